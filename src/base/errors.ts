@@ -1,0 +1,73 @@
+/**
+ * Errors a caller can tell apart. Every message names the value at fault, what was expected, and what to do about it.
+ * `code` is stable: programs may switch on it.
+ */
+export type ErrorCode =
+  | 'usage' // a wrong argument or option
+  | 'no_webgpu' // no WebGPU implementation or no adapter
+  | 'limit' // an adapter limit or a memory budget is too small
+  | 'format' // a file that is truncated, corrupt or not what it claims
+  | 'config' // a config.json that lacks a key or has an impossible value
+  | 'unsupported' // a well-formed model that this runtime can't run
+  | 'device_lost' // the GPU device went away
+  | 'context_full' // the prompt doesn't fit the context
+  | 'io' // a file or URL that can't be read
+  | 'aborted' // an AbortSignal fired
+  | 'internal'; // a bug in splitkv
+
+export class SplitkvError extends Error {
+  override readonly name: string = 'SplitkvError';
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export const usageError = (message: string): SplitkvError => new SplitkvError('usage', message);
+export const formatError = (message: string, cause?: unknown): SplitkvError =>
+  new SplitkvError('format', message, cause === undefined ? undefined : { cause });
+export const configError = (message: string): SplitkvError => new SplitkvError('config', message);
+export const unsupportedError = (message: string): SplitkvError => new SplitkvError('unsupported', message);
+export const limitError = (message: string): SplitkvError => new SplitkvError('limit', message);
+
+/** An error for an AbortSignal that fired; keeps the signal's own reason as its cause. */
+export function abortedError(what: string, signal?: AbortSignal): SplitkvError {
+  return new SplitkvError('aborted', `${what} was aborted`, { cause: signal?.reason });
+}
+
+/** Throws `aborted` when the signal has already fired. */
+export function throwIfAborted(signal: AbortSignal | undefined, what: string): void {
+  if (signal?.aborted) throw abortedError(what, signal);
+}
+
+/** The candidate nearest to `name` by edit distance, or undefined when nothing is near. For "Did you mean ...?". */
+export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(2, Math.floor(name.length / 3)) + 1;
+  for (const candidate of candidates) {
+    const distance = editDistance(name.toLowerCase(), candidate.toLowerCase());
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+/** ` Did you mean 'x'?`, or an empty string when no candidate is near. */
+export function didYouMean(name: string, candidates: Iterable<string>): string {
+  const nearest = nearestName(name, candidates);
+  return nearest === undefined ? '' : ` Did you mean '${nearest}'?`;
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitute = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substitute, row[j]! + 1, next[j - 1]! + 1));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}

@@ -1,0 +1,17 @@
+export const ceilDiv = (a: number, b: number): number => Math.ceil(a / b);
+export const alignUp = (value: number, alignment: number): number => ceilDiv(value, alignment) * alignment;
+
+/** The integer `value` as text with thousands separators, for messages: 134217728 -> "134,217,728". */
+export const grouped = (value: number): string => value.toLocaleString('en-US');
+
+/** Bytes as a person reads them: 1536 -> "1.5 KiB". */
+export function formatBytes(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB'];
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${unit === 0 ? value : value.toFixed(value < 10 ? 1 : 0)} ${units[unit]}`;
+}

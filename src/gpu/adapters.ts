@@ -1,0 +1,55 @@
+import { SplitkvError } from '../base/errors.js';
+import { Device } from './device.js';
+
+export interface AdapterRequest {
+  /** A hint: browsers may ignore it, and two preferences may name the same GPU. */
+  readonly powerPreference?: GPUPowerPreference;
+  /** Part of an adapter's name. Node only: browsers can't choose by name. */
+  readonly adapterName?: string;
+}
+
+const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
+
+/** The WebGPU entry point: `navigator.gpu` in a browser, Dawn (npm package `webgpu`) in Node. */
+async function gpuEntry(adapterName: string | undefined): Promise<GPU> {
+  if (isNode) return (await import('./node.js')).nodeGpu(adapterName);
+  const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
+  if (!gpu) {
+    const secure = globalThis.isSecureContext !== false;
+    throw new SplitkvError(
+      'no_webgpu',
+      secure
+        ? 'this browser has no WebGPU (navigator.gpu is missing); use Chrome or Edge 121 or newer, or enable WebGPU in its settings'
+        : 'WebGPU needs a secure context: serve the page over https or from localhost',
+    );
+  }
+  if (adapterName !== undefined) {
+    throw new SplitkvError('usage', `adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`);
+  }
+  return gpu;
+}
+
+/**
+ * Opens one device on the adapter asked for.
+ * @throws SplitkvError `no_webgpu` when there is none.
+ */
+export async function openDevice(request: AdapterRequest = {}): Promise<Device> {
+  const gpu = await gpuEntry(request.adapterName);
+  const options = request.powerPreference === undefined ? {} : { powerPreference: request.powerPreference };
+  let adapter: GPUAdapter | null;
+  let reason = 'the browser offers no adapter';
+  try {
+    adapter = await gpu.requestAdapter(options);
+  } catch (error) {
+    adapter = null;
+    reason = error instanceof Error ? error.message : String(error);
+  }
+  if (!adapter) {
+    throw new SplitkvError(
+      'no_webgpu',
+      `no WebGPU adapter: ${reason}. Update the GPU driver, enable hardware acceleration` +
+        (isNode ? ', or install a software Vulkan driver (Debian: mesa-vulkan-drivers)' : ', or see chrome://gpu'),
+    );
+  }
+  return Device.open(adapter);
+}

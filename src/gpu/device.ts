@@ -1,0 +1,279 @@
+import { SplitkvError, limitError } from '../base/errors.js';
+import { alignUp, formatBytes, grouped } from '../base/math.js';
+import type { Access, CompiledPipeline } from './kernel.js';
+
+/** What kernels may base a decision on: features and limits, never a browser's name. Plain data. */
+export interface DeviceTraits {
+  readonly limits: {
+    readonly maxStorageBufferBindingSize: number;
+    readonly maxBufferSize: number;
+    readonly maxComputeWorkgroupStorageSize: number;
+    readonly maxComputeInvocationsPerWorkgroup: number;
+    readonly maxComputeWorkgroupsPerDimension: number;
+    readonly maxStorageBuffersPerShaderStage: number;
+    readonly minUniformBufferOffsetAlignment: number;
+    readonly minStorageBufferOffsetAlignment: number;
+  };
+  /** The shader-f16 feature is enabled. */
+  readonly f16: boolean;
+  /** The adapter runs on the CPU (`isFallbackAdapter`): workgroup barriers are dear and lanes are few. */
+  readonly software: boolean;
+}
+
+/** The adapter as a person knows it. */
+export interface AdapterDescription {
+  readonly vendor: string;
+  readonly architecture: string;
+  readonly device: string;
+  readonly description: string;
+  readonly software: boolean;
+}
+
+export type BufferKind = 'storage' | 'uniform' | 'staging';
+
+/** A GPU buffer that its device counts until `dispose`. */
+export class Buffer {
+  #disposed = false;
+
+  constructor(
+    readonly device: Device,
+    readonly gpu: GPUBuffer,
+    readonly size: number,
+    readonly label: string,
+  ) {}
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.gpu.destroy();
+    this.device.forget(this);
+  }
+}
+
+const LIMITS = [
+  'maxStorageBufferBindingSize',
+  'maxBufferSize',
+  'maxComputeWorkgroupStorageSize',
+  'maxComputeInvocationsPerWorkgroup',
+  'maxComputeWorkgroupSizeX',
+  'maxStorageBuffersPerShaderStage',
+] as const;
+
+/** One GPUDevice with its adapter's description, a pipeline cache, and a count of what it holds. */
+export class Device {
+  readonly traits: DeviceTraits;
+  readonly adapter: AdapterDescription;
+  readonly #buffers = new Set<Buffer>();
+  readonly #pipelines = new Map<string, CompiledPipeline>();
+  readonly #placeholders = new Map<string, Buffer>();
+  readonly #lost: Promise<never>;
+  #lostReason: string | undefined;
+  #disposed = false;
+
+  private constructor(
+    readonly gpu: GPUDevice,
+    adapter: GPUAdapter,
+  ) {
+    const { limits } = gpu;
+    const info = adapter.info;
+    const software = info.isFallbackAdapter ?? false;
+    this.adapter = {
+      vendor: info.vendor,
+      architecture: info.architecture,
+      device: info.device,
+      description: info.description,
+      software,
+    };
+    this.traits = {
+      limits: {
+        maxStorageBufferBindingSize: limits.maxStorageBufferBindingSize,
+        maxBufferSize: limits.maxBufferSize,
+        maxComputeWorkgroupStorageSize: limits.maxComputeWorkgroupStorageSize,
+        maxComputeInvocationsPerWorkgroup: limits.maxComputeInvocationsPerWorkgroup,
+        maxComputeWorkgroupsPerDimension: limits.maxComputeWorkgroupsPerDimension,
+        maxStorageBuffersPerShaderStage: limits.maxStorageBuffersPerShaderStage,
+        minUniformBufferOffsetAlignment: limits.minUniformBufferOffsetAlignment,
+        minStorageBufferOffsetAlignment: limits.minStorageBufferOffsetAlignment,
+      },
+      f16: gpu.features.has('shader-f16'),
+      software,
+    };
+    this.#lost = gpu.lost.then((lost) => {
+      this.#lostReason = lost.message || lost.reason || 'unknown reason';
+      throw this.#lostError();
+    });
+    this.#lost.catch(() => {});
+  }
+
+  /** Opens a device on the adapter with every limit kernels can use raised to what the adapter offers. */
+  static async open(adapter: GPUAdapter): Promise<Device> {
+    const features: GPUFeatureName[] = (['shader-f16', 'timestamp-query'] as const).filter((feature) =>
+      adapter.features.has(feature),
+    );
+    const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
+    let device: GPUDevice;
+    try {
+      device = await adapter.requestDevice({ label: 'splitkv', requiredFeatures: features, requiredLimits });
+    } catch (error) {
+      throw new SplitkvError('no_webgpu', `the adapter refused a device: ${String(error)}. Reload, or choose another adapter`, {
+        cause: error,
+      });
+    }
+    return new Device(device, adapter);
+  }
+
+  /** Name for people: the most telling of the adapter's fields. */
+  get name(): string {
+    const { description, device, vendor, architecture } = this.adapter;
+    return description || device || `${vendor} ${architecture}`.trim() || 'unknown adapter';
+  }
+
+  get isLost(): boolean {
+    return this.#lostReason !== undefined;
+  }
+
+  /** Live buffers and their bytes (the pipeline cache's placeholders not counted). */
+  get usage(): { readonly buffers: number; readonly bytes: number } {
+    let bytes = 0;
+    for (const buffer of this.#buffers) bytes += buffer.size;
+    return { buffers: this.#buffers.size, bytes };
+  }
+
+  /**
+   * A buffer of `size` bytes (rounded up to 4), zeroed.
+   * @throws SplitkvError `limit` when the adapter can't hold it in one buffer or one binding.
+   */
+  createBuffer(label: string, size: number, kind: BufferKind = 'storage'): Buffer {
+    this.assertAlive();
+    const bytes = alignUp(Math.max(size, 4), 4);
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.traits.limits;
+    const limit = kind === 'storage' ? Math.min(maxBufferSize, maxStorageBufferBindingSize) : maxBufferSize;
+    if (bytes > limit) {
+      const name = limit === maxBufferSize ? 'maxBufferSize' : 'maxStorageBufferBindingSize';
+      throw limitError(
+        `${label}: ${grouped(bytes)} bytes exceed this adapter's ${name} of ${grouped(limit)} (${this.name}); ` +
+          'use smaller weights (--weights q4), a shorter context, or another adapter',
+      );
+    }
+    const usage =
+      kind === 'staging'
+        ? GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+        : (kind === 'uniform' ? GPUBufferUsage.UNIFORM : GPUBufferUsage.STORAGE) |
+          GPUBufferUsage.COPY_DST |
+          GPUBufferUsage.COPY_SRC;
+    const buffer = new Buffer(this, this.gpu.createBuffer({ label, size: bytes, usage }), bytes, label);
+    this.#buffers.add(buffer);
+    return buffer;
+  }
+
+  /** @internal */
+  forget(buffer: Buffer): void {
+    this.#buffers.delete(buffer);
+  }
+
+  /** Copies host bytes into a buffer. Offsets and lengths are in bytes, multiples of 4. */
+  write(buffer: Buffer, offset: number, data: ArrayBufferView): void {
+    this.gpu.queue.writeBuffer(buffer.gpu, offset, data.buffer, data.byteOffset, data.byteLength);
+  }
+
+  /** Reads bytes back; for tests, logits and other cold paths (it creates a staging buffer). */
+  async read(buffer: Buffer, offset = 0, size = buffer.size - offset): Promise<ArrayBuffer> {
+    const staging = this.createBuffer('read back', size, 'staging');
+    try {
+      const encoder = this.gpu.createCommandEncoder({ label: 'read back' });
+      encoder.copyBufferToBuffer(buffer.gpu, offset, staging.gpu, 0, alignUp(size, 4));
+      this.gpu.queue.submit([encoder.finish()]);
+      await this.wait(staging.gpu.mapAsync(GPUMapMode.READ));
+      return staging.gpu.getMappedRange(0, alignUp(size, 4)).slice(0, size);
+    } finally {
+      staging.dispose();
+    }
+  }
+
+  /** Awaits GPU work; rejects with `device_lost` when the device goes away meanwhile, so no wait can hang. */
+  async wait<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await Promise.race([work, this.#lost]);
+    } catch (error) {
+      if (this.isLost) throw this.#lostError();
+      // A map that fails because of a loss can reject before `lost` settles: give it one turn to say so.
+      await Promise.race([this.#lost, new Promise((resolve) => setTimeout(resolve, 50))]);
+      throw error;
+    }
+  }
+
+  /**
+   * Runs `body` in error scopes for validation, memory and internal errors, and throws what they caught.
+   * @throws SplitkvError `limit` when the GPU ran out of memory, `internal` for a validation error (a bug here).
+   */
+  async checked<T>(what: string, body: () => T | Promise<T>): Promise<T> {
+    this.assertAlive();
+    const scopes: GPUErrorFilter[] = ['internal', 'out-of-memory', 'validation'];
+    for (const scope of scopes) this.gpu.pushErrorScope(scope);
+    let result: T | undefined;
+    let thrown: { error: unknown } | undefined;
+    try {
+      result = await body();
+    } catch (error) {
+      thrown = { error };
+    }
+    const caught: (GPUError | null)[] = [];
+    for (const _scope of scopes) caught.push(await this.wait(this.gpu.popErrorScope()));
+    if (thrown) throw thrown.error;
+    const [validation, memory, internal] = caught;
+    if (memory) {
+      throw limitError(
+        `${what}: the GPU (${this.name}) is out of memory (${formatBytes(this.usage.bytes)} held by splitkv); ` +
+          'use smaller weights (--weights q4) or a shorter context',
+      );
+    }
+    const error = validation ?? internal;
+    if (error) throw new SplitkvError('internal', `${what}: ${error.message}`);
+    return result as T;
+  }
+
+  /** @internal */
+  cachedPipeline(key: string, create: () => CompiledPipeline): CompiledPipeline {
+    let pipeline = this.#pipelines.get(key);
+    if (!pipeline) {
+      this.assertAlive();
+      pipeline = create();
+      this.#pipelines.set(key, pipeline);
+    }
+    return pipeline;
+  }
+
+  /** @internal A small buffer for a binding that a variant declares but doesn't use; one a name, so that none alias. */
+  placeholder(name: string, access: Access): Buffer {
+    const key = `${name} ${access}`;
+    let buffer = this.#placeholders.get(key);
+    if (!buffer) {
+      buffer = this.createBuffer(`placeholder ${key}`, 16);
+      this.#buffers.delete(buffer);
+      this.#placeholders.set(key, buffer);
+    }
+    return buffer;
+  }
+
+  assertAlive(): void {
+    if (this.isLost) throw this.#lostError();
+    if (this.#disposed) throw new SplitkvError('usage', 'this GPU device was disposed; load the model again');
+  }
+
+  #lostError(): SplitkvError {
+    return new SplitkvError(
+      'device_lost',
+      `the GPU device was lost (${this.name}): ${this.#lostReason}. Load the model again; if it happens again, use smaller weights or another adapter`,
+    );
+  }
+
+  /** Destroys every buffer and the device. */
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    for (const buffer of this.#buffers) buffer.dispose();
+    for (const buffer of this.#placeholders.values()) buffer.dispose();
+    this.#pipelines.clear();
+    this.gpu.destroy();
+  }
+}

@@ -1,0 +1,48 @@
+import { afterAll, describe } from 'vitest';
+import { openDevice } from '../adapters.js';
+import type { Device } from '../device.js';
+
+/** Adapters that tests run on, where present: both software ones by name, else whatever the machine offers first. */
+const SOFTWARE = ['SwiftShader', 'llvmpipe'] as const;
+
+export interface TestAdapter {
+  readonly name: string;
+  readonly open: () => Promise<Device>;
+}
+
+async function findAdapters(): Promise<TestAdapter[]> {
+  const found: TestAdapter[] = [];
+  for (const adapterName of SOFTWARE) {
+    try {
+      const device = await openDevice({ adapterName });
+      device.dispose();
+      found.push({ name: adapterName, open: () => openDevice({ adapterName }) });
+    } catch {
+      // Not installed here.
+    }
+  }
+  try {
+    const device = await openDevice();
+    if (!device.traits.software || found.length === 0) found.unshift({ name: device.name, open: () => openDevice() });
+    device.dispose();
+  } catch (error) {
+    if (found.length === 0) throw error;
+  }
+  return found;
+}
+
+let adapters: Promise<TestAdapter[]> | undefined;
+
+/** Every adapter present on this machine; at least one, else the run fails and says so. */
+export const testAdapters = (): Promise<TestAdapter[]> => (adapters ??= findAdapters());
+
+/** Runs a suite once on every adapter present; `device()` is open inside tests and hooks, and disposed after them. */
+export async function describeOnAdapters(title: string, suite: (device: () => Device) => void): Promise<void> {
+  for (const adapter of await testAdapters()) {
+    const device = await adapter.open();
+    describe(`${title} on ${adapter.name}`, () => {
+      suite(() => device);
+      afterAll(() => device.dispose());
+    });
+  }
+}

@@ -1,0 +1,87 @@
+import { describe, expect, test } from 'vitest';
+import type { DeviceTraits } from '../device.js';
+import type { Bindings, KernelPlan, ParamTypes } from '../kernel.js';
+import { testAdapters } from './adapters.js';
+import { bindingProblems, races } from './check_wgsl.js';
+import type { KernelSuite } from './kernel_case.js';
+import { findMismatch, prepareCase } from './run_kernel.js';
+
+/** The limits that WebGPU guarantees on every adapter, for checks that need no GPU. */
+export const BASELINE_TRAITS: DeviceTraits = {
+  limits: {
+    maxStorageBufferBindingSize: 128 * 2 ** 20,
+    maxBufferSize: 256 * 2 ** 20,
+    maxComputeWorkgroupStorageSize: 16384,
+    maxComputeInvocationsPerWorkgroup: 256,
+    maxComputeWorkgroupsPerDimension: 65535,
+    maxStorageBuffersPerShaderStage: 8,
+    minUniformBufferOffsetAlignment: 256,
+    minStorageBufferOffsetAlignment: 256,
+  },
+  f16: false,
+  software: false,
+};
+
+/**
+ * The whole test of a kernel: its declaration against its WGSL, races on the cases marked `races`, and every case inside
+ * error scopes on every adapter present, outputs pre-filled with NaN, compared with the float64 reference.
+ * Each case also runs with the decisions made for a GPU (`software: false`) where the adapter is a software one.
+ */
+export async function testKernel<B extends Bindings, P extends ParamTypes, Problem>(
+  suite: KernelSuite<B, P, Problem>,
+): Promise<void> {
+  const { kernel, cases } = suite;
+  const adapters = await testAdapters();
+
+  describe(kernel.name, () => {
+    test('declaration and WGSL agree', () => {
+      for (const testCase of cases) {
+        for (const software of [false, true]) {
+          const plan = kernel.plan(testCase.problem, { ...BASELINE_TRAITS, software, f16: testCase.needsF16 ?? false });
+          expect(bindingProblems(kernel, plan as KernelPlan<ParamTypes>), testCase.name).toEqual([]);
+        }
+      }
+    });
+
+    const small = cases.filter((testCase) => testCase.races);
+    test('no data races in the small cases', { timeout: 120_000 }, () => {
+      expect(small.length, 'mark at least one small case with `races: true`').toBeGreaterThan(0);
+      for (const testCase of small) {
+        for (const software of [false, true]) {
+          expect(races(suite, testCase, { ...BASELINE_TRAITS, software }), testCase.name).toEqual([]);
+        }
+      }
+    });
+
+    for (const adapter of adapters) {
+      test(`agrees with the reference on ${adapter.name}`, { timeout: 300_000 }, async () => {
+        const device = await adapter.open();
+        try {
+          const decisions: DeviceTraits[] = [device.traits];
+          if (device.traits.software) decisions.push({ ...device.traits, software: false });
+          for (const traits of decisions) {
+            const decided = { ...kernel, plan: (problem: Problem) => kernel.plan(problem, traits) };
+            for (const testCase of cases) {
+              if (testCase.needsF16 && !device.traits.f16) continue;
+              const name = `${kernel.name} '${testCase.name}' decided for a ${traits.software ? 'software' : 'hardware'} adapter`;
+              const prepared = await device.checked(name, () => prepareCase(device, { ...suite, kernel: decided }, testCase));
+              await device.checked(name, () => {
+                prepared.reset();
+                prepared.run();
+              });
+              const expected = suite.reference(testCase.problem, prepared.inputs);
+              const results = await prepared.readOutputs(Object.keys(expected));
+              for (const [binding, want] of Object.entries(expected)) {
+                const mismatch = findMismatch(testCase, binding, results[binding]!, want);
+                if (mismatch) throw new Error(`${name}: ${mismatch}`);
+              }
+              prepared.dispose();
+            }
+          }
+        } finally {
+          device.dispose();
+        }
+      });
+    }
+  });
+}
