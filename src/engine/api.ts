@@ -1,0 +1,193 @@
+/** The public surface: what `load` takes and what a loaded model offers. Types only. */
+
+import type { AdapterDescription } from '../gpu/index.js';
+
+export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
+export type KvType = 'f32' | 'f16';
+
+export interface LoadProgress {
+  /** 'weights' while tensors are read, packed and uploaded; 'ready' once, at the end. */
+  readonly phase: 'config' | 'tokenizer' | 'weights' | 'ready';
+  readonly loadedBytes: number;
+  /** Bytes of tensors that this load reads. */
+  readonly totalBytes: number;
+  readonly tensorsLoaded: number;
+  readonly tensorsTotal: number;
+  readonly tensor?: string;
+}
+
+export interface LoadOptions {
+  /** How matrices are kept on the GPU. 'auto' (default) keeps f32 checkpoints in f32, f16 and bf16 ones in f16. */
+  readonly weights?: WeightType | 'auto';
+  /** Element type of the KV cache; default 'f32'. */
+  readonly kv?: KvType;
+  /** Tokens the KV cache holds for a sequence; default: the model's maximum, at most 4096. */
+  readonly contextLength?: number;
+  /** Prompt tokens computed in one go; default 512. Never changes a bit of the result. */
+  readonly prefillChunk?: number;
+  /** Decode steps submitted ahead of the host's reading, 1 to 4; default 4. Never changes the result. */
+  readonly stepsInFlight?: number;
+  /** Sequences that can be decoded side by side; default 1. */
+  readonly maxSequences?: number;
+  readonly powerPreference?: GPUPowerPreference;
+  /** Part of an adapter's name; Node only. */
+  readonly adapter?: string;
+  /** Keep downloaded weights in the browser's private file system (OPFS); default true for http(s) sources in browsers. */
+  readonly cache?: boolean;
+  readonly onProgress?: (progress: LoadProgress) => void;
+  readonly onWarning?: (message: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+export interface SamplingOptions {
+  /** 0 = greedy (default). */
+  readonly temperature?: number;
+  /** 0 = off (default). */
+  readonly topK?: number;
+  /** 1 = off (default). */
+  readonly topP?: number;
+  /** 1 = off (default). */
+  readonly repetitionPenalty?: number;
+  /** Non-negative safe integer; the same seed gives the same text. Default: a random one, reported in the result. */
+  readonly seed?: number;
+}
+
+export interface GenerateOptions extends SamplingOptions {
+  /** Default 256. */
+  readonly maxTokens?: number;
+  /** Generation ends before any of these strings; the string itself isn't returned. */
+  readonly stop?: string | readonly string[];
+  readonly signal?: AbortSignal;
+  /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
+  readonly ignoreEos?: boolean;
+}
+
+export interface ChatMessage {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string;
+}
+
+/** Text, token ids, or chat messages (rendered with the model's chat template, which must exist). */
+export type Prompt = string | readonly number[] | { readonly messages: readonly ChatMessage[] };
+
+export type FinishReason = 'stop' | 'length' | 'abort';
+
+export interface RankStats {
+  readonly adapter: string;
+  readonly weight_bytes: number;
+  readonly kv_bytes: number;
+}
+
+export interface RunStats {
+  readonly tokens_per_second: number;
+  readonly ttft_ms: number;
+  readonly dispatches_per_token: number;
+  readonly exchanges_per_token: number;
+  readonly adapter: string;
+  readonly ranks: readonly RankStats[];
+  readonly plan: string;
+}
+
+/** The document that `generate --json` prints. Names are stable: other tools read them. */
+export interface GenerateResult {
+  readonly text: string;
+  readonly tokens: readonly number[];
+  readonly prompt_tokens: number;
+  readonly finish_reason: FinishReason;
+  /** Says more where 'length' alone leaves it open: the token budget or a full context. */
+  readonly finish_detail: 'eos' | 'stop_string' | 'max_tokens' | 'context_full' | 'aborted';
+  readonly seed: number;
+  readonly stats: RunStats;
+}
+
+/** A running generation: iterate for text pieces, await `result` for the whole. */
+export interface Generation extends AsyncIterable<string> {
+  readonly result: Promise<GenerateResult>;
+}
+
+export interface ModelInfo {
+  readonly name: string;
+  readonly architecture: string;
+  readonly numLayers: number;
+  readonly hiddenSize: number;
+  readonly vocabSize: number;
+  readonly contextLength: number;
+  readonly parameters: number;
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly hasChatTemplate: boolean;
+  readonly adapter: AdapterDescription & { readonly name: string };
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  readonly loadSeconds: number;
+}
+
+export interface LogitsOptions {
+  /** Every position, not only the last. */
+  readonly all?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+/** f32 logits of the reported positions. */
+export interface LogitsResult {
+  readonly positions: readonly number[];
+  /** One row of vocabSize values a position. */
+  readonly rows: readonly Float32Array[];
+}
+
+export interface ChatCompletionRequest {
+  readonly messages: readonly ChatMessage[];
+  readonly stream?: boolean;
+  readonly max_tokens?: number;
+  readonly temperature?: number;
+  readonly top_p?: number;
+  readonly top_k?: number;
+  readonly seed?: number;
+  readonly stop?: string | readonly string[];
+  readonly repetition_penalty?: number;
+}
+
+export interface ChatCompletionChunk {
+  readonly id: string;
+  readonly object: 'chat.completion.chunk';
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly {
+    readonly index: 0;
+    readonly delta: { readonly role?: 'assistant'; readonly content?: string };
+    readonly finish_reason: 'stop' | 'length' | null;
+  }[];
+}
+
+export interface ChatCompletion {
+  readonly id: string;
+  readonly object: 'chat.completion';
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly {
+    readonly index: 0;
+    readonly message: { readonly role: 'assistant'; readonly content: string };
+    readonly finish_reason: 'stop' | 'length';
+  }[];
+  readonly usage: { readonly prompt_tokens: number; readonly completion_tokens: number; readonly total_tokens: number };
+}
+
+export interface ChatCompletions {
+  create(request: ChatCompletionRequest & { readonly stream: true }, options?: { signal?: AbortSignal }): Promise<AsyncIterable<ChatCompletionChunk>>;
+  create(request: ChatCompletionRequest & { readonly stream?: false }, options?: { signal?: AbortSignal }): Promise<ChatCompletion>;
+}
+
+/** A loaded model. One generation at a time a model; a second waits for the first. */
+export interface Model {
+  readonly info: ModelInfo;
+  generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  logits(tokens: readonly number[], options?: LogitsOptions): Promise<LogitsResult>;
+  /** Token ids of a text, as `generate` would feed them. */
+  tokenize(text: string): number[];
+  detokenize(tokens: readonly number[]): string;
+  readonly chat: { readonly completions: ChatCompletions };
+  /** Stats of `logits` runs and loading: adapter, memory, dispatches. */
+  stats(): RunStats;
+  /** Frees every buffer and the device. Running generations end with 'abort'. */
+  dispose(): Promise<void>;
+}
