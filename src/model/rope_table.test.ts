@@ -1,0 +1,50 @@
+import { describe, expect, it } from 'vitest';
+import { ropeFrequencies, ropeTable } from './rope_table.js';
+
+const llama3 = { type: 'llama3', factor: 32, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 8192 } as const;
+
+describe('rope frequencies', () => {
+  it('are powers of theta', () => {
+    // theta = 10^4, head_dim 8: 10^0, 10^-1, 10^-2, 10^-3.
+    const frequencies = ropeFrequencies({ ropeTheta: 1e4, ropeScaling: null, headDim: 8 });
+    [1, 0.1, 0.01, 0.001].forEach((expected, i) => expect(frequencies[i]).toBeCloseTo(expected, 15));
+  });
+
+  it('are divided by a linear factor', () => {
+    const frequencies = ropeFrequencies({ ropeTheta: 1e4, ropeScaling: { type: 'linear', factor: 4 }, headDim: 8 });
+    [0.25, 0.025, 0.0025, 0.00025].forEach((expected, i) => expect(frequencies[i]).toBeCloseTo(expected, 15));
+  });
+
+  it('follow Llama 3.2: short waves as they are, long waves stretched, a blend between', () => {
+    const plain = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: null, headDim: 64 });
+    const scaled = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: llama3, headDim: 64 });
+    // 8192 f / 2pi turns in the trained context: more than 4 up to i = 14, fewer than 1 from i = 18 on.
+    // By transformers' formula in Python floats: f(15) = 2.1311195e-3 (2.77855 turns, smooth 0.592849), f(17) = 9.3847387e-4
+    // (1.22358 turns, smooth 0.0745266); (1 - smooth) f / 32 + smooth f.
+    expect(scaled[15]! / 1.2905479282092638e-3).toBeCloseTo(1, 12);
+    expect(scaled[17]! / 9.708287802627676e-5).toBeCloseTo(1, 12);
+  });
+});
+
+describe('ropeTable', () => {
+  it('holds (cos, sin) of position times frequency', () => {
+    const table = ropeTable({ ropeTheta: 100, ropeScaling: null, headDim: 4 }, 3);
+    // Frequencies 1 and 0.1; cos and sin of 0, 0, 1, 0.1, 2, 0.2 from a table of functions.
+    const expected = [
+      [1, 0, 1, 0],
+      [0.5403023059, 0.8414709848, 0.9950041653, 0.0998334166],
+      [-0.4161468365, 0.9092974268, 0.9800665778, 0.1986693308],
+    ].flat();
+    expect(table).toHaveLength(expected.length);
+    expected.forEach((value, i) => expect(table[i]).toBeCloseTo(value, 7));
+  });
+
+  it('keeps its precision far out, where an f32 product would not', () => {
+    // 131071 * 0.1 = 13107.1 = 2086 * 2pi + 0.4751966...
+    const table = ropeTable({ ropeTheta: 1e4, ropeScaling: null, headDim: 8 }, 131072);
+    const turns = 13107.1 / (2 * Math.PI);
+    const rest = (turns - Math.floor(turns)) * 2 * Math.PI;
+    expect(table[131071 * 8 + 2]).toBeCloseTo(Math.cos(rest), 6);
+    expect(table[131071 * 8 + 3]).toBeCloseTo(Math.sin(rest), 6);
+  });
+});
