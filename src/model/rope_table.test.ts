@@ -19,6 +19,10 @@ describe('rope frequencies', () => {
     const plain = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: null, headDim: 64 });
     const scaled = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: llama3, headDim: 64 });
     // 8192 f / 2pi turns in the trained context: more than 4 up to i = 14, fewer than 1 from i = 18 on.
+    for (let i = 0; i < 32; i++) {
+      if (i <= 14) expect(scaled[i]).toBe(plain[i]);
+      if (i >= 18) expect(scaled[i]).toBe(plain[i]! / 32);
+    }
     // By transformers' formula in Python floats: f(15) = 2.1311195e-3 (2.77855 turns, smooth 0.592849), f(17) = 9.3847387e-4
     // (1.22358 turns, smooth 0.0745266); (1 - smooth) f / 32 + smooth f.
     expect(scaled[15]! / 1.2905479282092638e-3).toBeCloseTo(1, 12);
