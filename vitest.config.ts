@@ -1,6 +1,8 @@
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
+  // Its `main` is CommonJS in a package of type module, which Node refuses.
+  resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },
   test: {
     include: ['src/**/*.test.ts', 'shaders/**/*.test.ts', 'models/**/*.test.ts', 'scripts/**/*.test.ts'],
     setupFiles: ['src/gpu/testing/setup.ts'],

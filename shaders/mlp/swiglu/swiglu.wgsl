@@ -1,0 +1,39 @@
+// Gated activation of a feed-forward layer: SwiGLU.
+//
+//   out[r][i] = silu(gate_up[r][i]) * gate_up[r][up_offset + i],  silu(g) = g / (1 + exp(-g))
+//
+// gate_up: [rows][in_stride] f32; the gate at 0..width-1, the up projection at up_offset..up_offset+width-1
+// out:     [rows][out_stride] f32; elements at and beyond width are never written
+//
+// Grid: x = ceil(width / WORKGROUP), y = row.
+// WORKGROUP: invocations a workgroup, 1..256; chosen by the plan from the adapter.
+// Empty input: rows = 0 dispatches nothing; width is at least 1.
+
+const WORKGROUP: u32 = 256u; // variant
+
+@group(0) @binding(0) var<storage, read> gate_up: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+
+struct Params {
+  width: u32,
+  in_stride: u32,
+  up_offset: u32,
+  out_stride: u32,
+}
+@group(0) @binding(2) var<uniform> params: Params;
+
+// exp only of numbers <= 0: it can't overflow, so a large negative g gives -0 and never a NaN.
+fn silu(g: f32) -> f32 {
+  let e = exp(-abs(g));
+  return g * select(e, 1.0, g >= 0.0) / (1.0 + e);
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  let i = id.x;
+  if (i >= params.width) {
+    return;
+  }
+  let row = id.y * params.in_stride;
+  out[id.y * params.out_stride + i] = silu(gate_up[row + i]) * gate_up[row + params.up_offset + i];
+}
