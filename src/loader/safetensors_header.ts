@@ -1,0 +1,144 @@
+import { formatError, type SplitkvError } from '../base/errors.js';
+import { grouped } from '../base/math.js';
+import { type Dtype, DTYPE_BYTES, isDtype } from './dtype.js';
+import { duplicateKey } from './json_keys.js';
+import { checkFileName, missingFile, type Source } from './source.js';
+
+/** One tensor and its bytes [start, end), counted from the beginning of `file`: little-endian, row-major, nothing between elements. */
+export interface TensorEntry {
+  readonly name: string;
+  readonly file: string;
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface SafetensorsHeader {
+  readonly file: string;
+  readonly fileBytes: number;
+  /** In the order of the header. */
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  /** `__metadata__`: whatever the writer noted. */
+  readonly metadata: ReadonlyMap<string, string>;
+}
+
+/** The reference reader's limit. */
+const MAX_HEADER_BYTES = 100_000_000;
+const LENGTH_BYTES = 8;
+
+/**
+ * Reads a safetensors header: u64 length n, n bytes of JSON, then the tensors' bytes
+ * (https://huggingface.co/docs/safetensors). Throws `format` unless the tensors cover the rest of the file exactly,
+ * without holes or overlaps, as the format asks. Allocates only what the file itself has room for.
+ */
+export async function readSafetensorsHeader(source: Source, file: string, signal?: AbortSignal): Promise<SafetensorsHeader> {
+  checkFileName(file);
+  const what = `${file} of ${source.name}`;
+  const fileBytes = await source.size(file, signal);
+  if (fileBytes === undefined) throw missingFile(source.name, file);
+  if (fileBytes < LENGTH_BYTES) throw formatError(`${what} has ${fileBytes} bytes; expected a safetensors file of at least ${LENGTH_BYTES}`);
+  const length = await source.read(file, 0, LENGTH_BYTES, signal);
+  const headerBytes = new DataView(length.buffer, length.byteOffset).getBigUint64(0, true);
+  if (headerBytes > BigInt(MAX_HEADER_BYTES)) {
+    throw formatError(`${what} claims a header of ${headerBytes} bytes; expected at most ${grouped(MAX_HEADER_BYTES)}. Is it a safetensors file?`);
+  }
+  const dataStart = LENGTH_BYTES + Number(headerBytes);
+  if (dataStart > fileBytes) {
+    throw formatError(`${what} claims a header of ${headerBytes} bytes but has ${grouped(fileBytes)} in all; is it truncated?`);
+  }
+  const header = await source.read(file, LENGTH_BYTES, dataStart, signal);
+  return parseSafetensorsHeader(header, { file, what, fileBytes });
+}
+
+interface HeaderContext {
+  file: string;
+  /** The file as messages name it. */
+  what: string;
+  fileBytes: number;
+}
+
+/** The header's JSON bytes, checked against the bytes the file has after them. */
+export function parseSafetensorsHeader(header: Uint8Array, { file, what, fileBytes }: HeaderContext): SafetensorsHeader {
+  const dataStart = LENGTH_BYTES + header.byteLength;
+  const metadata = new Map<string, string>();
+  const tensors = new Map<string, TensorEntry>();
+  for (const [name, value] of Object.entries(parseObject(header, what))) {
+    if (name === '__metadata__') readMetadata(value, metadata, what);
+    else tensors.set(name, readEntry(name, value, { file, what, fileBytes }, dataStart));
+  }
+  checkCover([...tensors.values()], what, dataStart, fileBytes);
+  return { file, fileBytes, tensors, metadata };
+}
+
+function parseObject(header: Uint8Array, what: string): Record<string, unknown> {
+  if (header[0] !== 0x7b) throw formatError(`${what}: the header starts with ${shown(header[0])}; expected '{' (123)`);
+  let text: string;
+  let value: unknown;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(header);
+    value = JSON.parse(text);
+  } catch (error) {
+    throw formatError(`${what}: the header is not JSON (${error instanceof Error ? error.message : String(error)})`, error);
+  }
+  const twice = duplicateKey(text);
+  if (twice !== undefined) throw formatError(`${what}: the header names ${shown(twice)} twice`);
+  return value as Record<string, unknown>; // it starts with '{'
+}
+
+function readMetadata(value: unknown, metadata: Map<string, string>, what: string): void {
+  if (!isRecord(value)) throw formatError(`${what}: __metadata__ is ${shown(value)}; expected an object of strings`);
+  for (const [key, text] of Object.entries(value)) {
+    if (typeof text !== 'string') throw formatError(`${what}: __metadata__ gives ${shown(text)} for ${shown(key)}; expected a string`);
+    metadata.set(key, text);
+  }
+}
+
+function readEntry(name: string, value: unknown, { file, what, fileBytes }: HeaderContext, dataStart: number): TensorEntry {
+  const bad = (key: string, got: unknown, expected: string): SplitkvError =>
+    formatError(`${what}: tensor ${shown(name)}: ${key} is ${shown(got)}; expected ${expected}`);
+  if (!isRecord(value)) throw bad('its entry', value, 'an object with dtype, shape and data_offsets');
+  const { dtype, shape, data_offsets: offsets } = value;
+  if (!isDtype(dtype)) throw bad('dtype', dtype, `one of ${Object.keys(DTYPE_BYTES).join(', ')}`);
+  if (!isCounts(shape)) throw bad('shape', shape, 'a list of non-negative integers');
+  if (!isCounts(offsets) || offsets.length !== 2) throw bad('data_offsets', offsets, 'two non-negative integers');
+  const [begin, end] = offsets as [number, number];
+  const dataBytes = fileBytes - dataStart;
+  if (begin > end) throw bad('data_offsets', offsets, 'the begin before the end');
+  if (end > dataBytes) throw bad('data_offsets', offsets, `an end within the ${grouped(dataBytes)} bytes of data the file has (is it truncated?)`);
+  const bytes = shape.includes(0) ? 0 : shape.reduce((product, size) => product * size, DTYPE_BYTES[dtype]);
+  // A product beyond 2^53 may have been rounded, but it can't equal a length within a file either.
+  if (bytes !== end - begin) {
+    throw bad('data_offsets', offsets, `${bytes} bytes for shape [${shape.join(', ').slice(0, 80)}] of ${dtype}, not ${end - begin}`);
+  }
+  return { name, file, dtype, shape, start: dataStart + begin, end: dataStart + end };
+}
+
+/** The tensors must follow each other without a gap from the end of the header to the end of the file. */
+function checkCover(entries: TensorEntry[], what: string, dataStart: number, fileBytes: number): void {
+  entries.sort((a, b) => a.start - b.start || a.end - b.end);
+  let at = dataStart;
+  let before = 'the header';
+  for (const { name, start, end } of entries) {
+    if (start !== at) {
+      const fault = start < at ? `overlaps ${before} by ${at - start} bytes` : `leaves a hole of ${start - at} bytes after ${before}`;
+      throw formatError(`${what}: tensor ${shown(name)} ${fault}; expected it to begin at data offset ${at - dataStart}`);
+    }
+    at = end;
+    before = shown(name);
+  }
+  if (at !== fileBytes) {
+    throw formatError(`${what} goes on for ${grouped(fileBytes - at)} bytes after ${before}; expected it to end there`);
+  }
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const isCounts = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every((count) => Number.isSafeInteger(count) && (count as number) >= 0);
+
+/** A value out of a file, as a message shows it: JSON, cut to a length a person reads. */
+export function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}

@@ -1,0 +1,97 @@
+import { didYouMean, formatError, SplitkvError } from '../base/errors.js';
+import { readSafetensorsHeader, shown, type TensorEntry } from './safetensors_header.js';
+import { parseJson, readText, type Source } from './source.js';
+import { duplicateKey } from './json_keys.js';
+
+export const SINGLE_FILE = 'model.safetensors';
+export const SHARD_INDEX = 'model.safetensors.index.json';
+
+/** Every tensor of a checkpoint and where its bytes are. */
+export interface TensorIndex {
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  /** Bytes of all tensors together. */
+  readonly totalBytes: number;
+  /** The weight files, in the order the index names them. */
+  readonly files: readonly { readonly name: string; readonly bytes: number }[];
+}
+
+/**
+ * Reads the headers of model.safetensors or, where there is none, of the shards that model.safetensors.index.json lists
+ * (the order transformers looks in). Throws `io` when neither is there, `format` when a header or the index is wrong.
+ */
+export async function readTensorIndex(source: Source, signal?: AbortSignal): Promise<TensorIndex> {
+  if ((await source.size(SINGLE_FILE, signal)) !== undefined) return indexOf(source, [SINGLE_FILE], new Map(), signal);
+  const text = await readText(source, SHARD_INDEX, signal);
+  if (text === undefined) {
+    throw new SplitkvError(
+      'io',
+      `${source.name} holds no weights: expected ${SINGLE_FILE}, or ${SHARD_INDEX} and the files it lists ` +
+        `(PyTorch .bin checkpoints can be converted with save_pretrained(..., safe_serialization=True))`,
+    );
+  }
+  const weightMap = parseWeightMap(text, source.name);
+  return indexOf(source, [...new Set(weightMap.values())], weightMap, signal);
+}
+
+async function indexOf(
+  source: Source,
+  files: readonly string[],
+  weightMap: ReadonlyMap<string, string>,
+  signal: AbortSignal | undefined,
+): Promise<TensorIndex> {
+  const headers = await Promise.all(files.map((file) => readSafetensorsHeader(source, file, signal)));
+  const tensors = new Map<string, TensorEntry>();
+  let totalBytes = 0;
+  for (const header of headers) {
+    for (const [name, entry] of header.tensors) {
+      const other = tensors.get(name);
+      if (other) throw formatError(`${source.name}: tensor ${shown(name)} is both in ${other.file} and in ${entry.file}; expected one shard to hold it`);
+      tensors.set(name, entry);
+      totalBytes += entry.end - entry.start;
+    }
+  }
+  for (const [name, file] of weightMap) {
+    const found = tensors.get(name)?.file;
+    if (found === file) continue;
+    const where = found === undefined ? 'no shard has it' : `it is in ${found}`;
+    throw formatError(`${source.name}: ${SHARD_INDEX} puts tensor ${shown(name)} into ${file}, but ${where}; are the shards those of this index?`);
+  }
+  return { tensors, totalBytes, files: headers.map((header) => ({ name: header.file, bytes: header.fileBytes })) };
+}
+
+function parseWeightMap(text: string, sourceName: string): Map<string, string> {
+  const what = `${SHARD_INDEX} of ${sourceName}`;
+  const index = parseJson(text, what);
+  const map = isObject(index) ? index['weight_map'] : undefined;
+  if (!isObject(map)) throw formatError(`${what}: "weight_map" is ${shown(map)}; expected an object of tensor name to file name`);
+  const twice = duplicateKey(text);
+  if (twice !== undefined) throw formatError(`${what}: ${shown(twice)} is listed twice`);
+  const entries = Object.entries(map);
+  if (entries.length === 0) throw formatError(`${what}: "weight_map" is empty`);
+  for (const [name, file] of entries) {
+    if (typeof file !== 'string') throw formatError(`${what}: "weight_map" gives ${shown(file)} for ${shown(name)}; expected a file name`);
+  }
+  return new Map(entries as [string, string][]);
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** The tensor `name`, or undefined when the checkpoint lacks it: for tensors that a model may leave out (biases, a tied lm_head). */
+export const findTensor = (index: TensorIndex, name: string): TensorEntry | undefined => index.tensors.get(name);
+
+/** The tensor `name` with exactly that shape; throws `format` when it is missing (naming the nearest) or has another shape. */
+export function expectTensor(index: TensorIndex, name: string, shape: readonly number[]): TensorEntry {
+  const entry = index.tensors.get(name);
+  if (!entry) {
+    throw formatError(
+      `the checkpoint (${index.files.map((file) => file.name).join(', ')}) has no tensor '${name}'; expected one of shape [${shape.join(', ')}].` +
+        didYouMean(name, index.tensors.keys()),
+    );
+  }
+  if (entry.shape.length !== shape.length || entry.shape.some((size, axis) => size !== shape[axis])) {
+    throw formatError(
+      `tensor '${name}' in ${entry.file} has shape [${entry.shape.join(', ')}]; expected [${shape.join(', ')}] from config.json`,
+    );
+  }
+  return entry;
+}

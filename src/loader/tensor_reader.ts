@@ -1,0 +1,118 @@
+import { didYouMean, formatError, unsupportedError, usageError } from '../base/errors.js';
+import { DTYPE_BYTES, type FloatDtype, isFloatDtype } from './dtype.js';
+import type { TensorEntry } from './safetensors_header.js';
+import { readPiece, type Slice } from './slices.js';
+import type { Source } from './source.js';
+import { type RowPiece, streamPieces } from './stream_rows.js';
+import { expectTensor, readTensorIndex, type TensorIndex } from './tensor_index.js';
+
+export interface ReadRowsOptions {
+  /** Columns [begin, end) only. */
+  readonly columns?: readonly [number, number] | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface StreamRowsOptions extends ReadRowsOptions {
+  readonly rowStart?: number | undefined;
+  readonly rowEnd?: number | undefined;
+  /** Every piece but the last has a multiple of this many rows; 32, the rows of a packed tile. */
+  readonly tileRows?: number | undefined;
+  /** About how many checkpoint bytes a piece has; 8 MiB. Two pieces are in memory at once. */
+  readonly pieceBytes?: number | undefined;
+  /** Called with the checkpoint bytes of each piece when it is handed over; they add up to the slice's size. */
+  readonly onBytes?: ((bytes: number) => void) | undefined;
+}
+
+/**
+ * Tensors of a checkpoint as f32 matrices, a slice of rows (and columns) at a time: only the bytes needed are read.
+ * A tensor [.., rows, columns] is seen as a matrix of its last axis: an expert stack [E, N, K] has E * N rows of K columns.
+ * A vector [n] is n rows of one column, a scalar one of one.
+ */
+export class TensorReader {
+  readonly source: Source;
+  readonly index: TensorIndex;
+
+  constructor(source: Source, index: TensorIndex) {
+    this.source = source;
+    this.index = index;
+  }
+
+  /** Reads the checkpoint's headers. Throws `io` when it can't be read, `format` when it is wrong. */
+  static async open(source: Source, signal?: AbortSignal): Promise<TensorReader> {
+    return new TensorReader(source, await readTensorIndex(source, signal));
+  }
+
+  has(name: string): boolean {
+    return this.index.tensors.has(name);
+  }
+
+  /** See expectTensor of tensor_index.ts. */
+  expectTensor(name: string, shape: readonly number[]): TensorEntry {
+    return expectTensor(this.index, name, shape);
+  }
+
+  entry(name: string): TensorEntry {
+    const entry = this.index.tensors.get(name);
+    if (entry) return entry;
+    throw formatError(`the checkpoint of ${this.source.name} has no tensor '${name}'.${didYouMean(name, this.index.tensors.keys())}`);
+  }
+
+  /** Bytes of the tensor in the checkpoint. */
+  byteLength(name: string): number {
+    const { start, end } = this.entry(name);
+    return end - start;
+  }
+
+  /** The whole tensor, flat. For vectors and other small ones. */
+  async readVector(name: string, options: { readonly signal?: AbortSignal | undefined } = {}): Promise<Float32Array<ArrayBuffer>> {
+    return this.readRows(name, 0, matrixShape(this.entry(name)).rows, options);
+  }
+
+  /** Rows [rowStart, rowEnd) as f32 [rows, columns], row-major. Throws `unsupported` unless the tensor is F32, F16, BF16 or F64. */
+  async readRows(name: string, rowStart: number, rowEnd: number, options: ReadRowsOptions = {}): Promise<Float32Array<ArrayBuffer>> {
+    const slice = this.#slice(name, rowStart, rowEnd, options.columns);
+    const width = slice.columnEnd - slice.columnStart;
+    const out = new Float32Array((rowEnd - rowStart) * width);
+    const piece = await readPiece(this.source, slice, rowStart, rowEnd, options.signal);
+    piece.convertTo(out);
+    return out;
+  }
+
+  /**
+   * Rows in ascending order, in pieces of whole tiles; the next piece is being read while the caller uses this one.
+   * `data` is used again: it is valid until the next piece is asked for, so copy what must stay.
+   */
+  streamRows(name: string, options: StreamRowsOptions = {}): AsyncGenerator<RowPiece, void, void> {
+    const { rowStart = 0, rowEnd = matrixShape(this.entry(name)).rows, tileRows = 32, pieceBytes = 8 * 1024 * 1024 } = options;
+    const slice = this.#slice(name, rowStart, rowEnd, options.columns);
+    if (!Number.isSafeInteger(tileRows) || tileRows < 1) throw usageError(`tileRows ${tileRows}; expected a positive integer`);
+    if (!(pieceBytes > 0)) throw usageError(`pieceBytes ${pieceBytes}; expected a positive number`);
+    return streamPieces(this.source, slice, { rowStart, rowEnd, tileRows, pieceBytes, signal: options.signal, onBytes: options.onBytes });
+  }
+
+  #slice(name: string, rowStart: number, rowEnd: number, columns: readonly [number, number] | undefined): Slice {
+    const entry = this.entry(name);
+    const shape = matrixShape(entry);
+    const [columnStart, columnEnd] = columns ?? [0, shape.columns];
+    checkSpan(name, 'rows', rowStart, rowEnd, shape.rows);
+    checkSpan(name, 'columns', columnStart, columnEnd, shape.columns);
+    return { entry, dtype: floatDtype(entry), elementBytes: DTYPE_BYTES[entry.dtype], columns: shape.columns, columnStart, columnEnd };
+  }
+}
+
+/** The matrix a tensor is read as. */
+export function matrixShape({ shape }: { readonly shape: readonly number[] }): { rows: number; columns: number } {
+  if (shape.length < 2) return { rows: shape[0] ?? 1, columns: 1 };
+  return { rows: shape.slice(0, -1).reduce((product, size) => product * size, 1), columns: shape.at(-1)! };
+}
+
+function floatDtype({ name, file, dtype }: TensorEntry): FloatDtype {
+  if (isFloatDtype(dtype)) return dtype;
+  const quantised = dtype.startsWith('F8') ? ' (an FP8 checkpoint; use the BF16 one of the same model)' : '';
+  throw unsupportedError(`tensor '${name}' in ${file} is ${dtype}${quantised}; expected F32, F16, BF16 or F64`);
+}
+
+function checkSpan(name: string, what: string, begin: number, end: number, size: number): void {
+  if (Number.isSafeInteger(begin) && Number.isSafeInteger(end) && 0 <= begin && begin <= end && end <= size) return;
+  throw usageError(`tensor '${name}': ${what} ${begin} to ${end}; expected a span of its ${size} ${what}`);
+}
