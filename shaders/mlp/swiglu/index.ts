@@ -31,12 +31,13 @@ export const swiglu = defineKernel({
     }
     const most = traits.limits.maxComputeWorkgroupsPerDimension;
     if (rows > most) throw limitError(`swiglu: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
-    const workgroup = traits.software ? 32 : 256;
+    // A software adapter pays for every workgroup; a GPU wants as many invocations as there are elements.
+    const [workgroup, perThread] = traits.software ? [32, 16] : [256, 1];
     return {
       wgsl: [source],
-      constants: { WORKGROUP: workgroup },
+      constants: { WORKGROUP: workgroup, PER_THREAD: perThread },
       params: { width, in_stride: inStride, up_offset: upOffset, out_stride: outStride },
-      grid: (step) => [ceilDiv(width, workgroup), step.rows, 1],
+      grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],
     };
   },
 });

@@ -5,11 +5,12 @@
 // gate_up: [rows][in_stride] f32; the gate at 0..width-1, the up projection at up_offset..up_offset+width-1
 // out:     [rows][out_stride] f32; elements at and beyond width are never written
 //
-// Grid: x = ceil(width / WORKGROUP), y = row.
-// WORKGROUP: invocations a workgroup, 1..256; chosen by the plan from the adapter.
+// Grid: x = ceil(width / (WORKGROUP * PER_THREAD)), y = row.
+// WORKGROUP: invocations a workgroup, 1..256; PER_THREAD: elements an invocation, from 1. Chosen by the plan from the adapter.
 // Empty input: rows = 0 dispatches nothing; width is at least 1.
 
 const WORKGROUP: u32 = 256u; // variant
+const PER_THREAD: u32 = 1u; // variant
 
 @group(0) @binding(0) var<storage, read> gate_up: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
@@ -29,11 +30,13 @@ fn silu(g: f32) -> f32 {
 }
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  let i = id.x;
-  if (i >= params.width) {
-    return;
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let gate = group.y * params.in_stride;
+  let up = gate + params.up_offset;
+  let target_row = group.y * params.out_stride;
+  var i = group.x * WORKGROUP * PER_THREAD + thread;
+  for (var n = 0u; n < PER_THREAD && i < params.width; n++) {
+    out[target_row + i] = silu(gate_up[gate + i]) * gate_up[up + i];
+    i += WORKGROUP;
   }
-  let row = id.y * params.in_stride;
-  out[id.y * params.out_stride + i] = silu(gate_up[row + i]) * gate_up[row + params.up_offset + i];
 }

@@ -1,0 +1,51 @@
+// RMS normalisation of rows, after adding a residual to them in place.
+//
+//   x[r][i] += residual[r][i]                                          (where RESIDUAL)
+//   out[r][i] = (x[r][i] * 1 / sqrt(mean_i(x[r][i]^2) + eps)) * weight[i]
+//
+// x, residual: [rows][stride] f32, elements from width to the next multiple of 4 are zero
+// weight:      [width, padded to a multiple of 4] f32
+// out:         [rows][stride] f32; elements from width to the next multiple of 4 get zero, those beyond are never written
+//
+// Grid: x = row; one workgroup a row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
+// RESIDUAL: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
+// Empty input: rows = 0 dispatches nothing; a row of zeros gives zeros.
+
+const RESIDUAL: bool = false; // variant
+const THREADS: u32 = 64u; // variant
+
+@group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> residual: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> weight: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> out: array<vec4<f32>>;
+
+struct Params {
+  width: u32,
+  stride: u32,
+  eps: f32,
+}
+@group(0) @binding(4) var<uniform> params: Params;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let row = group.x * (params.stride / 4u);
+  let vec4s = (params.width + 3u) / 4u;
+  for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
+    var partial = 0.0;
+    for (var k = j; k < vec4s; k += RMS_PARTIALS) {
+      var v = x[row + k];
+      if (RESIDUAL) {
+        v += residual[row + k];
+        x[row + k] = v;
+      }
+      partial = rms_accumulate(partial, v);
+    }
+    rms_partials[j] = partial;
+  }
+  workgroupBarrier();
+  let scale = rms_scale(f32(params.width), params.eps);
+  // THREADS divides RMS_PARTIALS, so an invocation reads back only what it wrote itself.
+  for (var k = thread; k < vec4s; k += THREADS) {
+    out[row + k] = rms_apply(x[row + k], scale, weight[k]);
+  }
+}
