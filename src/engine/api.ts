@@ -1,9 +1,11 @@
 /** The public surface: what `load` takes and what a loaded model offers. Types only. */
 
+import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
+import type { KvType } from '../model/kv_cache.js';
 
-export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
-export type KvType = 'f32' | 'f16';
+export type { KvType } from '../model/kv_cache.js';
+export type { WeightType } from '../../shaders/linear/pack.js';
 
 export interface LoadProgress {
   /** 'weights' while tensors are read, packed and uploaded; 'ready' once, at the end. */
@@ -27,8 +29,6 @@ export interface LoadOptions {
   readonly prefillChunk?: number;
   /** Decode steps submitted ahead of the host's reading, 1 to 4; default 4. Never changes the result. */
   readonly stepsInFlight?: number;
-  /** Sequences that can be decoded side by side; default 1. */
-  readonly maxSequences?: number;
   readonly powerPreference?: GPUPowerPreference;
   /** Part of an adapter's name; Node only. */
   readonly adapter?: string;

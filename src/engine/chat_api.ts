@@ -1,0 +1,77 @@
+import { usageError } from '../base/errors.js';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionRequest,
+  ChatCompletions,
+  FinishReason,
+  GenerateOptions,
+  Generation,
+  Prompt,
+} from './api.js';
+
+/** The OpenAI shape over `generate`. */
+export function chatCompletions(
+  modelName: string,
+  generate: (prompt: Prompt, options: GenerateOptions) => Generation,
+): ChatCompletions {
+  let count = 0;
+  const finish = (reason: FinishReason): 'stop' | 'length' => (reason === 'length' ? 'length' : 'stop');
+
+  function create(request: ChatCompletionRequest, options: { signal?: AbortSignal } = {}): Promise<unknown> {
+    if (!Array.isArray(request.messages) || request.messages.length === 0) {
+      return Promise.reject(usageError('chat.completions.create: messages must be a non-empty list of {role, content}'));
+    }
+    const generation = generate(
+      { messages: request.messages },
+      {
+        ...defined({
+          maxTokens: request.max_tokens,
+          temperature: request.temperature,
+          topP: request.top_p,
+          topK: request.top_k,
+          seed: request.seed,
+          stop: request.stop,
+          repetitionPenalty: request.repetition_penalty,
+          signal: options.signal,
+        }),
+      },
+    );
+    const head = { id: `chatcmpl-${Date.now().toString(36)}-${count++}`, created: Math.floor(Date.now() / 1000), model: modelName };
+    return request.stream ? Promise.resolve(chunks(generation, head)) : whole(generation, head);
+  }
+
+  async function* chunks(generation: Generation, head: { id: string; created: number; model: string }): AsyncGenerator<ChatCompletionChunk> {
+    const chunk = (delta: { role?: 'assistant'; content?: string }, reason: 'stop' | 'length' | null): ChatCompletionChunk => ({
+      ...head,
+      object: 'chat.completion.chunk',
+      choices: [{ index: 0, delta, finish_reason: reason }],
+    });
+    yield chunk({ role: 'assistant' }, null);
+    for await (const content of generation) yield chunk({ content }, null);
+    yield chunk({}, finish((await generation.result).finish_reason));
+  }
+
+  async function whole(generation: Generation, head: { id: string; created: number; model: string }): Promise<ChatCompletion> {
+    const result = await generation.result;
+    return {
+      ...head,
+      object: 'chat.completion',
+      choices: [
+        { index: 0, message: { role: 'assistant', content: result.text }, finish_reason: finish(result.finish_reason) },
+      ],
+      usage: {
+        prompt_tokens: result.prompt_tokens,
+        completion_tokens: result.tokens.length,
+        total_tokens: result.prompt_tokens + result.tokens.length,
+      },
+    };
+  }
+
+  return { create: create as ChatCompletions['create'] };
+}
+
+/** The object without its undefined entries, as exact optional properties want it. */
+function defined<T extends object>(value: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, entry]) => entry !== undefined)) as never;
+}

@@ -1,0 +1,143 @@
+import { abortedError, SplitkvError, usageError } from '../base/errors.js';
+import { StopScanner, TextStream, type Tokenizer } from '../tokenizer/index.js';
+import type { FinishReason, GenerateOptions, GenerateResult } from './api.js';
+import type { Runner } from './runner.js';
+import { checkSampling, randomSeed } from './sampling.js';
+
+export type FinishDetail = GenerateResult['finish_detail'];
+
+const REASONS: Record<FinishDetail, FinishReason> = {
+  eos: 'stop',
+  stop_string: 'stop',
+  max_tokens: 'length',
+  context_full: 'length',
+  aborted: 'abort',
+};
+
+const DEFAULT_MAX_TOKENS = 256;
+
+export interface TokenLoopOptions {
+  readonly maxTokens: number;
+  readonly eosIds: readonly number[];
+  readonly stepsInFlight: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Generated ids, in order, of the prompt in slot 0. The sampled id never waits for the host: up to `stepsInFlight` steps are
+ * submitted ahead, and what was computed past the end is dropped. Ends only when no step is in flight any more.
+ */
+export async function* tokenLoop(
+  runner: Runner,
+  prompt: readonly number[],
+  options: TokenLoopOptions,
+): AsyncGenerator<number, FinishDetail, undefined> {
+  const { maxTokens, signal, stepsInFlight } = options;
+  // The first token comes from the prompt's last row; each later one writes a KV entry.
+  const room = runner.contextLength - prompt.length + 1;
+  const budget = Math.min(maxTokens, room);
+  const eos = new Set(options.eosIds);
+  const inFlight: Promise<number>[] = [];
+  let submitted = 0;
+  const submit = (): void => {
+    const read = submitted === 0 ? runner.sampleFirst() : runner.step();
+    const id = read.then((ids) => ids[0]!);
+    id.catch(() => {}); // awaited below, or in the drain
+    inFlight.push(id);
+    submitted++;
+  };
+  try {
+    for (let emitted = 0; emitted < budget; emitted++) {
+      if (signal.aborted) return 'aborted';
+      while (inFlight.length < stepsInFlight && submitted < budget) submit();
+      const id = await inFlight.shift()!;
+      if (eos.has(id)) return 'eos';
+      yield id;
+    }
+    return budget === maxTokens ? 'max_tokens' : 'context_full';
+  } finally {
+    await Promise.allSettled(inFlight);
+  }
+}
+
+/** Runs one generation to its end. Emits text as it becomes certain; resolves with the whole. */
+export async function generate(
+  runner: Runner,
+  tokenizer: Tokenizer | undefined,
+  prompt: readonly number[],
+  eosIds: readonly number[],
+  options: GenerateOptions & { readonly stepsInFlight: number },
+  signal: AbortSignal,
+  emit: (text: string) => void,
+): Promise<Omit<GenerateResult, 'stats'> & { readonly ttftMs: number; readonly tokensPerSecond: number }> {
+  const started = performance.now();
+  const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
+  if (!Number.isSafeInteger(maxTokens) || maxTokens < 1) throw usageError(`maxTokens ${maxTokens}: expected an integer of at least 1`);
+  const stops = options.stop === undefined ? [] : typeof options.stop === 'string' ? [options.stop] : options.stop;
+  const seed = options.seed ?? randomSeed();
+  checkSampling({ ...options, seed });
+
+  const scanner = new StopScanner(stops);
+  const stream = tokenizer && new TextStream(tokenizer);
+  const tokens: number[] = [];
+  let text = '';
+  let detail: FinishDetail = 'aborted';
+  let firstAt = started;
+  let lastAt = started;
+  const add = (piece: { readonly text: string }): void => {
+    text += piece.text;
+    emit(piece.text);
+  };
+
+  try {
+    if (signal.aborted) throw abortedError('generate', signal);
+    await runner.prefill(prompt, maxTokens, { ...options, seed }, signal);
+    const loop = tokenLoop(runner, prompt, {
+      maxTokens,
+      eosIds: options.ignoreEos ? [] : eosIds,
+      stepsInFlight: options.stepsInFlight,
+      signal,
+    });
+    let stopped = false;
+    for (;;) {
+      const next = await loop.next();
+      if (next.done) {
+        if (!stopped) detail = next.value;
+        break;
+      }
+      lastAt = performance.now();
+      if (tokens.length === 0) firstAt = lastAt;
+      tokens.push(next.value);
+      const piece = scanner.push(stream?.push(next.value) ?? '');
+      add(piece);
+      if (piece.stopped !== undefined) {
+        stopped = true;
+        detail = 'stop_string';
+        await loop.return('stop_string');
+        break;
+      }
+    }
+    if (!stopped) {
+      const last = scanner.push(stream?.flush() ?? '');
+      add(last);
+      if (last.stopped === undefined) add({ text: scanner.flush() });
+      else detail = 'stop_string';
+    }
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'aborted')) throw error;
+  } finally {
+    runner.release();
+  }
+  const seconds = (tokens.length > 1 ? lastAt - firstAt : lastAt - started) / 1000;
+  const counted = tokens.length > 1 ? tokens.length - 1 : tokens.length;
+  return {
+    text,
+    tokens,
+    prompt_tokens: prompt.length,
+    finish_reason: REASONS[detail],
+    finish_detail: detail,
+    seed,
+    ttftMs: firstAt - started,
+    tokensPerSecond: seconds > 0 ? counted / seconds : 0,
+  };
+}

@@ -1,0 +1,46 @@
+import type { GenerateResult, Generation } from './api.js';
+
+/**
+ * A generation that runs whether or not anyone iterates it. Leaving the iteration early aborts the run; `result` then
+ * resolves with what there is.
+ */
+export class GenerationStream implements Generation {
+  readonly result: Promise<GenerateResult>;
+  readonly #pieces: string[] = [];
+  readonly #leave = new AbortController();
+  #wake: (() => void) | undefined;
+  #ended = false;
+
+  /** `run` gets a function that emits a piece of text, and a signal for an iteration that was left early. */
+  constructor(run: (emit: (piece: string) => void, left: AbortSignal) => Promise<GenerateResult>) {
+    this.result = run((piece) => {
+      if (piece === '') return;
+      this.#pieces.push(piece);
+      this.#wake?.();
+    }, this.#leave.signal);
+    const end = (): void => {
+      this.#ended = true;
+      this.#wake?.();
+    };
+    // Also marks the rejection as handled: who only iterates sees the error there.
+    this.result.then(end, end);
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<string, void, undefined> {
+    let finished = false;
+    try {
+      for (;;) {
+        while (this.#pieces.length > 0) yield this.#pieces.shift()!;
+        if (this.#ended) break;
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+        this.#wake = undefined;
+      }
+      await this.result;
+      finished = true;
+    } finally {
+      if (!finished) this.#leave.abort(new Error('the iteration was left'));
+    }
+  }
+}

@@ -1,0 +1,145 @@
+import type { WeightType } from '../../shaders/linear/pack.js';
+import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
+import { alignUp } from '../base/math.js';
+import { type Device, openDevice } from '../gpu/index.js';
+import { cachedSource, openSource, readJson, readText, type Source, TensorReader } from '../loader/index.js';
+import { type ModelConfig, parseModelConfig } from '../model/config.js';
+import { loadLlamaWeights } from '../model/llama_weights.js';
+import { loadTokenizer, type Tokenizer } from '../tokenizer/index.js';
+import type { LoadOptions, LoadProgress, Model } from './api.js';
+import { LoadedModel } from './model.js';
+import { MAX_STEPS_IN_FLIGHT, Runner } from './runner.js';
+
+const DEFAULT_CONTEXT = 4096;
+const DEFAULT_PREFILL_CHUNK = 512;
+const OPTION_NAMES = [
+  'weights',
+  'kv',
+  'contextLength',
+  'prefillChunk',
+  'stepsInFlight',
+  'powerPreference',
+  'adapter',
+  'cache',
+  'onProgress',
+  'onWarning',
+  'signal',
+] as const satisfies readonly (keyof LoadOptions)[];
+
+/**
+ * Loads a Hugging Face model folder and prepares it on one GPU device.
+ *
+ * @param where a folder on disk (Node), a URL whose files answer range requests, or the folder's files (browser)
+ * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
+ *   allocated until then is freed.
+ */
+export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
+  const started = performance.now();
+  checkOptions(options);
+  const { signal } = options;
+  throwIfAborted(signal, 'loading');
+  const report = (progress: Partial<LoadProgress> & Pick<LoadProgress, 'phase'>): void =>
+    options.onProgress?.({ loadedBytes: 0, totalBytes: 0, tensorsLoaded: 0, tensorsTotal: 0, ...progress });
+
+  report({ phase: 'config' });
+  const opened = await openSource(where, signal);
+  const source = (options.cache ?? true) ? await cachedSource(opened, { signal, onWarning: options.onWarning }) : opened;
+  const config = parseModelConfig(
+    await readJson(source, 'config.json', signal),
+    await readJson(source, 'generation_config.json', signal),
+  );
+  const contextLength = checkContext(options.contextLength, config);
+  report({ phase: 'tokenizer' });
+  const tokenizer = await readTokenizer(source, signal);
+  const reader = await TensorReader.open(source, signal);
+  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
+
+  let device: Device | undefined;
+  try {
+    device = await openDevice({
+      ...(options.powerPreference && { powerPreference: options.powerPreference }),
+      ...(options.adapter !== undefined && { adapterName: options.adapter }),
+    });
+    let last: LoadProgress | undefined;
+    const weights = await loadLlamaWeights(device, config, reader, type, {
+      signal,
+      onProgress: (progress) => {
+        last = { phase: 'weights', ...progress };
+        report(last);
+      },
+    });
+    const runner = await Runner.create(device, config, weights, {
+      slots: 1,
+      contextLength,
+      prefillChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK,
+      kvType: options.kv ?? 'f32',
+    });
+    await device.wait(device.gpu.queue.onSubmittedWorkDone());
+    throwIfAborted(signal, 'loading');
+    report({ ...last, phase: 'ready' });
+    return new LoadedModel(device, config, weights, runner, tokenizer, {
+      name: modelName(source.name),
+      stepsInFlight: options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT,
+      loadSeconds: (performance.now() - started) / 1000,
+    });
+  } catch (error) {
+    device?.dispose();
+    throw error;
+  }
+}
+
+function checkOptions(options: LoadOptions): void {
+  for (const name of Object.keys(options)) {
+    if (!(OPTION_NAMES as readonly string[]).includes(name)) {
+      throw usageError(`load: unknown option '${name}'.${didYouMean(name, OPTION_NAMES)}`);
+    }
+  }
+  oneOf('weights', options.weights, ['auto', 'f32', 'f16', 'q8', 'q4']);
+  oneOf('kv', options.kv, ['f32', 'f16']);
+  oneOf('powerPreference', options.powerPreference, ['high-performance', 'low-power']);
+  inRange('contextLength', options.contextLength, 1, 2 ** 20);
+  inRange('prefillChunk', options.prefillChunk, 1, 4096);
+  inRange('stepsInFlight', options.stepsInFlight, 1, MAX_STEPS_IN_FLIGHT);
+}
+
+function oneOf(name: string, value: string | undefined, allowed: readonly string[]): void {
+  if (value !== undefined && !allowed.includes(value)) {
+    throw usageError(`${name} '${value}': use ${allowed.join(', ')}.${didYouMean(value, allowed)}`);
+  }
+}
+
+function inRange(name: string, value: number | undefined, low: number, high: number): void {
+  if (value !== undefined && (!Number.isInteger(value) || value < low || value > high)) {
+    throw usageError(`${name} ${value}: expected an integer from ${low} to ${high}`);
+  }
+}
+
+function checkContext(asked: number | undefined, config: ModelConfig): number {
+  if (asked === undefined) return Math.min(config.maxPositions, DEFAULT_CONTEXT);
+  if (asked > config.maxPositions) {
+    throw usageError(`contextLength ${asked}: this model has at most ${config.maxPositions} positions`);
+  }
+  return asked;
+}
+
+/** The type that keeps what the checkpoint's matrices say without taking more room than need be. */
+function storedType(reader: TensorReader): WeightType {
+  for (const { dtype, shape } of reader.index.tensors.values()) {
+    if (shape.length === 2 && (dtype === 'F32' || dtype === 'F64')) return 'f32';
+  }
+  return 'f16';
+}
+
+async function readTokenizer(source: Source, signal: AbortSignal | undefined): Promise<Tokenizer | undefined> {
+  const tokenizerJson = await readText(source, 'tokenizer.json', signal);
+  if (tokenizerJson === undefined) return undefined;
+  const [tokenizerConfig, generationConfig, chatTemplate] = await Promise.all([
+    readText(source, 'tokenizer_config.json', signal),
+    readText(source, 'generation_config.json', signal),
+    readText(source, 'chat_template.jinja', signal),
+  ]);
+  return loadTokenizer({ tokenizerJson, tokenizerConfig, generationConfig, chatTemplate });
+}
+
+/** The last part of a path or URL. */
+const modelName = (source: string): string => source.replace(/[?#].*$/, '').split(/[\\/]/).filter(Boolean).at(-1) ?? source;

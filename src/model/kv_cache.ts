@@ -1,0 +1,32 @@
+import type { Buffer, Device } from '../gpu/index.js';
+
+export type KvType = 'f32' | 'f16';
+
+export interface KvShape {
+  readonly numLayers: number;
+  readonly numKvHeads: number;
+  readonly headDim: number;
+  readonly type: KvType;
+  /** Tokens a block. */
+  readonly block: number;
+  readonly numBlocks: number;
+}
+
+/** The paged KV cache: a K and a V buffer a layer (layouts in shaders/lib/kv_*.wgsl). */
+export interface KvCache extends KvShape {
+  readonly layers: readonly { readonly k: Buffer; readonly v: Buffer }[];
+  readonly bytes: number;
+}
+
+export const kvBytesPerToken = (shape: Pick<KvShape, 'numLayers' | 'numKvHeads' | 'headDim' | 'type'>): number =>
+  2 * shape.numLayers * shape.numKvHeads * shape.headDim * (shape.type === 'f16' ? 2 : 4);
+
+/** Allocates the cache. @throws SplitkvError `limit` when a layer's K or V exceeds one buffer or binding. */
+export function allocateKvCache(device: Device, shape: KvShape): KvCache {
+  const bytes = (kvBytesPerToken(shape) * shape.block * shape.numBlocks) / shape.numLayers / 2;
+  const layers = Array.from({ length: shape.numLayers }, (_, layer) => ({
+    k: device.createBuffer(`layers.${layer}.k_cache (${shape.block * shape.numBlocks} tokens)`, bytes),
+    v: device.createBuffer(`layers.${layer}.v_cache (${shape.block * shape.numBlocks} tokens)`, bytes),
+  }));
+  return { ...shape, layers, bytes: bytes * 2 * shape.numLayers };
+}

@@ -1,0 +1,171 @@
+import { packedLayout, packTiles, type WeightType } from '../../shaders/linear/pack.js';
+import { limitError } from '../base/errors.js';
+import { alignUp, ceilDiv, grouped } from '../base/math.js';
+import type { Buffer, Device } from '../gpu/index.js';
+import type { TensorReader } from '../loader/index.js';
+import type { MatrixSpec, VectorSpec } from './weight_map.js';
+
+/** Rows of a packed weight come in tiles of 32 (shaders/linear/pack.ts). */
+const TILE = 32;
+
+/** Output rows [firstRow, firstRow + rows) of a matrix, in buffers that fit one binding. */
+export interface MatrixShard {
+  readonly firstRow: number;
+  readonly rows: number;
+  readonly weight: Buffer;
+  readonly scale: Buffer | undefined;
+}
+
+/** A packed weight matrix [outFeatures, inFeatures] on a device. */
+export interface Matrix {
+  readonly name: string;
+  readonly type: WeightType;
+  readonly outFeatures: number;
+  readonly inFeatures: number;
+  readonly shards: readonly MatrixShard[];
+}
+
+/** Rows of a part, with its padding. */
+const paddedRows = (part: { rows: number; padTo?: number }): number => alignUp(part.rows, part.padTo ?? 1);
+
+export const matrixRows = (spec: MatrixSpec): number => spec.parts.reduce((sum, part) => sum + paddedRows(part), 0);
+
+/** Bytes the matrix takes on the GPU, packed as `type`. */
+export function matrixBytes(spec: MatrixSpec, type: WeightType): number {
+  const { weightBytes, scaleBytes } = packedLayout(type, matrixRows(spec), spec.inFeatures);
+  return weightBytes + scaleBytes;
+}
+
+/**
+ * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
+ * @throws SplitkvError `limit` when not even one tile fits, or when `whole` is asked for and the matrix doesn't fit one binding.
+ */
+export function allocateMatrix(device: Device, spec: MatrixSpec, type: WeightType, options: { whole?: boolean } = {}): Matrix {
+  const outFeatures = matrixRows(spec);
+  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
+  const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
+  const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spec.inFeatures);
+  // An even number of tiles: a shard's bias then starts at a multiple of 256 bytes, as bindings must.
+  const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / 2) * 2;
+  const tilesPerShard = Math.min(tiles, tilesThatFit);
+  if (tilesPerShard === 0 || (options.whole && tilesPerShard < tiles)) {
+    throw limitError(
+      `${spec.name}: ${grouped(tiles * tileWeightBytes)} bytes of ${type} weights exceed this adapter's ` +
+        `maxStorageBufferBindingSize of ${grouped(limit)} (${device.name}); use --weights q8 or q4, or another adapter`,
+    );
+  }
+  const shards: MatrixShard[] = [];
+  for (let tile = 0; tile < tiles; tile += tilesPerShard) {
+    const count = Math.min(tilesPerShard, tiles - tile);
+    const label = tilesPerShard < tiles ? `${spec.name} shard ${shards.length}` : spec.name;
+    shards.push({
+      firstRow: tile * TILE,
+      rows: Math.min(count * TILE, outFeatures - tile * TILE),
+      weight: device.createBuffer(label, count * tileWeightBytes),
+      scale: tileScaleBytes > 0 ? device.createBuffer(`${label} scale`, count * tileScaleBytes) : undefined,
+    });
+  }
+  return { name: spec.name, type, outFeatures, inFeatures: spec.inFeatures, shards };
+}
+
+export interface FillOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onBytes?: (bytes: number, tensor: string) => void;
+  readonly flush: Flush;
+}
+
+/** Streams a matrix from the checkpoint: read a piece, pack it, write it; host memory stays at a few pieces. */
+export async function fillMatrix(
+  device: Device,
+  matrix: Matrix,
+  spec: MatrixSpec,
+  reader: TensorReader,
+  options: FillOptions,
+): Promise<void> {
+  const { type, inFeatures } = matrix;
+  const { tileWeightBytes, tileScaleBytes } = packedLayout(type, matrix.outFeatures, inFeatures);
+  let tile = 0;
+  // Tensors needn't end on a tile: the rows of an unfinished tile wait here for the next tensor's.
+  const carry = new Float32Array(TILE * inFeatures);
+  let carried = 0;
+
+  const writeTiles = async (rows: Float32Array, count: number): Promise<void> => {
+    const packed = packTiles(type, rows, count, inFeatures);
+    const tiles = ceilDiv(count, TILE);
+    for (let done = 0; done < tiles; ) {
+      const row = (tile + done) * TILE;
+      const shard = matrix.shards.findLast((candidate) => candidate.firstRow <= row)!;
+      const first = (row - shard.firstRow) / TILE;
+      const fit = Math.min(tiles - done, ceilDiv(shard.rows, TILE) - first);
+      const slice = (array: Uint32Array, tileBytes: number): Uint32Array =>
+        array.subarray((done * tileBytes) / 4, ((done + fit) * tileBytes) / 4);
+      device.write(shard.weight, first * tileWeightBytes, slice(packed.weight, tileWeightBytes));
+      if (shard.scale && packed.scale) device.write(shard.scale, first * tileScaleBytes, slice(packed.scale, tileScaleBytes));
+      done += fit;
+    }
+    tile += tiles;
+    await options.flush(packed.weight.byteLength);
+  };
+
+  const append = async (data: Float32Array, rows: number): Promise<void> => {
+    let used = 0;
+    if (carried > 0) {
+      used = Math.min(rows, TILE - carried);
+      carry.set(data.subarray(0, used * inFeatures), carried * inFeatures);
+      carried += used;
+      if (carried < TILE) return;
+      await writeTiles(carry, TILE);
+      carried = 0;
+    }
+    const whole = Math.floor((rows - used) / TILE) * TILE;
+    if (whole > 0) await writeTiles(data.subarray(used * inFeatures, (used + whole) * inFeatures), whole);
+    used += whole;
+    carry.set(data.subarray(used * inFeatures, rows * inFeatures));
+    carried = rows - used;
+  };
+
+  for (const part of spec.parts) {
+    const { tensor } = part;
+    for await (const piece of reader.streamRows(tensor, {
+      signal: options.signal,
+      onBytes: (bytes) => options.onBytes?.(bytes, tensor),
+    })) {
+      await append(piece.data, piece.rows);
+    }
+    const padding = paddedRows(part) - part.rows;
+    if (padding > 0) await append(new Float32Array(padding * inFeatures), padding);
+  }
+  if (carried > 0) await writeTiles(carry.subarray(0, carried * inFeatures), carried);
+}
+
+/** An f32 vector (norm weight, bias) on a device. */
+export async function loadVector(device: Device, spec: VectorSpec, reader: TensorReader, options: FillOptions): Promise<Buffer> {
+  const length = spec.parts.reduce((sum, part) => sum + alignUp(part.length, part.padTo ?? 1), 0);
+  const values = new Float32Array(alignUp(length, TILE));
+  let at = 0;
+  for (const part of spec.parts) {
+    values.set(await reader.readVector(part.tensor, { signal: options.signal }), at);
+    options.onBytes?.(reader.byteLength(part.tensor), part.tensor);
+    at += alignUp(part.length, part.padTo ?? 1);
+  }
+  const buffer = device.createBuffer(spec.name, values.byteLength);
+  device.write(buffer, 0, values);
+  return buffer;
+}
+
+export type Flush = (bytes: number) => Promise<void>;
+
+/**
+ * Keeps the browser's copy of written bytes small: `writeBuffer` data waits in host memory until the queue has taken it, so
+ * every 64 MiB the loader lets the queue catch up.
+ */
+export function flushEvery(device: Device, limit = 64 * 2 ** 20): Flush {
+  let pending = 0;
+  return async (bytes) => {
+    pending += bytes;
+    if (pending < limit) return;
+    pending = 0;
+    device.gpu.queue.submit([]);
+    await device.wait(device.gpu.queue.onSubmittedWorkDone());
+  };
+}
