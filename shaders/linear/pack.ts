@@ -1,0 +1,220 @@
+import { SplitkvError } from '../../src/base/errors.js';
+import { alignUp, ceilDiv } from '../../src/base/math.js';
+import { floatFromHalf, halfFromFloat, halfFromFloatBits } from './float16.js';
+
+export { roundWeights } from './round_weights.js';
+
+/** How the weights of a linear layer are stored on the GPU. q8 and q4 are llama.cpp's Q8_0 and Q4_0 in another order. */
+export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
+export const WEIGHT_TYPES: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
+
+/** Rows (output features) of a packed tile. */
+export const TILE = 32;
+/** Consecutive elements of a row that share a quantisation scale; rows are padded with zeros to a multiple of it. */
+export const BLOCK = 32;
+/** Elements of a row in one 16-byte unit. */
+export const UNIT_ELEMENTS: Readonly<Record<WeightType, number>> = { f32: 4, f16: 8, q8: 16, q4: 32 };
+
+export const isQuantised = (type: WeightType): boolean => type === 'q8' || type === 'q4';
+
+/** Sizes of a packed weight [outFeatures, inFeatures]; tiles follow each other, so tile t starts at t * tile...Bytes. */
+export interface PackedLayout {
+  /** Tiles of 32 rows; the last one is padded with zero rows. */
+  readonly tiles: number;
+  /** 16-byte units of one row. */
+  readonly units: number;
+  readonly unitElements: number;
+  readonly weightBytes: number;
+  /** 0 for f32 and f16. */
+  readonly scaleBytes: number;
+  readonly tileWeightBytes: number;
+  readonly tileScaleBytes: number;
+}
+
+export function packedLayout(type: WeightType, outFeatures: number, inFeatures: number): PackedLayout {
+  const tiles = ceilDiv(outFeatures, TILE);
+  const padded = alignUp(inFeatures, BLOCK);
+  const unitElements = UNIT_ELEMENTS[type];
+  const units = padded / unitElements;
+  const tileWeightBytes = units * TILE * 16;
+  const tileScaleBytes = isQuantised(type) ? (padded / BLOCK) * TILE * 2 : 0;
+  return {
+    tiles,
+    units,
+    unitElements,
+    weightBytes: tiles * tileWeightBytes,
+    scaleBytes: tiles * tileScaleBytes,
+    tileWeightBytes,
+    tileScaleBytes,
+  };
+}
+
+export interface PackedTiles {
+  /** [tile][unit][lane] of 4 words. */
+  readonly weight: Uint32Array<ArrayBuffer>;
+  /** f16 [tile][block][lane], two lanes a word, the even lane low; undefined for f32 and f16. */
+  readonly scale: Uint32Array<ArrayBuffer> | undefined;
+}
+
+/**
+ * Packs `n` rows of `inFeatures` f32 weights (row-major, rows `rowStride` elements apart) into tiles of 32 rows. A tensor may be
+ * packed in pieces: every piece but the last must hold a multiple of 32 rows; the results follow each other.
+ * @throws SplitkvError `unsupported` for a weight that the type can't hold (beyond f16's range, or not finite).
+ */
+export function packTiles(
+  type: WeightType,
+  rows: Float32Array,
+  n: number,
+  inFeatures: number,
+  rowStride = inFeatures,
+): PackedTiles {
+  const needed = n === 0 ? 0 : (n - 1) * rowStride + inFeatures;
+  if (rows.length < needed) {
+    throw new SplitkvError('internal', `packTiles: ${n} rows of ${inFeatures} need ${needed} elements, got ${rows.length}`);
+  }
+  const layout = packedLayout(type, n, inFeatures);
+  const weight = new Uint32Array(layout.weightBytes / 4);
+  if (!isQuantised(type)) {
+    const bits = new Uint32Array(rows.buffer, rows.byteOffset, rows.length);
+    const pack = type === 'f32' ? packFloatRow : packHalfRow;
+    for (let row = 0; row < n; row++) {
+      pack(bits.subarray(row * rowStride, row * rowStride + inFeatures), weight, wordOf(layout, row));
+    }
+    return { weight, scale: undefined };
+  }
+  const scale = new Uint32Array(layout.scaleBytes / 4);
+  const halves = new Uint16Array(scale.buffer);
+  const pack = type === 'q8' ? packQ8Row : packQ4Row;
+  const padded = new Float32Array(alignUp(inFeatures, BLOCK));
+  for (let row = 0; row < n; row++) {
+    padded.set(rows.subarray(row * rowStride, row * rowStride + inFeatures));
+    const firstScale = Math.floor(row / TILE) * (layout.tileScaleBytes / 2) + (row % TILE);
+    pack(padded, weight, wordOf(layout, row), halves, firstScale);
+  }
+  return { weight, scale };
+}
+
+/** The f32 values of packed rows: exactly what the kernels multiply by. Returns n x inFeatures, row-major. */
+export function unpackTiles(type: WeightType, packed: PackedTiles, n: number, inFeatures: number): Float32Array<ArrayBuffer> {
+  const layout = packedLayout(type, n, inFeatures);
+  const halves = packed.scale && new Uint16Array(packed.scale.buffer, packed.scale.byteOffset, packed.scale.length * 2);
+  const floats = new Float32Array(packed.weight.buffer, packed.weight.byteOffset, packed.weight.length);
+  const out = new Float32Array(n * inFeatures);
+  for (let row = 0; row < n; row++) {
+    const base = wordOf(layout, row);
+    const firstScale = Math.floor(row / TILE) * (layout.tileScaleBytes / 2) + (row % TILE);
+    for (let k = 0; k < inFeatures; k++) {
+      const inUnit = k % layout.unitElements;
+      const unit = base + Math.floor(k / layout.unitElements) * UNIT_WORDS;
+      const d = halves ? floatFromHalf(halves[firstScale + Math.floor(k / BLOCK) * TILE]!) : 1;
+      let value: number;
+      if (type === 'f32') value = floats[unit + inUnit]!;
+      else if (type === 'f16') value = floatFromHalf((packed.weight[unit + (inUnit >>> 1)]! >>> ((inUnit & 1) * 16)) & 0xffff);
+      else if (type === 'q8') value = ((packed.weight[unit + (inUnit >>> 2)]! << (24 - (inUnit & 3) * 8)) >> 24) * d;
+      else {
+        const shift = (inUnit & 3) * 8 + (inUnit & 4);
+        value = (((packed.weight[unit + (inUnit >>> 3)]! >>> shift) & 15) - 8) * d;
+      }
+      out[row * inFeatures + k] = value;
+    }
+  }
+  return out;
+}
+
+/** Words from one unit of a row to its next. */
+const UNIT_WORDS = TILE * 4;
+
+const wordOf = (layout: PackedLayout, row: number): number =>
+  Math.floor(row / TILE) * (layout.tileWeightBytes / 4) + (row % TILE) * 4;
+
+function packFloatRow(bits: Uint32Array, weight: Uint32Array, base: number): void {
+  for (let k = 0; k < bits.length; k++) weight[base + (k >>> 2) * UNIT_WORDS + (k & 3)] = bits[k]!;
+}
+
+function packHalfRow(bits: Uint32Array, weight: Uint32Array, base: number): void {
+  for (let k = 0; k < bits.length; k++) {
+    const half = halfFromFloatBits(bits[k]!);
+    if ((half & 0x7c00) === 0x7c00) throw unsupportedWeight(new Float32Array(bits.slice(k, k + 1).buffer)[0]!, 'f16');
+    weight[base + (k >>> 3) * UNIT_WORDS + ((k & 7) >>> 1)]! |= half << ((k & 1) * 16);
+  }
+}
+
+/** One row of Q8_0 (ggml-quants.c, quantize_row_q8_0_ref), in f32 arithmetic as there. */
+function packQ8Row(row: Float32Array, weight: Uint32Array, base: number, scale: Uint16Array, firstScale: number): void {
+  const { fround } = Math;
+  for (let start = 0; start < row.length; start += BLOCK) {
+    let largest = 0;
+    let finite = 0;
+    for (let k = start; k < start + BLOCK; k++) {
+      const value = row[k]!;
+      finite += value * 0;
+      const magnitude = value < 0 ? -value : value;
+      if (magnitude > largest) largest = magnitude;
+    }
+    const d = fround(largest / 127);
+    scale[firstScale + start] = scaleBits(d, largest, finite, 'q8');
+    const id = inverse(d);
+    for (let w = 0; w < BLOCK / 4; w++) {
+      let word = 0;
+      for (let b = 0; b < 4; b++) {
+        const scaled = fround(row[start + w * 4 + b]! * id);
+        // C's roundf: halves away from zero.
+        const q = scaled < 0 ? -Math.floor(0.5 - scaled) : Math.floor(scaled + 0.5);
+        word |= (q & 0xff) << (b * 8);
+      }
+      weight[base + ((start >>> 4) + (w >>> 2)) * UNIT_WORDS + (w & 3)] = word;
+    }
+  }
+}
+
+/** One row of Q4_0 (ggml-quants.c, quantize_row_q4_0_ref), in f32 arithmetic as there. */
+function packQ4Row(row: Float32Array, weight: Uint32Array, base: number, scale: Uint16Array, firstScale: number): void {
+  const { fround } = Math;
+  for (let start = 0; start < row.length; start += BLOCK) {
+    let largest = 0;
+    let extreme = 0;
+    let finite = 0;
+    for (let k = start; k < start + BLOCK; k++) {
+      const value = row[k]!;
+      finite += value * 0;
+      const magnitude = value < 0 ? -value : value;
+      if (magnitude > largest) {
+        largest = magnitude;
+        extreme = value;
+      }
+    }
+    const d = extreme === 0 ? 0 : extreme / -8;
+    scale[firstScale + start] = scaleBits(d, extreme, finite, 'q4');
+    const id = inverse(fround(d));
+    for (let w = 0; w < BLOCK / 8; w++) {
+      let word = 0;
+      for (let b = 0; b < 4; b++) {
+        const low = fround(fround(row[start + w * 8 + b]! * id) + 8.5) | 0;
+        const high = fround(fround(row[start + w * 8 + 4 + b]! * id) + 8.5) | 0;
+        word |= ((low > 15 ? 15 : low) | ((high > 15 ? 15 : high) << 4)) << (b * 8);
+      }
+      weight[base + (start >>> 5) * UNIT_WORDS + w] = word;
+    }
+  }
+}
+
+/** 1 / d in f32; 0 for the zero block and for a d so small that its inverse overflows (its f16 is zero too). */
+function inverse(d: number): number {
+  const id = d === 0 ? 0 : Math.fround(1 / d);
+  return Number.isFinite(id) ? id : 0;
+}
+
+/** The f16 of a block's scale. `finite` is the sum of its elements times zero: NaN when one isn't finite. */
+function scaleBits(d: number, extreme: number, finite: number, type: WeightType): number {
+  if (finite !== 0) throw unsupportedWeight(Number.NaN, type);
+  const half = halfFromFloat(d);
+  if ((half & 0x7c00) === 0x7c00) throw unsupportedWeight(extreme, type);
+  return half;
+}
+
+function unsupportedWeight(value: number, type: WeightType): SplitkvError {
+  const what = Number.isFinite(value)
+    ? `a weight of ${value} is beyond what ${type} holds (f16 ends at 65504); load with --weights f32`
+    : `a weight is not finite (NaN or infinity): the checkpoint is damaged; get it again`;
+  return new SplitkvError('unsupported', `weights as ${type}: ${what}`);
+}
