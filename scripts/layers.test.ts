@@ -1,0 +1,65 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+
+/** Runs a Node program in a made-up source tree; file texts by path. */
+function inTree(files: Record<string, string>, [program, ...args]: string[]): { readonly ok: boolean; readonly output: string } {
+  const root = mkdtempSync(join(tmpdir(), 'splitkv-layers-'));
+  try {
+    for (const [path, text] of Object.entries(files)) {
+      mkdirSync(dirname(join(root, path)), { recursive: true });
+      writeFileSync(join(root, path), text);
+    }
+    const { status, stdout, stderr } = spawnSync(process.execPath, [resolve(program!), ...args], { cwd: root, encoding: 'utf8' });
+    return { ok: status === 0, output: stdout + stderr };
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+}
+
+const checkLayers = (files: Record<string, string>) =>
+  inTree(files, [
+    'node_modules/dependency-cruiser/bin/dependency-cruise.mjs',
+    ...['--config', resolve('.dependency-cruiser.mjs'), '--output-type', 'err', 'src'],
+  ]);
+
+const good = {
+  'src/base/errors.ts': 'export class E extends Error { readonly code: string = "x"; }',
+  'src/gpu/device.ts': "import { E } from '../base/errors.js'; export const device = (): E => new E();",
+  'src/model/llama.ts': "import { device } from '../gpu/device.js'; export const llama = device;",
+  'src/engine/engine.ts': "import { llama } from '../model/llama.js'; export const engine = llama;",
+  'src/engine/node_files.ts': "import { readFileSync } from 'node:fs'; export const read = readFileSync;",
+  'src/placement/plan.ts': "import type { E } from '../base/errors.js'; export type Plan = E;",
+};
+
+test('downward imports pass', () => {
+  const { ok, output } = checkLayers(good);
+  expect(output).toContain('no dependency violations found');
+  expect(ok).toBe(true);
+});
+
+test.each([
+  ['an import upwards', 'src/gpu/up.ts', "import { engine } from '../engine/engine.js'; export const up = engine;", 'no-upward'],
+  ['a type import upwards', 'src/base/up.ts', "import type { Plan } from '../placement/plan.js'; export type P = Plan;", 'no-upward'],
+  ['a lazy import upwards', 'src/model/up.ts', "export const up = () => import('../engine/engine.js');", 'no-upward'],
+  ['a GPU behind the planner', 'src/placement/gpu.ts', "export { device } from '../gpu/device.js';", 'pure-code-needs-no-gpu'],
+  ['a Node module in page code', 'src/engine/file.ts', "export { readFileSync } from 'node:fs';", 'node-modules-only'],
+  ['a missing file', 'src/engine/lost.ts', "export { x } from './nowhere.js';", 'no-unresolvable'],
+])('%s is caught', (_what, path, text, rule) => {
+  const { ok, output } = checkLayers({ ...good, [path]: text });
+  expect(output).toContain(rule);
+  expect(output).toContain(path);
+  expect(ok).toBe(false);
+});
+
+test('a cycle is caught by the linter, a cycle of types alone is not', () => {
+  const cycle = (importing: string) => ({
+    'src/base/a.ts': `import ${importing}{ b } from './b.js'; export const a: typeof b = 1;`,
+    'src/base/b.ts': `import ${importing}{ a } from './a.js'; export const b: typeof a = 1;`,
+  });
+  const lint = ['node_modules/oxlint/bin/oxlint', '--config', resolve('.oxlintrc.json')];
+  expect(inTree(cycle(''), lint).output).toContain('no-cycle');
+  expect(inTree(cycle('type '), lint).ok).toBe(true);
+});

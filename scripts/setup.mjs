@@ -1,0 +1,115 @@
+/**
+ * What `npm start` and `npm test` need before anything else: npm packages, a browser, and for tests a software Vulkan driver.
+ * Plain Node, no dependencies. Everything is looked for first; a complete machine is only looked at (some milliseconds).
+ *
+ * SPLITKV_NO_SYSTEM_INSTALL=1 forbids system packages (apt-get); then what is missing is only named.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { findChrome } from '../src/cli/find_chrome.js';
+
+export const root = fileURLToPath(new URL('..', import.meta.url));
+
+const say = (text) => process.stderr.write(`[setup] ${text}\n`);
+
+/** Runs a command with its output on stderr (stdout belongs to the caller's result); true when it succeeded. */
+function run(command, args, options = {}) {
+  const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', 2, 2], ...options });
+  return result.status === 0;
+}
+
+/** True when node_modules holds what package-lock.json asks for (packages for other platforms aside). */
+export function packagesAreInstalled() {
+  const read = (path) => JSON.parse(readFileSync(join(root, path), 'utf8')).packages;
+  try {
+    const installed = read('node_modules/.package-lock.json');
+    return Object.entries(read('package-lock.json')).every(
+      ([path, entry]) => path === '' || entry.optional || entry.peer || installed[path]?.version === entry.version,
+    );
+  } catch {
+    return false;
+  }
+}
+
+export function ensurePackages() {
+  if (packagesAreInstalled()) return;
+  say('installing npm packages (npm ci)');
+  const inNpm = process.env.npm_execpath;
+  const args = ['ci', '--no-audit', '--no-fund'];
+  const ok = inNpm?.endsWith('.js')
+    ? run(process.execPath, [inNpm, ...args])
+    : run('npm', args, { shell: process.platform === 'win32' });
+  if (!ok) throw new Error('npm ci failed; see its message above');
+}
+
+const isRootOnDebian = () =>
+  process.platform === 'linux' && process.getuid() === 0 && existsSync('/etc/debian_version') && existsSync('/usr/bin/apt-get');
+const maySystemInstall = () => isRootOnDebian() && !process.env.SPLITKV_NO_SYSTEM_INSTALL;
+
+const apt = (...args) => run('apt-get', args, { env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } });
+
+/** Finds a browser, else installs one. Returns its path. */
+export function ensureChrome() {
+  const found = findChrome();
+  if (found) return found;
+  say('no Chrome or Chromium found; downloading one (playwright install chromium)');
+  const downloaded = run(process.execPath, [join(root, 'node_modules/playwright-core/cli.js'), 'install', 'chromium'], {
+    timeout: 600_000,
+  });
+  if (!downloaded && maySystemInstall()) {
+    say('the download failed; installing the system package chromium');
+    apt('update');
+    apt('install', '-y', '--no-install-recommends', 'chromium');
+  }
+  const installed = findChrome();
+  if (!installed) throw new Error('no Chrome or Chromium, and none could be installed: install one, or set CHROME_PATH to its binary');
+  return installed;
+}
+
+const ICD_FOLDERS = ['/usr/share/vulkan/icd.d', '/etc/vulkan/icd.d'];
+const hasVulkanDriver = () => ICD_FOLDERS.some((folder) => existsSync(folder) && readdirSync(folder).length > 0);
+
+/**
+ * A software Vulkan driver (lavapipe) where none is installed: then Node has a WebGPU adapter of its own, and tests run on two
+ * kinds of adapter. Tests don't depend on it where a browser brings SwiftShader; a failure is only reported.
+ */
+export function ensureVulkan() {
+  if (hasVulkanDriver() || process.platform !== 'linux') return;
+  if (!maySystemInstall()) return say('no Vulkan driver found; for more test adapters install mesa-vulkan-drivers');
+  say('installing a software Vulkan driver (mesa-vulkan-drivers)');
+  const backports = /bookworm/.test(readFileSync('/etc/os-release', 'utf8')) ? ['-t', 'bookworm-backports'] : [];
+  if (backports.length > 0 && !aptSourcesMention('bookworm-backports')) {
+    // Mesa 22 of bookworm lacks shader-f16; backports has 25.
+    writeFileSync('/etc/apt/sources.list.d/splitkv-backports.list', 'deb http://deb.debian.org/debian bookworm-backports main\n');
+  }
+  apt('update');
+  if (!apt('install', '-y', '--no-install-recommends', ...backports, 'mesa-vulkan-drivers', 'libvulkan1')) {
+    say('the driver could not be installed; tests run on the adapters that are there');
+  }
+}
+
+function aptSourcesMention(suite) {
+  const folder = '/etc/apt/sources.list.d';
+  const files = ['/etc/apt/sources.list', ...(existsSync(folder) ? readdirSync(folder).map((file) => join(folder, file)) : [])];
+  return files.some((file) => existsSync(file) && readFileSync(file, 'utf8').includes(suite));
+}
+
+/** PyTorch from Debian, for the training scripts' smoke test. */
+export function ensureTorch() {
+  if (spawnSync('/usr/bin/python3', ['-c', 'import torch']).status === 0) return;
+  if (!maySystemInstall()) return say('no PyTorch for /usr/bin/python3; the training smoke test will be skipped');
+  say('installing PyTorch (python3-torch) for the training smoke test');
+  apt('update');
+  if (!apt('install', '-y', '--no-install-recommends', 'python3-torch', 'libopenblas0-openmp')) {
+    say('PyTorch could not be installed; the training smoke test will be skipped');
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  ensurePackages();
+  say(`browser: ${ensureChrome()}`);
+  ensureVulkan();
+  if (process.argv.includes('--torch')) ensureTorch();
+}

@@ -1,0 +1,102 @@
+/**
+ * `npm test`: set-up, then every check there is, then one summary line. `npm test -- FILTER` runs the matching unit tests only.
+ * The summary counts unit and end-to-end tests, and a static check (types, lint, format, layers) that failed.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ensureChrome, ensurePackages, ensureVulkan, root } from './setup.mjs';
+
+ensurePackages();
+process.env.CHROME_PATH = ensureChrome();
+ensureVulkan();
+
+const bin = (name) => join(root, 'node_modules/.bin', name);
+const filter = process.argv.slice(2);
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-test-'));
+const counts = { passed: 0, failed: 0, skipped: 0 };
+const failures = [];
+
+/** Runs a step with its output shown; resolves to its exit code. */
+async function step(name, command, args, env = {}) {
+  const start = performance.now();
+  console.log(`\n── ${name}`);
+  const child = spawn(command, args, {
+    cwd: root,
+    stdio: 'inherit',
+    shell: process.platform === 'win32',
+    env: { ...process.env, ...env },
+  });
+  const code = await new Promise((resolve) => {
+    child.on('error', (error) => {
+      console.error(String(error));
+      resolve(127);
+    });
+    child.on('exit', (status) => resolve(status ?? 1));
+  });
+  console.log(`── ${name}: ${code === 0 ? 'ok' : `FAILED (exit code ${code})`} in ${((performance.now() - start) / 1000).toFixed(1)} s`);
+  if (code !== 0) failures.push(name);
+  return code;
+}
+
+async function check(name, command, args) {
+  if ((await step(name, command, args)) !== 0) counts.failed++;
+}
+
+/** Adds a test runner's counts; one that failed without a failed test (a crash, no report) counts as one failure. */
+function add(code, report) {
+  counts.passed += report?.passed ?? 0;
+  counts.skipped += report?.skipped ?? 0;
+  counts.failed += Math.max(report?.failed ?? 0, code === 0 ? 0 : 1);
+}
+
+const readReport = (file) => (existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined);
+
+async function unitTests() {
+  const file = join(scratch, 'vitest.json');
+  const code = await step('unit tests', bin('vitest'), [
+    'run',
+    '--reporter=default',
+    '--reporter=json',
+    `--outputFile.json=${file}`,
+    ...filter,
+  ]);
+  const report = readReport(file);
+  if (!report) return add(code || 1);
+  // A test file that doesn't load has no test to fail, yet is a failure.
+  const unloaded = report.testResults.filter((suite) => suite.status === 'failed' && suite.assertionResults.length === 0).length;
+  add(code, {
+    passed: report.numPassedTests,
+    failed: report.numFailedTests + unloaded,
+    skipped: report.numPendingTests + (report.numTodoTests ?? 0),
+  });
+}
+
+async function endToEndTests() {
+  const file = join(scratch, 'playwright.json');
+  const code = await step('end-to-end tests', bin('playwright'), ['test', '--reporter=list,json'], {
+    PLAYWRIGHT_JSON_OUTPUT_FILE: file,
+  });
+  const stats = readReport(file)?.stats;
+  add(code, stats && { passed: stats.expected + stats.flaky, failed: stats.unexpected, skipped: stats.skipped });
+}
+
+try {
+  if (filter.length === 0) {
+    await check('types', bin('tsc'), ['-p', 'tsconfig.json']);
+    await check('types (browser code)', bin('tsc'), ['-p', 'tsconfig.browser.json']);
+    await check('lint', bin('oxlint'), ['--type-aware', '--deny-warnings']);
+    await check('format', bin('oxfmt'), ['--check']);
+    await check('layers', bin('depcruise'), ['--config', '.dependency-cruiser.mjs', 'src', 'shaders', 'e2e']);
+  }
+  await unitTests();
+  if (filter.length === 0) await endToEndTests();
+} finally {
+  rmSync(scratch, { recursive: true, force: true });
+}
+
+const ok = failures.length === 0 && counts.failed === 0;
+console.log(`\n${ok ? 'All checks passed.' : `Failed: ${failures.join(', ')}.`}`);
+console.log(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
+process.exitCode = ok ? 0 : 1;
