@@ -1,5 +1,5 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
-import { beyondFile, checkRange, missingFile, type Source, withAbort } from './source.js';
+import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAbort } from './source.js';
 
 /**
  * Files a person chose (`<input webkitdirectory>`, `<input multiple>`, drag and drop), as a model folder: the one that holds
@@ -31,6 +31,7 @@ class FileListSource implements Source {
   }
 
   async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
+    checkFileName(file);
     throwIfAborted(signal, `reading ${file}`);
     return this.#files.get(file)?.size;
   }
@@ -42,6 +43,7 @@ class FileListSource implements Source {
   }
 
   async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    checkFileName(file);
     checkRange(file, start, end);
     throwIfAborted(signal, `reading ${file}`);
     const found = this.#find(file);

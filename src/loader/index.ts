@@ -1,5 +1,8 @@
 export type { Dtype } from './dtype.js';
 export { fileListSource } from './file_list_source.js';
+export type { HttpOptions } from './http_request.js';
+export { httpSource } from './http_source.js';
+export { openSource, type OpenSourceOptions } from './open_source.js';
 export { readSafetensorsHeader, type SafetensorsHeader, type TensorEntry } from './safetensors_header.js';
 export { type LoadProgress, type OnProgress, readJson, readText, type Source } from './source.js';
 export type { RowPiece } from './stream_rows.js';

@@ -1,5 +1,5 @@
 import { throwIfAborted } from '../../base/errors.js';
-import { beyondFile, checkRange, missingFile, type Source } from '../source.js';
+import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 
 /** Files in memory, and the ranges that were read of them. */
 export class MemorySource implements Source {
@@ -14,21 +14,27 @@ export class MemorySource implements Source {
   }
 
   async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
+    checkFileName(file);
     throwIfAborted(signal, `reading ${file}`);
     return this.files.get(file)?.byteLength;
   }
 
-  async version(file: string): Promise<string | undefined> {
+  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
+    throwIfAborted(signal, `reading ${file}`);
     return String(this.#find(file).byteLength);
   }
 
   async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    checkFileName(file);
     checkRange(file, start, end);
     throwIfAborted(signal, `reading ${file}`);
     const data = this.#find(file);
     if (end > data.byteLength) throw beyondFile(this.name, file, start, end, data.byteLength);
     this.reads.push({ file, start, end });
-    return new Uint8Array(data.subarray(start, end));
+    const bytes = new Uint8Array(data.subarray(start, end));
+    await new Promise((resolve) => setTimeout(resolve)); // as anything real does
+    throwIfAborted(signal, `reading ${file}`);
+    return bytes;
   }
 
   #find(file: string): Uint8Array {
