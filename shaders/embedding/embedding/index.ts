@@ -1,0 +1,53 @@
+import { limitError, SplitkvError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import { packedLayout, type WeightType, WEIGHT_TYPES } from '../../linear/pack.js';
+import source from './embedding.wgsl?raw';
+
+export interface EmbeddingProblem {
+  /** Most rows (tokens) of a step; the step's own number is the grid's. */
+  readonly rows: number;
+  readonly hidden: number;
+  /** Elements between rows of out; a multiple of 4. */
+  readonly outStride: number;
+  readonly type: WeightType;
+  /** The vocabulary rows that `weight` and `scale` hold; rows of other tokens are left alone. One dispatch a shard. */
+  readonly shardFirst: number;
+  readonly shardRows: number;
+  /** Multiplies what is read; 1 where left out. */
+  readonly scaleBy?: number;
+}
+
+/**
+ * out[r] = weight[tokens[r]] * scaleBy. `weight` and `scale` are packed as a linear layer's are (`packTiles`), so tied
+ * embeddings share the buffers of the output projection.
+ */
+export const embedding = defineKernel({
+  name: 'embedding',
+  bindings: { tokens: 'read', weight: 'read', scale: 'read', out: 'read_write' },
+  params: { hidden: 'u32', units: 'u32', out_stride: 'u32', shard_first: 'u32', shard_rows: 'u32', scale_by: 'f32' },
+  plan({ rows, hidden, outStride, type, shardFirst, shardRows, scaleBy = 1 }: EmbeddingProblem, traits) {
+    if (hidden < 1 || outStride < hidden || outStride % 4 !== 0) {
+      throw new SplitkvError(
+        'internal',
+        `embedding: hidden ${hidden}, outStride ${outStride}: expected 1 <= hidden <= outStride, outStride a multiple of 4`,
+      );
+    }
+    const most = traits.limits.maxComputeWorkgroupsPerDimension;
+    if (rows > most) throw limitError(`embedding: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
+    const [workgroup, perThread] = traits.software ? [16, 16] : [64, 1];
+    return {
+      wgsl: [source],
+      constants: { TYPE: WEIGHT_TYPES.indexOf(type), WORKGROUP: workgroup, PER_THREAD: perThread },
+      params: {
+        hidden,
+        units: packedLayout(type, shardRows, hidden).units,
+        out_stride: outStride,
+        shard_first: shardFirst,
+        shard_rows: shardRows,
+        scale_by: scaleBy,
+      },
+      grid: (step) => [ceilDiv(hidden, 4 * workgroup * perThread), step.rows, 1],
+    };
+  },
+});
