@@ -1,4 +1,5 @@
 import { configError, didYouMean, formatError, nearestName, SplitkvError, unsupportedError } from '../base/errors.js';
+import { isObject, parseJson, show } from '../base/json.js';
 
 /** Bounds of an integer, both inclusive. */
 export interface IntegerRange {
@@ -130,22 +131,4 @@ function withinTwoEdits(a: string, b: string): boolean {
   let end = 0;
   while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end++;
   return a.length - start - end <= 2 && b.length - start - end <= 2;
-}
-
-/** Parses JSON text (a byte order mark is allowed); errors name the file. */
-export function parseJson(text: string, file: string): unknown {
-  try {
-    return JSON.parse(text.replace(/^\uFEFF/, ''));
-  } catch (cause) {
-    throw formatError(`${file}: not valid JSON (${(cause as Error).message})`, cause);
-  }
-}
-
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** A value as it may appear in a message: JSON, shortened. */
-export function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
-  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }

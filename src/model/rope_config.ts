@@ -1,5 +1,5 @@
+import { isObject } from '../base/json.js';
 import type { ConfigReader } from './config_reader.js';
-import { isObject } from './config_reader.js';
 
 /** How rotary frequencies are stretched beyond the trained context; null: not at all. */
 export type RopeScaling =

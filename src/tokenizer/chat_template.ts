@@ -1,0 +1,109 @@
+import { Template } from '@huggingface/jinja';
+import { didYouMean, formatError, usageError } from '../base/errors.js';
+import { isObject } from '../base/json.js';
+
+/** One message of a conversation. Templates may look at further keys (`tool_calls`, `name`, `reasoning_content`). */
+export interface ChatMessage {
+  readonly role: string;
+  readonly content: unknown;
+  readonly [key: string]: unknown;
+}
+
+export interface ChatTemplateOptions {
+  /** End with what makes the model answer; default true. */
+  addGenerationPrompt?: boolean;
+  /** Tools the model may call, as JSON schemas. */
+  tools?: readonly unknown[];
+  /** A template of a folder that has several; default: 'tool_use' with tools where there is one, else 'default'. */
+  template?: string;
+  /** Further variables of the template, e.g. `enable_thinking`. */
+  variables?: Readonly<Record<string, unknown>>;
+}
+
+/** The chat templates of a model folder: chat_template.jinja, or `chat_template` of tokenizer_config.json (one, or named ones). */
+export class ChatTemplates {
+  readonly #sources: ReadonlyMap<string, string>;
+  readonly #specials: Readonly<Record<string, string>>;
+  readonly #parsed = new Map<string, Template>();
+
+  /** @param specials `bos_token` and the like, as the templates see them. */
+  constructor(chatTemplate: unknown, file: string, specials: Readonly<Record<string, string>>) {
+    this.#sources = readSources(chatTemplate, file);
+    this.#specials = specials;
+  }
+
+  get available(): boolean {
+    return this.#sources.size > 0;
+  }
+
+  /** Throws `usage` where there is no template, or where the template refuses the messages. */
+  render(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
+    checkMessages(messages);
+    const { addGenerationPrompt = true, tools } = options;
+    const template = this.#template(this.#choose(options));
+    try {
+      return template.render({
+        ...this.#specials,
+        messages,
+        add_generation_prompt: addGenerationPrompt,
+        ...(tools === undefined ? {} : { tools }),
+        ...options.variables,
+      });
+    } catch (cause) {
+      throw usageError(`the model's chat template refused these messages: ${(cause as Error).message}`);
+    }
+  }
+
+  #choose({ template, tools }: ChatTemplateOptions): string {
+    if (!this.available) throw usageError('this model has no chat template; give plain text (--raw) instead of messages');
+    const names = [...this.#sources.keys()];
+    if (template !== undefined) {
+      if (this.#sources.has(template)) return template;
+      throw usageError(`no chat template '${template}'; there are ${names.join(', ')}.${didYouMean(template, names)}`);
+    }
+    if (tools !== undefined && this.#sources.has('tool_use')) return 'tool_use';
+    if (this.#sources.has('default')) return 'default';
+    if (names.length === 1) return names[0]!;
+    throw usageError(`this model's chat templates are ${names.join(', ')}, and none is the default; name one`);
+  }
+
+  #template(name: string): Template {
+    let template = this.#parsed.get(name);
+    if (template === undefined) {
+      try {
+        template = new Template(this.#sources.get(name)!);
+      } catch (cause) {
+        throw formatError(`the chat template '${name}' can't be parsed: ${(cause as Error).message}`, cause);
+      }
+      this.#parsed.set(name, template);
+    }
+    return template;
+  }
+}
+
+function readSources(chatTemplate: unknown, file: string): Map<string, string> {
+  if (chatTemplate == null) return new Map();
+  if (typeof chatTemplate === 'string') return new Map([['default', chatTemplate]]);
+  const entries = Array.isArray(chatTemplate) ? chatTemplate : [chatTemplate];
+  return new Map(
+    entries.map((entry): [string, string] => {
+      if (isObject(entry) && typeof entry.name === 'string' && typeof entry.template === 'string') {
+        return [entry.name, entry.template];
+      }
+      throw formatError(`${file}: chat_template must be text, or a list of {name, template}`);
+    }),
+  );
+}
+
+function checkMessages(messages: readonly ChatMessage[]): void {
+  if (!Array.isArray(messages) || messages.length === 0) throw usageError('messages is empty; give at least one message');
+  messages.forEach((message: unknown, i) => {
+    if (!isObject(message) || typeof message.role !== 'string') {
+      throw usageError(`messages[${i}] has no role; expected {role: 'user', content: '...'}`);
+    }
+    const { content } = message;
+    if (content != null && typeof content !== 'string' && !Array.isArray(content)) {
+      throw usageError(`messages[${i}].content is ${typeof content}; expected text`);
+    }
+  });
+}

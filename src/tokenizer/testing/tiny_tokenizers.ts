@@ -1,0 +1,129 @@
+import { byteCharacters } from '../token_bytes.js';
+
+/** A tokenizer.json and its tokenizer_config.json, as objects. */
+export interface TinyTokenizer {
+  json: Record<string, unknown>;
+  config: Record<string, unknown>;
+}
+
+const corpus = `the cat sat on the mat and the dog ran after the cat because the dog saw the cat run to the other side of the
+town where a small river runs under an old stone bridge and nobody knows how the story of the river and the bridge ends
+Über die Brücke läuft 東京 の 猫 🐈 naïve café`;
+
+/** Learns `count` merges on the words of the corpus: the most frequent pair first, of equals the first in the alphabet. */
+function learnMerges(words: string[][], count: number): [string, string][] {
+  const merges: [string, string][] = [];
+  while (merges.length < count) {
+    const frequency = new Map<string, number>();
+    for (const word of words) {
+      for (let i = 1; i < word.length; i++) {
+        const pair = `${word[i - 1]} ${word[i]}`;
+        frequency.set(pair, (frequency.get(pair) ?? 0) + 1);
+      }
+    }
+    const best = [...frequency].sort(([a, n], [b, m]) => m - n || (a < b ? -1 : 1))[0];
+    if (best === undefined) return merges;
+    const [left, right] = best[0].split(' ') as [string, string];
+    merges.push([left, right]);
+    for (const word of words) {
+      for (let i = 0; i + 1 < word.length; i++) {
+        if (word[i] === left && word[i + 1] === right) word.splice(i, 2, left + right);
+      }
+    }
+  }
+  return merges;
+}
+
+const added = (tokens: readonly string[]) =>
+  tokens.map((content, id) => {
+    return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+  });
+
+const index = (tokens: readonly string[]) => Object.fromEntries(tokens.map((token, id) => [token, id]));
+
+const bosFirst = (bos: string, id: number) => ({
+  type: 'TemplateProcessing',
+  single: [{ SpecialToken: { id: bos, type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }],
+  pair: [{ Sequence: { id: 'A', type_id: 0 } }, { Sequence: { id: 'B', type_id: 1 } }],
+  special_tokens: { [bos]: { id: bos, ids: [id], tokens: [bos] } },
+});
+
+/**
+ * A byte-level BPE (as GPT-2, Llama 3 and Qwen) of at most `vocabSize` tokens, at least 260: ids 0..3 are <|pad|>, <|begin|>,
+ * <|end|> and <|user|>, then the 256 bytes in order, then merges.
+ */
+export function byteLevelTokenizer(vocabSize = 320): TinyTokenizer {
+  const specials = ['<|pad|>', '<|begin|>', '<|end|>', '<|user|>'];
+  const toCharacters = (text: string) => Array.from(new TextEncoder().encode(text), (byte) => byteCharacters[byte]!);
+  const words = corpus.split(/\s+/).map((word) => toCharacters(` ${word}`));
+  const merges = learnMerges(words, vocabSize - specials.length - 256);
+  const vocab = index([...specials, ...byteCharacters, ...merges.map((pair) => pair.join(''))]);
+  const level = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true };
+  return {
+    json: {
+      version: '1.0',
+      added_tokens: added(specials),
+      normalizer: null,
+      pre_tokenizer: level,
+      post_processor: bosFirst('<|begin|>', 1),
+      decoder: level,
+      model: { type: 'BPE', unk_token: null, byte_fallback: false, vocab, merges: merges.map((pair) => pair.join(' ')) },
+    },
+    config: {
+      tokenizer_class: 'PreTrainedTokenizerFast',
+      clean_up_tokenization_spaces: false,
+      bos_token: '<|begin|>',
+      eos_token: '<|end|>',
+      pad_token: '<|pad|>',
+      chat_template:
+        "{{ bos_token }}{% for m in messages %}{{ '<|user|>' if m['role'] == 'user' else '' }}{{ m['content'] }}" +
+        "{{ '<|end|>' if m['role'] == 'assistant' else '' }}{% endfor %}{% if add_generation_prompt %} {% endif %}",
+    },
+  };
+}
+
+/**
+ * A SentencePiece-like BPE with byte fallback, as Llama 2 has it: <unk>, <s>, </s>, the bytes <0x00>..<0xFF>, the letters of
+ * the corpus, merges; U+2581 stands for a blank, and one is put before every text.
+ */
+export function metaspaceTokenizer(): TinyTokenizer {
+  const specials = ['<unk>', '<s>', '</s>'];
+  const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
+  const words = corpus.split(/\s+/).map((word) => Array.from(`\u2581${word}`));
+  const letters = [...new Set(words.flat())].filter((letter) => letter !== '🐈').sort();
+  const merges = learnMerges(words, 120).filter((pair) => !pair.join('').includes('🐈'));
+  const vocab = index([...specials, ...bytes, ...letters, ...merges.map((pair) => pair.join(''))]);
+  return {
+    json: {
+      version: '1.0',
+      added_tokens: added(specials),
+      normalizer: {
+        type: 'Sequence',
+        normalizers: [
+          { type: 'Prepend', prepend: '\u2581' },
+          { type: 'Replace', pattern: { String: ' ' }, content: '\u2581' },
+        ],
+      },
+      pre_tokenizer: null,
+      post_processor: bosFirst('<s>', 1),
+      decoder: {
+        type: 'Sequence',
+        decoders: [
+          { type: 'Replace', pattern: { String: '\u2581' }, content: ' ' },
+          { type: 'ByteFallback' },
+          { type: 'Fuse' },
+          { type: 'Strip', content: ' ', start: 1, stop: 0 },
+        ],
+      },
+      model: {
+        type: 'BPE',
+        unk_token: '<unk>',
+        fuse_unk: true,
+        byte_fallback: true,
+        vocab,
+        merges: merges.map((pair) => pair.join(' ')),
+      },
+    },
+    config: { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' },
+  };
+}

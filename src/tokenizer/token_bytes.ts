@@ -1,0 +1,101 @@
+import { unsupportedError } from '../base/errors.js';
+import { isObject, show } from '../base/json.js';
+
+/** What one token adds to the text. */
+export interface TokenPiece {
+  /** UTF-8; of a raw piece perhaps a part of a character. */
+  readonly bytes: Uint8Array;
+  /** Raw bytes join the raw bytes before and after them to characters; other pieces are whole text. */
+  readonly raw: boolean;
+}
+
+/** How token strings become text, read from the `decoder` of a tokenizer.json. */
+export interface TokenDecoder {
+  piece(token: string): TokenPiece;
+  /** Up to this many of this character are dropped at the very start of a text. */
+  readonly strip: { readonly count: number; readonly character: string };
+}
+
+const encoder = new TextEncoder();
+const text = (value: string): TokenPiece => ({ bytes: encoder.encode(value), raw: false });
+const noStrip = { count: 0, character: '' };
+const supported = 'supported are ByteLevel, Metaspace, and sequences of Replace, ByteFallback, Fuse, Metaspace and Strip at the start';
+
+/** Throws `unsupported` for a decoder outside what byte-level and SentencePiece-like tokenizers use. */
+export function createTokenDecoder(config: unknown): TokenDecoder {
+  const steps = flatten(config);
+  if (steps.length === 1 && steps[0]!.type === 'ByteLevel') return { piece: byteLevelPiece, strip: noStrip };
+  const replacements: [string, string][] = [];
+  let byteFallback = false;
+  let strip: TokenDecoder['strip'] = noStrip;
+  for (const step of steps) {
+    switch (step.type) {
+      case 'Replace': {
+        const pattern = isObject(step.pattern) ? step.pattern.String : undefined;
+        if (typeof pattern !== 'string' || typeof step.content !== 'string') throw unsupported(step);
+        replacements.push([pattern, step.content]);
+        break;
+      }
+      case 'ByteFallback':
+        byteFallback = true;
+        break;
+      case 'Fuse':
+        break;
+      case 'Strip':
+        if (step.stop !== 0 || typeof step.start !== 'number' || typeof step.content !== 'string') throw unsupported(step);
+        strip = { count: step.start, character: step.content };
+        break;
+      case 'Metaspace':
+        replacements.push([typeof step.replacement === 'string' ? step.replacement : '\u2581', ' ']);
+        if (step.prepend_scheme !== 'never' && step.add_prefix_space !== false) strip = { count: 1, character: ' ' };
+        break;
+      default:
+        throw unsupported(step);
+    }
+  }
+  const piece = (token: string): TokenPiece => {
+    const byte = byteFallback ? /^<0x([0-9A-Fa-f]{2})>$/.exec(token) : null;
+    if (byte !== null) return { bytes: Uint8Array.of(Number.parseInt(byte[1]!, 16)), raw: true };
+    return text(replacements.reduce((value, [from, to]) => value.replaceAll(from, to), token));
+  };
+  return { piece, strip };
+}
+
+type Step = Record<string, unknown>;
+
+function flatten(config: unknown): Step[] {
+  if (!isObject(config)) throw unsupported(config);
+  return config.type === 'Sequence' && Array.isArray(config.decoders) ? config.decoders.flatMap(flatten) : [config];
+}
+
+const unsupported = (step: unknown) => unsupportedError(`tokenizer.json: decoder ${show(step)} is not supported; ${supported}`);
+
+/** GPT-2's printable stand-ins for bytes: printable Latin-1 stands for itself, the other bytes for U+0100 and up in order. */
+const bytesOfCharacters: ReadonlyMap<string, number> = (() => {
+  const map = new Map<string, number>();
+  let next = 256;
+  for (let byte = 0; byte < 256; byte++) {
+    const printable = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
+    map.set(String.fromCharCode(printable ? byte : next++), byte);
+  }
+  return map;
+})();
+
+/** The GPT-2 stand-in of each byte, by byte. */
+export const byteCharacters: readonly string[] = [...bytesOfCharacters.keys()].sort(
+  (a, b) => bytesOfCharacters.get(a)! - bytesOfCharacters.get(b)!,
+);
+
+/** A token with a character that stands for no byte stands for its own UTF-8, as in Hugging Face tokenizers. */
+function byteLevelPiece(token: string): TokenPiece {
+  const bytes = new Uint8Array(token.length);
+  for (let i = 0; i < token.length; i++) {
+    const byte = bytesOfCharacters.get(token[i]!);
+    if (byte === undefined) return { bytes: encoder.encode(token), raw: true };
+    bytes[i] = byte;
+  }
+  return { bytes, raw: true };
+}
+
+/** An added token stands for its content, outside every decoding step. */
+export const addedPiece = text;

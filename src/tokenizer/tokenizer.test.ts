@@ -1,0 +1,166 @@
+import { describe, expect, it } from 'vitest';
+import { SplitkvError } from '../base/errors.js';
+import { byteLevelTokenizer, metaspaceTokenizer, type TinyTokenizer } from './testing/tiny_tokenizers.js';
+import { loadTokenizer, type TokenizerFiles } from './tokenizer.js';
+
+const load = ({ json, config }: TinyTokenizer, more: Partial<TokenizerFiles> = {}) =>
+  loadTokenizer({ tokenizerJson: json, tokenizerConfig: config, ...more });
+
+function failure(run: () => unknown): SplitkvError {
+  try {
+    run();
+  } catch (error) {
+    if (error instanceof SplitkvError) return error;
+    throw error;
+  }
+  throw new Error('nothing was thrown');
+}
+
+describe('a byte-level tokenizer', () => {
+  const tokenizer = load(byteLevelTokenizer());
+
+  it('encodes words as merges, other text as bytes', () => {
+    const the = tokenizer.idOf('Ġthe')!;
+    expect(the).toBeGreaterThan(259);
+    expect(tokenizer.encode(' the the', { addSpecial: false })).toEqual([the, the]);
+    // Byte b is id 4 + b; the Euro sign is E2 82 AC.
+    expect(tokenizer.encode('€', { addSpecial: false })).toEqual([4 + 0xe2, 4 + 0x82, 4 + 0xac]);
+  });
+
+  it('adds the first token unless told not to, also to no text', () => {
+    expect(tokenizer.encode('Z')).toEqual([1, 4 + 90]);
+    expect(tokenizer.encode('')).toEqual([1]);
+    expect(tokenizer.encode('', { addSpecial: false })).toEqual([]);
+  });
+
+  it('recognises special tokens in the text and leaves them out of decoded text, or not', () => {
+    const ids = tokenizer.encode('<|user|>Z<|end|>', { addSpecial: false });
+    expect(ids).toEqual([3, 4 + 90, 2]);
+    expect(tokenizer.decode(ids)).toBe('Z');
+    expect(tokenizer.decode(ids, { skipSpecial: false })).toBe('<|user|>Z<|end|>');
+  });
+
+  it('knows its special ids and its size', () => {
+    expect(tokenizer).toMatchObject({ bosId: 1, eosIds: [2], vocabSize: 320 });
+    expect([0, 1, 2, 3, 4].map((id) => tokenizer.isSpecial(id))).toEqual([true, true, true, true, false]);
+    expect(load(byteLevelTokenizer(), { generationConfig: { eos_token_id: [0, 2] } }).eosIds).toEqual([0, 2]);
+    expect(load(byteLevelTokenizer(), { generationConfig: { eos_token_id: 0 } }).eosIds).toEqual([0, 2]);
+  });
+
+  it('keeps blanks before punctuation, whatever the config says about cleaning up', () => {
+    const tiny = byteLevelTokenizer();
+    const eager = load({ json: tiny.json, config: { ...tiny.config, clean_up_tokenization_spaces: true } });
+    expect(eager.decode(eager.encode("it 's , so ."))).toBe("it 's , so .");
+  });
+
+  it('gives nothing for ids of a padded vocabulary, and refuses what is no id', () => {
+    expect(tokenizer.decode([4 + 90, 100_000, 4 + 90])).toBe('ZZ');
+    expect(tokenizer.decode([])).toBe('');
+    expect(failure(() => tokenizer.decode([-1]))).toMatchObject({ code: 'usage', message: expect.stringContaining('-1') });
+    expect(failure(() => tokenizer.decode([1.5])).code).toBe('usage');
+  });
+
+  it('reads text as well as objects', () => {
+    const { json, config } = byteLevelTokenizer();
+    const parsed = loadTokenizer({ tokenizerJson: JSON.stringify(json), tokenizerConfig: JSON.stringify(config) });
+    expect(parsed.encode('the cat')).toEqual(tokenizer.encode('the cat'));
+  });
+});
+
+describe('a SentencePiece-like tokenizer', () => {
+  const tokenizer = load(metaspaceTokenizer());
+
+  it('drops the blank it put before the text, and keeps it in a continuation', () => {
+    const ids = tokenizer.encode('the cat', { addSpecial: false });
+    expect(tokenizer.decode(ids)).toBe('the cat');
+    expect(tokenizer.decode([1, ...ids])).toBe('the cat');
+    const stream = tokenizer.stream({ continues: true });
+    expect(ids.map((id) => stream.push(id)).join('')).toBe(' the cat');
+  });
+
+  it('falls back to bytes', () => {
+    const bytes = [0xf0, 0x9f, 0x90, 0x88].map((byte) => 3 + byte);
+    expect(tokenizer.encode('🐈', { addSpecial: false })).toEqual([tokenizer.idOf('▁'), ...bytes]);
+    expect(tokenizer.decode(bytes)).toBe('🐈');
+  });
+});
+
+describe('files that are no tokenizer', () => {
+  const { json } = byteLevelTokenizer();
+  const cases: [name: string, files: TokenizerFiles, code: string, message: RegExp][] = [
+    ['missing', { tokenizerJson: undefined }, 'io', /tokenizer\.json is missing/],
+    ['cut short', { tokenizerJson: JSON.stringify(json).slice(0, 999) }, 'format', /tokenizer\.json: not valid JSON/],
+    ['a list', { tokenizerJson: [] }, 'format', /expected a JSON object/],
+    ['no model', { tokenizerJson: {} }, 'format', /'model' is null/],
+    ['no vocabulary', { tokenizerJson: { ...json, model: { type: 'BPE' } } }, 'format', /not a tokenizer this runtime reads/],
+    ['a strange pre-tokenizer', { tokenizerJson: { ...json, pre_tokenizer: { type: 'Magic' } } }, 'format', /Magic/],
+    ['another decoder', { tokenizerJson: { ...json, decoder: { type: 'WordPiece' } } }, 'unsupported', /WordPiece.*ByteLevel/],
+    ['no decoder', { tokenizerJson: { ...json, decoder: null } }, 'unsupported', /decoder null/],
+    ['a config that is a list', { tokenizerJson: json, tokenizerConfig: [1] }, 'format', /^tokenizer_config\.json: expected/],
+    ['a config cut short', { tokenizerJson: json, tokenizerConfig: '{' }, 'format', /^tokenizer_config\.json: not valid JSON/],
+    ['a bad end token', { tokenizerJson: json, generationConfig: { eos_token_id: 'x' } }, 'format', /eos_token_id is "x"/],
+  ];
+  it.each(cases)('%s', (_name, files, code, message) => {
+    const error = failure(() => loadTokenizer(files));
+    expect(error.message).toMatch(message);
+    expect(error.code).toBe(code);
+  });
+});
+
+describe('chat templates', () => {
+  const tiny = byteLevelTokenizer();
+  const withTemplate = (chat_template: unknown, chatTemplate?: string) =>
+    load({ json: tiny.json, config: { ...tiny.config, chat_template } }, { chatTemplate });
+  const messages = [
+    { role: 'user', content: 'Hi' },
+    { role: 'assistant', content: 'Yo' },
+    { role: 'user', content: 'Bye' },
+  ];
+
+  it('renders the conversation', () => {
+    const tokenizer = load(tiny);
+    expect(tokenizer.applyChatTemplate(messages)).toBe('<|begin|><|user|>HiYo<|end|><|user|>Bye ');
+    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: false })).toBe('<|begin|><|user|>HiYo<|end|><|user|>Bye');
+    expect(tokenizer.encode(tokenizer.applyChatTemplate(messages), { addSpecial: false }).slice(0, 2)).toEqual([1, 3]);
+  });
+
+  it('prefers chat_template.jinja', () => {
+    expect(withTemplate('old', 'new {{ messages | length }}').applyChatTemplate(messages)).toBe('new 3');
+  });
+
+  it('chooses among named templates by tools', () => {
+    const tokenizer = withTemplate([
+      { name: 'default', template: 'plain' },
+      { name: 'tool_use', template: '{{ tools[0].name }}' },
+    ]);
+    expect(tokenizer.applyChatTemplate(messages)).toBe('plain');
+    expect(tokenizer.applyChatTemplate(messages, { tools: [{ name: 'clock' }] })).toBe('clock');
+    expect(tokenizer.applyChatTemplate(messages, { template: 'tool_use', tools: [{ name: 'a' }] })).toBe('a');
+    const error = failure(() => tokenizer.applyChatTemplate(messages, { template: 'tool-use' }));
+    expect(error.message).toMatch(/default, tool_use\. Did you mean 'tool_use'\?/);
+  });
+
+  it('passes further variables', () => {
+    const tokenizer = withTemplate('{% if enable_thinking is defined and enable_thinking is false %}quick{% else %}slow{% endif %}');
+    expect(tokenizer.applyChatTemplate(messages)).toBe('slow');
+    expect(tokenizer.applyChatTemplate(messages, { variables: { enable_thinking: false } })).toBe('quick');
+  });
+
+  it('says so where there is none, where it is broken, and where it refuses', () => {
+    expect(load(tiny).hasChatTemplate).toBe(true);
+    const none = withTemplate(null);
+    expect(none.hasChatTemplate).toBe(false);
+    expect(failure(() => none.applyChatTemplate(messages))).toMatchObject({ code: 'usage', message: expect.stringMatching(/no chat template/) });
+    expect(failure(() => withTemplate('{% if %}').applyChatTemplate(messages)).code).toBe('format');
+    const refusing = withTemplate("{{ raise_exception('roles must alternate') }}");
+    expect(failure(() => refusing.applyChatTemplate(messages)).message).toMatch(/refused.*roles must alternate/);
+    expect(failure(() => withTemplate([{ name: 'x' }])).message).toMatch(/chat_template must be text, or a list/);
+  });
+
+  it('refuses what are no messages', () => {
+    const tokenizer = load(tiny);
+    expect(failure(() => tokenizer.applyChatTemplate([])).message).toMatch(/messages is empty/);
+    expect(failure(() => tokenizer.applyChatTemplate([{ content: 'x' } as never])).message).toMatch(/messages\[0\] has no role/);
+    expect(failure(() => tokenizer.applyChatTemplate([{ role: 'user', content: 7 }])).message).toMatch(/content is number/);
+  });
+});

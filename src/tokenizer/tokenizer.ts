@@ -1,0 +1,161 @@
+import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
+import { formatError, SplitkvError, usageError } from '../base/errors.js';
+import { isObject, parseJson, show } from '../base/json.js';
+import { ChatTemplates, type ChatMessage, type ChatTemplateOptions } from './chat_template.js';
+import { TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
+import { addedPiece, createTokenDecoder, type TokenDecoder, type TokenPiece } from './token_bytes.js';
+
+/** The files of a model folder that make a tokenizer: JSON as text or parsed. */
+export interface TokenizerFiles {
+  tokenizerJson: unknown;
+  tokenizerConfig?: unknown;
+  generationConfig?: unknown;
+  /** The text of chat_template.jinja; wins over `chat_template` of tokenizer_config.json. */
+  chatTemplate?: string | undefined;
+}
+
+/** Reads the files. Throws SplitkvError: `format` for what isn't a tokenizer, `unsupported` for a decoder we don't have. */
+export function loadTokenizer(files: TokenizerFiles): Tokenizer {
+  return new Tokenizer(files);
+}
+
+export class Tokenizer implements PieceSource {
+  /** The beginning-of-sequence token, where the model has one. */
+  readonly bosId: number | null;
+  /** Tokens that end an answer: those of generation_config.json and the `eos_token` of tokenizer_config.json. */
+  readonly eosIds: readonly number[];
+  /** One more than the largest token id; the model's logits may be padded beyond it. */
+  readonly vocabSize: number;
+  readonly strip: TokenDecoder['strip'];
+  readonly #library: HuggingFaceTokenizer;
+  readonly #decoder: TokenDecoder;
+  readonly #tokens: readonly (string | undefined)[];
+  readonly #added: ReadonlySet<number>;
+  readonly #special: ReadonlySet<number>;
+  readonly #templates: ChatTemplates;
+  readonly #pieces = new Map<number, TokenPiece | undefined>();
+
+  constructor(files: TokenizerFiles) {
+    const json = readTokenizerJson(files.tokenizerJson);
+    const config = readOptional(files.tokenizerConfig, 'tokenizer_config.json');
+    const generation = readOptional(files.generationConfig, 'generation_config.json');
+    this.#decoder = createTokenDecoder(json.decoder);
+    this.strip = this.#decoder.strip;
+    try {
+      this.#library = new HuggingFaceTokenizer(json, config);
+    } catch (cause) {
+      throw formatError(`tokenizer.json: not a tokenizer this runtime reads (${(cause as Error).message})`, cause);
+    }
+    this.#tokens = this.#library.model?.vocab ?? [];
+    this.vocabSize = this.#tokens.length;
+
+    const added = this.#library.get_added_tokens_decoder();
+    this.#added = new Set(added.keys());
+    const specials = specialTokens(config);
+    const special = [...added.values()].filter((token) => token.special).map((token) => token.id);
+    for (const token of specials.all) {
+      const id = this.#library.token_to_id(token);
+      if (id !== undefined) special.push(id);
+    }
+    this.#special = new Set(special);
+
+    const idOf = (token: string | undefined) => (token === undefined ? undefined : this.#library.token_to_id(token));
+    this.bosId = idOf(specials.named.bos_token) ?? readIds(generation, 'bos_token_id')[0] ?? null;
+    const eos = idOf(specials.named.eos_token);
+    this.eosIds = [...new Set([...readIds(generation, 'eos_token_id'), ...(eos === undefined ? [] : [eos])])];
+    const fromFile = files.chatTemplate !== undefined;
+    const file = fromFile ? 'chat_template.jinja' : 'tokenizer_config.json';
+    this.#templates = new ChatTemplates(fromFile ? files.chatTemplate : config.chat_template, file, specials.named);
+  }
+
+  /**
+   * Token ids of the text. Special tokens written in the text are recognised; `addSpecial` (default true) adds what the model
+   * wants around a text, such as the beginning-of-sequence token. Leave it false for what a chat template has rendered.
+   */
+  encode(text: string, { addSpecial = true }: { addSpecial?: boolean } = {}): number[] {
+    const { ids } = this.#library.encode(text, { add_special_tokens: addSpecial });
+    if (!ids.every(Number.isInteger)) throw formatError('tokenizer.json: a piece of the text has no token, and there is no unknown token');
+    return ids;
+  }
+
+  /**
+   * The text of the ids, as `TextStream` gives it: exactly what the tokens say (`clean_up_tokenization_spaces`, which removes
+   * blanks before punctuation, isn't applied). Ids the tokenizer doesn't know, as a padded vocabulary has, add nothing.
+   */
+  decode(ids: Iterable<number>, { skipSpecial = true }: { skipSpecial?: boolean } = {}): string {
+    const stream = this.stream({ skipSpecial });
+    let text = '';
+    for (const id of ids) text += stream.push(id);
+    return text + stream.flush();
+  }
+
+  /** A decoder for ids that come one by one. */
+  stream(options?: TextStreamOptions): TextStream {
+    return new TextStream(this, options);
+  }
+
+  get hasChatTemplate(): boolean {
+    return this.#templates.available;
+  }
+
+  /** The conversation as the one text the model was trained on; encode it with `addSpecial: false`. */
+  applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string {
+    return this.#templates.render(messages, options);
+  }
+
+  idOf(token: string): number | undefined {
+    return this.#library.token_to_id(token);
+  }
+
+  isSpecial(id: number): boolean {
+    return this.#special.has(id);
+  }
+
+  piece(id: number, skipSpecial: boolean): TokenPiece | undefined {
+    if (skipSpecial && this.#special.has(id)) return undefined;
+    if (this.#pieces.has(id)) return this.#pieces.get(id);
+    if (!Number.isInteger(id) || id < 0) throw usageError(`token id ${id}; expected a whole number from 0`);
+    const token = this.#tokens[id];
+    const piece = token === undefined ? undefined : this.#added.has(id) ? addedPiece(token) : this.#decoder.piece(token);
+    this.#pieces.set(id, piece);
+    return piece;
+  }
+}
+
+function readTokenizerJson(source: unknown): Record<string, unknown> {
+  const file = 'tokenizer.json';
+  if (source == null) throw new SplitkvError('io', `${file} is missing; splitkv needs it beside the model's weights`);
+  const json = typeof source === 'string' ? parseJson(source, file) : source;
+  if (!isObject(json)) throw formatError(`${file}: expected a JSON object, got ${show(json)}`);
+  if (!isObject(json.model)) throw formatError(`${file}: the key 'model' is ${show(json.model ?? null)}; expected an object with a vocabulary`);
+  // Those who write the file by hand leave out what is null; the library wants to see it.
+  return { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null, ...json };
+}
+
+function readOptional(source: unknown, file: string): Record<string, unknown> {
+  if (source == null) return {};
+  const json = typeof source === 'string' ? parseJson(source, file) : source;
+  if (!isObject(json)) throw formatError(`${file}: expected a JSON object, got ${show(json)}`);
+  return json;
+}
+
+function readIds(config: Record<string, unknown>, key: string): number[] {
+  const value = config[key] ?? [];
+  const ids = Array.isArray(value) ? value : [value];
+  for (const id of ids) {
+    if (!Number.isInteger(id) || id < 0) throw formatError(`generation_config.json: ${key} is ${show(id)}; expected a token id`);
+  }
+  return ids;
+}
+
+/** `bos_token` and the like (text, or an object with `content`), and all tokens the config calls special. */
+function specialTokens(config: Record<string, unknown>): { named: Record<string, string>; all: string[] } {
+  const content = (value: unknown) => (isObject(value) ? value.content : value);
+  const named: Record<string, string> = {};
+  for (const [key, value] of Object.entries(config)) {
+    const token = content(value);
+    if (/^(bos|eos|unk|sep|pad|cls|mask)_token$/.test(key) && typeof token === 'string') named[key] = token;
+  }
+  const more = Array.isArray(config.additional_special_tokens) ? config.additional_special_tokens.map(content) : [];
+  return { named, all: [...Object.values(named), ...more.filter((token): token is string => typeof token === 'string')] };
+}
