@@ -1,0 +1,231 @@
+// Causal attention of prompt rows over the paged cache, tiled for a GPU: the softmax state of each merge lane.
+//
+//   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
+//   over t <= position with floor(t / 256) mod 8 = lane, in ascending tiles of KEY_TILE keys aligned to token positions
+//
+// q            [rows][q_units*4] f32; head h at h * HEAD_DIM
+// k_cache, v_cache   see kv_layout.wgsl, KvUnit; the rows' own k and v are there already
+// row_info     [rows] (position, slot); each TILE_ROWS rows have one slot and ascending positions
+// block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of attended tokens are read
+// partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised
+// partial_ml   [rows][heads][lanes] (m, l) f32, natural log, scale applied
+//
+// Grid (lanes, kv_heads * ceil(GROUP / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
+// kv head, which share each tile of K, then V, in workgroup memory. As 8 x 16 threads: a thread scores QUERIES/8 vectors
+// against KEY_TILE/16 keys, and sums QUERIES/8 vectors of every 16th unit.
+// Variants, chosen by index.ts: KEY_TILE * HEAD_DIM <= 2048; HEAD_TILE 1 or 2; TILE_ROWS 16; GROUP = query heads a kv head.
+// A lane without keys for a row: the empty state. Inactive rows: nothing is written.
+const TILE_ROWS: u32 = 16; // variant
+const KEY_TILE: u32 = 32; // variant
+const GROUP: u32 = 4; // variant
+const HEAD_TILE: u32 = 2; // variant
+const THREADS: u32 = 128u;
+const QUERIES: u32 = TILE_ROWS * HEAD_TILE;
+const HEAD_TILES: u32 = (GROUP + HEAD_TILE - 1u) / HEAD_TILE;
+const THREAD_QUERIES: u32 = QUERIES / 8u;
+const THREAD_KEYS: u32 = (KEY_TILE + 15u) / 16u;
+const THREAD_UNITS: u32 = (HEAD_UNITS + 15u) / 16u;
+// Threads that share a vector's softmax.
+const PARTS: u32 = THREADS / QUERIES;
+// Of `weights`, padded by one so that neighbouring keys fall into different banks.
+const WEIGHT_STRIDE: u32 = QUERIES + 1u;
+
+struct Params {
+  rows: u32,
+  heads: u32,
+  kv_heads: u32,
+  q_units: u32,
+  lanes: u32,
+  table_stride: u32,
+  scale: f32,
+}
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_cache: array<KvUnit>;
+@group(0) @binding(2) var<storage, read> v_cache: array<KvUnit>;
+@group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> block_table: array<u32>;
+@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+// K as [unit][key], then V as [key][unit].
+var<workgroup> kv_tile: array<vec4<f32>, KEY_TILE * HEAD_UNITS>;
+// Scores, then weights exp(s - m): [key][query].
+var<workgroup> weights: array<f32, KEY_TILE * WEIGHT_STRIDE>;
+// [part][query]: maxima of a tile, at the end sums of weights.
+var<workgroup> parts: array<f32, THREADS>;
+var<workgroup> rescale: array<f32, QUERIES>;
+
+fn sum4(v: vec4<f32>) -> f32 {
+  return (v.x + v.y) + (v.z + v.w);
+}
+
+fn row_position(row: u32) -> u32 {
+  if (row >= params.rows) {
+    return INACTIVE;
+  }
+  return row_info[row].x;
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let lane = group_id.x;
+  let kv_head = group_id.y / HEAD_TILES;
+  let first_head = (group_id.y % HEAD_TILES) * HEAD_TILE;
+  let first_row = group_id.z * TILE_ROWS;
+
+  // The last token that any row of the tile attends to.
+  var end = 0u;
+  var slot = 0u;
+  for (var i = 0u; i < min(TILE_ROWS, params.rows - first_row); i++) {
+    let info = row_info[first_row + i];
+    if (info.x != INACTIVE) {
+      end = max(end, info.x + 1u);
+      slot = info.y;
+    }
+  }
+  if (end == 0u) {
+    return;
+  }
+  let table = slot * params.table_stride;
+
+  // As a scorer: vectors ty, ty + 8, ... (row = vector % TILE_ROWS), keys or units tx, tx + 16, ...
+  let tx = thread % 16u;
+  let ty = thread / 16u;
+  var query_at: array<u32, THREAD_QUERIES>;
+  var limit: array<u32, THREAD_QUERIES>;
+  var o: array<vec4<f32>, THREAD_QUERIES * THREAD_UNITS>;
+  for (var j = 0u; j < THREAD_QUERIES; j++) {
+    let vector = ty + 8u * j;
+    let row = min(first_row + vector % TILE_ROWS, params.rows - 1u);
+    let head = min(first_head + vector / TILE_ROWS, GROUP - 1u);
+    query_at[j] = row * params.q_units + (kv_head * GROUP + head) * HEAD_UNITS;
+    // Keys below the limit count; of an inactive row, none.
+    limit[j] = row_position(first_row + vector % TILE_ROWS) + 1u;
+  }
+
+  // As a softmaxer: vector `mine`, keys part, part + PARTS, ...
+  let mine = thread % QUERIES;
+  let part = thread / QUERIES;
+  var m = EMPTY_M;
+  var l = 0.0;
+
+  for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
+    let chunk_end = min(end, (chunk + 1u) * CHUNK);
+    for (var start = chunk * CHUNK; start < chunk_end; start += KEY_TILE) {
+      workgroupBarrier();
+      for (var i = thread; i < KEY_TILE * HEAD_UNITS; i += THREADS) {
+        let token = start + i % KEY_TILE;
+        var value = vec4<f32>();
+        if (token < end) {
+          let base = key_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+          value = kv_unpack(k_cache[base + (i / KEY_TILE) * BLOCK]);
+        }
+        kv_tile[i] = value;
+      }
+      workgroupBarrier();
+
+      if (tx < KEY_TILE) {
+        var s: array<vec4<f32>, THREAD_QUERIES * THREAD_KEYS>;
+        for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+          for (var j = 0u; j < THREAD_QUERIES; j++) {
+            let query = q[query_at[j] + unit];
+            for (var i = 0u; i < THREAD_KEYS; i++) {
+              s[j * THREAD_KEYS + i] = fma(query, kv_tile[unit * KEY_TILE + tx + 16u * i], s[j * THREAD_KEYS + i]);
+            }
+          }
+        }
+        for (var j = 0u; j < THREAD_QUERIES; j++) {
+          for (var i = 0u; i < THREAD_KEYS; i++) {
+            let key = tx + 16u * i;
+            let score = params.scale * sum4(s[j * THREAD_KEYS + i]);
+            weights[key * WEIGHT_STRIDE + ty + 8u * j] = select(EMPTY_M, score, start + key < limit[j]);
+          }
+        }
+      }
+      workgroupBarrier();
+
+      for (var i = thread; i < KEY_TILE * HEAD_UNITS; i += THREADS) {
+        let token = start + i / HEAD_UNITS;
+        // Tokens beyond the tile's rows are never loaded: weight 0 times a NaN would not be 0.
+        var value = vec4<f32>();
+        if (token < end) {
+          let base = value_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+          value = kv_unpack(v_cache[base + i % HEAD_UNITS]);
+        }
+        kv_tile[i] = value;
+      }
+      var own = EMPTY_M;
+      for (var key = part; key < KEY_TILE; key += PARTS) {
+        own = max(own, weights[key * WEIGHT_STRIDE + mine]);
+      }
+      parts[thread] = own;
+      workgroupBarrier();
+
+      var new_m = m;
+      for (var i = 0u; i < PARTS; i++) {
+        new_m = max(new_m, parts[i * QUERIES + mine]);
+      }
+      let old_weight = softmax_weight(m, new_m);
+      m = new_m;
+      if (part == 0u) {
+        rescale[mine] = old_weight;
+      }
+      var added = 0.0;
+      for (var key = part; key < KEY_TILE; key += PARTS) {
+        let score = weights[key * WEIGHT_STRIDE + mine];
+        let weight = select(exp(score - m), 0.0, score == EMPTY_M);
+        weights[key * WEIGHT_STRIDE + mine] = weight;
+        added += weight;
+      }
+      l = fma(l, old_weight, added);
+      workgroupBarrier();
+
+      for (var j = 0u; j < THREAD_QUERIES; j++) {
+        let scale = rescale[ty + 8u * j];
+        for (var i = 0u; i < THREAD_UNITS; i++) {
+          o[j * THREAD_UNITS + i] *= scale;
+        }
+      }
+      for (var key = 0u; key < KEY_TILE; key++) {
+        for (var i = 0u; i < THREAD_UNITS; i++) {
+          let value = kv_tile[key * HEAD_UNITS + min(tx + 16u * i, HEAD_UNITS - 1u)];
+          for (var j = 0u; j < THREAD_QUERIES; j++) {
+            let weight = weights[key * WEIGHT_STRIDE + ty + 8u * j];
+            o[j * THREAD_UNITS + i] = fma(vec4<f32>(weight), value, o[j * THREAD_UNITS + i]);
+          }
+        }
+      }
+    }
+  }
+
+  workgroupBarrier();
+  parts[thread] = l;
+  workgroupBarrier();
+  let my_row = first_row + mine % TILE_ROWS;
+  let my_head = first_head + mine / TILE_ROWS;
+  if (part == 0u && my_head < GROUP && row_position(my_row) != INACTIVE) {
+    l = 0.0;
+    for (var i = 0u; i < PARTS; i++) {
+      l += parts[i * QUERIES + mine];
+    }
+    partial_ml[(my_row * params.heads + kv_head * GROUP + my_head) * params.lanes + lane] = vec2<f32>(m, l);
+  }
+  for (var j = 0u; j < THREAD_QUERIES; j++) {
+    let vector = ty + 8u * j;
+    let head = first_head + vector / TILE_ROWS;
+    let row = first_row + vector % TILE_ROWS;
+    if (limit[j] != 0u && head < GROUP) {
+      let to = ((row * params.heads + kv_head * GROUP + head) * params.lanes + lane) * HEAD_UNITS;
+      for (var i = 0u; i < THREAD_UNITS; i++) {
+        let unit = tx + 16u * i;
+        if (unit < HEAD_UNITS) {
+          let sum = o[j * THREAD_UNITS + i];
+          // Never -0, whose sign could depend on the masked values added with weight 0.
+          partial_o[to + unit] = select(sum, vec4<f32>(), sum == vec4<f32>());
+        }
+      }
+    }
+  }
+}

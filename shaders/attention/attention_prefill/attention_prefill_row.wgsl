@@ -1,0 +1,136 @@
+// Causal attention of prompt rows, for software adapters: what attention_prefill.wgsl computes, without barriers.
+//
+//   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
+//   over t <= position with floor(t / 256) mod 8 = lane, in ascending tiles of KEY_TILE keys aligned to token positions
+//
+// Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
+//
+// Grid (lanes, heads, ceil(rows / TILE_ROWS)): a workgroup = TILE_ROWS rows of one head, an invocation = one row, so that the
+// invocations of a workgroup read the same keys and values.
+// Variants, chosen by index.ts: KEY_TILE a multiple of 4 that divides 256, at most 16 KiB / (4 TILE_ROWS); GROUP as there.
+// A lane without keys for a row: the empty state. Inactive rows: nothing is written.
+const TILE_ROWS: u32 = 16; // variant
+const KEY_TILE: u32 = 64; // variant
+const GROUP: u32 = 4; // variant
+
+struct Params {
+  rows: u32,
+  heads: u32,
+  kv_heads: u32,
+  q_units: u32,
+  lanes: u32,
+  table_stride: u32,
+  scale: f32,
+}
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_cache: array<KvUnit>;
+@group(0) @binding(2) var<storage, read> v_cache: array<KvUnit>;
+@group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> block_table: array<u32>;
+@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+// [key][row]: scores, then weights exp(s - m); each invocation has its own column.
+var<workgroup> weights: array<f32, KEY_TILE * TILE_ROWS>;
+
+fn sum4(v: vec4<f32>) -> f32 {
+  return (v.x + v.y) + (v.z + v.w);
+}
+
+fn key_at(table: u32, kv_head: u32, token: u32) -> u32 {
+  return key_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+}
+
+@compute @workgroup_size(TILE_ROWS)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let lane = group_id.x;
+  let head = group_id.y;
+  let kv_head = head / GROUP;
+  let first_row = group_id.z * TILE_ROWS;
+  let row = first_row + thread;
+
+  // The last token that any row of the tile attends to.
+  var end = 0u;
+  var slot = 0u;
+  for (var i = 0u; i < min(TILE_ROWS, params.rows - first_row); i++) {
+    let info = row_info[first_row + i];
+    if (info.x != INACTIVE) {
+      end = max(end, info.x + 1u);
+      slot = info.y;
+    }
+  }
+  if (row >= params.rows) {
+    return;
+  }
+  let position = row_info[row].x;
+  if (position == INACTIVE) {
+    return;
+  }
+  let table = slot * params.table_stride;
+  let query = row * params.q_units + head * HEAD_UNITS;
+  let partial = (row * params.heads + head) * params.lanes + lane;
+
+  var m = EMPTY_M;
+  var l = 0.0;
+  for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+    partial_o[partial * HEAD_UNITS + unit] = vec4<f32>();
+  }
+  for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
+    let chunk_end = min(end, (chunk + 1u) * CHUNK);
+    for (var start = chunk * CHUNK; start < chunk_end; start += KEY_TILE) {
+      let count = min(KEY_TILE, chunk_end - start);
+      var new_m = m;
+      for (var key = 0u; key < count; key += 4u) {
+        // Keys beyond the tile's rows repeat its last one; they are masked below.
+        let token = vec4<u32>(start) + min(vec4<u32>(key) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u));
+        let k0 = key_at(table, kv_head, token.x);
+        let k1 = key_at(table, kv_head, token.y);
+        let k2 = key_at(table, kv_head, token.z);
+        let k3 = key_at(table, kv_head, token.w);
+        var s0 = vec4<f32>();
+        var s1 = vec4<f32>();
+        var s2 = vec4<f32>();
+        var s3 = vec4<f32>();
+        for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+          let own = q[query + unit];
+          s0 = fma(own, kv_unpack(k_cache[k0 + unit * BLOCK]), s0);
+          s1 = fma(own, kv_unpack(k_cache[k1 + unit * BLOCK]), s1);
+          s2 = fma(own, kv_unpack(k_cache[k2 + unit * BLOCK]), s2);
+          s3 = fma(own, kv_unpack(k_cache[k3 + unit * BLOCK]), s3);
+        }
+        let scores = params.scale * vec4<f32>(sum4(s0), sum4(s1), sum4(s2), sum4(s3));
+        let keys = vec4<u32>(start + key) + vec4<u32>(0u, 1u, 2u, 3u);
+        let masked = select(vec4<f32>(EMPTY_M), scores, keys <= vec4<u32>(position));
+        new_m = max(max(new_m, max(masked.x, masked.y)), max(masked.z, masked.w));
+        let to = key * TILE_ROWS + thread;
+        weights[to] = masked.x;
+        weights[to + TILE_ROWS] = masked.y;
+        weights[to + 2u * TILE_ROWS] = masked.z;
+        weights[to + 3u * TILE_ROWS] = masked.w;
+      }
+      let old_weight = softmax_weight(m, new_m);
+      m = new_m;
+      var added = 0.0;
+      for (var key = 0u; key < count; key++) {
+        let score = weights[key * TILE_ROWS + thread];
+        let weight = select(exp(score - m), 0.0, score == EMPTY_M);
+        weights[key * TILE_ROWS + thread] = weight;
+        added += weight;
+      }
+      l = fma(l, old_weight, added);
+      for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+        var o = partial_o[partial * HEAD_UNITS + unit] * old_weight;
+        for (var key = 0u; key < count; key++) {
+          let token = start + key;
+          let base = value_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+          o = fma(vec4<f32>(weights[key * TILE_ROWS + thread]), kv_unpack(v_cache[base + unit]), o);
+        }
+        // Never -0, whose sign could depend on the masked values added with weight 0.
+        partial_o[partial * HEAD_UNITS + unit] = select(o, vec4<f32>(), o == vec4<f32>());
+      }
+    }
+  }
+  partial_ml[partial] = vec2<f32>(m, l);
+}

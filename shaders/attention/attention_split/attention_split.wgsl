@@ -1,0 +1,218 @@
+// Split-KV attention of generated rows: the softmax state of one 256-token chunk, for all query heads of a kv head.
+//
+//   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= position
+//
+// q            [rows][q_units*4] f32; head h at h * HEAD_DIM
+// k_cache, v_cache   see kv_layout.wgsl, KvUnit
+// row_info     [rows] (position, slot)
+// block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of tokens <= position are read
+// partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised
+// partial_ml   [rows][heads][max_chunks] (m, l) f32, natural log, scale applied
+//
+// Grid (chunks, kv_heads, rows): a workgroup = one (chunk, kv head, row). HEAD_TILE query heads at a time share the keys'
+// scores (a vec4 a key) and the read of K and V. Scores: one key a thread. Values: SLICES token slices x LANES units.
+// Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by GROUP (query heads a kv head). GPU: STATS = 16 threads scan scores,
+// LANES = HEAD_UNITS, LANES * SLICES <= THREADS = 256. Software adapters: STATS = LANES = THREADS, SLICES = 1.
+// Chunks beyond the row's keys and inactive rows: nothing is written.
+const THREADS: u32 = 256; // variant
+const STATS: u32 = 16; // variant
+const LANES: u32 = 16; // variant
+const SLICES: u32 = 16; // variant
+const GROUP: u32 = 4; // variant
+const HEAD_TILE: u32 = 4; // variant
+// Slices of two heads are summed at a time.
+const SLICE_ROOM: u32 = select(1u, LANES * SLICES * min(HEAD_TILE, 2u), SLICES > 1u);
+
+struct Params {
+  heads: u32,
+  kv_heads: u32,
+  q_units: u32,
+  max_chunks: u32,
+  table_stride: u32,
+  scale: f32,
+}
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_cache: array<KvUnit>;
+@group(0) @binding(2) var<storage, read> v_cache: array<KvUnit>;
+@group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> block_table: array<u32>;
+@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+// Scores, then weights exp(s - m), of the chunk's keys for the heads of the tile.
+var<workgroup> weights: array<vec4<f32>, CHUNK>;
+var<workgroup> maxima: array<vec4<f32>, STATS>;
+var<workgroup> sums: array<vec4<f32>, STATS>;
+var<workgroup> slice_o: array<vec4<f32>, SLICE_ROOM>;
+var<workgroup> blocks: array<u32, CHUNK / BLOCK>;
+
+// One unit of each head of the tile.
+struct TileUnits {
+  h0: vec4<f32>,
+  h1: vec4<f32>,
+  h2: vec4<f32>,
+  h3: vec4<f32>,
+}
+
+fn sum4(v: vec4<f32>) -> f32 {
+  return (v.x + v.y) + (v.z + v.w);
+}
+
+// q . k of the tile's heads, whose units start at `at`.
+fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
+  var a0 = vec4<f32>();
+  var a1 = vec4<f32>();
+  var a2 = vec4<f32>();
+  var a3 = vec4<f32>();
+  for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+    let k = kv_unpack(k_cache[key + unit * BLOCK]);
+    a0 = fma(q[at.x + unit], k, a0);
+    if (HEAD_TILE > 1u) {
+      a1 = fma(q[at.y + unit], k, a1);
+    }
+    if (HEAD_TILE > 2u) {
+      a2 = fma(q[at.z + unit], k, a2);
+      a3 = fma(q[at.w + unit], k, a3);
+    }
+  }
+  return vec4<f32>(sum4(a0), sum4(a1), sum4(a2), sum4(a3));
+}
+
+// sum of weight * v over tokens first, first + SLICES, ... < count of the chunk.
+fn weigh_values(kv_head: u32, unit: u32, first: u32, count: u32) -> TileUnits {
+  var o = TileUnits(vec4<f32>(), vec4<f32>(), vec4<f32>(), vec4<f32>());
+  for (var t = first; t < count; t += SLICES) {
+    let v = kv_unpack(v_cache[value_base(blocks[t / BLOCK], params.kv_heads, kv_head, t % BLOCK) + unit]);
+    let w = weights[t];
+    o.h0 = fma(vec4<f32>(w.x), v, o.h0);
+    if (HEAD_TILE > 1u) {
+      o.h1 = fma(vec4<f32>(w.y), v, o.h1);
+    }
+    if (HEAD_TILE > 2u) {
+      o.h2 = fma(vec4<f32>(w.z), v, o.h2);
+      o.h3 = fma(vec4<f32>(w.w), v, o.h3);
+    }
+  }
+  return o;
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let chunk = group_id.x;
+  let kv_head = group_id.y;
+  let row = group_id.z;
+  let info = row_info[row];
+  let first = chunk * CHUNK;
+  if (info.x == INACTIVE || first > info.x) {
+    return;
+  }
+  let count = min(CHUNK, info.x - first + 1u);
+  let table = info.y * params.table_stride + first / BLOCK;
+  for (var i = thread; i * BLOCK < count; i += THREADS) {
+    blocks[i] = block_table[table + i];
+  }
+
+  let lane = thread % LANES;
+  let slice = thread / LANES;
+  let query = row * params.q_units + kv_head * GROUP * HEAD_UNITS;
+  let partial = (row * params.heads + kv_head * GROUP) * params.max_chunks + chunk;
+  for (var tile = 0u; tile < GROUP; tile += HEAD_TILE) {
+    // A tile beyond the group computes its last head again, and doesn't write it.
+    let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(GROUP - 1u));
+    let at = vec4<u32>(query) + tile_heads * HEAD_UNITS;
+    for (var t = thread; t < count; t += THREADS) {
+      let key = key_base(block_table[table + t / BLOCK], params.kv_heads, kv_head, t % BLOCK);
+      weights[t] = params.scale * key_scores(at, key);
+    }
+    if (STATS != THREADS) {
+      workgroupBarrier();
+    }
+    if (thread < STATS) {
+      var own = vec4<f32>(EMPTY_M);
+      for (var t = thread; t < count; t += STATS) {
+        own = max(own, weights[t]);
+      }
+      maxima[thread] = own;
+    }
+    workgroupBarrier();
+    var m = maxima[0];
+    for (var i = 1u; i < STATS; i++) {
+      m = max(m, maxima[i]);
+    }
+    for (var t = thread; t < count; t += THREADS) {
+      weights[t] = exp(weights[t] - m);
+    }
+    if (STATS != THREADS) {
+      workgroupBarrier();
+    }
+    if (thread < STATS) {
+      var own = vec4<f32>();
+      for (var t = thread; t < count; t += STATS) {
+        own += weights[t];
+      }
+      sums[thread] = own;
+    }
+    if (STATS == THREADS) {
+      workgroupBarrier();
+    }
+
+    if (SLICES == 1u) {
+      for (var unit = lane; unit < HEAD_UNITS; unit += LANES) {
+        let o = weigh_values(kv_head, unit, 0u, count);
+        let to = (partial + tile * params.max_chunks) * HEAD_UNITS + unit;
+        let step = params.max_chunks * HEAD_UNITS;
+        partial_o[to] = o.h0;
+        if (HEAD_TILE > 1u && tile + 1u < GROUP) {
+          partial_o[to + step] = o.h1;
+        }
+        if (HEAD_TILE > 2u && tile + 2u < GROUP) {
+          partial_o[to + 2u * step] = o.h2;
+        }
+        if (HEAD_TILE > 2u && tile + 3u < GROUP) {
+          partial_o[to + 3u * step] = o.h3;
+        }
+      }
+    } else {
+      var o: TileUnits;
+      if (slice < SLICES) {
+        o = weigh_values(kv_head, lane, slice, count);
+      }
+      for (var pair = 0u; pair < HEAD_TILE; pair += 2u) {
+        if (pair > 0u) {
+          workgroupBarrier();
+        }
+        if (slice < SLICES) {
+          slice_o[thread] = select(o.h2, o.h0, pair == 0u);
+          if (HEAD_TILE > 1u) {
+            slice_o[LANES * SLICES + thread] = select(o.h3, o.h1, pair == 0u);
+          }
+        }
+        workgroupBarrier();
+        // Threads 0..LANES-1 sum the first head of the pair, the next LANES the second.
+        let head = tile + pair + slice;
+        if (slice < min(HEAD_TILE, 2u) && head < GROUP) {
+          var total = vec4<f32>();
+          for (var i = 0u; i < SLICES; i++) {
+            total += slice_o[slice * LANES * SLICES + i * LANES + lane];
+          }
+          partial_o[(partial + head * params.max_chunks) * HEAD_UNITS + lane] = total;
+        }
+      }
+    }
+
+    if (thread == 0u) {
+      var l = sums[0];
+      for (var i = 1u; i < STATS; i++) {
+        l += sums[i];
+      }
+      for (var h = 0u; h < min(HEAD_TILE, GROUP - tile); h++) {
+        partial_ml[partial + (tile + h) * params.max_chunks] = vec2<f32>(m[h], l[h]);
+      }
+    }
+    if (GROUP > HEAD_TILE) {
+      workgroupBarrier();
+    }
+  }
+}

@@ -1,0 +1,81 @@
+import { unsupportedError, usageError } from '../../src/base/errors.js';
+import kvF16 from '../lib/kv_f16.wgsl?raw';
+import kvF32 from '../lib/kv_f32.wgsl?raw';
+import kvLayout from '../lib/kv_layout.wgsl?raw';
+
+/** How K and V elements are stored. 'f16' needs no adapter feature: values are packed two a word. */
+export type KvType = 'f32' | 'f16';
+
+/** Tokens of one attention chunk: the unit of split-KV work and of chunk ownership. */
+export const CHUNK_TOKENS = 256;
+/** Chunk c of a sequence belongs to merge lane c mod MERGE_LANES. */
+export const MERGE_LANES = 8;
+/** Position of a padding row: nothing is read or written for it. */
+export const INACTIVE_POSITION = 0xffffffff;
+
+/**
+ * The paged cache of one layer, one buffer each for K and V. A unit is 4 consecutive dims (f32: 16 bytes, f16: 8 bytes).
+ *   K: [physical block][kv_head][head_dim/4][block] units: token-contiguous
+ *   V: [physical block][kv_head][block][head_dim/4] units
+ */
+export interface KvShape {
+  readonly kvHeads: number;
+  /** A multiple of 8, at most 256. */
+  readonly headDim: number;
+  readonly kvType: KvType;
+  /** Tokens of a block: a power of two, 16..256. */
+  readonly block: number;
+}
+
+export const kvUnitBytes = (kvType: KvType): number => (kvType === 'f32' ? 16 : 8);
+
+/** Bytes of one layer's K buffer (V is as large) with `blocks` physical blocks. */
+export const kvCacheBytes = (shape: KvShape, blocks: number): number =>
+  blocks * shape.block * shape.kvHeads * (shape.headDim / 4) * kvUnitBytes(shape.kvType);
+
+/** Unit index in the K buffer of dims 4*unit..4*unit+3 of a token at `offset` in its physical block. */
+export const keyUnit = (shape: KvShape, block: number, kvHead: number, unit: number, offset: number): number =>
+  ((block * shape.kvHeads + kvHead) * (shape.headDim / 4) + unit) * shape.block + offset;
+
+/** Unit index in the V buffer, as `keyUnit`. */
+export const valueUnit = (shape: KvShape, block: number, kvHead: number, unit: number, offset: number): number =>
+  ((block * shape.kvHeads + kvHead) * shape.block + offset) * (shape.headDim / 4) + unit;
+
+/** WGSL fragments for a kernel that touches the cache; they declare the variants of `kvConstants`. */
+export const kvWgsl = (kvType: KvType): readonly string[] => [kvType === 'f32' ? kvF32 : kvF16, kvLayout];
+
+export const kvConstants = (shape: KvShape): { readonly HEAD_DIM: number; readonly BLOCK: number } => ({
+  HEAD_DIM: shape.headDim,
+  BLOCK: shape.block,
+});
+
+/** @throws SplitkvError when the kernels can't hold a cache of this shape. */
+export function checkKvShape(kernel: string, { kvHeads, headDim, kvType, block }: KvShape): void {
+  if (!Number.isInteger(headDim) || headDim < 8 || headDim > 256 || headDim % 8 !== 0) {
+    throw unsupportedError(`${kernel}: head_dim ${headDim} is not supported; it must be a multiple of 8 from 8 to 256`);
+  }
+  if (!Number.isInteger(kvHeads) || kvHeads < 1) {
+    throw usageError(`${kernel}: ${kvHeads} kv heads; expected an integer of at least 1`);
+  }
+  if (![16, 32, 64, 128, 256].includes(block)) {
+    throw usageError(`${kernel}: KV block of ${block} tokens; use 16, 32, 64, 128 or 256`);
+  }
+  if (kvType !== 'f32' && kvType !== 'f16') {
+    throw usageError(`${kernel}: KV type '${String(kvType)}'; use 'f32' or 'f16'`);
+  }
+}
+
+/** @throws SplitkvError when query heads don't divide over kv heads. Returns the query heads of each kv head. */
+export function queryGroup(kernel: string, heads: number, kvHeads: number): number {
+  if (!Number.isInteger(heads) || heads < 1 || heads % kvHeads !== 0) {
+    throw unsupportedError(`${kernel}: ${heads} query heads can't share ${kvHeads} kv heads evenly; heads must be a multiple`);
+  }
+  return heads / kvHeads;
+}
+
+/** @throws SplitkvError when a row of `stride` f32 can't be read as vec4s or is narrower than what it holds. */
+export function checkStride(kernel: string, name: string, stride: number, width: number): void {
+  if (stride % 4 !== 0 || stride < width) {
+    throw usageError(`${kernel}: ${name} ${stride}; expected a multiple of 4 of at least ${width} (alignUp(width, 32))`);
+  }
+}

@@ -1,0 +1,58 @@
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import { checkKvShape, checkStride, kvConstants, type KvType, kvWgsl, queryGroup } from '../../cache/kv_cache.js';
+import source from './rope_append.wgsl?raw';
+
+export interface RopeAppendProblem {
+  readonly rows: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** RMS norm over each q and k head before RoPE (Qwen3). Without it q_norm and k_norm may be left unbound. */
+  readonly qkNorm: boolean;
+  readonly eps: number;
+  readonly kvType: KvType;
+  readonly block: number;
+  /** Block-table entries of a slot. */
+  readonly tableStride: number;
+  /** f32 elements from row to row of qkv. */
+  readonly qkvStride: number;
+}
+
+/** Normalises and rotates q (in place) and k, and appends k and v to the paged KV cache. */
+export const ropeAppend = defineKernel({
+  name: 'rope_append',
+  bindings: {
+    qkv: 'read_write',
+    rope_table: 'read',
+    q_norm: 'read',
+    k_norm: 'read',
+    row_info: 'read',
+    block_table: 'read',
+    k_cache: 'read_write',
+    v_cache: 'read_write',
+  },
+  params: { heads: 'u32', kv_heads: 'u32', row_units: 'u32', table_stride: 'u32', eps: 'f32' },
+  plan(problem: RopeAppendProblem, traits) {
+    const { heads, kvHeads, headDim, qkvStride } = problem;
+    checkKvShape('rope_append', problem);
+    queryGroup('rope_append', heads, kvHeads);
+    const items = heads + 2 * kvHeads;
+    checkStride('rope_append', 'qkvStride', qkvStride, items * headDim);
+    // A software adapter walks a head by one thread, without a barrier.
+    const lanes = traits.software ? 1 : headDim / 8;
+    const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
+    return {
+      wgsl: [...kvWgsl(problem.kvType), source],
+      constants: { ...kvConstants(problem), LANES: lanes, HEAD_TILE: headTile, QK_NORM: problem.qkNorm },
+      params: {
+        heads,
+        kv_heads: kvHeads,
+        row_units: qkvStride / 4,
+        table_stride: problem.tableStride,
+        eps: problem.eps,
+      },
+      grid: (step) => [ceilDiv(items, headTile), step.rows, 1],
+    };
+  },
+});

@@ -1,0 +1,126 @@
+// Per-head RMS norm (QK_NORM) and RoPE of q and k, and the append of k and v to the paged KV cache.
+//
+//   y   = x * w / sqrt(mean(x^2) + eps)                     (QK_NORM; else y = x)
+//   out[i]       = y[i] cos(i) - y[i + d/2] sin(i)
+//   out[i + d/2] = y[i + d/2] cos(i) + y[i] sin(i)          i < d/2, half-split pairs; v is copied unchanged
+//
+// qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; q is written back in place
+// rope_table   [position][HEAD_DIM/2] (cos, sin) f32
+// q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
+// row_info     [rows] (position, slot); position INACTIVE: the row is skipped
+// block_table  [slot][table_stride] physical block of each BLOCK tokens
+// k_cache, v_cache   see kv_layout.wgsl, KvUnit
+//
+// Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each.
+// Variants: HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for software adapters (no barrier); chosen by index.ts.
+// Inactive rows: nothing is read or written.
+const LANES: u32 = 8; // variant
+const HEAD_TILE: u32 = 8; // variant
+const QK_NORM: bool = true; // variant
+const THREADS: u32 = HEAD_TILE * LANES;
+const HALF_UNITS: u32 = HEAD_UNITS / 2u;
+
+struct Params {
+  heads: u32,
+  kv_heads: u32,
+  row_units: u32,
+  table_stride: u32,
+  eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read_write> qkv: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> rope_table: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> q_norm: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> k_norm: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read> block_table: array<u32>;
+@group(0) @binding(6) var<storage, read_write> k_cache: array<KvUnit>;
+@group(0) @binding(7) var<storage, read_write> v_cache: array<KvUnit>;
+@group(0) @binding(8) var<uniform> params: Params;
+
+var<workgroup> squares: array<f32, THREADS>;
+
+fn sum4(v: vec4<f32>) -> f32 {
+  return (v.x + v.y) + (v.z + v.w);
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let row = group_id.y;
+  let position = row_info[row].x;
+  if (position == INACTIVE) {
+    return;
+  }
+  let vector = group_id.x * HEAD_TILE + thread / LANES;
+  let lane = thread % LANES;
+  let exists = vector < params.heads + 2u * params.kv_heads;
+  let is_query = vector < params.heads;
+  let is_value = vector >= params.heads + params.kv_heads;
+  let base = row * params.row_units + vector * HEAD_UNITS;
+
+  var inverse = 1.0;
+  if (QK_NORM) {
+    var sum = vec4<f32>();
+    if (exists && !is_value) {
+      for (var unit = lane; unit < HALF_UNITS; unit += LANES) {
+        let low = qkv[base + unit];
+        let high = qkv[base + HALF_UNITS + unit];
+        sum = fma(low, low, sum);
+        sum = fma(high, high, sum);
+      }
+    }
+    var total = sum4(sum);
+    if (LANES > 1u) {
+      squares[thread] = total;
+      workgroupBarrier();
+      total = 0.0;
+      for (var i = 0u; i < LANES; i++) {
+        total += squares[thread - lane + i];
+      }
+    }
+    inverse = 1.0 / sqrt(total / f32(HEAD_DIM) + params.eps);
+  }
+  if (!exists) {
+    return;
+  }
+
+  let physical = block_table[row_info[row].y * params.table_stride + position / BLOCK];
+  let offset = position % BLOCK;
+  if (is_value) {
+    let to = value_base(physical, params.kv_heads, vector - params.heads - params.kv_heads, offset);
+    for (var unit = lane; unit < HEAD_UNITS; unit += LANES) {
+      v_cache[to + unit] = kv_pack(qkv[base + unit]);
+    }
+    return;
+  }
+  for (var unit = lane; unit < HALF_UNITS; unit += LANES) {
+    var low = qkv[base + unit];
+    var high = qkv[base + HALF_UNITS + unit];
+    if (QK_NORM) {
+      if (is_query) {
+        low = (low * inverse) * q_norm[unit];
+        high = (high * inverse) * q_norm[HALF_UNITS + unit];
+      } else {
+        low = (low * inverse) * k_norm[unit];
+        high = (high * inverse) * k_norm[HALF_UNITS + unit];
+      }
+    }
+    let at = position * (HEAD_DIM / 2u) + unit * 4u;
+    let r0 = rope_table[at];
+    let r1 = rope_table[at + 1u];
+    let r2 = rope_table[at + 2u];
+    let r3 = rope_table[at + 3u];
+    let cosine = vec4<f32>(r0.x, r1.x, r2.x, r3.x);
+    let sine = vec4<f32>(r0.y, r1.y, r2.y, r3.y);
+    let rotated_low = fma(low, cosine, -(high * sine));
+    let rotated_high = fma(high, cosine, low * sine);
+    if (is_query) {
+      qkv[base + unit] = rotated_low;
+      qkv[base + HALF_UNITS + unit] = rotated_high;
+    } else {
+      let to = key_base(physical, params.kv_heads, vector - params.heads, offset);
+      k_cache[to + unit * BLOCK] = kv_pack(rotated_low);
+      k_cache[to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high);
+    }
+  }
+}
