@@ -1,0 +1,42 @@
+import type { Llama, Token } from 'node-llama-cpp';
+
+/** llama.cpp on the CPU, by its prebuilt binary; the reason as text where there is none for this platform. */
+export async function findLlamaCpp(): Promise<Llama | string> {
+  try {
+    const { getLlama, LlamaLogLevel } = await import('node-llama-cpp');
+    return await getLlama({ gpu: false, build: 'never', progressLogs: false, logLevel: LlamaLogLevel.error });
+  } catch (error) {
+    return `node-llama-cpp can't run here: ${(error as Error).message}`;
+  }
+}
+
+/**
+ * Logits [tokens.length][vocabSize] as llama.cpp computes them in f32, with an f32 KV cache, on one thread: an oracle that shares
+ * nothing with this project but the weights.
+ */
+export async function llamaCppLogits(llama: Llama, ggufPath: string, tokens: readonly number[]): Promise<Float32Array[]> {
+  const model = await llama.loadModel({ modelPath: ggufPath, gpuLayers: 0, useMmap: false });
+  try {
+    const context = await model.createContext({
+      contextSize: Math.max(256, tokens.length + 8),
+      batchSize: Math.max(32, tokens.length),
+      sequences: 1,
+      threads: 1,
+      flashAttention: false,
+      experimentalKvCacheKeyType: 'F32',
+      experimentalKvCacheValueType: 'F32',
+    });
+    const results = await context.getSequence().controlledEvaluate(
+      tokens.map((token) => [token as Token, { generateNext: { logits: true } }]),
+    );
+    return tokens.map((_, position) => {
+      const logits = results[position]?.next.logits;
+      if (logits === undefined) throw new Error(`llama.cpp gave no logits at position ${position}`);
+      const row = new Float32Array(model.fileInfo.metadata.tokenizer.ggml.tokens.length).fill(Number.NaN);
+      for (const [token, logit] of logits) row[token] = logit;
+      return row;
+    });
+  } finally {
+    await model.dispose();
+  }
+}
