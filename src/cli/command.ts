@@ -1,0 +1,28 @@
+import type { Options, OptionSpecs } from './options.js';
+
+/** Where a command writes and when it must stop; tests and the real process give different ones. */
+export interface Terminal {
+  /** Writes to stdout; resolves when the reader can take more. */
+  write(text: string): Promise<void>;
+  /** One line to stderr. */
+  note(line: string): void;
+  /** A line on stderr that the next one replaces; nothing where stderr is no terminal. */
+  progress(line: string): void;
+  /** Fires on Ctrl-C. */
+  readonly signal: AbortSignal;
+}
+
+export interface Command {
+  readonly summary: string;
+  readonly usage: string;
+  readonly options: OptionSpecs;
+  /** The exit code; errors are thrown. */
+  run(options: Options, terminal: Terminal): Promise<number>;
+}
+
+/** Options that every command takes. */
+export const commonOptions = {
+  json: { help: 'print one JSON document instead of text' },
+  verbose: { help: 'say what happens on stderr, and print the stack of an error' },
+  help: { help: 'this text' },
+} as const satisfies OptionSpecs;

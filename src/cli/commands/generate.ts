@@ -1,0 +1,74 @@
+import { text as readAll } from 'node:stream/consumers';
+import { usageError } from '../../base/errors.js';
+import type { GenerateOptions, GenerateResult } from '../../index.js';
+import type { Command } from '../command.js';
+import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
+import type { Options } from '../options.js';
+
+export const command: Command = {
+  summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
+  usage: 'generate --model DIR --prompt TEXT [options]',
+  options: {
+    prompt: { value: 'TEXT', help: '- reads it from stdin' },
+    'max-tokens': { value: 'N', help: 'default 256' },
+    temperature: { value: 'T', help: '0 (default) takes the likeliest token' },
+    'top-k': { value: 'K', help: 'sample among the K likeliest; 0 (default) = all' },
+    'top-p': { value: 'P', help: 'sample among the likeliest that hold probability P; 1 (default) = all' },
+    'repetition-penalty': { value: 'R', help: 'above 1 makes repeats less likely; 1 (default) = off' },
+    seed: { value: 'S', help: 'the same seed gives the same text; default: a random one' },
+    stop: { value: 'TEXT', multiple: true, help: 'end before this text; may be given several times' },
+    raw: { help: 'feed the prompt as it is, without the chat template' },
+    ...modelOptions,
+  },
+  async run(options, terminal) {
+    const generateOptions: GenerateOptions = { ...samplingOptions(options), signal: terminal.signal };
+    const request = await modelRequest(options, terminal);
+    const given = options.required('prompt', 'give a text, or - to read stdin');
+    const prompt = given === '-' ? await readAll(process.stdin) : given;
+    if (prompt === '') throw usageError('--prompt is empty: give a text to continue');
+    const json = options.has('json');
+
+    const host = await openHost(request);
+    let result: GenerateResult;
+    try {
+      result = await host.generate(prompt, options.has('raw'), generateOptions, (piece) => {
+        if (!json) void terminal.write(piece);
+      });
+    } finally {
+      await host.close();
+    }
+    await terminal.write(json ? `${JSON.stringify(result)}\n` : '\n');
+    if (!json) terminal.note(summary(result));
+    return result.finish_reason === 'abort' ? 130 : 0;
+  },
+};
+
+function samplingOptions(options: Options): GenerateOptions {
+  const stop = options.texts('stop');
+  if (stop.includes('')) throw usageError('--stop is empty: give a text that ends the answer');
+  return defined({
+    maxTokens: options.integer('max-tokens', 1),
+    temperature: options.number('temperature', 'a number of at least 0', (t) => t >= 0),
+    topK: options.integer('top-k', 0),
+    topP: options.number('top-p', 'a number above 0 and at most 1', (p) => p > 0 && p <= 1),
+    repetitionPenalty: options.number('repetition-penalty', 'a number above 0', (r) => r > 0),
+    seed: options.integer('seed', 0),
+    stop: stop.length > 0 ? stop : undefined,
+  });
+}
+
+const ENDINGS: Readonly<Record<GenerateResult['finish_detail'], string>> = {
+  eos: 'ended by the model',
+  stop_string: 'ended by a stop text',
+  max_tokens: 'ended by --max-tokens',
+  context_full: 'ended because the context is full (see --context)',
+  aborted: 'interrupted',
+};
+
+/** One line for people. */
+export function summary({ tokens, finish_detail, seed, stats }: GenerateResult): string {
+  return (
+    `${tokens.length} tokens, ${stats.tokens_per_second.toFixed(1)} tokens/s, first after ${stats.ttft_ms.toFixed(0)} ms, ` +
+    `${stats.dispatches_per_token.toFixed(1)} dispatches a token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`
+  );
+}

@@ -1,0 +1,78 @@
+import { readFile } from 'node:fs/promises';
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { Command, Terminal } from '../command.js';
+import { describeLogits, type LogitsDescription, writeLogitsDocument } from '../logits_document.js';
+import { modelOptions, modelRequest, openHost } from '../model_options.js';
+
+export const command: Command = {
+  summary: 'Next-token logits after token ids: of the last position, or of every one.',
+  usage: 'logits --model DIR --tokens 1,2,3 [options]',
+  options: {
+    tokens: { value: 'IDS', help: 'ids with commas, or @FILE.json: one list of ids, or a list of lists' },
+    all: { help: 'every position, not only the last' },
+    output: { value: 'WHAT', help: 'full (default), top, or argmax' },
+    top: { value: 'N', help: 'how many --output top lists a position; default 10' },
+    ...modelOptions,
+  },
+  async run(options, terminal) {
+    const request = await modelRequest(options, terminal);
+    const lists = await readTokens(options.required('tokens', 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json'));
+    const output = options.oneOf('output', ['full', 'top', 'argmax']) ?? 'full';
+    const top = options.integer('top', 1) ?? 10;
+    const results: LogitsDescription[] = [];
+    const host = await openHost(request);
+    try {
+      for (const [index, tokens] of lists.entries()) {
+        terminal.progress(`logits of list ${index + 1} of ${lists.length}, ${tokens.length} tokens`);
+        const logits = await host.logits(tokens, { all: options.has('all'), signal: terminal.signal });
+        results.push(describeLogits(logits, output, top));
+      }
+      const stats = await host.stats();
+      if (options.has('json')) await writeLogitsDocument(results, stats, (text) => terminal.write(text));
+      else await writeTable(results, terminal);
+    } finally {
+      await host.close();
+    }
+    return 0;
+  },
+};
+
+async function writeTable(results: readonly LogitsDescription[], terminal: Terminal): Promise<void> {
+  for (const { positions, argmax, best, top, sha256 } of results) {
+    for (const [index, position] of positions.entries()) {
+      const others = top?.[index]?.map(([id, logit]) => `${id}:${logit.toFixed(4)}`).join(' ');
+      const line = others ?? `argmax ${argmax[index]} logit ${best[index]!.toFixed(6)}`;
+      await terminal.write(`position ${position}  ${line}\n`);
+    }
+    await terminal.write(`sha256 ${sha256}\n`);
+  }
+}
+
+/** `1,2,3`, or `@FILE.json` with one list of ids or a list of lists. */
+async function readTokens(argument: string): Promise<readonly (readonly number[])[]> {
+  if (!argument.startsWith('@')) {
+    const parts = argument.split(',').map((part) => part.trim());
+    return [parts.map((part) => tokenId(/^\d+$/.test(part) ? Number(part) : part, '--tokens'))];
+  }
+  const path = argument.slice(1);
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(await readFile(path, 'utf8'));
+  } catch (error) {
+    const why = error instanceof SyntaxError ? `not JSON: ${error.message}` : `can't be read: ${(error as Error).message}`;
+    throw new SplitkvError('io', `--tokens @${path}: ${why}`, { cause: error });
+  }
+  if (!Array.isArray(parsed) || parsed.length === 0) {
+    throw usageError(`--tokens @${path}: expected a list of token ids, or a list of such lists, not empty`);
+  }
+  const lists: unknown[] = parsed.every((item) => Array.isArray(item)) ? parsed : [parsed];
+  return lists.map((list, index) => {
+    if (!Array.isArray(list) || list.length === 0) throw usageError(`--tokens @${path}: list ${index} is empty`);
+    return list.map((id) => tokenId(id, `--tokens @${path}: list ${index}`));
+  });
+}
+
+function tokenId(id: unknown, where: string): number {
+  if (typeof id === 'number' && Number.isSafeInteger(id) && id >= 0) return id;
+  throw usageError(`${where}: ${JSON.stringify(id)} is no token id; expected non-negative integers`);
+}

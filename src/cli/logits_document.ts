@@ -1,0 +1,72 @@
+import { createHash } from 'node:crypto';
+import { SplitkvError } from '../base/errors.js';
+import type { LogitsResult, RunStats } from '../index.js';
+
+export type LogitsOutput = 'full' | 'top' | 'argmax';
+
+export interface LogitsDescription {
+  readonly positions: readonly number[];
+  /** Likeliest token of each position; of equals the lowest id. */
+  readonly argmax: readonly number[];
+  /** Its logit. */
+  readonly best: readonly number[];
+  /** Over the little-endian f32 logits of the positions in order: equal digests mean equal bits. */
+  readonly sha256: string;
+  readonly rows?: readonly Float32Array[];
+  /** [id, logit] of the likeliest tokens of each position, likeliest first. */
+  readonly top?: readonly (readonly (readonly [number, number])[])[];
+}
+
+/** Digest, argmax and whatever else was asked for; only 'full' keeps the rows. */
+export function describeLogits({ positions, rows }: LogitsResult, output: LogitsOutput, topCount: number): LogitsDescription {
+  const hash = createHash('sha256');
+  const argmax: number[] = [];
+  const best: number[] = [];
+  for (const [index, row] of rows.entries()) {
+    hash.update(new Uint8Array(row.buffer, row.byteOffset, row.byteLength));
+    const id = argmaxOf(row, positions[index]!);
+    argmax.push(id);
+    best.push(row[id]!);
+  }
+  const common = { positions, argmax, best, sha256: hash.digest('hex') };
+  if (output === 'full') return { ...common, rows };
+  return output === 'top' ? { ...common, top: rows.map((row) => topOf(row, topCount)) } : common;
+}
+
+function argmaxOf(row: Float32Array, position: number): number {
+  let id = 0;
+  for (let i = 0; i < row.length; i++) {
+    const value = row[i]!;
+    if (!Number.isFinite(value)) {
+      throw new SplitkvError('internal', `logit ${i} of position ${position} is ${value}: the weights or a kernel are broken`);
+    }
+    if (value > row[id]!) id = i;
+  }
+  return id;
+}
+
+function topOf(row: Float32Array, count: number): (readonly [number, number])[] {
+  const ids = Uint32Array.from(row.keys());
+  ids.sort((a, b) => row[b]! - row[a]! || a - b);
+  return Array.from(ids.subarray(0, count), (id) => [id, row[id]!] as const);
+}
+
+/** Writes the JSON document row by row: a long prompt times a large vocabulary is too much for one string. */
+export async function writeLogitsDocument(
+  results: readonly LogitsDescription[],
+  stats: RunStats,
+  write: (text: string) => Promise<void>,
+): Promise<void> {
+  await write('{"results":[');
+  for (const [index, { positions, argmax, sha256, rows, top }] of results.entries()) {
+    const head = JSON.stringify({ positions, argmax, sha256, ...(top && { top }) });
+    await write((index > 0 ? ',' : '') + head.slice(0, -1));
+    if (rows) {
+      await write(',"logits":[');
+      for (const [at, row] of rows.entries()) await write(`${at > 0 ? ',' : ''}[${row.join(',')}]`);
+      await write(']');
+    }
+    await write('}');
+  }
+  await write(`],"stats":${JSON.stringify(stats)}}\n`);
+}

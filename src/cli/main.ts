@@ -1,0 +1,124 @@
+import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
+import type { Command, Terminal } from './command.js';
+import { optionHelp, parseOptions } from './options.js';
+
+/** Loaded when asked for: the help text must not wait for the engine. */
+const COMMANDS: Readonly<Record<string, { readonly summary: string; readonly load: () => Promise<{ command: Command }> }>> = {
+  adapters: { summary: 'the WebGPU adapters of this machine', load: () => import('./commands/adapters.js') },
+  generate: { summary: 'continue a prompt, or answer it', load: () => import('./commands/generate.js') },
+  logits: { summary: 'next-token logits of token ids', load: () => import('./commands/logits.js') },
+};
+const PLANNED = ['plan', 'bench', 'simulate', 'profile', 'arrange', 'serve'];
+
+const EXIT_FAILURE = 1;
+const EXIT_USAGE = 2;
+const EXIT_INTERRUPTED = 130;
+
+function mainHelp(): string {
+  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
+  const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
+  return `splitkv: small language models on WebGPU\n\nUsage: splitkv COMMAND [options]\n\n${lines.join('\n')}\n\nsplitkv COMMAND --help lists a command's options.\n`;
+}
+
+async function dispatch(argv: readonly string[], terminal: Terminal): Promise<number> {
+  const [name, ...rest] = argv;
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
+    await terminal.write(mainHelp());
+    return name === undefined ? EXIT_USAGE : 0;
+  }
+  if (name === '--version' || name === '-v') {
+    await terminal.write(`${await version()}\n`);
+    return 0;
+  }
+  const names = Object.keys(COMMANDS);
+  if (!Object.hasOwn(COMMANDS, name)) {
+    const what = PLANNED.includes(name) ? `command '${name}' is planned, not there yet.` : `unknown command '${name}'.`;
+    throw usageError(`${what}${didYouMean(name, names)} Commands: ${names.join(', ')}`);
+  }
+  const { command } = await COMMANDS[name]!.load();
+  const options = parseOptions(name, command.options, rest);
+  if (options.has('help')) {
+    await terminal.write(`${command.summary}\n\nUsage: splitkv ${command.usage}\n\n${optionHelp(command.options)}\n`);
+    return 0;
+  }
+  return command.run(options, terminal);
+}
+
+async function version(): Promise<string> {
+  const { readFile } = await import('node:fs/promises');
+  for (const path of ['../../package.json', '../../../package.json']) {
+    try {
+      const manifest = JSON.parse(await readFile(new URL(path, import.meta.url), 'utf8')) as { name?: string; version: string };
+      if (manifest.name === 'splitkv') return manifest.version;
+    } catch {
+      // Not here: source and build lie at different depths.
+    }
+  }
+  return 'unknown';
+}
+
+function processTerminal(signal: AbortSignal): Terminal {
+  const { stdout, stderr } = process;
+  let progressShown = false;
+  const clear = (): void => {
+    if (progressShown) stderr.write('\r\x1b[K');
+    progressShown = false;
+  };
+  return {
+    signal,
+    write: (text) => {
+      clear();
+      return stdout.write(text) ? Promise.resolve() : new Promise((resolve) => stdout.once('drain', resolve));
+    },
+    note: (line) => {
+      clear();
+      stderr.write(`${line}\n`);
+    },
+    progress: (line) => {
+      if (!stderr.isTTY) return;
+      stderr.write(`\r\x1b[K${line.slice(0, (stderr.columns ?? 80) - 1)}`);
+      progressShown = true;
+    },
+  };
+}
+
+/** Runs the command line and ends the process with its exit code. */
+export async function run(argv: readonly string[]): Promise<never> {
+  const interrupt = new AbortController();
+  process.on('SIGINT', () => {
+    if (interrupt.signal.aborted) process.exit(EXIT_INTERRUPTED); // the second Ctrl-C doesn't wait
+    interrupt.abort(new Error('interrupted'));
+  });
+  process.on('SIGTERM', () => interrupt.abort(new Error('terminated')));
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    // The reader went away (`| head`): nothing is left to do.
+    process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILURE);
+  });
+  const terminal = processTerminal(interrupt.signal);
+  let code: number;
+  try {
+    code = await dispatch(argv, terminal);
+  } catch (error) {
+    code = report(error, argv.includes('--verbose'), terminal);
+  }
+  await new Promise((resolve) => process.stdout.write('', resolve)); // flushed
+  // Dawn and the browser may still hold handles; everything of ours is closed by now.
+  process.exit(code);
+}
+
+function report(error: unknown, verbose: boolean, terminal: Terminal): number {
+  const message = error instanceof Error ? error.message : String(error);
+  const known = error instanceof SplitkvError;
+  if (known && error.code === 'aborted') {
+    terminal.note('splitkv: interrupted');
+  } else {
+    const prefix = known && error.code !== 'internal' ? '' : 'internal error: ';
+    terminal.note(`splitkv: ${prefix}${message.replace(/\s*\n\s*/g, '; ')}`);
+  }
+  if (verbose && error instanceof Error) {
+    terminal.note(error.stack ?? '');
+    if (error.cause instanceof Error) terminal.note(`cause: ${error.cause.stack ?? error.cause.message}`);
+  }
+  if (known && error.code === 'usage') return EXIT_USAGE;
+  return known && error.code === 'aborted' ? EXIT_INTERRUPTED : EXIT_FAILURE;
+}

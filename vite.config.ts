@@ -1,0 +1,29 @@
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vite';
+import { serveFiles } from './src/server/static_files.js';
+
+const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+/** The demo page and the page that the command line runs in; models/ is served beside them with byte ranges. */
+export default defineConfig({
+  root: root('src/app'),
+  base: './',
+  appType: 'mpa', // a missing file is a 404, never the page
+  publicDir: false,
+  // The dependencies are ES modules and load as they are: no pre-bundling, which could reload a page in the middle of a run.
+  optimizeDeps: { noDiscovery: true, include: [] },
+  server: { host: '127.0.0.1', fs: { allow: [root('.')] } },
+  build: {
+    outDir: root('dist/app'),
+    emptyOutDir: true,
+    target: 'es2023',
+    rollupOptions: { input: [root('src/app/index.html'), root('src/app/host.html')] },
+  },
+  plugins: [
+    {
+      name: 'splitkv-models',
+      configureServer: ({ middlewares }) => void middlewares.use(serveFiles('/models', root('models'))),
+      configurePreviewServer: ({ middlewares }) => void middlewares.use(serveFiles('/models', root('models'))),
+    },
+  ],
+});
