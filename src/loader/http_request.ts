@@ -2,13 +2,13 @@ import { abortedError, SplitkvError } from '../base/errors.js';
 
 /** How often and how patiently a request is made again. */
 export interface HttpOptions {
-  /** Tries in all; 5. */
+  /** Tries in all; 4. */
   readonly attempts?: number;
   /** The wait before the second try, doubled each time; 400 ms. */
   readonly backoffMs?: number;
   /** The longest Retry-After that is waited for; 30 s. */
   readonly maxRetryAfterMs?: number;
-  /** A response that sends nothing for so long has failed; 60 s. */
+  /** A response that sends nothing for so long has failed; 30 s. */
   readonly stallMs?: number;
   /** Headers of every request, e.g. authorization. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -47,7 +47,7 @@ export async function request<T>(
   signal: AbortSignal | undefined,
   use: (answer: Answer) => Promise<T>,
 ): Promise<T> {
-  const { attempts = 5, backoffMs = 400, maxRetryAfterMs = 30_000 } = options;
+  const { attempts = 4, backoffMs = 400, maxRetryAfterMs = 30_000 } = options;
   for (let attempt = 1; ; attempt++) {
     if (signal?.aborted) throw abortedError(`GET ${url}`, signal);
     try {
@@ -74,7 +74,7 @@ async function once<T>(
   signal: AbortSignal | undefined,
   use: (answer: Answer) => Promise<T>,
 ): Promise<T> {
-  const { stallMs = 60_000, fetch: doFetch = globalThis.fetch } = options;
+  const { stallMs = 30_000, fetch: doFetch = globalThis.fetch } = options;
   const stop = new AbortController();
   const forward = (): void => stop.abort(signal!.reason);
   signal?.addEventListener('abort', forward, { once: true });

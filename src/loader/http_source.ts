@@ -29,14 +29,16 @@ export function httpSource(base: string | URL, options: HttpOptions = {}): Sourc
 
 class HttpSource implements Source {
   readonly name: string;
+  readonly url: string;
   readonly #base: URL;
   readonly #options: HttpOptions;
   readonly #probes = new Map<string, Probe>();
+  #unreachable = false;
 
   constructor(base: URL, options: HttpOptions) {
     this.#base = base;
     this.#options = options;
-    this.name = `${base.origin}${base.pathname}`; // without a query: it may hold a secret
+    this.name = this.url = `${base.origin}${base.pathname}`; // without a query: it may hold a secret
   }
 
   async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
@@ -141,13 +143,24 @@ class HttpSource implements Source {
     return url.href;
   }
 
-  #request<T>(
+  /** A server that couldn't be reached for all attempts gets one at a time until it answers. */
+  async #request<T>(
     url: string,
     headers: Record<string, string>,
     signal: AbortSignal | undefined,
     use: (answer: Answer) => Promise<T>,
   ): Promise<T> {
-    return request(url, this.#base.search, headers, this.#options, signal, use);
+    let reached = false;
+    const offline = globalThis.navigator?.onLine === false;
+    const options = this.#unreachable || offline ? { ...this.#options, attempts: 1 } : this.#options;
+    try {
+      return await request(url, this.#base.search, headers, options, signal, (answer) => {
+        reached = true;
+        return use(answer);
+      });
+    } finally {
+      if (!signal?.aborted) this.#unreachable = !reached;
+    }
   }
 }
 

@@ -1,8 +1,10 @@
+export { type CachedModel, deleteCached, listCached } from './cache_list.js';
+export { cachedSource, type CacheOptions } from './cached_source.js';
 export type { Dtype } from './dtype.js';
 export { fileListSource } from './file_list_source.js';
 export type { HttpOptions } from './http_request.js';
 export { httpSource } from './http_source.js';
-export { openSource, type OpenSourceOptions } from './open_source.js';
+export { openSource } from './open_source.js';
 export { readSafetensorsHeader, type SafetensorsHeader, type TensorEntry } from './safetensors_header.js';
 export { type LoadProgress, type OnProgress, readJson, readText, type Source } from './source.js';
 export type { RowPiece } from './stream_rows.js';

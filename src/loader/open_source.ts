@@ -4,18 +4,18 @@ import type { HttpOptions } from './http_request.js';
 import { httpSource } from './http_source.js';
 import type { Source } from './source.js';
 
-export interface OpenSourceOptions {
-  readonly signal?: AbortSignal | undefined;
-  readonly http?: HttpOptions;
-}
-
 /**
  * A model folder: in Node a path or an http(s) or file URL; in browsers a URL (a relative one is resolved against the page)
- * or the files of a folder somebody chose; anywhere a Source. Throws `io` unless it holds a config.json.
+ * or the files of a folder somebody chose; anywhere a Source. Throws `io` unless it holds a config.json. A server that
+ * can't be reached is no error yet: cachedSource may have a copy, and the first read without one says what failed.
  */
-export async function openSource(where: string | URL | readonly File[] | Source, options: OpenSourceOptions = {}): Promise<Source> {
-  const source = await sourceOf(where, options.http);
-  if ((await source.size('config.json', options.signal)) === undefined) {
+export async function openSource(
+  where: string | URL | readonly File[] | Source,
+  signal?: AbortSignal,
+  http?: HttpOptions,
+): Promise<Source> {
+  const source = await sourceOf(where, http);
+  if (!(await hasConfig(source, signal))) {
     throw new SplitkvError(
       'io',
       `${source.name} has no config.json; expected a model folder as Hugging Face lays it out: ` +
@@ -23,6 +23,15 @@ export async function openSource(where: string | URL | readonly File[] | Source,
     );
   }
   return source;
+}
+
+async function hasConfig(source: Source, signal: AbortSignal | undefined): Promise<boolean> {
+  try {
+    return (await source.size('config.json', signal)) !== undefined;
+  } catch (error) {
+    if (source.url !== undefined && error instanceof SplitkvError && error.code === 'io') return true;
+    throw error;
+  }
 }
 
 async function sourceOf(where: string | URL | readonly File[] | Source, http: HttpOptions | undefined): Promise<Source> {

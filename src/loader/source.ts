@@ -14,6 +14,10 @@ export interface Source {
   read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>>;
   /** Text that changes when the file does (an etag, a date), or undefined when the source has nothing of the kind. */
   version(file: string, signal?: AbortSignal): Promise<string | undefined>;
+  /** Where it is, when it comes over the network: what a cache files it under. Without a query, which may be a signature. */
+  readonly url?: string;
+  /** Resolves when what has been read so far is stored, for sources that store. */
+  flush?(): Promise<void>;
 }
 
 /** How far a load has come. Bytes are bytes of the checkpoint, not of what they turn into. */

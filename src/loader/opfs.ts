@@ -1,0 +1,77 @@
+/**
+ * The part of the origin private file system that the cache uses: FileSystemDirectoryHandle fits it, and so does the
+ * in-memory one of the tests. Only the asynchronous interface, which works on the main thread and in workers.
+ */
+export interface CacheDirectory {
+  getDirectoryHandle(name: string, options?: { create?: boolean }): Promise<CacheDirectory>;
+  getFileHandle(name: string, options?: { create?: boolean }): Promise<CacheFileHandle>;
+  removeEntry(name: string, options?: { recursive?: boolean }): Promise<void>;
+  keys(): AsyncIterable<string>;
+}
+
+export interface CacheFileHandle {
+  getFile(): Promise<Blob>;
+  /** What is written replaces the file when the writable is closed, at once; until then the file stays as it was. */
+  createWritable(): Promise<CacheWritable>;
+}
+
+export interface CacheWritable {
+  write(data: Uint8Array<ArrayBuffer>): Promise<void>;
+  close(): Promise<void>;
+  abort(): Promise<void>;
+}
+
+const FOLDER = 'splitkv-models';
+
+/** The folder of all cached models in this origin's private file system. Throws where there is none (no secure context, private mode). */
+export async function openCacheFolder(): Promise<CacheDirectory> {
+  const storage = globalThis.navigator?.storage;
+  if (typeof storage?.getDirectory !== 'function') {
+    throw new Error(globalThis.isSecureContext === false ? 'the page is not served over https or from localhost' : 'no origin private file system');
+  }
+  return (await storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+}
+
+/** Replaces a file in one step: other tabs and later visits see the old one or all of the new one. */
+export async function writeCacheFile(directory: CacheDirectory, name: string, data: Uint8Array<ArrayBuffer>): Promise<void> {
+  const writable = await (await directory.getFileHandle(name, { create: true })).createWritable();
+  try {
+    await writable.write(data);
+  } catch (error) {
+    await writable.abort().catch(() => {});
+    throw error;
+  }
+  await writable.close();
+}
+
+/** The file, or undefined when there is none or it is empty: one whose writing was cut short. */
+export async function readCacheFile(directory: CacheDirectory, name: string): Promise<Blob | undefined> {
+  try {
+    const file = await (await directory.getFileHandle(name)).getFile();
+    return file.size === 0 ? undefined : file;
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
+export async function removeCacheEntry(directory: CacheDirectory, name: string): Promise<void> {
+  await directory.removeEntry(name, { recursive: true }).catch((error: unknown) => {
+    if (!isNotFound(error)) throw error;
+  });
+}
+
+export async function cacheNames(directory: CacheDirectory): Promise<string[]> {
+  const names: string[] = [];
+  for await (const name of directory.keys()) names.push(name);
+  return names;
+}
+
+export const isNotFound = (error: unknown): boolean => error instanceof Error && error.name === 'NotFoundError';
+
+/** `digits` hexadecimal digits of the SHA-256 of a text or of bytes: any of them makes a file name of it. */
+export async function hashName(data: string | Uint8Array<ArrayBuffer>, digits = 32): Promise<string> {
+  const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('').slice(0, digits);
+}
