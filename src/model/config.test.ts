@@ -109,7 +109,8 @@ const mistral = {
 };
 
 type Raw = Record<string, unknown>;
-const without = (config: Raw, key: string): Raw => Object.fromEntries(Object.entries(config).filter(([name]) => name !== key));
+const without = (config: Raw, key: string): Raw =>
+  Object.fromEntries(Object.entries(config).filter(([name]) => name !== key));
 
 function failure(config: unknown, generation?: unknown): SplitkvError {
   try {
@@ -147,7 +148,12 @@ describe('published configurations', () => {
   });
 
   it('reads SmolLM2, whose head_dim follows from the sizes', () => {
-    expect(parseModelConfig(smollm2)).toMatchObject({ headDim: 64, numKvHeads: 3, ropeScaling: null, eosTokenIds: [2] });
+    expect(parseModelConfig(smollm2)).toMatchObject({
+      headDim: 64,
+      numKvHeads: 3,
+      ropeScaling: null,
+      eosTokenIds: [2],
+    });
   });
 
   it('reads Qwen2: biases on q, k and v only, and a window that is switched off', () => {
@@ -163,7 +169,11 @@ describe('published configurations', () => {
   });
 
   it('reads Mistral without a window', () => {
-    expect(parseModelConfig(mistral)).toMatchObject({ architecture: 'mistral', headDim: 128, tieWordEmbeddings: false });
+    expect(parseModelConfig(mistral)).toMatchObject({
+      architecture: 'mistral',
+      headDim: 128,
+      tieWordEmbeddings: false,
+    });
   });
 
   it('reads JSON text, with a byte order mark too', () => {
@@ -227,17 +237,37 @@ describe('refusals name the key, the value and what is supported', () => {
     ['another model', llama({ model_type: 'gpt2' }), 'unsupported', /model_type "gpt2".*llama, qwen2, qwen3, mistral/],
     ['a misspelt model', llama({ model_type: 'qwen33' }), 'unsupported', /Did you mean 'qwen3'\?/],
     ['a name every object has', llama({ model_type: 'constructor' }), 'unsupported', /model_type "constructor"/],
-    ['another head', llama({ architectures: ['LlamaForSequenceClassification'] }), 'unsupported', /runs as LlamaForCausalLM/],
-    ['another class alone', { architectures: ['Qwen3ForCausalLn'] }, 'unsupported', /Did you mean 'Qwen3ForCausalLM'\?/],
+    [
+      'another head',
+      llama({ architectures: ['LlamaForSequenceClassification'] }),
+      'unsupported',
+      /runs as LlamaForCausalLM/,
+    ],
+    [
+      'another class alone',
+      { architectures: ['Qwen3ForCausalLn'] },
+      'unsupported',
+      /Did you mean 'Qwen3ForCausalLM'\?/,
+    ],
     ['a missing size', without(llama32, 'hidden_size'), 'config', /'hidden_size' is missing/],
     ['a misspelt size', { ...without(llama32, 'hidden_size'), hiden_size: 1 }, 'config', /Did you mean 'hiden_size'\?/],
-    ['a misspelt option', { ...without(llama32, 'rope_theta'), rope_teta: 1e6 }, 'config', /'rope_teta'.*mean 'rope_theta'\?/],
+    [
+      'a misspelt option',
+      { ...without(llama32, 'rope_theta'), rope_teta: 1e6 },
+      'config',
+      /'rope_teta'.*mean 'rope_theta'\?/,
+    ],
     ['a negative size', llama({ hidden_size: -8 }), 'config', /hidden_size is -8; expected an integer from 1/],
     ['a size of zero', llama({ num_hidden_layers: 0 }), 'config', /num_hidden_layers is 0/],
     ['half a size', llama({ intermediate_size: 1.5 }), 'config', /intermediate_size is 1\.5/],
     ['an absurd size', llama({ hidden_size: 1e12 }), 'config', /hidden_size is 1000000000000/],
     ['a size in quotes', llama({ vocab_size: '128256' }), 'config', /vocab_size is "128256"/],
-    ['uneven kv heads', llama({ num_key_value_heads: 7 }), 'config', /num_key_value_heads is 7; expected a divisor.*\(32\)/],
+    [
+      'uneven kv heads',
+      llama({ num_key_value_heads: 7 }),
+      'config',
+      /num_key_value_heads is 7; expected a divisor.*\(32\)/,
+    ],
     ['more kv heads than heads', llama({ num_key_value_heads: 64 }), 'config', /num_key_value_heads is 64; .*1 to 32/],
     ['an odd head_dim', llama({ head_dim: 60 }), 'unsupported', /head_dim 60 .*multiples of 8 up to 256/],
     ['a large head_dim', llama({ head_dim: 512 }), 'unsupported', /head_dim 512/],
@@ -249,8 +279,18 @@ describe('refusals name the key, the value and what is supported', () => {
     ['interleaved rotary', llama({ rope_interleaved: true }), 'unsupported', /rope_interleaved true/],
     ['YaRN', { ...qwen3, rope_scaling: { rope_type: 'yarn', factor: 4 } }, 'unsupported', /rope_type "yarn".*llama3/],
     ['longrope by type', llama({ rope_scaling: { type: 'longrope' } }), 'unsupported', /: type "longrope"/],
-    ['dynamic', llama({ rope_parameters: { rope_type: 'dynamic', factor: 2 } }), 'unsupported', /rope_parameters: rope_type "dynamic"/],
-    ['an untyped scaling', llama({ rope_scaling: { factor: 2 } }), 'config', /rope_scaling: the key 'rope_type' is missing/],
+    [
+      'dynamic',
+      llama({ rope_parameters: { rope_type: 'dynamic', factor: 2 } }),
+      'unsupported',
+      /rope_parameters: rope_type "dynamic"/,
+    ],
+    [
+      'an untyped scaling',
+      llama({ rope_scaling: { factor: 2 } }),
+      'config',
+      /rope_scaling: the key 'rope_type' is missing/,
+    ],
     ['a scaling without factor', llama({ rope_scaling: { type: 'linear' } }), 'config', /'factor' is missing/],
     ['a scaling in one number', llama({ rope_scaling: 2 }), 'config', /rope_scaling is 2; expected an object/],
     [
@@ -260,16 +300,41 @@ describe('refusals name the key, the value and what is supported', () => {
       /high_freq_factor is 1; expected more than low_freq_factor/,
     ],
     ['theta of zero', llama({ rope_theta: 0 }), 'config', /rope_theta is 0; expected a positive number/],
-    ['GPTQ weights', llama({ quantization_config: { quant_method: 'gptq', bits: 4 } }), 'unsupported', /"gptq".*--weights/],
+    [
+      'GPTQ weights',
+      llama({ quantization_config: { quant_method: 'gptq', bits: 4 } }),
+      'unsupported',
+      /"gptq".*--weights/,
+    ],
     ['float8 weights', llama({ torch_dtype: 'float8_e4m3fn' }), 'unsupported', /torch_dtype "float8_e4m3fn"/],
     ['a window', { ...mistral, sliding_window: 4096 }, 'unsupported', /sliding_window 4096.*32768/],
     ['a window by default', without(mistral, 'sliding_window'), 'unsupported', /absent means 4096/],
-    ["Qwen's window, on", { ...qwen2, use_sliding_window: true, sliding_window: 4096 }, 'unsupported', /sliding_window 4096/],
-    ['windowed layers', { ...qwen3, layer_types: ['full_attention', 'sliding_attention'] }, 'unsupported', /"sliding_attention"/],
+    [
+      "Qwen's window, on",
+      { ...qwen2, use_sliding_window: true, sliding_window: 4096 },
+      'unsupported',
+      /sliding_window 4096/,
+    ],
+    [
+      'windowed layers',
+      { ...qwen3, layer_types: ['full_attention', 'sliding_attention'] },
+      'unsupported',
+      /"sliding_attention"/,
+    ],
     ['experts', llama({ num_local_experts: 8 }), 'unsupported', /num_local_experts 8/],
     ['an MLP bias on Qwen', { ...qwen3, mlp_bias: true }, 'unsupported', /mlp_bias true/],
-    ['a flag that is none', llama({ tie_word_embeddings: 'yes' }), 'config', /tie_word_embeddings is "yes"; expected true or false/],
-    ['an end token outside the vocabulary', llama({ eos_token_id: [1, 128256] }), 'config', /eos_token_id is 128256.*128255/],
+    [
+      'a flag that is none',
+      llama({ tie_word_embeddings: 'yes' }),
+      'config',
+      /tie_word_embeddings is "yes"; expected true or false/,
+    ],
+    [
+      'an end token outside the vocabulary',
+      llama({ eos_token_id: [1, 128256] }),
+      'config',
+      /eos_token_id is 128256.*128255/,
+    ],
   ];
   it.each(cases)('%s', (_name, config, code, message) => {
     const error = failure(config);
@@ -283,7 +348,13 @@ describe('refusals name the key, the value and what is supported', () => {
   });
 
   it('never fails with anything but a SplitkvError, whatever a value is replaced by', () => {
-    const keys = fc.constantFrom(...Object.keys(qwen3), 'rope_scaling', 'rope_parameters', 'quantization_config', 'layer_types');
+    const keys = fc.constantFrom(
+      ...Object.keys(qwen3),
+      'rope_scaling',
+      'rope_parameters',
+      'quantization_config',
+      'layer_types',
+    );
     fc.assert(
       fc.property(keys, fc.jsonValue(), (key, value) => {
         try {

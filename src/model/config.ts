@@ -36,7 +36,8 @@ export const supportedModelTypes: readonly string[] = Object.keys(families);
  */
 export function parseModelConfig(config: unknown, generationConfig?: unknown): ModelConfig {
   const reader = new ConfigReader(config, 'config.json');
-  const generation = generationConfig == null ? undefined : new ConfigReader(generationConfig, 'generation_config.json');
+  const generation =
+    generationConfig == null ? undefined : new ConfigReader(generationConfig, 'generation_config.json');
   return findFamily(reader).parse(reader, generation);
 }
 

@@ -1,4 +1,11 @@
-import { configError, didYouMean, formatError, nearestName, SplitkvError, unsupportedError } from '../base/errors.js';
+import {
+  configError,
+  didYouMean,
+  formatError,
+  nearestName,
+  type SplitkvError,
+  unsupportedError,
+} from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
 
 /** Bounds of an integer, both inclusive. */
@@ -56,7 +63,8 @@ export class ConfigReader {
   optionalPositive(key: string): number | undefined {
     const value = this.raw(key);
     if (value === undefined) return undefined;
-    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0) throw this.invalid(key, value, 'a positive number');
+    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
+      throw this.invalid(key, value, 'a positive number');
     return value;
   }
 
@@ -114,7 +122,10 @@ export class ConfigReader {
     const absent = [...this.#asked].filter((key) => key.length >= 8 && (this.#values[key] ?? undefined) === undefined);
     for (const key of this.#keysLeft()) {
       if (key.length < 8 || key.length > 24 || key.endsWith('_token_id')) continue;
-      const near = nearestName(key, absent.filter((name) => withinTwoEdits(name, key)));
+      const near = nearestName(
+        key,
+        absent.filter((name) => withinTwoEdits(name, key)),
+      );
       if (near !== undefined) throw configError(`${this.file}: unknown key '${key}'. Did you mean '${near}'?`);
     }
   }

@@ -105,7 +105,8 @@ export function parseLlamaConfig(
 
 function parseKvHeads(config: ConfigReader, trait: Traits, numHeads: number): number {
   const given = config.optionalInteger('num_key_value_heads', { min: 1, max: numHeads });
-  if (given === undefined && trait.required.includes('num_key_value_heads')) return config.missing('num_key_value_heads');
+  if (given === undefined && trait.required.includes('num_key_value_heads'))
+    return config.missing('num_key_value_heads');
   const numKvHeads = given ?? numHeads;
   if (numHeads % numKvHeads !== 0) {
     throw config.invalid('num_key_value_heads', numKvHeads, `a divisor of num_attention_heads (${numHeads})`);
@@ -188,10 +189,15 @@ function refuseForeignFeatures(config: ConfigReader): void {
   const quantization = config.optionalObject('quantization_config');
   if (quantization !== undefined) {
     const method = quantization.optionalString('quant_method') ?? 'of an unnamed method';
-    throw config.unsupported('quantization_config', method, 'give float32, float16 or bfloat16 weights; --weights q8 or q4 packs them');
+    throw config.unsupported(
+      'quantization_config',
+      method,
+      'give float32, float16 or bfloat16 weights; --weights q8 or q4 packs them',
+    );
   }
   const activation = config.optionalString('hidden_act') ?? 'silu';
-  if (activation !== 'silu' && activation !== 'swish') throw config.unsupported('hidden_act', activation, "only 'silu' (SwiGLU)");
+  if (activation !== 'silu' && activation !== 'swish')
+    throw config.unsupported('hidden_act', activation, "only 'silu' (SwiGLU)");
   for (const [key, value, what] of neutral) {
     const given = config.raw(key);
     if (given !== undefined && given !== value) throw config.unsupported(key, given, what);

@@ -37,7 +37,8 @@ export function parseRope(config: ConfigReader): RopeConfig {
 
 function parseScaling(rope: ConfigReader): RopeScaling {
   for (const key of ['full_attention', 'sliding_attention']) {
-    if (isObject(rope.raw(key))) throw rope.unsupported(key, rope.raw(key), 'all layers must share one rotary embedding');
+    if (isObject(rope.raw(key)))
+      throw rope.unsupported(key, rope.raw(key), 'all layers must share one rotary embedding');
   }
   const modern = rope.optionalString('rope_type');
   const legacy = rope.optionalString('type');
@@ -45,7 +46,8 @@ function parseScaling(rope: ConfigReader): RopeScaling {
   const type = modern ?? legacy ?? 'default';
   switch (type) {
     case 'default':
-      if (rope.raw('factor') !== undefined && modern === undefined && legacy === undefined) return rope.missing('rope_type');
+      if (rope.raw('factor') !== undefined && modern === undefined && legacy === undefined)
+        return rope.missing('rope_type');
       return null;
     case 'linear':
       return { type, factor: rope.positive('factor') };

@@ -55,7 +55,8 @@ export class ChatTemplates {
   }
 
   #choose({ template, tools }: ChatTemplateOptions): string {
-    if (!this.available) throw usageError('this model has no chat template; give plain text (--raw) instead of messages');
+    if (!this.available)
+      throw usageError('this model has no chat template; give plain text (--raw) instead of messages');
     const names = [...this.#sources.keys()];
     if (template !== undefined) {
       if (this.#sources.has(template)) return template;
@@ -96,7 +97,8 @@ function readSources(chatTemplate: unknown, file: string): Map<string, string> {
 }
 
 function checkMessages(messages: readonly ChatMessage[]): void {
-  if (!Array.isArray(messages) || messages.length === 0) throw usageError('messages is empty; give at least one message');
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw usageError('messages is empty; give at least one message');
   messages.forEach((message: unknown, i) => {
     if (!isObject(message) || typeof message.role !== 'string') {
       throw usageError(`messages[${i}] has no role; expected {role: 'user', content: '...'}`);

@@ -49,12 +49,15 @@ describe('StopScanner', () => {
 
   it('agrees with a search of the whole text, however it is cut', () => {
     const letters = fc.string({ unit: fc.constantFrom('a', 'b', 'c'), maxLength: 24 });
-    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'c'), minLength: 1, maxLength: 4 }), { maxLength: 3 });
+    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'c'), minLength: 1, maxLength: 4 }), {
+      maxLength: 3,
+    });
     fc.assert(
       fc.property(stops, fc.array(letters), (strings, pieces) => {
         const whole = pieces.join('');
         let end = 0;
-        const ends = () => strings.filter((stop) => whole.slice(0, end).endsWith(stop)).sort((a, b) => b.length - a.length)[0];
+        const ends = () =>
+          strings.filter((stop) => whole.slice(0, end).endsWith(stop)).sort((a, b) => b.length - a.length)[0];
         while (end < whole.length && ends() === undefined) end++;
         const stopped = ends();
         const text = stopped === undefined ? whole : whole.slice(0, end - stopped.length);

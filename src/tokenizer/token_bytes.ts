@@ -19,7 +19,8 @@ export interface TokenDecoder {
 const encoder = new TextEncoder();
 const text = (value: string): TokenPiece => ({ bytes: encoder.encode(value), raw: false });
 const noStrip = { count: 0, character: '' };
-const supported = 'supported are ByteLevel, Metaspace, and sequences of Replace, ByteFallback, Fuse, Metaspace and Strip at the start';
+const supported =
+  'supported are ByteLevel, Metaspace, and sequences of Replace, ByteFallback, Fuse, Metaspace and Strip at the start';
 
 /** Throws `unsupported` for a decoder outside what byte-level and SentencePiece-like tokenizers use. */
 export function createTokenDecoder(config: unknown): TokenDecoder {
@@ -42,7 +43,8 @@ export function createTokenDecoder(config: unknown): TokenDecoder {
       case 'Fuse':
         break;
       case 'Strip':
-        if (step.stop !== 0 || typeof step.start !== 'number' || typeof step.content !== 'string') throw unsupported(step);
+        if (step.stop !== 0 || typeof step.start !== 'number' || typeof step.content !== 'string')
+          throw unsupported(step);
         strip = { count: step.start, character: step.content };
         break;
       case 'Metaspace':
@@ -68,7 +70,8 @@ function flatten(config: unknown): Step[] {
   return config.type === 'Sequence' && Array.isArray(config.decoders) ? config.decoders.flatMap(flatten) : [config];
 }
 
-const unsupported = (step: unknown) => unsupportedError(`tokenizer.json: decoder ${show(step)} is not supported; ${supported}`);
+const unsupported = (step: unknown) =>
+  unsupportedError(`tokenizer.json: decoder ${show(step)} is not supported; ${supported}`);
 
 /** GPT-2's printable stand-ins for bytes: printable Latin-1 stands for itself, the other bytes for U+0100 and up in order. */
 const bytesOfCharacters: ReadonlyMap<string, number> = (() => {

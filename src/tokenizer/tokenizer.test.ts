@@ -56,7 +56,10 @@ describe('a byte-level tokenizer', () => {
   it('gives nothing for ids of a padded vocabulary, and refuses what is no id', () => {
     expect(tokenizer.decode([4 + 90, 100_000, 4 + 90])).toBe('ZZ');
     expect(tokenizer.decode([])).toBe('');
-    expect(failure(() => tokenizer.decode([-1]))).toMatchObject({ code: 'usage', message: expect.stringContaining('-1') });
+    expect(failure(() => tokenizer.decode([-1]))).toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('-1'),
+    });
     expect(failure(() => tokenizer.decode([1.5])).code).toBe('usage');
   });
 
@@ -92,13 +95,38 @@ describe('files that are no tokenizer', () => {
     ['cut short', { tokenizerJson: JSON.stringify(json).slice(0, 999) }, 'format', /tokenizer\.json: not valid JSON/],
     ['a list', { tokenizerJson: [] }, 'format', /expected a JSON object/],
     ['no model', { tokenizerJson: {} }, 'format', /'model' is null/],
-    ['no vocabulary', { tokenizerJson: { ...json, model: { type: 'BPE' } } }, 'format', /not a tokenizer this runtime reads/],
+    [
+      'no vocabulary',
+      { tokenizerJson: { ...json, model: { type: 'BPE' } } },
+      'format',
+      /not a tokenizer this runtime reads/,
+    ],
     ['a strange pre-tokenizer', { tokenizerJson: { ...json, pre_tokenizer: { type: 'Magic' } } }, 'format', /Magic/],
-    ['another decoder', { tokenizerJson: { ...json, decoder: { type: 'WordPiece' } } }, 'unsupported', /WordPiece.*ByteLevel/],
+    [
+      'another decoder',
+      { tokenizerJson: { ...json, decoder: { type: 'WordPiece' } } },
+      'unsupported',
+      /WordPiece.*ByteLevel/,
+    ],
     ['no decoder', { tokenizerJson: { ...json, decoder: null } }, 'unsupported', /decoder null/],
-    ['a config that is a list', { tokenizerJson: json, tokenizerConfig: [1] }, 'format', /^tokenizer_config\.json: expected/],
-    ['a config cut short', { tokenizerJson: json, tokenizerConfig: '{' }, 'format', /^tokenizer_config\.json: not valid JSON/],
-    ['a bad end token', { tokenizerJson: json, generationConfig: { eos_token_id: 'x' } }, 'format', /eos_token_id is "x"/],
+    [
+      'a config that is a list',
+      { tokenizerJson: json, tokenizerConfig: [1] },
+      'format',
+      /^tokenizer_config\.json: expected/,
+    ],
+    [
+      'a config cut short',
+      { tokenizerJson: json, tokenizerConfig: '{' },
+      'format',
+      /^tokenizer_config\.json: not valid JSON/,
+    ],
+    [
+      'a bad end token',
+      { tokenizerJson: json, generationConfig: { eos_token_id: 'x' } },
+      'format',
+      /eos_token_id is "x"/,
+    ],
   ];
   it.each(cases)('%s', (_name, files, code, message) => {
     const error = failure(() => loadTokenizer(files));
@@ -120,7 +148,9 @@ describe('chat templates', () => {
   it('renders the conversation', () => {
     const tokenizer = load(tiny);
     expect(tokenizer.applyChatTemplate(messages)).toBe('<|begin|><|user|>HiYo<|end|><|user|>Bye ');
-    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: false })).toBe('<|begin|><|user|>HiYo<|end|><|user|>Bye');
+    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: false })).toBe(
+      '<|begin|><|user|>HiYo<|end|><|user|>Bye',
+    );
     expect(tokenizer.encode(tokenizer.applyChatTemplate(messages), { addSpecial: false }).slice(0, 2)).toEqual([1, 3]);
   });
 
@@ -141,7 +171,9 @@ describe('chat templates', () => {
   });
 
   it('passes further variables', () => {
-    const tokenizer = withTemplate('{% if enable_thinking is defined and enable_thinking is false %}quick{% else %}slow{% endif %}');
+    const tokenizer = withTemplate(
+      '{% if enable_thinking is defined and enable_thinking is false %}quick{% else %}slow{% endif %}',
+    );
     expect(tokenizer.applyChatTemplate(messages)).toBe('slow');
     expect(tokenizer.applyChatTemplate(messages, { variables: { enable_thinking: false } })).toBe('quick');
   });
@@ -150,7 +182,10 @@ describe('chat templates', () => {
     expect(load(tiny).hasChatTemplate).toBe(true);
     const none = withTemplate(null);
     expect(none.hasChatTemplate).toBe(false);
-    expect(failure(() => none.applyChatTemplate(messages))).toMatchObject({ code: 'usage', message: expect.stringMatching(/no chat template/) });
+    expect(failure(() => none.applyChatTemplate(messages))).toMatchObject({
+      code: 'usage',
+      message: expect.stringMatching(/no chat template/),
+    });
     expect(failure(() => withTemplate('{% if %}').applyChatTemplate(messages)).code).toBe('format');
     const refusing = withTemplate("{{ raise_exception('roles must alternate') }}");
     expect(failure(() => refusing.applyChatTemplate(messages)).message).toMatch(/refused.*roles must alternate/);
@@ -160,7 +195,11 @@ describe('chat templates', () => {
   it('refuses what are no messages', () => {
     const tokenizer = load(tiny);
     expect(failure(() => tokenizer.applyChatTemplate([])).message).toMatch(/messages is empty/);
-    expect(failure(() => tokenizer.applyChatTemplate([{ content: 'x' } as never])).message).toMatch(/messages\[0\] has no role/);
-    expect(failure(() => tokenizer.applyChatTemplate([{ role: 'user', content: 7 }])).message).toMatch(/content is number/);
+    expect(failure(() => tokenizer.applyChatTemplate([{ content: 'x' } as never])).message).toMatch(
+      /messages\[0\] has no role/,
+    );
+    expect(failure(() => tokenizer.applyChatTemplate([{ role: 'user', content: 7 }])).message).toMatch(
+      /content is number/,
+    );
   });
 });

@@ -74,7 +74,8 @@ export class Tokenizer implements PieceSource {
    */
   encode(text: string, { addSpecial = true }: { addSpecial?: boolean } = {}): number[] {
     const { ids } = this.#library.encode(text, { add_special_tokens: addSpecial });
-    if (!ids.every(Number.isInteger)) throw formatError('tokenizer.json: a piece of the text has no token, and there is no unknown token');
+    if (!ids.every(Number.isInteger))
+      throw formatError('tokenizer.json: a piece of the text has no token, and there is no unknown token');
     return ids;
   }
 
@@ -116,7 +117,8 @@ export class Tokenizer implements PieceSource {
     if (this.#pieces.has(id)) return this.#pieces.get(id);
     if (!Number.isInteger(id) || id < 0) throw usageError(`token id ${id}; expected a whole number from 0`);
     const token = this.#tokens[id];
-    const piece = token === undefined ? undefined : this.#added.has(id) ? addedPiece(token) : this.#decoder.piece(token);
+    const piece =
+      token === undefined ? undefined : this.#added.has(id) ? addedPiece(token) : this.#decoder.piece(token);
     this.#pieces.set(id, piece);
     return piece;
   }
@@ -127,7 +129,8 @@ function readTokenizerJson(source: unknown): Record<string, unknown> {
   if (source == null) throw new SplitkvError('io', `${file} is missing; splitkv needs it beside the model's weights`);
   const json = typeof source === 'string' ? parseJson(source, file) : source;
   if (!isObject(json)) throw formatError(`${file}: expected a JSON object, got ${show(json)}`);
-  if (!isObject(json.model)) throw formatError(`${file}: the key 'model' is ${show(json.model ?? null)}; expected an object with a vocabulary`);
+  if (!isObject(json.model))
+    throw formatError(`${file}: the key 'model' is ${show(json.model ?? null)}; expected an object with a vocabulary`);
   // Those who write the file by hand leave out what is null; the library wants to see it.
   return { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null, ...json };
 }
@@ -143,7 +146,8 @@ function readIds(config: Record<string, unknown>, key: string): number[] {
   const value = config[key] ?? [];
   const ids = Array.isArray(value) ? value : [value];
   for (const id of ids) {
-    if (!Number.isInteger(id) || id < 0) throw formatError(`generation_config.json: ${key} is ${show(id)}; expected a token id`);
+    if (!Number.isInteger(id) || id < 0)
+      throw formatError(`generation_config.json: ${key} is ${show(id)}; expected a token id`);
   }
   return ids;
 }
@@ -157,5 +161,8 @@ function specialTokens(config: Record<string, unknown>): { named: Record<string,
     if (/^(bos|eos|unk|sep|pad|cls|mask)_token$/.test(key) && typeof token === 'string') named[key] = token;
   }
   const more = Array.isArray(config.additional_special_tokens) ? config.additional_special_tokens.map(content) : [];
-  return { named, all: [...Object.values(named), ...more.filter((token): token is string => typeof token === 'string')] };
+  return {
+    named,
+    all: [...Object.values(named), ...more.filter((token): token is string => typeof token === 'string')],
+  };
 }

@@ -20,7 +20,10 @@ const alignment = 32;
 const typeIds = { u32: 4, i32: 5, f32: 6, string: 8, array: 9 } as const;
 
 /** A GGUF file, version 3, of F32 tensors. */
-export function writeGguf(metadata: Readonly<Record<string, GgufValue>>, tensors: readonly GgufTensor[]): Uint8Array<ArrayBuffer> {
+export function writeGguf(
+  metadata: Readonly<Record<string, GgufValue>>,
+  tensors: readonly GgufTensor[],
+): Uint8Array<ArrayBuffer> {
   const header = new ByteWriter();
   header.ascii('GGUF');
   header.u32(3);
@@ -121,7 +124,8 @@ class ByteWriter {
 export function modelToGguf(config: LlamaConfig, weights: WeightMap): Uint8Array<ArrayBuffer> {
   const arch = config.architecture === 'mistral' ? 'llama' : config.architecture;
   const { ropeScaling, headDim } = config;
-  if (ropeScaling?.type === 'llama3' && arch !== 'llama') throw new Error(`llama.cpp has no llama3 rope scaling for ${arch}`);
+  if (ropeScaling?.type === 'llama3' && arch !== 'llama')
+    throw new Error(`llama.cpp has no llama3 rope scaling for ${arch}`);
   const u32 = (value: number): GgufValue => ({ type: 'u32', value });
   const metadata: Record<string, GgufValue> = {
     'general.architecture': { type: 'string', value: arch },
@@ -150,7 +154,8 @@ export function modelToGguf(config: LlamaConfig, weights: WeightMap): Uint8Array
     const interleave = arch === 'llama' && heads > 0;
     return { name: ggufName(name), shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
   });
-  if (ropeScaling?.type === 'llama3') tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(config) });
+  if (ropeScaling?.type === 'llama3')
+    tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(config) });
   return writeGguf(metadata, tensors);
 }
 

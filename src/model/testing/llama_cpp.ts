@@ -14,7 +14,11 @@ export async function findLlamaCpp(): Promise<Llama | string> {
  * Logits [tokens.length][vocabSize] as llama.cpp computes them in f32, with an f32 KV cache, on one thread: an oracle that shares
  * nothing with this project but the weights.
  */
-export async function llamaCppLogits(llama: Llama, ggufPath: string, tokens: readonly number[]): Promise<Float32Array[]> {
+export async function llamaCppLogits(
+  llama: Llama,
+  ggufPath: string,
+  tokens: readonly number[],
+): Promise<Float32Array[]> {
   const model = await llama.loadModel({ modelPath: ggufPath, gpuLayers: 0, useMmap: false });
   try {
     const context = await model.createContext({
@@ -26,9 +30,9 @@ export async function llamaCppLogits(llama: Llama, ggufPath: string, tokens: rea
       experimentalKvCacheKeyType: 'F32',
       experimentalKvCacheValueType: 'F32',
     });
-    const results = await context.getSequence().controlledEvaluate(
-      tokens.map((token) => [token as Token, { generateNext: { logits: true } }]),
-    );
+    const results = await context
+      .getSequence()
+      .controlledEvaluate(tokens.map((token) => [token as Token, { generateNext: { logits: true } }]));
     return tokens.map((_, position) => {
       const logits = results[position]?.next.logits;
       if (logits === undefined) throw new Error(`llama.cpp gave no logits at position ${position}`);

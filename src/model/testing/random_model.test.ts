@@ -15,8 +15,15 @@ function header(file: Uint8Array): Record<string, { dtype: string; shape: number
 
 describe('makeRandomModel', () => {
   it('makes a folder whose files say the same as its config', () => {
-    const { config, files } = makeRandomModel({ config: { model_type: 'qwen3', head_dim: 24, tie_word_embeddings: true } });
-    expect(config).toMatchObject({ architecture: 'qwen3', headDim: 24, tieWordEmbeddings: true, torchDtype: 'float32' });
+    const { config, files } = makeRandomModel({
+      config: { model_type: 'qwen3', head_dim: 24, tie_word_embeddings: true },
+    });
+    expect(config).toMatchObject({
+      architecture: 'qwen3',
+      headDim: 24,
+      tieWordEmbeddings: true,
+      torchDtype: 'float32',
+    });
     expect(parseModelConfig(text(files.get('config.json')), text(files.get('generation_config.json')))).toEqual(config);
     const tokenizer = loadTokenizer({
       tokenizerJson: text(files.get('tokenizer.json')),
@@ -47,7 +54,9 @@ describe('makeRandomModel', () => {
     stored.forEach((value, i) => {
       if (value !== wanted[i]) changed++;
       // 2^-25: half the spacing of f16's smallest numbers.
-      expect(Math.abs(value - wanted[i]!)).toBeLessThanOrEqual(Math.abs(wanted[i]!) * relativeError + (dtype === 'F16' ? 2 ** -25 : 0));
+      expect(Math.abs(value - wanted[i]!)).toBeLessThanOrEqual(
+        Math.abs(wanted[i]!) * relativeError + (dtype === 'F16' ? 2 ** -25 : 0),
+      );
     });
     expect(changed > stored.length / 2).toBe(dtype !== 'F32');
   });

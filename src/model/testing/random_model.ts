@@ -58,14 +58,24 @@ const torchDtype = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' };
  * A model of random weights. Their scales keep logits at about +-3 standard deviation and let attention prefer some keys, so
  * that a wrong position, head or mask shows.
  */
-export function makeRandomModel({ config: changes = {}, seed = 1, dtype = 'F32', shards = 1 }: RandomModelOptions = {}): RandomModel {
+export function makeRandomModel({
+  config: changes = {},
+  seed = 1,
+  dtype = 'F32',
+  shards = 1,
+}: RandomModelOptions = {}): RandomModel {
   const merged = Object.entries({ ...defaults, torch_dtype: torchDtype[dtype], ...changes });
-  const raw: Record<string, unknown> = Object.fromEntries(merged.filter(([key, value]) => value !== null || key === 'sliding_window'));
+  const raw: Record<string, unknown> = Object.fromEntries(
+    merged.filter(([key, value]) => value !== null || key === 'sliding_window'),
+  );
   raw.architectures ??= [classNames[raw.model_type as string]];
   const config = parseModelConfig(raw);
   const random = new Random(seed);
   const tensors = tensorList(config).map(({ name, shape, mean, deviation }): TensorToWrite => {
-    const values = random.normals(shape.reduce((a, b) => a * b), deviation);
+    const values = random.normals(
+      shape.reduce((a, b) => a * b),
+      deviation,
+    );
     if (mean !== 0) values.forEach((value, i) => (values[i] = mean + value));
     const data = new Uint8Array(values.length * DTYPE_BYTES[dtype]);
     encode(dtype, values, data);
@@ -99,7 +109,8 @@ const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value, 
 function weightFiles(tensors: TensorToWrite[], shards: number): [string, Uint8Array<ArrayBuffer>][] {
   if (shards === 1) return [['model.safetensors', writeSafetensors(tensors, { format: 'pt' })]];
   const perShard = Math.ceil(tensors.length / shards);
-  const nameOf = (shard: number) => `model-${String(shard + 1).padStart(5, '0')}-of-${String(shards).padStart(5, '0')}.safetensors`;
+  const nameOf = (shard: number) =>
+    `model-${String(shard + 1).padStart(5, '0')}-of-${String(shards).padStart(5, '0')}.safetensors`;
   const weightMap = Object.fromEntries(tensors.map(({ name }, i) => [name, nameOf(Math.floor(i / perShard))]));
   const totalSize = tensors.reduce((sum, { data }) => sum + (data as Uint8Array).byteLength, 0);
   return [
@@ -122,7 +133,8 @@ interface TensorRecipe {
 function tensorList(config: LlamaConfig): TensorRecipe[] {
   const { hiddenSize, intermediateSize, vocabSize, numHeads, numKvHeads, headDim, attentionBias } = config;
   const list: TensorRecipe[] = [];
-  const norm = (name: string, size: number) => list.push({ name: `${name}.weight`, shape: [size], mean: 1, deviation: 0.2 });
+  const norm = (name: string, size: number) =>
+    list.push({ name: `${name}.weight`, shape: [size], mean: 1, deviation: 0.2 });
   const linear = (name: string, rows: number, columns: number, gain: number, bias = false) => {
     list.push({ name: `${name}.weight`, shape: [rows, columns], mean: 0, deviation: gain / Math.sqrt(columns) });
     if (bias) list.push({ name: `${name}.bias`, shape: [rows], mean: 0, deviation: 0.3 });

@@ -19,7 +19,8 @@ export function referenceLogits(config: LlamaConfig, weights: WeightMap, tokens:
   const tensor = (name: string, ...shape: number[]): Float32Array => {
     const found = weights.get(name);
     if (found === undefined) throw new Error(`reference: no tensor ${name}`);
-    if (found.shape.join() !== shape.join()) throw new Error(`reference: ${name} is [${found.shape}], expected [${shape}]`);
+    if (found.shape.join() !== shape.join())
+      throw new Error(`reference: ${name} is [${found.shape}], expected [${shape}]`);
     return found.data;
   };
   const { hiddenSize, vocabSize, rmsNormEps } = config;
@@ -31,9 +32,20 @@ export function referenceLogits(config: LlamaConfig, weights: WeightMap, tokens:
   for (let layer = 0; layer < config.numLayers; layer++) {
     const prefix = `model.layers.${layer}.`;
     const inputNorm = tensor(`${prefix}input_layernorm.weight`, hiddenSize);
-    addAll(x, attention(config, tensor, `${prefix}self_attn.`, x.map((row) => rmsNorm(row, inputNorm, rmsNormEps))));
+    addAll(
+      x,
+      attention(
+        config,
+        tensor,
+        `${prefix}self_attn.`,
+        x.map((row) => rmsNorm(row, inputNorm, rmsNormEps)),
+      ),
+    );
     const postNorm = tensor(`${prefix}post_attention_layernorm.weight`, hiddenSize);
-    addAll(x, x.map((row) => mlp(config, tensor, `${prefix}mlp.`, rmsNorm(row, postNorm, rmsNormEps))));
+    addAll(
+      x,
+      x.map((row) => mlp(config, tensor, `${prefix}mlp.`, rmsNorm(row, postNorm, rmsNormEps))),
+    );
   }
   const norm = tensor('model.norm.weight', hiddenSize);
   const head = config.tieWordEmbeddings ? embedding : tensor('lm_head.weight', vocabSize, hiddenSize);
@@ -53,7 +65,10 @@ function attention(config: LlamaConfig, tensor: Lookup, prefix: string, x: Vecto
   const q = project('q', numHeads);
   const k = project('k', numKvHeads);
   const v = project('v', numKvHeads);
-  for (const [rows, name] of [[q, 'q'], [k, 'k']] as const) {
+  for (const [rows, name] of [
+    [q, 'q'],
+    [k, 'k'],
+  ] as const) {
     const normWeight = config.qkNorm ? tensor(`${prefix}${name}_norm.weight`, headDim) : undefined;
     rows.forEach((row, position) => {
       for (let at = 0; at < row.length; at += headDim) {
@@ -94,10 +109,22 @@ function attention(config: LlamaConfig, tensor: Lookup, prefix: string, x: Vecto
 function mlp(config: LlamaConfig, tensor: Lookup, prefix: string, x: Vector): Vector {
   const { hiddenSize, intermediateSize, mlpBias } = config;
   const bias = (name: string, size: number) => (mlpBias ? tensor(`${prefix}${name}.bias`, size) : undefined);
-  const gate = matVec(tensor(`${prefix}gate_proj.weight`, intermediateSize, hiddenSize), x, bias('gate_proj', intermediateSize));
-  const up = matVec(tensor(`${prefix}up_proj.weight`, intermediateSize, hiddenSize), x, bias('up_proj', intermediateSize));
+  const gate = matVec(
+    tensor(`${prefix}gate_proj.weight`, intermediateSize, hiddenSize),
+    x,
+    bias('gate_proj', intermediateSize),
+  );
+  const up = matVec(
+    tensor(`${prefix}up_proj.weight`, intermediateSize, hiddenSize),
+    x,
+    bias('up_proj', intermediateSize),
+  );
   const inner = gate.map((g, i) => (g / (1 + Math.exp(-g))) * up[i]!);
-  return matVec(tensor(`${prefix}down_proj.weight`, hiddenSize, intermediateSize), inner, bias('down_proj', hiddenSize));
+  return matVec(
+    tensor(`${prefix}down_proj.weight`, hiddenSize, intermediateSize),
+    inner,
+    bias('down_proj', hiddenSize),
+  );
 }
 
 /** Turns the pairs (x[i], x[i + headDim / 2]) of one head in place by position * frequency(i). */

@@ -67,7 +67,13 @@ export function byteLevelTokenizer(vocabSize = 320): TinyTokenizer {
       pre_tokenizer: level,
       post_processor: bosFirst('<|begin|>', 1),
       decoder: level,
-      model: { type: 'BPE', unk_token: null, byte_fallback: false, vocab, merges: merges.map((pair) => pair.join(' ')) },
+      model: {
+        type: 'BPE',
+        unk_token: null,
+        byte_fallback: false,
+        vocab,
+        merges: merges.map((pair) => pair.join(' ')),
+      },
     },
     config: {
       tokenizer_class: 'PreTrainedTokenizerFast',
