@@ -1,0 +1,79 @@
+// The best logit of every tile of tokens, for each active slot.
+//
+//   partials[s][t] = (key, id) of the largest penalised logit of tokens TILE t .. TILE (t + 1) - 1; the lowest id among equals
+//   step_counter += 1
+//
+// logits:       [slots][stride] f32 (as bits); NaN counts as -1e30, infinities as -1e30 and 1e30
+// sampling:     [slots] SamplingParams
+// seen:         [slots][seen_words] u32, bit id % 32 of word id / 32; only read where the slot has a repetition penalty
+// partials:     [slots][tiles] (key, token id); key orders as the logit does (logit.wgsl)
+// step_counter: [1] u32; no other invocation of this dispatch touches it, and `sample` runs after it
+//
+// Grid: x = tile, y = slot; one workgroup a tile.
+// TILE: a multiple of 4, fixed in params.ts. THREADS: a multiple of 16, 16..256, chosen by the plan from the adapter.
+// Neither changes a result. Empty input: slots that aren't active are skipped; vocab is at least 1.
+
+const THREADS: u32 = 256u; // variant
+const TILE: u32 = 2048u; // variant
+
+@group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> sampling: array<SamplingParams>;
+@group(0) @binding(2) var<storage, read> seen: array<u32>;
+@group(0) @binding(3) var<storage, read_write> partials: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read_write> step_counter: array<u32>;
+
+struct Params {
+  vocab: u32,
+  stride: u32,
+  seen_words: u32,
+  tiles: u32,
+}
+@group(0) @binding(5) var<uniform> params: Params;
+
+var<workgroup> bests: array<vec2<u32>, THREADS>;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let slot = group.y;
+  if (slot == 0u && group.x == 0u && thread == 0u) {
+    step_counter[0] += 1u;
+  }
+  if (sampling[slot].is_active == 0u) {
+    return;
+  }
+  let penalty = sampling[slot].repetition_penalty;
+  var best = vec2<u32>(0u, 0xffffffffu);
+  for (var k = thread; k < TILE / 4u; k += THREADS) {
+    let first = group.x * TILE + k * 4u;
+    if (first >= params.vocab) {
+      break;
+    }
+    let four = logits[slot * (params.stride / 4u) + first / 4u];
+    var seen_bits = 0u;
+    if (penalty != 1.0) {
+      seen_bits = seen[slot * params.seen_words + first / 32u] >> (first % 32u);
+    }
+    for (var c = 0u; c < 4u && first + c < params.vocab; c++) {
+      let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, penalty);
+      best = better(best, vec2<u32>(key_of(logit), first + c));
+    }
+  }
+  bests[thread] = best;
+  workgroupBarrier();
+  if (thread < 16u) {
+    for (var i = thread + 16u; i < THREADS; i += 16u) {
+      best = better(best, bests[i]);
+    }
+  }
+  workgroupBarrier();
+  if (thread < 16u) {
+    bests[thread] = best;
+  }
+  workgroupBarrier();
+  if (thread == 0u) {
+    for (var i = 1u; i < 16u; i++) {
+      best = better(best, bests[i]);
+    }
+    partials[slot * params.tiles + group.x] = best;
+  }
+}

@@ -1,0 +1,104 @@
+import { SplitkvError, usageError } from '../../src/base/errors.js';
+import { ceilDiv } from '../../src/base/math.js';
+
+/** What both sampling kernels need to know. */
+export interface SamplingProblem {
+  /** Sequences sampled side by side: the most rows of a step. Row r of a step is slot r. */
+  readonly slots: number;
+  /** Token ids are 0..vocab-1; at most MAX_VOCAB. */
+  readonly vocab: number;
+  /** Elements between the logits of two slots; a multiple of 4. */
+  readonly stride: number;
+  /** Steps whose ids are kept: the first axis of `ids`. */
+  readonly ring: number;
+}
+
+export const MAX_VOCAB = 262144;
+/** Logits that one workgroup of `argmax_partial` looks at. Changes no result. */
+export const ARGMAX_TILE = 2048;
+/** What `ids` holds for a slot that is not active. */
+export const NO_TOKEN = 0xffffffff;
+
+/** Elements (vec2<u32>) of `partials` for each slot. */
+export const partialsPerSlot = (vocab: number): number => ceilDiv(vocab, ARGMAX_TILE);
+/** Words of `seen` for each slot: bit t % 32 of word t / 32 says that token t was in the prompt or was sampled. */
+export const seenWords = (vocab: number): number => ceilDiv(vocab, 32);
+
+/**
+ * One element of the buffer `sampling`: eight little-endian 4-byte fields in this order. `counter` is the number of tokens
+ * sampled since the request began: the GPU advances it.
+ */
+export const SAMPLING_PARAMS_BYTES = 32;
+export const SAMPLING_FIELDS = {
+  temperature: 0,
+  topK: 4,
+  topP: 8,
+  repetitionPenalty: 12,
+  seedLow: 16,
+  seedHigh: 20,
+  counter: 24,
+  active: 28,
+} as const;
+
+export interface SamplingValues {
+  /** 0: the likeliest token. Temperatures below 1e-5 act as 0. */
+  readonly temperature?: number;
+  /** Only the k likeliest tokens; 0: all. Among equal logits the lower ids come first. */
+  readonly topK?: number;
+  /** Only the fewest tokens whose probabilities add up to this; 1: all. */
+  readonly topP?: number;
+  /** Positive logits of seen tokens are divided by this, negative ones multiplied; 1: off. */
+  readonly repetitionPenalty?: number;
+  /** An integer from 0 to 2^64 - 1. The same seed gives the same text, whatever else is in the batch. */
+  readonly seed?: number | bigint;
+  readonly counter?: number;
+  readonly active?: boolean;
+}
+
+/**
+ * Writes one slot's parameters at byte `offset`. Defaults: temperature 0, everything off, seed 0, counter 0, active.
+ * @throws SplitkvError `usage` for a value that isn't allowed.
+ */
+export function writeSamplingParams(view: DataView, offset: number, values: SamplingValues): void {
+  const { temperature = 0, topK = 0, topP = 1, repetitionPenalty = 1, seed = 0, counter = 0, active = true } = values;
+  if (!(temperature >= 0 && temperature <= 3e38)) throw usageError(`temperature ${temperature}: use 0 (greedy) or a larger number, such as 0.7`);
+  if (!Number.isInteger(topK) || topK < 0 || topK > 0xffffffff) throw usageError(`top_k ${topK}: use 0 (off) or a positive integer, such as 40`);
+  // Compared as the f32 that the GPU sees: a positive number that rounds to 0 would keep nothing.
+  if (!(Math.fround(topP) > 0 && topP <= 1)) throw usageError(`top_p ${topP}: use a number above 0 and at most 1 (off), such as 0.95`);
+  if (!(repetitionPenalty >= 1e-6 && repetitionPenalty <= 1e6)) {
+    throw usageError(`repetition_penalty ${repetitionPenalty}: use a positive number (1e-6 to 1e6), such as 1.1; 1 is off`);
+  }
+  const bits = seedBits(seed);
+  if (!Number.isInteger(counter) || counter < 0 || counter > 0xffffffff) {
+    throw new SplitkvError('internal', `sampling counter ${counter}: expected a u32`);
+  }
+  view.setFloat32(offset + SAMPLING_FIELDS.temperature, temperature, true);
+  view.setUint32(offset + SAMPLING_FIELDS.topK, topK, true);
+  view.setFloat32(offset + SAMPLING_FIELDS.topP, topP, true);
+  view.setFloat32(offset + SAMPLING_FIELDS.repetitionPenalty, repetitionPenalty, true);
+  view.setUint32(offset + SAMPLING_FIELDS.seedLow, Number(bits & 0xffffffffn), true);
+  view.setUint32(offset + SAMPLING_FIELDS.seedHigh, Number(bits >> 32n), true);
+  view.setUint32(offset + SAMPLING_FIELDS.counter, counter, true);
+  view.setUint32(offset + SAMPLING_FIELDS.active, active ? 1 : 0, true);
+}
+
+function seedBits(seed: number | bigint): bigint {
+  const whole = typeof seed === 'bigint' || Number.isSafeInteger(seed);
+  const bits = whole ? BigInt(seed) : -1n;
+  if (bits < 0n || bits >= 1n << 64n) throw usageError(`seed ${seed}: use an integer from 0 to 2^64 - 1 (as a number, to 2^53 - 1)`);
+  return bits;
+}
+
+/** @throws SplitkvError for shapes that the sampling kernels don't take. */
+export function checkSamplingProblem(kernel: string, { slots, vocab, stride, ring }: SamplingProblem, mostSlots: number): void {
+  if (vocab < 1 || vocab > MAX_VOCAB) {
+    throw new SplitkvError('unsupported', `${kernel}: a vocabulary of ${vocab} tokens; 1 to ${MAX_VOCAB} can be sampled from`);
+  }
+  if (stride < vocab || stride % 4 !== 0 || ring < 1 || slots < 1 || slots > mostSlots) {
+    throw new SplitkvError(
+      'internal',
+      `${kernel}: slots ${slots}, vocab ${vocab}, stride ${stride}, ring ${ring}: expected slots 1..${mostSlots}, ` +
+        'stride >= vocab and a multiple of 4, ring >= 1',
+    );
+  }
+}

@@ -1,0 +1,141 @@
+// The next token of each active slot.
+//
+//   temperature below 1e-5: the largest penalised logit, the lowest id among equals
+//   else, of the tokens ordered by penalised logit, with p = softmax(logit / temperature):
+//     the first top_k, of those the fewest whose p reach top_p of their sum, of those one drawn with probability ~ p,
+//     by inverse CDF in that order, from word 0 of philox(counter = (tokens sampled, 0, 0, 0), key = seed)
+//
+// logits:       [slots][stride] f32 (as bits); NaN counts as -1e30, infinities as -1e30 and 1e30: a token is always drawn
+// partials:     [slots][tiles] (key, id) from argmax_partial
+// sampling:     [slots] SamplingParams; counter += 1
+// seen:         [slots][seen_words] u32: the token's bit is set
+// tokens:       [slots] u32, the token id; the next step's input
+// row_info:     [slots] (position, slot); position += 1
+// ids:          [ring][slots] u32: the token id at row (steps so far - 1) % ring; NO_TOKEN for a slot that isn't active
+// step_counter: [1] u32, steps so far, this one counted
+// A slot that isn't active, or whose position is 0xffffffff, keeps all its state.
+//
+// Grid: y = slot; one workgroup a slot. THREADS: 16 times a power of two, 32..256, chosen by the plan from the adapter; changes no result.
+
+@group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> partials: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read_write> sampling: array<SamplingParams>;
+@group(0) @binding(3) var<storage, read_write> seen: array<u32>;
+@group(0) @binding(4) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(5) var<storage, read_write> row_info: array<vec2<u32>>;
+@group(0) @binding(6) var<storage, read_write> ids: array<u32>;
+@group(0) @binding(7) var<storage, read> step_counter: array<u32>;
+
+struct Params {
+  slots: u32,
+  vocab: u32,
+  stride: u32,
+  seen_words: u32,
+  tiles: u32,
+  ring: u32,
+}
+@group(0) @binding(8) var<uniform> params: Params;
+
+const NO_TOKEN: u32 = 0xffffffffu;
+const LEAST_TEMPERATURE: f32 = 1.0e-5;
+
+var<workgroup> settings: SamplingParams;
+var<workgroup> best_token: vec2<u32>;
+
+/// (key, id) of the slot's largest logit, to every thread.
+fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
+  var best = vec2<u32>(0u, NO_TOKEN);
+  for (var i = thread; i < params.tiles; i += THREADS) {
+    best = better(best, partials[slot * params.tiles + i]);
+  }
+  scratch[2u * thread] = best.x;
+  scratch[2u * thread + 1u] = best.y;
+  workgroupBarrier();
+  if (thread == 0u) {
+    for (var i = 1u; i < min(THREADS, params.tiles); i++) {
+      best = better(best, vec2<u32>(scratch[2u * i], scratch[2u * i + 1u]));
+    }
+    best_token = best;
+  }
+  let shared_best = workgroupUniformLoad(&best_token);
+  return shared_best;
+}
+
+/// floor(mass * fraction / 2^32), and in z whether something was cut off.
+fn part_of(mass: vec2<u32>, fraction: u32) -> vec3<u32> {
+  let low = multiply_wide(mass.x, fraction);
+  let high = multiply_wide(mass.y, fraction);
+  let sum = high.x + low.y;
+  return vec3<u32>(sum, high.y + select(0u, 1u, sum < low.y), min(low.x, 1u));
+}
+
+fn add_to_mass(mass: vec2<u32>, addend: u32) -> vec2<u32> {
+  let low = mass.x + addend;
+  return vec2<u32>(low, mass.y + select(0u, 1u, low < addend));
+}
+
+fn draw(slot: u32, thread: u32, chosen: SamplingParams, best: vec2<u32>) -> u32 {
+  let scan = Scan(slot, thread, logit_of(best.x), 1.0 / chosen.temperature, chosen.repetition_penalty);
+  sort_into_bins(scan, 0u);
+  if (thread == 0u) {
+    reached = vec4<u32>(best.y, bin_sum(BINS - 1u));
+  }
+  let everything = workgroupUniformLoad(&reached);
+  var mass = everything.zw;
+  let random = philox(vec4<u32>(chosen.counter, 0u, 0u, 0u), vec2<u32>(chosen.seed_low, chosen.seed_high)).x;
+  var id = best.y;
+  // 0: top-k, 1: top-p, 2: the draw. A walk that went past level 0 leaves other bins behind, so the next one sorts again.
+  var sorted = true;
+  for (var stage = 0u; stage < 3u; stage++) {
+    var goal = vec3<u32>();
+    if (stage == 0u) {
+      if (chosen.top_k == 0u || chosen.top_k >= everything.y) {
+        continue;
+      }
+      goal.x = chosen.top_k;
+    } else if (stage == 1u) {
+      if (chosen.top_p >= 1.0) {
+        continue;
+      }
+      let part = part_of(mass, u32(chosen.top_p * 4294967296.0));
+      let least = add_to_mass(part.xy, part.z);
+      goal = vec3<u32>(0u, select(least.x, 1u, all(least == vec2<u32>())), least.y);
+    } else {
+      goal = vec3<u32>(0u, add_to_mass(part_of(mass, random).xy, 1u));
+    }
+    let end = walk(scan, goal, sorted);
+    id = end.token.x;
+    mass = end.token.zw;
+    sorted = end.level == 0u;
+  }
+  return id;
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let slot = group.y;
+  if (thread == 0u) {
+    settings = sampling[slot];
+    if (row_info[slot].x == NO_TOKEN) {
+      settings.is_active = 0u;
+    }
+  }
+  let chosen = workgroupUniformLoad(&settings);
+  var id = NO_TOKEN;
+  if (chosen.is_active != 0u) {
+    let best = best_of_partials(slot, thread);
+    id = best.y;
+    if (chosen.temperature >= LEAST_TEMPERATURE) {
+      id = draw(slot, thread, chosen, best);
+    }
+  }
+  if (thread == 0u) {
+    ids[(step_counter[0] - 1u) % params.ring * params.slots + slot] = id;
+    if (id != NO_TOKEN) {
+      tokens[slot] = id;
+      row_info[slot].x += 1u;
+      sampling[slot].counter += 1u;
+      seen[slot * params.seen_words + id / 32u] |= 1u << (id % 32u);
+    }
+  }
+}

@@ -1,0 +1,243 @@
+// Search in the tokens sorted by logit, without sorting them.
+//
+// Order: larger logit first, then lower id. Weight of a token: exp((logit - best) / temperature) as an integer of 2^-31; a token
+// whose weight rounds to 0 (22 nats below the best) takes no part. Integer sums have no order, so neither the number of threads
+// nor the way here changes a result. `walk` finds the first token at which the running count, or the running mass, reaches a goal:
+// that is top-k, top-p and the draw.
+//
+// It narrows down by levels. A level sorts the tokens that agree on all earlier digits into 1024 bins by one more digit, where
+// ascending digits are later tokens; running sums over the bins say which bin holds the goal. At most CANDIDATES tokens in that bin
+// are compared one with another; more go to the next level. The last digits are the token's id, so this ends.
+
+const THREADS: u32 = 256u; // variant
+const BINS: u32 = 1024u;
+const LAST_LEVEL: u32 = 6u;
+const CANDIDATES: u32 = 256u;
+/// 1023 / 44 = 23.25 nats: beyond every token that takes part.
+const BINS_PER_NAT: f32 = 44.0;
+const WEIGHT_ONE: f32 = 2147483648.0;
+const NOTHING: u32 = 0xffffffffu;
+const GROUP: u32 = 16u;
+
+/// Sums are (count, mass low word, mass high word).
+fn sum_of(a: vec3<u32>, b: vec3<u32>) -> vec3<u32> {
+  let low = a.y + b.y;
+  return vec3<u32>(a.x + b.x, low, a.z + b.z + select(0u, 1u, low < b.y));
+}
+
+/// count, mass low, mass high of each bin; after `accumulate_bins`, of it and all bins before it.
+var<workgroup> bins: array<atomic<u32>, 3u * BINS>;
+/// Partial sums of `accumulate_bins` (3 words each), or candidates (key, id, weight).
+var<workgroup> scratch: array<u32, 3u * (CANDIDATES + GROUP)>;
+var<workgroup> num_candidates: atomic<u32>;
+var<workgroup> digits: array<u32, LAST_LEVEL>;
+/// bin | tokens in it << 10 (or NOTHING), and the sum of everything before it.
+var<workgroup> found: vec4<u32>;
+/// Token id, and the sum up to and including it.
+var<workgroup> reached: vec4<u32>;
+
+struct Scan {
+  slot: u32,
+  thread: u32,
+  best: f32,
+  inverse_temperature: f32,
+  penalty: f32,
+}
+
+fn digit(level: u32, nats: f32, key: u32, id: u32) -> u32 {
+  let place = nats * BINS_PER_NAT;
+  switch (level) {
+    case 0u: { return u32(min(place, 1023.0)); }
+    case 1u: { return u32(min((place - floor(place)) * 1024.0, 1023.0)); }
+    case 2u: { return ~key >> 22u; }
+    case 3u: { return (~key >> 12u) & 1023u; }
+    case 4u: { return (~key >> 2u) & 1023u; }
+    case 5u: { return ((~key & 3u) << 8u) | (id >> 10u); }
+    default: { return id & 1023u; }
+  }
+}
+
+/// Sorts the tokens that agree with `digits` into bins; or, given a bin, lists those in it as candidates.
+fn visit(scan: Scan, level: u32, bin: u32) {
+  for (var first = scan.thread * 4u; first < params.vocab; first += THREADS * 4u) {
+    let four = logits[(scan.slot * params.stride + first) / 4u];
+    var seen_bits = 0u;
+    if (scan.penalty != 1.0) {
+      seen_bits = seen[scan.slot * params.seen_words + first / 32u] >> (first % 32u);
+    }
+    for (var c = 0u; c < 4u && first + c < params.vocab; c++) {
+      let id = first + c;
+      let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, scan.penalty);
+      let key = key_of(logit);
+      let nats = clamp((scan.best - logit) * scan.inverse_temperature, 0.0, 100.0);
+      var agrees = true;
+      for (var earlier = 0u; earlier < level; earlier++) {
+        agrees = agrees && digit(earlier, nats, key, id) == digits[earlier];
+      }
+      let own = digit(level, nats, key, id);
+      if (!agrees || (bin != NOTHING && own != bin)) {
+        continue;
+      }
+      let weight = u32(exp(-nats) * WEIGHT_ONE + 0.5);
+      if (weight == 0u) {
+        continue;
+      }
+      if (bin == NOTHING) {
+        atomicAdd(&bins[own], 1u);
+        if (atomicAdd(&bins[BINS + own], weight) > NOTHING - weight) {
+          atomicAdd(&bins[2u * BINS + own], 1u);
+        }
+      } else {
+        let place = atomicAdd(&num_candidates, 1u);
+        if (place < CANDIDATES) {
+          scratch[3u * place] = key;
+          scratch[3u * place + 1u] = id;
+          scratch[3u * place + 2u] = weight;
+        }
+      }
+    }
+  }
+}
+
+fn bin_sum(bin: u32) -> vec3<u32> {
+  return vec3<u32>(atomicLoad(&bins[bin]), atomicLoad(&bins[BINS + bin]), atomicLoad(&bins[2u * BINS + bin]));
+}
+
+fn set_bin_sum(bin: u32, sum: vec3<u32>) {
+  atomicStore(&bins[bin], sum.x);
+  atomicStore(&bins[BINS + bin], sum.y);
+  atomicStore(&bins[2u * BINS + bin], sum.z);
+}
+
+fn scratch_sum(place: u32) -> vec3<u32> {
+  return vec3<u32>(scratch[3u * place], scratch[3u * place + 1u], scratch[3u * place + 2u]);
+}
+
+fn set_scratch_sum(place: u32, sum: vec3<u32>) {
+  scratch[3u * place] = sum.x;
+  scratch[3u * place + 1u] = sum.y;
+  scratch[3u * place + 2u] = sum.z;
+}
+
+/// Replaces each bin by the sum of it and all before it.
+fn accumulate_bins(thread: u32) {
+  let own = BINS / THREADS;
+  var sum = vec3<u32>();
+  for (var bin = thread * own; bin < (thread + 1u) * own; bin++) {
+    sum = sum_of(sum, bin_sum(bin));
+  }
+  set_scratch_sum(thread, sum);
+  workgroupBarrier();
+  if (thread < THREADS / GROUP) {
+    sum = vec3<u32>();
+    for (var i = 0u; i < GROUP; i++) {
+      sum = sum_of(sum, scratch_sum(thread * GROUP + i));
+    }
+    set_scratch_sum(THREADS + thread, sum);
+  }
+  workgroupBarrier();
+  sum = vec3<u32>();
+  for (var i = 0u; i < thread / GROUP; i++) {
+    sum = sum_of(sum, scratch_sum(THREADS + i));
+  }
+  for (var i = thread / GROUP * GROUP; i < thread; i++) {
+    sum = sum_of(sum, scratch_sum(i));
+  }
+  for (var bin = thread * own; bin < (thread + 1u) * own; bin++) {
+    sum = sum_of(sum, bin_sum(bin));
+    set_bin_sum(bin, sum);
+  }
+  workgroupBarrier();
+}
+
+/// Fills and accumulates the bins of a level.
+fn sort_into_bins(scan: Scan, level: u32) {
+  for (var i = scan.thread; i < 3u * BINS; i += THREADS) {
+    atomicStore(&bins[i], 0u);
+  }
+  workgroupBarrier();
+  visit(scan, level, NOTHING);
+  workgroupBarrier();
+  accumulate_bins(scan.thread);
+}
+
+/// A goal is (count, 0, 0) by count, (0, mass low, mass high) by mass.
+fn meets(sum: vec3<u32>, goal: vec3<u32>) -> bool {
+  if (goal.x != 0u) {
+    return sum.x >= goal.x;
+  }
+  return sum.z > goal.z || (sum.z == goal.z && sum.y >= goal.y);
+}
+
+/// Compares the candidates of a bin, before which the sum is `base`, one with another.
+fn settle(scan: Scan, goal: vec3<u32>, base: vec3<u32>) {
+  let count = min(atomicLoad(&num_candidates), CANDIDATES);
+  for (var own = scan.thread; own < count; own += THREADS) {
+    let key = scratch[3u * own];
+    let id = scratch[3u * own + 1u];
+    var before = base;
+    for (var i = 0u; i < count; i++) {
+      let other = scratch[3u * i];
+      if (other > key || (other == key && scratch[3u * i + 1u] < id)) {
+        before = sum_of(before, vec3<u32>(1u, scratch[3u * i + 2u], 0u));
+      }
+    }
+    let sum = sum_of(before, vec3<u32>(1u, scratch[3u * own + 2u], 0u));
+    if (meets(sum, goal) && !meets(before, goal)) {
+      reached = vec4<u32>(id, sum);
+    }
+  }
+}
+
+struct End {
+  /// Token id, and the sum up to and including it.
+  token: vec4<u32>,
+  /// The level that the bins hold.
+  level: u32,
+}
+
+/// The first token at which the running sum meets the goal. `sorted`: the bins hold level 0 already.
+/// Where nothing meets the goal, the result is what `reached` held.
+fn walk(scan: Scan, goal: vec3<u32>, sorted: bool) -> End {
+  let own = BINS / THREADS;
+  var base = vec3<u32>();
+  var level = 0u;
+  loop {
+    if (level > 0u || !sorted) {
+      sort_into_bins(scan, level);
+    }
+    if (scan.thread == 0u) {
+      found = vec4<u32>(NOTHING);
+      atomicStore(&num_candidates, 0u);
+    }
+    workgroupBarrier();
+    for (var bin = scan.thread * own; bin < (scan.thread + 1u) * own; bin++) {
+      var before = base;
+      if (bin > 0u) {
+        before = sum_of(base, bin_sum(bin - 1u));
+      }
+      let sum = sum_of(base, bin_sum(bin));
+      if (meets(sum, goal) && !meets(before, goal)) {
+        found = vec4<u32>(bin | ((sum.x - before.x) << 10u), before);
+      }
+    }
+    let place = workgroupUniformLoad(&found);
+    if (place.x == NOTHING) {
+      break;
+    }
+    base = place.yzw;
+    if (place.x >> 10u <= CANDIDATES || level == LAST_LEVEL) {
+      visit(scan, level, place.x & 1023u);
+      workgroupBarrier();
+      settle(scan, goal, base);
+      break;
+    }
+    if (scan.thread == 0u) {
+      digits[level] = place.x & 1023u;
+    }
+    workgroupBarrier();
+    level++;
+  }
+  let token = workgroupUniformLoad(&reached);
+  return End(token, level);
+}
