@@ -1,0 +1,28 @@
+// Packed f32 weights (pack.ts). The kernel declares the bindings `weight: array<vec4<u32>>` and `scale: array<u32>`, and
+// fn load_x(row: u32, k4: u32) -> vec4<f32>, the activations k = 4 * k4 .. 4 * k4 + 3 of a row.
+
+/// Elements of a row in one 16-byte unit, and the same in vec4s.
+const UNIT: u32 = 4u;
+const UNIT4: u32 = 1u;
+
+alias Unit = array<vec4<f32>, UNIT4>;
+
+/// `index` = (tile * units + unit) * 32 + lane.
+fn load_unit(index: u32) -> Unit {
+  return Unit(bitcast<vec4<f32>>(weight[index]));
+}
+
+/// acc + w * x, each element by fma in ascending k; `k4` is the unit's first vec4.
+fn unit_fma(acc: vec4<f32>, w: Unit, row: u32, k4: u32) -> vec4<f32> {
+  return fma(w[0], load_x(row, k4), acc);
+}
+
+/// unit_fma over the vec4s in [start4, end4) only, both even: a unit no longer than 8 elements is never cut.
+fn unit_fma_within(acc: vec4<f32>, w: Unit, row: u32, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
+  return unit_fma(acc, w, row, k4);
+}
+
+/// The `part`-th vec4 of a unit.
+fn load_part(index: u32, part: u32) -> vec4<f32> {
+  return bitcast<vec4<f32>>(weight[index]);
+}

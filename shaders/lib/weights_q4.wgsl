@@ -1,0 +1,76 @@
+// Packed Q4_0 weights (pack.ts): value = (q - 8) * d, exact in f32. The kernel declares the bindings
+// `weight: array<vec4<u32>>` and `scale: array<u32>` (f16, two a word), and fn load_x(row: u32, k4: u32) -> vec4<f32>, the
+// activations k = 4 * k4 .. 4 * k4 + 3 of a row.
+
+/// Elements of a row in one 16-byte unit, and the same in vec4s.
+const UNIT: u32 = 32u;
+const UNIT4: u32 = 8u;
+
+alias Unit = array<vec4<f32>, UNIT4>;
+
+/// A unit is a whole block, so scales are indexed like units.
+fn unit_scale(index: u32) -> f32 {
+  let pair = unpack2x16float(scale[index >> 1u]);
+  return select(pair.x, pair.y, (index & 1u) == 1u);
+}
+
+/// (q - 8) * d of the low nibbles of a word's bytes; fma(q, d, -8 d) is exact.
+fn nibbles(word: u32, d: f32) -> vec4<f32> {
+  let q = vec4<f32>(vec4<i32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(15u)));
+  return fma(q, vec4<f32>(d), vec4<f32>(-8.0 * d));
+}
+
+/// `index` = (tile * units + unit) * 32 + lane.
+fn load_unit(index: u32) -> Unit {
+  let words = weight[index];
+  let d = unit_scale(index);
+  return Unit(
+    nibbles(words.x, d),
+    nibbles(words.x >> 4u, d),
+    nibbles(words.y, d),
+    nibbles(words.y >> 4u, d),
+    nibbles(words.z, d),
+    nibbles(words.z >> 4u, d),
+    nibbles(words.w, d),
+    nibbles(words.w >> 4u, d),
+  );
+}
+
+/// acc + w * x, each element by fma in ascending k; `k4` is the unit's first vec4.
+fn unit_fma(acc: vec4<f32>, w: Unit, row: u32, k4: u32) -> vec4<f32> {
+  var sum = fma(w[0], load_x(row, k4), acc);
+  sum = fma(w[1], load_x(row, k4 + 1u), sum);
+  sum = fma(w[2], load_x(row, k4 + 2u), sum);
+  sum = fma(w[3], load_x(row, k4 + 3u), sum);
+  sum = fma(w[4], load_x(row, k4 + 4u), sum);
+  sum = fma(w[5], load_x(row, k4 + 5u), sum);
+  sum = fma(w[6], load_x(row, k4 + 6u), sum);
+  return fma(w[7], load_x(row, k4 + 7u), sum);
+}
+
+/// unit_fma over the vec4s in [start4, end4) only, both even (the end of the row may be odd: padding follows it).
+fn unit_fma_within(acc: vec4<f32>, w: Unit, row: u32, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
+  var sum = acc;
+  if (k4 >= start4 && k4 < end4) {
+    sum = fma(w[0], load_x(row, k4), sum);
+    sum = fma(w[1], load_x(row, k4 + 1u), sum);
+  }
+  if (k4 + 2u >= start4 && k4 + 2u < end4) {
+    sum = fma(w[2], load_x(row, k4 + 2u), sum);
+    sum = fma(w[3], load_x(row, k4 + 3u), sum);
+  }
+  if (k4 + 4u >= start4 && k4 + 4u < end4) {
+    sum = fma(w[4], load_x(row, k4 + 4u), sum);
+    sum = fma(w[5], load_x(row, k4 + 5u), sum);
+  }
+  if (k4 + 6u >= start4 && k4 + 6u < end4) {
+    sum = fma(w[6], load_x(row, k4 + 6u), sum);
+    sum = fma(w[7], load_x(row, k4 + 7u), sum);
+  }
+  return sum;
+}
+
+/// The `part`-th vec4 of a unit.
+fn load_part(index: u32, part: u32) -> vec4<f32> {
+  return nibbles(weight[index][part >> 1u] >> ((part & 1u) * 4u), unit_scale(index));
+}

@@ -1,0 +1,59 @@
+// Packed Q8_0 weights (pack.ts): value = q * d, exact in f32. The kernel declares the bindings `weight: array<vec4<u32>>` and
+// `scale: array<u32>` (f16, two a word), and fn load_x(row: u32, k4: u32) -> vec4<f32>, the activations
+// k = 4 * k4 .. 4 * k4 + 3 of a row.
+
+/// Elements of a row in one 16-byte unit, and the same in vec4s.
+const UNIT: u32 = 16u;
+const UNIT4: u32 = 4u;
+
+alias Unit = array<vec4<f32>, UNIT4>;
+
+/// Two units share the scale of their block of 32.
+fn unit_scale(index: u32) -> f32 {
+  let at = ((index >> 6u) << 5u) | (index & 31u);
+  let pair = unpack2x16float(scale[at >> 1u]);
+  return select(pair.x, pair.y, (at & 1u) == 1u);
+}
+
+fn signed_bytes(word: u32) -> vec4<f32> {
+  return vec4<f32>(vec4<i32>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
+}
+
+/// `index` = (tile * units + unit) * 32 + lane.
+fn load_unit(index: u32) -> Unit {
+  let words = weight[index];
+  let d = unit_scale(index);
+  return Unit(
+    signed_bytes(words.x) * d,
+    signed_bytes(words.y) * d,
+    signed_bytes(words.z) * d,
+    signed_bytes(words.w) * d,
+  );
+}
+
+/// acc + w * x, each element by fma in ascending k; `k4` is the unit's first vec4.
+fn unit_fma(acc: vec4<f32>, w: Unit, row: u32, k4: u32) -> vec4<f32> {
+  var sum = fma(w[0], load_x(row, k4), acc);
+  sum = fma(w[1], load_x(row, k4 + 1u), sum);
+  sum = fma(w[2], load_x(row, k4 + 2u), sum);
+  return fma(w[3], load_x(row, k4 + 3u), sum);
+}
+
+/// unit_fma over the vec4s in [start4, end4) only, both even (the end of the row may be odd: padding follows it).
+fn unit_fma_within(acc: vec4<f32>, w: Unit, row: u32, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
+  var sum = acc;
+  if (k4 >= start4 && k4 < end4) {
+    sum = fma(w[0], load_x(row, k4), sum);
+    sum = fma(w[1], load_x(row, k4 + 1u), sum);
+  }
+  if (k4 + 2u >= start4 && k4 + 2u < end4) {
+    sum = fma(w[2], load_x(row, k4 + 2u), sum);
+    sum = fma(w[3], load_x(row, k4 + 3u), sum);
+  }
+  return sum;
+}
+
+/// The `part`-th vec4 of a unit.
+fn load_part(index: u32, part: u32) -> vec4<f32> {
+  return signed_bytes(weight[index][part]) * unit_scale(index);
+}

@@ -1,0 +1,99 @@
+import { alignUp } from '../../../src/base/math.js';
+import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { packedLayout, WEIGHT_TYPES } from '../pack.js';
+import { linearInputs, outLength } from '../reference.js';
+import { linear, type LinearRowsProblem } from './index.js';
+import { reference } from './reference.js';
+
+const ONE = { total: 1, align: 32 };
+
+/** A problem with the strides of a lone layer, changed by `rest`. */
+export function rowsProblem(
+  rows: number,
+  inFeatures: number,
+  outFeatures: number,
+  rest: Partial<LinearRowsProblem> = {},
+): LinearRowsProblem {
+  return {
+    rows,
+    inFeatures,
+    outFeatures,
+    type: 'f16',
+    segments: ONE,
+    tileRows: rows >= 8 ? 8 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1,
+    bias: false,
+    norm: false,
+    epilogue: 'none',
+    xStride: alignUp(inFeatures, 32),
+    outStride: alignUp(outFeatures, 32),
+    ...rest,
+  };
+}
+
+function linearCase(name: string, problem: LinearRowsProblem, extra: Partial<KernelCase<LinearRowsProblem>> = {}) {
+  const { rows, inFeatures, outFeatures, type, epilogue } = problem;
+  const outputs = outFeatures * (epilogue === 'swiglu' ? 2 : 1);
+  const layout = packedLayout(type, outputs, inFeatures);
+  return {
+    name,
+    problem,
+    seed: 1,
+    // f32 accumulation of up to 1536 products of unit size against float64.
+    tolerance: { absolute: 2e-5, relative: 1e-5 },
+    flops: 2 * rows * inFeatures * outputs,
+    bytes: layout.weightBytes + layout.scaleBytes + 4 * rows * (inFeatures + outputs),
+    step: { rows, chunks: 1 },
+    ...extra,
+  };
+}
+
+const small = { races: true };
+
+export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, LinearRowsProblem> = {
+  kernel: linear,
+  cases: [
+    ...WEIGHT_TYPES.flatMap((type) => [
+      linearCase(`${type}, one output`, rowsProblem(1, 40, 1, { type }), small),
+      linearCase(`${type}, odd sizes`, rowsProblem(3, 100, 33, { type }), type === 'q4' ? small : {}),
+      linearCase(`${type}, 8 rows`, rowsProblem(8, 576, 96, { type })),
+      linearCase(`${type}, a tail of rows`, rowsProblem(17, 72, 33, { type, tileRows: 4 })),
+      linearCase(`${type}, long contraction`, rowsProblem(1, 1536, 576, { type })),
+      // 3 heads of 8, 24 and 80: boundaries that cut units of 16 and 32.
+      linearCase(`${type}, segments of 8`, rowsProblem(2, 24, 40, { type, segments: { total: 3, align: 8 } })),
+      linearCase(`${type}, segments of 24`, rowsProblem(1, 72, 33, { type, segments: { total: 3, align: 8 } })),
+      linearCase(`${type}, segments of 80`, rowsProblem(3, 400, 96, { type, segments: { total: 5, align: 8 } })),
+      linearCase(`${type}, 8 segments, some empty`, rowsProblem(2, 100, 33, { type, segments: { total: 8, align: 32 } })),
+      linearCase(`${type}, 12 segments`, rowsProblem(8, 768, 33, { type, segments: { total: 12, align: 8 } })),
+      linearCase(`${type}, norm`, rowsProblem(1, 576, 96, { type, norm: true, eps: 1e-5 })),
+      linearCase(
+        `${type}, swiglu`,
+        rowsProblem(3, 100, 33, { type, epilogue: 'swiglu' }),
+        // Both factors carry the contraction's error.
+        { tolerance: { absolute: 5e-5, relative: 5e-5 } },
+      ),
+    ]),
+    linearCase('bias', rowsProblem(3, 72, 33, { bias: true })),
+    linearCase('residual', rowsProblem(3, 72, 33, { epilogue: 'residual' })),
+    linearCase('bias, residual and segments', rowsProblem(3, 192, 33, { bias: true, epilogue: 'residual', segments: { total: 8, align: 8 } })),
+    linearCase('norm, bias and swiglu', rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu' }), small),
+    linearCase('norm of two rows', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6, tileRows: 1 })),
+    linearCase('a shard of the logits', rowsProblem(2, 64, 40, { outOffset: 24, outStride: 96 })),
+    linearCase('segments as output', rowsProblem(3, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } }), small),
+    linearCase(
+      'a slice that starts within a block of q4',
+      rowsProblem(2, 48, 33, {
+        type: 'q4',
+        output: 'segments',
+        modelInFeatures: 72,
+        segments: { total: 3, align: 8, first: 1, count: 2 },
+      }),
+    ),
+    linearCase('many segments lower tileRows', rowsProblem(8, 512, 33, { segments: { total: 64, align: 8 } })),
+    linearCase('matvec 2048 x 2048, f16', rowsProblem(1, 2048, 2048)),
+    linearCase('matvec 2048 x 2048, q4', rowsProblem(1, 2048, 2048, { type: 'q4' })),
+  ],
+  inputs: linearInputs,
+  outputs: (problem): Record<string, { type: 'f32'; length: number }> =>
+    problem.epilogue === 'residual' ? {} : { out: { type: 'f32', length: outLength(problem) } },
+  reference,
+};

@@ -1,0 +1,12 @@
+// The swiglu epilogue: out[row][n] = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
+
+fn write_swiglu(row: u32, n: u32, gate: f32, up: f32) {
+  var g = gate;
+  var u = up;
+  if (BIAS) {
+    g += bias[n];
+    u += bias[(params.out_features + 31u) / 32u * 32u + n];
+  }
+  // exp(87) is finite; beyond it silu is zero to f32's precision either way.
+  out[row * params.out_stride + params.out_offset + n] = g / (1.0 + exp(min(-g, 87.0))) * u;
+}

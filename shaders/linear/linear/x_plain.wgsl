@@ -1,0 +1,8 @@
+// Activations as they are; the counterpart of x_normed.wgsl.
+
+fn stage_x(row: u32, thread: u32) {}
+
+/// Elements 4 * k4 .. 4 * k4 + 3 of a row, k4 counted over the whole contraction.
+fn load_x(row: u32, k4: u32) -> vec4<f32> {
+  return x[row * params.x_stride4 + k4 - params.x_start4];
+}

@@ -1,0 +1,24 @@
+// How a linear kernel writes an output. The kernel declares `bias: array<f32>`, `out: array<f32>` and the params rows,
+// out_stride, out_offset.
+
+const BIAS: bool = false; // variant
+const RESIDUAL: bool = false; // variant
+const SEGMENTS_OUT: bool = false; // variant
+
+/// out[row][n] (+)= value + bias[n].
+fn write_output(row: u32, n: u32, value: f32) {
+  let at = row * params.out_stride + params.out_offset + n;
+  var result = value;
+  if (BIAS) {
+    result += bias[n];
+  }
+  if (RESIDUAL) {
+    result = out[at] + result;
+  }
+  out[at] = result;
+}
+
+/// out[segment][row][n] = value; `segment` counts from this rank's first.
+fn write_segment(segment: u32, row: u32, n: u32, value: f32) {
+  out[(segment * params.rows + row) * params.out_stride + params.out_offset + n] = value;
+}

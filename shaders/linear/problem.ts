@@ -1,0 +1,109 @@
+import { SplitkvError } from '../../src/base/errors.js';
+import { ceilDiv } from '../../src/base/math.js';
+import type { ParamTypes } from '../../src/gpu/kernel.js';
+import segmentsWgsl from '../lib/segments.wgsl?raw';
+import weightsF16 from '../lib/weights_f16.wgsl?raw';
+import weightsF32 from '../lib/weights_f32.wgsl?raw';
+import weightsQ4 from '../lib/weights_q4.wgsl?raw';
+import weightsQ8 from '../lib/weights_q8.wgsl?raw';
+import outputWgsl from './output.wgsl?raw';
+import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
+import { type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
+
+/** What every kernel that multiplies rows by a packed weight [outFeatures, inFeatures] is told. */
+export interface LinearProblem {
+  /** Most rows of a step; row r of x and out starts at r * stride. */
+  readonly rows: number;
+  /** Elements of a row of x: all of K, or a rank's slice of it. */
+  readonly inFeatures: number;
+  readonly outFeatures: number;
+  readonly type: WeightType;
+  readonly segments: Segments;
+  /** K of the whole model, where inFeatures is a rank's slice. Defaults to inFeatures. */
+  readonly modelInFeatures?: number;
+  readonly bias: boolean;
+  /** Elements, a multiple of 4; the row's padding up to it or to a multiple of 32 is zero. */
+  readonly xStride: number;
+  /** Elements. */
+  readonly outStride: number;
+  /** Element of the out row that output 0 goes to: for a weight in several shards. Defaults to 0. */
+  readonly outOffset?: number;
+  /** 'sum' (default): rows of outputs. 'segments': each segment's sum to out[segment - first][row][n], nothing added. */
+  readonly output?: 'sum' | 'segments';
+}
+
+export const LINEAR_PARAMS = {
+  rows: 'u32',
+  out_features: 'u32',
+  model_in_features: 'u32',
+  units: 'u32',
+  first_unit: 'u32',
+  x_stride4: 'u32',
+  x_start4: 'u32',
+  out_stride: 'u32',
+  out_offset: 'u32',
+  segment_total: 'u32',
+  segment_align: 'u32',
+  segment_first: 'u32',
+  segment_count: 'u32',
+  eps: 'f32',
+} as const satisfies ParamTypes;
+
+type LinearParams = { readonly [K in keyof typeof LINEAR_PARAMS]: number };
+
+const WEIGHTS: Readonly<Record<WeightType, string>> = { f32: weightsF32, f16: weightsF16, q8: weightsQ8, q4: weightsQ4 };
+
+/** The parts of a plan that the kernels share. */
+export function planLinear(
+  kernel: string,
+  problem: LinearProblem,
+  epilogue: 'none' | 'residual' | 'swiglu',
+): {
+  readonly segments: ResolvedSegments;
+  readonly params: LinearParams;
+  readonly fragments: readonly string[];
+  readonly constants: Readonly<Record<string, boolean>>;
+} {
+  const { rows, inFeatures, outFeatures, type, xStride, outStride, outOffset = 0, output = 'sum' } = problem;
+  const modelInFeatures = problem.modelInFeatures ?? inFeatures;
+  const unit = UNIT_ELEMENTS[type];
+  const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
+  if (xStride % 4 !== 0 || xStride < inFeatures) {
+    throw bad(`xStride is ${xStride}, expected a multiple of 4 from inFeatures (${inFeatures}) on`);
+  }
+  if (outOffset + outFeatures > outStride) {
+    throw bad(`outputs ${outOffset} .. ${outOffset + outFeatures} don't fit an out row of ${outStride}`);
+  }
+  if (output === 'segments' && (epilogue !== 'none' || problem.bias)) {
+    throw bad(`output 'segments' adds no bias and has no epilogue (got bias ${problem.bias}, '${epilogue}'); reduce_segments does that`);
+  }
+  const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit);
+  return {
+    segments,
+    params: {
+      rows,
+      out_features: outFeatures,
+      model_in_features: modelInFeatures,
+      units: (segments.weightEnd - segments.weightStart) / unit,
+      first_unit: segments.weightStart / unit,
+      x_stride4: xStride / 4,
+      x_start4: segments.start / 4,
+      out_stride: outStride,
+      out_offset: outOffset,
+      segment_total: segments.total,
+      segment_align: segments.align,
+      segment_first: segments.first,
+      segment_count: segments.count,
+      eps: 0,
+    },
+    fragments: [segmentsWgsl, WEIGHTS[type], outputWgsl],
+    constants: {
+      BIAS: problem.bias,
+      RESIDUAL: epilogue === 'residual',
+      SEGMENTS_OUT: output === 'segments',
+      ALIGNED: segments.aligned,
+    },
+  };
+}
+
+export const tilesOf = (outFeatures: number): number => ceilDiv(outFeatures, TILE);
