@@ -275,7 +275,7 @@ describe('no room', () => {
   });
 
   it('reading waits for a slow disk instead of filling memory', async () => {
-    const large = randomBytes(60 * 1024 * 1024);
+    const large = new Uint8Array(60 * 1024 * 1024);
     server.files.set(FILE, large);
     let release = (): void => {};
     const held = new Promise<void>((resolve) => (release = resolve));
