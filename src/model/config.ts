@@ -1,12 +1,18 @@
 import { didYouMean } from '../base/errors.js';
 import { ConfigReader } from './config_reader.js';
+import { parseDeepseekConfig, type DeepseekArchitecture, type DeepseekConfig } from './deepseek_config.js';
 import { parseLlamaConfig, type LlamaArchitecture, type LlamaConfig } from './llama_config.js';
 
+export { isMoeLayer } from './deepseek_config.js';
+export type { DeepseekArchitecture, DeepseekConfig, MoeConfig } from './deepseek_config.js';
 export type { LlamaArchitecture, LlamaConfig } from './llama_config.js';
 export type { RopeScaling } from './rope_config.js';
 
-/** The configuration of any model this runtime can run, told apart by `architecture`. */
-export type ModelConfig = LlamaConfig;
+/** The configuration of any model this runtime can run, told apart by `architecture` (or `isDeepseek`). */
+export type ModelConfig = LlamaConfig | DeepseekConfig;
+
+/** True for models with latent attention: DeepSeek V2 and V3, MiniCPM3. */
+export const isDeepseek = (config: ModelConfig): config is DeepseekConfig => 'kvLoraRank' in config;
 
 interface Family {
   /** The entry of `architectures` in config.json that means a causal language model of this type. */
@@ -19,12 +25,20 @@ const llamaFamily = (architecture: LlamaArchitecture, className: string): Family
   parse: (config, generation) => parseLlamaConfig(architecture, config, generation),
 });
 
+const deepseekFamily = (architecture: DeepseekArchitecture, className: string): Family => ({
+  className,
+  parse: (config, generation) => parseDeepseekConfig(architecture, config, generation),
+});
+
 /** Every supported model, by the `model_type` of its config.json. A new family adds its lines here. */
 const families: Record<string, Family> = {
   llama: llamaFamily('llama', 'LlamaForCausalLM'),
   qwen2: llamaFamily('qwen2', 'Qwen2ForCausalLM'),
   qwen3: llamaFamily('qwen3', 'Qwen3ForCausalLM'),
   mistral: llamaFamily('mistral', 'MistralForCausalLM'),
+  deepseek_v2: deepseekFamily('deepseek_v2', 'DeepseekV2ForCausalLM'),
+  deepseek_v3: deepseekFamily('deepseek_v3', 'DeepseekV3ForCausalLM'),
+  minicpm3: deepseekFamily('minicpm3', 'MiniCPM3ForCausalLM'),
 };
 
 export const supportedModelTypes: readonly string[] = Object.keys(families);

@@ -1,3 +1,14 @@
+import {
+  countRange,
+  neutralKeys,
+  parseDtype,
+  parseTokenIds,
+  refuseActivation,
+  refuseForeign,
+  refuseQuantized,
+  sizeRange,
+  type TorchDtype,
+} from './config_parts.js';
 import type { ConfigReader } from './config_reader.js';
 import { parseRope, type RopeScaling } from './rope_config.js';
 
@@ -30,7 +41,7 @@ export interface LlamaConfig {
   eosTokenIds: number[];
   bosTokenId: number | null;
   /** The dtype the folder says its weights have; the weight files decide. */
-  torchDtype: 'float32' | 'float16' | 'bfloat16' | null;
+  torchDtype: TorchDtype;
 }
 
 /** Where the family's members differ, by what transformers' modelling files do with the same keys. */
@@ -56,9 +67,6 @@ const traits: Record<LlamaArchitecture, Traits> = {
   mistral: { required: ['num_key_value_heads'], attentionBias: () => allBias(false), mlpBias: false, qkNorm: false },
 };
 
-const size = { min: 1, max: 1 << 20 };
-const count = { min: 1, max: 4096 };
-
 /** Reads a config.json of the Llama family; `generation` (generation_config.json) overrides its special token ids. */
 export function parseLlamaConfig(
   architecture: LlamaArchitecture,
@@ -67,8 +75,8 @@ export function parseLlamaConfig(
 ): LlamaConfig {
   const trait = traits[architecture];
   refuseForeignFeatures(config);
-  const hiddenSize = config.integer('hidden_size', size);
-  const numHeads = config.integer('num_attention_heads', count);
+  const hiddenSize = config.integer('hidden_size', sizeRange);
+  const numHeads = config.integer('num_attention_heads', countRange);
   const vocabSize = config.integer('vocab_size', { min: 1, max: 1 << 24 });
   const maxPositions = config.integer('max_position_embeddings', { min: 1, max: 2 ** 30 });
   refuseSlidingWindow(architecture, config, maxPositions);
@@ -83,8 +91,8 @@ export function parseLlamaConfig(
   const result: LlamaConfig = {
     architecture,
     hiddenSize,
-    intermediateSize: config.integer('intermediate_size', size),
-    numLayers: config.integer('num_hidden_layers', count),
+    intermediateSize: config.integer('intermediate_size', sizeRange),
+    numLayers: config.integer('num_hidden_layers', countRange),
     numHeads,
     numKvHeads: parseKvHeads(config, trait, numHeads),
     headDim: parseHeadDim(config, trait, hiddenSize, numHeads),
@@ -115,7 +123,7 @@ function parseKvHeads(config: ConfigReader, trait: Traits, numHeads: number): nu
 }
 
 function parseHeadDim(config: ConfigReader, trait: Traits, hiddenSize: number, numHeads: number): number {
-  const given = config.optionalInteger('head_dim', size);
+  const given = config.optionalInteger('head_dim', sizeRange);
   if (given === undefined && trait.required.includes('head_dim')) return config.missing('head_dim');
   const headDim = given ?? hiddenSize / numHeads;
   if (!Number.isInteger(headDim)) {
@@ -126,27 +134,6 @@ function parseHeadDim(config: ConfigReader, trait: Traits, hiddenSize: number, n
     throw config.unsupported('head_dim', headDim, `the attention kernels take multiples of 8 up to 256${source}`);
   }
   return headDim;
-}
-
-function parseTokenIds(config: ConfigReader, generation: ConfigReader | undefined, vocabSize: number) {
-  const ids = (key: string) => generation?.optionalTokenIds(key, vocabSize) ?? config.optionalTokenIds(key, vocabSize);
-  return { eosTokenIds: ids('eos_token_id') ?? [], bosTokenId: ids('bos_token_id')?.[0] ?? null };
-}
-
-function parseDtype(config: ConfigReader): LlamaConfig['torchDtype'] {
-  const key = config.raw('dtype') === undefined ? 'torch_dtype' : 'dtype';
-  const dtype = config.optionalString(key)?.replace(/^torch\./, '');
-  switch (dtype) {
-    case undefined:
-    case 'auto':
-      return null;
-    case 'float32':
-    case 'float16':
-    case 'bfloat16':
-      return dtype;
-    default:
-      throw config.unsupported(key, dtype, "this runtime reads 'float32', 'float16' and 'bfloat16'");
-  }
 }
 
 /**
@@ -169,37 +156,16 @@ function refuseSlidingWindow(architecture: LlamaArchitecture, config: ConfigRead
   }
 }
 
-/** Keys by which related models change the computation, with the value that changes nothing. */
-const neutral: [key: string, value: unknown, what: string][] = [
+/** Keys of relatives of this family that would change the computation. */
+const neutral = [
+  ...neutralKeys,
   ['rope_interleaved', false, 'the rotary embedding must be half-split'],
-  ['clip_qkv', undefined, 'q, k and v are not clipped'],
-  ['attn_logit_softcapping', undefined, 'attention scores are not capped'],
-  ['final_logit_softcapping', undefined, 'logits are not capped'],
-  ['embedding_multiplier', 1, 'embeddings are not scaled'],
-  ['residual_multiplier', 1, 'the residual is not scaled'],
-  ['attention_multiplier', undefined, 'scores are scaled by head_dim^-0.5'],
-  ['logits_scaling', 1, 'logits are not scaled'],
-  ['logit_scale', 1, 'logits are not scaled'],
   ['num_experts', 0, 'a mixture of experts is another architecture'],
   ['num_local_experts', 0, 'a mixture of experts is another architecture'],
-  ['attn_output_gate', false, 'attention outputs are not gated'],
-];
+] as const;
 
 function refuseForeignFeatures(config: ConfigReader): void {
-  const quantization = config.optionalObject('quantization_config');
-  if (quantization !== undefined) {
-    const method = quantization.optionalString('quant_method') ?? 'of an unnamed method';
-    throw config.unsupported(
-      'quantization_config',
-      method,
-      'give float32, float16 or bfloat16 weights; --weights q8 or q4 packs them',
-    );
-  }
-  const activation = config.optionalString('hidden_act') ?? 'silu';
-  if (activation !== 'silu' && activation !== 'swish')
-    throw config.unsupported('hidden_act', activation, "only 'silu' (SwiGLU)");
-  for (const [key, value, what] of neutral) {
-    const given = config.raw(key);
-    if (given !== undefined && given !== value) throw config.unsupported(key, given, what);
-  }
+  refuseQuantized(config);
+  refuseActivation(config);
+  refuseForeign(config, neutral);
 }

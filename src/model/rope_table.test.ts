@@ -6,18 +6,21 @@ const llama3 = { type: 'llama3', factor: 32, lowFreqFactor: 1, highFreqFactor: 4
 describe('rope frequencies', () => {
   it('are powers of theta', () => {
     // theta = 10^4, head_dim 8: 10^0, 10^-1, 10^-2, 10^-3.
-    const frequencies = ropeFrequencies({ ropeTheta: 1e4, ropeScaling: null, headDim: 8 });
+    const frequencies = ropeFrequencies({ ropeTheta: 1e4, ropeScaling: null, headDim: 8 }, 100);
     [1, 0.1, 0.01, 0.001].forEach((expected, i) => expect(frequencies[i]).toBeCloseTo(expected, 15));
   });
 
   it('are divided by a linear factor', () => {
-    const frequencies = ropeFrequencies({ ropeTheta: 1e4, ropeScaling: { type: 'linear', factor: 4 }, headDim: 8 });
+    const frequencies = ropeFrequencies(
+      { ropeTheta: 1e4, ropeScaling: { type: 'linear', factor: 4 }, headDim: 8 },
+      100,
+    );
     [0.25, 0.025, 0.0025, 0.00025].forEach((expected, i) => expect(frequencies[i]).toBeCloseTo(expected, 15));
   });
 
   it('follow Llama 3.2: short waves as they are, long waves stretched, a blend between', () => {
-    const plain = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: null, headDim: 64 });
-    const scaled = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: llama3, headDim: 64 });
+    const plain = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: null, headDim: 64 }, 100);
+    const scaled = ropeFrequencies({ ropeTheta: 5e5, ropeScaling: llama3, headDim: 64 }, 100);
     // 8192 f / 2pi turns in the trained context: more than 4 up to i = 14, fewer than 1 from i = 18 on.
     for (let i = 0; i < 32; i++) {
       if (i <= 14) expect(scaled[i]).toBe(plain[i]);

@@ -1,21 +1,40 @@
-import type { RopeConfig } from './rope_config.js';
+import type { RopeConfig, RopeStretch } from './rope_config.js';
+
+/** What is rotated: a whole head, or with latent attention the rotary part of it (a DeepSeek configuration as it is). */
+export type RotaryConfig = RopeConfig & ({ headDim: number } | { qkRopeHeadDim: number });
+
+const rotaryDims = (config: RotaryConfig) => ('headDim' in config ? config.headDim : config.qkRopeHeadDim);
 
 /**
- * Rotary angular frequencies [headDim / 2], radians a position, in float64: theta^(-2i/headDim), then stretched as transformers'
+ * Rotary angular frequencies [dims / 2], radians a position, in float64: theta^(-2i/dims), then stretched as transformers'
  * modeling_rope_utils does. `linear` divides all of them; `llama3` divides those whose wavelength exceeds the trained context,
- * leaves the short ones, and blends in between.
+ * leaves the short ones, and blends in between; `yarn` does so by a ramp over the dimensions; `longrope` divides each by its own
+ * factor: the long list where `positions` exceeds the trained context, else the short one.
+ *
+ * @param positions the context length the caller allocates. transformers chooses longrope's list by the length of the sequence so
+ * far, which changes the meaning of keys already in the cache; here one list serves a whole run, as in llama.cpp and vLLM.
  */
-export function ropeFrequencies({ ropeTheta, ropeScaling, headDim }: RopeConfig & { headDim: number }): Float64Array {
-  const frequencies = new Float64Array(headDim / 2);
-  for (let i = 0; i < frequencies.length; i++) {
-    const frequency = ropeTheta ** ((-2 * i) / headDim);
-    frequencies[i] = ropeScaling === null ? frequency : scaleFrequency(frequency, ropeScaling);
+export function ropeFrequencies(config: RotaryConfig, positions: number): Float64Array {
+  const { ropeTheta, ropeScaling } = config;
+  const dims = rotaryDims(config);
+  const plain = Float64Array.from({ length: dims / 2 }, (_, i) => ropeTheta ** ((-2 * i) / dims));
+  switch (ropeScaling?.type) {
+    case undefined:
+      return plain;
+    case 'linear':
+      return plain.map((frequency) => frequency / ropeScaling.factor);
+    case 'llama3':
+      return plain.map((frequency) => llama3Frequency(frequency, ropeScaling));
+    case 'yarn':
+      return yarnFrequencies(plain, ropeTheta, ropeScaling);
+    case 'longrope': {
+      const divisors = positions > ropeScaling.originalMaxPositions ? ropeScaling.longFactor : ropeScaling.shortFactor;
+      return plain.map((frequency, i) => frequency / divisors[i]!);
+    }
   }
-  return frequencies;
 }
 
-function scaleFrequency(frequency: number, scaling: NonNullable<RopeConfig['ropeScaling']>): number {
-  if (scaling.type === 'linear') return frequency / scaling.factor;
+function llama3Frequency(frequency: number, scaling: Extract<RopeStretch, { type: 'llama3' }>): number {
   const { factor, lowFreqFactor, highFreqFactor, originalMaxPositions } = scaling;
   /** How many turns this frequency makes in the trained context. */
   const turns = (originalMaxPositions * frequency) / (2 * Math.PI);
@@ -25,18 +44,39 @@ function scaleFrequency(frequency: number, scaling: NonNullable<RopeConfig['rope
   return ((1 - smooth) * frequency) / factor + smooth * frequency;
 }
 
+/** Frequencies before dimension `low` stay, those from `high` on are divided by the factor, with a straight ramp between. */
+function yarnFrequencies(
+  plain: Float64Array,
+  theta: number,
+  { factor, originalMaxPositions, betaFast, betaSlow }: Extract<RopeStretch, { type: 'yarn' }>,
+): Float64Array {
+  const dims = plain.length * 2;
+  /** The (fractional) index of the frequency that makes `turns` turns in the trained context. */
+  const indexOf = (turns: number) =>
+    (dims * Math.log(originalMaxPositions / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+  const low = Math.max(Math.floor(indexOf(betaFast)), 0);
+  const high = Math.min(Math.ceil(indexOf(betaSlow)), dims - 1);
+  const width = high === low ? 0.001 : high - low;
+  return plain.map((frequency, i) => {
+    const stretched = Math.min(Math.max((i - low) / width, 0), 1);
+    return (stretched * frequency) / factor + (1 - stretched) * frequency;
+  });
+}
+
 /**
- * (cos, sin) of every rotation, [positions][headDim / 2][2], computed in float64 and rounded once to f32. Entry i turns the pair
- * (x[i], x[i + headDim / 2]) of a head.
+ * (cos, sin) of every rotation, [positions][dims / 2][2], computed in float64 and rounded once to f32; YaRN and LongRoPE multiply
+ * them by their attention factor. Entry i turns the pair (x[i], x[i + dims / 2]) of a head.
  */
-export function ropeTable(config: RopeConfig & { headDim: number }, positions: number): Float32Array<ArrayBuffer> {
-  const frequencies = ropeFrequencies(config);
+export function ropeTable(config: RotaryConfig, positions: number): Float32Array<ArrayBuffer> {
+  const { ropeScaling } = config;
+  const frequencies = ropeFrequencies(config, positions);
+  const scale = ropeScaling !== null && 'attentionFactor' in ropeScaling ? ropeScaling.attentionFactor : 1;
   const table = new Float32Array(positions * frequencies.length * 2);
   let at = 0;
   for (let position = 0; position < positions; position++) {
     for (const frequency of frequencies) {
-      table[at++] = Math.cos(position * frequency);
-      table[at++] = Math.sin(position * frequency);
+      table[at++] = Math.cos(position * frequency) * scale;
+      table[at++] = Math.sin(position * frequency) * scale;
     }
   }
   return table;

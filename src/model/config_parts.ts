@@ -1,0 +1,70 @@
+import type { ConfigReader } from './config_reader.js';
+
+/** Keys that mean the same to every architecture. */
+
+export type TorchDtype = 'float32' | 'float16' | 'bfloat16' | null;
+
+export const sizeRange = { min: 1, max: 1 << 20 };
+export const countRange = { min: 1, max: 4096 };
+
+/** What a config.json says of special tokens; generation_config.json wins. */
+export function parseTokenIds(config: ConfigReader, generation: ConfigReader | undefined, vocabSize: number) {
+  const ids = (key: string) => generation?.optionalTokenIds(key, vocabSize) ?? config.optionalTokenIds(key, vocabSize);
+  return { eosTokenIds: ids('eos_token_id') ?? [], bosTokenId: ids('bos_token_id')?.[0] ?? null };
+}
+
+export function parseDtype(config: ConfigReader): TorchDtype {
+  const key = config.raw('dtype') === undefined ? 'torch_dtype' : 'dtype';
+  const dtype = config.optionalString(key)?.replace(/^torch\./, '');
+  switch (dtype) {
+    case undefined:
+    case 'auto':
+      return null;
+    case 'float32':
+    case 'float16':
+    case 'bfloat16':
+      return dtype;
+    default:
+      throw config.unsupported(key, dtype, "this runtime reads 'float32', 'float16' and 'bfloat16'");
+  }
+}
+
+export function refuseQuantized(config: ConfigReader): void {
+  const quantization = config.optionalObject('quantization_config');
+  if (quantization === undefined) return;
+  const method = quantization.optionalString('quant_method') ?? 'of an unnamed method';
+  const advice =
+    method === 'fp8'
+      ? 'FP8 checkpoints are refused: convert the weights to bfloat16 (multiply each block by its weight_scale_inv) first'
+      : 'give float32, float16 or bfloat16 weights; --weights q8 or q4 packs them';
+  throw config.unsupported('quantization_config', method, advice);
+}
+
+export function refuseActivation(config: ConfigReader): void {
+  const activation = config.optionalString('hidden_act') ?? 'silu';
+  if (activation !== 'silu' && activation !== 'swish')
+    throw config.unsupported('hidden_act', activation, "only 'silu' (SwiGLU)");
+}
+
+/** A key by which related models change the computation, with the value that changes nothing. */
+export type NeutralKey = readonly [key: string, value: unknown, what: string];
+
+/** Those of every architecture. */
+export const neutralKeys: readonly NeutralKey[] = [
+  ['clip_qkv', undefined, 'q, k and v are not clipped'],
+  ['attn_logit_softcapping', undefined, 'attention scores are not capped'],
+  ['final_logit_softcapping', undefined, 'logits are not capped'],
+  ['embedding_multiplier', 1, 'embeddings are not scaled by this key'],
+  ['residual_multiplier', 1, 'the residual is not scaled by this key'],
+  ['attention_multiplier', undefined, "scores are scaled by the head's width only"],
+  ['logits_scaling', 1, 'logits are not scaled by this key'],
+  ['logit_scale', 1, 'logits are not scaled by this key'],
+  ['attn_output_gate', false, 'attention outputs are not gated'],
+];
+
+export function refuseForeign(config: ConfigReader, keys: readonly NeutralKey[]): void {
+  for (const [key, value, what] of keys) {
+    const given = config.raw(key);
+    if (given !== undefined && given !== value) throw config.unsupported(key, given, what);
+  }
+}
