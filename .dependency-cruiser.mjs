@@ -37,14 +37,16 @@ export default {
     },
     {
       name: 'pure-code-needs-no-gpu',
-      comment: 'Placement, the scheduler and the simulator run without a GPU, so that they can be searched, simulated and tested alone.',
+      comment:
+        'Placement, the scheduler and the simulator run without a GPU, so that they can be searched, simulated and tested alone.',
       severity: 'error',
       from: { path: '^src/(placement/|simulate/|engine/scheduler)', pathNot: tests },
       to: { path: '^(src/gpu/|shaders/)', reachable: true },
     },
     {
       name: 'node-modules-only-where-node-runs',
-      comment: "Code that runs in a page can't import Node's modules; put it into a file named node*.ts that is imported dynamically.",
+      comment:
+        "Code that runs in a page can't import Node's modules; put it into a file named node*.ts that is imported dynamically.",
       severity: 'error',
       from: { path: '^(src|shaders)/', pathNot: `${tests}|(^|/)node[^/]*\\.ts$|^src/(cli|server)/` },
       to: { dependencyTypes: ['core'] },

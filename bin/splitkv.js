@@ -17,6 +17,8 @@ if (existsSync(at('src/cli/main.ts'))) {
   const { run } = await import(at('dist/cli/main.js').href);
   await run(process.argv.slice(2));
 } else {
-  console.error(`splitkv: neither a build (dist/cli) nor source (src/cli) beside ${fileURLToPath(import.meta.url)}; install the package again`);
+  console.error(
+    `splitkv: neither a build (dist/cli) nor source (src/cli) beside ${fileURLToPath(import.meta.url)}; install the package again`,
+  );
   process.exitCode = 1;
 }

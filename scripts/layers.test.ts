@@ -5,14 +5,20 @@ import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
 /** Runs a Node program in a made-up source tree; file texts by path. */
-function inTree(files: Record<string, string>, [program, ...args]: string[]): { readonly ok: boolean; readonly output: string } {
+function inTree(
+  files: Record<string, string>,
+  [program, ...args]: string[],
+): { readonly ok: boolean; readonly output: string } {
   const root = mkdtempSync(join(tmpdir(), 'splitkv-layers-'));
   try {
     for (const [path, text] of Object.entries(files)) {
       mkdirSync(dirname(join(root, path)), { recursive: true });
       writeFileSync(join(root, path), text);
     }
-    const { status, stdout, stderr } = spawnSync(process.execPath, [resolve(program!), ...args], { cwd: root, encoding: 'utf8' });
+    const { status, stdout, stderr } = spawnSync(process.execPath, [resolve(program!), ...args], {
+      cwd: root,
+      encoding: 'utf8',
+    });
     return { ok: status === 0, output: stdout + stderr };
   } finally {
     rmSync(root, { recursive: true, force: true });
@@ -41,10 +47,25 @@ test('downward imports pass', () => {
 });
 
 test.each([
-  ['an import upwards', 'src/gpu/up.ts', "import { engine } from '../engine/engine.js'; export const up = engine;", 'no-upward'],
-  ['a type import upwards', 'src/base/up.ts', "import type { Plan } from '../placement/plan.js'; export type P = Plan;", 'no-upward'],
+  [
+    'an import upwards',
+    'src/gpu/up.ts',
+    "import { engine } from '../engine/engine.js'; export const up = engine;",
+    'no-upward',
+  ],
+  [
+    'a type import upwards',
+    'src/base/up.ts',
+    "import type { Plan } from '../placement/plan.js'; export type P = Plan;",
+    'no-upward',
+  ],
   ['a lazy import upwards', 'src/model/up.ts', "export const up = () => import('../engine/engine.js');", 'no-upward'],
-  ['a GPU behind the planner', 'src/placement/gpu.ts', "export { device } from '../gpu/device.js';", 'pure-code-needs-no-gpu'],
+  [
+    'a GPU behind the planner',
+    'src/placement/gpu.ts',
+    "export { device } from '../gpu/device.js';",
+    'pure-code-needs-no-gpu',
+  ],
   ['a Node module in page code', 'src/engine/file.ts', "export { readFileSync } from 'node:fs';", 'node-modules-only'],
   ['a missing file', 'src/engine/lost.ts', "export { x } from './nowhere.js';", 'no-unresolvable'],
 ])('%s is caught', (_what, path, text, rule) => {

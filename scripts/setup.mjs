@@ -45,7 +45,10 @@ export function ensurePackages() {
 }
 
 const isRootOnDebian = () =>
-  process.platform === 'linux' && process.getuid() === 0 && existsSync('/etc/debian_version') && existsSync('/usr/bin/apt-get');
+  process.platform === 'linux' &&
+  process.getuid() === 0 &&
+  existsSync('/etc/debian_version') &&
+  existsSync('/usr/bin/apt-get');
 const maySystemInstall = () => isRootOnDebian() && !process.env.SPLITKV_NO_SYSTEM_INSTALL;
 
 const apt = (...args) => run('apt-get', args, { env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } });
@@ -64,7 +67,10 @@ export function ensureChrome() {
     apt('install', '-y', '--no-install-recommends', 'chromium');
   }
   const installed = findChrome();
-  if (!installed) throw new Error('no Chrome or Chromium, and none could be installed: install one, or set CHROME_PATH to its binary');
+  if (!installed)
+    throw new Error(
+      'no Chrome or Chromium, and none could be installed: install one, or set CHROME_PATH to its binary',
+    );
   return installed;
 }
 
@@ -82,7 +88,10 @@ export function ensureVulkan() {
   const backports = /bookworm/.test(readFileSync('/etc/os-release', 'utf8')) ? ['-t', 'bookworm-backports'] : [];
   if (backports.length > 0 && !aptSourcesMention('bookworm-backports')) {
     // Mesa 22 of bookworm lacks shader-f16; backports has 25.
-    writeFileSync('/etc/apt/sources.list.d/splitkv-backports.list', 'deb http://deb.debian.org/debian bookworm-backports main\n');
+    writeFileSync(
+      '/etc/apt/sources.list.d/splitkv-backports.list',
+      'deb http://deb.debian.org/debian bookworm-backports main\n',
+    );
   }
   apt('update');
   if (!apt('install', '-y', '--no-install-recommends', ...backports, 'mesa-vulkan-drivers', 'libvulkan1')) {
@@ -92,7 +101,10 @@ export function ensureVulkan() {
 
 function aptSourcesMention(suite) {
   const folder = '/etc/apt/sources.list.d';
-  const files = ['/etc/apt/sources.list', ...(existsSync(folder) ? readdirSync(folder).map((file) => join(folder, file)) : [])];
+  const files = [
+    '/etc/apt/sources.list',
+    ...(existsSync(folder) ? readdirSync(folder).map((file) => join(folder, file)) : []),
+  ];
   return files.some((file) => existsSync(file) && readFileSync(file, 'utf8').includes(suite));
 }
 

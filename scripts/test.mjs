@@ -35,7 +35,9 @@ async function step(name, command, args, env = {}) {
     });
     child.on('exit', (status) => resolve(status ?? 1));
   });
-  console.log(`── ${name}: ${code === 0 ? 'ok' : `FAILED (exit code ${code})`} in ${((performance.now() - start) / 1000).toFixed(1)} s`);
+  console.log(
+    `── ${name}: ${code === 0 ? 'ok' : `FAILED (exit code ${code})`} in ${((performance.now() - start) / 1000).toFixed(1)} s`,
+  );
   if (code !== 0) failures.push(name);
   return code;
 }
@@ -65,7 +67,9 @@ async function unitTests() {
   const report = readReport(file);
   if (!report) return add(code || 1);
   // A test file that doesn't load has no test to fail, yet is a failure.
-  const unloaded = report.testResults.filter((suite) => suite.status === 'failed' && suite.assertionResults.length === 0).length;
+  const unloaded = report.testResults.filter(
+    (suite) => suite.status === 'failed' && suite.assertionResults.length === 0,
+  ).length;
   add(code, {
     passed: report.numPassedTests,
     failed: report.numFailedTests + unloaded,

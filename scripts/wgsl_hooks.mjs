@@ -12,5 +12,9 @@ export async function load(url, context, next) {
   if (!isRaw(url)) return next(url, context);
   const path = new URL(url);
   path.search = '';
-  return { format: 'module', source: `export default ${JSON.stringify(await readFile(path, 'utf8'))};`, shortCircuit: true };
+  return {
+    format: 'module',
+    source: `export default ${JSON.stringify(await readFile(path, 'utf8'))};`,
+    shortCircuit: true,
+  };
 }

@@ -17,7 +17,9 @@ export interface Chrome {
  */
 export async function launchChrome(): Promise<Chrome> {
   const { chromium } = await import('playwright-core').catch((cause: unknown) => {
-    throw new SplitkvError('no_webgpu', "Chrome needs the npm package 'playwright-core': npm install playwright-core", { cause });
+    throw new SplitkvError('no_webgpu', "Chrome needs the npm package 'playwright-core': npm install playwright-core", {
+      cause,
+    });
   });
   let executablePath: string | undefined;
   try {
@@ -34,7 +36,12 @@ export async function launchChrome(): Promise<Chrome> {
   const path = executablePath;
   const launch = async (adapter: ChromeAdapter): Promise<Browser> => {
     try {
-      return await chromium.launch({ executablePath: path, headless: true, args: chromeFlags(adapter), timeout: 60_000 });
+      return await chromium.launch({
+        executablePath: path,
+        headless: true,
+        args: chromeFlags(adapter),
+        timeout: 60_000,
+      });
     } catch (cause) {
       const [line] = (cause as Error).message.split('\n');
       throw new SplitkvError('no_webgpu', `${path} didn't start: ${line}`, { cause });
@@ -58,7 +65,9 @@ async function offersGpu(browser: Browser): Promise<boolean> {
   const page: Page = await browser.newPage();
   try {
     // WebGPU needs a secure context; nothing is fetched.
-    await page.route('https://probe.invalid/', (route) => route.fulfill({ contentType: 'text/html', body: '<!doctype html>' }));
+    await page.route('https://probe.invalid/', (route) =>
+      route.fulfill({ contentType: 'text/html', body: '<!doctype html>' }),
+    );
     await page.goto('https://probe.invalid/');
     return await page.evaluate(async () => {
       const adapter = await navigator.gpu?.requestAdapter();

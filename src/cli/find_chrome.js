@@ -17,7 +17,9 @@ function candidates() {
     ]);
   }
   if (platform === 'win32') {
-    const roots = [env['PROGRAMFILES'], env['PROGRAMFILES(X86)'], env['LOCALAPPDATA']].filter((root) => root !== undefined);
+    const roots = [env['PROGRAMFILES'], env['PROGRAMFILES(X86)'], env['LOCALAPPDATA']].filter(
+      (root) => root !== undefined,
+    );
     return roots.flatMap((root) => [
       join(root, 'Google/Chrome/Application/chrome.exe'),
       join(root, 'Chromium/Application/chrome.exe'),
@@ -53,7 +55,8 @@ function playwrightChromium() {
 export function findChrome() {
   const chosen = process.env['CHROME_PATH'];
   if (chosen) {
-    if (!existsSync(chosen)) throw new Error(`CHROME_PATH=${chosen}: no such file; unset it or name a Chrome or Chromium binary`);
+    if (!existsSync(chosen))
+      throw new Error(`CHROME_PATH=${chosen}: no such file; unset it or name a Chrome or Chromium binary`);
     return chosen;
   }
   return playwrightChromium() ?? candidates().find((path) => existsSync(path));

@@ -18,7 +18,11 @@ export interface LogitsDescription {
 }
 
 /** Digest, argmax and whatever else was asked for; only 'full' keeps the rows. */
-export function describeLogits({ positions, rows }: LogitsResult, output: LogitsOutput, topCount: number): LogitsDescription {
+export function describeLogits(
+  { positions, rows }: LogitsResult,
+  output: LogitsOutput,
+  topCount: number,
+): LogitsDescription {
   const hash = createHash('sha256');
   const argmax: number[] = [];
   const best: number[] = [];
@@ -38,7 +42,10 @@ function argmaxOf(row: Float32Array, position: number): number {
   for (let i = 0; i < row.length; i++) {
     const value = row[i]!;
     if (!Number.isFinite(value)) {
-      throw new SplitkvError('internal', `logit ${i} of position ${position} is ${value}: the weights or a kernel are broken`);
+      throw new SplitkvError(
+        'internal',
+        `logit ${i} of position ${position} is ${value}: the weights or a kernel are broken`,
+      );
     }
     if (value > row[id]!) id = i;
   }

@@ -3,7 +3,9 @@ import type { Command, Terminal } from './command.js';
 import { optionHelp, parseOptions } from './options.js';
 
 /** Loaded when asked for: the help text must not wait for the engine. */
-const COMMANDS: Readonly<Record<string, { readonly summary: string; readonly load: () => Promise<{ command: Command }> }>> = {
+const COMMANDS: Readonly<
+  Record<string, { readonly summary: string; readonly load: () => Promise<{ command: Command }> }>
+> = {
   adapters: { summary: 'the WebGPU adapters of this machine', load: () => import('./commands/adapters.js') },
   generate: { summary: 'continue a prompt, or answer it', load: () => import('./commands/generate.js') },
   logits: { summary: 'next-token logits of token ids', load: () => import('./commands/logits.js') },
@@ -48,7 +50,10 @@ async function version(): Promise<string> {
   const { readFile } = await import('node:fs/promises');
   for (const path of ['../../package.json', '../../../package.json']) {
     try {
-      const manifest = JSON.parse(await readFile(new URL(path, import.meta.url), 'utf8')) as { name?: string; version: string };
+      const manifest = JSON.parse(await readFile(new URL(path, import.meta.url), 'utf8')) as {
+        name?: string;
+        version: string;
+      };
       if (manifest.name === 'splitkv') return manifest.version;
     } catch {
       // Not here: source and build lie at different depths.

@@ -1,7 +1,5 @@
-import type { GenerateOptions, GenerateResult, LoadOptions, LogitsOptions, LogitsResult, ModelInfo, RunStats } from '../index.js';
-
-/** What of a load can be told to another process. */
-export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
+import type { PlainLoadOptions } from '../app/host_protocol.js';
+import type { GenerateOptions, GenerateResult, LogitsOptions, LogitsResult, ModelInfo, RunStats } from '../index.js';
 
 export interface HostRequest {
   /** A model folder, or an http(s) URL of one. */
@@ -16,7 +14,12 @@ export interface HostRequest {
 export interface ModelHost {
   readonly info: ModelInfo;
   /** @param raw feeds the prompt as it is, without the model's chat template */
-  generate(prompt: string, raw: boolean, options: GenerateOptions, onText: (piece: string) => void): Promise<GenerateResult>;
+  generate(
+    prompt: string,
+    raw: boolean,
+    options: GenerateOptions,
+    onText: (piece: string) => void,
+  ): Promise<GenerateResult>;
   logits(tokens: readonly number[], options: LogitsOptions): Promise<LogitsResult>;
   stats(): Promise<RunStats>;
   close(): Promise<void>;

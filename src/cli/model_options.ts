@@ -1,6 +1,7 @@
+import type { PlainLoadOptions } from '../app/host_protocol.js';
 import { SplitkvError, usageError } from '../base/errors.js';
 import { commonOptions, type Terminal } from './command.js';
-import type { HostRequest, ModelHost, PlainLoadOptions } from './model_host.js';
+import type { HostRequest, ModelHost } from './model_host.js';
 import type { Options, OptionSpecs } from './options.js';
 
 /** Options of every command that loads a model. */

@@ -1,9 +1,15 @@
 import { load, type Model } from '../index.js';
 import type { HostRequest, ModelHost } from './model_host.js';
-import { progressLine } from './progress.js';
+import { progressLine } from '../app/progress.js';
 
 /** Loads the model in this process (WebGPU by Dawn). */
-export async function openNodeHost({ model: where, options, signal, onProgress, onWarning }: HostRequest): Promise<ModelHost> {
+export async function openNodeHost({
+  model: where,
+  options,
+  signal,
+  onProgress,
+  onWarning,
+}: HostRequest): Promise<ModelHost> {
   const model: Model = await load(where, {
     ...options,
     signal,
@@ -14,7 +20,10 @@ export async function openNodeHost({ model: where, options, signal, onProgress, 
     info: model.info,
     async generate(prompt, raw, generateOptions, onText) {
       const chat = model.info.hasChatTemplate && !raw;
-      const generation = model.generate(chat ? { messages: [{ role: 'user', content: prompt }] } : prompt, generateOptions);
+      const generation = model.generate(
+        chat ? { messages: [{ role: 'user', content: prompt }] } : prompt,
+        generateOptions,
+      );
       for await (const piece of generation) onText(piece);
       return generation.result;
     },

@@ -39,7 +39,8 @@ export class Options {
   }
 
   integer(name: string, low: number, high = Number.MAX_SAFE_INTEGER): number | undefined {
-    const range = high === Number.MAX_SAFE_INTEGER ? `an integer of at least ${low}` : `an integer from ${low} to ${high}`;
+    const range =
+      high === Number.MAX_SAFE_INTEGER ? `an integer of at least ${low}` : `an integer from ${low} to ${high}`;
     return this.#number(name, range, (n) => Number.isSafeInteger(n) && n >= low && n <= high);
   }
 
@@ -79,10 +80,13 @@ export function parseOptions(command: string, specs: OptionSpecs, argv: readonly
     const { name, rawName, value } = token;
     const spec = Object.hasOwn(specs, name) ? specs[name] : undefined;
     if (!spec || !rawName.startsWith('--')) {
-      throw usageError(`${command}: unknown option ${rawName}.${didYouMean(name, Object.keys(specs)).replace("'", "'--")}`);
+      throw usageError(
+        `${command}: unknown option ${rawName}.${didYouMean(name, Object.keys(specs)).replace("'", "'--")}`,
+      );
     }
     if (spec.value === undefined && value !== undefined) throw usageError(`--${name} takes no value (given: ${value})`);
-    if (spec.value !== undefined && value === undefined) throw usageError(`--${name} needs a value: --${name} ${spec.value}`);
+    if (spec.value !== undefined && value === undefined)
+      throw usageError(`--${name} needs a value: --${name} ${spec.value}`);
     const given = values.get(name) ?? [];
     if (given.length > 0 && spec.multiple !== true) throw usageError(`--${name} was given twice; give it once`);
     values.set(name, [...given, value ?? '']);
@@ -92,7 +96,9 @@ export function parseOptions(command: string, specs: OptionSpecs, argv: readonly
 
 /** Lines of help for a table of options. */
 export function optionHelp(specs: OptionSpecs): string {
-  const rows = Object.entries(specs).map(([name, { value, help }]) => [`--${name}${value ? ` ${value}` : ''}`, help] as const);
+  const rows = Object.entries(specs).map(
+    ([name, { value, help }]) => [`--${name}${value ? ` ${value}` : ''}`, help] as const,
+  );
   const width = Math.max(...rows.map(([left]) => left.length));
   return rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}`).join('\n');
 }

@@ -73,7 +73,11 @@ async function serve(request: IncomingMessage, response: ServerResponse, folder:
 }
 
 /** First and last byte asked for; undefined = the whole file. */
-function rangeOf(request: IncomingMessage, { size }: Stats, etag: string): [number, number] | 'unsatisfiable' | undefined {
+function rangeOf(
+  request: IncomingMessage,
+  { size }: Stats,
+  etag: string,
+): [number, number] | 'unsatisfiable' | undefined {
   const { range } = request.headers;
   const ifRange = request.headers['if-range'];
   if (range === undefined || (ifRange !== undefined && ifRange !== etag)) return undefined;

@@ -1,7 +1,7 @@
+import { type AdapterEntry, describeAdapter } from '../../app/adapter_list.js';
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { nodeGpu } from '../../gpu/node.js';
-import { type AdapterEntry, describeAdapter } from '../adapter_list.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 
 export const command: Command = {
@@ -15,7 +15,10 @@ export const command: Command = {
     const host = options.oneOf('host', ['node', 'chrome']) ?? 'node';
     const adapters = host === 'chrome' ? await chromeAdapters(terminal) : await nodeAdapters();
     if (adapters.length === 0) {
-      throw new SplitkvError('no_webgpu', `${host} offers no WebGPU adapter; update the GPU driver or install a software one`);
+      throw new SplitkvError(
+        'no_webgpu',
+        `${host} offers no WebGPU adapter; update the GPU driver or install a software one`,
+      );
     }
     if (options.has('json')) await terminal.write(`${JSON.stringify({ host, adapters })}\n`);
     else for (const adapter of adapters) await terminal.write(describe(adapter));
@@ -44,7 +47,16 @@ async function nodeAdapters(): Promise<AdapterEntry[]> {
 const chromeAdapters = async (terminal: Terminal): Promise<AdapterEntry[]> =>
   (await import('../chrome_host.js')).listChromeAdapters(terminal.signal);
 
-function describe({ name, request, vendor, architecture, software, same_as: sameAs, features, limits }: AdapterEntry): string {
+function describe({
+  name,
+  request,
+  vendor,
+  architecture,
+  software,
+  same_as: sameAs,
+  features,
+  limits,
+}: AdapterEntry): string {
   const byName = name === request ? '' : ` (${request})`;
   if (sameAs !== undefined) return `${name}${byName}\n  the same GPU as ${sameAs}: it is no second rank\n`;
   const kind = `${vendor} ${architecture}`.trim() || 'unknown vendor';

@@ -16,7 +16,9 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const request = await modelRequest(options, terminal);
-    const lists = await readTokens(options.required('tokens', 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json'));
+    const lists = await readTokens(
+      options.required('tokens', 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json'),
+    );
     const output = options.oneOf('output', ['full', 'top', 'argmax']) ?? 'full';
     const top = options.integer('top', 1) ?? 10;
     const results: LogitsDescription[] = [];
@@ -59,7 +61,8 @@ async function readTokens(argument: string): Promise<readonly (readonly number[]
   try {
     parsed = JSON.parse(await readFile(path, 'utf8'));
   } catch (error) {
-    const why = error instanceof SyntaxError ? `not JSON: ${error.message}` : `can't be read: ${(error as Error).message}`;
+    const why =
+      error instanceof SyntaxError ? `not JSON: ${error.message}` : `can't be read: ${(error as Error).message}`;
     throw new SplitkvError('io', `--tokens @${path}: ${why}`, { cause: error });
   }
   if (!Array.isArray(parsed) || parsed.length === 0) {

@@ -14,7 +14,7 @@ export interface AdapterEntry {
   readonly limits: Readonly<Record<string, number>>;
 }
 
-/** Describes an adapter; self-contained, since the browser host also runs it inside a page. */
+/** Describes an adapter, in Node or in a page. */
 export function describeAdapter(adapter: GPUAdapter, request: string): AdapterEntry {
   const { vendor, architecture, device, description } = adapter.info;
   const limits: Record<string, number> = {};

@@ -1,0 +1,106 @@
+/** The page that `splitkv ... --host chrome` runs models in: the library behind the few calls of `HostPage`. */
+import { type GenerateOptions, load, type LoadProgress, type Model, SplitkvError } from '../index.js';
+import { progressLine } from './progress.js';
+import { type AdapterEntry, describeAdapter } from './adapter_list.js';
+import type { HostEvent, HostPage, Outcome } from './host_protocol.js';
+
+declare global {
+  interface Window {
+    splitkvHost: HostPage;
+    /** Exposed by the command line. */
+    splitkvEvent: (event: HostEvent) => Promise<void>;
+  }
+}
+
+let model: Model | undefined;
+let running = new AbortController();
+
+const emit = (event: HostEvent): Promise<void> => window.splitkvEvent(event);
+
+async function attempt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<Outcome<T>> {
+  running = new AbortController();
+  try {
+    return { ok: true, value: await body(running.signal) };
+  } catch (error) {
+    const { message, stack } = error instanceof Error ? error : new Error(String(error));
+    const code = error instanceof SplitkvError ? error.code : 'internal';
+    return { ok: false, code, message, ...(stack !== undefined && { stack }) };
+  }
+}
+
+function loaded(): Model {
+  if (!model) throw new SplitkvError('internal', 'no model is loaded in the page');
+  return model;
+}
+
+window.splitkvHost = {
+  open: (url, options) =>
+    attempt(async (signal) => {
+      let last = '';
+      const onProgress = (progress: LoadProgress): void => {
+        const line = progressLine(progress);
+        if (line !== last) void emit({ kind: 'progress', line });
+        last = line;
+      };
+      const onWarning = (message: string): void => void emit({ kind: 'warning', message });
+      model = await load(new URL(url, document.baseURI), { ...options, signal, onProgress, onWarning });
+      return model.info;
+    }),
+  generate: (prompt, raw, options) =>
+    attempt(async (signal) => {
+      const current = loaded();
+      const chat = current.info.hasChatTemplate && !raw;
+      const generateOptions: GenerateOptions = { ...options, signal };
+      const generation = current.generate(
+        chat ? { messages: [{ role: 'user', content: prompt }] } : prompt,
+        generateOptions,
+      );
+      const sent: Promise<void>[] = [];
+      for await (const piece of generation) sent.push(emit({ kind: 'text', piece }));
+      await Promise.all(sent);
+      return generation.result;
+    }),
+  logits: (tokens, all) =>
+    attempt(async (signal) => {
+      const { positions, rows } = await loaded().logits(tokens, { all, signal });
+      for (const [index, row] of rows.entries()) {
+        await emit({ kind: 'row', position: positions[index]!, base64: toBase64(row) });
+      }
+      return rows.length;
+    }),
+  stats: () => attempt(() => Promise.resolve(loaded().stats())),
+  adapters: () => attempt(listAdapters),
+  abort: () => running.abort(new Error('interrupted')),
+  close: () =>
+    attempt(async () => {
+      await model?.dispose();
+      model = undefined;
+      return null;
+    }),
+};
+
+/** Both power preferences; the second says so where it leads to the GPU of the first. */
+async function listAdapters(): Promise<AdapterEntry[]> {
+  if (!navigator.gpu) throw new SplitkvError('no_webgpu', 'this browser has no WebGPU (navigator.gpu is missing)');
+  const entries: AdapterEntry[] = [];
+  for (const powerPreference of ['high-performance', 'low-power'] as const) {
+    const adapter = await navigator.gpu.requestAdapter({ powerPreference });
+    if (!adapter) continue;
+    const entry = describeAdapter(adapter, powerPreference);
+    const same = entries.find((other) => identity(other) === identity(entry));
+    entries.push(same ? { ...entry, same_as: same.request } : entry);
+  }
+  return entries;
+}
+
+const identity = ({ request: _, ...entry }: AdapterEntry): string => JSON.stringify(entry);
+
+function toBase64(row: Float32Array): string {
+  const bytes = new Uint8Array(row.buffer, row.byteOffset, row.byteLength);
+  let text = '';
+  for (let at = 0; at < bytes.length; at += 32768) text += String.fromCharCode(...bytes.subarray(at, at + 32768));
+  return btoa(text);
+}
+
+// The command line takes a page that stops saying this for dead.
+setInterval(() => void emit({ kind: 'alive' }), 1000);

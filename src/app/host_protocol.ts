@@ -1,0 +1,34 @@
+import type { ErrorCode, GenerateOptions, GenerateResult, LoadOptions, ModelInfo, RunStats } from '../index.js';
+import type { AdapterEntry } from './adapter_list.js';
+
+/** What of a load can be told to another process. */
+export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
+
+/**
+ * What the command line and the page it runs in say to each other: calls go to `window.splitkvHost` by Playwright's evaluate, events
+ * come back by the exposed function `splitkvEvent`.
+ */
+export type HostEvent =
+  | { readonly kind: 'alive' }
+  | { readonly kind: 'progress'; readonly line: string }
+  | { readonly kind: 'warning'; readonly message: string }
+  | { readonly kind: 'text'; readonly piece: string }
+  /** One row of f32 logits, little-endian, as base64: a tenth of the time that JSON numbers take. */
+  | { readonly kind: 'row'; readonly position: number; readonly base64: string };
+
+/** Errors can't cross as objects; codes do, so that exit codes are the same as in Node. */
+export type Outcome<T> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly code: ErrorCode; readonly message: string; readonly stack?: string };
+
+export interface HostPage {
+  open(url: string, options: PlainLoadOptions): Promise<Outcome<ModelInfo>>;
+  generate(prompt: string, raw: boolean, options: Omit<GenerateOptions, 'signal'>): Promise<Outcome<GenerateResult>>;
+  /** Rows come as events; the value is their number. */
+  logits(tokens: readonly number[], all: boolean): Promise<Outcome<number>>;
+  stats(): Promise<Outcome<RunStats>>;
+  adapters(): Promise<Outcome<AdapterEntry[]>>;
+  /** Ends what is running with 'aborted'. */
+  abort(): void;
+  close(): Promise<Outcome<null>>;
+}

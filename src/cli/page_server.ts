@@ -1,0 +1,72 @@
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { basename, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { SplitkvError } from '../base/errors.js';
+import { serveFiles } from '../server/static_files.js';
+
+export interface PageServer {
+  /** Ends with a slash; the pages are index.html and host.html. */
+  readonly url: string;
+  /** Where the page finds the model folder, on this server or elsewhere. */
+  readonly modelUrl: string;
+  close(): Promise<void>;
+}
+
+const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+
+/**
+ * Serves the pages and one model folder on the loopback interface: from source by Vite in a checkout, else from the build.
+ * @param model a folder, or an http(s) URL, which stays where it is
+ * @param port 0 takes a free one; another takes the next free one from there on (in a checkout)
+ */
+export async function startPageServer(model: string, port = 0): Promise<PageServer> {
+  const remote = /^https?:\/\//.test(model);
+  const prefix = `/model/${basename(resolve(model))}/`;
+  const modelFiles = serveFiles(remote ? '/model/' : prefix, remote ? root('models') : resolve(model));
+  const modelPath = encodeURI(prefix).replace(/[?#]/g, encodeURIComponent);
+  const server = existsSync(root('src/app/host.ts'))
+    ? await serveSource(port, modelFiles)
+    : await serveBuild(port, modelFiles);
+  return { ...server, modelUrl: remote ? model : new URL(modelPath, server.url).href };
+}
+
+type Files = ReturnType<typeof serveFiles>;
+
+async function serveSource(port: number, modelFiles: Files): Promise<Omit<PageServer, 'modelUrl'>> {
+  const vite = await import('vite');
+  const server = await vite.createServer({
+    configFile: root('vite.config.ts'),
+    logLevel: 'error',
+    clearScreen: false,
+    // One run watches nothing; a page that is left served reloads on edits.
+    server: { port, strictPort: false, ...(port === 0 && { hmr: false, watch: null }) },
+    plugins: [{ name: 'splitkv-model', configureServer: ({ middlewares }) => void middlewares.use(modelFiles) }],
+  });
+  await server.listen();
+  const { port: actual } = server.httpServer!.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${actual}/`, close: () => server.close() };
+}
+
+async function serveBuild(port: number, modelFiles: Files): Promise<Omit<PageServer, 'modelUrl'>> {
+  const app = root('dist/app');
+  if (!existsSync(app))
+    throw new SplitkvError('io', `${app} is missing; install the package again, or run npm run build`);
+  const pages = serveFiles('/', app);
+  const server = createServer((request, response) =>
+    modelFiles(request, response, () => pages(request, response, () => response.writeHead(404).end())),
+  );
+  await new Promise<void>((done, failed) => {
+    server.once('error', failed);
+    server.listen(port, '127.0.0.1', done);
+  });
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    close: () =>
+      new Promise((done) => {
+        server.close(() => done());
+        server.closeAllConnections();
+      }),
+  };
+}
