@@ -1,5 +1,13 @@
 import { CachedFile } from './cached_file.js';
-import { type CacheDirectory, cacheNames, hashName, openCacheFolder, readCacheFile, removeCacheEntry, writeCacheFile } from './opfs.js';
+import {
+  type CacheDirectory,
+  cacheNames,
+  hashName,
+  openCacheFolder,
+  readCacheFile,
+  removeCacheEntry,
+  writeCacheFile,
+} from './opfs.js';
 
 export interface CachedModel {
   readonly url: string;
@@ -14,7 +22,8 @@ const ENTRY = 'entry.json';
 /** The folder of one model, below the cache's; made when there is none. */
 export async function openModelFolder(folder: CacheDirectory, url: string): Promise<CacheDirectory> {
   const model = await folder.getDirectoryHandle(await hashName(url), { create: true });
-  if ((await readUrl(model)) !== url) await writeCacheFile(model, ENTRY, new TextEncoder().encode(JSON.stringify({ url })));
+  if ((await readUrl(model)) !== url)
+    await writeCacheFile(model, ENTRY, new TextEncoder().encode(JSON.stringify({ url })));
   return model;
 }
 
@@ -29,7 +38,10 @@ export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]
     models.push({
       url: url ?? `(unknown ${name})`,
       bytes: files.reduce((sum, file) => sum + file.bytes, 0),
-      complete: url !== undefined && files.every((file) => file.complete) && files.some((file) => file.manifest.file.endsWith('.safetensors')),
+      complete:
+        url !== undefined &&
+        files.every((file) => file.complete) &&
+        files.some((file) => file.manifest.file.endsWith('.safetensors')),
     });
   }
   return models;

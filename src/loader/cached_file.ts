@@ -132,7 +132,13 @@ async function presentPieces(directory: CacheDirectory): Promise<Set<number>> {
 function parseManifest(text: string | undefined): FileManifest | undefined {
   try {
     const { file, size, version, pieceBytes } = JSON.parse(text ?? '') as Record<string, unknown>;
-    if (typeof file !== 'string' || typeof version !== 'string' || !Number.isSafeInteger(size) || pieceBytes !== PIECE_BYTES) return undefined;
+    if (
+      typeof file !== 'string' ||
+      typeof version !== 'string' ||
+      !Number.isSafeInteger(size) ||
+      pieceBytes !== PIECE_BYTES
+    )
+      return undefined;
     return { file, size: size as number, version, pieceBytes };
   } catch {
     return undefined;

@@ -34,7 +34,8 @@ const visit = (url = server.url): Promise<Source> =>
 const same = (a: Uint8Array, b: Uint8Array): boolean => Buffer.compare(a, b) === 0;
 const requested = (): (string | undefined)[] => server.requests.splice(0).map(({ range }) => range);
 const PROBE = 'bytes=0-65535';
-const pieces = (first: number, last: number): string => `bytes=${first * PIECE_BYTES}-${Math.min(SIZE, (last + 1) * PIECE_BYTES) - 1}`;
+const pieces = (first: number, last: number): string =>
+  `bytes=${first * PIECE_BYTES}-${Math.min(SIZE, (last + 1) * PIECE_BYTES) - 1}`;
 
 async function goAway(): Promise<void> {
   server.misbehave = (request) => (request.socket.destroy(), true);
@@ -65,7 +66,9 @@ describe('cachedSource', () => {
     expect(requested()).toEqual([PROBE, pieces(0, 2), PROBE]);
     const two = await visit();
     expect(same(await two.read(FILE, 0, SIZE), weights)).toBe(true);
-    expect(await two.read(FILE, PIECE_BYTES - 3, PIECE_BYTES + 3)).toEqual(weights.slice(PIECE_BYTES - 3, PIECE_BYTES + 3));
+    expect(await two.read(FILE, PIECE_BYTES - 3, PIECE_BYTES + 3)).toEqual(
+      weights.slice(PIECE_BYTES - 3, PIECE_BYTES + 3),
+    );
     expect(await two.read('config.json', 0, 7)).toEqual(config);
     expect(requested()).toEqual([PROBE, PROBE]);
     expect(warnings).toEqual([]);
@@ -85,8 +88,11 @@ describe('cachedSource', () => {
     const source = await visit();
     await source.size(FILE);
     requested();
-    const reads = await Promise.all([0, 1000, 2000, PIECE_BYTES - 10].map((start) => source.read(FILE, start, start + 20)));
-    for (const [at, start] of [0, 1000, 2000, PIECE_BYTES - 10].entries()) expect(reads[at]).toEqual(weights.slice(start, start + 20));
+    const reads = await Promise.all(
+      [0, 1000, 2000, PIECE_BYTES - 10].map((start) => source.read(FILE, start, start + 20)),
+    );
+    for (const [at, start] of [0, 1000, 2000, PIECE_BYTES - 10].entries())
+      expect(reads[at]).toEqual(weights.slice(start, start + 20));
     expect(requested().filter((range) => range === pieces(0, 0) || range === pieces(0, 1))).toHaveLength(1);
   });
 
@@ -104,7 +110,10 @@ describe('cachedSource', () => {
 
   it('reports the download', async () => {
     const seen: LoadProgress[] = [];
-    const source = await cachedSource(httpSource(server.url), { folder, onProgress: (progress) => seen.push(progress) });
+    const source = await cachedSource(httpSource(server.url), {
+      folder,
+      onProgress: (progress) => seen.push(progress),
+    });
     await source.read(FILE, 0, 10);
     await source.flush!();
     await source.read(FILE, 0, SIZE);
@@ -168,7 +177,10 @@ describe('a file that has changed at the server', () => {
     expect(same(await young.read(FILE, 0, SIZE), other)).toBe(true);
     await young.flush!();
     // What the old tab has not read it can't have any more, and it must not write into the new version's folder.
-    await expect(old.read(FILE, PIECE_BYTES, SIZE)).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('has changed') });
+    await expect(old.read(FILE, PIECE_BYTES, SIZE)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('has changed'),
+    });
     expect(same(await (await visit()).read(FILE, 0, SIZE), other)).toBe(true);
   });
 });
@@ -226,7 +238,10 @@ describe('damage', () => {
 
   it('an unreadable entry is listed as such and can be deleted', async () => {
     await fill();
-    await folder.put(folder.paths().find((name) => name.endsWith('entry.json'))!, '{');
+    await folder.put(
+      folder.paths().find((name) => name.endsWith('entry.json'))!,
+      '{',
+    );
     const { url } = (await listCached(folder))[0]!;
     expect(url).toMatch(/^\(unknown /);
     expect(await deleteCached(url, folder)).toBe(true);
@@ -309,7 +324,10 @@ describe('without the server', () => {
     expect(same(await two.read(FILE, 0, SIZE), weights)).toBe(true);
     expect(await two.size('generation_config.json')).toBeUndefined();
     expect(warnings).toEqual([expect.stringMatching(/using the cached copy.*can't be reached/)]);
-    await expect(two.size('never_asked_for.json')).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('not in the cache') });
+    await expect(two.size('never_asked_for.json')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('not in the cache'),
+    });
   });
 
   it('what is not in the cache is an error that says how much is', async () => {
@@ -319,12 +337,18 @@ describe('without the server', () => {
     await goAway();
     const two = await visit();
     expect(await two.read(FILE, 100, 200)).toEqual(weights.slice(100, 200));
-    await expect(two.read(FILE, 100, SIZE)).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/holds only 4\.0 MiB of the 8\.0 MiB/) });
+    await expect(two.read(FILE, 100, SIZE)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/holds only 4\.0 MiB of the 8\.0 MiB/),
+    });
   });
 
   it('nothing in the cache is the error of the server', async () => {
     await goAway();
-    await expect((await visit()).size('config.json')).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/GET .*config\.json failed/) });
+    await expect((await visit()).size('config.json')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/GET .*config\.json failed/),
+    });
     expect(warnings).toEqual([]);
   });
 

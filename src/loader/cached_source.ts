@@ -3,7 +3,15 @@ import { formatBytes } from '../base/math.js';
 import { CachedFile, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
 import { openModelFolder } from './cache_list.js';
 import { type CacheDirectory, hashName, openCacheFolder } from './opfs.js';
-import { beyondFile, checkFileName, checkRange, missingFile, type OnProgress, type Source, withAbort } from './source.js';
+import {
+  beyondFile,
+  checkFileName,
+  checkRange,
+  missingFile,
+  type OnProgress,
+  type Source,
+  withAbort,
+} from './source.js';
 
 export interface CacheOptions {
   readonly onProgress?: OnProgress | undefined;
@@ -28,10 +36,15 @@ const HEAD_BYTES = 64 * 1024;
  */
 export async function cachedSource(source: Source, options: CacheOptions = {}): Promise<Source> {
   if (source.url === undefined) return source;
-  if (!options.folder && globalThis.process?.versions?.node !== undefined && !globalThis.navigator?.storage) return source;
+  if (!options.folder && globalThis.process?.versions?.node !== undefined && !globalThis.navigator?.storage)
+    return source;
   try {
     const folder = options.folder ?? (await withAbort(openCacheFolder(), options.signal, 'opening the cache'));
-    return new CachedSource(source, await withAbort(openModelFolder(folder, source.url), options.signal, 'opening the cache'), options);
+    return new CachedSource(
+      source,
+      await withAbort(openModelFolder(folder, source.url), options.signal, 'opening the cache'),
+      options,
+    );
   } catch (error) {
     throwIfAborted(options.signal, 'opening the cache');
     options.onWarning?.(`${source.name} is not cached, and will be downloaded again next time: ${reason(error)}`);
@@ -90,7 +103,7 @@ class CachedSource implements Source {
     if (!open.cached) return this.#source.read(file, start, end, signal);
     const out = new Uint8Array(end - start);
     const lastPiece = Math.floor((end - 1) / PIECE_BYTES);
-    for (let at = start; at < end; ) {
+    for (let at = start; at < end;) {
       throwIfAborted(signal, `reading ${file}`);
       const bytes = await this.#readFrom({ ...open, cached: open.cached }, at, end, lastPiece, signal);
       out.set(bytes, at - start);
@@ -104,7 +117,13 @@ class CachedSource implements Source {
   }
 
   /** Some of the bytes from `at` on, at least one, at most up to `end`. */
-  async #readFrom(open: StoredFile, at: number, end: number, lastPiece: number, signal: AbortSignal | undefined): Promise<Uint8Array> {
+  async #readFrom(
+    open: StoredFile,
+    at: number,
+    end: number,
+    lastPiece: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Uint8Array> {
     const { cached, pending } = open;
     const piece = Math.floor(at / PIECE_BYTES);
     const offset = at - piece * PIECE_BYTES;
@@ -126,15 +145,27 @@ class CachedSource implements Source {
     }
     if (pending.has(piece)) return this.#readFrom(open, at, end, lastPiece, signal);
     if (open.offline !== undefined) throw this.#notCached(open);
-    if (!this.#storing) return this.#source.read(cached.manifest.file, at, Math.min(end, at + FETCH_PIECES * PIECE_BYTES), signal);
+    if (!this.#storing)
+      return this.#source.read(cached.manifest.file, at, Math.min(end, at + FETCH_PIECES * PIECE_BYTES), signal);
     let count = 1;
-    while (count < FETCH_PIECES && piece + count <= lastPiece && !cached.has(piece + count) && !pending.has(piece + count)) count++;
+    while (
+      count < FETCH_PIECES &&
+      piece + count <= lastPiece &&
+      !cached.has(piece + count) &&
+      !pending.has(piece + count)
+    )
+      count++;
     const bytes = await this.#fetch(open, piece, count, signal);
     return bytes.subarray(offset, end - piece * PIECE_BYTES);
   }
 
   /** Fetches `count` pieces in one request; they are stored behind the caller's back. */
-  async #fetch(open: StoredFile, first: number, count: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> {
+  async #fetch(
+    open: StoredFile,
+    first: number,
+    count: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Uint8Array<ArrayBuffer>> {
     const { cached, pending } = open;
     const { file, size } = cached.manifest;
     const start = first * PIECE_BYTES;
@@ -184,7 +215,11 @@ class CachedSource implements Source {
     throwIfAborted(signal, `reading ${file}`);
     const known = this.#files.get(file);
     if (known) return known;
-    const opened = await withAbort(this.#offline === undefined ? this.#openOnline(file, signal) : this.#openOffline(file), signal, `reading ${file}`);
+    const opened = await withAbort(
+      this.#offline === undefined ? this.#openOnline(file, signal) : this.#openOffline(file),
+      signal,
+      `reading ${file}`,
+    );
     const other = this.#files.get(file); // two calls at once: one `pending` for both
     if (other || !opened) return other;
     this.#files.set(file, opened);
@@ -196,13 +231,18 @@ class CachedSource implements Source {
     let version: string;
     try {
       size = await this.#source.size(file, signal);
-      version = size === undefined ? '' : ((await this.#source.version(file, signal)) ?? (await this.#headHash(file, size, signal)));
+      version =
+        size === undefined
+          ? ''
+          : ((await this.#source.version(file, signal)) ?? (await this.#headHash(file, size, signal)));
     } catch (error) {
       if (!(error instanceof SplitkvError) || error.code !== 'io') throw error;
       this.#offline = error;
       try {
         const opened = await this.#openOffline(file);
-        this.#options.onWarning?.(`using the cached copy of ${this.name}, because the server can't be reached: ${error.message}`);
+        this.#options.onWarning?.(
+          `using the cached copy of ${this.name}, because the server can't be reached: ${error.message}`,
+        );
         return opened;
       } catch {
         this.#offline = undefined;
@@ -228,7 +268,9 @@ class CachedSource implements Source {
     const cached = versions.sort((a, b) => b.bytes - a.bytes)[0];
     if (cached) return { ...cached.manifest, cached, pending: new Map(), offline: this.#offline };
     if (await isNotedMissing(this.#folder, file)) return undefined;
-    throw new SplitkvError('io', `${file} of ${this.name} is not in the cache, and the server can't be reached`, { cause: this.#offline });
+    throw new SplitkvError('io', `${file} of ${this.name} is not in the cache, and the server can't be reached`, {
+      cause: this.#offline,
+    });
   }
 
   async #headHash(file: string, size: number, signal: AbortSignal | undefined): Promise<string> {
@@ -247,7 +289,9 @@ class CachedSource implements Source {
 
   #stopStoring(error: unknown): void {
     this.#storing = false;
-    this.#options.onWarning?.(`${this.name} is not cached any further, and the rest will be downloaded again next time: ${reason(error)}`);
+    this.#options.onWarning?.(
+      `${this.name} is not cached any further, and the rest will be downloaded again next time: ${reason(error)}`,
+    );
   }
 }
 

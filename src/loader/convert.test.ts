@@ -26,11 +26,16 @@ describe('converter', () => {
   it('F16: all 65536, exactly', () => {
     const values = convert('F16', new Uint8Array(allHalves.buffer), 65536);
     for (let half = 0; half < 65536; half++) {
-      if (!Object.is(values[half], halfValue(half))) expect.fail(`half ${half}: ${values[half]}, expected ${halfValue(half)}`);
+      if (!Object.is(values[half], halfValue(half)))
+        expect.fail(`half ${half}: ${values[half]}, expected ${halfValue(half)}`);
     }
     // NaNs keep their payload.
-    const payloads = bits(values).filter((_, half) => Number.isNaN(values[half])).map((value) => (value & 0x7fffff) >> 13);
-    expect([...payloads]).toEqual([...allHalves.filter((half) => Number.isNaN(halfValue(half)))].map((half) => half & 1023));
+    const payloads = bits(values)
+      .filter((_, half) => Number.isNaN(values[half]))
+      .map((value) => (value & 0x7fffff) >> 13);
+    expect([...payloads]).toEqual(
+      Array.from(allHalves.filter((half) => Number.isNaN(halfValue(half)))).map((half) => half & 1023),
+    );
   });
 
   it('BF16: all 65536, by their bits', () => {
@@ -41,7 +46,9 @@ describe('converter', () => {
   it('F32: any bits, signalling NaNs among them', () => {
     fc.assert(
       fc.property(fc.uint32Array({ maxLength: 50 }), (words) => {
-        expect(bits(convert('F32', new Uint8Array(words.slice().buffer), words.length))).toEqual(new Uint32Array(words));
+        expect(bits(convert('F32', new Uint8Array(words.slice().buffer), words.length))).toEqual(
+          new Uint32Array(words),
+        );
       }),
     );
     expect(bits(convert('F32', new Uint8Array(Uint32Array.of(0x7f800001).buffer), 1))[0]).toBe(0x7f800001);
@@ -99,9 +106,12 @@ describe('the encoder of the tests', () => {
     for (let half = 0; half < 0x7bff; half++) {
       const [low, high] = [halfValue(half), halfValue(half + 1)];
       const got = [(low + high) / 2, low + (high - low) * 0.49, low + (high - low) * 0.51].map(f16Bits);
-      if (got[0] !== half + (half % 2) || got[1] !== half || got[2] !== half + 1) expect.fail(`around ${low}: ${got.join(', ')}`);
+      if (got[0] !== half + (half % 2) || got[1] !== half || got[2] !== half + 1)
+        expect.fail(`around ${low}: ${got.join(', ')}`);
     }
     expect([f16Bits(65519), f16Bits(65520), f16Bits(-1e30), f16Bits(2 ** -25)]).toEqual([0x7bff, 0x7c00, 0xfc00, 0]);
-    expect([bf16Bits(1 + 2 ** -8), bf16Bits(1 + 3 * 2 ** -8), bf16Bits(1 + 2 ** -8 + 2 ** -20)]).toEqual([0x3f80, 0x3f82, 0x3f81]);
+    expect([bf16Bits(1 + 2 ** -8), bf16Bits(1 + 3 * 2 ** -8), bf16Bits(1 + 2 ** -8 + 2 ** -20)]).toEqual([
+      0x3f80, 0x3f82, 0x3f81,
+    ]);
   });
 });

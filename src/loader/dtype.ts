@@ -19,7 +19,8 @@ export const DTYPE_BYTES = {
 
 export type Dtype = keyof typeof DTYPE_BYTES;
 
-export const isDtype = (value: unknown): value is Dtype => typeof value === 'string' && Object.hasOwn(DTYPE_BYTES, value);
+export const isDtype = (value: unknown): value is Dtype =>
+  typeof value === 'string' && Object.hasOwn(DTYPE_BYTES, value);
 
 /** The types that are read as f32: F32, F16 and BF16 exactly, F64 rounded to nearest. */
 export type FloatDtype = 'F64' | 'F32' | 'F16' | 'BF16';

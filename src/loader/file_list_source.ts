@@ -7,13 +7,18 @@ import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAb
  */
 export function fileListSource(files: readonly File[]): Source {
   const paths = files.map((file) => file.webkitRelativePath || file.name);
-  const config = paths.filter((path) => path === 'config.json' || path.endsWith('/config.json')).sort((a, b) => depth(a) - depth(b))[0];
+  const config = paths
+    .filter((path) => path === 'config.json' || path.endsWith('/config.json'))
+    .sort((a, b) => depth(a) - depth(b))[0];
   const folder = config === undefined ? '' : config.slice(0, -'config.json'.length);
   const byName = new Map<string, File>();
   for (const [at, path] of paths.entries()) {
     if (!path.startsWith(folder)) continue;
     const name = path.slice(folder.length);
-    if (byName.has(name)) throw usageError(`${path} is there twice among the ${files.length} files; expected the files of one model folder`);
+    if (byName.has(name))
+      throw usageError(
+        `${path} is there twice among the ${files.length} files; expected the files of one model folder`,
+      );
     byName.set(name, files[at]!);
   }
   return new FileListSource(folder === '' ? 'the chosen files' : folder.slice(0, -1), byName);
@@ -55,9 +60,13 @@ class FileListSource implements Source {
     } catch (error) {
       if (error instanceof SplitkvError) throw error;
       // Browsers refuse a file that changed since it was chosen.
-      throw new SplitkvError('io', `${file} of ${this.name} can't be read (${String(error)}); if it has changed, choose the folder again`, {
-        cause: error,
-      });
+      throw new SplitkvError(
+        'io',
+        `${file} of ${this.name} can't be read (${String(error)}); if it has changed, choose the folder again`,
+        {
+          cause: error,
+        },
+      );
     }
   }
 

@@ -58,8 +58,11 @@ export async function request<T>(
       const askedMs = error.waitMs ?? 0;
       if (attempt >= attempts || askedMs > maxRetryAfterMs) {
         const times = attempt === 1 ? '' : ` ${attempt} times; the last time`;
-        const asked = askedMs > maxRetryAfterMs ? `; it asks to wait ${Math.ceil(askedMs / 1000)} s, try again then` : '';
-        throw new SplitkvError('io', `GET ${url} failed${times}: ${error.message}${asked}`, { cause: error.cause ?? error });
+        const asked =
+          askedMs > maxRetryAfterMs ? `; it asks to wait ${Math.ceil(askedMs / 1000)} s, try again then` : '';
+        throw new SplitkvError('io', `GET ${url} failed${times}: ${error.message}${asked}`, {
+          cause: error.cause ?? error,
+        });
       }
       await pause(error.waitMs ?? backoffMs * 2 ** (attempt - 1) * (0.75 + Math.random() / 2), signal, url);
     }
@@ -91,7 +94,9 @@ async function once<T>(
       // Chrome's cache lets one request a URL through at a time, and weights have a cache of their own (cached_source.ts).
       cache: 'no-store',
     }).catch((error: unknown) => {
-      throw new Transient(`${describe(error)} (is the server up, and does it allow this origin by CORS?)`, { cause: error });
+      throw new Transient(`${describe(error)} (is the server up, and does it allow this origin by CORS?)`, {
+        cause: error,
+      });
     });
     alive();
     const { status } = response;
@@ -113,12 +118,20 @@ async function once<T>(
   }
 }
 
-async function readExactly(url: string, response: Response, length: number, alive: () => void): Promise<Uint8Array<ArrayBuffer>> {
+async function readExactly(
+  url: string,
+  response: Response,
+  length: number,
+  alive: () => void,
+): Promise<Uint8Array<ArrayBuffer>> {
   const out = new Uint8Array(length);
   let done = 0;
   for await (const chunk of chunks(response, alive)) {
     if (done + chunk.byteLength > length) {
-      throw new SplitkvError('io', `GET ${url} sent more than the ${length} bytes asked for; is there a proxy that ignores ranges?`);
+      throw new SplitkvError(
+        'io',
+        `GET ${url} sent more than the ${length} bytes asked for; is there a proxy that ignores ranges?`,
+      );
     }
     out.set(chunk, done);
     done += chunk.byteLength;
@@ -127,7 +140,11 @@ async function readExactly(url: string, response: Response, length: number, aliv
   return out;
 }
 
-async function readUpTo(response: Response, limit: number, alive: () => void): Promise<Uint8Array<ArrayBuffer> | undefined> {
+async function readUpTo(
+  response: Response,
+  limit: number,
+  alive: () => void,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const parts: Uint8Array[] = [];
   let total = 0;
   for await (const chunk of chunks(response, alive)) {

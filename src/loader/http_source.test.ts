@@ -14,11 +14,16 @@ afterEach(() => server[Symbol.asyncDispose]());
 const quick = { backoffMs: 5 };
 const source = (options = {}) => httpSource(server.url, { ...quick, ...options });
 /** Answers of the server in order; further requests are answered as they should be. */
-const first = (...answers: ((...args: Parameters<Misbehaviour>) => void)[]): Misbehaviour => (request, response, seen) => {
-  answers[seen]?.(request, response, seen);
-  return seen < answers.length;
-};
-const status = (code: number, headers = {}) => (_: unknown, response: Parameters<Misbehaviour>[1]) => void response.writeHead(code, headers).end('no');
+const first =
+  (...answers: ((...args: Parameters<Misbehaviour>) => void)[]): Misbehaviour =>
+  (request, response, seen) => {
+    answers[seen]?.(request, response, seen);
+    return seen < answers.length;
+  };
+const status =
+  (code: number, headers = {}) =>
+  (_: unknown, response: Parameters<Misbehaviour>[1]) =>
+    void response.writeHead(code, headers).end('no');
 
 describe('httpSource', () => {
   it('asks once for a small file and by range for a large one', async () => {
@@ -26,16 +31,26 @@ describe('httpSource', () => {
     expect(await http.size('config.json')).toBe(2);
     await http.read('config.json', 0, 2);
     expect(await http.read('w.safetensors', 100_000, 100_010)).toEqual(big.slice(100_000, 100_010));
-    expect(server.requests.map(({ range }) => range)).toEqual(['bytes=0-65535', 'bytes=0-65535', 'bytes=100000-100009']);
+    expect(server.requests.map(({ range }) => range)).toEqual([
+      'bytes=0-65535',
+      'bytes=0-65535',
+      'bytes=100000-100009',
+    ]);
     expect(await http.version('w.safetensors')).toBe('"one"');
   });
 
   it('sends the query of a signed URL with every file, and keeps it out of names and messages', async () => {
     const http = httpSource(`${server.url}?token=secret`, quick);
     await http.read('w.safetensors', 100_000, 100_010);
-    expect(server.requests.map(({ url }) => url)).toEqual(['/model/w.safetensors?token=secret', '/model/w.safetensors?token=secret']);
+    expect(server.requests.map(({ url }) => url)).toEqual([
+      '/model/w.safetensors?token=secret',
+      '/model/w.safetensors?token=secret',
+    ]);
     server.misbehave = (_, response) => (response.writeHead(403).end(), true);
-    await expect(http.size('config.json')).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/^(?!.*secret).*HTTP 403.*access token/) });
+    await expect(http.size('config.json')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/^(?!.*secret).*HTTP 403.*access token/),
+    });
     expect(http.name).toBe(server.url);
   });
 
@@ -50,7 +65,10 @@ describe('httpSource', () => {
     expect(await source().size('model.safetensors.index.json')).toBeUndefined();
     server.misbehave = (_, response) => (response.writeHead(410).end(), true);
     expect(await source().size('a.json')).toBeUndefined();
-    server.misbehave = (_, response) => (response.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' }).end('<html>'), true);
+    server.misbehave = (_, response) => (
+      response.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' }).end('<html>'),
+      true
+    );
     expect(await source().size('a.json')).toBeUndefined();
   });
 
@@ -86,7 +104,10 @@ describe('a server that ignores ranges', () => {
     };
     const http = source();
     expect(await http.size('w.safetensors')).toBe(5e9);
-    await expect(http.read('w.safetensors', 0, 10)).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/4\.7 GiB.*expected 206.*Accept-Ranges/) });
+    await expect(http.read('w.safetensors', 0, 10)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/4\.7 GiB.*expected 206.*Accept-Ranges/),
+    });
     await closed;
   });
 
@@ -98,14 +119,20 @@ describe('a server that ignores ranges', () => {
       more();
       return true;
     };
-    await expect(source().size('w.safetensors')).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/more than 32 MiB/) });
+    await expect(source().size('w.safetensors')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/more than 32 MiB/),
+    });
   });
 
   it('may begin to only after the first look', async () => {
     const http = source();
     await http.size('w.safetensors');
     server.misbehave = whole;
-    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('expected 206') });
+    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('expected 206'),
+    });
   });
 });
 
@@ -136,7 +163,9 @@ describe('failures that pass', () => {
     server.misbehave = first(
       (request) => void request.socket.destroy(),
       (_, response) => {
-        response.writeHead(206, { 'Content-Range': 'bytes 0-65535/200000', 'Content-Length': 65536 }).write(big.subarray(0, 1000));
+        response
+          .writeHead(206, { 'Content-Range': 'bytes 0-65535/200000', 'Content-Length': 65536 })
+          .write(big.subarray(0, 1000));
         setTimeout(() => response.destroy(), 20);
       },
     );
@@ -158,7 +187,10 @@ describe('failures that pass', () => {
   });
 
   it('tries again when nothing comes', async () => {
-    server.misbehave = first(() => {}, (_, response) => void response.writeHead(206, { 'Content-Range': 'bytes 0-65535/200000' }).write('x'));
+    server.misbehave = first(
+      () => {},
+      (_, response) => void response.writeHead(206, { 'Content-Range': 'bytes 0-65535/200000' }).write('x'),
+    );
     expect(await source({ stallMs: 100 }).size('w.safetensors')).toBe(200_000);
     expect(server.requests.length).toBe(3);
   });
@@ -172,7 +204,10 @@ describe('failures that pass', () => {
 
   it('waits until the date of Retry-After, but not for long', async () => {
     server.misbehave = first(status(429, { 'Retry-After': new Date(Date.now() + 3_600_000).toUTCString() }));
-    await expect(source().size('config.json')).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/HTTP 429.*asks to wait 3[56]\d\d s/) });
+    await expect(source().size('config.json')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/HTTP 429.*asks to wait 3[56]\d\d s/),
+    });
     expect(server.requests.length).toBe(1);
   });
 
@@ -191,10 +226,15 @@ describe('failures that pass', () => {
     const http = source({
       fetch: (url: string, init: RequestInit) => {
         requests.push(url);
-        return away ? Promise.reject(new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') })) : fetch(url, init);
+        return away
+          ? Promise.reject(new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') }))
+          : fetch(url, init);
       },
     });
-    await expect(http.size('config.json')).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/4 times.*fetch failed: ECONNREFUSED.*CORS/) });
+    await expect(http.size('config.json')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/4 times.*fetch failed: ECONNREFUSED.*CORS/),
+    });
     await expect(http.size('config.json')).rejects.toMatchObject({ code: 'io' });
     expect(requests.length).toBe(5);
     away = false;
@@ -208,7 +248,10 @@ describe('failures that pass', () => {
 describe('failures that stay', () => {
   it.each([400, 401, 403, 418])('HTTP %i is not tried again', async (code) => {
     server.misbehave = (_, response) => (response.writeHead(code).end(), true);
-    await expect(source().size('config.json')).rejects.toMatchObject({ code: 'io', message: expect.stringContaining(`HTTP ${code}; expected`) });
+    await expect(source().size('config.json')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining(`HTTP ${code}; expected`),
+    });
     expect(server.requests.length).toBe(1);
   });
 
@@ -222,28 +265,46 @@ describe('failures that stay', () => {
   it.each(ranges)('a 206 with %s', async (_, header, body, message) => {
     const http = source();
     await http.size('w.safetensors');
-    server.misbehave = (__, response) => (response.writeHead(206, header === undefined ? {} : { 'Content-Range': header }).end(big.subarray(0, body)), true);
-    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(message) });
+    server.misbehave = (__, response) => (
+      response.writeHead(206, header === undefined ? {} : { 'Content-Range': header }).end(big.subarray(0, body)),
+      true
+    );
+    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(message),
+    });
     expect(server.requests.length).toBe(2);
   });
 
   it('a first range that is not the first', async () => {
-    server.misbehave = (_, response) => (response.writeHead(206, { 'Content-Range': 'bytes 1-10/200000' }).end(big.subarray(1, 11)), true);
-    await expect(source().size('w.safetensors')).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('expected 0 to 65536') });
+    server.misbehave = (_, response) => (
+      response.writeHead(206, { 'Content-Range': 'bytes 1-10/200000' }).end(big.subarray(1, 11)),
+      true
+    );
+    await expect(source().size('w.safetensors')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('expected 0 to 65536'),
+    });
   });
 
   it('416 where there should be bytes', async () => {
     const http = source();
     await http.size('w.safetensors');
     server.files.set('w.safetensors', big.slice(0, 1000));
-    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/HTTP 416; expected the bytes 100000 to 100010/) });
+    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/HTTP 416; expected the bytes 100000 to 100010/),
+    });
   });
 
   it('a file that changes while it is read', async () => {
     const http = source();
     await http.size('w.safetensors');
     server.etag = '"two"';
-    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('has changed') });
+    await expect(http.read('w.safetensors', 100_000, 100_010)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('has changed'),
+    });
   });
 });
 
@@ -251,8 +312,14 @@ describe('aborting', () => {
   it('ends a request that waits for the server, within the body and between tries', async () => {
     const cases: [Misbehaviour, (stop: AbortController) => void][] = [
       [() => true, (stop) => setTimeout(() => stop.abort(), 30)],
-      [(_, response) => (response.writeHead(206, { 'Content-Range': 'bytes 0-65535/200000' }).write('x'), true), (stop) => setTimeout(() => stop.abort(), 60)],
-      [(_, response) => (response.writeHead(503, { 'Retry-After': '20' }).end(), true), (stop) => setTimeout(() => stop.abort(), 60)],
+      [
+        (_, response) => (response.writeHead(206, { 'Content-Range': 'bytes 0-65535/200000' }).write('x'), true),
+        (stop) => setTimeout(() => stop.abort(), 60),
+      ],
+      [
+        (_, response) => (response.writeHead(503, { 'Retry-After': '20' }).end(), true),
+        (stop) => setTimeout(() => stop.abort(), 60),
+      ],
     ];
     for (const [misbehave, abort] of cases) {
       const stop = new AbortController();
@@ -263,7 +330,10 @@ describe('aborting', () => {
       };
       const started = performance.now();
       abort(stop);
-      await expect(source().size('w.safetensors', stop.signal)).rejects.toMatchObject({ code: 'aborted', message: expect.stringContaining('w.safetensors') });
+      await expect(source().size('w.safetensors', stop.signal)).rejects.toMatchObject({
+        code: 'aborted',
+        message: expect.stringContaining('w.safetensors'),
+      });
       expect(performance.now() - started).toBeLessThan(2000);
       await closed; // the connection isn't left open
     }

@@ -23,7 +23,8 @@ interface Probe {
  */
 export function httpSource(base: string | URL, options: HttpOptions = {}): Source {
   const url = new URL(base);
-  if (url.protocol !== 'http:' && url.protocol !== 'https:') throw usageError(`${url.href}: expected an http or https URL`);
+  if (url.protocol !== 'http:' && url.protocol !== 'https:')
+    throw usageError(`${url.href}: expected an http or https URL`);
   return new HttpSource(url, options);
 }
 
@@ -65,10 +66,16 @@ class HttpSource implements Source {
       if (answer.status !== 206) throw unexpected(url, answer.status, `the bytes ${start} to ${end} of ${probe.size}`);
       const got = contentRange(url, answer);
       if (got && (got.start !== start || got.end !== end)) {
-        throw new SplitkvError('io', `GET ${url} sent bytes ${got.start} to ${got.end}; expected ${start} to ${end}. Is there a faulty proxy or CDN?`);
+        throw new SplitkvError(
+          'io',
+          `GET ${url} sent bytes ${got.start} to ${got.end}; expected ${start} to ${end}. Is there a faulty proxy or CDN?`,
+        );
       }
       const validator = validatorOf(answer);
-      if ((got?.total ?? probe.size) !== probe.size || (validator && probe.validator && validator !== probe.validator)) {
+      if (
+        (got?.total ?? probe.size) !== probe.size ||
+        (validator && probe.validator && validator !== probe.validator)
+      ) {
         throw new SplitkvError('io', `${url} has changed while it was being read; load the model again`);
       }
       return answer.body(end - start);
@@ -106,22 +113,39 @@ class HttpSource implements Source {
     return { size: length, validator, head: new Uint8Array(0), ranges: false };
   }
 
-  async #firstBytes(url: string, answer: Answer, validator: string | undefined, signal: AbortSignal | undefined): Promise<Probe> {
+  async #firstBytes(
+    url: string,
+    answer: Answer,
+    validator: string | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Probe> {
     const range = contentRange(url, answer);
     if (range?.total !== undefined) {
       const expected = Math.min(PROBE_BYTES, range.total);
       if (range.start !== 0 || range.end !== expected) {
-        throw new SplitkvError('io', `GET ${url} sent bytes ${range.start} to ${range.end}; expected 0 to ${expected}. Is there a faulty proxy or CDN?`);
+        throw new SplitkvError(
+          'io',
+          `GET ${url} sent bytes ${range.start} to ${range.end}; expected 0 to ${expected}. Is there a faulty proxy or CDN?`,
+        );
       }
       return { size: range.total, validator, head: await answer.body(expected), ranges: true };
     }
     // Other origins hide Content-Range unless they expose it; what a GET for all of it is about to send tells the size too.
     const head = await answer.bodyUpTo(PROBE_BYTES);
-    if (!head) throw new SplitkvError('io', `GET ${url} sent more than the ${PROBE_BYTES} bytes asked for; is there a proxy that ignores ranges?`);
+    if (!head)
+      throw new SplitkvError(
+        'io',
+        `GET ${url} sent more than the ${PROBE_BYTES} bytes asked for; is there a proxy that ignores ranges?`,
+      );
     if (head.byteLength < PROBE_BYTES) return { size: head.byteLength, validator, head, ranges: true };
-    const size = await this.#request(url, { range: 'bytes=0-' }, signal, async (whole) => (whole.status < 300 ? contentLength(whole) : undefined));
+    const size = await this.#request(url, { range: 'bytes=0-' }, signal, async (whole) =>
+      whole.status < 300 ? contentLength(whole) : undefined,
+    );
     if (size === undefined) {
-      throw new SplitkvError('io', `${url}: its size is hidden; the server must send "Access-Control-Expose-Headers: Content-Range, ETag"`);
+      throw new SplitkvError(
+        'io',
+        `${url}: its size is hidden; the server must send "Access-Control-Expose-Headers: Content-Range, ETag"`,
+      );
     }
     return { size, validator, head, ranges: true };
   }
@@ -170,7 +194,10 @@ function unexpected(url: string, status: number, what: string): SplitkvError {
 }
 
 /** `bytes 0-99/1234`, end exclusive here; undefined when the header is hidden or its total unknown ('*' gives no total). */
-function contentRange(url: string, answer: Answer): { start: number; end: number; total: number | undefined } | undefined {
+function contentRange(
+  url: string,
+  answer: Answer,
+): { start: number; end: number; total: number | undefined } | undefined {
   const value = answer.headers.get('content-range');
   if (value === null) return undefined;
   const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(value.trim());

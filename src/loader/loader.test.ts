@@ -24,13 +24,20 @@ beforeAll(async () => {
     shape: SHAPE,
     fill: (out: Float32Array, first: number) => out.forEach((_, i) => (out[i] = valueAt(first + i))),
   };
-  await writeSafetensorsFile(join(folder, 'one.safetensors'), [{ ...big, name: 'small', shape: [3] }, big], { format: 'pt' });
-  await writeFile(join(folder, 'two.safetensors'), writeSafetensors([{ name: 'norm', dtype: 'BF16', shape: [4], data: [1, 2, 3, 4] }]));
+  await writeSafetensorsFile(join(folder, 'one.safetensors'), [{ ...big, name: 'small', shape: [3] }, big], {
+    format: 'pt',
+  });
+  await writeFile(
+    join(folder, 'two.safetensors'),
+    writeSafetensors([{ name: 'norm', dtype: 'BF16', shape: [4], data: [1, 2, 3, 4] }]),
+  );
   const weight_map = { small: 'one.safetensors', big: 'one.safetensors', norm: 'two.safetensors' };
   await writeFile(join(folder, 'model.safetensors.index.json'), JSON.stringify({ weight_map }));
   await writeFile(join(folder, 'config.json'), '{"model_type":"llama"}');
   const names = ['one.safetensors', 'two.safetensors', 'model.safetensors.index.json', 'config.json'];
-  files = Object.fromEntries(await Promise.all(names.map(async (name) => [name, new Uint8Array(await readFile(join(folder, name)))])));
+  files = Object.fromEntries(
+    await Promise.all(names.map(async (name) => [name, new Uint8Array(await readFile(join(folder, name)))])),
+  );
   server = await startServer(files);
 });
 afterAll(async () => {
@@ -79,11 +86,17 @@ describe('a sharded model', () => {
   it('in bf16 too, in a file that another reader of the format takes', async () => {
     // The header's length, JSON and offsets by the letter of the format, without the code under test.
     const path = join(folder, 'bf16.safetensors');
-    await writeSafetensorsFile(path, [{ name: 'x', dtype: 'BF16', shape: [2, 2], fill: (out) => out.set([1, -2, 0.5, 3]) }]);
+    await writeSafetensorsFile(path, [
+      { name: 'x', dtype: 'BF16', shape: [2, 2], fill: (out) => out.set([1, -2, 0.5, 3]) },
+    ]);
     const bytes = await readFile(path);
     const length = Number(bytes.readBigUInt64LE(0));
-    expect(JSON.parse(bytes.toString('utf8', 8, 8 + length))).toEqual({ x: { dtype: 'BF16', shape: [2, 2], data_offsets: [0, 8] } });
+    expect(JSON.parse(bytes.toString('utf8', 8, 8 + length))).toEqual({
+      x: { dtype: 'BF16', shape: [2, 2], data_offsets: [0, 8] },
+    });
     expect((8 + length) % 8).toBe(0);
-    expect([...new Uint16Array(new Uint8Array(bytes.subarray(8 + length)).buffer)]).toEqual([0x3f80, 0xc000, 0x3f00, 0x4040]);
+    expect([...new Uint16Array(new Uint8Array(bytes.subarray(8 + length)).buffer)]).toEqual([
+      0x3f80, 0xc000, 0x3f00, 0x4040,
+    ]);
   });
 });

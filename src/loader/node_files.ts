@@ -11,9 +11,15 @@ const READ_BYTES = 16 * 1024 * 1024;
 export async function directorySource(where: string | URL): Promise<Source> {
   const directory = resolve(typeof where === 'string' ? where : fileURLToPath(where));
   const found = await stat(directory).catch(() => undefined);
-  if (!found) throw new SplitkvError('io', `${directory} does not exist; expected a folder that holds config.json and the weights`);
+  if (!found)
+    throw new SplitkvError(
+      'io',
+      `${directory} does not exist; expected a folder that holds config.json and the weights`,
+    );
   if (!found.isDirectory()) {
-    throw usageError(`${directory} is a file; expected the folder it is in, which must hold config.json and the weights`);
+    throw usageError(
+      `${directory} is a file; expected the folder it is in, which must hold config.json and the weights`,
+    );
   }
   return new DirectorySource(directory);
 }
@@ -61,7 +67,7 @@ class DirectorySource implements Source {
       const { size } = await handle.stat();
       if (end > size) throw beyondFile(this.name, file, start, end, size);
       const bytes = new Uint8Array(end - start);
-      for (let done = 0; done < bytes.length; ) {
+      for (let done = 0; done < bytes.length;) {
         const { bytesRead } = await handle.read(bytes, done, Math.min(READ_BYTES, bytes.length - done), start + done);
         if (signal?.aborted) throw abortedError(`reading ${file}`, signal);
         if (bytesRead === 0) throw beyondFile(this.name, file, start, end, start + done);
@@ -76,9 +82,13 @@ class DirectorySource implements Source {
   }
 
   #failed(file: string, error: unknown): SplitkvError {
-    return new SplitkvError('io', `${file} of ${this.name} can't be read: ${error instanceof Error ? error.message : String(error)}`, {
-      cause: error,
-    });
+    return new SplitkvError(
+      'io',
+      `${file} of ${this.name} can't be read: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

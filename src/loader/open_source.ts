@@ -34,7 +34,10 @@ async function hasConfig(source: Source, signal: AbortSignal | undefined): Promi
   }
 }
 
-async function sourceOf(where: string | URL | readonly File[] | Source, http: HttpOptions | undefined): Promise<Source> {
+async function sourceOf(
+  where: string | URL | readonly File[] | Source,
+  http: HttpOptions | undefined,
+): Promise<Source> {
   if (Array.isArray(where)) {
     if (where.length === 0) throw usageError('no files were given; expected the files of a model folder');
     return fileListSource(where as readonly File[]);
@@ -44,7 +47,8 @@ async function sourceOf(where: string | URL | readonly File[] | Source, http: Ht
   const url = where instanceof URL ? where : absoluteUrl(where);
   if (url && /^https?:$/.test(url.protocol)) return httpSource(url, http);
   if (!isNode()) throw usageError(`${String(where)}: expected an http or https URL, or files`);
-  if (url && url.protocol !== 'file:') throw usageError(`${url.href}: expected a path, or a URL with http, https or file`);
+  if (url && url.protocol !== 'file:')
+    throw usageError(`${url.href}: expected a path, or a URL with http, https or file`);
   const { directorySource } = await import('./node_files.js');
   return directorySource(url ?? (where as string));
 }

@@ -27,13 +27,21 @@ const FOLDER = 'splitkv-models';
 export async function openCacheFolder(): Promise<CacheDirectory> {
   const storage = globalThis.navigator?.storage;
   if (typeof storage?.getDirectory !== 'function') {
-    throw new Error(globalThis.isSecureContext === false ? 'the page is not served over https or from localhost' : 'no origin private file system');
+    throw new Error(
+      globalThis.isSecureContext === false
+        ? 'the page is not served over https or from localhost'
+        : 'no origin private file system',
+    );
   }
   return (await storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
 }
 
 /** Replaces a file in one step: other tabs and later visits see the old one or all of the new one. */
-export async function writeCacheFile(directory: CacheDirectory, name: string, data: Uint8Array<ArrayBuffer>): Promise<void> {
+export async function writeCacheFile(
+  directory: CacheDirectory,
+  name: string,
+  data: Uint8Array<ArrayBuffer>,
+): Promise<void> {
   const writable = await (await directory.getFileHandle(name, { create: true })).createWritable();
   try {
     await writable.write(data);
@@ -73,5 +81,7 @@ export const isNotFound = (error: unknown): boolean => error instanceof Error &&
 export async function hashName(data: string | Uint8Array<ArrayBuffer>, digits = 32): Promise<string> {
   const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('').slice(0, digits);
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0'))
+    .join('')
+    .slice(0, digits);
 }

@@ -8,7 +8,8 @@ import { MemorySource } from './testing/memory_source.js';
 import { headerOf, writeSafetensors } from './testing/write_safetensors.js';
 
 const FILE = 'model.safetensors';
-const read = (bytes: Uint8Array): Promise<SafetensorsHeader> => readSafetensorsHeader(new MemorySource({ [FILE]: bytes }), FILE);
+const read = (bytes: Uint8Array): Promise<SafetensorsHeader> =>
+  readSafetensorsHeader(new MemorySource({ [FILE]: bytes }), FILE);
 
 /** A file of this header and so many bytes of data. */
 function fileOf(header: unknown, dataBytes: number): Uint8Array {
@@ -18,7 +19,11 @@ function fileOf(header: unknown, dataBytes: number): Uint8Array {
   return out;
 }
 
-const f32 = (begin: number, end: number, shape = [(end - begin) / 4]): unknown => ({ dtype: 'F32', shape, data_offsets: [begin, end] });
+const f32 = (begin: number, end: number, shape = [(end - begin) / 4]): unknown => ({
+  dtype: 'F32',
+  shape,
+  data_offsets: [begin, end],
+});
 
 const good = writeSafetensors(
   [
@@ -57,23 +62,54 @@ describe('a correct header', () => {
 describe('a wrong header', () => {
   const cases: [name: string, file: Uint8Array, message: RegExp][] = [
     ['no bytes', new Uint8Array(0), /has 0 bytes; expected .* at least 8/],
-    ['a length beyond the file', fileOf({}, 0).fill(0xff, 0, 1), /claims a header of 255 bytes but has 16 in all; is it truncated/],
-    ['a length beyond the limit', new Uint8Array(64).fill(0xff), /claims a header of 18446744073709551615 bytes; expected at most 100,000,000/],
+    [
+      'a length beyond the file',
+      fileOf({}, 0).fill(0xff, 0, 1),
+      /claims a header of 255 bytes but has 16 in all; is it truncated/,
+    ],
+    [
+      'a length beyond the limit',
+      new Uint8Array(64).fill(0xff),
+      /claims a header of 18446744073709551615 bytes; expected at most 100,000,000/,
+    ],
     ['length 0', new Uint8Array(8), /starts with undefined/],
     ['not JSON', fileOf('{"a": ', 0), /header is not JSON/],
     ['not UTF-8', fileOf('{"a":1}', 0).fill(0xff, 10, 11), /header is not JSON/],
     ['an array', fileOf('[]', 0), /starts with 91; expected '\{'/],
-    ['a name twice', fileOf('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"\\u0061":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4), /names "a" twice/],
-    ['a key twice', fileOf('{"a":{"dtype":"F32","dtype":"F16","shape":[1],"data_offsets":[0,4]}}', 4), /names "dtype" twice/],
+    [
+      'a name twice',
+      fileOf(
+        '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"\\u0061":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
+        4,
+      ),
+      /names "a" twice/,
+    ],
+    [
+      'a key twice',
+      fileOf('{"a":{"dtype":"F32","dtype":"F16","shape":[1],"data_offsets":[0,4]}}', 4),
+      /names "dtype" twice/,
+    ],
     ['no entry', fileOf({ a: null }, 0), /tensor "a": its entry is null/],
-    ['unknown dtype', fileOf({ a: { dtype: 'F4', shape: [1], data_offsets: [0, 4] } }, 4), /tensor "a": dtype is "F4"; expected one of F64, F32/],
-    ['inherited dtype', fileOf({ a: { dtype: 'toString', shape: [1], data_offsets: [0, 4] } }, 4), /dtype is "toString"/],
+    [
+      'unknown dtype',
+      fileOf({ a: { dtype: 'F4', shape: [1], data_offsets: [0, 4] } }, 4),
+      /tensor "a": dtype is "F4"; expected one of F64, F32/,
+    ],
+    [
+      'inherited dtype',
+      fileOf({ a: { dtype: 'toString', shape: [1], data_offsets: [0, 4] } }, 4),
+      /dtype is "toString"/,
+    ],
     ['no shape', fileOf({ a: { dtype: 'F32', data_offsets: [0, 4] } }, 4), /shape is undefined/],
     ['negative shape', fileOf({ a: f32(0, 4, [-1]) }, 4), /shape is \[-1\]/],
     ['fractional shape', fileOf({ a: f32(0, 4, [1.5]) }, 4), /shape is \[1.5\]/],
     ['unsafe shape', fileOf({ a: f32(0, 4, [2 ** 53]) }, 4), /shape is \[9007199254740992\]/],
     ['a product beyond 2^53', fileOf({ a: f32(0, 4, [2 ** 52, 2 ** 52]) }, 4), /not 4/],
-    ['three offsets', fileOf({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4, 8] } }, 4), /data_offsets is \[0,4,8\]; expected two/],
+    [
+      'three offsets',
+      fileOf({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4, 8] } }, 4),
+      /data_offsets is \[0,4,8\]; expected two/,
+    ],
     ['reversed offsets', fileOf({ a: f32(4, 0, [1]) }, 4), /data_offsets is \[4,0\]; expected the begin before/],
     ['an end beyond the file', fileOf({ a: f32(0, 8) }, 4), /an end within the 4 bytes of data/],
     ['bytes that do not fit the shape', fileOf({ a: f32(0, 8, [3]) }, 8), /12 bytes for shape \[3\] of F32, not 8/],
@@ -85,12 +121,18 @@ describe('a wrong header', () => {
     ['metadata that is no text', fileOf({ __metadata__: { a: 1 } }, 0), /__metadata__ gives 1 for "a"/],
   ];
   it.each(cases)('%s', async (_, file, message) => {
-    await expect(read(file)).rejects.toMatchObject({ name: 'SplitkvError', code: 'format', message: expect.stringMatching(message) });
+    await expect(read(file)).rejects.toMatchObject({
+      name: 'SplitkvError',
+      code: 'format',
+      message: expect.stringMatching(message),
+    });
     await expect(read(file)).rejects.toThrow(FILE);
   });
 
   it('does not say more of a value than a line holds', async () => {
-    const error = await read(fileOf({ ['n'.repeat(5000)]: { dtype: 'x'.repeat(5000) } }, 0)).catch((caught: unknown) => caught as Error);
+    const error = await read(fileOf({ ['n'.repeat(5000)]: { dtype: 'x'.repeat(5000) } }, 0)).catch(
+      (caught: unknown) => caught as Error,
+    );
     expect((error as Error).message.length).toBeLessThan(500);
   });
 
@@ -123,13 +165,25 @@ async function checkAny(bytes: Uint8Array): Promise<boolean> {
 
 describe('fuzzing', () => {
   it('random bytes', async () => {
-    await fc.assert(fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), async (bytes) => void (await checkAny(bytes))), { numRuns: 500 });
+    await fc.assert(
+      fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), async (bytes) => void (await checkAny(bytes))),
+      { numRuns: 500 },
+    );
   });
 
   it('random JSON', async () => {
     const keys = fc.constantFrom('dtype', 'shape', 'data_offsets', '__metadata__', '__proto__', 'a');
-    const json = fc.dictionary(keys, fc.oneof(fc.jsonValue(), fc.dictionary(keys, fc.oneof(fc.jsonValue(), fc.array(fc.nat(16)), fc.constantFrom('F32', 'U8')))));
-    await fc.assert(fc.asyncProperty(json, fc.nat(64), async (value, data) => void (await checkAny(fileOf(value, data)))), { numRuns: 500 });
+    const json = fc.dictionary(
+      keys,
+      fc.oneof(
+        fc.jsonValue(),
+        fc.dictionary(keys, fc.oneof(fc.jsonValue(), fc.array(fc.nat(16)), fc.constantFrom('F32', 'U8'))),
+      ),
+    );
+    await fc.assert(
+      fc.asyncProperty(json, fc.nat(64), async (value, data) => void (await checkAny(fileOf(value, data)))),
+      { numRuns: 500 },
+    );
   });
 
   it('a correct file with bytes changed', async () => {
@@ -146,7 +200,8 @@ describe('fuzzing', () => {
 
   it('every truncation, and every extension, is refused', async () => {
     expect(await checkAny(good)).toBe(true);
-    for (let length = 0; length < good.byteLength; length++) expect(await checkAny(good.slice(0, length)), `${length} bytes`).toBe(false);
+    for (let length = 0; length < good.byteLength; length++)
+      expect(await checkAny(good.slice(0, length)), `${length} bytes`).toBe(false);
     expect(await checkAny(Uint8Array.of(...good, 0))).toBe(false);
   });
 

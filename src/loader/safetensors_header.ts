@@ -32,20 +32,29 @@ const LENGTH_BYTES = 8;
  * (https://huggingface.co/docs/safetensors). Throws `format` unless the tensors cover the rest of the file exactly,
  * without holes or overlaps, as the format asks. Allocates only what the file itself has room for.
  */
-export async function readSafetensorsHeader(source: Source, file: string, signal?: AbortSignal): Promise<SafetensorsHeader> {
+export async function readSafetensorsHeader(
+  source: Source,
+  file: string,
+  signal?: AbortSignal,
+): Promise<SafetensorsHeader> {
   checkFileName(file);
   const what = `${file} of ${source.name}`;
   const fileBytes = await source.size(file, signal);
   if (fileBytes === undefined) throw missingFile(source.name, file);
-  if (fileBytes < LENGTH_BYTES) throw formatError(`${what} has ${fileBytes} bytes; expected a safetensors file of at least ${LENGTH_BYTES}`);
+  if (fileBytes < LENGTH_BYTES)
+    throw formatError(`${what} has ${fileBytes} bytes; expected a safetensors file of at least ${LENGTH_BYTES}`);
   const length = await source.read(file, 0, LENGTH_BYTES, signal);
   const headerBytes = new DataView(length.buffer, length.byteOffset).getBigUint64(0, true);
   if (headerBytes > BigInt(MAX_HEADER_BYTES)) {
-    throw formatError(`${what} claims a header of ${headerBytes} bytes; expected at most ${grouped(MAX_HEADER_BYTES)}. Is it a safetensors file?`);
+    throw formatError(
+      `${what} claims a header of ${headerBytes} bytes; expected at most ${grouped(MAX_HEADER_BYTES)}. Is it a safetensors file?`,
+    );
   }
   const dataStart = LENGTH_BYTES + Number(headerBytes);
   if (dataStart > fileBytes) {
-    throw formatError(`${what} claims a header of ${headerBytes} bytes but has ${grouped(fileBytes)} in all; is it truncated?`);
+    throw formatError(
+      `${what} claims a header of ${headerBytes} bytes but has ${grouped(fileBytes)} in all; is it truncated?`,
+    );
   }
   const header = await source.read(file, LENGTH_BYTES, dataStart, signal);
   return parseSafetensorsHeader(header, { file, what, fileBytes });
@@ -59,7 +68,10 @@ interface HeaderContext {
 }
 
 /** The header's JSON bytes, checked against the bytes the file has after them. */
-export function parseSafetensorsHeader(header: Uint8Array, { file, what, fileBytes }: HeaderContext): SafetensorsHeader {
+export function parseSafetensorsHeader(
+  header: Uint8Array,
+  { file, what, fileBytes }: HeaderContext,
+): SafetensorsHeader {
   const dataStart = LENGTH_BYTES + header.byteLength;
   const metadata = new Map<string, string>();
   const tensors = new Map<string, TensorEntry>();
@@ -79,7 +91,10 @@ function parseObject(header: Uint8Array, what: string): Record<string, unknown> 
     text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(header);
     value = JSON.parse(text);
   } catch (error) {
-    throw formatError(`${what}: the header is not JSON (${error instanceof Error ? error.message : String(error)})`, error);
+    throw formatError(
+      `${what}: the header is not JSON (${error instanceof Error ? error.message : String(error)})`,
+      error,
+    );
   }
   const twice = duplicateKey(text);
   if (twice !== undefined) throw formatError(`${what}: the header names ${shown(twice)} twice`);
@@ -89,12 +104,18 @@ function parseObject(header: Uint8Array, what: string): Record<string, unknown> 
 function readMetadata(value: unknown, metadata: Map<string, string>, what: string): void {
   if (!isRecord(value)) throw formatError(`${what}: __metadata__ is ${shown(value)}; expected an object of strings`);
   for (const [key, text] of Object.entries(value)) {
-    if (typeof text !== 'string') throw formatError(`${what}: __metadata__ gives ${shown(text)} for ${shown(key)}; expected a string`);
+    if (typeof text !== 'string')
+      throw formatError(`${what}: __metadata__ gives ${shown(text)} for ${shown(key)}; expected a string`);
     metadata.set(key, text);
   }
 }
 
-function readEntry(name: string, value: unknown, { file, what, fileBytes }: HeaderContext, dataStart: number): TensorEntry {
+function readEntry(
+  name: string,
+  value: unknown,
+  { file, what, fileBytes }: HeaderContext,
+  dataStart: number,
+): TensorEntry {
   const bad = (key: string, got: unknown, expected: string): SplitkvError =>
     formatError(`${what}: tensor ${shown(name)}: ${key} is ${shown(got)}; expected ${expected}`);
   if (!isRecord(value)) throw bad('its entry', value, 'an object with dtype, shape and data_offsets');
@@ -105,11 +126,20 @@ function readEntry(name: string, value: unknown, { file, what, fileBytes }: Head
   const [begin, end] = offsets as [number, number];
   const dataBytes = fileBytes - dataStart;
   if (begin > end) throw bad('data_offsets', offsets, 'the begin before the end');
-  if (end > dataBytes) throw bad('data_offsets', offsets, `an end within the ${grouped(dataBytes)} bytes of data the file has (is it truncated?)`);
+  if (end > dataBytes)
+    throw bad(
+      'data_offsets',
+      offsets,
+      `an end within the ${grouped(dataBytes)} bytes of data the file has (is it truncated?)`,
+    );
   const bytes = shape.includes(0) ? 0 : shape.reduce((product, size) => product * size, DTYPE_BYTES[dtype]);
   // A product beyond 2^53 may have been rounded, but it can't equal a length within a file either.
   if (bytes !== end - begin) {
-    throw bad('data_offsets', offsets, `${bytes} bytes for shape [${shape.join(', ').slice(0, 80)}] of ${dtype}, not ${end - begin}`);
+    throw bad(
+      'data_offsets',
+      offsets,
+      `${bytes} bytes for shape [${shape.join(', ').slice(0, 80)}] of ${dtype}, not ${end - begin}`,
+    );
   }
   return { name, file, dtype, shape, start: dataStart + begin, end: dataStart + end };
 }
@@ -121,8 +151,13 @@ function checkCover(entries: TensorEntry[], what: string, dataStart: number, fil
   let before = 'the header';
   for (const { name, start, end } of entries) {
     if (start !== at) {
-      const fault = start < at ? `overlaps ${before} by ${at - start} bytes` : `leaves a hole of ${start - at} bytes after ${before}`;
-      throw formatError(`${what}: tensor ${shown(name)} ${fault}; expected it to begin at data offset ${at - dataStart}`);
+      const fault =
+        start < at
+          ? `overlaps ${before} by ${at - start} bytes`
+          : `leaves a hole of ${start - at} bytes after ${before}`;
+      throw formatError(
+        `${what}: tensor ${shown(name)} ${fault}; expected it to begin at data offset ${at - dataStart}`,
+      );
     }
     at = end;
     before = shown(name);
@@ -132,7 +167,8 @@ function checkCover(entries: TensorEntry[], what: string, dataStart: number, fil
   }
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const isCounts = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((count) => Number.isSafeInteger(count) && (count as number) >= 0);

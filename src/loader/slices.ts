@@ -59,7 +59,13 @@ export async function readPiece(
   };
 }
 
-async function readRanges(source: Source, slice: Slice, rowStart: number, rowEnd: number, signal: AbortSignal | undefined) {
+async function readRanges(
+  source: Source,
+  slice: Slice,
+  rowStart: number,
+  rowEnd: number,
+  signal: AbortSignal | undefined,
+) {
   const { entry, elementBytes, columns, columnStart, columnEnd } = slice;
   const parts: Uint8Array<ArrayBuffer>[] = [];
   let next = rowStart;
@@ -67,7 +73,12 @@ async function readRanges(source: Source, slice: Slice, rowStart: number, rowEnd
     while (next < rowEnd) {
       const row = next++;
       const at = entry.start + row * columns * elementBytes;
-      parts[row - rowStart] = await source.read(entry.file, at + columnStart * elementBytes, at + columnEnd * elementBytes, signal);
+      parts[row - rowStart] = await source.read(
+        entry.file,
+        at + columnStart * elementBytes,
+        at + columnEnd * elementBytes,
+        signal,
+      );
     }
   };
   await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, work));

@@ -34,7 +34,8 @@ function chosenFile(path: string, bytes: Uint8Array<ArrayBuffer>): File {
   return file;
 }
 
-const chosenFolder = (prefix: string): File[] => Object.entries(suiteFiles).map(([name, bytes]) => chosenFile(prefix + name, bytes));
+const chosenFolder = (prefix: string): File[] =>
+  Object.entries(suiteFiles).map(([name, bytes]) => chosenFile(prefix + name, bytes));
 
 testSource('memory', async () => new MemorySource({ ...suiteFiles }));
 testSource('directory', async () => directorySource(folder));
@@ -54,15 +55,24 @@ describe('openSource', () => {
   });
 
   it('says what a model folder holds when there is no config.json', async () => {
-    const expected = { code: 'io', message: expect.stringMatching(/no config\.json; expected .*tokenizer\.json.*model\.safetensors/) };
+    const expected = {
+      code: 'io',
+      message: expect.stringMatching(/no config\.json; expected .*tokenizer\.json.*model\.safetensors/),
+    };
     await expect(openSource(join(folder, 'nested'))).rejects.toMatchObject(expected);
     await expect(openSource(`${server.url}nested`)).rejects.toMatchObject(expected);
     await expect(openSource([chosenFile('x/a.txt', new Uint8Array(1))])).rejects.toMatchObject(expected);
   });
 
   it('refuses what is no folder', async () => {
-    await expect(openSource(join(folder, 'none'))).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('does not exist') });
-    await expect(openSource(join(folder, 'big.bin'))).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('is a file') });
+    await expect(openSource(join(folder, 'none'))).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('does not exist'),
+    });
+    await expect(openSource(join(folder, 'big.bin'))).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('is a file'),
+    });
     await expect(openSource('')).rejects.toMatchObject({ code: 'usage' });
     await expect(openSource([])).rejects.toMatchObject({ code: 'usage' });
     await expect(openSource('ftp://host/model')).rejects.toMatchObject({ code: 'usage' });

@@ -42,7 +42,9 @@ export async function readText(source: Source, file: string, signal?: AbortSigna
   const size = await source.size(file, signal);
   if (size === undefined) return undefined;
   if (size > MAX_TEXT_BYTES) {
-    throw formatError(`${file} of ${source.name} has ${formatBytes(size)}; expected a text of at most ${formatBytes(MAX_TEXT_BYTES)}`);
+    throw formatError(
+      `${file} of ${source.name} has ${formatBytes(size)}; expected a text of at most ${formatBytes(MAX_TEXT_BYTES)}`,
+    );
   }
   const bytes = await source.read(file, 0, size, signal);
   try {
@@ -63,7 +65,10 @@ export function parseJson(text: string, what: string): unknown {
     return JSON.parse(text) as unknown;
   } catch (error) {
     const start = text.trimStart().startsWith('<') ? ' It looks like HTML: is the URL that of the raw file?' : '';
-    throw formatError(`${what} is not JSON (${error instanceof Error ? error.message : String(error)}).${start}`, error);
+    throw formatError(
+      `${what} is not JSON (${error instanceof Error ? error.message : String(error)}).${start}`,
+      error,
+    );
   }
 }
 
@@ -71,7 +76,9 @@ export function parseJson(text: string, what: string): unknown {
 export function checkFileName(file: string): void {
   const parts = file.split('/');
   if (file === '' || /[\\\0:]/.test(file) || parts.some((part) => part === '' || part === '.' || part === '..')) {
-    throw formatError(`${JSON.stringify(file)} is not a file of a model folder; expected a relative name such as 'model.safetensors'`);
+    throw formatError(
+      `${JSON.stringify(file)} is not a file of a model folder; expected a relative name such as 'model.safetensors'`,
+    );
   }
 }
 
@@ -86,7 +93,10 @@ export const missingFile = (source: string, file: string): SplitkvError =>
   new SplitkvError('io', `${file} is not in ${source}; expected that file there`);
 
 export const beyondFile = (source: string, file: string, start: number, end: number, size: number): SplitkvError =>
-  new SplitkvError('io', `${file} of ${source}: bytes ${start} to ${end} were asked for but it has ${size}; is the file truncated?`);
+  new SplitkvError(
+    'io',
+    `${file} of ${source}: bytes ${start} to ${end} were asked for but it has ${size}; is the file truncated?`,
+  );
 
 /** `work`, or a rejection with `aborted` as soon as the signal fires (the work itself may go on unseen). */
 export async function withAbort<T>(work: Promise<T>, signal: AbortSignal | undefined, what: string): Promise<T> {

@@ -19,7 +19,11 @@ interface StreamOptions {
 }
 
 /** In memory at once: this piece as f32, the bytes of the next one, and while it is converted nothing more. */
-export async function* streamPieces(source: Source, slice: Slice, options: StreamOptions): AsyncGenerator<RowPiece, void, void> {
+export async function* streamPieces(
+  source: Source,
+  slice: Slice,
+  options: StreamOptions,
+): AsyncGenerator<RowPiece, void, void> {
   const { rowStart, rowEnd, tileRows, pieceBytes, onBytes } = options;
   const width = slice.columnEnd - slice.columnStart;
   const rowBytes = Math.max(1, slice.columns * slice.elementBytes);

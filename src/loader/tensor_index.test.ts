@@ -52,34 +52,66 @@ describe('readTensorIndex', () => {
   });
 
   const wrong: [name: string, files: Record<string, Uint8Array | string>, message: RegExp][] = [
-    ['a tensor in no shard', { 's1.safetensors': shard('a') }, /puts tensor "b" into s1\.safetensors, but no shard has it/],
-    ['a tensor in another shard', { 's1.safetensors': shard('a'), 's2.safetensors': shard('b', 'c') }, /"b" into s1\.safetensors, but it is in s2\.safetensors/],
-    ['a tensor in two shards', { 's2.safetensors': shard('a', 'c') }, /tensor "a" is both in s1\.safetensors and in s2\.safetensors/],
-    ['a name listed twice', { [SHARD_INDEX]: '{"weight_map":{"a":"s1.safetensors","a":"s2.safetensors"}}' }, /"a" is listed twice/],
+    [
+      'a tensor in no shard',
+      { 's1.safetensors': shard('a') },
+      /puts tensor "b" into s1\.safetensors, but no shard has it/,
+    ],
+    [
+      'a tensor in another shard',
+      { 's1.safetensors': shard('a'), 's2.safetensors': shard('b', 'c') },
+      /"b" into s1\.safetensors, but it is in s2\.safetensors/,
+    ],
+    [
+      'a tensor in two shards',
+      { 's2.safetensors': shard('a', 'c') },
+      /tensor "a" is both in s1\.safetensors and in s2\.safetensors/,
+    ],
+    [
+      'a name listed twice',
+      { [SHARD_INDEX]: '{"weight_map":{"a":"s1.safetensors","a":"s2.safetensors"}}' },
+      /"a" is listed twice/,
+    ],
     ['no weight_map', { [SHARD_INDEX]: '{}' }, /"weight_map" is undefined/],
     ['an empty weight_map', { [SHARD_INDEX]: indexOf({}) }, /is empty/],
     ['a file name that is no text', { [SHARD_INDEX]: indexOf({ a: 1 }) }, /gives 1 for "a"/],
-    ['a file outside the folder', { [SHARD_INDEX]: indexOf({ a: '../../secret' }) }, /"\.\.\/\.\.\/secret" is not a file of a model folder/],
+    [
+      'a file outside the folder',
+      { [SHARD_INDEX]: indexOf({ a: '../../secret' }) },
+      /"\.\.\/\.\.\/secret" is not a file of a model folder/,
+    ],
     ['not JSON', { [SHARD_INDEX]: '<!doctype html>' }, /looks like HTML/],
   ];
   it.each(wrong)('refuses %s', async (_, files, message) => {
-    await expect(readTensorIndex(sharded(files))).rejects.toMatchObject({ code: 'format', message: expect.stringMatching(message) });
+    await expect(readTensorIndex(sharded(files))).rejects.toMatchObject({
+      code: 'format',
+      message: expect.stringMatching(message),
+    });
   });
 
   it('names a missing shard', async () => {
     const source = sharded();
     source.files.delete('s2.safetensors');
-    await expect(readTensorIndex(source)).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('s2.safetensors') });
+    await expect(readTensorIndex(source)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('s2.safetensors'),
+    });
   });
 });
 
 describe('expectTensor', () => {
   it('gives the entry, or says what is wrong', async () => {
-    const index = await readTensorIndex(new MemorySource({ [SINGLE_FILE]: writeSafetensors([tensor('model.norm.weight', [4, 2])]) }));
+    const index = await readTensorIndex(
+      new MemorySource({ [SINGLE_FILE]: writeSafetensors([tensor('model.norm.weight', [4, 2])]) }),
+    );
     expect(expectTensor(index, 'model.norm.weight', [4, 2])).toBe(findTensor(index, 'model.norm.weight'));
     expect(findTensor(index, 'other')).toBeUndefined();
-    expect(() => expectTensor(index, 'model.norm.weight', [2, 4])).toThrow("'model.norm.weight' in model.safetensors has shape [4, 2]; expected [2, 4]");
+    expect(() => expectTensor(index, 'model.norm.weight', [2, 4])).toThrow(
+      "'model.norm.weight' in model.safetensors has shape [4, 2]; expected [2, 4]",
+    );
     expect(() => expectTensor(index, 'model.norm.weight', [4, 2, 1])).toThrow('expected [4, 2, 1]');
-    expect(() => expectTensor(index, 'model.norm.wieght', [4])).toThrow("no tensor 'model.norm.wieght'; expected one of shape [4]. Did you mean 'model.norm.weight'?");
+    expect(() => expectTensor(index, 'model.norm.wieght', [4])).toThrow(
+      "no tensor 'model.norm.wieght'; expected one of shape [4]. Did you mean 'model.norm.weight'?",
+    );
   });
 });

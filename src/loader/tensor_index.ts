@@ -45,7 +45,10 @@ async function indexOf(
   for (const header of headers) {
     for (const [name, entry] of header.tensors) {
       const other = tensors.get(name);
-      if (other) throw formatError(`${source.name}: tensor ${shown(name)} is both in ${other.file} and in ${entry.file}; expected one shard to hold it`);
+      if (other)
+        throw formatError(
+          `${source.name}: tensor ${shown(name)} is both in ${other.file} and in ${entry.file}; expected one shard to hold it`,
+        );
       tensors.set(name, entry);
       totalBytes += entry.end - entry.start;
     }
@@ -54,7 +57,9 @@ async function indexOf(
     const found = tensors.get(name)?.file;
     if (found === file) continue;
     const where = found === undefined ? 'no shard has it' : `it is in ${found}`;
-    throw formatError(`${source.name}: ${SHARD_INDEX} puts tensor ${shown(name)} into ${file}, but ${where}; are the shards those of this index?`);
+    throw formatError(
+      `${source.name}: ${SHARD_INDEX} puts tensor ${shown(name)} into ${file}, but ${where}; are the shards those of this index?`,
+    );
   }
   return { tensors, totalBytes, files: headers.map((header) => ({ name: header.file, bytes: header.fileBytes })) };
 }
@@ -63,18 +68,21 @@ function parseWeightMap(text: string, sourceName: string): Map<string, string> {
   const what = `${SHARD_INDEX} of ${sourceName}`;
   const index = parseJson(text, what);
   const map = isObject(index) ? index['weight_map'] : undefined;
-  if (!isObject(map)) throw formatError(`${what}: "weight_map" is ${shown(map)}; expected an object of tensor name to file name`);
+  if (!isObject(map))
+    throw formatError(`${what}: "weight_map" is ${shown(map)}; expected an object of tensor name to file name`);
   const twice = duplicateKey(text);
   if (twice !== undefined) throw formatError(`${what}: ${shown(twice)} is listed twice`);
   const entries = Object.entries(map);
   if (entries.length === 0) throw formatError(`${what}: "weight_map" is empty`);
   for (const [name, file] of entries) {
-    if (typeof file !== 'string') throw formatError(`${what}: "weight_map" gives ${shown(file)} for ${shown(name)}; expected a file name`);
+    if (typeof file !== 'string')
+      throw formatError(`${what}: "weight_map" gives ${shown(file)} for ${shown(name)}; expected a file name`);
   }
   return new Map(entries as [string, string][]);
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** The tensor `name`, or undefined when the checkpoint lacks it: for tensors that a model may leave out (biases, a tied lm_head). */
 export const findTensor = (index: TensorIndex, name: string): TensorEntry | undefined => index.tensors.get(name);

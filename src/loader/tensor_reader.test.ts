@@ -19,16 +19,23 @@ const numbers = (length: number): Float32Array => Float32Array.from({ length }, 
 const ROWS = 150;
 const COLUMNS = 10;
 const values = numbers(ROWS * COLUMNS);
-const matrix = (dtype: 'F64' | 'F32' | 'F16' | 'BF16' = 'BF16'): TensorToWrite => ({ name: 'w', dtype, shape: [ROWS, COLUMNS], data: values });
+const matrix = (dtype: 'F64' | 'F32' | 'F16' | 'BF16' = 'BF16'): TensorToWrite => ({
+  name: 'w',
+  dtype,
+  shape: [ROWS, COLUMNS],
+  data: values,
+});
 
 /** The expected slice, element by element. */
 function slice(rowStart: number, rowEnd: number, [c0, c1]: readonly [number, number]): number[] {
   const out: number[] = [];
-  for (let row = rowStart; row < rowEnd; row++) for (let column = c0; column < c1; column++) out.push(values[row * COLUMNS + column]!);
+  for (let row = rowStart; row < rowEnd; row++)
+    for (let column = c0; column < c1; column++) out.push(values[row * COLUMNS + column]!);
   return out;
 }
 
-const span = (size: number) => fc.tuple(fc.nat(size), fc.nat(size)).map(([a, b]) => [Math.min(a, b), Math.max(a, b)] as const);
+const span = (size: number) =>
+  fc.tuple(fc.nat(size), fc.nat(size)).map(([a, b]) => [Math.min(a, b), Math.max(a, b)] as const);
 
 describe('readRows', () => {
   it.each(['F64', 'F32', 'F16', 'BF16'] as const)('%s: any rows and columns', async (dtype) => {
@@ -58,7 +65,9 @@ describe('readRows', () => {
     const wide = numbers(6 * columns);
     const { reader, source } = await readerOf({ name: 'wide', dtype: 'F16', shape: [6, columns], data: wide });
     const rows = await reader.readRows('wide', 1, 6, { columns: [10, 14] });
-    expect([...rows]).toEqual([1, 2, 3, 4, 5].flatMap((row) => [...wide.subarray(row * columns + 10, row * columns + 14)]));
+    expect([...rows]).toEqual(
+      [1, 2, 3, 4, 5].flatMap((row) => [...wide.subarray(row * columns + 10, row * columns + 14)]),
+    );
     expect(source.reads.map((read) => read.end - read.start)).toEqual([8, 8, 8, 8, 8]);
   });
 
@@ -78,14 +87,38 @@ describe('readRows', () => {
   });
 
   it('refuses other types, unknown names and spans outside the tensor', async () => {
-    const { reader } = await readerOf(matrix(), { name: 'ids', dtype: 'I64', shape: [1], data: [1] }, { name: 'fp8', dtype: 'F8_E4M3', shape: [1], data: Uint8Array.of(1) });
-    await expect(reader.readVector('ids')).rejects.toMatchObject({ code: 'unsupported', message: expect.stringContaining('I64') });
-    await expect(reader.readVector('fp8')).rejects.toMatchObject({ code: 'unsupported', message: expect.stringContaining('FP8') });
-    await expect(reader.readVector('v')).rejects.toMatchObject({ code: 'format', message: expect.stringContaining("Did you mean 'w'?") });
-    for (const [r0, r1] of [[-1, 2], [0, 151], [3, 2], [0.5, 2]] as const) {
-      await expect(reader.readRows('w', r0, r1)).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('150 rows') });
+    const { reader } = await readerOf(
+      matrix(),
+      { name: 'ids', dtype: 'I64', shape: [1], data: [1] },
+      { name: 'fp8', dtype: 'F8_E4M3', shape: [1], data: Uint8Array.of(1) },
+    );
+    await expect(reader.readVector('ids')).rejects.toMatchObject({
+      code: 'unsupported',
+      message: expect.stringContaining('I64'),
+    });
+    await expect(reader.readVector('fp8')).rejects.toMatchObject({
+      code: 'unsupported',
+      message: expect.stringContaining('FP8'),
+    });
+    await expect(reader.readVector('v')).rejects.toMatchObject({
+      code: 'format',
+      message: expect.stringContaining("Did you mean 'w'?"),
+    });
+    for (const [r0, r1] of [
+      [-1, 2],
+      [0, 151],
+      [3, 2],
+      [0.5, 2],
+    ] as const) {
+      await expect(reader.readRows('w', r0, r1)).rejects.toMatchObject({
+        code: 'usage',
+        message: expect.stringContaining('150 rows'),
+      });
     }
-    await expect(reader.readRows('w', 0, 1, { columns: [0, 11] })).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('10 columns') });
+    await expect(reader.readRows('w', 0, 1, { columns: [0, 11] })).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('10 columns'),
+    });
   });
 });
 
@@ -93,21 +126,34 @@ describe('streamRows', () => {
   it('joined pieces are the slice, each of whole tiles but the last', async () => {
     const { reader } = await readerOf(matrix());
     await fc.assert(
-      fc.asyncProperty(span(ROWS), span(COLUMNS), fc.integer({ min: 1, max: 4000 }), fc.constantFrom(1, 8, 32), async ([rowStart, rowEnd], columns, pieceBytes, tileRows) => {
-        const got: number[] = [];
-        let bytes = 0;
-        let next = rowStart;
-        for await (const piece of reader.streamRows('w', { rowStart, rowEnd, columns, pieceBytes, tileRows, onBytes: (count) => (bytes += count) })) {
-          expect(piece.firstRow).toBe(next);
-          next += piece.rows;
-          expect(piece.rows % tileRows === 0 || next === rowEnd).toBe(true);
-          expect(piece.data.length).toBe(piece.rows * (columns[1] - columns[0]));
-          got.push(...piece.data);
-        }
-        expect(next).toBe(rowEnd);
-        expect(got).toEqual(slice(rowStart, rowEnd, columns));
-        expect(bytes).toBe(got.length * 2);
-      }),
+      fc.asyncProperty(
+        span(ROWS),
+        span(COLUMNS),
+        fc.integer({ min: 1, max: 4000 }),
+        fc.constantFrom(1, 8, 32),
+        async ([rowStart, rowEnd], columns, pieceBytes, tileRows) => {
+          const got: number[] = [];
+          let bytes = 0;
+          let next = rowStart;
+          for await (const piece of reader.streamRows('w', {
+            rowStart,
+            rowEnd,
+            columns,
+            pieceBytes,
+            tileRows,
+            onBytes: (count) => (bytes += count),
+          })) {
+            expect(piece.firstRow).toBe(next);
+            next += piece.rows;
+            expect(piece.rows % tileRows === 0 || next === rowEnd).toBe(true);
+            expect(piece.data.length).toBe(piece.rows * (columns[1] - columns[0]));
+            got.push(...piece.data);
+          }
+          expect(next).toBe(rowEnd);
+          expect(got).toEqual(slice(rowStart, rowEnd, columns));
+          expect(bytes).toBe(got.length * 2);
+        },
+      ),
       { numRuns: 60 },
     );
   });
@@ -136,7 +182,8 @@ describe('streamRows', () => {
     const { reader } = await readerOf(matrix());
     const stop = new AbortController();
     const run = async (): Promise<void> => {
-      for await (const piece of reader.streamRows('w', { pieceBytes: 640, signal: stop.signal })) if (piece.firstRow === 32) stop.abort();
+      for await (const piece of reader.streamRows('w', { pieceBytes: 640, signal: stop.signal }))
+        if (piece.firstRow === 32) stop.abort();
     };
     await expect(run()).rejects.toMatchObject({ code: 'aborted', message: expect.stringContaining('w') });
     await expect(reader.readRows('w', 0, 1, { signal: stop.signal })).rejects.toMatchObject({ code: 'aborted' });

@@ -54,7 +54,9 @@ export class TensorReader {
   entry(name: string): TensorEntry {
     const entry = this.index.tensors.get(name);
     if (entry) return entry;
-    throw formatError(`the checkpoint of ${this.source.name} has no tensor '${name}'.${didYouMean(name, this.index.tensors.keys())}`);
+    throw formatError(
+      `the checkpoint of ${this.source.name} has no tensor '${name}'.${didYouMean(name, this.index.tensors.keys())}`,
+    );
   }
 
   /** Bytes of the tensor in the checkpoint. */
@@ -64,12 +66,20 @@ export class TensorReader {
   }
 
   /** The whole tensor, flat. For vectors and other small ones. */
-  async readVector(name: string, options: { readonly signal?: AbortSignal | undefined } = {}): Promise<Float32Array<ArrayBuffer>> {
+  async readVector(
+    name: string,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<Float32Array<ArrayBuffer>> {
     return this.readRows(name, 0, matrixShape(this.entry(name)).rows, options);
   }
 
   /** Rows [rowStart, rowEnd) as f32 [rows, columns], row-major. Throws `unsupported` unless the tensor is F32, F16, BF16 or F64. */
-  async readRows(name: string, rowStart: number, rowEnd: number, options: ReadRowsOptions = {}): Promise<Float32Array<ArrayBuffer>> {
+  async readRows(
+    name: string,
+    rowStart: number,
+    rowEnd: number,
+    options: ReadRowsOptions = {},
+  ): Promise<Float32Array<ArrayBuffer>> {
     const slice = this.#slice(name, rowStart, rowEnd, options.columns);
     const width = slice.columnEnd - slice.columnStart;
     const out = new Float32Array((rowEnd - rowStart) * width);
@@ -83,11 +93,24 @@ export class TensorReader {
    * `data` is used again: it is valid until the next piece is asked for, so copy what must stay.
    */
   streamRows(name: string, options: StreamRowsOptions = {}): AsyncGenerator<RowPiece, void, void> {
-    const { rowStart = 0, rowEnd = matrixShape(this.entry(name)).rows, tileRows = 32, pieceBytes = 8 * 1024 * 1024 } = options;
+    const {
+      rowStart = 0,
+      rowEnd = matrixShape(this.entry(name)).rows,
+      tileRows = 32,
+      pieceBytes = 8 * 1024 * 1024,
+    } = options;
     const slice = this.#slice(name, rowStart, rowEnd, options.columns);
-    if (!Number.isSafeInteger(tileRows) || tileRows < 1) throw usageError(`tileRows ${tileRows}; expected a positive integer`);
+    if (!Number.isSafeInteger(tileRows) || tileRows < 1)
+      throw usageError(`tileRows ${tileRows}; expected a positive integer`);
     if (!(pieceBytes > 0)) throw usageError(`pieceBytes ${pieceBytes}; expected a positive number`);
-    return streamPieces(this.source, slice, { rowStart, rowEnd, tileRows, pieceBytes, signal: options.signal, onBytes: options.onBytes });
+    return streamPieces(this.source, slice, {
+      rowStart,
+      rowEnd,
+      tileRows,
+      pieceBytes,
+      signal: options.signal,
+      onBytes: options.onBytes,
+    });
   }
 
   #slice(name: string, rowStart: number, rowEnd: number, columns: readonly [number, number] | undefined): Slice {
@@ -96,7 +119,14 @@ export class TensorReader {
     const [columnStart, columnEnd] = columns ?? [0, shape.columns];
     checkSpan(name, 'rows', rowStart, rowEnd, shape.rows);
     checkSpan(name, 'columns', columnStart, columnEnd, shape.columns);
-    return { entry, dtype: floatDtype(entry), elementBytes: DTYPE_BYTES[entry.dtype], columns: shape.columns, columnStart, columnEnd };
+    return {
+      entry,
+      dtype: floatDtype(entry),
+      elementBytes: DTYPE_BYTES[entry.dtype],
+      columns: shape.columns,
+      columnStart,
+      columnEnd,
+    };
   }
 }
 

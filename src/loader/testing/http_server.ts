@@ -53,6 +53,9 @@ function serve(file: Uint8Array, range: string | undefined, response: ServerResp
     response.writeHead(416, { 'Content-Range': `bytes */${file.byteLength}` }).end();
     return;
   }
-  response.writeHead(206, { 'Content-Range': `bytes ${start}-${end - 1}/${file.byteLength}`, 'Content-Length': end - start });
+  response.writeHead(206, {
+    'Content-Range': `bytes ${start}-${end - 1}/${file.byteLength}`,
+    'Content-Length': end - start,
+  });
   response.end(file.subarray(start, end));
 }

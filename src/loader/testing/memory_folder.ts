@@ -32,7 +32,10 @@ export class MemoryFolder implements CacheDirectory {
   readonly disk: Disk;
   readonly #node: DirectoryNode;
 
-  constructor(disk: Disk = { root: { removed: false, children: new Map() }, quota: Infinity, beforeWrite: undefined }, node = disk.root) {
+  constructor(
+    disk: Disk = { root: { removed: false, children: new Map() }, quota: Infinity, beforeWrite: undefined },
+    node = disk.root,
+  ) {
     this.disk = disk;
     this.#node = node;
   }
@@ -58,7 +61,8 @@ export class MemoryFolder implements CacheDirectory {
 
   async *keys(): AsyncGenerator<string> {
     this.#check();
-    for (const name of [...this.#node.children.keys()]) {
+    const names = [...this.#node.children.keys()]; // as they are now: the caller may remove some
+    for (const name of names) {
       await Promise.resolve();
       yield name;
     }
@@ -72,7 +76,9 @@ export class MemoryFolder implements CacheDirectory {
   /** Every file below, as 'folder/file'. */
   paths(): string[] {
     const walk = (node: DirectoryNode, prefix: string): string[] =>
-      [...node.children].flatMap(([name, child]) => (isFile(child) ? [prefix + name] : walk(child, `${prefix}${name}/`)));
+      [...node.children].flatMap(([name, child]) =>
+        isFile(child) ? [prefix + name] : walk(child, `${prefix}${name}/`),
+      );
     return walk(this.#node, '');
   }
 
@@ -87,7 +93,8 @@ export class MemoryFolder implements CacheDirectory {
 
   #child(name: string, create: boolean | undefined, make?: () => FileNode | DirectoryNode): FileNode | DirectoryNode {
     this.#check();
-    if (name === '' || name === '.' || name === '..' || /[/\\]/.test(name)) throw new TypeError(`name '${name}' is not allowed`);
+    if (name === '' || name === '.' || name === '..' || /[/\\]/.test(name))
+      throw new TypeError(`name '${name}' is not allowed`);
     let node = this.#node.children.get(name);
     if (!node) {
       if (!create || !make) throw error('NotFoundError');
@@ -161,7 +168,10 @@ function snapshot(node: FileNode, changes: number, start: number, end: number): 
 }
 
 const bytesBelow = (node: DirectoryNode): number =>
-  [...node.children.values()].reduce((sum, child) => sum + (isFile(child) ? child.data.byteLength : bytesBelow(child)), 0);
+  [...node.children.values()].reduce(
+    (sum, child) => sum + (isFile(child) ? child.data.byteLength : bytesBelow(child)),
+    0,
+  );
 
 function remove(node: FileNode | DirectoryNode): void {
   node.removed = true;

@@ -9,7 +9,10 @@ export class MemorySource implements Source {
 
   constructor(files: Record<string, Uint8Array | string>) {
     this.files = new Map(
-      Object.entries(files).map(([name, data]) => [name, typeof data === 'string' ? new TextEncoder().encode(data) : data]),
+      Object.entries(files).map(([name, data]) => [
+        name,
+        typeof data === 'string' ? new TextEncoder().encode(data) : data,
+      ]),
     );
   }
 

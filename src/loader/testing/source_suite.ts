@@ -25,7 +25,8 @@ export function testSource(name: string, open: () => Promise<Source>): void {
   describe(`Source: ${name}`, () => {
     it('tells sizes, and undefined for a missing file', async () => {
       const source = await open();
-      for (const [file, bytes] of Object.entries(suiteFiles)) expect(await source.size(file), file).toBe(bytes.byteLength);
+      for (const [file, bytes] of Object.entries(suiteFiles))
+        expect(await source.size(file), file).toBe(bytes.byteLength);
       expect(await source.size('missing.json')).toBeUndefined();
       expect(await source.size('nested/missing.json')).toBeUndefined();
     });
@@ -35,13 +36,16 @@ export function testSource(name: string, open: () => Promise<Source>): void {
       const ends = [0, 1, 2, 4095, 65535, 65536, 65537, 131072, 299_999, 300_000];
       for (const start of ends) {
         for (const end of ends.filter((candidate) => candidate >= start)) {
-          expect(Buffer.compare(await source.read('big.bin', start, end), big.subarray(start, end)), `${start}-${end}`).toBe(0);
+          expect(
+            Buffer.compare(await source.read('big.bin', start, end), big.subarray(start, end)),
+            `${start}-${end}`,
+          ).toBe(0);
         }
       }
       expect(await source.read('empty.txt', 0, 0)).toHaveLength(0);
     });
 
-    it('gives buffers that are the caller\'s own', async () => {
+    it("gives buffers that are the caller's own", async () => {
       const source = await open();
       const first = await source.read('config.json', 0, 5);
       first.fill(0);
@@ -50,18 +54,36 @@ export function testSource(name: string, open: () => Promise<Source>): void {
 
     it('refuses ranges beyond the file, missing files and wrong arguments', async () => {
       const source = await open();
-      await expect(source.read('big.bin', 299_999, 300_001)).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('300001') });
+      await expect(source.read('big.bin', 299_999, 300_001)).rejects.toMatchObject({
+        code: 'io',
+        message: expect.stringContaining('300001'),
+      });
       await expect(source.read('big.bin', 400_000, 400_001)).rejects.toMatchObject({ code: 'io' });
-      await expect(source.read('missing.json', 0, 1)).rejects.toMatchObject({ code: 'io', message: expect.stringContaining('missing.json') });
+      await expect(source.read('missing.json', 0, 1)).rejects.toMatchObject({
+        code: 'io',
+        message: expect.stringContaining('missing.json'),
+      });
       await expect(source.version('missing.json')).rejects.toMatchObject({ code: 'io' });
-      for (const [start, end] of [[-1, 2], [2, 1], [0.5, 1], [0, Number.NaN]] as const) {
+      for (const [start, end] of [
+        [-1, 2],
+        [2, 1],
+        [0.5, 1],
+        [0, Number.NaN],
+      ] as const) {
         await expect(source.read('big.bin', start, end)).rejects.toMatchObject({ code: 'usage' });
       }
     });
 
     it('never leaves its folder', async () => {
       const source = await open();
-      for (const file of ['../config.json', '/etc/hostname', 'nested/../config.json', '', 'nested\\a', './config.json']) {
+      for (const file of [
+        '../config.json',
+        '/etc/hostname',
+        'nested/../config.json',
+        '',
+        'nested\\a',
+        './config.json',
+      ]) {
         await expect(source.size(file), file).rejects.toMatchObject({ code: 'format' });
         await expect(source.read(file, 0, 1), file).rejects.toMatchObject({ code: 'format' });
       }
@@ -95,7 +117,10 @@ export function testSource(name: string, open: () => Promise<Source>): void {
       expect(await readText(source, 'nested/a b#1.txt')).toBe('nested');
       expect(await readText(source, 'empty.txt')).toBe('');
       expect(await readJson(source, 'missing.json')).toBeUndefined();
-      await expect(readJson(source, 'bad.json')).rejects.toMatchObject({ code: 'format', message: expect.stringContaining('bad.json') });
+      await expect(readJson(source, 'bad.json')).rejects.toMatchObject({
+        code: 'format',
+        message: expect.stringContaining('bad.json'),
+      });
       await expect(readText(source, 'latin1.txt')).rejects.toMatchObject({ code: 'format' });
     });
   });

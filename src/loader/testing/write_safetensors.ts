@@ -10,7 +10,10 @@ export interface TensorToWrite {
 }
 
 /** A safetensors file of these tensors, in their order. */
-export function writeSafetensors(tensors: readonly TensorToWrite[], metadata?: Record<string, string>): Uint8Array<ArrayBuffer> {
+export function writeSafetensors(
+  tensors: readonly TensorToWrite[],
+  metadata?: Record<string, string>,
+): Uint8Array<ArrayBuffer> {
   const header = safetensorsHeader(tensors, metadata);
   const out = new Uint8Array(header.byteLength + tensors.reduce((sum, tensor) => sum + tensorBytes(tensor), 0));
   out.set(header);
@@ -18,7 +21,8 @@ export function writeSafetensors(tensors: readonly TensorToWrite[], metadata?: R
   for (const { name, dtype, shape, data } of tensors) {
     const bytes = tensorBytes({ dtype, shape });
     const expected = data instanceof Uint8Array ? bytes : bytes / DTYPE_BYTES[dtype];
-    if (data.length !== expected) throw new Error(`${name}: ${data.length} values for shape [${shape.join(', ')}]; expected ${expected}`);
+    if (data.length !== expected)
+      throw new Error(`${name}: ${data.length} values for shape [${shape.join(', ')}]; expected ${expected}`);
     if (data instanceof Uint8Array) out.set(data, at);
     else encode(dtype, data, out, at);
     at += bytes;
