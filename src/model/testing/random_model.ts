@@ -6,7 +6,9 @@ import { DTYPE_BYTES } from '../../loader/dtype.js';
 import { encode } from '../../loader/testing/encode.js';
 import { writeSafetensors, type TensorToWrite } from '../../loader/testing/write_safetensors.js';
 import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
-import { parseModelConfig, type LlamaConfig } from '../config.js';
+import { isDeepseek, type LlamaConfig, type ModelConfig, parseModelConfig } from '../config.js';
+import { deepseekDefaults, deepseekTensors } from './random_deepseek.js';
+import { llamaTensors, type TensorRecipe } from './random_llama.js';
 import type { ReferenceTensor, WeightMap } from './reference.js';
 
 export interface RandomModelOptions {
@@ -18,8 +20,8 @@ export interface RandomModelOptions {
   shards?: number;
 }
 
-export interface RandomModel {
-  config: LlamaConfig;
+export interface RandomModel<C extends ModelConfig = LlamaConfig> {
+  config: C;
   /** The files of a Hugging Face model folder, by name. Without tokenizer where vocab_size is under 260. */
   files: Map<string, Uint8Array<ArrayBuffer>>;
   /** The values as stored, that is, rounded to the dtype. */
@@ -31,6 +33,9 @@ const classNames: Record<string, string> = {
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
   mistral: 'MistralForCausalLM',
+  deepseek_v2: 'DeepseekV2ForCausalLM',
+  deepseek_v3: 'DeepseekV3ForCausalLM',
+  minicpm3: 'MiniCPM3ForCausalLM',
 };
 
 const defaults = {
@@ -54,24 +59,33 @@ const defaults = {
 
 const torchDtype = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' };
 
+/** Keys whose null means something. */
+const nullable = ['sliding_window', 'q_lora_rank', 'n_routed_experts', 'n_shared_experts'];
+
 /**
- * A model of random weights. Their scales keep logits at about +-3 standard deviation and let attention prefer some keys, so
- * that a wrong position, head or mask shows.
+ * A model of random weights. Their scales keep logits at about +-3 standard deviation and let attention prefer some keys and
+ * routers some experts, so that a wrong position, head, mask or expert shows.
+ *
+ * @typeParam C what the caller knows of `model_type`: DeepseekConfig for deepseek_v2, deepseek_v3 and minicpm3.
  */
-export function makeRandomModel({
+export function makeRandomModel<C extends ModelConfig = LlamaConfig>({
   config: changes = {},
   seed = 1,
-  dtype = 'F32',
+  dtype: stored = 'F32',
   shards = 1,
-}: RandomModelOptions = {}): RandomModel {
-  const merged = Object.entries({ ...defaults, torch_dtype: torchDtype[dtype], ...changes });
+}: RandomModelOptions = {}): RandomModel<C> {
+  const modelDefaults = { ...defaults, ...deepseekDefaults(changes.model_type) };
+  const merged = Object.entries({ ...modelDefaults, torch_dtype: torchDtype[stored], ...changes });
   const raw: Record<string, unknown> = Object.fromEntries(
-    merged.filter(([key, value]) => value !== null || key === 'sliding_window'),
+    merged.filter(([key, value]) => value !== undefined && (value !== null || nullable.includes(key))),
   );
   raw.architectures ??= [classNames[raw.model_type as string]];
   const config = parseModelConfig(raw);
   const random = new Random(seed);
-  const tensors = tensorList(config).map(({ name, shape, mean, deviation }): TensorToWrite => {
+  const recipes = isDeepseek(config) ? deepseekTensors(config) : llamaTensors(config);
+  const tensors = recipes.map((recipe: TensorRecipe): TensorToWrite => {
+    const { name, shape, mean, deviation } = recipe;
+    const dtype = recipe.dtype ?? stored;
     const values = random.normals(
       shape.reduce((a, b) => a * b),
       deviation,
@@ -82,9 +96,9 @@ export function makeRandomModel({
     return { name, dtype, shape, data };
   });
   const weights = new Map(
-    tensors.map(({ name, shape, data }): [string, ReferenceTensor] => {
+    tensors.map(({ name, dtype, shape, data }): [string, ReferenceTensor] => {
       const stored = new Float32Array(shape.reduce((a, b) => a * b));
-      converter(dtype, data as Uint8Array<ArrayBuffer>)(0, stored.length, stored, 0);
+      converter(dtype as 'F32' | 'F16' | 'BF16', data as Uint8Array<ArrayBuffer>)(0, stored.length, stored, 0);
       return [name, { shape, data: stored }];
     }),
   );
@@ -95,7 +109,7 @@ export function makeRandomModel({
     files.set('tokenizer.json', json(tokenizer.json));
     files.set('tokenizer_config.json', json(tokenizer.config));
   }
-  return { config, files, weights };
+  return { config: config as C, files, weights };
 }
 
 /** Writes the files of a model folder, which is made where it doesn't exist. */
@@ -120,45 +134,4 @@ function weightFiles(tensors: TensorToWrite[], shards: number): [string, Uint8Ar
     ]),
     ['model.safetensors.index.json', json({ metadata: { total_size: totalSize }, weight_map: weightMap })],
   ];
-}
-
-interface TensorRecipe {
-  name: string;
-  shape: number[];
-  mean: number;
-  deviation: number;
-}
-
-/** Every tensor of the checkpoint. A matrix of deviation g / sqrt(in_features) gives outputs of deviation g for inputs of 1. */
-function tensorList(config: LlamaConfig): TensorRecipe[] {
-  const { hiddenSize, intermediateSize, vocabSize, numHeads, numKvHeads, headDim, attentionBias } = config;
-  const list: TensorRecipe[] = [];
-  const norm = (name: string, size: number) =>
-    list.push({ name: `${name}.weight`, shape: [size], mean: 1, deviation: 0.2 });
-  const linear = (name: string, rows: number, columns: number, gain: number, bias = false) => {
-    list.push({ name: `${name}.weight`, shape: [rows, columns], mean: 0, deviation: gain / Math.sqrt(columns) });
-    if (bias) list.push({ name: `${name}.bias`, shape: [rows], mean: 0, deviation: 0.3 });
-  };
-  // A tied matrix also makes the logits.
-  linear('model.embed_tokens', vocabSize, hiddenSize, config.tieWordEmbeddings ? 3 : Math.sqrt(hiddenSize));
-  for (let layer = 0; layer < config.numLayers; layer++) {
-    const at = `model.layers.${layer}`;
-    norm(`${at}.input_layernorm`, hiddenSize);
-    // Scores q.k / sqrt(headDim) then have a deviation of about 1.5^2.
-    linear(`${at}.self_attn.q_proj`, numHeads * headDim, hiddenSize, 1.5, attentionBias.q);
-    linear(`${at}.self_attn.k_proj`, numKvHeads * headDim, hiddenSize, 1.5, attentionBias.k);
-    linear(`${at}.self_attn.v_proj`, numKvHeads * headDim, hiddenSize, 1, attentionBias.v);
-    if (config.qkNorm) {
-      norm(`${at}.self_attn.q_norm`, headDim);
-      norm(`${at}.self_attn.k_norm`, headDim);
-    }
-    linear(`${at}.self_attn.o_proj`, hiddenSize, numHeads * headDim, 1, attentionBias.o);
-    norm(`${at}.post_attention_layernorm`, hiddenSize);
-    linear(`${at}.mlp.gate_proj`, intermediateSize, hiddenSize, 1.5, config.mlpBias);
-    linear(`${at}.mlp.up_proj`, intermediateSize, hiddenSize, 1, config.mlpBias);
-    linear(`${at}.mlp.down_proj`, hiddenSize, intermediateSize, 1, config.mlpBias);
-  }
-  norm('model.norm', hiddenSize);
-  if (!config.tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, 3);
-  return list;
 }
