@@ -1,5 +1,5 @@
 import { abortedError, SplitkvError, usageError } from '../base/errors.js';
-import { StopScanner, TextStream, type Tokenizer } from '../tokenizer/index.js';
+import { StopScanner, type Tokenizer } from '../tokenizer/index.js';
 import type { FinishReason, GenerateOptions, GenerateResult } from './api.js';
 import type { Runner } from './runner.js';
 import { checkSampling, randomSeed } from './sampling.js';
@@ -78,7 +78,8 @@ export async function generate(
   checkSampling({ ...options, seed });
 
   const scanner = new StopScanner(stops);
-  const stream = tokenizer && new TextStream(tokenizer);
+  // Text after a prompt keeps the blank that a sentence's first token would lose.
+  const stream = tokenizer?.stream({ continues: true });
   const tokens: number[] = [];
   let text = '';
   let detail: FinishDetail = 'aborted';

@@ -1,6 +1,5 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
-import { alignUp } from '../base/math.js';
 import { type Device, openDevice } from '../gpu/index.js';
 import { cachedSource, openSource, readJson, readText, type Source, TensorReader } from '../loader/index.js';
 import { type ModelConfig, parseModelConfig } from '../model/config.js';

@@ -1,0 +1,56 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { testAdapters } from '../gpu/testing/adapters.js';
+import type { Model, WeightType } from './api.js';
+import { load } from './load.js';
+
+interface Question {
+  readonly context: number;
+  readonly prompt: string;
+  readonly answer: string;
+}
+
+const questions = readFileSync('models/eval.jsonl', 'utf8')
+  .trim()
+  .split('\n')
+  .map((line) => JSON.parse(line) as Question);
+const contexts = [256, 512, 1024, 2048];
+
+// SPLITKV_EVAL=full asks every held-out question with every weight type and prints the table of the model cards.
+const full = process.env['SPLITKV_EVAL'] === 'full';
+const counts: Record<number, number> = full ? {} : { 256: 12, 512: 8, 1024: 4, 2048: 2 };
+
+async function exactMatch(model: Model, context: number): Promise<{ right: number; asked: number }> {
+  const asked = questions.filter((question) => question.context === context).slice(0, counts[context]);
+  let right = 0;
+  for (const { prompt, answer } of asked) {
+    const result = await model.generate(prompt, { maxTokens: model.tokenize(answer).length }).result;
+    if (result.text.trim() === answer.trim()) right++;
+  }
+  return { right, asked: asked.length };
+}
+
+describe('embedded models answer questions about their stories', async () => {
+  // The fastest adapter present: what is asked here is what the model knows, not which adapter runs it.
+  const adapter = (await testAdapters()).at(-1)!;
+  const types: readonly WeightType[] = full ? ['f32', 'f16', 'q8', 'q4'] : ['f32'];
+  for (const name of ['tiny-gqa']) {
+    for (const weights of types) {
+      test(`${name}, ${weights}`, { timeout: full ? 3_600_000 : 300_000 }, async () => {
+        const model = await load(`models/${name}`, { weights, adapter: adapter.name });
+        let right = 0;
+        let asked = 0;
+        const cells: string[] = [];
+        for (const context of contexts) {
+          const result = await exactMatch(model, context);
+          right += result.right;
+          asked += result.asked;
+          cells.push(`${((100 * result.right) / result.asked).toFixed(1)}% (${result.right}/${result.asked})`);
+        }
+        await model.dispose();
+        console.log(`${name} | ${weights} | ${cells.join(' | ')}`);
+        if (weights === 'f32') expect(right / asked).toBeGreaterThanOrEqual(0.95);
+      });
+    }
+  }
+});
