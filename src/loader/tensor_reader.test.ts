@@ -171,11 +171,17 @@ describe('streamRows', () => {
     expect(buffers.size).toBe(1);
   });
 
-  it('stops reading when the caller leaves', async () => {
+  it('stops reading when the caller leaves, the piece on its way too', async () => {
     const { reader, source } = await readerOf(matrix());
+    const signals: (AbortSignal | undefined)[] = [];
+    const read = source.read.bind(source);
+    source.read = (file, start, end, signal) => {
+      signals.push(signal);
+      return read(file, start, end, signal);
+    };
     for await (const piece of reader.streamRows('w', { pieceBytes: 640 })) if (piece.firstRow === 0) break;
     await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(source.reads.length).toBe(2);
+    expect(signals.map((signal) => signal?.aborted)).toEqual([true, true]);
   });
 
   it('rejects with aborted', async () => {
