@@ -1,7 +1,25 @@
 import { describe, expect, it } from 'vitest';
+import type { RopeScaling } from './rope_config.js';
 import { ropeFrequencies, ropeTable } from './rope_table.js';
 
 const llama3 = { type: 'llama3', factor: 32, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 8192 } as const;
+
+const yarn = {
+  type: 'yarn',
+  factor: 40,
+  originalMaxPositions: 4096,
+  betaFast: 32,
+  betaSlow: 1,
+  mscaleAllDim: 0,
+  attentionFactor: 1.5,
+} as const;
+const longrope: RopeScaling = {
+  type: 'longrope',
+  shortFactor: [1, 1, 2, 4],
+  longFactor: [2, 5, 10, 20],
+  originalMaxPositions: 1024,
+  attentionFactor: 1.25,
+};
 
 describe('rope frequencies', () => {
   it('are powers of theta', () => {
@@ -31,6 +49,23 @@ describe('rope frequencies', () => {
     expect(scaled[15]! / 1.2905479282092638e-3).toBeCloseTo(1, 12);
     expect(scaled[17]! / 9.708287802627676e-5).toBeCloseTo(1, 12);
   });
+
+  it('follow DeepSeek: a ramp between the frequencies that make 32 turns and one turn', () => {
+    // 4096 positions, theta 10^4, 8 dims: 8 ln(4096 / (32 2pi)) / (2 ln 10^4) = 1.309, and 2.814 for one turn: the ramp goes from
+    // index 1 to index 3, half way at 2: 0.01 (0.5 + 0.5 / 40).
+    const frequencies = ropeFrequencies({ ropeTheta: 1e4, ropeScaling: yarn, qkRopeHeadDim: 8 }, 100);
+    [1, 0.1, 0.005125, 0.000025].forEach((expected, i) => expect(frequencies[i]).toBeCloseTo(expected, 15));
+  });
+
+  it('are divided by the long list only where more than the trained context is allocated', () => {
+    const config = { ropeTheta: 1e4, ropeScaling: longrope, qkRopeHeadDim: 8 };
+    [1, 0.1, 0.005, 0.00025].forEach((expected, i) =>
+      expect(ropeFrequencies(config, 1024)[i]).toBeCloseTo(expected, 15),
+    );
+    [0.5, 0.02, 0.001, 0.00005].forEach((expected, i) =>
+      expect(ropeFrequencies(config, 1025)[i]).toBeCloseTo(expected, 15),
+    );
+  });
 });
 
 describe('ropeTable', () => {
@@ -53,5 +88,18 @@ describe('ropeTable', () => {
     const rest = (turns - Math.floor(turns)) * 2 * Math.PI;
     expect(table[131071 * 8 + 2]).toBeCloseTo(Math.cos(rest), 6);
     expect(table[131071 * 8 + 3]).toBeCloseTo(Math.sin(rest), 6);
+  });
+
+  it('is scaled by the attention factor', () => {
+    for (const [ropeScaling, factor] of [
+      [yarn, 1.5],
+      [longrope, 1.25],
+    ] as const) {
+      const table = ropeTable({ ropeTheta: 1e4, ropeScaling, qkRopeHeadDim: 8 }, 2);
+      expect([...table.subarray(0, 4)]).toEqual([factor, 0, factor, 0]);
+      // cos 1 and sin 1.
+      expect(table[8]).toBeCloseTo(factor * 0.5403023059, 6);
+      expect(table[9]).toBeCloseTo(factor * 0.8414709848, 6);
+    }
   });
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../tokenizer/index.js';
-import { parseModelConfig } from '../config.js';
+import { type DeepseekConfig, parseModelConfig } from '../config.js';
 import { makeRandomModel } from './random_model.js';
-import { referenceLogits } from './reference.js';
+import { referenceLogits, smallestRoutingMargin } from './reference.js';
 
 const text = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes);
 
@@ -88,5 +88,33 @@ describe('makeRandomModel', () => {
     expect(deviation).toBeLessThan(10);
     const swapped = last([5, 9, 70, 200, 31, 70, 12, 260]);
     expect(Math.max(...logits.map((x, i) => Math.abs(x - swapped[i]!)))).toBeGreaterThan(0.1);
+  });
+
+  it.each(['deepseek_v2', 'deepseek_v3', 'minicpm3'] as const)('makes a %s with every tensor once', (model_type) => {
+    const { config, files, weights } = makeRandomModel<DeepseekConfig>({ config: { model_type }, dtype: 'BF16' });
+    expect(parseModelConfig(text(files.get('config.json')))).toEqual(config);
+    const tensors = header(files.get('model.safetensors')!);
+    expect(Object.keys(tensors).sort()).toEqual([...weights.keys()].sort());
+    const layer = (name: string) => tensors[`model.layers.1.${name}`];
+    expect(layer('self_attn.kv_a_proj_with_mqa.weight')!.shape).toEqual([32 + 16, 72]);
+    expect(layer('self_attn.kv_b_proj.weight')!.shape).toEqual([3 * (24 + 40), 32]);
+    expect(layer('self_attn.q_proj.weight') === undefined).toBe(model_type !== 'deepseek_v2');
+    expect(layer('mlp.experts.7.down_proj.weight')?.shape).toEqual(model_type === 'minicpm3' ? undefined : [72, 40]);
+    expect(layer('mlp.gate.e_score_correction_bias')?.dtype).toBe(model_type === 'deepseek_v3' ? 'F32' : undefined);
+    expect(tensors['lm_head.weight'] === undefined).toBe(model_type === 'minicpm3');
+  });
+
+  it.each(['deepseek_v2', 'deepseek_v3'])('lets the routers of a %s choose clearly and differently', (model_type) => {
+    const { config, weights } = makeRandomModel<DeepseekConfig>({ config: { model_type } });
+    const tokens = Array.from({ length: 48 }, (_, i) => (i * 37) % config.vocabSize);
+    expect(smallestRoutingMargin(config, weights, tokens)).toBeGreaterThan(1e-4);
+    const used = new Set<string>();
+    const logits = referenceLogits(config, weights, tokens, {
+      onRouting: ({ experts }, layer) => experts.forEach((expert) => used.add(`${layer}.${expert}`)),
+    });
+    expect(used.size).toBe(2 * 8);
+    const squares = logits.map((row) => row.reduce((sum, x) => sum + x * x, 0) / row.length);
+    expect(Math.sqrt(Math.max(...squares))).toBeLessThan(10);
+    expect(Math.sqrt(Math.min(...squares))).toBeGreaterThan(1);
   });
 });
