@@ -13,11 +13,15 @@ export default defineConfig({
   // The dependencies are ES modules and load as they are: no pre-bundling, which could reload a page in the middle of a run.
   optimizeDeps: { noDiscovery: true, include: [] },
   server: { host: '127.0.0.1', fs: { allow: [root('.')] } },
+  preview: { host: '127.0.0.1' },
   build: {
     outDir: root('dist/app'),
     emptyOutDir: true,
     target: 'es2023',
-    rollupOptions: { input: [root('src/app/index.html'), root('src/app/host.html')] },
+    rollupOptions: {
+      input: [root('src/app/index.html'), root('src/app/host.html')],
+      external: [/^node:/, 'webgpu'], // loaded only where the code finds itself in Node
+    },
   },
   plugins: [
     {

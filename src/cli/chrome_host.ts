@@ -5,7 +5,7 @@ import { abortedError, SplitkvError, throwIfAborted } from '../base/errors.js';
 import type { ModelInfo } from '../index.js';
 import { type Chrome, launchChrome } from './chrome.js';
 import type { HostRequest, ModelHost } from './model_host.js';
-import { startPageServer } from './page_server.js';
+import { type PageServer, startPageServer } from './page_server.js';
 
 const START_TIMEOUT_MS = 60_000;
 /** The page says once a second that it lives; loading may keep it busy for a while. */
@@ -19,9 +19,12 @@ interface Session {
   close(): Promise<void>;
 }
 
-/** Loads the model in a page of headless Chrome. */
-export async function openChromeHost(request: HostRequest): Promise<ModelHost> {
-  const session = await openSession(request.model, request.signal, request.onWarning);
+/**
+ * Loads the model in a page of headless Chrome.
+ * @param server one that serves the page and the model already; it stays open
+ */
+export async function openChromeHost(request: HostRequest, server?: PageServer): Promise<ModelHost> {
+  const session = await openSession(request.model, request.signal, request.onWarning, server);
   let onText: (piece: string) => void = () => {};
   let rows: { readonly position: number; readonly row: Float32Array }[] = [];
   session.onEvent = (event) => {
@@ -77,21 +80,21 @@ export async function listChromeAdapters(signal: AbortSignal): Promise<AdapterEn
   }
 }
 
-async function openSession(model: string, signal: AbortSignal, onWarning: (message: string) => void): Promise<Session> {
+async function openSession(
+  model: string,
+  signal: AbortSignal,
+  onWarning: (message: string) => void,
+  shared?: PageServer,
+): Promise<Session> {
   throwIfAborted(signal, 'starting Chrome');
-  const server = await startPageServer(model);
-  let chrome: Chrome;
-  try {
-    chrome = await launchChrome();
-  } catch (error) {
-    await server.close();
-    throw error;
-  }
+  const server = shared ?? (await startPageServer(model));
+  let chrome: Chrome | undefined;
   const close = async (): Promise<void> => {
-    await chrome.browser.close().catch(() => {});
-    await server.close();
+    await chrome?.browser.close().catch(() => {});
+    if (!shared) await server.close();
   };
   try {
+    chrome = await launchChrome();
     return await openPage(chrome, server, close, signal, onWarning);
   } catch (error) {
     await close();
@@ -101,7 +104,7 @@ async function openSession(model: string, signal: AbortSignal, onWarning: (messa
 
 async function openPage(
   { browser }: Chrome,
-  server: { readonly url: string; readonly modelUrl: string },
+  server: PageServer,
   closeAll: () => Promise<void>,
   signal: AbortSignal,
   onWarning: (message: string) => void,
@@ -128,7 +131,9 @@ async function openPage(
     lost(`couldn't load ${new URL(response.url()).pathname} (status ${response.status()})`);
   });
   page.on('console', (message) => {
-    if (message.type() === 'error') onWarning(`Chrome: ${message.text()}`);
+    // A file that isn't there is the loader's to judge: some are optional.
+    if (message.type() !== 'error' || message.text().startsWith('Failed to load resource')) return;
+    onWarning(`Chrome: ${message.text()}`);
   });
 
   const abort = (): void => void page.evaluate(() => window.splitkvHost?.abort()).catch(() => {});

@@ -1,0 +1,64 @@
+import { spawn } from 'node:child_process';
+import { expect, test } from '@playwright/test';
+import { QUESTIONS, STORY } from '../../src/app/example.js';
+
+interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function splitkv(args: readonly string[], interruptAfterMs?: number): Promise<Finished> {
+  const child = spawn(process.execPath, ['bin/splitkv.js', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  const timer = interruptAfterMs === undefined ? undefined : setTimeout(() => child.kill('SIGINT'), interruptAfterMs);
+  return new Promise((resolve) =>
+    child.on('close', (code) => {
+      clearTimeout(timer);
+      resolve({ code, stdout, stderr });
+    }),
+  );
+}
+
+const chrome = ['--host', 'chrome', '--model', 'models/tiny-gqa', '--json'];
+
+test('generate in Chrome prints the document', async () => {
+  const { question, answer } = QUESTIONS[1];
+  const { code, stdout, stderr } = await splitkv(['generate', ...chrome, '--prompt', `${STORY} ${question}`]);
+  expect(code, stderr).toBe(0);
+  const result = JSON.parse(stdout) as Record<string, unknown>;
+  expect(result).toMatchObject({ finish_reason: 'stop', stats: { ranks: [{}] } });
+  expect((result['text'] as string).trim()).toBe(answer);
+});
+
+test('logits in Chrome are the same bits in every run, and digest and numbers agree', async () => {
+  const args = ['logits', ...chrome, '--tokens', '1,300,301,302', '--all'];
+  const first = await splitkv(args);
+  expect(first.code, first.stderr).toBe(0);
+  const document = JSON.parse(first.stdout) as {
+    results: { positions: number[]; argmax: number[]; sha256: string; logits: number[][] }[];
+  };
+  const [result] = document.results;
+  expect(result!.positions).toEqual([0, 1, 2, 3]);
+  expect(result!.logits.map((row) => row.indexOf(Math.max(...row)))).toEqual(result!.argmax);
+  const bytes = Buffer.concat(result!.logits.map((row) => Buffer.from(Float32Array.from(row).buffer)));
+  const { createHash } = await import('node:crypto');
+  expect(createHash('sha256').update(bytes).digest('hex')).toBe(result!.sha256);
+
+  const second = await splitkv([...args, '--output', 'argmax', '--prefill-chunk', '3']);
+  expect((JSON.parse(second.stdout) as typeof document).results[0]!.sha256).toBe(result!.sha256);
+});
+
+test('what fails in the page keeps its code and message', async () => {
+  const wrong = await splitkv(['generate', ...chrome, '--prompt', 'x', '--context', '1000000']);
+  expect(wrong).toMatchObject({ code: 2, stdout: '' });
+  expect(wrong.stderr).toMatch(/^splitkv: contextLength 1000000: this model has at most 4096 positions\n$/);
+});
+
+test('Ctrl-C ends a run in Chrome', async () => {
+  const { code, stderr } = await splitkv(['generate', ...chrome, '--prompt', 'tell me a story', '--max-tokens', '4000'], 5000);
+  expect(code, stderr).toBe(130);
+});

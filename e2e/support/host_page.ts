@@ -1,0 +1,39 @@
+import { createHash } from 'node:crypto';
+import type { Page } from '@playwright/test';
+import type { HostEvent, Outcome, PlainLoadOptions } from '../../src/app/host_protocol.js';
+
+/** The library in a page of real Chromium, by the same calls that the command line uses. */
+export class HostPage {
+  #rows: Buffer[] = [];
+
+  private constructor(private readonly page: Page) {}
+
+  static async open(page: Page): Promise<HostPage> {
+    const host = new HostPage(page);
+    await page.exposeFunction('splitkvEvent', (event: HostEvent) => {
+      if (event.kind === 'row') host.#rows.push(Buffer.from(event.base64, 'base64'));
+    });
+    await page.goto('/host.html');
+    await page.waitForFunction(() => window.splitkvHost !== undefined);
+    return host;
+  }
+
+  async load(model: string, options: PlainLoadOptions): Promise<void> {
+    value(await this.page.evaluate(() => window.splitkvHost.close()));
+    value(await this.page.evaluate(([url, rest]) => window.splitkvHost.open(url, rest), [model, options] as const));
+  }
+
+  /** SHA-256 over the f32 logits of every position, and how many there were. */
+  async logitsDigest(tokens: readonly number[]): Promise<{ readonly rows: number; readonly sha256: string }> {
+    this.#rows = [];
+    const rows = value(await this.page.evaluate((ids) => window.splitkvHost.logits(ids, true), tokens));
+    const hash = createHash('sha256');
+    for (const row of this.#rows) hash.update(row);
+    return { rows, sha256: hash.digest('hex') };
+  }
+}
+
+function value<T>(outcome: Outcome<T>): T {
+  if (!outcome.ok) throw new Error(`${outcome.code}: ${outcome.message}`);
+  return outcome.value;
+}

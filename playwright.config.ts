@@ -1,0 +1,37 @@
+import { defineConfig } from '@playwright/test';
+import { launchChrome } from './src/cli/chrome.js';
+import { chromeFlags, findChrome } from './src/cli/find_chrome.js';
+
+// Found once, by trying; the worker processes that read this file again inherit the answer.
+if (process.env['SPLITKV_CHROME_ADAPTER'] === undefined) {
+  const { browser, adapter } = await launchChrome();
+  await browser.close();
+  process.env['SPLITKV_CHROME_ADAPTER'] = adapter;
+}
+const port = 4179;
+
+export default defineConfig({
+  testDir: 'e2e/specs',
+  outputDir: 'test-results',
+  // A software adapter takes every core there is.
+  workers: 1,
+  timeout: 120_000,
+  expect: { timeout: 60_000 },
+  forbidOnly: process.env['CI'] !== undefined,
+  reporter: 'list',
+  use: {
+    baseURL: `http://127.0.0.1:${port}/`,
+    launchOptions: {
+      executablePath: findChrome()!,
+      args: chromeFlags(process.env['SPLITKV_CHROME_ADAPTER'] as 'hardware' | 'software'),
+    },
+    screenshot: 'only-on-failure',
+  },
+  // The built pages: they load fast, and an edit during the run reloads nothing.
+  webServer: {
+    command: `npx vite build --logLevel warn && npx vite preview --port ${port} --strictPort`,
+    url: `http://127.0.0.1:${port}/index.html`,
+    reuseExistingServer: false,
+    stdout: 'ignore',
+  },
+});
