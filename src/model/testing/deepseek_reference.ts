@@ -14,7 +14,7 @@ import { routeReference, type Routing } from './routing_reference.js';
 export interface DeepseekTrace {
   contextLength?: number;
   /** Sees every routing decision, in the order of layers, then tokens. */
-  onRouting?: (routing: Routing, layer: number) => void;
+  onRouting?: (routing: Routing, layer: number, position: number) => void;
 }
 
 /**
@@ -25,10 +25,10 @@ export function deepseekLayers(config: DeepseekConfig, tensor: Lookup, trace: De
   const rotary = makeRotary(config, trace.contextLength ?? config.maxPositions);
   return {
     attention: (layer, rows) => attention(config, tensor, rotary, `model.layers.${layer}.self_attn.`, rows),
-    mlp: (layer, row) => {
+    mlp: (layer, row, position) => {
       const prefix = `model.layers.${layer}.mlp.`;
       if (!isMoeLayer(config, layer)) return mlp(tensor, prefix, row, config.intermediateSize);
-      return experts(config, tensor, prefix, row, (routing) => trace.onRouting?.(routing, layer));
+      return experts(config, tensor, prefix, row, (routing) => trace.onRouting?.(routing, layer, position));
     },
   };
 }

@@ -86,8 +86,8 @@ export function deepseekTensors(config: DeepseekConfig): TensorRecipe[] {
       continue;
     }
     const { numExperts, intermediateSize, numShared, correctionBias } = config.moe;
-    // Logits of deviation 2: scores spread out without crowding at 0 or 1, so that the experts differ clearly.
-    linear(`${at}.mlp.gate`, numExperts, hiddenSize, 2);
+    // Spreads scores out without crowding them at 0 or 1, so that the experts differ clearly.
+    linear(`${at}.mlp.gate`, numExperts, hiddenSize, config.moe.scoring === 'sigmoid' ? 2 : 1);
     if (correctionBias) {
       const name = `${at}.mlp.gate.e_score_correction_bias`;
       list.push({ name, shape: [numExperts], mean: 0, deviation: 0.15, dtype: 'F32' }); // As in DeepSeek's checkpoints.

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../tokenizer/index.js';
 import { type DeepseekConfig, parseModelConfig } from '../config.js';
 import { makeRandomModel } from './random_model.js';
-import { referenceLogits, smallestRoutingMargin } from './reference.js';
+import { clearlyRoutedTokens, referenceLogits, smallestRoutingMargin } from './reference.js';
 
 const text = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes);
 
@@ -104,10 +104,22 @@ describe('makeRandomModel', () => {
     expect(tensors['lm_head.weight'] === undefined).toBe(model_type === 'minicpm3');
   });
 
+  it('gives attention_bias to the first projections and the last, where it counts', () => {
+    const { config, weights } = makeRandomModel<DeepseekConfig>({
+      config: { model_type: 'deepseek_v3', attention_bias: true, num_hidden_layers: 1 },
+    });
+    const biases = [...weights.keys()].filter((name) => name.endsWith('.bias')).map((name) => name.split('.').at(-2));
+    expect(biases).toEqual(['q_a_proj', 'kv_a_proj_with_mqa', 'o_proj']);
+    const biased = referenceLogits(config, weights, [3, 4])[1]!;
+    const without = referenceLogits({ ...config, attentionBias: false }, weights, [3, 4])[1]!;
+    expect(Math.max(...biased.map((x, i) => Math.abs(x - without[i]!)))).toBeGreaterThan(0.1);
+  });
+
   it.each(['deepseek_v2', 'deepseek_v3'])('lets the routers of a %s choose clearly and differently', (model_type) => {
     const { config, weights } = makeRandomModel<DeepseekConfig>({ config: { model_type } });
-    const tokens = Array.from({ length: 48 }, (_, i) => (i * 37) % config.vocabSize);
-    expect(smallestRoutingMargin(config, weights, tokens)).toBeGreaterThan(1e-4);
+    const tokens = clearlyRoutedTokens(config, weights, 48, 3);
+    expect(new Set(tokens).size).toBeGreaterThan(40);
+    expect(smallestRoutingMargin(config, weights, tokens)).toBeGreaterThanOrEqual(2e-4);
     const used = new Set<string>();
     const logits = referenceLogits(config, weights, tokens, {
       onRouting: ({ experts }, layer) => experts.forEach((expert) => used.add(`${layer}.${expert}`)),

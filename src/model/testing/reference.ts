@@ -1,3 +1,4 @@
+import { Random } from '../../base/random.js';
 import { isDeepseek, type ModelConfig } from '../config.js';
 import { deepseekLayers, type DeepseekTrace } from './deepseek_reference.js';
 import { llamaLayers } from './llama_reference.js';
@@ -38,7 +39,7 @@ export function referenceLogits(
     const inputs = x.map((row) => rmsNorm(row, inputNorm, rmsNormEps));
     addAll(x, layers.attention(layer, inputs), residualScale);
     const postNorm = tensor(`model.layers.${layer}.post_attention_layernorm.weight`, hiddenSize);
-    const outputs = x.map((row) => layers.mlp(layer, rmsNorm(row, postNorm, rmsNormEps)));
+    const outputs = x.map((row, position) => layers.mlp(layer, rmsNorm(row, postNorm, rmsNormEps), position));
     addAll(x, outputs, residualScale);
   }
   const norm = tensor('model.norm.weight', hiddenSize);
@@ -47,16 +48,40 @@ export function referenceLogits(
 }
 
 /**
- * The smallest gap, over all tokens and layers of a run, between the worst expert (or group) chosen and the best one not chosen, in
- * the scores that are compared. Where it is near the error of f32 arithmetic (1e-5), a correct runtime may choose otherwise:
- * tests take another seed. Infinity without experts.
+ * The smallest gap, over all layers, between the worst expert (or group) chosen and the best one not chosen, in the scores that are
+ * compared, for each token. Where it is near the error of f32 arithmetic (1e-5), a correct runtime may choose otherwise.
+ * Infinity without experts.
  */
-export function smallestRoutingMargin(config: ModelConfig, weights: WeightMap, tokens: readonly number[]): number {
-  let smallest = Infinity;
+export function routingMargins(config: ModelConfig, weights: WeightMap, tokens: readonly number[]): number[] {
+  const margins = tokens.map(() => Infinity);
   referenceLogits(config, weights, tokens, {
-    onRouting: ({ margin }) => {
-      smallest = Math.min(smallest, margin);
+    onRouting: ({ margin }, _layer, position) => {
+      margins[position] = Math.min(margins[position]!, margin);
     },
   });
-  return smallest;
+  return margins;
+}
+
+export const smallestRoutingMargin = (config: ModelConfig, weights: WeightMap, tokens: readonly number[]): number =>
+  Math.min(...routingMargins(config, weights, tokens));
+
+/** Random tokens, of which those whose experts are chosen by less than `margin` are drawn again: a prompt without near ties. */
+export function clearlyRoutedTokens(
+  config: ModelConfig,
+  weights: WeightMap,
+  length: number,
+  seed = 1,
+  margin = 2e-4,
+): number[] {
+  const random = new Random(seed);
+  const tokens = Array.from({ length }, () => random.integer(config.vocabSize));
+  // A token is routed by itself and those before it, so that the first unclear one is the one to replace.
+  for (let tries = 0; tries < 50; tries++) {
+    const unclear = routingMargins(config, weights, tokens).findIndex((gap) => gap < margin);
+    if (unclear === -1) return tokens;
+    tokens[unclear] = random.integer(config.vocabSize);
+  }
+  throw new Error(
+    `no prompt of ${length} tokens with routing margins of ${margin}: take another seed or a smaller margin`,
+  );
 }

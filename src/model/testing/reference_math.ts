@@ -17,7 +17,7 @@ export type Lookup = (name: string, ...shape: number[]) => Float32Array;
 /** The part of a layer that differs between families. Inputs are normalised; outputs go into the residual stream. */
 export interface ReferenceLayers {
   attention(layer: number, rows: Vector[]): Vector[];
-  mlp(layer: number, row: Vector): Vector;
+  mlp(layer: number, row: Vector, position: number): Vector;
 }
 
 export function lookupIn(weights: WeightMap): Lookup {
