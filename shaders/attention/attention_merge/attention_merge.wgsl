@@ -73,7 +73,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     if (lane > 0u) {
       return;
     }
-    for (var other = 0u; other < PARALLEL; other++) {
+    for (var other = 0u; other < min(count, MERGE_LANES); other++) {
       let ml = lane_ml[other];
       state = softmax_merge(state, SoftmaxState(lane_o[other * UNITS + thread], ml.x, ml.y));
     }
