@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { type Device, openDevice } from '../gpu/index.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { fileListSource, TensorReader } from '../loader/index.js';
-import { loadLlamaWeights } from '../model/llama_weights.js';
+import { loadWeights } from '../model/family.js';
 import type { WeightType } from './api.js';
 import { load } from './load.js';
 import { Runner } from './runner.js';
@@ -67,8 +67,8 @@ async function decode(
   slots: number,
 ): Promise<Uint32Array[][]> {
   const { model, files } = randomFiles(odd);
-  const loaded = await loadLlamaWeights(device, model.config, await TensorReader.open(fileListSource(files)), weights);
-  const runner = await Runner.create(device, model.config, loaded, { slots, contextLength: 2304, prefillChunk: 512, kvType: 'f32' });
+  const loaded = await loadWeights(device, model.config, await TensorReader.open(fileListSource(files)), weights);
+  const runner = await Runner.create(device, model.config, loaded.createForward, { slots, contextLength: 2304, prefillChunk: 512, kvType: 'f32' });
   for (const [slot, { length, seed }] of sequences.entries()) {
     await runner.prefill(prompt(length, seed), 8, { seed: 0 }, undefined, slot);
   }

@@ -24,8 +24,9 @@ async function exactMatch(model: Model, context: number): Promise<{ right: numbe
   const asked = questions.filter((question) => question.context === context).slice(0, counts[context]);
   let right = 0;
   for (const { prompt, answer } of asked) {
-    const result = await model.generate(prompt, { maxTokens: model.tokenize(answer).length }).result;
-    if (result.text.trim() === answer.trim()) right++;
+    // Answers end with the first full stop.
+    const { text, finish_detail } = await model.generate(prompt, { maxTokens: 16, stop: ' .' }).result;
+    if (finish_detail === 'stop_string' && `${text} .` === answer) right++;
   }
   return { right, asked: asked.length };
 }

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { type Device, openDevice } from '../gpu/index.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { fileListSource, TensorReader } from '../loader/index.js';
-import { loadLlamaWeights } from '../model/llama_weights.js';
+import { loadWeights } from '../model/family.js';
 import { load } from './load.js';
 import { Runner } from './runner.js';
 import { randomFiles } from './testing/random_source.js';
@@ -12,8 +12,8 @@ const [adapter] = await testAdapters();
 async function openRunner(): Promise<{ device: Device; runner: Runner }> {
   const device = await openDevice({ adapterName: adapter!.name });
   const { model, files } = randomFiles({ seed: 3 });
-  const weights = await loadLlamaWeights(device, model.config, await TensorReader.open(fileListSource(files)), 'f16');
-  const runner = await Runner.create(device, model.config, weights, { slots: 1, contextLength: 600, prefillChunk: 64, kvType: 'f32' });
+  const weights = await loadWeights(device, model.config, await TensorReader.open(fileListSource(files)), 'f16');
+  const runner = await Runner.create(device, model.config, weights.createForward, { slots: 1, contextLength: 600, prefillChunk: 64, kvType: 'f32' });
   return { device, runner };
 }
 
@@ -51,8 +51,8 @@ describe('decode loop', () => {
   test('takes at most 8 dispatches a layer', async () => {
     const { device: shallow, runner: two } = await openRunner();
     const { model, files } = randomFiles({ seed: 3, config: { num_hidden_layers: 5 } });
-    const weights = await loadLlamaWeights(shallow, model.config, await TensorReader.open(fileListSource(files)), 'f16');
-    const five = await Runner.create(shallow, model.config, weights, { slots: 1, contextLength: 600, prefillChunk: 64, kvType: 'f32' });
+    const weights = await loadWeights(shallow, model.config, await TensorReader.open(fileListSource(files)), 'f16');
+    const five = await Runner.create(shallow, model.config, weights.createForward, { slots: 1, contextLength: 600, prefillChunk: 64, kvType: 'f32' });
     expect((five.dispatchesPerToken - two.dispatchesPerToken) / 3).toBeLessThanOrEqual(8);
     shallow.dispose();
   });

@@ -3,7 +3,7 @@ import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
 import { type Device, openDevice } from '../gpu/index.js';
 import { cachedSource, openSource, readJson, readText, type Source, TensorReader } from '../loader/index.js';
 import { type ModelConfig, parseModelConfig } from '../model/config.js';
-import { loadLlamaWeights } from '../model/llama_weights.js';
+import { loadWeights } from '../model/family.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { LoadedModel } from './model.js';
@@ -60,14 +60,14 @@ export async function load(where: string | URL | readonly File[] | Source, optio
       ...(options.adapter !== undefined && { adapterName: options.adapter }),
     });
     let last: LoadProgress | undefined;
-    const weights = await loadLlamaWeights(device, config, reader, type, {
+    const weights = await loadWeights(device, config, reader, type, {
       signal,
       onProgress: (progress) => {
         last = { phase: 'weights', ...progress };
         report(last);
       },
     });
-    const runner = await Runner.create(device, config, weights, {
+    const runner = await Runner.create(device, config, weights.createForward, {
       slots: 1,
       contextLength,
       prefillChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK,

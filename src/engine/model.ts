@@ -1,7 +1,7 @@
 import { SplitkvError, usageError } from '../base/errors.js';
 import type { Device } from '../gpu/index.js';
-import type { LlamaConfig } from '../model/llama_config.js';
-import type { LlamaWeights } from '../model/llama_weights.js';
+import type { ModelConfig } from '../model/config.js';
+import type { DeviceModel } from '../model/family.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type {
   ChatCompletions,
@@ -26,7 +26,7 @@ export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly chat: { readonly completions: ChatCompletions };
   readonly #device: Device;
-  readonly #config: LlamaConfig;
+  readonly #config: ModelConfig;
   readonly #runner: Runner;
   readonly #tokenizer: Tokenizer | undefined;
   readonly #stepsInFlight: number;
@@ -36,8 +36,8 @@ export class LoadedModel implements Model {
 
   constructor(
     device: Device,
-    config: LlamaConfig,
-    weights: LlamaWeights,
+    config: ModelConfig,
+    weights: DeviceModel,
     runner: Runner,
     tokenizer: Tokenizer | undefined,
     facts: { readonly name: string; readonly stepsInFlight: number; readonly loadSeconds: number },
@@ -56,11 +56,11 @@ export class LoadedModel implements Model {
       contextLength: runner.contextLength,
       parameters: weights.parameters,
       weights: weights.type,
-      kv: runner.cache.type,
+      kv: runner.kv.type,
       hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
       adapter: { ...device.adapter, name: device.name },
       weightBytes: weights.bytes,
-      kvBytes: runner.cache.bytes,
+      kvBytes: runner.kv.bytes,
       loadSeconds: facts.loadSeconds,
     };
     this.chat = { completions: chatCompletions(facts.name, (prompt, options) => this.generate(prompt, options)) };

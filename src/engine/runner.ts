@@ -2,11 +2,9 @@ import { PREFILL_TILE_ROWS } from '../../shaders/attention/attention_prefill/ind
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { alignUp, ceilDiv } from '../base/math.js';
 import { type Buffer, type Device, type Program, Recorder } from '../gpu/index.js';
-import { allocateKvCache, type KvCache, type KvType } from '../model/kv_cache.js';
-import { chunksOf, LlamaForward, type RowBuffers } from '../model/llama.js';
-import type { LlamaConfig } from '../model/llama_config.js';
-import type { LlamaWeights } from '../model/llama_weights.js';
-import { ropeTable } from '../model/rope_table.js';
+import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
+import type { KvType } from '../model/kv_cache.js';
+import { chunksOf } from '../model/roles.js';
 import type { SamplingOptions } from './api.js';
 import { BlockManager } from './block_manager.js';
 import { Readback } from './readback.js';
@@ -45,7 +43,7 @@ export class Runner {
   readonly #blocks: BlockManager;
   readonly #blockTable: Buffer;
   readonly #tableStride: number;
-  readonly #forward: LlamaForward;
+  readonly #forward: Forward;
   readonly #generated: RowBuffers;
   readonly #prompt: RowBuffers;
   readonly #headX: Buffer;
@@ -57,12 +55,11 @@ export class Runner {
   readonly #prefill: Program;
   readonly #head: Program;
   readonly #logits: Program;
-  readonly cache: KvCache;
 
   private constructor(
     readonly device: Device,
-    readonly config: LlamaConfig,
-    weights: LlamaWeights,
+    readonly config: { readonly vocabSize: number; readonly maxPositions: number },
+    createForward: (cache: CacheOptions) => Forward,
     readonly options: RunnerOptions,
   ) {
     const { slots, contextLength, prefillChunk } = options;
@@ -70,24 +67,14 @@ export class Runner {
     const numBlocks = this.#tableStride * slots;
     this.#blocks = new BlockManager(numBlocks, KV_BLOCK);
     this.#slots = Array.from({ length: slots }, () => ({ blocks: [], length: 0 }));
-    this.cache = allocateKvCache(device, {
-      numLayers: config.numLayers,
-      numKvHeads: config.numKvHeads,
-      headDim: config.headDim,
+    this.#blockTable = device.createBuffer('block_table', slots * this.#tableStride * 4);
+    this.#forward = createForward({
       type: options.kvType,
       block: KV_BLOCK,
       numBlocks,
-    });
-    this.#blockTable = device.createBuffer('block_table', slots * this.#tableStride * 4);
-    const rope = ropeTable(config, contextLength);
-    const ropeBuffer = device.createBuffer('rope_table', rope.byteLength);
-    device.write(ropeBuffer, 0, rope);
-    this.#forward = new LlamaForward(device, config, weights, {
-      cache: this.cache,
       blockTable: this.#blockTable,
       tableStride: this.#tableStride,
-      maxChunks: chunksOf(contextLength),
-      ropeTable: ropeBuffer,
+      contextLength,
     });
     const { hiddenStride, logitsStride } = this.#forward;
     this.#generated = this.#forward.allocateRows('generated', slots);
@@ -129,8 +116,18 @@ export class Runner {
   }
 
   /** @throws SplitkvError `limit` when cache or activations don't fit the adapter. */
-  static async create(device: Device, config: LlamaConfig, weights: LlamaWeights, options: RunnerOptions): Promise<Runner> {
-    return device.checked('preparing the model', () => new Runner(device, config, weights, options));
+  static async create(
+    device: Device,
+    config: { readonly vocabSize: number; readonly maxPositions: number },
+    createForward: (cache: CacheOptions) => Forward,
+    options: RunnerOptions,
+  ): Promise<Runner> {
+    return device.checked('preparing the model', () => new Runner(device, config, createForward, options));
+  }
+
+  /** Bytes of the KV cache, and what one token takes of them. */
+  get kv(): { readonly type: KvType; readonly bytes: number; readonly bytesPerToken: number } {
+    return { type: this.options.kvType, bytes: this.#forward.cacheBytes, bytesPerToken: this.#forward.cacheBytesPerToken };
   }
 
   get contextLength(): number {

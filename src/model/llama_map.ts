@@ -1,11 +1,35 @@
 import type { LlamaConfig } from './llama_config.js';
-import type { LayerMap, MatrixSpec, VectorSpec, WeightMap } from './weight_map.js';
+import type { MatrixSpec, VectorSpec } from './weight_map.js';
 
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
 const GATE_UP_PAD = 32;
 
+export interface LlamaLayerMap {
+  readonly inputNorm: VectorSpec;
+  readonly qkv: MatrixSpec;
+  readonly qkvBias: VectorSpec | undefined;
+  readonly qNorm: VectorSpec | undefined;
+  readonly kNorm: VectorSpec | undefined;
+  readonly o: MatrixSpec;
+  readonly oBias: VectorSpec | undefined;
+  readonly postNorm: VectorSpec;
+  /** Gate rows, then up rows, each padded to 32. */
+  readonly gateUp: MatrixSpec;
+  readonly gateUpBias: VectorSpec | undefined;
+  readonly down: MatrixSpec;
+  readonly downBias: VectorSpec | undefined;
+}
+
+export interface LlamaMap {
+  readonly embedding: MatrixSpec;
+  readonly layers: readonly LlamaLayerMap[];
+  readonly norm: VectorSpec;
+  /** Undefined when the embedding is tied: the head then uses the embedding's buffers. */
+  readonly head: MatrixSpec | undefined;
+}
+
 /** Hugging Face tensor names and shapes of the Llama family (Llama, Qwen2, Qwen3, Mistral). */
-export function llamaWeightMap(config: LlamaConfig): WeightMap {
+export function llamaMap(config: LlamaConfig): LlamaMap {
   const { hiddenSize, intermediateSize, vocabSize, headDim, numHeads, numKvHeads } = config;
   const embedding: MatrixSpec = {
     name: 'embed_tokens',
@@ -21,7 +45,7 @@ export function llamaWeightMap(config: LlamaConfig): WeightMap {
       : { name: 'lm_head', inFeatures: hiddenSize, parts: [{ tensor: 'lm_head.weight', rows: vocabSize }] },
   };
 
-  function layerMap(layer: number): LayerMap {
+  function layerMap(layer: number): LlamaLayerMap {
     const prefix = `model.layers.${layer}.`;
     const attention = `${prefix}self_attn.`;
     const mlp = `${prefix}mlp.`;

@@ -2,9 +2,9 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import type { LlamaConfig } from './llama_config.js';
-import { llamaWeightMap } from './llama_map.js';
-import { allocateMatrix, fillMatrix, type FillOptions, flushEvery, loadVector, type Matrix } from './matrix.js';
-import { expectedShapes, type MatrixSpec, type VectorSpec } from './weight_map.js';
+import { llamaMap } from './llama_map.js';
+import type { Matrix } from './matrix.js';
+import { type LoadWeightsOptions, WeightLoader } from './weight_loader.js';
 
 export interface LlamaLayerWeights {
   readonly inputNorm: Buffer;
@@ -28,22 +28,12 @@ export interface LlamaWeights {
   readonly norm: Buffer;
   /** The embedding itself when they are tied. */
   readonly head: Matrix;
-  /** Bytes on the GPU. */
   readonly bytes: number;
-  /** Numbers in the checkpoint tensors that were read. */
   readonly parameters: number;
 }
 
-export interface WeightProgress {
-  readonly loadedBytes: number;
-  readonly totalBytes: number;
-  readonly tensorsLoaded: number;
-  readonly tensorsTotal: number;
-  readonly tensor: string;
-}
-
 /**
- * Checks every tensor's presence and shape first, then allocates, then streams: a wrong checkpoint fails before bytes are read.
+ * Loads a Llama-family checkpoint.
  * @throws SplitkvError `format` for a missing or misshapen tensor, `limit` for an adapter too small, `aborted`.
  */
 export async function loadLlamaWeights(
@@ -51,58 +41,31 @@ export async function loadLlamaWeights(
   config: LlamaConfig,
   reader: TensorReader,
   type: WeightType,
-  options: { readonly signal?: AbortSignal | undefined; readonly onProgress?: (progress: WeightProgress) => void } = {},
+  options: LoadWeightsOptions = {},
 ): Promise<LlamaWeights> {
-  const map = llamaWeightMap(config);
-  const shapes = expectedShapes(map);
-  let totalBytes = 0;
-  let parameters = 0;
-  for (const [name, shape] of shapes) {
-    reader.expectTensor(name, shape);
-    totalBytes += reader.byteLength(name);
-    parameters += shape.reduce((product, extent) => product * extent, 1);
-  }
-
-  let loadedBytes = 0;
-  const seen = new Set<string>();
-  const fill: FillOptions = {
-    signal: options.signal,
-    flush: flushEvery(device),
-    onBytes: (bytes, tensor) => {
-      loadedBytes += bytes;
-      seen.add(tensor);
-      options.onProgress?.({ loadedBytes, totalBytes, tensorsLoaded: seen.size, tensorsTotal: shapes.size, tensor });
-    },
-  };
-  const before = device.usage.bytes;
-  const matrix = async (spec: MatrixSpec, whole = false): Promise<Matrix> => {
-    const allocated = await device.checked(`loading ${spec.name}`, () => allocateMatrix(device, spec, type, { whole }));
-    await fillMatrix(device, allocated, spec, reader, fill);
-    return allocated;
-  };
-  const vector = async <S extends VectorSpec | undefined>(spec: S): Promise<S extends VectorSpec ? Buffer : undefined> =>
-    (spec && (await loadVector(device, spec, reader, fill))) as S extends VectorSpec ? Buffer : undefined;
-
-  const embedding = await matrix(map.embedding);
+  const map = llamaMap(config);
+  const specs = [map.embedding, ...map.layers.flatMap((layer) => Object.values(layer)), map.norm, map.head];
+  const loader = new WeightLoader(device, reader, type, specs, options);
+  const embedding = await loader.matrix(map.embedding);
   const layers: LlamaLayerWeights[] = [];
   for (const layer of map.layers) {
     layers.push({
-      inputNorm: await vector(layer.inputNorm),
-      qkv: await matrix(layer.qkv),
-      qkvBias: await vector(layer.qkvBias),
-      qNorm: await vector(layer.qNorm),
-      kNorm: await vector(layer.kNorm),
-      o: await matrix(layer.o),
-      oBias: await vector(layer.oBias),
-      postNorm: await vector(layer.postNorm),
+      inputNorm: await loader.vector(layer.inputNorm),
+      qkv: await loader.matrix(layer.qkv),
+      qkvBias: await loader.vector(layer.qkvBias),
+      qNorm: await loader.vector(layer.qNorm),
+      kNorm: await loader.vector(layer.kNorm),
+      o: await loader.matrix(layer.o),
+      oBias: await loader.vector(layer.oBias),
+      postNorm: await loader.vector(layer.postNorm),
       // Gate and up tiles are read together, so they can't lie in different bindings.
-      gateUp: await matrix(layer.gateUp, true),
-      gateUpBias: await vector(layer.gateUpBias),
-      down: await matrix(layer.down),
-      downBias: await vector(layer.downBias),
+      gateUp: await loader.matrix(layer.gateUp, { whole: true }),
+      gateUpBias: await loader.vector(layer.gateUpBias),
+      down: await loader.matrix(layer.down),
+      downBias: await loader.vector(layer.downBias),
     });
   }
-  const norm = await vector(map.norm);
-  const head = map.head ? await matrix(map.head) : embedding;
-  return { type, embedding, layers, norm, head, bytes: device.usage.bytes - before, parameters };
+  const norm = await loader.vector(map.norm);
+  const head = map.head ? await loader.matrix(map.head) : embedding;
+  return { type, embedding, layers, norm, head, bytes: loader.bytes, parameters: loader.parameters };
 }

@@ -3,7 +3,7 @@ import { limitError } from '../base/errors.js';
 import { alignUp, ceilDiv, grouped } from '../base/math.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
-import type { MatrixSpec, VectorSpec } from './weight_map.js';
+import type { MatrixPart, MatrixSpec } from './weight_map.js';
 
 /** Rows of a packed weight come in tiles of 32 (shaders/linear/pack.ts). */
 const TILE = 32;
@@ -38,15 +38,22 @@ export function matrixBytes(spec: MatrixSpec, type: WeightType): number {
 
 /**
  * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
- * @throws SplitkvError `limit` when not even one tile fits, or when `whole` is asked for and the matrix doesn't fit one binding.
+ * A shard is a multiple of `granule` tiles (an expert's, say; by default 2, so that a shard's bias starts at a multiple of 256
+ * bytes, as bindings must).
+ * @throws SplitkvError `limit` when not even one granule fits, or when `whole` is asked for and the matrix doesn't fit one binding.
  */
-export function allocateMatrix(device: Device, spec: MatrixSpec, type: WeightType, options: { whole?: boolean } = {}): Matrix {
+export function allocateMatrix(
+  device: Device,
+  spec: MatrixSpec,
+  type: WeightType,
+  options: { readonly whole?: boolean; readonly granule?: number } = {},
+): Matrix {
   const outFeatures = matrixRows(spec);
   const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
   const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
   const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spec.inFeatures);
-  // An even number of tiles: a shard's bias then starts at a multiple of 256 bytes, as bindings must.
-  const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / 2) * 2;
+  const granule = options.granule ?? 2;
+  const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / granule) * granule;
   const tilesPerShard = Math.min(tiles, tilesThatFit);
   if (tilesPerShard === 0 || (options.whole && tilesPerShard < tiles)) {
     throw limitError(
@@ -70,8 +77,9 @@ export function allocateMatrix(device: Device, spec: MatrixSpec, type: WeightTyp
 
 export interface FillOptions {
   readonly signal?: AbortSignal | undefined;
-  readonly onBytes?: (bytes: number, tensor: string) => void;
-  readonly flush: Flush;
+  readonly onBytes: (bytes: number, tensor: string) => void;
+  /** Called after each piece with the bytes written; lets the queue catch up. */
+  readonly flush: (bytes: number) => Promise<void>;
 }
 
 /** Streams a matrix from the checkpoint: read a piece, pack it, write it; host memory stays at a few pieces. */
@@ -127,10 +135,11 @@ export async function fillMatrix(
   for (const part of spec.parts) {
     const { tensor } = part;
     for await (const piece of reader.streamRows(tensor, {
+      tileRows: part.order?.length ?? TILE,
       signal: options.signal,
-      onBytes: (bytes) => options.onBytes?.(bytes, tensor),
+      onBytes: (bytes) => options.onBytes(bytes, tensor),
     })) {
-      await append(piece.data, piece.rows);
+      await append(part.order ? reordered(piece.data, part.order, piece.rows, inFeatures) : piece.data, piece.rows);
     }
     const padding = paddedRows(part) - part.rows;
     if (padding > 0) await append(new Float32Array(padding * inFeatures), padding);
@@ -138,34 +147,13 @@ export async function fillMatrix(
   if (carried > 0) await writeTiles(carry.subarray(0, carried * inFeatures), carried);
 }
 
-/** An f32 vector (norm weight, bias) on a device. */
-export async function loadVector(device: Device, spec: VectorSpec, reader: TensorReader, options: FillOptions): Promise<Buffer> {
-  const length = spec.parts.reduce((sum, part) => sum + alignUp(part.length, part.padTo ?? 1), 0);
-  const values = new Float32Array(alignUp(length, TILE));
-  let at = 0;
-  for (const part of spec.parts) {
-    values.set(await reader.readVector(part.tensor, { signal: options.signal }), at);
-    options.onBytes?.(reader.byteLength(part.tensor), part.tensor);
-    at += alignUp(part.length, part.padTo ?? 1);
+/** Rows of each group of `order.length` rows in that order. */
+function reordered(data: Float32Array, order: NonNullable<MatrixPart['order']>, rows: number, width: number): Float32Array {
+  const out = new Float32Array(rows * width);
+  for (let row = 0; row < rows; row++) {
+    const group = row - (row % order.length);
+    const from = (group + order[row % order.length]!) * width;
+    out.set(data.subarray(from, from + width), row * width);
   }
-  const buffer = device.createBuffer(spec.name, values.byteLength);
-  device.write(buffer, 0, values);
-  return buffer;
-}
-
-export type Flush = (bytes: number) => Promise<void>;
-
-/**
- * Keeps the browser's copy of written bytes small: `writeBuffer` data waits in host memory until the queue has taken it, so
- * every 64 MiB the loader lets the queue catch up.
- */
-export function flushEvery(device: Device, limit = 64 * 2 ** 20): Flush {
-  let pending = 0;
-  return async (bytes) => {
-    pending += bytes;
-    if (pending < limit) return;
-    pending = 0;
-    device.gpu.queue.submit([]);
-    await device.wait(device.gpu.queue.onSubmittedWorkDone());
-  };
+  return out;
 }

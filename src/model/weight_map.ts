@@ -8,6 +8,8 @@ export interface MatrixPart {
   readonly tensor: string;
   readonly rows: number;
   readonly padTo?: number;
+  /** Row i of every group of `order.length` rows comes from row order[i] of that group; rows is a multiple of the length. */
+  readonly order?: readonly number[];
 }
 
 export interface MatrixSpec {
@@ -21,47 +23,16 @@ export interface VectorSpec {
   readonly parts: readonly { readonly tensor: string; readonly length: number; readonly padTo?: number }[];
 }
 
-export interface LayerMap {
-  readonly inputNorm: VectorSpec;
-  readonly qkv: MatrixSpec;
-  readonly qkvBias: VectorSpec | undefined;
-  readonly qNorm: VectorSpec | undefined;
-  readonly kNorm: VectorSpec | undefined;
-  readonly o: MatrixSpec;
-  readonly oBias: VectorSpec | undefined;
-  readonly postNorm: VectorSpec;
-  /** Gate rows, then up rows, each padded to 32. */
-  readonly gateUp: MatrixSpec;
-  readonly gateUpBias: VectorSpec | undefined;
-  readonly down: MatrixSpec;
-  readonly downBias: VectorSpec | undefined;
-}
-
-export interface WeightMap {
-  readonly embedding: MatrixSpec;
-  readonly layers: readonly LayerMap[];
-  readonly norm: VectorSpec;
-  /** Undefined when the embedding is tied: the head then uses the embedding's buffers. */
-  readonly head: MatrixSpec | undefined;
-}
-
-/** Every checkpoint tensor a map reads, with the shape it must have. */
-export function expectedShapes(map: WeightMap): Map<string, readonly number[]> {
+/** Every checkpoint tensor that the specs read, with the shape it must have. */
+export function expectedShapes(specs: Iterable<MatrixSpec | VectorSpec | undefined>): Map<string, readonly number[]> {
   const shapes = new Map<string, readonly number[]>();
-  const matrix = (spec: MatrixSpec | undefined): void => {
-    for (const part of spec?.parts ?? []) shapes.set(part.tensor, [part.rows, spec!.inFeatures]);
-  };
-  const vector = (spec: VectorSpec | undefined): void => {
-    for (const part of spec?.parts ?? []) shapes.set(part.tensor, [part.length]);
-  };
-  matrix(map.embedding);
-  for (const layer of map.layers) {
-    for (const spec of Object.values(layer) as (MatrixSpec | VectorSpec | undefined)[]) {
-      if (spec && 'inFeatures' in spec) matrix(spec);
-      else vector(spec);
+  for (const spec of specs) {
+    if (!spec) continue;
+    if ('inFeatures' in spec) {
+      for (const part of spec.parts) shapes.set(part.tensor, [part.rows, spec.inFeatures]);
+    } else {
+      for (const part of spec.parts) shapes.set(part.tensor, [part.length]);
     }
   }
-  vector(map.norm);
-  matrix(map.head);
   return shapes;
 }

@@ -1,0 +1,105 @@
+import { embedding } from '../../shaders/embedding/embedding/index.js';
+import { canFuseNorm, linear } from '../../shaders/linear/linear/index.js';
+import { linearTiled } from '../../shaders/linear/linear_tiled/index.js';
+import { rmsNorm } from '../../shaders/norm/rms_norm/index.js';
+import type { Buffer, Device, Recorder, Tensor } from '../gpu/index.js';
+import type { RowBuffers } from './forward.js';
+import type { Matrix } from './matrix.js';
+import { ONE_SEGMENT, type Role, tileRows } from './roles.js';
+
+export interface Projection {
+  readonly x: Buffer;
+  /** Elements between rows of x. */
+  readonly xStride: number;
+  /** RMS-normalise x first. */
+  readonly norm?: { readonly weight: Buffer; readonly eps: number };
+  readonly bias?: Buffer | undefined;
+  readonly out: Buffer;
+  readonly outStride: number;
+  /** Where it differs from the matrix's rows: SwiGLU halves them. */
+  readonly outFeatures?: number;
+  readonly segments?: { readonly total: number; readonly align: number };
+  readonly epilogue?: 'none' | 'residual' | 'swiglu';
+}
+
+/** Whether rows of this role and number get their norm inside the projection. */
+export const fusesNorm = (device: Device, role: Role, rows: number, width: number): boolean =>
+  role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
+
+/** One projection: the norm fused or beside it (the same bits), the kernel by role, one dispatch a shard. */
+export function recordLinear(
+  recorder: Recorder,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
+  matrix: Matrix,
+  io: Projection,
+): void {
+  const { role, rows } = buffers;
+  const { norm } = io;
+  const fused = norm !== undefined && fusesNorm(recorder.device, role, rows, matrix.inFeatures);
+  let { x } = io;
+  if (norm && !fused) {
+    x = buffers.normed!;
+    recorder.dispatch(
+      rmsNorm,
+      { rows, width: matrix.inFeatures, stride: io.xStride, eps: norm.eps, residual: false },
+      { x: io.x, weight: norm.weight, out: x },
+    );
+  }
+  for (const shard of matrix.shards) {
+    const problem = {
+      rows,
+      inFeatures: matrix.inFeatures,
+      outFeatures: io.outFeatures ?? shard.rows,
+      type: matrix.type,
+      segments: io.segments ?? ONE_SEGMENT,
+      bias: io.bias !== undefined,
+      xStride: io.xStride,
+      outStride: io.outStride,
+      outOffset: shard.firstRow,
+    };
+    const tensors = {
+      x,
+      weight: shard.weight,
+      scale: shard.scale,
+      bias: io.bias && biasOf(io.bias, shard.firstRow),
+      out: io.out,
+    };
+    if (role === 'prompt') {
+      recorder.dispatch(linearTiled, { ...problem, epilogue: io.epilogue === 'residual' ? 'residual' : 'none' }, tensors);
+    } else {
+      recorder.dispatch(
+        linear,
+        { ...problem, tileRows: tileRows(rows), norm: fused, eps: norm?.eps ?? 0, epilogue: io.epilogue ?? 'none' },
+        { ...tensors, norm_weight: fused ? norm.weight : undefined },
+      );
+    }
+  }
+}
+
+const biasOf = (bias: Buffer, firstRow: number): Tensor =>
+  firstRow === 0 ? bias : { buffer: bias, offset: firstRow * 4, size: bias.size - firstRow * 4 };
+
+/** Embedding rows of the step's tokens, from as many shards as the vocabulary needs. */
+export function recordEmbedding(
+  recorder: Recorder,
+  matrix: Matrix,
+  buffers: RowBuffers,
+  outStride: number,
+  scaleBy = 1,
+): void {
+  for (const shard of matrix.shards) {
+    recorder.dispatch(
+      embedding,
+      {
+        rows: buffers.rows,
+        hidden: matrix.inFeatures,
+        outStride,
+        type: matrix.type,
+        shardFirst: shard.firstRow,
+        shardRows: shard.rows,
+        scaleBy,
+      },
+      { tokens: buffers.tokens, weight: shard.weight, scale: shard.scale, out: buffers.x },
+    );
+  }
+}

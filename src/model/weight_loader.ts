@@ -1,0 +1,141 @@
+import { packTiles, type WeightType } from '../../shaders/linear/pack.js';
+import { alignUp } from '../base/math.js';
+import type { Buffer, Device } from '../gpu/index.js';
+import type { TensorReader } from '../loader/index.js';
+import { allocateMatrix, fillMatrix, type FillOptions, type Matrix } from './matrix.js';
+import { expectedShapes, type MatrixSpec, type VectorSpec } from './weight_map.js';
+
+export interface WeightProgress {
+  readonly loadedBytes: number;
+  /** Bytes of the checkpoint tensors that this load reads. */
+  readonly totalBytes: number;
+  readonly tensorsLoaded: number;
+  readonly tensorsTotal: number;
+  readonly tensor: string;
+}
+
+export interface LoadWeightsOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+}
+
+/**
+ * Puts a model's tensors on a device. Every tensor's presence and shape is checked on construction, so a wrong checkpoint fails
+ * before bytes are read or buffers made.
+ */
+export class WeightLoader {
+  /** Numbers in all the tensors. */
+  readonly parameters: number;
+  readonly #before: number;
+  readonly #fill: FillOptions;
+
+  /** @throws SplitkvError `format` for a missing or misshapen tensor. */
+  constructor(
+    readonly device: Device,
+    readonly reader: TensorReader,
+    readonly type: WeightType,
+    specs: Iterable<MatrixSpec | VectorSpec | undefined>,
+    { signal, onProgress }: LoadWeightsOptions,
+  ) {
+    const shapes = expectedShapes(specs);
+    let totalBytes = 0;
+    let parameters = 0;
+    for (const [name, shape] of shapes) {
+      reader.expectTensor(name, shape);
+      totalBytes += reader.byteLength(name);
+      parameters += shape.reduce((product, extent) => product * extent, 1);
+    }
+    this.parameters = parameters;
+    this.#before = device.usage.bytes;
+    let loadedBytes = 0;
+    const seen = new Set<string>();
+    this.#fill = {
+      signal,
+      flush: flushEvery(device, 64 * 2 ** 20),
+      onBytes: (bytes, tensor) => {
+        loadedBytes += bytes;
+        seen.add(tensor);
+        onProgress?.({ loadedBytes, totalBytes, tensorsLoaded: seen.size, tensorsTotal: shapes.size, tensor });
+      },
+    };
+  }
+
+  /** Bytes on the GPU of what was loaded so far. */
+  get bytes(): number {
+    return this.device.usage.bytes - this.#before;
+  }
+
+  /** A packed matrix, streamed. `whole` and `granule`: see `allocateMatrix`. */
+  async matrix(
+    spec: MatrixSpec,
+    options: { readonly type?: WeightType; readonly whole?: boolean; readonly granule?: number } = {},
+  ): Promise<Matrix> {
+    const { device } = this;
+    const allocated = await device.checked(`loading ${spec.name}`, () =>
+      allocateMatrix(device, spec, options.type ?? this.type, options),
+    );
+    await fillMatrix(device, allocated, spec, this.reader, this.#fill);
+    return allocated;
+  }
+
+  /** An f32 vector (norm weight, bias); undefined for one the model doesn't have. */
+  async vector<S extends VectorSpec | undefined>(spec: S): Promise<S extends VectorSpec ? Buffer : undefined> {
+    if (!spec) return undefined as never;
+    const length = spec.parts.reduce((sum, part) => sum + alignUp(part.length, part.padTo ?? 1), 0);
+    const values = new Float32Array(alignUp(length, 32));
+    let at = 0;
+    for (const part of spec.parts) {
+      values.set(await this.rows(part.tensor, 0, part.length), at);
+      at += alignUp(part.length, part.padTo ?? 1);
+    }
+    const buffer = this.device.createBuffer(spec.name, values.byteLength);
+    this.device.write(buffer, 0, values);
+    return buffer as never;
+  }
+
+  /** Rows of a tensor on the host, for matrices that aren't stacks of rows. */
+  async rows(tensor: string, first: number, end: number): Promise<Float32Array> {
+    const data = await this.reader.readRows(tensor, first, end, { signal: this.#fill.signal });
+    this.#fill.onBytes((this.reader.byteLength(tensor) * data.length) / this.#elements(tensor), tensor);
+    return data;
+  }
+
+  /** A packed matrix from rows on the host; small ones only. `rows` is [count, inFeatures] with count a multiple of 32. */
+  async packed(name: string, type: WeightType, groups: AsyncIterable<Float32Array>, outFeatures: number, inFeatures: number): Promise<Matrix> {
+    const spec = { name, inFeatures, parts: [{ tensor: name, rows: outFeatures }] };
+    const matrix = await this.device.checked(`loading ${name}`, () => allocateMatrix(this.device, spec, type, { whole: true }));
+    const { weight, scale } = matrix.shards[0]!;
+    let at = 0;
+    let scaleAt = 0;
+    for await (const rows of groups) {
+      const packed = packTiles(type, rows, rows.length / inFeatures, inFeatures);
+      this.device.write(weight, at, packed.weight);
+      at += packed.weight.byteLength;
+      if (scale && packed.scale) {
+        this.device.write(scale, scaleAt, packed.scale);
+        scaleAt += packed.scale.byteLength;
+      }
+      await this.#fill.flush(packed.weight.byteLength);
+    }
+    return matrix;
+  }
+
+  #elements(tensor: string): number {
+    return this.reader.entry(tensor).shape.reduce((product, extent) => product * extent, 1);
+  }
+}
+
+/**
+ * `writeBuffer` data waits in host memory until the queue has taken it: every `limit` bytes, let the queue catch up, so that
+ * loading a large model needs little host memory.
+ */
+function flushEvery(device: Device, limit: number): (bytes: number) => Promise<void> {
+  let pending = 0;
+  return async (bytes) => {
+    pending += bytes;
+    if (pending < limit) return;
+    pending = 0;
+    device.gpu.queue.submit([]);
+    await device.wait(device.gpu.queue.onSubmittedWorkDone());
+  };
+}
