@@ -2,8 +2,9 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import random from '../../lib/random.wgsl?raw';
 import logit from '../logit.wgsl?raw';
 import { checkSamplingProblem, partialsPerSlot, type SamplingProblem, seenWords } from '../params.js';
-import select from './select.wgsl?raw';
+import bins from './bins.wgsl?raw';
 import source from './sample.wgsl?raw';
+import walk from './walk.wgsl?raw';
 
 /**
  * The next token of each slot, from the logits and `argmax_partial`'s partials: greedy, or temperature, top-k and top-p in
@@ -26,7 +27,7 @@ export const sample = defineKernel({
     checkSamplingProblem('sample', problem, traits.limits.maxComputeWorkgroupsPerDimension);
     const { slots, vocab, stride, ring } = problem;
     return {
-      wgsl: [random, logit, select, source],
+      wgsl: [random, logit, bins, walk, source],
       constants: { THREADS: traits.software ? 32 : 256 },
       params: { slots, vocab, stride, seen_words: seenWords(vocab), tiles: partialsPerSlot(vocab), ring },
       grid: (step) => [1, step.rows, 1],

@@ -62,8 +62,8 @@ export function races<B extends Bindings, P extends ParamTypes, Problem>(
   const grid = typeof plan.grid === 'function' ? plan.grid(testCase.step ?? { rows: 1, chunks: 1 }) : plan.grid;
   // wgsl_reflect's interpreter doesn't know workgroupUniformLoad: a load between two barriers is what it means.
   const code = assembleWgsl(kernel.name, plan).replace(
-    /let (\w+) = workgroupUniformLoad\(&(\w+)\);/g,
-    'workgroupBarrier(); let $1 = $2; workgroupBarrier();',
+    /(let|var) (\w+) = workgroupUniformLoad\(&(\w+)\);/g,
+    'workgroupBarrier(); $1 $2 = $3; workgroupBarrier();',
   );
   const result = detectRaces(code, 'main', [...grid], { 0: group as Record<string, never> });
   return [...result.races.map((race) => race.message), ...result.errors];

@@ -1,13 +1,10 @@
-// Search in the tokens sorted by logit, without sorting them.
+// Tokens in order of probability, as sums over bins: what walk.wgsl searches.
 //
 // Order: larger logit first, then lower id. Weight of a token: exp((logit - best) / temperature) as an integer of 2^-31; a token
-// whose weight rounds to 0 (22 nats below the best) takes no part. Integer sums have no order, so neither the number of threads
-// nor the way here changes a result. `walk` finds the first token at which the running count, or the running mass, reaches a goal:
-// that is top-k, top-p and the draw.
+// whose weight rounds to 0 (22 nats below the best) takes no part. Integer sums have no order, so the number of threads changes
+// no result.
 //
-// It narrows down by levels. A level sorts the tokens that agree on all earlier digits into 1024 bins by one more digit, where
-// ascending digits are later tokens; running sums over the bins say which bin holds the goal. At most CANDIDATES tokens in that bin
-// are compared one with another; more go to the next level. The last digits are the token's id, so this ends.
+// A level sorts the tokens that agree on all earlier digits into 1024 bins by one more digit; ascending digits are later tokens.
 
 const THREADS: u32 = 256u; // variant
 const BINS: u32 = 1024u;
@@ -30,11 +27,9 @@ var<workgroup> bins: array<atomic<u32>, 3u * BINS>;
 /// Partial sums of `accumulate_bins` (3 words each), or candidates (key, id, weight).
 var<workgroup> scratch: array<u32, 3u * (CANDIDATES + GROUP)>;
 var<workgroup> num_candidates: atomic<u32>;
+/// First and last bin, of the level in `bins`, whose tokens are listed as candidates; (1, 0): none.
+var<workgroup> listed: vec2<u32>;
 var<workgroup> digits: array<u32, LAST_LEVEL>;
-/// bin | tokens in it << 10 (or NOTHING), and the sum of everything before it.
-var<workgroup> found: vec4<u32>;
-/// Token id, and the sum up to and including it.
-var<workgroup> reached: vec4<u32>;
 
 struct Scan {
   slot: u32,
@@ -57,8 +52,8 @@ fn digit(level: u32, nats: f32, key: u32, id: u32) -> u32 {
   }
 }
 
-/// Sorts the tokens that agree with `digits` into bins; or, given a bin, lists those in it as candidates.
-fn visit(scan: Scan, level: u32, bin: u32) {
+/// Sorts the tokens that agree with `digits` into bins; or, given `from_bin` and `to_bin`, lists those in them as candidates.
+fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
   for (var first = scan.thread * 4u; first < params.vocab; first += THREADS * 4u) {
     let four = logits[(scan.slot * params.stride + first) / 4u];
     var seen_bits = 0u;
@@ -71,18 +66,18 @@ fn visit(scan: Scan, level: u32, bin: u32) {
       let key = key_of(logit);
       let nats = clamp((scan.best - logit) * scan.inverse_temperature, 0.0, 100.0);
       var agrees = true;
-      for (var earlier = 0u; earlier < level; earlier++) {
-        agrees = agrees && digit(earlier, nats, key, id) == digits[earlier];
+      for (var earlier = 0u; agrees && earlier < level; earlier++) {
+        agrees = digit(earlier, nats, key, id) == digits[earlier];
       }
       let own = digit(level, nats, key, id);
-      if (!agrees || (bin != NOTHING && own != bin)) {
+      if (!agrees || (from_bin != NOTHING && (own < from_bin || own > to_bin))) {
         continue;
       }
       let weight = u32(exp(-nats) * WEIGHT_ONE + 0.5);
       if (weight == 0u) {
         continue;
       }
-      if (bin == NOTHING) {
+      if (from_bin == NOTHING) {
         atomicAdd(&bins[own], 1u);
         if (atomicAdd(&bins[BINS + own], weight) > NOTHING - weight) {
           atomicAdd(&bins[2u * BINS + own], 1u);
@@ -155,89 +150,11 @@ fn sort_into_bins(scan: Scan, level: u32) {
   for (var i = scan.thread; i < 3u * BINS; i += THREADS) {
     atomicStore(&bins[i], 0u);
   }
+  if (scan.thread == 0u) {
+    listed = vec2<u32>(1u, 0u);
+  }
   workgroupBarrier();
-  visit(scan, level, NOTHING);
+  visit(scan, level, NOTHING, NOTHING);
   workgroupBarrier();
   accumulate_bins(scan.thread);
-}
-
-/// A goal is (count, 0, 0) by count, (0, mass low, mass high) by mass.
-fn meets(sum: vec3<u32>, goal: vec3<u32>) -> bool {
-  if (goal.x != 0u) {
-    return sum.x >= goal.x;
-  }
-  return sum.z > goal.z || (sum.z == goal.z && sum.y >= goal.y);
-}
-
-/// Compares the candidates of a bin, before which the sum is `base`, one with another.
-fn settle(scan: Scan, goal: vec3<u32>, base: vec3<u32>) {
-  let count = min(atomicLoad(&num_candidates), CANDIDATES);
-  for (var own = scan.thread; own < count; own += THREADS) {
-    let key = scratch[3u * own];
-    let id = scratch[3u * own + 1u];
-    var before = base;
-    for (var i = 0u; i < count; i++) {
-      let other = scratch[3u * i];
-      if (other > key || (other == key && scratch[3u * i + 1u] < id)) {
-        before = sum_of(before, vec3<u32>(1u, scratch[3u * i + 2u], 0u));
-      }
-    }
-    let sum = sum_of(before, vec3<u32>(1u, scratch[3u * own + 2u], 0u));
-    if (meets(sum, goal) && !meets(before, goal)) {
-      reached = vec4<u32>(id, sum);
-    }
-  }
-}
-
-struct End {
-  /// Token id, and the sum up to and including it.
-  token: vec4<u32>,
-  /// The level that the bins hold.
-  level: u32,
-}
-
-/// The first token at which the running sum meets the goal. `sorted`: the bins hold level 0 already.
-/// Where nothing meets the goal, the result is what `reached` held.
-fn walk(scan: Scan, goal: vec3<u32>, sorted: bool) -> End {
-  let own = BINS / THREADS;
-  var base = vec3<u32>();
-  var level = 0u;
-  loop {
-    if (level > 0u || !sorted) {
-      sort_into_bins(scan, level);
-    }
-    if (scan.thread == 0u) {
-      found = vec4<u32>(NOTHING);
-      atomicStore(&num_candidates, 0u);
-    }
-    workgroupBarrier();
-    for (var bin = scan.thread * own; bin < (scan.thread + 1u) * own; bin++) {
-      var before = base;
-      if (bin > 0u) {
-        before = sum_of(base, bin_sum(bin - 1u));
-      }
-      let sum = sum_of(base, bin_sum(bin));
-      if (meets(sum, goal) && !meets(before, goal)) {
-        found = vec4<u32>(bin | ((sum.x - before.x) << 10u), before);
-      }
-    }
-    let place = workgroupUniformLoad(&found);
-    if (place.x == NOTHING) {
-      break;
-    }
-    base = place.yzw;
-    if (place.x >> 10u <= CANDIDATES || level == LAST_LEVEL) {
-      visit(scan, level, place.x & 1023u);
-      workgroupBarrier();
-      settle(scan, goal, base);
-      break;
-    }
-    if (scan.thread == 0u) {
-      digits[level] = place.x & 1023u;
-    }
-    workgroupBarrier();
-    level++;
-  }
-  let token = workgroupUniformLoad(&reached);
-  return End(token, level);
 }
