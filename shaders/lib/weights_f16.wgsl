@@ -18,18 +18,27 @@ fn load_unit(index: u32) -> Unit {
   return Unit(widen(words.x, words.y), widen(words.z, words.w));
 }
 
-/// acc + w * x, each element by fma in ascending k; `k4` is the unit's first vec4.
-fn unit_fma(acc: vec4<f32>, w: Unit, row: u32, k4: u32) -> vec4<f32> {
-  return fma(w[1], load_x(row, k4 + 1u), fma(w[0], load_x(row, k4), acc));
+/// The activations that a unit is multiplied by; `k4` is the unit's first vec4.
+fn load_x_unit(row: u32, k4: u32) -> Unit {
+  return Unit(load_x(row, k4), load_x(row, k4 + 1u));
+}
+
+/// acc + w * v, each element by fma in ascending k.
+fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
+  return fma(w[1], v[1], fma(w[0], v[0], acc));
 }
 
 /// unit_fma over the vec4s in [start4, end4) only, both even: a unit no longer than 8 elements is never cut.
-fn unit_fma_within(acc: vec4<f32>, w: Unit, row: u32, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
-  return unit_fma(acc, w, row, k4);
+fn unit_fma_within(acc: vec4<f32>, w: Unit, v: Unit, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
+  return unit_fma(acc, w, v);
+}
+
+/// Unquantised weights have no scale.
+fn unit_scale(index: u32) -> f32 {
+  return 1.0;
 }
 
 /// The `part`-th vec4 of a unit.
-fn load_part(index: u32, part: u32) -> vec4<f32> {
-  let words = weight[index];
-  return select(widen(words.x, words.y), widen(words.z, words.w), part == 1u);
+fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
+  return widen(weight[index][2u * part], weight[index][2u * part + 1u]);
 }

@@ -31,29 +31,40 @@ fn load_unit(index: u32) -> Unit {
   );
 }
 
-/// acc + w * x, each element by fma in ascending k; `k4` is the unit's first vec4.
-fn unit_fma(acc: vec4<f32>, w: Unit, row: u32, k4: u32) -> vec4<f32> {
-  var sum = fma(w[0], load_x(row, k4), acc);
-  sum = fma(w[1], load_x(row, k4 + 1u), sum);
-  sum = fma(w[2], load_x(row, k4 + 2u), sum);
-  return fma(w[3], load_x(row, k4 + 3u), sum);
+/// The activations that a unit is multiplied by; `k4` is the unit's first vec4.
+fn load_x_unit(row: u32, k4: u32) -> Unit {
+  return Unit(
+    load_x(row, k4),
+    load_x(row, k4 + 1u),
+    load_x(row, k4 + 2u),
+    load_x(row, k4 + 3u),
+  );
 }
 
-/// unit_fma over the vec4s in [start4, end4) only, both even (the end of the row may be odd: padding follows it).
-fn unit_fma_within(acc: vec4<f32>, w: Unit, row: u32, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
+/// acc + w * v, each element by fma in ascending k.
+fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
+  var sum = fma(w[0], v[0], acc);
+  sum = fma(w[1], v[1], sum);
+  sum = fma(w[2], v[2], sum);
+  return fma(w[3], v[3], sum);
+}
+
+/// unit_fma over the vec4s in [start4, end4) only, both even (the end of the row may be odd: padding follows it); `k4` is the
+/// unit's first.
+fn unit_fma_within(acc: vec4<f32>, w: Unit, v: Unit, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
   var sum = acc;
   if (k4 >= start4 && k4 < end4) {
-    sum = fma(w[0], load_x(row, k4), sum);
-    sum = fma(w[1], load_x(row, k4 + 1u), sum);
+    sum = fma(w[0], v[0], sum);
+    sum = fma(w[1], v[1], sum);
   }
   if (k4 + 2u >= start4 && k4 + 2u < end4) {
-    sum = fma(w[2], load_x(row, k4 + 2u), sum);
-    sum = fma(w[3], load_x(row, k4 + 3u), sum);
+    sum = fma(w[2], v[2], sum);
+    sum = fma(w[3], v[3], sum);
   }
   return sum;
 }
 
-/// The `part`-th vec4 of a unit.
-fn load_part(index: u32, part: u32) -> vec4<f32> {
-  return signed_bytes(weight[index][part]) * unit_scale(index);
+/// The `part`-th vec4 of a unit, whose scale is `d`.
+fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
+  return signed_bytes(weight[index][part]) * d;
 }

@@ -54,16 +54,17 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
   cases: [
     ...WEIGHT_TYPES.flatMap((type) => [
       linearCase(`${type}, one output`, rowsProblem(1, 40, 1, { type }), small),
-      linearCase(`${type}, odd sizes`, rowsProblem(3, 100, 33, { type }), type === 'q4' ? small : {}),
-      linearCase(`${type}, 8 rows`, rowsProblem(8, 576, 96, { type })),
-      linearCase(`${type}, a tail of rows`, rowsProblem(17, 72, 33, { type, tileRows: 4 })),
+      linearCase(`${type}, odd sizes`, rowsProblem(3, 100, 33, { type })),
+      // Tiles of 8 rows in one type only: their long shaders take software adapters seconds to compile.
+      linearCase(`${type}, 8 rows`, rowsProblem(8, 576, 96, { type, tileRows: type === 'f16' ? 8 : 2 })),
+      linearCase(`${type}, a tail of rows`, rowsProblem(17, 72, 33, { type, tileRows: type === 'f32' ? 4 : 2 })),
       linearCase(`${type}, long contraction`, rowsProblem(1, 1536, 576, { type })),
       // 3 heads of 8, 24 and 80: boundaries that cut units of 16 and 32.
       linearCase(`${type}, segments of 8`, rowsProblem(2, 24, 40, { type, segments: { total: 3, align: 8 } })),
       linearCase(`${type}, segments of 24`, rowsProblem(1, 72, 33, { type, segments: { total: 3, align: 8 } })),
       linearCase(`${type}, segments of 80`, rowsProblem(3, 400, 96, { type, segments: { total: 5, align: 8 } })),
       linearCase(`${type}, 8 segments, some empty`, rowsProblem(2, 100, 33, { type, segments: { total: 8, align: 32 } })),
-      linearCase(`${type}, 12 segments`, rowsProblem(8, 768, 33, { type, segments: { total: 12, align: 8 } })),
+      linearCase(`${type}, 12 segments`, rowsProblem(2, 768, 33, { type, segments: { total: 12, align: 8 } })),
       linearCase(`${type}, norm`, rowsProblem(1, 576, 96, { type, norm: true, eps: 1e-5 })),
       linearCase(
         `${type}, swiglu`,
@@ -72,13 +73,14 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
         { tolerance: { absolute: 5e-5, relative: 5e-5 } },
       ),
     ]),
+    linearCase('q4, two rows', rowsProblem(2, 72, 33, { type: 'q4', segments: { total: 3, align: 8 } }), small),
     linearCase('bias', rowsProblem(3, 72, 33, { bias: true })),
     linearCase('residual', rowsProblem(3, 72, 33, { epilogue: 'residual' })),
     linearCase('bias, residual and segments', rowsProblem(3, 192, 33, { bias: true, epilogue: 'residual', segments: { total: 8, align: 8 } })),
     linearCase('norm, bias and swiglu', rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu' }), small),
     linearCase('norm of two rows', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6, tileRows: 1 })),
     linearCase('a shard of the logits', rowsProblem(2, 64, 40, { outOffset: 24, outStride: 96 })),
-    linearCase('segments as output', rowsProblem(3, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } }), small),
+    linearCase('segments as output', rowsProblem(2, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } }), small),
     linearCase(
       'a slice that starts within a block of q4',
       rowsProblem(2, 48, 33, {

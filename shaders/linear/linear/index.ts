@@ -4,11 +4,12 @@ import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
 import { LINEAR_PARAMS, type LinearProblem, planLinear, tilesOf } from '../problem.js';
+import serialContractWgsl from '../serial.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
 import serialWgsl from './linear_serial.wgsl?raw';
 import swigluWgsl from './swiglu.wgsl?raw';
 import xNormedWgsl from './x_normed.wgsl?raw';
-import xPlainWgsl from './x_plain.wgsl?raw';
+import xPlainWgsl from '../x_plain.wgsl?raw';
 
 export interface LinearRowsProblem extends LinearProblem {
   /** Rows that share one read of the weights; changes no bit. */
@@ -51,7 +52,7 @@ export const linear = defineKernel({
     const limit = traits.limits.maxComputeWorkgroupStorageSize;
     const staged = norm ? normBytes(inFeatures) : 0;
     const bytes = (tileRows: number): number => staged + (traits.software ? 0 : parts * matrices * tileRows * 32 * 4);
-    let tileRows: number = problem.tileRows;
+    let tileRows: number = traits.software ? Math.min(problem.tileRows, 2) : problem.tileRows;
     while (tileRows > 1 && bytes(tileRows) > limit) tileRows /= 2;
     if (bytes(tileRows) > limit) {
       throw new SplitkvError(
@@ -63,15 +64,12 @@ export const linear = defineKernel({
     }
     const x = norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl];
     const tiles = tilesOf(outFeatures);
+    const variants = traits.software
+      ? { SERIAL_ROWS: tileRows, SWIGLU: epilogue === 'swiglu' }
+      : { TILE_ROWS: tileRows, MATRICES: matrices, SLICES: Math.min(SLICES, parts), SUBS: subs, PARTS: parts };
     return {
-      wgsl: [...fragments, ...x, swigluWgsl, traits.software ? serialWgsl : linearWgsl],
-      constants: {
-        ...constants,
-        TILE_ROWS: tileRows,
-        MATRICES: matrices,
-        ...(norm ? { STAGED: alignUp(inFeatures, 32) / 4 } : {}),
-        ...(traits.software ? {} : { SLICES: Math.min(SLICES, parts), SUBS: subs, PARTS: parts }),
-      },
+      wgsl: [...fragments, ...x, swigluWgsl, ...(traits.software ? [serialContractWgsl, serialWgsl] : [linearWgsl])],
+      constants: { ...constants, ...variants, ...(norm ? { STAGED: alignUp(inFeatures, 32) / 4 } : {}) },
       params: { ...params, eps: eps ?? 0 },
       grid: (step) => [tiles, ceilDiv(Math.min(step.rows, rows), tileRows), 1],
     };

@@ -43,6 +43,7 @@ struct Params {
   model_in_features: u32,
   units: u32,
   first_unit: u32,
+  unit_vec4s: u32,
   x_stride4: u32,
   x_start4: u32,
   out_stride: u32,
@@ -99,10 +100,11 @@ fn main(
         let values = load_unit((tile * params.units + unit - params.first_unit) * 32u + lane);
         for (var r = 0u; r < TILE_ROWS; r++) {
           let at = matrix * TILE_ROWS + r;
+          let activations = load_x_unit(first_row + r, unit * UNIT4);
           if (ALIGNED) {
-            sums[at] = unit_fma(sums[at], values, first_row + r, unit * UNIT4);
+            sums[at] = unit_fma(sums[at], values, activations);
           } else {
-            sums[at] = unit_fma_within(sums[at], values, first_row + r, unit * UNIT4, start / 4u, (end + 3u) / 4u);
+            sums[at] = unit_fma_within(sums[at], values, activations, unit * UNIT4, start / 4u, (end + 3u) / 4u);
           }
         }
       }

@@ -11,19 +11,17 @@
 // out:         [rows][out_stride] f32, or [segment_count][rows][out_stride] with SEGMENTS_OUT; elements from out_features on
 //              are never written
 //
-// Grid: x = tile of 32 outputs, y = tile of TILE_ROWS rows. One invocation computes one output of TILE_ROWS rows, the units of
-// a segment in order, (x + y) + (z + w) of their vec4, then the segments in order.
+// Grid: x = tile of 32 outputs, y = tile of SERIAL_ROWS rows. One invocation computes 4 outputs (serial.wgsl): the units of a
+// segment in order, (x + y) + (z + w) of their vec4, then the segments in order.
 //
-// TILE_ROWS 1, 2, 4, 8: rows sharing one read of the weights; from the problem; changes no bit. MATRICES 2 for swiglu.
-// ALIGNED: no segment boundary cuts a unit.
+// SERIAL_ROWS 1, 2: rows sharing one read of the weights; changes no bit. SWIGLU: from the problem. ALIGNED: no segment
+// boundary cuts a unit.
 // Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
 
-const TILE_ROWS: u32 = 1u; // variant
-const MATRICES: u32 = 1u; // variant
-const ALIGNED: bool = true; // variant
+const SERIAL_ROWS: u32 = 1u; // variant
+const SWIGLU: bool = false; // variant
 
-const THREADS: u32 = 32u;
-const SUMS: u32 = TILE_ROWS * MATRICES;
+const THREADS: u32 = 8u;
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
@@ -38,6 +36,7 @@ struct Params {
   model_in_features: u32,
   units: u32,
   first_unit: u32,
+  unit_vec4s: u32,
   x_stride4: u32,
   x_start4: u32,
   out_stride: u32,
@@ -50,65 +49,46 @@ struct Params {
 }
 @group(0) @binding(6) var<uniform> params: Params;
 
+fn write_row(row: u32, n: u32, sums: vec4<f32>, ups: vec4<f32>) {
+  if (row >= params.rows) {
+    return;
+  }
+  for (var o = 0u; o < 4u; o++) {
+    let at = n + o * SERIAL_STEP;
+    if (at >= params.out_features) {
+      break;
+    }
+    if (SWIGLU) {
+      write_swiglu(row, at, sums[o], ups[o]);
+    } else {
+      write_output(row, at, sums[o]);
+    }
+  }
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
+  @builtin(local_invocation_index) thread: u32,
   @builtin(num_workgroups) groups: vec3<u32>,
 ) {
-  let first_row = group.y * TILE_ROWS;
-  let n = group.x * 32u + lane;
-  stage_x(first_row, lane);
-
-  var totals = array<f32, SUMS>();
-  for (var s = 0u; s < params.segment_count; s++) {
-    let segment = params.segment_first + s;
-    let start = segment_start(segment, params.model_in_features, params.segment_total, params.segment_align);
-    let end = segment_start(segment + 1u, params.model_in_features, params.segment_total, params.segment_align);
-    let last_unit = (end + UNIT - 1u) / UNIT;
-    // The initialiser is needed: without it some implementations keep the values of the last iteration.
-    var sums = array<vec4<f32>, SUMS>();
-    for (var unit = start / UNIT; unit < last_unit; unit++) {
-      for (var matrix = 0u; matrix < MATRICES; matrix++) {
-        let tile = matrix * groups.x + group.x;
-        let values = load_unit((tile * params.units + unit - params.first_unit) * 32u + lane);
-        for (var r = 0u; r < TILE_ROWS; r++) {
-          let at = matrix * TILE_ROWS + r;
-          if (ALIGNED) {
-            sums[at] = unit_fma(sums[at], values, first_row + r, unit * UNIT4);
-          } else {
-            sums[at] = unit_fma_within(sums[at], values, first_row + r, unit * UNIT4, start / 4u, (end + 3u) / 4u);
-          }
-        }
-      }
-    }
-    for (var at = 0u; at < SUMS; at++) {
-      let sum = (sums[at].x + sums[at].y) + (sums[at].z + sums[at].w);
-      let row = first_row + at;
-      if (SEGMENTS_OUT) {
-        if (row < params.rows && n < params.out_features) {
-          write_segment(s, row, n, sum);
-        }
-      } else if (s == 0u) {
-        totals[at] = sum;
-      } else {
-        totals[at] += sum;
-      }
+  let top_row = group.y * SERIAL_ROWS;
+  stage_x(top_row, thread);
+  var sums = mat2x4<f32>();
+  var ups = mat2x4<f32>();
+  for (var matrix = 0u; matrix < select(1u, 2u, SWIGLU); matrix++) {
+    let result = contract(matrix * groups.x + group.x, thread, top_row);
+    if (matrix == 0u) {
+      sums = result;
+    } else {
+      ups = result;
     }
   }
-
-  if (SEGMENTS_OUT || n >= params.out_features) {
+  if (SEGMENTS_OUT) {
     return;
   }
-  for (var r = 0u; r < TILE_ROWS; r++) {
-    let row = first_row + r;
-    if (row >= params.rows) {
-      break;
-    }
-    if (MATRICES == 2u) {
-      write_swiglu(row, n, totals[r], totals[SUMS - TILE_ROWS + r]);
-    } else {
-      write_output(row, n, totals[r]);
-    }
+  write_row(top_row, group.x * 32u + thread, sums[0], ups[0]);
+  if (SERIAL_ROWS == 2u) {
+    write_row(top_row + 1u, group.x * 32u + thread, sums[1], ups[1]);
   }
 }

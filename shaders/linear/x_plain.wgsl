@@ -1,4 +1,4 @@
-// Activations as they are; the counterpart of x_normed.wgsl.
+// Activations as they are; the counterpart of linear/x_normed.wgsl.
 
 fn stage_x(row: u32, thread: u32) {}
 

@@ -1,0 +1,50 @@
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import { BLOCK } from '../pack.js';
+import { LINEAR_PARAMS, type LinearProblem, planLinear, tilesOf } from '../problem.js';
+import { segmentStart } from '../segments.js';
+import serialContractWgsl from '../serial.wgsl?raw';
+import xPlainWgsl from '../x_plain.wgsl?raw';
+import tiledWgsl from './linear_tiled.wgsl?raw';
+import serialWgsl from './linear_tiled_serial.wgsl?raw';
+
+export interface LinearTiledProblem extends LinearProblem {
+  readonly epilogue: 'none' | 'residual';
+}
+
+/** Workgroups below which a GPU is left partly idle, so that smaller tiles win. */
+const ENOUGH_WORKGROUPS = 128;
+
+/** Linear layer for many rows: prompt tokens. x is used as it is: normalise it before. */
+export const linearTiled = defineKernel({
+  name: 'linear_tiled',
+  bindings: { x: 'read', weight: 'read', scale: 'read', bias: 'read', out: 'read_write' },
+  params: LINEAR_PARAMS,
+  plan(problem: LinearTiledProblem, traits) {
+    const { rows, inFeatures, outFeatures } = problem;
+    const { segments, params, fragments, constants } = planLinear('linear_tiled', problem, problem.epilogue);
+    if (traits.software) {
+      return {
+        wgsl: [...fragments, xPlainWgsl, serialContractWgsl, serialWgsl],
+        constants,
+        params,
+        grid: (step) => [tilesOf(outFeatures), ceilDiv(Math.min(step.rows, rows), 2), 1],
+      };
+    }
+    const workgroups = (outTile: number, rowTile: number): number => ceilDiv(outFeatures, outTile) * ceilDiv(rows, rowTile);
+    const rowTile = rows <= 32 || workgroups(64, 64) < ENOUGH_WORKGROUPS ? 32 : 64;
+    const outTile = outFeatures <= 32 || workgroups(64, rowTile) < ENOUGH_WORKGROUPS ? 32 : 64;
+    // Workgroup memory holds 32 columns at a time, so a boundary within them must be masked whatever the weight type.
+    let aligned = true;
+    for (let s = segments.first; s <= segments.first + segments.count; s++) {
+      const boundary = segmentStart(s, problem.modelInFeatures ?? inFeatures, problem.segments);
+      if (boundary % BLOCK !== 0 && boundary !== params.model_in_features) aligned = false;
+    }
+    return {
+      wgsl: [...fragments, xPlainWgsl, tiledWgsl],
+      constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile },
+      params,
+      grid: (step) => [ceilDiv(outFeatures, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1],
+    };
+  },
+});

@@ -1,0 +1,2 @@
+/** Float64 reference of both linear kernels. */
+export { linearReference as reference } from '../reference.js';
