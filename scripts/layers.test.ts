@@ -25,11 +25,9 @@ function inTree(
   }
 }
 
+const config = resolve('.dependency-cruiser.mjs');
 const checkLayers = (files: Record<string, string>) =>
-  inTree(files, [
-    'node_modules/dependency-cruiser/bin/dependency-cruise.mjs',
-    ...['--config', resolve('.dependency-cruiser.mjs'), '--output-type', 'err', 'src'],
-  ]);
+  inTree(files, ['node_modules/dependency-cruiser/bin/dependency-cruise.mjs', '--config', config, '-T', 'err', 'src']);
 
 const good = {
   'src/base/errors.ts': 'export class E extends Error { readonly code: string = "x"; }',

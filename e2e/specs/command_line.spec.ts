@@ -59,6 +59,9 @@ test('what fails in the page keeps its code and message', async () => {
 });
 
 test('Ctrl-C ends a run in Chrome', async () => {
-  const { code, stderr } = await splitkv(['generate', ...chrome, '--prompt', 'tell me a story', '--max-tokens', '4000'], 5000);
+  const { code, stderr } = await splitkv(
+    ['generate', ...chrome, '--prompt', 'tell me a story', '--max-tokens', '4000'],
+    5000,
+  );
   expect(code, stderr).toBe(130);
 });

@@ -45,7 +45,9 @@ test('a model that is not there is explained in words', async ({ page }) => {
 
 test('a wrong parameter in the address is named', async ({ page }) => {
   await page.goto('/?weigths=q8');
-  await expect(page.getByRole('alert')).toContainText("unknown parameter 'weigths' in the address. Did you mean 'weights'?");
+  await expect(page.getByRole('alert')).toContainText(
+    "unknown parameter 'weigths' in the address. Did you mean 'weights'?",
+  );
   await page.goto('/?weights=q5');
   await expect(page.getByRole('alert')).toContainText("'q5'");
 });

@@ -88,10 +88,14 @@ function processTerminal(signal: AbortSignal): Terminal {
 }
 
 /** Runs the command line and ends the process with its exit code. */
-export const run = (argv: readonly string[]): Promise<never> => runProcess(argv, (terminal) => dispatch(argv, terminal));
+export const run = (argv: readonly string[]): Promise<never> =>
+  runProcess(argv, (terminal) => dispatch(argv, terminal));
 
 /** Runs `body` with the process's terminal: Ctrl-C, closed pipes, errors told on stderr, and the exit code. */
-export async function runProcess(argv: readonly string[], body: (terminal: Terminal) => Promise<number>): Promise<never> {
+export async function runProcess(
+  argv: readonly string[],
+  body: (terminal: Terminal) => Promise<number>,
+): Promise<never> {
   const interrupt = new AbortController();
   process.on('SIGINT', () => {
     if (interrupt.signal.aborted) process.exit(EXIT_INTERRUPTED); // the second Ctrl-C doesn't wait

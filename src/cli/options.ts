@@ -77,7 +77,7 @@ export function parseOptions(command: string, specs: OptionSpecs, argv: readonly
       throw usageError(`${command}: unexpected argument '${token.value}'; options look like --name value`);
     }
     if (token.kind !== 'option') continue;
-    const { name, rawName, value } = token;
+    const { name, rawName, value, inlineValue } = token;
     const spec = Object.hasOwn(specs, name) ? specs[name] : undefined;
     if (!spec || !rawName.startsWith('--')) {
       throw usageError(
@@ -85,8 +85,10 @@ export function parseOptions(command: string, specs: OptionSpecs, argv: readonly
       );
     }
     if (spec.value === undefined && value !== undefined) throw usageError(`--${name} takes no value (given: ${value})`);
-    if (spec.value !== undefined && value === undefined)
-      throw usageError(`--${name} needs a value: --${name} ${spec.value}`);
+    // `--seed --json` is a forgotten value, not the value '--json'.
+    if (spec.value !== undefined && (value === undefined || (value.startsWith('--') && !inlineValue))) {
+      throw usageError(`--${name} needs a value: --${name} ${spec.value} (--${name}=... for one that begins with --)`);
+    }
     const given = values.get(name) ?? [];
     if (given.length > 0 && spec.multiple !== true) throw usageError(`--${name} was given twice; give it once`);
     values.set(name, [...given, value ?? '']);

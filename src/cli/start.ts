@@ -72,5 +72,7 @@ function ranksTable({ stats }: GenerateResult): string {
       adapter,
     ]),
   ];
-  return rows.map(([rank, ...cells]) => `${rank!.padEnd(6)}${cells.map((cell) => cell.padEnd(12)).join('')}`.trimEnd()).join('\n');
+  return rows
+    .map(([rank, ...cells]) => `${rank!.padEnd(6)}${cells.map((cell) => cell.padEnd(12)).join('')}`.trimEnd())
+    .join('\n');
 }

@@ -1,0 +1,155 @@
+import { createHash } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { QUESTIONS, STORY } from '../app/example.js';
+import type { GenerateResult, RunStats } from '../index.js';
+import { runCli } from './testing/run_cli.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-cli-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+const model = ['--model', 'models/tiny-gqa'];
+const ask = `${STORY} ${QUESTIONS[0].question}`;
+
+interface LogitsDocument {
+  readonly results: readonly {
+    readonly positions: readonly number[];
+    readonly argmax: readonly number[];
+    readonly sha256: string;
+    readonly logits?: readonly (readonly number[])[];
+    readonly top?: readonly (readonly (readonly [number, number])[])[];
+  }[];
+  readonly stats: RunStats;
+}
+
+async function logits(...args: readonly string[]): Promise<LogitsDocument> {
+  const { code, stdout, stderr } = await runCli(['logits', ...model, '--json', ...args]);
+  expect(code, stderr).toBe(0);
+  return JSON.parse(stdout) as LogitsDocument;
+}
+
+describe('generate', () => {
+  test('streams the answer to stdout and says how it went on stderr', async () => {
+    const { code, stdout, stderr } = await runCli(['generate', ...model, '--prompt', ask]);
+    expect(code, stderr).toBe(0);
+    expect(stdout.trim()).toBe(QUESTIONS[0].answer);
+    expect(stderr).toMatch(/^5 tokens, [\d.]+ tokens\/s, first after \d+ ms, [\d.]+ dispatches a token/);
+  });
+
+  test('--json prints the document; the prompt may come from stdin', async () => {
+    const { code, stdout, stderr } = await runCli(['generate', ...model, '--prompt', '-', '--json', '--seed', '7'], {
+      stdin: ask,
+    });
+    expect(code, stderr).toBe(0);
+    const result = JSON.parse(stdout) as GenerateResult;
+    expect(result).toMatchObject({ finish_reason: 'stop', finish_detail: 'eos', seed: 7 });
+    expect(result.text.trim()).toBe(QUESTIONS[0].answer);
+    expect(result.tokens.length).toBe(5);
+    expect(result.prompt_tokens).toBeGreaterThan(80);
+    expect(Object.keys(result.stats).sort()).toEqual(
+      [
+        'adapter',
+        'dispatches_per_token',
+        'exchanges_per_token',
+        'plan',
+        'ranks',
+        'tokens_per_second',
+        'ttft_ms',
+      ].sort(),
+    );
+    expect(Object.keys(result.stats.ranks[0]!).sort()).toEqual(['adapter', 'kv_bytes', 'weight_bytes']);
+    expect(stderr).toBe('');
+  });
+
+  test('limits and stop texts are kept', async () => {
+    const limited = await runCli(['generate', ...model, '--prompt', ask, '--max-tokens', '2', '--json']);
+    expect(JSON.parse(limited.stdout)).toMatchObject({
+      text: ' in the',
+      finish_reason: 'length',
+      finish_detail: 'max_tokens',
+    });
+    const stopped = await runCli([
+      'generate',
+      ...model,
+      '--prompt',
+      ask,
+      '--stop',
+      'zebra',
+      '--stop',
+      ' bag',
+      '--json',
+    ]);
+    expect(JSON.parse(stopped.stdout)).toMatchObject({
+      text: ' in the workshop',
+      finish_reason: 'stop',
+      finish_detail: 'stop_string',
+    });
+  });
+
+  test('Ctrl-C ends it cleanly with 130', async () => {
+    const { code, stderr } = await runCli(['generate', ...model, '--raw', '--prompt', ask, '--max-tokens', '3000'], {
+      interruptAt: 'bag',
+    });
+    expect(stderr).toContain('interrupted');
+    expect(code).toBe(130);
+  });
+});
+
+describe('logits', () => {
+  test('the digest is over the f32 logits, and the argmax is theirs', async () => {
+    const { results, stats } = await logits('--tokens', '1,300,301', '--all');
+    const [result] = results;
+    expect(results.length).toBe(1);
+    expect(result!.positions).toEqual([0, 1, 2]);
+    const rows = result!.logits!.map((row) => Float32Array.from(row));
+    expect(rows.map((row) => row.length)).toEqual([933, 933, 933]);
+    expect(rows.map((row) => row.indexOf(Math.max(...row)))).toEqual(result!.argmax);
+    const hash = createHash('sha256');
+    for (const row of rows) hash.update(new Uint8Array(row.buffer));
+    expect(hash.digest('hex')).toBe(result!.sha256);
+    expect(stats.ranks.length).toBe(1);
+  });
+
+  test('a file of lists gives their results in order, the same as one by one, whatever the chunk', async () => {
+    const path = join(scratch, 'lists.json');
+    writeFileSync(path, '[[1,300,301],[1,302],[1,300,301]]');
+    const many = await logits('--tokens', `@${path}`, '--output', 'argmax', '--prefill-chunk', '2');
+    expect(many.results.map(({ positions }) => positions)).toEqual([[2], [1], [2]]);
+    expect(many.results[0]).toEqual(many.results[2]);
+    const single = await logits('--tokens', '1,302', '--output', 'top', '--top', '3');
+    expect(single.results[0]!.sha256).toBe(many.results[1]!.sha256);
+    const [top] = single.results[0]!.top!;
+    expect(top!.length).toBe(3);
+    expect(top![0]![0]).toBe(many.results[1]!.argmax[0]);
+    expect(top!.map(([, logit]) => logit)).toEqual(top!.map(([, logit]) => logit).sort((a, b) => b - a));
+    expect(many.results[0]).not.toHaveProperty('logits');
+  });
+
+  test('an id outside the vocabulary is refused with nothing on stdout', async () => {
+    const { code, stdout, stderr } = await runCli(['logits', ...model, '--json', '--tokens', '1,99999']);
+    expect(stderr).toContain('99999');
+    expect(stdout).toBe('');
+    expect(code).toBe(2);
+  });
+});
+
+test('adapters lists what Dawn finds, and each can be chosen by name', async () => {
+  const { code, stdout, stderr } = await runCli(['adapters', '--json']);
+  expect(code, stderr).toBe(0);
+  const { host, adapters } = JSON.parse(stdout) as {
+    host: string;
+    adapters: { name: string; limits: object; features: string[] }[];
+  };
+  expect(host).toBe('node');
+  expect(adapters.length).toBeGreaterThan(0);
+  for (const adapter of adapters) {
+    expect(adapter).toMatchObject({ software: expect.any(Boolean) as boolean, vendor: expect.any(String) as string });
+    expect(adapter.limits).toMatchObject({ maxBufferSize: expect.any(Number) as number });
+  }
+  const { name } = adapters.at(-1)!;
+  const chosen = ['--tokens', '1', '--output', 'argmax', '--json', '--adapter', name];
+  const { stdout: document } = await runCli(['logits', ...model, ...chosen]);
+  expect((JSON.parse(document) as LogitsDocument).results.length).toBe(1);
+});

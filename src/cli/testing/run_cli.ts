@@ -1,0 +1,42 @@
+import { spawn } from 'node:child_process';
+
+export interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  /** Without the lines that Dawn itself prints. */
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  readonly stdin?: string;
+  /** Ctrl-C as soon as stdout or stderr holds this text. */
+  readonly interruptAt?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Runs bin/splitkv.js as a user would. */
+export function runCli(args: readonly string[], { stdin, interruptAt, env }: RunOptions = {}): Promise<Finished> {
+  const child = spawn(process.execPath, ['bin/splitkv.js', ...args], { env: { ...process.env, ...env } });
+  let stdout = '';
+  let stderr = '';
+  let interrupted = false;
+  const watch = (): void => {
+    if (interrupted || interruptAt === undefined || !(stdout + stderr).includes(interruptAt)) return;
+    interrupted = true; // once: a second Ctrl-C doesn't wait for a clean end
+    child.kill('SIGINT');
+  };
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+    watch();
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+    watch();
+  });
+  child.stdin.end(stdin ?? '');
+  return new Promise((resolve) =>
+    child.on('close', (code) =>
+      resolve({ code, stdout, stderr: stderr.replace(/^Warning: .*artificially reduced.*\n/gm, '') }),
+    ),
+  );
+}

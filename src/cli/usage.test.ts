@@ -1,0 +1,110 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { runCli } from './testing/run_cli.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-cli-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const file = (name: string, text: string): string => {
+  writeFileSync(join(scratch, name), text);
+  return join(scratch, name);
+};
+
+const generate = ['generate', '--model', scratch, '--prompt', 'x'];
+const logits = ['logits', '--model', scratch];
+
+describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => {
+  test.each<[string, string[], string]>([
+    [
+      'an unknown command',
+      ['genrate'],
+      "unknown command 'genrate'. Did you mean 'generate'? Commands: adapters, generate, logits",
+    ],
+    ['a planned command', ['serve'], "command 'serve' is planned, not there yet."],
+    [
+      'an unknown option',
+      [...generate, '--max-token', '3'],
+      "unknown option --max-token. Did you mean '--max-tokens'?",
+    ],
+    ['a stray word', [...generate, 'y'], "unexpected argument 'y'"],
+    ['a missing value', [...generate, '--seed'], '--seed needs a value: --seed S'],
+    ['a value for a switch', [...generate, '--raw=yes'], '--raw takes no value (given: yes)'],
+    ['an option twice', [...generate, '--seed', '1', '--seed', '2'], '--seed was given twice'],
+    ['no model', ['generate', '--prompt', 'x'], '--model is missing: name a model folder'],
+    ['no prompt', ['generate', '--model', scratch], '--prompt is missing'],
+    ['an empty prompt', ['generate', '--model', scratch, '--prompt', ''], '--prompt is empty'],
+    [
+      'a number below its range',
+      [...generate, '--max-tokens', '0'],
+      '--max-tokens 0: expected an integer of at least 1',
+    ],
+    ['text for a number', [...generate, '--temperature', 'hot'], '--temperature hot: expected a number of at least 0'],
+    ['hexadecimal', [...generate, '--seed', '0x10'], '--seed 0x10: expected an integer of at least 0'],
+    ['a probability above 1', [...generate, '--top-p', '1.5'], '--top-p 1.5: expected a number above 0 and at most 1'],
+    [
+      'unknown weights',
+      [...generate, '--weights', 'q5'],
+      "--weights q5: expected f32, f16, q8, q4. Did you mean 'q8'?",
+    ],
+    [
+      'an unknown host',
+      [...generate, '--host', 'crome'],
+      "--host crome: expected node, chrome. Did you mean 'chrome'?",
+    ],
+    ['an adapter in Chrome', [...generate, '--host', 'chrome', '--adapter', 'x'], '--adapter needs --host node'],
+    ['more ranks than there are', [...generate, '--ranks', '2'], '--ranks 2: only one rank is there yet'],
+    ['a plan for several ranks', [...generate, '--plan', 'tp'], '--plan tp: only auto is there yet'],
+    ['no tokens', logits, '--tokens is missing'],
+    ['tokens that are none', [...logits, '--tokens', '1,two'], '--tokens: "two" is no token id'],
+    ['an empty token', [...logits, '--tokens', '1,,2'], '--tokens: "" is no token id'],
+    ['an empty list', [...logits, '--tokens', `@${file('empty.json', '[[1], []]')}`], 'list 1 is empty'],
+    ['no list', [...logits, '--tokens', `@${file('object.json', '{"a": 1}')}`], 'expected a list of token ids'],
+    ['fractions', [...logits, '--tokens', `@${file('fraction.json', '[1.5]')}`], 'list 0: 1.5 is no token id'],
+    ['an unknown output', [...logits, '--tokens', '1', '--output', 'all'], '--output all: expected full, top, argmax'],
+  ])('%s', async (_what, args, message) => {
+    const { code, stdout, stderr } = await runCli([...args, '--json']);
+    expect(stderr).toContain(message);
+    expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
+    expect(stdout).toBe('');
+    expect(code).toBe(2);
+  });
+
+  test('no command at all shows the help', async () => {
+    const { code, stdout } = await runCli([]);
+    expect(stdout).toContain('Usage: splitkv COMMAND');
+    expect(code).toBe(2);
+  });
+});
+
+describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
+  test.each<[string, string[], string]>([
+    ['a missing model', ['generate', '--model', '/no/such', '--prompt', 'x'], '--model /no/such: no such folder'],
+    ['a file as model', ['generate', '--model', 'package.json', '--prompt', 'x'], 'expected a folder'],
+    ['an empty model folder', generate, 'has no config.json'],
+    ['a missing token file', [...logits, '--tokens', '@/no/such.json'], "--tokens @/no/such.json: can't be read"],
+    ['a broken token file', [...logits, '--tokens', `@${file('broken.json', '[1,')}`], 'not JSON'],
+  ])('%s', async (_what, args, message) => {
+    const { code, stdout, stderr } = await runCli([...args, '--json']);
+    expect(stderr).toContain(message);
+    expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
+    expect(stdout).toBe('');
+    expect(code).toBe(1);
+  });
+
+  test('--verbose adds the stack', async () => {
+    const { stderr } = await runCli([...generate, '--verbose']);
+    expect(stderr).toMatch(/\n\s+at /);
+  });
+});
+
+test('help and version are told quickly, without the engine', async () => {
+  const help = await runCli(['--help']);
+  expect(help).toMatchObject({ code: 0, stderr: '' });
+  for (const name of ['adapters', 'generate', 'logits']) expect(help.stdout).toContain(name);
+  const generateHelp = await runCli(['generate', '--help']);
+  for (const option of ['--temperature T', '--top-p P', '--stop TEXT', '--raw', '--host HOST']) {
+    expect(generateHelp.stdout).toContain(option);
+  }
+  expect((await runCli(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+});
