@@ -1,0 +1,22 @@
+// How an expert's output is written. The kernel declares `out: array<f32>` and EXPERT_PARAMS (experts.ts) as `params`.
+
+/// The expert's weight is gate tiles, then up tiles: out = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
+const SWIGLU: bool = false; // variant
+
+/// exp only of numbers <= 0, so that it can't overflow.
+fn silu(g: f32) -> f32 {
+  let e = exp(-abs(g));
+  return g * select(e, 1.0, g >= 0.0) / (1.0 + e);
+}
+
+/// `pair` = row * top_k + slot. Without SWIGLU, `up` is ignored.
+fn write_output(pair: u32, n: u32, sum: f32, up: f32) {
+  if (n >= params.out_features) {
+    return;
+  }
+  var value = sum;
+  if (SWIGLU) {
+    value = silu(sum) * up;
+  }
+  out[pair * params.out_stride + n] = value;
+}

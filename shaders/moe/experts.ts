@@ -1,0 +1,131 @@
+import { limitError, SplitkvError } from '../../src/base/errors.js';
+import { alignUp, ceilDiv, grouped } from '../../src/base/math.js';
+import type { DeviceTraits } from '../../src/gpu/device.js';
+import type { ParamTypes } from '../../src/gpu/kernel.js';
+import weightsF16 from '../lib/weights_f16.wgsl?raw';
+import weightsF32 from '../lib/weights_f32.wgsl?raw';
+import weightsQ4 from '../lib/weights_q4.wgsl?raw';
+import weightsQ8 from '../lib/weights_q8.wgsl?raw';
+import { packedLayout, UNIT_ELEMENTS, type WeightType } from '../linear/pack.js';
+import expertOutputWgsl from './expert_output.wgsl?raw';
+
+/** What both kernels that multiply rows by their experts' weights are told. */
+export interface ExpertProblem {
+  /** Most rows of a step. */
+  readonly rows: number;
+  /** Experts of a row; (row, slot) is row * topK + slot in every tensor that has both axes. */
+  readonly topK: number;
+  /** Of the layer. */
+  readonly experts: number;
+  readonly inFeatures: number;
+  /** Outputs of one expert; with 'swiglu' its intermediate size. */
+  readonly outFeatures: number;
+  readonly type: WeightType;
+  /** 'swiglu': an expert's weight is its gate rows, then its up rows, each padded to 32. */
+  readonly epilogue: 'swiglu' | 'none';
+  /** Elements between rows of x: a multiple of 4, at least inFeatures aligned to 32; the padding is zero. */
+  readonly xStride: number;
+  /** x is [rows][topK][xStride] (the down projection), not [rows][xStride] (gate and up). */
+  readonly xPerSlot: boolean;
+  /** Elements between rows of out, which is [rows][topK][outStride]. */
+  readonly outStride: number;
+  /** The experts that the weight buffer holds, where a layer is in several: one dispatch a shard. Default: all. */
+  readonly expertFirst?: number;
+  readonly expertCount?: number;
+}
+
+export const EXPERT_PARAMS = {
+  rows: 'u32',
+  x_divisor: 'u32',
+  top_k: 'u32',
+  expert_first: 'u32',
+  expert_count: 'u32',
+  tiles: 'u32',
+  expert_tiles: 'u32',
+  units: 'u32',
+  used_units: 'u32',
+  x_stride4: 'u32',
+  out_features: 'u32',
+  out_stride: 'u32',
+} as const satisfies ParamTypes;
+
+/** Packed sizes of one expert; expert e of a buffer starts at e times them. */
+export interface ExpertLayout {
+  /** Tiles of 32 rows. */
+  readonly tiles: number;
+  readonly weightBytes: number;
+  /** 0 for f32 and f16. */
+  readonly scaleBytes: number;
+}
+
+export type ExpertShape = Pick<ExpertProblem, 'type' | 'inFeatures' | 'outFeatures' | 'epilogue'>;
+
+/** Of weights [outFeatures, inFeatures], twice that with 'swiglu' (gate tiles, then up tiles). */
+export function expertLayout({ type, inFeatures, outFeatures, epilogue }: ExpertShape): ExpertLayout {
+  const matrices = epilogue === 'swiglu' ? 2 : 1;
+  const { tiles, weightBytes, scaleBytes } = packedLayout(type, outFeatures, inFeatures);
+  return { tiles: tiles * matrices, weightBytes: weightBytes * matrices, scaleBytes: scaleBytes * matrices };
+}
+
+/**
+ * How many experts fit one buffer that a kernel can bind whole.
+ * @throws SplitkvError `limit` when not even one does.
+ */
+export function expertsPerShard(shape: ExpertShape, { limits }: DeviceTraits): number {
+  const most = Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
+  const { weightBytes } = expertLayout(shape);
+  if (weightBytes > most) {
+    throw limitError(
+      `one expert of ${shape.outFeatures} x ${shape.inFeatures} takes ${grouped(weightBytes)} bytes as ${shape.type}; this adapter binds ` +
+        `at most ${grouped(most)}; use smaller weights (--weights q4) or another adapter`,
+    );
+  }
+  return Math.floor(most / weightBytes);
+}
+
+const WEIGHTS: Readonly<Record<WeightType, string>> = { f32: weightsF32, f16: weightsF16, q8: weightsQ8, q4: weightsQ4 };
+
+/** The parts of a plan that both kernels share. */
+export function planExperts(kernel: string, problem: ExpertProblem) {
+  const { rows, topK, experts, inFeatures, outFeatures, type, epilogue, xStride, xPerSlot, outStride } = problem;
+  const { expertFirst = 0, expertCount = experts - expertFirst } = problem;
+  const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
+  if (topK < 1 || topK > experts) throw bad(`topK is ${topK}, expected 1 to ${experts} (experts)`);
+  if (xStride % 4 !== 0 || xStride < alignUp(inFeatures, 32)) {
+    throw bad(`xStride is ${xStride}, expected a multiple of 4 from ${alignUp(inFeatures, 32)} on (inFeatures ${inFeatures})`);
+  }
+  if (outFeatures < 1 || outFeatures > outStride) throw bad(`outFeatures is ${outFeatures}, expected 1 to ${outStride} (outStride)`);
+  if (expertFirst < 0 || expertCount < 1 || expertFirst + expertCount > experts) {
+    throw bad(`experts ${expertFirst} to ${expertFirst + expertCount - 1} in the shard, expected some of 0 to ${experts - 1}`);
+  }
+  const { tiles } = packedLayout(type, outFeatures, inFeatures);
+  const unit = UNIT_ELEMENTS[type];
+  return {
+    expertCount,
+    tiles,
+    matrices: epilogue === 'swiglu' ? 2 : 1,
+    fragments: [WEIGHTS[type], expertOutputWgsl],
+    params: {
+      rows,
+      x_divisor: xPerSlot ? 1 : topK,
+      top_k: topK,
+      expert_first: expertFirst,
+      expert_count: expertCount,
+      tiles,
+      expert_tiles: expertLayout(problem).tiles,
+      units: alignUp(inFeatures, 32) / unit,
+      used_units: ceilDiv(inFeatures, unit),
+      x_stride4: xStride / 4,
+      out_features: outFeatures,
+      out_stride: outStride,
+    },
+  };
+}
+
+/** @throws SplitkvError `limit` when a dispatch would need more workgroups along y than the adapter allows. */
+export function checkGridY(kernel: string, rows: number, workgroups: number, { limits }: DeviceTraits): void {
+  const most = limits.maxComputeWorkgroupsPerDimension;
+  if (workgroups > most) {
+    throw limitError(`${kernel}: ${rows} rows need ${workgroups} workgroups in one dimension, at most ${most}: use smaller steps`);
+  }
+}
