@@ -3,7 +3,6 @@
 
 const BIAS: bool = false; // variant
 const RESIDUAL: bool = false; // variant
-const SEGMENTS_OUT: bool = false; // variant
 
 /// out[row][n] (+)= value + bias[n].
 fn write_output(row: u32, n: u32, value: f32) {
@@ -16,9 +15,4 @@ fn write_output(row: u32, n: u32, value: f32) {
     result = out[at] + result;
   }
   out[at] = result;
-}
-
-/// out[segment][row][n] = value; `segment` counts from this rank's first.
-fn write_segment(segment: u32, row: u32, n: u32, value: f32) {
-  out[(segment * params.rows + row) * params.out_stride + params.out_offset + n] = value;
 }

@@ -7,6 +7,7 @@ import weightsF32 from '../lib/weights_f32.wgsl?raw';
 import weightsQ4 from '../lib/weights_q4.wgsl?raw';
 import weightsQ8 from '../lib/weights_q8.wgsl?raw';
 import outputWgsl from './output.wgsl?raw';
+import outputSegmentsWgsl from './output_segments.wgsl?raw';
 import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
 import { type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
 
@@ -98,7 +99,7 @@ export function planLinear(
       segment_count: segments.count,
       eps: 0,
     },
-    fragments: [segmentsWgsl, WEIGHTS[type], outputWgsl],
+    fragments: [segmentsWgsl, WEIGHTS[type], outputWgsl, outputSegmentsWgsl],
     constants: {
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',

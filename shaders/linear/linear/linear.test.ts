@@ -1,4 +1,87 @@
-import { testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { suite } from './cases.js';
+import { describe, expect, test } from 'vitest';
+import { Random } from '../../../src/base/random.js';
+import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
+import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
+import { rmsNorm } from '../../norm/rms_norm/index.js';
+import { linearInputs } from '../reference.js';
+import { rowBits, runOnce } from '../run.js';
+import { rowsProblem, suite } from './cases.js';
+import { canFuseNorm, linear, type LinearRowsProblem } from './index.js';
 
 await testKernel(suite);
+
+const SEGMENTS = { total: 3, align: 8 };
+
+await describeOnAdapters('linear', (device) => {
+  describe.each([true, false])('decided for a software adapter: %s', (software) => {
+    test('a row has the same bits in tiles of 1, 2, 4 and 8, and alone', async () => {
+      const types = software ? (['f16', 'q4'] as const) : (['f16'] as const);
+      for (const type of types) {
+        const problem = rowsProblem(9, 72, 33, { type, segments: SEGMENTS, tileRows: 1 });
+        const inputs = linearInputs(problem, new Random(4));
+        const run = (p: LinearRowsProblem, x = inputs['x']!) =>
+          runOnce(device(), linear, p, { ...inputs, x }, p.rows * p.outStride, software);
+        const whole = await run(problem);
+        for (const tileRows of [2, 4, 8] as const) expect(await run({ ...problem, tileRows }), `${tileRows}`).toEqual(whole);
+        for (const row of [0, 4, 8]) {
+          const x = inputs['x']!.slice(row * problem.xStride, (row + 1) * problem.xStride);
+          const alone = await run({ ...problem, rows: 1 }, x);
+          expect(rowBits(alone, 0, problem.outStride, 33), `row ${row}`).toEqual(rowBits(whole, row, problem.outStride, 33));
+        }
+      }
+    });
+
+    test('a fused norm gives the bits of rms_norm before it', async () => {
+      for (const width of [100, 576]) {
+        const eps = 1e-5;
+        const problem = rowsProblem(2, width, 40, { type: 'q8', norm: true, eps, tileRows: 1 });
+        const inputs = linearInputs(problem, new Random(5));
+        const { norm_weight: weight, ...rest } = inputs;
+        const { xStride } = problem;
+        const normed = await runOnce(
+          device(),
+          rmsNorm,
+          { rows: 2, width, stride: xStride, eps, residual: false },
+          { x: inputs['x']!, weight: weight!, out: new Float32Array(2 * xStride) },
+          2 * xStride,
+          software,
+        );
+        const x = new Float32Array(normed.buffer, normed.byteOffset, normed.length);
+        const fused = await runOnce(device(), linear, problem, inputs, 2 * problem.outStride, software);
+        const apart = await runOnce(
+          device(),
+          linear,
+          { ...problem, norm: false, tileRows: 2 },
+          { ...rest, x },
+          2 * problem.outStride,
+          software,
+        );
+        expect(fused).toEqual(apart);
+      }
+    });
+  });
+});
+
+describe('linear refuses', () => {
+  const plan = (problem: LinearRowsProblem, traits = BASELINE_TRAITS) => () => linear.plan(problem, traits);
+
+  test('a row too long to normalise in workgroup memory, as canFuseNorm says', () => {
+    expect(canFuseNorm(2048, BASELINE_TRAITS)).toBe(true);
+    expect(canFuseNorm(4096, BASELINE_TRAITS)).toBe(false);
+    expect(plan(rowsProblem(1, 2048, 32, { norm: true, eps: 1e-5, epilogue: 'swiglu' }))).not.toThrow();
+    expect(plan(rowsProblem(1, 4096, 32, { norm: true, eps: 1e-5 }))).toThrow(/maxComputeWorkgroupStorageSize is 16384.*rms_norm/);
+    const roomy = { ...BASELINE_TRAITS, limits: { ...BASELINE_TRAITS.limits, maxComputeWorkgroupStorageSize: 32768 } };
+    expect(canFuseNorm(4096, roomy)).toBe(true);
+    expect(plan(rowsProblem(1, 4096, 32, { norm: true, eps: 1e-5 }), roomy)).not.toThrow();
+  });
+
+  test('problems that contradict themselves', () => {
+    expect(plan(rowsProblem(1, 64, 32, { xStride: 60 }))).toThrow(/xStride is 60/);
+    expect(plan(rowsProblem(1, 64, 32, { outOffset: 1 }))).toThrow(/don't fit an out row of 32/);
+    expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 4 } }))).toThrow(/align is 4/);
+    expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 8, first: 1 } }))).toThrow(/cover 48 elements/);
+    expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 8, first: 3, count: 2 } }))).toThrow(/among the 4/);
+    expect(plan(rowsProblem(2, 64, 32, { norm: true, eps: 1e-5 }))).toThrow(/tileRows 1/);
+    expect(plan(rowsProblem(1, 64, 32, { output: 'segments', bias: true }))).toThrow(/reduce_segments/);
+  });
+});

@@ -1,4 +1,43 @@
+import { describe, expect, test } from 'vitest';
+import { Random } from '../../../src/base/random.js';
+import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { suite } from './cases.js';
+import { linearInputs } from '../reference.js';
+import { rowBits, runOnce } from '../run.js';
+import { suite, tiledProblem } from './cases.js';
+import { linearTiled } from './index.js';
 
 await testKernel(suite);
+
+await describeOnAdapters('linear_tiled', (device) => {
+  describe.each([true, false])('decided for a software adapter: %s', (software) => {
+    test('a row has the same bits whatever the number of rows and the tiles', async () => {
+      // 200 rows x 2112 outputs take the largest tiles, fewer rows smaller ones.
+      const problem = tiledProblem(200, 72, 2112, { type: 'q4', segments: { total: 3, align: 8 } });
+      const inputs = linearInputs(problem, new Random(6));
+      const { xStride, outStride, outFeatures } = problem;
+      const whole = await runOnce(device(), linearTiled, problem, inputs, 200 * outStride, software);
+      for (const rows of [1, 33]) {
+        const first = 101;
+        const x = inputs['x']!.slice(first * xStride, (first + rows) * xStride);
+        const part = await runOnce(device(), linearTiled, { ...problem, rows }, { ...inputs, x }, rows * outStride, software);
+        for (let row = 0; row < rows; row++) {
+          const expected = rowBits(whole, first + row, outStride, outFeatures);
+          expect(rowBits(part, row, outStride, outFeatures), `row ${row} of ${rows}`).toEqual(expected);
+        }
+      }
+    });
+
+    test('an output has the same bits whatever shard of the weight it is in', async () => {
+      const problem = tiledProblem(40, 72, 2112);
+      const inputs = linearInputs(problem, new Random(7));
+      const whole = await runOnce(device(), linearTiled, problem, inputs, 40 * problem.outStride, software);
+      const tileWords = inputs['weight']!.length / 66;
+      const shard = { ...inputs, weight: inputs['weight']!.slice(2 * tileWords, 3 * tileWords) };
+      const part = await runOnce(device(), linearTiled, { ...problem, outFeatures: 32, outStride: 32 }, shard, 40 * 32, software);
+      for (let row = 0; row < 40; row++) {
+        expect(rowBits(part, row, 32, 32)).toEqual(Array.from(whole.subarray(row * 2112 + 64, row * 2112 + 96)));
+      }
+    });
+  });
+});
