@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
 import { testAdapters } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { bits, decisions, rowInfoArray, runOn } from '../fixture.js';
-import { EMPTY_M, type MergeCase, suite } from './cases.js';
+import { bits, decisions, EMPTY_M, rowInfoArray, runOn } from '../fixture.js';
+import { type MergeCase, suite } from './cases.js';
 import { attentionMerge } from './index.js';
 
 await testKernel(suite);

@@ -2,12 +2,9 @@ import { alignUp } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS } from '../../cache/kv_cache.js';
-import { rowInfoArray } from '../fixture.js';
+import { EMPTY_M, rowInfoArray } from '../fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
 import { attentionMergeReference } from './reference.js';
-
-/** EMPTY_M of softmax_state.wgsl. */
-export const EMPTY_M = Math.fround(-3e38);
 
 export interface MergeCase extends AttentionMergeProblem {
   /** Of each row; undefined for an inactive row. */

@@ -37,6 +37,10 @@ struct Params {
   q_units: u32,
   lanes: u32,
   table_stride: u32,
+  // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  head_units: u32,
+  key_tile: u32,
+  tile_rows: u32,
   scale: f32,
 }
 
@@ -78,7 +82,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // The last token that any row of the tile attends to.
   var end = 0u;
   var slot = 0u;
-  for (var i = 0u; i < min(TILE_ROWS, params.rows - first_row); i++) {
+  for (var i = 0u; i < min(params.tile_rows, params.rows - first_row); i++) {
     let info = row_info[first_row + i];
     if (info.x != INACTIVE) {
       end = max(end, info.x + 1u);
@@ -114,8 +118,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);
     for (var start = chunk * CHUNK; start < chunk_end; start += KEY_TILE) {
-      workgroupBarrier();
-      for (var i = thread; i < KEY_TILE * HEAD_UNITS; i += THREADS) {
+      for (var i = thread; i < params.key_tile * HEAD_UNITS; i += THREADS) {
         let token = start + i % KEY_TILE;
         var value = vec4<f32>();
         if (token < end) {
@@ -127,8 +130,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       workgroupBarrier();
 
       if (tx < KEY_TILE) {
-        var s: array<vec4<f32>, THREAD_QUERIES * THREAD_KEYS>;
-        for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+        // Initialised in so many words: without, some compilers zero it only before the loop.
+        var s = array<vec4<f32>, THREAD_QUERIES * THREAD_KEYS>();
+        for (var unit = 0u; unit < params.head_units; unit++) {
           for (var j = 0u; j < THREAD_QUERIES; j++) {
             let query = q[query_at[j] + unit];
             for (var i = 0u; i < THREAD_KEYS; i++) {
@@ -146,7 +150,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       }
       workgroupBarrier();
 
-      for (var i = thread; i < KEY_TILE * HEAD_UNITS; i += THREADS) {
+      for (var i = thread; i < params.key_tile * HEAD_UNITS; i += THREADS) {
         let token = start + i / HEAD_UNITS;
         // Tokens beyond the tile's rows are never loaded: weight 0 times a NaN would not be 0.
         var value = vec4<f32>();
@@ -157,7 +161,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         kv_tile[i] = value;
       }
       var own = EMPTY_M;
-      for (var key = part; key < KEY_TILE; key += PARTS) {
+      for (var key = part; key < params.key_tile; key += PARTS) {
         own = max(own, weights[key * WEIGHT_STRIDE + mine]);
       }
       parts[thread] = own;
@@ -173,7 +177,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         rescale[mine] = old_weight;
       }
       var added = 0.0;
-      for (var key = part; key < KEY_TILE; key += PARTS) {
+      for (var key = part; key < params.key_tile; key += PARTS) {
         let score = weights[key * WEIGHT_STRIDE + mine];
         let weight = select(exp(score - m), 0.0, score == EMPTY_M);
         weights[key * WEIGHT_STRIDE + mine] = weight;
@@ -188,7 +192,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           o[j * THREAD_UNITS + i] *= scale;
         }
       }
-      for (var key = 0u; key < KEY_TILE; key++) {
+      for (var key = 0u; key < params.key_tile; key++) {
         for (var i = 0u; i < THREAD_UNITS; i++) {
           let value = kv_tile[key * HEAD_UNITS + min(tx + 16u * i, HEAD_UNITS - 1u)];
           for (var j = 0u; j < THREAD_QUERIES; j++) {
@@ -197,10 +201,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           }
         }
       }
+      workgroupBarrier();
     }
   }
 
-  workgroupBarrier();
   parts[thread] = l;
   workgroupBarrier();
   let my_row = first_row + mine % TILE_ROWS;

@@ -20,6 +20,10 @@ struct Params {
   q_units: u32,
   lanes: u32,
   table_stride: u32,
+  // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  head_units: u32,
+  key_tile: u32,
+  tile_rows: u32,
   scale: f32,
 }
 
@@ -54,7 +58,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // The last token that any row of the tile attends to.
   var end = 0u;
   var slot = 0u;
-  for (var i = 0u; i < min(TILE_ROWS, params.rows - first_row); i++) {
+  for (var i = 0u; i < min(params.tile_rows, params.rows - first_row); i++) {
     let info = row_info[first_row + i];
     if (info.x != INACTIVE) {
       end = max(end, info.x + 1u);
@@ -74,7 +78,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   var m = EMPTY_M;
   var l = 0.0;
-  for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+  for (var unit = 0u; unit < params.head_units; unit++) {
     partial_o[partial * HEAD_UNITS + unit] = vec4<f32>();
   }
   for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
@@ -93,7 +97,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         var s1 = vec4<f32>();
         var s2 = vec4<f32>();
         var s3 = vec4<f32>();
-        for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+        for (var unit = 0u; unit < params.head_units; unit++) {
           let own = q[query + unit];
           s0 = fma(own, kv_unpack(k_cache[k0 + unit * BLOCK]), s0);
           s1 = fma(own, kv_unpack(k_cache[k1 + unit * BLOCK]), s1);
@@ -120,7 +124,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         added += weight;
       }
       l = fma(l, old_weight, added);
-      for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+      for (var unit = 0u; unit < params.head_units; unit++) {
         var o = partial_o[partial * HEAD_UNITS + unit] * old_weight;
         for (var key = 0u; key < count; key++) {
           let token = start + key;

@@ -43,7 +43,18 @@ export const attentionPrefill = defineKernel({
     partial_o: 'read_write',
     partial_ml: 'read_write',
   },
-  params: { rows: 'u32', heads: 'u32', kv_heads: 'u32', q_units: 'u32', lanes: 'u32', table_stride: 'u32', scale: 'f32' },
+  params: {
+    rows: 'u32',
+    heads: 'u32',
+    kv_heads: 'u32',
+    q_units: 'u32',
+    lanes: 'u32',
+    table_stride: 'u32',
+    head_units: 'u32',
+    key_tile: 'u32',
+    tile_rows: 'u32',
+    scale: 'f32',
+  },
   plan(problem: AttentionPrefillProblem, traits) {
     const { rows, heads, kvHeads, headDim, maxChunks, lanes, qStride } = problem;
     checkKvShape('attention_prefill', problem);
@@ -52,6 +63,9 @@ export const attentionPrefill = defineKernel({
     if (!Number.isInteger(lanes) || lanes < 1 || lanes !== Math.min(MERGE_LANES, maxChunks)) {
       throw usageError(`attention_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`);
     }
+    const software = traits.software;
+    // On a GPU a tile of K or V takes at most 8 KiB of workgroup memory.
+    const keyTile = software ? 64 : headDim <= 64 ? 32 : headDim <= 128 ? 16 : 8;
     const params = {
       rows,
       heads,
@@ -59,25 +73,26 @@ export const attentionPrefill = defineKernel({
       q_units: qStride / 4,
       lanes,
       table_stride: problem.tableStride,
+      head_units: headDim / 4,
+      key_tile: keyTile,
+      tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
     };
     const fragments = [...kvWgsl(problem.kvType), softmaxState];
-    const constants = { ...kvConstants(problem), TILE_ROWS: PREFILL_TILE_ROWS, GROUP: group };
-    if (traits.software) {
+    const constants = { ...kvConstants(problem), TILE_ROWS: PREFILL_TILE_ROWS, GROUP: group, KEY_TILE: keyTile };
+    if (software) {
       return {
         wgsl: [...fragments, rowSource],
-        constants: { ...constants, KEY_TILE: 64 },
+        constants,
         params,
         grid: (step) => [Math.min(step.chunks, lanes), heads, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
       };
     }
-    // A tile of K or V takes at most 8 KiB of workgroup memory.
-    const keyTile = headDim <= 64 ? 32 : headDim <= 128 ? 16 : 8;
     const headTile = group === 1 ? 1 : 2;
     const headTiles = ceilDiv(group, headTile);
     return {
       wgsl: [...fragments, source],
-      constants: { ...constants, KEY_TILE: keyTile, HEAD_TILE: headTile },
+      constants: { ...constants, HEAD_TILE: headTile },
       params,
       grid: (step) => [Math.min(step.chunks, lanes), kvHeads * headTiles, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
     };

@@ -29,6 +29,11 @@ struct Params {
   q_units: u32,
   max_chunks: u32,
   table_stride: u32,
+  // HEAD_UNITS, GROUP, STATS and SLICES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  head_units: u32,
+  group: u32,
+  stats: u32,
+  slices: u32,
   scale: f32,
 }
 
@@ -66,7 +71,7 @@ fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
   var a1 = vec4<f32>();
   var a2 = vec4<f32>();
   var a3 = vec4<f32>();
-  for (var unit = 0u; unit < HEAD_UNITS; unit++) {
+  for (var unit = 0u; unit < params.head_units; unit++) {
     let k = kv_unpack(k_cache[key + unit * BLOCK]);
     a0 = fma(q[at.x + unit], k, a0);
     if (HEAD_TILE > 1u) {
@@ -118,7 +123,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let slice = thread / LANES;
   let query = row * params.q_units + kv_head * GROUP * HEAD_UNITS;
   let partial = (row * params.heads + kv_head * GROUP) * params.max_chunks + chunk;
-  for (var tile = 0u; tile < GROUP; tile += HEAD_TILE) {
+  for (var tile = 0u; tile < params.group; tile += HEAD_TILE) {
     // A tile beyond the group computes its last head again, and doesn't write it.
     let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(GROUP - 1u));
     let at = vec4<u32>(query) + tile_heads * HEAD_UNITS;
@@ -126,9 +131,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       let key = key_base(block_table[table + t / BLOCK], params.kv_heads, kv_head, t % BLOCK);
       weights[t] = params.scale * key_scores(at, key);
     }
-    if (STATS != THREADS) {
-      workgroupBarrier();
-    }
+    workgroupBarrier();
     if (thread < STATS) {
       var own = vec4<f32>(EMPTY_M);
       for (var t = thread; t < count; t += STATS) {
@@ -138,15 +141,14 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
     workgroupBarrier();
     var m = maxima[0];
-    for (var i = 1u; i < STATS; i++) {
+    for (var i = 1u; i < params.stats; i++) {
       m = max(m, maxima[i]);
     }
     for (var t = thread; t < count; t += THREADS) {
       weights[t] = exp(weights[t] - m);
     }
-    if (STATS != THREADS) {
-      workgroupBarrier();
-    }
+    workgroupBarrier();
+    // Read again only after the next barrier: by thread 0 alone.
     if (thread < STATS) {
       var own = vec4<f32>();
       for (var t = thread; t < count; t += STATS) {
@@ -154,12 +156,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       }
       sums[thread] = own;
     }
-    if (STATS == THREADS) {
-      workgroupBarrier();
-    }
 
     if (SLICES == 1u) {
-      for (var unit = lane; unit < HEAD_UNITS; unit += LANES) {
+      for (var unit = lane; unit < params.head_units; unit += LANES) {
         let o = weigh_values(kv_head, unit, 0u, count);
         let to = (partial + tile * params.max_chunks) * HEAD_UNITS + unit;
         let step = params.max_chunks * HEAD_UNITS;
@@ -174,15 +173,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           partial_o[to + 3u * step] = o.h3;
         }
       }
+      workgroupBarrier();
     } else {
       var o: TileUnits;
       if (slice < SLICES) {
         o = weigh_values(kv_head, lane, slice, count);
       }
-      for (var pair = 0u; pair < HEAD_TILE; pair += 2u) {
-        if (pair > 0u) {
-          workgroupBarrier();
-        }
+      for (var pair = 0u; pair < min(HEAD_TILE, params.group); pair += 2u) {
         if (slice < SLICES) {
           slice_o[thread] = select(o.h2, o.h0, pair == 0u);
           if (HEAD_TILE > 1u) {
@@ -194,25 +191,23 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         let head = tile + pair + slice;
         if (slice < min(HEAD_TILE, 2u) && head < GROUP) {
           var total = vec4<f32>();
-          for (var i = 0u; i < SLICES; i++) {
+          for (var i = 0u; i < params.slices; i++) {
             total += slice_o[slice * LANES * SLICES + i * LANES + lane];
           }
           partial_o[(partial + head * params.max_chunks) * HEAD_UNITS + lane] = total;
         }
+        workgroupBarrier();
       }
     }
 
     if (thread == 0u) {
       var l = sums[0];
-      for (var i = 1u; i < STATS; i++) {
+      for (var i = 1u; i < params.stats; i++) {
         l += sums[i];
       }
       for (var h = 0u; h < min(HEAD_TILE, GROUP - tile); h++) {
         partial_ml[partial + (tile + h) * params.max_chunks] = vec2<f32>(m[h], l[h]);
       }
-    }
-    if (GROUP > HEAD_TILE) {
-      workgroupBarrier();
     }
   }
 }

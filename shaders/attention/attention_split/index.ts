@@ -33,7 +33,18 @@ export const attentionSplit = defineKernel({
     partial_o: 'read_write',
     partial_ml: 'read_write',
   },
-  params: { heads: 'u32', kv_heads: 'u32', q_units: 'u32', max_chunks: 'u32', table_stride: 'u32', scale: 'f32' },
+  params: {
+    heads: 'u32',
+    kv_heads: 'u32',
+    q_units: 'u32',
+    max_chunks: 'u32',
+    table_stride: 'u32',
+    head_units: 'u32',
+    group: 'u32',
+    stats: 'u32',
+    slices: 'u32',
+    scale: 'f32',
+  },
   plan(problem: AttentionSplitProblem, traits) {
     const { heads, kvHeads, headDim, maxChunks, qStride } = problem;
     checkKvShape('attention_split', problem);
@@ -55,6 +66,10 @@ export const attentionSplit = defineKernel({
         q_units: qStride / 4,
         max_chunks: maxChunks,
         table_stride: problem.tableStride,
+        head_units: units,
+        group,
+        stats: layout.STATS,
+        slices: layout.SLICES,
         scale: problem.scale,
       },
       grid: (step) => [Math.min(step.chunks, maxChunks), kvHeads, step.rows],

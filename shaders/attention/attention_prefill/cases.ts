@@ -1,0 +1,91 @@
+import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { kvUnitBytes, MERGE_LANES } from '../../cache/kv_cache.js';
+import { attendedTokens, attentionCase, type AttentionCase, attentionInputs, caseStep, type RowInfo, type Shape } from '../fixture.js';
+import { attentionPrefill, PREFILL_TILE_ROWS } from './index.js';
+import { attentionPrefillReference } from './reference.js';
+
+export interface PrefillCase extends AttentionCase {
+  readonly lanes: number;
+}
+
+/** Rows of a slot at consecutive positions; `skip` rows of their first tile stay inactive. */
+export interface Segment {
+  readonly slot: number;
+  readonly from: number;
+  readonly count: number;
+  readonly skip?: number;
+}
+
+/** Segments as row tiles: each starts a tile and fills its last one up with inactive rows. */
+export function promptRows(segments: readonly Segment[]): RowInfo[] {
+  const rows: RowInfo[] = [];
+  for (const { slot, from, count, skip = 0 } of segments) {
+    for (let i = 0; i < skip; i++) rows.push(undefined);
+    for (let i = 0; i < count; i++) rows.push([from + i, slot]);
+    while (rows.length % PREFILL_TILE_ROWS !== 0) rows.push(undefined);
+  }
+  return rows;
+}
+
+export function prefillProblem(shape: Shape, rowInfo: readonly RowInfo[]): PrefillCase {
+  const problem = attentionCase(shape, rowInfo);
+  return { ...problem, lanes: Math.min(MERGE_LANES, problem.maxChunks) };
+}
+
+function prefillCase(name: string, shape: Shape, segments: readonly Segment[], races = false): KernelCase<PrefillCase> {
+  const problem = prefillProblem(shape, promptRows(segments));
+  const tokens = attendedTokens(problem.rowInfo);
+  return {
+    name,
+    problem,
+    seed: 17 + segments.length,
+    // o is a sum of up to 512 values of weight up to 1; exp may be off by 3 + 2|x| ulp.
+    tolerance: { absolute: 1e-4, relative: 2e-5 },
+    flops: 4 * shape.heads * shape.headDim * tokens,
+    bytes: 2 * shape.kvHeads * (shape.headDim / 4) * kvUnitBytes(shape.kvType) * tokens,
+    step: caseStep(problem),
+    races,
+  };
+}
+
+const cases = [
+  prefillCase('tiny', { heads: 1, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16 }, [{ slot: 0, from: 0, count: 3 }], true),
+  prefillCase(
+    'tiny f16',
+    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f16', block: 16 },
+    [{ slot: 0, from: 38, count: 2, skip: 1 }],
+    true,
+  ),
+  prefillCase('8/4 d32 ragged over a chunk end', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [
+    { slot: 1, from: 250, count: 9 },
+    { slot: 0, from: 0, count: 40 },
+    { slot: 3, from: 0, count: 1 },
+    { slot: 2, from: 511, count: 18, skip: 3 },
+  ]),
+  prefillCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, kvType: 'f16', block: 64 }, [
+    { slot: 0, from: 0, count: 20 },
+    { slot: 1, from: 255, count: 2 },
+  ]),
+  prefillCase('14/2 d64', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f32', block: 256 }, [{ slot: 0, from: 692, count: 8 }]),
+  prefillCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 32 }, [{ slot: 0, from: 0, count: 33 }]),
+  prefillCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [{ slot: 0, from: 0, count: 24 }]),
+  prefillCase('32/8 d128 f16', { heads: 32, kvHeads: 8, headDim: 128, kvType: 'f16', block: 16 }, [
+    { slot: 0, from: 250, count: 7 },
+  ]),
+  prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [{ slot: 0, from: 30, count: 4 }]),
+  prefillCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [{ slot: 0, from: 10, count: 16 }]),
+  prefillCase('8/4 d32, lanes wrap', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [
+    { slot: 0, from: 2040, count: 16 },
+  ]),
+];
+
+export const suite: KernelSuite<typeof attentionPrefill.bindings, typeof attentionPrefill.params, PrefillCase> = {
+  kernel: attentionPrefill,
+  cases,
+  inputs: attentionInputs,
+  outputs: ({ rows, heads, headDim, lanes }) => ({
+    partial_o: { type: 'f32', length: rows * heads * lanes * headDim },
+    partial_ml: { type: 'f32', length: rows * heads * lanes * 2 },
+  }),
+  reference: attentionPrefillReference,
+};

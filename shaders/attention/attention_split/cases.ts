@@ -1,0 +1,63 @@
+import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { kvUnitBytes } from '../../cache/kv_cache.js';
+import { attendedTokens, attentionCase, type AttentionCase, attentionInputs, caseStep, type RowInfo, type Shape } from '../fixture.js';
+import { attentionSplit } from './index.js';
+import { attentionSplitReference } from './reference.js';
+
+function splitCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], races = false): KernelCase<AttentionCase> {
+  const problem = attentionCase(shape, rowInfo);
+  const tokens = attendedTokens(rowInfo);
+  return {
+    name,
+    problem,
+    seed: 7 + rowInfo.length,
+    // o is a sum of up to 256 values of weight up to 1; exp may be off by 3 + 2|x| ulp.
+    tolerance: { absolute: 1e-4, relative: 2e-5 },
+    flops: 4 * shape.heads * shape.headDim * tokens,
+    bytes: 2 * shape.kvHeads * (shape.headDim / 4) * kvUnitBytes(shape.kvType) * tokens,
+    step: caseStep(problem),
+    races,
+  };
+}
+
+const cases = [
+  splitCase(
+    'tiny',
+    { heads: 3, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16 },
+    [[19, 0], [0, 1], undefined],
+    true,
+  ),
+  splitCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 16, kvType: 'f16', block: 16 }, [[17, 0]], true),
+  splitCase('8/4 d32 ragged over chunk ends', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [
+    [0, 2],
+    [19, 1],
+    [254, 0],
+    undefined,
+    [255, 3],
+    [256, 4],
+    [699, 5],
+  ]),
+  splitCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, kvType: 'f16', block: 64 }, [[256, 1], undefined, [19, 0]]),
+  splitCase('14/2 d64, rows of one slot', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f32', block: 256 }, [
+    [699, 0],
+    [698, 0],
+    [255, 1],
+  ]),
+  splitCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 32 }, [[299, 0], [30, 1]]),
+  splitCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [[270, 0]]),
+  splitCase('32/8 d128 f16', { heads: 32, kvHeads: 8, headDim: 128, kvType: 'f16', block: 16 }, [[256, 0]]),
+  splitCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),
+  splitCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [[260, 0]]),
+  splitCase('8/4 d32 long', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [[2099, 0]]),
+];
+
+export const suite: KernelSuite<typeof attentionSplit.bindings, typeof attentionSplit.params, AttentionCase> = {
+  kernel: attentionSplit,
+  cases,
+  inputs: attentionInputs,
+  outputs: ({ rows, heads, headDim, maxChunks }) => ({
+    partial_o: { type: 'f32', length: rows * heads * maxChunks * headDim },
+    partial_ml: { type: 'f32', length: rows * heads * maxChunks * 2 },
+  }),
+  reference: attentionSplitReference,
+};

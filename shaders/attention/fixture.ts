@@ -1,0 +1,206 @@
+import type { Random } from '../../src/base/random.js';
+import { alignUp, ceilDiv } from '../../src/base/math.js';
+import type { Device, DeviceTraits } from '../../src/gpu/device.js';
+import type { Bindings, ParamTypes, StepShape } from '../../src/gpu/kernel.js';
+import type { HostArray, HostArrays, KernelSuite } from '../../src/gpu/testing/kernel_case.js';
+import { prepareCase } from '../../src/gpu/testing/run_kernel.js';
+import { CHUNK_TOKENS, INACTIVE_POSITION, keyUnit, type KvShape, valueUnit } from '../cache/kv_cache.js';
+
+/** EMPTY_M of softmax_state.wgsl. */
+export const EMPTY_M = Math.fround(-3e38);
+
+/** (position, slot) of a row; undefined for an inactive row. */
+export type RowInfo = readonly [position: number, slot: number] | undefined;
+
+/** What attention problems have in common, with the rows that a case runs. */
+export interface AttentionCase extends KvShape {
+  readonly rows: number;
+  readonly heads: number;
+  readonly maxChunks: number;
+  readonly tableStride: number;
+  readonly qStride: number;
+  readonly scale: number;
+  readonly rowInfo: readonly RowInfo[];
+}
+
+export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvType' | 'block'>;
+
+/** The problem of a shape and rows; strides as small as they may be, so that neighbours would show in an overrun. */
+export function attentionCase(shape: Shape, rowInfo: readonly RowInfo[]): AttentionCase {
+  const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
+  const maxChunks = ceilDiv(longest, CHUNK_TOKENS) + 1;
+  return {
+    ...shape,
+    rows: rowInfo.length,
+    maxChunks,
+    tableStride: (maxChunks * CHUNK_TOKENS) / shape.block,
+    qStride: alignUp(shape.heads * shape.headDim, 32),
+    scale: shape.headDim ** -0.5,
+    rowInfo,
+  };
+}
+
+/** The grid of a case: only as many chunks as its longest row has. */
+export const caseStep = ({ rowInfo }: AttentionCase): StepShape => ({
+  rows: rowInfo.length,
+  chunks: Math.max(1, ...rowInfo.map((info) => (info ? ceilDiv(info[0] + 1, CHUNK_TOKENS) : 0))),
+});
+
+/** Tokens attended to, over all rows. */
+export const attendedTokens = (rowInfo: readonly RowInfo[]): number =>
+  rowInfo.reduce((sum, info) => sum + (info ? info[0] + 1 : 0), 0);
+
+/** Bits of an f16 for a number that f16 holds exactly as a normal number, or zero. */
+export function halfBits(value: number): number {
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const magnitude = Math.abs(value);
+  if (magnitude === 0) return sign;
+  const exponent = Math.floor(Math.log2(magnitude));
+  const mantissa = (magnitude / 2 ** exponent - 1) * 1024;
+  if (!Number.isInteger(mantissa) || exponent < -14 || exponent > 15) throw new Error(`${value} is not a normal f16`);
+  return sign | ((exponent + 15) << 10) | mantissa;
+}
+
+/** The number of f16 bits (finite). */
+export function halfValue(bits: number): number {
+  const exponent = (bits >> 10) & 31;
+  const mantissa = bits & 1023;
+  const magnitude = exponent === 0 ? mantissa * 2 ** -24 : (1 + mantissa / 1024) * 2 ** (exponent - 15);
+  return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+/** Normal numbers that f16 holds exactly: multiples of 1/256 in [-4, 4]. */
+export const halfNormal = (random: Random): number =>
+  Math.max(-4, Math.min(4, Math.round(random.normal() * 256) / 256)) || 0;
+
+/** One element of a K or V buffer: its unit and the dim within. */
+export function readKv(shape: KvShape, cache: HostArray, unit: number, dim: number): number {
+  if (shape.kvType === 'f32') return cache[unit * 4 + dim]!;
+  const word = cache[unit * 2 + (dim >> 1)]!;
+  return halfValue(dim & 1 ? word >>> 16 : word & 0xffff);
+}
+
+function writeKv(shape: KvShape, cache: HostArray, unit: number, dim: number, value: number): void {
+  if (shape.kvType === 'f32') {
+    cache[unit * 4 + dim] = value;
+    return;
+  }
+  const at = unit * 2 + (dim >> 1);
+  const bits = halfBits(value);
+  cache[at] = dim & 1 ? ((cache[at]! & 0xffff) | (bits << 16)) >>> 0 : ((cache[at]! & 0xffff0000) | bits) >>> 0;
+}
+
+const KV_NAN = 0x7e007e00;
+
+/**
+ * Inputs of an attention kernel: each slot's keys and values up to its last row's position, in blocks shuffled over the
+ * cache. Everything else that must not matter is hostile: NaN in the cache, 0xffffffff in the block table.
+ */
+export function attentionInputs(problem: AttentionCase, random: Random): HostArrays {
+  const { rowInfo, kvHeads, headDim, block, tableStride } = problem;
+  const lengths: number[] = [];
+  for (const info of rowInfo) if (info) lengths[info[1]] = Math.max(lengths[info[1]] ?? 0, info[0] + 1);
+  const slots = lengths.length;
+  const used = lengths.reduce((sum, length) => sum + ceilDiv(length, block), 0);
+  const free = Array.from({ length: used + 2 }, (_, i) => i);
+  for (let i = free.length - 1; i > 0; i--) {
+    const j = random.integer(i + 1);
+    [free[i], free[j]] = [free[j]!, free[i]!];
+  }
+  const units = (used + 2) * kvHeads * (headDim / 4) * block;
+  const makeCache = () =>
+    problem.kvType === 'f32' ? new Float32Array(units * 4).fill(Number.NaN) : new Uint32Array(units * 2).fill(KV_NAN);
+  const keys = makeCache();
+  const values = makeCache();
+  const table = new Uint32Array(Math.max(1, slots) * tableStride).fill(0xffffffff);
+  for (let slot = 0; slot < slots; slot++) {
+    for (let token = 0; token < (lengths[slot] ?? 0); token++) {
+      if (token % block === 0) table[slot * tableStride + token / block] = free.pop()!;
+      const physical = table[slot * tableStride + Math.floor(token / block)]!;
+      for (let head = 0; head < kvHeads; head++) {
+        for (let dim = 0; dim < headDim; dim++) {
+          const unit = Math.floor(dim / 4);
+          writeKv(problem, keys, keyUnit(problem, physical, head, unit, token % block), dim % 4, halfNormal(random));
+          writeKv(problem, values, valueUnit(problem, physical, head, unit, token % block), dim % 4, halfNormal(random));
+        }
+      }
+    }
+  }
+  return {
+    q: random.normals(rowInfo.length * problem.qStride, 2),
+    k_cache: keys,
+    v_cache: values,
+    row_info: rowInfoArray(rowInfo),
+    block_table: table,
+  };
+}
+
+/** row_info as the kernels read it; the slot of an inactive row is hostile. */
+export const rowInfoArray = (rowInfo: readonly RowInfo[]): Uint32Array =>
+  Uint32Array.from(rowInfo.flatMap((info) => (info ? [info[0], info[1]] : [INACTIVE_POSITION, 0xffffffff])));
+
+/** Float64 attention straight from its definition: (o, m, l) of a row's head over the given tokens. */
+export function attend(
+  problem: AttentionCase,
+  inputs: HostArrays,
+  row: number,
+  head: number,
+  tokens: readonly number[],
+): { o: Float64Array; m: number; l: number } {
+  const { headDim, block, heads, kvHeads, tableStride, qStride } = problem;
+  const slot = problem.rowInfo[row]![1];
+  const kvHead = Math.floor(head / (heads / kvHeads));
+  const q = inputs['q']!.subarray(row * qStride + head * headDim, row * qStride + (head + 1) * headDim);
+  const scale = Math.fround(problem.scale);
+  const blocks = tokens.map((token) => inputs['block_table']![slot * tableStride + Math.floor(token / block)]!);
+  const scores = tokens.map((token, i) => {
+    let sum = 0;
+    for (let dim = 0; dim < headDim; dim++) {
+      const unit = keyUnit(problem, blocks[i]!, kvHead, dim >> 2, token % block);
+      sum += q[dim]! * readKv(problem, inputs['k_cache']!, unit, dim & 3);
+    }
+    return scale * sum;
+  });
+  const m = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  const o = new Float64Array(headDim);
+  let l = 0;
+  for (const [i, token] of tokens.entries()) {
+    const weight = Math.exp(scores[i]! - m);
+    l += weight;
+    for (let dim = 0; dim < headDim; dim++) {
+      const unit = valueUnit(problem, blocks[i]!, kvHead, dim >> 2, token % block);
+      o[dim]! += weight * readKv(problem, inputs['v_cache']!, unit, dim & 3);
+    }
+  }
+  return { o, m, l };
+}
+
+/** Runs a kernel once on inputs made elsewhere and returns the outputs named by the suite. */
+export async function runOn<B extends Bindings, P extends ParamTypes, Problem>(
+  device: Device,
+  suite: KernelSuite<B, P, Problem>,
+  problem: Problem,
+  inputs: HostArrays,
+  step: StepShape,
+  traits: DeviceTraits = device.traits,
+): Promise<Record<string, HostArray>> {
+  const decided = { ...suite.kernel, plan: (p: Problem) => suite.kernel.plan(p, traits) };
+  const given = { ...suite, kernel: decided, inputs: () => inputs };
+  const testCase = { name: 'given', problem, seed: 0, flops: 0, bytes: 0, step };
+  const prepared = await device.checked(suite.kernel.name, () => prepareCase(device, given, testCase));
+  await device.checked(suite.kernel.name, () => {
+    prepared.reset();
+    prepared.run();
+  });
+  const outputs = await prepared.readOutputs(Object.keys(suite.outputs(problem)));
+  prepared.dispose();
+  return outputs;
+}
+
+/** The bits of `length` f32 from `start`, for exact comparison. */
+export const bits = (array: HostArray, start: number, length: number): Uint32Array =>
+  new Uint32Array(array.buffer, array.byteOffset + start * 4, length).slice();
+
+/** What a device decides for itself, and what a GPU would decide where that differs. */
+export const decisions = (device: Device): DeviceTraits[] =>
+  device.traits.software ? [device.traits, { ...device.traits, software: false }] : [device.traits];

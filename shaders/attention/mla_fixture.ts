@@ -1,0 +1,202 @@
+import { alignUp, ceilDiv } from '../../src/base/math.js';
+import type { Random } from '../../src/base/random.js';
+import type { StepShape } from '../../src/gpu/kernel.js';
+import type { Expected, HostArray, HostArrays, KernelCase } from '../../src/gpu/testing/kernel_case.js';
+import { CHUNK_TOKENS, kvUnitBytes, MERGE_LANES } from '../cache/kv_cache.js';
+import { type LatentShape, latentUnit, latentWidth } from '../cache/latent_cache.js';
+import { attendedTokens, halfBits, halfNormal, halfValue, type RowInfo, rowInfoArray } from './fixture.js';
+
+/** What problems of attention over the latent have in common, with the rows that a case runs. */
+export interface MlaCase extends LatentShape {
+  readonly rows: number;
+  readonly heads: number;
+  readonly maxChunks: number;
+  readonly lanes: number;
+  readonly tableStride: number;
+  readonly qStride: number;
+  readonly scale: number;
+  readonly rowInfo: readonly RowInfo[];
+}
+
+export type MlaShape = Pick<MlaCase, 'heads' | 'kvLoraRank' | 'qkRopeHeadDim' | 'kvType' | 'block'>;
+
+/** The problem of a shape and rows; strides as small as they may be, so that neighbours would show in an overrun. */
+export function mlaCase(shape: MlaShape, rowInfo: readonly RowInfo[]): MlaCase {
+  const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
+  const maxChunks = ceilDiv(longest, CHUNK_TOKENS) + 1;
+  return {
+    ...shape,
+    rows: rowInfo.length,
+    maxChunks,
+    lanes: Math.min(MERGE_LANES, maxChunks),
+    tableStride: (maxChunks * CHUNK_TOKENS) / shape.block,
+    qStride: alignUp(shape.heads * latentWidth(shape), 32),
+    scale: latentWidth(shape) ** -0.5,
+    rowInfo,
+  };
+}
+
+/** The grid of a case: only as many chunks as its longest row has. */
+export const mlaStep = ({ rowInfo }: MlaCase): StepShape => ({
+  rows: rowInfo.length,
+  chunks: Math.max(1, ...rowInfo.map((info) => (info ? ceilDiv(info[0] + 1, CHUNK_TOKENS) : 0))),
+});
+
+export function mlaKernelCase(name: string, shape: MlaShape, rowInfo: readonly RowInfo[], races = false): KernelCase<MlaCase> {
+  const problem = mlaCase(shape, rowInfo);
+  const tokens = attendedTokens(rowInfo);
+  const width = latentWidth(shape);
+  return {
+    name,
+    problem,
+    seed: 11 + rowInfo.length,
+    // o is a sum of up to 256 values of weight up to 1 in a chunk; exp may be off by 3 + 2|x| ulp.
+    tolerance: { absolute: 2e-4, relative: 3e-5 },
+    flops: 2 * shape.heads * (width + shape.kvLoraRank) * tokens,
+    bytes: (width / 4) * kvUnitBytes(shape.kvType) * tokens,
+    step: mlaStep(problem),
+    races,
+  };
+}
+
+/** One element of a latent buffer. */
+export function readLatent(shape: LatentShape, cache: HostArray, block: number, offset: number, element: number): number {
+  const unit = latentUnit(shape, block, element >> 2, offset);
+  if (shape.kvType === 'f32') return cache[unit * 4 + (element & 3)]!;
+  const word = cache[unit * 2 + ((element & 3) >> 1)]!;
+  return halfValue(element & 1 ? word >>> 16 : word & 0xffff);
+}
+
+function writeLatent(shape: LatentShape, cache: HostArray, block: number, offset: number, element: number, value: number): void {
+  const unit = latentUnit(shape, block, element >> 2, offset);
+  if (shape.kvType === 'f32') {
+    cache[unit * 4 + (element & 3)] = value;
+    return;
+  }
+  const at = unit * 2 + ((element & 3) >> 1);
+  const half = halfBits(value);
+  cache[at] = element & 1 ? ((cache[at]! & 0xffff) | (half << 16)) >>> 0 : ((cache[at]! & 0xffff0000) | half) >>> 0;
+}
+
+/** A latent buffer of `blocks` physical blocks, all NaN. */
+export function poisonedLatent(shape: LatentShape, blocks: number): Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer> {
+  const units = blocks * shape.block * (latentWidth(shape) / 4);
+  return shape.kvType === 'f32' ? new Float32Array(units * 4).fill(Number.NaN) : new Uint32Array(units * 2).fill(0x7e007e00);
+}
+
+/** Block numbers 0 .. count - 1 in random order. */
+export function shuffledBlocks(count: number, random: Random): number[] {
+  const free = Array.from({ length: count }, (_, i) => i);
+  for (let i = free.length - 1; i > 0; i--) {
+    const j = random.integer(i + 1);
+    [free[i], free[j]] = [free[j]!, free[i]!];
+  }
+  return free;
+}
+
+/**
+ * Inputs of a kernel: each slot's tokens up to its last row's position, in blocks shuffled over the cache. Everything else that
+ * must not matter is hostile: NaN in the cache, 0xffffffff in the block table, NaN in the q of inactive rows.
+ */
+export function mlaInputs(problem: MlaCase, random: Random): HostArrays {
+  const { rowInfo, block, tableStride, qStride, heads } = problem;
+  const width = latentWidth(problem);
+  const lengths: number[] = [];
+  for (const info of rowInfo) if (info) lengths[info[1]] = Math.max(lengths[info[1]] ?? 0, info[0] + 1);
+  const used = lengths.reduce((sum, length) => sum + ceilDiv(length, block), 0);
+  const free = shuffledBlocks(used + 2, random);
+  const cache = poisonedLatent(problem, used + 2);
+  const table = new Uint32Array(Math.max(1, lengths.length) * tableStride).fill(0xffffffff);
+  for (let slot = 0; slot < lengths.length; slot++) {
+    for (let token = 0; token < (lengths[slot] ?? 0); token++) {
+      if (token % block === 0) table[slot * tableStride + token / block] = free.pop()!;
+      const physical = table[slot * tableStride + Math.floor(token / block)]!;
+      for (let i = 0; i < width; i++) writeLatent(problem, cache, physical, token % block, i, halfNormal(random));
+    }
+  }
+  const q = new Float32Array(rowInfo.length * qStride).fill(Number.NaN);
+  for (const [row, info] of rowInfo.entries()) if (info) q.set(random.normals(heads * width, 2), row * qStride);
+  return { q_abs: q, latent_cache: cache, row_info: rowInfoArray(rowInfo), block_table: table };
+}
+
+/** Float64 attention straight from its definition, in the absorbed space: (o, m, l) of a row's head over the given tokens. */
+export function attendLatent(
+  problem: MlaCase,
+  inputs: HostArrays,
+  row: number,
+  head: number,
+  tokens: readonly number[],
+): { o: Float64Array; m: number; l: number } {
+  const { kvLoraRank, block, tableStride, qStride } = problem;
+  const width = latentWidth(problem);
+  const slot = problem.rowInfo[row]![1];
+  const q = inputs['q_abs']!.subarray(row * qStride + head * width, row * qStride + (head + 1) * width);
+  const scale = Math.fround(problem.scale);
+  const latents = tokens.map((token) => tokenLatent(problem, inputs, slot, token, tableStride, block));
+  const scores = latents.map((latent) => scale * latent.reduce((sum, c, i) => sum + c * q[i]!, 0));
+  const m = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  const o = new Float64Array(kvLoraRank);
+  let l = 0;
+  for (const [t, latent] of latents.entries()) {
+    const weight = Math.exp(scores[t]! - m);
+    l += weight;
+    for (let i = 0; i < kvLoraRank; i++) o[i]! += weight * latent[i]!;
+  }
+  return { o, m, l };
+}
+
+const latentCache = new WeakMap<HostArray, Map<number, Float64Array>>();
+
+/** A token's latent as float64; remembered, because every head and row reads it. */
+function tokenLatent(problem: MlaCase, inputs: HostArrays, slot: number, token: number, tableStride: number, block: number): Float64Array {
+  const cache = inputs['latent_cache']!;
+  let known = latentCache.get(cache);
+  if (!known) latentCache.set(cache, (known = new Map()));
+  const at = inputs['block_table']![slot * tableStride + Math.floor(token / block)]! * block + (token % block);
+  let latent = known.get(at);
+  if (!latent) {
+    latent = Float64Array.from({ length: latentWidth(problem) }, (_, i) => readLatent(problem, cache, Math.floor(at / block), at % block, i));
+    known.set(at, latent);
+  }
+  return latent;
+}
+
+/**
+ * Expected partials of the token sets that `setsOf` names for a row's last position; sets not named aren't compared. `partials` is
+ * the number that a (row, head) has room for.
+ */
+export function expectedPartials(
+  problem: MlaCase,
+  inputs: HostArrays,
+  partials: number,
+  setsOf: (position: number) => Map<number, number[]>,
+): Expected {
+  const { rows, heads, kvLoraRank } = problem;
+  const partialO = new Array<number>(rows * heads * partials * kvLoraRank);
+  const partialMl = new Array<number>(rows * heads * partials * 2);
+  for (const [row, info] of problem.rowInfo.entries()) {
+    if (!info) continue;
+    for (const [index, tokens] of setsOf(info[0])) {
+      for (let head = 0; head < heads; head++) {
+        const { o, m, l } = attendLatent(problem, inputs, row, head, tokens);
+        const at = (row * heads + head) * partials + index;
+        for (let i = 0; i < kvLoraRank; i++) partialO[at * kvLoraRank + i] = o[i]!;
+        partialMl[at * 2] = m;
+        partialMl[at * 2 + 1] = l;
+      }
+    }
+  }
+  return { partial_o: partialO, partial_ml: partialMl };
+}
+
+/** Tokens 0 .. position, grouped by `key` of their chunk. */
+export function tokensBy(position: number, key: (chunk: number) => number): Map<number, number[]> {
+  const sets = new Map<number, number[]>();
+  for (let token = 0; token <= position; token++) {
+    const index = key(Math.floor(token / CHUNK_TOKENS));
+    const set = sets.get(index);
+    if (set) set.push(token);
+    else sets.set(index, [token]);
+  }
+  return sets;
+}

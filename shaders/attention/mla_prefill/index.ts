@@ -1,0 +1,46 @@
+import { usageError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import { checkHeads, checkLatentShape, type LatentShape, latentWidth } from '../../cache/latent_cache.js';
+import { checkStride, MERGE_LANES } from '../../cache/kv_cache.js';
+import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan } from '../mla.js';
+import source from './mla_prefill.wgsl?raw';
+
+export interface MlaPrefillProblem extends LatentShape {
+  readonly rows: number;
+  readonly heads: number;
+  /** 256-token chunks of the longest sequence the cache has room for. */
+  readonly maxChunks: number;
+  /** Merge lanes that partials have room for: min(8, maxChunks). */
+  readonly lanes: number;
+  /** Block-table entries of a slot. */
+  readonly tableStride: number;
+  /** f32 elements from row to row of q_abs; a row starts with heads * (kvLoraRank + qkRopeHeadDim) elements. */
+  readonly qStride: number;
+  /** Of the scores: (nope + rope)^-0.5, times mscale^2 with YaRN. */
+  readonly scale: number;
+}
+
+/**
+ * Prompt rows: causal attention over the latent cache, which already holds the rows' own tokens; one partial a merge lane.
+ * Rows come in tiles as attention_prefill's (PREFILL_TILE_ROWS). attention_merge with headDim = kvLoraRank and partials = lanes
+ * follows; it reads only the lanes that hold tokens of the row, and only those are sure to be written.
+ */
+export const mlaPrefill = defineKernel({
+  name: 'mla_prefill',
+  bindings: MLA_BINDINGS,
+  params: MLA_PARAMS,
+  plan(problem: MlaPrefillProblem, traits) {
+    const { heads, maxChunks, lanes, qStride } = problem;
+    checkLatentShape('mla_prefill', problem);
+    checkHeads('mla_prefill', heads);
+    checkStride('mla_prefill', 'qStride', qStride, heads * latentWidth(problem));
+    if (!Number.isInteger(lanes) || lanes < 1 || lanes !== Math.min(MERGE_LANES, maxChunks)) {
+      throw usageError(`mla_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`);
+    }
+    return {
+      ...mlaPlan(problem, traits, MLA_VECTORS, lanes, source),
+      grid: (step) => [Math.min(step.chunks, lanes), heads, ceilDiv(step.rows, MLA_VECTORS)],
+    };
+  },
+});

@@ -1,0 +1,44 @@
+import { usageError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import { checkHeads, checkLatentShape, type LatentShape, latentWidth } from '../../cache/latent_cache.js';
+import { checkStride } from '../../cache/kv_cache.js';
+import { MLA_BINDINGS, MLA_PARAMS, mlaPlan, mlaVectors } from '../mla.js';
+import source from './mla_split.wgsl?raw';
+
+export interface MlaSplitProblem extends LatentShape {
+  readonly rows: number;
+  readonly heads: number;
+  /** 256-token chunks that partials have room for. */
+  readonly maxChunks: number;
+  /** Block-table entries of a slot. */
+  readonly tableStride: number;
+  /** f32 elements from row to row of q_abs; a row starts with heads * (kvLoraRank + qkRopeHeadDim) elements. */
+  readonly qStride: number;
+  /** Of the scores: (nope + rope)^-0.5, times mscale^2 with YaRN. */
+  readonly scale: number;
+}
+
+/**
+ * Generated rows: unnormalised attention over one 256-token chunk of the latent cache, several heads sharing each read of it.
+ * attention_merge with headDim = kvLoraRank and partials = maxChunks follows.
+ */
+export const mlaSplit = defineKernel({
+  name: 'mla_split',
+  bindings: MLA_BINDINGS,
+  params: MLA_PARAMS,
+  plan(problem: MlaSplitProblem, traits) {
+    const { heads, maxChunks, qStride } = problem;
+    checkLatentShape('mla_split', problem);
+    checkHeads('mla_split', heads);
+    checkStride('mla_split', 'qStride', qStride, heads * latentWidth(problem));
+    if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
+      throw usageError(`mla_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
+    }
+    const vectors = mlaVectors(heads);
+    return {
+      ...mlaPlan(problem, traits, vectors, maxChunks, source),
+      grid: (step) => [Math.min(step.chunks, maxChunks), ceilDiv(heads, vectors), step.rows],
+    };
+  },
+});

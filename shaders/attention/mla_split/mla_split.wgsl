@@ -1,0 +1,60 @@
+// Split-KV attention of generated rows over the latent: the softmax state of one 256-token chunk, 4 or 8 heads of a row a
+// workgroup, which read the latent together.
+//
+//   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
+//   t in the chunk, t <= position
+//
+// q_abs        [rows][q_units*4] f32; head h at h * 4 key_units: W_UK^T q_nope (R), then rotated q_pe (rope)
+// latent_cache see latent_layout.wgsl, KvUnit
+// row_info     [rows] (position, slot)
+// block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of tokens <= position are read
+// partial_o    [rows][heads][partials][R] f32, unnormalised; partials = chunks that there is room for; R = 4 rank_units
+// partial_ml   [rows][heads][partials] (m, l) f32, natural log, scale applied
+//
+// Grid (chunks, ceil(heads / (4 TILES)), rows). Variants: see mla_attend.wgsl.
+// Chunks beyond the row's tokens and inactive rows: nothing is written.
+
+struct Params {
+  rows: u32,
+  heads: u32,
+  q_units: u32,
+  key_units: u32,
+  rank_units: u32,
+  partials: u32,
+  table_stride: u32,
+  scale: f32,
+}
+
+@group(0) @binding(0) var<storage, read> q_abs: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> latent_cache: array<KvUnit>;
+@group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read> block_table: array<u32>;
+@group(0) @binding(4) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let chunk = group_id.x;
+  let row = group_id.z;
+  let info = row_info[row];
+  if (info.x == INACTIVE || chunk * CHUNK > info.x) {
+    return;
+  }
+  let heads_a = vec4<u32>(group_id.y * 4u * TILES) + vec4<u32>(0u, 1u, 2u, 3u);
+  let heads_b = heads_a + vec4<u32>(4u);
+  // A head beyond the last computes the last again, and isn't written.
+  let last = vec4<u32>(params.heads - 1u);
+  let query = vec4<u32>(row * params.q_units);
+  let partial = vec4<u32>(row * params.heads);
+  let limit = info.x + 1u;
+  let queries = Queries(
+    query + min(heads_a, last) * params.key_units,
+    query + min(heads_b, last) * params.key_units,
+    vec4<u32>(limit),
+    vec4<u32>(limit),
+    select((partial + heads_a) * params.partials + vec4<u32>(chunk), vec4<u32>(NOWHERE), heads_a > last),
+    select((partial + heads_b) * params.partials + vec4<u32>(chunk), vec4<u32>(NOWHERE), heads_b > last),
+  );
+  mla_attend(queries, info.y * params.table_stride, chunk, limit, min(limit, (chunk + 1u) * CHUNK), thread);
+}

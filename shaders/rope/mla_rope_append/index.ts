@@ -1,0 +1,94 @@
+import { unsupportedError, usageError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import { checkHeads, checkLatentShape, latentConstants, type LatentShape, latentWgsl, latentWidth } from '../../cache/latent_cache.js';
+import { checkStride } from '../../cache/kv_cache.js';
+import rms from '../../lib/rms.wgsl?raw';
+import source from './mla_rope_append.wgsl?raw';
+
+export interface MlaRopeAppendProblem extends LatentShape {
+  readonly rows: number;
+  readonly heads: number;
+  /** Elements of a head's q before its rotary part: a multiple of 4. */
+  readonly qkNopeHeadDim: number;
+  /** Of the latent's RMS norm (kv_a_layernorm). */
+  readonly eps: number;
+  /** Block-table entries of a slot. */
+  readonly tableStride: number;
+  /** f32 elements from row to row of q, and of the first head in a row. Multiples of 4. Offset defaults to 0. */
+  readonly qStride: number;
+  readonly qOffset?: number;
+  /** f32 elements from row to row of kv_a, and of the latent in a row (k_pe follows it). Multiples of 4. Offset defaults to 0. */
+  readonly kvStride: number;
+  readonly kvOffset?: number;
+  /** f32 elements from row to row of q_abs. */
+  readonly qAbsStride: number;
+}
+
+/**
+ * Normalises the latent, rotates k_pe, and appends both to the latent cache; rotates each head's q_pe into q_abs[row][head][R..).
+ * q and kv_a may be one buffer (bound twice, read only).
+ */
+export const mlaRopeAppend = defineKernel({
+  name: 'mla_rope_append',
+  bindings: {
+    q: 'read',
+    kv_a: 'read',
+    norm_weight: 'read',
+    rope_table: 'read',
+    row_info: 'read',
+    block_table: 'read',
+    latent_cache: 'read_write',
+    q_abs: 'read_write',
+  },
+  params: {
+    heads: 'u32',
+    rank: 'u32',
+    rope_units: 'u32',
+    nope_units: 'u32',
+    q_units: 'u32',
+    q_start: 'u32',
+    kv_units: 'u32',
+    kv_start: 'u32',
+    q_abs_units: 'u32',
+    table_stride: 'u32',
+    eps: 'f32',
+  },
+  plan(problem: MlaRopeAppendProblem, traits) {
+    const { heads, kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, qStride, qOffset = 0, kvStride, kvOffset = 0, qAbsStride } = problem;
+    checkLatentShape('mla_rope_append', problem);
+    checkHeads('mla_rope_append', heads);
+    if (!Number.isInteger(qkNopeHeadDim) || qkNopeHeadDim < 4 || qkNopeHeadDim % 4 !== 0) {
+      throw unsupportedError(`mla_rope_append: qk_nope_head_dim ${qkNopeHeadDim} is not supported; it must be a multiple of 4 from 4 on`);
+    }
+    for (const [name, offset] of Object.entries({ qOffset, kvOffset })) {
+      if (!Number.isInteger(offset) || offset < 0 || offset % 4 !== 0) {
+        throw usageError(`mla_rope_append: ${name} ${offset}; expected a multiple of 4 of at least 0`);
+      }
+    }
+    checkStride('mla_rope_append', 'qStride', qStride, qOffset + heads * (qkNopeHeadDim + qkRopeHeadDim));
+    checkStride('mla_rope_append', 'kvStride', kvStride, kvOffset + latentWidth(problem));
+    checkStride('mla_rope_append', 'qAbsStride', qAbsStride, heads * latentWidth(problem));
+    // Threads of a workgroup; on a software adapter they are one vector register, so that its barrier is cheap.
+    const threads = traits.software ? 8 : 64;
+    return {
+      wgsl: [...latentWgsl(problem.kvType), rms, source],
+      constants: { ...latentConstants(problem), THREADS: threads },
+      params: {
+        heads,
+        rank: kvLoraRank,
+        rope_units: qkRopeHeadDim / 4,
+        nope_units: qkNopeHeadDim / 4,
+        q_units: qStride / 4,
+        q_start: qOffset / 4,
+        kv_units: kvStride / 4,
+        kv_start: kvOffset / 4,
+        q_abs_units: qAbsStride / 4,
+        table_stride: problem.tableStride,
+        eps: problem.eps,
+      },
+      // Workgroup 0 of a row has the latent and k_pe; the others share the pairs of units of q_pe.
+      grid: (step) => [1 + ceilDiv(heads * (qkRopeHeadDim / 8), threads), step.rows, 1],
+    };
+  },
+});

@@ -1,0 +1,109 @@
+// MLA: RMS norm of the latent, RoPE of k_pe and of each head's q_pe, and the append to the paged latent cache.
+//
+//   c = rms_norm(kv_a[0..R)) * norm_weight                          (lib/rms.wgsl), before caching
+//   rope(y)[i]       = y[i] cos(i) - y[i + d/2] sin(i)
+//   rope(y)[i + d/2] = y[i + d/2] cos(i) + y[i] sin(i)              i < d/2, half-split pairs, d = 4 rope_units
+//   cache token = (c, rope(kv_a[R..R+d)));   q_abs[head][R..R+d) = rope(q[head][nope..nope+d))
+//
+// q            [rows][q_units*4] f32; head h at 4 (q_start + h (nope_units + rope_units)): nope elements, then rope
+// kv_a         [rows][kv_units*4] f32; from 4 kv_start: latent (R), then k_pe (rope)
+// norm_weight  [R] f32
+// rope_table   [position][d/2] (cos, sin) f32
+// row_info     [rows] (position, slot); position INACTIVE: the row is skipped
+// block_table  [slot][table_stride] physical block of each BLOCK tokens
+// latent_cache see latent_layout.wgsl, KvUnit
+// q_abs        [rows][q_abs_units*4] f32; head h at h (R + d); only its last d elements are written
+//
+// Grid (1 + ceil(heads * rope_units/2 / THREADS), rows, 1): workgroup 0 of a row = latent and k_pe; in the others a thread
+// rotates 4 pairs of one head. THREADS: 8 for software adapters, 64 for GPUs; changes no bit.
+// Inactive rows: nothing is read or written.
+const THREADS: u32 = 64; // variant
+
+struct Params {
+  heads: u32,
+  rank: u32,
+  rope_units: u32,
+  nope_units: u32,
+  q_units: u32,
+  q_start: u32,
+  kv_units: u32,
+  kv_start: u32,
+  q_abs_units: u32,
+  table_stride: u32,
+  eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> kv_a: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> norm_weight: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> rope_table: array<vec2<f32>>;
+@group(0) @binding(4) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read> block_table: array<u32>;
+@group(0) @binding(6) var<storage, read_write> latent_cache: array<KvUnit>;
+@group(0) @binding(7) var<storage, read_write> q_abs: array<vec4<f32>>;
+@group(0) @binding(8) var<uniform> params: Params;
+
+struct Rotated {
+  low: vec4<f32>,
+  high: vec4<f32>,
+}
+
+// Pairs 4 * unit .. 4 * unit + 3.
+fn rotate(low: vec4<f32>, high: vec4<f32>, position: u32, unit: u32) -> Rotated {
+  let at = position * (params.rope_units * 2u) + unit * 4u;
+  let r0 = rope_table[at];
+  let r1 = rope_table[at + 1u];
+  let r2 = rope_table[at + 2u];
+  let r3 = rope_table[at + 3u];
+  let cosine = vec4<f32>(r0.x, r1.x, r2.x, r3.x);
+  let sine = vec4<f32>(r0.y, r1.y, r2.y, r3.y);
+  return Rotated(fma(low, cosine, -(high * sine)), fma(high, cosine, low * sine));
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let row = group_id.y;
+  let position = row_info[row].x;
+  if (position == INACTIVE) {
+    return;
+  }
+  let rank_units = params.rank / 4u;
+  let half_units = params.rope_units / 2u;
+
+  if (group_id.x > 0u) {
+    let item = (group_id.x - 1u) * THREADS + thread;
+    let head = item / half_units;
+    let unit = item % half_units;
+    if (head < params.heads) {
+      let from = row * params.q_units + params.q_start + head * (params.nope_units + params.rope_units) + params.nope_units;
+      let rotated = rotate(q[from + unit], q[from + half_units + unit], position, unit);
+      let to = row * params.q_abs_units + head * (rank_units + params.rope_units) + rank_units;
+      q_abs[to + unit] = rotated.low;
+      q_abs[to + half_units + unit] = rotated.high;
+    }
+    return;
+  }
+
+  let start = row * params.kv_units + params.kv_start;
+  for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
+    var partial = 0.0;
+    for (var k4 = j; k4 < rank_units; k4 += RMS_PARTIALS) {
+      partial = rms_accumulate(partial, kv_a[start + k4]);
+    }
+    rms_partials[j] = partial;
+  }
+  workgroupBarrier();
+  let scale = rms_scale(f32(params.rank), params.eps);
+
+  let physical = block_table[row_info[row].y * params.table_stride + position / BLOCK];
+  let to = latent_base(physical, rank_units + params.rope_units, position % BLOCK);
+  for (var unit = thread; unit < rank_units; unit += THREADS) {
+    latent_cache[to + unit * BLOCK] = kv_pack(rms_apply(kv_a[start + unit], scale, norm_weight[unit]));
+  }
+  let key = start + rank_units;
+  for (var unit = thread; unit < half_units; unit += THREADS) {
+    let rotated = rotate(kv_a[key + unit], kv_a[key + half_units + unit], position, unit);
+    latent_cache[to + (rank_units + unit) * BLOCK] = kv_pack(rotated.low);
+    latent_cache[to + (rank_units + half_units + unit) * BLOCK] = kv_pack(rotated.high);
+  }
+}

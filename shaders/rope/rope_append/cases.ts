@@ -1,0 +1,117 @@
+import { alignUp, ceilDiv } from '../../../src/base/math.js';
+import type { Random } from '../../../src/base/random.js';
+import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { type RowInfo, rowInfoArray } from '../../attention/fixture.js';
+import { kvCacheBytes, kvUnitBytes } from '../../cache/kv_cache.js';
+import { ropeAppend, type RopeAppendProblem } from './index.js';
+import { ropeAppendReference } from './reference.js';
+
+export interface RopeCase extends RopeAppendProblem {
+  readonly rowInfo: readonly RowInfo[];
+}
+
+type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block'>;
+
+function ropeCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], races = false): KernelCase<RopeCase> {
+  const rows = rowInfo.length;
+  const width = (shape.heads + 2 * shape.kvHeads) * shape.headDim;
+  const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
+  return {
+    name,
+    problem: {
+      ...shape,
+      rows,
+      eps: 1e-6,
+      tableStride: ceilDiv(longest, shape.block) + 1,
+      qkvStride: alignUp(width, 32),
+      rowInfo,
+    },
+    seed: 31 + rows,
+    // f16 cases use numbers whose results f16 holds exactly, so that packed words can be compared.
+    tolerance: shape.kvType === 'f16' ? { absolute: 0, relative: 0 } : { absolute: 2e-6, relative: 2e-6 },
+    flops: rows * (shape.heads + shape.kvHeads) * shape.headDim * 3,
+    bytes: rows * (width + shape.heads * shape.headDim) * 4 + rows * shape.kvHeads * (shape.headDim / 2) * kvUnitBytes(shape.kvType),
+    step: { rows, chunks: 1 },
+    races,
+  };
+}
+
+const cases = [
+  ropeCase(
+    'tiny',
+    { heads: 2, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'f32', block: 16 },
+    [[3, 0], undefined],
+    true,
+  ),
+  ropeCase('tiny qk norm', { heads: 2, kvHeads: 1, headDim: 16, qkNorm: true, kvType: 'f32', block: 16 }, [[17, 0]], true),
+  ropeCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'f16', block: 16 }, [[2, 0]], true),
+  ropeCase('8/4 d32 several slots', { heads: 8, kvHeads: 4, headDim: 32, qkNorm: false, kvType: 'f32', block: 16 }, [
+    [0, 1],
+    [255, 0],
+    undefined,
+    [256, 2],
+    [40, 4],
+    [41, 4],
+  ]),
+  ropeCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, qkNorm: false, kvType: 'f16', block: 64 }, [[63, 1], undefined, [64, 0]]),
+  ropeCase('14/2 d128 qk norm', { heads: 14, kvHeads: 2, headDim: 128, qkNorm: true, kvType: 'f32', block: 256 }, [
+    [300, 0],
+    [15, 1],
+  ]),
+  ropeCase('7/1 d24 qk norm', { heads: 7, kvHeads: 1, headDim: 24, qkNorm: true, kvType: 'f32', block: 32 }, [[33, 0]]),
+  ropeCase('3/3 d80 f16', { heads: 3, kvHeads: 3, headDim: 80, qkNorm: false, kvType: 'f16', block: 16 }, [[16, 0], [15, 0]]),
+  ropeCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, qkNorm: false, kvType: 'f32', block: 16 }, [[7, 0]]),
+  ropeCase('2/1 d256 qk norm', { heads: 2, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'f32', block: 128 }, [[130, 0]]),
+];
+
+/** What a cache holds where nothing is appended. */
+const UNTOUCHED = { f32: -77.25, f16: 0x12345678 } as const;
+
+function inputs(problem: RopeCase, random: Random): HostArrays {
+  const { heads, kvHeads, headDim, kvType, block, tableStride, qkvStride, rowInfo } = problem;
+  const exact = kvType === 'f16';
+  const width = (heads + 2 * kvHeads) * headDim;
+  const qkv = new Float32Array(rowInfo.length * qkvStride);
+  for (let i = 0; i < qkv.length; i++) {
+    // Multiples of 1/16 times multiples of 1/8 need 10 bits: f16 holds their rotations.
+    if (i % qkvStride < width) qkv[i] = exact ? (random.integer(65) - 32) / 16 : random.normal();
+  }
+  const longest = Math.max(...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
+  const table = new Float32Array(longest * headDim);
+  for (let position = 0; position < longest; position++) {
+    for (let pair = 0; pair < headDim / 2; pair++) {
+      const angle = position * 10000 ** ((-2 * pair) / headDim);
+      const place = (value: number) => (exact ? Math.round(value * 8) / 8 : value);
+      table.set([place(Math.cos(angle)), place(Math.sin(angle))], position * headDim + pair * 2);
+    }
+  }
+  const slots = Math.max(...rowInfo.map((info) => (info ? info[1] + 1 : 0)));
+  const blocks = slots * tableStride + 1;
+  const blockTable = new Uint32Array(slots * tableStride).fill(0xffffffff);
+  // Only the blocks that rows write have an entry; blocks descend, so that none is where its index says.
+  for (const info of rowInfo) {
+    if (!info) continue;
+    const at = info[1] * tableStride + Math.floor(info[0] / block);
+    blockTable[at] = blocks - 1 - at;
+  }
+  const words = kvCacheBytes(problem, blocks) / 4;
+  const cache = () => (exact ? new Uint32Array(words).fill(UNTOUCHED.f16) : new Float32Array(words).fill(UNTOUCHED.f32));
+  return {
+    qkv,
+    rope_table: table,
+    q_norm: random.normals(headDim),
+    k_norm: random.normals(headDim),
+    row_info: rowInfoArray(rowInfo),
+    block_table: blockTable,
+    k_cache: cache(),
+    v_cache: cache(),
+  };
+}
+
+export const suite: KernelSuite<typeof ropeAppend.bindings, typeof ropeAppend.params, RopeCase> = {
+  kernel: ropeAppend,
+  cases,
+  inputs,
+  outputs: () => ({}),
+  reference: ropeAppendReference,
+};

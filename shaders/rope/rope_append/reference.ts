@@ -1,0 +1,55 @@
+import type { Expected, HostArray, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { halfBits } from '../../attention/fixture.js';
+import { keyUnit, valueUnit } from '../../cache/kv_cache.js';
+import type { RopeCase } from './cases.js';
+
+/** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. */
+export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
+  const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, tableStride, qkvStride, rowInfo } = problem;
+  const given = inputs['qkv']!;
+  const qkv = Float64Array.from(given);
+  const keys = Array.from(inputs['k_cache']!);
+  const values = Array.from(inputs['v_cache']!);
+  const table = inputs['rope_table']!;
+
+  const append = (cache: number[], unit: number, dim: number, value: number): void => {
+    if (kvType === 'f32') cache[unit * 4 + dim] = value;
+    else {
+      const at = unit * 2 + (dim >> 1);
+      const kept = dim & 1 ? cache[at]! & 0xffff : cache[at]! & 0xffff0000;
+      cache[at] = (kept | (halfBits(value) << (dim & 1 ? 16 : 0))) >>> 0;
+    }
+  };
+  const rotated = (x: ArrayLike<number>, weight: HostArray, position: number): Float64Array => {
+    let squares = 0;
+    for (let i = 0; i < headDim; i++) squares += x[i]! * x[i]!;
+    const scale = qkNorm ? 1 / Math.sqrt(squares / headDim + Math.fround(eps)) : 1;
+    const y = Float64Array.from({ length: headDim }, (_, i) => x[i]! * scale * (qkNorm ? weight[i]! : 1));
+    return Float64Array.from(y, (_, i) => {
+      const pair = i % (headDim / 2);
+      const [cos, sin] = [table[(position * headDim) + pair * 2]!, table[(position * headDim) + pair * 2 + 1]!];
+      return i < headDim / 2 ? y[i]! * cos - y[i + headDim / 2]! * sin : y[i]! * cos + y[i - headDim / 2]! * sin;
+    });
+  };
+
+  for (const [row, info] of rowInfo.entries()) {
+    if (!info) continue;
+    const [position, slot] = info;
+    const physical = inputs['block_table']![slot * tableStride + Math.floor(position / block)]!;
+    for (let vector = 0; vector < heads + 2 * kvHeads; vector++) {
+      const at = row * qkvStride + vector * headDim;
+      const x = given.subarray(at, at + headDim);
+      if (vector < heads) qkv.set(rotated(x, inputs['q_norm']!, position), at);
+      else if (vector < heads + kvHeads) {
+        for (const [i, value] of rotated(x, inputs['k_norm']!, position).entries()) {
+          append(keys, keyUnit(problem, physical, vector - heads, i >> 2, position % block), i & 3, value);
+        }
+      } else {
+        for (let i = 0; i < headDim; i++) {
+          append(values, valueUnit(problem, physical, vector - heads - kvHeads, i >> 2, position % block), i & 3, x[i]!);
+        }
+      }
+    }
+  }
+  return { qkv, k_cache: keys, v_cache: values };
+}
