@@ -57,7 +57,11 @@ describe('packing', () => {
       tileWeightBytes: 8 * 32 * 16,
       tileScaleBytes: 0,
     });
-    expect(packedLayout('q4', 33, 40)).toMatchObject({ units: 2, scaleBytes: 2 * 2 * 32 * 2, tileWeightBytes: 2 * 512 });
+    expect(packedLayout('q4', 33, 40)).toMatchObject({
+      units: 2,
+      scaleBytes: 2 * 2 * 32 * 2,
+      tileWeightBytes: 2 * 512,
+    });
   });
 
   test('words stand where the kernels read them', () => {
@@ -81,7 +85,12 @@ describe('packing', () => {
 
   test.each(WEIGHT_TYPES)('%s: unpacking gives what the formula says', (type) => {
     const random = new Random(7);
-    for (const [n, k] of [[1, 8], [33, 40], [64, 100], [31, 257]] as const) {
+    for (const [n, k] of [
+      [1, 8],
+      [33, 40],
+      [64, 100],
+      [31, 257],
+    ] as const) {
       const rows = random.normals(n * k, 0.3);
       rows.fill(0, 0, Math.min(k, 40)); // a zero block
       const unpacked = unpackTiles(type, packTiles(type, rows, n, k), n, k);
@@ -135,8 +144,14 @@ describe('packing', () => {
     expect(code(() => packTiles('q4', withValue(-1e6), 1, 32))).toMatch(/^unsupported: .*-1000000/);
     expect(code(() => packTiles('q8', withValue(1e8), 1, 32))).toMatch(/^unsupported: .*100000000/);
     for (const type of ['f16', 'q8', 'q4'] as const) {
-      expect(code(() => packTiles(type, withValue(Number.NaN), 1, 32)), type).toMatch(/^unsupported: .*not finite/);
-      expect(code(() => packTiles(type, withValue(-Infinity), 1, 32)), type).toMatch(/^unsupported: .*not finite/);
+      expect(
+        code(() => packTiles(type, withValue(Number.NaN), 1, 32)),
+        type,
+      ).toMatch(/^unsupported: .*not finite/);
+      expect(
+        code(() => packTiles(type, withValue(-Infinity), 1, 32)),
+        type,
+      ).toMatch(/^unsupported: .*not finite/);
     }
     expect(code(() => packTiles('q4', new Float32Array(10), 1, 32))).toMatch(/^internal/);
   });

@@ -70,7 +70,10 @@ export function packTiles(
 ): PackedTiles {
   const needed = n === 0 ? 0 : (n - 1) * rowStride + inFeatures;
   if (rows.length < needed) {
-    throw new SplitkvError('internal', `packTiles: ${n} rows of ${inFeatures} need ${needed} elements, got ${rows.length}`);
+    throw new SplitkvError(
+      'internal',
+      `packTiles: ${n} rows of ${inFeatures} need ${needed} elements, got ${rows.length}`,
+    );
   }
   const layout = packedLayout(type, n, inFeatures);
   const weight = new Uint32Array(layout.weightBytes / 4);
@@ -95,7 +98,12 @@ export function packTiles(
 }
 
 /** The f32 values of packed rows: exactly what the kernels multiply by. Returns n x inFeatures, row-major. */
-export function unpackTiles(type: WeightType, packed: PackedTiles, n: number, inFeatures: number): Float32Array<ArrayBuffer> {
+export function unpackTiles(
+  type: WeightType,
+  packed: PackedTiles,
+  n: number,
+  inFeatures: number,
+): Float32Array<ArrayBuffer> {
   const layout = packedLayout(type, n, inFeatures);
   const halves = packed.scale && new Uint16Array(packed.scale.buffer, packed.scale.byteOffset, packed.scale.length * 2);
   const floats = new Float32Array(packed.weight.buffer, packed.weight.byteOffset, packed.weight.length);
@@ -109,7 +117,8 @@ export function unpackTiles(type: WeightType, packed: PackedTiles, n: number, in
       const d = halves ? floatFromHalf(halves[firstScale + Math.floor(k / BLOCK) * TILE]!) : 1;
       let value: number;
       if (type === 'f32') value = floats[unit + inUnit]!;
-      else if (type === 'f16') value = floatFromHalf((packed.weight[unit + (inUnit >>> 1)]! >>> ((inUnit & 1) * 16)) & 0xffff);
+      else if (type === 'f16')
+        value = floatFromHalf((packed.weight[unit + (inUnit >>> 1)]! >>> ((inUnit & 1) * 16)) & 0xffff);
       else if (type === 'q8') value = ((packed.weight[unit + (inUnit >>> 2)]! << (24 - (inUnit & 3) * 8)) >> 24) * d;
       else {
         const shift = (inUnit & 3) * 8 + (inUnit & 4);
@@ -147,7 +156,7 @@ function packQ8Row(row: Float32Array, weight: Uint32Array, base: number, scale: 
     let finite = 0;
     for (let k = start; k < start + BLOCK; k++) {
       const value = row[k]!;
-      finite += value * 0;
+      finite += value - value;
       const magnitude = value < 0 ? -value : value;
       if (magnitude > largest) largest = magnitude;
     }
@@ -176,7 +185,7 @@ function packQ4Row(row: Float32Array, weight: Uint32Array, base: number, scale: 
     let finite = 0;
     for (let k = start; k < start + BLOCK; k++) {
       const value = row[k]!;
-      finite += value * 0;
+      finite += value - value;
       const magnitude = value < 0 ? -value : value;
       if (magnitude > largest) {
         largest = magnitude;
@@ -204,7 +213,7 @@ function inverse(d: number): number {
   return Number.isFinite(id) ? id : 0;
 }
 
-/** The f16 of a block's scale. `finite` is the sum of its elements times zero: NaN when one isn't finite. */
+/** The f16 of a block's scale. `finite` sums each element minus itself: NaN when one isn't finite. */
 function scaleBits(d: number, extreme: number, finite: number, type: WeightType): number {
   if (finite !== 0) throw unsupportedWeight(Number.NaN, type);
   const half = halfFromFloat(d);

@@ -53,7 +53,12 @@ export const LINEAR_PARAMS = {
 
 type LinearParams = { readonly [K in keyof typeof LINEAR_PARAMS]: number };
 
-const WEIGHTS: Readonly<Record<WeightType, string>> = { f32: weightsF32, f16: weightsF16, q8: weightsQ8, q4: weightsQ4 };
+const WEIGHTS: Readonly<Record<WeightType, string>> = {
+  f32: weightsF32,
+  f16: weightsF16,
+  q8: weightsQ8,
+  q4: weightsQ4,
+};
 
 /** The parts of a plan that the kernels share. */
 export function planLinear(
@@ -77,7 +82,9 @@ export function planLinear(
     throw bad(`outputs ${outOffset} .. ${outOffset + outFeatures} don't fit an out row of ${outStride}`);
   }
   if (output === 'segments' && (epilogue !== 'none' || problem.bias)) {
-    throw bad(`output 'segments' adds no bias and has no epilogue (got bias ${problem.bias}, '${epilogue}'); reduce_segments does that`);
+    throw bad(
+      `output 'segments' adds no bias and has no epilogue (got bias ${problem.bias}, '${epilogue}'); reduce_segments does that`,
+    );
   }
   const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit);
   return {

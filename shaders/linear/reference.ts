@@ -62,7 +62,7 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
     return sum;
   };
 
-  const out = new Array<number>(outLength(problem));
+  const out = Array.from<number>({ length: outLength(problem) });
   for (let row = 0; row < rows; row++) {
     const x = activation(row);
     const whole = (n: number): number => dot(x, n, xStart, xStart + inFeatures) + (bias ? bias[n]! : 0);
@@ -70,7 +70,9 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
       const at = row * outStride + outOffset + n;
       if (problem.output === 'segments') {
         for (let s = 0; s < count; s++) {
-          const [start, end] = [first + s, first + s + 1].map((i) => segmentStart(i, modelInFeatures, problem.segments));
+          const [start, end] = [first + s, first + s + 1].map((i) =>
+            segmentStart(i, modelInFeatures, problem.segments),
+          );
           out[s * rows * outStride + at] = dot(x, n, start!, end!);
         }
       } else if (epilogue === 'swiglu') {

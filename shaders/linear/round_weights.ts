@@ -4,7 +4,12 @@ import type { WeightType } from './pack.js';
  * The values that `rows` (n x inFeatures) take when stored as `type`, by the formulas alone: no packing, no bit tricks. An
  * independent check of `packTiles`, and the weights of float64 references.
  */
-export function roundWeights(type: WeightType, rows: Float32Array, n: number, inFeatures: number): Float32Array<ArrayBuffer> {
+export function roundWeights(
+  type: WeightType,
+  rows: Float32Array,
+  n: number,
+  inFeatures: number,
+): Float32Array<ArrayBuffer> {
   const out = new Float32Array(n * inFeatures);
   for (let row = 0; row < n; row++) {
     for (let start = 0; start < inFeatures; start += 32) {
@@ -28,7 +33,10 @@ function roundBlock(type: WeightType, block: number[]): number[] {
   const id = f32(1 / d);
   return block.map((x) => {
     const scaled = f32(x * id);
-    const q = type === 'q8' ? Math.sign(scaled) * Math.round(Math.abs(scaled)) : Math.min(15, Math.trunc(f32(scaled + 8.5))) - 8;
+    const q =
+      type === 'q8'
+        ? Math.sign(scaled) * Math.round(Math.abs(scaled))
+        : Math.min(15, Math.trunc(f32(scaled + 8.5))) - 8;
     return q * stored;
   });
 }

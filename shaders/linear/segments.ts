@@ -21,7 +21,10 @@ export function segmentStart(segment: number, modelInFeatures: number, segments:
 }
 
 /** The elements [start, end) of the contraction that these segments cover: what a rank's activations hold. */
-export function segmentRange(modelInFeatures: number, segments: Segments): { readonly start: number; readonly end: number } {
+export function segmentRange(
+  modelInFeatures: number,
+  segments: Segments,
+): { readonly start: number; readonly end: number } {
   const first = segments.first ?? 0;
   const count = segments.count ?? segments.total - first;
   return {
@@ -34,7 +37,10 @@ export function segmentRange(modelInFeatures: number, segments: Segments): { rea
  * The columns [start, end) of the model's weight matrix that a rank with these segments packs: their range, widened to whole
  * quantisation blocks so that every rank rounds a shared block to the same values.
  */
-export function weightColumns(modelInFeatures: number, segments: Segments): { readonly start: number; readonly end: number } {
+export function weightColumns(
+  modelInFeatures: number,
+  segments: Segments,
+): { readonly start: number; readonly end: number } {
   const { start, end } = segmentRange(modelInFeatures, segments);
   return { start: start - (start % BLOCK), end: Math.min(alignUp(end, BLOCK), modelInFeatures) };
 }
@@ -65,7 +71,8 @@ export function resolveSegments(
   const count = segments.count ?? total - first;
   const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
   if (!(total >= 1) || !Number.isInteger(total)) throw bad(`segments.total is ${total}, expected an integer from 1 on`);
-  if (!(align >= 1) || (total > 1 && align % 8 !== 0)) throw bad(`segments.align is ${align}, expected a multiple of 8`);
+  if (!(align >= 1) || (total > 1 && align % 8 !== 0))
+    throw bad(`segments.align is ${align}, expected a multiple of 8`);
   if (first < 0 || count < 1 || first + count > total) {
     throw bad(`segments ${first} .. ${first + count} (exclusive) are not among the ${total} of the model`);
   }

@@ -63,7 +63,10 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
       linearCase(`${type}, segments of 8`, rowsProblem(2, 24, 40, { type, segments: { total: 3, align: 8 } })),
       linearCase(`${type}, segments of 24`, rowsProblem(1, 72, 33, { type, segments: { total: 3, align: 8 } })),
       linearCase(`${type}, segments of 80`, rowsProblem(3, 400, 96, { type, segments: { total: 5, align: 8 } })),
-      linearCase(`${type}, 8 segments, some empty`, rowsProblem(2, 100, 33, { type, segments: { total: 8, align: 32 } })),
+      linearCase(
+        `${type}, 8 segments, some empty`,
+        rowsProblem(2, 100, 33, { type, segments: { total: 8, align: 32 } }),
+      ),
       linearCase(`${type}, 12 segments`, rowsProblem(2, 768, 33, { type, segments: { total: 12, align: 8 } })),
       linearCase(`${type}, norm`, rowsProblem(1, 576, 96, { type, norm: true, eps: 1e-5 })),
       linearCase(
@@ -76,11 +79,22 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
     linearCase('q4, two rows', rowsProblem(2, 72, 33, { type: 'q4', segments: { total: 3, align: 8 } }), small),
     linearCase('bias', rowsProblem(3, 72, 33, { bias: true })),
     linearCase('residual', rowsProblem(3, 72, 33, { epilogue: 'residual' })),
-    linearCase('bias, residual and segments', rowsProblem(3, 192, 33, { bias: true, epilogue: 'residual', segments: { total: 8, align: 8 } })),
-    linearCase('norm, bias and swiglu', rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu' }), small),
+    linearCase(
+      'bias, residual and segments',
+      rowsProblem(3, 192, 33, { bias: true, epilogue: 'residual', segments: { total: 8, align: 8 } }),
+    ),
+    linearCase(
+      'norm, bias and swiglu',
+      rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu' }),
+      small,
+    ),
     linearCase('norm of two rows', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6, tileRows: 1 })),
     linearCase('a shard of the logits', rowsProblem(2, 64, 40, { outOffset: 24, outStride: 96 })),
-    linearCase('segments as output', rowsProblem(2, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } }), small),
+    linearCase(
+      'segments as output',
+      rowsProblem(2, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } }),
+      small,
+    ),
     linearCase(
       'a slice that starts within a block of q4',
       rowsProblem(2, 48, 33, {

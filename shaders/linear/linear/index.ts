@@ -41,9 +41,11 @@ export const linear = defineKernel({
     const { rows, inFeatures, outFeatures, epilogue, norm, eps } = problem;
     const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue);
     const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear: ${what}`);
-    if (norm && problem.tileRows !== 1) throw bad(`a fused norm needs tileRows 1, got ${problem.tileRows}; use rms_norm`);
+    if (norm && problem.tileRows !== 1)
+      throw bad(`a fused norm needs tileRows 1, got ${problem.tileRows}; use rms_norm`);
     if (norm && eps === undefined) throw bad('a fused norm needs eps');
-    if (norm && segments.end - segments.start !== params.model_in_features) throw bad('a fused norm needs the whole row of x');
+    if (norm && segments.end - segments.start !== params.model_in_features)
+      throw bad('a fused norm needs the whole row of x');
     const matrices = epilogue === 'swiglu' ? 2 : 1;
 
     // The order of every sum follows from the model's number of segments and the traits alone.

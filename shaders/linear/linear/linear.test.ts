@@ -22,11 +22,14 @@ await describeOnAdapters('linear', (device) => {
         const run = (p: LinearRowsProblem, x = inputs['x']!) =>
           runOnce(device(), linear, p, { ...inputs, x }, p.rows * p.outStride, software);
         const whole = await run(problem);
-        for (const tileRows of [2, 4, 8] as const) expect(await run({ ...problem, tileRows }), `${tileRows}`).toEqual(whole);
+        for (const tileRows of [2, 4, 8] as const)
+          expect(await run({ ...problem, tileRows }), `${tileRows}`).toEqual(whole);
         for (const row of [0, 4, 8]) {
           const x = inputs['x']!.slice(row * problem.xStride, (row + 1) * problem.xStride);
           const alone = await run({ ...problem, rows: 1 }, x);
-          expect(rowBits(alone, 0, problem.outStride, 33), `row ${row}`).toEqual(rowBits(whole, row, problem.outStride, 33));
+          expect(rowBits(alone, 0, problem.outStride, 33), `row ${row}`).toEqual(
+            rowBits(whole, row, problem.outStride, 33),
+          );
         }
       }
     });
@@ -63,13 +66,18 @@ await describeOnAdapters('linear', (device) => {
 });
 
 describe('linear refuses', () => {
-  const plan = (problem: LinearRowsProblem, traits = BASELINE_TRAITS) => () => linear.plan(problem, traits);
+  const plan =
+    (problem: LinearRowsProblem, traits = BASELINE_TRAITS) =>
+    () =>
+      linear.plan(problem, traits);
 
   test('a row too long to normalise in workgroup memory, as canFuseNorm says', () => {
     expect(canFuseNorm(2048, BASELINE_TRAITS)).toBe(true);
     expect(canFuseNorm(4096, BASELINE_TRAITS)).toBe(false);
     expect(plan(rowsProblem(1, 2048, 32, { norm: true, eps: 1e-5, epilogue: 'swiglu' }))).not.toThrow();
-    expect(plan(rowsProblem(1, 4096, 32, { norm: true, eps: 1e-5 }))).toThrow(/maxComputeWorkgroupStorageSize is 16384.*rms_norm/);
+    expect(plan(rowsProblem(1, 4096, 32, { norm: true, eps: 1e-5 }))).toThrow(
+      /maxComputeWorkgroupStorageSize is 16384.*rms_norm/,
+    );
     const roomy = { ...BASELINE_TRAITS, limits: { ...BASELINE_TRAITS.limits, maxComputeWorkgroupStorageSize: 32768 } };
     expect(canFuseNorm(4096, roomy)).toBe(true);
     expect(plan(rowsProblem(1, 4096, 32, { norm: true, eps: 1e-5 }), roomy)).not.toThrow();
@@ -80,7 +88,9 @@ describe('linear refuses', () => {
     expect(plan(rowsProblem(1, 64, 32, { outOffset: 1 }))).toThrow(/don't fit an out row of 32/);
     expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 4 } }))).toThrow(/align is 4/);
     expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 8, first: 1 } }))).toThrow(/cover 48 elements/);
-    expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 8, first: 3, count: 2 } }))).toThrow(/among the 4/);
+    expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 8, first: 3, count: 2 } }))).toThrow(
+      /among the 4/,
+    );
     expect(plan(rowsProblem(2, 64, 32, { norm: true, eps: 1e-5 }))).toThrow(/tileRows 1/);
     expect(plan(rowsProblem(1, 64, 32, { output: 'segments', bias: true }))).toThrow(/reduce_segments/);
   });

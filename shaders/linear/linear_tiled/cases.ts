@@ -51,11 +51,17 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
       tiledCase(`${type}, large tiles`, tiledProblem(200, 72, 2112, { type })),
       tiledCase(`${type}, segments of 24`, tiledProblem(17, 72, 40, { type, segments: { total: 3, align: 8 } })),
       tiledCase(`${type}, segments of 80`, tiledProblem(8, 400, 96, { type, segments: { total: 5, align: 8 } })),
-      tiledCase(`${type}, 8 segments, some empty`, tiledProblem(3, 100, 33, { type, segments: { total: 8, align: 32 } })),
+      tiledCase(
+        `${type}, 8 segments, some empty`,
+        tiledProblem(3, 100, 33, { type, segments: { total: 8, align: 32 } }),
+      ),
     ]),
     tiledCase('race', tiledProblem(2, 8, 3, { bias: true }), { races: true }),
     tiledCase('bias', tiledProblem(17, 576, 33, { bias: true })),
-    tiledCase('residual and segments', tiledProblem(17, 1536, 96, { epilogue: 'residual', bias: true, segments: { total: 8, align: 32 } })),
+    tiledCase(
+      'residual and segments',
+      tiledProblem(17, 1536, 96, { epilogue: 'residual', bias: true, segments: { total: 8, align: 32 } }),
+    ),
     tiledCase('a shard of the outputs', tiledProblem(8, 64, 40, { outOffset: 24, outStride: 96 })),
     tiledCase('segments as output', tiledProblem(9, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } })),
     tiledCase(

@@ -31,7 +31,8 @@ export const linearTiled = defineKernel({
         grid: (step) => [tilesOf(outFeatures), ceilDiv(Math.min(step.rows, rows), 2), 1],
       };
     }
-    const workgroups = (outTile: number, rowTile: number): number => ceilDiv(outFeatures, outTile) * ceilDiv(rows, rowTile);
+    const workgroups = (outTile: number, rowTile: number): number =>
+      ceilDiv(outFeatures, outTile) * ceilDiv(rows, rowTile);
     const rowTile = rows <= 32 || workgroups(64, 64) < ENOUGH_WORKGROUPS ? 32 : 64;
     const outTile = outFeatures <= 32 || workgroups(64, rowTile) < ENOUGH_WORKGROUPS ? 32 : 64;
     // Workgroup memory holds 32 columns at a time, so a boundary within them must be masked whatever the weight type.

@@ -20,7 +20,14 @@ await describeOnAdapters('linear_tiled', (device) => {
       for (const rows of [1, 33]) {
         const first = 101;
         const x = inputs['x']!.slice(first * xStride, (first + rows) * xStride);
-        const part = await runOnce(device(), linearTiled, { ...problem, rows }, { ...inputs, x }, rows * outStride, software);
+        const part = await runOnce(
+          device(),
+          linearTiled,
+          { ...problem, rows },
+          { ...inputs, x },
+          rows * outStride,
+          software,
+        );
         for (let row = 0; row < rows; row++) {
           const expected = rowBits(whole, first + row, outStride, outFeatures);
           expect(rowBits(part, row, outStride, outFeatures), `row ${row} of ${rows}`).toEqual(expected);
@@ -34,7 +41,14 @@ await describeOnAdapters('linear_tiled', (device) => {
       const whole = await runOnce(device(), linearTiled, problem, inputs, 40 * problem.outStride, software);
       const tileWords = inputs['weight']!.length / 66;
       const shard = { ...inputs, weight: inputs['weight']!.slice(2 * tileWords, 3 * tileWords) };
-      const part = await runOnce(device(), linearTiled, { ...problem, outFeatures: 32, outStride: 32 }, shard, 40 * 32, software);
+      const part = await runOnce(
+        device(),
+        linearTiled,
+        { ...problem, outFeatures: 32, outStride: 32 },
+        shard,
+        40 * 32,
+        software,
+      );
       for (let row = 0; row < 40; row++) {
         expect(rowBits(part, row, 32, 32)).toEqual(Array.from(whole.subarray(row * 2112 + 64, row * 2112 + 96)));
       }

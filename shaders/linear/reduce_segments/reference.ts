@@ -4,7 +4,7 @@ import type { ReduceSegmentsProblem } from './index.js';
 /** Float64, straight from the equation; padding of out rows is left undefined. */
 export function reference(problem: ReduceSegmentsProblem, inputs: HostArrays): Expected {
   const { rows, segmentCount, outFeatures, inStride, outStride, outOffset = 0 } = problem;
-  const out = new Array<number>(rows * outStride);
+  const out = Array.from<number>({ length: rows * outStride });
   for (let row = 0; row < rows; row++) {
     for (let n = 0; n < outFeatures; n++) {
       const at = row * outStride + outOffset + n;
