@@ -8,7 +8,12 @@ const at = (path) => new URL(`../${path}`, import.meta.url);
 if (existsSync(at('src/cli/main.ts'))) {
   if (!existsSync(at('node_modules/tsx'))) {
     const { ensurePackages } = await import('../scripts/setup.mjs');
-    ensurePackages();
+    try {
+      ensurePackages();
+    } catch (error) {
+      console.error(`splitkv: ${error.message}`);
+      process.exit(1);
+    }
   }
   await import('../scripts/run_typescript.mjs');
   const { run } = await import(at('src/cli/main.ts').href);

@@ -33,15 +33,19 @@ export function packagesAreInstalled() {
   }
 }
 
+/**
+ * Installs what package-lock.json asks for. Not by `npm ci`: it refuses a lock file that lacks packages of other platforms,
+ * which npm leaves out of a lock file where the registry at hand doesn't have them. No package here needs its install script.
+ */
 export function ensurePackages() {
   if (packagesAreInstalled()) return;
-  say('installing npm packages (npm ci)');
+  say('installing npm packages');
   const inNpm = process.env.npm_execpath;
-  const args = ['ci', '--no-audit', '--no-fund'];
+  const args = ['install', '--no-save', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'];
   const ok = inNpm?.endsWith('.js')
     ? run(process.execPath, [inNpm, ...args])
     : run('npm', args, { shell: process.platform === 'win32' });
-  if (!ok) throw new Error('npm ci failed; see its message above');
+  if (!ok) throw new Error('npm install failed; see its message above');
 }
 
 const isRootOnDebian = () =>
