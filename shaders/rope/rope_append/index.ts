@@ -32,7 +32,15 @@ export const ropeAppend = defineKernel({
     k_cache: 'read_write',
     v_cache: 'read_write',
   },
-  params: { heads: 'u32', kv_heads: 'u32', row_units: 'u32', table_stride: 'u32', eps: 'f32' },
+  params: {
+    heads: 'u32',
+    kv_heads: 'u32',
+    row_units: 'u32',
+    table_stride: 'u32',
+    half_units: 'u32',
+    lanes: 'u32',
+    eps: 'f32',
+  },
   plan(problem: RopeAppendProblem, traits) {
     const { heads, kvHeads, headDim, qkvStride } = problem;
     checkKvShape('rope_append', problem);
@@ -50,6 +58,8 @@ export const ropeAppend = defineKernel({
         kv_heads: kvHeads,
         row_units: qkvStride / 4,
         table_stride: problem.tableStride,
+        half_units: headDim / 8,
+        lanes,
         eps: problem.eps,
       },
       grid: (step) => [ceilDiv(items, headTile), step.rows, 1],

@@ -25,6 +25,9 @@ struct Params {
   kv_heads: u32,
   row_units: u32,
   table_stride: u32,
+  // HALF_UNITS and LANES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  half_units: u32,
+  lanes: u32,
   eps: f32,
 }
 
@@ -62,7 +65,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (QK_NORM) {
     var sum = vec4<f32>();
     if (exists && !is_value) {
-      for (var unit = lane; unit < HALF_UNITS; unit += LANES) {
+      for (var unit = lane; unit < params.half_units; unit += LANES) {
         let low = qkv[base + unit];
         let high = qkv[base + HALF_UNITS + unit];
         sum = fma(low, low, sum);
@@ -74,7 +77,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       squares[thread] = total;
       workgroupBarrier();
       total = 0.0;
-      for (var i = 0u; i < LANES; i++) {
+      for (var i = 0u; i < params.lanes; i++) {
         total += squares[thread - lane + i];
       }
     }
@@ -88,12 +91,12 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let offset = position % BLOCK;
   if (is_value) {
     let to = value_base(physical, params.kv_heads, vector - params.heads - params.kv_heads, offset);
-    for (var unit = lane; unit < HEAD_UNITS; unit += LANES) {
+    for (var unit = lane; unit < 2u * params.half_units; unit += LANES) {
       v_cache[to + unit] = kv_pack(qkv[base + unit]);
     }
     return;
   }
-  for (var unit = lane; unit < HALF_UNITS; unit += LANES) {
+  for (var unit = lane; unit < params.half_units; unit += LANES) {
     var low = qkv[base + unit];
     var high = qkv[base + HALF_UNITS + unit];
     if (QK_NORM) {
