@@ -1,16 +1,17 @@
 // How a linear kernel writes an output. The kernel declares `bias: array<f32>`, `out: array<f32>` and the params rows,
-// out_stride, out_offset.
+// out_stride, out_offset, out_scale.
 
 const BIAS: bool = false; // variant
 const RESIDUAL: bool = false; // variant
 
-/// out[row][n] (+)= value + bias[n].
+/// out[row][n] (+)= (value + bias[n]) * out_scale.
 fn write_output(row: u32, n: u32, value: f32) {
   let at = row * params.out_stride + params.out_offset + n;
   var result = value;
   if (BIAS) {
     result += bias[n];
   }
+  result *= params.out_scale;
   if (RESIDUAL) {
     result = out[at] + result;
   }

@@ -29,6 +29,8 @@ export interface LinearProblem {
   readonly outStride: number;
   /** Element of the out row that output 0 goes to: for a weight in several shards. Defaults to 0. */
   readonly outOffset?: number;
+  /** The sum and its bias times this, before the residual is added. Defaults to 1. */
+  readonly outScale?: number;
   /** 'sum' (default): rows of outputs. 'segments': each segment's sum to out[segment - first][row][n], nothing added. */
   readonly output?: 'sum' | 'segments';
 }
@@ -49,6 +51,7 @@ export const LINEAR_PARAMS = {
   segment_first: 'u32',
   segment_count: 'u32',
   eps: 'f32',
+  out_scale: 'f32',
 } as const satisfies ParamTypes;
 
 type LinearParams = { readonly [K in keyof typeof LINEAR_PARAMS]: number };
@@ -81,9 +84,9 @@ export function planLinear(
   if (outOffset + outFeatures > outStride) {
     throw bad(`outputs ${outOffset} .. ${outOffset + outFeatures} don't fit an out row of ${outStride}`);
   }
-  if (output === 'segments' && (epilogue !== 'none' || problem.bias)) {
+  if (output === 'segments' && (epilogue !== 'none' || problem.bias || (problem.outScale ?? 1) !== 1)) {
     throw bad(
-      `output 'segments' adds no bias and has no epilogue (got bias ${problem.bias}, '${epilogue}'); reduce_segments does that`,
+      `output 'segments' adds no bias and has no scale or epilogue (got bias ${problem.bias}, '${epilogue}'); reduce_segments does that`,
     );
   }
   const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit);
@@ -105,6 +108,7 @@ export function planLinear(
       segment_first: segments.first,
       segment_count: segments.count,
       eps: 0,
+      out_scale: problem.outScale ?? 1,
     },
     fragments: [segmentsWgsl, WEIGHTS[type], outputWgsl, outputSegmentsWgsl],
     constants: {

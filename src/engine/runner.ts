@@ -46,6 +46,8 @@ export class Runner {
   readonly #forward: Forward;
   readonly #generated: RowBuffers;
   readonly #prompt: RowBuffers;
+  /** Prompt tokens computed at once. */
+  readonly #chunk: number;
   readonly #headX: Buffer;
   readonly #sampler: Sampler;
   readonly #ids: Readback;
@@ -62,7 +64,7 @@ export class Runner {
     createForward: (cache: CacheOptions) => Forward,
     readonly options: RunnerOptions,
   ) {
-    const { slots, contextLength, prefillChunk } = options;
+    const { slots, contextLength } = options;
     this.#tableStride = ceilDiv(contextLength, KV_BLOCK);
     const numBlocks = this.#tableStride * slots;
     this.#blocks = new BlockManager(numBlocks, KV_BLOCK);
@@ -78,7 +80,8 @@ export class Runner {
     });
     const { hiddenStride, logitsStride } = this.#forward;
     this.#generated = this.#forward.allocateRows('generated', slots);
-    this.#prompt = this.#forward.allocateRows('prompt', alignUp(Math.min(prefillChunk, contextLength), PREFILL_TILE_ROWS));
+    this.#chunk = this.#forward.promptRows(Math.min(options.prefillChunk, contextLength));
+    this.#prompt = this.#forward.allocateRows('prompt', alignUp(this.#chunk, PREFILL_TILE_ROWS));
     this.#headX = device.createBuffer('head x', slots * hiddenStride * 4);
     this.#logitsX = device.createBuffer('logits x', LOGITS_ROWS * hiddenStride * 4);
     const logitsNormed = device.createBuffer('logits normed', LOGITS_ROWS * hiddenStride * 4);
@@ -159,7 +162,7 @@ export class Runner {
     let rows = 0;
     for (let start = 0; start < prompt.length; start += rows) {
       throwIfAborted(signal, 'prefill');
-      rows = Math.min(this.options.prefillChunk, prompt.length - start);
+      rows = Math.min(this.#chunk, prompt.length - start);
       const encoder = this.#encodeChunk(prompt, start, rows, slot);
       if (start + rows === prompt.length) {
         const bytes = this.#forward.hiddenStride * 4;
@@ -216,7 +219,7 @@ export class Runner {
       let rows = 0;
       for (let start = 0; start < prompt.length; start += rows) {
         throwIfAborted(signal, 'logits');
-        rows = Math.min(this.options.prefillChunk, prompt.length - start);
+        rows = Math.min(this.#chunk, prompt.length - start);
         device.gpu.queue.submit([this.#encodeChunk(prompt, start, rows, 0).finish()]);
         const last = start + rows === prompt.length;
         for (let row = all ? 0 : last ? rows - 1 : rows; row < rows; row += LOGITS_ROWS) {

@@ -1,8 +1,9 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
-import { unsupportedError } from '../base/errors.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import { isDeepseek, type ModelConfig } from './config.js';
+import { DeepseekForward } from './deepseek.js';
+import { loadDeepseekWeights } from './deepseek_weights.js';
 import type { CacheOptions, Forward } from './forward.js';
 import { LlamaForward } from './llama.js';
 import { loadLlamaWeights } from './llama_weights.js';
@@ -27,7 +28,8 @@ export async function loadWeights(
   options: LoadWeightsOptions = {},
 ): Promise<DeviceModel> {
   if (isDeepseek(config)) {
-    throw unsupportedError(`${config.architecture}: this model's configuration is read, but running it isn't supported yet`);
+    const weights = await loadDeepseekWeights(device, config, reader, type, options);
+    return { ...weights, createForward: (cache) => new DeepseekForward(device, config, weights, cache) };
   }
   const weights = await loadLlamaWeights(device, config, reader, type, options);
   return { ...weights, createForward: (cache) => new LlamaForward(device, config, weights, cache) };

@@ -35,6 +35,8 @@ export interface Forward {
   readonly logitsStride: number;
   readonly cacheBytes: number;
   readonly cacheBytesPerToken: number;
+  /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
+  promptRows(wanted: number): number;
   allocateRows(role: Role, rows: number): RowBuffers;
   /** Embedding and every layer, for rows that `allocateRows` of this program made. */
   recordLayers(recorder: Recorder, buffers: RowBuffers): void;

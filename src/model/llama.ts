@@ -8,7 +8,7 @@ import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
 import type { LlamaConfig } from './llama_config.js';
 import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
-import { fusesNorm, recordEmbedding, recordLinear } from './record_linear.js';
+import { fitRows, fusesNorm, recordEmbedding, recordLinear } from './record_linear.js';
 import { activationStride, chunksOf, DOWN_SEGMENTS, partialsOf, type Role } from './roles.js';
 import { ropeTable } from './rope_table.js';
 
@@ -63,6 +63,12 @@ export class LlamaForward implements Forward {
     this.#attendedStride = activationStride(config.numHeads * config.headDim);
     this.#mlpStride = activationStride(config.intermediateSize);
     this.#gateUpRows = weights.layers[0]!.gateUp.outFeatures;
+  }
+
+  promptRows(wanted: number): number {
+    const { numHeads, headDim } = this.config;
+    const widest = Math.max(numHeads * partialsOf('prompt', this.#maxChunks) * headDim, this.#gateUpRows, this.#qkvStride);
+    return fitRows(this.device, wanted, widest * 4);
   }
 
   allocateRows(role: Role, rows: number): LlamaRows {

@@ -139,7 +139,7 @@ export async function fillMatrix(
       signal: options.signal,
       onBytes: (bytes) => options.onBytes(bytes, tensor),
     })) {
-      await append(part.order ? reordered(piece.data, part.order, piece.rows, inFeatures) : piece.data, piece.rows);
+      await append(part.order ? reorderRows(piece.data, part.order, piece.rows, inFeatures) : piece.data, piece.rows);
     }
     const padding = paddedRows(part) - part.rows;
     if (padding > 0) await append(new Float32Array(padding * inFeatures), padding);
@@ -148,7 +148,7 @@ export async function fillMatrix(
 }
 
 /** Rows of each group of `order.length` rows in that order. */
-function reordered(data: Float32Array, order: NonNullable<MatrixPart['order']>, rows: number, width: number): Float32Array {
+export function reorderRows(data: Float32Array, order: NonNullable<MatrixPart['order']>, rows: number, width: number): Float32Array {
   const out = new Float32Array(rows * width);
   for (let row = 0; row < rows; row++) {
     const group = row - (row % order.length);

@@ -20,6 +20,17 @@ export interface Projection {
   readonly outFeatures?: number;
   readonly segments?: { readonly total: number; readonly align: number };
   readonly epilogue?: 'none' | 'residual' | 'swiglu';
+  /** The sum (and bias) times this, before the residual is added; default 1. */
+  readonly outScale?: number;
+  /** Other kernels read the normalised row too: don't fuse the norm. */
+  readonly keepNormed?: boolean;
+}
+
+/** As many rows as fit the largest binding at `rowBytes` each: all that are wanted, or a multiple of 16. */
+export function fitRows(device: Device, wanted: number, rowBytes: number): number {
+  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
+  const most = Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / rowBytes);
+  return wanted <= most ? wanted : Math.max(16, Math.floor(most / 16) * 16);
 }
 
 /** Whether rows of this role and number get their norm inside the projection. */
@@ -35,7 +46,7 @@ export function recordLinear(
 ): void {
   const { role, rows } = buffers;
   const { norm } = io;
-  const fused = norm !== undefined && fusesNorm(recorder.device, role, rows, matrix.inFeatures);
+  const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, role, rows, matrix.inFeatures);
   let { x } = io;
   if (norm && !fused) {
     x = buffers.normed!;
@@ -56,6 +67,7 @@ export function recordLinear(
       xStride: io.xStride,
       outStride: io.outStride,
       outOffset: shard.firstRow,
+      outScale: io.outScale ?? 1,
     };
     const tensors = {
       x,

@@ -2,7 +2,7 @@ import { packTiles, type WeightType } from '../../shaders/linear/pack.js';
 import { alignUp } from '../base/math.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
-import { allocateMatrix, fillMatrix, type FillOptions, type Matrix } from './matrix.js';
+import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, reorderRows } from './matrix.js';
 import { expectedShapes, type MatrixSpec, type VectorSpec } from './weight_map.js';
 
 export interface WeightProgress {
@@ -85,7 +85,10 @@ export class WeightLoader {
     const values = new Float32Array(alignUp(length, 32));
     let at = 0;
     for (const part of spec.parts) {
-      values.set(await this.rows(part.tensor, 0, part.length), at);
+      if (part.tensor !== undefined) {
+        const stored = await this.rows(part.tensor, 0, part.length);
+        values.set(part.order ? reorderRows(stored, part.order, part.length, 1) : stored, at);
+      }
       at += alignUp(part.length, part.padTo ?? 1);
     }
     const buffer = this.device.createBuffer(spec.name, values.byteLength);
@@ -100,24 +103,35 @@ export class WeightLoader {
     return data;
   }
 
-  /** A packed matrix from rows on the host; small ones only. `rows` is [count, inFeatures] with count a multiple of 32. */
-  async packed(name: string, type: WeightType, groups: AsyncIterable<Float32Array>, outFeatures: number, inFeatures: number): Promise<Matrix> {
+  /**
+   * A packed matrix [outFeatures, inFeatures] made from rows on the host, appended in multiples of 32 (the last may be fewer).
+   * For matrices that aren't stacks of checkpoint rows.
+   */
+  async packer(
+    name: string,
+    type: WeightType,
+    outFeatures: number,
+    inFeatures: number,
+  ): Promise<{ readonly matrix: Matrix; append(rows: Float32Array): Promise<void> }> {
+    const { device } = this;
     const spec = { name, inFeatures, parts: [{ tensor: name, rows: outFeatures }] };
-    const matrix = await this.device.checked(`loading ${name}`, () => allocateMatrix(this.device, spec, type, { whole: true }));
+    const matrix = await device.checked(`loading ${name}`, () => allocateMatrix(device, spec, type, { whole: true }));
     const { weight, scale } = matrix.shards[0]!;
     let at = 0;
     let scaleAt = 0;
-    for await (const rows of groups) {
-      const packed = packTiles(type, rows, rows.length / inFeatures, inFeatures);
-      this.device.write(weight, at, packed.weight);
-      at += packed.weight.byteLength;
-      if (scale && packed.scale) {
-        this.device.write(scale, scaleAt, packed.scale);
-        scaleAt += packed.scale.byteLength;
-      }
-      await this.#fill.flush(packed.weight.byteLength);
-    }
-    return matrix;
+    return {
+      matrix,
+      append: async (rows) => {
+        const packed = packTiles(type, rows, rows.length / inFeatures, inFeatures);
+        device.write(weight, at, packed.weight);
+        at += packed.weight.byteLength;
+        if (scale && packed.scale) {
+          device.write(scale, scaleAt, packed.scale);
+          scaleAt += packed.scale.byteLength;
+        }
+        await this.#fill.flush(packed.weight.byteLength);
+      },
+    };
   }
 
   #elements(tensor: string): number {

@@ -18,9 +18,17 @@ export interface MatrixSpec {
   readonly parts: readonly MatrixPart[];
 }
 
+/** A vector tensor, or `length` zeros without one; `padTo` and `order` as in MatrixPart. */
+export interface VectorPart {
+  readonly tensor?: string;
+  readonly length: number;
+  readonly padTo?: number;
+  readonly order?: readonly number[];
+}
+
 export interface VectorSpec {
   readonly name: string;
-  readonly parts: readonly { readonly tensor: string; readonly length: number; readonly padTo?: number }[];
+  readonly parts: readonly VectorPart[];
 }
 
 /** Every checkpoint tensor that the specs read, with the shape it must have. */
@@ -31,7 +39,7 @@ export function expectedShapes(specs: Iterable<MatrixSpec | VectorSpec | undefin
     if ('inFeatures' in spec) {
       for (const part of spec.parts) shapes.set(part.tensor, [part.rows, spec.inFeatures]);
     } else {
-      for (const part of spec.parts) shapes.set(part.tensor, [part.length]);
+      for (const part of spec.parts) if (part.tensor !== undefined) shapes.set(part.tensor, [part.length]);
     }
   }
   return shapes;

@@ -50,6 +50,7 @@ struct Params {
   segment_first: u32,
   segment_count: u32,
   eps: f32,
+  out_scale: f32,
 }
 @group(0) @binding(5) var<uniform> params: Params;
 

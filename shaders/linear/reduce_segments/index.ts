@@ -14,6 +14,8 @@ export interface ReduceSegmentsProblem {
   readonly outStride: number;
   /** Element of the out row that output 0 goes to. Defaults to 0. */
   readonly outOffset?: number;
+  /** The sum and its bias times this, before the residual is added. Defaults to 1. */
+  readonly outScale?: number;
   readonly bias: boolean;
   readonly epilogue: 'none' | 'residual';
 }
@@ -31,6 +33,7 @@ export const reduceSegments = defineKernel({
     out_stride: 'u32',
     out_offset: 'u32',
     segment_count: 'u32',
+    out_scale: 'f32',
   },
   plan(problem: ReduceSegmentsProblem) {
     const { rows, segmentCount, outFeatures, inStride, outStride, outOffset = 0, bias, epilogue } = problem;
@@ -44,6 +47,7 @@ export const reduceSegments = defineKernel({
         out_stride: outStride,
         out_offset: outOffset,
         segment_count: segmentCount,
+        out_scale: problem.outScale ?? 1,
       },
       grid: (step) => [ceilDiv(outFeatures, THREADS), Math.min(step.rows, rows), 1],
     };

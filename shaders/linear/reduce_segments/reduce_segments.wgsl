@@ -22,6 +22,7 @@ struct Params {
   out_stride: u32,
   out_offset: u32,
   segment_count: u32,
+  out_scale: f32,
 }
 @group(0) @binding(3) var<uniform> params: Params;
 
