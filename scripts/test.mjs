@@ -89,7 +89,6 @@ async function endToEndTests() {
 try {
   if (filter.length === 0) {
     await check('types', bin('tsc'), ['-p', 'tsconfig.json']);
-    await check('types (browser code)', bin('tsc'), ['-p', 'tsconfig.browser.json']);
     await check('lint', bin('oxlint'), ['--type-aware', '--deny-warnings']);
     await check('format', bin('oxfmt'), ['--check']);
     await check('layers', bin('depcruise'), ['--config', '.dependency-cruiser.mjs', 'src', 'shaders', 'e2e']);
