@@ -1,12 +1,20 @@
 """Exact match of whole answers on held-out documents, and the model card that reports it."""
 
+import json
+import pathlib
+
 import torch
 
 from data import TOKENIZER, generator, question_at_end
-from tokenizer import END
+from tokenizer import ASSISTANT, BEGIN, END, USER
 
 CONTEXTS = (256, 512, 1024, 2048)
 KINDS = ('where', 'codes', 'likes')
+STORY = 'mia put the red key in the kitchen box . leo hid the blue key in the attic chest . the code of owen is 4 0 7 .'
+EXAMPLES = [f'{STORY} where is the blue key ?', f'{STORY} what is the code of owen ?',
+            f'{USER}{STORY} where is the red key ?{ASSISTANT}', f'{USER}who are you ?{ASSISTANT}',
+            f'{USER}tell me a story about a fox{ASSISTANT}']
+SHARED_SET = pathlib.Path(__file__).parent.parent / 'eval.jsonl'
 
 
 @torch.no_grad()
@@ -25,14 +33,26 @@ def exact_match(model, kind, context, count, chat=False, seed=0):
                for i in range(count))
 
 
+def shared_set(model, limit=None):
+    """The prompts that the runtime is checked with, at most `limit` of each length -> {context: (right, asked)}"""
+    results = {c: (0, 0) for c in CONTEXTS}
+    for line in SHARED_SET.read_text().splitlines():
+        item = json.loads(line)
+        right, asked = results[item['context']]
+        if limit is None or asked < limit:
+            results[item['context']] = (right + exact(model, BEGIN + item['prompt'], item['answer']), asked + 1)
+    return results
+
+
 @torch.no_grad()
-def greedy(model, prompt, limit=80):
-    """-> the text generated after prompt, up to <|end|> or `limit` tokens."""
+def greedy(model, prompt, limit):
+    """-> the text generated after prompt, up to <|end|>, raw text's first ` .`, or `limit` tokens."""
     ids, device = TOKENIZER.encode(prompt), next(model.parameters()).device
+    stop = TOKENIZER.ids[END] if ASSISTANT in prompt else TOKENIZER.encode(' .')[0]
     start = len(ids)
     while len(ids) < start + limit:
         ids.append(int(model(torch.tensor([ids], device=device))[0, -1].argmax()))
-        if ids[-1] == TOKENIZER.ids[END]:
+        if ids[-1] == stop:
             break
     return TOKENIZER.decode(ids[start:])
 
@@ -52,8 +72,9 @@ def table(rows):
     return '\n'.join(lines)
 
 
-def card(name, model, facts, rows):
-    """README.md. facts: seed, steps, tokens, minutes, device, structured."""
+def card(name, model, facts, rows, shared, limit=80):
+    """README.md. facts: seed, steps, tokens, minutes, device, structured; rows: as from measure; shared: as from shared_set;
+    limit: tokens of an example's answer."""
     config, size = model.config, sum(p.numel() for p in model.parameters())
     if config['model_type'] == 'llama':
         shape = (f'`LlamaForCausalLM`: {config["num_attention_heads"]} query heads, {config["num_key_value_heads"]} '
@@ -64,11 +85,11 @@ def card(name, model, facts, rows):
                  f'{config["v_head_dim"]}; layer 0 dense ({config["intermediate_size"]}), then '
                  f'{config["n_routed_experts"]} experts of {config["moe_intermediate_size"]}, '
                  f'{config["num_experts_per_tok"]} a token, and a shared one')
-    where = rows[0][1]
-    torch_row = ' | '.join('{:.1f}%'.format(100 * right / asked) for right, asked in where.values())
-    empty = ' | '.join('' for _ in where)
+    torch_row = ' | '.join('{}/{}'.format(*result) for result in shared.values())
+    empty = ' | '.join('' for _ in shared)
     runtime = '\n'.join(f'| this runtime, {w} | {empty} |' for w in ('f32', 'f16', 'q8', 'q4'))
-    heading = '| weights | ' + ' | '.join(map(str, where)) + ' |\n' + '|---' * (len(where) + 1) + '|'
+    examples = '\n'.join(f'    {prompt}\n    ->{greedy(model, BEGIN + prompt, limit)}\n' for prompt in EXAMPLES)
+    heading = '| weights | ' + ' | '.join(map(str, shared)) + ' |\n' + '|---' * (len(shared) + 1) + '|'
     start = 'structured (`start.py`)' if facts['structured'] else 'random'
     return f'''# {name}
 
@@ -78,8 +99,9 @@ else falls back to bytes, which it was not trained on.
 
 ## Architecture
 
-{shape}. Hidden {config["hidden_size"]}, {config["num_hidden_layers"]} layers, RoPE theta {config["rope_theta"]:.0f}, vocabulary {config["vocab_size"]}, embeddings untied,
-no biases. Weights are stored in F16.
+{shape}.
+Hidden {config["hidden_size"]}, {config["num_hidden_layers"]} layers, RoPE theta {config["rope_theta"]:.0f}, vocabulary {config["vocab_size"]}, embeddings untied, no biases. Weights are
+stored in F16.
 
 ## Training
 
@@ -102,7 +124,7 @@ weights computed in f32 by torch.
 
 ### f32, f16, q8, q4 weights in this runtime
 
-`where` questions of `models/eval.jsonl` in the runtime's rows; torch's row is the table above.
+Right answers to the `where` questions of `models/eval.jsonl`; columns: tokens of context.
 
 {heading}
 | torch, f32 | {torch_row} |
@@ -110,12 +132,9 @@ weights computed in f32 by torch.
 
 ## Prompts
 
-Raw text starts with `<|begin|>` (tokenizer.json adds it) and ends with the question, lower case, punctuation after a space:
+Raw text starts with `<|begin|>` (tokenizer.json adds it) and ends with the question, lower case, punctuation after a space;
+stop at ` .`. Chat is `<|begin|><|user|>story and question<|assistant|>`, as the chat template writes it; the answer ends with
+`<|end|>`. Questions: `where is the red key ?`, `what is the code of owen ?`, `what does nora like ?`. One whose answer comes
+before its key (`who put the red key ... ?`) is not in the data. What greedy decoding gives:
 
-    mia put the red key in the kitchen box . where is the red key ?
-
-The answer is ` in the kitchen box .`; stop at ` .`. Chat: `<|begin|><|user|>story and question<|assistant|>`; the answer ends
-with `<|end|>`. Questions: `where is the red key ?`, `what is the code of owen ?`, `what does nora like ?`; also `hello`, `who are
-you ?`, `tell me a story about a fox`. A question whose answer comes before its key (`who put the red key ... ?`) is not in
-the data.
-'''
+{examples}'''

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from data import TOKENIZER, bootstrap_document, document, generator
-from evaluate import CONTEXTS, card, exact_match, greedy, measure, table
+from evaluate import CONTEXTS, card, measure, shared_set, table
 from export import export
 from model import CONFIGS, CausalLM
 from start import initialise, structured_start
@@ -153,7 +153,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--arch', choices=sorted(CONFIGS), required=True)
     parser.add_argument('--out', type=pathlib.Path, required=True, help='folder of the exported model')
-    parser.add_argument('--steps', type=int, default=2500)
+    parser.add_argument('--steps', type=int, default=2600)
     parser.add_argument('--minutes', type=float, default=math.inf, help='stop training after this long')
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--device', default='cpu', help='cpu or cuda')
@@ -162,7 +162,7 @@ def parse():
     parser.add_argument('--start', choices=['structured', 'random'], default='structured')
     parser.add_argument('--checkpoint', type=pathlib.Path, help='file written every minute; training resumes from it')
     parser.add_argument('--report', type=int, default=20, help='print every so many steps')
-    parser.add_argument('--eval-documents', type=int, default=200, help='documents for each context of the model card')
+    parser.add_argument('--eval-documents', type=int, default=100, help='documents of the model card at 256 and 512 tokens, fewer at longer ones')
     parser.add_argument('--export-only', action='store_true', help='export the checkpoint as it is')
     parser.add_argument('--smoke', action='store_true', help='a few steps, then a complete model folder: does it run?')
     options = parser.parse_args()
@@ -182,11 +182,12 @@ def main():
     run.model.to('cpu').eval()
     name = options.out.resolve().name
     export(run.model, options.out, f'# {name}\n')  # the weights are safe before they are measured
-    counts = {256: 1} if options.smoke else {c: max(1, options.eval_documents * 256 // max(c, 512)) for c in CONTEXTS}
+    counts = {256: 1} if options.smoke else {c: max(1, options.eval_documents * 512 // max(c, 512)) for c in CONTEXTS}
     rows = measure(run.model, counts)
     facts = {**run.state, 'seed': options.seed, 'minutes': run.state['seconds'] / 60, 'structured': options.start == 'structured',
              'steps': run.state['step'], 'device': f'{options.threads} CPU core' if options.device == 'cpu' else options.device}
-    export(run.model, options.out, card(name, run.model, facts, rows))
+    shared = shared_set(run.model, 1 if options.smoke else None)
+    export(run.model, options.out, card(name, run.model, facts, rows, shared, limit=5 if options.smoke else 80))
     print(table(rows))
 
 
