@@ -59,7 +59,8 @@ fn load_x(row: u32, k4: u32) -> vec4<f32> {
 
 /// Vec4 `k4` of output `lane` of a tile.
 fn load_weight(tile: u32, k4: u32, lane: u32) -> vec4<f32> {
-  return load_part((tile * params.units + k4 / UNIT4) * 32u + lane, k4 % UNIT4);
+  let index = (tile * params.units + k4 / UNIT4) * 32u + lane;
+  return load_part(index, k4 % UNIT4, unit_scale(index));
 }
 
 /// sums + 4 elements of K of 4 outputs (the rows of `w`) by those of one row.
@@ -104,8 +105,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var b2 = vec4<f32>();
   var b3 = vec4<f32>();
   let end4 = params.units * UNIT4;
+  workgroupBarrier();
   for (var first4 = 0u; first4 < end4; first4 += STAGED) {
-    workgroupBarrier();
     for (var i = thread; i < TILE_ROWS * STAGED; i += THREADS) {
       let part = i % STAGED;
       x_tile[i / STAGED * PITCH + part] = load_x(tile_pairs[i / STAGED] / params.x_divisor, first4 + part);
@@ -143,6 +144,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         b3 = add(b3, up, v3);
       }
     }
+    workgroupBarrier();
   }
   let n = group.x * 32u + column;
   write_row(row, own.count, n, a0, b0);

@@ -71,10 +71,9 @@ export const moeRoute = defineKernel({
     if (topkGroups < 1 || topkGroups > groups) throw bad(`topkGroups is ${topkGroups}, expected 1 to ${groups} (groups)`);
     const reachable = (experts / groups) * topkGroups;
     if (topK < 1 || topK > reachable) throw bad(`topK is ${topK}, expected 1 to ${reachable} (experts in topkGroups groups)`);
-    const capacity = [64, 256, MAX_EXPERTS].find((size) => size >= experts)!;
     return {
       wgsl: [source],
-      constants: { THREADS: traits.software ? 4 : Math.min(capacity, 256), CAPACITY: capacity },
+      constants: { THREADS: traits.software ? 4 : 128, CAPACITY: experts <= 256 ? 256 : MAX_EXPERTS },
       params: {
         experts,
         top_k: topK,

@@ -17,8 +17,8 @@
 // CAPACITY: at least `experts`. THREADS: invocations a workgroup, 1..256, by the adapter; changes no bit.
 // Empty input: rows = 0 dispatches nothing, and leaves row_count as it was.
 
-const THREADS: u32 = 64u; // variant
-const CAPACITY: u32 = 64u; // variant
+const THREADS: u32 = 128u; // variant
+const CAPACITY: u32 = 256u; // variant
 
 const MAX_GROUPS: u32 = 64u;
 const MAX_TOP_K: u32 = 32u;
@@ -78,7 +78,8 @@ fn group_score(group: u32) -> f32 {
   let size = params.experts / params.groups;
   var best = CLOSED;
   var second = CLOSED;
-  for (var e = group * size; e < (group + 1u) * size; e++) {
+  let end = (group + 1u) * size;
+  for (var e = group * size; e < end; e++) {
     let score = compared[e];
     second = max(second, min(best, score));
     best = max(best, score);
@@ -86,13 +87,19 @@ fn group_score(group: u32) -> f32 {
   return select(best, best + second, params.two_best == 1u);
 }
 
+fn beats(score: f32, index: u32, other_score: f32, other_index: u32) -> bool {
+  if (score == other_score) {
+    return index < other_index;
+  }
+  return score > other_score;
+}
+
 /// How many groups are better than this one.
 fn group_rank(group: u32) -> u32 {
   let mine = group_scores[group];
   var rank = 0u;
   for (var other = 0u; other < params.groups; other++) {
-    let score = group_scores[other];
-    rank += select(0u, 1u, score > mine || (score == mine && other < group));
+    rank += select(0u, 1u, beats(group_scores[other], other, mine, group));
   }
   return rank;
 }
@@ -101,19 +108,18 @@ fn expert_rank(e: u32) -> u32 {
   let mine = compared[e];
   var rank = 0u;
   for (var other = 0u; other < params.experts; other++) {
-    let score = compared[other];
-    rank += select(0u, 1u, score > mine || (score == mine && other < e));
+    rank += select(0u, 1u, beats(compared[other], other, mine, e));
   }
   return rank;
 }
 
 @compute @workgroup_size(THREADS)
 fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
+  @builtin(workgroup_id) group: vec3<u32>,
   @builtin(local_invocation_index) thread: u32,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
 ) {
-  let row = workgroup.x;
+  let row = group.x;
   let experts = params.experts;
   for (var e = thread; e < experts; e += THREADS) {
     compared[e] = logits[row * params.stride + e];
@@ -191,7 +197,7 @@ fn main(
     }
     expert_weights[row * params.top_k + slot] = chosen_scores[slot] / divisor * params.scaling;
   }
-  if (row == workgroups.x - 1u && thread == 0u) {
-    row_count[0] = workgroups.x;
+  if (row == groups.x - 1u && thread == 0u) {
+    row_count[0] = groups.x;
   }
 }

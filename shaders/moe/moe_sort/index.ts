@@ -24,7 +24,7 @@ export const moeSort = defineKernel({
     }
     return {
       wgsl: [source],
-      constants: { THREADS: traits.software ? 4 : 256 },
+      constants: { THREADS: traits.software ? 4 : 64 },
       params: { rows, top_k: topK },
       grid: [experts, 1, 1],
     };

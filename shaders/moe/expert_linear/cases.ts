@@ -1,0 +1,58 @@
+import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { expertLayout } from '../experts.js';
+import { expertInputs, expertProblem, randomExperts } from '../fixture.js';
+import { expertLinear, type ExpertLinearProblem } from './index.js';
+import { expertReference } from './reference.js';
+
+function expertCase(name: string, problem: ExpertLinearProblem, more: Partial<KernelCase<ExpertLinearProblem>> = {}) {
+  const { rows, topK, inFeatures } = problem;
+  const { tiles, weightBytes, scaleBytes } = expertLayout(problem);
+  return {
+    name,
+    problem,
+    seed: 4,
+    step: { rows, chunks: 1 },
+    flops: 2 * rows * topK * inFeatures * tiles * 32,
+    bytes: rows * topK * (weightBytes + scaleBytes),
+    // f32 accumulation of up to 2048 products of unit size against float64; swiglu multiplies two of them.
+    tolerance: problem.epilogue === 'swiglu' ? { absolute: 5e-5, relative: 5e-5 } : { absolute: 2e-5, relative: 1e-5 },
+    ...more,
+  };
+}
+
+const SWIGLU = { epilogue: 'swiglu' } as const;
+const DOWN = { xPerSlot: true } as const;
+
+export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinear.params, ExpertLinearProblem> = {
+  kernel: expertLinear,
+  cases: [
+    expertCase('f16, one of 4, gate and up', expertProblem(1, [4, 1], 40, 24, SWIGLU), { races: true }),
+    expertCase('f16, 2 of 8, gate and up', expertProblem(3, [8, 2], 72, 33, SWIGLU)),
+    expertCase('f16, 6 of 64, down', expertProblem(33, [64, 6], 40, 33, DOWN)),
+    expertCase('q4, 8 of 160, gate and up', expertProblem(3, [160, 8], 72, 24, { type: 'q4', ...SWIGLU })),
+    expertCase('q8, 6 of 8, down', expertProblem(3, [8, 6], 96, 128, { type: 'q8', ...DOWN }), { races: true }),
+    expertCase('f32, every expert, gate and up', expertProblem(1, [4, 4], 72, 40, { type: 'f32', ...SWIGLU })),
+    expertCase('f16, experts 3 to 4 of 8', expertProblem(3, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 })),
+    expertCase('q8, the last expert of 8', expertProblem(3, [8, 6], 40, 33, { type: 'q8', ...DOWN, expertFirst: 7 })),
+    expertCase('f16, wider strides', expertProblem(2, [4, 2], 40, 24, { xStride: 68, outStride: 25 })),
+    expertCase('V2-Lite gate and up, q4', expertProblem(1, [8, 6], 2048, 1408, { type: 'q4', ...SWIGLU })),
+  ],
+  inputs: (problem, random) => ({
+    ...expertInputs(problem, random),
+    expert_ids: randomExperts(problem.rows, problem.topK, problem.experts, random),
+  }),
+  outputs: () => ({}),
+  reference: (problem, inputs) => ({ out: expertReference(problem, inputs['expert_ids']!, problem.rows, inputs) }),
+};
+
+/** x, ids and out of `row` alone; the weights whole. */
+export function oneRow(problem: ExpertLinearProblem, inputs: ReturnType<typeof suite.inputs>, row: number): typeof inputs {
+  const { topK, xStride, xPerSlot, outStride } = problem;
+  const width = xStride * (xPerSlot ? topK : 1);
+  return {
+    ...inputs,
+    x: inputs['x']!.slice(row * width, (row + 1) * width),
+    expert_ids: inputs['expert_ids']!.slice(row * topK, (row + 1) * topK),
+    out: inputs['out']!.slice(0, topK * outStride),
+  };
+}

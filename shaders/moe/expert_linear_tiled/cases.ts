@@ -1,0 +1,67 @@
+import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { expertLayout } from '../experts.js';
+import { expertInputs, expertProblem, randomExperts } from '../fixture.js';
+import { pairsOf } from '../moe_sort/reference.js';
+import { expertLinearTiled, type ExpertLinearTiledProblem } from './index.js';
+import { expertReference } from './reference.js';
+
+/** `stepRows` of the problem's rows take part. */
+export interface TiledCase extends ExpertLinearTiledProblem {
+  readonly stepRows: number;
+}
+
+function tiledCase(name: string, problem: ExpertLinearTiledProblem, more: Partial<KernelCase<TiledCase>> = {}): KernelCase<TiledCase> {
+  const { rows, topK, inFeatures, epilogue } = problem;
+  const { tiles, weightBytes, scaleBytes } = expertLayout(problem);
+  return {
+    name,
+    problem: { ...problem, stepRows: rows },
+    seed: 4,
+    step: { rows, chunks: 1 },
+    flops: 2 * rows * topK * inFeatures * tiles * 32,
+    bytes: problem.experts * (weightBytes + scaleBytes),
+    // As in expert_linear.
+    tolerance: epilogue === 'swiglu' ? { absolute: 5e-5, relative: 5e-5 } : { absolute: 2e-5, relative: 1e-5 },
+    ...more,
+  };
+}
+
+const SWIGLU = { epilogue: 'swiglu' } as const;
+const DOWN = { xPerSlot: true } as const;
+const partial = expertProblem(40, [4, 2], 40, 24, DOWN);
+
+/** `pairs` and `pair_counts` as moe_sort writes them; places without a pair are out of range. */
+export function sorted(ids: ArrayLike<number>, { topK, experts, rows, stepRows }: TiledCase) {
+  const lists = pairsOf(ids, stepRows, topK, experts);
+  const pairs = new Uint32Array(experts * rows).fill(0xffffffff);
+  for (const [expert, list] of lists.entries()) pairs.set(list, expert * rows);
+  return { pairs, pair_counts: Uint32Array.from(lists, (list) => list.length) };
+}
+
+export const suite: KernelSuite<typeof expertLinearTiled.bindings, typeof expertLinearTiled.params, TiledCase> = {
+  kernel: expertLinearTiled,
+  cases: [
+    tiledCase('f16, one of 4, gate and up', expertProblem(3, [4, 1], 40, 24, SWIGLU), { races: true }),
+    tiledCase('f16, every expert in every row: a tile and one row more', expertProblem(33, [2, 2], 72, 33, SWIGLU)),
+    tiledCase('f16, 6 of 64, down', expertProblem(33, [64, 6], 40, 33, DOWN)),
+    tiledCase('f16, 37 of 40 rows', partial, { problem: { ...partial, stepRows: 37 }, step: { rows: 37, chunks: 1 } }),
+    tiledCase('q4, 8 of 160, gate and up', expertProblem(3, [160, 8], 72, 24, { type: 'q4', ...SWIGLU })),
+    tiledCase('q8, 6 of 8, down', expertProblem(33, [8, 6], 96, 128, { type: 'q8', ...DOWN })),
+    tiledCase('f32, 2 of 4, gate and up', expertProblem(33, [4, 2], 72, 40, { type: 'f32', ...SWIGLU })),
+    tiledCase('f16, experts 3 to 4 of 8', expertProblem(33, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 })),
+    tiledCase('V2-Lite gate and up, q4', expertProblem(8, [4, 2], 2048, 352, { type: 'q4', ...SWIGLU })),
+  ],
+  inputs: (problem, random) => {
+    const inputs = expertInputs(problem, random);
+    return { ...inputs, ...sorted(randomExperts(problem.rows, problem.topK, problem.experts, random), problem) };
+  },
+  outputs: () => ({}),
+  reference: (problem, inputs) => {
+    const { pairs, pair_counts: counts } = inputs;
+    const ids = new Uint32Array(problem.rows * problem.topK);
+    for (const [expert, count] of counts!.entries()) {
+      for (let i = 0; i < count; i++) ids[pairs![expert * problem.rows + i]!] = expert;
+    }
+    return { out: expertReference(problem, ids, problem.stepRows, inputs) };
+  },
+};

@@ -1,0 +1,37 @@
+import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
+import { unpackTiles } from '../linear/pack.js';
+import { expertLayout, type ExpertProblem } from './experts.js';
+
+/**
+ * Float64, straight from the equation: out[row][slot] = W[expert] x, for `stepRows` rows; what isn't written stays as it was.
+ * @param ids expert of each (row, slot).
+ */
+export function expertReference(
+  problem: ExpertProblem,
+  ids: ArrayLike<number>,
+  stepRows: number,
+  { x, weight, scale, out }: HostArrays,
+): number[] {
+  const { topK, experts, inFeatures, outFeatures, type, epilogue, xStride, xPerSlot, outStride, expertFirst = 0 } = problem;
+  const count = problem.expertCount ?? experts - expertFirst;
+  const expertRows = expertLayout(problem).tiles * 32;
+  const packed = { weight: weight as Uint32Array<ArrayBuffer>, scale: scale as Uint32Array<ArrayBuffer> | undefined };
+  const w = unpackTiles(type, packed, count * expertRows, inFeatures);
+  const result = Array.from(out!);
+  for (let pair = 0; pair < stepRows * topK; pair++) {
+    const expert = ids[pair]! - expertFirst;
+    if (expert < 0 || expert >= count) continue;
+    const xStart = (xPerSlot ? pair : Math.floor(pair / topK)) * xStride;
+    const dot = (row: number): number => {
+      let sum = 0;
+      for (let k = 0; k < inFeatures; k++) sum += w[(expert * expertRows + row) * inFeatures + k]! * x![xStart + k]!;
+      return sum;
+    };
+    for (let n = 0; n < outFeatures; n++) {
+      const value = dot(n);
+      result[pair * outStride + n] =
+        epilogue === 'none' ? value : (value / (1 + Math.exp(-value))) * dot(expertRows / 2 + n);
+    }
+  }
+  return result;
+}
