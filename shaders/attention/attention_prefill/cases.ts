@@ -49,11 +49,11 @@ function prefillCase(name: string, shape: Shape, segments: readonly Segment[], r
 }
 
 const cases = [
-  prefillCase('tiny', { heads: 1, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16 }, [{ slot: 0, from: 0, count: 3 }], true),
+  prefillCase('tiny', { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16 }, [{ slot: 0, from: 0, count: 3 }]),
   prefillCase(
-    'tiny f16',
-    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f16', block: 16 },
-    [{ slot: 0, from: 38, count: 2, skip: 1 }],
+    'tiny f16, two key tiles',
+    { heads: 1, kvHeads: 1, headDim: 8, kvType: 'f16', block: 16 },
+    [{ slot: 0, from: 32, count: 2, skip: 1 }],
     true,
   ),
   prefillCase('8/4 d32 ragged over a chunk end', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { attentionCase, attentionInputs, bits, caseStep, decisions, runOn } from '../fixture.js';
 import { suite } from './cases.js';
@@ -19,78 +19,70 @@ describe('attention_split', () => {
   });
 });
 
-for (const adapter of await testAdapters()) {
-  describe(`attention_split on ${adapter.name}`, () => {
-    const problem = attentionCase({ heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [[299, 0], undefined, [40, 1]]);
-    const inputs = attentionInputs(problem, new Random(5));
-    const { heads, headDim, maxChunks } = problem;
+await describeOnAdapters('attention_split', (device) => {
+  const problem = attentionCase({ heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [[299, 0], undefined, [40, 1]]);
+  const inputs = attentionInputs(problem, new Random(5));
+  const { heads, headDim, maxChunks } = problem;
 
-    test('writes the partials of chunks with keys and no others', async () => {
-      const device = await adapter.open();
-      for (const traits of decisions(device)) {
-        // One chunk more than any row has.
-        const step = { rows: 3, chunks: maxChunks };
-        const { partial_o: o, partial_ml: ml } = await runOn(device, suite, problem, inputs, step, traits);
-        for (const [row, info] of problem.rowInfo.entries()) {
-          for (let at = 0; at < heads * maxChunks; at++) {
-            const written = info !== undefined && (at % maxChunks) * 256 <= info[0];
-            const index = row * heads * maxChunks + at;
-            expect(Number.isNaN(ml![index * 2]), `row ${row}, partial ${at}`).toBe(!written);
-            const units = o!.subarray(index * headDim, (index + 1) * headDim);
-            expect([...units].filter(Number.isNaN).length, `row ${row}, partial ${at}`).toBe(written ? 0 : headDim);
-          }
+  test('writes the partials of chunks with keys and no others', async () => {
+    for (const traits of decisions(device())) {
+      // One chunk more than any row has.
+      const step = { rows: 3, chunks: maxChunks };
+      const { partial_o: o, partial_ml: ml } = await runOn(device(), suite, problem, inputs, step, traits);
+      for (const [row, info] of problem.rowInfo.entries()) {
+        for (let at = 0; at < heads * maxChunks; at++) {
+          const written = info !== undefined && (at % maxChunks) * 256 <= info[0];
+          const index = row * heads * maxChunks + at;
+          expect(Number.isNaN(ml![index * 2]), `row ${row}, partial ${at}`).toBe(!written);
+          const units = o!.subarray(index * headDim, (index + 1) * headDim);
+          expect([...units].filter(Number.isNaN).length, `row ${row}, partial ${at}`).toBe(written ? 0 : headDim);
         }
       }
-      device.dispose();
-    });
-
-    test("a row's bits don't depend on the batch", async () => {
-      const device = await adapter.open();
-      for (const traits of decisions(device)) {
-        const batch = await runOn(device, suite, problem, inputs, caseStep(problem), traits);
-        for (const row of [0, 2]) {
-          const alone = { ...problem, rows: 1, rowInfo: [problem.rowInfo[row]] };
-          const ownInputs = {
-            ...inputs,
-            q: (inputs['q'] as Float32Array).slice(row * problem.qStride, (row + 1) * problem.qStride),
-            row_info: (inputs['row_info'] as Uint32Array).slice(row * 2, row * 2 + 2),
-          };
-          const own = await runOn(device, suite, alone, ownInputs, caseStep(alone), traits);
-          for (const [name, width] of [['partial_o', headDim], ['partial_ml', 2]] as const) {
-            const length = heads * maxChunks * width;
-            // Unwritten elements hold the same NaN bits in both.
-            expect(bits(own[name]!, 0, length), `${name} of row ${row}`).toEqual(bits(batch[name]!, row * length, length));
-          }
-        }
-      }
-      device.dispose();
-    });
-
-    test("a head's bits don't depend on how many heads the rank holds", async () => {
-      const device = await adapter.open();
-      for (const traits of decisions(device)) {
-        const whole = await runOn(device, suite, problem, inputs, caseStep(problem), traits);
-        // The second of two ranks: kv heads 2 and 3 with their queries.
-        const rank = { ...problem, heads: 4, kvHeads: 2, qStride: 128 };
-        const blockWords = inputs['k_cache']!.length / ((inputs['k_cache']!.length * 2) / (4 * headDim * problem.block));
-        const half = (cache: Uint32Array) => cache.filter((_, i) => i % blockWords >= blockWords / 2);
-        const rankInputs = {
-          ...inputs,
-          q: (inputs['q'] as Float32Array).filter((_, i) => i % 256 >= 128),
-          k_cache: half(inputs['k_cache'] as Uint32Array),
-          v_cache: half(inputs['v_cache'] as Uint32Array),
-        };
-        const part = await runOn(device, suite, rank, rankInputs, caseStep(rank), traits);
-        for (const [name, width] of [['partial_o', headDim], ['partial_ml', 2]] as const) {
-          for (const row of [0, 2]) {
-            const length = 4 * maxChunks * width;
-            expect(bits(part[name]!, row * length, length), `${name} of row ${row}`).toEqual(
-              bits(whole[name]!, row * 2 * length + length, length),
-            );
-          }
-        }
-      }
-      device.dispose();
-    });
+    }
   });
-}
+
+  test("a row's bits don't depend on the batch", async () => {
+    for (const traits of decisions(device())) {
+      const batch = await runOn(device(), suite, problem, inputs, caseStep(problem), traits);
+      for (const row of [0, 2]) {
+        const alone = { ...problem, rows: 1, rowInfo: [problem.rowInfo[row]] };
+        const ownInputs = {
+          ...inputs,
+          q: (inputs['q'] as Float32Array).slice(row * problem.qStride, (row + 1) * problem.qStride),
+          row_info: (inputs['row_info'] as Uint32Array).slice(row * 2, row * 2 + 2),
+        };
+        const own = await runOn(device(), suite, alone, ownInputs, caseStep(alone), traits);
+        for (const [name, width] of [['partial_o', headDim], ['partial_ml', 2]] as const) {
+          const length = heads * maxChunks * width;
+          // Unwritten elements hold the same NaN bits in both.
+          expect(bits(own[name]!, 0, length), `${name} of row ${row}`).toEqual(bits(batch[name]!, row * length, length));
+        }
+      }
+    }
+  });
+
+  test("a head's bits don't depend on how many heads the rank holds", async () => {
+    for (const traits of decisions(device())) {
+      const whole = await runOn(device(), suite, problem, inputs, caseStep(problem), traits);
+      // The second of two ranks: kv heads 2 and 3 with their queries.
+      const rank = { ...problem, heads: 4, kvHeads: 2, qStride: 128 };
+      const blockWords = inputs['k_cache']!.length / ((inputs['k_cache']!.length * 2) / (4 * headDim * problem.block));
+      const half = (cache: Uint32Array) => cache.filter((_, i) => i % blockWords >= blockWords / 2);
+      const rankInputs = {
+        ...inputs,
+        q: (inputs['q'] as Float32Array).filter((_, i) => i % 256 >= 128),
+        k_cache: half(inputs['k_cache'] as Uint32Array),
+        v_cache: half(inputs['v_cache'] as Uint32Array),
+      };
+      const part = await runOn(device(), suite, rank, rankInputs, caseStep(rank), traits);
+      for (const [name, width] of [['partial_o', headDim], ['partial_ml', 2]] as const) {
+        for (const row of [0, 2]) {
+          const length = 4 * maxChunks * width;
+          expect(bits(part[name]!, row * length, length), `${name} of row ${row}`).toEqual(
+            bits(whole[name]!, row * 2 * length + length, length),
+          );
+        }
+      }
+    }
+  });
+});

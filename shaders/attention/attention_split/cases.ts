@@ -27,7 +27,7 @@ const cases = [
     [[19, 0], [0, 1], undefined],
     true,
   ),
-  splitCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 16, kvType: 'f16', block: 16 }, [[17, 0]], true),
+  splitCase('tiny f16, two head tiles', { heads: 5, kvHeads: 1, headDim: 8, kvType: 'f16', block: 16 }, [[17, 0]], true),
   splitCase('8/4 d32 ragged over chunk ends', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [
     [0, 2],
     [19, 1],
