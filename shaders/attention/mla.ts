@@ -22,14 +22,15 @@ export const MLA_PARAMS = {
   rank_units: 'u32',
   partials: 'u32',
   table_stride: 'u32',
+  vectors: 'u32',
+  stats: 'u32',
+  lanes: 'u32',
+  slices: 'u32',
   scale: 'f32',
 } as const satisfies ParamTypes;
 
-/** Most query vectors that share a read of the latent. */
-export const MLA_VECTORS = 8;
-
-/** Query vectors of a workgroup for `heads` heads of a row; changes no bit. */
-export const mlaVectors = (heads: number): 4 | 8 => (heads > 4 ? 8 : 4);
+/** Query vectors of a workgroup: they share each read of the latent. */
+export const MLA_VECTORS = 4;
 
 interface MlaProblem extends LatentShape {
   readonly rows: number;
@@ -43,7 +44,6 @@ interface MlaProblem extends LatentShape {
 export function mlaPlan(
   problem: MlaProblem,
   traits: DeviceTraits,
-  vectors: 4 | 8,
   partials: number,
   source: string,
 ): Omit<KernelPlan<typeof MLA_PARAMS>, 'grid'> {
@@ -51,12 +51,10 @@ export function mlaPlan(
   // The order of sums follows from the rank and the traits alone. On a GPU, neighbouring threads take neighbouring tokens of
   // one unit; a software adapter reads no faster for it, and saves the barriers of adding slices up.
   const lanes = traits.software ? 8 : Math.min(64, rankUnits);
-  const layout = traits.software
-    ? { THREADS: 8, STATS: 8, LANES: 8, SLICES: 1 }
-    : { THREADS: 256, STATS: 16, LANES: lanes, SLICES: Math.min(16, Math.floor(256 / lanes)) };
+  const slices = traits.software ? 1 : Math.min(16, Math.floor(256 / lanes));
   return {
     wgsl: [...latentWgsl(problem.kvType), softmaxState, mlaAttend, source],
-    constants: { ...latentConstants(problem), ...layout, TILES: vectors / 4 },
+    constants: { ...latentConstants(problem), THREADS: traits.software ? 8 : 256, SLICED: !traits.software },
     params: {
       rows: problem.rows,
       heads: problem.heads,
@@ -65,6 +63,10 @@ export function mlaPlan(
       rank_units: rankUnits,
       partials,
       table_stride: problem.tableStride,
+      vectors: MLA_VECTORS,
+      stats: traits.software ? 8 : 16,
+      lanes,
+      slices,
       scale: problem.scale,
     },
   };

@@ -1,57 +1,47 @@
-// Attention of up to 8 query vectors over chunks of a sequence's latent, which they read together: what mla_split (8 heads of a
-// row, one chunk) and mla_prefill (8 rows of a head, the chunks of a merge lane) have in common.
+// Attention of 4 query vectors over chunks of a sequence's latent, which they read together: what mla_split (4 heads of a row,
+// one chunk) and mla_prefill (4 rows of a head, the chunks of a merge lane) have in common.
 //
 //   s_t = scale * q . latent_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) latent_t[0..R)      t < limit
 //
-// The kernel declares the bindings of mla.ts and its params. Needs latent_layout.wgsl, a KvUnit, and softmax_state.wgsl.
-// Scores: a token a thread. Values: a thread sums one unit (4 elements) over every SLICES-th token; then slices are added in
-// order. A vector's bits depend on its own query and limit only, never on the other vectors.
-// Variants, chosen by mla.ts: TILES 1 or 2, of 4 vectors each. GPUs: STATS = 16 threads scan scores; LANES units side by
-// side, LANES * SLICES <= THREADS = 256. Software adapters: STATS = LANES = THREADS = 8, SLICES = 1: few barriers.
-const TILES: u32 = 2; // variant
+// The kernel declares the bindings and params of mla.ts. Needs latent_layout.wgsl, a KvUnit, and softmax_state.wgsl.
+// Scores: a token a thread. Values: thread = (unit, slice) sums one unit (4 elements) over every slices-th token; then slices
+// are added in order. A vector's bits depend on its own query and limit only, never on the other vectors. Params: `stats`
+// threads scan scores, `lanes` units side by side, lanes * slices <= THREADS.
+// Variants, chosen by mla.ts: GPUs THREADS 256, SLICED (slices of tokens, and barriers to add them). Software adapters THREADS =
+// stats = lanes = 8, not SLICED. Loops take their bounds from params so that no compiler unrolls them.
 const THREADS: u32 = 256; // variant
-const STATS: u32 = 16; // variant
-const LANES: u32 = 64; // variant
-const SLICES: u32 = 4; // variant
-const SLICE_ROOM: u32 = select(1u, LANES * SLICES, SLICES > 1u);
+const SLICED: bool = true; // variant
 
-// Query vectors by tile of 4: a and b.
 struct Queries {
-  // First unit in q_abs.
-  at_a: vec4<u32>,
-  at_b: vec4<u32>,
+  // First unit in q_abs of each vector.
+  at: vec4<u32>,
   // Tokens attended to; 0 for none.
-  limit_a: vec4<u32>,
-  limit_b: vec4<u32>,
-  // Index in partial_ml; units follow at partial * rank_units in partial_o. NOWHERE: nothing is written.
-  to_a: vec4<u32>,
-  to_b: vec4<u32>,
+  limit: vec4<u32>,
+  // Index in partial_ml; units follow at to * rank_units in partial_o. NOWHERE: nothing is written.
+  to: vec4<u32>,
 }
 const NOWHERE: u32 = 0xffffffffu;
 
-// Scores, then weights exp(s - m), of the chunk's tokens: [token][tile].
-var<workgroup> weights: array<vec4<f32>, CHUNK * TILES>;
-// [thread][tile]
-var<workgroup> maxima: array<vec4<f32>, STATS * TILES>;
-var<workgroup> sums: array<vec4<f32>, STATS * TILES>;
+// Scores, then weights exp(s - m), of the chunk's tokens.
+var<workgroup> weights: array<vec4<f32>, CHUNK>;
+var<workgroup> maxima: array<vec4<f32>, 16>;
+var<workgroup> sums: array<vec4<f32>, 16>;
 // [lane][slice], of one vector at a time.
-var<workgroup> slice_o: array<vec4<f32>, SLICE_ROOM>;
+var<workgroup> slice_o: array<vec4<f32>, select(1u, THREADS, SLICED)>;
 var<workgroup> blocks: array<u32, CHUNK / BLOCK>;
 
-struct Pair {
-  a: vec4<f32>,
-  b: vec4<f32>,
+// The same of each vector.
+struct Four {
+  v0: vec4<f32>,
+  v1: vec4<f32>,
+  v2: vec4<f32>,
+  v3: vec4<f32>,
 }
 
-struct Eight {
-  a0: vec4<f32>,
-  a1: vec4<f32>,
-  a2: vec4<f32>,
-  a3: vec4<f32>,
-  b0: vec4<f32>,
-  b1: vec4<f32>,
-  b2: vec4<f32>,
-  b3: vec4<f32>,
+// m and l of each vector.
+struct MaxSum {
+  m: vec4<f32>,
+  l: vec4<f32>,
 }
 
 fn sum4(v: vec4<f32>) -> f32 {
@@ -59,44 +49,28 @@ fn sum4(v: vec4<f32>) -> f32 {
 }
 
 // q . latent of every vector, for the token whose unit 0 is `key`.
-fn latent_scores(at_a: vec4<u32>, at_b: vec4<u32>, key: u32) -> Pair {
-  var s: Eight;
+fn latent_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
+  var s: Four;
   for (var unit = 0u; unit < params.key_units; unit++) {
     let k = kv_unpack(latent_cache[key + unit * BLOCK]);
-    s.a0 = fma(q_abs[at_a.x + unit], k, s.a0);
-    s.a1 = fma(q_abs[at_a.y + unit], k, s.a1);
-    s.a2 = fma(q_abs[at_a.z + unit], k, s.a2);
-    s.a3 = fma(q_abs[at_a.w + unit], k, s.a3);
-    if (TILES > 1u) {
-      s.b0 = fma(q_abs[at_b.x + unit], k, s.b0);
-      s.b1 = fma(q_abs[at_b.y + unit], k, s.b1);
-      s.b2 = fma(q_abs[at_b.z + unit], k, s.b2);
-      s.b3 = fma(q_abs[at_b.w + unit], k, s.b3);
-    }
+    s.v0 = fma(q_abs[at.x + unit], k, s.v0);
+    s.v1 = fma(q_abs[at.y + unit], k, s.v1);
+    s.v2 = fma(q_abs[at.z + unit], k, s.v2);
+    s.v3 = fma(q_abs[at.w + unit], k, s.v3);
   }
-  return Pair(
-    params.scale * vec4<f32>(sum4(s.a0), sum4(s.a1), sum4(s.a2), sum4(s.a3)),
-    params.scale * vec4<f32>(sum4(s.b0), sum4(s.b1), sum4(s.b2), sum4(s.b3)),
-  );
+  return params.scale * vec4<f32>(sum4(s.v0), sum4(s.v1), sum4(s.v2), sum4(s.v3));
 }
 
-// sum of weight * latent over tokens first, first + SLICES, ... < count of the chunk.
-fn weigh_latent(unit: u32, first: u32, count: u32) -> Eight {
-  var o: Eight;
-  for (var t = first; t < count; t += SLICES) {
+// sum of weight * latent over tokens first, first + step, ... < count of the chunk.
+fn weigh_latent(unit: u32, first: u32, step: u32, count: u32) -> Four {
+  var o: Four;
+  for (var t = first; t < count; t += step) {
     let v = kv_unpack(latent_cache[latent_base(blocks[t / BLOCK], params.key_units, t % BLOCK) + unit * BLOCK]);
-    let a = weights[t * TILES];
-    o.a0 = fma(vec4<f32>(a.x), v, o.a0);
-    o.a1 = fma(vec4<f32>(a.y), v, o.a1);
-    o.a2 = fma(vec4<f32>(a.z), v, o.a2);
-    o.a3 = fma(vec4<f32>(a.w), v, o.a3);
-    if (TILES > 1u) {
-      let b = weights[t * TILES + 1u];
-      o.b0 = fma(vec4<f32>(b.x), v, o.b0);
-      o.b1 = fma(vec4<f32>(b.y), v, o.b1);
-      o.b2 = fma(vec4<f32>(b.z), v, o.b2);
-      o.b3 = fma(vec4<f32>(b.w), v, o.b3);
-    }
+    let w = weights[t];
+    o.v0 = fma(vec4<f32>(w.x), v, o.v0);
+    o.v1 = fma(vec4<f32>(w.y), v, o.v1);
+    o.v2 = fma(vec4<f32>(w.z), v, o.v2);
+    o.v3 = fma(vec4<f32>(w.w), v, o.v3);
   }
   return o;
 }
@@ -106,43 +80,26 @@ fn score_weights(score: vec4<f32>, m: vec4<f32>) -> vec4<f32> {
   return select(exp(max(score - m, vec4<f32>(-200.0))), vec4<f32>(), score == vec4<f32>(EMPTY_M));
 }
 
+fn pick(o: Four, vector: u32) -> vec4<f32> {
+  return select(select(o.v0, o.v1, vector == 1u), select(o.v2, o.v3, vector == 3u), vector >= 2u);
+}
+
 // Writes a vector's unit of o, merged with what the lane's earlier chunks left there.
-fn put_unit(to: u32, unit: u32, o: vec4<f32>, m: f32, l: f32, earlier: vec2<f32>, merge: bool) {
+fn put_unit(to: u32, unit: u32, o: vec4<f32>, vector: u32, now: MaxSum, earlier: MaxSum, merge: bool) {
   if (to == NOWHERE || unit >= params.rank_units) {
     return;
   }
   let at = to * params.rank_units + unit;
   // Never -0, whose sign could depend on masked tokens added with weight 0.
-  var state = SoftmaxState(select(o, vec4<f32>(), o == vec4<f32>()), m, l);
+  var state = SoftmaxState(select(o, vec4<f32>(), o == vec4<f32>()), now.m[vector], now.l[vector]);
   if (merge) {
-    state = softmax_merge(SoftmaxState(partial_o[at], earlier.x, earlier.y), state);
+    state = softmax_merge(SoftmaxState(partial_o[at], earlier.m[vector], earlier.l[vector]), state);
   }
   partial_o[at] = state.o;
 }
 
-// As put_unit, for one vector of a whole workgroup: `o` is a thread's sum over its slice's tokens.
-fn put_slices(thread: u32, to: u32, first: u32, o: vec4<f32>, m: f32, l: f32, earlier: vec2<f32>, merge: bool) {
-  if (thread < LANES * SLICES) {
-    slice_o[thread] = o;
-  }
-  workgroupBarrier();
-  if (thread < LANES) {
-    var total = slice_o[thread * SLICES];
-    for (var i = 1u; i < SLICES; i++) {
-      total += slice_o[thread * SLICES + i];
-    }
-    put_unit(to, first + thread, total, m, l, earlier, merge);
-  }
-  workgroupBarrier();
-}
-
-struct MaxSum {
-  m: vec4<f32>,
-  l: vec4<f32>,
-}
-
-// m and l of 4 vectors, as softmax_merge.
-fn merge_ml(a: MaxSum, b: MaxSum) -> MaxSum {
+// As softmax_merge, for m and l of every vector.
+fn merge_max_sum(a: MaxSum, b: MaxSum) -> MaxSum {
   let m = max(a.m, b.m);
   let weight_a = select(exp(max(a.m - m, vec4<f32>(-200.0))), vec4<f32>(1.0), a.m == m);
   let weight_b = select(exp(max(b.m - m, vec4<f32>(-200.0))), vec4<f32>(1.0), b.m == m);
@@ -152,17 +109,10 @@ fn merge_ml(a: MaxSum, b: MaxSum) -> MaxSum {
   return MaxSum(select(select(m, b.m, only_b), a.m, only_a), select(select(l, b.l, only_b), a.l, only_a));
 }
 
-fn put_ml(to: u32, m: f32, l: f32) {
-  if (to != NOWHERE) {
-    partial_ml[to] = vec2<f32>(m, l);
-  }
-}
-
-// Tokens [chunk * CHUNK, ...) of chunks chunk, chunk + chunk_step, ... below `end`, the greatest limit. `table` is the slot's
-// first entry in block_table. Call in uniform control flow, all arguments but `thread` uniform.
+// Chunks first_chunk, first_chunk + chunk_step, ... that start below `end`, the greatest limit (or the chunk's end). `table` is the
+// slot's first entry in block_table. Call in uniform control flow, all arguments but `thread` uniform.
 fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, end: u32, thread: u32) {
-  var run_m = Pair(vec4<f32>(EMPTY_M), vec4<f32>(EMPTY_M));
-  var run_l = Pair(vec4<f32>(), vec4<f32>());
+  var run = MaxSum(vec4<f32>(EMPTY_M), vec4<f32>());
   for (var chunk = first_chunk; chunk * CHUNK < end; chunk += chunk_step) {
     let first = chunk * CHUNK;
     let count = min(CHUNK, end - first);
@@ -171,112 +121,78 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     }
     for (var t = thread; t < count; t += THREADS) {
       let physical = block_table[table + (first + t) / BLOCK];
-      let score = latent_scores(queries.at_a, queries.at_b, latent_base(physical, params.key_units, t % BLOCK));
-      weights[t * TILES] = select(vec4<f32>(EMPTY_M), score.a, vec4<u32>(first + t) < queries.limit_a);
-      if (TILES > 1u) {
-        weights[t * TILES + 1u] = select(vec4<f32>(EMPTY_M), score.b, vec4<u32>(first + t) < queries.limit_b);
-      }
+      let score = latent_scores(queries.at, latent_base(physical, params.key_units, t % BLOCK));
+      weights[t] = select(vec4<f32>(EMPTY_M), score, vec4<u32>(first + t) < queries.limit);
     }
-    // With STATS = THREADS a thread scans only what it wrote.
-    if (STATS < THREADS) {
+    // Not SLICED, a thread scans only what it wrote.
+    if (SLICED) {
       workgroupBarrier();
     }
-    if (thread < STATS) {
-      var own = Pair(vec4<f32>(EMPTY_M), vec4<f32>(EMPTY_M));
-      for (var t = thread; t < count; t += STATS) {
-        own.a = max(own.a, weights[t * TILES]);
-        own.b = max(own.b, weights[t * TILES + TILES - 1u]);
+    if (thread < params.stats) {
+      var own = vec4<f32>(EMPTY_M);
+      for (var t = thread; t < count; t += params.stats) {
+        own = max(own, weights[t]);
       }
-      maxima[thread * TILES] = own.a;
-      if (TILES > 1u) {
-        maxima[thread * TILES + 1u] = own.b;
-      }
+      maxima[thread] = own;
     }
     workgroupBarrier();
-    var m = Pair(vec4<f32>(EMPTY_M), vec4<f32>(EMPTY_M));
-    for (var i = 0u; i < STATS; i++) {
-      m.a = max(m.a, maxima[i * TILES]);
-      m.b = max(m.b, maxima[i * TILES + TILES - 1u]);
+    var now = MaxSum(vec4<f32>(EMPTY_M), vec4<f32>());
+    for (var i = 0u; i < params.stats; i++) {
+      now.m = max(now.m, maxima[i]);
     }
     for (var t = thread; t < count; t += THREADS) {
-      weights[t * TILES] = score_weights(weights[t * TILES], m.a);
-      if (TILES > 1u) {
-        weights[t * TILES + 1u] = score_weights(weights[t * TILES + 1u], m.b);
-      }
+      weights[t] = score_weights(weights[t], now.m);
     }
-    if (STATS < THREADS) {
+    if (SLICED) {
       workgroupBarrier();
     }
-    if (thread < STATS) {
-      var own = Pair(vec4<f32>(), vec4<f32>());
-      for (var t = thread; t < count; t += STATS) {
-        own.a += weights[t * TILES];
-        own.b += weights[t * TILES + TILES - 1u];
+    if (thread < params.stats) {
+      var own = vec4<f32>();
+      for (var t = thread; t < count; t += params.stats) {
+        own += weights[t];
       }
-      sums[thread * TILES] = own.a;
-      if (TILES > 1u) {
-        sums[thread * TILES + 1u] = own.b;
-      }
+      sums[thread] = own;
     }
     workgroupBarrier();
-    var l = Pair(vec4<f32>(), vec4<f32>());
-    for (var i = 0u; i < STATS; i++) {
-      l.a += sums[i * TILES];
-      l.b += sums[i * TILES + TILES - 1u];
+    for (var i = 0u; i < params.stats; i++) {
+      now.l += sums[i];
     }
 
     let merge = chunk != first_chunk;
-    for (var unit_start = 0u; unit_start < params.rank_units; unit_start += LANES) {
-      if (SLICES == 1u) {
-        let unit = unit_start + thread;
-        if (unit < params.rank_units) {
-          let o = weigh_latent(unit, 0u, count);
-          put_unit(queries.to_a.x, unit, o.a0, m.a.x, l.a.x, vec2<f32>(run_m.a.x, run_l.a.x), merge);
-          put_unit(queries.to_a.y, unit, o.a1, m.a.y, l.a.y, vec2<f32>(run_m.a.y, run_l.a.y), merge);
-          put_unit(queries.to_a.z, unit, o.a2, m.a.z, l.a.z, vec2<f32>(run_m.a.z, run_l.a.z), merge);
-          put_unit(queries.to_a.w, unit, o.a3, m.a.w, l.a.w, vec2<f32>(run_m.a.w, run_l.a.w), merge);
-          if (TILES > 1u) {
-            put_unit(queries.to_b.x, unit, o.b0, m.b.x, l.b.x, vec2<f32>(run_m.b.x, run_l.b.x), merge);
-            put_unit(queries.to_b.y, unit, o.b1, m.b.y, l.b.y, vec2<f32>(run_m.b.y, run_l.b.y), merge);
-            put_unit(queries.to_b.z, unit, o.b2, m.b.z, l.b.z, vec2<f32>(run_m.b.z, run_l.b.z), merge);
-            put_unit(queries.to_b.w, unit, o.b3, m.b.w, l.b.w, vec2<f32>(run_m.b.w, run_l.b.w), merge);
+    for (var unit_start = 0u; unit_start < params.rank_units; unit_start += params.lanes) {
+      let slices = select(1u, params.slices, SLICED);
+      let unit = unit_start + thread / slices;
+      var o: Four;
+      if (thread < params.lanes * slices && unit < params.rank_units) {
+        o = weigh_latent(unit, thread % slices, slices, count);
+      }
+      for (var vector = 0u; vector < params.vectors; vector++) {
+        let to = queries.to[vector];
+        if (SLICED) {
+          slice_o[thread] = pick(o, vector);
+          workgroupBarrier();
+          if (thread < params.lanes) {
+            var total = slice_o[thread * slices];
+            for (var i = 1u; i < slices; i++) {
+              total += slice_o[thread * slices + i];
+            }
+            put_unit(to, unit_start + thread, total, vector, now, run, merge);
           }
-        }
-      } else {
-        var o: Eight;
-        let unit = unit_start + thread / SLICES;
-        if (thread < LANES * SLICES && unit < params.rank_units) {
-          o = weigh_latent(unit, thread % SLICES, count);
-        }
-        put_slices(thread, queries.to_a.x, unit_start, o.a0, m.a.x, l.a.x, vec2<f32>(run_m.a.x, run_l.a.x), merge);
-        put_slices(thread, queries.to_a.y, unit_start, o.a1, m.a.y, l.a.y, vec2<f32>(run_m.a.y, run_l.a.y), merge);
-        put_slices(thread, queries.to_a.z, unit_start, o.a2, m.a.z, l.a.z, vec2<f32>(run_m.a.z, run_l.a.z), merge);
-        put_slices(thread, queries.to_a.w, unit_start, o.a3, m.a.w, l.a.w, vec2<f32>(run_m.a.w, run_l.a.w), merge);
-        if (TILES > 1u) {
-          put_slices(thread, queries.to_b.x, unit_start, o.b0, m.b.x, l.b.x, vec2<f32>(run_m.b.x, run_l.b.x), merge);
-          put_slices(thread, queries.to_b.y, unit_start, o.b1, m.b.y, l.b.y, vec2<f32>(run_m.b.y, run_l.b.y), merge);
-          put_slices(thread, queries.to_b.z, unit_start, o.b2, m.b.z, l.b.z, vec2<f32>(run_m.b.z, run_l.b.z), merge);
-          put_slices(thread, queries.to_b.w, unit_start, o.b3, m.b.w, l.b.w, vec2<f32>(run_m.b.w, run_l.b.w), merge);
+          workgroupBarrier();
+        } else {
+          put_unit(to, unit, pick(o, vector), vector, now, run, merge);
         }
       }
     }
     // The next chunk overwrites weights and blocks.
     workgroupBarrier();
-    let merged_a = merge_ml(MaxSum(run_m.a, run_l.a), MaxSum(m.a, l.a));
-    let merged_b = merge_ml(MaxSum(run_m.b, run_l.b), MaxSum(m.b, l.b));
-    run_m = Pair(merged_a.m, merged_b.m);
-    run_l = Pair(merged_a.l, merged_b.l);
+    run = merge_max_sum(run, now);
   }
   if (thread == 0u) {
-    put_ml(queries.to_a.x, run_m.a.x, run_l.a.x);
-    put_ml(queries.to_a.y, run_m.a.y, run_l.a.y);
-    put_ml(queries.to_a.z, run_m.a.z, run_l.a.z);
-    put_ml(queries.to_a.w, run_m.a.w, run_l.a.w);
-    if (TILES > 1u) {
-      put_ml(queries.to_b.x, run_m.b.x, run_l.b.x);
-      put_ml(queries.to_b.y, run_m.b.y, run_l.b.y);
-      put_ml(queries.to_b.z, run_m.b.z, run_l.b.z);
-      put_ml(queries.to_b.w, run_m.b.w, run_l.b.w);
+    for (var vector = 0u; vector < params.vectors; vector++) {
+      if (queries.to[vector] != NOWHERE) {
+        partial_ml[queries.to[vector]] = vec2<f32>(run.m[vector], run.l[vector]);
+      }
     }
   }
 }

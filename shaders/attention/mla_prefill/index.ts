@@ -39,7 +39,7 @@ export const mlaPrefill = defineKernel({
       throw usageError(`mla_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`);
     }
     return {
-      ...mlaPlan(problem, traits, MLA_VECTORS, lanes, source),
+      ...mlaPlan(problem, traits, lanes, source),
       grid: (step) => [Math.min(step.chunks, lanes), heads, ceilDiv(step.rows, MLA_VECTORS)],
     };
   },

@@ -1,4 +1,4 @@
-// Causal attention of prompt rows over the latent: the softmax state of each merge lane, 8 rows of a head a workgroup, which
+// Causal attention of prompt rows over the latent: the softmax state of each merge lane, 4 rows of a head a workgroup, which
 // read the latent together.
 //
 //   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
@@ -6,13 +6,13 @@
 //
 // q_abs        [rows][q_units*4] f32; head h at h * 4 key_units: W_UK^T q_nope (R), then rotated q_pe (rope)
 // latent_cache see latent_layout.wgsl, KvUnit; the rows' own tokens are there already
-// row_info     [rows] (position, slot); each 8 rows have one slot
+// row_info     [rows] (position, slot); each 4 rows have one slot
 // block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of attended tokens are read
 // partial_o    [rows][heads][partials][R] f32, unnormalised; partials = merge lanes; R = 4 rank_units
 // partial_ml   [rows][heads][partials] (m, l) f32, natural log, scale applied
 //
-// Grid (lanes, heads, ceil(rows / 8)). Variants: see mla_attend.wgsl; TILES = 2.
-// A lane without tokens of a row: the empty state where another of the 8 rows has tokens there, else nothing is written.
+// Grid (lanes, heads, ceil(rows / 4)). Variants: see mla_attend.wgsl.
+// A lane without tokens of a row: the empty state where another of the 4 rows has tokens there, else nothing is written.
 // Inactive rows: nothing is written.
 
 struct Params {
@@ -23,6 +23,10 @@ struct Params {
   rank_units: u32,
   partials: u32,
   table_stride: u32,
+  vectors: u32,
+  stats: u32,
+  lanes: u32,
+  slices: u32,
   scale: f32,
 }
 
@@ -46,33 +50,25 @@ fn row_limit(row: u32) -> u32 {
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let lane = group_id.x;
   let head = group_id.y;
-  let first_row = group_id.z * 8u;
-  let rows_a = vec4<u32>(first_row) + vec4<u32>(0u, 1u, 2u, 3u);
-  let rows_b = rows_a + vec4<u32>(4u);
-  let limit_a = vec4<u32>(row_limit(rows_a.x), row_limit(rows_a.y), row_limit(rows_a.z), row_limit(rows_a.w));
-  let limit_b = vec4<u32>(row_limit(rows_b.x), row_limit(rows_b.y), row_limit(rows_b.z), row_limit(rows_b.w));
-  let greatest = max(limit_a, limit_b);
-  let end = max(max(greatest.x, greatest.y), max(greatest.z, greatest.w));
+  let first_row = group_id.z * 4u;
+  let rows = vec4<u32>(first_row) + vec4<u32>(0u, 1u, 2u, 3u);
+  let limit = vec4<u32>(row_limit(rows.x), row_limit(rows.y), row_limit(rows.z), row_limit(rows.w));
+  let end = max(max(limit.x, limit.y), max(limit.z, limit.w));
   if (lane * CHUNK >= end) {
     return;
   }
   // Of any active row.
   var slot = 0u;
-  for (var i = 0u; i < min(8u, params.rows - first_row); i++) {
+  for (var i = 0u; i < min(4u, params.rows - first_row); i++) {
     let info = row_info[first_row + i];
     if (info.x != INACTIVE) {
       slot = info.y;
     }
   }
-  let last = vec4<u32>(params.rows - 1u);
-  let query = vec4<u32>(head * params.key_units);
   let queries = Queries(
-    query + min(rows_a, last) * params.q_units,
-    query + min(rows_b, last) * params.q_units,
-    limit_a,
-    limit_b,
-    select((rows_a * params.heads + head) * params.partials + lane, vec4<u32>(NOWHERE), limit_a == vec4<u32>()),
-    select((rows_b * params.heads + head) * params.partials + lane, vec4<u32>(NOWHERE), limit_b == vec4<u32>()),
+    vec4<u32>(head * params.key_units) + min(rows, vec4<u32>(params.rows - 1u)) * params.q_units,
+    limit,
+    select((rows * params.heads + head) * params.partials + lane, vec4<u32>(NOWHERE), limit == vec4<u32>()),
   );
   mla_attend(queries, slot * params.table_stride, lane, MERGE_LANES, end, thread);
 }

@@ -3,7 +3,7 @@ import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { checkHeads, checkLatentShape, type LatentShape, latentWidth } from '../../cache/latent_cache.js';
 import { checkStride } from '../../cache/kv_cache.js';
-import { MLA_BINDINGS, MLA_PARAMS, mlaPlan, mlaVectors } from '../mla.js';
+import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan } from '../mla.js';
 import source from './mla_split.wgsl?raw';
 
 export interface MlaSplitProblem extends LatentShape {
@@ -35,10 +35,9 @@ export const mlaSplit = defineKernel({
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`mla_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
     }
-    const vectors = mlaVectors(heads);
     return {
-      ...mlaPlan(problem, traits, vectors, maxChunks, source),
-      grid: (step) => [Math.min(step.chunks, maxChunks), ceilDiv(heads, vectors), step.rows],
+      ...mlaPlan(problem, traits, maxChunks, source),
+      grid: (step) => [Math.min(step.chunks, maxChunks), ceilDiv(heads, MLA_VECTORS), step.rows],
     };
   },
 });

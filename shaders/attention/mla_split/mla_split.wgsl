@@ -1,5 +1,5 @@
-// Split-KV attention of generated rows over the latent: the softmax state of one 256-token chunk, 4 or 8 heads of a row a
-// workgroup, which read the latent together.
+// Split-KV attention of generated rows over the latent: the softmax state of one 256-token chunk, 4 heads of a row a
+// workgroup, which read the latent together; the workgroups of a chunk follow each other, and find it in a cache.
 //
 //   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
 //   t in the chunk, t <= position
@@ -11,7 +11,7 @@
 // partial_o    [rows][heads][partials][R] f32, unnormalised; partials = chunks that there is room for; R = 4 rank_units
 // partial_ml   [rows][heads][partials] (m, l) f32, natural log, scale applied
 //
-// Grid (chunks, ceil(heads / (4 TILES)), rows). Variants: see mla_attend.wgsl.
+// Grid (chunks, ceil(heads / 4), rows). Variants: see mla_attend.wgsl.
 // Chunks beyond the row's tokens and inactive rows: nothing is written.
 
 struct Params {
@@ -22,6 +22,10 @@ struct Params {
   rank_units: u32,
   partials: u32,
   table_stride: u32,
+  vectors: u32,
+  stats: u32,
+  lanes: u32,
+  slices: u32,
   scale: f32,
 }
 
@@ -41,20 +45,14 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (info.x == INACTIVE || chunk * CHUNK > info.x) {
     return;
   }
-  let heads_a = vec4<u32>(group_id.y * 4u * TILES) + vec4<u32>(0u, 1u, 2u, 3u);
-  let heads_b = heads_a + vec4<u32>(4u);
+  let heads = vec4<u32>(group_id.y * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
   // A head beyond the last computes the last again, and isn't written.
   let last = vec4<u32>(params.heads - 1u);
-  let query = vec4<u32>(row * params.q_units);
-  let partial = vec4<u32>(row * params.heads);
   let limit = info.x + 1u;
   let queries = Queries(
-    query + min(heads_a, last) * params.key_units,
-    query + min(heads_b, last) * params.key_units,
+    vec4<u32>(row * params.q_units) + min(heads, last) * params.key_units,
     vec4<u32>(limit),
-    vec4<u32>(limit),
-    select((partial + heads_a) * params.partials + vec4<u32>(chunk), vec4<u32>(NOWHERE), heads_a > last),
-    select((partial + heads_b) * params.partials + vec4<u32>(chunk), vec4<u32>(NOWHERE), heads_b > last),
+    select((row * params.heads + heads) * params.partials + chunk, vec4<u32>(NOWHERE), heads > last),
   );
   mla_attend(queries, info.y * params.table_stride, chunk, limit, min(limit, (chunk + 1u) * CHUNK), thread);
 }

@@ -43,7 +43,7 @@ struct Params {
 var<workgroup> partials: array<f32, SLICES * TILE_ROWS * 32u>;
 
 // The group's slice in row 0, in vec4s.
-var<private> slice_start4: u32;
+var<private> slice_start4: u32 = 0u;
 
 fn load_x(row: u32, k4: u32) -> vec4<f32> {
   if (MASKED && k4 >= params.x_vec4s) {
@@ -68,7 +68,7 @@ fn main(
   for (var unit = slice; unit < params.units; unit += SLICES) {
     let values = load_unit((first_unit + unit) * 32u + lane);
     for (var r = 0u; r < TILE_ROWS; r++) {
-      sums[r] = unit_fma(sums[r], values, first_row + r, unit * UNIT4);
+      sums[r] = unit_fma(sums[r], values, load_x_unit(first_row + r, unit * UNIT4));
     }
   }
 

@@ -75,8 +75,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     let head = item / half_units;
     let unit = item % half_units;
     if (head < params.heads) {
-      let from = row * params.q_units + params.q_start + head * (params.nope_units + params.rope_units) + params.nope_units;
-      let rotated = rotate(q[from + unit], q[from + half_units + unit], position, unit);
+      let begin = row * params.q_units + params.q_start + head * (params.nope_units + params.rope_units) + params.nope_units;
+      let rotated = rotate(q[begin + unit], q[begin + half_units + unit], position, unit);
       let to = row * params.q_abs_units + head * (rank_units + params.rope_units) + rank_units;
       q_abs[to + unit] = rotated.low;
       q_abs[to + half_units + unit] = rotated.high;
