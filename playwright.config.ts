@@ -15,8 +15,8 @@ export default defineConfig({
   outputDir: 'test-results',
   // A software adapter takes every core there is.
   workers: 1,
-  timeout: 120_000,
-  expect: { timeout: 60_000 },
+  timeout: 300_000,
+  expect: { timeout: 120_000 },
   forbidOnly: process.env['CI'] !== undefined,
   reporter: 'list',
   use: {
@@ -27,9 +27,9 @@ export default defineConfig({
     },
     screenshot: 'only-on-failure',
   },
-  // The built pages: they load fast, and an edit during the run reloads nothing.
+  // The built pages (the library and command line of the same build are tested too): they load fast, and an edit during the run reloads nothing.
   webServer: {
-    command: `npx vite build --logLevel warn && npx vite preview --port ${port} --strictPort`,
+    command: `node scripts/build.mjs && npx vite preview --port ${port} --strictPort`,
     url: `http://127.0.0.1:${port}/index.html`,
     reuseExistingServer: false,
     stdout: 'ignore',

@@ -2,10 +2,13 @@ import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { QUESTIONS, STORY } from '../app/example.js';
 import type { GenerateResult, RunStats } from '../index.js';
 import { runCli } from './testing/run_cli.js';
+
+// Each of these starts a process that compiles its kernels anew; on a software adapter that takes its time.
+vi.setConfig({ testTimeout: 180_000 });
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-cli-'));
 afterAll(() => rmSync(scratch, { recursive: true }));
