@@ -54,7 +54,7 @@ export function mlaPlan(
   const slices = traits.software ? 1 : Math.min(16, Math.floor(256 / lanes));
   return {
     wgsl: [...latentWgsl(problem.kvType), softmaxState, mlaAttend, source],
-    constants: { ...latentConstants(problem), THREADS: traits.software ? 8 : 256, SLICED: !traits.software },
+    constants: { ...latentConstants(problem), THREADS: traits.software ? 8 : 256, SLICED: traits.software ? 0 : 1 },
     params: {
       rows: problem.rows,
       heads: problem.heads,

@@ -7,10 +7,10 @@
 // Scores: a token a thread. Values: thread = (unit, slice) sums one unit (4 elements) over every slices-th token; then slices
 // are added in order. A vector's bits depend on its own query and limit only, never on the other vectors. Params: `stats`
 // threads scan scores, `lanes` units side by side, lanes * slices <= THREADS.
-// Variants, chosen by mla.ts: GPUs THREADS 256, SLICED (slices of tokens, and barriers to add them). Software adapters THREADS =
-// stats = lanes = 8, not SLICED. Loops take their bounds from params so that no compiler unrolls them.
+// Variants, chosen by mla.ts: GPUs THREADS 256, SLICED 1 (slices of tokens, and barriers to add them). Software adapters THREADS =
+// stats = lanes = 8, SLICED 0. Loops take their bounds from params so that no compiler unrolls them.
 const THREADS: u32 = 256; // variant
-const SLICED: bool = true; // variant
+const SLICED: u32 = 1u; // variant
 
 struct Queries {
   // First unit in q_abs of each vector.
@@ -27,7 +27,7 @@ var<workgroup> weights: array<vec4<f32>, CHUNK>;
 var<workgroup> maxima: array<vec4<f32>, 16>;
 var<workgroup> sums: array<vec4<f32>, 16>;
 // [lane][slice], of one vector at a time.
-var<workgroup> slice_o: array<vec4<f32>, select(1u, THREADS, SLICED)>;
+var<workgroup> slice_o: array<vec4<f32>, select(1u, THREADS, SLICED == 1u)>;
 var<workgroup> blocks: array<u32, CHUNK / BLOCK>;
 
 // The same of each vector.
@@ -124,10 +124,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
       let score = latent_scores(queries.at, latent_base(physical, params.key_units, t % BLOCK));
       weights[t] = select(vec4<f32>(EMPTY_M), score, vec4<u32>(first + t) < queries.limit);
     }
-    // Not SLICED, a thread scans only what it wrote.
-    if (SLICED) {
-      workgroupBarrier();
-    }
+    workgroupBarrier();
     if (thread < params.stats) {
       var own = vec4<f32>(EMPTY_M);
       for (var t = thread; t < count; t += params.stats) {
@@ -143,9 +140,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     for (var t = thread; t < count; t += THREADS) {
       weights[t] = score_weights(weights[t], now.m);
     }
-    if (SLICED) {
-      workgroupBarrier();
-    }
+    workgroupBarrier();
     if (thread < params.stats) {
       var own = vec4<f32>();
       for (var t = thread; t < count; t += params.stats) {
@@ -160,7 +155,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
 
     let merge = chunk != first_chunk;
     for (var unit_start = 0u; unit_start < params.rank_units; unit_start += params.lanes) {
-      let slices = select(1u, params.slices, SLICED);
+      let slices = select(1u, params.slices, SLICED == 1u);
       let unit = unit_start + thread / slices;
       var o: Four;
       if (thread < params.lanes * slices && unit < params.rank_units) {
@@ -168,7 +163,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
       }
       for (var vector = 0u; vector < params.vectors; vector++) {
         let to = queries.to[vector];
-        if (SLICED) {
+        if (SLICED == 1u) {
           slice_o[thread] = pick(o, vector);
           workgroupBarrier();
           if (thread < params.lanes) {

@@ -8,6 +8,7 @@ import { mlaPrefillReference } from './reference.js';
 export const promptRows = (slot: number, first: number, count: number, padded = count): RowInfo[] =>
   Array.from({ length: padded }, (_, i) => (i < count ? ([first + i, slot] as const) : undefined));
 
+// One block size a cache type: each is a pipeline to compile.
 const cases = [
   mlaKernelCase(
     'tiny',
@@ -21,7 +22,7 @@ const cases = [
     ...promptRows(0, 16, 1, 16),
   ]),
   mlaKernelCase('a tail of rows', { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, promptRows(0, 30, 19)),
-  mlaKernelCase('16 heads, 512 + 64, f16', { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 16 }, promptRows(0, 40, 8)),
+  mlaKernelCase('16 heads, 512 + 64, f16', { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 64 }, promptRows(0, 40, 8)),
   mlaKernelCase('a lane of two chunks', { heads: 3, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f32', block: 16 }, promptRows(0, 2043, 10, 16)),
 ];
 

@@ -9,7 +9,7 @@ import { mlaPrefill } from './index.js';
 
 await testKernel(suite);
 
-const shape = { heads: 3, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 16 } as const;
+const shape = { heads: 3, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 } as const;
 const problem = mlaCase(shape, promptRows(0, 250, 13, 16));
 const { heads, lanes, kvLoraRank, qStride } = problem;
 

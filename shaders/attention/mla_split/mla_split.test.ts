@@ -10,7 +10,7 @@ import { mlaSplit } from './index.js';
 
 await testKernel(suite);
 
-const problem = mlaCase({ heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 16 }, [[299, 0], undefined, [40, 1]]);
+const problem = mlaCase({ heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, [[299, 0], undefined, [40, 1]]);
 const { heads, maxChunks, kvLoraRank, qStride } = problem;
 
 test('mla_split refuses shapes it has no layout for', () => {
