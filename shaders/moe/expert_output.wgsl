@@ -9,14 +9,14 @@ fn silu(g: f32) -> f32 {
   return g * select(e, 1.0, g >= 0.0) / (1.0 + e);
 }
 
-/// `pair` = row * top_k + slot. Without SWIGLU, `up` is ignored.
-fn write_output(pair: u32, n: u32, sum: f32, up: f32) {
+/// `pair` = row * top_k + slot. `value` is the sum, or with SWIGLU that of up; without it, `gate` is ignored.
+fn write_output(pair: u32, n: u32, gate: f32, value: f32) {
   if (n >= params.out_features) {
     return;
   }
-  var value = sum;
+  var result = value;
   if (SWIGLU) {
-    value = silu(sum) * up;
+    result = silu(gate) * value;
   }
-  out[pair * params.out_stride + n] = value;
+  out[pair * params.out_stride + n] = result;
 }

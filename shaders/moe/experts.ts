@@ -41,7 +41,7 @@ export const EXPERT_PARAMS = {
   expert_first: 'u32',
   expert_count: 'u32',
   tiles: 'u32',
-  expert_tiles: 'u32',
+  matrices: 'u32',
   units: 'u32',
   used_units: 'u32',
   x_stride4: 'u32',
@@ -99,11 +99,12 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
     throw bad(`experts ${expertFirst} to ${expertFirst + expertCount - 1} in the shard, expected some of 0 to ${experts - 1}`);
   }
   const { tiles } = packedLayout(type, outFeatures, inFeatures);
+  const matrices = epilogue === 'swiglu' ? 2 : 1;
   const unit = UNIT_ELEMENTS[type];
   return {
     expertCount,
     tiles,
-    matrices: epilogue === 'swiglu' ? 2 : 1,
+    matrices,
     fragments: [WEIGHTS[type], expertOutputWgsl],
     params: {
       rows,
@@ -112,7 +113,7 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
       expert_first: expertFirst,
       expert_count: expertCount,
       tiles,
-      expert_tiles: expertLayout(problem).tiles,
+      matrices,
       units: alignUp(inFeatures, 32) / unit,
       used_units: ceilDiv(inFeatures, unit),
       x_stride4: xStride / 4,

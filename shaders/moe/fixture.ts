@@ -28,10 +28,12 @@ export function expertInputs(problem: ExpertProblem, random: Random): HostArrays
   const x = new Float32Array(xRows * xStride);
   for (let r = 0; r < xRows; r++) x.set(random.normals(inFeatures), r * xStride);
   const expertRows = expertLayout(problem).tiles * 32;
-  const all = random.normals(experts * expertRows * inFeatures, 1 / Math.sqrt(inFeatures));
   const count = problem.expertCount ?? experts - expertFirst;
-  const rowsOfShard = all.subarray(expertFirst * expertRows * inFeatures, (expertFirst + count) * expertRows * inFeatures);
-  const packed = packTiles(type, rowsOfShard, count * expertRows, inFeatures);
+  // Random numbers are slow to make: few are, and a prime number of them, so that no two rows are the same.
+  const some = random.normals(Math.min(count * expertRows * inFeatures, 65521), 1 / Math.sqrt(inFeatures));
+  const weights = new Float32Array(count * expertRows * inFeatures);
+  for (let at = 0; at < weights.length; at += some.length) weights.set(some.subarray(0, weights.length - at), at);
+  const packed = packTiles(type, weights, count * expertRows, inFeatures);
   return {
     x,
     weight: packed.weight,

@@ -4,8 +4,8 @@
 //   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = gate / (1 + exp(-gate)) * up
 //
 // x:          [rows][x_stride4 * 4] f32, or with x_divisor 1 [rows][top_k][x_stride4 * 4]; padded with zeros to 32 elements
-// weight:     experts expert_first .. expert_first + expert_count - 1, expert_tiles packed tiles of 32 outputs each (linear/pack.ts);
-//             SWIGLU: tiles of gate rows, then tiles of up rows
+// weight:     experts expert_first .. expert_first + expert_count - 1, `tiles` packed tiles of 32 outputs each
+//             (linear/pack.ts); SWIGLU: tiles of gate rows, then as many of up rows
 // scale:      f16 scales of q8 and q4
 // expert_ids: [rows][top_k] u32
 // out:        [rows][top_k][out_stride] f32; elements from out_features on, and (row, slot)s whose expert is not in this buffer,
@@ -32,7 +32,7 @@ struct Params {
   expert_first: u32,
   expert_count: u32,
   tiles: u32,
-  expert_tiles: u32,
+  matrices: u32,
   units: u32,
   used_units: u32,
   x_stride4: u32,
@@ -68,7 +68,7 @@ fn main(
   }
   let lane = local.x;
   let x_row = pair / params.x_divisor;
-  let tile = expert * params.expert_tiles + group.x;
+  let tile = expert * params.tiles * params.matrices + group.x;
   let first = tile * params.units * 32u + lane;
   let first_up = first + params.tiles * params.units * 32u;
   var sum = vec4<f32>();
@@ -100,5 +100,5 @@ fn main(
       up_total += up_partials[slice * 32u + lane];
     }
   }
-  write_output(pair, group.x * 32u + lane, total, up_total);
+  write_output(pair, group.x * 32u + lane, total, select(total, up_total, SWIGLU));
 }

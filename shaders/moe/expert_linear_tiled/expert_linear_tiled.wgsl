@@ -4,8 +4,8 @@
 //   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = gate / (1 + exp(-gate)) * up
 //
 // x:          [rows][x_stride4 * 4] f32, or with x_divisor 1 [rows][top_k][x_stride4 * 4]; padded with zeros to 32 elements
-// weight:     experts expert_first .. expert_first + expert_count - 1, expert_tiles packed tiles of 32 outputs each (linear/pack.ts);
-//             SWIGLU: tiles of gate rows, then tiles of up rows
+// weight:     experts expert_first .. expert_first + expert_count - 1, `tiles` packed tiles of 32 outputs each
+//             (linear/pack.ts); SWIGLU: tiles of gate rows, then as many of up rows
 // scale:      f16 scales of q8 and q4
 // pairs:       [experts][rows] u32: each expert's (row, slot)s, as row * top_k + slot (moe_sort)
 // pair_counts: [experts] u32
@@ -33,7 +33,7 @@ struct Params {
   expert_first: u32,
   expert_count: u32,
   tiles: u32,
-  expert_tiles: u32,
+  matrices: u32,
   units: u32,
   used_units: u32,
   x_stride4: u32,
@@ -71,16 +71,17 @@ fn add(sums: vec4<f32>, w: mat4x4<f32>, v: vec4<f32>) -> vec4<f32> {
   return fma(w[3], vec4<f32>(v.w), result);
 }
 
-/// Outputs column, column + 8, + 16, + 24 of one row.
+/// Outputs n, n + 8, n + 16 and n + 24 of one row.
 fn write_row(row: u32, count: u32, n: u32, sums: vec4<f32>, ups: vec4<f32>) {
   if (row >= count) {
     return;
   }
   let pair = tile_pairs[row];
-  write_output(pair, n, sums.x, ups.x);
-  write_output(pair, n + 8u, sums.y, ups.y);
-  write_output(pair, n + 16u, sums.z, ups.z);
-  write_output(pair, n + 24u, sums.w, ups.w);
+  let values = select(sums, ups, SWIGLU);
+  write_output(pair, n, sums.x, values.x);
+  write_output(pair, n + 8u, sums.y, values.y);
+  write_output(pair, n + 16u, sums.z, values.z);
+  write_output(pair, n + 24u, sums.w, values.w);
 }
 
 @compute @workgroup_size(THREADS)
@@ -89,7 +90,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (own.expert == params.expert_count) {
     return;
   }
-  let tile = own.expert * params.expert_tiles + group.x;
+  let tile = own.expert * params.tiles * params.matrices + group.x;
   if (thread < TILE_ROWS) {
     // Rows beyond the count repeat the last one; they aren't written.
     tile_pairs[thread] = pairs[own.first + min(thread, own.count - 1u)];

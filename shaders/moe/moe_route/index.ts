@@ -5,7 +5,7 @@ import source from './moe_route.wgsl?raw';
 export interface MoeRouteProblem {
   /** Most rows of a step. */
   readonly rows: number;
-  /** At most 1024. */
+  /** At most 512. */
   readonly experts: number;
   /** Experts of a row; at most 32, and no more than the chosen groups have. */
   readonly topK: number;
@@ -24,7 +24,7 @@ export interface MoeRouteProblem {
   readonly stride: number;
 }
 
-const MAX_EXPERTS = 1024;
+const MAX_EXPERTS = 512;
 const MAX_GROUPS = 64;
 const MAX_TOP_K = 32;
 
@@ -73,7 +73,8 @@ export const moeRoute = defineKernel({
     if (topK < 1 || topK > reachable) throw bad(`topK is ${topK}, expected 1 to ${reachable} (experts in topkGroups groups)`);
     return {
       wgsl: [source],
-      constants: { THREADS: traits.software ? 4 : 128, CAPACITY: experts <= 256 ? 256 : MAX_EXPERTS },
+      // Workgroup memory is zeroed first, which takes SwiftShader long to compile: no more of it than needed.
+      constants: { THREADS: traits.software ? 4 : 128, CAPACITY: experts <= 64 ? 64 : experts <= 256 ? 256 : MAX_EXPERTS },
       params: {
         experts,
         top_k: topK,

@@ -53,7 +53,8 @@ await describeOnAdapters('moe_route', (device) => {
 
 test('refuses what it cannot route', () => {
   const plan = (experts: number, topK: number, rest = {}) => moeRoute.plan(routeProblem(1, experts, topK, rest), BASELINE_TRAITS);
-  expect(() => plan(2048, 2)).toThrow('2048 experts; this runtime has at most 1024');
+  expect(() => plan(513, 2)).toThrow('513 experts; this runtime has at most 512');
+  expect(plan(512, 32).constants['CAPACITY']).toBe(512);
   expect(() => plan(64, 33)).toThrow('33 experts a token; this runtime has at most 32');
   expect(() => plan(64, 2, { method: 'noaux_tc', groups: 3 })).toThrow('groups is 3, expected a divisor of 64');
   expect(() => plan(64, 2, { groups: 4 })).toThrow("groups is 4, expected 1 with 'greedy'");
