@@ -83,7 +83,12 @@ export function expertsPerShard(shape: ExpertShape, { limits }: DeviceTraits): n
   return Math.floor(most / weightBytes);
 }
 
-const WEIGHTS: Readonly<Record<WeightType, string>> = { f32: weightsF32, f16: weightsF16, q8: weightsQ8, q4: weightsQ4 };
+const WEIGHTS: Readonly<Record<WeightType, string>> = {
+  f32: weightsF32,
+  f16: weightsF16,
+  q8: weightsQ8,
+  q4: weightsQ4,
+};
 
 /** The parts of a plan that both kernels share. */
 export function planExperts(kernel: string, problem: ExpertProblem) {
@@ -92,11 +97,16 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
   const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
   if (topK < 1 || topK > experts) throw bad(`topK is ${topK}, expected 1 to ${experts} (experts)`);
   if (xStride % 4 !== 0 || xStride < alignUp(inFeatures, 32)) {
-    throw bad(`xStride is ${xStride}, expected a multiple of 4 from ${alignUp(inFeatures, 32)} on (inFeatures ${inFeatures})`);
+    throw bad(
+      `xStride is ${xStride}, expected a multiple of 4 from ${alignUp(inFeatures, 32)} on (inFeatures ${inFeatures})`,
+    );
   }
-  if (outFeatures < 1 || outFeatures > outStride) throw bad(`outFeatures is ${outFeatures}, expected 1 to ${outStride} (outStride)`);
+  if (outFeatures < 1 || outFeatures > outStride)
+    throw bad(`outFeatures is ${outFeatures}, expected 1 to ${outStride} (outStride)`);
   if (expertFirst < 0 || expertCount < 1 || expertFirst + expertCount > experts) {
-    throw bad(`experts ${expertFirst} to ${expertFirst + expertCount - 1} in the shard, expected some of 0 to ${experts - 1}`);
+    throw bad(
+      `experts ${expertFirst} to ${expertFirst + expertCount - 1} in the shard, expected some of 0 to ${experts - 1}`,
+    );
   }
   const { tiles } = packedLayout(type, outFeatures, inFeatures);
   const matrices = epilogue === 'swiglu' ? 2 : 1;
@@ -127,6 +137,8 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
 export function checkGridY(kernel: string, rows: number, workgroups: number, { limits }: DeviceTraits): void {
   const most = limits.maxComputeWorkgroupsPerDimension;
   if (workgroups > most) {
-    throw limitError(`${kernel}: ${rows} rows need ${workgroups} workgroups in one dimension, at most ${most}: use smaller steps`);
+    throw limitError(
+      `${kernel}: ${rows} rows need ${workgroups} workgroups in one dimension, at most ${most}: use smaller steps`,
+    );
   }
 }

@@ -1,5 +1,5 @@
 import { alignUp } from '../../src/base/math.js';
-import { Random } from '../../src/base/random.js';
+import type { Random } from '../../src/base/random.js';
 import type { Device, Kernel } from '../../src/gpu/index.js';
 import type { Bindings, ParamTypes } from '../../src/gpu/kernel.js';
 import type { HostArray, HostArrays, KernelSuite } from '../../src/gpu/testing/kernel_case.js';
@@ -16,7 +16,10 @@ export function randomExperts(rows: number, topK: number, experts: number, rando
   for (let row = 0; row < rows; row++) {
     const left = Array.from({ length: experts }, (_, e) => e);
     const chosen = Array.from({ length: topK }, () => left.splice(random.integer(left.length), 1)[0]!);
-    ids.set(chosen.sort((a, b) => a - b), row * topK);
+    ids.set(
+      chosen.sort((a, b) => a - b),
+      row * topK,
+    );
   }
   return ids;
 }

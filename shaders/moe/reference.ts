@@ -12,7 +12,18 @@ export function expertReference(
   stepRows: number,
   { x, weight, scale, out }: HostArrays,
 ): number[] {
-  const { topK, experts, inFeatures, outFeatures, type, epilogue, xStride, xPerSlot, outStride, expertFirst = 0 } = problem;
+  const {
+    topK,
+    experts,
+    inFeatures,
+    outFeatures,
+    type,
+    epilogue,
+    xStride,
+    xPerSlot,
+    outStride,
+    expertFirst = 0,
+  } = problem;
   const count = problem.expertCount ?? experts - expertFirst;
   const expertRows = expertLayout(problem).tiles * 32;
   const packed = { weight: weight as Uint32Array<ArrayBuffer>, scale: scale as Uint32Array<ArrayBuffer> | undefined };

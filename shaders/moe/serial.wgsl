@@ -1,5 +1,6 @@
 // The contraction of one invocation on a software adapter, which pays dearly for barriers, for indexed private arrays and for
-// every load: 2 outputs x SERIAL_ROWS rows, everything in named variables. The units of K in order, (x + y) + (z + w) of their vec4.
+// every load: 2 outputs x SERIAL_ROWS rows, everything in named variables. The units of K in order, then
+// (x + y) + (z + w) of their vec4.
 //
 // The kernel declares the bindings weight and scale, EXPERT_PARAMS (experts.ts) as `params`, and load_x.
 

@@ -32,7 +32,10 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
     expertCase('q4, 8 of 160, gate and up', expertProblem(3, [160, 8], 72, 24, { type: 'q4', ...SWIGLU })),
     expertCase('q8, 6 of 8, down', expertProblem(3, [8, 6], 96, 128, { type: 'q8', ...DOWN })),
     expertCase('f32, every expert', expertProblem(1, [4, 4], 72, 40, { type: 'f32' })),
-    expertCase('f16, experts 3 to 4 of 8', expertProblem(3, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 })),
+    expertCase(
+      'f16, experts 3 to 4 of 8',
+      expertProblem(3, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 }),
+    ),
     expertCase('q8, the last expert of 8', expertProblem(3, [8, 6], 40, 33, { type: 'q8', ...DOWN, expertFirst: 7 })),
     expertCase('f32, wider strides', expertProblem(2, [4, 2], 40, 24, { type: 'f32', xStride: 68, outStride: 25 })),
     expertCase('q4, 2048 inputs', expertProblem(1, [3, 2], 2048, 96, { type: 'q4', ...SWIGLU })),
@@ -46,7 +49,11 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
 };
 
 /** x, ids and out of `row` alone; the weights whole. */
-export function oneRow(problem: ExpertLinearProblem, inputs: ReturnType<typeof suite.inputs>, row: number): typeof inputs {
+export function oneRow(
+  problem: ExpertLinearProblem,
+  inputs: ReturnType<typeof suite.inputs>,
+  row: number,
+): typeof inputs {
   const { topK, xStride, xPerSlot, outStride } = problem;
   const width = xStride * (xPerSlot ? topK : 1);
   return {

@@ -10,37 +10,54 @@ import { expertLinear } from './index.js';
 await testKernel(suite);
 
 await describeOnAdapters('expert_linear', (device) => {
-  test.each([true, false])('bits: a row alone or in a batch, experts in one buffer or in three (software: %s)', async (software) => {
-    const problem = expertProblem(5, [8, 3], 72, 33, { type: 'q8', xPerSlot: true });
-    const inputs = suite.inputs(problem, new Random(6));
-    const { out: whole } = await runOnce(device(), suite, problem, inputs, 5, software);
+  test.each([true, false])(
+    'bits: a row alone or in a batch, experts in one buffer or in three (software: %s)',
+    async (software) => {
+      const problem = expertProblem(5, [8, 3], 72, 33, { type: 'q8', xPerSlot: true });
+      const inputs = suite.inputs(problem, new Random(6));
+      const { out: whole } = await runOnce(device(), suite, problem, inputs, 5, software);
 
-    const alone = await runOnce(device(), suite, { ...problem, rows: 1 }, oneRow(problem, inputs, 3), 1, software);
-    const rowLength = problem.topK * problem.outStride;
-    expect(alone['out']).toEqual(whole!.subarray(3 * rowLength, 4 * rowLength));
+      const alone = await runOnce(device(), suite, { ...problem, rows: 1 }, oneRow(problem, inputs, 3), 1, software);
+      const rowLength = problem.topK * problem.outStride;
+      expect(alone['out']).toEqual(whole!.subarray(3 * rowLength, 4 * rowLength));
 
-    const { weightBytes, scaleBytes } = expertLayout(problem);
-    let out = inputs['out']!;
-    for (const [expertFirst, expertCount] of [[5, 3], [0, 1], [1, 4]] as const) {
-      const part = (name: string, bytes: number) =>
-        inputs[name]!.slice((expertFirst * bytes) / 4, ((expertFirst + expertCount) * bytes) / 4);
-      const shard = { ...inputs, weight: part('weight', weightBytes), scale: part('scale', scaleBytes), out };
-      const result = await runOnce(device(), suite, { ...problem, expertFirst, expertCount }, shard, 5, software);
-      out = result['out']! as Float32Array;
-    }
-    expect(out).toEqual(whole);
-  });
+      const { weightBytes, scaleBytes } = expertLayout(problem);
+      let out = inputs['out']!;
+      for (const [expertFirst, expertCount] of [
+        [5, 3],
+        [0, 1],
+        [1, 4],
+      ] as const) {
+        const part = (name: string, bytes: number) =>
+          inputs[name]!.slice((expertFirst * bytes) / 4, ((expertFirst + expertCount) * bytes) / 4);
+        const shard = { ...inputs, weight: part('weight', weightBytes), scale: part('scale', scaleBytes), out };
+        const result = await runOnce(device(), suite, { ...problem, expertFirst, expertCount }, shard, 5, software);
+        out = result['out']! as Float32Array;
+      }
+      expect(out).toEqual(whole);
+    },
+  );
 
-  test.each([true, false])("other experts' weights are not read, nor rows beyond the step written (software: %s)", async (software) => {
-    const problem = expertProblem(2, [4, 1], 40, 24, { type: 'f32', epilogue: 'swiglu' });
-    const inputs = suite.inputs(problem, new Random(2));
-    const expertWords = expertLayout(problem).weightBytes / 4;
-    const weight = new Uint32Array(inputs['weight']!).fill(0x7fc00000);
-    weight.set(inputs['weight']!.subarray(2 * expertWords, 3 * expertWords), 2 * expertWords);
-    const { out } = await runOnce(device(), suite, problem, { ...inputs, weight, expert_ids: Uint32Array.of(2, 1) }, 1, software);
-    expect(out!.subarray(0, 24).every(Number.isFinite)).toBe(true);
-    expect(out!.subarray(32)).toEqual(inputs['out']!.subarray(32));
-  });
+  test.each([true, false])(
+    "other experts' weights are not read, nor rows beyond the step written (software: %s)",
+    async (software) => {
+      const problem = expertProblem(2, [4, 1], 40, 24, { type: 'f32', epilogue: 'swiglu' });
+      const inputs = suite.inputs(problem, new Random(2));
+      const expertWords = expertLayout(problem).weightBytes / 4;
+      const weight = new Uint32Array(inputs['weight']!).fill(0x7fc00000);
+      weight.set(inputs['weight']!.subarray(2 * expertWords, 3 * expertWords), 2 * expertWords);
+      const { out } = await runOnce(
+        device(),
+        suite,
+        problem,
+        { ...inputs, weight, expert_ids: Uint32Array.of(2, 1) },
+        1,
+        software,
+      );
+      expect(out!.subarray(0, 24).every(Number.isFinite)).toBe(true);
+      expect(out!.subarray(32)).toEqual(inputs['out']!.subarray(32));
+    },
+  );
 });
 
 test('says how many experts a buffer takes', () => {
@@ -57,6 +74,8 @@ test('refuses shapes that do not fit', () => {
   expect(() => plan({ xStride: 40 })).toThrow('xStride is 40, expected a multiple of 4 from 64 on');
   expect(() => plan({ outStride: 16 })).toThrow('outFeatures is 24, expected 1 to 16');
   expect(() => plan({ topK: 5 })).toThrow('topK is 5, expected 1 to 4');
-  expect(() => plan({ expertFirst: 3, expertCount: 2 })).toThrow('experts 3 to 4 in the shard, expected some of 0 to 3');
+  expect(() => plan({ expertFirst: 3, expertCount: 2 })).toThrow(
+    'experts 3 to 4 in the shard, expected some of 0 to 3',
+  );
   expect(() => plan({ rows: 40000 })).toThrow('40000 rows need 80000 workgroups');
 });

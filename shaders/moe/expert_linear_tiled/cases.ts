@@ -10,7 +10,11 @@ export interface TiledCase extends ExpertLinearTiledProblem {
   readonly stepRows: number;
 }
 
-function tiledCase(name: string, problem: ExpertLinearTiledProblem, more: Partial<KernelCase<TiledCase>> = {}): KernelCase<TiledCase> {
+function tiledCase(
+  name: string,
+  problem: ExpertLinearTiledProblem,
+  more: Partial<KernelCase<TiledCase>> = {},
+): KernelCase<TiledCase> {
   const { rows, topK, inFeatures, epilogue } = problem;
   const { tiles, weightBytes, scaleBytes } = expertLayout(problem);
   return {
@@ -47,7 +51,10 @@ export const suite: KernelSuite<typeof expertLinearTiled.bindings, typeof expert
     tiledCase('f32, 37 of 40 rows', partial, { problem: { ...partial, stepRows: 37 }, step: { rows: 37, chunks: 1 } }),
     tiledCase('q4, 8 of 160, gate and up', expertProblem(3, [160, 8], 72, 24, { type: 'q4', ...SWIGLU })),
     tiledCase('q8, 6 of 8, down', expertProblem(33, [8, 6], 96, 128, { type: 'q8', ...DOWN })),
-    tiledCase('f16, experts 3 to 4 of 8', expertProblem(33, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 })),
+    tiledCase(
+      'f16, experts 3 to 4 of 8',
+      expertProblem(33, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 }),
+    ),
     tiledCase('q4, 2048 inputs', expertProblem(33, [2, 1], 2048, 96, { type: 'q4', ...SWIGLU })),
   ],
   inputs: (problem, random) => {

@@ -12,9 +12,9 @@
 // out:        [rows][top_k][out_stride] f32; elements from out_features on, and (row, slot)s whose expert is not in this buffer,
 //             are never written
 //
-// Grid: x = tile of 32 outputs, y = tile of TILE_ROWS (row, slot)s of one expert (expert_tile.wgsl); those beyond the last exit.
-// 8 x 8 invocations of 4 outputs x 4 rows; 32 elements of K at a time go through workgroup memory. K is summed in ascending order, one
-// fma an element.
+// Grid: x = tile of 32 outputs, y = tile of TILE_ROWS (row, slot)s of one expert (expert_tile.wgsl); those beyond the last
+// exit. 8 x 8 invocations of 4 outputs x 4 rows; 32 elements of K at a time go through workgroup memory. K is summed in ascending
+// order, one fma an element.
 //
 // TILE_ROWS 32. SWIGLU: from the problem.
 // Empty input: an expert without rows has no tile.

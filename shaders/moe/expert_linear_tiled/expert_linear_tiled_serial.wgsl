@@ -12,8 +12,8 @@
 // out:        [rows][top_k][out_stride] f32; elements from out_features on, and (row, slot)s whose expert is not in this buffer,
 //             are never written
 //
-// Grid: x = tile of 32 outputs, y = tile of TILE_ROWS (row, slot)s of one expert (expert_tile.wgsl); those beyond the last exit. One
-// invocation computes 2 outputs of two rows at a time (serial.wgsl).
+// Grid: x = tile of 32 outputs, y = tile of TILE_ROWS (row, slot)s of one expert (expert_tile.wgsl); those beyond the last
+// exit. One invocation computes 2 outputs of two rows at a time (serial.wgsl).
 //
 // TILE_ROWS: even, from the plan; changes no bit. SERIAL_ROWS 2. SWIGLU: from the problem.
 // Empty input: an expert without rows has no tile.

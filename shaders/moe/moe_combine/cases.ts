@@ -4,7 +4,12 @@ import { UNTOUCHED } from '../fixture.js';
 import { moeCombine, type MoeCombineProblem } from './index.js';
 import { combineReference } from './reference.js';
 
-function combineCase(rows: number, topK: number, width: number, more: Partial<KernelCase<MoeCombineProblem>> = {}): KernelCase<MoeCombineProblem> {
+function combineCase(
+  rows: number,
+  topK: number,
+  width: number,
+  more: Partial<KernelCase<MoeCombineProblem>> = {},
+): KernelCase<MoeCombineProblem> {
   const stride = alignUp(width, 32);
   return {
     name: `${rows} rows of ${width}, ${topK} experts`,

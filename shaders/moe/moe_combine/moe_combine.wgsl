@@ -6,9 +6,9 @@
 // expert_weights: [rows][top_k] f32
 // x:              [rows][stride] f32; elements at and beyond width are never written
 //
-// Grid: x = ceil(width / (WORKGROUP * per_thread)), y = row. The slots are added by one fma each, from the first on, then their sum
-// to x.
-// WORKGROUP: invocations a workgroup, 1..256; per_thread: elements an invocation. Chosen by the plan from the adapter; no bit changes.
+// Grid: x = ceil(width / (WORKGROUP * per_thread)), y = row. The slots are added by one fma each, from the first on, then
+// their sum to x.
+// WORKGROUP: invocations a workgroup, 1..256; per_thread: elements an invocation. By the adapter; no bit changes.
 // Empty input: rows = 0 dispatches nothing; top_k and width are at least 1.
 
 const WORKGROUP: u32 = 128u; // variant

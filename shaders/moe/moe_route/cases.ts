@@ -3,7 +3,12 @@ import { moeRoute, type MoeRouteProblem } from './index.js';
 import { routeRow } from './reference.js';
 
 /** DeepSeek-V2-Lite's routing, changed by `rest`. */
-export function routeProblem(rows: number, experts: number, topK: number, rest: Partial<MoeRouteProblem> = {}): MoeRouteProblem {
+export function routeProblem(
+  rows: number,
+  experts: number,
+  topK: number,
+  rest: Partial<MoeRouteProblem> = {},
+): MoeRouteProblem {
   return {
     rows,
     experts,
@@ -20,7 +25,11 @@ export function routeProblem(rows: number, experts: number, topK: number, rest: 
   };
 }
 
-function routeCase(name: string, problem: MoeRouteProblem, more: Partial<KernelCase<MoeRouteProblem>> = {}): KernelCase<MoeRouteProblem> {
+function routeCase(
+  name: string,
+  problem: MoeRouteProblem,
+  more: Partial<KernelCase<MoeRouteProblem>> = {},
+): KernelCase<MoeRouteProblem> {
   return {
     name,
     problem,
@@ -33,21 +42,34 @@ function routeCase(name: string, problem: MoeRouteProblem, more: Partial<KernelC
   };
 }
 
-const V3 = { scoring: 'sigmoid', method: 'noaux_tc', correctionBias: true, normTopkProb: true, routedScalingFactor: 2.5 } as const;
+const V3 = {
+  scoring: 'sigmoid',
+  method: 'noaux_tc',
+  correctionBias: true,
+  normTopkProb: true,
+  routedScalingFactor: 2.5,
+} as const;
 const LIMITED = { method: 'group_limited_greedy', routedScalingFactor: 16 } as const;
 
 export const suite: KernelSuite<typeof moeRoute.bindings, typeof moeRoute.params, MoeRouteProblem> = {
   kernel: moeRoute,
   cases: [
     routeCase('one of 4', routeProblem(3, 4, 1), { races: true }),
-    routeCase('2 of 8, normalised, in 4 groups', routeProblem(1, 8, 2, { ...LIMITED, groups: 4, topkGroups: 2, normTopkProb: true }), {
-      races: true,
-    }),
+    routeCase(
+      '2 of 8, normalised, in 4 groups',
+      routeProblem(1, 8, 2, { ...LIMITED, groups: 4, topkGroups: 2, normTopkProb: true }),
+      {
+        races: true,
+      },
+    ),
     routeCase('every expert', routeProblem(2, 4, 4, { normTopkProb: true })),
     routeCase('6 of 64', routeProblem(33, 64, 6)),
     routeCase('6 of 160 in 8 groups', routeProblem(33, 160, 6, { ...LIMITED, groups: 8, topkGroups: 3 })),
     routeCase('8 of 256 in 8 groups by two', routeProblem(3, 256, 8, { ...V3, groups: 8, topkGroups: 4 })),
-    routeCase('8 of 64 in 4 groups by two, strided', routeProblem(33, 64, 8, { ...V3, groups: 4, topkGroups: 2, stride: 96 })),
+    routeCase(
+      '8 of 64 in 4 groups by two, strided',
+      routeProblem(33, 64, 8, { ...V3, groups: 4, topkGroups: 2, stride: 96 }),
+    ),
     routeCase('2 of 8 in 1 group, by sigmoid and bias', routeProblem(33, 8, 2, V3)),
     routeCase('32 of 256 in 64 groups', routeProblem(1, 256, 32, { ...LIMITED, groups: 64, topkGroups: 16 })),
   ],

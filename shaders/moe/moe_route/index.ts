@@ -63,18 +63,24 @@ export const moeRoute = defineKernel({
       ['groups', groups, MAX_GROUPS],
       ['experts a token', topK, MAX_TOP_K],
     ] as const) {
-      if (value > limit) throw new SplitkvError('unsupported', `moe_route: ${value} ${name}; this runtime has at most ${limit}`);
+      if (value > limit)
+        throw new SplitkvError('unsupported', `moe_route: ${value} ${name}; this runtime has at most ${limit}`);
     }
     if (experts > stride) throw bad(`experts is ${experts}, expected at most ${stride} (stride)`);
     if (experts % groups !== 0) throw bad(`groups is ${groups}, expected a divisor of ${experts} (experts)`);
     if (method === 'greedy' && groups !== 1) throw bad(`groups is ${groups}, expected 1 with 'greedy'`);
-    if (topkGroups < 1 || topkGroups > groups) throw bad(`topkGroups is ${topkGroups}, expected 1 to ${groups} (groups)`);
+    if (topkGroups < 1 || topkGroups > groups)
+      throw bad(`topkGroups is ${topkGroups}, expected 1 to ${groups} (groups)`);
     const reachable = (experts / groups) * topkGroups;
-    if (topK < 1 || topK > reachable) throw bad(`topK is ${topK}, expected 1 to ${reachable} (experts in topkGroups groups)`);
+    if (topK < 1 || topK > reachable)
+      throw bad(`topK is ${topK}, expected 1 to ${reachable} (experts in topkGroups groups)`);
     return {
       wgsl: [source],
       // Workgroup memory is zeroed first, which takes SwiftShader long to compile: no more of it than needed.
-      constants: { THREADS: traits.software ? 4 : 128, CAPACITY: experts <= 64 ? 64 : experts <= 256 ? 256 : MAX_EXPERTS },
+      constants: {
+        THREADS: traits.software ? 4 : 128,
+        CAPACITY: experts <= 64 ? 64 : experts <= 256 ? 256 : MAX_EXPERTS,
+      },
       params: {
         experts,
         top_k: topK,

@@ -6,7 +6,11 @@ export interface RowRouting {
 }
 
 /** Float64, straight from the equations: the experts of one row, ascending, and their weights. */
-export function routeRow(problem: MoeRouteProblem, logits: readonly number[], bias: ArrayLike<number> | undefined): RowRouting {
+export function routeRow(
+  problem: MoeRouteProblem,
+  logits: readonly number[],
+  bias: ArrayLike<number> | undefined,
+): RowRouting {
   const { experts, topK, groups, topkGroups, scoring, method, normTopkProb, routedScalingFactor } = problem;
   const exponentials = logits.map((x) => Math.exp(x - Math.max(...logits)));
   const total = exponentials.reduce((a, b) => a + b);
@@ -19,7 +23,9 @@ export function routeRow(problem: MoeRouteProblem, logits: readonly number[], bi
     return method === 'noaux_tc' ? best + second : best;
   });
   const open = topOf(groupScores, groups, topkGroups);
-  const candidates = compared.map((score, e) => (open.includes(Math.floor(e / size)) ? score : Number.NEGATIVE_INFINITY));
+  const candidates = compared.map((score, e) =>
+    open.includes(Math.floor(e / size)) ? score : Number.NEGATIVE_INFINITY,
+  );
   const chosen = topOf(candidates, experts, topK).sort((a, b) => a - b);
   const divisor = normTopkProb ? chosen.reduce((sum, e) => sum + scores[e]!, 0) + 1e-20 : 1;
   return { experts: chosen, weights: chosen.map((e) => (scores[e]! / divisor) * routedScalingFactor) };

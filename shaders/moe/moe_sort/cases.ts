@@ -10,7 +10,15 @@ interface SortCase extends MoeSortProblem {
 
 function sortCase(name: string, problem: SortCase, more: Partial<KernelCase<SortCase>> = {}): KernelCase<SortCase> {
   const { rows, topK, experts } = problem;
-  return { name, problem, seed: 3, flops: 0, bytes: rows * topK * (4 * experts + 4), tolerance: { absolute: 0, relative: 0 }, ...more };
+  return {
+    name,
+    problem,
+    seed: 3,
+    flops: 0,
+    bytes: rows * topK * (4 * experts + 4),
+    tolerance: { absolute: 0, relative: 0 },
+    ...more,
+  };
 }
 
 export const suite: KernelSuite<typeof moeSort.bindings, typeof moeSort.params, SortCase> = {

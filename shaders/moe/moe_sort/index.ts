@@ -20,7 +20,10 @@ export const moeSort = defineKernel({
   plan({ rows, topK, experts }: MoeSortProblem, traits) {
     const most = traits.limits.maxComputeWorkgroupsPerDimension;
     if (experts < 1 || experts > most || topK < 1 || topK > experts) {
-      throw new SplitkvError('internal', `moe_sort: topK ${topK}, experts ${experts}: expected 1 <= topK <= experts <= ${most}`);
+      throw new SplitkvError(
+        'internal',
+        `moe_sort: topK ${topK}, experts ${experts}: expected 1 <= topK <= experts <= ${most}`,
+      );
     }
     return {
       wgsl: [source],
