@@ -10,18 +10,16 @@
 // partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised
 // partial_ml   [rows][heads][lanes] (m, l) f32, natural log, scale applied
 //
-// Grid (lanes, kv_heads * ceil(GROUP / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
+// Grid (lanes, kv_heads * ceil(group / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
 // kv head, which share each tile of K, then V, in workgroup memory. As 8 x 16 threads: a thread scores QUERIES/8 vectors
 // against KEY_TILE/16 keys, and sums QUERIES/8 vectors of every 16th unit.
-// Variants, chosen by index.ts: KEY_TILE * HEAD_DIM <= 2048; HEAD_TILE 1 or 2; TILE_ROWS 16; GROUP = query heads a kv head.
+// Variants, chosen by index.ts: KEY_TILE * HEAD_DIM <= 2048; HEAD_TILE 1 or 2; TILE_ROWS 16.
 // A lane without keys for a row: the empty state. Inactive rows: nothing is written.
 const TILE_ROWS: u32 = 16; // variant
 const KEY_TILE: u32 = 32; // variant
-const GROUP: u32 = 4; // variant
 const HEAD_TILE: u32 = 2; // variant
 const THREADS: u32 = 128u;
 const QUERIES: u32 = TILE_ROWS * HEAD_TILE;
-const HEAD_TILES: u32 = (GROUP + HEAD_TILE - 1u) / HEAD_TILE;
 const THREAD_QUERIES: u32 = QUERIES / 8u;
 const THREAD_KEYS: u32 = (KEY_TILE + 15u) / 16u;
 const THREAD_UNITS: u32 = (HEAD_UNITS + 15u) / 16u;
@@ -37,6 +35,8 @@ struct Params {
   q_units: u32,
   lanes: u32,
   table_stride: u32,
+  // Query heads of a kv head.
+  group: u32,
   // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds.
   head_units: u32,
   key_tile: u32,
@@ -75,8 +75,9 @@ fn row_position(row: u32) -> u32 {
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let lane = group_id.x;
-  let kv_head = group_id.y / HEAD_TILES;
-  let first_head = (group_id.y % HEAD_TILES) * HEAD_TILE;
+  let head_tiles = (params.group + HEAD_TILE - 1u) / HEAD_TILE;
+  let kv_head = group_id.y / head_tiles;
+  let first_head = (group_id.y % head_tiles) * HEAD_TILE;
   let first_row = group_id.z * TILE_ROWS;
 
   // The last token that any row of the tile attends to.
@@ -103,8 +104,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   for (var j = 0u; j < THREAD_QUERIES; j++) {
     let vector = ty + 8u * j;
     let row = min(first_row + vector % TILE_ROWS, params.rows - 1u);
-    let head = min(first_head + vector / TILE_ROWS, GROUP - 1u);
-    query_at[j] = row * params.q_units + (kv_head * GROUP + head) * HEAD_UNITS;
+    let head = min(first_head + vector / TILE_ROWS, params.group - 1u);
+    query_at[j] = row * params.q_units + (kv_head * params.group + head) * HEAD_UNITS;
     // Keys below the limit count; of an inactive row, none.
     limit[j] = row_position(first_row + vector % TILE_ROWS) + 1u;
   }
@@ -209,19 +210,19 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   workgroupBarrier();
   let my_row = first_row + mine % TILE_ROWS;
   let my_head = first_head + mine / TILE_ROWS;
-  if (part == 0u && my_head < GROUP && row_position(my_row) != INACTIVE) {
+  if (part == 0u && my_head < params.group && row_position(my_row) != INACTIVE) {
     l = 0.0;
     for (var i = 0u; i < PARTS; i++) {
       l += parts[i * QUERIES + mine];
     }
-    partial_ml[(my_row * params.heads + kv_head * GROUP + my_head) * params.lanes + lane] = vec2<f32>(m, l);
+    partial_ml[(my_row * params.heads + kv_head * params.group + my_head) * params.lanes + lane] = vec2<f32>(m, l);
   }
   for (var j = 0u; j < THREAD_QUERIES; j++) {
     let vector = ty + 8u * j;
     let head = first_head + vector / TILE_ROWS;
     let row = first_row + vector % TILE_ROWS;
-    if (limit[j] != 0u && head < GROUP) {
-      let to = ((row * params.heads + kv_head * GROUP + head) * params.lanes + lane) * HEAD_UNITS;
+    if (limit[j] != 0u && head < params.group) {
+      let to = ((row * params.heads + kv_head * params.group + head) * params.lanes + lane) * HEAD_UNITS;
       for (var i = 0u; i < THREAD_UNITS; i++) {
         let unit = tx + 16u * i;
         if (unit < HEAD_UNITS) {

@@ -7,11 +7,10 @@
 //
 // Grid (lanes, heads, ceil(rows / TILE_ROWS)): a workgroup = TILE_ROWS rows of one head, an invocation = one row, so that the
 // invocations of a workgroup read the same keys and values.
-// Variants, chosen by index.ts: KEY_TILE a multiple of 4 that divides 256, at most 16 KiB / (4 TILE_ROWS); GROUP as there.
+// Variants, chosen by index.ts: KEY_TILE a multiple of 4 that divides 256, at most 16 KiB / (4 TILE_ROWS).
 // A lane without keys for a row: the empty state. Inactive rows: nothing is written.
 const TILE_ROWS: u32 = 16; // variant
 const KEY_TILE: u32 = 64; // variant
-const GROUP: u32 = 4; // variant
 
 struct Params {
   rows: u32,
@@ -20,6 +19,8 @@ struct Params {
   q_units: u32,
   lanes: u32,
   table_stride: u32,
+  // Query heads of a kv head.
+  group: u32,
   // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds.
   head_units: u32,
   key_tile: u32,
@@ -51,7 +52,7 @@ fn key_at(table: u32, kv_head: u32, token: u32) -> u32 {
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let lane = group_id.x;
   let head = group_id.y;
-  let kv_head = head / GROUP;
+  let kv_head = head / params.group;
   let first_row = group_id.z * TILE_ROWS;
   let row = first_row + thread;
 

@@ -50,6 +50,7 @@ export const attentionPrefill = defineKernel({
     q_units: 'u32',
     lanes: 'u32',
     table_stride: 'u32',
+    group: 'u32',
     head_units: 'u32',
     key_tile: 'u32',
     tile_rows: 'u32',
@@ -73,13 +74,14 @@ export const attentionPrefill = defineKernel({
       q_units: qStride / 4,
       lanes,
       table_stride: problem.tableStride,
+      group,
       head_units: headDim / 4,
       key_tile: keyTile,
       tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
     };
     const fragments = [...kvWgsl(problem.kvType), softmaxState];
-    const constants = { ...kvConstants(problem), TILE_ROWS: PREFILL_TILE_ROWS, GROUP: group, KEY_TILE: keyTile };
+    const constants = { ...kvConstants(problem), TILE_ROWS: PREFILL_TILE_ROWS, KEY_TILE: keyTile };
     if (software) {
       return {
         wgsl: [...fragments, rowSource],

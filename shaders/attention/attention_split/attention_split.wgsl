@@ -11,14 +11,13 @@
 //
 // Grid (chunks, kv_heads, rows): a workgroup = one (chunk, kv head, row). HEAD_TILE query heads at a time share the keys'
 // scores (a vec4 a key) and the read of K and V. Scores: one key a thread. Values: SLICES token slices x LANES units.
-// Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by GROUP (query heads a kv head). GPU: STATS = 16 threads scan scores,
+// Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by the query heads of a kv head. GPU: STATS = 16 threads scan scores,
 // LANES = HEAD_UNITS, LANES * SLICES <= THREADS = 256. Software adapters: STATS = LANES = THREADS, SLICES = 1.
 // Chunks beyond the row's keys and inactive rows: nothing is written.
 const THREADS: u32 = 256; // variant
 const STATS: u32 = 16; // variant
 const LANES: u32 = 16; // variant
 const SLICES: u32 = 16; // variant
-const GROUP: u32 = 4; // variant
 const HEAD_TILE: u32 = 4; // variant
 // Slices of two heads are summed at a time.
 const SLICE_ROOM: u32 = select(1u, LANES * SLICES * min(HEAD_TILE, 2u), SLICES > 1u);
@@ -29,9 +28,10 @@ struct Params {
   q_units: u32,
   max_chunks: u32,
   table_stride: u32,
-  // HEAD_UNITS, GROUP, STATS and SLICES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
-  head_units: u32,
+  // Query heads of a kv head.
   group: u32,
+  // HEAD_UNITS, STATS and SLICES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  head_units: u32,
   stats: u32,
   slices: u32,
   scale: f32,
@@ -121,11 +121,11 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   let lane = thread % LANES;
   let slice = thread / LANES;
-  let query = row * params.q_units + kv_head * GROUP * HEAD_UNITS;
-  let partial = (row * params.heads + kv_head * GROUP) * params.max_chunks + chunk;
+  let query = row * params.q_units + kv_head * params.group * HEAD_UNITS;
+  let partial = (row * params.heads + kv_head * params.group) * params.max_chunks + chunk;
   for (var tile = 0u; tile < params.group; tile += HEAD_TILE) {
     // A tile beyond the group computes its last head again, and doesn't write it.
-    let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(GROUP - 1u));
+    let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
     let at = vec4<u32>(query) + tile_heads * HEAD_UNITS;
     for (var t = thread; t < count; t += THREADS) {
       let key = key_base(block_table[table + t / BLOCK], params.kv_heads, kv_head, t % BLOCK);
@@ -163,13 +163,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         let to = (partial + tile * params.max_chunks) * HEAD_UNITS + unit;
         let step = params.max_chunks * HEAD_UNITS;
         partial_o[to] = o.h0;
-        if (HEAD_TILE > 1u && tile + 1u < GROUP) {
+        if (HEAD_TILE > 1u && tile + 1u < params.group) {
           partial_o[to + step] = o.h1;
         }
-        if (HEAD_TILE > 2u && tile + 2u < GROUP) {
+        if (HEAD_TILE > 2u && tile + 2u < params.group) {
           partial_o[to + 2u * step] = o.h2;
         }
-        if (HEAD_TILE > 2u && tile + 3u < GROUP) {
+        if (HEAD_TILE > 2u && tile + 3u < params.group) {
           partial_o[to + 3u * step] = o.h3;
         }
       }
@@ -189,7 +189,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         workgroupBarrier();
         // Threads 0..LANES-1 sum the first head of the pair, the next LANES the second.
         let head = tile + pair + slice;
-        if (slice < min(HEAD_TILE, 2u) && head < GROUP) {
+        if (slice < min(HEAD_TILE, 2u) && head < params.group) {
           var total = vec4<f32>();
           for (var i = 0u; i < params.slices; i++) {
             total += slice_o[slice * LANES * SLICES + i * LANES + lane];
@@ -205,7 +205,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       for (var i = 1u; i < params.stats; i++) {
         l += sums[i];
       }
-      for (var h = 0u; h < min(HEAD_TILE, GROUP - tile); h++) {
+      for (var h = 0u; h < min(HEAD_TILE, params.group - tile); h++) {
         partial_ml[partial + (tile + h) * params.max_chunks] = vec2<f32>(m[h], l[h]);
       }
     }

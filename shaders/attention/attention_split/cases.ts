@@ -38,17 +38,17 @@ const cases = [
     [699, 5],
   ]),
   splitCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, kvType: 'f16', block: 64 }, [[256, 1], undefined, [19, 0]]),
-  splitCase('14/2 d64, rows of one slot', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f32', block: 256 }, [
-    [699, 0],
-    [698, 0],
+  splitCase('14/2 d64, rows of one slot', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f32', block: 16 }, [
+    [299, 0],
+    [298, 0],
     [255, 1],
   ]),
-  splitCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 32 }, [[299, 0], [30, 1]]),
+  splitCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 256 }, [[299, 0], [30, 1]]),
   splitCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [[270, 0]]),
   splitCase('32/8 d128 f16', { heads: 32, kvHeads: 8, headDim: 128, kvType: 'f16', block: 16 }, [[256, 0]]),
   splitCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),
   splitCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [[260, 0]]),
-  splitCase('8/4 d32 long', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [[2099, 0]]),
+  splitCase('8/4 d32 long', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [[2099, 0]]),
 ];
 
 export const suite: KernelSuite<typeof attentionSplit.bindings, typeof attentionSplit.params, AttentionCase> = {

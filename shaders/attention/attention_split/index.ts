@@ -39,8 +39,8 @@ export const attentionSplit = defineKernel({
     q_units: 'u32',
     max_chunks: 'u32',
     table_stride: 'u32',
-    head_units: 'u32',
     group: 'u32',
+    head_units: 'u32',
     stats: 'u32',
     slices: 'u32',
     scale: 'f32',
@@ -59,7 +59,7 @@ export const attentionSplit = defineKernel({
       : { THREADS: 256, STATS: 16, LANES: units, SLICES: Math.min(16, Math.floor(256 / units)) };
     return {
       wgsl: [...kvWgsl(problem.kvType), softmaxState, source],
-      constants: { ...kvConstants(problem), ...layout, GROUP: group, HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4 },
+      constants: { ...kvConstants(problem), ...layout, HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4 },
       params: {
         heads,
         kv_heads: kvHeads,
