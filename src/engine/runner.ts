@@ -53,10 +53,10 @@ export class Runner {
   readonly #ids: Readback;
   readonly #logitsX: Buffer;
   readonly #logitsRows: Buffer;
-  readonly #decode: Program;
   readonly #prefill: Program;
-  readonly #head: Program;
   readonly #logits: Program;
+  /** Programs that end in sampling; greedy ones until a request draws. */
+  #sampling: { readonly decode: Program; readonly head: Program; readonly draws: boolean };
 
   private constructor(
     readonly device: Device,
@@ -96,23 +96,9 @@ export class Runner {
     });
     this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
 
-    const record = (label: string, body: (recorder: Recorder) => void): Program => {
-      const recorder = new Recorder(device, label);
-      body(recorder);
-      return recorder.finish();
-    };
-    const normed = this.#generated.normed;
-    this.#decode = record('decode', (recorder) => {
-      this.#forward.recordLayers(recorder, this.#generated);
-      this.#forward.recordHead(recorder, this.#generated.x, normed, slots, this.#sampler.logits);
-      this.#sampler.record(recorder);
-    });
-    this.#prefill = record('prefill', (recorder) => this.#forward.recordLayers(recorder, this.#prompt));
-    this.#head = record('head', (recorder) => {
-      this.#forward.recordHead(recorder, this.#headX, normed, slots, this.#sampler.logits);
-      this.#sampler.record(recorder);
-    });
-    this.#logits = record('logits', (recorder) =>
+    this.#sampling = this.#recordSampling(false);
+    this.#prefill = this.#record('prefill', (recorder) => this.#forward.recordLayers(recorder, this.#prompt));
+    this.#logits = this.#record('logits', (recorder) =>
       this.#forward.recordHead(recorder, this.#logitsX, logitsNormed, LOGITS_ROWS, this.#logitsRows),
     );
     for (let slot = 0; slot < slots; slot++) this.#writeRowInfo(slot, INACTIVE);
@@ -133,13 +119,36 @@ export class Runner {
     return { type: this.options.kvType, bytes: this.#forward.cacheBytes, bytesPerToken: this.#forward.cacheBytesPerToken };
   }
 
+  #record(label: string, body: (recorder: Recorder) => void): Program {
+    const recorder = new Recorder(this.device, label);
+    body(recorder);
+    return recorder.finish();
+  }
+
+  #recordSampling(draws: boolean): { decode: Program; head: Program; draws: boolean } {
+    const { slots } = this.options;
+    const { x, normed } = this.#generated;
+    return {
+      draws,
+      decode: this.#record('decode', (recorder) => {
+        this.#forward.recordLayers(recorder, this.#generated);
+        this.#forward.recordHead(recorder, x, normed, slots, this.#sampler.logits);
+        this.#sampler.record(recorder, draws);
+      }),
+      head: this.#record('head', (recorder) => {
+        this.#forward.recordHead(recorder, this.#headX, normed, slots, this.#sampler.logits);
+        this.#sampler.record(recorder, draws);
+      }),
+    };
+  }
+
   get contextLength(): number {
     return this.options.contextLength;
   }
 
   /** Dispatches that one decode step replays, sampling included. */
   get dispatchesPerToken(): number {
-    return this.#decode.dispatches.length;
+    return this.#sampling.decode.dispatches.length;
   }
 
   get freeBlocks(): number {
@@ -158,6 +167,12 @@ export class Runner {
     slot = 0,
   ): Promise<void> {
     this.checkPrompt(prompt);
+    if ((sampling.temperature ?? 0) > 0 && !this.#sampling.draws) {
+      const greedy = this.#sampling;
+      this.#sampling = await this.device.checked('preparing sampling', () => this.#recordSampling(true));
+      greedy.decode.dispose();
+      greedy.head.dispose();
+    }
     this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
     let rows = 0;
     for (let start = 0; start < prompt.length; start += rows) {
@@ -180,13 +195,13 @@ export class Runner {
   /** Samples the first token of every slot just prefilled; the ids of all slots. */
   sampleFirst(): Promise<Uint32Array> {
     const encoder = this.device.gpu.createCommandEncoder();
-    return this.#replay(encoder, this.#head);
+    return this.#replay(encoder, this.#sampling.head);
   }
 
   /** One decode step of every active slot: feeds the last sampled ids, writes their KV, samples the next. */
   step(): Promise<Uint32Array> {
     for (const slot of this.#slots) if (slot.blocks.length > 0) slot.length++;
-    return this.#replay(this.device.gpu.createCommandEncoder(), this.#decode);
+    return this.#replay(this.device.gpu.createCommandEncoder(), this.#sampling.decode);
   }
 
   #replay(encoder: GPUCommandEncoder, program: Program): Promise<Uint32Array> {

@@ -62,7 +62,8 @@ export class Sampler {
     this.#ids = device.createBuffer('ids', ring * slots * 4);
   }
 
-  record(recorder: Recorder): void {
+  /** Records sampling. `draws: false` is for slots that are all greedy: the same ids, and far less to compile. */
+  record(recorder: Recorder, draws: boolean): void {
     const { tokens, rowInfo } = this.shape;
     recorder.dispatch(argmaxPartial, this.#problem, {
       logits: this.logits,
@@ -71,7 +72,7 @@ export class Sampler {
       partials: this.#partials,
       step_counter: this.#counter,
     });
-    recorder.dispatch(sample, this.#problem, {
+    recorder.dispatch(sample, { ...this.#problem, draws }, {
       logits: this.logits,
       partials: this.#partials,
       sampling: this.#params,

@@ -60,7 +60,7 @@ fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
     if (scan.penalty != 1.0) {
       seen_bits = seen[scan.slot * params.seen_words + first / 32u] >> (first % 32u);
     }
-    for (var c = 0u; c < 4u && first + c < params.vocab; c++) {
+    for (var c = 0u; c < 4u && first + c < params.vocab; c += params.one) {
       let id = first + c;
       let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, scan.penalty);
       let key = key_of(logit);
@@ -118,14 +118,14 @@ fn set_scratch_sum(place: u32, sum: vec3<u32>) {
 fn accumulate_bins(thread: u32) {
   let own = BINS / THREADS;
   var sum = vec3<u32>();
-  for (var bin = thread * own; bin < (thread + 1u) * own; bin++) {
+  for (var bin = thread * own; bin < (thread + 1u) * own; bin += params.one) {
     sum = sum_of(sum, bin_sum(bin));
   }
   set_scratch_sum(thread, sum);
   workgroupBarrier();
   if (thread < THREADS / GROUP) {
     sum = vec3<u32>();
-    for (var i = 0u; i < GROUP; i++) {
+    for (var i = 0u; i < GROUP; i += params.one) {
       sum = sum_of(sum, scratch_sum(thread * GROUP + i));
     }
     set_scratch_sum(THREADS + thread, sum);
@@ -138,7 +138,7 @@ fn accumulate_bins(thread: u32) {
   for (var i = thread / GROUP * GROUP; i < thread; i++) {
     sum = sum_of(sum, scratch_sum(i));
   }
-  for (var bin = thread * own; bin < (thread + 1u) * own; bin++) {
+  for (var bin = thread * own; bin < (thread + 1u) * own; bin += params.one) {
     sum = sum_of(sum, bin_sum(bin));
     set_bin_sum(bin, sum);
   }

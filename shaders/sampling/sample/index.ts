@@ -6,6 +6,11 @@ import bins from './bins.wgsl?raw';
 import source from './sample.wgsl?raw';
 import walk from './walk.wgsl?raw';
 
+export interface SampleProblem extends SamplingProblem {
+  /** False promises that every slot is greedy; default true. */
+  readonly draws?: boolean;
+}
+
 /**
  * The next token of each slot, from the logits and `argmax_partial`'s partials: greedy, or temperature, top-k and top-p in
  * Hugging Face's order. Writes everything that the next step reads, so that no token waits for the host.
@@ -22,14 +27,14 @@ export const sample = defineKernel({
     ids: 'read_write',
     step_counter: 'read',
   },
-  params: { slots: 'u32', vocab: 'u32', stride: 'u32', seen_words: 'u32', tiles: 'u32', ring: 'u32' },
-  plan(problem: SamplingProblem, traits) {
+  params: { slots: 'u32', vocab: 'u32', stride: 'u32', seen_words: 'u32', tiles: 'u32', ring: 'u32', one: 'u32' },
+  plan(problem: SampleProblem, traits) {
     checkSamplingProblem('sample', problem, traits.limits.maxComputeWorkgroupsPerDimension);
     const { slots, vocab, stride, ring } = problem;
     return {
       wgsl: [random, logit, bins, walk, source],
-      constants: { THREADS: traits.software ? 32 : 256 },
-      params: { slots, vocab, stride, seen_words: seenWords(vocab), tiles: partialsPerSlot(vocab), ring },
+      constants: { THREADS: traits.software ? 32 : 256, DRAWS: problem.draws ?? true },
+      params: { slots, vocab, stride, seen_words: seenWords(vocab), tiles: partialsPerSlot(vocab), ring, one: 1 },
       grid: (step) => [1, step.rows, 1],
     };
   },

@@ -16,6 +16,7 @@
 // A slot that isn't active, or whose position is 0xffffffff, keeps all its state.
 //
 // Grid: y = slot; one workgroup a slot. THREADS: 16 times a power of two, 32..256, chosen by the plan from the adapter; changes no result.
+// DRAWS: chosen by the caller; false where no slot has a temperature.
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> partials: array<vec2<u32>>;
@@ -33,9 +34,13 @@ struct Params {
   seen_words: u32,
   tiles: u32,
   ring: u32,
+  /// 1. Loops that step by it aren't unrolled: with them unrolled, software adapters take 10 s to compile this.
+  one: u32,
 }
 @group(0) @binding(8) var<uniform> params: Params;
 
+/// False: every slot is greedy, and the pipeline has no search in it (several times less to compile).
+const DRAWS: bool = true; // variant
 const NO_TOKEN: u32 = 0xffffffffu;
 const LEAST_TEMPERATURE: f32 = 1.0e-5;
 
@@ -86,7 +91,7 @@ fn draw(slot: u32, thread: u32, chosen: SamplingParams, best: vec2<u32>) -> u32 
   var id = best.y;
   // 0: top-k, 1: top-p, 2: the draw. A walk that went past level 0 leaves other bins behind, so the next one sorts again.
   var sorted = true;
-  for (var stage = 0u; stage < 3u; stage++) {
+  for (var stage = 0u; stage < 3u; stage += params.one) {
     var goal = vec3<u32>();
     if (stage == 0u) {
       if (chosen.top_k == 0u || chosen.top_k >= everything.y) {
@@ -125,7 +130,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (chosen.is_active != 0u) {
     let best = best_of_partials(slot, thread);
     id = best.y;
-    if (chosen.temperature >= LEAST_TEMPERATURE) {
+    if (DRAWS && chosen.temperature >= LEAST_TEMPERATURE) {
       id = draw(slot, thread, chosen, best);
     }
   }
