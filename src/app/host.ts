@@ -49,7 +49,7 @@ window.splitkvHost = {
   generate: (prompt, raw, options) =>
     attempt(async (signal) => {
       const current = loaded();
-      const chat = current.info.hasChatTemplate && !raw;
+      const chat = typeof prompt === 'string' && current.info.hasChatTemplate && !raw;
       const generateOptions: GenerateOptions = { ...options, signal };
       const generation = current.generate(
         chat ? { messages: [{ role: 'user', content: prompt }] } : prompt,

@@ -23,7 +23,12 @@ export type Outcome<T> =
 
 export interface HostPage {
   open(url: string, options: PlainLoadOptions): Promise<Outcome<ModelInfo>>;
-  generate(prompt: string, raw: boolean, options: Omit<GenerateOptions, 'signal'>): Promise<Outcome<GenerateResult>>;
+  /** @param prompt a text, or token ids */
+  generate(
+    prompt: string | readonly number[],
+    raw: boolean,
+    options: Omit<GenerateOptions, 'signal'>,
+  ): Promise<Outcome<GenerateResult>>;
   /** Rows come as events; the value is their number. */
   logits(tokens: readonly number[], all: boolean): Promise<Outcome<number>>;
   stats(): Promise<Outcome<RunStats>>;

@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import type { AdapterEntry } from '../app/adapter_list.js';
 import type { HostEvent, Outcome } from '../app/host_protocol.js';
 import { abortedError, SplitkvError, throwIfAborted } from '../base/errors.js';
@@ -13,6 +13,7 @@ const SILENCE_TIMEOUT_MS = 120_000;
 
 interface Session {
   readonly modelUrl: string;
+  readonly browser: Browser;
   /** Runs one call in the page; whatever happens to the page meanwhile becomes an error. */
   call<T>(body: (page: Page) => Promise<Outcome<T>>): Promise<T>;
   onEvent: (event: HostEvent) => void;
@@ -36,6 +37,7 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
 
   let info: ModelInfo;
   try {
+    await request.onBrowser?.(session.browser);
     // The browser's profile is thrown away with it, so keeping the weights in it would be for nothing.
     const load = [session.modelUrl, { ...request.options, cache: false }] as const;
     info = await session.call((page) => page.evaluate(([url, options]) => window.splitkvHost.open(url, options), load));
@@ -140,6 +142,7 @@ async function openPage(
   signal.addEventListener('abort', abort);
   const session: Session = {
     modelUrl: server.modelUrl,
+    browser,
     onEvent: () => {},
     async call(body) {
       throwIfAborted(signal, 'the run');

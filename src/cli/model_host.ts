@@ -1,3 +1,4 @@
+import type { Browser } from 'playwright-core';
 import type { PlainLoadOptions } from '../app/host_protocol.js';
 import type { GenerateOptions, GenerateResult, LogitsOptions, LogitsResult, ModelInfo, RunStats } from '../index.js';
 
@@ -8,14 +9,16 @@ export interface HostRequest {
   readonly signal: AbortSignal;
   readonly onProgress: (line: string) => void;
   readonly onWarning: (message: string) => void;
+  /** Called with the browser before it loads the model; never by a host without one. */
+  readonly onBrowser?: (browser: Browser) => Promise<void>;
 }
 
 /** A loaded model, in this process or in a browser: commands don't know which. */
 export interface ModelHost {
   readonly info: ModelInfo;
-  /** @param raw feeds the prompt as it is, without the model's chat template */
+  /** @param raw feeds a text as it is, without the model's chat template */
   generate(
-    prompt: string,
+    prompt: string | readonly number[],
     raw: boolean,
     options: GenerateOptions,
     onText: (piece: string) => void,

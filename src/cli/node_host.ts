@@ -19,7 +19,7 @@ export async function openNodeHost({
   return {
     info: model.info,
     async generate(prompt, raw, generateOptions, onText) {
-      const chat = model.info.hasChatTemplate && !raw;
+      const chat = typeof prompt === 'string' && model.info.hasChatTemplate && !raw;
       const generation = model.generate(
         chat ? { messages: [{ role: 'user', content: prompt }] } : prompt,
         generateOptions,
