@@ -56,10 +56,9 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
 });
 
 test('decode: weights side by side, medians of their samples, the same document on stdout and in a file', async () => {
-  const { code, stdout, stderr } = await runCli([
-    ...['bench', ...tiny, '--weights', 'f16,q8', '--prompt-tokens', '9,40', '--max-tokens', '2', '--runs', '2'],
-    ...['--context', '64', '--json', '--out', scratch],
-  ]);
+  const settings = ['--weights', 'f16,q8', '--prompt-tokens', '9,40', '--max-tokens', '2', '--runs', '2'];
+  const args = ['bench', ...tiny, ...settings, '--context', '64', '--json', '--out', scratch];
+  const { code, stdout, stderr } = await runCli(args);
   expect(code, stderr).toBe(0);
   const document = JSON.parse(stdout) as BenchDocument<DecodeResult>;
   expect(JSON.parse(readFileSync(join(scratch, 'decode-node.json'), 'utf8'))).toEqual(document);
@@ -104,10 +103,8 @@ test('decode refuses a prompt that leaves no room', async () => {
 });
 
 test('scale: each load in its own process; a load that fails is told and the others go on', async () => {
-  const { code, stdout, stderr } = await runCli([
-    ...['bench', '--suite', 'scale', ...tiny, '--weights', 'q8,q4', '--prompt-tokens', '5', '--max-tokens', '2'],
-    ...['--context', '16', '--json'],
-  ]);
+  const settings = ['--weights', 'q8,q4', '--prompt-tokens', '5', '--max-tokens', '2', '--context', '16'];
+  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'scale', ...tiny, ...settings, '--json']);
   expect(code, stderr).toBe(0);
   const { results } = JSON.parse(stdout) as BenchDocument<LoadResult>;
   expect(results.map(({ weights }) => weights)).toEqual(['q8', 'q4']);

@@ -38,7 +38,8 @@ export async function runKernelsSuite(
     }
     const files = readdirSync(directory).sort();
     const rows = files.flatMap((file) => JSON.parse(readFileSync(join(directory, file), 'utf8')) as BenchRow[]);
-    const adapters = await Promise.all([...new Set(rows.map((row) => row.adapter))].map(describeByName));
+    const described = await Promise.all([...new Set(rows.map((row) => row.adapter))].map(describeByName));
+    const adapters = described.filter((found) => found !== undefined);
     return { suite: 'kernels', environment: await readEnvironment('node', adapters), results: rows };
   } finally {
     rmSync(directory, { recursive: true, force: true });
@@ -86,13 +87,16 @@ function runVitest(
   });
 }
 
-/** Rows name the adapter by its description; the rest of what it says is asked of the adapter itself. */
-async function describeByName(name: string): Promise<BenchAdapter> {
-  const found = await (await nodeGpu(name)).requestAdapter().catch(() => undefined);
-  const adapter = found ?? (await (await nodeGpu(name.split(/[ (]/)[0])).requestAdapter().catch(() => undefined));
-  if (!adapter) throw new SplitkvError('internal', `the kernel benchmarks ran on ${name}, which Dawn no longer finds`);
-  const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info;
-  return { name, vendor, architecture, device, description, software: isFallbackAdapter ?? false };
+/** Rows name an adapter by its description; the rest is asked of the adapter itself, found by how that begins. */
+async function describeByName(name: string): Promise<BenchAdapter | undefined> {
+  for (const part of [name, name.split(':')[0]!, name.split(/\W/)[0]!]) {
+    const gpu = await nodeGpu(part);
+    const adapter = await gpu.requestAdapter().catch(() => null); // Dawn finds none of this name
+    if (adapter?.info.description !== name) continue;
+    const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info;
+    return { name, vendor, architecture, device, description, software: isFallbackAdapter ?? false };
+  }
+  return undefined;
 }
 
 export const kernelsTable = (rows: readonly BenchRow[]): string =>
@@ -102,7 +106,7 @@ export const kernelsTable = (rows: readonly BenchRow[]): string =>
       ...rows.map((row) => [
         row.kernel,
         row.case,
-        row.adapter,
+        row.adapter.split(':')[0]!,
         decimals(row.us),
         decimals(row.gflops),
         decimals(row.gbps),

@@ -128,7 +128,9 @@ async function run(suite: Suite, options: Options, terminal: Terminal): Promise<
       weights: weights ?? SCALE_WEIGHTS,
       loadArguments: [
         ...passOn(options, ['kv', 'prefill-chunk', 'steps-in-flight', 'adapter', 'ranks', 'plan']),
-        ...['--context', String(context), '--prompt-tokens', String(length), '--max-tokens', String(maxTokens)],
+        `--context=${context}`,
+        `--prompt-tokens=${length}`,
+        `--max-tokens=${maxTokens}`,
       ],
     },
     terminal,
