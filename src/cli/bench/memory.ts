@@ -29,14 +29,14 @@ export function nodeMemoryMeter(): MemoryMeter {
   let loading: number | undefined;
   return {
     sample: () => {
-      loading = peak();
+      loading = Math.max(loading ?? 0, peak());
     },
     report: () =>
       Promise.resolve({
         measured: 'resident set of the Node process',
         before_bytes: before,
         ...(loading !== undefined && { loading_peak_bytes: loading }),
-        peak_bytes: peak(),
+        peak_bytes: Math.max(loading ?? 0, peak()),
       }),
   };
 }
@@ -72,7 +72,7 @@ export async function chromeMemoryMeter(browser: Browser): Promise<MemoryMeter> 
   return {
     sample: () => {
       sampling ??= page().then((found) => {
-        loading = found?.peak ?? loading;
+        if (found) loading = Math.max(loading ?? 0, found.peak);
         sampling = undefined;
       });
     },
@@ -85,7 +85,7 @@ export async function chromeMemoryMeter(browser: Browser): Promise<MemoryMeter> 
         measured: "resident set of the page's renderer process (JavaScript and Chrome's own code)",
         before_bytes: found.before,
         ...(loading !== undefined && { loading_peak_bytes: loading }),
-        peak_bytes: found.peak,
+        peak_bytes: Math.max(loading ?? 0, found.peak),
         ...(gpu.length > 0 && { gpu_process_peak_bytes: Math.max(...gpu) }),
       };
     },
@@ -93,7 +93,7 @@ export async function chromeMemoryMeter(browser: Browser): Promise<MemoryMeter> 
 }
 
 interface Status {
-  /** Bytes resident now, and at most so far. */
+  /** Bytes resident now, and at most so far; the kernel's own peak may fall a little, so keep the largest seen. */
   readonly resident: number;
   readonly peak: number;
 }
