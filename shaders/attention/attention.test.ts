@@ -47,10 +47,13 @@ for (const adapter of await testAdapters()) {
 
     test('prompt rows', { timeout: 180_000 }, async () => {
       const device = await adapter.open();
-      const problem = prefillProblem(shape, promptRows([
-        { slot: 1, from: 2300, count: 6 },
-        { slot: 0, from: 0, count: 20 },
-      ]));
+      const problem = prefillProblem(
+        shape,
+        promptRows([
+          { slot: 1, from: 2300, count: 6 },
+          { slot: 0, from: 0, count: 20 },
+        ]),
+      );
       const inputs = attentionInputs(problem, new Random(42));
       const { heads, headDim, qStride, lanes, rows } = problem;
       const positions = problem.rowInfo.map((info) => info?.[0]);

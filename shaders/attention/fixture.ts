@@ -121,7 +121,13 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
         for (let dim = 0; dim < headDim; dim++) {
           const unit = Math.floor(dim / 4);
           writeKv(problem, keys, keyUnit(problem, physical, head, unit, token % block), dim % 4, halfNormal(random));
-          writeKv(problem, values, valueUnit(problem, physical, head, unit, token % block), dim % 4, halfNormal(random));
+          writeKv(
+            problem,
+            values,
+            valueUnit(problem, physical, head, unit, token % block),
+            dim % 4,
+            halfNormal(random),
+          );
         }
       }
     }

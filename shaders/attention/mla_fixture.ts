@@ -42,7 +42,12 @@ export const mlaStep = ({ rowInfo }: MlaCase): StepShape => ({
   chunks: Math.max(1, ...rowInfo.map((info) => (info ? ceilDiv(info[0] + 1, CHUNK_TOKENS) : 0))),
 });
 
-export function mlaKernelCase(name: string, shape: MlaShape, rowInfo: readonly RowInfo[], races = false): KernelCase<MlaCase> {
+export function mlaKernelCase(
+  name: string,
+  shape: MlaShape,
+  rowInfo: readonly RowInfo[],
+  races = false,
+): KernelCase<MlaCase> {
   const problem = mlaCase(shape, rowInfo);
   const tokens = attendedTokens(rowInfo);
   const width = latentWidth(shape);
@@ -60,14 +65,27 @@ export function mlaKernelCase(name: string, shape: MlaShape, rowInfo: readonly R
 }
 
 /** One element of a latent buffer. */
-export function readLatent(shape: LatentShape, cache: HostArray, block: number, offset: number, element: number): number {
+export function readLatent(
+  shape: LatentShape,
+  cache: HostArray,
+  block: number,
+  offset: number,
+  element: number,
+): number {
   const unit = latentUnit(shape, block, element >> 2, offset);
   if (shape.kvType === 'f32') return cache[unit * 4 + (element & 3)]!;
   const word = cache[unit * 2 + ((element & 3) >> 1)]!;
   return halfValue(element & 1 ? word >>> 16 : word & 0xffff);
 }
 
-function writeLatent(shape: LatentShape, cache: HostArray, block: number, offset: number, element: number, value: number): void {
+function writeLatent(
+  shape: LatentShape,
+  cache: HostArray,
+  block: number,
+  offset: number,
+  element: number,
+  value: number,
+): void {
   const unit = latentUnit(shape, block, element >> 2, offset);
   if (shape.kvType === 'f32') {
     cache[unit * 4 + (element & 3)] = value;
@@ -79,9 +97,14 @@ function writeLatent(shape: LatentShape, cache: HostArray, block: number, offset
 }
 
 /** A latent buffer of `blocks` physical blocks, all NaN. */
-export function poisonedLatent(shape: LatentShape, blocks: number): Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer> {
+export function poisonedLatent(
+  shape: LatentShape,
+  blocks: number,
+): Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer> {
   const units = blocks * shape.block * (latentWidth(shape) / 4);
-  return shape.kvType === 'f32' ? new Float32Array(units * 4).fill(Number.NaN) : new Uint32Array(units * 2).fill(0x7e007e00);
+  return shape.kvType === 'f32'
+    ? new Float32Array(units * 4).fill(Number.NaN)
+    : new Uint32Array(units * 2).fill(0x7e007e00);
 }
 
 /** Block numbers 0 .. count - 1 in random order. */
@@ -148,14 +171,23 @@ export function attendLatent(
 const latentCache = new WeakMap<HostArray, Map<number, Float64Array>>();
 
 /** A token's latent as float64; remembered, because every head and row reads it. */
-function tokenLatent(problem: MlaCase, inputs: HostArrays, slot: number, token: number, tableStride: number, block: number): Float64Array {
+function tokenLatent(
+  problem: MlaCase,
+  inputs: HostArrays,
+  slot: number,
+  token: number,
+  tableStride: number,
+  block: number,
+): Float64Array {
   const cache = inputs['latent_cache']!;
   let known = latentCache.get(cache);
   if (!known) latentCache.set(cache, (known = new Map()));
   const at = inputs['block_table']![slot * tableStride + Math.floor(token / block)]! * block + (token % block);
   let latent = known.get(at);
   if (!latent) {
-    latent = Float64Array.from({ length: latentWidth(problem) }, (_, i) => readLatent(problem, cache, Math.floor(at / block), at % block, i));
+    latent = Float64Array.from({ length: latentWidth(problem) }, (_, i) =>
+      readLatent(problem, cache, Math.floor(at / block), at % block, i),
+    );
     known.set(at, latent);
   }
   return latent;

@@ -68,7 +68,9 @@ export function checkKvShape(kernel: string, { kvHeads, headDim, kvType, block }
 /** @throws SplitkvError when query heads don't divide over kv heads. Returns the query heads of each kv head. */
 export function queryGroup(kernel: string, heads: number, kvHeads: number): number {
   if (!Number.isInteger(heads) || heads < 1 || heads % kvHeads !== 0) {
-    throw unsupportedError(`${kernel}: ${heads} query heads can't share ${kvHeads} kv heads evenly; heads must be a multiple`);
+    throw unsupportedError(
+      `${kernel}: ${heads} query heads can't share ${kvHeads} kv heads evenly; heads must be a multiple`,
+    );
   }
   return heads / kvHeads;
 }
@@ -76,6 +78,8 @@ export function queryGroup(kernel: string, heads: number, kvHeads: number): numb
 /** @throws SplitkvError when a row of `stride` f32 can't be read as vec4s or is narrower than what it holds. */
 export function checkStride(kernel: string, name: string, stride: number, width: number): void {
   if (stride % 4 !== 0 || stride < width) {
-    throw usageError(`${kernel}: ${name} ${stride}; expected a multiple of 4 of at least ${width} (alignUp(width, 32))`);
+    throw usageError(
+      `${kernel}: ${name} ${stride}; expected a multiple of 4 of at least ${width} (alignUp(width, 32))`,
+    );
   }
 }

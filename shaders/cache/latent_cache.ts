@@ -39,15 +39,20 @@ export const latentConstants = (shape: LatentShape): { readonly BLOCK: number } 
 /** @throws SplitkvError when the kernels can't hold a latent cache of this shape. */
 export function checkLatentShape(kernel: string, { kvLoraRank, qkRopeHeadDim, kvType, block }: LatentShape): void {
   if (!Number.isInteger(kvLoraRank) || kvLoraRank < 8 || kvLoraRank > 1024 || kvLoraRank % 8 !== 0) {
-    throw unsupportedError(`${kernel}: kv_lora_rank ${kvLoraRank} is not supported; it must be a multiple of 8 from 8 to 1024`);
+    throw unsupportedError(
+      `${kernel}: kv_lora_rank ${kvLoraRank} is not supported; it must be a multiple of 8 from 8 to 1024`,
+    );
   }
   if (!Number.isInteger(qkRopeHeadDim) || qkRopeHeadDim < 8 || qkRopeHeadDim > 256 || qkRopeHeadDim % 8 !== 0) {
-    throw unsupportedError(`${kernel}: qk_rope_head_dim ${qkRopeHeadDim} is not supported; it must be a multiple of 8 from 8 to 256`);
+    throw unsupportedError(
+      `${kernel}: qk_rope_head_dim ${qkRopeHeadDim} is not supported; it must be a multiple of 8 from 8 to 256`,
+    );
   }
   checkKvShape(kernel, { kvHeads: 1, headDim: 8, kvType, block });
 }
 
 /** @throws SplitkvError when `heads` is not a count of heads. */
 export function checkHeads(kernel: string, heads: number): void {
-  if (!Number.isInteger(heads) || heads < 1) throw usageError(`${kernel}: ${heads} heads; expected an integer of at least 1`);
+  if (!Number.isInteger(heads) || heads < 1)
+    throw usageError(`${kernel}: ${heads} heads; expected an integer of at least 1`);
 }

@@ -1,6 +1,12 @@
 import type { Random } from '../../src/base/random.js';
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { SAMPLING_PARAMS_BYTES, type SamplingProblem, type SamplingValues, seenWords, writeSamplingParams } from './params.js';
+import {
+  SAMPLING_PARAMS_BYTES,
+  type SamplingProblem,
+  type SamplingValues,
+  seenWords,
+  writeSamplingParams,
+} from './params.js';
 
 /** A case's problem: what the kernels need, and how to make the slots' logits and parameters. */
 export interface SamplingCase extends SamplingProblem {
@@ -21,7 +27,10 @@ function logitOf(kind: SamplingCase['logits'], random: Random): number {
 }
 
 /** Logits, seen bits (a tenth of the vocabulary) and parameters of a case. */
-export function samplingInputs({ slots, vocab, stride, settings, logits: kind }: SamplingCase, random: Random): HostArrays {
+export function samplingInputs(
+  { slots, vocab, stride, settings, logits: kind }: SamplingCase,
+  random: Random,
+): HostArrays {
   // Beyond the vocabulary: larger than any logit, so that reading there shows.
   const logits = new Float32Array(slots * stride).fill(1e9);
   for (let slot = 0; slot < slots; slot++) {

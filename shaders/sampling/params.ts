@@ -61,12 +61,17 @@ export interface SamplingValues {
  */
 export function writeSamplingParams(view: DataView, offset: number, values: SamplingValues): void {
   const { temperature = 0, topK = 0, topP = 1, repetitionPenalty = 1, seed = 0, counter = 0, active = true } = values;
-  if (!(temperature >= 0 && temperature <= 3e38)) throw usageError(`temperature ${temperature}: use 0 (greedy) or a larger number, such as 0.7`);
-  if (!Number.isInteger(topK) || topK < 0 || topK > 0xffffffff) throw usageError(`top_k ${topK}: use 0 (off) or a positive integer, such as 40`);
+  if (!(temperature >= 0 && temperature <= 3e38))
+    throw usageError(`temperature ${temperature}: use 0 (greedy) or a larger number, such as 0.7`);
+  if (!Number.isInteger(topK) || topK < 0 || topK > 0xffffffff)
+    throw usageError(`top_k ${topK}: use 0 (off) or a positive integer, such as 40`);
   // Compared as the f32 that the GPU sees: a positive number that rounds to 0 would keep nothing.
-  if (!(Math.fround(topP) > 0 && topP <= 1)) throw usageError(`top_p ${topP}: use a number above 0 and at most 1 (off), such as 0.95`);
+  if (!(Math.fround(topP) > 0 && topP <= 1))
+    throw usageError(`top_p ${topP}: use a number above 0 and at most 1 (off), such as 0.95`);
   if (!(repetitionPenalty >= 1e-6 && repetitionPenalty <= 1e6)) {
-    throw usageError(`repetition_penalty ${repetitionPenalty}: use a positive number (1e-6 to 1e6), such as 1.1; 1 is off`);
+    throw usageError(
+      `repetition_penalty ${repetitionPenalty}: use a positive number (1e-6 to 1e6), such as 1.1; 1 is off`,
+    );
   }
   const bits = seedBits(seed);
   if (!Number.isInteger(counter) || counter < 0 || counter > 0xffffffff) {
@@ -85,14 +90,22 @@ export function writeSamplingParams(view: DataView, offset: number, values: Samp
 function seedBits(seed: number | bigint): bigint {
   const whole = typeof seed === 'bigint' || Number.isSafeInteger(seed);
   const bits = whole ? BigInt(seed) : -1n;
-  if (bits < 0n || bits >= 1n << 64n) throw usageError(`seed ${seed}: use an integer from 0 to 2^64 - 1 (as a number, to 2^53 - 1)`);
+  if (bits < 0n || bits >= 1n << 64n)
+    throw usageError(`seed ${seed}: use an integer from 0 to 2^64 - 1 (as a number, to 2^53 - 1)`);
   return bits;
 }
 
 /** @throws SplitkvError for shapes that the sampling kernels don't take. */
-export function checkSamplingProblem(kernel: string, { slots, vocab, stride, ring }: SamplingProblem, mostSlots: number): void {
+export function checkSamplingProblem(
+  kernel: string,
+  { slots, vocab, stride, ring }: SamplingProblem,
+  mostSlots: number,
+): void {
   if (vocab < 1 || vocab > MAX_VOCAB) {
-    throw new SplitkvError('unsupported', `${kernel}: a vocabulary of ${vocab} tokens; 1 to ${MAX_VOCAB} can be sampled from`);
+    throw new SplitkvError(
+      'unsupported',
+      `${kernel}: a vocabulary of ${vocab} tokens; 1 to ${MAX_VOCAB} can be sampled from`,
+    );
   }
   if (stride < vocab || stride % 4 !== 0 || ring < 1 || slots < 1 || slots > mostSlots) {
     throw new SplitkvError(

@@ -2,7 +2,14 @@ import type { Device } from '../../src/gpu/device.js';
 import { Recorder } from '../../src/gpu/recorder.js';
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { argmaxPartial } from './argmax_partial/index.js';
-import { partialsPerSlot, SAMPLING_PARAMS_BYTES, type SamplingProblem, type SamplingValues, seenWords, writeSamplingParams } from './params.js';
+import {
+  partialsPerSlot,
+  SAMPLING_PARAMS_BYTES,
+  type SamplingProblem,
+  type SamplingValues,
+  seenWords,
+  writeSamplingParams,
+} from './params.js';
 import { sample } from './sample/index.js';
 
 export interface RigState {

@@ -9,7 +9,12 @@ import { keptTokens, sortedIds } from './sample/reference.js';
 const SLOTS = 32;
 
 /** 32 * steps draws: 32 slots of one setting with a seed each. */
-async function draws(device: Device, logits: readonly number[], values: SamplingValues, steps: number): Promise<Uint32Array> {
+async function draws(
+  device: Device,
+  logits: readonly number[],
+  values: SamplingValues,
+  steps: number,
+): Promise<Uint32Array> {
   const vocab = logits.length;
   const stride = Math.ceil(vocab / 4) * 4;
   const all = new Float32Array(SLOTS * stride);
@@ -21,7 +26,13 @@ async function draws(device: Device, logits: readonly number[], values: Sampling
 
 const kept = (logits: readonly number[], { temperature = 1, topK = 0, topP = 1 }: SamplingValues) =>
   keptTokens(Float64Array.from(logits, Math.fround), {
-    temperature: Math.fround(temperature), topK, topP: Math.fround(topP), repetitionPenalty: 1, seed: [0, 0], counter: 0, active: true,
+    temperature: Math.fround(temperature),
+    topK,
+    topP: Math.fround(topP),
+    repetitionPenalty: 1,
+    seed: [0, 0],
+    counter: 0,
+    active: true,
   });
 
 await describeOnAdapters('sampling', (device) => {
@@ -104,14 +115,25 @@ await describeOnAdapters('sampling', (device) => {
     rows.forEach((row, slot) => joined.set(row, slot * stride));
     const together = await sampleSteps(device(), { slots: 3, vocab, stride, ring }, settings, joined, steps);
     for (const slot of [0, 2]) {
-      const alone = await sampleSteps(device(), { slots: 1, vocab, stride, ring }, [settings[slot]!], rows[slot]!, steps);
+      const alone = await sampleSteps(
+        device(),
+        { slots: 1, vocab, stride, ring },
+        [settings[slot]!],
+        rows[slot]!,
+        steps,
+      );
       expect(Array.from({ length: ring }, (_, i) => together.ids[i * 3 + slot])).toEqual(Array.from(alone.ids));
       expect(together.tokens[slot]).toBe(alone.ids[(steps - 1) % ring]);
       expect(alone.row_info[0]).toBe(steps);
       expect(together.row_info[slot * 2]).toBe(20 * slot + steps);
       expect(together.sampling[slot * 8 + 6]).toBe(steps);
     }
-    expect(Array.from({ length: ring }, (_, i) => together.ids[i * 3 + 1])).toEqual([NO_TOKEN, NO_TOKEN, NO_TOKEN, NO_TOKEN]);
+    expect(Array.from({ length: ring }, (_, i) => together.ids[i * 3 + 1])).toEqual([
+      NO_TOKEN,
+      NO_TOKEN,
+      NO_TOKEN,
+      NO_TOKEN,
+    ]);
     expect([together.tokens[1], together.row_info[2], together.sampling[8 + 6]]).toEqual([77, 20, 0]);
     // Greedy with a penalty: positive logits fall to a third as they are sampled, so the first seven differ and descend.
     const order = sortedIds(Float64Array.from(rows[2]!.subarray(0, vocab)));
@@ -124,7 +146,17 @@ await describeOnAdapters('sampling', (device) => {
     const [vocab, stride] = [300, 320];
     const row = new Random(5).normals(stride);
     const run = async (values: SamplingValues, steps: number): Promise<number[]> =>
-      Array.from((await sampleSteps(device(), { slots: 1, vocab, stride, ring: steps }, [{ temperature: 1, ...values }], row, steps)).ids);
+      Array.from(
+        (
+          await sampleSteps(
+            device(),
+            { slots: 1, vocab, stride, ring: steps },
+            [{ temperature: 1, ...values }],
+            row,
+            steps,
+          )
+        ).ids,
+      );
     const ids = await run({ seed: 7 }, 12);
     expect(await run({ seed: 7 }, 12)).toEqual(ids);
     expect(await run({ seed: 7, counter: 5 }, 7)).toEqual(ids.slice(5));

@@ -173,8 +173,14 @@ export interface ChatCompletion {
 }
 
 export interface ChatCompletions {
-  create(request: ChatCompletionRequest & { readonly stream: true }, options?: { signal?: AbortSignal }): Promise<AsyncIterable<ChatCompletionChunk>>;
-  create(request: ChatCompletionRequest & { readonly stream?: false }, options?: { signal?: AbortSignal }): Promise<ChatCompletion>;
+  create(
+    request: ChatCompletionRequest & { readonly stream: true },
+    options?: { signal?: AbortSignal },
+  ): Promise<AsyncIterable<ChatCompletionChunk>>;
+  create(
+    request: ChatCompletionRequest & { readonly stream?: false },
+    options?: { signal?: AbortSignal },
+  ): Promise<ChatCompletion>;
 }
 
 /** A loaded model. One generation at a time a model; a second waits for the first. */

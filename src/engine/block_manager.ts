@@ -38,7 +38,10 @@ export class BlockManager {
     const free = new Set(this.#free);
     for (const block of blocks) {
       if (!Number.isInteger(block) || block < 0 || block >= this.numBlocks || free.has(block)) {
-        throw new SplitkvError('internal', `KV block ${block} is released but not in use (blocks 0 to ${this.numBlocks - 1})`);
+        throw new SplitkvError(
+          'internal',
+          `KV block ${block} is released but not in use (blocks 0 to ${this.numBlocks - 1})`,
+        );
       }
       free.add(block);
     }

@@ -20,7 +20,9 @@ export function chatCompletions(
 
   function create(request: ChatCompletionRequest, options: { signal?: AbortSignal } = {}): Promise<unknown> {
     if (!Array.isArray(request.messages) || request.messages.length === 0) {
-      return Promise.reject(usageError('chat.completions.create: messages must be a non-empty list of {role, content}'));
+      return Promise.reject(
+        usageError('chat.completions.create: messages must be a non-empty list of {role, content}'),
+      );
     }
     const generation = generate(
       { messages: request.messages },
@@ -37,12 +39,22 @@ export function chatCompletions(
         }),
       },
     );
-    const head = { id: `chatcmpl-${Date.now().toString(36)}-${count++}`, created: Math.floor(Date.now() / 1000), model: modelName };
+    const head = {
+      id: `chatcmpl-${Date.now().toString(36)}-${count++}`,
+      created: Math.floor(Date.now() / 1000),
+      model: modelName,
+    };
     return request.stream ? Promise.resolve(chunks(generation, head)) : whole(generation, head);
   }
 
-  async function* chunks(generation: Generation, head: { id: string; created: number; model: string }): AsyncGenerator<ChatCompletionChunk> {
-    const chunk = (delta: { role?: 'assistant'; content?: string }, reason: 'stop' | 'length' | null): ChatCompletionChunk => ({
+  async function* chunks(
+    generation: Generation,
+    head: { id: string; created: number; model: string },
+  ): AsyncGenerator<ChatCompletionChunk> {
+    const chunk = (
+      delta: { role?: 'assistant'; content?: string },
+      reason: 'stop' | 'length' | null,
+    ): ChatCompletionChunk => ({
       ...head,
       object: 'chat.completion.chunk',
       choices: [{ index: 0, delta, finish_reason: reason }],
@@ -52,7 +64,10 @@ export function chatCompletions(
     yield chunk({}, finish((await generation.result).finish_reason));
   }
 
-  async function whole(generation: Generation, head: { id: string; created: number; model: string }): Promise<ChatCompletion> {
+  async function whole(
+    generation: Generation,
+    head: { id: string; created: number; model: string },
+  ): Promise<ChatCompletion> {
     const result = await generation.result;
     return {
       ...head,

@@ -9,18 +9,32 @@ import { Runner } from './runner.js';
 import { randomFiles } from './testing/random_source.js';
 
 const bits = (values: Float32Array): Uint32Array => new Uint32Array(values.buffer, values.byteOffset, values.length);
-const prompt = (length: number, seed: number): number[] => Array.from({ length }, (_, i) => (i * 37 + seed * 101 + ((i * i) % 53)) % 320);
+const prompt = (length: number, seed: number): number[] =>
+  Array.from({ length }, (_, i) => (i * 37 + seed * 101 + ((i * i) % 53)) % 320);
 const odd = {
   seed: 21,
-  config: { hidden_size: 72, num_attention_heads: 6, num_key_value_heads: 2, head_dim: 24, intermediate_size: 100, max_position_embeddings: 2304 },
+  config: {
+    hidden_size: 72,
+    num_attention_heads: 6,
+    num_key_value_heads: 2,
+    head_dim: 24,
+    intermediate_size: 100,
+    max_position_embeddings: 2304,
+  },
 };
 
 describe('numerics contract: the same bits', async () => {
   for (const adapter of await testAdapters()) {
     test(`whatever the prefill chunk, at every position, on ${adapter.name}`, { timeout: 300_000 }, async () => {
       const { files } = randomFiles(odd);
-      for (const [weights, kv] of [['f32', 'f32'], ['q4', 'f16']] as const) {
-        for (const [length, chunks] of [[257, [1, 16, 100, 512]], [700, [33, 256, 1024]]] as const) {
+      for (const [weights, kv] of [
+        ['f32', 'f32'],
+        ['q4', 'f16'],
+      ] as const) {
+        for (const [length, chunks] of [
+          [257, [1, 16, 100, 512]],
+          [700, [33, 256, 1024]],
+        ] as const) {
           let expected: Uint32Array[] | undefined;
           for (const prefillChunk of chunks) {
             if (prefillChunk === 1 && weights === 'q4') continue;
@@ -31,7 +45,9 @@ describe('numerics contract: the same bits', async () => {
             const got = rows.map(bits);
             expected ??= got;
             for (const [position, row] of got.entries()) {
-              expect(row, `position ${position}, prefill chunk ${prefillChunk}, ${weights}`).toEqual(expected[position]);
+              expect(row, `position ${position}, prefill chunk ${prefillChunk}, ${weights}`).toEqual(
+                expected[position],
+              );
             }
           }
         }
@@ -44,8 +60,14 @@ describe('numerics contract: the same bits', async () => {
         for (const weights of ['f32', 'q8'] as const) {
           const lengths = [5, 300, 1, 2060, 260];
           const alone: Uint32Array[][] = [];
-          for (const [index, length] of lengths.entries()) alone.push(...(await decode(device, weights, [{ length, seed: index }], 1)));
-          const together = await decode(device, weights, lengths.map((length, seed) => ({ length, seed })), lengths.length);
+          for (const [index, length] of lengths.entries())
+            alone.push(...(await decode(device, weights, [{ length, seed: index }], 1)));
+          const together = await decode(
+            device,
+            weights,
+            lengths.map((length, seed) => ({ length, seed })),
+            lengths.length,
+          );
           for (const [index, steps] of alone.entries()) {
             for (const [step, row] of steps.entries()) {
               expect(together[index]![step], `sequence ${index}, step ${step}, ${weights}`).toEqual(row);
@@ -68,7 +90,12 @@ async function decode(
 ): Promise<Uint32Array[][]> {
   const { model, files } = randomFiles(odd);
   const loaded = await loadWeights(device, model.config, await TensorReader.open(fileListSource(files)), weights);
-  const runner = await Runner.create(device, model.config, loaded.createForward, { slots, contextLength: 2304, prefillChunk: 512, kvType: 'f32' });
+  const runner = await Runner.create(device, model.config, loaded.createForward, {
+    slots,
+    contextLength: 2304,
+    prefillChunk: 512,
+    kvType: 'f32',
+  });
   for (const [slot, { length, seed }] of sequences.entries()) {
     await runner.prefill(prompt(length, seed), 8, { seed: 0 }, undefined, slot);
   }

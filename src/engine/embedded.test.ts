@@ -35,7 +35,7 @@ describe('embedded models answer questions about their stories', async () => {
   // The fastest adapter present: what is asked here is what the model knows, not which adapter runs it.
   const adapter = (await testAdapters()).at(-1)!;
   const types: readonly WeightType[] = full ? ['f32', 'f16', 'q8', 'q4'] : ['f32'];
-  for (const name of ['tiny-gqa']) {
+  for (const name of ['tiny-gqa', 'tiny-mla']) {
     for (const weights of types) {
       test(`${name}, ${weights}`, { timeout: full ? 3_600_000 : 300_000 }, async () => {
         const model = await load(`models/${name}`, { weights, adapter: adapter.name });

@@ -13,7 +13,12 @@ async function openRunner(): Promise<{ device: Device; runner: Runner }> {
   const device = await openDevice({ adapterName: adapter!.name });
   const { model, files } = randomFiles({ seed: 3 });
   const weights = await loadWeights(device, model.config, await TensorReader.open(fileListSource(files)), 'f16');
-  const runner = await Runner.create(device, model.config, weights.createForward, { slots: 1, contextLength: 600, prefillChunk: 64, kvType: 'f32' });
+  const runner = await Runner.create(device, model.config, weights.createForward, {
+    slots: 1,
+    contextLength: 600,
+    prefillChunk: 64,
+    kvType: 'f32',
+  });
   return { device, runner };
 }
 
@@ -24,7 +29,15 @@ describe('decode loop', () => {
     await runner.sampleFirst();
     const { gpu } = device;
     const created = (
-      ['createBuffer', 'createBindGroup', 'createBindGroupLayout', 'createComputePipeline', 'createComputePipelineAsync', 'createShaderModule', 'createPipelineLayout'] as const
+      [
+        'createBuffer',
+        'createBindGroup',
+        'createBindGroupLayout',
+        'createComputePipeline',
+        'createComputePipelineAsync',
+        'createShaderModule',
+        'createPipelineLayout',
+      ] as const
     ).map((name) => vi.spyOn(gpu, name));
     const submits = vi.spyOn(gpu.queue, 'submit');
     const passes = vi.fn();
@@ -52,31 +65,42 @@ describe('decode loop', () => {
     const { device: shallow, runner: two } = await openRunner();
     const { model, files } = randomFiles({ seed: 3, config: { num_hidden_layers: 5 } });
     const weights = await loadWeights(shallow, model.config, await TensorReader.open(fileListSource(files)), 'f16');
-    const five = await Runner.create(shallow, model.config, weights.createForward, { slots: 1, contextLength: 600, prefillChunk: 64, kvType: 'f32' });
+    const five = await Runner.create(shallow, model.config, weights.createForward, {
+      slots: 1,
+      contextLength: 600,
+      prefillChunk: 64,
+      kvType: 'f32',
+    });
     expect((five.dispatchesPerToken - two.dispatchesPerToken) / 3).toBeLessThanOrEqual(8);
     shallow.dispose();
   });
 });
 
 describe('faults', () => {
-  test.each(['prefill', 'first token', 'later'])('a device lost during %s ends the generation with device_lost', async (when) => {
-    const { files } = randomFiles({ seed: 3 });
-    const device = vi.spyOn(GPUAdapter.prototype, 'requestDevice');
-    const model = await load(files, { adapter: adapter!.name });
-    const gpu = (await device.mock.results[0]!.value) as GPUDevice;
-    vi.restoreAllMocks();
-    const generation = model.generate(Array.from({ length: 900 }, (_, i) => i % 320), { ignoreEos: true, maxTokens: 100 });
-    if (when === 'prefill') gpu.destroy();
-    let pieces = 0;
-    const iterate = async (): Promise<void> => {
-      for await (const _piece of generation) if (++pieces === (when === 'later' ? 5 : 1)) gpu.destroy();
-    };
-    await expect(iterate()).rejects.toMatchObject({ code: 'device_lost', message: expect.stringContaining('lost') });
-    await expect(generation.result).rejects.toMatchObject({ code: 'device_lost' });
-    await expect(model.generate([1]).result).rejects.toMatchObject({ code: 'device_lost' });
-    await expect(model.logits([1])).rejects.toMatchObject({ code: 'device_lost' });
-    await model.dispose();
-  });
+  test.each(['prefill', 'first token', 'later'])(
+    'a device lost during %s ends the generation with device_lost',
+    async (when) => {
+      const { files } = randomFiles({ seed: 3 });
+      const device = vi.spyOn(GPUAdapter.prototype, 'requestDevice');
+      const model = await load(files, { adapter: adapter!.name });
+      const gpu = (await device.mock.results[0]!.value) as GPUDevice;
+      vi.restoreAllMocks();
+      const generation = model.generate(
+        Array.from({ length: 900 }, (_, i) => i % 320),
+        { ignoreEos: true, maxTokens: 100 },
+      );
+      if (when === 'prefill') gpu.destroy();
+      let pieces = 0;
+      const iterate = async (): Promise<void> => {
+        for await (const _piece of generation) if (++pieces === (when === 'later' ? 5 : 1)) gpu.destroy();
+      };
+      await expect(iterate()).rejects.toMatchObject({ code: 'device_lost', message: expect.stringContaining('lost') });
+      await expect(generation.result).rejects.toMatchObject({ code: 'device_lost' });
+      await expect(model.generate([1]).result).rejects.toMatchObject({ code: 'device_lost' });
+      await expect(model.logits([1])).rejects.toMatchObject({ code: 'device_lost' });
+      await model.dispose();
+    },
+  );
 
   test('dispose frees every buffer, also while a generation runs, and later calls say so', async () => {
     const { files } = randomFiles({ seed: 3 });
@@ -105,7 +129,10 @@ describe('faults', () => {
       await model.dispose();
     }
     expect((await generation.result).finish_reason).toBe('abort');
-    await expect(model.generate([1]).result).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('disposed') });
+    await expect(model.generate([1]).result).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('disposed'),
+    });
   });
 
   test('loading frees everything when it fails, and stops on abort', async () => {

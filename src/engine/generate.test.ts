@@ -23,7 +23,12 @@ describe('token loop', () => {
   test('greedy tokens are the same for every number of steps in flight and every prefill chunk', async () => {
     const expected = await run(model, 300, { maxTokens: 24 });
     expect(expected.tokens).toHaveLength(24);
-    for (const options of [{ stepsInFlight: 1 }, { stepsInFlight: 2, prefillChunk: 1 }, { stepsInFlight: 3, prefillChunk: 7 }, { prefillChunk: 100 }]) {
+    for (const options of [
+      { stepsInFlight: 1 },
+      { stepsInFlight: 2, prefillChunk: 1 },
+      { stepsInFlight: 3, prefillChunk: 7 },
+      { prefillChunk: 100 },
+    ]) {
       const other = await open(options);
       const result = await run(other, 300, { maxTokens: 24 });
       await other.dispose();
@@ -85,7 +90,10 @@ describe('token loop', () => {
     expect((await run(small, 40, { maxTokens: 5 })).tokens).toHaveLength(1);
     const same = await run(model, 30, { maxTokens: 11 });
     expect(result.tokens).toEqual(same.tokens);
-    await expect(run(small, 41)).rejects.toMatchObject({ code: 'context_full', message: expect.stringContaining('41 tokens') });
+    await expect(run(small, 41)).rejects.toMatchObject({
+      code: 'context_full',
+      message: expect.stringContaining('41 tokens'),
+    });
     await small.dispose();
   });
 
@@ -108,7 +116,11 @@ describe('token loop', () => {
 
   test('concurrent generations take turns and give what they give alone', async () => {
     const alone = await run(model, 6, { maxTokens: 8 });
-    const both = await Promise.all([run(model, 6, { maxTokens: 8 }), run(model, 9, { maxTokens: 8 }), run(model, 6, { maxTokens: 8 })]);
+    const both = await Promise.all([
+      run(model, 6, { maxTokens: 8 }),
+      run(model, 9, { maxTokens: 8 }),
+      run(model, 6, { maxTokens: 8 }),
+    ]);
     expect(both[0].tokens).toEqual(alone.tokens);
     expect(both[2].tokens).toEqual(alone.tokens);
   });
@@ -121,31 +133,59 @@ describe('token loop', () => {
   });
 
   test('wrong prompts and options are refused with what to do', async () => {
-    await expect(model.generate([]).result).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('empty') });
+    await expect(model.generate([]).result).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('empty'),
+    });
     await expect(model.generate('').result).rejects.toMatchObject({ code: 'usage' });
-    await expect(model.generate([320]).result).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('0 to 319') });
+    await expect(model.generate([320]).result).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('0 to 319'),
+    });
     await expect(model.generate([1.5]).result).rejects.toMatchObject({ code: 'usage' });
     await expect(model.logits([-1])).rejects.toMatchObject({ code: 'usage' });
     await expect(run(model, 3, { temperature: -1 })).rejects.toMatchObject({ code: 'usage' });
     await expect(run(model, 3, { topP: 0 })).rejects.toMatchObject({ code: 'usage' });
     await expect(run(model, 3, { maxTokens: 0 })).rejects.toMatchObject({ code: 'usage' });
-    await expect(run(model, 3, { temprature: 1 })).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('temprature') });
+    await expect(run(model, 3, { temprature: 1 })).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('temprature'),
+    });
     await expect(open({ prefillChunk: 0 })).rejects.toMatchObject({ code: 'usage' });
-    await expect(open({ contextLength: 5000 })).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('1024') });
-    await expect(open({ weights: 'q5' as 'q4' })).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('q4') });
-    await expect(open({ wieghts: 'q4' } as LoadOptions)).rejects.toMatchObject({ message: expect.stringContaining("'weights'") });
+    await expect(open({ contextLength: 5000 })).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('1024'),
+    });
+    await expect(open({ weights: 'q5' as 'q4' })).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('q4'),
+    });
+    await expect(open({ wieghts: 'q4' } as LoadOptions)).rejects.toMatchObject({
+      message: expect.stringContaining("'weights'"),
+    });
   });
 
   test('the OpenAI shape', async () => {
     const { files: chatFiles } = randomFiles({ seed: 11 });
     const config = new File(
-      [JSON.stringify({ chat_template: "{% for m in messages %}{{ m['content'] }} {% endfor %}", tokenizer_class: 'PreTrainedTokenizerFast' })],
+      [
+        JSON.stringify({
+          chat_template: "{% for m in messages %}{{ m['content'] }} {% endfor %}",
+          tokenizer_class: 'PreTrainedTokenizerFast',
+        }),
+      ],
       'tokenizer_config.json',
     );
-    const chat = await load([...chatFiles.filter((file) => file.name !== config.name), config], { adapter: adapter!.name });
+    const chat = await load([...chatFiles.filter((file) => file.name !== config.name), config], {
+      adapter: adapter!.name,
+    });
     const messages = [{ role: 'user' as const, content: 'hello there' }];
     const whole = await chat.chat.completions.create({ messages, max_tokens: 8 });
-    expect(whole).toMatchObject({ object: 'chat.completion', choices: [{ message: { role: 'assistant' } }], usage: { completion_tokens: expect.any(Number) } });
+    expect(whole).toMatchObject({
+      object: 'chat.completion',
+      choices: [{ message: { role: 'assistant' } }],
+      usage: { completion_tokens: expect.any(Number) },
+    });
     let streamed = '';
     let last: string | null | undefined;
     for await (const chunk of await chat.chat.completions.create({ messages, max_tokens: 8, stream: true })) {

@@ -72,7 +72,8 @@ export async function generate(
 ): Promise<Omit<GenerateResult, 'stats'> & { readonly ttftMs: number; readonly tokensPerSecond: number }> {
   const started = performance.now();
   const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
-  if (!Number.isSafeInteger(maxTokens) || maxTokens < 1) throw usageError(`maxTokens ${maxTokens}: expected an integer of at least 1`);
+  if (!Number.isSafeInteger(maxTokens) || maxTokens < 1)
+    throw usageError(`maxTokens ${maxTokens}: expected an integer of at least 1`);
   const stops = options.stop === undefined ? [] : typeof options.stop === 'string' ? [options.stop] : options.stop;
   const seed = options.seed ?? randomSeed();
   checkSampling({ ...options, seed });

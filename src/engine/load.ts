@@ -42,7 +42,8 @@ export async function load(where: string | URL | readonly File[] | Source, optio
 
   report({ phase: 'config' });
   const opened = await openSource(where, signal);
-  const source = (options.cache ?? true) ? await cachedSource(opened, { signal, onWarning: options.onWarning }) : opened;
+  const source =
+    (options.cache ?? true) ? await cachedSource(opened, { signal, onWarning: options.onWarning }) : opened;
   const config = parseModelConfig(
     await readJson(source, 'config.json', signal),
     await readJson(source, 'generation_config.json', signal),
@@ -141,4 +142,9 @@ async function readTokenizer(source: Source, signal: AbortSignal | undefined): P
 }
 
 /** The last part of a path or URL. */
-const modelName = (source: string): string => source.replace(/[?#].*$/, '').split(/[\\/]/).filter(Boolean).at(-1) ?? source;
+const modelName = (source: string): string =>
+  source
+    .replace(/[?#].*$/, '')
+    .split(/[\\/]/)
+    .filter(Boolean)
+    .at(-1) ?? source;

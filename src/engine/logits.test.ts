@@ -42,13 +42,23 @@ const models: { name: string; options: RandomModelOptions; tokens: number }[] = 
     name: 'qwen2 with biases, head_dim 8, 7/1 heads',
     options: {
       seed: 3,
-      config: { model_type: 'qwen2', hidden_size: 56, num_attention_heads: 7, num_key_value_heads: 1, head_dim: 8, intermediate_size: 40 },
+      config: {
+        model_type: 'qwen2',
+        hidden_size: 56,
+        num_attention_heads: 7,
+        num_key_value_heads: 1,
+        head_dim: 8,
+        intermediate_size: 40,
+      },
     },
     tokens: 300,
   },
   {
     name: 'qwen3 with q/k norm, head_dim 40',
-    options: { seed: 4, config: { model_type: 'qwen3', hidden_size: 72, num_attention_heads: 6, num_key_value_heads: 2, head_dim: 40 } },
+    options: {
+      seed: 4,
+      config: { model_type: 'qwen3', hidden_size: 72, num_attention_heads: 6, num_key_value_heads: 2, head_dim: 40 },
+    },
     tokens: 30,
   },
   {
@@ -74,7 +84,11 @@ const models: { name: string; options: RandomModelOptions; tokens: number }[] = 
     },
     tokens: 150,
   },
-  { name: 'bf16, sharded, mistral', options: { seed: 6, dtype: 'BF16', shards: 3, config: { model_type: 'mistral' } }, tokens: 17 },
+  {
+    name: 'bf16, sharded, mistral',
+    options: { seed: 6, dtype: 'BF16', shards: 3, config: { model_type: 'mistral' } },
+    tokens: 17,
+  },
 ];
 
 const promptOf = (config: LlamaConfig, length: number, seed: number): number[] =>

@@ -14,21 +14,42 @@ function rounded(weights: WeightMap, type: WeightType): WeightMap {
     [...weights].map(([name, tensor]) => {
       if (tensor.shape.length !== 2 || name.endsWith('mlp.gate.weight')) return [name, tensor];
       const kept = name.endsWith('kv_b_proj.weight') ? absorbType(type) : type;
-      return [name, { ...tensor, data: roundWeights(kept, tensor.data as Float32Array, tensor.shape[0]!, tensor.shape[1]!) }];
+      return [
+        name,
+        { ...tensor, data: roundWeights(kept, tensor.data as Float32Array, tensor.shape[0]!, tensor.shape[1]!) },
+      ];
     }),
   );
 }
 
 const models: { name: string; options: RandomModelOptions; tokens: number; types: WeightType[] }[] = [
-  { name: 'v3: sigmoid, bias, groups', options: { seed: 1, config: { model_type: 'deepseek_v3' } }, tokens: 40, types: ['f32', 'q8'] },
+  {
+    name: 'v3: sigmoid, bias, groups',
+    options: { seed: 1, config: { model_type: 'deepseek_v3' } },
+    tokens: 40,
+    types: ['f32', 'q8'],
+  },
   {
     name: 'v3 without q_lora, one dense layer first',
-    options: { seed: 2, config: { model_type: 'deepseek_v3', q_lora_rank: null, num_hidden_layers: 3, first_k_dense_replace: 2 } },
+    options: {
+      seed: 2,
+      config: { model_type: 'deepseek_v3', q_lora_rank: null, num_hidden_layers: 3, first_k_dense_replace: 2 },
+    },
     tokens: 300,
     types: ['f32'],
   },
-  { name: 'v2: softmax, greedy', options: { seed: 3, config: { model_type: 'deepseek_v2' } }, tokens: 30, types: ['f32', 'f16', 'q4'] },
-  { name: 'minicpm3: scales, no experts', options: { seed: 4, config: { model_type: 'minicpm3' } }, tokens: 30, types: ['f32', 'q8'] },
+  {
+    name: 'v2: softmax, greedy',
+    options: { seed: 3, config: { model_type: 'deepseek_v2' } },
+    tokens: 30,
+    types: ['f32', 'f16', 'q4'],
+  },
+  {
+    name: 'minicpm3: scales, no experts',
+    options: { seed: 4, config: { model_type: 'minicpm3' } },
+    tokens: 30,
+    types: ['f32', 'q8'],
+  },
 ];
 
 describe('latent attention with absorb agrees with a float64 reference without', async () => {
@@ -56,7 +77,8 @@ describe('latent attention with absorb agrees with a float64 reference without',
             }
             expect(worst / largest, `${weights}: worst ${worst}, largest logit ${largest}`).toBeLessThan(1e-4);
             // Generated rows run other kernels: they must pick what the reference's logits say, step after step.
-            const { tokens: generated } = await loaded.generate(prompt.slice(0, 8), { maxTokens: 6, ignoreEos: true }).result;
+            const { tokens: generated } = await loaded.generate(prompt.slice(0, 8), { maxTokens: 6, ignoreEos: true })
+              .result;
             const context = [...prompt.slice(0, 8), ...generated];
             const check = referenceLogits(model.config, map, context);
             for (const [step, id] of generated.entries()) {

@@ -20,7 +20,17 @@ import { GenerationStream } from './generation_stream.js';
 import { Mutex } from './mutex.js';
 import type { Runner } from './runner.js';
 
-const OPTION_NAMES = ['temperature', 'topK', 'topP', 'repetitionPenalty', 'seed', 'maxTokens', 'stop', 'signal', 'ignoreEos'];
+const OPTION_NAMES = [
+  'temperature',
+  'topK',
+  'topP',
+  'repetitionPenalty',
+  'seed',
+  'maxTokens',
+  'stop',
+  'signal',
+  'ignoreEos',
+];
 
 export class LoadedModel implements Model {
   readonly info: ModelInfo;
@@ -72,7 +82,8 @@ export class LoadedModel implements Model {
       return this.#turn.run(async () => {
         this.#assertUsable();
         for (const name of Object.keys(options)) {
-          if (!OPTION_NAMES.includes(name)) throw usageError(`generate: unknown option '${name}'; use ${OPTION_NAMES.join(', ')}`);
+          if (!OPTION_NAMES.includes(name))
+            throw usageError(`generate: unknown option '${name}'; use ${OPTION_NAMES.join(', ')}`);
         }
         const { ttftMs, tokensPerSecond, ...result } = await generate(
           this.#runner,
@@ -159,7 +170,10 @@ export class LoadedModel implements Model {
 
   #needTokenizer(what: string): Tokenizer {
     if (!this.#tokenizer) {
-      throw new SplitkvError('io', `${what} needs a tokenizer, and the model folder has no tokenizer.json; pass token ids, or add the file`);
+      throw new SplitkvError(
+        'io',
+        `${what} needs a tokenizer, and the model folder has no tokenizer.json; pass token ids, or add the file`,
+      );
     }
     return this.#tokenizer;
   }

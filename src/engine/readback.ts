@@ -10,7 +10,9 @@ export class Readback {
     readonly bytes: number,
     count: number,
   ) {
-    this.#free = Array.from({ length: count }, (_, index) => device.createBuffer(`readback ${index}`, bytes, 'staging'));
+    this.#free = Array.from({ length: count }, (_, index) =>
+      device.createBuffer(`readback ${index}`, bytes, 'staging'),
+    );
   }
 
   /** Encodes the copy; call the returned function after submitting to await and free the buffer. */

@@ -116,7 +116,11 @@ export class Runner {
 
   /** Bytes of the KV cache, and what one token takes of them. */
   get kv(): { readonly type: KvType; readonly bytes: number; readonly bytesPerToken: number } {
-    return { type: this.options.kvType, bytes: this.#forward.cacheBytes, bytesPerToken: this.#forward.cacheBytesPerToken };
+    return {
+      type: this.options.kvType,
+      bytes: this.#forward.cacheBytes,
+      bytesPerToken: this.#forward.cacheBytesPerToken,
+    };
   }
 
   #record(label: string, body: (recorder: Recorder) => void): Program {
@@ -286,7 +290,9 @@ export class Runner {
     if (prompt.length === 0) throw usageError('the prompt is empty: give at least one token');
     for (const [index, id] of prompt.entries()) {
       if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {
-        throw usageError(`token ${index} of the prompt is ${id}; this model's ids are integers from 0 to ${vocabSize - 1}`);
+        throw usageError(
+          `token ${index} of the prompt is ${id}; this model's ids are integers from 0 to ${vocabSize - 1}`,
+        );
       }
     }
     if (prompt.length > this.contextLength) {

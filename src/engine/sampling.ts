@@ -72,16 +72,20 @@ export class Sampler {
       partials: this.#partials,
       step_counter: this.#counter,
     });
-    recorder.dispatch(sample, { ...this.#problem, draws }, {
-      logits: this.logits,
-      partials: this.#partials,
-      sampling: this.#params,
-      seen: this.#seen,
-      tokens,
-      row_info: rowInfo,
-      ids: this.#ids,
-      step_counter: this.#counter,
-    });
+    recorder.dispatch(
+      sample,
+      { ...this.#problem, draws },
+      {
+        logits: this.logits,
+        partials: this.#partials,
+        sampling: this.#params,
+        seen: this.#seen,
+        tokens,
+        row_info: rowInfo,
+        ids: this.#ids,
+        step_counter: this.#counter,
+      },
+    );
   }
 
   /** Where the step being submitted writes its ids. Call once for each replay of a program that samples. */

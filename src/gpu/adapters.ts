@@ -24,7 +24,10 @@ async function gpuEntry(adapterName: string | undefined): Promise<GPU> {
     );
   }
   if (adapterName !== undefined) {
-    throw new SplitkvError('usage', `adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`);
+    throw new SplitkvError(
+      'usage',
+      `adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`,
+    );
   }
   return gpu;
 }

@@ -115,9 +115,13 @@ export class Device {
     try {
       device = await adapter.requestDevice({ label: 'splitkv', requiredFeatures: features, requiredLimits });
     } catch (error) {
-      throw new SplitkvError('no_webgpu', `the adapter refused a device: ${String(error)}. Reload, or choose another adapter`, {
-        cause: error,
-      });
+      throw new SplitkvError(
+        'no_webgpu',
+        `the adapter refused a device: ${String(error)}. Reload, or choose another adapter`,
+        {
+          cause: error,
+        },
+      );
     }
     return new Device(device, adapter);
   }

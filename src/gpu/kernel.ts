@@ -68,7 +68,10 @@ export function assembleWgsl(name: string, plan: Pick<KernelPlan<ParamTypes>, 'w
       return `const ${constant}: ${type} = ${wgslLiteral(value, type)}; // variant`;
     });
   if (unused.size > 0) {
-    throw new SplitkvError('internal', `${name}: no WGSL line declares the variant constant '${[...unused].join("', '")}'`);
+    throw new SplitkvError(
+      'internal',
+      `${name}: no WGSL line declares the variant constant '${[...unused].join("', '")}'`,
+    );
   }
   // Directives must stand before everything else, whatever fragment they come from.
   const directives = new Set(text.match(/^(?:enable|requires|diagnostic)\b[^;]*;/gm) ?? []);
@@ -82,7 +85,12 @@ function wgslLiteral(value: number | boolean, type: string): string {
 }
 
 /** Writes params into `view` at `offset`, 4 bytes each, in declaration order. */
-export function writeParams<P extends ParamTypes>(types: P, values: ParamValues<P>, view: DataView, offset: number): void {
+export function writeParams<P extends ParamTypes>(
+  types: P,
+  values: ParamValues<P>,
+  view: DataView,
+  offset: number,
+): void {
   let at = offset;
   for (const [field, type] of Object.entries(types)) {
     const value = values[field as keyof P];

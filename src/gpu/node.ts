@@ -22,9 +22,13 @@ export async function nodeGpu(adapterName: string | undefined): Promise<GPU> {
     try {
       dawn = await import('webgpu');
     } catch (error) {
-      throw new SplitkvError('no_webgpu', `Node needs the npm package 'webgpu' (Dawn): npm install webgpu. ${String(error)}`, {
-        cause: error,
-      });
+      throw new SplitkvError(
+        'no_webgpu',
+        `Node needs the npm package 'webgpu' (Dawn): npm install webgpu. ${String(error)}`,
+        {
+          cause: error,
+        },
+      );
     }
     Object.assign(globalThis, dawn.globals);
     gpu = dawn.create(adapterName === undefined ? [] : [`adapter=${adapterName}`]);

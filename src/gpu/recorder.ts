@@ -87,7 +87,9 @@ export class Recorder {
     this.#pending.push({
       label: kernel.name,
       compiled: getPipeline(this.device, kernel, plan),
-      tensors: Object.entries(kernel.bindings).map(([name, access]) => args[name] ?? this.device.placeholder(name, access)),
+      tensors: Object.entries(kernel.bindings).map(
+        ([name, access]) => args[name] ?? this.device.placeholder(name, access),
+      ),
       types: kernel.params,
       params: plan.params,
       grid: plan.grid,

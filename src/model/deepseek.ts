@@ -165,7 +165,14 @@ export class DeepseekForward implements Forward {
         q_abs: buffers.qAbsorbed,
       },
     );
-    const grouped = { rows, tileRows: tileRows(rows), groups: numHeads, type: weights.absorb.type, xOffset: 0, outOffset: 0 };
+    const grouped = {
+      rows,
+      tileRows: tileRows(rows),
+      groups: numHeads,
+      type: weights.absorb.type,
+      xOffset: 0,
+      outOffset: 0,
+    };
     recorder.dispatch(
       linearGrouped,
       {

@@ -44,8 +44,13 @@ export interface DeepseekMap {
 
 /** Hugging Face tensor names and shapes of DeepSeek-V2, V3 and MiniCPM3. */
 export function deepseekMap(config: DeepseekConfig): DeepseekMap {
-  const { hiddenSize, vocabSize, numHeads, qLoraRank, kvLoraRank, qkNopeHeadDim, qkRopeHeadDim, vHeadDim, moe } = config;
-  const matrix = (name: string, inFeatures: number, ...parts: MatrixPart[]): MatrixSpec => ({ name, inFeatures, parts });
+  const { hiddenSize, vocabSize, numHeads, qLoraRank, kvLoraRank, qkNopeHeadDim, qkRopeHeadDim, vHeadDim, moe } =
+    config;
+  const matrix = (name: string, inFeatures: number, ...parts: MatrixPart[]): MatrixSpec => ({
+    name,
+    inFeatures,
+    parts,
+  });
   const vector = (name: string, tensor: string, length: number): VectorSpec => ({ name, parts: [{ tensor, length }] });
   const qRows = numHeads * (qkNopeHeadDim + qkRopeHeadDim);
   const qOrder = rotaryOrder(config, qkNopeHeadDim);
@@ -81,7 +86,8 @@ export function deepseekMap(config: DeepseekConfig): DeepseekMap {
         intermediateSize,
         ...each.map((expert) => ({ tensor: `${expert}down_proj.weight`, rows: hiddenSize, padTo: PAD })),
       ),
-      shared: numShared > 0 ? dense(`${name}shared_`, `${prefix}shared_experts.`, numShared * intermediateSize) : undefined,
+      shared:
+        numShared > 0 ? dense(`${name}shared_`, `${prefix}shared_experts.`, numShared * intermediateSize) : undefined,
     };
   };
 
@@ -94,7 +100,11 @@ export function deepseekMap(config: DeepseekConfig): DeepseekMap {
       rows: kvLoraRank + qkRopeHeadDim,
       ...(kvOrder && { order: kvOrder }),
     };
-    const q = (tensor: string): MatrixPart => ({ tensor: `${attention}${tensor}`, rows: qRows, ...(qOrder && { order: qOrder }) });
+    const q = (tensor: string): MatrixPart => ({
+      tensor: `${attention}${tensor}`,
+      rows: qRows,
+      ...(qOrder && { order: qOrder }),
+    });
     const first: MatrixPart =
       qLoraRank === null
         ? { ...q('q_proj.weight'), padTo: PAD }
@@ -127,7 +137,11 @@ export function deepseekMap(config: DeepseekConfig): DeepseekMap {
       ...(qLoraRank === null
         ? [{ length: qRows, padTo: PAD }]
         : [{ tensor: `${attention}q_a_proj.bias`, length: qLoraRank, padTo: PAD }]),
-      { tensor: `${attention}kv_a_proj_with_mqa.bias`, length: kvLoraRank + qkRopeHeadDim, ...(kvOrder && { order: kvOrder }) },
+      {
+        tensor: `${attention}kv_a_proj_with_mqa.bias`,
+        length: kvLoraRank + qkRopeHeadDim,
+        ...(kvOrder && { order: kvOrder }),
+      },
     ],
   });
 

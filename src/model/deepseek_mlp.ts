@@ -71,7 +71,8 @@ export class DeepseekMlp {
   record(recorder: Recorder, buffers: RowBuffers, rows: MlpRows, layer: DeepseekLayerWeights): void {
     const { mlp, postNorm } = layer;
     if (isMoe<DenseMlpWeights, MoeWeights>(mlp)) this.#recordExperts(recorder, buffers, rows, mlp, postNorm);
-    else this.#recordDense(recorder, buffers, rows, mlp, { x: buffers.x, norm: postNorm }, this.config.intermediateSize);
+    else
+      this.#recordDense(recorder, buffers, rows, mlp, { x: buffers.x, norm: postNorm }, this.config.intermediateSize);
   }
 
   #recordDense(
@@ -229,7 +230,11 @@ export class DeepseekMlp {
       };
       const tensors = { x, weight: shard.weight, scale: shard.scale, out };
       if (buffers.role === 'prompt') {
-        recorder.dispatch(expertLinearTiled, problem, { ...tensors, pairs: scratch.pairs, pair_counts: scratch.pairCounts });
+        recorder.dispatch(expertLinearTiled, problem, {
+          ...tensors,
+          pairs: scratch.pairs,
+          pair_counts: scratch.pairCounts,
+        });
       } else {
         recorder.dispatch(expertLinear, problem, { ...tensors, expert_ids: scratch.ids });
       }

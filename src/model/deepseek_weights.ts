@@ -49,7 +49,8 @@ export interface DeepseekWeights {
   readonly parameters: number;
 }
 
-export const isMoe = <D, M extends object>(mlp: D | M): mlp is M => typeof mlp === 'object' && mlp !== null && 'router' in mlp;
+export const isMoe = <D, M extends object>(mlp: D | M): mlp is M =>
+  typeof mlp === 'object' && mlp !== null && 'router' in mlp;
 
 /**
  * The type of kv_b_proj's two halves. Absorbing transposes one of them, so blocks of 32 along its rows would round other groups
@@ -84,7 +85,9 @@ export async function loadDeepseekWeights(
       o: await loader.matrix(layer.o),
       oBias: await loader.vector(layer.oBias),
       postNorm: await loader.vector(layer.postNorm),
-      mlp: isMoe<DenseMlpMap, MoeMap>(layer.mlp) ? await experts(loader, config, layer.mlp) : await dense(loader, layer.mlp),
+      mlp: isMoe<DenseMlpMap, MoeMap>(layer.mlp)
+        ? await experts(loader, config, layer.mlp)
+        : await dense(loader, layer.mlp),
     });
   }
   const norm = await loader.vector(map.norm);

@@ -67,7 +67,11 @@ export class LlamaForward implements Forward {
 
   promptRows(wanted: number): number {
     const { numHeads, headDim } = this.config;
-    const widest = Math.max(numHeads * partialsOf('prompt', this.#maxChunks) * headDim, this.#gateUpRows, this.#qkvStride);
+    const widest = Math.max(
+      numHeads * partialsOf('prompt', this.#maxChunks) * headDim,
+      this.#gateUpRows,
+      this.#qkvStride,
+    );
     return fitRows(this.device, wanted, widest * 4);
   }
 

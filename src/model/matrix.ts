@@ -100,7 +100,7 @@ export async function fillMatrix(
   const writeTiles = async (rows: Float32Array, count: number): Promise<void> => {
     const packed = packTiles(type, rows, count, inFeatures);
     const tiles = ceilDiv(count, TILE);
-    for (let done = 0; done < tiles; ) {
+    for (let done = 0; done < tiles;) {
       const row = (tile + done) * TILE;
       const shard = matrix.shards.findLast((candidate) => candidate.firstRow <= row)!;
       const first = (row - shard.firstRow) / TILE;
@@ -108,7 +108,8 @@ export async function fillMatrix(
       const slice = (array: Uint32Array, tileBytes: number): Uint32Array =>
         array.subarray((done * tileBytes) / 4, ((done + fit) * tileBytes) / 4);
       device.write(shard.weight, first * tileWeightBytes, slice(packed.weight, tileWeightBytes));
-      if (shard.scale && packed.scale) device.write(shard.scale, first * tileScaleBytes, slice(packed.scale, tileScaleBytes));
+      if (shard.scale && packed.scale)
+        device.write(shard.scale, first * tileScaleBytes, slice(packed.scale, tileScaleBytes));
       done += fit;
     }
     tile += tiles;
@@ -148,7 +149,12 @@ export async function fillMatrix(
 }
 
 /** Rows of each group of `order.length` rows in that order. */
-export function reorderRows(data: Float32Array, order: NonNullable<MatrixPart['order']>, rows: number, width: number): Float32Array {
+export function reorderRows(
+  data: Float32Array,
+  order: NonNullable<MatrixPart['order']>,
+  rows: number,
+  width: number,
+): Float32Array {
   const out = new Float32Array(rows * width);
   for (let row = 0; row < rows; row++) {
     const group = row - (row % order.length);

@@ -77,7 +77,11 @@ export function recordLinear(
       out: io.out,
     };
     if (role === 'prompt') {
-      recorder.dispatch(linearTiled, { ...problem, epilogue: io.epilogue === 'residual' ? 'residual' : 'none' }, tensors);
+      recorder.dispatch(
+        linearTiled,
+        { ...problem, epilogue: io.epilogue === 'residual' ? 'residual' : 'none' },
+        tensors,
+      );
     } else {
       recorder.dispatch(
         linear,

@@ -20,7 +20,8 @@ export const activationStride = (width: number): number => alignUp(width, 32);
 export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK);
 
 /** Partial attention states a row may have: one a chunk when generating, one a merge lane for prompts. */
-export const partialsOf = (role: Role, maxChunks: number): number => (role === 'prompt' ? Math.min(LANES, maxChunks) : maxChunks);
+export const partialsOf = (role: Role, maxChunks: number): number =>
+  role === 'prompt' ? Math.min(LANES, maxChunks) : maxChunks;
 
 /** Rows that one workgroup of a few-row kernel takes at once; never changes a row's bits. */
 export const tileRows = (rows: number): 1 | 2 | 4 | 8 => (rows >= 8 ? 8 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1);

@@ -22,8 +22,19 @@ for (const adapter of await testAdapters()) {
     const random = new Random(11);
     // Row i holds the same one state in partial i (lane i mod 8), row 19 nothing but that state.
     const positions = Array.from({ length: partials + 1 }, (_, row) => (row < partials ? partials * 256 - 1 : 0));
-    const problem: MergeCase = { rows: positions.length, heads, headDim, partials, outStride: heads * headDim, positions };
-    const state = Array.from({ length: heads }, () => ({ o: random.normals(headDim, 50), m: random.normal(), l: 1 + 90 * random.next() }));
+    const problem: MergeCase = {
+      rows: positions.length,
+      heads,
+      headDim,
+      partials,
+      outStride: heads * headDim,
+      positions,
+    };
+    const state = Array.from({ length: heads }, () => ({
+      o: random.normals(headDim, 50),
+      m: random.normal(),
+      l: 1 + 90 * random.next(),
+    }));
     state[0]!.o[3] = -1e-30;
     const o = new Float32Array(problem.rows * heads * partials * headDim);
     const ml = new Float32Array(problem.rows * heads * partials * 2);
@@ -56,7 +67,14 @@ for (const adapter of await testAdapters()) {
   describe(`attention_merge on ${adapter.name}`, () => {
     test("writes nothing for inactive rows, and a row's bits don't depend on the batch", async () => {
       const device = await adapter.open();
-      const problem: MergeCase = { rows: 3, heads: 3, headDim: 24, partials: 12, outStride: 96, positions: [2600, undefined, 700] };
+      const problem: MergeCase = {
+        rows: 3,
+        heads: 3,
+        headDim: 24,
+        partials: 12,
+        outStride: 96,
+        positions: [2600, undefined, 700],
+      };
       const inputs = suite.inputs(problem, new Random(2));
       const alone = { ...problem, rows: 1, positions: [700] };
       const last = (array: Float32Array) => array.slice((array.length / 3) * 2);

@@ -47,7 +47,9 @@ const cases = [
   // FlashAttention's grid of split counts.
   mergeCase('1 to 133 partials', [8, 32, 133], [1, 2, 3, 5, 8, 9, 17, 32, 55, 97, 133].map(withPartials)),
   mergeCase('of lanes after prefill', [14, 64, 8], [3000, undefined, 255, 256, 1791, 1792]),
-  mergeCase('empty partials between', [9, 24, 20], [withPartials(20), withPartials(9), 0], { empty: (i) => i % 3 !== 1 }),
+  mergeCase('empty partials between', [9, 24, 20], [withPartials(20), withPartials(9), 0], {
+    empty: (i) => i % 3 !== 1,
+  }),
   mergeCase('nothing but empty partials', [2, 64, 4], [withPartials(4)], { empty: () => true }),
   mergeCase('d256', [2, 256, 3], [withPartials(3)]),
   mergeCase('d80', [3, 80, 2], [withPartials(2), 12]),

@@ -22,7 +22,9 @@ export const attentionMerge = defineKernel({
   params: { heads: 'u32', partials: 'u32', out_units: 'u32' },
   plan({ heads, headDim, partials, outStride }: AttentionMergeProblem, traits) {
     if (headDim % 8 !== 0 || headDim < 8 || headDim > 1024) {
-      throw unsupportedError(`attention_merge: head_dim ${headDim} is not supported; it must be a multiple of 8 from 8 to 1024`);
+      throw unsupportedError(
+        `attention_merge: head_dim ${headDim} is not supported; it must be a multiple of 8 from 8 to 1024`,
+      );
     }
     if (!Number.isInteger(partials) || partials < 1) {
       throw usageError(`attention_merge: ${partials} partials; expected an integer of at least 1`);

@@ -32,35 +32,48 @@ function rearranged(whole: PrefillCase, inputs: ReturnType<typeof attentionInput
 
 for (const adapter of await testAdapters()) {
   describe(`attention_prefill on ${adapter.name}`, () => {
-    test("a row's bits don't depend on its tile, on prompt chunking or on other rows", { timeout: 180_000 }, async () => {
-      const device = await adapter.open();
-      const whole = prefillProblem(shape, promptRows([{ slot: 0, from: 0, count: 290 }]));
-      const inputs = attentionInputs(whole, new Random(23));
-      const { heads, headDim, lanes } = whole;
-      const arrangements: Record<string, RowInfo[]> = {
-        'two prompt chunks, cut inside a tile': promptRows([
-          { slot: 0, from: 0, count: 101 },
-          { slot: 0, from: 101, count: 189 },
-        ]),
-        'shifted by 5 rows, alone': promptRows([{ slot: 0, from: 245, count: 45, skip: 5 }]),
-        'one row': promptRows([{ slot: 0, from: 270, count: 1, skip: 15 }]),
-      };
-      for (const traits of decisions(device)) {
-        const expected = await runOn(device, suite, whole, inputs, caseStep(whole), traits);
-        for (const [name, rowInfo] of Object.entries(arrangements)) {
-          const other = rearranged(whole, inputs, rowInfo);
-          const got = await runOn(device, suite, other.problem, other.inputs, caseStep(other.problem), traits);
-          for (const [row, info] of rowInfo.entries()) {
-            for (const [output, width] of [['partial_o', headDim], ['partial_ml', 2]] as const) {
-              const length = heads * lanes * width;
-              const own = bits(got[output]!, row * length, length);
-              if (info) expect(own, `${name}: ${output} of position ${info[0]}`).toEqual(bits(expected[output]!, info[0] * length, length));
-              else expect([...new Float32Array(own.buffer)].every(Number.isNaN), `${name}: inactive row ${row}`).toBe(true);
+    test(
+      "a row's bits don't depend on its tile, on prompt chunking or on other rows",
+      { timeout: 180_000 },
+      async () => {
+        const device = await adapter.open();
+        const whole = prefillProblem(shape, promptRows([{ slot: 0, from: 0, count: 290 }]));
+        const inputs = attentionInputs(whole, new Random(23));
+        const { heads, headDim, lanes } = whole;
+        const arrangements: Record<string, RowInfo[]> = {
+          'two prompt chunks, cut inside a tile': promptRows([
+            { slot: 0, from: 0, count: 101 },
+            { slot: 0, from: 101, count: 189 },
+          ]),
+          'shifted by 5 rows, alone': promptRows([{ slot: 0, from: 245, count: 45, skip: 5 }]),
+          'one row': promptRows([{ slot: 0, from: 270, count: 1, skip: 15 }]),
+        };
+        for (const traits of decisions(device)) {
+          const expected = await runOn(device, suite, whole, inputs, caseStep(whole), traits);
+          for (const [name, rowInfo] of Object.entries(arrangements)) {
+            const other = rearranged(whole, inputs, rowInfo);
+            const got = await runOn(device, suite, other.problem, other.inputs, caseStep(other.problem), traits);
+            for (const [row, info] of rowInfo.entries()) {
+              for (const [output, width] of [
+                ['partial_o', headDim],
+                ['partial_ml', 2],
+              ] as const) {
+                const length = heads * lanes * width;
+                const own = bits(got[output]!, row * length, length);
+                if (info)
+                  expect(own, `${name}: ${output} of position ${info[0]}`).toEqual(
+                    bits(expected[output]!, info[0] * length, length),
+                  );
+                else
+                  expect([...new Float32Array(own.buffer)].every(Number.isNaN), `${name}: inactive row ${row}`).toBe(
+                    true,
+                  );
+              }
             }
           }
         }
-      }
-      device.dispose();
-    });
+        device.dispose();
+      },
+    );
   });
 }

@@ -1,6 +1,14 @@
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { kvUnitBytes, MERGE_LANES } from '../../cache/kv_cache.js';
-import { attendedTokens, attentionCase, type AttentionCase, attentionInputs, caseStep, type RowInfo, type Shape } from '../fixture.js';
+import {
+  attendedTokens,
+  attentionCase,
+  type AttentionCase,
+  attentionInputs,
+  caseStep,
+  type RowInfo,
+  type Shape,
+} from '../fixture.js';
 import { attentionPrefill, PREFILL_TILE_ROWS } from './index.js';
 import { attentionPrefillReference } from './reference.js';
 
@@ -66,14 +74,24 @@ const cases = [
     { slot: 0, from: 0, count: 20 },
     { slot: 1, from: 255, count: 2 },
   ]),
-  prefillCase('14/2 d64', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f32', block: 16 }, [{ slot: 0, from: 292, count: 8 }]),
-  prefillCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 256 }, [{ slot: 0, from: 0, count: 33 }]),
-  prefillCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [{ slot: 0, from: 0, count: 24 }]),
+  prefillCase('14/2 d64', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f32', block: 16 }, [
+    { slot: 0, from: 292, count: 8 },
+  ]),
+  prefillCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 256 }, [
+    { slot: 0, from: 0, count: 33 },
+  ]),
+  prefillCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [
+    { slot: 0, from: 0, count: 24 },
+  ]),
   prefillCase('32/8 d128 f16', { heads: 32, kvHeads: 8, headDim: 128, kvType: 'f16', block: 16 }, [
     { slot: 0, from: 250, count: 7 },
   ]),
-  prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [{ slot: 0, from: 30, count: 4 }]),
-  prefillCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [{ slot: 0, from: 10, count: 16 }]),
+  prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [
+    { slot: 0, from: 30, count: 4 },
+  ]),
+  prefillCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [
+    { slot: 0, from: 10, count: 16 },
+  ]),
   prefillCase('8/4 d32, lanes wrap', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 2046, count: 3 },
   ]),

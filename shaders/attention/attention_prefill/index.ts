@@ -1,7 +1,15 @@
 import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { checkKvShape, checkStride, kvConstants, type KvType, kvWgsl, MERGE_LANES, queryGroup } from '../../cache/kv_cache.js';
+import {
+  checkKvShape,
+  checkStride,
+  kvConstants,
+  type KvType,
+  kvWgsl,
+  MERGE_LANES,
+  queryGroup,
+} from '../../cache/kv_cache.js';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import source from './attention_prefill.wgsl?raw';
 import rowSource from './attention_prefill_row.wgsl?raw';
@@ -62,7 +70,9 @@ export const attentionPrefill = defineKernel({
     const group = queryGroup('attention_prefill', heads, kvHeads);
     checkStride('attention_prefill', 'qStride', qStride, heads * headDim);
     if (!Number.isInteger(lanes) || lanes < 1 || lanes !== Math.min(MERGE_LANES, maxChunks)) {
-      throw usageError(`attention_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`);
+      throw usageError(
+        `attention_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`,
+      );
     }
     const software = traits.software;
     // On a GPU a tile of K or V takes at most 8 KiB of workgroup memory.

@@ -9,10 +9,16 @@ import { attentionSplit } from './index.js';
 await testKernel(suite);
 
 describe('attention_split', () => {
-  const problem = attentionCase({ heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [[299, 0], undefined, [40, 1]]);
+  const problem = attentionCase({ heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [
+    [299, 0],
+    undefined,
+    [40, 1],
+  ]);
 
   test('refuses shapes it has no layout for', () => {
-    expect(() => attentionSplit.plan({ ...problem, headDim: 36 }, BASELINE_TRAITS)).toThrow(/attention_split: head_dim 36/);
+    expect(() => attentionSplit.plan({ ...problem, headDim: 36 }, BASELINE_TRAITS)).toThrow(
+      /attention_split: head_dim 36/,
+    );
     expect(() => attentionSplit.plan({ ...problem, heads: 6 }, BASELINE_TRAITS)).toThrow(/6 query heads/);
     expect(() => attentionSplit.plan({ ...problem, block: 48 }, BASELINE_TRAITS)).toThrow(/block of 48/);
     expect(() => attentionSplit.plan({ ...problem, qStride: 128 }, BASELINE_TRAITS)).toThrow(/qStride 128/);
@@ -20,7 +26,11 @@ describe('attention_split', () => {
 });
 
 await describeOnAdapters('attention_split', (device) => {
-  const problem = attentionCase({ heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [[299, 0], undefined, [40, 1]]);
+  const problem = attentionCase({ heads: 8, kvHeads: 4, headDim: 32, kvType: 'f16', block: 16 }, [
+    [299, 0],
+    undefined,
+    [40, 1],
+  ]);
   const inputs = attentionInputs(problem, new Random(5));
   const { heads, headDim, maxChunks } = problem;
 
@@ -52,10 +62,15 @@ await describeOnAdapters('attention_split', (device) => {
           row_info: (inputs['row_info'] as Uint32Array).slice(row * 2, row * 2 + 2),
         };
         const own = await runOn(device(), suite, alone, ownInputs, caseStep(alone), traits);
-        for (const [name, width] of [['partial_o', headDim], ['partial_ml', 2]] as const) {
+        for (const [name, width] of [
+          ['partial_o', headDim],
+          ['partial_ml', 2],
+        ] as const) {
           const length = heads * maxChunks * width;
           // Unwritten elements hold the same NaN bits in both.
-          expect(bits(own[name]!, 0, length), `${name} of row ${row}`).toEqual(bits(batch[name]!, row * length, length));
+          expect(bits(own[name]!, 0, length), `${name} of row ${row}`).toEqual(
+            bits(batch[name]!, row * length, length),
+          );
         }
       }
     }
@@ -75,7 +90,10 @@ await describeOnAdapters('attention_split', (device) => {
         v_cache: half(inputs['v_cache'] as Uint32Array),
       };
       const part = await runOn(device(), suite, rank, rankInputs, caseStep(rank), traits);
-      for (const [name, width] of [['partial_o', headDim], ['partial_ml', 2]] as const) {
+      for (const [name, width] of [
+        ['partial_o', headDim],
+        ['partial_ml', 2],
+      ] as const) {
         for (const row of [0, 2]) {
           const length = 4 * maxChunks * width;
           expect(bits(part[name]!, row * length, length), `${name} of row ${row}`).toEqual(

@@ -1,6 +1,14 @@
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { kvUnitBytes } from '../../cache/kv_cache.js';
-import { attendedTokens, attentionCase, type AttentionCase, attentionInputs, caseStep, type RowInfo, type Shape } from '../fixture.js';
+import {
+  attendedTokens,
+  attentionCase,
+  type AttentionCase,
+  attentionInputs,
+  caseStep,
+  type RowInfo,
+  type Shape,
+} from '../fixture.js';
 import { attentionSplit } from './index.js';
 import { attentionSplitReference } from './reference.js';
 
@@ -21,13 +29,13 @@ function splitCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], race
 }
 
 const cases = [
+  splitCase('tiny', { heads: 3, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16 }, [[19, 0], [0, 1], undefined], true),
   splitCase(
-    'tiny',
-    { heads: 3, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16 },
-    [[19, 0], [0, 1], undefined],
+    'tiny f16, two head tiles',
+    { heads: 5, kvHeads: 1, headDim: 8, kvType: 'f16', block: 16 },
+    [[17, 0]],
     true,
   ),
-  splitCase('tiny f16, two head tiles', { heads: 5, kvHeads: 1, headDim: 8, kvType: 'f16', block: 16 }, [[17, 0]], true),
   splitCase('8/4 d32 ragged over chunk ends', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [
     [0, 2],
     [19, 1],
@@ -37,13 +45,20 @@ const cases = [
     [256, 4],
     [699, 5],
   ]),
-  splitCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, kvType: 'f16', block: 64 }, [[256, 1], undefined, [19, 0]]),
+  splitCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, kvType: 'f16', block: 64 }, [
+    [256, 1],
+    undefined,
+    [19, 0],
+  ]),
   splitCase('14/2 d64, rows of one slot', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f32', block: 16 }, [
     [299, 0],
     [298, 0],
     [255, 1],
   ]),
-  splitCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 256 }, [[299, 0], [30, 1]]),
+  splitCase('7/1 d24 f16', { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 256 }, [
+    [299, 0],
+    [30, 1],
+  ]),
   splitCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [[270, 0]]),
   splitCase('32/8 d128 f16', { heads: 32, kvHeads: 8, headDim: 128, kvType: 'f16', block: 16 }, [[256, 0]]),
   splitCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),

@@ -38,17 +38,34 @@ async function measure(device: Device, { heads, rank, nope, rope, v }: Shape, be
   const floats = (name: string, length: number): Buffer => make(name, length * 4, 0x3e000000);
   const halves = (name: string, length: number): Buffer => make(name, length * 2, 0x34003400);
   const rowInfo = make('row_info', ROWS * 8);
-  device.write(rowInfo, 0, Uint32Array.from({ length: ROWS * 2 }, (_, i) => (i % 2 === 0 ? before + i / 2 : 0)));
+  device.write(
+    rowInfo,
+    0,
+    Uint32Array.from({ length: ROWS * 2 }, (_, i) => (i % 2 === 0 ? before + i / 2 : 0)),
+  );
   const tableStride = ceilDiv(tokens, BLOCK);
   const table = make('block_table', tableStride * 4);
-  device.write(table, 0, Uint32Array.from({ length: tableStride }, (_, i) => i));
+  device.write(
+    table,
+    0,
+    Uint32Array.from({ length: tableStride }, (_, i) => i),
+  );
   const shared = {
     row_info: rowInfo,
     block_table: table,
     partial_o: floats('partial_o', ROWS * heads * lanes * Math.max(rank, keyDim)),
     partial_ml: floats('partial_ml', ROWS * heads * lanes * 2),
   };
-  const common = { rows: ROWS, heads, maxChunks, lanes, kvType: 'f16', block: BLOCK, tableStride, scale: keyDim ** -0.5 } as const;
+  const common = {
+    rows: ROWS,
+    heads,
+    maxChunks,
+    lanes,
+    kvType: 'f16',
+    block: BLOCK,
+    tableStride,
+    scale: keyDim ** -0.5,
+  } as const;
   const q = floats('q', ROWS * heads * keyDim);
   const qAbs = floats('q_abs', ROWS * heads * width);
   const grouped = { rows: ROWS, tileRows: 8, groups: heads, type: 'f16', xOffset: 0, outOffset: 0 } as const;
@@ -59,13 +76,33 @@ async function measure(device: Device, { heads, rank, nope, rope, v }: Shape, be
       record: (recorder) => {
         recorder.dispatch(
           linearGrouped,
-          { ...grouped, inFeatures: nope, outFeatures: rank, xStride: heads * keyDim, xGroupStride: keyDim, outStride: heads * width, outGroupStride: width },
+          {
+            ...grouped,
+            inFeatures: nope,
+            outFeatures: rank,
+            xStride: heads * keyDim,
+            xGroupStride: keyDim,
+            outStride: heads * width,
+            outGroupStride: width,
+          },
           { x: q, weight: halves('w_uk', heads * rank * nope), out: qAbs },
         );
         recorder.dispatch(
           linearGrouped,
-          { ...grouped, inFeatures: rank, outFeatures: v, xStride: heads * rank, xGroupStride: rank, outStride: heads * v, outGroupStride: v },
-          { x: floats('o_latent', ROWS * heads * rank), weight: halves('w_uv', heads * rank * v), out: floats('attended', ROWS * heads * v) },
+          {
+            ...grouped,
+            inFeatures: rank,
+            outFeatures: v,
+            xStride: heads * rank,
+            xGroupStride: rank,
+            outStride: heads * v,
+            outGroupStride: v,
+          },
+          {
+            x: floats('o_latent', ROWS * heads * rank),
+            weight: halves('w_uv', heads * rank * v),
+            out: floats('attended', ROWS * heads * v),
+          },
         );
       },
     },
@@ -83,8 +120,22 @@ async function measure(device: Device, { heads, rank, nope, rope, v }: Shape, be
       record: (recorder) =>
         recorder.dispatch(
           linearTiled,
-          { rows: tokens, inFeatures: rank, outFeatures: expanded, type: 'f16', segments: { total: 1, align: 32 }, bias: false, xStride: rank, outStride: expanded, epilogue: 'none' },
-          { x: floats('latents', tokens * rank), weight: halves('kv_b', expanded * rank), out: floats('expanded', tokens * expanded) },
+          {
+            rows: tokens,
+            inFeatures: rank,
+            outFeatures: expanded,
+            type: 'f16',
+            segments: { total: 1, align: 32 },
+            bias: false,
+            xStride: rank,
+            outStride: expanded,
+            epilogue: 'none',
+          },
+          {
+            x: floats('latents', tokens * rank),
+            weight: halves('kv_b', expanded * rank),
+            out: floats('expanded', tokens * expanded),
+          },
         ),
     },
     plain: {
@@ -135,7 +186,10 @@ describe('prompt rows: absorbed against expanded', async () => {
   for (const adapter of (await testAdapters()).filter(({ name }) => name.includes(wanted))) {
     test(adapter.name, { timeout: 600_000 }, async () => {
       const device = await adapter.open();
-      const lines = ['| adapter | R, nope + rope, v | tokens before | expanded / absorbed | attention in absorbed | expansion in expanded |', '|---|---|---|---|---|---|'];
+      const lines = [
+        '| adapter | R, nope + rope, v | tokens before | expanded / absorbed | attention in absorbed | expansion in expanded |',
+        '|---|---|---|---|---|---|',
+      ];
       for (const shape of SHAPES) {
         for (const before of [0, 2048]) {
           lines.push(await device.checked('prompt rows', () => measure(device, shape, before)));

@@ -16,14 +16,26 @@ const cases = [
     promptRows(0, 0, 5, 8),
     true,
   ),
-  mlaKernelCase('3 heads, 64 + 16, two slots', { heads: 3, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f32', block: 16 }, [
-    ...promptRows(1, 250, 11, 16),
-    ...promptRows(0, 0, 16),
-    ...promptRows(0, 16, 1, 16),
-  ]),
-  mlaKernelCase('a tail of rows', { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, promptRows(0, 30, 19)),
-  mlaKernelCase('16 heads, 512 + 64, f16', { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 64 }, promptRows(0, 40, 8)),
-  mlaKernelCase('a lane of two chunks', { heads: 3, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f32', block: 16 }, promptRows(0, 2043, 10, 16)),
+  mlaKernelCase(
+    '3 heads, 64 + 16, two slots',
+    { heads: 3, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f32', block: 16 },
+    [...promptRows(1, 250, 11, 16), ...promptRows(0, 0, 16), ...promptRows(0, 16, 1, 16)],
+  ),
+  mlaKernelCase(
+    'a tail of rows',
+    { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 },
+    promptRows(0, 30, 19),
+  ),
+  mlaKernelCase(
+    '16 heads, 512 + 64, f16',
+    { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 64 },
+    promptRows(0, 40, 8),
+  ),
+  mlaKernelCase(
+    'a lane of two chunks',
+    { heads: 3, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
+    promptRows(0, 2043, 10, 16),
+  ),
 ];
 
 export const suite: KernelSuite<typeof mlaPrefill.bindings, typeof mlaPrefill.params, MlaCase> = {

@@ -36,7 +36,9 @@ export const mlaPrefill = defineKernel({
     checkHeads('mla_prefill', heads);
     checkStride('mla_prefill', 'qStride', qStride, heads * latentWidth(problem));
     if (!Number.isInteger(lanes) || lanes < 1 || lanes !== Math.min(MERGE_LANES, maxChunks)) {
-      throw usageError(`mla_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`);
+      throw usageError(
+        `mla_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`,
+      );
     }
     return {
       ...mlaPlan(problem, traits, lanes, source),

@@ -26,17 +26,30 @@ for (const adapter of await testAdapters()) {
     for (const traits of decisions(device)) {
       const batch = await runOn(device, suite, problem, inputs, mlaStep(problem), traits);
       // Two inactive rows first: every row moves by two within its tile; then the first row alone.
-      for (const [before, count] of [[2, 13], [0, 1]] as const) {
+      for (const [before, count] of [
+        [2, 13],
+        [0, 1],
+      ] as const) {
         const rowInfo = [...Array.from({ length: before }, () => undefined), ...promptRows(0, 250, count)];
         const moved = { ...problem, rows: rowInfo.length, rowInfo };
         const own = new Float32Array(rowInfo.length * qStride).fill(Number.NaN);
         own.set(q.subarray(0, count * qStride), before * qStride);
         const info = Uint32Array.from(rowInfo.flatMap((row) => (row ? [...row] : [0xffffffff, 0xffffffff])));
-        const other = await runOn(device, suite, moved, { ...inputs, q_abs: own, row_info: info }, mlaStep(moved), traits);
+        const other = await runOn(
+          device,
+          suite,
+          moved,
+          { ...inputs, q_abs: own, row_info: info },
+          mlaStep(moved),
+          traits,
+        );
         for (let row = 0; row < count; row++) {
           const used = Math.floor((250 + row) / 256) + 1;
           for (let head = 0; head < heads; head++) {
-            for (const [name, width] of [['partial_o', kvLoraRank], ['partial_ml', 2]] as const) {
+            for (const [name, width] of [
+              ['partial_o', kvLoraRank],
+              ['partial_ml', 2],
+            ] as const) {
               const at = (row: number): number => (row * heads + head) * lanes * width;
               expect(bits(other[name]!, at(row + before), used * width), `${name} of row ${row}, head ${head}`).toEqual(
                 bits(batch[name]!, at(row), used * width),

@@ -11,21 +11,36 @@ const cases = [
     [[19, 0], [0, 1], undefined],
     true,
   ),
-  mlaKernelCase('tiny f16, one head', { heads: 1, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f16', block: 64 }, [[17, 0]]),
-  mlaKernelCase('8 heads, 64 + 16, ragged over chunk ends', { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f32', block: 16 }, [
-    [0, 2],
-    [19, 1],
-    [254, 0],
-    undefined,
-    [255, 3],
-    [256, 4],
-    [699, 5],
+  mlaKernelCase('tiny f16, one head', { heads: 1, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f16', block: 64 }, [
+    [17, 0],
   ]),
-  mlaKernelCase('3 heads, 64 + 16, f16', { heads: 3, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, [[256, 1], undefined, [19, 0]]),
-  mlaKernelCase('16 heads, 512 + 64, f16', { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 64 }, [[299, 0]]),
-  mlaKernelCase('40 heads, 256 + 32', { heads: 40, kvLoraRank: 256, qkRopeHeadDim: 32, kvType: 'f32', block: 16 }, [[60, 0], [59, 0]]),
-  mlaKernelCase('5 heads, 1024 + 64', { heads: 5, kvLoraRank: 1024, qkRopeHeadDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),
-  mlaKernelCase('8 heads, 64 + 16, long f16', { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, [[2099, 0]]),
+  mlaKernelCase(
+    '8 heads, 64 + 16, ragged over chunk ends',
+    { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f32', block: 16 },
+    [[0, 2], [19, 1], [254, 0], undefined, [255, 3], [256, 4], [699, 5]],
+  ),
+  mlaKernelCase('3 heads, 64 + 16, f16', { heads: 3, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, [
+    [256, 1],
+    undefined,
+    [19, 0],
+  ]),
+  mlaKernelCase(
+    '16 heads, 512 + 64, f16',
+    { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 64 },
+    [[299, 0]],
+  ),
+  mlaKernelCase('40 heads, 256 + 32', { heads: 40, kvLoraRank: 256, qkRopeHeadDim: 32, kvType: 'f32', block: 16 }, [
+    [60, 0],
+    [59, 0],
+  ]),
+  mlaKernelCase('5 heads, 1024 + 64', { heads: 5, kvLoraRank: 1024, qkRopeHeadDim: 64, kvType: 'f32', block: 16 }, [
+    [40, 0],
+  ]),
+  mlaKernelCase(
+    '8 heads, 64 + 16, long f16',
+    { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 },
+    [[2099, 0]],
+  ),
 ];
 
 export const suite: KernelSuite<typeof mlaSplit.bindings, typeof mlaSplit.params, MlaCase> = {

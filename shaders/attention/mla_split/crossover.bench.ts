@@ -45,7 +45,14 @@ async function time(device: Device, program: Program, chunks: number, repeats: n
 async function measure(device: Device, tokens: number): Promise<Row> {
   const random = new Random(1);
   const chunks = tokens / 256;
-  const common = { rows: 1, heads: HEADS, maxChunks: chunks, kvType: 'f16', block: BLOCK, tableStride: tokens / BLOCK } as const;
+  const common = {
+    rows: 1,
+    heads: HEADS,
+    maxChunks: chunks,
+    kvType: 'f16',
+    block: BLOCK,
+    tableStride: tokens / BLOCK,
+  } as const;
   // A fixed pattern of small halves (0.25 .. 0.5): values don't change what is read, only must not be slow (subnormal) ones.
   const filled = (name: string, bytes: number): Buffer => {
     const words = new Uint32Array(bytes / 4).map((_, i) => 0x34003400 | ((i * 2654435761) & 0x03ff03ff));
@@ -61,22 +68,40 @@ async function measure(device: Device, tokens: number): Promise<Row> {
   const rowInfo = device.createBuffer('row_info', 8);
   device.write(rowInfo, 0, Uint32Array.of(tokens - 1, 0));
   const table = device.createBuffer('block_table', (tokens / BLOCK) * 4);
-  device.write(table, 0, Uint32Array.from({ length: tokens / BLOCK }, (_, i) => i));
+  device.write(
+    table,
+    0,
+    Uint32Array.from({ length: tokens / BLOCK }, (_, i) => i),
+  );
   const shared = { row_info: rowInfo, block_table: table };
-  const partials = { partial_o: floats('partial_o', HEADS * chunks * RANK), partial_ml: floats('partial_ml', HEADS * chunks * 2) };
+  const partials = {
+    partial_o: floats('partial_o', HEADS * chunks * RANK),
+    partial_ml: floats('partial_ml', HEADS * chunks * 2),
+  };
 
   const mla = new Recorder(device, 'mla');
   mla.dispatch(
     mlaSplit,
     { ...common, kvLoraRank: RANK, qkRopeHeadDim: ROPE, qStride: HEADS * (RANK + ROPE), scale: KEY_DIM ** -0.5 },
-    { ...shared, ...partials, q_abs: floats('q_abs', HEADS * (RANK + ROPE)), latent_cache: filled('latent', tokens * MLA_BYTES) },
+    {
+      ...shared,
+      ...partials,
+      q_abs: floats('q_abs', HEADS * (RANK + ROPE)),
+      latent_cache: filled('latent', tokens * MLA_BYTES),
+    },
   );
   const mha = new Recorder(device, 'mha');
   const cacheBytes = tokens * HEADS * KEY_DIM * 2;
   mha.dispatch(
     attentionSplit,
     { ...common, kvHeads: HEADS, headDim: KEY_DIM, qStride: HEADS * KEY_DIM, scale: KEY_DIM ** -0.5 },
-    { ...shared, ...partials, q: floats('q', HEADS * KEY_DIM), k_cache: filled('k', cacheBytes), v_cache: filled('v', cacheBytes) },
+    {
+      ...shared,
+      ...partials,
+      q: floats('q', HEADS * KEY_DIM),
+      k_cache: filled('k', cacheBytes),
+      v_cache: filled('v', cacheBytes),
+    },
   );
   const programs = [mla.finish(), mha.finish()] as const;
   const samples: [number[], number[]] = [[], []];
@@ -86,7 +111,12 @@ async function measure(device: Device, tokens: number): Promise<Row> {
   for (let round = 0; round < ROUNDS; round++) {
     for (const [i, program] of programs.entries()) samples[i]!.push(await time(device, program, chunks, repeats));
   }
-  return { adapter: device.name, tokens, mlaUs: median(samples[0]), mhaUs: (median(samples[1]) * (KEY_DIM + VALUE_DIM)) / (2 * KEY_DIM) };
+  return {
+    adapter: device.name,
+    tokens,
+    mlaUs: median(samples[0]),
+    mhaUs: (median(samples[1]) * (KEY_DIM + VALUE_DIM)) / (2 * KEY_DIM),
+  };
 }
 
 function table(all: readonly Row[]): string {
@@ -106,14 +136,19 @@ function plot(all: readonly Row[]): string {
   const adapters = [...new Set(all.map((row) => row.adapter))];
   const colours = ['#2563eb', '#dc2626', '#16a34a', '#9333ea'];
   const top = Math.max(2, Math.ceil(Math.max(...all.map((row) => row.mhaUs / row.mlaUs))));
-  const x = (tokens: number): number => 60 + (480 * Math.log2(tokens / TOKENS[0]!)) / Math.log2(TOKENS.at(-1)! / TOKENS[0]!);
+  const x = (tokens: number): number =>
+    60 + (480 * Math.log2(tokens / TOKENS[0]!)) / Math.log2(TOKENS.at(-1)! / TOKENS[0]!);
   const y = (ratio: number): number => 260 - (220 * ratio) / top;
-  const text = (at: string, content: string): string => `<text ${at} font-family="sans-serif" font-size="12" fill="#444">${content}</text>`;
+  const text = (at: string, content: string): string =>
+    `<text ${at} font-family="sans-serif" font-size="12" fill="#444">${content}</text>`;
   const ticks = Array.from({ length: top + 1 }, (_, i) => i);
   return [
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 620 320">',
     '<rect width="620" height="320" fill="white"/>',
-    ...ticks.map((i) => `<path d="M60 ${y(i)}H540" stroke="${i === 1 ? '#444' : '#ddd'}"/>${text(`x="40" y="${y(i) + 4}"`, String(i))}`),
+    ...ticks.map(
+      (i) =>
+        `<path d="M60 ${y(i)}H540" stroke="${i === 1 ? '#444' : '#ddd'}"/>${text(`x="40" y="${y(i) + 4}"`, String(i))}`,
+    ),
     ...TOKENS.map((tokens) => text(`x="${x(tokens)}" y="280" text-anchor="middle"`, String(tokens))),
     text('x="300" y="304" text-anchor="middle"', 'tokens in the cache'),
     text('x="60" y="24"', 'decode attention, time of plain multi-head / time of MLA (above 1: MLA is faster)'),

@@ -10,11 +10,17 @@ import { mlaSplit } from './index.js';
 
 await testKernel(suite);
 
-const problem = mlaCase({ heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, [[299, 0], undefined, [40, 1]]);
+const problem = mlaCase({ heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, [
+  [299, 0],
+  undefined,
+  [40, 1],
+]);
 const { heads, maxChunks, kvLoraRank, qStride } = problem;
 
 test('mla_split refuses shapes it has no layout for', () => {
-  expect(() => mlaSplit.plan({ ...problem, kvLoraRank: 1032 }, BASELINE_TRAITS)).toThrow(/mla_split: kv_lora_rank 1032/);
+  expect(() => mlaSplit.plan({ ...problem, kvLoraRank: 1032 }, BASELINE_TRAITS)).toThrow(
+    /mla_split: kv_lora_rank 1032/,
+  );
   expect(() => mlaSplit.plan({ ...problem, qkRopeHeadDim: 20 }, BASELINE_TRAITS)).toThrow(/qk_rope_head_dim 20/);
   expect(() => mlaSplit.plan({ ...problem, qStride: 608 }, BASELINE_TRAITS)).toThrow(/qStride 608/);
   expect(() => mlaSplit.plan({ ...problem, block: 48 }, BASELINE_TRAITS)).toThrow(/block of 48/);
@@ -28,7 +34,10 @@ for (const adapter of await testAdapters()) {
     for (const traits of decisions(device)) {
       // One chunk more than any row has.
       const batch = await runOn(device, suite, problem, inputs, { rows: 3, chunks: maxChunks }, traits);
-      const widths = [['partial_o', kvLoraRank], ['partial_ml', 2]] as const;
+      const widths = [
+        ['partial_o', kvLoraRank],
+        ['partial_ml', 2],
+      ] as const;
       for (const [row, info] of problem.rowInfo.entries()) {
         for (let at = 0; at < heads * maxChunks; at++) {
           const written = info !== undefined && (at % maxChunks) * 256 <= info[0];
@@ -42,7 +51,10 @@ for (const adapter of await testAdapters()) {
 
         // The row alone, and of it only heads 3 and 4, as a rank may hold them.
         const width = latentWidth(problem);
-        for (const [first, count] of [[0, heads], [3, 2]] as const) {
+        for (const [first, count] of [
+          [0, heads],
+          [3, 2],
+        ] as const) {
           const alone = { ...problem, rows: 1, heads: count, qStride: count * width, rowInfo: [info] };
           const start = row * qStride + first * width;
           const own = await runOn(
@@ -64,7 +76,10 @@ for (const adapter of await testAdapters()) {
         // The chunks' partials merge to attention over the whole.
         const tokens = Array.from({ length: info[0] + 1 }, (_, i) => i);
         const whole = attendLatent(problem, inputs, row, 1, tokens);
-        const parts = Array.from({ length: Math.floor(info[0] / 256) + 1 }, (_, c) => (row * heads + 1) * maxChunks + c);
+        const parts = Array.from(
+          { length: Math.floor(info[0] / 256) + 1 },
+          (_, c) => (row * heads + 1) * maxChunks + c,
+        );
         const [o, ml] = [batch['partial_o']!, batch['partial_ml']!];
         const m = Math.max(...parts.map((at) => ml[at * 2]!));
         const l = parts.reduce((sum, at) => sum + Math.exp(ml[at * 2]! - m) * ml[at * 2 + 1]!, 0);

@@ -32,8 +32,12 @@ export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.para
   kernel: embedding,
   cases: [
     ...types.map((type) => embeddingCase('control', type, {}, { races: true })),
-    ...types.map((type) => embeddingCase('hidden of no multiple of 4', type, { rows: 3, hidden: 45, outStride: 96, scaleBy: 8 })),
-    ...types.map((type) => embeddingCase('tokens on both sides of a shard', type, { rows: 60, shardFirst: 64, shardRows: 33 })),
+    ...types.map((type) =>
+      embeddingCase('hidden of no multiple of 4', type, { rows: 3, hidden: 45, outStride: 96, scaleBy: 8 }),
+    ),
+    ...types.map((type) =>
+      embeddingCase('tokens on both sides of a shard', type, { rows: 60, shardFirst: 64, shardRows: 33 }),
+    ),
     embeddingCase('scaled', 'q4', { scaleBy: 45.254833 }, { tolerance: { absolute: 0, relative: 2e-7 } }),
     embeddingCase('one element', 'f32', { rows: 1, hidden: 1, shardRows: 1 }),
     embeddingCase('decode 2048', 'q4', { rows: 1, hidden: 2048, shardRows: 512 }),

@@ -20,7 +20,11 @@ await describeOnAdapters('embedding', (device) => {
     gpu.write(held[0], 0, tokens);
     const recorder = new Recorder(gpu, 'shards');
     const shards = [];
-    for (const [first, count] of [[0, 96], [96, 64], [160, 40]] as const) {
+    for (const [first, count] of [
+      [0, 96],
+      [96, 64],
+      [160, 40],
+    ] as const) {
       const packed = packTiles('q8', table.slice(first * hidden, (first + count) * hidden), count, hidden);
       const weight = gpu.createBuffer('weight', packed.weight.byteLength);
       const scale = gpu.createBuffer('scale', packed.scale!.byteLength);
@@ -41,7 +45,9 @@ await describeOnAdapters('embedding', (device) => {
     const got = new Float32Array(await gpu.read(held[1]));
     const rounded = roundWeights('q8', table, vocab, hidden);
     tokens.forEach((token, r) => {
-      const wrong = got.subarray(r * hidden, (r + 1) * hidden).findIndex((value, k) => value !== rounded[token * hidden + k]);
+      const wrong = got
+        .subarray(r * hidden, (r + 1) * hidden)
+        .findIndex((value, k) => value !== rounded[token * hidden + k]);
       expect(wrong, `row ${r}, token ${token}`).toBe(-1);
     });
     program.dispose();

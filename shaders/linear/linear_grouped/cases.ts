@@ -56,7 +56,12 @@ function inputs(problem: LinearGroupedProblem, random: Random): HostArrays {
   const weight = new Uint32Array((groups * layout.weightBytes) / 4);
   const scale = new Uint32Array((groups * layout.scaleBytes) / 4);
   for (let g = 0; g < groups; g++) {
-    const packed = packTiles(type, random.normals(outFeatures * inFeatures, inFeatures ** -0.5), outFeatures, inFeatures);
+    const packed = packTiles(
+      type,
+      random.normals(outFeatures * inFeatures, inFeatures ** -0.5),
+      outFeatures,
+      inFeatures,
+    );
     weight.set(packed.weight, (g * layout.weightBytes) / 4);
     if (packed.scale) scale.set(packed.scale, (g * layout.scaleBytes) / 4);
   }

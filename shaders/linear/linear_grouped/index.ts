@@ -33,7 +33,12 @@ export interface LinearGroupedProblem {
   readonly outGroupStride: number;
 }
 
-const WEIGHTS: Readonly<Record<WeightType, string>> = { f32: weightsF32, f16: weightsF16, q8: weightsQ8, q4: weightsQ4 };
+const WEIGHTS: Readonly<Record<WeightType, string>> = {
+  f32: weightsF32,
+  f16: weightsF16,
+  q8: weightsQ8,
+  q4: weightsQ4,
+};
 
 /** Slices of the contraction that a workgroup takes at once on a hardware adapter. */
 const SLICES = 8;
@@ -60,7 +65,8 @@ export const linearGrouped = defineKernel({
     const { xStride, xOffset, xGroupStride, outStride, outOffset, outGroupStride } = problem;
     const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear_grouped: ${what}`);
     const limit = traits.limits.maxComputeWorkgroupsPerDimension;
-    if (!Number.isInteger(groups) || groups < 1 || groups > limit) throw bad(`${groups} groups, expected an integer from 1 to ${limit}`);
+    if (!Number.isInteger(groups) || groups < 1 || groups > limit)
+      throw bad(`${groups} groups, expected an integer from 1 to ${limit}`);
     if (!Number.isInteger(inFeatures) || inFeatures < 8 || inFeatures % 8 !== 0) {
       throw bad(`inFeatures is ${inFeatures}, expected a multiple of 8 from 8 on`);
     }
@@ -68,11 +74,16 @@ export const linearGrouped = defineKernel({
       if (value % 4 !== 0 || value < 0) throw bad(`${name} is ${value}, expected a multiple of 4`);
     }
     if (xOffset + (groups - 1) * xGroupStride + inFeatures > xStride) {
-      throw bad(`${groups} groups of ${inFeatures}, ${xGroupStride} apart from ${xOffset} on, don't fit an x row of ${xStride}`);
+      throw bad(
+        `${groups} groups of ${inFeatures}, ${xGroupStride} apart from ${xOffset} on, don't fit an x row of ${xStride}`,
+      );
     }
-    if (groups > 1 && outGroupStride < outFeatures) throw bad(`outGroupStride is ${outGroupStride}, expected at least ${outFeatures}`);
+    if (groups > 1 && outGroupStride < outFeatures)
+      throw bad(`outGroupStride is ${outGroupStride}, expected at least ${outFeatures}`);
     if (outOffset + (groups - 1) * outGroupStride + outFeatures > outStride) {
-      throw bad(`${groups} groups of ${outFeatures}, ${outGroupStride} apart from ${outOffset} on, don't fit an out row of ${outStride}`);
+      throw bad(
+        `${groups} groups of ${outFeatures}, ${outGroupStride} apart from ${outOffset} on, don't fit an out row of ${outStride}`,
+      );
     }
     const unit = UNIT_ELEMENTS[type];
     const tiles = tilesOf(outFeatures);

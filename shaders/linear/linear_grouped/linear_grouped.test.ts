@@ -29,7 +29,9 @@ for (const adapter of await testAdapters()) {
         for (const row of [0, 5, 8]) {
           const own = { ...inputs, x: x.slice(row * problem.xStride, (row + 1) * problem.xStride) };
           const alone = await runOn(device, suite, one, own, { rows: 1, chunks: 1 }, traits);
-          expect(bits(alone['out']!, 0, problem.outStride)).toEqual(bits(out!, row * problem.outStride, problem.outStride));
+          expect(bits(alone['out']!, 0, problem.outStride)).toEqual(
+            bits(out!, row * problem.outStride, problem.outStride),
+          );
         }
       }
       device.dispose();

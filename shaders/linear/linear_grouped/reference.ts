@@ -11,7 +11,10 @@ export function linearGroupedReference(problem: LinearGroupedProblem, inputs: Ho
   const out = new Array<number>(rows * outStride);
   for (let group = 0; group < groups; group++) {
     const slice = (array: Uint32Array<ArrayBuffer>, words: number) => array.slice(group * words, (group + 1) * words);
-    const packed = { weight: slice(weight!, layout.weightBytes / 4), scale: scale && slice(scale, layout.scaleBytes / 4) };
+    const packed = {
+      weight: slice(weight!, layout.weightBytes / 4),
+      scale: scale && slice(scale, layout.scaleBytes / 4),
+    };
     const w = unpackTiles(type, packed, outFeatures, inFeatures);
     for (let row = 0; row < rows; row++) {
       const x = inputs['x']!.subarray(row * xStride + xOffset + group * xGroupStride);

@@ -3,7 +3,12 @@ import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_ca
 import { swiglu, type SwigluProblem } from './index.js';
 import { swigluReference } from './reference.js';
 
-function swigluCase(name: string, rows: number, width: number, more: Partial<KernelCase<SwigluProblem>> = {}): KernelCase<SwigluProblem> {
+function swigluCase(
+  name: string,
+  rows: number,
+  width: number,
+  more: Partial<KernelCase<SwigluProblem>> = {},
+): KernelCase<SwigluProblem> {
   const stride = alignUp(width, 32);
   return {
     name,

@@ -3,7 +3,11 @@ import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_ca
 import { rmsNorm, type RmsNormProblem } from './index.js';
 import { rmsNormReference } from './reference.js';
 
-function normCase(name: string, problem: Partial<RmsNormProblem>, more: Partial<KernelCase<RmsNormProblem>> = {}): KernelCase<RmsNormProblem> {
+function normCase(
+  name: string,
+  problem: Partial<RmsNormProblem>,
+  more: Partial<KernelCase<RmsNormProblem>> = {},
+): KernelCase<RmsNormProblem> {
   const { rows = 1, width = 64, eps = 1e-5, residual = false } = problem;
   return {
     name,

@@ -21,7 +21,10 @@ export const rmsNorm = defineKernel({
   params: { width: 'u32', stride: 'u32', eps: 'f32' },
   plan({ rows, width, stride, eps, residual }: RmsNormProblem, traits) {
     if (width < 1 || stride < width || stride % 4 !== 0) {
-      throw new SplitkvError('internal', `rms_norm: width ${width}, stride ${stride}: expected 1 <= width <= stride, stride a multiple of 4`);
+      throw new SplitkvError(
+        'internal',
+        `rms_norm: width ${width}, stride ${stride}: expected 1 <= width <= stride, stride a multiple of 4`,
+      );
     }
     const most = traits.limits.maxComputeWorkgroupsPerDimension;
     if (rows > most) throw limitError(`rms_norm: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);

@@ -2,7 +2,10 @@ import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import type { RmsNormProblem } from './index.js';
 
 /** Float64, straight from the equation. Elements that the kernel leaves alone are not compared in `out`. */
-export function rmsNormReference({ rows, width, stride, eps, residual }: RmsNormProblem, inputs: HostArrays): { x: number[]; out: number[] } {
+export function rmsNormReference(
+  { rows, width, stride, eps, residual }: RmsNormProblem,
+  inputs: HostArrays,
+): { x: number[]; out: number[] } {
   const x = Array.from(inputs['x']!);
   const out = new Array<number>(rows * stride);
   for (let r = 0; r < rows; r++) {

@@ -9,7 +9,11 @@ import { rmsNorm, type RmsNormProblem } from './index.js';
 await testKernel(suite);
 
 await describeOnAdapters('rms_norm', (device) => {
-  const run = async (problem: RmsNormProblem, rows: number, traits: DeviceTraits): Promise<Record<string, ArrayLike<number>>> => {
+  const run = async (
+    problem: RmsNormProblem,
+    rows: number,
+    traits: DeviceTraits,
+  ): Promise<Record<string, ArrayLike<number>>> => {
     const decided = { ...suite, kernel: { ...rmsNorm, plan: (p: RmsNormProblem) => rmsNorm.plan(p, traits) } };
     const testCase = { name: `${rows} rows`, problem, seed: 4, flops: 0, bytes: 0, step: { rows, chunks: 1 } };
     const prepared = await device().checked('rms_norm', () => prepareCase(device(), decided, testCase));

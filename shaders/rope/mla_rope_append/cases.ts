@@ -11,7 +11,12 @@ import { type MlaRopeAppendCase, mlaRopeAppendReference } from './reference.js';
 type Shape = MlaShape & { readonly qkNopeHeadDim: number };
 
 /** q and kv_a side by side in rows of one width; hostile around them. */
-export function appendCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], races = false): KernelCase<MlaRopeAppendCase> {
+export function appendCase(
+  name: string,
+  shape: Shape,
+  rowInfo: readonly RowInfo[],
+  races = false,
+): KernelCase<MlaRopeAppendCase> {
   const { heads, qkNopeHeadDim, qkRopeHeadDim, kvLoraRank, kvType, block } = shape;
   const qWidth = heads * (qkNopeHeadDim + qkRopeHeadDim);
   const stride = alignUp(qWidth + latentWidth(shape) + 4, 32);
@@ -69,14 +74,30 @@ function inputs(problem: MlaRopeAppendCase, random: Random): HostArrays {
 export const suite: KernelSuite<typeof mlaRopeAppend.bindings, typeof mlaRopeAppend.params, MlaRopeAppendCase> = {
   kernel: mlaRopeAppend,
   cases: [
-    appendCase('tiny', { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 }, [[19, 0], undefined, [0, 1]], true),
-    appendCase('8 heads, 64 + 16, prompt rows', { heads: 8, qkNopeHeadDim: 32, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f32', block: 16 }, [
-      ...Array.from({ length: 20 }, (_, i): RowInfo => [7 + i, 1]),
-      undefined,
-      [3, 0],
-    ]),
-    appendCase('16 heads, 512 + 64', { heads: 16, qkNopeHeadDim: 128, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),
-    appendCase('40 heads, 1024 + 32, f16', { heads: 40, qkNopeHeadDim: 64, kvLoraRank: 1024, qkRopeHeadDim: 32, kvType: 'f16', block: 16 }, [[5, 0], [300, 1]]),
+    appendCase(
+      'tiny',
+      { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
+      [[19, 0], undefined, [0, 1]],
+      true,
+    ),
+    appendCase(
+      '8 heads, 64 + 16, prompt rows',
+      { heads: 8, qkNopeHeadDim: 32, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f32', block: 16 },
+      [...Array.from({ length: 20 }, (_, i): RowInfo => [7 + i, 1]), undefined, [3, 0]],
+    ),
+    appendCase(
+      '16 heads, 512 + 64',
+      { heads: 16, qkNopeHeadDim: 128, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f32', block: 16 },
+      [[40, 0]],
+    ),
+    appendCase(
+      '40 heads, 1024 + 32, f16',
+      { heads: 40, qkNopeHeadDim: 64, kvLoraRank: 1024, qkRopeHeadDim: 32, kvType: 'f16', block: 16 },
+      [
+        [5, 0],
+        [300, 1],
+      ],
+    ),
   ],
   inputs,
   outputs: ({ rows, qAbsStride }) => ({ q_abs: { type: 'f32', length: rows * qAbsStride } }),

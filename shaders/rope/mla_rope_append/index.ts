@@ -1,7 +1,14 @@
 import { unsupportedError, usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { checkHeads, checkLatentShape, latentConstants, type LatentShape, latentWgsl, latentWidth } from '../../cache/latent_cache.js';
+import {
+  checkHeads,
+  checkLatentShape,
+  latentConstants,
+  type LatentShape,
+  latentWgsl,
+  latentWidth,
+} from '../../cache/latent_cache.js';
 import { checkStride } from '../../cache/kv_cache.js';
 import rms from '../../lib/rms.wgsl?raw';
 import source from './mla_rope_append.wgsl?raw';
@@ -55,11 +62,23 @@ export const mlaRopeAppend = defineKernel({
     eps: 'f32',
   },
   plan(problem: MlaRopeAppendProblem, traits) {
-    const { heads, kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, qStride, qOffset = 0, kvStride, kvOffset = 0, qAbsStride } = problem;
+    const {
+      heads,
+      kvLoraRank,
+      qkRopeHeadDim,
+      qkNopeHeadDim,
+      qStride,
+      qOffset = 0,
+      kvStride,
+      kvOffset = 0,
+      qAbsStride,
+    } = problem;
     checkLatentShape('mla_rope_append', problem);
     checkHeads('mla_rope_append', heads);
     if (!Number.isInteger(qkNopeHeadDim) || qkNopeHeadDim < 4 || qkNopeHeadDim % 4 !== 0) {
-      throw unsupportedError(`mla_rope_append: qk_nope_head_dim ${qkNopeHeadDim} is not supported; it must be a multiple of 4 from 4 on`);
+      throw unsupportedError(
+        `mla_rope_append: qk_nope_head_dim ${qkNopeHeadDim} is not supported; it must be a multiple of 4 from 4 on`,
+      );
     }
     for (const [name, offset] of Object.entries({ qOffset, kvOffset })) {
       if (!Number.isInteger(offset) || offset < 0 || offset % 4 !== 0) {

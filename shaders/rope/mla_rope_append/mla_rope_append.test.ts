@@ -42,7 +42,8 @@ for (const adapter of await testAdapters()) {
           let written = 0;
           for (const [row, info] of problem.rowInfo.entries()) {
             if (!info) continue;
-            const physical = inputs['block_table']![info[1] * problem.tableStride + Math.floor(info[0] / problem.block)]!;
+            const physical =
+              inputs['block_table']![info[1] * problem.tableStride + Math.floor(info[0] / problem.block)]!;
             const relative = problem.kvType === 'f16' ? 2 ** -10 : 1e-5;
             for (const [i, want] of appendedLatent(problem, inputs, row).entries()) {
               const got = readLatent(problem, cache!, physical, info[0] % problem.block, i);
@@ -52,10 +53,14 @@ for (const adapter of await testAdapters()) {
           }
           const words = problem.kvType === 'f16' ? written / 2 : written;
           const before = inputs['latent_cache']!;
-          const changed = new Uint32Array(cache!.buffer).filter((word, i) => word !== new Uint32Array(before.buffer, i * 4, 1)[0]);
+          const changed = new Uint32Array(cache!.buffer).filter(
+            (word, i) => word !== new Uint32Array(before.buffer, i * 4, 1)[0],
+          );
           expect(changed.length).toBe(words);
           const rows = problem.rowInfo.filter(Boolean).length;
-          expect((qAbs as Float32Array).filter((x) => !Number.isNaN(x)).length).toBe(rows * problem.heads * problem.qkRopeHeadDim);
+          expect((qAbs as Float32Array).filter((x) => !Number.isNaN(x)).length).toBe(
+            rows * problem.heads * problem.qkRopeHeadDim,
+          );
         }
         // The same bits whatever the number of threads.
         for (const all of Object.values(results)) for (const one of all) expect(Buffer.compare(one, all[0]!)).toBe(0);

@@ -10,7 +10,10 @@ export interface MlaRopeAppendCase extends MlaRopeAppendProblem {
 /** Half-split rotation of `y` by the table's row of `position`. */
 function rotate(y: number[], table: ArrayLike<number>, position: number): number[] {
   const half = y.length / 2;
-  const at = (i: number): [number, number] => [table[(position * half + i) * 2]!, table[(position * half + i) * 2 + 1]!];
+  const at = (i: number): [number, number] => [
+    table[(position * half + i) * 2]!,
+    table[(position * half + i) * 2 + 1]!,
+  ];
   return y.map((value, i) => {
     const [cosine, sine] = at(i % half);
     return i < half ? value * cosine - y[i + half]! * sine : value * cosine + y[i - half]! * sine;

@@ -30,7 +30,9 @@ function ropeCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], races
     // f16 cases use numbers whose results f16 holds exactly, so that packed words can be compared.
     tolerance: shape.kvType === 'f16' ? { absolute: 0, relative: 0 } : { absolute: 2e-6, relative: 2e-6 },
     flops: rows * (shape.heads + shape.kvHeads) * shape.headDim * 3,
-    bytes: rows * (width + shape.heads * shape.headDim) * 4 + rows * shape.kvHeads * (shape.headDim / 2) * kvUnitBytes(shape.kvType),
+    bytes:
+      rows * (width + shape.heads * shape.headDim) * 4 +
+      rows * shape.kvHeads * (shape.headDim / 2) * kvUnitBytes(shape.kvType),
     step: { rows, chunks: 1 },
     races,
   };
@@ -43,7 +45,12 @@ const cases = [
     [[3, 0], undefined],
     true,
   ),
-  ropeCase('tiny qk norm', { heads: 2, kvHeads: 1, headDim: 16, qkNorm: true, kvType: 'f32', block: 16 }, [[17, 0]], true),
+  ropeCase(
+    'tiny qk norm',
+    { heads: 2, kvHeads: 1, headDim: 16, qkNorm: true, kvType: 'f32', block: 16 },
+    [[17, 0]],
+    true,
+  ),
   ropeCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'f16', block: 16 }, [[2, 0]], true),
   ropeCase('8/4 d32 several slots', { heads: 8, kvHeads: 4, headDim: 32, qkNorm: false, kvType: 'f32', block: 16 }, [
     [0, 1],
@@ -53,15 +60,24 @@ const cases = [
     [40, 4],
     [41, 4],
   ]),
-  ropeCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, qkNorm: false, kvType: 'f16', block: 64 }, [[63, 1], undefined, [64, 0]]),
+  ropeCase('9/3 d64 f16', { heads: 9, kvHeads: 3, headDim: 64, qkNorm: false, kvType: 'f16', block: 64 }, [
+    [63, 1],
+    undefined,
+    [64, 0],
+  ]),
   ropeCase('14/2 d128 qk norm', { heads: 14, kvHeads: 2, headDim: 128, qkNorm: true, kvType: 'f32', block: 256 }, [
     [300, 0],
     [15, 1],
   ]),
   ropeCase('7/1 d24 qk norm', { heads: 7, kvHeads: 1, headDim: 24, qkNorm: true, kvType: 'f32', block: 32 }, [[33, 0]]),
-  ropeCase('3/3 d80 f16', { heads: 3, kvHeads: 3, headDim: 80, qkNorm: false, kvType: 'f16', block: 16 }, [[16, 0], [15, 0]]),
+  ropeCase('3/3 d80 f16', { heads: 3, kvHeads: 3, headDim: 80, qkNorm: false, kvType: 'f16', block: 16 }, [
+    [16, 0],
+    [15, 0],
+  ]),
   ropeCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, qkNorm: false, kvType: 'f32', block: 16 }, [[7, 0]]),
-  ropeCase('2/1 d256 qk norm', { heads: 2, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'f32', block: 128 }, [[130, 0]]),
+  ropeCase('2/1 d256 qk norm', { heads: 2, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'f32', block: 128 }, [
+    [130, 0],
+  ]),
 ];
 
 /** What a cache holds where nothing is appended. */
@@ -95,7 +111,8 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
     blockTable[at] = blocks - 1 - at;
   }
   const words = kvCacheBytes(problem, blocks) / 4;
-  const cache = () => (exact ? new Uint32Array(words).fill(UNTOUCHED.f16) : new Float32Array(words).fill(UNTOUCHED.f32));
+  const cache = () =>
+    exact ? new Uint32Array(words).fill(UNTOUCHED.f16) : new Float32Array(words).fill(UNTOUCHED.f32);
   return {
     qkv,
     rope_table: table,

@@ -27,7 +27,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
     const y = Float64Array.from({ length: headDim }, (_, i) => x[i]! * scale * (qkNorm ? weight[i]! : 1));
     return Float64Array.from(y, (_, i) => {
       const pair = i % (headDim / 2);
-      const [cos, sin] = [table[(position * headDim) + pair * 2]!, table[(position * headDim) + pair * 2 + 1]!];
+      const [cos, sin] = [table[position * headDim + pair * 2]!, table[position * headDim + pair * 2 + 1]!];
       return i < headDim / 2 ? y[i]! * cos - y[i + headDim / 2]! * sin : y[i]! * cos + y[i - headDim / 2]! * sin;
     });
   };
@@ -46,7 +46,12 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
         }
       } else {
         for (let i = 0; i < headDim; i++) {
-          append(values, valueUnit(problem, physical, vector - heads - kvHeads, i >> 2, position % block), i & 3, x[i]!);
+          append(
+            values,
+            valueUnit(problem, physical, vector - heads - kvHeads, i >> 2, position % block),
+            i & 3,
+            x[i]!,
+          );
         }
       }
     }

@@ -22,7 +22,10 @@ const problem: RopeCase = {
   block: 16,
   tableStride: 4,
   qkvStride: 512,
-  rowInfo: [[20, 0], [21, 0]],
+  rowInfo: [
+    [20, 0],
+    [21, 0],
+  ],
 };
 
 test('rope_append refuses shapes it has no layout for', () => {
@@ -56,7 +59,9 @@ for (const adapter of await testAdapters()) {
               const expected = want[unit * 4 + (dim & 3)]!;
               // WGSL lets packing round to either neighbour: one unit in the last place of 11 bits.
               const ulp = 2 ** (Math.floor(Math.log2(Math.abs(expected))) - 10);
-              expect(Math.abs(readKv(problem, got!, unit, dim & 3) - expected), `dim ${dim}`).toBeLessThanOrEqual(ulp + 1e-6);
+              expect(Math.abs(readKv(problem, got!, unit, dim & 3) - expected), `dim ${dim}`).toBeLessThanOrEqual(
+                ulp + 1e-6,
+              );
               largest = Math.max(largest, Math.abs(expected));
             }
           }
@@ -76,11 +81,21 @@ for (const adapter of await testAdapters()) {
           const source = whole['qkv'] as Float32Array;
           const qkv = new Float32Array(p.rows * p.qkvStride);
           if (p.rows === problem.rows) qkv.set(source);
-          else for (const [i, vector] of vectors.entries()) qkv.set(source.subarray(at(vector), at(vector) + 64), i * 64);
+          else
+            for (const [i, vector] of vectors.entries()) qkv.set(source.subarray(at(vector), at(vector) + 64), i * 64);
           const kernel = { ...ropeAppend, plan: (q: RopeCase) => ropeAppend.plan(q, traits) };
           const inputs = { ...whole, qkv, row_info: Uint32Array.from(p.rowInfo.flatMap((info) => [...info!])) };
-          const testCase = { name: 'batch', problem: p, seed: 9, flops: 0, bytes: 0, step: { rows: p.rows, chunks: 1 } };
-          const prepared = await device.checked('rope_append', () => prepareCase(device, { ...suite, kernel, inputs: () => inputs }, testCase));
+          const testCase = {
+            name: 'batch',
+            problem: p,
+            seed: 9,
+            flops: 0,
+            bytes: 0,
+            step: { rows: p.rows, chunks: 1 },
+          };
+          const prepared = await device.checked('rope_append', () =>
+            prepareCase(device, { ...suite, kernel, inputs: () => inputs }, testCase),
+          );
           prepared.reset();
           prepared.run();
           const { qkv: out } = await prepared.readOutputs(['qkv']);

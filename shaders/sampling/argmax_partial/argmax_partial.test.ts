@@ -7,7 +7,8 @@ await testKernel(suite);
 
 test('refuses vocabularies and shapes that it cannot take', () => {
   const problem = { slots: 1, vocab: 1000, stride: 1024, ring: 4 };
-  const plan = (change: object) => (): unknown => argmaxPartial.plan({ ...suite.cases[0]!.problem, ...problem, ...change }, BASELINE_TRAITS);
+  const plan = (change: object) => (): unknown =>
+    argmaxPartial.plan({ ...suite.cases[0]!.problem, ...problem, ...change }, BASELINE_TRAITS);
   expect(plan({})).not.toThrow();
   expect(plan({ vocab: 262145, stride: 262176 })).toThrow('262145');
   expect(plan({ stride: 992 })).toThrow('stride 992');

@@ -26,7 +26,12 @@ function argmaxCase(
 }
 
 // Powers of two: their quotients and products are exact, so that keys can be compared with ===.
-const mixed: readonly SamplingValues[] = [{}, { repetitionPenalty: 2 }, { active: false }, { temperature: 1, repetitionPenalty: 0.5 }];
+const mixed: readonly SamplingValues[] = [
+  {},
+  { repetitionPenalty: 2 },
+  { active: false },
+  { temperature: 1, repetitionPenalty: 0.5 },
+];
 
 export const suite: KernelSuite<typeof argmaxPartial.bindings, typeof argmaxPartial.params, SamplingCase> = {
   kernel: argmaxPartial,
@@ -48,5 +53,8 @@ export const suite: KernelSuite<typeof argmaxPartial.bindings, typeof argmaxPart
     step_counter: Uint32Array.of(41),
   }),
   outputs: () => ({}),
-  reference: (problem, inputs) => ({ partials: partialsReference(problem, inputs, inputs['partials']!), step_counter: [42] }),
+  reference: (problem, inputs) => ({
+    partials: partialsReference(problem, inputs, inputs['partials']!),
+    step_counter: [42],
+  }),
 };

@@ -1,5 +1,12 @@
 import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
-import { ARGMAX_TILE, partialsPerSlot, SAMPLING_FIELDS, SAMPLING_PARAMS_BYTES, type SamplingProblem, seenWords } from '../params.js';
+import {
+  ARGMAX_TILE,
+  partialsPerSlot,
+  SAMPLING_FIELDS,
+  SAMPLING_PARAMS_BYTES,
+  type SamplingProblem,
+  seenWords,
+} from '../params.js';
 
 export interface SlotParams {
   readonly temperature: number;
@@ -12,7 +19,10 @@ export interface SlotParams {
 }
 
 export function readSlotParams(sampling: ArrayLike<number>, slot: number): SlotParams {
-  const words = Uint32Array.from({ length: SAMPLING_PARAMS_BYTES / 4 }, (_, i) => sampling[(slot * SAMPLING_PARAMS_BYTES) / 4 + i]!);
+  const words = Uint32Array.from(
+    { length: SAMPLING_PARAMS_BYTES / 4 },
+    (_, i) => sampling[(slot * SAMPLING_PARAMS_BYTES) / 4 + i]!,
+  );
   const view = new DataView(words.buffer);
   const f32 = (field: keyof typeof SAMPLING_FIELDS): number => view.getFloat32(SAMPLING_FIELDS[field], true);
   const u32 = (field: keyof typeof SAMPLING_FIELDS): number => view.getUint32(SAMPLING_FIELDS[field], true);
@@ -61,7 +71,8 @@ export function partialsReference(problem: SamplingProblem, inputs: HostArrays, 
     const logits = penalisedLogits(problem, inputs, slot);
     for (let tile = 0; tile < tiles; tile++) {
       let best = tile * ARGMAX_TILE;
-      for (let id = best; id < Math.min((tile + 1) * ARGMAX_TILE, problem.vocab); id++) if (logits[id]! > logits[best]!) best = id;
+      for (let id = best; id < Math.min((tile + 1) * ARGMAX_TILE, problem.vocab); id++)
+        if (logits[id]! > logits[best]!) best = id;
       partials[(slot * tiles + tile) * 2] = keyOf(logits[best]!);
       partials[(slot * tiles + tile) * 2 + 1] = best;
     }

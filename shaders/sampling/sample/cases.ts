@@ -41,12 +41,26 @@ export const suite: KernelSuite<typeof sample.bindings, typeof sample.params, Sa
     sampleCase('control', 70, [mixed[0]!], 'normal', { races: true }),
     sampleCase('inactive slots between others', 300, [mixed[0]!, { active: false }, mixed[2]!]),
     sampleCase('one token', 1, all({})),
-    sampleCase('ties, top-k between them', 1000, [...all({ topK: 30 }), ...all({ topK: 1 }), ...all({ topP: 0.4 })], 'ties'),
+    sampleCase(
+      'ties, top-k between them',
+      1000,
+      [...all({ topK: 30 }), ...all({ topK: 1 }), ...all({ topP: 0.4 })],
+      'ties',
+    ),
     sampleCase('all equal', 4000, [...all({}), ...all({ topK: 1500 }), ...all({ topP: 0.3 })], 'equal'),
     sampleCase('all equal 262144', 262144, all({ topP: 0.7 }), 'equal'),
     sampleCase('flat 50257', 50257, all({ topK: 20000, topP: 0.8 }), 'flat'),
-    sampleCase('cold and hot', 2000, [...all({ temperature: 1e-4 }), ...all({ temperature: 1e6 }), ...all({ temperature: 1e-7 })]),
-    sampleCase('NaN and infinities', 3000, [...all({}), ...all({ temperature: 0 }), ...all({ topK: 5, topP: 0.5 })], 'wild'),
+    sampleCase('cold and hot', 2000, [
+      ...all({ temperature: 1e-4 }),
+      ...all({ temperature: 1e6 }),
+      ...all({ temperature: 1e-7 }),
+    ]),
+    sampleCase(
+      'NaN and infinities',
+      3000,
+      [...all({}), ...all({ temperature: 0 }), ...all({ topK: 5, topP: 0.5 })],
+      'wild',
+    ),
     sampleCase('greedy 151936', 151936, [{}]),
     sampleCase('temperature 151936', 151936, all({ temperature: 0.7 })),
     sampleCase('top-k and top-p 151936', 151936, all({ temperature: 0.7, topK: 50, topP: 0.95 })),
@@ -59,7 +73,9 @@ export const suite: KernelSuite<typeof sample.bindings, typeof sample.params, Sa
     const inputs = samplingInputs(problem, random);
     return {
       ...inputs,
-      partials: Uint32Array.from(partialsReference(problem, inputs, new Array(slots * partialsPerSlot(vocab) * 2).fill(0xffffffff))),
+      partials: Uint32Array.from(
+        partialsReference(problem, inputs, new Array(slots * partialsPerSlot(vocab) * 2).fill(0xffffffff)),
+      ),
       tokens: new Uint32Array(slots).fill(3),
       row_info: Uint32Array.from({ length: slots * 2 }, (_, i) => (i % 2 === 0 ? 100 + i : i >>> 1)),
       ids: new Uint32Array(ring * slots).fill(11),

@@ -36,7 +36,11 @@ export interface Kept {
 }
 
 /** Temperature, then top-k, then top-p on the renormalised rest: transformers' order, with exactly k kept where logits tie. */
-export function keptTokens(logits: Float64Array, { temperature, topK, topP }: SlotParams, order = sortedIds(logits)): Kept {
+export function keptTokens(
+  logits: Float64Array,
+  { temperature, topK, topP }: SlotParams,
+  order = sortedIds(logits),
+): Kept {
   const ids = topK === 0 ? order : order.slice(0, topK);
   const best = logits[ids[0]!]!;
   const weights = ids.map((id) => Math.exp((logits[id]! - best) / temperature));
@@ -53,7 +57,12 @@ export function keptTokens(logits: Float64Array, { temperature, topK, topP }: Sl
     if (slack > 0) slack += weights[count - 1]! / total;
   }
   const mass = weights.slice(0, count).reduce((sum, weight) => sum + weight, 0);
-  return { ids: ids.slice(0, count), probabilities: weights.slice(0, count).map((weight) => weight / mass), slack, exact };
+  return {
+    ids: ids.slice(0, count),
+    probabilities: weights.slice(0, count).map((weight) => weight / mass),
+    slack,
+    exact,
+  };
 }
 
 export interface Drawn {
@@ -95,8 +104,13 @@ export function sampleReference(problem: SamplingProblem, inputs: HostArrays): E
     const logits = penalisedLogits(problem, inputs, slot);
     const order = sortedIds(logits);
     const { id, sure } =
-      params.temperature < 1e-5 ? { id: order[0]!, sure: true } : drawReference(keptTokens(logits, params, order), params);
-    if (!sure) throw new Error(`slot ${slot}: the draw is too close to an edge to be checked; choose another seed for this case`);
+      params.temperature < 1e-5
+        ? { id: order[0]!, sure: true }
+        : drawReference(keptTokens(logits, params, order), params);
+    if (!sure)
+      throw new Error(
+        `slot ${slot}: the draw is too close to an edge to be checked; choose another seed for this case`,
+      );
     tokens[slot] = id;
     rowInfo[slot * 2]! += 1;
     ids[row * slots + slot] = id;

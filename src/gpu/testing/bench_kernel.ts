@@ -36,7 +36,12 @@ interface TimedCase {
 }
 
 /** Milliseconds of one submission of `repeats` dispatches in one pass, copies taking turns. */
-async function time(device: Device, copies: readonly PreparedCase[], testCase: KernelCase<never>, repeats: number): Promise<number> {
+async function time(
+  device: Device,
+  copies: readonly PreparedCase[],
+  testCase: KernelCase<never>,
+  repeats: number,
+): Promise<number> {
   const step = testCase.step ?? { rows: 1, chunks: 1 };
   const encoder = device.gpu.createCommandEncoder();
   const pass = encoder.beginComputePass();
@@ -59,7 +64,8 @@ async function measure<B extends Bindings, P extends ParamTypes, Problem>(
     if (testCase.needsF16 && !device.traits.f16) continue;
     const inputs = suite.inputs(testCase.problem, new Random(testCase.seed));
     const fixed = { ...suite, inputs: () => inputs };
-    const wanted = testCase.bytes < COLD_FROM_BYTES || device.traits.software ? 1 : Math.ceil(COLD_BYTES / testCase.bytes);
+    const wanted =
+      testCase.bytes < COLD_FROM_BYTES || device.traits.software ? 1 : Math.ceil(COLD_BYTES / testCase.bytes);
     const copies = await device.checked(`${kernel.name} '${testCase.name}'`, () =>
       Array.from({ length: Math.min(MAX_COPIES, wanted) }, () => {
         const copy = prepareCase(device, fixed, testCase);
@@ -79,7 +85,10 @@ async function measure<B extends Bindings, P extends ParamTypes, Problem>(
     for (;;) {
       const elapsed = await time(device, copies, untyped, repeats);
       if (elapsed >= MIN_SUBMISSION_MS || repeats >= MAX_REPEATS) break;
-      repeats = Math.min(MAX_REPEATS, Math.ceil(repeats * Math.min(10, Math.max(1.5, (1.2 * MIN_SUBMISSION_MS) / elapsed))));
+      repeats = Math.min(
+        MAX_REPEATS,
+        Math.ceil(repeats * Math.min(10, Math.max(1.5, (1.2 * MIN_SUBMISSION_MS) / elapsed))),
+      );
     }
     timed.push({ testCase: untyped, copies, repeats, samples: [] });
   }

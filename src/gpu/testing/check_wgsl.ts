@@ -17,8 +17,10 @@ export function bindingProblems(
     const found = storage.find((variable) => variable.binding === binding);
     if (!found) problems.push(`@binding(${binding}) '${name}' is not in the WGSL`);
     else if (found.group !== 0) problems.push(`'${found.name}' is in @group(${found.group}), not 0`);
-    else if (found.name !== name) problems.push(`@binding(${binding}) is '${found.name}' in WGSL, '${name}' in TypeScript`);
-    else if ((found.access || 'read') !== access) problems.push(`'${name}' is ${found.access || 'read'} in WGSL, ${access} in TypeScript`);
+    else if (found.name !== name)
+      problems.push(`@binding(${binding}) is '${found.name}' in WGSL, '${name}' in TypeScript`);
+    else if ((found.access || 'read') !== access)
+      problems.push(`'${name}' is ${found.access || 'read'} in WGSL, ${access} in TypeScript`);
   }
   for (const extra of storage.filter((variable) => variable.binding >= declared.length)) {
     problems.push(`WGSL binding '${extra.name}' is not declared in TypeScript`);
@@ -26,10 +28,13 @@ export function bindingProblems(
   const uniform = reflect.uniforms[0];
   if (reflect.uniforms.length !== 1 || !uniform) problems.push('the WGSL must have exactly one uniform, `params`');
   else {
-    if (uniform.binding !== declared.length || uniform.group !== 0) problems.push('`params` must be the last binding of group 0');
+    if (uniform.binding !== declared.length || uniform.group !== 0)
+      problems.push('`params` must be the last binding of group 0');
     const members = reflect.structs.find((struct) => struct.name === 'Params')?.members ?? [];
     const wgsl = members.map((member) => `${member.name}: ${member.type.name}`).join(', ');
-    const ts = Object.entries(kernel.params).map(([name, type]) => `${name}: ${type}`).join(', ');
+    const ts = Object.entries(kernel.params)
+      .map(([name, type]) => `${name}: ${type}`)
+      .join(', ');
     if (wgsl !== ts) problems.push(`struct Params is {${wgsl}} in WGSL, {${ts}} in TypeScript`);
   }
   if (reflect.entry.compute.length !== 1 || reflect.entry.compute[0]!.name !== 'main') {

@@ -32,7 +32,9 @@ export interface KernelSuite<B extends Bindings, P extends ParamTypes, Problem> 
   readonly kernel: Kernel<B, P, Problem>;
   readonly cases: readonly KernelCase<Problem>[];
   readonly inputs: (problem: Problem, random: Random) => HostArrays;
-  readonly outputs: (problem: Problem) => Readonly<Record<string, { readonly type: 'f32' | 'u32'; readonly length: number }>>;
+  readonly outputs: (
+    problem: Problem,
+  ) => Readonly<Record<string, { readonly type: 'f32' | 'u32'; readonly length: number }>>;
   /** Float64, straight from the equation, no tiling. Returns what each compared binding must hold. */
   readonly reference: (problem: Problem, inputs: HostArrays) => Expected;
 }

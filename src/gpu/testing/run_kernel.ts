@@ -60,7 +60,12 @@ export function prepareCase<B extends Bindings, P extends ParamTypes, Problem>(
       const results: Record<string, HostArray> = {};
       for (const name of names) {
         const bytes = await device.read(buffers[name]!);
-        results[name] = types[name] === 'f32' ? new Float32Array(bytes) : types[name] === 'u32' ? new Uint32Array(bytes) : new Int32Array(bytes);
+        results[name] =
+          types[name] === 'f32'
+            ? new Float32Array(bytes)
+            : types[name] === 'u32'
+              ? new Uint32Array(bytes)
+              : new Int32Array(bytes);
       }
       return results;
     },

@@ -64,7 +64,9 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
             for (const testCase of cases) {
               if (testCase.needsF16 && !device.traits.f16) continue;
               const name = `${kernel.name} '${testCase.name}' decided for a ${traits.software ? 'software' : 'hardware'} adapter`;
-              const prepared = await device.checked(name, () => prepareCase(device, { ...suite, kernel: decided }, testCase));
+              const prepared = await device.checked(name, () =>
+                prepareCase(device, { ...suite, kernel: decided }, testCase),
+              );
               await device.checked(name, () => {
                 prepared.reset();
                 prepared.run();

@@ -25,7 +25,7 @@ export function lookupIn(weights: WeightMap): Lookup {
     const found = weights.get(name);
     if (found === undefined) throw new Error(`reference: no tensor ${name}`);
     if (found.shape.join() !== shape.join())
-      throw new Error(`reference: ${name} is [${found.shape}], expected [${shape}]`);
+      throw new Error(`reference: ${name} is [${found.shape.join(', ')}], expected [${shape.join(', ')}]`);
     return found.data;
   };
 }
