@@ -31,11 +31,14 @@ export interface LoadResult {
 export interface LoadMemory extends MemoryReport {
   /** A software adapter in Node: the GPU's memory is this process's memory. */
   readonly gpu_in_process: boolean;
-  /** Peak while loading, without the weights on the GPU where they are in this process: the loader's own, and Node's or Chrome's. */
+  /**
+   * Peak while loading of what isn't the GPU's: of a page its JavaScript memory, of Node the resident set, less the weights where
+   * they are in this process.
+   */
   readonly host_loading_peak_bytes?: number;
-  /** The same beyond what the process held before. */
+  /** The same beyond what was in use before: the loader's own. */
   readonly loader_peak_bytes?: number;
-  /** Peak of the whole run without weights and KV cache where they are in this process; buffers of activations are counted. */
+  /** Peak of the whole run less weights and KV cache, where they are in this process; buffers of activations are left in. */
   readonly host_peak_bytes?: number;
   readonly largest_tensor_bytes: number;
   /** The largest tensor and 256 MB: `host_loading_peak_bytes` should stay below. */
@@ -131,13 +134,15 @@ function loadMemory(
   const bar = largest + BAR_BEYOND_LARGEST_TENSOR;
   const facts = { ...report, gpu_in_process: inProcess, largest_tensor_bytes: largest, bar_bytes: bar };
   const { before_bytes: before, loading_peak_bytes: loading, peak_bytes: peak } = report;
-  if (before === undefined || loading === undefined || peak === undefined) return facts;
-  const hostLoading = loading - (inProcess ? weightBytes : 0);
+  const hostBefore = report.javascript_before_bytes ?? before;
+  const resident = loading === undefined ? undefined : loading - (inProcess ? weightBytes : 0);
+  const hostLoading = report.javascript_peak_bytes ?? resident;
+  if (hostBefore === undefined || hostLoading === undefined) return facts;
   return {
     ...facts,
     host_loading_peak_bytes: hostLoading,
-    loader_peak_bytes: hostLoading - before,
-    host_peak_bytes: peak - (inProcess ? weightBytes + kvBytes : 0),
+    loader_peak_bytes: hostLoading - hostBefore,
+    ...(inProcess && peak !== undefined && { host_peak_bytes: peak - weightBytes - kvBytes }),
     within_bar: hostLoading < bar,
   };
 }

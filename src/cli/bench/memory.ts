@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Browser } from 'playwright-core';
 
 export interface MemoryReport {
-  /** What the numbers are; 'not available' where nothing can be measured, and then there are none. */
+  /** What the resident sets are; where they can't be measured there are none. */
   readonly measured: string;
   /** Resident before loading began. */
   readonly before_bytes?: number;
@@ -10,6 +10,9 @@ export interface MemoryReport {
   readonly loading_peak_bytes?: number;
   /** Highest resident set of the whole run: loading, compiling and generating. */
   readonly peak_bytes?: number;
+  /** A page's JavaScript memory (V8's heap and ArrayBuffers, dead ones included) before and at most while loading, sampled. */
+  readonly javascript_before_bytes?: number;
+  readonly javascript_peak_bytes?: number;
   /** Chrome's GPU process, where WebGPU's own memory lies. */
   readonly gpu_process_peak_bytes?: number;
 }
@@ -46,7 +49,13 @@ interface ChromeProcess {
   readonly id: number;
 }
 
-/** The page's renderer process, which holds all of its JavaScript memory; by /proc, so on Linux only. */
+interface HeapUsage {
+  readonly usedSize: number;
+  readonly embedderHeapUsedSize?: number;
+  readonly backingStorageSize?: number;
+}
+
+/** The page's JavaScript memory, as V8 tells it, and, by /proc on Linux, the resident set of its renderer process. */
 export async function chromeMemoryMeter(browser: Browser): Promise<MemoryMeter> {
   const session = await browser.newBrowserCDPSession();
   const status = async (type: string): Promise<Map<number, Status>> => {
@@ -58,6 +67,16 @@ export async function chromeMemoryMeter(browser: Browser): Promise<MemoryMeter> 
     }
     return found;
   };
+  const [open] = browser.contexts().flatMap((context) => context.pages());
+  const pageSession = await open?.context().newCDPSession(open);
+  /** Undefined in a Chrome that doesn't count ArrayBuffers. */
+  const javascript = async (): Promise<number | undefined> => {
+    const usage = (await pageSession?.send('Runtime.getHeapUsage')) as HeapUsage | undefined;
+    if (usage?.backingStorageSize === undefined) return undefined;
+    return usage.usedSize + (usage.embedderHeapUsedSize ?? 0) + usage.backingStorageSize;
+  };
+  const javascriptBefore = await javascript();
+  let javascriptPeak = javascriptBefore;
   // Chrome keeps a spare renderer; the one that grew most is the page's.
   const before = await status('renderer');
   const page = async (): Promise<{ readonly before: number; readonly peak: number } | undefined> => {
@@ -71,18 +90,26 @@ export async function chromeMemoryMeter(browser: Browser): Promise<MemoryMeter> 
   let sampling: Promise<void> | undefined;
   return {
     sample: () => {
-      sampling ??= page().then((found) => {
-        if (found) loading = Math.max(loading ?? 0, found.peak);
-        sampling = undefined;
-      });
+      sampling ??= Promise.all([page(), javascript()])
+        .then(([found, used]) => {
+          if (found) loading = Math.max(loading ?? 0, found.peak);
+          if (used !== undefined) javascriptPeak = Math.max(javascriptPeak ?? 0, used);
+        })
+        .catch(() => {}) // a page that is gone fails the load, which says more
+        .finally(() => (sampling = undefined));
     },
     report: async () => {
       await sampling;
+      const heap = {
+        ...(javascriptBefore !== undefined && { javascript_before_bytes: javascriptBefore }),
+        ...(javascriptPeak !== undefined && { javascript_peak_bytes: javascriptPeak }),
+      };
       const found = await page();
-      if (!found) return { measured: 'not available (needs /proc)' };
+      if (!found) return { measured: 'resident set not available (needs /proc)', ...heap };
       const gpu = [...(await status('gpu')).values()].map(({ peak }) => peak);
       return {
-        measured: "resident set of the page's renderer process (JavaScript and Chrome's own code)",
+        measured: "resident set of the page's renderer process, Chrome's own code included",
+        ...heap,
         before_bytes: found.before,
         ...(loading !== undefined && { loading_peak_bytes: loading }),
         peak_bytes: Math.max(loading ?? 0, found.peak),

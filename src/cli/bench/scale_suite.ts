@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import type { Terminal } from '../command.js';
 import { type BenchDocument, readEnvironment } from './environment.js';
-import type { LoadResult } from './load_suite.js';
+import type { LoadMemory, LoadResult } from './load_suite.js';
 import { scaleModelFolder } from './scale_models.js';
 import { isScaleModel } from './scale_names.js';
 import { alignedTable, decimals, megabytes } from './table.js';
@@ -116,6 +116,16 @@ export function loadTable(results: readonly ScaleResult[]): string {
   return alignedTable([heading, ...rows], 2) + memoryNotes(results);
 }
 
+function hostNote(memory: LoadMemory): string {
+  if (memory.javascript_peak_bytes !== undefined) {
+    return "host: the page's JavaScript memory while loading (V8's heap and ArrayBuffers), sampled at every step; the rest is Chrome's own.";
+  }
+  if (memory.host_loading_peak_bytes === undefined) return 'host: not available.';
+  return memory.gpu_in_process
+    ? 'host: loading less the weights on the "GPU", which a software adapter keeps in this same process.'
+    : "host: the same as loading; the GPU's own memory lies elsewhere.";
+}
+
 function memoryNotes(results: readonly ScaleResult[]): string {
   const loaded = results.filter((result): result is LoadResult => !('error' in result));
   const [first] = loaded;
@@ -125,15 +135,9 @@ function memoryNotes(results: readonly ScaleResult[]): string {
   const lines = [
     `\nPrompt of ${first.prompt_tokens} tokens, ${first.tokens.length} generated. first: time to first token of the first generation, with what the driver compiles then.`,
     `Memory: ${memory.measured}.`,
-    ...(memory.peak_bytes === undefined
-      ? []
-      : [
-          'peak: of the whole run, kernels compiled and tokens generated. loading: until the last weight was read.',
-          memory.gpu_in_process
-            ? 'host: loading less the weights on the "GPU", which a software adapter keeps in this same process.'
-            : "host: the same as loading; the GPU's own memory lies elsewhere.",
-          "loader: host less what the process held before loading, so the loader's own. bar, for host: the largest tensor + 256 MB.",
-        ]),
+    'peak: of the whole run, kernels compiled and tokens generated. loading: until the last weight was read.',
+    hostNote(memory),
+    "loader: host less what was in use before loading, so the loader's own. bar, for host: the largest tensor + 256 MB.",
     ...(gpu.length > 0
       ? [`Peak of Chrome's GPU process (weights included): ${gpu.map(megabytes).join(', ')} MB.`]
       : []),
