@@ -9,7 +9,7 @@ export default defineConfig({
     // Dawn keeps native state a process wide: each test file gets its own process, and software adapters want a core each.
     pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
   },
 });

@@ -118,7 +118,9 @@ export interface ModelInfo {
   readonly hasChatTemplate: boolean;
   readonly adapter: AdapterDescription & { readonly name: string };
   readonly weightBytes: number;
+  /** Of the whole KV cache, and of one token in it over all layers. */
   readonly kvBytes: number;
+  readonly kvBytesPerToken: number;
   readonly loadSeconds: number;
 }
 

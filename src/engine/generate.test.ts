@@ -4,7 +4,8 @@ import type { GenerateResult, LoadOptions, Model } from './api.js';
 import { load } from './load.js';
 import { randomFiles } from './testing/random_source.js';
 
-const [adapter] = await testAdapters();
+// The last is the quicker one to compile for, where there are two software adapters.
+const adapter = (await testAdapters()).at(-1);
 const { files } = randomFiles({ seed: 11, config: { max_position_embeddings: 1024 } });
 const open = (options: LoadOptions = {}): Promise<Model> => load(files, { adapter: adapter!.name, ...options });
 const run = (model: Model, length: number, options = {}): Promise<GenerateResult> =>
@@ -24,10 +25,8 @@ describe('token loop', () => {
     const expected = await run(model, 300, { maxTokens: 24 });
     expect(expected.tokens).toHaveLength(24);
     for (const options of [
-      { stepsInFlight: 1 },
-      { stepsInFlight: 2, prefillChunk: 1 },
-      { stepsInFlight: 3, prefillChunk: 7 },
-      { prefillChunk: 100 },
+      { stepsInFlight: 1, prefillChunk: 1 },
+      { stepsInFlight: 3, prefillChunk: 100 },
     ]) {
       const other = await open(options);
       const result = await run(other, 300, { maxTokens: 24 });

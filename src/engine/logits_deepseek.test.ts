@@ -45,6 +45,31 @@ const models: { name: string; options: RandomModelOptions; tokens: number; types
     types: ['f32', 'f16', 'q4'],
   },
   {
+    name: 'v2 with the shapes of a V2-Lite layer (4 of its 64 experts)',
+    options: {
+      seed: 5,
+      config: {
+        model_type: 'deepseek_v2',
+        hidden_size: 2048,
+        num_hidden_layers: 1,
+        first_k_dense_replace: 0,
+        num_attention_heads: 16,
+        num_key_value_heads: 16,
+        q_lora_rank: null,
+        kv_lora_rank: 512,
+        qk_nope_head_dim: 128,
+        qk_rope_head_dim: 64,
+        v_head_dim: 128,
+        n_routed_experts: 4,
+        num_experts_per_tok: 2,
+        n_shared_experts: 2,
+        moe_intermediate_size: 1408,
+      },
+    },
+    tokens: 10,
+    types: ['f16'],
+  },
+  {
     name: 'minicpm3: scales, no experts',
     options: { seed: 4, config: { model_type: 'minicpm3' } },
     tokens: 30,
@@ -65,6 +90,8 @@ describe('latent attention with absorb agrees with a float64 reference without',
           const expected = referenceLogits(model.config, map, prompt);
           const loaded = await load(files, { weights, prefillChunk: 64, adapter: adapter.name, contextLength: 512 });
           try {
+            const { kvLoraRank, qkRopeHeadDim, numLayers } = model.config;
+            expect(loaded.info.kvBytesPerToken).toBe((kvLoraRank + qkRopeHeadDim) * 4 * numLayers);
             const { rows } = await loaded.logits(prompt, { all: true });
             let largest = 0;
             let worst = 0;

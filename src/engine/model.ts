@@ -71,6 +71,7 @@ export class LoadedModel implements Model {
       adapter: { ...device.adapter, name: device.name },
       weightBytes: weights.bytes,
       kvBytes: runner.kv.bytes,
+      kvBytesPerToken: runner.kv.bytesPerToken,
       loadSeconds: facts.loadSeconds,
     };
     this.chat = { completions: chatCompletions(facts.name, (prompt, options) => this.generate(prompt, options)) };
