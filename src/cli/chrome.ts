@@ -1,5 +1,5 @@
 import type { Browser, Page } from 'playwright-core';
-import { SplitkvError } from '../base/errors.js';
+import { abortedError, SplitkvError } from '../base/errors.js';
 import { chromeFlags, findChrome, mayHaveGpu } from './find_chrome.js';
 
 export type ChromeAdapter = 'hardware' | 'software';
@@ -13,9 +13,10 @@ export interface Chrome {
 /**
  * Starts a headless Chrome or Chromium with WebGPU: on a GPU where it offers one, else on the CPU (SwiftShader).
  * SPLITKV_CHROME_ADAPTER=software|hardware decides instead of trying.
- * @throws SplitkvError `no_webgpu` when there is no browser or it doesn't start
+ * Closing it on Ctrl-C is left to the caller: Playwright's own handlers would end this process with its work untold.
+ * @throws SplitkvError `no_webgpu` when there is no browser or it doesn't start, `aborted` when the signal fires first
  */
-export async function launchChrome(): Promise<Chrome> {
+export async function launchChrome(signal?: AbortSignal): Promise<Chrome> {
   const { chromium } = await import('playwright-core').catch((cause: unknown) => {
     throw new SplitkvError('no_webgpu', "Chrome needs the npm package 'playwright-core': npm install playwright-core", {
       cause,
@@ -35,14 +36,22 @@ export async function launchChrome(): Promise<Chrome> {
   }
   const path = executablePath;
   const launch = async (adapter: ChromeAdapter): Promise<Browser> => {
+    const launching = chromium.launch({
+      executablePath: path,
+      headless: true,
+      args: chromeFlags(adapter),
+      timeout: 60_000,
+      handleSIGINT: false,
+      handleSIGTERM: false,
+      handleSIGHUP: false,
+    });
     try {
-      return await chromium.launch({
-        executablePath: path,
-        headless: true,
-        args: chromeFlags(adapter),
-        timeout: 60_000,
-      });
+      return await orAborted(launching, signal, 'starting Chrome');
     } catch (cause) {
+      if (signal?.aborted) {
+        void launching.then((browser) => browser.close()).catch(() => {});
+        throw cause;
+      }
       const [line] = (cause as Error).message.split('\n');
       throw new SplitkvError('no_webgpu', `${path} didn't start: ${line}`, { cause });
     }
@@ -77,5 +86,21 @@ async function offersGpu(browser: Browser): Promise<boolean> {
     return false;
   } finally {
     await page.close();
+  }
+}
+
+/** `work`, or `aborted` as soon as the signal fires: what Playwright has begun can't be called off. */
+export async function orAborted<T>(work: Promise<T>, signal: AbortSignal | undefined, what: string): Promise<T> {
+  if (!signal) return work;
+  let abort = (): void => {};
+  const aborted = new Promise<never>((_, reject) => {
+    abort = () => reject(abortedError(what, signal));
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort);
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', abort);
   }
 }

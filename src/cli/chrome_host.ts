@@ -3,7 +3,7 @@ import type { AdapterEntry } from '../app/adapter_list.js';
 import type { HostEvent, Outcome } from '../app/host_protocol.js';
 import { abortedError, SplitkvError, throwIfAborted } from '../base/errors.js';
 import type { ModelInfo } from '../index.js';
-import { type Chrome, launchChrome } from './chrome.js';
+import { type Chrome, launchChrome, orAborted } from './chrome.js';
 import type { HostRequest, ModelHost } from './model_host.js';
 import { type PageServer, startPageServer } from './page_server.js';
 
@@ -96,8 +96,8 @@ async function openSession(
     if (!shared) await server.close();
   };
   try {
-    chrome = await launchChrome();
-    return await openPage(chrome, server, close, signal, onWarning);
+    chrome = await launchChrome(signal);
+    return await orAborted(openPage(chrome, server, close, signal, onWarning), signal, 'opening the page in Chrome');
   } catch (error) {
     await close();
     throw error;

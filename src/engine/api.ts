@@ -68,7 +68,12 @@ export interface ChatMessage {
 }
 
 /** Text, token ids, or chat messages (rendered with the model's chat template, which must exist). */
-export type Prompt = string | readonly number[] | { readonly messages: readonly ChatMessage[] };
+export type Prompt =
+  | string
+  | readonly number[]
+  | Uint32Array
+  | Int32Array
+  | { readonly messages: readonly ChatMessage[] };
 
 export type FinishReason = 'stop' | 'length' | 'abort';
 
@@ -127,6 +132,8 @@ export interface ModelInfo {
 export interface LogitsOptions {
   /** Every position, not only the last. */
   readonly all?: boolean;
+  /** Takes each row as it comes, in order of positions; the result then has no rows. For large vocabularies. */
+  readonly onRow?: (position: number, logits: Float32Array) => void;
   readonly signal?: AbortSignal;
 }
 
@@ -138,6 +145,8 @@ export interface LogitsResult {
 }
 
 export interface ChatCompletionRequest {
+  /** Accepted and ignored: a loaded model is the one that answers. */
+  readonly model?: string;
   readonly messages: readonly ChatMessage[];
   readonly stream?: boolean;
   readonly max_tokens?: number;
@@ -145,7 +154,7 @@ export interface ChatCompletionRequest {
   readonly top_p?: number;
   readonly top_k?: number;
   readonly seed?: number;
-  readonly stop?: string | readonly string[];
+  readonly stop?: string | readonly string[] | null;
   readonly repetition_penalty?: number;
 }
 
@@ -189,7 +198,7 @@ export interface ChatCompletions {
 export interface Model {
   readonly info: ModelInfo;
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
-  logits(tokens: readonly number[], options?: LogitsOptions): Promise<LogitsResult>;
+  logits(tokens: readonly number[] | Uint32Array | Int32Array, options?: LogitsOptions): Promise<LogitsResult>;
   /** Token ids of a text, as `generate` would feed them. */
   tokenize(text: string): number[];
   detokenize(tokens: readonly number[]): string;

@@ -1,4 +1,4 @@
-import { usageError } from '../base/errors.js';
+import { didYouMean, usageError } from '../base/errors.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -9,6 +9,19 @@ import type {
   Generation,
   Prompt,
 } from './api.js';
+
+const REQUEST_KEYS: readonly string[] = [
+  'model',
+  'messages',
+  'stream',
+  'max_tokens',
+  'temperature',
+  'top_p',
+  'top_k',
+  'seed',
+  'stop',
+  'repetition_penalty',
+] satisfies (keyof ChatCompletionRequest)[];
 
 /** The OpenAI shape over `generate`. */
 export function chatCompletions(
@@ -23,6 +36,13 @@ export function chatCompletions(
       return Promise.reject(
         usageError('chat.completions.create: messages must be a non-empty list of {role, content}'),
       );
+    }
+    for (const key of Object.keys(request)) {
+      if (!REQUEST_KEYS.includes(key)) {
+        return Promise.reject(
+          usageError(`chat.completions.create: unknown key '${key}'.${didYouMean(key, REQUEST_KEYS)}`),
+        );
+      }
     }
     const generation = generate(
       { messages: request.messages },
@@ -86,7 +106,7 @@ export function chatCompletions(
   return { create: create as ChatCompletions['create'] };
 }
 
-/** The object without its undefined entries, as exact optional properties want it. */
-function defined<T extends object>(value: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(value).filter(([, entry]) => entry !== undefined)) as never;
+/** The object without its undefined and null entries: OpenAI clients send null for what they leave out. */
+function defined<T extends object>(value: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  return Object.fromEntries(Object.entries(value).filter(([, entry]) => entry != null)) as never;
 }

@@ -129,6 +129,11 @@ describe('token loop', () => {
     let text = '';
     for await (const piece of generation) text += piece;
     expect(text).toBe((await generation.result).text);
+    await expect(
+      (async () => {
+        for await (const _piece of generation) break;
+      })(),
+    ).rejects.toMatchObject({ code: 'usage' });
   });
 
   test('wrong prompts and options are refused with what to do', async () => {
@@ -142,6 +147,8 @@ describe('token loop', () => {
       message: expect.stringContaining('0 to 319'),
     });
     await expect(model.generate([1.5]).result).rejects.toMatchObject({ code: 'usage' });
+    await expect(model.generate(undefined as never).result).rejects.toMatchObject({ code: 'usage' });
+    await expect(model.logits(undefined as never)).rejects.toMatchObject({ code: 'usage' });
     await expect(model.logits([-1])).rejects.toMatchObject({ code: 'usage' });
     await expect(run(model, 3, { temperature: -1 })).rejects.toMatchObject({ code: 'usage' });
     await expect(run(model, 3, { topP: 0 })).rejects.toMatchObject({ code: 'usage' });

@@ -74,7 +74,7 @@ export async function generate(
   const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
   if (!Number.isSafeInteger(maxTokens) || maxTokens < 1)
     throw usageError(`maxTokens ${maxTokens}: expected an integer of at least 1`);
-  const stops = options.stop === undefined ? [] : typeof options.stop === 'string' ? [options.stop] : options.stop;
+  const stops = options.stop == null ? [] : typeof options.stop === 'string' ? [options.stop] : options.stop;
   const seed = options.seed ?? randomSeed();
   checkSampling({ ...options, seed });
 
@@ -84,6 +84,8 @@ export async function generate(
   const tokens: number[] = [];
   let text = '';
   let detail: FinishDetail = 'aborted';
+  let loop: ReturnType<typeof tokenLoop> | undefined;
+  let prefilledAt = started;
   let firstAt = started;
   let lastAt = started;
   const add = (piece: { readonly text: string }): void => {
@@ -94,7 +96,8 @@ export async function generate(
   try {
     if (signal.aborted) throw abortedError('generate', signal);
     await runner.prefill(prompt, maxTokens, { ...options, seed }, signal);
-    const loop = tokenLoop(runner, prompt, {
+    prefilledAt = performance.now();
+    loop = tokenLoop(runner, prompt, {
       maxTokens,
       eosIds: options.ignoreEos ? [] : eosIds,
       stepsInFlight: options.stepsInFlight,
@@ -128,10 +131,12 @@ export async function generate(
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'aborted')) throw error;
   } finally {
+    // Whatever ended it, no step may be in flight when the slot is freed.
+    await loop?.return('aborted');
     runner.release();
   }
-  const seconds = (tokens.length > 1 ? lastAt - firstAt : lastAt - started) / 1000;
-  const counted = tokens.length > 1 ? tokens.length - 1 : tokens.length;
+  // From the end of the prompt: between two reads there may be several steps, or none.
+  const seconds = (lastAt - prefilledAt) / 1000;
   return {
     text,
     tokens,
@@ -140,6 +145,6 @@ export async function generate(
     finish_detail: detail,
     seed,
     ttftMs: firstAt - started,
-    tokensPerSecond: seconds > 0 ? counted / seconds : 0,
+    tokensPerSecond: tokens.length > 0 ? tokens.length / seconds : 0,
   };
 }

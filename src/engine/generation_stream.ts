@@ -1,3 +1,4 @@
+import { usageError } from '../base/errors.js';
 import type { GenerateResult, Generation } from './api.js';
 
 /**
@@ -10,6 +11,7 @@ export class GenerationStream implements Generation {
   readonly #leave = new AbortController();
   #wake: (() => void) | undefined;
   #ended = false;
+  #iterated = false;
 
   /** `run` gets a function that emits a piece of text, and a signal for an iteration that was left early. */
   constructor(run: (emit: (piece: string) => void, left: AbortSignal) => Promise<GenerateResult>) {
@@ -27,6 +29,9 @@ export class GenerationStream implements Generation {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string, void, undefined> {
+    if (this.#iterated)
+      throw usageError('this generation is being iterated already; await its result, or generate again');
+    this.#iterated = true;
     let finished = false;
     try {
       for (;;) {

@@ -124,10 +124,12 @@ function checkContext(asked: number | undefined, config: ModelConfig): number {
 
 /** The type that keeps what the checkpoint's matrices say without taking more room than need be. */
 function storedType(reader: TensorReader): WeightType {
-  for (const { dtype, shape } of reader.index.tensors.values()) {
-    if (shape.length === 2 && (dtype === 'F32' || dtype === 'F64')) return 'f32';
+  // By bytes: a checkpoint in 16 bits may well keep a router or a table in 32.
+  let wide = 0;
+  for (const { dtype, start, end } of reader.index.tensors.values()) {
+    if (dtype === 'F32' || dtype === 'F64') wide += end - start;
   }
-  return 'f16';
+  return wide * 2 > reader.index.totalBytes ? 'f32' : 'f16';
 }
 
 async function readTokenizer(source: Source, signal: AbortSignal | undefined): Promise<Tokenizer | undefined> {

@@ -45,7 +45,7 @@ const models: { name: string; options: RandomModelOptions; tokens: number; types
     types: ['f32', 'f16', 'q4'],
   },
   {
-    name: 'v2 with the shapes of a V2-Lite layer (4 of its 64 experts)',
+    name: 'v2 with the attention shapes of V2-Lite',
     options: {
       seed: 5,
       config: {
@@ -60,10 +60,8 @@ const models: { name: string; options: RandomModelOptions; tokens: number; types
         qk_nope_head_dim: 128,
         qk_rope_head_dim: 64,
         v_head_dim: 128,
-        n_routed_experts: 4,
-        num_experts_per_tok: 2,
-        n_shared_experts: 2,
-        moe_intermediate_size: 1408,
+        n_routed_experts: null,
+        intermediate_size: 1408,
       },
     },
     tokens: 10,

@@ -101,18 +101,19 @@ export class LoadedModel implements Model {
     });
   }
 
-  logits(tokens: readonly number[], options: LogitsOptions = {}): Promise<LogitsResult> {
+  logits(tokens: readonly number[] | Uint32Array | Int32Array, options: LogitsOptions = {}): Promise<LogitsResult> {
     return this.#turn.run(async () => {
       this.#assertUsable();
       const signal = AbortSignal.any([this.#disposal.signal, ...(options.signal ? [options.signal] : [])]);
       const positions: number[] = [];
       const rows: Float32Array[] = [];
       await this.#runner.logits(
-        tokens,
+        tokenIds(tokens),
         options.all ?? false,
         (position, row) => {
           positions.push(position);
-          rows.push(row);
+          if (options.onRow) options.onRow(position, row);
+          else rows.push(row);
         },
         signal,
       );
@@ -153,12 +154,14 @@ export class LoadedModel implements Model {
   }
 
   #promptTokens(prompt: Prompt): readonly number[] {
-    if (Array.isArray(prompt)) return prompt as readonly number[];
+    if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return tokenIds(prompt);
     if (typeof prompt === 'string') {
       if (prompt === '') throw usageError('the prompt is empty: give at least one character');
       return this.tokenize(prompt);
     }
-    const { messages } = prompt as { messages: { role: string; content: string }[] };
+    const messages: unknown = (prompt as { messages?: unknown } | undefined)?.messages;
+    if (!Array.isArray(messages))
+      throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
     const tokenizer = this.#needTokenizer('a chat prompt');
     const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
     // The template writes the special tokens itself.
@@ -178,4 +181,13 @@ export class LoadedModel implements Model {
     }
     return this.#tokenizer;
   }
+}
+
+/** Token ids in any list-like form as an array. @throws SplitkvError `usage` for anything else. */
+function tokenIds(tokens: unknown): readonly number[] {
+  if (Array.isArray(tokens)) return tokens as number[];
+  if (tokens instanceof Uint32Array || tokens instanceof Int32Array) return [...tokens];
+  throw usageError(
+    `token ids must be an array, Uint32Array or Int32Array; got ${tokens === null ? 'null' : typeof tokens}`,
+  );
 }

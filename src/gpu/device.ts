@@ -68,6 +68,7 @@ export class Device {
   readonly #placeholders = new Map<string, Buffer>();
   readonly #lost: Promise<never>;
   #lostReason: string | undefined;
+  #failure: SplitkvError | undefined;
   #disposed = false;
 
   private constructor(
@@ -103,6 +104,10 @@ export class Device {
       throw this.#lostError();
     });
     this.#lost.catch(() => {});
+    // Errors outside `checked` would otherwise leave stale results that look like answers.
+    gpu.onuncapturederror = ({ error }) => {
+      this.#failure ??= new SplitkvError('internal', `the GPU (${this.name}) reported: ${error.message}`);
+    };
   }
 
   /** Opens a device on the adapter with every limit kernels can use raised to what the adapter offers. */
@@ -197,8 +202,11 @@ export class Device {
   /** Awaits GPU work; rejects with `device_lost` when the device goes away meanwhile, so no wait can hang. */
   async wait<T>(work: Promise<T>): Promise<T> {
     try {
-      return await Promise.race([work, this.#lost]);
+      const result = await Promise.race([work, this.#lost]);
+      if (this.#failure) throw this.#failure;
+      return result;
     } catch (error) {
+      if (error === this.#failure) throw error;
       if (this.isLost) throw this.#lostError();
       // A map that fails because of a loss can reject before `lost` settles: give it one turn to say so.
       await Promise.race([this.#lost, new Promise((resolve) => setTimeout(resolve, 50))]);
@@ -261,6 +269,7 @@ export class Device {
 
   assertAlive(): void {
     if (this.isLost) throw this.#lostError();
+    if (this.#failure) throw this.#failure;
     if (this.#disposed) throw new SplitkvError('usage', 'this GPU device was disposed; load the model again');
   }
 

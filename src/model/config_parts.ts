@@ -25,7 +25,11 @@ export function parseDtype(config: ConfigReader): TorchDtype {
     case 'bfloat16':
       return dtype;
     default:
-      throw config.unsupported(key, dtype, "this runtime reads 'float32', 'float16' and 'bfloat16'");
+      if (dtype.startsWith('float8')) {
+        throw config.unsupported(key, dtype, "this runtime reads 'float32', 'float16' and 'bfloat16'");
+      }
+      // The weight files decide; this is only what the folder says of them.
+      return null;
   }
 }
 

@@ -82,17 +82,18 @@ export class ConfigReader {
     return value;
   }
 
-  /** One token id or a list of them; undefined where absent. */
+  /**
+   * One token id or a list of them; undefined where absent. Ids beyond the vocabulary are left out: no logit is theirs, so the
+   * model can't produce them (vocabularies are cut, and configurations copied).
+   */
   optionalTokenIds(key: string, vocabSize: number): number[] | undefined {
     const value = this.raw(key);
     if (value === undefined) return undefined;
     const ids = Array.isArray(value) ? value : [value];
     for (const id of ids) {
-      if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {
-        throw this.invalid(key, id, `a token id from 0 to ${vocabSize - 1} (vocab_size ${vocabSize})`);
-      }
+      if (!Number.isInteger(id) || id < 0) throw this.invalid(key, id, 'a token id or a list of them');
     }
-    return [...new Set<number>(ids)];
+    return [...new Set<number>(ids)].filter((id) => id < vocabSize);
   }
 
   optionalObject(key: string): ConfigReader | undefined {

@@ -79,7 +79,17 @@ export class DeepseekForward implements Forward {
 
   promptRows(wanted: number): number {
     const { numHeads, kvLoraRank } = this.config;
-    return fitRows(this.device, wanted, numHeads * partialsOf('prompt', this.#maxChunks) * kvLoraRank * 4);
+    const widest = Math.max(
+      numHeads * partialsOf('prompt', this.#maxChunks) * kvLoraRank,
+      this.hiddenStride,
+      this.#projectStride,
+      this.#qStride,
+      this.#qAbsorbedStride,
+      this.#latentOutStride,
+      this.#attendedStride,
+      this.#mlp.widestRow,
+    );
+    return fitRows(this.device, wanted, widest * 4);
   }
 
   allocateRows(role: Role, rows: number): DeepseekRows {

@@ -176,7 +176,8 @@ function parseExperts(architecture: DeepseekArchitecture, config: ConfigReader, 
   if (moe === null) return { moe, firstKDenseReplace: numLayers, moeLayerFreq: 1 };
   return {
     moe,
-    firstKDenseReplace: config.integer('first_k_dense_replace', { min: 0, max: numLayers }),
+    // More than there are layers means that all are dense, as in a model cut to its first layers.
+    firstKDenseReplace: Math.min(config.integer('first_k_dense_replace', { min: 0, max: countRange.max }), numLayers),
     moeLayerFreq: config.optionalInteger('moe_layer_freq', countRange) ?? 1,
   };
 }

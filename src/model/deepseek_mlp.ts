@@ -16,6 +16,8 @@ export interface MlpRows {
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly gateUp: Buffer | undefined;
   readonly hidden: Buffer;
+  /** Of the shared experts. Not the dense layers' buffer: each row's padding must stay zero, and their widths differ. */
+  readonly sharedHidden: Buffer;
   readonly moe:
     | {
         readonly logits: Buffer;
@@ -38,21 +40,35 @@ export class DeepseekMlp {
     readonly hiddenStride: number,
   ) {}
 
-  /** The widest dense SwiGLU of a layer: the dense layers' own, or the shared experts'. */
-  get #denseWidth(): number {
-    const { moe, intermediateSize, firstKDenseReplace, moeLayerFreq } = this.config;
-    const shared = moe ? moe.numShared * moe.intermediateSize : 0;
-    return firstKDenseReplace > 0 || moeLayerFreq > 1 || !moe ? Math.max(intermediateSize, shared) : shared;
+  get #sharedWidth(): number {
+    const { moe } = this.config;
+    return moe ? moe.numShared * moe.intermediateSize : 0;
+  }
+
+  /** Elements of the widest buffer's row, for prompt rows. */
+  get widestRow(): number {
+    const { moe, intermediateSize } = this.config;
+    const dense = 2 * activationStride(Math.max(intermediateSize, this.#sharedWidth));
+    if (!moe) return dense;
+    const { expertsPerToken, numExperts } = moe;
+    return Math.max(
+      dense,
+      expertsPerToken * Math.max(this.hiddenStride, activationStride(moe.intermediateSize)),
+      activationStride(numExperts),
+    );
   }
 
   allocateRows(role: Role, rows: number): MlpRows {
-    const { moe } = this.config;
+    const { moe, intermediateSize } = this.config;
     const buffer = (name: string, words: number): Buffer => this.device.createBuffer(`${role} ${name}`, words * 4);
-    const stride = activationStride(Math.max(this.#denseWidth, 1));
     const slots = moe ? rows * moe.expertsPerToken : 0;
     return {
-      gateUp: role === 'prompt' ? buffer('gate_up', rows * 2 * stride) : undefined,
-      hidden: buffer('hidden', rows * stride),
+      gateUp:
+        role === 'prompt'
+          ? buffer('gate_up', rows * 2 * activationStride(Math.max(intermediateSize, this.#sharedWidth)))
+          : undefined,
+      hidden: buffer('hidden', rows * activationStride(intermediateSize)),
+      sharedHidden: buffer('shared hidden', rows * activationStride(this.#sharedWidth)),
       moe: moe
         ? {
             logits: buffer('router logits', rows * activationStride(moe.numExperts)),
@@ -71,8 +87,10 @@ export class DeepseekMlp {
   record(recorder: Recorder, buffers: RowBuffers, rows: MlpRows, layer: DeepseekLayerWeights): void {
     const { mlp, postNorm } = layer;
     if (isMoe<DenseMlpWeights, MoeWeights>(mlp)) this.#recordExperts(recorder, buffers, rows, mlp, postNorm);
-    else
-      this.#recordDense(recorder, buffers, rows, mlp, { x: buffers.x, norm: postNorm }, this.config.intermediateSize);
+    else {
+      const { intermediateSize } = this.config;
+      this.#recordDense(recorder, buffers, rows, mlp, { x: buffers.x, norm: postNorm }, rows.hidden, intermediateSize);
+    }
   }
 
   #recordDense(
@@ -81,6 +99,7 @@ export class DeepseekMlp {
     rows: MlpRows,
     weights: DenseMlpWeights,
     from: { readonly x: Buffer; readonly norm?: Buffer },
+    hidden: Buffer,
     width: number,
   ): void {
     const { config, hiddenStride } = this;
@@ -96,19 +115,19 @@ export class DeepseekMlp {
       recorder.dispatch(
         swiglu,
         { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride },
-        { gate_up: rows.gateUp!, out: rows.hidden },
+        { gate_up: rows.gateUp!, out: hidden },
       );
     } else {
       recordLinear(recorder, buffers, weights.gateUp, {
         ...input,
-        out: rows.hidden,
+        out: hidden,
         outStride: stride,
         outFeatures: width,
         epilogue: 'swiglu',
       });
     }
     recordLinear(recorder, buffers, weights.down, {
-      x: rows.hidden,
+      x: hidden,
       xStride: stride,
       segments: DOWN_SEGMENTS,
       out: buffers.x,
@@ -189,7 +208,7 @@ export class DeepseekMlp {
       epilogue: 'none',
     });
     if (weights.shared) {
-      this.#recordDense(recorder, buffers, rows, weights.shared, { x: normed }, moe.numShared * moe.intermediateSize);
+      this.#recordDense(recorder, buffers, rows, weights.shared, { x: normed }, rows.sharedHidden, this.#sharedWidth);
     }
     recorder.dispatch(
       moeCombine,

@@ -69,6 +69,8 @@ export class LlamaForward implements Forward {
     const { numHeads, headDim } = this.config;
     const widest = Math.max(
       numHeads * partialsOf('prompt', this.#maxChunks) * headDim,
+      this.#attendedStride,
+      this.hiddenStride,
       this.#gateUpRows,
       this.#qkvStride,
     );

@@ -2,6 +2,7 @@ import { embedding } from '../../shaders/embedding/embedding/index.js';
 import { canFuseNorm, linear } from '../../shaders/linear/linear/index.js';
 import { linearTiled } from '../../shaders/linear/linear_tiled/index.js';
 import { rmsNorm } from '../../shaders/norm/rms_norm/index.js';
+import { alignUp } from '../base/math.js';
 import type { Buffer, Device, Recorder, Tensor } from '../gpu/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
@@ -30,7 +31,7 @@ export interface Projection {
 export function fitRows(device: Device, wanted: number, rowBytes: number): number {
   const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
   const most = Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / rowBytes);
-  return wanted <= most ? wanted : Math.max(16, Math.floor(most / 16) * 16);
+  return alignUp(wanted, 16) <= most ? wanted : Math.max(16, Math.floor(most / 16) * 16);
 }
 
 /** Whether rows of this role and number get their norm inside the projection. */
