@@ -1,27 +1,6 @@
-import { spawn } from 'node:child_process';
 import { expect, test } from '@playwright/test';
 import { QUESTIONS, STORY } from '../../src/app/example.js';
-
-interface Finished {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-function splitkv(args: readonly string[], interruptAfterMs?: number): Promise<Finished> {
-  const child = spawn(process.execPath, ['bin/splitkv.js', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
-  let stdout = '';
-  let stderr = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  const timer = interruptAfterMs === undefined ? undefined : setTimeout(() => child.kill('SIGINT'), interruptAfterMs);
-  return new Promise((resolve) =>
-    child.on('close', (code) => {
-      clearTimeout(timer);
-      resolve({ code, stdout, stderr });
-    }),
-  );
-}
+import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 
 const chrome = ['--host', 'chrome', '--model', 'models/tiny-gqa', '--json'];
 
@@ -58,10 +37,13 @@ test('what fails in the page keeps its code and message', async () => {
   expect(wrong.stderr).toMatch(/^splitkv: contextLength 1000000: this model has at most 4096 positions\n$/);
 });
 
-test('Ctrl-C ends a run in Chrome', async () => {
-  const { code, stderr } = await splitkv(
-    ['generate', ...chrome, '--prompt', 'tell me a story', '--max-tokens', '4000'],
-    5000,
+test('Ctrl-C ends a run in Chrome, and what came until then is told', async () => {
+  const args = ['--host', 'chrome', '--model', 'models/tiny-gqa', '--raw', '--max-tokens', '3000'];
+  const { code, stdout, stderr } = await splitkv(
+    ['generate', ...args, '--prompt', `${STORY} ${QUESTIONS[0].question}`],
+    { interruptAt: 'bag' },
   );
   expect(code, stderr).toBe(130);
+  expect(stdout).toContain('bag');
+  expect(stderr).toMatch(/^\d+ tokens, .*, interrupted \(/m);
 });
