@@ -62,11 +62,12 @@ window.splitkvHost = {
     }),
   logits: (tokens, all) =>
     attempt(async (signal) => {
-      const { positions, rows } = await loaded().logits(tokens, { all, signal });
-      for (const [index, row] of rows.entries()) {
-        await emit({ kind: 'row', position: positions[index]!, base64: toBase64(row) });
-      }
-      return rows.length;
+      const sent: Promise<void>[] = [];
+      const onRow = (position: number, row: Float32Array): void =>
+        void sent.push(emit({ kind: 'row', position, base64: toBase64(row) }));
+      await loaded().logits(tokens, { all, signal, onRow });
+      await Promise.all(sent);
+      return sent.length;
     }),
   stats: () => attempt(() => Promise.resolve(loaded().stats())),
   adapters: () => attempt(listAdapters),

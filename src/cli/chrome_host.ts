@@ -27,12 +27,12 @@ interface Session {
 export async function openChromeHost(request: HostRequest, server?: PageServer): Promise<ModelHost> {
   const session = await openSession(request.model, request.signal, request.onWarning, server);
   let onText: (piece: string) => void = () => {};
-  let rows: { readonly position: number; readonly row: Float32Array }[] = [];
+  let onRow: (position: number, row: Float32Array) => void = () => {};
   session.onEvent = (event) => {
     if (event.kind === 'progress') request.onProgress(event.line);
     else if (event.kind === 'warning') request.onWarning(event.message);
     else if (event.kind === 'text') onText(event.piece);
-    else if (event.kind === 'row') rows.push({ position: event.position, row: fromBase64(event.base64) });
+    else if (event.kind === 'row') onRow(event.position, fromBase64(event.base64));
   };
 
   let info: ModelInfo;
@@ -57,15 +57,18 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
         ] as const),
       );
     },
-    async logits(tokens, { all }) {
-      rows = [];
+    async logits(tokens, { all, onRow: take }) {
+      let arrived = 0;
+      onRow = (position, row) => {
+        arrived++;
+        take(position, row);
+      };
       const count = await session.call((page) =>
         page.evaluate(([ids, every]) => window.splitkvHost.logits(ids, every), [tokens, all ?? false] as const),
       );
-      if (rows.length !== count) {
-        throw new SplitkvError('internal', `the page computed ${count} rows of logits, ${rows.length} arrived`);
+      if (arrived !== count) {
+        throw new SplitkvError('internal', `the page computed ${count} rows of logits, ${arrived} arrived`);
       }
-      return { positions: rows.map(({ position }) => position), rows: rows.map(({ row }) => row) };
     },
     stats: () => session.call((page) => page.evaluate(() => window.splitkvHost.stats())),
     close: () => session.close(),

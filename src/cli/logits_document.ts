@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { SplitkvError } from '../base/errors.js';
-import type { LogitsResult, RunStats } from '../index.js';
+import type { RunStats } from '../index.js';
 
 export type LogitsOutput = 'full' | 'top' | 'argmax';
 
@@ -17,24 +17,41 @@ export interface LogitsDescription {
   readonly top?: readonly (readonly (readonly [number, number])[])[];
 }
 
-/** Digest, argmax and whatever else was asked for; only 'full' keeps the rows. */
-export function describeLogits(
-  { positions, rows }: LogitsResult,
-  output: LogitsOutput,
-  topCount: number,
-): LogitsDescription {
-  const hash = createHash('sha256');
-  const argmax: number[] = [];
-  const best: number[] = [];
-  for (const [index, row] of rows.entries()) {
-    hash.update(new Uint8Array(row.buffer, row.byteOffset, row.byteLength));
-    const id = argmaxOf(row, positions[index]!);
-    argmax.push(id);
-    best.push(row[id]!);
+/** Takes the rows of one list one by one, in order of positions: of all rows together, large vocabularies make gigabytes. */
+export class LogitsDescriber {
+  readonly #hash = createHash('sha256');
+  readonly #positions: number[] = [];
+  readonly #argmax: number[] = [];
+  readonly #best: number[] = [];
+  readonly #rows: Float32Array[] = [];
+  readonly #top: (readonly (readonly [number, number])[])[] = [];
+
+  constructor(
+    readonly output: LogitsOutput,
+    readonly topCount: number,
+  ) {}
+
+  add(position: number, row: Float32Array): void {
+    this.#hash.update(new Uint8Array(row.buffer, row.byteOffset, row.byteLength));
+    const id = argmaxOf(row, position);
+    this.#positions.push(position);
+    this.#argmax.push(id);
+    this.#best.push(row[id]!);
+    if (this.output === 'full') this.#rows.push(row);
+    if (this.output === 'top') this.#top.push(topOf(row, this.topCount));
   }
-  const common = { positions, argmax, best, sha256: hash.digest('hex') };
-  if (output === 'full') return { ...common, rows };
-  return output === 'top' ? { ...common, top: rows.map((row) => topOf(row, topCount)) } : common;
+
+  /** Once, after the last row. */
+  describe(): LogitsDescription {
+    return {
+      positions: this.#positions,
+      argmax: this.#argmax,
+      best: this.#best,
+      sha256: this.#hash.digest('hex'),
+      ...(this.output === 'full' && { rows: this.#rows }),
+      ...(this.output === 'top' && { top: this.#top }),
+    };
+  }
 }
 
 function argmaxOf(row: Float32Array, position: number): number {

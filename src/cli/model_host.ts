@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright-core';
 import type { PlainLoadOptions } from '../app/host_protocol.js';
-import type { GenerateOptions, GenerateResult, LogitsOptions, LogitsResult, ModelInfo, RunStats } from '../index.js';
+import type { GenerateOptions, GenerateResult, LogitsOptions, ModelInfo, RunStats } from '../index.js';
 
 export interface HostRequest {
   /** A model folder, or an http(s) URL of one. */
@@ -23,7 +23,8 @@ export interface ModelHost {
     options: GenerateOptions,
     onText: (piece: string) => void,
   ): Promise<GenerateResult>;
-  logits(tokens: readonly number[], options: LogitsOptions): Promise<LogitsResult>;
+  /** Rows go to `onRow` alone. */
+  logits(tokens: readonly number[], options: LogitsOptions & Required<Pick<LogitsOptions, 'onRow'>>): Promise<void>;
   stats(): Promise<RunStats>;
   close(): Promise<void>;
 }

@@ -27,7 +27,9 @@ export async function openNodeHost({
       for await (const piece of generation) onText(piece);
       return generation.result;
     },
-    logits: (tokens, logitsOptions) => model.logits(tokens, logitsOptions),
+    async logits(tokens, logitsOptions) {
+      await model.logits(tokens, logitsOptions);
+    },
     stats: () => Promise.resolve(model.stats()),
     close: () => model.dispose(),
   };

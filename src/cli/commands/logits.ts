@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import type { Command, Terminal } from '../command.js';
-import { describeLogits, type LogitsDescription, writeLogitsDocument } from '../logits_document.js';
+import { LogitsDescriber, type LogitsDescription, writeLogitsDocument } from '../logits_document.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 
 export const command: Command = {
@@ -26,8 +26,13 @@ export const command: Command = {
     try {
       for (const [index, tokens] of lists.entries()) {
         terminal.progress(`logits of list ${index + 1} of ${lists.length}, ${tokens.length} tokens`);
-        const logits = await host.logits(tokens, { all: options.has('all'), signal: terminal.signal });
-        results.push(describeLogits(logits, output, top));
+        const describer = new LogitsDescriber(output, top);
+        await host.logits(tokens, {
+          all: options.has('all'),
+          signal: terminal.signal,
+          onRow: (position, row) => describer.add(position, row),
+        });
+        results.push(describer.describe());
       }
       const stats = await host.stats();
       if (options.has('json')) await writeLogitsDocument(results, stats, (text) => terminal.write(text));
