@@ -1,12 +1,5 @@
-import { existsSync } from 'node:fs';
 import { SplitkvError } from '../base/errors.js';
-
-// Chromium's software Vulkan driver, as a second adapter beside whatever the system's Vulkan loader finds.
-const SWIFTSHADER_ICDS = [
-  '/usr/lib/chromium/vk_swiftshader_icd.json',
-  '/opt/google/chrome/vk_swiftshader_icd.json',
-  '/usr/lib/chromium-browser/vk_swiftshader_icd.json',
-];
+import { swiftshaderIcd } from './node_swiftshader.js';
 
 const entries = new Map<string, GPU>();
 
@@ -15,9 +8,9 @@ export async function nodeGpu(adapterName: string | undefined): Promise<GPU> {
   const key = adapterName ?? '';
   let gpu = entries.get(key);
   if (!gpu) {
-    // The Vulkan loader reads this once, when Dawn first looks for adapters.
-    const swiftshader = SWIFTSHADER_ICDS.find((path) => existsSync(path));
-    if (swiftshader && !process.env['VK_DRIVER_FILES']) process.env['VK_ADD_DRIVER_FILES'] ??= swiftshader;
+    // A second adapter beside whatever the Vulkan loader finds; it reads this once, when Dawn first looks for adapters.
+    const swiftshader = process.env['VK_DRIVER_FILES'] ? undefined : swiftshaderIcd();
+    if (swiftshader) process.env['VK_ADD_DRIVER_FILES'] ??= swiftshader;
     let dawn: typeof import('webgpu');
     try {
       dawn = await import('webgpu');
