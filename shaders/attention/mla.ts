@@ -1,7 +1,7 @@
-import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { KernelPlan, ParamTypes } from '../../src/gpu/kernel.js';
 import { type LatentShape, latentConstants, latentWgsl, latentWidth } from '../cache/latent_cache.js';
 import mlaAttend from '../lib/mla_attend.wgsl?raw';
+import mlaAttendRow from '../lib/mla_attend_row.wgsl?raw';
 import softmaxState from '../lib/softmax_state.wgsl?raw';
 
 /** What the attention kernels over the latent cache have in common (lib/mla_attend.wgsl). */
@@ -29,7 +29,7 @@ export const MLA_PARAMS = {
   scale: 'f32',
 } as const satisfies ParamTypes;
 
-/** Query vectors of a workgroup: they share each read of the latent. */
+/** Query vectors that share each read of the latent: of a workgroup on a GPU, of an invocation on a software adapter. */
 export const MLA_VECTORS = 4;
 
 interface MlaProblem extends LatentShape {
@@ -40,34 +40,38 @@ interface MlaProblem extends LatentShape {
   readonly scale: number;
 }
 
-/** The plan of a kernel whose own file is `source`, all but its grid. */
+/** The plan of a kernel, all but its grid, from its own file: `source`, or `rowSource` with `threads` invocations a workgroup. */
 export function mlaPlan(
   problem: MlaProblem,
-  traits: DeviceTraits,
   partials: number,
-  source: string,
+  file: { readonly source: string } | { readonly rowSource: string; readonly threads: number },
 ): Omit<KernelPlan<typeof MLA_PARAMS>, 'grid'> {
   const rankUnits = problem.kvLoraRank / 4;
-  // The order of sums follows from the rank and the traits alone. On a GPU, neighbouring threads take neighbouring tokens of
-  // one unit; a software adapter reads no faster for it, and saves the barriers of adding slices up.
-  const lanes = traits.software ? 8 : Math.min(64, rankUnits);
-  const slices = traits.software ? 1 : Math.min(16, Math.floor(256 / lanes));
+  const params = {
+    rows: problem.rows,
+    heads: problem.heads,
+    q_units: problem.qStride / 4,
+    key_units: latentWidth(problem) / 4,
+    rank_units: rankUnits,
+    partials,
+    table_stride: problem.tableStride,
+    scale: problem.scale,
+  };
+  const fragments = [...latentWgsl(problem.kvType), softmaxState];
+  const constants = latentConstants(problem);
+  // The order of sums follows from the rank and the kind of adapter alone.
+  if ('rowSource' in file) {
+    return {
+      wgsl: [...fragments, mlaAttendRow, file.rowSource],
+      constants: { ...constants, THREADS: file.threads },
+      params: { ...params, vectors: file.threads, stats: 0, lanes: 0, slices: 0 },
+    };
+  }
+  // Neighbouring threads take neighbouring tokens of one unit.
+  const lanes = Math.min(64, rankUnits);
   return {
-    wgsl: [...latentWgsl(problem.kvType), softmaxState, mlaAttend, source],
-    constants: { ...latentConstants(problem), THREADS: traits.software ? 8 : 256, SLICED: traits.software ? 0 : 1 },
-    params: {
-      rows: problem.rows,
-      heads: problem.heads,
-      q_units: problem.qStride / 4,
-      key_units: latentWidth(problem) / 4,
-      rank_units: rankUnits,
-      partials,
-      table_stride: problem.tableStride,
-      vectors: MLA_VECTORS,
-      stats: traits.software ? 8 : 16,
-      lanes,
-      slices,
-      scale: problem.scale,
-    },
+    wgsl: [...fragments, mlaAttend, file.source],
+    constants,
+    params: { ...params, vectors: MLA_VECTORS, stats: 16, lanes, slices: Math.min(16, Math.floor(256 / lanes)) },
   };
 }

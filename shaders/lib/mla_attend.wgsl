@@ -7,10 +7,8 @@
 // Scores: a token a thread. Values: thread = (unit, slice) sums one unit (4 elements) over every slices-th token; then slices
 // are added in order. A vector's bits depend on its own query and limit only, never on the other vectors. Params: `stats`
 // threads scan scores, `lanes` units side by side, lanes * slices <= THREADS.
-// Variants, chosen by mla.ts: GPUs THREADS 256, SLICED 1 (slices of tokens, and barriers to add them). Software adapters THREADS =
-// stats = lanes = 8, SLICED 0. Loops take their bounds from params so that no compiler unrolls them.
-const THREADS: u32 = 256; // variant
-const SLICED: u32 = 1u; // variant
+// For GPUs; software adapters take mla_attend_row.wgsl. Loops take their bounds from params so that no compiler unrolls them.
+const THREADS: u32 = 256;
 
 struct Queries {
   // First unit in q_abs of each vector.
@@ -27,7 +25,7 @@ var<workgroup> weights: array<vec4<f32>, CHUNK>;
 var<workgroup> maxima: array<vec4<f32>, 16>;
 var<workgroup> sums: array<vec4<f32>, 16>;
 // [lane][slice], of one vector at a time.
-var<workgroup> slice_o: array<vec4<f32>, select(1u, THREADS, SLICED == 1u)>;
+var<workgroup> slice_o: array<vec4<f32>, THREADS>;
 var<workgroup> blocks: array<u32, CHUNK / BLOCK>;
 
 // The same of each vector.
@@ -155,7 +153,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
 
     let merge = chunk != first_chunk;
     for (var unit_start = 0u; unit_start < params.rank_units; unit_start += params.lanes) {
-      let slices = select(1u, params.slices, SLICED == 1u);
+      let slices = params.slices;
       let unit = unit_start + thread / slices;
       var o: Four;
       if (thread < params.lanes * slices && unit < params.rank_units) {
@@ -163,20 +161,16 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
       }
       for (var vector = 0u; vector < params.vectors; vector++) {
         let to = queries.to[vector];
-        if (SLICED == 1u) {
-          slice_o[thread] = pick(o, vector);
-          workgroupBarrier();
-          if (thread < params.lanes) {
-            var total = slice_o[thread * slices];
-            for (var i = 1u; i < slices; i++) {
-              total += slice_o[thread * slices + i];
-            }
-            put_unit(to, unit_start + thread, total, vector, now, run, merge);
+        slice_o[thread] = pick(o, vector);
+        workgroupBarrier();
+        if (thread < params.lanes) {
+          var total = slice_o[thread * slices];
+          for (var i = 1u; i < slices; i++) {
+            total += slice_o[thread * slices + i];
           }
-          workgroupBarrier();
-        } else {
-          put_unit(to, unit, pick(o, vector), vector, now, run, merge);
+          put_unit(to, unit_start + thread, total, vector, now, run, merge);
         }
+        workgroupBarrier();
       }
     }
     // The next chunk overwrites weights and blocks.

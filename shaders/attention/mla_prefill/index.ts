@@ -5,6 +5,10 @@ import { checkHeads, checkLatentShape, type LatentShape, latentWidth } from '../
 import { checkStride, MERGE_LANES } from '../../cache/kv_cache.js';
 import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan } from '../mla.js';
 import source from './mla_prefill.wgsl?raw';
+import rowSource from './mla_prefill_row.wgsl?raw';
+
+// Rows of a workgroup on software adapters, an invocation each: llvmpipe runs 8 in one instruction.
+const SOFTWARE_ROWS = 8;
 
 export interface MlaPrefillProblem extends LatentShape {
   readonly rows: number;
@@ -40,8 +44,14 @@ export const mlaPrefill = defineKernel({
         `mla_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`,
       );
     }
+    if (traits.software) {
+      return {
+        ...mlaPlan(problem, lanes, { rowSource, threads: SOFTWARE_ROWS }),
+        grid: (step) => [Math.min(step.chunks, lanes), ceilDiv(heads, MLA_VECTORS), ceilDiv(step.rows, SOFTWARE_ROWS)],
+      };
+    }
     return {
-      ...mlaPlan(problem, traits, lanes, source),
+      ...mlaPlan(problem, lanes, { source }),
       grid: (step) => [Math.min(step.chunks, lanes), heads, ceilDiv(step.rows, MLA_VECTORS)],
     };
   },

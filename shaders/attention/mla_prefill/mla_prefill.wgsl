@@ -11,7 +11,7 @@
 // partial_o    [rows][heads][partials][R] f32, unnormalised; partials = merge lanes; R = 4 rank_units
 // partial_ml   [rows][heads][partials] (m, l) f32, natural log, scale applied
 //
-// Grid (lanes, heads, ceil(rows / 4)). Variants: see mla_attend.wgsl.
+// Grid (lanes, heads, ceil(rows / 4)). Software adapters: mla_prefill_row.wgsl.
 // A lane without tokens of a row: the empty state where another of the 4 rows has tokens there, else nothing is written.
 // Inactive rows: nothing is written.
 

@@ -5,6 +5,10 @@ import { checkHeads, checkLatentShape, type LatentShape, latentWidth } from '../
 import { checkStride } from '../../cache/kv_cache.js';
 import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan } from '../mla.js';
 import source from './mla_split.wgsl?raw';
+import rowSource from './mla_split_row.wgsl?raw';
+
+// Invocations of a workgroup on software adapters, 4 heads each.
+const SOFTWARE_THREADS = 4;
 
 export interface MlaSplitProblem extends LatentShape {
   readonly rows: number;
@@ -35,9 +39,11 @@ export const mlaSplit = defineKernel({
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`mla_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
     }
+    const { software } = traits;
+    const tile = MLA_VECTORS * (software ? SOFTWARE_THREADS : 1);
     return {
-      ...mlaPlan(problem, traits, maxChunks, source),
-      grid: (step) => [Math.min(step.chunks, maxChunks), ceilDiv(heads, MLA_VECTORS), step.rows],
+      ...mlaPlan(problem, maxChunks, software ? { rowSource, threads: SOFTWARE_THREADS } : { source }),
+      grid: (step) => [Math.min(step.chunks, maxChunks), ceilDiv(heads, tile), step.rows],
     };
   },
 });

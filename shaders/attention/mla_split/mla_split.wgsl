@@ -11,7 +11,7 @@
 // partial_o    [rows][heads][partials][R] f32, unnormalised; partials = chunks that there is room for; R = 4 rank_units
 // partial_ml   [rows][heads][partials] (m, l) f32, natural log, scale applied
 //
-// Grid (chunks, ceil(heads / 4), rows). Variants: see mla_attend.wgsl.
+// Grid (chunks, ceil(heads / 4), rows). Software adapters: mla_split_row.wgsl.
 // Chunks beyond the row's tokens and inactive rows: nothing is written.
 
 struct Params {

@@ -1,0 +1,54 @@
+// Split-KV attention of generated rows over the latent, for software adapters: what mla_split.wgsl computes, without barriers.
+//
+//   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
+//   t in the chunk, t <= position
+//
+// Tensors as in mla_split.wgsl.
+//
+// Grid (chunks, ceil(heads / (4 THREADS)), rows): an invocation = 4 heads of the row. Variants: see mla_attend_row.wgsl.
+// Chunks beyond the row's tokens and inactive rows: nothing is written.
+
+struct Params {
+  rows: u32,
+  heads: u32,
+  q_units: u32,
+  key_units: u32,
+  rank_units: u32,
+  partials: u32,
+  table_stride: u32,
+  vectors: u32,
+  stats: u32,
+  lanes: u32,
+  slices: u32,
+  scale: f32,
+}
+
+@group(0) @binding(0) var<storage, read> q_abs: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> latent_cache: array<KvUnit>;
+@group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read> block_table: array<u32>;
+@group(0) @binding(4) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let chunk = group_id.x;
+  let first_head = (group_id.y * THREADS + thread) * 4u;
+  let row = group_id.z;
+  let info = row_info[row];
+  if (info.x == INACTIVE || chunk * CHUNK > info.x || first_head >= params.heads) {
+    return;
+  }
+  let limit = info.x + 1u;
+  // A head beyond the last computes the last again, and isn't written.
+  let heads = min(vec4<u32>(first_head) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.heads - 1u));
+  let queries = Queries(
+    vec4<u32>(row * params.q_units) + heads * params.key_units,
+    (row * params.heads + first_head) * params.partials + chunk,
+    min(4u, params.heads - first_head),
+    limit,
+  );
+  let end = min(limit, (chunk + 1u) * CHUNK);
+  mla_attend(queries, info.y * params.table_stride, chunk, limit, end, thread);
+}
