@@ -31,10 +31,13 @@ const prompt = (length: number, seed: number): number[] =>
 const bytes = (row: Float32Array): Buffer => Buffer.from(row.buffer, row.byteOffset, row.byteLength);
 
 describe('numerics contract: the same bits', async () => {
-  for (const adapter of await testAdapters()) {
+  const adapters = await testAdapters();
+  for (const adapter of adapters) {
+    // More than 8 chunks, so that merge lanes hold several: on one adapter, since it takes a while.
+    const long = adapter === adapters.at(-1) ? 2060 : 520;
     const chunked: [string, WeightType, KvType, number, readonly number[]][] = [
       ['llama', 'f32', 'f32', 700, [512, 256, 33]],
-      ['llama', 'q4', 'f16', 257, [512, 16, 1]],
+      ['llama', 'q4', 'f16', 257, [512, 16]],
       ['deepseek', 'q8', 'f32', 300, [512, 100]],
     ];
     test.each(chunked)(
@@ -56,9 +59,9 @@ describe('numerics contract: the same bits', async () => {
     );
 
     test.each([
-      ['llama', 'f32', [5, 300, 1, 2060]],
+      ['llama', 'f32', [5, 300, 1, long]],
       ['deepseek', 'f16', [5, 300, 1]],
-    ] as const)(
+    ] as [string, WeightType, number[]][])(
       `of a generated row whatever else is in the batch: %s, %s, on ${adapter.name}`,
       { timeout: 300_000 },
       async (name, weights, lengths) => {
