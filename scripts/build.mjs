@@ -1,7 +1,8 @@
 /**
  * `npm run build`: dist/splitkv.js (the library, one ES module with the WGSL inside; what only Node needs lies beside it and
- * loads on demand), dist/app (the pages) and dist/cli (the command line).
+ * loads on demand) with its declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
  */
+import { spawnSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { join } from 'node:path';
@@ -39,4 +40,7 @@ await build({
     rollupOptions: { external: nodeOnly, output: { entryFileNames: 'main.js', chunkFileNames: '[name].js' } },
   },
 });
-console.log('built dist/splitkv.js, dist/app, dist/cli');
+
+const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'tsconfig.types.json')];
+if (spawnSync(process.execPath, tsc, { stdio: 'inherit' }).status !== 0) throw new Error('writing dist/types failed');
+console.log('built dist/splitkv.js, dist/types, dist/app, dist/cli');

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
@@ -56,6 +56,35 @@ test('the packed command line runs from its build, in Node and in Chrome', () =>
       expect(status, stderr).toBe(0);
       expect((JSON.parse(stdout) as { results: { positions: number[] }[] }).results[0]!.positions).toEqual([1]);
     }
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+});
+
+test("the packed library's types are found, and say what is wrong", () => {
+  const root = mkdtempSync(join(tmpdir(), 'splitkv-types-'));
+  try {
+    const packed = join(root, 'node_modules/splitkv');
+    cpSync('dist/types', join(packed, 'dist/types'), { recursive: true });
+    cpSync('package.json', join(packed, 'package.json'));
+    writeFileSync(join(root, 'package.json'), '{"type": "module"}');
+    const use = "import { load } from 'splitkv';\nconst { info } = await load('model', { weights: 'q4' });\n";
+    writeFileSync(join(root, 'use.ts'), `${use}export const size: string = info.vocabSize;\n`);
+    const options = [
+      '--noEmit',
+      '--strict',
+      '--pretty',
+      'false',
+      '--module',
+      'nodenext',
+      '--lib',
+      'esnext,dom',
+      '--types',
+      '',
+    ];
+    const tsc = [resolve('node_modules/typescript/bin/tsc'), ...options, 'use.ts'];
+    const { stdout } = spawnSync(process.execPath, tsc, { encoding: 'utf8', cwd: root });
+    expect(stdout).toBe("use.ts(3,14): error TS2322: Type 'number' is not assignable to type 'string'.\n");
   } finally {
     rmSync(root, { recursive: true, force: true });
   }
