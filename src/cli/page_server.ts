@@ -36,6 +36,7 @@ type Files = ReturnType<typeof serveFiles>;
 
 async function serveSource(port: number, modelFiles: Files): Promise<Omit<PageServer, 'modelUrl'>> {
   const vite = await import('vite');
+  const ours = process.listeners('SIGTERM');
   const server = await vite.createServer({
     configFile: root('vite.config.ts'),
     logLevel: 'error',
@@ -44,6 +45,8 @@ async function serveSource(port: number, modelFiles: Files): Promise<Omit<PageSe
     server: { port, strictPort: false, ...(port === 0 && { hmr: false, watch: null }) },
     plugins: [{ name: 'splitkv-model', configureServer: ({ middlewares }) => void middlewares.use(modelFiles) }],
   });
+  // Vite's own listener would end this process before what came of the run is told.
+  for (const listener of process.listeners('SIGTERM')) if (!ours.includes(listener)) process.off('SIGTERM', listener);
   await server.listen();
   const { port: actual } = server.httpServer!.address() as AddressInfo;
   return { url: `http://127.0.0.1:${actual}/`, close: () => server.close() };
