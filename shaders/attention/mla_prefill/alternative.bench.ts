@@ -10,12 +10,12 @@ import { mlaPrefill } from './index.js';
 // Prompt rows, absorbed (absorb, mla_prefill, up) against expanded: k_nope and v of every cached token by kv_b_proj into a plain
 // K/V cache, then attention_prefill. attention_prefill has one head_dim for K and V: its time is scaled by (nope + rope + v) to
 // twice (nope + rope). The append to the scratch cache is left out (in favour of expanding). Both sides are proportional to the
-// heads, so few heads stand for all.
+// heads (a multiple of 4: an invocation on software adapters takes 4), so few heads stand for all.
 const ROWS = 512;
 const BLOCK = 64;
 const SHAPES = [
   { heads: 8, rank: 64, nope: 32, rope: 16, v: 32 },
-  { heads: 2, rank: 512, nope: 128, rope: 64, v: 128 },
+  { heads: 4, rank: 512, nope: 128, rope: 64, v: 128 },
 ];
 
 type Shape = (typeof SHAPES)[number];
