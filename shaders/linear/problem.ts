@@ -2,13 +2,10 @@ import { SplitkvError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
 import segmentsWgsl from '../lib/segments.wgsl?raw';
-import weightsF16 from '../lib/weights_f16.wgsl?raw';
-import weightsF32 from '../lib/weights_f32.wgsl?raw';
-import weightsQ4 from '../lib/weights_q4.wgsl?raw';
-import weightsQ8 from '../lib/weights_q8.wgsl?raw';
 import outputWgsl from './output.wgsl?raw';
 import outputSegmentsWgsl from './output_segments.wgsl?raw';
 import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
+import { WEIGHTS_WGSL } from './weights_wgsl.js';
 import { type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
 
 /** What every kernel that multiplies rows by a packed weight [outFeatures, inFeatures] is told. */
@@ -55,13 +52,6 @@ export const LINEAR_PARAMS = {
 } as const satisfies ParamTypes;
 
 type LinearParams = { readonly [K in keyof typeof LINEAR_PARAMS]: number };
-
-const WEIGHTS: Readonly<Record<WeightType, string>> = {
-  f32: weightsF32,
-  f16: weightsF16,
-  q8: weightsQ8,
-  q4: weightsQ4,
-};
 
 /** The parts of a plan that the kernels share. */
 export function planLinear(
@@ -110,7 +100,7 @@ export function planLinear(
       eps: 0,
       out_scale: problem.outScale ?? 1,
     },
-    fragments: [segmentsWgsl, WEIGHTS[type], outputWgsl, outputSegmentsWgsl],
+    fragments: [segmentsWgsl, WEIGHTS_WGSL[type], outputWgsl, outputSegmentsWgsl],
     constants: {
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',

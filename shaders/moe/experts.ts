@@ -2,10 +2,7 @@ import { limitError, SplitkvError } from '../../src/base/errors.js';
 import { alignUp, ceilDiv, grouped } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
-import weightsF16 from '../lib/weights_f16.wgsl?raw';
-import weightsF32 from '../lib/weights_f32.wgsl?raw';
-import weightsQ4 from '../lib/weights_q4.wgsl?raw';
-import weightsQ8 from '../lib/weights_q8.wgsl?raw';
+import { WEIGHTS_WGSL } from '../linear/weights_wgsl.js';
 import { packedLayout, UNIT_ELEMENTS, type WeightType } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
 
@@ -83,13 +80,6 @@ export function expertsPerShard(shape: ExpertShape, { limits }: DeviceTraits): n
   return Math.floor(most / weightBytes);
 }
 
-const WEIGHTS: Readonly<Record<WeightType, string>> = {
-  f32: weightsF32,
-  f16: weightsF16,
-  q8: weightsQ8,
-  q4: weightsQ4,
-};
-
 /** The parts of a plan that both kernels share. */
 export function planExperts(kernel: string, problem: ExpertProblem) {
   const { rows, topK, experts, inFeatures, outFeatures, type, epilogue, xStride, xPerSlot, outStride } = problem;
@@ -115,7 +105,7 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
     expertCount,
     tiles,
     matrices,
-    fragments: [WEIGHTS[type], expertOutputWgsl],
+    fragments: [WEIGHTS_WGSL[type], expertOutputWgsl],
     params: {
       rows,
       x_divisor: xPerSlot ? 1 : topK,

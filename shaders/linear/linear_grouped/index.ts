@@ -1,10 +1,7 @@
 import { SplitkvError } from '../../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import weightsF16 from '../../lib/weights_f16.wgsl?raw';
-import weightsF32 from '../../lib/weights_f32.wgsl?raw';
-import weightsQ4 from '../../lib/weights_q4.wgsl?raw';
-import weightsQ8 from '../../lib/weights_q8.wgsl?raw';
+import { WEIGHTS_WGSL } from '../weights_wgsl.js';
 import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
 import { tilesOf } from '../problem.js';
 import source from './linear_grouped.wgsl?raw';
@@ -32,13 +29,6 @@ export interface LinearGroupedProblem {
   readonly outOffset: number;
   readonly outGroupStride: number;
 }
-
-const WEIGHTS: Readonly<Record<WeightType, string>> = {
-  f32: weightsF32,
-  f16: weightsF16,
-  q8: weightsQ8,
-  q4: weightsQ4,
-};
 
 /** Slices of the contraction that a workgroup takes at once on a hardware adapter. */
 const SLICES = 8;
@@ -88,7 +78,7 @@ export const linearGrouped = defineKernel({
     const unit = UNIT_ELEMENTS[type];
     const tiles = tilesOf(outFeatures);
     return {
-      wgsl: [WEIGHTS[type], source],
+      wgsl: [WEIGHTS_WGSL[type], source],
       // The order of every sum follows from the traits alone.
       constants: { TILE_ROWS: tileRows, SLICES: traits.software ? 1 : SLICES, MASKED: inFeatures % unit !== 0 },
       params: {
