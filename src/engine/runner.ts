@@ -155,10 +155,6 @@ export class Runner {
     return this.#sampling.decode.dispatches.length;
   }
 
-  get freeBlocks(): number {
-    return this.#blocks.numFree;
-  }
-
   /**
    * Computes the prompt into the cache and prepares the slot for sampling its first token.
    * @throws SplitkvError `usage` (empty prompt, id out of range), `context_full` (longer than the context), `aborted`.

@@ -30,12 +30,6 @@ const paddedRows = (part: { rows: number; padTo?: number }): number => alignUp(p
 
 export const matrixRows = (spec: MatrixSpec): number => spec.parts.reduce((sum, part) => sum + paddedRows(part), 0);
 
-/** Bytes the matrix takes on the GPU, packed as `type`. */
-export function matrixBytes(spec: MatrixSpec, type: WeightType): number {
-  const { weightBytes, scaleBytes } = packedLayout(type, matrixRows(spec), spec.inFeatures);
-  return weightBytes + scaleBytes;
-}
-
 /**
  * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
  * A shard is a multiple of `granule` tiles (an expert's, say; by default 2, so that a shard's bias starts at a multiple of 256

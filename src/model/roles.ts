@@ -1,8 +1,6 @@
+import { CHUNK_TOKENS, MERGE_LANES } from '../../shaders/cache/kv_cache.js';
 import { alignUp, ceilDiv } from '../base/math.js';
 
-/** Tokens a chunk, and merge lanes a sequence: fixed by the numerics contract, never by a plan. */
-export const CHUNK = 256;
-export const LANES = 8;
 /** Equal parts of the down projection's contraction. */
 export const DOWN_SEGMENTS = { total: 8, align: 32 } as const;
 export const ONE_SEGMENT = { total: 1, align: 32 } as const;
@@ -17,11 +15,11 @@ export type Role = 'prompt' | 'generated';
 export const activationStride = (width: number): number => alignUp(width, 32);
 
 /** 256-token chunks that a sequence of `tokens` tokens has. */
-export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK);
+export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK_TOKENS);
 
 /** Partial attention states a row may have: one a chunk when generating, one a merge lane for prompts. */
 export const partialsOf = (role: Role, maxChunks: number): number =>
-  role === 'prompt' ? Math.min(LANES, maxChunks) : maxChunks;
+  role === 'prompt' ? Math.min(MERGE_LANES, maxChunks) : maxChunks;
 
 /** Rows that one workgroup of a few-row kernel takes at once; never changes a row's bits. */
 export const tileRows = (rows: number): 1 | 2 | 4 | 8 => (rows >= 8 ? 8 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1);
