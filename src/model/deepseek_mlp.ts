@@ -1,4 +1,3 @@
-import { swiglu } from '../../shaders/mlp/swiglu/index.js';
 import { expertLinear } from '../../shaders/moe/expert_linear/index.js';
 import { expertLinearTiled } from '../../shaders/moe/expert_linear_tiled/index.js';
 import { moeCombine } from '../../shaders/moe/moe_combine/index.js';
@@ -9,8 +8,8 @@ import type { DeepseekConfig } from './config.js';
 import { type DeepseekLayerWeights, type DenseMlpWeights, isMoe, type MoeWeights } from './deepseek_weights.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
-import { recordLinear } from './record_linear.js';
-import { activationStride, DOWN_SEGMENTS, type Role } from './roles.js';
+import { recordLinear, recordSwiglu } from './record_linear.js';
+import { activationStride, type Role } from './roles.js';
 
 export interface MlpRows {
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
@@ -103,36 +102,13 @@ export class DeepseekMlp {
     width: number,
   ): void {
     const { config, hiddenStride } = this;
-    const stride = activationStride(width);
-    const input = {
+    recordSwiglu(recorder, buffers, weights, {
       x: from.x,
       xStride: hiddenStride,
       ...(from.norm && { norm: { weight: from.norm, eps: config.rmsNormEps } }),
-    };
-    if (buffers.role === 'prompt') {
-      const inStride = weights.gateUp.outFeatures;
-      recordLinear(recorder, buffers, weights.gateUp, { ...input, out: rows.gateUp!, outStride: inStride });
-      recorder.dispatch(
-        swiglu,
-        { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride },
-        { gate_up: rows.gateUp!, out: hidden },
-      );
-    } else {
-      recordLinear(recorder, buffers, weights.gateUp, {
-        ...input,
-        out: hidden,
-        outStride: stride,
-        outFeatures: width,
-        epilogue: 'swiglu',
-      });
-    }
-    recordLinear(recorder, buffers, weights.down, {
-      x: hidden,
-      xStride: stride,
-      segments: DOWN_SEGMENTS,
-      out: buffers.x,
-      outStride: hiddenStride,
-      epilogue: 'residual',
+      width,
+      gateUp: rows.gateUp,
+      hidden,
       outScale: config.residualScale,
     });
   }

@@ -1,15 +1,14 @@
 import { attentionMerge } from '../../shaders/attention/attention_merge/index.js';
 import { attentionPrefill } from '../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../shaders/attention/attention_split/index.js';
-import { swiglu } from '../../shaders/mlp/swiglu/index.js';
 import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
 import type { LlamaConfig } from './llama_config.js';
 import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
-import { fitRows, fusesNorm, recordEmbedding, recordLinear } from './record_linear.js';
-import { activationStride, chunksOf, DOWN_SEGMENTS, partialsOf, type Role } from './roles.js';
+import { fitRows, fusesNorm, recordEmbedding, recordLinear, recordSwiglu } from './record_linear.js';
+import { activationStride, chunksOf, partialsOf, type Role } from './roles.js';
 import { ropeTable } from './rope_table.js';
 
 interface LlamaRows extends RowBuffers {
@@ -101,7 +100,14 @@ export class LlamaForward implements Forward {
     recordEmbedding(recorder, this.weights.embedding, buffers, this.hiddenStride);
     for (const [layer, weights] of this.weights.layers.entries()) {
       this.#recordAttention(recorder, buffers, layer, weights);
-      this.#recordMlp(recorder, buffers, weights);
+      recordSwiglu(recorder, buffers, weights, {
+        x: buffers.x,
+        xStride: this.hiddenStride,
+        norm: { weight: weights.postNorm, eps: this.config.rmsNormEps },
+        width: this.config.intermediateSize,
+        gateUp: buffers.gateUp,
+        hidden: buffers.hidden,
+      });
     }
   }
 
@@ -168,38 +174,6 @@ export class LlamaForward implements Forward {
       xStride: this.#attendedStride,
       segments: { total: config.numKvHeads, align: 8 },
       bias: weights.oBias,
-      out: buffers.x,
-      outStride: this.hiddenStride,
-      epilogue: 'residual',
-    });
-  }
-
-  #recordMlp(recorder: Recorder, buffers: LlamaRows, weights: LlamaLayerWeights): void {
-    const { config } = this;
-    const width = config.intermediateSize;
-    const input = {
-      x: buffers.x,
-      xStride: this.hiddenStride,
-      norm: { weight: weights.postNorm, eps: config.rmsNormEps },
-      bias: weights.gateUpBias,
-    };
-    const hidden = { out: buffers.hidden, outStride: this.#mlpStride };
-    if (buffers.role === 'prompt') {
-      const inStride = this.#gateUpRows;
-      recordLinear(recorder, buffers, weights.gateUp, { ...input, out: buffers.gateUp!, outStride: inStride });
-      recorder.dispatch(
-        swiglu,
-        { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: this.#mlpStride },
-        { gate_up: buffers.gateUp!, out: buffers.hidden },
-      );
-    } else {
-      recordLinear(recorder, buffers, weights.gateUp, { ...input, ...hidden, outFeatures: width, epilogue: 'swiglu' });
-    }
-    recordLinear(recorder, buffers, weights.down, {
-      x: buffers.hidden,
-      xStride: this.#mlpStride,
-      segments: DOWN_SEGMENTS,
-      bias: weights.downBias,
       out: buffers.x,
       outStride: this.hiddenStride,
       epilogue: 'residual',

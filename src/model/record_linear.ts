@@ -1,12 +1,13 @@
 import { embedding } from '../../shaders/embedding/embedding/index.js';
 import { canFuseNorm, linear } from '../../shaders/linear/linear/index.js';
 import { linearTiled } from '../../shaders/linear/linear_tiled/index.js';
+import { swiglu } from '../../shaders/mlp/swiglu/index.js';
 import { rmsNorm } from '../../shaders/norm/rms_norm/index.js';
 import { alignUp } from '../base/math.js';
 import type { Buffer, Device, Recorder, Tensor } from '../gpu/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
-import { ONE_SEGMENT, type Role, tileRows } from './roles.js';
+import { activationStride, DOWN_SEGMENTS, ONE_SEGMENT, type Role, tileRows } from './roles.js';
 
 export interface Projection {
   readonly x: Buffer;
@@ -119,4 +120,54 @@ export function recordEmbedding(
       { tokens: buffers.tokens, weight: shard.weight, scale: shard.scale, out: buffers.x },
     );
   }
+}
+
+/** A dense SwiGLU whose output is added to `buffers.x`. Generated rows fuse the activation into the first projection. */
+export function recordSwiglu(
+  recorder: Recorder,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'x'>,
+  weights: {
+    readonly gateUp: Matrix;
+    readonly gateUpBias?: Buffer | undefined;
+    readonly down: Matrix;
+    readonly downBias?: Buffer | undefined;
+  },
+  io: Pick<Projection, 'x' | 'xStride' | 'norm' | 'outScale'> & {
+    /** The intermediate size. */
+    readonly width: number;
+    /** Prompt rows only. */
+    readonly gateUp: Buffer | undefined;
+    readonly hidden: Buffer;
+  },
+): void {
+  const { width, hidden, gateUp, outScale, ...from } = io;
+  const stride = activationStride(width);
+  const input = { ...from, bias: weights.gateUpBias };
+  if (buffers.role === 'prompt') {
+    const inStride = weights.gateUp.outFeatures;
+    recordLinear(recorder, buffers, weights.gateUp, { ...input, out: gateUp!, outStride: inStride });
+    recorder.dispatch(
+      swiglu,
+      { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride },
+      { gate_up: gateUp!, out: hidden },
+    );
+  } else {
+    recordLinear(recorder, buffers, weights.gateUp, {
+      ...input,
+      out: hidden,
+      outStride: stride,
+      outFeatures: width,
+      epilogue: 'swiglu',
+    });
+  }
+  recordLinear(recorder, buffers, weights.down, {
+    x: hidden,
+    xStride: stride,
+    segments: DOWN_SEGMENTS,
+    bias: weights.downBias,
+    out: buffers.x,
+    outStride: io.xStride,
+    epilogue: 'residual',
+    ...(outScale !== undefined && { outScale }),
+  });
 }
