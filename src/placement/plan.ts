@@ -1,0 +1,66 @@
+/**
+ * Placement as data: who holds which weights and which pieces of the KV cache. Policies make a Plan, `checkPlan` refuses a wrong
+ * one, the runtime reads it. Plain JSON, versioned; nothing here touches a GPU.
+ */
+
+/**
+ * What placement knows of a model: counts only.
+ *
+ * Attention segments are the pieces that a tensor-parallel plan may hand out, and the segments in which o_proj's contraction is
+ * summed: a kv head with its query heads (llama), or one of 8 groups of query heads (MLA: groups may be empty where there are
+ * fewer than 8 heads). The cache has an axis of kv heads for llama; MLA's latent has none and counts as one.
+ */
+export interface ModelShape {
+  readonly numLayers: number;
+  readonly hiddenSize: number;
+  readonly vocabSize: number;
+  /** Query heads of each attention segment. */
+  readonly segmentHeads: readonly number[];
+  readonly kvHeads: number;
+  /** The latent cache: every rank that attends needs all of a token's entry. */
+  readonly latent: boolean;
+  /** Columns of the MLP's down projection in each of its 8 segments; the widest layer's. */
+  readonly mlpSegments: readonly number[];
+  /** Routed experts of an expert layer; 0 without. */
+  readonly numExperts: number;
+}
+
+/** What one rank holds of a stage's layers. Lists are ascending. */
+export interface RankShare {
+  readonly rank: number;
+  /** Attention segments whose q, k, v (MLA: q, kv_b) and o weights it holds. */
+  readonly heads: readonly number[];
+  /** Segments of the MLP's intermediate size (gate, up and down weights; shared experts too). */
+  readonly mlp: readonly number[];
+  /** Routed experts; empty without experts. */
+  readonly experts: readonly number[];
+  /** kv heads whose cache it holds (MLA: [0], the latent) ... */
+  readonly kvHeads: readonly number[];
+  /** ... for the chunks of these merge lanes (chunk c is of lane c mod 8), before a sequence's offset rotates them. */
+  readonly lanes: readonly number[];
+}
+
+/** Contiguous layers [first, end) held by the same ranks in the same way. */
+export interface Stage {
+  readonly layers: readonly [first: number, end: number];
+  readonly shares: readonly RankShare[];
+}
+
+/** Rows [first, end) of the embedding table or of the output head on a rank. */
+export interface VocabShare {
+  readonly rank: number;
+  readonly rows: readonly [first: number, end: number];
+}
+
+export interface Plan {
+  readonly version: 1;
+  /** The policy that made it, for people: 'single', 'tp', 'sp', 'tp+sp', 'pp', 'pp x tp', ... */
+  readonly policy: string;
+  readonly worldSize: number;
+  /** In order of layers; together they cover every layer once. */
+  readonly stages: readonly Stage[];
+  /** Either all rows on every rank of the first stage, or rows cut over them. */
+  readonly embedding: readonly VocabShare[];
+  /** Rows of the output head, cut over ranks of the last stage (or all on one). The first one listed samples. */
+  readonly head: readonly VocabShare[];
+}
