@@ -1,0 +1,57 @@
+import type { Buffer, Device } from '../gpu/index.js';
+
+/** Bytes of a buffer on this rank; offset and size are multiples of 4. */
+export interface Region {
+  readonly buffer: Buffer;
+  readonly offset: number;
+  readonly size: number;
+}
+
+/** One message to or from `peer`: its regions' bytes, one after another. The two sides needn't cut them alike. */
+export interface Transfer {
+  readonly peer: number;
+  readonly regions: readonly Region[];
+}
+
+/**
+ * What a rank sends and receives in one hop. Messages of a (sender, receiver) pair match in order, and a message has the same
+ * number of bytes on both sides. `peer` may be the rank itself: a plain GPU copy. Transfers of zero bytes are dropped before
+ * matching, so a side may list them or leave them out.
+ */
+export interface Exchange {
+  /** Names the hop in errors. */
+  readonly label: string;
+  readonly sends: readonly Transfer[];
+  readonly receives: readonly Transfer[];
+}
+
+/** Counted since the communicator was made. */
+export interface CommStats {
+  exchanges: number;
+  /** Messages sent to other ranks, whatever the link. */
+  messages: number;
+  bytesSent: number;
+  bytesReceived: number;
+  /** Time spent inside `exchange`. */
+  waitMs: number;
+}
+
+/** A rank's way to its peers. */
+export interface Communicator {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly device: Device;
+  readonly stats: Readonly<CommStats>;
+  /**
+   * Submits `encoder` (the caller's dispatches, whose results the sends read; it may be empty) and resolves when every receive
+   * is queued on this device: whatever the caller submits next sees it, and may overwrite what was sent. At most one exchange
+   * of a rank at a time.
+   * @throws SplitkvError with the reason of a peer that aborted; `device_lost`; `io` when a link closed or nothing came in
+   * time; `internal` when the two sides of a message disagree about its size.
+   */
+  exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void>;
+  /** Tells every peer that this rank gives up: their waits reject with this reason. Idempotent. */
+  abort(reason: unknown): void;
+  /** Frees what the communicator holds; exchanges of peers that still wait for this rank reject. */
+  dispose(): void;
+}
