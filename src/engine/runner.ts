@@ -152,7 +152,7 @@ export class Runner {
 
   /** Dispatches that one decode step replays, sampling included. */
   get dispatchesPerToken(): number {
-    return this.#sampling.decode.dispatches.length;
+    return this.#sampling.decode.dispatchCount;
   }
 
   /**

@@ -5,6 +5,7 @@ import {
   type Bindings,
   type CompiledPipeline,
   getPipeline,
+  type Grid,
   type GridSpec,
   type Kernel,
   paramBytes,
@@ -16,6 +17,13 @@ import {
 /** A buffer, or a range of one (offset and size in bytes; offset a multiple of minStorageBufferOffsetAlignment). */
 export type Tensor = Buffer | { readonly buffer: Buffer; readonly offset: number; readonly size: number };
 
+/** What happens between two pieces of a program: an exchange with other ranks. */
+export interface Hop {
+  readonly label: string;
+  /** Submits the encoder; resolves when what comes from other ranks is queued on this device. */
+  run(encoder: GPUCommandEncoder, step: StepShape): Promise<void>;
+}
+
 interface Dispatch {
   readonly label: string;
   readonly pipeline: GPUComputePipeline;
@@ -23,33 +31,68 @@ interface Dispatch {
   readonly grid: GridSpec;
 }
 
+/** Dispatches up to a hop, or up to the program's end. */
+interface Piece {
+  readonly dispatches: readonly Dispatch[];
+  readonly hop: Hop | undefined;
+}
+
 /**
- * A captured list of dispatches. Replaying it creates nothing: no buffer, no bind group, no pipeline, no shape logic.
- * What changes from step to step lives in GPU buffers, and in `StepShape` for the grids.
+ * A captured list of dispatches, cut into pieces by hops. Replaying it creates nothing: no buffer, no bind group, no pipeline,
+ * no shape logic. What changes from step to step lives in GPU buffers, and in `StepShape` for the grids.
  */
 export class Program {
+  readonly dispatchCount: number;
+  readonly hopCount: number;
+
   constructor(
     readonly label: string,
-    readonly dispatches: readonly Dispatch[],
+    readonly device: Device,
+    readonly pieces: readonly Piece[],
     readonly arena: Buffer | undefined,
-  ) {}
+  ) {
+    this.dispatchCount = pieces.reduce((sum, { dispatches }) => sum + dispatches.length, 0);
+    this.hopCount = pieces.filter(({ hop }) => hop).length;
+  }
 
-  /** Encodes every dispatch into the pass. */
+  /** Encodes a program without hops into the pass. */
   encode(pass: GPUComputePassEncoder, step: StepShape): void {
-    let current: GPUComputePipeline | undefined;
-    for (const { pipeline, bindGroup, grid } of this.dispatches) {
-      if (pipeline !== current) {
-        pass.setPipeline(pipeline);
-        current = pipeline;
+    if (this.hopCount > 0) throw new SplitkvError('internal', `${this.label} has hops: replay it with run`);
+    for (const piece of this.pieces) encodePiece(pass, piece, step);
+  }
+
+  /** Encodes and submits everything up to the last hop; returns the encoder that holds the rest, for the caller to submit. */
+  async run(encoder: GPUCommandEncoder, step: StepShape): Promise<GPUCommandEncoder> {
+    let current = encoder;
+    for (const piece of this.pieces) {
+      if (piece.dispatches.length > 0) {
+        const pass = current.beginComputePass();
+        encodePiece(pass, piece, step);
+        pass.end();
       }
-      pass.setBindGroup(0, bindGroup);
-      const [x, y, z] = typeof grid === 'function' ? grid(step) : grid;
-      pass.dispatchWorkgroups(x, y, z);
+      if (!piece.hop) continue;
+      await piece.hop.run(current, step);
+      current = this.device.gpu.createCommandEncoder({ label: this.label });
     }
+    return current;
   }
 
   dispose(): void {
     this.arena?.dispose();
+  }
+}
+
+function encodePiece(pass: GPUComputePassEncoder, { dispatches }: Piece, step: StepShape): void {
+  let current: GPUComputePipeline | undefined;
+  for (const { pipeline, bindGroup, grid } of dispatches) {
+    const [x, y, z] = typeof grid === 'function' ? grid(step) : grid;
+    if (x === 0 || y === 0 || z === 0) continue;
+    if (pipeline !== current) {
+      pass.setPipeline(pipeline);
+      current = pipeline;
+    }
+    pass.setBindGroup(0, bindGroup);
+    pass.dispatchWorkgroups(x, y, z);
   }
 }
 
@@ -65,6 +108,8 @@ interface Pending {
 /** Captures dispatches into a `Program`. All their parameters share one uniform buffer, written once when capture ends. */
 export class Recorder {
   readonly #pending: Pending[] = [];
+  /** A hop follows the pending dispatches before this index. */
+  readonly #hops: { readonly at: number; readonly hop: Hop }[] = [];
 
   constructor(
     readonly device: Device,
@@ -73,12 +118,14 @@ export class Recorder {
 
   /**
    * Adds one dispatch of `kernel` for `problem`. `args` names a buffer for each binding; a binding that the variant doesn't
-   * use may be left out and is bound to a shared placeholder.
+   * use may be left out and is bound to a shared placeholder. `stepOf`: the step as this dispatch sees it, where its rows aren't
+   * the program's.
    */
   dispatch<B extends Bindings, P extends ParamTypes, Problem>(
     kernel: Kernel<B, P, Problem>,
     problem: Problem,
     args: { readonly [K in keyof B]?: Tensor | undefined },
+    stepOf?: (step: StepShape) => StepShape,
   ): void {
     const plan = kernel.plan(problem, this.device.traits);
     for (const name of Object.keys(args)) {
@@ -92,8 +139,13 @@ export class Recorder {
       ),
       types: kernel.params,
       params: plan.params,
-      grid: plan.grid,
+      grid: stepOf ? (step) => gridOf(plan.grid, stepOf(step)) : plan.grid,
     });
+  }
+
+  /** Ends a piece: what follows sees what the exchange brings. */
+  hop(hop: Hop): void {
+    this.#hops.push({ at: this.#pending.length, hop });
   }
 
   finish(): Program {
@@ -128,6 +180,15 @@ export class Recorder {
       };
     });
     if (arena) device.write(arena, 0, new Uint8Array(bytes.buffer));
-    return new Program(this.label, dispatches, arena);
+    const pieces: Piece[] = [];
+    let first = 0;
+    for (const { at, hop } of this.#hops) {
+      pieces.push({ dispatches: dispatches.slice(first, at), hop });
+      first = at;
+    }
+    if (first < dispatches.length) pieces.push({ dispatches: dispatches.slice(first), hop: undefined });
+    return new Program(this.label, device, pieces, arena);
   }
 }
+
+const gridOf = (grid: GridSpec, step: StepShape): Grid => (typeof grid === 'function' ? grid(step) : grid);
