@@ -4,7 +4,14 @@ import type { Device, DeviceTraits } from '../../src/gpu/device.js';
 import type { Bindings, ParamTypes, StepShape } from '../../src/gpu/kernel.js';
 import type { HostArray, HostArrays, KernelSuite } from '../../src/gpu/testing/kernel_case.js';
 import { prepareCase } from '../../src/gpu/testing/run_kernel.js';
-import { CHUNK_TOKENS, INACTIVE_POSITION, keyUnit, type KvShape, valueUnit } from '../cache/kv_cache.js';
+import {
+  type CacheHeads,
+  CHUNK_TOKENS,
+  INACTIVE_POSITION,
+  keyUnit,
+  type KvShape,
+  valueUnit,
+} from '../cache/kv_cache.js';
 
 /** EMPTY_M of softmax_state.wgsl. */
 export const EMPTY_M = Math.fround(-3e38);
@@ -24,6 +31,12 @@ export interface AttentionCase extends KvShape {
 }
 
 export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvType' | 'block'>;
+
+/** The layout of a cache that may hold more kv heads than the problem has. */
+export const cacheShape = (problem: KvShape & CacheHeads): KvShape => ({
+  ...problem,
+  kvHeads: problem.cacheKvHeads ?? problem.kvHeads,
+});
 
 /** The problem of a shape and rows; strides as small as they may be, so that neighbours would show in an overrun. */
 export function attentionCase(shape: Shape, rowInfo: readonly RowInfo[]): AttentionCase {

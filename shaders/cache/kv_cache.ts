@@ -12,6 +12,8 @@ export const CHUNK_TOKENS = 256;
 export const MERGE_LANES = 8;
 /** Position of a padding row: nothing is read or written for it. */
 export const INACTIVE_POSITION = 0xffffffff;
+/** Block-table entry of tokens whose cache this rank doesn't hold: nothing is appended for them, and nothing may attend to them here. */
+export const NO_BLOCK = 0xffffffff;
 
 /**
  * The paged cache of one layer, one buffer each for K and V. A unit is 4 consecutive dims (f32: 16 bytes, f16: 8 bytes).
@@ -25,6 +27,14 @@ export interface KvShape {
   readonly kvType: KvType;
   /** Tokens of a block: a power of two, 16..256. */
   readonly block: number;
+}
+
+/** Which of the cache's kv heads a kernel works on: head h of its problem is head firstKvHead + h of the cache. */
+export interface CacheHeads {
+  /** kv heads of the cache's layout. Defaults to the problem's. */
+  readonly cacheKvHeads?: number;
+  /** Defaults to 0. */
+  readonly firstKvHead?: number;
 }
 
 export const kvUnitBytes = (kvType: KvType): number => (kvType === 'f32' ? 16 : 8);
@@ -73,6 +83,25 @@ export function queryGroup(kernel: string, heads: number, kvHeads: number): numb
     );
   }
   return heads / kvHeads;
+}
+
+/** @throws SplitkvError when the cache lacks some of the heads. Returns what kernels call these numbers in their params. */
+export function cacheHeads(
+  kernel: string,
+  { kvHeads, cacheKvHeads = kvHeads, firstKvHead = 0 }: CacheHeads & Pick<KvShape, 'kvHeads'>,
+): { readonly cache_kv_heads: number; readonly first_kv_head: number } {
+  if (!Number.isInteger(cacheKvHeads) || !Number.isInteger(firstKvHead) || firstKvHead < 0) {
+    throw usageError(
+      `${kernel}: cacheKvHeads ${cacheKvHeads}, firstKvHead ${firstKvHead}; expected integers, firstKvHead at least 0`,
+    );
+  }
+  if (firstKvHead + kvHeads > cacheKvHeads) {
+    throw usageError(
+      `${kernel}: kv heads ${firstKvHead} to ${firstKvHead + kvHeads - 1} of a cache of ${cacheKvHeads}; expected ` +
+        'firstKvHead + kvHeads to be at most cacheKvHeads',
+    );
+  }
+  return { cache_kv_heads: cacheKvHeads, first_kv_head: firstKvHead };
 }
 
 /** @throws SplitkvError when a row of `stride` f32 can't be read as vec4s or is narrower than what it holds. */

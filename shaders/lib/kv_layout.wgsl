@@ -9,6 +9,8 @@ const CHUNK: u32 = 256u;
 const MERGE_LANES: u32 = 8u;
 // row_info.x of a padding row.
 const INACTIVE: u32 = 0xffffffffu;
+// Block-table entry of tokens whose cache this rank doesn't hold.
+const NO_BLOCK: u32 = 0xffffffffu;
 
 // Unit 0 of the key at `offset` in its block; the key's next unit is BLOCK further.
 fn key_base(physical: u32, kv_heads: u32, kv_head: u32, offset: u32) -> u32 {

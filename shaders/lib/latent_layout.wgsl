@@ -8,6 +8,8 @@ const CHUNK: u32 = 256u;
 const MERGE_LANES: u32 = 8u;
 // row_info.x of a padding row.
 const INACTIVE: u32 = 0xffffffffu;
+// Block-table entry of tokens whose cache this rank doesn't hold.
+const NO_BLOCK: u32 = 0xffffffffu;
 
 // Unit 0 of the token at `offset` in its block; the token's next unit is BLOCK further.
 fn latent_base(physical: u32, key_units: u32, offset: u32) -> u32 {

@@ -3,7 +3,7 @@ import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { type RowInfo, rowInfoArray } from '../../attention/fixture.js';
 import { type MlaShape, poisonedLatent, shuffledBlocks } from '../../attention/mla_fixture.js';
-import { kvUnitBytes } from '../../cache/kv_cache.js';
+import { kvUnitBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { latentWidth } from '../../cache/latent_cache.js';
 import { mlaRopeAppend } from './index.js';
 import { type MlaRopeAppendCase, mlaRopeAppendReference } from './reference.js';
@@ -15,7 +15,7 @@ export function appendCase(
   name: string,
   shape: Shape,
   rowInfo: readonly RowInfo[],
-  races = false,
+  { races = false, ...more }: { races?: boolean } & Pick<MlaRopeAppendCase, 'elsewhere'> = {},
 ): KernelCase<MlaRopeAppendCase> {
   const { heads, qkNopeHeadDim, qkRopeHeadDim, kvLoraRank, kvType, block } = shape;
   const qWidth = heads * (qkNopeHeadDim + qkRopeHeadDim);
@@ -34,6 +34,7 @@ export function appendCase(
       kvOffset: 4 + qWidth,
       qAbsStride: alignUp(heads * latentWidth(shape), 32),
       rowInfo,
+      ...more,
     },
     seed: 3,
     tolerance: { absolute: 1e-5, relative: 1e-5 },
@@ -46,11 +47,12 @@ export function appendCase(
 
 /** The cache and q_abs start as NaN: what isn't this row's must stay so (the property test looks). */
 function inputs(problem: MlaRopeAppendCase, random: Random): HostArrays {
-  const { rowInfo, block, tableStride, qkRopeHeadDim, rows, qStride } = problem;
+  const { rowInfo, block, tableStride, qkRopeHeadDim, rows, qStride, elsewhere = [] } = problem;
   const slots = 1 + Math.max(0, ...rowInfo.map((info) => info?.[1] ?? 0));
-  const used = new Set(rowInfo.flatMap((info) => (info ? [info[1] * tableStride + Math.floor(info[0] / block)] : [])));
+  const here = rowInfo.filter((info) => info && !elsewhere.includes(info[1]));
+  const used = new Set(here.map((info) => info![1] * tableStride + Math.floor(info![0] / block)));
   const free = shuffledBlocks(used.size + 2, random);
-  const table = new Uint32Array(slots * tableStride).fill(0xffffffff);
+  const table = new Uint32Array(slots * tableStride).fill(NO_BLOCK);
   for (const entry of used) table[entry] = free.pop()!;
   const positions = 1 + Math.max(0, ...rowInfo.map((info) => info?.[0] ?? 0));
   const ropeTable = new Float32Array(positions * qkRopeHeadDim);
@@ -78,7 +80,7 @@ export const suite: KernelSuite<typeof mlaRopeAppend.bindings, typeof mlaRopeApp
       'tiny',
       { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
       [[19, 0], undefined, [0, 1]],
-      true,
+      { races: true },
     ),
     appendCase(
       '8 heads, 64 + 16, prompt rows',
@@ -97,6 +99,12 @@ export const suite: KernelSuite<typeof mlaRopeAppend.bindings, typeof mlaRopeApp
         [5, 0],
         [300, 1],
       ],
+    ),
+    appendCase(
+      'a slot of another rank',
+      { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
+      [[4, 1], [19, 0], undefined, [5, 1], [0, 2]],
+      { elsewhere: [1] },
     ),
   ],
   inputs,

@@ -34,7 +34,8 @@ export interface MlaRopeAppendProblem extends LatentShape {
 
 /**
  * Normalises the latent, rotates k_pe, and appends both to the latent cache; rotates each head's q_pe into q_abs[row][head][R..).
- * q and kv_a may be one buffer (bound twice, read only).
+ * q and kv_a may be one buffer (bound twice, read only). A row whose block-table entry is NO_BLOCK appends nothing: another rank
+ * holds its token.
  */
 export const mlaRopeAppend = defineKernel({
   name: 'mla_rope_append',

@@ -10,13 +10,13 @@
 // norm_weight  [R] f32
 // rope_table   [position][d/2] (cos, sin) f32
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
-// block_table  [slot][table_stride] physical block of each BLOCK tokens
+// block_table  [slot][table_stride] physical block of each BLOCK tokens; NO_BLOCK: the row's token is of another rank's cache
 // latent_cache see latent_layout.wgsl, KvUnit
 // q_abs        [rows][q_abs_units*4] f32; head h at h (R + d); only its last d elements are written
 //
 // Grid (1 + ceil(heads * rope_units/2 / THREADS), rows, 1): workgroup 0 of a row = latent and k_pe; in the others a thread
 // rotates 4 pairs of one head. THREADS: 8 for software adapters, 64 for GPUs; changes no bit.
-// Inactive rows: nothing is read or written.
+// Inactive rows: nothing is read or written. Rows without a block: only q_abs is.
 const THREADS: u32 = 64; // variant
 
 struct Params {
@@ -84,6 +84,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
 
+  let physical = block_table[row_info[row].y * params.table_stride + position / BLOCK];
+  if (physical == NO_BLOCK) {
+    return;
+  }
   let start = row * params.kv_units + params.kv_start;
   for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
     var partial = 0.0;
@@ -94,8 +98,6 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   workgroupBarrier();
   let scale = rms_scale(f32(params.rank), params.eps);
-
-  let physical = block_table[row_info[row].y * params.table_stride + position / BLOCK];
   let to = latent_base(physical, rank_units + params.rope_units, position % BLOCK);
   for (var unit = thread; unit < rank_units; unit += THREADS) {
     latent_cache[to + unit * BLOCK] = kv_pack(rms_apply(kv_a[start + unit], scale, norm_weight[unit]));

@@ -5,6 +5,8 @@ import type { MlaRopeAppendProblem } from './index.js';
 
 export interface MlaRopeAppendCase extends MlaRopeAppendProblem {
   readonly rowInfo: readonly RowInfo[];
+  /** Slots whose tokens another rank holds. */
+  readonly elsewhere?: readonly number[];
 }
 
 /** Half-split rotation of `y` by the table's row of `position`. */
@@ -37,7 +39,7 @@ export function mlaRopeAppendReference(problem: MlaRopeAppendCase, inputs: HostA
   if (problem.kvType === 'f16') return { q_abs: qAbs };
   const cache: number[] = new Array<number>(inputs['latent_cache']!.length);
   for (const [row, info] of problem.rowInfo.entries()) {
-    if (!info) continue;
+    if (!info || problem.elsewhere?.includes(info[1])) continue;
     const physical = inputs['block_table']![info[1] * problem.tableStride + Math.floor(info[0] / problem.block)]!;
     for (const [i, value] of appendedLatent(problem, inputs, row).entries()) {
       cache[latentUnit(problem, physical, i >> 2, info[0] % problem.block) * 4 + (i & 3)] = value;

@@ -1,18 +1,25 @@
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { type RowInfo, rowInfoArray } from '../../attention/fixture.js';
-import { kvCacheBytes, kvUnitBytes } from '../../cache/kv_cache.js';
+import { cacheShape, type RowInfo, rowInfoArray } from '../../attention/fixture.js';
+import { type CacheHeads, kvCacheBytes, kvUnitBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { ropeAppend, type RopeAppendProblem } from './index.js';
 import { ropeAppendReference } from './reference.js';
 
 export interface RopeCase extends RopeAppendProblem {
   readonly rowInfo: readonly RowInfo[];
+  /** Slots whose tokens another rank holds. */
+  readonly elsewhere?: readonly number[];
 }
 
-type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block'>;
+type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | keyof CacheHeads>;
 
-function ropeCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], races = false): KernelCase<RopeCase> {
+function ropeCase(
+  name: string,
+  shape: Shape & Pick<RopeCase, 'elsewhere'>,
+  rowInfo: readonly RowInfo[],
+  races = false,
+): KernelCase<RopeCase> {
   const rows = rowInfo.length;
   const width = (shape.heads + 2 * shape.kvHeads) * shape.headDim;
   const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
@@ -78,13 +85,47 @@ const cases = [
   ropeCase('2/1 d256 qk norm', { heads: 2, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'f32', block: 128 }, [
     [130, 0],
   ]),
+  ropeCase(
+    'two kv heads of five, a slot of another rank',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 5,
+      firstKvHead: 1,
+      headDim: 16,
+      qkNorm: true,
+      kvType: 'f32',
+      block: 16,
+      elsewhere: [1],
+    },
+    [[3, 0], [20, 1], undefined, [4, 0], [21, 1]],
+  ),
+  ropeCase(
+    'the last kv head of three, f16',
+    {
+      heads: 2,
+      kvHeads: 1,
+      cacheKvHeads: 3,
+      firstKvHead: 2,
+      headDim: 8,
+      qkNorm: false,
+      kvType: 'f16',
+      block: 16,
+      elsewhere: [0],
+    },
+    [
+      [2, 0],
+      [5, 1],
+    ],
+    true,
+  ),
 ];
 
 /** What a cache holds where nothing is appended. */
 const UNTOUCHED = { f32: -77.25, f16: 0x12345678 } as const;
 
 function inputs(problem: RopeCase, random: Random): HostArrays {
-  const { heads, kvHeads, headDim, kvType, block, tableStride, qkvStride, rowInfo } = problem;
+  const { heads, kvHeads, headDim, kvType, block, tableStride, qkvStride, rowInfo, elsewhere = [] } = problem;
   const exact = kvType === 'f16';
   const width = (heads + 2 * kvHeads) * headDim;
   const qkv = new Float32Array(rowInfo.length * qkvStride);
@@ -103,14 +144,14 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
   }
   const slots = Math.max(...rowInfo.map((info) => (info ? info[1] + 1 : 0)));
   const blocks = slots * tableStride + 1;
-  const blockTable = new Uint32Array(slots * tableStride).fill(0xffffffff);
+  const blockTable = new Uint32Array(slots * tableStride).fill(NO_BLOCK);
   // Only the blocks that rows write have an entry; blocks descend, so that none is where its index says.
   for (const info of rowInfo) {
-    if (!info) continue;
+    if (!info || elsewhere.includes(info[1])) continue;
     const at = info[1] * tableStride + Math.floor(info[0] / block);
     blockTable[at] = blocks - 1 - at;
   }
-  const words = kvCacheBytes(problem, blocks) / 4;
+  const words = kvCacheBytes(cacheShape(problem), blocks) / 4;
   const cache = () =>
     exact ? new Uint32Array(words).fill(UNTOUCHED.f16) : new Float32Array(words).fill(UNTOUCHED.f32);
   return {

@@ -1,9 +1,18 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { checkKvShape, checkStride, kvConstants, type KvType, kvWgsl, queryGroup } from '../../cache/kv_cache.js';
+import {
+  type CacheHeads,
+  cacheHeads,
+  checkKvShape,
+  checkStride,
+  kvConstants,
+  type KvType,
+  kvWgsl,
+  queryGroup,
+} from '../../cache/kv_cache.js';
 import source from './rope_append.wgsl?raw';
 
-export interface RopeAppendProblem {
+export interface RopeAppendProblem extends CacheHeads {
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -19,7 +28,10 @@ export interface RopeAppendProblem {
   readonly qkvStride: number;
 }
 
-/** Normalises and rotates q (in place) and k, and appends k and v to the paged KV cache. */
+/**
+ * Normalises and rotates q (in place) and k, and appends k and v to the paged KV cache. A row whose block-table entry is NO_BLOCK
+ * appends nothing: another rank holds its token.
+ */
 export const ropeAppend = defineKernel({
   name: 'rope_append',
   bindings: {
@@ -35,6 +47,8 @@ export const ropeAppend = defineKernel({
   params: {
     heads: 'u32',
     kv_heads: 'u32',
+    cache_kv_heads: 'u32',
+    first_kv_head: 'u32',
     row_units: 'u32',
     table_stride: 'u32',
     half_units: 'u32',
@@ -56,6 +70,7 @@ export const ropeAppend = defineKernel({
       params: {
         heads,
         kv_heads: kvHeads,
+        ...cacheHeads('rope_append', problem),
         row_units: qkvStride / 4,
         table_stride: problem.tableStride,
         half_units: headDim / 8,

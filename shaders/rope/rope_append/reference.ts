@@ -1,11 +1,24 @@
 import type { Expected, HostArray, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
-import { halfBits } from '../../attention/fixture.js';
-import { keyUnit, valueUnit } from '../../cache/kv_cache.js';
+import { cacheShape, halfBits } from '../../attention/fixture.js';
+import { keyUnit, NO_BLOCK, valueUnit } from '../../cache/kv_cache.js';
 import type { RopeCase } from './cases.js';
 
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
-  const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, tableStride, qkvStride, rowInfo } = problem;
+  const {
+    heads,
+    kvHeads,
+    headDim,
+    qkNorm,
+    eps,
+    kvType,
+    block,
+    tableStride,
+    qkvStride,
+    rowInfo,
+    firstKvHead = 0,
+  } = problem;
+  const shape = cacheShape(problem);
   const given = inputs['qkv']!;
   const qkv = Float64Array.from(given);
   const keys = Array.from(inputs['k_cache']!);
@@ -40,18 +53,16 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       const at = row * qkvStride + vector * headDim;
       const x = given.subarray(at, at + headDim);
       if (vector < heads) qkv.set(rotated(x, inputs['q_norm']!, position), at);
+      else if (physical === NO_BLOCK) continue;
       else if (vector < heads + kvHeads) {
+        const head = firstKvHead + vector - heads;
         for (const [i, value] of rotated(x, inputs['k_norm']!, position).entries()) {
-          append(keys, keyUnit(problem, physical, vector - heads, i >> 2, position % block), i & 3, value);
+          append(keys, keyUnit(shape, physical, head, i >> 2, position % block), i & 3, value);
         }
       } else {
         for (let i = 0; i < headDim; i++) {
-          append(
-            values,
-            valueUnit(problem, physical, vector - heads - kvHeads, i >> 2, position % block),
-            i & 3,
-            x[i]!,
-          );
+          const head = firstKvHead + vector - heads - kvHeads;
+          append(values, valueUnit(shape, physical, head, i >> 2, position % block), i & 3, x[i]!);
         }
       }
     }

@@ -31,6 +31,9 @@ const problem: RopeCase = {
 test('rope_append refuses shapes it has no layout for', () => {
   expect(() => ropeAppend.plan({ ...problem, qkvStride: 480 }, BASELINE_TRAITS)).toThrow(/qkvStride 480.*at least 512/);
   expect(() => ropeAppend.plan({ ...problem, headDim: 100 }, BASELINE_TRAITS)).toThrow(/head_dim 100/);
+  expect(() => ropeAppend.plan({ ...problem, cacheKvHeads: 4, firstKvHead: 3 }, BASELINE_TRAITS)).toThrow(
+    /kv heads 3 to 4 of a cache of 4/,
+  );
 });
 
 for (const adapter of await testAdapters()) {

@@ -8,12 +8,12 @@
 // rope_table   [position][HEAD_DIM/2] (cos, sin) f32
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
-// block_table  [slot][table_stride] physical block of each BLOCK tokens
-// k_cache, v_cache   see kv_layout.wgsl, KvUnit
+// block_table  [slot][table_stride] physical block of each BLOCK tokens; NO_BLOCK: the row's k and v are of another rank's cache
+// k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, written are kv_heads from first_kv_head on
 //
 // Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each.
 // Variants: HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for software adapters (no barrier); chosen by index.ts.
-// Inactive rows: nothing is read or written.
+// Inactive rows: nothing is read or written. Rows without a block: only q is.
 const LANES: u32 = 8; // variant
 const HEAD_TILE: u32 = 8; // variant
 const QK_NORM: bool = true; // variant
@@ -23,6 +23,8 @@ const HALF_UNITS: u32 = HEAD_UNITS / 2u;
 struct Params {
   heads: u32,
   kv_heads: u32,
+  cache_kv_heads: u32,
+  first_kv_head: u32,
   row_units: u32,
   table_stride: u32,
   // HALF_UNITS and LANES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
@@ -88,9 +90,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
 
   let physical = block_table[row_info[row].y * params.table_stride + position / BLOCK];
+  if (!is_query && physical == NO_BLOCK) {
+    return;
+  }
   let offset = position % BLOCK;
   if (is_value) {
-    let to = value_base(physical, params.kv_heads, vector - params.heads - params.kv_heads, offset);
+    let head = params.first_kv_head + vector - params.heads - params.kv_heads;
+    let to = value_base(physical, params.cache_kv_heads, head, offset);
     for (var unit = lane; unit < 2u * params.half_units; unit += LANES) {
       v_cache[to + unit] = kv_pack(qkv[base + unit]);
     }
@@ -121,7 +127,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       qkv[base + unit] = rotated_low;
       qkv[base + HALF_UNITS + unit] = rotated_high;
     } else {
-      let to = key_base(physical, params.kv_heads, vector - params.heads, offset);
+      let head = params.first_kv_head + vector - params.heads;
+      let to = key_base(physical, params.cache_kv_heads, head, offset);
       k_cache[to + unit * BLOCK] = kv_pack(rotated_low);
       k_cache[to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high);
     }
