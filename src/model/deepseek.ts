@@ -68,8 +68,8 @@ export class DeepseekForward implements Forward {
     this.#maxChunks = chunksOf(options.contextLength);
     this.hiddenStride = activationStride(config.hiddenSize);
     this.logitsStride = activationStride(config.vocabSize);
-    this.#projectStride = activationStride(weights.layers[0]!.project.outFeatures);
-    this.#kvOffset = weights.layers[0]!.project.outFeatures - kvLoraRank - qkRopeHeadDim;
+    this.#projectStride = activationStride(weights.layers[0]!.project!.outFeatures);
+    this.#kvOffset = weights.layers[0]!.project!.outFeatures - kvLoraRank - qkRopeHeadDim;
     this.#qStride = activationStride(numHeads * (qkNopeHeadDim + qkRopeHeadDim));
     this.#qAbsorbedStride = alignUp(numHeads * (kvLoraRank + qkRopeHeadDim), 32);
     this.#latentOutStride = activationStride(numHeads * kvLoraRank);
@@ -119,7 +119,7 @@ export class DeepseekForward implements Forward {
   }
 
   recordLayers(recorder: Recorder, buffers: DeepseekRows): void {
-    recordEmbedding(recorder, this.weights.embedding, buffers, this.hiddenStride, this.config.scaleEmb);
+    recordEmbedding(recorder, this.weights.embedding!.matrix, buffers, this.hiddenStride, this.config.scaleEmb);
     for (const [layer, weights] of this.weights.layers.entries()) {
       this.#recordAttention(recorder, buffers, layer, weights);
       this.#mlp.record(recorder, buffers, buffers.mlp, weights);
@@ -131,7 +131,7 @@ export class DeepseekForward implements Forward {
     const { rows, role } = buffers;
     const { numHeads, kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
     const latent = { kvLoraRank, qkRopeHeadDim, kvType: options.type, block: options.block };
-    recordLinear(recorder, buffers, weights.project, {
+    recordLinear(recorder, buffers, weights.project!, {
       x: buffers.x,
       xStride: this.hiddenStride,
       norm: { weight: weights.inputNorm, eps: config.rmsNormEps },
@@ -179,7 +179,7 @@ export class DeepseekForward implements Forward {
       rows,
       tileRows: tileRows(rows),
       groups: numHeads,
-      type: weights.absorb.type,
+      type: weights.absorb!.type,
       xOffset: 0,
       outOffset: 0,
     };
@@ -194,7 +194,7 @@ export class DeepseekForward implements Forward {
         outStride: this.#qAbsorbedStride,
         outGroupStride: kvLoraRank + qkRopeHeadDim,
       },
-      { x: q.buffer, weight: weights.absorb.shards[0]!.weight, out: buffers.qAbsorbed },
+      { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: buffers.qAbsorbed },
     );
     const partials = partialsOf(role, this.#maxChunks);
     const attention = {
@@ -232,9 +232,9 @@ export class DeepseekForward implements Forward {
         outStride: this.#attendedStride,
         outGroupStride: vHeadDim,
       },
-      { x: buffers.latentOut, weight: weights.valueUp.shards[0]!.weight, out: buffers.attended },
+      { x: buffers.latentOut, weight: weights.valueUp!.shards[0]!.weight, out: buffers.attended },
     );
-    recordLinear(recorder, buffers, weights.o, {
+    recordLinear(recorder, buffers, weights.o!, {
       x: buffers.attended,
       xStride: this.#attendedStride,
       // Eight groups of query heads, as even as whole heads allow.
@@ -248,10 +248,10 @@ export class DeepseekForward implements Forward {
   }
 
   recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
-    recordLinear(recorder, { role: 'generated', rows, normed }, this.weights.head, {
+    recordLinear(recorder, { role: 'generated', rows, normed }, this.weights.head!.matrix, {
       x,
       xStride: this.hiddenStride,
-      norm: { weight: this.weights.norm, eps: this.config.rmsNormEps },
+      norm: { weight: this.weights.norm!, eps: this.config.rmsNormEps },
       out: logits,
       outStride: this.logitsStride,
       outScale: this.config.logitScale,

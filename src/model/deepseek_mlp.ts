@@ -102,15 +102,20 @@ export class DeepseekMlp {
     width: number,
   ): void {
     const { config, hiddenStride } = this;
-    recordSwiglu(recorder, buffers, weights, {
-      x: from.x,
-      xStride: hiddenStride,
-      ...(from.norm && { norm: { weight: from.norm, eps: config.rmsNormEps } }),
-      width,
-      gateUp: rows.gateUp,
-      hidden,
-      outScale: config.residualScale,
-    });
+    recordSwiglu(
+      recorder,
+      buffers,
+      { gateUp: weights.gateUp!, down: weights.down! },
+      {
+        x: from.x,
+        xStride: hiddenStride,
+        ...(from.norm && { norm: { weight: from.norm, eps: config.rmsNormEps } }),
+        width,
+        gateUp: rows.gateUp,
+        hidden,
+        outScale: config.residualScale,
+      },
+    );
   }
 
   /**
@@ -163,7 +168,7 @@ export class DeepseekMlp {
       );
     }
     const hiddenWidth = activationStride(moe.intermediateSize);
-    this.#recordExpertLinear(recorder, buffers, rows, weights.expertsGateUp, {
+    this.#recordExpertLinear(recorder, buffers, rows, weights.expertsGateUp!, {
       x: normed,
       xStride: hiddenStride,
       xPerSlot: false,
@@ -173,7 +178,7 @@ export class DeepseekMlp {
       outFeatures: moe.intermediateSize,
       epilogue: 'swiglu',
     });
-    this.#recordExpertLinear(recorder, buffers, rows, weights.expertsDown, {
+    this.#recordExpertLinear(recorder, buffers, rows, weights.expertsDown!, {
       x: scratch.hidden,
       xStride: hiddenWidth,
       xPerSlot: true,

@@ -58,10 +58,10 @@ export class LlamaForward implements Forward {
     this.#maxChunks = chunksOf(options.contextLength);
     this.hiddenStride = activationStride(config.hiddenSize);
     this.logitsStride = activationStride(config.vocabSize);
-    this.#qkvStride = activationStride(weights.layers[0]!.qkv.outFeatures);
+    this.#qkvStride = activationStride(weights.layers[0]!.qkv!.outFeatures);
     this.#attendedStride = activationStride(config.numHeads * config.headDim);
     this.#mlpStride = activationStride(config.intermediateSize);
-    this.#gateUpRows = weights.layers[0]!.gateUp.outFeatures;
+    this.#gateUpRows = weights.layers[0]!.gateUp!.outFeatures;
   }
 
   promptRows(wanted: number): number {
@@ -97,17 +97,22 @@ export class LlamaForward implements Forward {
   }
 
   recordLayers(recorder: Recorder, buffers: LlamaRows): void {
-    recordEmbedding(recorder, this.weights.embedding, buffers, this.hiddenStride);
+    recordEmbedding(recorder, this.weights.embedding!.matrix, buffers, this.hiddenStride);
     for (const [layer, weights] of this.weights.layers.entries()) {
       this.#recordAttention(recorder, buffers, layer, weights);
-      recordSwiglu(recorder, buffers, weights, {
-        x: buffers.x,
-        xStride: this.hiddenStride,
-        norm: { weight: weights.postNorm, eps: this.config.rmsNormEps },
-        width: this.config.intermediateSize,
-        gateUp: buffers.gateUp,
-        hidden: buffers.hidden,
-      });
+      recordSwiglu(
+        recorder,
+        buffers,
+        { ...weights, gateUp: weights.gateUp!, down: weights.down! },
+        {
+          x: buffers.x,
+          xStride: this.hiddenStride,
+          norm: { weight: weights.postNorm, eps: this.config.rmsNormEps },
+          width: this.config.intermediateSize,
+          gateUp: buffers.gateUp,
+          hidden: buffers.hidden,
+        },
+      );
     }
   }
 
@@ -124,7 +129,7 @@ export class LlamaForward implements Forward {
       block: options.block,
       tableStride: options.tableStride,
     };
-    recordLinear(recorder, buffers, weights.qkv, {
+    recordLinear(recorder, buffers, weights.qkv!, {
       x: buffers.x,
       xStride: this.hiddenStride,
       norm: { weight: weights.inputNorm, eps: config.rmsNormEps },
@@ -169,7 +174,7 @@ export class LlamaForward implements Forward {
       { rows, heads: config.numHeads, headDim: config.headDim, partials, outStride: this.#attendedStride },
       { partial_o: buffers.partialO, partial_ml: buffers.partialMl, row_info: buffers.rowInfo, out: buffers.attended },
     );
-    recordLinear(recorder, buffers, weights.o, {
+    recordLinear(recorder, buffers, weights.o!, {
       x: buffers.attended,
       xStride: this.#attendedStride,
       segments: { total: config.numKvHeads, align: 8 },
@@ -181,10 +186,10 @@ export class LlamaForward implements Forward {
   }
 
   recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
-    recordLinear(recorder, { role: 'generated', rows, normed }, this.weights.head, {
+    recordLinear(recorder, { role: 'generated', rows, normed }, this.weights.head!.matrix, {
       x,
       xStride: this.hiddenStride,
-      norm: { weight: this.weights.norm, eps: this.config.rmsNormEps },
+      norm: { weight: this.weights.norm!, eps: this.config.rmsNormEps },
       out: logits,
       outStride: this.logitsStride,
     });

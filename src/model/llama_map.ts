@@ -1,107 +1,180 @@
 import type { LlamaConfig } from './llama_config.js';
-import type { MatrixSpec, VectorSpec } from './weight_map.js';
+import { DOWN_SEGMENTS } from './roles.js';
+import {
+  attentionSegments,
+  type HeldSegments,
+  holdSegments,
+  holdsWeights,
+  type LayerSlice,
+  type RankSlice,
+  type Span,
+  spanLength,
+  wholeSlice,
+} from './shape.js';
+import {
+  allRows,
+  type MatrixSpec,
+  someRows,
+  type Spec,
+  type VectorSpec,
+  type VocabSpec,
+  vocabMaps,
+  wholeVector,
+} from './weight_map.js';
 
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
 const GATE_UP_PAD = 32;
 
-export interface LlamaLayerMap {
+/** Undefined: the model has none, or the rank none of it. */
+export interface LlamaLayerMap extends Pick<LayerSlice, 'index' | 'queryHeads' | 'kvHeads'> {
   readonly inputNorm: VectorSpec;
-  readonly qkv: MatrixSpec;
+  /** q rows of the query heads, then k and v rows of the kv heads. */
+  readonly qkv: MatrixSpec | undefined;
   readonly qkvBias: VectorSpec | undefined;
   readonly qNorm: VectorSpec | undefined;
   readonly kNorm: VectorSpec | undefined;
-  readonly o: MatrixSpec;
+  readonly o: MatrixSpec | undefined;
+  readonly oSegments: HeldSegments;
   readonly oBias: VectorSpec | undefined;
   readonly postNorm: VectorSpec;
   /** Gate rows, then up rows, each padded to 32. */
-  readonly gateUp: MatrixSpec;
+  readonly gateUp: MatrixSpec | undefined;
   readonly gateUpBias: VectorSpec | undefined;
-  readonly down: MatrixSpec;
+  readonly down: MatrixSpec | undefined;
+  readonly downSegments: HeldSegments;
   readonly downBias: VectorSpec | undefined;
 }
 
 export interface LlamaMap {
-  readonly embedding: MatrixSpec;
+  readonly embedding: VocabSpec | undefined;
+  /** Of which the rank holds weights. */
   readonly layers: readonly LlamaLayerMap[];
-  readonly norm: VectorSpec;
-  /** Undefined when the embedding is tied: the head then uses the embedding's buffers. */
-  readonly head: MatrixSpec | undefined;
+  /** Where the head is. */
+  readonly norm: VectorSpec | undefined;
+  /** The embedding itself when they are tied and the rank holds the same rows of both. */
+  readonly head: VocabSpec | undefined;
 }
 
-/** Hugging Face tensor names and shapes of the Llama family (Llama, Qwen2, Qwen3, Mistral). */
-export function llamaMap(config: LlamaConfig): LlamaMap {
-  const { hiddenSize, intermediateSize, vocabSize, headDim, numHeads, numKvHeads } = config;
-  const embedding: MatrixSpec = {
-    name: 'embed_tokens',
-    inFeatures: hiddenSize,
-    parts: [{ tensor: 'model.embed_tokens.weight', rows: vocabSize }],
-  };
+/** Hugging Face tensor names and shapes of the Llama family (Llama, Qwen2, Qwen3, Mistral); of a rank's slice, or whole. */
+export function llamaMap(config: LlamaConfig, slice: RankSlice = wholeSlice(config)): LlamaMap {
+  const { hiddenSize, intermediateSize, headDim, numHeads, numKvHeads } = config;
   return {
-    embedding,
-    layers: Array.from({ length: config.numLayers }, (_, layer) => layerMap(layer)),
-    norm: vector('norm', 'model.norm.weight', hiddenSize),
-    head: config.tieWordEmbeddings
-      ? undefined
-      : { name: 'lm_head', inFeatures: hiddenSize, parts: [{ tensor: 'lm_head.weight', rows: vocabSize }] },
+    ...vocabMaps(config, slice),
+    layers: slice.layers.filter(holdsWeights).map(layerMap),
+    norm: slice.headRows && wholeVector('norm', 'model.norm.weight', hiddenSize),
   };
 
-  function layerMap(layer: number): LlamaLayerMap {
-    const prefix = `model.layers.${layer}.`;
-    const attention = `${prefix}self_attn.`;
-    const mlp = `${prefix}mlp.`;
-    const qkv = [
-      { tensor: `${attention}q_proj`, rows: numHeads * headDim },
-      { tensor: `${attention}k_proj`, rows: numKvHeads * headDim },
-      { tensor: `${attention}v_proj`, rows: numKvHeads * headDim },
-    ];
-    const name = (what: string): string => `layers.${layer}.${what}`;
+  function layerMap({ index, heads, queryHeads, kvHeads, mlp }: LayerSlice): LlamaLayerMap {
+    const prefix = `model.layers.${index}.`;
+    const attentionPrefix = `${prefix}self_attn.`;
+    const mlpPrefix = `${prefix}mlp.`;
+    const name = (what: string): string => `layers.${index}.${what}`;
     const { attentionBias, mlpBias, qkNorm } = config;
+    const { modelInFeatures, ...attention } = attentionSegments(config);
+    const oSegments = holdSegments(modelInFeatures, attention, heads);
+    const downSegments = holdSegments(intermediateSize, DOWN_SEGMENTS, mlp);
+    const headRows = ([first, end]: Span): Span => [first * headDim, end * headDim];
+    const qkv = [
+      { tensor: `${attentionPrefix}q_proj`, all: numHeads * headDim, rows: headRows(queryHeads) },
+      { tensor: `${attentionPrefix}k_proj`, all: numKvHeads * headDim, rows: headRows(kvHeads) },
+      { tensor: `${attentionPrefix}v_proj`, all: numKvHeads * headDim, rows: headRows(kvHeads) },
+    ];
+    const hidden: Span = [downSegments.start, downSegments.end];
+    const attends = spanLength(queryHeads) > 0;
+    const hasMlp = spanLength(hidden) > 0;
     return {
-      inputNorm: vector(name('input_norm'), `${prefix}input_layernorm.weight`, hiddenSize),
-      qkv: {
-        name: name('qkv'),
-        inFeatures: hiddenSize,
-        parts: qkv.map(({ tensor, rows }) => ({ tensor: `${tensor}.weight`, rows })),
-      },
-      qkvBias: attentionBias.q
-        ? { name: name('qkv_bias'), parts: qkv.map(({ tensor, rows }) => ({ tensor: `${tensor}.bias`, length: rows })) }
-        : undefined,
-      qNorm: qkNorm ? vector(name('q_norm'), `${attention}q_norm.weight`, headDim) : undefined,
-      kNorm: qkNorm ? vector(name('k_norm'), `${attention}k_norm.weight`, headDim) : undefined,
-      o: {
-        name: name('o'),
-        inFeatures: numHeads * headDim,
-        parts: [{ tensor: `${attention}o_proj.weight`, rows: hiddenSize }],
-      },
-      oBias: attentionBias.o ? vector(name('o_bias'), `${attention}o_proj.bias`, hiddenSize) : undefined,
-      postNorm: vector(name('post_norm'), `${prefix}post_attention_layernorm.weight`, hiddenSize),
-      gateUp: {
-        name: name('gate_up'),
-        inFeatures: hiddenSize,
-        parts: ['gate', 'up'].map((half) => ({
-          tensor: `${mlp}${half}_proj.weight`,
-          rows: intermediateSize,
-          padTo: GATE_UP_PAD,
-        })),
-      },
-      gateUpBias: mlpBias
+      index,
+      queryHeads,
+      kvHeads,
+      inputNorm: wholeVector(name('input_norm'), `${prefix}input_layernorm.weight`, hiddenSize),
+      qkv: attends
         ? {
-            name: name('gate_up_bias'),
+            name: name('qkv'),
+            inFeatures: hiddenSize,
+            parts: qkv.map(({ tensor, all, rows }) => someRows(`${tensor}.weight`, all, rows)),
+          }
+        : undefined,
+      qkvBias:
+        attends && attentionBias.q
+          ? {
+              name: name('qkv_bias'),
+              parts: qkv.map(({ tensor, all, rows }) => ({
+                tensor: `${tensor}.bias`,
+                tensorLength: all,
+                first: rows[0],
+                length: spanLength(rows),
+              })),
+            }
+          : undefined,
+      qNorm: attends && qkNorm ? wholeVector(name('q_norm'), `${attentionPrefix}q_norm.weight`, headDim) : undefined,
+      kNorm: attends && qkNorm ? wholeVector(name('k_norm'), `${attentionPrefix}k_norm.weight`, headDim) : undefined,
+      o: attends
+        ? {
+            name: name('o'),
+            inFeatures: modelInFeatures,
+            segments: oSegments,
+            parts: [allRows(`${attentionPrefix}o_proj.weight`, hiddenSize)],
+          }
+        : undefined,
+      oSegments,
+      oBias: attentionBias.o ? wholeVector(name('o_bias'), `${attentionPrefix}o_proj.bias`, hiddenSize) : undefined,
+      postNorm: wholeVector(name('post_norm'), `${prefix}post_attention_layernorm.weight`, hiddenSize),
+      gateUp: hasMlp
+        ? {
+            name: name('gate_up'),
+            inFeatures: hiddenSize,
             parts: ['gate', 'up'].map((half) => ({
-              tensor: `${mlp}${half}_proj.bias`,
-              length: intermediateSize,
+              ...someRows(`${mlpPrefix}${half}_proj.weight`, intermediateSize, hidden),
               padTo: GATE_UP_PAD,
             })),
           }
         : undefined,
-      down: {
-        name: name('down'),
-        inFeatures: intermediateSize,
-        parts: [{ tensor: `${mlp}down_proj.weight`, rows: hiddenSize }],
-      },
-      downBias: mlpBias ? vector(name('down_bias'), `${mlp}down_proj.bias`, hiddenSize) : undefined,
+      gateUpBias:
+        hasMlp && mlpBias
+          ? {
+              name: name('gate_up_bias'),
+              parts: ['gate', 'up'].map((half) => ({
+                tensor: `${mlpPrefix}${half}_proj.bias`,
+                tensorLength: intermediateSize,
+                first: hidden[0],
+                length: spanLength(hidden),
+                padTo: GATE_UP_PAD,
+              })),
+            }
+          : undefined,
+      down: hasMlp
+        ? {
+            name: name('down'),
+            inFeatures: intermediateSize,
+            segments: downSegments,
+            parts: [allRows(`${mlpPrefix}down_proj.weight`, hiddenSize)],
+          }
+        : undefined,
+      downSegments,
+      downBias: mlpBias ? wholeVector(name('down_bias'), `${mlpPrefix}down_proj.bias`, hiddenSize) : undefined,
     };
   }
 }
 
-const vector = (name: string, tensor: string, length: number): VectorSpec => ({ name, parts: [{ tensor, length }] });
+/** Everything that the map loads, once. */
+export function llamaSpecs({ embedding, layers, norm, head }: LlamaMap): Spec[] {
+  return [
+    embedding?.matrix,
+    ...layers.flatMap((layer) => [
+      layer.inputNorm,
+      layer.qkv,
+      layer.qkvBias,
+      layer.qNorm,
+      layer.kNorm,
+      layer.o,
+      layer.oBias,
+      layer.postNorm,
+      layer.gateUp,
+      layer.gateUpBias,
+      layer.down,
+      layer.downBias,
+    ]),
+    norm,
+    head === embedding ? undefined : head?.matrix,
+  ].filter((spec) => spec !== undefined);
+}

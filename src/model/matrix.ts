@@ -1,9 +1,17 @@
 import { packedLayout, packTiles, type WeightType } from '../../shaders/linear/pack.js';
 import { limitError } from '../base/errors.js';
-import { alignUp, ceilDiv, grouped } from '../base/math.js';
+import { ceilDiv, grouped } from '../base/math.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
-import type { MatrixPart, MatrixSpec } from './weight_map.js';
+import { spanLength } from './shape.js';
+import {
+  activationWidth,
+  type MatrixPart,
+  matrixRows,
+  type MatrixSpec,
+  packedColumns,
+  paddedRows,
+} from './weight_map.js';
 
 /** Rows of a packed weight come in tiles of 32 (shaders/linear/pack.ts). */
 const TILE = 32;
@@ -21,14 +29,10 @@ export interface Matrix {
   readonly name: string;
   readonly type: WeightType;
   readonly outFeatures: number;
+  /** Elements of a row of activations. A slice of a split contraction packs its columns widened to whole blocks. */
   readonly inFeatures: number;
   readonly shards: readonly MatrixShard[];
 }
-
-/** Rows of a part, with its padding. */
-const paddedRows = (part: { rows: number; padTo?: number }): number => alignUp(part.rows, part.padTo ?? 1);
-
-export const matrixRows = (spec: MatrixSpec): number => spec.parts.reduce((sum, part) => sum + paddedRows(part), 0);
 
 /**
  * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
@@ -45,7 +49,7 @@ export function allocateMatrix(
   const outFeatures = matrixRows(spec);
   const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
   const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
-  const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spec.inFeatures);
+  const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spanLength(packedColumns(spec)));
   const granule = options.granule ?? 2;
   const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / granule) * granule;
   const tilesPerShard = Math.min(tiles, tilesThatFit);
@@ -66,7 +70,7 @@ export function allocateMatrix(
       scale: tileScaleBytes > 0 ? device.createBuffer(`${label} scale`, count * tileScaleBytes) : undefined,
     });
   }
-  return { name: spec.name, type, outFeatures, inFeatures: spec.inFeatures, shards };
+  return { name: spec.name, type, outFeatures, inFeatures: activationWidth(spec), shards };
 }
 
 export interface FillOptions {
@@ -84,15 +88,17 @@ export async function fillMatrix(
   reader: TensorReader,
   options: FillOptions,
 ): Promise<void> {
-  const { type, inFeatures } = matrix;
-  const { tileWeightBytes, tileScaleBytes } = packedLayout(type, matrix.outFeatures, inFeatures);
+  const { type } = matrix;
+  const columns = packedColumns(spec);
+  const width = spanLength(columns);
+  const { tileWeightBytes, tileScaleBytes } = packedLayout(type, matrix.outFeatures, width);
   let tile = 0;
   // Tensors needn't end on a tile: the rows of an unfinished tile wait here for the next tensor's.
-  const carry = new Float32Array(TILE * inFeatures);
+  const carry = new Float32Array(TILE * width);
   let carried = 0;
 
   const writeTiles = async (rows: Float32Array, count: number): Promise<void> => {
-    const packed = packTiles(type, rows, count, inFeatures);
+    const packed = packTiles(type, rows, count, width);
     const tiles = ceilDiv(count, TILE);
     for (let done = 0; done < tiles;) {
       const row = (tile + done) * TILE;
@@ -114,32 +120,35 @@ export async function fillMatrix(
     let used = 0;
     if (carried > 0) {
       used = Math.min(rows, TILE - carried);
-      carry.set(data.subarray(0, used * inFeatures), carried * inFeatures);
+      carry.set(data.subarray(0, used * width), carried * width);
       carried += used;
       if (carried < TILE) return;
       await writeTiles(carry, TILE);
       carried = 0;
     }
     const whole = Math.floor((rows - used) / TILE) * TILE;
-    if (whole > 0) await writeTiles(data.subarray(used * inFeatures, (used + whole) * inFeatures), whole);
+    if (whole > 0) await writeTiles(data.subarray(used * width, (used + whole) * width), whole);
     used += whole;
-    carry.set(data.subarray(used * inFeatures, rows * inFeatures));
+    carry.set(data.subarray(used * width, rows * width));
     carried = rows - used;
   };
 
   for (const part of spec.parts) {
-    const { tensor } = part;
+    const { tensor, firstRow } = part;
     for await (const piece of reader.streamRows(tensor, {
+      rowStart: firstRow,
+      rowEnd: firstRow + part.rows,
+      columns,
       tileRows: part.order?.length ?? TILE,
       signal: options.signal,
       onBytes: (bytes) => options.onBytes(bytes, tensor),
     })) {
-      await append(part.order ? reorderRows(piece.data, part.order, piece.rows, inFeatures) : piece.data, piece.rows);
+      await append(part.order ? reorderRows(piece.data, part.order, piece.rows, width) : piece.data, piece.rows);
     }
     const padding = paddedRows(part) - part.rows;
-    if (padding > 0) await append(new Float32Array(padding * inFeatures), padding);
+    if (padding > 0) await append(new Float32Array(padding * width), padding);
   }
-  if (carried > 0) await writeTiles(carry.subarray(0, carried * inFeatures), carried);
+  if (carried > 0) await writeTiles(carry.subarray(0, carried * width), carried);
 }
 
 /** Rows of each group of `order.length` rows in that order. */

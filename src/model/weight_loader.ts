@@ -3,11 +3,21 @@ import { alignUp } from '../base/math.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, reorderRows } from './matrix.js';
-import { expectedShapes, type MatrixSpec, type VectorSpec } from './weight_map.js';
+import {
+  allRows,
+  expectedTensors,
+  type MatrixSpec,
+  matrixType,
+  type PackedAs,
+  type Spec,
+  vectorLength,
+  type VectorSpec,
+  type VocabSpec,
+} from './weight_map.js';
 
 export interface WeightProgress {
   readonly loadedBytes: number;
-  /** Bytes of the checkpoint tensors that this load reads. */
+  /** Bytes of the checkpoint that this load needs: of a tensor it holds a slice of, the slice's. */
   readonly totalBytes: number;
   readonly tensorsLoaded: number;
   readonly tensorsTotal: number;
@@ -19,12 +29,19 @@ export interface LoadWeightsOptions {
   readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
 }
 
+/** Rows of the vocabulary: of the embedding table or the output head. */
+export interface VocabMatrix {
+  readonly matrix: Matrix;
+  /** The vocabulary's number of the matrix's row 0. */
+  readonly firstRow: number;
+}
+
 /**
  * Puts a model's tensors on a device. Every tensor's presence and shape is checked on construction, so a wrong checkpoint fails
  * before bytes are read or buffers made.
  */
 export class WeightLoader {
-  /** Numbers in all the tensors. */
+  /** Numbers read from all the tensors. */
   readonly parameters: number;
   readonly #before: number;
   readonly #fill: FillOptions;
@@ -34,16 +51,16 @@ export class WeightLoader {
     readonly device: Device,
     readonly reader: TensorReader,
     readonly type: WeightType,
-    specs: Iterable<MatrixSpec | VectorSpec | undefined>,
+    specs: Iterable<Spec>,
     { signal, onProgress }: LoadWeightsOptions,
   ) {
-    const shapes = expectedShapes(specs);
+    const tensors = expectedTensors(specs);
     let totalBytes = 0;
     let parameters = 0;
-    for (const [name, shape] of shapes) {
+    for (const [name, { shape, numbers }] of tensors) {
       reader.expectTensor(name, shape);
-      totalBytes += reader.byteLength(name);
-      parameters += shape.reduce((product, extent) => product * extent, 1);
+      totalBytes += numbers * this.#elementBytes(name);
+      parameters += numbers;
     }
     this.parameters = parameters;
     this.#before = device.usage.bytes;
@@ -55,7 +72,7 @@ export class WeightLoader {
       onBytes: (bytes, tensor) => {
         loadedBytes += bytes;
         seen.add(tensor);
-        onProgress?.({ loadedBytes, totalBytes, tensorsLoaded: seen.size, tensorsTotal: shapes.size, tensor });
+        onProgress?.({ loadedBytes, totalBytes, tensorsLoaded: seen.size, tensorsTotal: tensors.size, tensor });
       },
     };
   }
@@ -65,28 +82,32 @@ export class WeightLoader {
     return this.device.usage.bytes - this.#before;
   }
 
-  /** A packed matrix, streamed. `whole` and `granule`: see `allocateMatrix`. */
-  async matrix(
-    spec: MatrixSpec,
-    options: { readonly type?: WeightType; readonly whole?: boolean; readonly granule?: number } = {},
-  ): Promise<Matrix> {
+  /** A packed matrix, streamed; undefined for one that isn't there. `whole` and `granule`: see `allocateMatrix`. */
+  async matrix<S extends MatrixSpec | undefined>(
+    spec: S,
+    options: { readonly whole?: boolean; readonly granule?: number } = {},
+  ): Promise<S extends MatrixSpec ? Matrix : undefined> {
+    if (!spec) return undefined as never;
     const { device } = this;
     const allocated = await device.checked(`loading ${spec.name}`, () =>
-      allocateMatrix(device, spec, options.type ?? this.type, options),
+      allocateMatrix(device, spec, matrixType(spec, this.type), options),
     );
     await fillMatrix(device, allocated, spec, this.reader, this.#fill);
-    return allocated;
+    return allocated as never;
+  }
+
+  async vocab(spec: VocabSpec | undefined): Promise<VocabMatrix | undefined> {
+    return spec && { matrix: await this.matrix(spec.matrix), firstRow: spec.firstRow };
   }
 
   /** An f32 vector (norm weight, bias); undefined for one the model doesn't have. */
   async vector<S extends VectorSpec | undefined>(spec: S): Promise<S extends VectorSpec ? Buffer : undefined> {
     if (!spec) return undefined as never;
-    const length = spec.parts.reduce((sum, part) => sum + alignUp(part.length, part.padTo ?? 1), 0);
-    const values = new Float32Array(alignUp(length, 32));
+    const values = new Float32Array(vectorLength(spec));
     let at = 0;
     for (const part of spec.parts) {
       if (part.tensor !== undefined) {
-        const stored = await this.rows(part.tensor, 0, part.length);
+        const stored = await this.rows(part.tensor, part.first, part.first + part.length);
         values.set(part.order ? reorderRows(stored, part.order, part.length, 1) : stored, at);
       }
       at += alignUp(part.length, part.padTo ?? 1);
@@ -99,7 +120,7 @@ export class WeightLoader {
   /** Rows of a tensor on the host, for matrices that aren't stacks of rows. */
   async rows(tensor: string, first: number, end: number): Promise<Float32Array> {
     const data = await this.reader.readRows(tensor, first, end, { signal: this.#fill.signal });
-    this.#fill.onBytes((this.reader.byteLength(tensor) * data.length) / this.#elements(tensor), tensor);
+    this.#fill.onBytes(data.length * this.#elementBytes(tensor), tensor);
     return data;
   }
 
@@ -108,13 +129,11 @@ export class WeightLoader {
    * For matrices that aren't stacks of checkpoint rows.
    */
   async packer(
-    name: string,
+    { name, rows: outFeatures, columns: inFeatures }: PackedAs,
     type: WeightType,
-    outFeatures: number,
-    inFeatures: number,
   ): Promise<{ readonly matrix: Matrix; append(rows: Float32Array): Promise<void> }> {
     const { device } = this;
-    const spec = { name, inFeatures, parts: [{ tensor: name, rows: outFeatures }] };
+    const spec = { name, inFeatures, parts: [allRows(name, outFeatures)] };
     const matrix = await device.checked(`loading ${name}`, () => allocateMatrix(device, spec, type, { whole: true }));
     const { weight, scale } = matrix.shards[0]!;
     let at = 0;
@@ -134,8 +153,9 @@ export class WeightLoader {
     };
   }
 
-  #elements(tensor: string): number {
-    return this.reader.entry(tensor).shape.reduce((product, extent) => product * extent, 1);
+  #elementBytes(tensor: string): number {
+    const { shape } = this.reader.entry(tensor);
+    return this.reader.byteLength(tensor) / shape.reduce((product, extent) => product * extent, 1);
   }
 }
 

@@ -1,0 +1,162 @@
+import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
+import { usageError } from '../base/errors.js';
+import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';
+import { type DeepseekConfig, isDeepseek, isMoeLayer, type ModelConfig } from './config.js';
+import { DOWN_SEGMENTS } from './roles.js';
+
+/** The numbers from `first` up to `end`, without it. */
+export type Span = readonly [first: number, end: number];
+
+const NOTHING: Span = [0, 0];
+export const spanLength = ([first, end]: Span): number => end - first;
+
+/** What a rank holds of one layer. Spans are of the model's numbers and may be empty. */
+export interface LayerSlice {
+  /** In the model and in its checkpoint. */
+  readonly index: number;
+  /** Attention segments (ModelShape). */
+  readonly heads: Span;
+  /** The query heads of those segments: none where MLA's groups are empty. */
+  readonly queryHeads: Span;
+  /** kv heads whose k and v rows it holds; MLA: [0, 1), the latent's, with any attention segment. */
+  readonly kvHeads: Span;
+  /** Segments of the MLP's intermediate size; of the shared experts' too. */
+  readonly mlp: Span;
+  readonly experts: Span;
+}
+
+/** What a rank holds of a model's weights. */
+export interface RankSlice {
+  /** Layers of its stages, ascending; those of which it holds the cache alone have empty spans. */
+  readonly layers: readonly LayerSlice[];
+  readonly embeddingRows?: Span;
+  readonly headRows?: Span;
+}
+
+/** A run of the segments of a split contraction: what `linear` is told, and the elements [start, end) that it covers. */
+export interface HeldSegments extends Required<Segments> {
+  readonly modelInFeatures: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+export function holdSegments(modelInFeatures: number, contraction: Segments, [first, end]: Span): HeldSegments {
+  const { total, align } = contraction;
+  const segments = { total, align, first, count: end - first };
+  return { ...segments, modelInFeatures, ...segmentRange(modelInFeatures, segments) };
+}
+
+/** The attention segments of o_proj's contraction: a kv head with its query heads (llama), 8 groups of query heads (MLA). */
+export function attentionSegments(config: ModelConfig): { readonly modelInFeatures: number } & Segments {
+  return isDeepseek(config)
+    ? // As even as whole heads allow.
+      { modelInFeatures: config.numHeads * config.vHeadDim, total: 8, align: config.vHeadDim }
+    : { modelInFeatures: config.numHeads * config.headDim, total: config.numKvHeads, align: 8 };
+}
+
+/** Query heads [first, end) of some attention segments. */
+export function queryHeads(config: ModelConfig, [first, end]: Span): Span {
+  const { modelInFeatures, ...segments } = attentionSegments(config);
+  const width = modelInFeatures / config.numHeads;
+  const head = (segment: number): number => segmentStart(segment, modelInFeatures, segments) / width;
+  return [head(first), head(end)];
+}
+
+/** Width of the shared experts, which are stored as one MLP; 0 without. */
+export const sharedWidth = ({ moe }: DeepseekConfig): number => (moe ? moe.numShared * moe.intermediateSize : 0);
+
+/** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts. */
+function mlpWidth(config: ModelConfig): number {
+  if (!isDeepseek(config)) return config.intermediateSize;
+  const hasDense = Array.from({ length: config.numLayers }, (_, layer) => layer).some(
+    (layer) => !isMoeLayer(config, layer),
+  );
+  return Math.max(hasDense ? config.intermediateSize : 0, sharedWidth(config));
+}
+
+const numExperts = (config: ModelConfig): number => (isDeepseek(config) ? (config.moe?.numExperts ?? 0) : 0);
+
+/** The counts that placement works with. */
+export function modelShape(config: ModelConfig): ModelShape {
+  const latent = isDeepseek(config);
+  const width = mlpWidth(config);
+  const { total } = attentionSegments(config);
+  return {
+    numLayers: config.numLayers,
+    hiddenSize: config.hiddenSize,
+    vocabSize: config.vocabSize,
+    segmentHeads: Array.from({ length: total }, (_, segment) => spanLength(queryHeads(config, [segment, segment + 1]))),
+    kvHeads: latent ? 1 : config.numKvHeads,
+    latent,
+    mlpSegments: Array.from(
+      { length: DOWN_SEGMENTS.total },
+      (_, segment) => segmentStart(segment + 1, width, DOWN_SEGMENTS) - segmentStart(segment, width, DOWN_SEGMENTS),
+    ),
+    numExperts: numExperts(config),
+  };
+}
+
+function layerSlice(config: ModelConfig, index: number, heads: Span, mlp: Span, experts: Span): LayerSlice {
+  const anyHeads = spanLength(heads) > 0;
+  return {
+    index,
+    heads,
+    queryHeads: queryHeads(config, heads),
+    kvHeads: isDeepseek(config) ? (anyHeads ? [0, 1] : NOTHING) : heads,
+    mlp,
+    experts,
+  };
+}
+
+/** True where a rank holds weights of the layer, not only its cache. */
+export const holdsWeights = ({ heads, mlp, experts }: LayerSlice): boolean =>
+  spanLength(heads) + spanLength(mlp) + spanLength(experts) > 0;
+
+/** Everything: a model without a plan. */
+export function wholeSlice(config: ModelConfig): RankSlice {
+  const heads: Span = [0, attentionSegments(config).total];
+  const rows: Span = [0, config.vocabSize];
+  return {
+    layers: Array.from({ length: config.numLayers }, (_, index) =>
+      layerSlice(config, index, heads, [0, DOWN_SEGMENTS.total], [0, numExperts(config)]),
+    ),
+    embeddingRows: rows,
+    headRows: rows,
+  };
+}
+
+/**
+ * What a checked plan gives to a rank.
+ * @throws SplitkvError `usage` for a rank outside the plan, or a share that isn't a run of neighbours.
+ */
+export function rankSlice(plan: Plan, rank: number, config: ModelConfig): RankSlice {
+  if (!Number.isInteger(rank) || rank < 0 || rank >= plan.worldSize) {
+    throw usageError(`rank ${rank} is not in the plan '${plan.policy}', whose ranks are 0 to ${plan.worldSize - 1}`);
+  }
+  const layers = plan.stages.flatMap(({ layers: [first, end], shares }) => {
+    const share = shares.find((candidate) => candidate.rank === rank);
+    if (!share) return [];
+    const heads = run(share, 'heads');
+    const mlp = run(share, 'mlp');
+    const experts = run(share, 'experts');
+    return Array.from({ length: end - first }, (_, layer) => layerSlice(config, first + layer, heads, mlp, experts));
+  });
+  const embeddingRows = vocabRows(plan.embedding, rank);
+  const headRows = vocabRows(plan.head, rank);
+  return { layers, ...(embeddingRows && { embeddingRows }), ...(headRows && { headRows }) };
+}
+
+function run(share: RankShare, what: 'heads' | 'mlp' | 'experts'): Span {
+  const list = share[what];
+  if (list.length === 0) return NOTHING;
+  const first = list[0]!;
+  if (list.some((value, index) => value !== first + index)) {
+    throw usageError(`the plan gives rank ${share.rank} ${what} ${list.join(', ')}; expected neighbours, ascending`);
+  }
+  return [first, first + list.length];
+}
+
+const vocabRows = (shares: readonly VocabShare[], rank: number): Span | undefined => {
+  const rows = shares.find((share) => share.rank === rank)?.rows;
+  return rows && spanLength(rows) > 0 ? rows : undefined;
+};
