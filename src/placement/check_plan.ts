@@ -1,0 +1,72 @@
+import { type SplitkvError, usageError } from '../base/errors.js';
+import { checkCache } from './check_cache.js';
+import { checkVocabulary } from './check_vocabulary.js';
+import { checkWeights } from './check_weights.js';
+import { count, range, showList } from './lists.js';
+import type { ModelShape, Plan, Stage } from './plan.js';
+import type { Refuse } from './refuse.js';
+
+/**
+ * Refuses a plan that doesn't place this model: every layer once and in order, every attention segment, MLP segment, expert,
+ * vocabulary row and (kv head, lane) of the cache where the runtime expects it.
+ *
+ * - Ranks of a stage form weight groups: two ranks hold the same heads and MLP segments (replicas) or none in common, and every
+ *   group has as many replicas. A group's heads and MLP segments are contiguous.
+ * - The cache of a stage is cut along the sequence into S equal residue classes of lanes. Either each rank keeps the kv heads of
+ *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
+ *   them. MLA's latent is always the latter.
+ * - Experts are held by one rank each, or all by every rank.
+ *
+ * A rank may be in several stages.
+ * @throws SplitkvError `usage` with the first fault and what to do about it.
+ */
+export function checkPlan(plan: Plan, shape: ModelShape): void {
+  const refuse = (what: string): SplitkvError => usageError(`plan '${plan.policy}': ${what}`);
+  checkRanks(plan, refuse);
+  checkLayers(plan, shape, refuse);
+  for (const stage of plan.stages) {
+    const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
+    checkWeights(stage, shape, refuseHere);
+    checkCache(stage, shape, refuseHere);
+  }
+  checkVocabulary(plan, shape, refuse);
+}
+
+/** "layers 0-11". */
+export const layersName = ({ layers: [first, end] }: Stage): string =>
+  `${end === first + 1 ? 'layer' : 'layers'} ${showList(range(first, end))}`;
+
+function checkRanks({ worldSize, stages }: Plan, refuse: Refuse): void {
+  if (!Number.isInteger(worldSize) || worldSize < 1) throw refuse(`worldSize is ${worldSize}; give 1 rank or more`);
+  const used = new Set<number>();
+  for (const stage of stages) {
+    const seen = new Set<number>();
+    for (const { rank } of stage.shares) {
+      if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize) {
+        throw refuse(
+          `${layersName(stage)}: rank ${rank} is not among the plan's ${count(worldSize, 'rank')} (from 0 on)`,
+        );
+      }
+      if (seen.has(rank)) throw refuse(`${layersName(stage)}: rank ${rank} is listed twice; give it one share`);
+      seen.add(rank);
+      used.add(rank);
+    }
+    if (seen.size === 0) throw refuse(`${layersName(stage)}: no rank holds them; give the stage shares`);
+  }
+  const idle = range(0, worldSize).find((rank) => !used.has(rank));
+  if (idle !== undefined) throw refuse(`rank ${idle} holds nothing; give it a share or lower worldSize`);
+}
+
+function checkLayers({ stages }: Plan, { numLayers }: ModelShape, refuse: Refuse): void {
+  let next = 0;
+  for (const [index, { layers }] of stages.entries()) {
+    const [first, end] = layers;
+    if (first !== next || !Number.isInteger(end) || end <= first) {
+      throw refuse(`stages[${index}].layers is [${first}, ${end}]; expected [${next}, end] with end above ${next}`);
+    }
+    next = end;
+  }
+  if (next !== numLayers) {
+    throw refuse(`its stages cover ${count(next, 'layer')}; this model has ${numLayers}`);
+  }
+}

@@ -1,0 +1,17 @@
+export { checkPlan } from './check_plan.js';
+export { describePlan } from './describe_plan.js';
+export { makePlan, type PlanOptions } from './make_plan.js';
+export {
+  CHUNK_TOKENS,
+  chunkOwner,
+  laneSplit,
+  leastLoadedOffset,
+  localChunks,
+  localTokens,
+  MERGE_LANES,
+  ownedLanes,
+  ownsChunk,
+} from './owner.js';
+export { parsePlan } from './parse_plan.js';
+export type { ModelShape, Plan, RankShare, Stage, VocabShare } from './plan.js';
+export { parsePolicy, POLICIES } from './policy.js';

@@ -1,0 +1,108 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import * as kernels from '../../shaders/cache/kv_cache.js';
+import {
+  CHUNK_TOKENS,
+  chunkOwner,
+  laneSplit,
+  lanesOf,
+  leastLoadedOffset,
+  localChunks,
+  localTokens,
+  MERGE_LANES,
+  ownedLanes,
+  ownsChunk,
+} from './owner.js';
+
+const split = fc.constantFrom(1, 2, 4, 8);
+const length = fc.integer({ min: 0, max: 20_000 });
+const indices = (s: number) => Array.from({ length: s }, (_, index) => index);
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+
+test('chunks and lanes are those of the kernels', () => {
+  expect([CHUNK_TOKENS, MERGE_LANES]).toEqual([kernels.CHUNK_TOKENS, kernels.MERGE_LANES]);
+});
+
+test('the published example: 1100 tokens over 4', () => {
+  expect(indices(4).map((index) => localTokens(1100, 4, index, 0))).toEqual([332, 256, 256, 256]);
+  expect(indices(4).map((index) => localTokens(1100, 4, index, 3))).toEqual([256, 256, 256, 332]);
+});
+
+test('every token is held once, where its chunk is', () => {
+  fc.assert(
+    fc.property(split, length, fc.nat(20), (s, tokens, offset) => {
+      const held = indices(s).map(() => 0);
+      for (let chunk = 0; chunk * CHUNK_TOKENS < tokens; chunk++) {
+        const owners = indices(s).filter((index) => ownsChunk(chunk, s, index, offset));
+        expect(owners).toEqual([chunkOwner(chunk, s, offset)]);
+        held[owners[0]!]! += Math.min(CHUNK_TOKENS, tokens - chunk * CHUNK_TOKENS);
+      }
+      expect(indices(s).map((index) => localTokens(tokens, s, index, offset))).toEqual(held);
+      expect(sum(held)).toBe(tokens);
+      const room = localChunks(tokens, s) * CHUNK_TOKENS;
+      expect(Math.max(...held)).toBeLessThanOrEqual(room);
+      // No more room than some offset needs.
+      expect(Math.max(...held)).toBeGreaterThan(room - CHUNK_TOKENS - (tokens === 0 ? 1 : 0));
+    }),
+  );
+});
+
+test('an index holds whole merge lanes', () => {
+  fc.assert(
+    fc.property(split, fc.nat(20), fc.nat(1000), (s, offset, chunk) => {
+      const owner = chunkOwner(chunk, s, offset);
+      for (const index of indices(s)) {
+        expect(ownedLanes(s, index, offset).includes(chunk % MERGE_LANES)).toBe(index === owner);
+      }
+    }),
+  );
+});
+
+test('lanes are read as a residue class, or not at all', () => {
+  for (const s of [1, 2, 4, 8]) {
+    for (const index of indices(s)) expect(laneSplit(lanesOf(s, index))).toEqual({ split: s, index });
+  }
+  for (const lanes of [[], [8], [0, 1], [0, 1, 2, 3], [4, 0], [0, 2, 4, 7], [0, 3, 6], [0, 0], [2, 6, 10, 14]]) {
+    expect(laneSplit(lanes)).toBeUndefined();
+  }
+});
+
+describe('leastLoadedOffset', () => {
+  const add = (loads: number[], offset: number, chunks: number): void => {
+    for (let chunk = 0; chunk < chunks; chunk++) loads[chunkOwner(chunk, loads.length, offset)]!++;
+  };
+
+  test('is the best of all offsets', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(20), { minLength: 1, maxLength: 8 }), fc.nat(40), (loads, chunks) => {
+        const worst = indices(loads.length).map((offset) => {
+          const after = [...loads];
+          add(after, offset, chunks);
+          return Math.max(...after);
+        });
+        expect(worst[leastLoadedOffset(loads, chunks)]).toBe(Math.min(...worst));
+      }),
+    );
+  });
+
+  test('the first chunk of a short sequence goes to the least loaded', () => {
+    expect(leastLoadedOffset([3, 1, 2, 5], 1)).toBe(1);
+    expect(leastLoadedOffset([3, 1, 2, 0], 0)).toBe(3);
+    expect(leastLoadedOffset([0, 0], 1)).toBe(0);
+  });
+
+  test('keeps totals even, whatever the lengths', () => {
+    fc.assert(
+      fc.property(
+        split,
+        fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 50, maxLength: 200 }),
+        (s, sequences) => {
+          const loads = indices(s).map(() => 0);
+          for (const chunks of sequences) add(loads, leastLoadedOffset(loads, chunks), chunks);
+          // Without offsets the surplus of every sequence would pile up: hundreds of chunks.
+          expect(Math.max(...loads) - Math.min(...loads)).toBeLessThanOrEqual(s);
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,65 @@
+import { didYouMean, usageError } from '../base/errors.js';
+
+/** How a stage's ranks share its work; `pipeline` cuts the layers into stages besides. */
+export interface Policy {
+  /** As plans and messages name it. */
+  readonly name: string;
+  readonly pipeline: boolean;
+  readonly inner: 'single' | 'tp' | 'sp' | 'tp+sp' | 'ep';
+}
+
+/** Every policy by its own name. */
+export const POLICIES: readonly string[] = [
+  'single',
+  'tp',
+  'sp',
+  'tp+sp',
+  'pp',
+  'ep',
+  'pp x tp',
+  'pp x sp',
+  'pp x tp+sp',
+  'pp x ep',
+];
+
+const AXES = ['pp', 'tp', 'sp', 'ep'] as const;
+type Axis = (typeof AXES)[number];
+
+/**
+ * Reads a policy's name: axes in any order, joined by 'x', '*', '+' or a comma. 'tp x ep' is 'tp' and 'sp x ep' is 'ep': tp spreads the
+ * experts anyway, and ep the lanes; such names still ask for a model with experts (`experts`).
+ * @throws SplitkvError `usage` for a name that is none.
+ */
+export function parsePolicy(name: string): Policy & { readonly experts: boolean } {
+  const words = name
+    .trim()
+    .toLowerCase()
+    .split(/[\s,+*x×]+/);
+  if (words.length === 1 && words[0] === 'single') {
+    return { name: 'single', pipeline: false, inner: 'single', experts: false };
+  }
+  const axes = new Set<Axis>();
+  for (const word of words) {
+    const axis = AXES.find((candidate) => candidate === word);
+    if (axis === undefined || axes.has(axis)) {
+      throw usageError(`plan '${name}': use ${POLICIES.join(', ')}.${didYouMean(name, POLICIES)}`);
+    }
+    axes.add(axis);
+  }
+  const inner = axes.has('tp')
+    ? axes.has('sp')
+      ? 'tp+sp'
+      : 'tp'
+    : axes.has('ep')
+      ? 'ep'
+      : axes.has('sp')
+        ? 'sp'
+        : 'single';
+  const pipeline = axes.has('pp');
+  return {
+    name: !pipeline ? inner : inner === 'single' ? 'pp' : `pp x ${inner}`,
+    pipeline,
+    inner,
+    experts: axes.has('ep'),
+  };
+}

@@ -1,0 +1,113 @@
+import { count, range } from './lists.js';
+import { MERGE_LANES } from './owner.js';
+import type { ModelShape } from './plan.js';
+import type { Policy } from './policy.js';
+
+/** How the ranks of a stage share it. */
+export interface StageForm {
+  /** Groups of ranks with different weights; each has ranks / tensor replicas. */
+  readonly tensor: number;
+  /** Ways the cache is split along the sequence. */
+  readonly sequence: number;
+  /** A rank keeps the cache of its own heads only, rather than of all. */
+  readonly ownHeads: boolean;
+  /** Embedding and head rows are cut over the ranks, rather than whole on every rank and on the first. */
+  readonly cutVocabulary: boolean;
+  /** Each expert is on one rank, rather than on every rank. */
+  readonly spreadExperts: boolean;
+}
+
+export interface Degrees {
+  readonly tensor?: number | undefined;
+  readonly sequence?: number | undefined;
+}
+
+/** Ranks that can hold different heads and MLP segments. */
+export function maxTensor({ segmentHeads, mlpSegments }: ModelShape): number {
+  const filled = (sizes: readonly number[]): number => sizes.filter((size) => size > 0).length;
+  return Math.min(filled(segmentHeads), filled(mlpSegments) || Infinity);
+}
+
+const divisors = (n: number): number[] => range(1, n + 1).filter((d) => n % d === 0);
+
+/** The form that a policy takes on `ranks` ranks, or why it doesn't fit them. */
+export function stageForm(
+  inner: Policy['inner'],
+  ranks: number,
+  shape: ModelShape,
+  wanted: Degrees,
+): StageForm | string {
+  const replicated = { tensor: 1, sequence: ranks, ownHeads: false, cutVocabulary: false, spreadExperts: false };
+  switch (inner) {
+    case 'single':
+      return ranks === 1 ? asWanted(replicated, wanted, ranks) : 'it runs on one';
+    case 'sp':
+    case 'ep':
+      return sequenceMisfit(ranks) ?? asWanted({ ...replicated, spreadExperts: inner === 'ep' }, wanted, ranks);
+    case 'tp':
+      return shape.latent ? hybrid(ranks, shape, wanted) : tensor(ranks, shape, wanted);
+    case 'tp+sp':
+      return hybrid(ranks, shape, wanted);
+  }
+}
+
+const cut = { cutVocabulary: true, spreadExperts: true } as const;
+
+function tensor(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | string {
+  return tensorMisfit(ranks, shape) ?? asWanted({ tensor: ranks, sequence: 1, ownHeads: true, ...cut }, wanted, ranks);
+}
+
+/**
+ * Heads and sequence both. The grid gives each of T weight groups its own kv heads' cache, split over the group's S = ranks / T
+ * replicas. Where no such T uses both axes (2 ranks; MLA, whose latent has no heads), heads are cut and every rank keeps all
+ * heads' cache for its S = ranks share of the lanes.
+ */
+function hybrid(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | string {
+  const most = maxTensor(shape);
+  const grids = shape.latent ? [] : divisors(ranks).filter((t) => t <= most && MERGE_LANES % (ranks / t) === 0);
+  const across = MERGE_LANES % ranks === 0 ? divisors(ranks).filter((t) => t <= most) : [];
+  const forms = [
+    ...grids
+      .filter((t) => t > 1 && t < ranks)
+      .reverse()
+      .map((t) => ({ tensor: t, sequence: ranks / t, ownHeads: true })),
+    ...across.toReversed().map((t) => ({ tensor: t, sequence: ranks, ownHeads: false })),
+    ...(grids.includes(ranks) ? [{ tensor: ranks, sequence: 1, ownHeads: true }] : []),
+  ];
+  // Without both axes it isn't this policy, unless those degrees were asked for.
+  const usual = forms.filter((form) => form.sequence > 1 || ranks === 1);
+  const asked = wanted.tensor !== undefined || wanted.sequence !== undefined;
+  const form = (asked ? forms : usual).find(
+    (candidate) =>
+      candidate.tensor === (wanted.tensor ?? candidate.tensor) &&
+      candidate.sequence === (wanted.sequence ?? candidate.sequence),
+  );
+  if (form) return { ...form, ...cut };
+  if (!asked && shape.latent) return sequenceMisfit(ranks)!;
+  if (!asked) return `they make no ${most === 1 ? 'group' : `1 to ${most} groups`} of 2, 4 or 8 that share a sequence`;
+  const { tensor: t = 'any', sequence: s = 'any' } = wanted;
+  const options = forms.map((candidate) => `${candidate.tensor} x ${candidate.sequence}`);
+  return (
+    `tensor ${t} x sequence ${s} doesn't fit ${count(ranks, 'rank')}` +
+    (options.length > 0 ? `, which can be cut ${options.join(', ')}` : '')
+  );
+}
+
+function asWanted(form: StageForm, wanted: Degrees, ranks: number): StageForm | string {
+  for (const key of ['tensor', 'sequence'] as const) {
+    if (wanted[key] !== undefined && wanted[key] !== form[key]) {
+      return `${key} ${wanted[key]}: on ${count(ranks, 'rank')} a stage of this policy has ${key} ${form[key]}`;
+    }
+  }
+  return form;
+}
+
+function tensorMisfit(ranks: number, shape: ModelShape): string | undefined {
+  const most = maxTensor(shape);
+  return ranks <= most
+    ? undefined
+    : `this model's attention and MLP segments can be cut over ${count(most, 'rank')} at most`;
+}
+
+const sequenceMisfit = (ranks: number): string | undefined =>
+  MERGE_LANES % ranks === 0 ? undefined : `${ranks} ranks can't share ${MERGE_LANES} merge lanes evenly`;
