@@ -8,10 +8,12 @@ import {
   type CacheHeads,
   CHUNK_TOKENS,
   INACTIVE_POSITION,
+  kvCacheBytes,
   keyUnit,
   type KvShape,
   valueUnit,
 } from '../cache/kv_cache.js';
+import { ownInputs, type Sharing } from './share_fixture.js';
 
 /** EMPTY_M of softmax_state.wgsl. */
 export const EMPTY_M = Math.fround(-3e38);
@@ -20,9 +22,10 @@ export const EMPTY_M = Math.fround(-3e38);
 export type RowInfo = readonly [position: number, slot: number] | undefined;
 
 /** What attention problems have in common, with the rows that a case runs. */
-export interface AttentionCase extends KvShape {
+export interface AttentionCase extends KvShape, CacheHeads, Sharing {
   readonly rows: number;
   readonly heads: number;
+  /** attention_split: of this rank's local chunks. */
   readonly maxChunks: number;
   readonly tableStride: number;
   readonly qStride: number;
@@ -30,7 +33,7 @@ export interface AttentionCase extends KvShape {
   readonly rowInfo: readonly RowInfo[];
 }
 
-export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvType' | 'block'>;
+export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvType' | 'block'> & CacheHeads & Sharing;
 
 /** The layout of a cache that may hold more kv heads than the problem has. */
 export const cacheShape = (problem: KvShape & CacheHeads): KvShape => ({
@@ -110,7 +113,9 @@ const KV_NAN = 0x7e007e00;
  * cache. Everything else that must not matter is hostile: NaN in the cache, 0xffffffff in the block table.
  */
 export function attentionInputs(problem: AttentionCase, random: Random): HostArrays {
-  const { rowInfo, kvHeads, headDim, block, tableStride } = problem;
+  const { rowInfo, headDim, block, tableStride } = problem;
+  const shape = cacheShape(problem);
+  const { kvHeads } = shape;
   const lengths: number[] = [];
   for (const info of rowInfo) if (info) lengths[info[1]] = Math.max(lengths[info[1]] ?? 0, info[0] + 1);
   const slots = lengths.length;
@@ -133,25 +138,26 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
       for (let head = 0; head < kvHeads; head++) {
         for (let dim = 0; dim < headDim; dim++) {
           const unit = Math.floor(dim / 4);
-          writeKv(problem, keys, keyUnit(problem, physical, head, unit, token % block), dim % 4, halfNormal(random));
-          writeKv(
-            problem,
-            values,
-            valueUnit(problem, physical, head, unit, token % block),
-            dim % 4,
-            halfNormal(random),
-          );
+          writeKv(shape, keys, keyUnit(shape, physical, head, unit, token % block), dim % 4, halfNormal(random));
+          writeKv(shape, values, valueUnit(shape, physical, head, unit, token % block), dim % 4, halfNormal(random));
         }
       }
     }
   }
-  return {
+  const inputs = {
     q: random.normals(rowInfo.length * problem.qStride, 2),
     k_cache: keys,
     v_cache: values,
     row_info: rowInfoArray(rowInfo),
     block_table: table,
   };
+  return problem.share ? ownAttentionInputs(problem, inputs) : inputs;
+}
+
+/** What a rank of `problem.share` has of these inputs. */
+export function ownAttentionInputs(problem: AttentionCase, inputs: HostArrays): HostArrays {
+  const blockWords = kvCacheBytes(cacheShape(problem), 1) / 4;
+  return ownInputs(problem, inputs, { k_cache: blockWords, v_cache: blockWords });
 }
 
 /** row_info as the kernels read it; the slot of an inactive row is hostile. */
@@ -166,16 +172,17 @@ export function attend(
   head: number,
   tokens: readonly number[],
 ): { o: Float64Array; m: number; l: number } {
-  const { headDim, block, heads, kvHeads, tableStride, qStride } = problem;
+  const { headDim, block, heads, kvHeads, tableStride, qStride, firstKvHead = 0 } = problem;
+  const shape = cacheShape(problem);
   const slot = problem.rowInfo[row]![1];
-  const kvHead = Math.floor(head / (heads / kvHeads));
+  const kvHead = firstKvHead + Math.floor(head / (heads / kvHeads));
   const q = inputs['q']!.subarray(row * qStride + head * headDim, row * qStride + (head + 1) * headDim);
   const scale = Math.fround(problem.scale);
   const blocks = tokens.map((token) => inputs['block_table']![slot * tableStride + Math.floor(token / block)]!);
   const scores = tokens.map((token, i) => {
     let sum = 0;
     for (let dim = 0; dim < headDim; dim++) {
-      const unit = keyUnit(problem, blocks[i]!, kvHead, dim >> 2, token % block);
+      const unit = keyUnit(shape, blocks[i]!, kvHead, dim >> 2, token % block);
       sum += q[dim]! * readKv(problem, inputs['k_cache']!, unit, dim & 3);
     }
     return scale * sum;
@@ -187,7 +194,7 @@ export function attend(
     const weight = Math.exp(scores[i]! - m);
     l += weight;
     for (let dim = 0; dim < headDim; dim++) {
-      const unit = valueUnit(problem, blocks[i]!, kvHead, dim >> 2, token % block);
+      const unit = valueUnit(shape, blocks[i]!, kvHead, dim >> 2, token % block);
       o[dim]! += weight * readKv(problem, inputs['v_cache']!, unit, dim & 3);
     }
   }

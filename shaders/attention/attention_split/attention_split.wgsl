@@ -1,15 +1,16 @@
-// Split-KV attention of generated rows: the softmax state of one 256-token chunk, for all query heads of a kv head.
+// Split-KV attention of generated rows: the softmax state of one 256-token chunk of this rank, for all query heads of a kv head.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= position
 //
 // q            [rows][q_units*4] f32; head h at h * HEAD_DIM
-// k_cache, v_cache   see kv_layout.wgsl, KvUnit
+// k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, attended to are those from first_kv_head on
 // row_info     [rows] (position, slot)
-// block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of tokens <= position are read
-// partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised
+// block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of the chunk's tokens <= position are read
+// chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
+// partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised; of this rank's local chunks (share.wgsl)
 // partial_ml   [rows][heads][max_chunks] (m, l) f32, natural log, scale applied
 //
-// Grid (chunks, kv_heads, rows): a workgroup = one (chunk, kv head, row). HEAD_TILE query heads at a time share the keys'
+// Grid (local chunks, kv heads, rows): a workgroup = one (chunk, kv head, row). HEAD_TILE query heads at a time share the keys'
 // scores (a vec4 a key) and the read of K and V. Scores: one key a thread. Values: SLICES token slices x LANES units.
 // Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by the query heads of a kv head. GPU: STATS = 16 threads scan scores,
 // LANES = HEAD_UNITS, LANES * SLICES <= THREADS = 256. Software adapters: STATS = LANES = THREADS, SLICES = 1.
@@ -24,10 +25,13 @@ const SLICE_ROOM: u32 = select(1u, LANES * SLICES * min(HEAD_TILE, 2u), SLICES >
 
 struct Params {
   heads: u32,
-  kv_heads: u32,
+  cache_kv_heads: u32,
+  first_kv_head: u32,
   q_units: u32,
   max_chunks: u32,
   table_stride: u32,
+  share_ranks: u32,
+  share_index: u32,
   // Query heads of a kv head.
   group: u32,
   // HEAD_UNITS, STATS and SLICES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
@@ -42,9 +46,10 @@ struct Params {
 @group(0) @binding(2) var<storage, read> v_cache: array<KvUnit>;
 @group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
-@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
-@group(0) @binding(7) var<uniform> params: Params;
+@group(0) @binding(5) var<storage, read> chunk_offsets: array<u32>;
+@group(0) @binding(6) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(8) var<uniform> params: Params;
 
 // Scores, then weights exp(s - m), of the chunk's keys for the heads of the tile.
 var<workgroup> weights: array<vec4<f32>, CHUNK>;
@@ -86,10 +91,10 @@ fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
 }
 
 // sum of weight * v over tokens first, first + SLICES, ... < count of the chunk.
-fn weigh_values(kv_head: u32, unit: u32, first: u32, count: u32) -> TileUnits {
+fn weigh_values(cache_head: u32, unit: u32, first: u32, count: u32) -> TileUnits {
   var o = TileUnits(vec4<f32>(), vec4<f32>(), vec4<f32>(), vec4<f32>());
   for (var t = first; t < count; t += SLICES) {
-    let v = kv_unpack(v_cache[value_base(blocks[t / BLOCK], params.kv_heads, kv_head, t % BLOCK) + unit]);
+    let v = kv_unpack(v_cache[value_base(blocks[t / BLOCK], params.cache_kv_heads, cache_head, t % BLOCK) + unit]);
     let w = weights[t];
     o.h0 = fma(vec4<f32>(w.x), v, o.h0);
     if (HEAD_TILE > 1u) {
@@ -105,12 +110,15 @@ fn weigh_values(kv_head: u32, unit: u32, first: u32, count: u32) -> TileUnits {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let chunk = group_id.x;
   let kv_head = group_id.y;
+  let cache_kv_head = params.first_kv_head + kv_head;
   let row = group_id.z;
   let info = row_info[row];
-  let first = chunk * CHUNK;
-  if (info.x == INACTIVE || first > info.x) {
+  if (info.x == INACTIVE) {
+    return;
+  }
+  let first = own_chunk(info.y, group_id.x) * CHUNK;
+  if (first > info.x) {
     return;
   }
   let count = min(CHUNK, info.x - first + 1u);
@@ -122,13 +130,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let lane = thread % LANES;
   let slice = thread / LANES;
   let query = row * params.q_units + kv_head * params.group * HEAD_UNITS;
-  let partial = (row * params.heads + kv_head * params.group) * params.max_chunks + chunk;
+  let partial = (row * params.heads + kv_head * params.group) * params.max_chunks + group_id.x;
   for (var tile = 0u; tile < params.group; tile += HEAD_TILE) {
     // A tile beyond the group computes its last head again, and doesn't write it.
     let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
     let at = vec4<u32>(query) + tile_heads * HEAD_UNITS;
     for (var t = thread; t < count; t += THREADS) {
-      let key = key_base(block_table[table + t / BLOCK], params.kv_heads, kv_head, t % BLOCK);
+      let key = key_base(block_table[table + t / BLOCK], params.cache_kv_heads, cache_kv_head, t % BLOCK);
       weights[t] = params.scale * key_scores(at, key);
     }
     workgroupBarrier();
@@ -159,7 +167,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
     if (SLICES == 1u) {
       for (var unit = lane; unit < params.head_units; unit += LANES) {
-        let o = weigh_values(kv_head, unit, 0u, count);
+        let o = weigh_values(cache_kv_head, unit, 0u, count);
         let to = (partial + tile * params.max_chunks) * HEAD_UNITS + unit;
         let step = params.max_chunks * HEAD_UNITS;
         partial_o[to] = o.h0;
@@ -177,7 +185,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     } else {
       var o: TileUnits;
       if (slice < SLICES) {
-        o = weigh_values(kv_head, lane, slice, count);
+        o = weigh_values(cache_kv_head, lane, slice, count);
       }
       for (var pair = 0u; pair < min(HEAD_TILE, params.group); pair += 2u) {
         if (slice < SLICES) {

@@ -9,11 +9,13 @@ import {
   type RowInfo,
   type Shape,
 } from '../fixture.js';
+import { localChunks, WHOLE } from '../share.js';
 import { attentionSplit } from './index.js';
 import { attentionSplitReference } from './reference.js';
 
 function splitCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], races = false): KernelCase<AttentionCase> {
-  const problem = attentionCase(shape, rowInfo);
+  const whole = attentionCase(shape, rowInfo);
+  const problem = { ...whole, maxChunks: localChunks(whole.maxChunks, shape.share ?? WHOLE) };
   const tokens = attendedTokens(rowInfo);
   return {
     name,
@@ -64,6 +66,37 @@ const cases = [
   splitCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),
   splitCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [[260, 0]]),
   splitCase('8/4 d32 long', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [[2099, 0]]),
+  splitCase(
+    'tiny, the second of two ranks, kv head 2 of 3',
+    {
+      heads: 3,
+      kvHeads: 1,
+      cacheKvHeads: 3,
+      firstKvHead: 2,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 2, index: 1 },
+      offsets: [7, 0],
+    },
+    [[17, 0], undefined, [3, 1]],
+    true,
+  ),
+  splitCase(
+    'the last of four ranks, 2 kv heads of 4',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 4,
+      firstKvHead: 1,
+      headDim: 32,
+      kvType: 'f16',
+      block: 64,
+      share: { ranks: 4, index: 3 },
+      offsets: [6, 3, 1],
+    },
+    [[1500, 1], [255, 0], undefined, [256, 2], [1023, 0]],
+  ),
 ];
 
 export const suite: KernelSuite<typeof attentionSplit.bindings, typeof attentionSplit.params, AttentionCase> = {

@@ -1,15 +1,26 @@
 import { usageError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { checkKvShape, checkStride, kvConstants, type KvType, kvWgsl, queryGroup } from '../../cache/kv_cache.js';
+import {
+  type CacheHeads,
+  cacheHeads,
+  checkKvShape,
+  checkStride,
+  kvConstants,
+  type KvType,
+  kvWgsl,
+  queryGroup,
+} from '../../cache/kv_cache.js';
+import share from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import source from './attention_split.wgsl?raw';
 
-export interface AttentionSplitProblem {
+export interface AttentionSplitProblem extends CacheHeads {
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
-  /** 256-token chunks that partials have room for. */
+  /** 256-token chunks that partials have room for: this rank's local ones. */
   readonly maxChunks: number;
   readonly kvType: KvType;
   readonly block: number;
@@ -19,9 +30,11 @@ export interface AttentionSplitProblem {
   readonly qStride: number;
   /** Of the scores, usually headDim^-0.5. */
   readonly scale: number;
+  /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
+  readonly share?: Share;
 }
 
-/** Generated rows: unnormalised attention of one 256-token chunk, all query heads of a kv head together. */
+/** Generated rows: unnormalised attention of one 256-token chunk of this rank, all query heads of a kv head together. */
 export const attentionSplit = defineKernel({
   name: 'attention_split',
   bindings: {
@@ -30,15 +43,18 @@ export const attentionSplit = defineKernel({
     v_cache: 'read',
     row_info: 'read',
     block_table: 'read',
+    chunk_offsets: 'read',
     partial_o: 'read_write',
     partial_ml: 'read_write',
   },
   params: {
     heads: 'u32',
-    kv_heads: 'u32',
+    cache_kv_heads: 'u32',
+    first_kv_head: 'u32',
     q_units: 'u32',
     max_chunks: 'u32',
     table_stride: 'u32',
+    ...SHARE_PARAMS,
     group: 'u32',
     head_units: 'u32',
     stats: 'u32',
@@ -46,10 +62,11 @@ export const attentionSplit = defineKernel({
     scale: 'f32',
   },
   plan(problem: AttentionSplitProblem, traits) {
-    const { heads, kvHeads, headDim, maxChunks, qStride } = problem;
+    const { heads, kvHeads, headDim, maxChunks, qStride, share: own = WHOLE } = problem;
     checkKvShape('attention_split', problem);
     const group = queryGroup('attention_split', heads, kvHeads);
     checkStride('attention_split', 'qStride', qStride, heads * headDim);
+    const shared = sharePlan('attention_split', own);
     const units = headDim / 4;
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`attention_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
@@ -58,21 +75,27 @@ export const attentionSplit = defineKernel({
       ? { THREADS: 8, STATS: 8, LANES: 8, SLICES: 1 }
       : { THREADS: 256, STATS: 16, LANES: units, SLICES: Math.min(16, Math.floor(256 / units)) };
     return {
-      wgsl: [...kvWgsl(problem.kvType), softmaxState, source],
-      constants: { ...kvConstants(problem), ...layout, HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4 },
+      wgsl: [...kvWgsl(problem.kvType), softmaxState, share, source],
+      constants: {
+        ...kvConstants(problem),
+        ...shared.constants,
+        ...layout,
+        HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4,
+      },
       params: {
         heads,
-        kv_heads: kvHeads,
+        ...cacheHeads('attention_split', problem),
         q_units: qStride / 4,
         max_chunks: maxChunks,
         table_stride: problem.tableStride,
+        ...shared.params,
         head_units: units,
         group,
         stats: layout.STATS,
         slices: layout.SLICES,
         scale: problem.scale,
       },
-      grid: (step) => [Math.min(step.chunks, maxChunks), kvHeads, step.rows],
+      grid: (step) => [Math.min(localChunks(step.chunks, own), maxChunks), kvHeads, step.rows],
     };
   },
 });

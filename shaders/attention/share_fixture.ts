@@ -1,0 +1,66 @@
+import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
+import { CHUNK_TOKENS, NO_BLOCK } from '../cache/kv_cache.js';
+import type { RowInfo } from './fixture.js';
+import { type PartialLayout, type Share, WHOLE } from './share.js';
+
+/** How a case's rank shares the sequences with others. */
+export interface Sharing {
+  readonly share?: Share;
+  /** chunk_offsets; 0 where there is none. */
+  readonly offsets?: readonly number[];
+}
+
+const owns = ({ share = WHOLE, offsets = [] }: Sharing, slot: number, chunk: number): boolean =>
+  (chunk + (offsets[slot] ?? 0)) % share.ranks === share.index;
+
+/** The place of a chunk (or merge lane) among those that the rank owns; undefined where it is another's. */
+export function localIndex(sharing: Sharing, slot: number, chunk: number): number | undefined {
+  if (!owns(sharing, slot, chunk)) return undefined;
+  let before = 0;
+  for (let other = 0; other < chunk; other++) if (owns(sharing, slot, other)) before++;
+  return before;
+}
+
+/** Index of a partial of (row, head) and a local chunk or lane, of `count`. */
+export const partialIndex = (
+  { rows, heads, partialLayout = 'row' }: { rows: number; heads: number; partialLayout?: PartialLayout },
+  count: number,
+  [row, head, local]: readonly [row: number, head: number, local: number],
+): number => (partialLayout === 'row' ? (row * heads + head) * count + local : (local * rows + row) * heads + head);
+
+const NAN_HALVES = 0x7e007e00;
+
+/**
+ * The inputs as a rank that shares the sequences has them: chunk_offsets, and of the caches only its own chunks' blocks. Others' are
+ * not in the block table, and NaN. `blockWords`: words of a physical block in each cache.
+ */
+export function ownInputs(
+  problem: Sharing & {
+    readonly rowInfo: readonly RowInfo[];
+    readonly block: number;
+    readonly tableStride: number;
+  },
+  inputs: HostArrays,
+  blockWords: Readonly<Record<string, number>>,
+): HostArrays {
+  const { rowInfo, block, tableStride } = problem;
+  const table = (inputs['block_table'] as Uint32Array).slice();
+  const caches: Record<string, HostArray> = {};
+  for (const name of Object.keys(blockWords)) caches[name] = inputs[name]!.slice();
+  const slots = table.length / tableStride;
+  const offsets = new Uint32Array(Math.max(1, slots)).fill(0xfffffff8);
+  for (let slot = 0; slot < slots; slot++) {
+    if (rowInfo.some((info) => info?.[1] === slot)) offsets[slot] = problem.offsets?.[slot] ?? 0;
+    for (let entry = 0; entry < tableStride; entry++) {
+      const at = slot * tableStride + entry;
+      const physical = table[at]!;
+      if (physical === NO_BLOCK || owns(problem, slot, Math.floor((entry * block) / CHUNK_TOKENS))) continue;
+      table[at] = NO_BLOCK;
+      for (const [name, words] of Object.entries(blockWords)) {
+        const cache = caches[name]!;
+        cache.fill(cache instanceof Float32Array ? Number.NaN : NAN_HALVES, physical * words, (physical + 1) * words);
+      }
+    }
+  }
+  return { ...inputs, ...caches, block_table: table, chunk_offsets: offsets };
+}
