@@ -13,6 +13,9 @@ const shape = { heads: 6, kvHeads: 2, headDim: 32, kvType: 'f16', block: 16 } as
 test('attention_prefill refuses lanes that the merge would not find', () => {
   const problem = prefillProblem(shape, promptRows([{ slot: 0, from: 0, count: 300 }]));
   expect(() => attentionPrefill.plan({ ...problem, lanes: 8 }, BASELINE_TRAITS)).toThrow(/lanes 8 with maxChunks 3/);
+  expect(() => attentionPrefill.plan({ ...problem, share: { ranks: 2, index: 0 } }, BASELINE_TRAITS)).toThrow(
+    /lanes 3 with maxChunks 3; expected min\(8, maxChunks\) \/ 2, rounded up/,
+  );
 });
 
 /** The same prompt's rows and cache, for rows arranged in another way: only q and row_info move. */

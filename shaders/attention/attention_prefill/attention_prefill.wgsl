@@ -1,16 +1,19 @@
-// Causal attention of prompt rows over the paged cache, tiled for a GPU: the softmax state of each merge lane.
+// Causal attention of prompt rows over the paged cache, tiled for a GPU: the softmax state of each merge lane of this rank.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position with floor(t / 256) mod 8 = lane, in ascending tiles of KEY_TILE keys aligned to token positions
 //
 // q            [rows][q_units*4] f32; head h at h * HEAD_DIM
-// k_cache, v_cache   see kv_layout.wgsl, KvUnit; the rows' own k and v are there already
+// k_cache, v_cache   see kv_layout.wgsl, KvUnit; the rows' own k and v are there already; of cache_kv_heads heads, attended to
+//              are those from first_kv_head on
 // row_info     [rows] (position, slot); each TILE_ROWS rows have one slot and ascending positions
 // block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of attended tokens are read
-// partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised
+// chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
+// partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised; of this rank's local lanes (share.wgsl)
 // partial_ml   [rows][heads][lanes] (m, l) f32, natural log, scale applied
+// or, by the strides in params, both as [lanes][rows][heads]...: a lane's partials are one run
 //
-// Grid (lanes, kv_heads * ceil(group / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
+// Grid (local lanes, kv heads * ceil(group / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
 // kv head, which share each tile of K, then V, in workgroup memory. As 8 x 16 threads: a thread scores QUERIES/8 vectors
 // against KEY_TILE/16 keys, and sums QUERIES/8 vectors of every 16th unit.
 // Variants, chosen by index.ts: KEY_TILE * HEAD_DIM <= 2048; HEAD_TILE 1 or 2; TILE_ROWS 16.
@@ -31,10 +34,15 @@ const WEIGHT_STRIDE: u32 = QUERIES + 1u;
 struct Params {
   rows: u32,
   heads: u32,
-  kv_heads: u32,
+  cache_kv_heads: u32,
+  first_kv_head: u32,
   q_units: u32,
-  lanes: u32,
+  // Of partials: from (row, head) to (row, head), and from local lane to local lane.
+  item_stride: u32,
+  lane_stride: u32,
   table_stride: u32,
+  share_ranks: u32,
+  share_index: u32,
   // Query heads of a kv head.
   group: u32,
   // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds.
@@ -49,9 +57,10 @@ struct Params {
 @group(0) @binding(2) var<storage, read> v_cache: array<KvUnit>;
 @group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
-@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
-@group(0) @binding(7) var<uniform> params: Params;
+@group(0) @binding(5) var<storage, read> chunk_offsets: array<u32>;
+@group(0) @binding(6) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(8) var<uniform> params: Params;
 
 // K as [unit][key], then V as [key][unit].
 var<workgroup> kv_tile: array<vec4<f32>, KEY_TILE * HEAD_UNITS>;
@@ -74,9 +83,9 @@ fn row_position(row: u32) -> u32 {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let lane = group_id.x;
   let head_tiles = (params.group + HEAD_TILE - 1u) / HEAD_TILE;
   let kv_head = group_id.y / head_tiles;
+  let cache_kv_head = params.first_kv_head + kv_head;
   let first_head = (group_id.y % head_tiles) * HEAD_TILE;
   let first_row = group_id.z * TILE_ROWS;
 
@@ -94,6 +103,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
   let table = slot * params.table_stride;
+  let lane = own_chunk(slot, group_id.x);
+  let partial_lane = group_id.x * params.lane_stride;
 
   // As a scorer: vectors ty, ty + 8, ... (row = vector % TILE_ROWS), keys or units tx, tx + 16, ...
   let tx = thread % 16u;
@@ -123,7 +134,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         let token = start + i % KEY_TILE;
         var value = vec4<f32>();
         if (token < end) {
-          let base = key_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+          let base = key_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_kv_head, token % BLOCK);
           value = kv_unpack(k_cache[base + (i / KEY_TILE) * BLOCK]);
         }
         kv_tile[i] = value;
@@ -156,7 +167,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         // Tokens beyond the tile's rows are never loaded: weight 0 times a NaN would not be 0.
         var value = vec4<f32>();
         if (token < end) {
-          let base = value_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+          let base = value_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_kv_head, token % BLOCK);
           value = kv_unpack(v_cache[base + i % HEAD_UNITS]);
         }
         kv_tile[i] = value;
@@ -215,14 +226,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     for (var i = 0u; i < PARTS; i++) {
       l += parts[i * QUERIES + mine];
     }
-    partial_ml[(my_row * params.heads + kv_head * params.group + my_head) * params.lanes + lane] = vec2<f32>(m, l);
+    let item = my_row * params.heads + kv_head * params.group + my_head;
+    partial_ml[item * params.item_stride + partial_lane] = vec2<f32>(m, l);
   }
   for (var j = 0u; j < THREAD_QUERIES; j++) {
     let vector = ty + 8u * j;
     let head = first_head + vector / TILE_ROWS;
     let row = first_row + vector % TILE_ROWS;
     if (limit[j] != 0u && head < params.group) {
-      let to = ((row * params.heads + kv_head * params.group + head) * params.lanes + lane) * HEAD_UNITS;
+      let item = row * params.heads + kv_head * params.group + head;
+      let to = (item * params.item_stride + partial_lane) * HEAD_UNITS;
       for (var i = 0u; i < THREAD_UNITS; i++) {
         let unit = tx + 16u * i;
         if (unit < HEAD_UNITS) {

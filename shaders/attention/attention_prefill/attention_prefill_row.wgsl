@@ -5,7 +5,7 @@
 //
 // Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
 //
-// Grid (lanes, heads, ceil(rows / TILE_ROWS)): a workgroup = TILE_ROWS rows of one head, an invocation = one row, so that the
+// Grid (local lanes, heads, ceil(rows / TILE_ROWS)): a workgroup = TILE_ROWS rows of one head, an invocation = one row, so that the
 // invocations of a workgroup read the same keys and values.
 // Variants, chosen by index.ts: KEY_TILE a multiple of 4 that divides 256, at most 16 KiB / (4 TILE_ROWS).
 // A lane without keys for a row: the empty state. Inactive rows: nothing is written.
@@ -15,10 +15,15 @@ const KEY_TILE: u32 = 64; // variant
 struct Params {
   rows: u32,
   heads: u32,
-  kv_heads: u32,
+  cache_kv_heads: u32,
+  first_kv_head: u32,
   q_units: u32,
-  lanes: u32,
+  // Of partials: from (row, head) to (row, head), and from local lane to local lane.
+  item_stride: u32,
+  lane_stride: u32,
   table_stride: u32,
+  share_ranks: u32,
+  share_index: u32,
   // Query heads of a kv head.
   group: u32,
   // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds.
@@ -33,9 +38,10 @@ struct Params {
 @group(0) @binding(2) var<storage, read> v_cache: array<KvUnit>;
 @group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
-@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
-@group(0) @binding(7) var<uniform> params: Params;
+@group(0) @binding(5) var<storage, read> chunk_offsets: array<u32>;
+@group(0) @binding(6) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(8) var<uniform> params: Params;
 
 // [key][row]: scores, then weights exp(s - m); each invocation has its own column.
 var<workgroup> weights: array<f32, KEY_TILE * TILE_ROWS>;
@@ -44,15 +50,14 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
-fn key_at(table: u32, kv_head: u32, token: u32) -> u32 {
-  return key_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+fn key_at(table: u32, cache_head: u32, token: u32) -> u32 {
+  return key_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_head, token % BLOCK);
 }
 
 @compute @workgroup_size(TILE_ROWS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let lane = group_id.x;
   let head = group_id.y;
-  let kv_head = head / params.group;
+  let cache_kv_head = params.first_kv_head + head / params.group;
   let first_row = group_id.z * TILE_ROWS;
   let row = first_row + thread;
 
@@ -75,7 +80,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   let table = slot * params.table_stride;
   let query = row * params.q_units + head * HEAD_UNITS;
-  let partial = (row * params.heads + head) * params.lanes + lane;
+  let lane = own_chunk(slot, group_id.x);
+  let partial = (row * params.heads + head) * params.item_stride + group_id.x * params.lane_stride;
 
   var m = EMPTY_M;
   var l = 0.0;
@@ -90,10 +96,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       for (var key = 0u; key < count; key += 4u) {
         // Keys beyond the tile's rows repeat its last one; they are masked below.
         let token = vec4<u32>(start) + min(vec4<u32>(key) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u));
-        let k0 = key_at(table, kv_head, token.x);
-        let k1 = key_at(table, kv_head, token.y);
-        let k2 = key_at(table, kv_head, token.z);
-        let k3 = key_at(table, kv_head, token.w);
+        let k0 = key_at(table, cache_kv_head, token.x);
+        let k1 = key_at(table, cache_kv_head, token.y);
+        let k2 = key_at(table, cache_kv_head, token.z);
+        let k3 = key_at(table, cache_kv_head, token.w);
         var s0 = vec4<f32>();
         var s1 = vec4<f32>();
         var s2 = vec4<f32>();
@@ -129,7 +135,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         var o = partial_o[partial * HEAD_UNITS + unit] * old_weight;
         for (var key = 0u; key < count; key++) {
           let token = start + key;
-          let base = value_base(block_table[table + token / BLOCK], params.kv_heads, kv_head, token % BLOCK);
+          let base = value_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_kv_head, token % BLOCK);
           o = fma(vec4<f32>(weights[key * TILE_ROWS + thread]), kv_unpack(v_cache[base + unit]), o);
         }
         // Never -0, whose sign could depend on the masked values added with weight 0.

@@ -1,5 +1,5 @@
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { kvUnitBytes, MERGE_LANES } from '../../cache/kv_cache.js';
+import { kvUnitBytes } from '../../cache/kv_cache.js';
 import {
   attendedTokens,
   attentionCase,
@@ -9,12 +9,15 @@ import {
   type RowInfo,
   type Shape,
 } from '../fixture.js';
+import { localLanes, type PartialLayout, WHOLE } from '../share.js';
 import { attentionPrefill, PREFILL_TILE_ROWS } from './index.js';
 import { attentionPrefillReference } from './reference.js';
 
 export interface PrefillCase extends AttentionCase {
   readonly lanes: number;
+  readonly partialLayout?: PartialLayout;
 }
+type PrefillShape = Shape & Pick<PrefillCase, 'partialLayout'>;
 
 /** Rows of a slot at consecutive positions; `skip` rows of their first tile stay inactive. */
 export interface Segment {
@@ -35,12 +38,17 @@ export function promptRows(segments: readonly Segment[]): RowInfo[] {
   return rows;
 }
 
-export function prefillProblem(shape: Shape, rowInfo: readonly RowInfo[]): PrefillCase {
+export function prefillProblem(shape: PrefillShape, rowInfo: readonly RowInfo[]): PrefillCase {
   const problem = attentionCase(shape, rowInfo);
-  return { ...problem, lanes: Math.min(MERGE_LANES, problem.maxChunks) };
+  return { ...problem, lanes: localLanes(problem.maxChunks, shape.share ?? WHOLE) };
 }
 
-function prefillCase(name: string, shape: Shape, segments: readonly Segment[], races = false): KernelCase<PrefillCase> {
+function prefillCase(
+  name: string,
+  shape: PrefillShape,
+  segments: readonly Segment[],
+  races = false,
+): KernelCase<PrefillCase> {
   const problem = prefillProblem(shape, promptRows(segments));
   const tokens = attendedTokens(problem.rowInfo);
   return {
@@ -95,6 +103,48 @@ const cases = [
   prefillCase('8/4 d32, lanes wrap', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 2046, count: 3 },
   ]),
+  prefillCase(
+    'tiny, the second of two ranks, kv head 2 of 3, lanes in runs',
+    {
+      heads: 1,
+      kvHeads: 1,
+      cacheKvHeads: 3,
+      firstKvHead: 2,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 2, index: 1 },
+      offsets: [1],
+      partialLayout: 'lane',
+    },
+    [{ slot: 0, from: 5, count: 2, skip: 1 }],
+    true,
+  ),
+  prefillCase(
+    'the third of four ranks, 2 kv heads of 4, lanes in runs',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 4,
+      firstKvHead: 1,
+      headDim: 32,
+      kvType: 'f16',
+      block: 64,
+      share: { ranks: 4, index: 2 },
+      offsets: [5, 0, 2],
+      partialLayout: 'lane',
+    },
+    [
+      { slot: 1, from: 767, count: 3 },
+      { slot: 0, from: 1279, count: 2 },
+      { slot: 2, from: 0, count: 5, skip: 2 },
+    ],
+  ),
+  prefillCase(
+    'all lanes in runs',
+    { heads: 2, kvHeads: 1, headDim: 32, kvType: 'f16', block: 64, partialLayout: 'lane' },
+    [{ slot: 0, from: 510, count: 4 }],
+  ),
 ];
 
 export const suite: KernelSuite<typeof attentionPrefill.bindings, typeof attentionPrefill.params, PrefillCase> = {

@@ -1,16 +1,28 @@
-import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import {
+  type CacheHeads,
+  cacheHeads,
   checkKvShape,
   checkStride,
   kvConstants,
   type KvType,
   kvWgsl,
-  MERGE_LANES,
   queryGroup,
 } from '../../cache/kv_cache.js';
+import share from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import {
+  checkLanes,
+  LAYOUT_PARAMS,
+  layoutStrides,
+  localLanes,
+  type PartialLayout,
+  type Share,
+  SHARE_PARAMS,
+  sharePlan,
+  WHOLE,
+} from '../share.js';
 import source from './attention_prefill.wgsl?raw';
 import rowSource from './attention_prefill_row.wgsl?raw';
 
@@ -20,14 +32,14 @@ import rowSource from './attention_prefill_row.wgsl?raw';
  */
 export const PREFILL_TILE_ROWS = 16;
 
-export interface AttentionPrefillProblem {
+export interface AttentionPrefillProblem extends CacheHeads {
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
-  /** 256-token chunks of the longest sequence the cache has room for. */
+  /** 256-token chunks of the longest sequence, whoever holds them. */
   readonly maxChunks: number;
-  /** Merge lanes that partials have room for: min(8, maxChunks). */
+  /** Merge lanes that partials have room for: min(8, maxChunks), over the ranks that share the sequences: localLanes. */
   readonly lanes: number;
   readonly kvType: KvType;
   readonly block: number;
@@ -37,6 +49,10 @@ export interface AttentionPrefillProblem {
   readonly qStride: number;
   /** Of the scores, usually headDim^-0.5. */
   readonly scale: number;
+  /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
+  readonly share?: Share;
+  /** 'row' where left out. 'lane': [lanes][rows][heads], where the problem's rows count. */
+  readonly partialLayout?: PartialLayout;
 }
 
 /** Prompt rows: causal attention over the paged cache, which already holds the rows' own k and v; one partial a merge lane. */
@@ -48,16 +64,19 @@ export const attentionPrefill = defineKernel({
     v_cache: 'read',
     row_info: 'read',
     block_table: 'read',
+    chunk_offsets: 'read',
     partial_o: 'read_write',
     partial_ml: 'read_write',
   },
   params: {
     rows: 'u32',
     heads: 'u32',
-    kv_heads: 'u32',
+    cache_kv_heads: 'u32',
+    first_kv_head: 'u32',
     q_units: 'u32',
-    lanes: 'u32',
+    ...LAYOUT_PARAMS,
     table_stride: 'u32',
+    ...SHARE_PARAMS,
     group: 'u32',
     head_units: 'u32',
     key_tile: 'u32',
@@ -65,39 +84,37 @@ export const attentionPrefill = defineKernel({
     scale: 'f32',
   },
   plan(problem: AttentionPrefillProblem, traits) {
-    const { rows, heads, kvHeads, headDim, maxChunks, lanes, qStride } = problem;
+    const { rows, heads, kvHeads, headDim, maxChunks, lanes, qStride, share: own = WHOLE } = problem;
     checkKvShape('attention_prefill', problem);
     const group = queryGroup('attention_prefill', heads, kvHeads);
     checkStride('attention_prefill', 'qStride', qStride, heads * headDim);
-    if (!Number.isInteger(lanes) || lanes < 1 || lanes !== Math.min(MERGE_LANES, maxChunks)) {
-      throw usageError(
-        `attention_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`,
-      );
-    }
+    const shared = sharePlan('attention_prefill', own);
+    checkLanes('attention_prefill', { lanes, maxChunks, share: own });
     const software = traits.software;
     // On a GPU a tile of K or V takes at most 8 KiB of workgroup memory.
     const keyTile = software ? 64 : headDim <= 64 ? 32 : headDim <= 128 ? 16 : 8;
     const params = {
       rows,
       heads,
-      kv_heads: kvHeads,
+      ...cacheHeads('attention_prefill', problem),
       q_units: qStride / 4,
-      lanes,
+      ...layoutStrides(problem.partialLayout ?? 'row', problem),
       table_stride: problem.tableStride,
+      ...shared.params,
       group,
       head_units: headDim / 4,
       key_tile: keyTile,
       tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
     };
-    const fragments = [...kvWgsl(problem.kvType), softmaxState];
-    const constants = { ...kvConstants(problem), TILE_ROWS: PREFILL_TILE_ROWS, KEY_TILE: keyTile };
+    const fragments = [...kvWgsl(problem.kvType), softmaxState, share];
+    const constants = { ...kvConstants(problem), ...shared.constants, TILE_ROWS: PREFILL_TILE_ROWS, KEY_TILE: keyTile };
     if (software) {
       return {
         wgsl: [...fragments, rowSource],
         constants,
         params,
-        grid: (step) => [Math.min(step.chunks, lanes), heads, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
+        grid: (step) => [Math.min(localLanes(step.chunks, own), lanes), heads, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
       };
     }
     const headTile = group === 1 ? 1 : 2;
@@ -106,7 +123,11 @@ export const attentionPrefill = defineKernel({
       wgsl: [...fragments, source],
       constants: { ...constants, HEAD_TILE: headTile },
       params,
-      grid: (step) => [Math.min(step.chunks, lanes), kvHeads * headTiles, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
+      grid: (step) => [
+        Math.min(localLanes(step.chunks, own), lanes),
+        kvHeads * headTiles,
+        ceilDiv(step.rows, PREFILL_TILE_ROWS),
+      ],
     };
   },
 });

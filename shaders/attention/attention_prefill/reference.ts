@@ -1,9 +1,10 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
 import { attend, EMPTY_M } from '../fixture.js';
+import { localIndex, partialIndex } from '../share_fixture.js';
 import type { PrefillCase } from './cases.js';
 
-/** The state of each merge lane that the grid covers; empty where a lane has no key for the row. */
+/** The state of each merge lane of this rank that holds keys of any row; empty where a lane has no key for the row. */
 export function attentionPrefillReference(problem: PrefillCase, inputs: HostArrays): Expected {
   const { rows, heads, headDim, lanes, rowInfo } = problem;
   const partialO = new Array<number>(rows * heads * lanes * headDim);
@@ -12,12 +13,14 @@ export function attentionPrefillReference(problem: PrefillCase, inputs: HostArra
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;
     // Lanes without a key of any row aren't dispatched.
-    for (let lane = 0; lane < Math.min(lanes, Math.ceil(longest / CHUNK_TOKENS)); lane++) {
+    for (let lane = 0; lane < Math.min(MERGE_LANES, Math.ceil(longest / CHUNK_TOKENS)); lane++) {
+      const local = localIndex(problem, info[1], lane);
+      if (local === undefined) continue;
       const tokens: number[] = [];
       for (let t = 0; t <= info[0]; t++) if (Math.floor(t / CHUNK_TOKENS) % MERGE_LANES === lane) tokens.push(t);
       for (let head = 0; head < heads; head++) {
         const { o, m, l } = attend(problem, inputs, row, head, tokens);
-        const at = (row * heads + head) * lanes + lane;
+        const at = partialIndex(problem, lanes, [row, head, local]);
         for (let dim = 0; dim < headDim; dim++) partialO[at * headDim + dim] = o[dim]!;
         partialMl[at * 2] = tokens.length === 0 ? EMPTY_M : m;
         partialMl[at * 2 + 1] = l;
