@@ -41,7 +41,7 @@ export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]
       complete:
         url !== undefined &&
         files.every((file) => file.complete) &&
-        files.some((file) => file.manifest.file.endsWith('.safetensors')),
+        files.some((file) => /\.(safetensors|gguf)$/i.test(file.manifest.file)),
     });
   }
   return models;

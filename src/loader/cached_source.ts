@@ -68,6 +68,7 @@ type StoredFile = OpenFile & { readonly cached: CachedFile };
 class CachedSource implements Source {
   readonly name: string;
   readonly url: string;
+  readonly gguf: string | undefined;
   readonly #source: Source;
   readonly #folder: CacheDirectory;
   readonly #options: CacheOptions;
@@ -83,6 +84,7 @@ class CachedSource implements Source {
     this.#options = options;
     this.name = source.name;
     this.url = source.url!;
+    this.gguf = source.gguf;
   }
 
   async size(file: string, signal?: AbortSignal): Promise<number | undefined> {

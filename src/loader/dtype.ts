@@ -25,5 +25,30 @@ export const isDtype = (value: unknown): value is Dtype =>
 /** The types that are read as f32: F32, F16 and BF16 exactly, F64 rounded to nearest. */
 export type FloatDtype = 'F64' | 'F32' | 'F16' | 'BF16';
 
-export const isFloatDtype = (dtype: Dtype): dtype is FloatDtype =>
-  dtype === 'F64' || dtype === 'F32' || dtype === 'F16' || dtype === 'BF16';
+/** llama.cpp's quantised types that are read as f32: runs of `elements` of a row in `bytes` (ggml-common.h). */
+export const BLOCK_TYPES = {
+  Q4_0: { elements: 32, bytes: 18 },
+  Q4_1: { elements: 32, bytes: 20 },
+  Q5_0: { elements: 32, bytes: 22 },
+  Q5_1: { elements: 32, bytes: 24 },
+  Q8_0: { elements: 32, bytes: 34 },
+  Q4_K: { elements: 256, bytes: 144 },
+  Q5_K: { elements: 256, bytes: 176 },
+  Q6_K: { elements: 256, bytes: 210 },
+} as const;
+
+export type BlockType = keyof typeof BLOCK_TYPES;
+
+/** Element types that a checkpoint may store. */
+export type StoredType = Dtype | BlockType;
+/** Those that are read as f32. */
+export type ReadableType = FloatDtype | BlockType;
+
+export const isBlockType = (type: string): type is BlockType => Object.hasOwn(BLOCK_TYPES, type);
+
+export const isReadable = (type: StoredType): type is ReadableType =>
+  isBlockType(type) || type === 'F64' || type === 'F32' || type === 'F16' || type === 'BF16';
+
+/** The smallest run of a row's elements that can be read alone, and its bytes. */
+export const blockOf = (type: StoredType): { readonly elements: number; readonly bytes: number } =>
+  isBlockType(type) ? BLOCK_TYPES[type] : { elements: 1, bytes: DTYPE_BYTES[type] };

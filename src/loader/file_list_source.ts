@@ -41,6 +41,10 @@ class FileListSource implements Source {
     return this.#files.get(file)?.size;
   }
 
+  async list(): Promise<readonly string[]> {
+    return [...this.#files.keys()];
+  }
+
   async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
     throwIfAborted(signal, `reading ${file}`);
     const found = this.#find(file);

@@ -1,13 +1,14 @@
-import { type FileHandle, open, stat } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { abortedError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { ggufSource, isGgufName } from './gguf/file_source.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source } from './source.js';
 
 /** Bytes between two looks at the abort signal. */
 const READ_BYTES = 16 * 1024 * 1024;
 
-/** A model folder on disk. A path that isn't a folder throws `io` here rather than file by file later. */
+/** A model folder or a GGUF file on disk. A path that is neither throws `io` here rather than file by file later. */
 export async function directorySource(where: string | URL): Promise<Source> {
   const directory = resolve(typeof where === 'string' ? where : fileURLToPath(where));
   const found = await stat(directory).catch(() => undefined);
@@ -17,8 +18,9 @@ export async function directorySource(where: string | URL): Promise<Source> {
       `${directory} does not exist; expected a folder that holds config.json and the weights`,
     );
   if (!found.isDirectory()) {
+    if (isGgufName(directory)) return ggufSource(new DirectorySource(dirname(directory)), basename(directory));
     throw usageError(
-      `${directory} is a file; expected the folder it is in, which must hold config.json and the weights`,
+      `${directory} is a file; expected a .gguf file, or the folder it is in, which must hold config.json and the weights`,
     );
   }
   return new DirectorySource(directory);
@@ -33,6 +35,11 @@ class DirectorySource implements Source {
 
   async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
     return (await this.#stat(file, signal))?.size;
+  }
+
+  async list(): Promise<readonly string[]> {
+    const entries = await readdir(this.name, { withFileTypes: true });
+    return entries.filter((entry) => !entry.isDirectory()).map((entry) => entry.name);
   }
 
   async version(file: string, signal?: AbortSignal): Promise<string | undefined> {

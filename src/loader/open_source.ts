@@ -1,13 +1,15 @@
 import { SplitkvError, usageError } from '../base/errors.js';
 import { fileListSource } from './file_list_source.js';
+import { findGguf, ggufSource, isGgufName } from './gguf/file_source.js';
 import type { HttpOptions } from './http_request.js';
 import { httpSource } from './http_source.js';
-import type { Source } from './source.js';
+import { missingFile, type Source } from './source.js';
 
 /**
- * A model folder: in Node a path or an http(s) or file URL; in browsers a URL (a relative one is resolved against the page)
- * or the files of a folder somebody chose; anywhere a Source. Throws `io` unless it holds a config.json. A server that
- * can't be reached is no error yet: cachedSource may have a copy, and the first read without one says what failed.
+ * A model folder or a GGUF file: in Node a path or an http(s) or file URL; in browsers a URL (a relative one is resolved against
+ * the page) or files somebody chose; anywhere a Source. Throws `io` unless it is a GGUF file, or a folder that holds a config.json
+ * or one GGUF model (a URL has to name the file: servers don't list folders). A server that can't be reached is no error yet:
+ * cachedSource may have a copy, and the first read without one says what failed.
  */
 export async function openSource(
   where: string | URL | readonly File[] | Source,
@@ -15,19 +17,20 @@ export async function openSource(
   http?: HttpOptions,
 ): Promise<Source> {
   const source = await sourceOf(where, http);
-  if (!(await hasConfig(source, signal))) {
-    throw new SplitkvError(
-      'io',
-      `${source.name} has no config.json; expected a model folder as Hugging Face lays it out: ` +
-        `config.json, tokenizer.json, and model.safetensors or model.safetensors.index.json with its shards`,
-    );
-  }
-  return source;
+  if (await isThere(source, source.gguf ?? 'config.json', signal)) return source;
+  if (source.gguf !== undefined) throw missingFile(source.name, source.gguf);
+  const gguf = findGguf((await source.list?.()) ?? [], source.name);
+  if (gguf !== undefined) return ggufSource(source, gguf);
+  throw new SplitkvError(
+    'io',
+    `${source.name} has no config.json; expected a model folder as Hugging Face lays it out: ` +
+      `config.json, tokenizer.json, and model.safetensors or model.safetensors.index.json with its shards; or a .gguf file`,
+  );
 }
 
-async function hasConfig(source: Source, signal: AbortSignal | undefined): Promise<boolean> {
+async function isThere(source: Source, file: string, signal: AbortSignal | undefined): Promise<boolean> {
   try {
-    return (await source.size('config.json', signal)) !== undefined;
+    return (await source.size(file, signal)) !== undefined;
   } catch (error) {
     if (source.url !== undefined && error instanceof SplitkvError && error.code === 'io') return true;
     throw error;
@@ -45,12 +48,19 @@ async function sourceOf(
   if (typeof where !== 'string' && !(where instanceof URL)) return where as Source;
   if (where === '') throw usageError('the model folder is an empty string; expected a path or URL');
   const url = where instanceof URL ? where : absoluteUrl(where);
-  if (url && /^https?:$/.test(url.protocol)) return httpSource(url, http);
+  if (url && /^https?:$/.test(url.protocol)) return urlSource(url, http);
   if (!isNode()) throw usageError(`${String(where)}: expected an http or https URL, or files`);
   if (url && url.protocol !== 'file:')
     throw usageError(`${url.href}: expected a path, or a URL with http, https or file`);
   const { directorySource } = await import('./node_files.js');
   return directorySource(url ?? (where as string));
+}
+
+function urlSource(url: URL, http: HttpOptions | undefined): Source {
+  if (!isGgufName(url.pathname)) return httpSource(url, http);
+  const folder = new URL('.', url);
+  folder.search = url.search; // a signature goes with every request
+  return ggufSource(httpSource(folder, http), decodeURIComponent(url.pathname.split('/').at(-1)!));
 }
 
 /** The URL that the text is, or that it means on this page; undefined for a path. A drive letter is no scheme. */

@@ -154,7 +154,7 @@ async function checkAny(bytes: Uint8Array): Promise<boolean> {
   }
   let total = 0;
   for (const { dtype, shape, start, end } of header.tensors.values()) {
-    expect(end - start).toBe(shape.reduce((product, size) => product * size, DTYPE_BYTES[dtype]));
+    expect(end - start).toBe(shape.reduce((product, size) => product * size, DTYPE_BYTES[dtype as Dtype]));
     expect(end).toBeLessThanOrEqual(bytes.byteLength);
     total += end - start;
   }

@@ -1,18 +1,9 @@
 import { formatError, type SplitkvError } from '../base/errors.js';
 import { grouped } from '../base/math.js';
-import { type Dtype, DTYPE_BYTES, isDtype } from './dtype.js';
+import { DTYPE_BYTES, isDtype } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
 import { checkFileName, missingFile, type Source } from './source.js';
-
-/** One tensor and its bytes [start, end), counted from the beginning of `file`: little-endian, row-major, nothing between elements. */
-export interface TensorEntry {
-  readonly name: string;
-  readonly file: string;
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
-  readonly start: number;
-  readonly end: number;
-}
+import type { TensorEntry } from './tensor_index.js';
 
 export interface SafetensorsHeader {
   readonly file: string;

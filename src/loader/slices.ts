@@ -1,16 +1,17 @@
 import { converter } from './convert.js';
-import type { FloatDtype } from './dtype.js';
-import type { TensorEntry } from './safetensors_header.js';
+import { blockOf, type ReadableType } from './dtype.js';
 import type { Source } from './source.js';
 
-/** Columns [columnStart, columnEnd) of a tensor seen as a matrix of rows of `columns` elements. */
-export interface Slice {
-  readonly entry: TensorEntry;
-  readonly dtype: FloatDtype;
-  readonly elementBytes: number;
-  readonly columns: number;
-  readonly columnStart: number;
-  readonly columnEnd: number;
+/** Some columns of a tensor seen as a matrix, read a span of rows at a time. */
+export interface RowSlice {
+  /** The tensor's. */
+  readonly name: string;
+  /** Columns that are asked for. */
+  readonly width: number;
+  /** Checkpoint bytes of a whole row. */
+  readonly rowBytes: number;
+  /** Rows [rowStart, rowEnd). */
+  read(rowStart: number, rowEnd: number, signal: AbortSignal | undefined): Promise<RawPiece>;
 }
 
 /** Rows read but not converted yet. */
@@ -21,66 +22,82 @@ export interface RawPiece {
   convertTo(out: Float32Array): void;
 }
 
+/** Rows of `columns` elements from byte `start` of a file on, nothing between them. A row is a whole number of blocks. */
+export interface StoredRows {
+  readonly name: string;
+  readonly file: string;
+  readonly type: ReadableType;
+  readonly start: number;
+  readonly columns: number;
+}
+
 /** What a range request costs, in bytes that could have been read meanwhile: below this, reading whole rows is cheaper. */
 const REQUEST_COST_BYTES = 256 * 1024;
 const PARALLEL_REQUESTS = 4;
 
-/** Reads rows [rowStart, rowEnd): in one range, or, when the unused columns of a row are large, one range a row. */
-export async function readPiece(
+/**
+ * Columns [columnStart, columnEnd) of stored rows. A span of them is read in one range, or, when the unused columns of a row are
+ * large, in one range a row; what is read begins and ends on a block.
+ */
+export function storedSlice(
   source: Source,
-  slice: Slice,
-  rowStart: number,
-  rowEnd: number,
-  signal: AbortSignal | undefined,
-): Promise<RawPiece> {
-  const { entry, elementBytes, columns, columnStart, columnEnd } = slice;
+  { name, file, type, start, columns }: StoredRows,
+  columnStart: number,
+  columnEnd: number,
+): RowSlice {
+  const block = blockOf(type);
   const width = columnEnd - columnStart;
-  const rows = rowEnd - rowStart;
-  const rowBytes = columns * elementBytes;
-  const bytes = rows * width * elementBytes;
-  if (bytes === 0) return { bytes, convertTo: () => {} };
-  if ((columns - width) * elementBytes > REQUEST_COST_BYTES) {
-    const parts = await readRanges(source, slice, rowStart, rowEnd, signal);
-    return {
-      bytes,
-      convertTo: (out) => parts.forEach((part, row) => converter(slice.dtype, part)(0, width, out, row * width)),
-    };
-  }
-  // From the first column needed of the first row to the last one needed of the last row.
-  const begin = entry.start + rowStart * rowBytes + columnStart * elementBytes;
-  const end = entry.start + (rowEnd - 1) * rowBytes + columnEnd * elementBytes;
-  const convert = converter(slice.dtype, await source.read(entry.file, begin, end, signal));
+  const rowBytes = (columns / block.elements) * block.bytes;
+  const firstByte = Math.floor(columnStart / block.elements) * block.bytes;
+  const endByte = Math.ceil(columnEnd / block.elements) * block.bytes;
+  /** Elements between the first byte read and the first column. */
+  const skip = columnStart % block.elements;
+
+  const readRow = (row: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> =>
+    source.read(file, start + row * rowBytes + firstByte, start + row * rowBytes + endByte, signal);
+
   return {
-    bytes,
-    convertTo: (out) => {
-      if (width === columns) convert(0, rows * columns, out, 0);
-      else for (let row = 0; row < rows; row++) convert(row * columns, row * columns + width, out, row * width);
+    name,
+    width,
+    rowBytes,
+    async read(rowStart, rowEnd, signal) {
+      const rows = rowEnd - rowStart;
+      const bytes = (rows * width * block.bytes) / block.elements;
+      if (bytes === 0) return { bytes, convertTo: () => {} };
+      if (rowBytes - (endByte - firstByte) > REQUEST_COST_BYTES) {
+        const parts = await inParallel(rowStart, rowEnd, (row) => readRow(row, signal));
+        return {
+          bytes,
+          convertTo: (out) => parts.forEach((part, row) => converter(type, part)(skip, skip + width, out, row * width)),
+        };
+      }
+      // From the first column needed of the first row to the last one needed of the last row.
+      const begin = start + rowStart * rowBytes + firstByte;
+      const end = start + (rowEnd - 1) * rowBytes + endByte;
+      const convert = converter(type, await source.read(file, begin, end, signal));
+      return {
+        bytes,
+        convertTo: (out) => {
+          if (width === columns) return convert(0, rows * columns, out, 0);
+          for (let row = 0; row < rows; row++) {
+            const from = row * columns + skip;
+            convert(from, from + width, out, row * width);
+          }
+        },
+      };
     },
   };
 }
 
-async function readRanges(
-  source: Source,
-  slice: Slice,
-  rowStart: number,
-  rowEnd: number,
-  signal: AbortSignal | undefined,
-) {
-  const { entry, elementBytes, columns, columnStart, columnEnd } = slice;
-  const parts: Uint8Array<ArrayBuffer>[] = [];
-  let next = rowStart;
-  const work = async (): Promise<void> => {
-    while (next < rowEnd) {
-      const row = next++;
-      const at = entry.start + row * columns * elementBytes;
-      parts[row - rowStart] = await source.read(
-        entry.file,
-        at + columnStart * elementBytes,
-        at + columnEnd * elementBytes,
-        signal,
-      );
+async function inParallel<T>(first: number, end: number, work: (index: number) => Promise<T>): Promise<T[]> {
+  const results: T[] = [];
+  let next = first;
+  const worker = async (): Promise<void> => {
+    while (next < end) {
+      const index = next++;
+      results[index - first] = await work(index);
     }
   };
-  await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, work));
-  return parts;
+  await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, worker));
+  return results;
 }

@@ -16,6 +16,10 @@ export interface Source {
   version(file: string, signal?: AbortSignal): Promise<string | undefined>;
   /** Where it is, when it comes over the network: what a cache files it under. Without a query, which may be a signature. */
   readonly url?: string;
+  /** The GGUF file that is the model, where it is one: then no other file is needed. */
+  readonly gguf?: string | undefined;
+  /** Names of the files (of a folder on disk, those at its top), for sources that can tell. */
+  list?(): Promise<readonly string[]>;
   /** Resolves when what has been read so far is stored, for sources that store. */
   flush?(): Promise<void>;
 }

@@ -1,6 +1,5 @@
 import { throwIfAborted } from '../base/errors.js';
-import { readPiece, type RawPiece, type Slice } from './slices.js';
-import type { Source } from './source.js';
+import type { RawPiece, RowSlice } from './slices.js';
 
 /** Rows [firstRow, firstRow + rows) of a tensor, counted in the tensor; `data` is [rows, columns] row-major. */
 export interface RowPiece {
@@ -19,23 +18,18 @@ interface StreamOptions {
 }
 
 /** In memory at once: this piece as f32, the bytes of the next one, and while it is converted nothing more. */
-export async function* streamPieces(
-  source: Source,
-  slice: Slice,
-  options: StreamOptions,
-): AsyncGenerator<RowPiece, void, void> {
+export async function* streamPieces(slice: RowSlice, options: StreamOptions): AsyncGenerator<RowPiece, void, void> {
   const { rowStart, rowEnd, tileRows, pieceBytes, onBytes } = options;
-  const width = slice.columnEnd - slice.columnStart;
-  const rowBytes = Math.max(1, slice.columns * slice.elementBytes);
-  const pieceRows = Math.max(1, Math.floor(pieceBytes / rowBytes / tileRows)) * tileRows;
+  const { width, rowBytes } = slice;
+  const pieceRows = Math.max(1, Math.floor(pieceBytes / Math.max(1, rowBytes) / tileRows)) * tileRows;
   // Stops the read ahead when the caller fails or leaves early.
   const left = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, left.signal]) : left.signal;
-  const what = `reading tensor '${slice.entry.name}'`;
+  const what = `reading tensor '${slice.name}'`;
 
   const read = (firstRow: number): Promise<RawPiece> | undefined => {
     if (firstRow >= rowEnd) return undefined;
-    const piece = readPiece(source, slice, firstRow, Math.min(firstRow + pieceRows, rowEnd), signal);
+    const piece = slice.read(firstRow, Math.min(firstRow + pieceRows, rowEnd), signal);
     piece.catch(() => {}); // heard when it is awaited below; until then it isn't unhandled
     return piece;
   };

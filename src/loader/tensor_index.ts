@@ -1,10 +1,27 @@
 import { didYouMean, formatError, SplitkvError } from '../base/errors.js';
-import { readSafetensorsHeader, shown, type TensorEntry } from './safetensors_header.js';
-import { parseJson, readText, type Source } from './source.js';
+import type { StoredType } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
+import { readSafetensorsHeader, shown } from './safetensors_header.js';
+import type { RowSlice } from './slices.js';
+import { parseJson, readText, type Source } from './source.js';
 
 export const SINGLE_FILE = 'model.safetensors';
 export const SHARD_INDEX = 'model.safetensors.index.json';
+
+/** One tensor and its bytes [start, end), counted from the beginning of `file`: little-endian, row-major, nothing between elements. */
+export interface TensorEntry {
+  readonly name: string;
+  readonly file: string;
+  readonly dtype: StoredType;
+  readonly shape: readonly number[];
+  readonly start: number;
+  readonly end: number;
+  /**
+   * Columns of a tensor whose rows don't lie in the file as they are read: in another order, say, or put together from several
+   * tensors (then `end - start` is the bytes of all of them, and nothing else is meant by either).
+   */
+  readonly slice?: (source: Source, columnStart: number, columnEnd: number) => RowSlice;
+}
 
 /** Every tensor of a checkpoint and where its bytes are. */
 export interface TensorIndex {

@@ -1,13 +1,12 @@
 import { didYouMean, formatError, unsupportedError, usageError } from '../base/errors.js';
-import { DTYPE_BYTES, type FloatDtype, isFloatDtype } from './dtype.js';
-import type { TensorEntry } from './safetensors_header.js';
-import { readPiece, type Slice } from './slices.js';
+import { BLOCK_TYPES, blockOf, isReadable, type ReadableType } from './dtype.js';
+import { type RowSlice, storedSlice, type StoredRows } from './slices.js';
 import type { Source } from './source.js';
 import { type RowPiece, streamPieces } from './stream_rows.js';
-import { expectTensor, readTensorIndex, type TensorIndex } from './tensor_index.js';
+import { expectTensor, readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 
 export interface ReadRowsOptions {
-  /** Columns [begin, end) only. */
+  /** Columns [begin, end) only. Of a quantised tensor whole blocks are read, whatever part of them is asked for. */
   readonly columns?: readonly [number, number] | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -73,7 +72,7 @@ export class TensorReader {
     return this.readRows(name, 0, matrixShape(this.entry(name)).rows, options);
   }
 
-  /** Rows [rowStart, rowEnd) as f32 [rows, columns], row-major. Throws `unsupported` unless the tensor is F32, F16, BF16 or F64. */
+  /** Rows [rowStart, rowEnd) as f32 [rows, columns], row-major. Throws `unsupported` for a type that isn't read as f32. */
   async readRows(
     name: string,
     rowStart: number,
@@ -81,9 +80,8 @@ export class TensorReader {
     options: ReadRowsOptions = {},
   ): Promise<Float32Array<ArrayBuffer>> {
     const slice = this.#slice(name, rowStart, rowEnd, options.columns);
-    const width = slice.columnEnd - slice.columnStart;
-    const out = new Float32Array((rowEnd - rowStart) * width);
-    const piece = await readPiece(this.source, slice, rowStart, rowEnd, options.signal);
+    const out = new Float32Array((rowEnd - rowStart) * slice.width);
+    const piece = await slice.read(rowStart, rowEnd, options.signal);
     piece.convertTo(out);
     return out;
   }
@@ -103,7 +101,7 @@ export class TensorReader {
     if (!Number.isSafeInteger(tileRows) || tileRows < 1)
       throw usageError(`tileRows ${tileRows}; expected a positive integer`);
     if (!(pieceBytes > 0)) throw usageError(`pieceBytes ${pieceBytes}; expected a positive number`);
-    return streamPieces(this.source, slice, {
+    return streamPieces(slice, {
       rowStart,
       rowEnd,
       tileRows,
@@ -113,20 +111,14 @@ export class TensorReader {
     });
   }
 
-  #slice(name: string, rowStart: number, rowEnd: number, columns: readonly [number, number] | undefined): Slice {
+  #slice(name: string, rowStart: number, rowEnd: number, columns: readonly [number, number] | undefined): RowSlice {
     const entry = this.entry(name);
     const shape = matrixShape(entry);
     const [columnStart, columnEnd] = columns ?? [0, shape.columns];
     checkSpan(name, 'rows', rowStart, rowEnd, shape.rows);
     checkSpan(name, 'columns', columnStart, columnEnd, shape.columns);
-    return {
-      entry,
-      dtype: floatDtype(entry),
-      elementBytes: DTYPE_BYTES[entry.dtype],
-      columns: shape.columns,
-      columnStart,
-      columnEnd,
-    };
+    if (entry.slice) return entry.slice(this.source, columnStart, columnEnd);
+    return storedSlice(this.source, storedRows(entry), columnStart, columnEnd);
   }
 }
 
@@ -136,10 +128,25 @@ export function matrixShape({ shape }: { readonly shape: readonly number[] }): {
   return { rows: shape.slice(0, -1).reduce((product, size) => product * size, 1), columns: shape.at(-1)! };
 }
 
-function floatDtype({ name, file, dtype }: TensorEntry): FloatDtype {
-  if (isFloatDtype(dtype)) return dtype;
+/** The rows of a tensor as they lie in its file. Throws `unsupported` for a type that isn't read as f32. */
+export function storedRows(entry: TensorEntry): StoredRows {
+  const { name, file, start } = entry;
+  const { columns } = matrixShape(entry);
+  return { name, file, start, columns, type: readableType(entry, columns) };
+}
+
+function readableType({ name, file, dtype }: TensorEntry, columns: number): ReadableType {
+  if (isReadable(dtype)) {
+    const { elements } = blockOf(dtype);
+    if (columns % elements === 0) return dtype;
+    throw unsupportedError(
+      `tensor '${name}' in ${file} is ${dtype} with rows of ${columns}; expected a multiple of ${elements}`,
+    );
+  }
   const quantised = dtype.startsWith('F8') ? ' (an FP8 checkpoint; use the BF16 one of the same model)' : '';
-  throw unsupportedError(`tensor '${name}' in ${file} is ${dtype}${quantised}; expected F32, F16, BF16 or F64`);
+  throw unsupportedError(
+    `tensor '${name}' in ${file} is ${dtype}${quantised}; expected F32, F16, BF16, F64 or of GGUF ${Object.keys(BLOCK_TYPES).join(', ')}`,
+  );
 }
 
 function checkSpan(name: string, what: string, begin: number, end: number, size: number): void {

@@ -1,0 +1,130 @@
+import type { Convert } from '../convert.js';
+import { BLOCK_TYPES, type BlockType } from '../dtype.js';
+import { halfValues } from '../half_table.js';
+
+/** Writes the elements of the block at `bytes[at]` to out[to], out[to + 1], ... */
+type DecodeBlock = (bytes: Uint8Array, at: number, out: Float32Array, to: number, half: Float32Array) => void;
+
+/** Elements of 32-element blocks in f32, as dequantize_row_* of llama.cpp's ggml-quants.c. d: f16 scale, m: f16 minimum. */
+const decoders: Readonly<Record<BlockType, DecodeBlock>> = {
+  /** d, 16 bytes of two 4-bit numbers: (q - 8) d. Low halves are elements 0 to 15, high halves 16 to 31. */
+  Q4_0(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    for (let j = 0; j < 16; j++) {
+      const q = bytes[at + 2 + j]!;
+      out[to + j] = ((q & 15) - 8) * d;
+      out[to + 16 + j] = ((q >> 4) - 8) * d;
+    }
+  },
+  /** d, m, 16 bytes: q d + m. */
+  Q4_1(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    const m = half[halfAt(bytes, at + 2)]!;
+    for (let j = 0; j < 16; j++) {
+      const q = bytes[at + 4 + j]!;
+      out[to + j] = (q & 15) * d + m;
+      out[to + 16 + j] = (q >> 4) * d + m;
+    }
+  },
+  /** d, a fifth bit of each element in 4 bytes, 16 bytes of the other four: (q - 16) d. */
+  Q5_0(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    const high = wordAt(bytes, at + 2);
+    for (let j = 0; j < 16; j++) {
+      const q = bytes[at + 6 + j]!;
+      out[to + j] = (((q & 15) | (((high >>> j) & 1) << 4)) - 16) * d;
+      out[to + 16 + j] = (((q >> 4) | (((high >>> (16 + j)) & 1) << 4)) - 16) * d;
+    }
+  },
+  /** d, m, fifth bits, 16 bytes: q d + m. */
+  Q5_1(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    const m = half[halfAt(bytes, at + 2)]!;
+    const high = wordAt(bytes, at + 4);
+    for (let j = 0; j < 16; j++) {
+      const q = bytes[at + 8 + j]!;
+      out[to + j] = ((q & 15) | (((high >>> j) & 1) << 4)) * d + m;
+      out[to + 16 + j] = ((q >> 4) | (((high >>> (16 + j)) & 1) << 4)) * d + m;
+    }
+  },
+  /** d, 32 signed bytes: q d. */
+  Q8_0(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    for (let j = 0; j < 32; j++) out[to + j] = signed(bytes[at + 2 + j]!) * d;
+  },
+  /** d, m, eight (scale, minimum) of 6 bits in 12 bytes, 128 bytes: a group of 32 is q (d scale) - m minimum. */
+  Q4_K(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    const m = half[halfAt(bytes, at + 2)]!;
+    for (let group = 0; group < 8; group++) {
+      const scale = d * scaleOf(bytes, at + 4, group);
+      const minimum = m * minimumOf(bytes, at + 4, group);
+      const quants = at + 16 + (group >> 1) * 32;
+      const shift = (group & 1) * 4;
+      for (let l = 0; l < 32; l++) out[to + group * 32 + l] = ((bytes[quants + l]! >> shift) & 15) * scale - minimum;
+    }
+  },
+  /** As Q4_K, with 32 bytes of fifth bits (bit g of byte l is that of element l of group g) before the quants. */
+  Q5_K(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    const m = half[halfAt(bytes, at + 2)]!;
+    for (let group = 0; group < 8; group++) {
+      const scale = d * scaleOf(bytes, at + 4, group);
+      const minimum = m * minimumOf(bytes, at + 4, group);
+      const quants = at + 48 + (group >> 1) * 32;
+      const shift = (group & 1) * 4;
+      for (let l = 0; l < 32; l++) {
+        const q = ((bytes[quants + l]! >> shift) & 15) | (((bytes[at + 16 + l]! >> group) & 1) << 4);
+        out[to + group * 32 + l] = q * scale - minimum;
+      }
+    }
+  },
+  /** 128 bytes of low 4 bits, 64 of high 2 bits, 16 signed scales, d: (q - 32) (d scale), a scale for each 16 elements. */
+  Q6_K(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at + 208)]!;
+    for (let group = 0; group < 8; group++) {
+      // Groups of 32: four of each half share 64 bytes of low bits and 32 of high ones.
+      const inHalf = group & 3;
+      const low = at + (group >> 2) * 64 + (inHalf & 1) * 32;
+      const high = at + 128 + (group >> 2) * 32;
+      const lowShift = (inHalf >> 1) * 4;
+      const highShift = inHalf * 2;
+      for (let l = 0; l < 32; l++) {
+        const q = ((bytes[low + l]! >> lowShift) & 15) | (((bytes[high + l]! >> highShift) & 3) << 4);
+        out[to + group * 32 + l] = (q - 32) * (d * signed(bytes[at + 192 + group * 2 + (l >> 4)]!));
+      }
+    }
+  },
+};
+
+/** A converter (see convert.ts) for whole blocks; a part of a block is decoded aside. */
+export function blockConverter(type: BlockType, bytes: Uint8Array): Convert {
+  const { elements, bytes: blockBytes } = BLOCK_TYPES[type];
+  const decode = decoders[type];
+  const half = halfValues();
+  const aside = new Float32Array(elements);
+  return (from, to, out, at) => {
+    for (let block = Math.floor(from / elements); block * elements < to; block++) {
+      const first = block * elements;
+      const begin = Math.max(from, first);
+      const end = Math.min(to, first + elements);
+      if (end - begin === elements) decode(bytes, block * blockBytes, out, at + first - from, half);
+      else {
+        decode(bytes, block * blockBytes, aside, 0, half);
+        out.set(aside.subarray(begin - first, end - first), at + begin - from);
+      }
+    }
+  };
+}
+
+const halfAt = (bytes: Uint8Array, at: number): number => bytes[at]! | (bytes[at + 1]! << 8);
+const wordAt = (bytes: Uint8Array, at: number): number => halfAt(bytes, at) | (halfAt(bytes, at + 2) << 16);
+const signed = (byte: number): number => (byte << 24) >> 24;
+
+/** The 6-bit scale of group `j` of 8: the first four lie whole in bytes 0 to 3, the others in two parts. */
+const scaleOf = (bytes: Uint8Array, at: number, j: number): number =>
+  j < 4 ? bytes[at + j]! & 63 : (bytes[at + 4 + j]! & 15) | ((bytes[at + j - 4]! >> 6) << 4);
+
+/** The 6-bit minimum of group `j`, likewise from byte 4 on. */
+const minimumOf = (bytes: Uint8Array, at: number, j: number): number =>
+  j < 4 ? bytes[at + 4 + j]! & 63 : (bytes[at + 4 + j]! >> 4) | ((bytes[at + j]! >> 6) << 4);

@@ -1,0 +1,91 @@
+import { formatError, unsupportedError } from '../../base/errors.js';
+import { BLOCK_TYPES } from '../dtype.js';
+import { shown } from '../safetensors_header.js';
+import type { Source } from '../source.js';
+import type { TensorEntry } from '../tensor_index.js';
+import { type GgufHeader, type GgufTensor, readGgufHeader } from './header.js';
+import type { GgufValue } from './header_value.js';
+
+/** A model in a GGUF file, or in the parts of a split one. */
+export interface GgufFile {
+  /** The file, the first one of a split model. */
+  readonly file: string;
+  /** The file as messages name it. */
+  readonly what: string;
+  readonly metadata: ReadonlyMap<string, GgufValue>;
+  readonly tensors: ReadonlyMap<string, GgufTensor>;
+  readonly files: readonly { readonly name: string; readonly bytes: number }[];
+}
+
+/** What llama.cpp's gguf-split names the parts: model-00001-of-00003.gguf. */
+const PART_NAME = /^(.*-)(\d{5})-of-(\d{5})(\.gguf)$/i;
+
+/** The file names of all parts of a split model, given one of them; the name alone where it isn't such a part. */
+export function partNames(file: string): readonly string[] {
+  const [, stem, , total, suffix] = PART_NAME.exec(file) ?? [];
+  if (total === undefined || Number(total) === 0) return [file];
+  return Array.from(
+    { length: Number(total) },
+    (_, part) => `${stem}${String(part + 1).padStart(5, '0')}-of-${total}${suffix}`,
+  );
+}
+
+/**
+ * Reads the headers of a GGUF model: of `file`, or of all parts when it is one of a split model's.
+ * @throws SplitkvError `io` for a part that is missing, `format` for what isn't GGUF or is cut short.
+ */
+export async function openGguf(source: Source, file: string, signal?: AbortSignal): Promise<GgufFile> {
+  const asked = await readGgufHeader(source, file, signal);
+  const parts = asked.metadata.get('split.count') ?? 0;
+  const names = parts === 0 || parts === 1 ? [file] : partNames(file);
+  const what = `${names[0]!} of ${source.name}`;
+  if (names.length > 1 ? parts !== names.length : parts !== 0 && parts !== 1) {
+    throw formatError(
+      `${file} of ${source.name} says it is one of ${shown(parts)} parts (split.count); expected that in its name, as in ` +
+        'model-00001-of-00003.gguf. Give the files the names they had',
+    );
+  }
+  const headers = await Promise.all(
+    names.map(async (name) => (name === file ? asked : readGgufHeader(source, name, signal))),
+  );
+  const tensors = new Map<string, GgufTensor>();
+  for (const [part, header] of headers.entries()) {
+    if (names.length > 1) checkPart(header, part, names.length, source);
+    for (const tensor of header.tensors.values()) {
+      const other = tensors.get(tensor.name);
+      if (other) {
+        const where = `both in ${other.file} and in ${tensor.file}`;
+        throw formatError(`${source.name}: tensor ${shown(tensor.name)} is ${where}; expected one part to hold it`);
+      }
+      tensors.set(tensor.name, tensor);
+    }
+  }
+  const total = headers[0]!.metadata.get('split.tensors.count');
+  if (names.length > 1 && total !== undefined && total !== tensors.size)
+    throw formatError(`${what}: split.tensors.count is ${shown(total)}, but the parts hold ${tensors.size} tensors`);
+  return {
+    file: names[0]!,
+    what,
+    metadata: headers[0]!.metadata,
+    tensors,
+    files: headers.map((header) => ({ name: header.file, bytes: header.fileBytes })),
+  };
+}
+
+function checkPart({ file, metadata }: GgufHeader, part: number, count: number, source: Source): void {
+  const [number, total] = [metadata.get('split.no'), metadata.get('split.count')];
+  if (number === part && total === count) return;
+  throw formatError(
+    `${file} of ${source.name} says it is part ${shown(number ?? null)} (from 0) of ${shown(total ?? null)}; expected ${part} of ${count}`,
+  );
+}
+
+/** The tensor as it lies in the file. Throws `unsupported` for a type that isn't read. */
+export function entryOf(tensor: GgufTensor): TensorEntry {
+  const { name, file, type: dtype, shape, start, end } = tensor;
+  if (dtype !== undefined) return { name, file, dtype, shape, start, end };
+  throw unsupportedError(
+    `tensor '${name}' in ${file} is ${tensor.typeName}; expected F32, F16, BF16, ${Object.keys(BLOCK_TYPES).join(', ')}. ` +
+      'Take a file of another type, such as Q4_K_M or Q8_0',
+  );
+}

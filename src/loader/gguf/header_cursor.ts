@@ -1,0 +1,100 @@
+import { formatError, type SplitkvError } from '../../base/errors.js';
+import { grouped } from '../../base/math.js';
+import type { Source } from '../source.js';
+
+const FIRST_READ_BYTES = 64 * 1024;
+const LARGEST_READ_BYTES = 2 * 1024 * 1024;
+
+/**
+ * Reads a header whose length nobody tells, front to back: ranges that double in size, of which only what isn't used yet is kept.
+ * Await `need(n)` where `has(n)` is false, then take n bytes by the readers below: a list of numbers costs no await each.
+ */
+export class HeaderCursor {
+  readonly fileBytes: number;
+  /** The file as messages name it. */
+  readonly what: string;
+  readonly #source: Source;
+  readonly #file: string;
+  readonly #signal: AbortSignal | undefined;
+  readonly #text = new TextDecoder();
+  #bytes = new Uint8Array(0);
+  #view = new DataView(this.#bytes.buffer);
+  #at = 0;
+  /** Where #bytes ends in the file. */
+  #loaded = 0;
+
+  constructor(source: Source, file: string, fileBytes: number, signal: AbortSignal | undefined) {
+    this.#source = source;
+    this.#file = file;
+    this.fileBytes = fileBytes;
+    this.what = `${file} of ${source.name}`;
+    this.#signal = signal;
+  }
+
+  /** Bytes of the file before the next value. */
+  get position(): number {
+    return this.#loaded - this.#bytes.length + this.#at;
+  }
+
+  /** Bytes of the file from the next value on. */
+  get left(): number {
+    return this.fileBytes - this.position;
+  }
+
+  has(bytes: number): boolean {
+    return this.#bytes.length - this.#at >= bytes;
+  }
+
+  /** Throws `format` when the file ends before. */
+  async need(bytes: number): Promise<void> {
+    if (this.has(bytes)) return;
+    if (bytes > this.left) throw this.cutShort();
+    const rest = this.#bytes.subarray(this.#at);
+    const size = Math.min(Math.max(this.#loaded, FIRST_READ_BYTES), LARGEST_READ_BYTES);
+    const end = Math.min(this.#loaded + Math.max(size, bytes - rest.length), this.fileBytes);
+    const more = await this.#source.read(this.#file, this.#loaded, end, this.#signal);
+    const joined = new Uint8Array(rest.length + more.length);
+    joined.set(rest);
+    joined.set(more, rest.length);
+    this.#bytes = joined;
+    this.#view = new DataView(joined.buffer);
+    this.#at = 0;
+    this.#loaded = end;
+  }
+
+  /** The bytes of the next value, as a view of them. */
+  take(bytes: number): DataView {
+    const view = new DataView(this.#view.buffer, this.#at, bytes);
+    this.#at += bytes;
+    return view;
+  }
+
+  u32(): number {
+    const value = this.#view.getUint32(this.#at, true);
+    this.#at += 4;
+    return value;
+  }
+
+  /** As a number, which is exact up to 2^53. */
+  u64(): number {
+    const value = this.#view.getBigUint64(this.#at, true);
+    this.#at += 8;
+    return Number(value);
+  }
+
+  /** A length and as many bytes of UTF-8. Files hold tokens that are no UTF-8; their bytes become U+FFFD. */
+  async string(): Promise<string> {
+    if (!this.has(8)) await this.need(8);
+    const length = this.u64();
+    if (!this.has(length)) await this.need(length);
+    const text = this.#text.decode(this.#bytes.subarray(this.#at, this.#at + length));
+    this.#at += length;
+    return text;
+  }
+
+  cutShort(): SplitkvError {
+    return formatError(
+      `${this.what} ends within its header (${grouped(this.fileBytes)} bytes); is the file truncated, or no GGUF file?`,
+    );
+  }
+}
