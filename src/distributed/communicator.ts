@@ -46,7 +46,7 @@ export interface Communicator {
    * Submits `encoder` (the caller's dispatches, whose results the sends read; it may be empty) and resolves when every receive
    * is queued on this device: whatever the caller submits next sees it, and may overwrite what was sent. At most one exchange
    * of a rank at a time.
-   * @throws SplitkvError with the reason of a peer that aborted; `device_lost`; `io` when a link closed or nothing came in
+   * @throws SplitkvError with the reason of a peer that aborted; `device_lost`; `peer_lost` when a link closed or nothing came in
    * time; `internal` when the two sides of a message disagree about its size.
    */
   exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void>;

@@ -1,6 +1,7 @@
 import { SplitkvError, limitError } from '../base/errors.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
 import type { Access, CompiledPipeline } from './kernel.js';
+import { currentPacer } from './pacing.js';
 
 /** What kernels may base a decision on: features and limits, never a browser's name. Plain data. */
 export interface DeviceTraits {
@@ -66,7 +67,8 @@ export class Device {
   readonly #buffers = new Set<Buffer>();
   readonly #pipelines = new Map<string, CompiledPipeline>();
   readonly #placeholders = new Map<string, Buffer>();
-  readonly #lost: Promise<never>;
+  /** Rejects each wait that is pending. */
+  readonly #pendingWaits = new Set<(lost: SplitkvError) => void>();
   #lostReason: string | undefined;
   #failure: SplitkvError | undefined;
   #disposed = false;
@@ -99,11 +101,10 @@ export class Device {
       f16: gpu.features.has('shader-f16'),
       software,
     };
-    this.#lost = gpu.lost.then((lost) => {
+    void gpu.lost.then((lost) => {
       this.#lostReason = lost.message || lost.reason || 'unknown reason';
-      throw this.#lostError();
+      for (const reject of this.#pendingWaits) reject(this.#lostError());
     });
-    this.#lost.catch(() => {});
     // Errors outside `checked` would otherwise leave stale results that look like answers.
     gpu.onuncapturederror = ({ error }) => {
       this.#failure ??= new SplitkvError('internal', `the GPU (${this.name}) reported: ${error.message}`);
@@ -201,17 +202,31 @@ export class Device {
 
   /** Awaits GPU work; rejects with `device_lost` when the device goes away meanwhile, so no wait can hang. */
   async wait<T>(work: Promise<T>): Promise<T> {
+    const pacer = this.traits.software ? currentPacer() : undefined;
+    pacer?.begin();
     try {
-      const result = await Promise.race([work, this.#lost]);
+      const result = await this.orLost(work);
       if (this.#failure) throw this.#failure;
       return result;
     } catch (error) {
       if (error === this.#failure) throw error;
       if (this.isLost) throw this.#lostError();
       // A map that fails because of a loss can reject before `lost` settles: give it one turn to say so.
-      await Promise.race([this.#lost, new Promise((resolve) => setTimeout(resolve, 50))]);
+      await this.orLost(new Promise((resolve) => setTimeout(resolve, 50)));
       throw error;
+    } finally {
+      pacer?.end();
     }
+  }
+
+  /** Awaits anything else, say a peer's message; rejects with `device_lost` when this device goes away meanwhile. */
+  orLost<T>(work: Promise<T>): Promise<T> {
+    // Not Promise.race with one promise for the loss: that would hold on to every wait for as long as the device lives.
+    return new Promise((resolve, reject) => {
+      if (this.isLost) reject(this.#lostError());
+      this.#pendingWaits.add(reject);
+      void work.then(resolve, reject).finally(() => this.#pendingWaits.delete(reject));
+    });
   }
 
   /**

@@ -1,7 +1,10 @@
 import { SplitkvError } from '../base/errors.js';
+import { NodePacer } from './node_pacing.js';
 import { swiftshaderIcd } from './node_swiftshader.js';
+import { usePacer } from './pacing.js';
 
 const entries = new Map<string, GPU>();
+const pacer = new NodePacer();
 
 /** Dawn's WebGPU in this Node process; `adapterName` is part of an adapter's name, e.g. 'SwiftShader' or 'llvmpipe'. */
 export async function nodeGpu(adapterName: string | undefined): Promise<GPU> {
@@ -24,6 +27,7 @@ export async function nodeGpu(adapterName: string | undefined): Promise<GPU> {
       );
     }
     Object.assign(globalThis, dawn.globals);
+    usePacer(pacer);
     gpu = dawn.create(adapterName === undefined ? [] : [`adapter=${adapterName}`]);
     entries.set(key, gpu);
   }

@@ -1,0 +1,144 @@
+import { SplitkvError, usageError } from '../base/errors.js';
+import type { Device } from '../gpu/index.js';
+import type { Exchange, Region, Transfer } from './communicator.js';
+
+/** A transfer that carries bytes. */
+export interface Message {
+  readonly label: string;
+  readonly peer: number;
+  readonly regions: readonly Region[];
+  readonly size: number;
+}
+
+/** Where an outgoing message lies in the staging buffer; messages with the same regions share their bytes. */
+export interface StagedMessage {
+  readonly peer: number;
+  readonly offset: number;
+  readonly size: number;
+}
+
+/** An exchange, checked, and sorted by the links its messages take. Made once for each `Exchange` object. */
+export interface ExchangePlan {
+  readonly label: string;
+  /** From the rank to itself: the k-th send is the k-th receive. */
+  readonly own: readonly { readonly from: Message; readonly to: Message }[];
+  /** Between ranks on one device. */
+  readonly localSends: readonly Message[];
+  readonly localReceives: readonly Message[];
+  /** Through the host: `staged[i]` starts at its offset of one staging buffer. */
+  readonly staged: readonly (Omit<Message, 'peer'> & { readonly offset: number })[];
+  readonly stagedBytes: number;
+  readonly remoteSends: readonly StagedMessage[];
+  readonly remoteReceives: readonly Message[];
+  /** To and from other ranks. */
+  readonly messages: number;
+  readonly bytesSent: number;
+  readonly bytesReceived: number;
+}
+
+export interface RankLinks {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly device: Device;
+  /** The peer shares this rank's device. */
+  isLocal(peer: number): boolean;
+}
+
+/** @throws SplitkvError `internal` for a peer or region that can't be, naming the exchange. */
+export function planExchange(exchange: Exchange, links: RankLinks): ExchangePlan {
+  const { label } = exchange;
+  const sends = exchange.sends.map((transfer) => checkTransfer(label, 'send', transfer, links)).filter(carriesBytes);
+  const receives = exchange.receives
+    .map((transfer) => checkTransfer(label, 'receive', transfer, links))
+    .filter(carriesBytes);
+  const toSelf = sends.filter(({ peer }) => peer === links.rank);
+  const fromSelf = receives.filter(({ peer }) => peer === links.rank);
+  if (toSelf.length !== fromSelf.length) {
+    throw new SplitkvError(
+      'internal',
+      `${label}: rank ${links.rank} sends itself ${toSelf.length} messages and receives ${fromSelf.length} of them; list each on both sides`,
+    );
+  }
+  const own = toSelf.map((from, index) => {
+    const to = fromSelf[index]!;
+    if (from.size !== to.size) throw sizeMismatch(label, from.size, links.rank, to.size, links.rank);
+    return { from, to };
+  });
+
+  const remote = ({ peer }: Message): boolean => peer !== links.rank && !links.isLocal(peer);
+  const staged: (Message & { offset: number })[] = [];
+  let stagedBytes = 0;
+  const remoteSends = sends.filter(remote).map((message) => {
+    let place = staged.find((other) => sameRegions(other.regions, message.regions));
+    if (!place) {
+      place = { ...message, offset: stagedBytes };
+      staged.push(place);
+      stagedBytes += message.size;
+    }
+    return { peer: message.peer, offset: place.offset, size: message.size };
+  });
+  const toOthers = sends.filter(({ peer }) => peer !== links.rank);
+  const fromOthers = receives.filter(({ peer }) => peer !== links.rank);
+  return {
+    label,
+    own,
+    localSends: toOthers.filter(({ peer }) => links.isLocal(peer)),
+    localReceives: fromOthers.filter(({ peer }) => links.isLocal(peer)),
+    staged,
+    stagedBytes,
+    remoteSends,
+    remoteReceives: fromOthers.filter(remote),
+    messages: toOthers.length,
+    bytesSent: totalSize(toOthers),
+    bytesReceived: totalSize(fromOthers),
+  };
+}
+
+/** The error of both ranks when a message's two sides disagree. */
+export function sizeMismatch(label: string, sent: number, from: number, expected: number, to: number): SplitkvError {
+  return new SplitkvError(
+    'internal',
+    `${label}: rank ${from} sends ${sent} bytes where rank ${to} expects ${expected}; the ranks' exchanges don't match`,
+  );
+}
+
+function checkTransfer(
+  label: string,
+  verb: 'send' | 'receive',
+  { peer, regions }: Transfer,
+  { rank, worldSize, device }: RankLinks,
+): Message {
+  const where = `${label}: rank ${rank} ${verb}s ${verb === 'send' ? 'to' : 'from'} rank ${peer}`;
+  if (!Number.isInteger(peer) || peer < 0 || peer >= worldSize) {
+    throw usageError(`${where}, but there are ranks 0 to ${worldSize - 1}`);
+  }
+  let size = 0;
+  for (const region of regions) {
+    const { buffer, offset, size: bytes } = region;
+    if (buffer.device !== device) throw usageError(`${where}: buffer '${buffer.label}' is another device's`);
+    const aligned = offset % 4 === 0 && bytes % 4 === 0;
+    if (!aligned || offset < 0 || bytes < 0 || offset + bytes > buffer.size) {
+      throw usageError(
+        `${where}: ${bytes} bytes at ${offset} of '${buffer.label}' (${buffer.size} bytes); ` +
+          'offset and size must be multiples of 4 inside the buffer',
+      );
+    }
+    size += bytes;
+  }
+  return { label, peer, regions: regions.filter((region) => region.size > 0), size };
+}
+
+const carriesBytes = ({ size }: Message): boolean => size > 0;
+
+const totalSize = (messages: readonly Message[]): number => messages.reduce((sum, { size }) => sum + size, 0);
+
+function sameRegions(a: readonly Region[], b: readonly Region[]): boolean {
+  if (a === b) return true;
+  return (
+    a.length === b.length &&
+    a.every((region, i) => {
+      const other = b[i]!;
+      return region.buffer === other.buffer && region.offset === other.offset && region.size === other.size;
+    })
+  );
+}

@@ -1,0 +1,206 @@
+import { SplitkvError, usageError } from '../base/errors.js';
+import type { Buffer, Device } from '../gpu/index.js';
+import { BufferPool } from './buffer_pool.js';
+import type { CommStats, Communicator, Exchange } from './communicator.js';
+import type { DeviceHub } from './device_hub.js';
+import { type ExchangePlan, type Message, planExchange, sizeMismatch } from './exchange_plan.js';
+import { peerLost } from './inbox.js';
+import { encodeCopies } from './region_copy.js';
+import type { Transport } from './transport.js';
+import { uploadRegions } from './upload.js';
+
+export interface RankOptions {
+  readonly device: Device;
+  readonly transport: Transport;
+  /** Where ranks on this rank's device meet, and which those are. */
+  readonly hub: DeviceHub | undefined;
+  readonly localPeers: ReadonlySet<number>;
+  readonly timeoutMs: number;
+}
+
+/** One rank's exchanges: GPU copies to ranks on its device, the host and a transport to all others. */
+export class RankCommunicator implements Communicator {
+  readonly stats: CommStats = { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, waitMs: 0 };
+  readonly device: Device;
+  readonly #transport: Transport;
+  readonly #hub: DeviceHub | undefined;
+  readonly #localPeers: ReadonlySet<number>;
+  readonly #timeoutMs: number;
+  readonly #staging: BufferPool;
+  readonly #scratch: BufferPool;
+  readonly #plans = new WeakMap<Exchange, ExchangePlan>();
+  readonly #closedPeers = new Set<number>();
+  /** Receives of the running exchange that nothing has come for. */
+  readonly #awaited = new Set<Message>();
+  #running = false;
+  #reject: ((reason: unknown) => void) | undefined;
+  #failure: { readonly reason: unknown } | undefined;
+  #disposed = false;
+
+  constructor(options: RankOptions) {
+    this.device = options.device;
+    this.#transport = options.transport;
+    this.#hub = options.hub;
+    this.#localPeers = options.localPeers;
+    this.#timeoutMs = options.timeoutMs;
+    this.#staging = new BufferPool(options.device, `rank ${this.rank} staging`, 'staging');
+    this.#scratch = new BufferPool(options.device, `rank ${this.rank} scratch`, 'storage');
+    this.#transport.listen({
+      aborted: (reason) => this.#fail(reason),
+      closed: (peer) => {
+        this.#closedPeers.add(peer);
+        if (this.#hub?.awaitedBy(this.rank).includes(peer)) this.#reject?.(peerLost(this.rank, peer));
+      },
+    });
+  }
+
+  get rank(): number {
+    return this.#transport.rank;
+  }
+
+  get worldSize(): number {
+    return this.#transport.worldSize;
+  }
+
+  async exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void> {
+    const start = performance.now();
+    try {
+      if (this.#failure) throw this.#failure.reason;
+      if (this.#running) {
+        throw new SplitkvError('internal', `${exchange.label}: rank ${this.rank} is in the middle of another exchange`);
+      }
+      this.#running = true;
+      this.device.assertAlive();
+      const plan = this.#planOf(exchange);
+      await this.#perform(encoder, plan);
+      this.stats.messages += plan.messages;
+      this.stats.bytesSent += plan.bytesSent;
+      this.stats.bytesReceived += plan.bytesReceived;
+      this.stats.exchanges++;
+    } catch (error) {
+      // The ranks no longer agree on what comes next: nothing can be exchanged any more.
+      this.abort(error);
+      throw this.#failure!.reason;
+    } finally {
+      this.#running = false;
+      this.stats.waitMs += performance.now() - start;
+    }
+  }
+
+  abort(reason: unknown): void {
+    if (this.#failure) return;
+    this.#fail(reason);
+    this.#transport.abort(reason);
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#fail(usageError(`rank ${this.rank}'s communicator was disposed; load the model again`));
+    this.#transport.close();
+    this.#staging.dispose();
+    this.#scratch.dispose();
+  }
+
+  #fail(reason: unknown): void {
+    if (this.#failure) return;
+    this.#failure = { reason };
+    this.#hub?.withdraw(this.rank);
+    this.#reject?.(reason);
+  }
+
+  #planOf(exchange: Exchange): ExchangePlan {
+    let plan = this.#plans.get(exchange);
+    if (!plan) {
+      plan = planExchange(exchange, {
+        rank: this.rank,
+        worldSize: this.worldSize,
+        device: this.device,
+        isLocal: (peer) => this.#localPeers.has(peer),
+      });
+      this.#plans.set(exchange, plan);
+    }
+    return plan;
+  }
+
+  async #perform(encoder: GPUCommandEncoder, plan: ExchangePlan): Promise<void> {
+    const work: Promise<void>[] = [];
+    let staging: Buffer | undefined;
+    if (plan.stagedBytes > 0) {
+      staging = this.#staging.take(plan.stagedBytes);
+      for (const { regions, offset, size } of plan.staged) {
+        encodeCopies(encoder, regions, [{ buffer: staging, offset, size }], this.#scratch);
+      }
+    }
+    for (const { from, to } of plan.own) encodeCopies(encoder, from.regions, to.regions, this.#scratch);
+    const copied = this.#postLocal(encoder, plan, work);
+    this.device.gpu.queue.submit([encoder.finish()]);
+    copied?.();
+    for (const message of plan.remoteReceives) work.push(this.#receive(message));
+    if (staging) work.push(this.#sendStaged(staging, plan));
+    if (work.length > 0) await this.#bounded(plan.label, Promise.all(work));
+  }
+
+  #postLocal(encoder: GPUCommandEncoder, plan: ExchangePlan, work: Promise<void>[]): (() => void) | undefined {
+    const { localSends: sends, localReceives: receives } = plan;
+    if (!this.#hub || sends.length + receives.length === 0) return undefined;
+    const gone = [...sends, ...receives].find(({ peer }) => this.#closedPeers.has(peer));
+    if (gone) throw peerLost(this.rank, gone.peer);
+    let done = (): void => {};
+    work.push(new Promise((resolve) => (done = resolve)));
+    return this.#hub.post(encoder, { rank: this.rank, sends, receives, done }, this.#scratch);
+  }
+
+  async #receive(message: Message): Promise<void> {
+    this.#awaited.add(message);
+    try {
+      await this.#transport.receive(message.peer, (bytes) => {
+        if (bytes.byteLength !== message.size) {
+          throw sizeMismatch(message.label, bytes.byteLength, message.peer, message.size, this.rank);
+        }
+        if (!this.#failure) uploadRegions(this.device, bytes, message.regions);
+      });
+    } finally {
+      this.#awaited.delete(message);
+    }
+  }
+
+  async #sendStaged(staging: Buffer, { remoteSends, stagedBytes }: ExchangePlan): Promise<void> {
+    await this.device.wait(staging.gpu.mapAsync(GPUMapMode.READ, 0, stagedBytes));
+    try {
+      const bytes = new Uint8Array(staging.gpu.getMappedRange(0, stagedBytes));
+      if (this.#failure) return;
+      for (const { peer, offset, size } of remoteSends) {
+        this.#transport.send(peer, bytes.subarray(offset, offset + size));
+      }
+    } finally {
+      staging.gpu.unmap();
+      this.#staging.give(staging);
+    }
+  }
+
+  /** Every way that a wait can end: the work, an abort from any side, a lost device, the time limit. */
+  async #bounded(label: string, work: Promise<unknown>): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    try {
+      await new Promise<unknown>((resolve, reject) => {
+        this.#reject = reject;
+        timer = setTimeout(() => reject(this.#late(label)), this.#timeoutMs);
+        this.device.orLost(work).then(resolve, reject);
+      });
+    } finally {
+      clearTimeout(timer);
+      this.#reject = undefined;
+    }
+  }
+
+  #late(label: string): SplitkvError {
+    const peers = new Set([...(this.#hub?.awaitedBy(this.rank) ?? []), ...[...this.#awaited].map(({ peer }) => peer)]);
+    const limit = `${this.#timeoutMs / 1000} s`;
+    const what =
+      peers.size > 0
+        ? `rank ${this.rank} waited ${limit} for rank ${[...peers].sort((a, b) => a - b).join(', ')}`
+        : `the GPU of rank ${this.rank} didn't finish its work within ${limit}`;
+    return new SplitkvError('peer_lost', `${label}: ${what}; a rank hangs or is far slower than the others`);
+  }
+}
