@@ -13,6 +13,9 @@ test('attention_merge refuses shapes it has no layout for', () => {
   expect(() => attentionMerge.plan({ ...problem, headDim: 260 }, BASELINE_TRAITS)).toThrow(/head_dim 260/);
   expect(() => attentionMerge.plan({ ...problem, partials: 0 }, BASELINE_TRAITS)).toThrow(/0 partials/);
   expect(() => attentionMerge.plan({ ...problem, outStride: 32 }, BASELINE_TRAITS)).toThrow(/outStride 32/);
+  const shared = { ...problem, share: { ranks: 4, index: 0 } };
+  expect(() => attentionMerge.plan(shared, BASELINE_TRAITS)).toThrow(/mode 'all' with 4 ranks; use 'lanes'/);
+  expect(() => attentionMerge.plan({ ...shared, mode: 'home' }, BASELINE_TRAITS)).toThrow(/4 lanes of each of 4 ranks/);
 });
 
 for (const adapter of await testAdapters()) {

@@ -1,13 +1,14 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { CHUNK_TOKENS } from '../../cache/kv_cache.js';
+import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
 import { EMPTY_M, rowInfoArray } from '../fixture.js';
+import type { Sharing } from '../share_fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
-import { attentionMergeReference } from './reference.js';
+import { attentionMergeReference, givenPartials } from './reference.js';
 
-export interface MergeCase extends AttentionMergeProblem {
-  /** Of each row; undefined for an inactive row. */
+export interface MergeCase extends AttentionMergeProblem, Sharing {
+  /** Of each row, whose slot has the row's number; undefined for an inactive row. */
   readonly positions: readonly (number | undefined)[];
   /** Partials i of every row for which this holds are empty. */
   readonly empty?: (partial: number) => boolean;
@@ -20,9 +21,9 @@ function mergeCase(
   name: string,
   [heads, headDim, partials]: readonly [number, number, number],
   positions: MergeCase['positions'],
-  options: { empty?: MergeCase['empty']; races?: boolean } = {},
+  options: Pick<MergeCase, 'empty' | 'mode' | 'share' | 'offsets'> & { races?: boolean } = {},
 ): KernelCase<MergeCase> {
-  const { empty, races = false } = options;
+  const { races = false, ...more } = options;
   const rows = positions.length;
   const outStride = alignUp(heads * headDim, 32);
   const merged = positions.reduce<number>(
@@ -31,9 +32,10 @@ function mergeCase(
   );
   return {
     name,
-    problem: { rows, heads, headDim, partials, outStride, positions, ...(empty ? { empty } : {}) },
+    problem: { rows, heads, headDim, partials, outStride, positions, ...more },
     seed: 3 + rows,
-    tolerance: { absolute: 2e-6, relative: 1e-5 },
+    // Lanes aren't divided by l, which goes to 200.
+    tolerance: { absolute: more.mode === 'lanes' ? 4e-4 : 2e-6, relative: 1e-5 },
     flops: merged * heads * headDim * 2,
     bytes: merged * heads * (headDim + 2) * 4 + rows * heads * headDim * 4,
     step: { rows, chunks: 1 },
@@ -54,30 +56,61 @@ const cases = [
   mergeCase('d256', [2, 256, 3], [withPartials(3)]),
   mergeCase('d80', [3, 80, 2], [withPartials(2), 12]),
   mergeCase('71 heads d192', [71, 192, 2], [withPartials(2)]),
+  mergeCase('tiny lanes', [1, 8, 3], [withPartials(3), undefined, 0], { mode: 'lanes', races: true }),
+  mergeCase('lanes of 1 of 1', [3, 24, 20], [withPartials(20), undefined, 0, withPartials(9)], { mode: 'lanes' }),
+  mergeCase('lanes of 1 of 2', [3, 64, 10], [withPartials(19), undefined, 0, withPartials(9)], {
+    mode: 'lanes',
+    share: { ranks: 2, index: 1 },
+    offsets: [0, 0, 3, 4],
+    races: true,
+  }),
+  mergeCase('lanes of 7 of 8', [2, 192, 5], [withPartials(33), 0, withPartials(6)], {
+    mode: 'lanes',
+    share: { ranks: 8, index: 7 },
+    offsets: [7, 6, 2],
+  }),
+  mergeCase('tiny home', [1, 8, 2], [withPartials(2), undefined, 0], { mode: 'home', races: true }),
+  mergeCase('home of 4', [3, 64, 2], [withPartials(19), undefined, 0, withPartials(5), withPartials(8)], {
+    mode: 'home',
+    share: { ranks: 4, index: 1 },
+    offsets: [3, 0, 1, 6, 9],
+    races: true,
+  }),
+  mergeCase('home of 8, d192', [2, 192, 1], [withPartials(33), 0, withPartials(6)], {
+    mode: 'home',
+    share: { ranks: 8, index: 0 },
+    offsets: [7, 6, 2],
+  }),
+  mergeCase('home of 2, short sequences', [2, 80, 2], [0, withPartials(3)], {
+    mode: 'home',
+    share: { ranks: 2, index: 0 },
+    offsets: [1, 1],
+  }),
 ];
 
-/** Partials of random sets of keys; those beyond a row's count are NaN and must not matter. */
-function inputs({ rows, heads, headDim, partials, positions, empty }: MergeCase, random: Random): HostArrays {
-  const o = new Float32Array(rows * heads * partials * headDim).fill(Number.NaN);
-  const ml = new Float32Array(rows * heads * partials * 2).fill(Number.NaN);
+/** Partials of random sets of keys; those that a row doesn't have are NaN and must not matter. */
+function inputs(problem: MergeCase, random: Random): HostArrays {
+  const { rows, heads, headDim, partials, mode, share, offsets = [], positions, empty } = problem;
+  const states = rows * heads * partials * (mode === 'home' ? (share?.ranks ?? 1) : 1);
+  const o = new Float32Array(states * headDim).fill(Number.NaN);
+  const ml = new Float32Array(states * 2).fill(Number.NaN);
   for (const [row, position] of positions.entries()) {
     if (position === undefined) continue;
-    const count = Math.min(partials, Math.floor(position / CHUNK_TOKENS) + 1);
-    for (let head = 0; head < heads; head++) {
-      for (let i = 0; i < count; i++) {
-        const at = (row * heads + head) * partials + i;
+    for (const [i, { at }] of givenPartials(problem, row, position).entries()) {
+      for (let head = 0; head < heads; head++) {
         const isEmpty = empty?.(i) ?? false;
         const l = isEmpty ? 0 : 1 + 200 * random.next();
-        ml[at * 2] = isEmpty ? EMPTY_M : 4 * random.normal();
-        ml[at * 2 + 1] = l;
-        for (let dim = 0; dim < headDim; dim++) o[at * headDim + dim] = isEmpty ? 0 : l * random.normal();
+        ml[at(head) * 2] = isEmpty ? EMPTY_M : 4 * random.normal();
+        ml[at(head) * 2 + 1] = l;
+        for (let dim = 0; dim < headDim; dim++) o[at(head) * headDim + dim] = isEmpty ? 0 : l * random.normal();
       }
     }
   }
   return {
     partial_o: o,
     partial_ml: ml,
-    row_info: rowInfoArray(positions.map((position) => (position === undefined ? undefined : [position, 0]))),
+    row_info: rowInfoArray(positions.map((position, row) => (position === undefined ? undefined : [position, row]))),
+    ...(share ? { chunk_offsets: Uint32Array.from(positions, (_, row) => offsets[row] ?? 0) } : {}),
   };
 }
 
@@ -85,6 +118,11 @@ export const suite: KernelSuite<typeof attentionMerge.bindings, typeof attention
   kernel: attentionMerge,
   cases,
   inputs,
-  outputs: ({ rows, outStride }) => ({ out: { type: 'f32', length: rows * outStride } }),
+  outputs: ({ rows, heads, headDim, outStride, mode, share }) => {
+    const states = (MERGE_LANES / (share?.ranks ?? 1)) * rows * heads;
+    return mode === 'lanes'
+      ? { out: { type: 'f32', length: states * headDim }, out_ml: { type: 'f32', length: states * 2 } }
+      : { out: { type: 'f32', length: rows * outStride } };
+  },
   reference: attentionMergeReference,
 };
