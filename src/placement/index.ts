@@ -1,6 +1,7 @@
 export { checkPlan } from './check_plan.js';
 export { describePlan } from './describe_plan.js';
 export { makePlan, type PlanOptions } from './make_plan.js';
+export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 export {
   CHUNK_TOKENS,
   chunkOwner,
@@ -15,3 +16,4 @@ export {
 export { parsePlan } from './parse_plan.js';
 export type { ModelShape, Plan, RankShare, Stage, VocabShare } from './plan.js';
 export { parsePolicy, POLICIES } from './policy.js';
+export type { LayerSizes, ModelSizes } from './sizes.js';

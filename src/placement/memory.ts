@@ -1,0 +1,127 @@
+import { limitError } from '../base/errors.js';
+import { alignUp, formatBytes } from '../base/math.js';
+import { range, sum } from './lists.js';
+import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
+import type { Plan, RankShare, VocabShare } from './plan.js';
+import type { LayerSizes, ModelSizes } from './sizes.js';
+
+export interface MemoryOptions {
+  /** Tokens a sequence may have. */
+  readonly contextLength: number;
+  /** Sequences held at once. */
+  readonly slots: number;
+  /** Tokens of a cache block, which divides a chunk; default a chunk. */
+  readonly block?: number;
+  /** What each rank's working buffers take besides, in bytes; default 0. */
+  readonly activationBytes?: number;
+}
+
+/** Bytes that a rank of a plan needs. */
+export interface RankMemory {
+  readonly rank: number;
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  readonly activationBytes: number;
+  readonly totalBytes: number;
+}
+
+/** What every rank of a (checked) plan needs, in order of ranks. */
+export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
+  const { activationBytes = 0 } = options;
+  return range(0, plan.worldSize).map((rank) => {
+    let weightBytes = vocabularyBytes(plan, sizes, rank);
+    let kvBytes = 0;
+    for (const { layers, shares } of plan.stages) {
+      const share = shares.find((candidate) => candidate.rank === rank);
+      if (!share) continue;
+      for (const layer of sizes.layers.slice(...layers)) weightBytes += layerBytes(layer, share);
+      kvBytes += (layers[1] - layers[0]) * layerCacheBytes(share, sizes, options);
+    }
+    return { rank, weightBytes, kvBytes, activationBytes, totalBytes: weightBytes + kvBytes + activationBytes };
+  });
+}
+
+/** A share's weights in one layer, in bytes. */
+export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
+  layer.attentionShared +
+  sum(share.heads.map((segment) => layer.attentionSegments[segment]!)) +
+  layer.mlpShared +
+  sum(share.mlp.map((segment) => layer.mlpSegments[segment]!)) +
+  share.experts.length * layer.expert;
+
+function layerCacheBytes({ kvHeads, lanes }: RankShare, sizes: ModelSizes, options: MemoryOptions): number {
+  const { contextLength, slots, block = CHUNK_TOKENS } = options;
+  const { split } = laneSplit(lanes)!;
+  // Whatever offsets the sequences get, a rank needs room for as many of their chunks as any index may own.
+  const tokens = Math.min(localChunks(contextLength, split) * CHUNK_TOKENS, alignUp(contextLength, block));
+  return kvHeads.length * slots * tokens * sizes.kvToken;
+}
+
+function vocabularyBytes(plan: Plan, sizes: ModelSizes, rank: number): number {
+  const embedding = rowsOf(plan.embedding, rank);
+  const head = rowsOf(plan.head, rank);
+  const shared = sizes.tied ? Math.max(0, Math.min(embedding[1], head[1]) - Math.max(embedding[0], head[0])) : 0;
+  return (
+    (embedding[1] - embedding[0]) * sizes.embeddingRow +
+    (head[1] - head[0] - shared) * sizes.headRow +
+    (head[1] > head[0] ? sizes.finalNorm : 0)
+  );
+}
+
+const rowsOf = (shares: readonly VocabShare[], rank: number): VocabShare['rows'] =>
+  shares.find((share) => share.rank === rank)?.rows ?? [0, 0];
+
+/**
+ * Refuses a plan that some rank has no room for.
+ *
+ * @param budgets bytes that each rank may take, in order of ranks; undefined where unknown
+ * @throws SplitkvError `limit` naming the rank, what it needs and has, and what would help.
+ */
+export function checkMemory(
+  plan: Plan,
+  sizes: ModelSizes,
+  options: MemoryOptions,
+  budgets: readonly (number | undefined)[],
+): void {
+  const tight = tightestRank(planMemory(plan, sizes, options), budgets);
+  if (!tight) return;
+  const { memory, budget } = tight;
+  const fits = (contextLength: number): boolean =>
+    !tightestRank(planMemory(plan, sizes, { ...options, contextLength }), budgets);
+  const context = longest(options.contextLength, fits);
+  const advice =
+    context > 0
+      ? `a context of ${context} tokens fits; a narrower --kv, narrower --weights or more ranks leave room for more`
+      : 'use narrower --weights, or a plan that cuts the weights over more ranks';
+  throw limitError(
+    `plan '${plan.policy}': rank ${memory.rank} needs ${formatBytes(memory.totalBytes)} ` +
+      `(weights ${formatBytes(memory.weightBytes)}, cache ${formatBytes(memory.kvBytes)}, ` +
+      `activations ${formatBytes(memory.activationBytes)}), but has ${formatBytes(budget)}: ${advice}`,
+  );
+}
+
+/** The rank that lacks most; undefined when all have room. */
+function tightestRank(
+  memories: readonly RankMemory[],
+  budgets: readonly (number | undefined)[],
+): { readonly memory: RankMemory; readonly budget: number } | undefined {
+  let worst: { memory: RankMemory; budget: number } | undefined;
+  for (const memory of memories) {
+    const budget = budgets[memory.rank];
+    if (budget === undefined || memory.totalBytes <= budget) continue;
+    if (!worst || memory.totalBytes - budget > worst.memory.totalBytes - worst.budget) worst = { memory, budget };
+  }
+  return worst;
+}
+
+/** The largest number of whole chunks below `length` that fits, in tokens; 0 when none does. Fewer always fit where more do. */
+function longest(length: number, fits: (length: number) => boolean): number {
+  let low = 0;
+  let high = Math.ceil(length / CHUNK_TOKENS);
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (fits(middle * CHUNK_TOKENS)) low = middle;
+    else high = middle;
+  }
+  return low * CHUNK_TOKENS;
+}

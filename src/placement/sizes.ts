@@ -1,0 +1,27 @@
+/** Bytes of one layer's weights as a device holds them: in their type, padded and packed. */
+export interface LayerSizes {
+  /** Of each attention segment: q, k, v and o (MLA: q or q_b, kv_b, o). */
+  readonly attentionSegments: readonly number[];
+  /** What every rank of the layer holds besides: norms, biases; MLA's q_a and kv_a. */
+  readonly attentionShared: number;
+  /** Of each MLP segment: gate, up and down, those of shared experts in an expert layer. */
+  readonly mlpSegments: readonly number[];
+  /** What every rank of the layer holds besides: norm, router. */
+  readonly mlpShared: number;
+  /** Of one routed expert; 0 in a dense layer. */
+  readonly expert: number;
+}
+
+/** Bytes of a model's weights and of its cache. */
+export interface ModelSizes {
+  readonly layers: readonly LayerSizes[];
+  /** Of one row of the embedding table. */
+  readonly embeddingRow: number;
+  /** Of one row of the output head. */
+  readonly headRow: number;
+  /** The head's rows are the embedding's: a rank that holds a row for both holds it once. */
+  readonly tied: boolean;
+  readonly finalNorm: number;
+  /** Of one token in one kv head's cache of one layer, K and V (MLA: the latent and the rotary key). */
+  readonly kvToken: number;
+}
