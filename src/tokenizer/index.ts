@@ -1,3 +1,4 @@
+export { ggufTokenizerFiles } from './gguf_tokenizer.js';
 export { StopScanner, type StopScan } from './stop_scanner.js';
 export { TextStream, type TextStreamOptions } from './text_stream.js';
 export { loadTokenizer, Tokenizer, type TokenizerFiles } from './tokenizer.js';

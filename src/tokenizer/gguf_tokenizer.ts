@@ -1,0 +1,210 @@
+import { formatError, unsupportedError } from '../base/errors.js';
+import { show } from '../base/json.js';
+import { preTokenizer } from './gguf_pre_tokenizers.js';
+import { type GgufMetadata, GgufVocabulary } from './gguf_vocabulary.js';
+import type { TokenizerFiles } from './tokenizer.js';
+
+/** Tokens that end an answer by what they are called, as in llama.cpp: files name one or two of them only. */
+const ENDS = new Set([
+  '</s>',
+  '<|endoftext|>',
+  '<|end_of_text|>',
+  '<|im_end|>',
+  '<|eot_id|>',
+  '<|eom_id|>',
+  '<|end|>',
+  '<|return|>',
+  '<end_of_turn>',
+  '<end_of_utterance>',
+  '<eos>',
+  '<EOT>',
+  '_<EOT>',
+  '[EOT]',
+  '[EOS]',
+  '<｜end▁of▁sentence｜>',
+]);
+
+/**
+ * The tokenizer of a GGUF file (`tokenizer.ggml.*`, `tokenizer.chat_template`) as the files of a Hugging Face folder that make the
+ * same one; undefined where the file has none. Knows byte-level BPE ('gpt2', with the pre-tokenizers of
+ * gguf_pre_tokenizers.ts) and SentencePiece BPE ('llama').
+ *
+ * @param what the file as messages name it
+ * @throws SplitkvError `format` for lists that don't fit each other, `unsupported` for another kind of tokenizer
+ */
+export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): TokenizerFiles | undefined {
+  const model = metadata.get('tokenizer.ggml.model') ?? 'none';
+  if (model === 'none' || model === 'no_vocab') return undefined;
+  const sentencePiece = model === 'llama';
+  if (!sentencePiece && model !== 'gpt2') {
+    throw unsupportedError(
+      `${what}: tokenizer.ggml.model ${show(model)} is not supported; supported are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)`,
+    );
+  }
+  const vocabulary = new GgufVocabulary(metadata, what);
+  const parts = sentencePiece
+    ? sentencePieceParts(vocabulary)
+    : byteLevelParts(vocabulary, preTokenizer(vocabulary.text('pre', 'default'), what));
+  const bos = vocabulary.special('bos', sentencePiece ? 1 : undefined);
+  const eos = vocabulary.special('eos', sentencePiece ? 2 : undefined);
+  const textOf = (id: number | undefined) => (id === undefined ? undefined : vocabulary.tokens[id]);
+  const named = {
+    bos_token: bos,
+    eos_token: eos,
+    unk_token: vocabulary.special('unknown'),
+    pad_token: vocabulary.special('padding'),
+  };
+  return {
+    tokenizerJson: {
+      version: '1.0',
+      added_tokens: addedTokens(vocabulary),
+      ...parts.json,
+      post_processor: aroundText(
+        vocabulary.flag('add_bos_token', parts.addBos) ? bos : undefined,
+        vocabulary.flag('add_eos_token', false) ? eos : undefined,
+        vocabulary.tokens,
+      ),
+    },
+    tokenizerConfig: {
+      clean_up_tokenization_spaces: false,
+      ...Object.fromEntries(Object.entries(named).map(([name, id]) => [name, textOf(id)])),
+      chat_template: chatTemplates(metadata, what),
+    },
+    generationConfig: { bos_token_id: bos, eos_token_id: endIds(vocabulary, eos) },
+  };
+}
+
+interface Parts {
+  readonly json: Record<string, unknown>;
+  readonly addBos: boolean;
+}
+
+function byteLevelParts(vocabulary: GgufVocabulary, pre: ReturnType<typeof preTokenizer>): Parts {
+  return {
+    json: {
+      normalizer: pre.normalizer ?? null,
+      pre_tokenizer: pre.steps,
+      decoder: { type: 'ByteLevel' },
+      model: {
+        type: 'BPE',
+        unk_token: null,
+        byte_fallback: false,
+        ignore_merges: pre.ignoreMerges ?? false,
+        vocab: vocabIds(vocabulary),
+        merges: vocabulary.merges(),
+      },
+    },
+    addBos: pre.addBos ?? false,
+  };
+}
+
+function sentencePieceParts(vocabulary: GgufVocabulary): Parts {
+  const blank = '\u2581';
+  const prefix = vocabulary.flag('add_space_prefix', true);
+  const unknown = vocabulary.special('unknown', 0);
+  return {
+    json: {
+      normalizer: {
+        type: 'Sequence',
+        normalizers: [
+          ...(prefix ? [{ type: 'Prepend', prepend: blank }] : []),
+          { type: 'Replace', pattern: { String: ' ' }, content: blank },
+        ],
+      },
+      pre_tokenizer: null,
+      decoder: {
+        type: 'Sequence',
+        decoders: [
+          { type: 'Replace', pattern: { String: blank }, content: ' ' },
+          { type: 'ByteFallback' },
+          { type: 'Fuse' },
+          ...(prefix ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
+        ],
+      },
+      model: {
+        type: 'BPE',
+        unk_token: unknown === undefined ? null : vocabulary.tokens[unknown],
+        fuse_unk: true,
+        byte_fallback: true,
+        vocab: vocabIds(vocabulary),
+        merges: mergesByScore(vocabulary),
+      },
+    },
+    addBos: true,
+  };
+}
+
+/**
+ * SentencePiece joins the neighbours whose joint token has the best score: the merges are all cuts of every token in two, by
+ * the token's score. A part is a token itself, or one letter, which may be none.
+ */
+function mergesByScore(vocabulary: GgufVocabulary): [string, string][] {
+  const { tokens, types } = vocabulary;
+  const scores = vocabulary.scores();
+  const known = new Set(tokens.filter((_, id) => types[id] === 'normal'));
+  const ids = tokens.map((_, id) => id).filter((id) => types[id] === 'normal');
+  ids.sort((a, b) => scores[b]! - scores[a]! || a - b);
+  return ids.flatMap((id) => {
+    const letters = Array.from(tokens[id]!);
+    const merges: [string, string][] = [];
+    for (let cut = 1; cut < letters.length; cut++) {
+      const [left, right] = [letters.slice(0, cut).join(''), letters.slice(cut).join('')];
+      if ((cut === 1 || known.has(left)) && (cut === letters.length - 1 || known.has(right)))
+        merges.push([left, right]);
+    }
+    return merges;
+  });
+}
+
+/** Ids by token. Unused places of a padded vocabulary are left out: their names mean nothing. */
+function vocabIds({ tokens, types }: GgufVocabulary): Record<string, number> {
+  const entries = tokens.map((token, id) => [token, id] as const).filter(([, id]) => types[id] !== 'unused');
+  return Object.fromEntries(entries.reverse()); // of tokens of one name the first counts
+}
+
+function addedTokens({ tokens, types }: GgufVocabulary) {
+  return tokens.flatMap((content, id) => {
+    const special = types[id] === 'control' || types[id] === 'unknown';
+    if (content === '' || (!special && types[id] !== 'user_defined')) return [];
+    return [{ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special }];
+  });
+}
+
+function aroundText(bos: number | undefined, eos: number | undefined, tokens: readonly string[]) {
+  const ids = [bos, eos].filter((id) => id !== undefined);
+  if (ids.length === 0) return null;
+  const special = (id: number | undefined) =>
+    id === undefined ? [] : [{ SpecialToken: { id: tokens[id], type_id: 0 } }];
+  const text = (id: string) => [{ Sequence: { id, type_id: 0 } }];
+  return {
+    type: 'TemplateProcessing',
+    single: [...special(bos), ...text('A'), ...special(eos)],
+    pair: [...special(bos), ...text('A'), ...text('B'), ...special(eos)],
+    special_tokens: Object.fromEntries(
+      ids.map((id) => [tokens[id]!, { id: tokens[id], ids: [id], tokens: [tokens[id]] }]),
+    ),
+  };
+}
+
+function endIds(vocabulary: GgufVocabulary, eos: number | undefined): number[] {
+  const { tokens, types } = vocabulary;
+  const named = [eos, vocabulary.special('eot'), vocabulary.special('eom')].filter((id) => id !== undefined);
+  const byText = tokens.flatMap((token, id) => {
+    const marked = types[id] === 'control' || types[id] === 'user_defined';
+    return marked && ENDS.has(token) ? [id] : [];
+  });
+  return [...new Set([...named, ...byText])];
+}
+
+/** One template as text, several as tokenizer_config.json lists them. */
+function chatTemplates(metadata: GgufMetadata, what: string): unknown {
+  const first = metadata.get('tokenizer.chat_template');
+  const names = metadata.get('tokenizer.chat_templates') ?? [];
+  if (!Array.isArray(names)) throw formatError(`${what}: tokenizer.chat_templates is ${show(names)}; expected names`);
+  const more = names.flatMap((name: unknown) => {
+    const template = metadata.get(`tokenizer.chat_template.${String(name)}`);
+    return template === undefined ? [] : [{ name, template }];
+  });
+  if (more.length === 0) return first ?? null;
+  return first === undefined ? more : [{ name: 'default', template: first }, ...more];
+}
