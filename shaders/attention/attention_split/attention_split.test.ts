@@ -99,15 +99,19 @@ await describeOnAdapters('attention_split', (device) => {
         v_cache: half(inputs['v_cache'] as Uint32Array),
       };
       const part = await runOn(device(), suite, rank, rankInputs, caseStep(rank), traits);
+      // The same heads on a rank that holds all kv heads' cache.
+      const lent = { ...rank, cacheKvHeads: 4, firstKvHead: 2 };
+      const lentInputs = { ...inputs, q: rankInputs.q };
+      const other = await runOn(device(), suite, lent, lentInputs, caseStep(lent), traits);
       for (const [name, width] of [
         ['partial_o', headDim],
         ['partial_ml', 2],
       ] as const) {
         for (const row of [0, 2]) {
           const length = 4 * maxChunks * width;
-          expect(bits(part[name]!, row * length, length), `${name} of row ${row}`).toEqual(
-            bits(whole[name]!, row * 2 * length + length, length),
-          );
+          const expected = bits(whole[name]!, row * 2 * length + length, length);
+          expect(bits(part[name]!, row * length, length), `${name} of row ${row}`).toEqual(expected);
+          expect(bits(other[name]!, row * length, length), `${name} of row ${row}, all heads cached`).toEqual(expected);
         }
       }
     }
