@@ -3,8 +3,10 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
 import type { KvType } from '../model/kv_cache.js';
+import type { Plan } from '../placement/index.js';
 
 export type { KvType } from '../model/kv_cache.js';
+export type { Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';
 
 export interface LoadProgress {
@@ -29,6 +31,21 @@ export interface LoadOptions {
   readonly prefillChunk?: number;
   /** Decode steps submitted ahead of the host's reading, 1 to 4; default 4. Never changes the result. */
   readonly stepsInFlight?: number;
+  /**
+   * GPU devices that run the model together: how many, or an adapter for each ('high-performance', 'low-power'; in Node, part of
+   * its name); default 1. The logits are the same bits whatever their number, on adapters of one kind.
+   */
+  readonly ranks?: number | readonly string[];
+  /**
+   * Who holds what: 'auto' (default), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep' and products such as 'pp x tp'), or a plan.
+   */
+  readonly plan?: string | Plan;
+  /** All ranks on one device: a plan can be tried without more GPUs. */
+  readonly virtualRanks?: boolean;
+  /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
+  readonly memory?: number | readonly number[];
+  /** Generations that may run at once; default: as many as a pipeline has stages, else 1. More wait their turn. */
+  readonly requests?: number;
   readonly powerPreference?: GPUPowerPreference;
   /** Part of an adapter's name; Node only. */
   readonly adapter?: string;
@@ -81,6 +98,9 @@ export interface RankStats {
   readonly adapter: string;
   readonly weight_bytes: number;
   readonly kv_bytes: number;
+  /** Sent to other ranks for a decoded token, and the mean time of an exchange, in the last generation. */
+  readonly bytes_per_token: number;
+  readonly us_per_exchange: number;
 }
 
 export interface RunStats {
@@ -127,6 +147,13 @@ export interface ModelInfo {
   readonly kvBytes: number;
   readonly kvBytesPerToken: number;
   readonly loadSeconds: number;
+  readonly plan: Plan;
+  /** What each rank holds, in words. */
+  readonly ranks: readonly {
+    readonly adapter: string;
+    readonly weightBytes: number;
+    readonly kvBytes: number;
+  }[];
 }
 
 export interface LogitsOptions {
@@ -194,7 +221,7 @@ export interface ChatCompletions {
   ): Promise<ChatCompletion>;
 }
 
-/** A loaded model. One generation at a time a model; a second waits for the first. */
+/** A loaded model. `LoadOptions.requests` generations run at once; others wait their turn. */
 export interface Model {
   readonly info: ModelInfo;
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
@@ -205,6 +232,11 @@ export interface Model {
   readonly chat: { readonly completions: ChatCompletions };
   /** Stats of `logits` runs and loading: adapter, memory, dispatches. */
   stats(): RunStats;
+  /**
+   * After a rank lost its device: opens a new one, loads that rank's weights again (from the cache, where there is one) and links the
+   * ranks anew. Generations that ran have failed by then; the model can be used again.
+   */
+  recover(options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** Frees every buffer and the device. Running generations end with 'abort'. */
   dispose(): Promise<void>;
 }

@@ -1,12 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { type Device, openDevice } from '../gpu/index.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import { fileListSource, TensorReader } from '../loader/index.js';
-import { loadWeights } from '../model/family.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
 import type { KvType, WeightType } from './api.js';
 import { load } from './load.js';
-import { Runner } from './runner.js';
+import { openRunner } from './testing/open_runner.js';
 import { randomFiles } from './testing/random_source.js';
 
 const models: Record<string, RandomModelOptions> = {
@@ -65,23 +62,18 @@ describe('numerics contract: the same bits', async () => {
       `of a generated row whatever else is in the batch: %s, %s, on ${adapter.name}`,
       { timeout: 300_000 },
       async (name, weights, lengths) => {
-        const device = await openDevice({ adapterName: adapter.name });
-        try {
-          const batch = lengths.map((length, seed) => ({ length, seed }));
-          const alone = await decode(
-            device,
-            models[name]!,
-            weights,
-            batch.map((sequence) => [sequence]),
-          );
-          const [together] = await decode(device, models[name]!, weights, [batch]);
-          for (const [index, [steps]] of alone.entries()) {
-            for (const [step, row] of steps!.entries()) {
-              expect(together![index]![step]!.equals(row), `sequence ${index}, step ${step}`).toBe(true);
-            }
+        const batch = lengths.map((length, seed) => ({ length, seed }));
+        const alone = await decode(
+          adapter.name,
+          models[name]!,
+          weights,
+          batch.map((sequence) => [sequence]),
+        );
+        const [together] = await decode(adapter.name, models[name]!, weights, [batch]);
+        for (const [index, [steps]] of alone.entries()) {
+          for (const [step, row] of steps!.entries()) {
+            expect(together![index]![step]!.equals(row), `sequence ${index}, step ${step}`).toBe(true);
           }
-        } finally {
-          device.dispose();
         }
       },
     );
@@ -90,19 +82,19 @@ describe('numerics contract: the same bits', async () => {
 
 /** Logits of 3 generated rows of each sequence, [batch][sequence][step]; a batch is decoded side by side. */
 async function decode(
-  device: Device,
+  adapter: string,
   options: RandomModelOptions,
   weights: WeightType,
   batches: readonly (readonly { length: number; seed: number }[])[],
 ): Promise<Buffer[][][]> {
-  const { model, files } = randomFiles(options);
-  const loaded = await loadWeights(device, model.config, await TensorReader.open(fileListSource(files)), weights);
   const slots = batches[0]!.length;
-  const runner = await Runner.create(device, model.config, loaded.createForward, {
+  const { runner, group } = await openRunner({
+    adapter,
+    model: options,
+    weights,
     slots,
     contextLength: 2304,
     prefillChunk: 512,
-    kvType: 'f32',
   });
   const results: Buffer[][][] = [];
   for (const batch of batches) {
@@ -118,8 +110,9 @@ async function decode(
         steps.push(bytes(logits));
       }
     }
-    for (let slot = 0; slot < slots; slot++) runner.release(slot);
+    for (let slot = 0; slot < slots; slot++) await runner.release(slot);
     results.push(rows);
   }
+  group.dispose();
   return results;
 }

@@ -1,31 +1,23 @@
 import { describe, expect, test, vi } from 'vitest';
-import { type Device, openDevice } from '../gpu/index.js';
+import { openDevice } from '../gpu/index.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import { fileListSource, TensorReader } from '../loader/index.js';
-import { loadWeights } from '../model/family.js';
 import { load } from './load.js';
-import { Runner } from './runner.js';
+import { openRunner } from './testing/open_runner.js';
 import { randomFiles } from './testing/random_source.js';
 
 // The last is the quicker one to compile for, where there are two software adapters.
 const adapter = (await testAdapters()).at(-1);
 
-async function openRunner(): Promise<{ device: Device; runner: Runner }> {
-  const device = await openDevice({ adapterName: adapter!.name });
-  const { model, files } = randomFiles({ seed: 3 });
-  const weights = await loadWeights(device, model.config, await TensorReader.open(fileListSource(files)), 'f16');
-  const runner = await Runner.create(device, model.config, weights.createForward, {
-    slots: 1,
-    contextLength: 600,
-    prefillChunk: 64,
-    kvType: 'f32',
+const open = (layers: number): ReturnType<typeof openRunner> =>
+  openRunner({
+    adapter: adapter!.name,
+    model: { seed: 3, config: { num_hidden_layers: layers } },
+    weights: 'f16',
   });
-  return { device, runner };
-}
 
 describe('decode loop', () => {
   test('creates no buffer, bind group or pipeline, and uses one compute pass and one submit a step', async () => {
-    const { device, runner } = await openRunner();
+    const { device, runner } = await open(2);
     await runner.prefill([1, 2, 3], 400, { seed: 0 });
     await runner.sampleFirst();
     const { gpu } = device;
@@ -63,17 +55,10 @@ describe('decode loop', () => {
   });
 
   test('takes at most 8 dispatches a layer', async () => {
-    const { device: shallow, runner: two } = await openRunner();
-    const { model, files } = randomFiles({ seed: 3, config: { num_hidden_layers: 5 } });
-    const weights = await loadWeights(shallow, model.config, await TensorReader.open(fileListSource(files)), 'f16');
-    const five = await Runner.create(shallow, model.config, weights.createForward, {
-      slots: 1,
-      contextLength: 600,
-      prefillChunk: 64,
-      kvType: 'f32',
-    });
-    expect((five.dispatchesPerToken - two.dispatchesPerToken) / 3).toBeLessThanOrEqual(8);
-    shallow.dispose();
+    const [two, five] = [await open(2), await open(5)];
+    expect((five.runner.dispatchesPerToken - two.runner.dispatchesPerToken) / 3).toBeLessThanOrEqual(8);
+    two.group.dispose();
+    five.group.dispose();
   });
 });
 

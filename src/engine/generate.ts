@@ -1,6 +1,7 @@
 import { abortedError, SplitkvError, usageError } from '../base/errors.js';
 import { StopScanner, type Tokenizer } from '../tokenizer/index.js';
 import type { FinishReason, GenerateOptions, GenerateResult } from './api.js';
+import type { RankCounts } from './rank.js';
 import type { Runner } from './runner.js';
 import { checkSampling, randomSeed } from './sampling.js';
 
@@ -21,10 +22,12 @@ export interface TokenLoopOptions {
   readonly eosIds: readonly number[];
   readonly stepsInFlight: number;
   readonly signal: AbortSignal;
+  /** The batch of one slot that the prompt is in. */
+  readonly slot: number;
 }
 
 /**
- * Generated ids, in order, of the prompt in slot 0. The sampled id never waits for the host: up to `stepsInFlight` steps are
+ * Generated ids, in order, of the prompt in the slot. The sampled id never waits for the host: up to `stepsInFlight` steps are
  * submitted ahead, and what was computed past the end is dropped. Ends only when no step is in flight any more.
  */
 export async function* tokenLoop(
@@ -32,7 +35,7 @@ export async function* tokenLoop(
   prompt: readonly number[],
   options: TokenLoopOptions,
 ): AsyncGenerator<number, FinishDetail, undefined> {
-  const { maxTokens, signal, stepsInFlight } = options;
+  const { maxTokens, signal, stepsInFlight, slot } = options;
   // The first token comes from the prompt's last row; each later one writes a KV entry.
   const room = runner.contextLength - prompt.length + 1;
   const budget = Math.min(maxTokens, room);
@@ -40,7 +43,7 @@ export async function* tokenLoop(
   const inFlight: Promise<number>[] = [];
   let submitted = 0;
   const submit = (): void => {
-    const read = submitted === 0 ? runner.sampleFirst() : runner.step();
+    const read = submitted === 0 ? runner.sampleFirst(slot) : runner.step(slot);
     const id = read.then((ids) => ids[0]!);
     id.catch(() => {}); // awaited below, or in the drain
     inFlight.push(id);
@@ -60,16 +63,24 @@ export async function* tokenLoop(
   }
 }
 
+/** What a generation measured. */
+export interface Speed {
+  readonly tokensPerSecond: number;
+  readonly ttftMs: number;
+  /** Of each rank, over the decode steps: bytes sent a token, and the mean time of an exchange. */
+  readonly ranks: readonly { readonly bytesPerToken: number; readonly usPerExchange: number }[];
+}
+
 /** Runs one generation to its end. Emits text as it becomes certain; resolves with the whole. */
 export async function generate(
   runner: Runner,
   tokenizer: Tokenizer | undefined,
   prompt: readonly number[],
   eosIds: readonly number[],
-  options: GenerateOptions & { readonly stepsInFlight: number },
+  options: GenerateOptions & { readonly stepsInFlight: number; readonly slot: number },
   signal: AbortSignal,
   emit: (text: string) => void,
-): Promise<Omit<GenerateResult, 'stats'> & { readonly ttftMs: number; readonly tokensPerSecond: number }> {
+): Promise<Omit<GenerateResult, 'stats'> & { readonly speed: Speed }> {
   const started = performance.now();
   const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
   if (!Number.isSafeInteger(maxTokens) || maxTokens < 1)
@@ -85,6 +96,7 @@ export async function generate(
   let text = '';
   let detail: FinishDetail = 'aborted';
   let loop: ReturnType<typeof tokenLoop> | undefined;
+  let before: readonly RankCounts[] = [];
   let prefilledAt = started;
   let firstAt = started;
   let lastAt = started;
@@ -95,13 +107,15 @@ export async function generate(
 
   try {
     if (signal.aborted) throw abortedError('generate', signal);
-    await runner.prefill(prompt, maxTokens, { ...options, seed }, signal);
+    await runner.prefill(prompt, maxTokens, { ...options, seed }, signal, options.slot);
+    before = await runner.counts();
     prefilledAt = performance.now();
     loop = tokenLoop(runner, prompt, {
       maxTokens,
       eosIds: options.ignoreEos ? [] : eosIds,
       stepsInFlight: options.stepsInFlight,
       signal,
+      slot: options.slot,
     });
     let stopped = false;
     for (;;) {
@@ -133,7 +147,7 @@ export async function generate(
   } finally {
     // Whatever ended it, no step may be in flight when the slot is freed.
     await loop?.return('aborted');
-    runner.release();
+    await runner.release(options.slot);
   }
   // From the end of the prompt: between two reads there may be several steps, or none.
   const seconds = (lastAt - prefilledAt) / 1000;
@@ -144,7 +158,21 @@ export async function generate(
     finish_reason: REASONS[detail],
     finish_detail: detail,
     seed,
-    ttftMs: firstAt - started,
-    tokensPerSecond: tokens.length > 0 ? tokens.length / seconds : 0,
+    speed: {
+      ttftMs: firstAt - started,
+      tokensPerSecond: tokens.length > 0 ? tokens.length / seconds : 0,
+      ranks: perToken(before, await runner.counts(), tokens.length),
+    },
   };
+}
+
+function perToken(before: readonly RankCounts[], after: readonly RankCounts[], tokens: number): Speed['ranks'] {
+  return after.map((now, rank) => {
+    const then = before[rank] ?? now;
+    const exchanges = now.exchanges - then.exchanges;
+    return {
+      bytesPerToken: tokens > 0 ? (now.bytesSent - then.bytesSent) / tokens : 0,
+      usPerExchange: exchanges > 0 ? ((now.waitMs - then.waitMs) * 1000) / exchanges : 0,
+    };
+  });
 }

@@ -1,13 +1,13 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
-import { type Device, openDevice } from '../gpu/index.js';
 import { cachedSource, openSource, readJson, readText, type Source, TensorReader } from '../loader/index.js';
 import { type ModelConfig, parseModelConfig } from '../model/config.js';
-import { loadWeights } from '../model/family.js';
 import { loadTokenizer, type Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
+import { choosePlan } from './choose_plan.js';
 import { LoadedModel } from './model.js';
-import { MAX_STEPS_IN_FLIGHT, Runner } from './runner.js';
+import { RankGroup } from './rank_group.js';
+import { MAX_STEPS_IN_FLIGHT } from './runner.js';
 
 const DEFAULT_CONTEXT = 4096;
 const DEFAULT_PREFILL_CHUNK = 512;
@@ -17,6 +17,11 @@ const OPTION_NAMES = [
   'contextLength',
   'prefillChunk',
   'stepsInFlight',
+  'ranks',
+  'plan',
+  'virtualRanks',
+  'memory',
+  'requests',
   'powerPreference',
   'adapter',
   'cache',
@@ -26,7 +31,7 @@ const OPTION_NAMES = [
 ] as const satisfies readonly (keyof LoadOptions)[];
 
 /**
- * Loads a Hugging Face model folder and prepares it on one GPU device.
+ * Loads a Hugging Face model folder and prepares it on one GPU device, or on several (`ranks`, `plan`).
  *
  * @param where a folder on disk (Node), a URL whose files answer range requests, or the folder's files (browser)
  * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
@@ -54,38 +59,34 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   const reader = await TensorReader.open(source, signal);
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
-  let device: Device | undefined;
-  try {
-    device = await openDevice({
-      ...(options.powerPreference && { powerPreference: options.powerPreference }),
-      ...(options.adapter !== undefined && { adapterName: options.adapter }),
-    });
-    let last: LoadProgress | undefined;
-    const weights = await loadWeights(device, config, reader, type, {
-      signal,
-      onProgress: (progress) => {
-        last = { phase: 'weights', ...progress };
-        report(last);
-      },
-    });
-    const runner = await Runner.create(device, config, weights.createForward, {
+  const { plan, adapters } = await choosePlan(options, config);
+  let last: LoadProgress | undefined;
+  const group = await RankGroup.open({
+    config,
+    reader,
+    type,
+    plan,
+    adapters,
+    virtual: options.virtualRanks ?? false,
+    runner: {
       slots: 1,
+      batches: options.requests ?? plan.stages.length,
       contextLength,
       prefillChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK,
       kvType: options.kv ?? 'f32',
-    });
-    await device.wait(device.gpu.queue.onSubmittedWorkDone());
-    throwIfAborted(signal, 'loading');
-    report({ ...last, phase: 'ready' });
-    return new LoadedModel(device, config, weights, runner, tokenizer, {
-      name: modelName(source.name),
-      stepsInFlight: options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT,
-      loadSeconds: (performance.now() - started) / 1000,
-    });
-  } catch (error) {
-    device?.dispose();
-    throw error;
-  }
+    },
+    signal,
+    onProgress: (progress) => {
+      last = { phase: 'weights', ...progress };
+      report(last);
+    },
+  });
+  report({ ...last, phase: 'ready' });
+  return new LoadedModel(config, group, tokenizer, {
+    name: modelName(source.name),
+    stepsInFlight: options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT,
+    loadSeconds: (performance.now() - started) / 1000,
+  });
 }
 
 function checkOptions(options: LoadOptions): void {
@@ -97,6 +98,7 @@ function checkOptions(options: LoadOptions): void {
   oneOf('weights', options.weights, ['auto', 'f32', 'f16', 'q8', 'q4']);
   oneOf('kv', options.kv, ['f32', 'f16']);
   oneOf('powerPreference', options.powerPreference, ['high-performance', 'low-power']);
+  inRange('requests', options.requests, 1, 64);
   inRange('contextLength', options.contextLength, 1, 2 ** 20);
   inRange('prefillChunk', options.prefillChunk, 1, 4096);
   inRange('stepsInFlight', options.stepsInFlight, 1, MAX_STEPS_IN_FLIGHT);

@@ -1,7 +1,6 @@
 import { SplitkvError, usageError } from '../base/errors.js';
-import type { Device } from '../gpu/index.js';
 import type { ModelConfig } from '../model/config.js';
-import type { DeviceModel } from '../model/family.js';
+import { weightBytes } from '../model/weight_bytes.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type {
   ChatCompletions,
@@ -17,8 +16,10 @@ import type {
 import { chatCompletions } from './chat_api.js';
 import { generate } from './generate.js';
 import { GenerationStream } from './generation_stream.js';
-import { Mutex } from './mutex.js';
+import type { Speed } from './generate.js';
+import type { RankGroup } from './rank_group.js';
 import type { Runner } from './runner.js';
+import { Turns } from './turns.js';
 
 const OPTION_NAMES = [
   'temperature',
@@ -35,28 +36,28 @@ const OPTION_NAMES = [
 export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly chat: { readonly completions: ChatCompletions };
-  readonly #device: Device;
   readonly #config: ModelConfig;
-  readonly #runner: Runner;
+  readonly #group: RankGroup;
   readonly #tokenizer: Tokenizer | undefined;
   readonly #stepsInFlight: number;
-  readonly #turn = new Mutex();
+  readonly #turns: Turns;
   readonly #disposal = new AbortController();
-  #speed = { tokensPerSecond: 0, ttftMs: 0 };
+  #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
   constructor(
-    device: Device,
     config: ModelConfig,
-    weights: DeviceModel,
-    runner: Runner,
+    group: RankGroup,
     tokenizer: Tokenizer | undefined,
     facts: { readonly name: string; readonly stepsInFlight: number; readonly loadSeconds: number },
   ) {
-    this.#device = device;
+    const { runner, devices } = group;
+    const [device] = devices;
+    const { type, plan } = group.options;
     this.#config = config;
-    this.#runner = runner;
+    this.#group = group;
     this.#tokenizer = tokenizer;
     this.#stepsInFlight = facts.stepsInFlight;
+    this.#turns = new Turns(runner.options.batches ?? 1);
     this.info = {
       name: facts.name,
       architecture: config.architecture,
@@ -64,15 +65,21 @@ export class LoadedModel implements Model {
       hiddenSize: config.hiddenSize,
       vocabSize: config.vocabSize,
       contextLength: runner.contextLength,
-      parameters: weights.parameters,
-      weights: weights.type,
+      parameters: weightBytes(config, type).parameters,
+      weights: type,
       kv: runner.kv.type,
       hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
-      adapter: { ...device.adapter, name: device.name },
-      weightBytes: weights.bytes,
+      adapter: { ...device!.adapter, name: device!.name },
+      weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
       kvBytes: runner.kv.bytes,
       kvBytesPerToken: runner.kv.bytesPerToken,
       loadSeconds: facts.loadSeconds,
+      plan,
+      ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }) => ({
+        adapter,
+        weightBytes: bytes,
+        kvBytes,
+      })),
     };
     this.chat = { completions: chatCompletions(facts.name, (prompt, options) => this.generate(prompt, options)) };
   }
@@ -80,29 +87,29 @@ export class LoadedModel implements Model {
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
     return new GenerationStream((emit, left) => {
       const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
-      return this.#turn.run(async () => {
+      return this.#turns.run(async (slot) => {
         this.#assertUsable();
         for (const name of Object.keys(options)) {
           if (!OPTION_NAMES.includes(name))
             throw usageError(`generate: unknown option '${name}'; use ${OPTION_NAMES.join(', ')}`);
         }
-        const { ttftMs, tokensPerSecond, ...result } = await generate(
+        const { speed, ...result } = await generate(
           this.#runner,
           this.#tokenizer,
           this.#promptTokens(prompt),
           this.#eosIds(),
-          { ...options, stepsInFlight: this.#stepsInFlight },
+          { ...options, stepsInFlight: this.#stepsInFlight, slot },
           AbortSignal.any(signals),
           emit,
         );
-        this.#speed = { tokensPerSecond, ttftMs };
+        this.#speed = speed;
         return { ...result, stats: this.stats() };
       });
     });
   }
 
   logits(tokens: readonly number[] | Uint32Array | Int32Array, options: LogitsOptions = {}): Promise<LogitsResult> {
-    return this.#turn.run(async () => {
+    return this.#turns.alone(async () => {
       this.#assertUsable();
       const signal = AbortSignal.any([this.#disposal.signal, ...(options.signal ? [options.signal] : [])]);
       const positions: number[] = [];
@@ -130,27 +137,49 @@ export class LoadedModel implements Model {
   }
 
   stats(): RunStats {
-    const { adapter, weightBytes, kvBytes } = this.info;
+    const { runner } = this.#group;
+    const adapters = [...new Set(this.info.ranks.map(({ adapter }) => adapter))];
     return {
       tokens_per_second: this.#speed.tokensPerSecond,
       ttft_ms: this.#speed.ttftMs,
-      dispatches_per_token: this.#runner.dispatchesPerToken,
-      exchanges_per_token: 0,
-      adapter: adapter.name,
-      ranks: [{ adapter: adapter.name, weight_bytes: weightBytes, kv_bytes: kvBytes }],
-      plan: 'single',
+      dispatches_per_token: runner.dispatchesPerToken,
+      exchanges_per_token: runner.exchangesPerToken,
+      adapter: adapters.join(' + '),
+      ranks: this.info.ranks.map(({ adapter, weightBytes: weight_bytes, kvBytes: kv_bytes }, rank) => ({
+        adapter,
+        weight_bytes,
+        kv_bytes,
+        bytes_per_token: this.#speed.ranks[rank]?.bytesPerToken ?? 0,
+        us_per_exchange: this.#speed.ranks[rank]?.usPerExchange ?? 0,
+      })),
+      plan: this.info.plan.policy,
     };
+  }
+
+  recover({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    return this.#turns.alone(async () => {
+      this.#assertOpen();
+      await this.#group.recover(signal);
+    });
   }
 
   async dispose(): Promise<void> {
     this.#disposal.abort(new Error('the model was disposed'));
-    await this.#turn.idle();
-    this.#device.dispose();
+    await this.#turns.idle();
+    this.#group.dispose();
+  }
+
+  get #runner(): Runner {
+    return this.#group.runner;
+  }
+
+  #assertOpen(): void {
+    if (this.#disposal.signal.aborted) throw usageError('this model was disposed; load it again');
   }
 
   #assertUsable(): void {
-    if (this.#disposal.signal.aborted) throw usageError('this model was disposed; load it again');
-    this.#device.assertAlive();
+    this.#assertOpen();
+    for (const device of this.#group.devices) device.assertAlive();
   }
 
   #promptTokens(prompt: Prompt): readonly number[] {

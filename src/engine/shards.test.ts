@@ -1,11 +1,8 @@
 import { expect, test } from 'vitest';
 import { type Device, openDevice } from '../gpu/index.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import { fileListSource, TensorReader } from '../loader/index.js';
-import { loadWeights } from '../model/family.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
-import { Runner } from './runner.js';
-import { randomFiles } from './testing/random_source.js';
+import { openRunner } from './testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 
@@ -24,19 +21,17 @@ async function run(
   options: RandomModelOptions,
   limit: number | undefined,
 ): Promise<{ rows: Buffer[]; dispatches: number }> {
-  const device = await openLimited(limit);
+  const { runner, group } = await openRunner({
+    adapter: adapter.name,
+    model: options,
+    contextLength: 64,
+    prefillChunk: 32,
+    open: () => openLimited(limit),
+  });
   try {
-    const { model, files } = randomFiles(options);
-    const weights = await loadWeights(device, model.config, await TensorReader.open(fileListSource(files)), 'f32');
-    const runner = await Runner.create(device, model.config, weights.createForward, {
-      slots: 1,
-      contextLength: 64,
-      prefillChunk: 32,
-      kvType: 'f32',
-    });
     const rows: Buffer[] = [];
     const keep = (row: Float32Array): number => rows.push(Buffer.from(row.slice().buffer));
-    const prompt = Array.from({ length: 40 }, (_, i) => (i * 991) % model.config.vocabSize);
+    const prompt = Array.from({ length: 40 }, (_, i) => (i * 991) % runner.config.vocabSize);
     await runner.logits(prompt, true, (_position, row) => keep(row));
     await runner.prefill(prompt, 4, { seed: 0 });
     await runner.sampleFirst();
@@ -46,7 +41,7 @@ async function run(
     }
     return { rows, dispatches: runner.dispatchesPerToken };
   } finally {
-    device.dispose();
+    group.dispose();
   }
 }
 

@@ -16,6 +16,8 @@ export interface StepShape {
   readonly rows: number;
   /** 256-token chunks that the longest sequence of this step may use. */
   readonly chunks: number;
+  /** Where prompt rows are split over ranks: the rows of each rank's block; `rows` is this rank's own. */
+  readonly blocks?: readonly number[];
 }
 export type GridSpec = Grid | ((step: StepShape) => Grid);
 

@@ -1,4 +1,3 @@
-import { attentionMerge } from '../../shaders/attention/attention_merge/index.js';
 import { mlaPrefill } from '../../shaders/attention/mla_prefill/index.js';
 import { mlaSplit } from '../../shaders/attention/mla_split/index.js';
 import { latentCacheBytes } from '../../shaders/cache/latent_cache.js';
@@ -6,15 +5,41 @@ import { linearGrouped } from '../../shaders/linear/linear_grouped/index.js';
 import { mlaRopeAppend } from '../../shaders/rope/mla_rope_append/index.js';
 import { alignUp } from '../base/math.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
+import type { RankShare } from '../placement/plan.js';
+import { AttentionRanks } from './attention_ranks.js';
 import type { DeepseekConfig } from './config.js';
 import { DeepseekMlp, type MlpRows } from './deepseek_mlp.js';
 import type { DeepseekLayerWeights, DeepseekWeights } from './deepseek_weights.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
-import { fitRows, fusesNorm, recordEmbedding, recordLinear } from './record_linear.js';
+import { fitRows, fusesNorm, recordLinear } from './record_linear.js';
+import { allocateParts, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
 import { activationStride, chunksOf, partialsOf, type Role, tileRows } from './roles.js';
 import { ropeTable } from './rope_table.js';
+import { queryHeads, spanLength } from './shape.js';
+import { ownRowInfo, recordStageRows } from './stage_rows.js';
+import type { StageTopology } from './topology.js';
+import { EmbeddingRanks } from './vocab_ranks.js';
+import type { World } from './world.js';
 
-interface DeepseekRows extends RowBuffers {
+/** The layers of one stage on this rank. */
+interface DeepseekStage {
+  readonly index: number;
+  readonly topology: StageTopology;
+  readonly layers: readonly DeepseekLayerWeights[];
+  readonly latents: readonly Buffer[];
+  /** Query heads of this rank's weights. */
+  readonly heads: number;
+  readonly projectStride: number;
+  readonly qStride: number;
+  readonly qAbsorbedStride: number;
+  readonly latentOutStride: number;
+  readonly attendedStride: number;
+  /** Other ranks hold other segments of the contractions. */
+  readonly split: boolean;
+  readonly mlp: DeepseekMlp;
+}
+
+interface StageRows {
   /** q (or its bottleneck), then the latent and the rotary key: the layer's first projection. */
   readonly projected: Buffer;
   /** Normalised bottleneck, where there is one and its norm isn't fused. */
@@ -22,30 +47,33 @@ interface DeepseekRows extends RowBuffers {
   readonly q: Buffer | undefined;
   /** [rows][heads][kvLoraRank + qkRopeHeadDim]: absorbed q and rotated q_pe. */
   readonly qAbsorbed: Buffer;
-  readonly partialO: Buffer;
-  readonly partialMl: Buffer;
+  readonly attention: AttentionRanks;
   /** [rows][heads][kvLoraRank]: attention's output, still in the latent space. */
   readonly latentOut: Buffer;
   readonly attended: Buffer;
+  readonly oParts: Parts | undefined;
   readonly mlp: MlpRows;
 }
 
-/** The forward program of DeepSeek-V2, V3 and MiniCPM3: multi-head latent attention with absorb, dense or expert MLPs. */
+interface DeepseekRows extends RowBuffers {
+  readonly embedding: EmbeddingRanks;
+  readonly stages: readonly StageRows[];
+}
+
+/** Segments of o_proj's contraction: groups of query heads. */
+const O_SEGMENTS = 8;
+
+/**
+ * The forward program of DeepSeek-V2, V3 and MiniCPM3 on one rank: multi-head latent attention with absorb, dense or expert MLPs.
+ */
 export class DeepseekForward implements Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;
   readonly cacheBytes: number;
   readonly cacheBytesPerToken: number;
-  readonly #latents: readonly Buffer[];
+  readonly headRows: number;
+  readonly #stages: readonly DeepseekStage[];
   readonly #rope: Buffer;
-  readonly #maxChunks: number;
-  readonly #mlp: DeepseekMlp;
-  readonly #projectStride: number;
-  readonly #kvOffset: number;
-  readonly #qStride: number;
-  readonly #qAbsorbedStride: number;
-  readonly #latentOutStride: number;
-  readonly #attendedStride: number;
 
   /** Allocates the latent cache and the rope table. @throws SplitkvError `limit` when a layer's latents exceed one binding. */
   constructor(
@@ -53,98 +81,172 @@ export class DeepseekForward implements Forward {
     readonly config: DeepseekConfig,
     readonly weights: DeepseekWeights,
     readonly options: CacheOptions,
+    readonly world: World,
   ) {
-    const { numHeads, kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
-    const shape = { kvLoraRank, qkRopeHeadDim, kvType: options.type, block: options.block };
-    const layerBytes = latentCacheBytes(shape, options.numBlocks);
-    this.#latents = weights.layers.map((_, layer) =>
-      device.createBuffer(`layers.${layer}.latent_cache (${options.block * options.numBlocks} tokens)`, layerBytes),
+    const { kvLoraRank, qkRopeHeadDim } = config;
+    const layerBytes = latentCacheBytes(
+      { kvLoraRank, qkRopeHeadDim, kvType: options.type, block: options.block },
+      options.numBlocks,
     );
-    this.cacheBytes = layerBytes * config.numLayers;
+    this.hiddenStride = activationStride(config.hiddenSize);
+    this.logitsStride = activationStride(config.vocabSize);
+    this.headRows = weights.head?.matrix.outFeatures ?? 0;
+    this.#stages = world.topology.stages.flatMap((topology, index) =>
+      topology ? [this.#stage(index, topology, layerBytes)] : [],
+    );
+    const layers = this.#stages.reduce((sum, { latents }) => sum + latents.length, 0);
+    this.cacheBytes = layerBytes * layers;
     this.cacheBytesPerToken = this.cacheBytes / (options.block * options.numBlocks);
     const table = ropeTable(config, options.contextLength);
     this.#rope = device.createBuffer('rope_table', table.byteLength);
     device.write(this.#rope, 0, table);
-    this.#maxChunks = chunksOf(options.contextLength);
-    this.hiddenStride = activationStride(config.hiddenSize);
-    this.logitsStride = activationStride(config.vocabSize);
-    this.#projectStride = activationStride(weights.layers[0]!.project!.outFeatures);
-    this.#kvOffset = weights.layers[0]!.project!.outFeatures - kvLoraRank - qkRopeHeadDim;
-    this.#qStride = activationStride(numHeads * (qkNopeHeadDim + qkRopeHeadDim));
-    this.#qAbsorbedStride = alignUp(numHeads * (kvLoraRank + qkRopeHeadDim), 32);
-    this.#latentOutStride = activationStride(numHeads * kvLoraRank);
-    this.#attendedStride = activationStride(numHeads * vHeadDim);
-    this.#mlp = new DeepseekMlp(device, config, this.hiddenStride);
+  }
+
+  #stage(index: number, topology: StageTopology, layerBytes: number): DeepseekStage {
+    const { config, device, options, world } = this;
+    const [first, end] = topology.stage.layers;
+    const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
+    const heads = this.#headsOf(topology.share);
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
+    return {
+      index,
+      topology,
+      layers,
+      latents: Array.from({ length: end - first }, (_, layer) =>
+        device.createBuffer(
+          `layers.${first + layer}.latent_cache (${options.block * options.numBlocks} tokens)`,
+          layerBytes,
+        ),
+      ),
+      heads,
+      projectStride: activationStride(layers[0]!.project!.outFeatures),
+      qStride: activationStride(heads * (qkNopeHeadDim + qkRopeHeadDim)),
+      qAbsorbedStride: this.#qAbsorbedStrideOf(topology.share),
+      latentOutStride: activationStride(heads * kvLoraRank),
+      attendedStride: activationStride(heads * vHeadDim),
+      split: topology.groups.length > 1,
+      mlp: new DeepseekMlp(device, config, this.hiddenStride, world, topology, layers),
+    };
+  }
+
+  #headsOf(share: RankShare): number {
+    return spanLength(queryHeads(this.config, [share.heads[0]!, share.heads[0]! + share.heads.length]));
+  }
+
+  #qAbsorbedStrideOf(share: RankShare): number {
+    return alignUp(this.#headsOf(share) * (this.config.kvLoraRank + this.config.qkRopeHeadDim), 32);
   }
 
   promptRows(wanted: number): number {
-    const { numHeads, kvLoraRank } = this.config;
+    const { kvLoraRank } = this.config;
+    const chunks = chunksOf(this.options.contextLength);
     const widest = Math.max(
-      numHeads * partialsOf('prompt', this.#maxChunks) * kvLoraRank,
       this.hiddenStride,
-      this.#projectStride,
-      this.#qStride,
-      this.#qAbsorbedStride,
-      this.#latentOutStride,
-      this.#attendedStride,
-      this.#mlp.widestRow,
+      ...this.#stages.map((stage) =>
+        Math.max(
+          stage.heads * partialsOf('prompt', chunks) * kvLoraRank,
+          stage.projectStride,
+          stage.qStride,
+          stage.qAbsorbedStride,
+          stage.latentOutStride,
+          stage.attendedStride,
+          stage.split ? O_SEGMENTS * (this.hiddenStride + 32) : 0,
+          stage.mlp.widestRow,
+        ),
+      ),
     );
     return fitRows(this.device, wanted, widest * 4);
   }
 
   allocateRows(role: Role, rows: number): DeepseekRows {
-    const { config, device } = this;
-    const partials = rows * config.numHeads * partialsOf(role, this.#maxChunks);
+    const { config, device, world } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const { qLoraRank } = config;
     const fused = (width: number): boolean => fusesNorm(device, role, rows, width);
-    return {
+    const blocks = role === 'prompt' ? world.topology.rowBlocks : 1;
+    const buffers: RowBuffers = {
       role,
       rows,
-      tokens: floats('tokens', rows),
-      rowInfo: floats('row_info', rows * 2),
+      tokens: floats('tokens', blocks * rows),
+      rowInfo: floats('row_info', blocks * rows * 2),
       x: floats('x', rows * this.hiddenStride),
       // Experts read the normalised rows, so theirs is never fused.
       normed: fused(config.hiddenSize) && !config.moe ? undefined : floats('normed', rows * this.hiddenStride),
-      projected: floats('projected', rows * this.#projectStride),
-      qNormed: qLoraRank === null || fused(qLoraRank) ? undefined : floats('q normed', rows * this.#projectStride),
-      q: qLoraRank === null ? undefined : floats('q', rows * this.#qStride),
-      qAbsorbed: floats('q absorbed', rows * this.#qAbsorbedStride),
-      partialO: floats('partial_o', partials * config.kvLoraRank),
-      partialMl: floats('partial_ml', partials * 2),
-      latentOut: floats('latent out', rows * this.#latentOutStride),
-      attended: floats('attended', rows * this.#attendedStride),
-      mlp: this.#mlp.allocateRows(role, rows),
+    };
+    return {
+      ...buffers,
+      embedding: new EmbeddingRanks(device, world, config, this.weights.embedding, buffers, this.hiddenStride),
+      stages: this.#stages.map((stage): StageRows => {
+        const qAbsorbed = floats('q absorbed', rows * stage.qAbsorbedStride);
+        return {
+          projected: floats('projected', rows * stage.projectStride),
+          qNormed: qLoraRank === null || fused(qLoraRank) ? undefined : floats('q normed', rows * stage.projectStride),
+          q: qLoraRank === null ? undefined : floats('q', rows * stage.qStride),
+          qAbsorbed,
+          attention: new AttentionRanks(
+            device,
+            world,
+            stage.topology,
+            {
+              headsOf: (share) => this.#headsOf(share),
+              queryStrideOf: (share) => this.#qAbsorbedStrideOf(share),
+              dim: config.kvLoraRank,
+              contextLength: this.options.contextLength,
+              chunkOffsets: this.options.chunkOffsets,
+            },
+            { role, rows, rowInfo: buffers.rowInfo, queries: qAbsorbed },
+          ),
+          latentOut: floats('latent out', rows * stage.latentOutStride),
+          attended: floats('attended', rows * stage.attendedStride),
+          oParts: stage.split ? allocateParts(device, role, 'o parts', O_SEGMENTS, rows, config.hiddenSize) : undefined,
+          mlp: stage.mlp.allocateRows(role, rows),
+        };
+      }),
     };
   }
 
   recordLayers(recorder: Recorder, buffers: DeepseekRows): void {
-    recordEmbedding(recorder, this.weights.embedding!.matrix, buffers, this.hiddenStride, this.config.scaleEmb);
-    for (const [layer, weights] of this.weights.layers.entries()) {
-      this.#recordAttention(recorder, buffers, layer, weights);
-      this.#mlp.record(recorder, buffers, buffers.mlp, weights);
+    buffers.embedding.record(recorder, this.config.scaleEmb);
+    const own = new Map(this.#stages.map((stage, at) => [stage.index, { stage, rows: buffers.stages[at]! }]));
+    for (const index of this.world.plan.stages.keys()) {
+      recordStageRows(recorder, this.world, index, buffers.x, this.hiddenStride);
+      const held = own.get(index);
+      if (!held) continue;
+      for (const [at, layer] of held.stage.layers.entries()) {
+        this.#recordAttention(recorder, buffers, held.stage, held.rows, held.stage.latents[at]!, layer);
+        held.stage.mlp.record(recorder, buffers, held.rows.mlp, layer);
+      }
     }
   }
 
-  #recordAttention(recorder: Recorder, buffers: DeepseekRows, layer: number, weights: DeepseekLayerWeights): void {
+  #recordAttention(
+    recorder: Recorder,
+    buffers: DeepseekRows,
+    stage: DeepseekStage,
+    stageRows: StageRows,
+    latentCache: Buffer,
+    weights: DeepseekLayerWeights,
+  ): void {
     const { config, options } = this;
     const { rows, role } = buffers;
-    const { numHeads, kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
+    const { heads, topology } = stage;
+    const { attention } = stageRows;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
     const latent = { kvLoraRank, qkRopeHeadDim, kvType: options.type, block: options.block };
     recordLinear(recorder, buffers, weights.project!, {
       x: buffers.x,
       xStride: this.hiddenStride,
       norm: { weight: weights.inputNorm, eps: config.rmsNormEps },
       bias: weights.projectBias,
-      out: buffers.projected,
-      outStride: this.#projectStride,
+      out: stageRows.projected,
+      outStride: stage.projectStride,
     });
-    let q = { buffer: buffers.projected, stride: this.#projectStride };
+    let q = { buffer: stageRows.projected, stride: stage.projectStride };
     if (weights.qUp) {
-      q = { buffer: buffers.q!, stride: this.#qStride };
-      recordLinear(recorder, { role, rows, normed: buffers.qNormed }, weights.qUp, {
-        x: buffers.projected,
-        xStride: this.#projectStride,
+      q = { buffer: stageRows.q!, stride: stage.qStride };
+      recordLinear(recorder, { role, rows, normed: stageRows.qNormed }, weights.qUp, {
+        x: stageRows.projected,
+        xStride: stage.projectStride,
         norm: { weight: weights.qNorm!, eps: config.loraNormEps },
         out: q.buffer,
         outStride: q.stride,
@@ -155,30 +257,30 @@ export class DeepseekForward implements Forward {
       {
         ...latent,
         rows,
-        heads: numHeads,
+        heads,
         qkNopeHeadDim,
         eps: config.loraNormEps,
         tableStride: options.tableStride,
         qStride: q.stride,
-        kvStride: this.#projectStride,
-        kvOffset: this.#kvOffset,
-        qAbsStride: this.#qAbsorbedStride,
+        kvStride: stage.projectStride,
+        kvOffset: weights.latentOffset,
+        qAbsStride: stage.qAbsorbedStride,
       },
       {
         q: q.buffer,
-        kv_a: buffers.projected,
+        kv_a: stageRows.projected,
         norm_weight: weights.latentNorm,
         rope_table: this.#rope,
-        row_info: buffers.rowInfo,
+        row_info: ownRowInfo(this.world, buffers),
         block_table: options.blockTable,
-        latent_cache: this.#latents[layer],
-        q_abs: buffers.qAbsorbed,
+        latent_cache: latentCache,
+        q_abs: stageRows.qAbsorbed,
       },
     );
     const grouped = {
       rows,
       tileRows: tileRows(rows),
-      groups: numHeads,
+      groups: heads,
       type: weights.absorb!.type,
       xOffset: 0,
       outOffset: 0,
@@ -191,69 +293,101 @@ export class DeepseekForward implements Forward {
         outFeatures: kvLoraRank,
         xStride: q.stride,
         xGroupStride: qkNopeHeadDim + qkRopeHeadDim,
-        outStride: this.#qAbsorbedStride,
+        outStride: stage.qAbsorbedStride,
         outGroupStride: kvLoraRank + qkRopeHeadDim,
       },
-      { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: buffers.qAbsorbed },
+      { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: stageRows.qAbsorbed },
     );
-    const partials = partialsOf(role, this.#maxChunks);
-    const attention = {
-      ...latent,
-      rows,
-      heads: numHeads,
-      maxChunks: this.#maxChunks,
-      tableStride: options.tableStride,
-      qStride: this.#qAbsorbedStride,
-      scale: config.softmaxScale,
-    };
-    const tensors = {
-      q_abs: buffers.qAbsorbed,
-      latent_cache: this.#latents[layer],
-      row_info: buffers.rowInfo,
-      block_table: options.blockTable,
-      partial_o: buffers.partialO,
-      partial_ml: buffers.partialMl,
-    };
-    if (role === 'prompt') recorder.dispatch(mlaPrefill, { ...attention, lanes: partials }, tensors);
-    else recorder.dispatch(mlaSplit, attention, tensors);
-    recorder.dispatch(
-      attentionMerge,
-      { rows, heads: numHeads, headDim: kvLoraRank, partials, outStride: this.#latentOutStride },
-      { partial_o: buffers.partialO, partial_ml: buffers.partialMl, row_info: buffers.rowInfo, out: buffers.latentOut },
-    );
+    attention.recordQueries(recorder);
+    for (const block of attention.blocks) {
+      const problem = {
+        ...latent,
+        rows,
+        heads: block.heads,
+        share: attention.share,
+        tableStride: options.tableStride,
+        qStride: block.queryStride,
+        scale: config.softmaxScale,
+      };
+      const tensors = {
+        q_abs: block.queries,
+        latent_cache: latentCache,
+        row_info: block.rowInfo,
+        block_table: options.blockTable,
+        chunk_offsets: options.chunkOffsets,
+        ...attention.target(block),
+      };
+      if (role === 'prompt') {
+        recorder.dispatch(
+          mlaPrefill,
+          {
+            ...problem,
+            lanes: attention.partials,
+            maxChunks: chunksOf(options.contextLength),
+            partialLayout: attention.layout,
+          },
+          tensors,
+          block.stepOf,
+        );
+      } else {
+        recorder.dispatch(mlaSplit, { ...problem, maxChunks: attention.partials }, tensors, block.stepOf);
+        attention.recordLanes(recorder, block);
+      }
+    }
+    attention.recordMerge(recorder, stageRows.latentOut, stage.latentOutStride);
     recorder.dispatch(
       linearGrouped,
       {
         ...grouped,
         inFeatures: kvLoraRank,
         outFeatures: vHeadDim,
-        xStride: this.#latentOutStride,
+        xStride: stage.latentOutStride,
         xGroupStride: kvLoraRank,
-        outStride: this.#attendedStride,
+        outStride: stage.attendedStride,
         outGroupStride: vHeadDim,
       },
-      { x: buffers.latentOut, weight: weights.valueUp!.shards[0]!.weight, out: buffers.attended },
+      { x: stageRows.latentOut, weight: weights.valueUp!.shards[0]!.weight, out: stageRows.attended },
     );
+    const input = { x: stageRows.attended, xStride: stage.attendedStride, segments: weights.oSegments };
+    const parts = stageRows.oParts;
+    if (!parts) {
+      recordLinear(recorder, buffers, weights.o!, {
+        ...input,
+        bias: weights.oBias,
+        out: buffers.x,
+        outStride: this.hiddenStride,
+        epilogue: 'residual',
+        outScale: config.residualScale,
+      });
+      return;
+    }
     recordLinear(recorder, buffers, weights.o!, {
-      x: buffers.attended,
-      xStride: this.#attendedStride,
-      // Eight groups of query heads, as even as whole heads allow.
-      segments: { total: 8, align: vHeadDim },
+      ...input,
+      out: partsFrom(parts, weights.oSegments.first),
+      outStride: parts.stride,
+      output: 'segments',
+    });
+    this.world.hop(recorder, 'o_proj', (step) => segmentTransfers(topology, parts, (share) => share.heads, step));
+    recordReduce(recorder, parts, {
+      width: config.hiddenSize,
       bias: weights.oBias,
       out: buffers.x,
       outStride: this.hiddenStride,
-      epilogue: 'residual',
       outScale: config.residualScale,
+      epilogue: 'residual',
     });
   }
 
   recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
-    recordLinear(recorder, { role: 'generated', rows, normed }, this.weights.head!.matrix, {
+    const { head, norm } = this.weights;
+    if (!head) return;
+    recordLinear(recorder, { role: 'generated', rows, normed }, head.matrix, {
       x,
       xStride: this.hiddenStride,
-      norm: { weight: this.weights.norm!, eps: this.config.rmsNormEps },
+      norm: { weight: norm!, eps: this.config.rmsNormEps },
       out: logits,
       outStride: this.logitsStride,
+      outOffset: head.firstRow,
       outScale: this.config.logitScale,
     });
   }

@@ -7,7 +7,9 @@ import { loadDeepseekWeights } from './deepseek_weights.js';
 import type { CacheOptions, Forward } from './forward.js';
 import { LlamaForward } from './llama.js';
 import { loadLlamaWeights } from './llama_weights.js';
+import { type RankSlice, rankSlice } from './shape.js';
 import type { LoadWeightsOptions } from './weight_loader.js';
+import type { World } from './world.js';
 
 /** A model's weights on a device, and the program that runs them. */
 export interface DeviceModel {
@@ -19,18 +21,20 @@ export interface DeviceModel {
   createForward(cache: CacheOptions): Forward;
 }
 
-/** Loads the weights of any supported model. @throws as the family's loader does. */
+/** Loads a rank's weights of any supported model. @throws as the family's loader does. */
 export async function loadWeights(
   device: Device,
   config: ModelConfig,
   reader: TensorReader,
   type: WeightType,
+  world: World,
   options: LoadWeightsOptions = {},
 ): Promise<DeviceModel> {
+  const slice: RankSlice = rankSlice(world.plan, world.rank, config);
   if (isDeepseek(config)) {
-    const weights = await loadDeepseekWeights(device, config, reader, type, options);
-    return { ...weights, createForward: (cache) => new DeepseekForward(device, config, weights, cache) };
+    const weights = await loadDeepseekWeights(device, config, reader, type, { ...options, slice });
+    return { ...weights, createForward: (cache) => new DeepseekForward(device, config, weights, cache, world) };
   }
-  const weights = await loadLlamaWeights(device, config, reader, type, options);
-  return { ...weights, createForward: (cache) => new LlamaForward(device, config, weights, cache) };
+  const weights = await loadLlamaWeights(device, config, reader, type, { ...options, slice });
+  return { ...weights, createForward: (cache) => new LlamaForward(device, config, weights, cache, world) };
 }

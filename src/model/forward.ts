@@ -6,11 +6,14 @@ import type { Role } from './roles.js';
 export interface RowBuffers {
   readonly role: Role;
   readonly rows: number;
-  /** u32 [rows]: token ids. */
+  /**
+   * u32 [blocks][rows]: token ids. Prompt rows have a block for each rank that rows are split over (`RankTopology.rowBlocks`),
+   * this rank's own among them; generated rows one.
+   */
   readonly tokens: Buffer;
-  /** vec2<u32> [rows]: (position, slot); position 0xffffffff marks an inactive row. */
+  /** vec2<u32> [blocks][rows]: (position, slot); position 0xffffffff marks an inactive row. */
   readonly rowInfo: Buffer;
-  /** f32 [rows][hiddenStride]: the residual stream; after the program, the last layer's output. */
+  /** f32 [rows][hiddenStride]: the residual stream of the own block; after the program, the last layer's output. */
   readonly x: Buffer;
   /** f32 [rows][hiddenStride], where a norm isn't fused into the projection that follows. */
   readonly normed: Buffer | undefined;
@@ -22,9 +25,11 @@ export interface CacheOptions {
   /** Tokens a block. */
   readonly block: number;
   readonly numBlocks: number;
-  /** u32 [slots][tableStride]: physical block of each logical block. */
+  /** u32 [slots][tableStride]: physical block of each logical block; NO_BLOCK where another rank holds it. */
   readonly blockTable: Buffer;
   readonly tableStride: number;
+  /** u32 [slots]: rotates the owners of a sequence's chunks (shaders/cache/kv_cache.ts). */
+  readonly chunkOffsets: Buffer;
   /** Tokens a sequence may have. */
   readonly contextLength: number;
 }
@@ -35,14 +40,17 @@ export interface Forward {
   readonly logitsStride: number;
   readonly cacheBytes: number;
   readonly cacheBytesPerToken: number;
+  /** Rows of the output head that this rank holds. */
+  readonly headRows: number;
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number;
   allocateRows(role: Role, rows: number): RowBuffers;
-  /** Embedding and every layer, for rows that `allocateRows` of this program made. */
+  /** This rank's part of embedding and layers, with the hops between, for rows that `allocateRows` of this program made. */
   recordLayers(recorder: Recorder, buffers: RowBuffers): void;
   /**
-   * Final norm and output head for `rows` rows of `x`; logits are f32 [rows][logitsStride]. Rows whose logits are wanted run the
-   * generated rows' kernels, whatever their role was before.
+   * Final norm and this rank's rows of the output head for `rows` rows of `x`; logits are f32 [rows][logitsStride], each at its
+   * token's place. Rows whose logits are wanted run the generated rows' kernels, whatever their role was before. Nothing where
+   * the rank holds no rows of the head.
    */
   recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void;
 }

@@ -3,6 +3,8 @@ import type { Buffer, Device } from '../gpu/index.js';
 export type KvType = 'f32' | 'f16';
 
 export interface KvShape {
+  /** Of the model; names the buffers. */
+  readonly firstLayer: number;
   readonly numLayers: number;
   readonly numKvHeads: number;
   readonly headDim: number;
@@ -25,8 +27,14 @@ export const kvBytesPerToken = (shape: Pick<KvShape, 'numLayers' | 'numKvHeads' 
 export function allocateKvCache(device: Device, shape: KvShape): KvCache {
   const bytes = (kvBytesPerToken(shape) * shape.block * shape.numBlocks) / shape.numLayers / 2;
   const layers = Array.from({ length: shape.numLayers }, (_, layer) => ({
-    k: device.createBuffer(`layers.${layer}.k_cache (${shape.block * shape.numBlocks} tokens)`, bytes),
-    v: device.createBuffer(`layers.${layer}.v_cache (${shape.block * shape.numBlocks} tokens)`, bytes),
+    k: device.createBuffer(
+      `layers.${shape.firstLayer + layer}.k_cache (${shape.block * shape.numBlocks} tokens)`,
+      bytes,
+    ),
+    v: device.createBuffer(
+      `layers.${shape.firstLayer + layer}.v_cache (${shape.block * shape.numBlocks} tokens)`,
+      bytes,
+    ),
   }));
   return { ...shape, layers, bytes: bytes * 2 * shape.numLayers };
 }

@@ -1,39 +1,63 @@
-import { attentionMerge } from '../../shaders/attention/attention_merge/index.js';
 import { attentionPrefill } from '../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../shaders/attention/attention_split/index.js';
 import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
+import type { RankShare } from '../placement/plan.js';
+import { AttentionRanks } from './attention_ranks.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
 import type { LlamaConfig } from './llama_config.js';
 import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
-import { fitRows, fusesNorm, recordEmbedding, recordLinear, recordSwiglu } from './record_linear.js';
-import { activationStride, chunksOf, partialsOf, type Role } from './roles.js';
+import { fitRows, fusesNorm, recordLinear, recordSwiglu } from './record_linear.js';
+import { allocateParts, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
+import { activationStride, chunksOf, DOWN_SEGMENTS, partialsOf, type Role } from './roles.js';
 import { ropeTable } from './rope_table.js';
+import { queryHeads, spanLength } from './shape.js';
+import { recordStageRows } from './stage_rows.js';
+import type { StageTopology } from './topology.js';
+import { EmbeddingRanks } from './vocab_ranks.js';
+import type { World } from './world.js';
 
-interface LlamaRows extends RowBuffers {
+/** The layers of one stage on this rank. */
+interface LlamaStage {
+  readonly index: number;
+  readonly topology: StageTopology;
+  readonly layers: readonly LlamaLayerWeights[];
+  readonly cache: KvCache;
+  /** Query and kv heads of this rank's weights. */
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly qkvStride: number;
+  readonly mlpWidth: number;
+  /** Other ranks hold other segments of the contractions. */
+  readonly split: boolean;
+}
+
+interface StageRows {
   readonly qkv: Buffer;
+  readonly attention: AttentionRanks;
   readonly attended: Buffer;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly gateUp: Buffer | undefined;
   readonly hidden: Buffer;
-  readonly partialO: Buffer;
-  readonly partialMl: Buffer;
+  readonly oParts: Parts | undefined;
+  readonly downParts: Parts | undefined;
 }
 
-/** The forward program of the Llama family. */
+interface LlamaRows extends RowBuffers {
+  readonly embedding: EmbeddingRanks;
+  readonly stages: readonly StageRows[];
+}
+
+/** The forward program of the Llama family on one rank. */
 export class LlamaForward implements Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;
   readonly cacheBytes: number;
   readonly cacheBytesPerToken: number;
-  readonly #cache: KvCache;
+  readonly headRows: number;
+  readonly #stages: readonly LlamaStage[];
   readonly #rope: Buffer;
-  readonly #maxChunks: number;
-  readonly #qkvStride: number;
-  readonly #attendedStride: number;
-  readonly #mlpStride: number;
-  readonly #gateUpRows: number;
 
   /** Allocates the cache and the rope table. @throws SplitkvError `limit` when a layer's K or V exceeds one binding. */
   constructor(
@@ -41,143 +65,176 @@ export class LlamaForward implements Forward {
     readonly config: LlamaConfig,
     readonly weights: LlamaWeights,
     readonly options: CacheOptions,
+    readonly world: World,
   ) {
-    this.#cache = allocateKvCache(device, {
-      numLayers: config.numLayers,
-      numKvHeads: config.numKvHeads,
-      headDim: config.headDim,
-      type: options.type,
-      block: options.block,
-      numBlocks: options.numBlocks,
-    });
-    this.cacheBytes = this.#cache.bytes;
-    this.cacheBytesPerToken = kvBytesPerToken(this.#cache);
+    this.#stages = world.topology.stages.flatMap((topology, index) => (topology ? [this.#stage(index, topology)] : []));
+    this.cacheBytes = this.#stages.reduce((sum, { cache }) => sum + cache.bytes, 0);
+    this.cacheBytesPerToken = this.#stages.reduce((sum, { cache }) => sum + kvBytesPerToken(cache), 0);
     const table = ropeTable(config, options.contextLength);
     this.#rope = device.createBuffer('rope_table', table.byteLength);
     device.write(this.#rope, 0, table);
-    this.#maxChunks = chunksOf(options.contextLength);
     this.hiddenStride = activationStride(config.hiddenSize);
     this.logitsStride = activationStride(config.vocabSize);
-    this.#qkvStride = activationStride(weights.layers[0]!.qkv!.outFeatures);
-    this.#attendedStride = activationStride(config.numHeads * config.headDim);
-    this.#mlpStride = activationStride(config.intermediateSize);
-    this.#gateUpRows = weights.layers[0]!.gateUp!.outFeatures;
+    this.headRows = weights.head?.matrix.outFeatures ?? 0;
+  }
+
+  #stage(index: number, topology: StageTopology): LlamaStage {
+    const { config, options } = this;
+    const { share, stage } = topology;
+    const [first, end] = stage.layers;
+    const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
+    return {
+      index,
+      topology,
+      layers,
+      cache: allocateKvCache(this.device, {
+        firstLayer: first,
+        numLayers: end - first,
+        numKvHeads: share.kvHeads.length,
+        headDim: config.headDim,
+        type: options.type,
+        block: options.block,
+        numBlocks: options.numBlocks,
+      }),
+      heads: this.#headsOf(share),
+      kvHeads: share.heads.length,
+      qkvStride: this.#qkvStrideOf(share),
+      mlpWidth: layers[0]!.downSegments.end - layers[0]!.downSegments.start,
+      split: topology.groups.length > 1,
+    };
+  }
+
+  #headsOf(share: RankShare): number {
+    return spanLength(queryHeads(this.config, [share.heads[0]!, share.heads[0]! + share.heads.length]));
+  }
+
+  #qkvStrideOf(share: RankShare): number {
+    return activationStride((this.#headsOf(share) + 2 * share.heads.length) * this.config.headDim);
   }
 
   promptRows(wanted: number): number {
-    const { numHeads, headDim } = this.config;
+    const {
+      headDim,
+      contextLength,
+      kvHeads: segments,
+    } = { ...this.config, ...this.options, kvHeads: this.config.numKvHeads };
+    const chunks = chunksOf(contextLength);
     const widest = Math.max(
-      numHeads * partialsOf('prompt', this.#maxChunks) * headDim,
-      this.#attendedStride,
       this.hiddenStride,
-      this.#gateUpRows,
-      this.#qkvStride,
+      ...this.#stages.map(({ heads, qkvStride, mlpWidth, split }) =>
+        Math.max(
+          heads * partialsOf('prompt', chunks) * headDim,
+          qkvStride,
+          2 * activationStride(mlpWidth),
+          split ? Math.max(segments, DOWN_SEGMENTS.total) * (this.hiddenStride + 32) : 0,
+        ),
+      ),
     );
     return fitRows(this.device, wanted, widest * 4);
   }
 
   allocateRows(role: Role, rows: number): LlamaRows {
-    const { config, device } = this;
-    const partials = rows * config.numHeads * partialsOf(role, this.#maxChunks);
+    const { config, device, world, options } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
-    return {
+    const blocks = role === 'prompt' ? world.topology.rowBlocks : 1;
+    const buffers: RowBuffers = {
       role,
       rows,
-      tokens: floats('tokens', rows),
-      rowInfo: floats('row_info', rows * 2),
+      tokens: floats('tokens', blocks * rows),
+      rowInfo: floats('row_info', blocks * rows * 2),
       x: floats('x', rows * this.hiddenStride),
       normed: fusesNorm(device, role, rows, config.hiddenSize) ? undefined : floats('normed', rows * this.hiddenStride),
-      qkv: floats('qkv', rows * this.#qkvStride),
-      attended: floats('attended', rows * this.#attendedStride),
-      gateUp: role === 'prompt' ? floats('gate_up', rows * this.#gateUpRows) : undefined,
-      hidden: floats('hidden', rows * this.#mlpStride),
-      partialO: floats('partial_o', partials * config.headDim),
-      partialMl: floats('partial_ml', partials * 2),
+    };
+    return {
+      ...buffers,
+      embedding: new EmbeddingRanks(device, world, config, this.weights.embedding, buffers, this.hiddenStride),
+      stages: this.#stages.map((stage): StageRows => {
+        const qkv = floats('qkv', rows * stage.qkvStride);
+        const parts = (name: string, count: number): Parts | undefined =>
+          stage.split ? allocateParts(device, role, name, count, rows, config.hiddenSize) : undefined;
+        return {
+          qkv,
+          attention: new AttentionRanks(
+            device,
+            world,
+            stage.topology,
+            {
+              headsOf: (share) => this.#headsOf(share),
+              queryStrideOf: (share) => this.#qkvStrideOf(share),
+              dim: config.headDim,
+              contextLength: options.contextLength,
+              chunkOffsets: options.chunkOffsets,
+            },
+            { role, rows, rowInfo: buffers.rowInfo, queries: qkv },
+          ),
+          attended: floats('attended', rows * activationStride(stage.heads * config.headDim)),
+          gateUp: role === 'prompt' ? floats('gate_up', rows * 2 * activationStride(stage.mlpWidth)) : undefined,
+          hidden: floats('hidden', rows * activationStride(stage.mlpWidth)),
+          oParts: parts('o parts', config.numKvHeads),
+          downParts: parts('down parts', DOWN_SEGMENTS.total),
+        };
+      }),
     };
   }
 
   recordLayers(recorder: Recorder, buffers: LlamaRows): void {
-    recordEmbedding(recorder, this.weights.embedding!.matrix, buffers, this.hiddenStride);
-    for (const [layer, weights] of this.weights.layers.entries()) {
-      this.#recordAttention(recorder, buffers, layer, weights);
-      recordSwiglu(
-        recorder,
-        buffers,
-        { ...weights, gateUp: weights.gateUp!, down: weights.down! },
-        {
-          x: buffers.x,
-          xStride: this.hiddenStride,
-          norm: { weight: weights.postNorm, eps: this.config.rmsNormEps },
-          width: this.config.intermediateSize,
-          gateUp: buffers.gateUp,
-          hidden: buffers.hidden,
-        },
-      );
+    buffers.embedding.record(recorder);
+    const own = new Map(this.#stages.map((stage, at) => [stage.index, { stage, rows: buffers.stages[at]! }]));
+    for (const index of this.world.plan.stages.keys()) {
+      recordStageRows(recorder, this.world, index, buffers.x, this.hiddenStride);
+      const held = own.get(index);
+      if (!held) continue;
+      for (const [at, layer] of held.stage.layers.entries()) {
+        this.#recordAttention(recorder, buffers, held.stage, held.rows, at, layer);
+        this.#recordMlp(recorder, buffers, held.stage, held.rows, layer);
+      }
     }
   }
 
-  #recordAttention(recorder: Recorder, buffers: LlamaRows, layer: number, weights: LlamaLayerWeights): void {
-    const { config, options } = this;
-    const { rows, role } = buffers;
-    const { k, v } = this.#cache.layers[layer]!;
-    const shape = {
-      rows,
-      heads: config.numHeads,
-      kvHeads: config.numKvHeads,
-      headDim: config.headDim,
-      kvType: options.type,
-      block: options.block,
-      tableStride: options.tableStride,
-    };
+  #recordAttention(
+    recorder: Recorder,
+    buffers: LlamaRows,
+    stage: LlamaStage,
+    rows: StageRows,
+    at: number,
+    weights: LlamaLayerWeights,
+  ): void {
+    const { config } = this;
+    const { topology } = stage;
+    const { attention } = rows;
     recordLinear(recorder, buffers, weights.qkv!, {
       x: buffers.x,
       xStride: this.hiddenStride,
       norm: { weight: weights.inputNorm, eps: config.rmsNormEps },
       bias: weights.qkvBias,
-      out: buffers.qkv,
-      outStride: this.#qkvStride,
+      out: rows.qkv,
+      outStride: stage.qkvStride,
     });
-    recorder.dispatch(
-      ropeAppend,
-      { ...shape, qkNorm: weights.qNorm !== undefined, eps: config.rmsNormEps, qkvStride: this.#qkvStride },
-      {
-        qkv: buffers.qkv,
-        rope_table: this.#rope,
-        q_norm: weights.qNorm,
-        k_norm: weights.kNorm,
-        row_info: buffers.rowInfo,
-        block_table: options.blockTable,
-        k_cache: k,
-        v_cache: v,
-      },
-    );
-    const partials = partialsOf(role, this.#maxChunks);
-    const attention = {
-      ...shape,
-      maxChunks: this.#maxChunks,
-      qStride: this.#qkvStride,
-      scale: config.headDim ** -0.5,
-    };
-    const tensors = {
-      q: buffers.qkv,
-      k_cache: k,
-      v_cache: v,
-      row_info: buffers.rowInfo,
-      block_table: options.blockTable,
-      partial_o: buffers.partialO,
-      partial_ml: buffers.partialMl,
-    };
-    if (role === 'prompt') recorder.dispatch(attentionPrefill, { ...attention, lanes: partials }, tensors);
-    else recorder.dispatch(attentionSplit, attention, tensors);
-    recorder.dispatch(
-      attentionMerge,
-      { rows, heads: config.numHeads, headDim: config.headDim, partials, outStride: this.#attendedStride },
-      { partial_o: buffers.partialO, partial_ml: buffers.partialMl, row_info: buffers.rowInfo, out: buffers.attended },
-    );
+    attention.recordQueries(recorder);
+    for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at, weights);
+    const attendedStride = activationStride(stage.heads * config.headDim);
+    attention.recordMerge(recorder, rows.attended, attendedStride);
+    const input = { x: rows.attended, xStride: attendedStride, segments: weights.oSegments };
+    if (!rows.oParts) {
+      recordLinear(recorder, buffers, weights.o!, {
+        ...input,
+        bias: weights.oBias,
+        out: buffers.x,
+        outStride: this.hiddenStride,
+        epilogue: 'residual',
+      });
+      return;
+    }
+    const parts = rows.oParts;
     recordLinear(recorder, buffers, weights.o!, {
-      x: buffers.attended,
-      xStride: this.#attendedStride,
-      segments: { total: config.numKvHeads, align: 8 },
+      ...input,
+      out: partsFrom(parts, weights.oSegments.first),
+      outStride: parts.stride,
+      output: 'segments',
+    });
+    this.world.hop(recorder, 'o_proj', (step) => segmentTransfers(topology, parts, ({ heads }) => heads, step));
+    recordReduce(recorder, parts, {
+      width: config.hiddenSize,
       bias: weights.oBias,
       out: buffers.x,
       outStride: this.hiddenStride,
@@ -185,13 +242,116 @@ export class LlamaForward implements Forward {
     });
   }
 
+  /** Rotation, append and attention of a block's rows, for the chunks of this rank. */
+  #recordBlock(
+    recorder: Recorder,
+    buffers: LlamaRows,
+    stage: LlamaStage,
+    attention: AttentionRanks,
+    block: AttentionRanks['blocks'][number],
+    at: number,
+    weights: LlamaLayerWeights,
+  ): void {
+    const { config, options } = this;
+    const { k, v } = stage.cache.layers[at]!;
+    const kvHeads = block.share.heads.length;
+    const shape = {
+      rows: buffers.rows,
+      heads: block.heads,
+      kvHeads,
+      cacheKvHeads: stage.cache.numKvHeads,
+      firstKvHead: stage.topology.share.kvHeads.indexOf(block.share.heads[0]!),
+      headDim: config.headDim,
+      kvType: options.type,
+      block: options.block,
+      tableStride: options.tableStride,
+    };
+    recorder.dispatch(
+      ropeAppend,
+      { ...shape, qkNorm: weights.qNorm !== undefined, eps: config.rmsNormEps, qkvStride: block.queryStride },
+      {
+        qkv: block.queries,
+        rope_table: this.#rope,
+        q_norm: weights.qNorm,
+        k_norm: weights.kNorm,
+        row_info: block.rowInfo,
+        block_table: options.blockTable,
+        k_cache: k,
+        v_cache: v,
+      },
+      block.stepOf,
+    );
+    const problem = {
+      ...shape,
+      share: attention.share,
+      qStride: block.queryStride,
+      scale: config.headDim ** -0.5,
+    };
+    const tensors = {
+      q: block.queries,
+      k_cache: k,
+      v_cache: v,
+      row_info: block.rowInfo,
+      block_table: options.blockTable,
+      chunk_offsets: options.chunkOffsets,
+      ...attention.target(block),
+    };
+    if (buffers.role === 'prompt') {
+      recorder.dispatch(
+        attentionPrefill,
+        {
+          ...problem,
+          lanes: attention.partials,
+          maxChunks: chunksOf(options.contextLength),
+          partialLayout: attention.layout,
+        },
+        tensors,
+        block.stepOf,
+      );
+    } else {
+      recorder.dispatch(attentionSplit, { ...problem, maxChunks: attention.partials }, tensors, block.stepOf);
+      attention.recordLanes(recorder, block);
+    }
+  }
+
+  #recordMlp(
+    recorder: Recorder,
+    buffers: LlamaRows,
+    stage: LlamaStage,
+    rows: StageRows,
+    weights: LlamaLayerWeights,
+  ): void {
+    const { config } = this;
+    const parts = rows.downParts;
+    recordSwiglu(recorder, buffers, weights, {
+      x: buffers.x,
+      xStride: this.hiddenStride,
+      norm: { weight: weights.postNorm, eps: config.rmsNormEps },
+      gateUp: rows.gateUp,
+      hidden: rows.hidden,
+      parts,
+    });
+    if (!parts) return;
+    this.world.hop(recorder, 'down_proj', (step) => segmentTransfers(stage.topology, parts, ({ mlp }) => mlp, step));
+    recordReduce(recorder, parts, {
+      width: config.hiddenSize,
+      bias: weights.downBias,
+      out: buffers.x,
+      outStride: this.hiddenStride,
+      epilogue: 'residual',
+    });
+  }
+
   recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
-    recordLinear(recorder, { role: 'generated', rows, normed }, this.weights.head!.matrix, {
+    const { head, norm } = this.weights;
+    if (!head) return;
+    recordLinear(recorder, { role: 'generated', rows, normed }, head.matrix, {
       x,
       xStride: this.hiddenStride,
-      norm: { weight: this.weights.norm!, eps: this.config.rmsNormEps },
+      norm: { weight: norm!, eps: this.config.rmsNormEps },
       out: logits,
       outStride: this.logitsStride,
+      outOffset: head.firstRow,
     });
   }
 }

@@ -1,4 +1,3 @@
-import { embedding } from '../../shaders/embedding/embedding/index.js';
 import { canFuseNorm, linear } from '../../shaders/linear/linear/index.js';
 import { linearTiled } from '../../shaders/linear/linear_tiled/index.js';
 import { swiglu } from '../../shaders/mlp/swiglu/index.js';
@@ -7,7 +6,9 @@ import { alignUp } from '../base/math.js';
 import type { Buffer, Device, Recorder, Tensor } from '../gpu/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
-import { activationStride, DOWN_SEGMENTS, ONE_SEGMENT, type Role, tileRows } from './roles.js';
+import { type Parts, partsFrom } from './record_ranks.js';
+import { activationStride, ONE_SEGMENT, type Role, tileRows } from './roles.js';
+import type { HeldSegments } from './shape.js';
 
 export interface Projection {
   readonly x: Buffer;
@@ -16,11 +17,16 @@ export interface Projection {
   /** RMS-normalise x first. */
   readonly norm?: { readonly weight: Buffer; readonly eps: number };
   readonly bias?: Buffer | undefined;
-  readonly out: Buffer;
+  readonly out: Tensor;
   readonly outStride: number;
   /** Where it differs from the matrix's rows: SwiGLU halves them. */
   readonly outFeatures?: number;
-  readonly segments?: { readonly total: number; readonly align: number };
+  /** How the contraction is summed; a rank of a split one holds a run of the segments. */
+  readonly segments?: HeldSegments;
+  /** 'segments': each segment's sum by itself, to be added up by `recordReduce`. */
+  readonly output?: 'sum' | 'segments';
+  /** Element of the out row that the matrix's first row goes to. */
+  readonly outOffset?: number;
   readonly epilogue?: 'none' | 'residual' | 'swiglu';
   /** The sum (and bias) times this, before the residual is added; default 1. */
   readonly outScale?: number;
@@ -58,17 +64,21 @@ export function recordLinear(
       { x: io.x, weight: norm.weight, out: x },
     );
   }
+  const { segments } = io;
   for (const shard of matrix.shards) {
     const problem = {
       rows,
-      inFeatures: matrix.inFeatures,
+      // A split contraction's weight may be wider than the activations: whole quantisation blocks.
+      inFeatures: segments ? segments.end - segments.start : matrix.inFeatures,
       outFeatures: io.outFeatures ?? shard.rows,
       type: matrix.type,
-      segments: io.segments ?? ONE_SEGMENT,
+      segments: segments ?? ONE_SEGMENT,
+      ...(segments && { modelInFeatures: segments.modelInFeatures }),
+      ...(io.output && { output: io.output }),
       bias: io.bias !== undefined,
       xStride: io.xStride,
       outStride: io.outStride,
-      outOffset: shard.firstRow,
+      outOffset: (io.outOffset ?? 0) + shard.firstRow,
       outScale: io.outScale ?? 1,
     };
     const tensors = {
@@ -97,50 +107,31 @@ export function recordLinear(
 const biasOf = (bias: Buffer, firstRow: number): Tensor =>
   firstRow === 0 ? bias : { buffer: bias, offset: firstRow * 4, size: bias.size - firstRow * 4 };
 
-/** Embedding rows of the step's tokens, from as many shards as the vocabulary needs. */
-export function recordEmbedding(
-  recorder: Recorder,
-  matrix: Matrix,
-  buffers: RowBuffers,
-  outStride: number,
-  scaleBy = 1,
-): void {
-  for (const shard of matrix.shards) {
-    recorder.dispatch(
-      embedding,
-      {
-        rows: buffers.rows,
-        hidden: matrix.inFeatures,
-        outStride,
-        type: matrix.type,
-        shardFirst: shard.firstRow,
-        shardRows: shard.rows,
-        scaleBy,
-      },
-      { tokens: buffers.tokens, weight: shard.weight, scale: shard.scale, out: buffers.x },
-    );
-  }
-}
-
-/** A dense SwiGLU whose output is added to `buffers.x`. Generated rows fuse the activation into the first projection. */
+/**
+ * A SwiGLU whose output is added to `buffers.x`, or whose down segments go to `parts` for `recordReduce` to add up. Generated rows
+ * fuse the activation into the first projection. Nothing where the rank holds none of its columns.
+ */
 export function recordSwiglu(
   recorder: Recorder,
   buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'x'>,
   weights: {
-    readonly gateUp: Matrix;
+    readonly gateUp: Matrix | undefined;
     readonly gateUpBias?: Buffer | undefined;
-    readonly down: Matrix;
+    readonly down: Matrix | undefined;
     readonly downBias?: Buffer | undefined;
+    readonly downSegments: HeldSegments;
   },
   io: Pick<Projection, 'x' | 'xStride' | 'norm' | 'outScale'> & {
-    /** The intermediate size. */
-    readonly width: number;
     /** Prompt rows only. */
     readonly gateUp: Buffer | undefined;
     readonly hidden: Buffer;
+    readonly parts: Parts | undefined;
   },
 ): void {
-  const { width, hidden, gateUp, outScale, ...from } = io;
+  const { hidden, gateUp, outScale, parts, ...from } = io;
+  const { downSegments } = weights;
+  if (!weights.gateUp || !weights.down) return;
+  const width = downSegments.end - downSegments.start;
   const stride = activationStride(width);
   const input = { ...from, bias: weights.gateUpBias };
   if (buffers.role === 'prompt') {
@@ -160,10 +151,18 @@ export function recordSwiglu(
       epilogue: 'swiglu',
     });
   }
+  const contraction = { x: hidden, xStride: stride, segments: downSegments };
+  if (parts) {
+    recordLinear(recorder, buffers, weights.down, {
+      ...contraction,
+      out: partsFrom(parts, downSegments.first),
+      outStride: parts.stride,
+      output: 'segments',
+    });
+    return;
+  }
   recordLinear(recorder, buffers, weights.down, {
-    x: hidden,
-    xStride: stride,
-    segments: DOWN_SEGMENTS,
+    ...contraction,
     bias: weights.downBias,
     out: buffers.x,
     outStride: io.xStride,

@@ -1,0 +1,78 @@
+import type { KvType } from '../model/kv_cache.js';
+import type { SamplingOptions } from './api.js';
+
+/** How every rank of a model is set up; alike on all. */
+export interface RunnerOptions {
+  /** Sequences decoded side by side in a batch. */
+  readonly slots: number;
+  /** Batches of slots that run one after another, each on its way through the ranks by itself: what a pipeline works on at once. */
+  readonly batches?: number;
+  /** Tokens a sequence may have. */
+  readonly contextLength: number;
+  readonly prefillChunk: number;
+  readonly kvType: KvType;
+}
+
+export type DrawOptions = SamplingOptions & { readonly seed: number };
+
+/** A run of consecutive prompt positions whose logits are wanted. */
+export interface LogitsRun {
+  readonly start: number;
+  readonly count: number;
+}
+
+/** What a rank counted. */
+export interface RankCounts {
+  /** Exchanges with other ranks, messages sent, bytes sent and received, and the time that exchanges took. */
+  readonly exchanges: number;
+  readonly messages: number;
+  readonly bytesSent: number;
+  readonly bytesReceived: number;
+  readonly waitMs: number;
+}
+
+/** What a rank is, once its programs are recorded. */
+export interface RankFacts {
+  readonly rank: number;
+  readonly adapter: string;
+  /** Prompt rows that a step may have (of each block, where rows are split over ranks). */
+  readonly promptRows: number;
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  readonly kvBytesPerToken: number;
+  readonly dispatchesPerStep: number;
+  readonly exchangesPerStep: number;
+}
+
+/**
+ * One rank of a model: in this process, or in a worker. Every rank is given the same calls in the same order, and runs them in
+ * that order; plain data in, plain data out. A call that fails leaves the rank broken until it is reset.
+ */
+export interface Rank {
+  readonly facts: RankFacts;
+  /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
+  admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
+  /**
+   * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
+   * `sampleFirst`.
+   */
+  prefill(slot: number, tokens: Uint32Array, start: number, last: boolean): Promise<void>;
+  /** Logits of positions that the last `prefill` ran, [count][vocabSize]; the root's answer counts. */
+  logits(run: LogitsRun): Promise<Float32Array | undefined>;
+  /** Begins sampling at a slot whose prompt was just run. */
+  start(slot: number, sampling: DrawOptions, prompt: Uint32Array): Promise<void>;
+  /** Samples the first token of a batch's slots; ids by slot of the batch, from the root. */
+  sampleFirst(batch: number): Promise<Uint32Array | undefined>;
+  /** One decode step of a batch whose longest sequence then has `longest` tokens. */
+  step(batch: number, longest: number): Promise<Uint32Array | undefined>;
+  /** Frees a slot's cache; its row is inactive from now on. */
+  release(slot: number): Promise<void>;
+  /** The logits that a slot's next token was or will be sampled from; for tests. */
+  slotLogits(slot: number): Promise<Float32Array | undefined>;
+  counts(): Promise<RankCounts>;
+  /** This rank can't go on: tells the others, whose waits end with the reason. */
+  abort(reason: unknown): void;
+  /** Every slot free, nothing under way. */
+  reset(): Promise<void>;
+  dispose(): void;
+}

@@ -1,0 +1,351 @@
+import { PREFILL_TILE_ROWS } from '../../shaders/attention/attention_prefill/index.js';
+import { NO_BLOCK } from '../../shaders/cache/kv_cache.js';
+import { SplitkvError } from '../base/errors.js';
+import { alignUp, ceilDiv } from '../base/math.js';
+import type { Region } from '../distributed/communicator.js';
+import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../gpu/index.js';
+import type { DeviceModel } from '../model/family.js';
+import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
+import { chunksOf } from '../model/roles.js';
+import { rowSender } from '../model/topology.js';
+import { recordGatherLogits } from '../model/vocab_ranks.js';
+import type { World } from '../model/world.js';
+import { CHUNK_TOKENS, localChunks, ownsChunk } from '../placement/index.js';
+import { Batch } from './batch.js';
+import { BlockManager } from './block_manager.js';
+import type { DrawOptions, LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions } from './rank.js';
+import { RowBlocks } from './row_blocks.js';
+
+/** Tokens a KV block: small enough that short sequences waste little, and it divides the 256-token chunk. */
+export const KV_BLOCK = 64;
+/** Rows of logits computed at once by `logits`. */
+export const LOGITS_ROWS = 8;
+/** Row positions that mark a row as inactive. */
+export const INACTIVE = 0xffffffff;
+
+interface Slot {
+  blocks: number[];
+  chunkOffset: number;
+  /** Tokens run so far. */
+  length: number;
+}
+
+/**
+ * A rank in this process: its GPU state (cache, activations) and its programs, captured once. A step replays a program; on one
+ * rank that is one encoder, one compute pass, one submit, nothing created.
+ */
+export class RankRunner implements Rank {
+  readonly facts: RankFacts;
+  readonly #slots: Slot[];
+  #blocks: BlockManager;
+  readonly #numBlocks: number;
+  readonly #blockTable: Buffer;
+  readonly #chunkOffsets: Buffer;
+  readonly #tableStride: number;
+  readonly #forward: Forward;
+  readonly #batches: readonly Batch[];
+  readonly #prompt: RowBuffers;
+  readonly #prefill: Program;
+  readonly #logitsX: Buffer | undefined;
+  readonly #logitsRows: Buffer | undefined;
+  readonly #logitsProgram: Program;
+  /** Prompt rows of the last prefill step. */
+  #ran: RowBlocks | undefined;
+  /** Calls run one after another. */
+  #queue: Promise<unknown> = Promise.resolve();
+  #busy = 0;
+
+  private constructor(
+    readonly device: Device,
+    readonly world: World,
+    readonly vocabSize: number,
+    model: DeviceModel,
+    readonly options: RunnerOptions,
+  ) {
+    const { slots, batches = 1, contextLength } = options;
+    const total = slots * batches;
+    const { topology } = world;
+    // The stages of a rank are split alike, or the one that holds most says how many chunks there must be room for.
+    const split = Math.min(...topology.stages.flatMap((stage) => (stage ? [stage.sequence.ranks] : [])));
+    this.#tableStride = ceilDiv(contextLength, KV_BLOCK);
+    const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
+    this.#numBlocks = Math.min(this.#tableStride, localChunks(contextLength, split) * chunkBlocks) * total;
+    this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
+    this.#slots = Array.from({ length: total }, () => ({ blocks: [], chunkOffset: 0, length: 0 }));
+    this.#blockTable = device.createBuffer('block_table', total * this.#tableStride * 4);
+    this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
+    this.#forward = model.createForward({
+      type: options.kvType,
+      block: KV_BLOCK,
+      numBlocks: this.#numBlocks,
+      blockTable: this.#blockTable,
+      chunkOffsets: this.#chunkOffsets,
+      tableStride: this.#tableStride,
+      contextLength,
+    } satisfies CacheOptions);
+    const forward = this.#forward;
+    const wanted = Math.min(options.prefillChunk, contextLength);
+    // Blocks of split rows are whole chunks where a prompt is long enough.
+    const chunk = topology.rowBlocks === 1 ? wanted : Math.min(Math.max(wanted, CHUNK_TOKENS), contextLength);
+    const promptRows = forward.promptRows(chunk);
+    this.#prompt = forward.allocateRows(
+      'prompt',
+      alignUp(promptRows, topology.rowBlocks === 1 ? PREFILL_TILE_ROWS : 64),
+    );
+    const heads = forward.headRows > 0;
+    const isRoot = world.rank === topology.root;
+    const rowsBuffer = (name: string, rows: number, stride: number): Buffer =>
+      device.createBuffer(name, rows * stride * 4);
+    this.#logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
+    this.#logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
+    this.#prefill = this.#record('prefill', (recorder) => forward.recordLayers(recorder, this.#prompt));
+    this.#logitsProgram = this.#record('logits', (recorder) => {
+      if (heads) {
+        const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
+        forward.recordHead(recorder, this.#logitsX!, normed, LOGITS_ROWS, this.#logitsRows!);
+      }
+      if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward.logitsStride);
+    });
+    this.#batches = Array.from(
+      { length: batches },
+      (_, index) => new Batch(device, world, forward, vocabSize, slots, index * slots),
+    );
+    const { program } = this.#batches[0]!;
+    this.facts = {
+      rank: world.rank,
+      adapter: device.name,
+      promptRows,
+      weightBytes: model.bytes,
+      kvBytes: forward.cacheBytes,
+      kvBytesPerToken: forward.cacheBytesPerToken,
+      dispatchesPerStep: program.dispatchCount,
+      exchangesPerStep: program.hopCount,
+    };
+  }
+
+  /** @throws SplitkvError `limit` when cache or activations don't fit the adapter. */
+  static create(
+    device: Device,
+    world: World,
+    config: { readonly vocabSize: number },
+    model: DeviceModel,
+    options: RunnerOptions,
+  ): Promise<RankRunner> {
+    return device.checked(
+      `preparing rank ${world.rank}`,
+      () => new RankRunner(device, world, config.vocabSize, model, options),
+    );
+  }
+
+  #record(label: string, body: (recorder: Recorder) => void): Program {
+    const recorder = new Recorder(this.device, label);
+    body(recorder);
+    return recorder.finish();
+  }
+
+  /** Calls run in order. One that finds nothing before it runs at once. */
+  #inOrder<T>(body: () => Promise<T>): Promise<T> {
+    const run = async (): Promise<T> => {
+      try {
+        return await body();
+      } catch (error) {
+        this.abort(error);
+        throw error;
+      } finally {
+        this.#busy--;
+      }
+    };
+    const idle = this.#busy++ === 0;
+    const result = idle ? run() : this.#queue.then(run);
+    this.#queue = result.catch(() => {});
+    return result;
+  }
+
+  #batchOf(slot: number): { readonly batch: Batch; readonly row: number } {
+    const { slots } = this.options;
+    return { batch: this.#batches[Math.floor(slot / slots)]!, row: slot % slots };
+  }
+
+  admit(slot: number, tokens: number, chunkOffset: number): Promise<void> {
+    return this.#inOrder(async () => {
+      const state = this.#slots[slot]!;
+      if (state.blocks.length > 0) throw new SplitkvError('internal', `slot ${slot} is in use`);
+      const blocks = ceilDiv(tokens, KV_BLOCK);
+      const table = new Uint32Array(blocks).fill(NO_BLOCK);
+      const owned = Array.from({ length: blocks }, (_, block) => block).filter((block) =>
+        this.#owns(block, chunkOffset),
+      );
+      const physical = this.#blocks.allocate(owned.length * KV_BLOCK);
+      for (const [index, block] of owned.entries()) table[block] = physical[index]!;
+      this.#slots[slot] = { blocks: physical, chunkOffset, length: 0 };
+      this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
+      this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+    });
+  }
+
+  #owns(block: number, offset: number): boolean {
+    const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
+    return this.world.topology.stages.some(
+      (stage) => stage && ownsChunk(chunk, stage.sequence.ranks, stage.sequence.index, offset),
+    );
+  }
+
+  prefill(slot: number, tokens: Uint32Array, start: number, last: boolean): Promise<void> {
+    return this.#inOrder(async () => {
+      const { device, world } = this;
+      const state = this.#slots[slot]!;
+      const end = start + tokens.length;
+      const { rowBlocks, rowBlock } = world.topology;
+      const ran = new RowBlocks(rowBlocks, state.chunkOffset, start, end);
+      this.#ran = ran;
+      this.#writePrompt(ran, tokens, slot);
+      const counts = ran.counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
+      const step: StepShape = { rows: counts[rowBlock]!, chunks: chunksOf(end), blocks: counts };
+      let encoder = device.gpu.createCommandEncoder();
+      encoder = await this.#prefill.run(encoder, step);
+      if (last) {
+        const { batch, row } = this.#batchOf(slot);
+        encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, batch.headX, row);
+      }
+      device.gpu.queue.submit([encoder.finish()]);
+      state.length = end;
+      // One step at a time on the queue, so that an abort or a lost device shows at once.
+      await device.wait(device.gpu.queue.onSubmittedWorkDone());
+    });
+  }
+
+  #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): void {
+    const { rows } = this.#prompt;
+    const ids = new Uint32Array(rows * ran.blocks);
+    const rowInfo = new Uint32Array(rows * ran.blocks * 2).fill(INACTIVE);
+    const next = Array.from({ length: ran.blocks }, (_, block) => block * rows);
+    for (const [index, id] of tokens.entries()) {
+      const position = ran.start + index;
+      const row = next[ran.blockOf(position)]!++;
+      ids[row] = id;
+      rowInfo[row * 2] = position;
+      rowInfo[row * 2 + 1] = slot;
+    }
+    this.device.write(this.#prompt.tokens, 0, ids);
+    this.device.write(this.#prompt.rowInfo, 0, rowInfo);
+  }
+
+  /** Brings rows that the last prefill step ran to every rank that holds rows of the head, into `to` from row `at` on. */
+  async #publish(
+    encoder: GPUCommandEncoder,
+    { start, count }: LogitsRun,
+    to: Buffer | undefined,
+    at: number,
+  ): Promise<GPUCommandEncoder> {
+    const { world } = this;
+    const { plan, rank } = world;
+    const ran = this.#ran!;
+    const home = ran.blockOf(start);
+    const bytes = this.#forward.hiddenStride * 4;
+    const source: Region = { buffer: this.#prompt.x, offset: ran.rowOf(start) * bytes, size: count * bytes };
+    const links = plan.head
+      .filter(({ rows: [first, end] }) => end > first)
+      .map((share) => ({ to: share.rank, sender: rowSender(world.topology, home, share.rank) }));
+    if (links.some((link) => link.to === rank && link.sender === rank)) {
+      encoder.copyBufferToBuffer(source.buffer.gpu, source.offset, to!.gpu, at * bytes, source.size);
+    }
+    const moving = links.filter((link) => link.to !== link.sender);
+    const sends = moving.filter(({ sender }) => sender === rank);
+    const receives = moving.filter((link) => link.to === rank);
+    if (sends.length + receives.length === 0) return encoder;
+    await world.exchange(encoder, {
+      label: 'last row',
+      sends: sends.map((link) => ({ peer: link.to, regions: [source] })),
+      receives: receives.map(({ sender }) => ({
+        peer: sender,
+        regions: [{ buffer: to!, offset: at * bytes, size: source.size }],
+      })),
+    });
+    return this.device.gpu.createCommandEncoder();
+  }
+
+  logits(run: LogitsRun): Promise<Float32Array | undefined> {
+    return this.#inOrder(async () => {
+      const { device, world, vocabSize } = this;
+      const { logitsStride } = this.#forward;
+      let encoder = device.gpu.createCommandEncoder();
+      encoder = await this.#publish(encoder, run, this.#logitsX, 0);
+      encoder = await this.#logitsProgram.run(encoder, { rows: run.count, chunks: 1 });
+      device.gpu.queue.submit([encoder.finish()]);
+      if (world.rank !== world.topology.root) return undefined;
+      const stored = new Float32Array(await device.read(this.#logitsRows!, 0, run.count * logitsStride * 4));
+      const rows = new Float32Array(run.count * vocabSize);
+      for (let row = 0; row < run.count; row++) {
+        rows.set(stored.subarray(row * logitsStride, row * logitsStride + vocabSize), row * vocabSize);
+      }
+      return rows;
+    });
+  }
+
+  start(slot: number, sampling: DrawOptions, prompt: Uint32Array): Promise<void> {
+    return this.#inOrder(async () => {
+      const { batch, row } = this.#batchOf(slot);
+      await batch.start(row, sampling, prompt, this.#slots[slot]!.length - 1);
+    });
+  }
+
+  sampleFirst(batch: number): Promise<Uint32Array | undefined> {
+    return this.#replay(batch, (at) => at.head, 1);
+  }
+
+  step(batch: number, longest: number): Promise<Uint32Array | undefined> {
+    return this.#replay(batch, (at) => at.program, longest);
+  }
+
+  async #replay(
+    index: number,
+    programOf: (batch: Batch) => Program,
+    longest: number,
+  ): Promise<Uint32Array | undefined> {
+    const batch = this.#batches[index]!;
+    // The ids are read while later calls run.
+    const read = await this.#inOrder(async () => {
+      this.device.assertAlive();
+      return batch.replay(programOf(batch), { rows: this.options.slots, chunks: chunksOf(longest) });
+    });
+    return read?.();
+  }
+
+  release(slot: number): Promise<void> {
+    return this.#inOrder(async () => this.#release(slot));
+  }
+
+  #release(slot: number): void {
+    const state = this.#slots[slot]!;
+    this.#blocks.release(state.blocks);
+    this.#slots[slot] = { blocks: [], chunkOffset: 0, length: 0 };
+    if (this.device.isLost) return;
+    const { batch, row } = this.#batchOf(slot);
+    batch.stop(row);
+  }
+
+  async slotLogits(slot: number): Promise<Float32Array | undefined> {
+    const { batch, row } = this.#batchOf(slot);
+    await this.#queue;
+    return batch.logitsOf(row);
+  }
+
+  async counts(): Promise<RankCounts> {
+    const stats = this.world.communicator?.stats;
+    return stats ? { ...stats } : { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, waitMs: 0 };
+  }
+
+  abort(reason: unknown): void {
+    this.world.communicator?.abort(reason);
+  }
+
+  async reset(): Promise<void> {
+    await this.#queue;
+    for (const slot of this.#slots.keys()) this.#release(slot);
+  }
+
+  dispose(): void {
+    this.world.communicator?.dispose();
+    this.device.dispose();
+  }
+}

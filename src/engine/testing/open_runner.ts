@@ -1,0 +1,66 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { Device } from '../../gpu/index.js';
+import { fileListSource, TensorReader } from '../../loader/index.js';
+import type { KvType } from '../../model/kv_cache.js';
+import { modelShape } from '../../model/shape.js';
+import type { RandomModelOptions } from '../../model/testing/random_model.js';
+import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';
+import { type GroupOptions, RankGroup } from '../rank_group.js';
+import type { Runner } from '../runner.js';
+import { randomFiles } from './random_source.js';
+
+export interface OpenRunnerOptions {
+  /** Adapters by rank; one name stands for all. */
+  readonly adapter: string | readonly string[];
+  readonly model: RandomModelOptions;
+  readonly weights?: WeightType;
+  readonly kv?: KvType;
+  readonly ranks?: number;
+  readonly plan?: string | Plan;
+  readonly planOptions?: PlanOptions;
+  readonly virtual?: boolean;
+  readonly slots?: number;
+  readonly batches?: number;
+  readonly contextLength?: number;
+  readonly prefillChunk?: number;
+  readonly open?: GroupOptions['open'];
+}
+
+/** A random model on one or several ranks, without tokenizer and options checks. */
+export async function openRunner(options: OpenRunnerOptions): Promise<{
+  readonly group: RankGroup;
+  readonly runner: Runner;
+  readonly device: Device;
+  readonly bytes: number;
+}> {
+  const { model, files } = randomFiles(options.model);
+  const shape = modelShape(model.config);
+  const asked = options.plan ?? 'single';
+  const plan = typeof asked === 'string' ? makePlan(asked, options.ranks ?? 1, shape, options.planOptions) : asked;
+  checkPlan(plan, shape);
+  const { adapter } = options;
+  const group = await RankGroup.open({
+    config: model.config,
+    reader: await TensorReader.open(fileListSource(files)),
+    type: options.weights ?? 'f32',
+    plan,
+    adapters: Array.from({ length: plan.worldSize }, (_, rank) => ({
+      adapterName: typeof adapter === 'string' ? adapter : adapter[rank]!,
+    })),
+    virtual: options.virtual ?? false,
+    ...(options.open && { open: options.open }),
+    runner: {
+      slots: options.slots ?? 1,
+      batches: options.batches ?? 1,
+      contextLength: options.contextLength ?? 600,
+      prefillChunk: options.prefillChunk ?? 64,
+      kvType: options.kv ?? 'f32',
+    },
+  });
+  return {
+    group,
+    runner: group.runner,
+    device: group.devices[0]!,
+    bytes: group.ranks.reduce((sum, { facts }) => sum + facts.weightBytes, 0),
+  };
+}

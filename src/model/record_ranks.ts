@@ -1,0 +1,112 @@
+import { reduceSegments } from '../../shaders/linear/reduce_segments/index.js';
+import { alignUp } from '../base/math.js';
+import type { Exchange, Region, Transfer } from '../distributed/communicator.js';
+import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
+import type { RankShare } from '../placement/plan.js';
+import type { Role } from './roles.js';
+import type { StageTopology } from './topology.js';
+
+/** Rows of a buffer that travel: the first `rows` of them. */
+export const rowsOf = (buffer: Buffer, stride: number, rows: number, first = 0): Region => ({
+  buffer,
+  offset: first * stride * 4,
+  size: rows * stride * 4,
+});
+
+/** f32 [parts][rows][stride]: pieces of a sum that ranks computed, each rank's own and those of the others. */
+export interface Parts {
+  readonly buffer: Buffer;
+  readonly count: number;
+  /** Rows there is room for. */
+  readonly rows: number;
+  /** Elements; a multiple of 64, so that every part may be bound by itself. */
+  readonly stride: number;
+}
+
+export function allocateParts(
+  device: Device,
+  role: Role,
+  name: string,
+  count: number,
+  rows: number,
+  width: number,
+): Parts {
+  const stride = alignUp(width, 64);
+  return { buffer: device.createBuffer(`${role} ${name}`, count * rows * stride * 4), count, rows, stride };
+}
+
+/** Parts from `first` on, as a tensor that a kernel writes. */
+export const partsFrom = ({ buffer, rows, stride }: Parts, first: number): Tensor =>
+  first === 0 ? buffer : { buffer, offset: first * rows * stride * 4, size: buffer.size - first * rows * stride * 4 };
+
+/** `rows` rows of the parts [first, first + count). */
+export function partRegions(parts: Parts, first: number, count: number, rows: number): Region[] {
+  const { buffer, stride } = parts;
+  const bytes = parts.rows * stride * 4;
+  if (rows === parts.rows) return count === 0 ? [] : [{ buffer, offset: first * bytes, size: count * bytes }];
+  return Array.from({ length: count }, (_, i) => ({
+    buffer,
+    offset: (first + i) * bytes,
+    size: rows * stride * 4,
+  }));
+}
+
+/** Every weight group's segments go to the rank of each other group that works on the same rows. */
+export function segmentTransfers(
+  { share, peers }: StageTopology,
+  parts: Parts,
+  segmentsOf: (share: RankShare) => readonly number[],
+  step: StepShape,
+): Omit<Exchange, 'label'> {
+  const regions = (of: RankShare): Region[] => {
+    const segments = segmentsOf(of);
+    return partRegions(parts, segments[0] ?? 0, segments.length, step.rows);
+  };
+  const others = peers.filter((peer) => peer !== share);
+  return {
+    sends: others.map(({ rank }): Transfer => ({ peer: rank, regions: regions(share) })),
+    receives: others.map((peer): Transfer => ({ peer: peer.rank, regions: regions(peer) })),
+  };
+}
+
+/** Exchanges put into one hop. */
+export const together = (...exchanges: readonly Omit<Exchange, 'label'>[]): Omit<Exchange, 'label'> => {
+  const merge = (lists: readonly (readonly Transfer[])[]): Transfer[] => {
+    const byPeer = new Map<number, Region[]>();
+    for (const { peer, regions } of lists.flat()) byPeer.set(peer, [...(byPeer.get(peer) ?? []), ...regions]);
+    return [...byPeer].map(([peer, regions]) => ({ peer, regions }));
+  };
+  return {
+    sends: merge(exchanges.map(({ sends }) => sends)),
+    receives: merge(exchanges.map(({ receives }) => receives)),
+  };
+};
+
+/** Adds all parts up in order into `out`: the same bits as one rank that computes the whole sum. */
+export function recordReduce(
+  recorder: Recorder,
+  parts: Parts,
+  io: {
+    readonly width: number;
+    readonly bias?: Buffer | undefined;
+    readonly out: Buffer;
+    readonly outStride: number;
+    readonly outScale?: number | undefined;
+    readonly epilogue: 'none' | 'residual';
+  },
+): void {
+  recorder.dispatch(
+    reduceSegments,
+    {
+      rows: parts.rows,
+      segmentCount: parts.count,
+      outFeatures: io.width,
+      inStride: parts.stride,
+      outStride: io.outStride,
+      ...(io.outScale !== undefined && { outScale: io.outScale }),
+      bias: io.bias !== undefined,
+      epilogue: io.epilogue,
+    },
+    { segments: parts.buffer, bias: io.bias, out: io.out },
+  );
+}

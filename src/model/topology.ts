@@ -1,0 +1,134 @@
+import { SplitkvError } from '../base/errors.js';
+import type { Plan, RankShare, Stage } from '../placement/plan.js';
+
+/** Merge lanes of attention; sequence indices divide them. */
+const LANES = 8;
+
+/** What a rank of a stage knows of the others: who works with it on what. Derived from the plan alone, alike on every rank. */
+export interface StageTopology {
+  readonly stage: Stage;
+  readonly share: RankShare;
+  /** Ranks of each weight group (equal heads and MLP segments), groups in the order of their heads. */
+  readonly groups: readonly (readonly RankShare[])[];
+  readonly group: number;
+  /** The rank of each weight group that this one adds segments up with. */
+  readonly peers: readonly RankShare[];
+  /** A sequence's chunks are split over `ranks` ranks, of which this is `index`. */
+  readonly sequence: { readonly ranks: number; readonly index: number };
+  /** Ranks that hold the same kv heads' cache, by sequence index. */
+  readonly owners: readonly number[];
+  /** This rank attends for the heads of every weight group, not only its own. */
+  readonly attendsForAll: boolean;
+  /** Routed experts are spread over the stage's ranks. */
+  readonly spreadsExperts: boolean;
+  /** Blocks that prompt rows may be split into, one a replica of the weights; 1: every rank runs every row. */
+  readonly rowBlocks: number;
+  readonly rowBlock: number;
+}
+
+/** What the whole plan says to one rank. */
+export interface RankTopology {
+  readonly plan: Plan;
+  readonly rank: number;
+  /** By stage of the plan; undefined where the rank holds nothing. */
+  readonly stages: readonly (StageTopology | undefined)[];
+  /** Prompt rows are split over this many ranks at each stage, by the owner of their chunk; this rank's block. */
+  readonly rowBlocks: number;
+  readonly rowBlock: number;
+  /** Ranks of every stage by row block. */
+  readonly blockRanks: readonly (readonly number[])[];
+  /** The rank that samples. */
+  readonly root: number;
+}
+
+const sameList = (a: readonly number[], b: readonly number[]): boolean =>
+  a.length === b.length && a.every((value, index) => value === b[index]);
+
+/** The sequence index of a rank that holds these merge lanes. */
+export const sequenceOf = (lanes: readonly number[]): { readonly ranks: number; readonly index: number } => ({
+  ranks: LANES / lanes.length,
+  index: lanes[0]!,
+});
+
+function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
+  const share = stage.shares.find((candidate) => candidate.rank === rank);
+  if (!share) return undefined;
+  const groups: RankShare[][] = [];
+  for (const candidate of [...stage.shares].toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
+    const group = groups.find(([first]) => sameList(first!.heads, candidate.heads));
+    if (group) group.push(candidate);
+    else groups.push([candidate]);
+  }
+  const sharing = stage.shares.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
+  const group = groups.findIndex((ranks) => ranks.includes(share));
+  const own = groups[group]!;
+  // Replicas in the order of their sequence indices, so that a prompt row's home is the owner of its chunk.
+  for (const ranks of groups) ranks.sort((a, b) => a.lanes[0]! - b.lanes[0]! || a.rank - b.rank);
+  const replica = own.indexOf(share);
+  const attendsForAll = groups.length > 1 && sharing.length > own.length;
+  const spreadsExperts = stage.shares.some(({ experts }) => !sameList(experts, share.experts));
+  const splitsRows = own.length > 1 && sharing.length === own.length && !spreadsExperts;
+  return {
+    stage,
+    share,
+    groups,
+    group,
+    peers: groups.map((ranks) => ranks[replica]!),
+    sequence: sequenceOf(share.lanes),
+    owners: [...sharing].toSorted((a, b) => a.lanes[0]! - b.lanes[0]!).map((owner) => owner.rank),
+    attendsForAll,
+    spreadsExperts,
+    rowBlocks: splitsRows ? own.length : 1,
+    rowBlock: splitsRows ? replica : 0,
+  };
+}
+
+/** @throws SplitkvError `usage` for a rank that the plan gives nothing to do. */
+export function rankTopology(plan: Plan, rank: number): RankTopology {
+  const everyRank = Array.from({ length: plan.worldSize }, (_, other) =>
+    plan.stages.map((stage) => stageTopology(stage, other)),
+  );
+  const stages = everyRank[rank];
+  if (!stages?.some(Boolean)) {
+    throw new SplitkvError('usage', `the plan '${plan.policy}' gives rank ${rank} no layers: leave the rank out`);
+  }
+  const all = everyRank.flat().filter((stage) => stage !== undefined);
+  const blocks = all[0]!.rowBlocks;
+  // Rows stay where they are from stage to stage, or aren't split at all.
+  const rowBlocks = all.every((stage) => stage.rowBlocks === blocks) ? blocks : 1;
+  const blockOf = (other: readonly (StageTopology | undefined)[]): number =>
+    rowBlocks === 1 ? 0 : other.find(Boolean)!.rowBlock;
+  return {
+    plan,
+    rank,
+    stages: stages.map((stage) => stage && (rowBlocks === 1 ? { ...stage, rowBlocks: 1, rowBlock: 0 } : stage)),
+    rowBlocks,
+    rowBlock: blockOf(stages),
+    blockRanks: Array.from({ length: rowBlocks }, (_, block) =>
+      everyRank.flatMap((other, index) => (other.some(Boolean) && blockOf(other) === block ? [index] : [])),
+    ),
+    root: plan.head[0]!.rank,
+  };
+}
+
+/**
+ * The rank that gives `rank` its rows when a stage begins: itself where it had them, else one of the stage before with the same
+ * rows.
+ */
+export function rowSource(plan: Plan, stage: number, rank: number): number {
+  const before = plan.stages[stage - 1]!;
+  const blockOf = (other: number): number => rankTopology(plan, other).rowBlock;
+  const sources = before.shares.map((share) => share.rank).filter((other) => blockOf(other) === blockOf(rank));
+  if (sources.includes(rank)) return rank;
+  const receivers = plan.stages[stage]!.shares.map((share) => share.rank).filter(
+    (other) => blockOf(other) === blockOf(rank),
+  );
+  return sources[receivers.indexOf(rank) % sources.length]!;
+}
+
+/** The rank that gives `rank`, one of the last stage's, the final rows of a block: itself where it ran them. */
+export function rowSender({ plan, blockRanks }: RankTopology, block: number, rank: number): number {
+  const last = plan.stages.at(-1)!.shares.map((share) => share.rank);
+  const senders = last.filter((other) => blockRanks[block]!.includes(other));
+  return senders.includes(rank) ? rank : senders[last.indexOf(rank) % senders.length]!;
+}

@@ -1,0 +1,157 @@
+import { embedding } from '../../shaders/embedding/embedding/index.js';
+import type { Region, Transfer } from '../distributed/communicator.js';
+import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
+import type { VocabShare } from '../placement/plan.js';
+import type { RowBuffers } from './forward.js';
+import type { Matrix } from './matrix.js';
+import { allocateParts, type Parts, recordReduce, rowsOf } from './record_ranks.js';
+import type { World } from './world.js';
+
+/** Rows of a table on this rank: its first row is row `firstRow` of the model's. */
+export interface VocabMatrix {
+  readonly matrix: Matrix;
+  readonly firstRow: number;
+}
+
+const holders = (shares: readonly VocabShare[]): VocabShare[] => shares.filter(({ rows: [first, end] }) => end > first);
+
+/** True where the embedding's rows are cut over ranks, so that each embeds some tokens for all. */
+const isCut = (shares: readonly VocabShare[], vocabSize: number): boolean =>
+  holders(shares).some(({ rows: [first, end] }) => end - first < vocabSize);
+
+/** The embedding of a step's tokens on the first stage's ranks. */
+export class EmbeddingRanks {
+  readonly #embedded: readonly { readonly buffer: Buffer; readonly tokens: Tensor }[];
+  readonly #parts: Parts | undefined;
+  readonly #owners: readonly number[];
+
+  constructor(
+    readonly device: Device,
+    readonly world: World,
+    readonly config: { readonly vocabSize: number; readonly hiddenSize: number },
+    readonly table: VocabMatrix | undefined,
+    readonly buffers: RowBuffers,
+    readonly hiddenStride: number,
+  ) {
+    const { role, rows, tokens } = buffers;
+    const { plan } = world;
+    this.#owners = holders(plan.embedding).map(({ rank }) => rank);
+    this.#embedded = [];
+    if (!world.topology.stages[0] || !isCut(plan.embedding, config.vocabSize)) return;
+    this.#parts = allocateParts(device, role, 'embedding parts', this.#owners.length, rows, config.hiddenSize);
+    if (!table) return;
+    this.#embedded = Array.from({ length: this.#blocks }, (_, block) => ({
+      buffer: device.createBuffer(`${role} embedded`, rows * this.#parts!.stride * 4),
+      tokens: this.#blocks === 1 ? tokens : { buffer: tokens, offset: block * rows * 4, size: rows * 4 },
+    }));
+  }
+
+  get #blocks(): number {
+    return this.buffers.role === 'prompt' ? this.world.topology.rowBlocks : 1;
+  }
+
+  /** Embedding rows into `x`; nothing on ranks of later stages. */
+  record(recorder: Recorder, scaleBy = 1): void {
+    const { world, table, buffers, hiddenStride } = this;
+    const { rows } = buffers;
+    const parts = this.#parts;
+    if (!world.topology.stages[0]) return;
+    if (!parts) {
+      const block = this.#blocks === 1 ? 0 : world.topology.rowBlock;
+      const tokens: Tensor =
+        this.#blocks === 1 ? buffers.tokens : { buffer: buffers.tokens, offset: block * rows * 4, size: rows * 4 };
+      this.#recordTable(recorder, table!, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
+      return;
+    }
+    for (const [block, { buffer, tokens }] of this.#embedded.entries()) {
+      this.#recordTable(
+        recorder,
+        table!,
+        { tokens, out: buffer, outStride: parts.stride, scaleBy, zeroOthers: true },
+        this.#blocks === 1 ? undefined : (step) => ({ ...step, rows: step.blocks![block]! }),
+      );
+    }
+    const of = (buffer: Buffer, count: number, first = 0): Region[] => [rowsOf(buffer, parts.stride, count, first)];
+    world.hop(recorder, 'embedding', (step) => ({
+      sends: this.#embedded.flatMap(({ buffer }, block) =>
+        this.#readers(block).map((peer): Transfer => ({
+          peer,
+          regions: of(buffer, this.#blocks === 1 ? step.rows : step.blocks![block]!),
+        })),
+      ),
+      receives: this.#owners.map((peer, index): Transfer => ({
+        peer,
+        regions: of(parts.buffer, step.rows, index * parts.rows),
+      })),
+    }));
+    // One part has the row, the others zeros.
+    recordReduce(recorder, parts, {
+      width: this.config.hiddenSize,
+      out: buffers.x,
+      outStride: hiddenStride,
+      epilogue: 'none',
+    });
+  }
+
+  /** Ranks of the first stage that run the rows of a block. */
+  #readers(block: number): number[] {
+    const { plan, topology } = this.world;
+    const ranks = plan.stages[0]!.shares.map(({ rank }) => rank);
+    return this.#blocks === 1 ? ranks : ranks.filter((rank) => topology.blockRanks[block]!.includes(rank));
+  }
+
+  #recordTable(
+    recorder: Recorder,
+    { matrix, firstRow }: VocabMatrix,
+    io: {
+      readonly tokens: Tensor;
+      readonly out: Buffer;
+      readonly outStride: number;
+      readonly scaleBy: number;
+      readonly zeroOthers?: boolean;
+    },
+    stepOf?: (step: StepShape) => StepShape,
+  ): void {
+    const { tokens, out, outStride, scaleBy, zeroOthers = false } = io;
+    for (const [index, shard] of matrix.shards.entries()) {
+      recorder.dispatch(
+        embedding,
+        {
+          rows: this.buffers.rows,
+          hidden: matrix.inFeatures,
+          outStride,
+          type: matrix.type,
+          shardFirst: firstRow + shard.firstRow,
+          shardRows: shard.rows,
+          scaleBy,
+          // The first shard zeroes the rows that the others may fill.
+          zeroOthers: zeroOthers && index === 0,
+        },
+        { tokens, weight: shard.weight, scale: shard.scale, out },
+        stepOf,
+      );
+    }
+  }
+}
+
+/** Brings every rank's logits to the root, which samples: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. */
+export function recordGatherLogits(recorder: Recorder, world: World, logits: Buffer, logitsStride: number): void {
+  const { plan, rank, topology } = world;
+  const shares = holders(plan.head);
+  const regions = ({ rows: [first, end] }: VocabShare, rows: number): Region[] =>
+    Array.from({ length: rows }, (_, row) => ({
+      buffer: logits,
+      offset: (row * logitsStride + first) * 4,
+      size: (end - first) * 4,
+    }));
+  const own = shares.find((share) => share.rank === rank);
+  world.hop(recorder, 'logits', (step) => ({
+    sends: own && rank !== topology.root ? [{ peer: topology.root, regions: regions(own, step.rows) }] : [],
+    receives:
+      rank === topology.root
+        ? shares
+            .filter((share) => share !== own)
+            .map((share) => ({ peer: share.rank, regions: regions(share, step.rows) }))
+        : [],
+  }));
+}
