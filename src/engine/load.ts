@@ -1,11 +1,10 @@
-import type { WeightType } from '../../shaders/linear/pack.js';
 import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
-import { cachedSource, openSource, readJson, readText, type Source, TensorReader } from '../loader/index.js';
-import { type ModelConfig, parseModelConfig } from '../model/config.js';
-import { loadTokenizer, type Tokenizer } from '../tokenizer/index.js';
+import { cachedSource, openSource, type Source } from '../loader/index.js';
+import type { ModelConfig } from '../model/config.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan } from './choose_plan.js';
 import { LoadedModel } from './model.js';
+import { openModelFiles, storedType } from './model_files.js';
 import { RankGroup } from './rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from './runner.js';
 
@@ -31,9 +30,9 @@ const OPTION_NAMES = [
 ] as const satisfies readonly (keyof LoadOptions)[];
 
 /**
- * Loads a Hugging Face model folder and prepares it on one GPU device, or on several (`ranks`, `plan`).
+ * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
  *
- * @param where a folder on disk (Node), a URL whose files answer range requests, or the folder's files (browser)
+ * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, or the files (browser)
  * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
  *   allocated until then is freed.
  */
@@ -49,14 +48,12 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   const opened = await openSource(where, signal);
   const source =
     (options.cache ?? true) ? await cachedSource(opened, { signal, onWarning: options.onWarning }) : opened;
-  const config = parseModelConfig(
-    await readJson(source, 'config.json', signal),
-    await readJson(source, 'generation_config.json', signal),
-  );
+  const files = await openModelFiles(source, signal);
+  const { config } = files;
   const contextLength = checkContext(options.contextLength, config);
   report({ phase: 'tokenizer' });
-  const tokenizer = await readTokenizer(source, signal);
-  const reader = await TensorReader.open(source, signal);
+  const tokenizer = await files.tokenizer();
+  const reader = await files.reader();
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
   const { plan, adapters } = await choosePlan(options, config);
@@ -83,7 +80,7 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   });
   report({ ...last, phase: 'ready' });
   return new LoadedModel(config, group, tokenizer, {
-    name: modelName(source.name),
+    name: modelName(source.gguf ?? source.name),
     stepsInFlight: options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT,
     loadSeconds: (performance.now() - started) / 1000,
   });
@@ -122,27 +119,6 @@ function checkContext(asked: number | undefined, config: ModelConfig): number {
     throw usageError(`contextLength ${asked}: this model has at most ${config.maxPositions} positions`);
   }
   return asked;
-}
-
-/** The type that keeps what the checkpoint's matrices say without taking more room than need be. */
-function storedType(reader: TensorReader): WeightType {
-  // By bytes: a checkpoint in 16 bits may well keep a router or a table in 32.
-  let wide = 0;
-  for (const { dtype, start, end } of reader.index.tensors.values()) {
-    if (dtype === 'F32' || dtype === 'F64') wide += end - start;
-  }
-  return wide * 2 > reader.index.totalBytes ? 'f32' : 'f16';
-}
-
-async function readTokenizer(source: Source, signal: AbortSignal | undefined): Promise<Tokenizer | undefined> {
-  const tokenizerJson = await readText(source, 'tokenizer.json', signal);
-  if (tokenizerJson === undefined) return undefined;
-  const [tokenizerConfig, generationConfig, chatTemplate] = await Promise.all([
-    readText(source, 'tokenizer_config.json', signal),
-    readText(source, 'generation_config.json', signal),
-    readText(source, 'chat_template.jinja', signal),
-  ]);
-  return loadTokenizer({ tokenizerJson, tokenizerConfig, generationConfig, chatTemplate });
 }
 
 /** The last part of a path or URL. */

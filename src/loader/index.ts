@@ -1,6 +1,6 @@
 export { type CachedModel, deleteCached, listCached } from './cache_list.js';
 export { cachedSource, type CacheOptions } from './cached_source.js';
-export type { Dtype } from './dtype.js';
+export { type Dtype, isBlockType } from './dtype.js';
 export { fileListSource } from './file_list_source.js';
 export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
 export type { GgufTensor } from './gguf/header.js';

@@ -47,9 +47,11 @@ export const supportedModelTypes: readonly string[] = Object.keys(families);
  * Reads a Hugging Face config.json, and generation_config.json where there is one (its token ids win), given as JSON text or as
  * objects. Throws SplitkvError: `format` (not JSON), `config` (a missing key, an impossible value), `unsupported` (a model or a
  * feature this runtime doesn't have).
+ *
+ * @param file what messages call the first.
  */
-export function parseModelConfig(config: unknown, generationConfig?: unknown): ModelConfig {
-  const reader = new ConfigReader(config, 'config.json');
+export function parseModelConfig(config: unknown, generationConfig?: unknown, file = 'config.json'): ModelConfig {
+  const reader = new ConfigReader(config, file);
   const generation =
     generationConfig == null ? undefined : new ConfigReader(generationConfig, 'generation_config.json');
   return findFamily(reader).parse(reader, generation);
