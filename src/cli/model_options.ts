@@ -1,5 +1,7 @@
 import type { PlainLoadOptions } from '../app/host_protocol.js';
 import { SplitkvError, usageError } from '../base/errors.js';
+import { parseJson } from '../base/json.js';
+import { parsePlan, type Plan } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './model_host.js';
 import type { Options, OptionSpecs } from './options.js';
@@ -14,8 +16,13 @@ export const modelOptions = {
   'steps-in-flight': { value: 'N', help: 'decode steps submitted ahead, 1 to 4; default 4; never changes the result' },
   host: { value: 'HOST', help: 'node (default: WebGPU by Dawn) or chrome' },
   adapter: { value: 'NAME', help: "part of an adapter's name (--host node; see `splitkv adapters`)" },
-  ranks: { value: 'N', help: '1, or a power preference: high-performance, low-power' },
-  plan: { value: 'PLAN', help: 'auto (more plans need more ranks)' },
+  ranks: {
+    value: 'N',
+    help: 'GPU devices that run the model: how many (default 1), or an adapter each: "high-performance,low-power", or names (Node)',
+  },
+  plan: { value: 'PLAN', help: 'auto (default), tp, sp, tp+sp, pp, ep, products such as "pp x tp", or a FILE.json' },
+  'virtual-ranks': { help: 'all ranks on one device: tries a plan without more GPUs' },
+  memory: { value: 'SIZE', help: 'GPU memory a rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own' },
   ...commonOptions,
 } as const satisfies OptionSpecs;
 
@@ -32,7 +39,7 @@ export async function modelRequest(options: Options, terminal: Terminal): Promis
   }
   return {
     host,
-    options: loadOptions(options),
+    options: await loadOptions(options),
     model: await checkedModel(options),
     signal: terminal.signal,
     onProgress: (line) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line)),
@@ -46,14 +53,7 @@ export async function openHost(request: ModelRequest): Promise<ModelHost> {
   return (await import('./node_host.js')).openNodeHost(request);
 }
 
-function loadOptions(options: Options): PlainLoadOptions {
-  const plan = options.text('plan') ?? 'auto';
-  if (plan !== 'auto') throw usageError(`--plan ${plan}: only auto is there yet, on one rank`);
-  const ranks = options.text('ranks') ?? '1';
-  const powerPreference = ranks === 'high-performance' || ranks === 'low-power' ? ranks : undefined;
-  if (ranks !== '1' && !powerPreference) {
-    throw usageError(`--ranks ${ranks}: only one rank is there yet; use 1, high-performance or low-power`);
-  }
+async function loadOptions(options: Options): Promise<PlainLoadOptions> {
   return defined({
     weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
     kv: options.oneOf('kv', ['f32', 'f16']),
@@ -61,8 +61,65 @@ function loadOptions(options: Options): PlainLoadOptions {
     prefillChunk: options.integer('prefill-chunk', 1),
     stepsInFlight: options.integer('steps-in-flight', 1, 4),
     adapter: options.text('adapter'),
-    powerPreference,
+    ranks: ranksOption(options.text('ranks')),
+    plan: await planOption(options.text('plan')),
+    virtualRanks: options.has('virtual-ranks') || undefined,
+    memory: memoryOption(options.text('memory')),
   });
+}
+
+function ranksOption(text: string | undefined): number | readonly string[] | undefined {
+  if (text === undefined) return undefined;
+  if (/^\d+$/.test(text)) return Number(text);
+  const names = text.split(',').map((name) => name.trim());
+  if (names.includes('')) {
+    throw usageError(
+      `--ranks ${text}: expected a number of ranks, or an adapter for each, such as "high-performance,low-power"`,
+    );
+  }
+  return names;
+}
+
+/** A policy's name, or a plan file's content. */
+async function planOption(text: string | undefined): Promise<string | Plan | undefined> {
+  if (text === undefined || !text.endsWith('.json')) return text;
+  const { readFile } = await import('node:fs/promises');
+  let content: string;
+  try {
+    content = await readFile(text, 'utf8');
+  } catch (error) {
+    throw new SplitkvError(
+      'io',
+      `--plan ${text}: can't be read (${error instanceof Error ? error.message : String(error)})`,
+    );
+  }
+  return parsePlan(parseJson(content, text));
+}
+
+const UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  KIB: 2 ** 10,
+  MIB: 2 ** 20,
+  GIB: 2 ** 30,
+};
+
+function memoryOption(text: string | undefined): number | readonly number[] | undefined {
+  if (text === undefined) return undefined;
+  const sizes = text.split(',').map((part) => {
+    const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(part.trim());
+    const unit = UNITS[match?.[2]?.toUpperCase() ?? '?'];
+    if (!match || unit === undefined) {
+      throw usageError(
+        `--memory ${text}: expected a size such as 500MB, 1.5GB or 300MiB, or one for each rank with commas between`,
+      );
+    }
+    return Math.floor(Number(match[1]) * unit);
+  });
+  return sizes.length === 1 ? sizes[0]! : sizes;
 }
 
 async function checkedModel(options: Options): Promise<string> {

@@ -1,38 +1,70 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
+import type { PlanOptions } from '../placement/index.js';
+import type { KvType, WeightType } from './api.js';
 import { openRunner, type OpenRunnerOptions } from './testing/open_runner.js';
 
-const adapter = (await testAdapters()).at(-1)!;
-const llama: RandomModelOptions = {
-  seed: 21,
-  config: {
-    hidden_size: 72,
-    num_attention_heads: 6,
-    num_key_value_heads: 2,
-    head_dim: 24,
-    intermediate_size: 300,
-    max_position_embeddings: 2304,
+const long = { max_position_embeddings: 2304 };
+const models: Record<string, RandomModelOptions> = {
+  // Odd widths, three kv heads: no even cut.
+  llama: {
+    seed: 21,
+    config: {
+      ...long,
+      hidden_size: 72,
+      num_attention_heads: 6,
+      num_key_value_heads: 3,
+      head_dim: 24,
+      intermediate_size: 300,
+    },
   },
+  // Biases, tied embedding, a segment for each of 8 ranks.
+  qwen2: {
+    seed: 22,
+    config: {
+      ...long,
+      model_type: 'qwen2',
+      num_attention_heads: 8,
+      num_key_value_heads: 8,
+      head_dim: 8,
+      intermediate_size: 300,
+      vocab_size: 500,
+      tie_word_embeddings: true,
+    },
+  },
+  deepseek: { seed: 23, config: { ...long, model_type: 'deepseek_v3' } },
+  minicpm3: { seed: 24, config: { ...long, model_type: 'minicpm3', num_attention_heads: 8 } },
 };
-const prompt = (length: number, seed: number): number[] =>
-  Array.from({ length }, (_, i) => (i * 37 + seed * 101 + ((i * i) % 53)) % 320);
-const bytes = (row: Float32Array): Buffer => Buffer.from(row.buffer, row.byteOffset, row.byteLength);
 
-async function run(options: Omit<OpenRunnerOptions, 'adapter'>, length: number): Promise<Buffer[]> {
+const prompt = (length: number): number[] => Array.from({ length }, (_, i) => (i * 37 + 101 + ((i * i) % 53)) % 320);
+const bytes = (row: Float32Array): Buffer => Buffer.from(row.slice().buffer);
+
+interface Run extends Omit<OpenRunnerOptions, 'adapter' | 'model'> {
+  readonly weights: WeightType;
+  readonly kv: KvType;
+}
+
+/** Logits of every position of a prompt as long as the longest, then of 3 generated rows after a prompt of each length. */
+async function run(adapter: string, model: string, lengths: readonly number[], options: Run): Promise<Buffer[]> {
+  const longest = Math.max(...lengths);
   const { runner, group } = await openRunner({
-    adapter: adapter.name,
-    contextLength: length + 8,
+    adapter,
+    model: models[model]!,
+    contextLength: longest + 8,
     prefillChunk: 512,
     ...options,
   });
   try {
     const rows: Buffer[] = [];
-    await runner.logits(prompt(length, 1), true, (_p, row) => rows.push(bytes(row.slice())));
-    await runner.prefill(prompt(length, 1), 8, { seed: 0 });
-    for (let step = 0; step < 4; step++) {
-      await (step === 0 ? runner.sampleFirst() : runner.step());
-      rows.push(bytes(await runner.slotLogits(0)));
+    await runner.logits(prompt(longest), true, (_position, row) => rows.push(bytes(row)));
+    for (const length of lengths) {
+      await runner.prefill(prompt(length), 8, { seed: 0 });
+      for (let step = 0; step < 3; step++) {
+        await (step === 0 ? runner.sampleFirst() : runner.step());
+        rows.push(bytes(await runner.slotLogits(0)));
+      }
+      await runner.release();
     }
     return rows;
   } finally {
@@ -40,16 +72,96 @@ async function run(options: Omit<OpenRunnerOptions, 'adapter'>, length: number):
   }
 }
 
-test.each([
-  ['tp', 2],
-  ['sp', 2],
-  ['tp+sp', 2],
-  ['pp', 2],
-  ['tp x sp', 4],
-])('%s on %i ranks', { timeout: 300_000 }, async (plan, ranks) => {
-  const length = 300;
-  const one = await run({ model: llama }, length);
-  const many = await run({ model: llama, plan, ranks, virtual: true }, length);
-  expect(many).toHaveLength(one.length);
-  expect(many.findIndex((row, index) => !row.equals(one[index]!))).toBe(-1);
+type Case = readonly [plan: string, ranks: number, options?: PlanOptions & { readonly devices?: boolean }];
+
+/** Which plans, on which model, over which lengths. */
+const contracts: readonly {
+  readonly model: string;
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly lengths: readonly number[];
+  readonly cases: readonly Case[];
+}[] = [
+  {
+    model: 'llama',
+    weights: 'f32',
+    kv: 'f32',
+    lengths: [1, 255, 256, 257, 700],
+    cases: [
+      ['tp', 2],
+      ['tp', 3],
+      ['sp', 2],
+      ['sp', 4, { devices: true }],
+      ['sp', 8],
+      ['tp+sp', 2, { devices: true }],
+      ['pp', 2],
+    ],
+  },
+  {
+    model: 'qwen2',
+    weights: 'q4',
+    kv: 'f16',
+    lengths: [257, 2100],
+    cases: [
+      ['tp', 8],
+      ['tp', 4],
+      ['sp', 2],
+      ['tp x sp', 4],
+      ['tp+sp', 8],
+      ['pp x tp', 4, { devices: true }],
+      ['pp x sp', 4],
+    ],
+  },
+  {
+    model: 'deepseek',
+    weights: 'q8',
+    kv: 'f32',
+    lengths: [1, 300],
+    cases: [
+      ['tp', 2],
+      ['sp', 2, { devices: true }],
+      ['ep', 4],
+      ['tp+sp', 4],
+      ['pp', 3],
+    ],
+  },
+  {
+    model: 'minicpm3',
+    weights: 'f16',
+    kv: 'f16',
+    lengths: [256, 700],
+    cases: [
+      ['tp+sp', 8],
+      ['tp+sp', 2, { devices: true }],
+      ['sp', 4],
+      ['pp x tp', 4],
+    ],
+  },
+];
+
+describe('the same bits as on one rank', async () => {
+  const adapters = await testAdapters();
+  for (const adapter of adapters) {
+    // The slower adapter takes a plan of each kind, and the shorter prompts.
+    const all = adapter === adapters.at(-1);
+    for (const { model, weights, kv, lengths, cases } of contracts) {
+      test(`${model}, ${weights}, kv ${kv}, on ${adapter.name}`, { timeout: 600_000 }, async () => {
+        const spans = all ? lengths : lengths.filter((length) => length < 500);
+        const one = await run(adapter.name, model, spans, { weights, kv });
+        for (const [plan, ranks, { devices = false, ...planOptions } = {}] of all ? cases : cases.slice(0, 3)) {
+          const many = await run(adapter.name, model, spans, {
+            weights,
+            kv,
+            plan,
+            ranks,
+            planOptions,
+            virtual: !devices,
+          });
+          expect(many).toHaveLength(one.length);
+          const different = many.findIndex((row, index) => !row.equals(one[index]!));
+          expect(different, `${plan} on ${ranks} ranks: first row that differs`).toBe(-1);
+        }
+      });
+    }
+  }
 });

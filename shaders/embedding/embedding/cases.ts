@@ -38,12 +38,15 @@ export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.para
     ...types.map((type) =>
       embeddingCase('tokens on both sides of a shard', type, { rows: 60, shardFirst: 64, shardRows: 33 }),
     ),
+    ...types.map((type) =>
+      embeddingCase('zeros outside a shard', type, { rows: 60, shardFirst: 64, shardRows: 33, zeroOthers: true }),
+    ),
     embeddingCase('scaled', 'q4', { scaleBy: 45.254833 }, { tolerance: { absolute: 0, relative: 2e-7 } }),
     embeddingCase('one element', 'f32', { rows: 1, hidden: 1, shardRows: 1 }),
     embeddingCase('decode 2048', 'q4', { rows: 1, hidden: 2048, shardRows: 512 }),
     embeddingCase('prompt 128 x 2048', 'f16', { rows: 128, hidden: 2048, shardRows: 512 }),
   ],
-  inputs: ({ rows, hidden, outStride, type, shardFirst, shardRows }, random) => {
+  inputs: ({ rows, hidden, outStride, type, shardFirst, shardRows, zeroOthers = false }, random) => {
     const packed = packTiles(type, random.normals(shardRows * hidden, 0.1), shardRows, hidden);
     const tokens = new Uint32Array(rows);
     // A whole vocabulary: every token of it. A shard: tokens just before it, in it, and beyond it.
@@ -54,7 +57,7 @@ export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.para
     if (shardFirst > 0) tokens.set([shardFirst - 1, shardFirst + shardRows, 0xffffffff, 0], 2);
     const out = new Float32Array(rows * outStride);
     for (let r = 0; r < rows; r++) {
-      const gathered = tokens[r]! >= shardFirst && tokens[r]! < shardFirst + shardRows;
+      const gathered = zeroOthers || (tokens[r]! >= shardFirst && tokens[r]! < shardFirst + shardRows);
       out.fill(gathered ? Number.NaN : r + 1, r * outStride, r * outStride + hidden);
     }
     return { tokens, weight: packed.weight, ...(packed.scale ? { scale: packed.scale } : {}), out };

@@ -6,13 +6,14 @@
 // weight: [tile = n / 32][unit][lane = n % 32] of 16 bytes, n = token - shard_first: the layout of a linear layer's weight
 // scale:  q8, q4: f16 [tile][block = k / 32][lane], two lanes a word, the even lane low
 // out:    [rows][out_stride] f32; elements from hidden to the next multiple of 4 get zero, those beyond are never written,
-//         nor is the row of a token outside the shard
+//         nor is the row of a token outside the shard, unless ZERO_OTHERS: then it gets zeros
 //
 // Grid: x = ceil(hidden / 4 / (WORKGROUP * PER_THREAD)), y = row. An invocation writes 4 elements at a time.
-// TYPE: 0 f32, 1 f16, 2 q8, 3 q4: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan from the adapter.
+// TYPE: 0 f32, 1 f16, 2 q8, 3 q4, and ZERO_OTHERS: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan from the adapter.
 // Empty input: rows = 0 dispatches nothing; an empty shard writes nothing.
 
 const TYPE: u32 = 0u; // variant
+const ZERO_OTHERS: bool = false; // variant
 const WORKGROUP: u32 = 64u; // variant
 const PER_THREAD: u32 = 1u; // variant
 
@@ -61,14 +62,15 @@ fn four(n: u32, k4: u32) -> vec4<f32> {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let n = tokens[group.y] - params.shard_first; // wraps for a token before the shard, to a number beyond it
-  if (n >= params.shard_rows) {
+  let held = n < params.shard_rows;
+  if (!held && !ZERO_OTHERS) {
     return;
   }
   var k4 = group.x * WORKGROUP * PER_THREAD + thread;
   for (var i = 0u; i < PER_THREAD && k4 * 4u < params.hidden; i++) {
     let k = vec4<u32>(k4 * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
     out[group.y * (params.out_stride / 4u) + k4] =
-      select(vec4<f32>(), four(n, k4) * params.scale_by, k < vec4<u32>(params.hidden));
+      select(vec4<f32>(), four(select(0u, n, held), k4) * params.scale_by, vec4<bool>(held) & (k < vec4<u32>(params.hidden)));
     k4 += WORKGROUP;
   }
 }

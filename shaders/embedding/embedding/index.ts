@@ -16,6 +16,11 @@ export interface EmbeddingProblem {
   readonly shardRows: number;
   /** Multiplies what is read; 1 where left out. */
   readonly scaleBy?: number;
+  /**
+   * Rows of tokens outside the shard get zeros: where ranks hold a vocabulary together, their rows add up (reduce_segments) to
+   * the embedding's.
+   */
+  readonly zeroOthers?: boolean;
 }
 
 /**
@@ -26,7 +31,10 @@ export const embedding = defineKernel({
   name: 'embedding',
   bindings: { tokens: 'read', weight: 'read', scale: 'read', out: 'read_write' },
   params: { hidden: 'u32', units: 'u32', out_stride: 'u32', shard_first: 'u32', shard_rows: 'u32', scale_by: 'f32' },
-  plan({ rows, hidden, outStride, type, shardFirst, shardRows, scaleBy = 1 }: EmbeddingProblem, traits) {
+  plan(
+    { rows, hidden, outStride, type, shardFirst, shardRows, scaleBy = 1, zeroOthers = false }: EmbeddingProblem,
+    traits,
+  ) {
     if (hidden < 1 || outStride < hidden || outStride % 4 !== 0) {
       throw new SplitkvError(
         'internal',
@@ -38,7 +46,12 @@ export const embedding = defineKernel({
     const [workgroup, perThread] = traits.software ? [16, 16] : [64, 1];
     return {
       wgsl: [source],
-      constants: { TYPE: WEIGHT_TYPES.indexOf(type), WORKGROUP: workgroup, PER_THREAD: perThread },
+      constants: {
+        TYPE: WEIGHT_TYPES.indexOf(type),
+        ZERO_OTHERS: zeroOthers,
+        WORKGROUP: workgroup,
+        PER_THREAD: perThread,
+      },
       params: {
         hidden,
         units: packedLayout(type, shardRows, hidden).units,

@@ -1,0 +1,133 @@
+import { didYouMean, SplitkvError, usageError } from '../../base/errors.js';
+import { virtualArrival } from './priority.js';
+
+/** What a client asks for. Times are seconds on the caller's clock, the one given to `schedule`. */
+export interface RequestSpec {
+  readonly id: string;
+  /** Token ids. Without prefix caching only the length is read, so `{ length: n }` will do. */
+  readonly prompt: ArrayLike<number>;
+  /** Tokens to generate at most, at least 1. */
+  readonly maxTokens: number;
+  /** From -100 to 100, higher is sooner; default 0. See priority.ts for what a point is worth. */
+  readonly priority?: number;
+  /** When the first token should be there; only the cost policy of attention data parallelism reads it. */
+  readonly firstTokenDeadline?: number;
+}
+
+export type SequenceStatus = 'waiting' | 'prefill' | 'decode' | 'finished';
+
+/** `length`: maxTokens reached; `context_full`: cut short by the context or the KV pool; `ended`: as the caller said. */
+export type EndReason = 'length' | 'context_full' | 'ended' | 'aborted';
+
+/** A request as the scheduler sees it. Read only outside the scheduler. */
+export interface ScheduledSequence {
+  readonly id: string;
+  readonly status: SequenceStatus;
+  readonly endReason: EndReason | undefined;
+  readonly prompt: ArrayLike<number>;
+  /** Ids received so far. */
+  readonly generated: readonly number[];
+  readonly maxTokens: number;
+  /** The rank whose KV pool it lives in; -1 while unbound. */
+  readonly rank: number;
+  /** Row of the rank's decode step, from admission on. */
+  readonly slot: number;
+  /** Physical KV block of tokens [i * block, (i + 1) * block). */
+  readonly blocks: readonly number[];
+  /** Tokens whose KV is written by the iterations scheduled so far. A decode row just scheduled has position computed - 1. */
+  readonly computed: number;
+  /** Tokens sampled by the iterations scheduled so far; `generated` follows behind. */
+  readonly sampled: number;
+  /** Tokens taken from the prefix cache at the last admission. */
+  readonly cachedTokens: number;
+  readonly preemptions: number;
+  /** Token at a position: of the prompt, or generated and received. */
+  tokenAt(position: number): number;
+}
+
+const SPEC_KEYS = ['id', 'prompt', 'maxTokens', 'priority', 'firstTokenDeadline'];
+const MAX_PRIORITY = 100;
+
+export class Sequence implements ScheduledSequence {
+  readonly id: string;
+  readonly prompt: ArrayLike<number>;
+  readonly promptLength: number;
+  readonly maxTokens: number;
+  /** Whether maxTokens is less than was asked for. */
+  readonly clamped: boolean;
+  readonly firstTokenDeadline: number;
+  /** Place in every queue: smaller is sooner. Never changes. */
+  readonly order: number;
+  readonly generated: number[] = [];
+  status: SequenceStatus = 'waiting';
+  endReason: EndReason | undefined;
+  rank = -1;
+  slot = -1;
+  blocks: number[] = [];
+  computed = 0;
+  sampled = 0;
+  received = 0;
+  /** Iterations in flight with a row of this sequence. */
+  outstanding = 0;
+  /** Of those, how many wrote into blocks that it has lost since. */
+  stale = 0;
+  /** Tokens whose KV is known to be written, by completed iterations, into its present blocks. */
+  confirmed = 0;
+  cachedTokens = 0;
+  preemptions = 0;
+  /** Iteration in which it could first have run, had nothing made it wait; -1: not yet. */
+  readySince = -1;
+
+  constructor(
+    spec: RequestSpec,
+    /** Submission number: breaks ties. */
+    readonly ordinal: number,
+    iteration: number,
+    maxTokens: number,
+    agingIterations: number,
+  ) {
+    this.id = spec.id;
+    this.prompt = spec.prompt;
+    this.promptLength = spec.prompt.length;
+    this.maxTokens = maxTokens;
+    this.clamped = maxTokens < spec.maxTokens;
+    this.firstTokenDeadline = spec.firstTokenDeadline ?? Infinity;
+    this.order = virtualArrival(iteration, spec.priority ?? 0, agingIterations);
+  }
+
+  /** Tokens that must be in the cache before the next decode row; the prompt, and after a preemption what was generated. */
+  get target(): number {
+    return this.sampled === 0 ? this.promptLength : this.promptLength + this.sampled - 1;
+  }
+
+  tokenAt(position: number): number {
+    const token = position < this.promptLength ? this.prompt[position] : this.generated[position - this.promptLength];
+    if (token === undefined) {
+      throw new SplitkvError('internal', `request ${this.id}: the token at position ${position} isn't known`);
+    }
+    return token;
+  }
+}
+
+export const inOrder = (a: Sequence, b: Sequence): number => a.order - b.order || a.ordinal - b.ordinal;
+
+/** @throws SplitkvError `usage` for an impossible request. */
+export function checkSpec(spec: RequestSpec): void {
+  const { id, prompt, maxTokens, priority = 0, firstTokenDeadline = Infinity } = spec;
+  for (const key of Object.keys(spec)) {
+    if (!SPEC_KEYS.includes(key)) throw usageError(`request: unknown key '${key}'.${didYouMean(key, SPEC_KEYS)}`);
+  }
+  if (typeof id !== 'string' || id === '') throw usageError(`request: id ${String(id)}: expected a text`);
+  if (!Number.isSafeInteger(prompt?.length) || prompt.length < 1) {
+    throw usageError(`request ${id}: the prompt is empty: give at least one token`);
+  }
+  if (!Number.isSafeInteger(maxTokens) || maxTokens < 1) {
+    throw usageError(`request ${id}: maxTokens ${maxTokens}: expected an integer of at least 1`);
+  }
+  if (!Number.isSafeInteger(priority) || Math.abs(priority) > MAX_PRIORITY) {
+    throw usageError(`request ${id}: priority ${priority}: expected an integer from -${MAX_PRIORITY} to ${MAX_PRIORITY}`);
+  }
+  if (typeof firstTokenDeadline !== 'number' || Number.isNaN(firstTokenDeadline)) {
+    throw usageError(`request ${id}: firstTokenDeadline ${String(firstTokenDeadline)}: expected seconds`);
+  }
+}
