@@ -2,7 +2,9 @@ import type { KernelPlan, ParamTypes } from '../../src/gpu/kernel.js';
 import { type LatentShape, latentConstants, latentWgsl, latentWidth } from '../cache/latent_cache.js';
 import mlaAttend from '../lib/mla_attend.wgsl?raw';
 import mlaAttendRow from '../lib/mla_attend_row.wgsl?raw';
+import shareSource from '../lib/share.wgsl?raw';
 import softmaxState from '../lib/softmax_state.wgsl?raw';
+import { LAYOUT_PARAMS, type layoutStrides, type Share, SHARE_PARAMS, sharePlan, WHOLE } from './share.js';
 
 /** What the attention kernels over the latent cache have in common (lib/mla_attend.wgsl). */
 export const MLA_BINDINGS = {
@@ -10,6 +12,7 @@ export const MLA_BINDINGS = {
   latent_cache: 'read',
   row_info: 'read',
   block_table: 'read',
+  chunk_offsets: 'read',
   partial_o: 'read_write',
   partial_ml: 'read_write',
 } as const;
@@ -20,8 +23,9 @@ export const MLA_PARAMS = {
   q_units: 'u32',
   key_units: 'u32',
   rank_units: 'u32',
-  partials: 'u32',
+  ...LAYOUT_PARAMS,
   table_stride: 'u32',
+  ...SHARE_PARAMS,
   vectors: 'u32',
   stats: 'u32',
   lanes: 'u32',
@@ -38,27 +42,34 @@ interface MlaProblem extends LatentShape {
   readonly tableStride: number;
   readonly qStride: number;
   readonly scale: number;
+  readonly share?: Share;
 }
 
-/** The plan of a kernel, all but its grid, from its own file: `source`, or `rowSource` with `threads` invocations a workgroup. */
+/**
+ * The plan of a kernel, all but its grid, from its own file: `source`, or `rowSource` with `threads` invocations a workgroup.
+ * `strides`: of partials.
+ */
 export function mlaPlan(
+  kernel: string,
   problem: MlaProblem,
-  partials: number,
+  strides: ReturnType<typeof layoutStrides>,
   file: { readonly source: string } | { readonly rowSource: string; readonly threads: number },
 ): Omit<KernelPlan<typeof MLA_PARAMS>, 'grid'> {
   const rankUnits = problem.kvLoraRank / 4;
+  const shared = sharePlan(kernel, problem.share ?? WHOLE);
   const params = {
     rows: problem.rows,
     heads: problem.heads,
     q_units: problem.qStride / 4,
     key_units: latentWidth(problem) / 4,
     rank_units: rankUnits,
-    partials,
+    ...strides,
     table_stride: problem.tableStride,
+    ...shared.params,
     scale: problem.scale,
   };
-  const fragments = [...latentWgsl(problem.kvType), softmaxState];
-  const constants = latentConstants(problem);
+  const fragments = [...latentWgsl(problem.kvType), softmaxState, shareSource];
+  const constants = { ...latentConstants(problem), ...shared.constants };
   // The order of sums follows from the rank and the kind of adapter alone.
   if ('rowSource' in file) {
     return {

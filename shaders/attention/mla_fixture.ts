@@ -2,23 +2,29 @@ import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import type { StepShape } from '../../src/gpu/kernel.js';
 import type { Expected, HostArray, HostArrays, KernelCase } from '../../src/gpu/testing/kernel_case.js';
-import { CHUNK_TOKENS, kvUnitBytes, MERGE_LANES } from '../cache/kv_cache.js';
-import { type LatentShape, latentUnit, latentWidth } from '../cache/latent_cache.js';
+import { CHUNK_TOKENS, kvUnitBytes } from '../cache/kv_cache.js';
+import { latentCacheBytes, type LatentShape, latentUnit, latentWidth } from '../cache/latent_cache.js';
 import { attendedTokens, halfBits, halfNormal, halfValue, type RowInfo, rowInfoArray } from './fixture.js';
+import { localLanes, type PartialLayout, WHOLE } from './share.js';
+import { localIndex, ownInputs, partialIndex, type Sharing } from './share_fixture.js';
 
 /** What problems of attention over the latent have in common, with the rows that a case runs. */
-export interface MlaCase extends LatentShape {
+export interface MlaCase extends LatentShape, Sharing {
   readonly rows: number;
   readonly heads: number;
+  /** mla_split: of this rank's local chunks. */
   readonly maxChunks: number;
   readonly lanes: number;
+  readonly partialLayout?: PartialLayout;
   readonly tableStride: number;
   readonly qStride: number;
   readonly scale: number;
   readonly rowInfo: readonly RowInfo[];
 }
 
-export type MlaShape = Pick<MlaCase, 'heads' | 'kvLoraRank' | 'qkRopeHeadDim' | 'kvType' | 'block'>;
+export type MlaShape = Pick<MlaCase, 'heads' | 'kvLoraRank' | 'qkRopeHeadDim' | 'kvType' | 'block'> &
+  Sharing &
+  Pick<MlaCase, 'partialLayout'>;
 
 /** The problem of a shape and rows; strides as small as they may be, so that neighbours would show in an overrun. */
 export function mlaCase(shape: MlaShape, rowInfo: readonly RowInfo[]): MlaCase {
@@ -28,7 +34,7 @@ export function mlaCase(shape: MlaShape, rowInfo: readonly RowInfo[]): MlaCase {
     ...shape,
     rows: rowInfo.length,
     maxChunks,
-    lanes: Math.min(MERGE_LANES, maxChunks),
+    lanes: localLanes(maxChunks, shape.share ?? WHOLE),
     tableStride: (maxChunks * CHUNK_TOKENS) / shape.block,
     qStride: alignUp(shape.heads * latentWidth(shape), 32),
     scale: latentWidth(shape) ** -0.5,
@@ -139,8 +145,13 @@ export function mlaInputs(problem: MlaCase, random: Random): HostArrays {
   }
   const q = new Float32Array(rowInfo.length * qStride).fill(Number.NaN);
   for (const [row, info] of rowInfo.entries()) if (info) q.set(random.normals(heads * width, 2), row * qStride);
-  return { q_abs: q, latent_cache: cache, row_info: rowInfoArray(rowInfo), block_table: table };
+  const inputs = { q_abs: q, latent_cache: cache, row_info: rowInfoArray(rowInfo), block_table: table };
+  return problem.share ? ownMlaInputs(problem, inputs) : inputs;
 }
+
+/** What a rank of `problem.share` has of these inputs. */
+export const ownMlaInputs = (problem: MlaCase, inputs: HostArrays): HostArrays =>
+  ownInputs(problem, inputs, { latent_cache: latentCacheBytes(problem, 1) / 4 });
 
 /** Float64 attention straight from its definition, in the absorbed space: (o, m, l) of a row's head over the given tokens. */
 export function attendLatent(
@@ -194,24 +205,26 @@ function tokenLatent(
 }
 
 /**
- * Expected partials of the token sets that `setsOf` names for a row's last position; sets not named aren't compared. `partials` is
- * the number that a (row, head) has room for.
+ * Expected partials of the tokens of a row, grouped by `key` of their chunk: those groups whose key, as a chunk or a merge lane, is
+ * this rank's own. `partials` is the number that a (row, head) has room for.
  */
 export function expectedPartials(
   problem: MlaCase,
   inputs: HostArrays,
   partials: number,
-  setsOf: (position: number) => Map<number, number[]>,
+  key: (chunk: number) => number,
 ): Expected {
   const { rows, heads, kvLoraRank } = problem;
   const partialO = new Array<number>(rows * heads * partials * kvLoraRank);
   const partialMl = new Array<number>(rows * heads * partials * 2);
   for (const [row, info] of problem.rowInfo.entries()) {
     if (!info) continue;
-    for (const [index, tokens] of setsOf(info[0])) {
+    for (const [chunkOrLane, tokens] of tokensBy(info[0], key)) {
+      const local = localIndex(problem, info[1], chunkOrLane);
+      if (local === undefined) continue;
       for (let head = 0; head < heads; head++) {
         const { o, m, l } = attendLatent(problem, inputs, row, head, tokens);
-        const at = (row * heads + head) * partials + index;
+        const at = partialIndex(problem, partials, [row, head, local]);
         for (let i = 0; i < kvLoraRank; i++) partialO[at * kvLoraRank + i] = o[i]!;
         partialMl[at * 2] = m;
         partialMl[at * 2 + 1] = l;
@@ -222,7 +235,7 @@ export function expectedPartials(
 }
 
 /** Tokens 0 .. position, grouped by `key` of their chunk. */
-export function tokensBy(position: number, key: (chunk: number) => number): Map<number, number[]> {
+function tokensBy(position: number, key: (chunk: number) => number): Map<number, number[]> {
   const sets = new Map<number, number[]>();
   for (let token = 0; token <= position; token++) {
     const index = key(Math.floor(token / CHUNK_TOKENS));

@@ -1,44 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { Random } from '../../src/base/random.js';
 import type { Device, DeviceTraits } from '../../src/gpu/device.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';
 import { type MergeCase, suite as mergeSuite } from './attention_merge/cases.js';
-import { PREFILL_TILE_ROWS } from './attention_prefill/index.js';
-import { type PrefillCase, prefillProblem, suite as prefillSuite } from './attention_prefill/cases.js';
-import { suite as splitSuite } from './attention_split/cases.js';
-import {
-  attentionCase,
-  attentionInputs,
-  bits,
-  caseStep,
-  decisions,
-  ownAttentionInputs,
-  type RowInfo,
-  runOn,
-} from './fixture.js';
-import { localChunks, localLanes, ownBase, type Share, WHOLE } from './share.js';
-import { localIndex, type Sharing } from './share_fixture.js';
+import { bits, decisions, runOn } from './fixture.js';
+import { localChunks, localLanes, ownBase, WHOLE } from './share.js';
+import { localIndex } from './share_fixture.js';
+import { CONTEXTS, mlaPrefillPath, mlaSplitPath, type Path, prefillPath, splitPath } from './share_paths.js';
 
-const CONTEXTS = [1, 255, 256, 257, 700, 2100, 2600];
 const RANKS = [1, 2, 4, 8];
-/** chunk_offsets of the slots: none, the same for all, one for each. */
-const OFFSETS = [[], CONTEXTS.map(() => 3), [5, 0, 7, 1, 2, 6, 4]];
-
-/** The last token of each context, a slot each: generated rows. */
-const generatedRows: RowInfo[] = [
-  ...CONTEXTS.slice(0, 3).map((length, slot): RowInfo => [length - 1, slot]),
-  undefined,
-  ...CONTEXTS.slice(3).map((length, i): RowInfo => [length - 1, i + 3]),
-];
-
-/** The last two tokens of each context, a tile each: prompt rows. */
-const promptRows: RowInfo[] = CONTEXTS.flatMap((length, slot): RowInfo[] =>
-  Array.from({ length: PREFILL_TILE_ROWS }, (_, i) =>
-    i < Math.min(2, length) ? [length - Math.min(2, length) + i, slot] : undefined,
-  ),
-);
+/** chunk_offsets of the slots: the same for all, one for each. */
+const OFFSETS = [CONTEXTS.map(() => 3), [5, 0, 7, 1, 2, 6, 4]];
 
 test('ranks own every chunk once, in whole lanes', () => {
   for (const ranks of RANKS) {
@@ -57,65 +30,15 @@ test('ranks own every chunk once, in whole lanes', () => {
   }
 });
 
-/** One of the attention kernels, over rows that it was made for. */
-interface Path {
-  readonly name: string;
-  readonly rowInfo: readonly RowInfo[];
-  readonly heads: number;
-  /** Elements of a head's output. */
-  readonly dim: number;
-  /** Partials of a (row, head): of chunks, or of merge lanes. */
-  readonly partials: (share: Share) => number;
-  readonly ofLanes: boolean;
-  /** partial_o and partial_ml, and the row_info and chunk_offsets of their merge. Whole: as one rank that shares nothing. */
-  readonly attend: (device: Device, traits: DeviceTraits, sharing: Required<Sharing> | 'whole') => Promise<HostArrays>;
+function concatenated(arrays: readonly HostArray[]): Float32Array<ArrayBuffer> {
+  const all = new Float32Array(arrays.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const array of arrays) {
+    all.set(array, at);
+    at += array.length;
+  }
+  return all;
 }
-
-const shape = { heads: 4, kvHeads: 2, headDim: 32, kvType: 'f16', block: 64 } as const;
-
-function splitPath(): Path {
-  const problem = attentionCase(shape, generatedRows);
-  const inputs = attentionInputs(problem, new Random(51));
-  const partials = (share: Share) => localChunks(problem.maxChunks, share);
-  return {
-    name: 'attention_split',
-    rowInfo: generatedRows,
-    heads: shape.heads,
-    dim: shape.headDim,
-    partials,
-    ofLanes: false,
-    async attend(device, traits, sharing) {
-      const part = sharing === 'whole' ? problem : { ...problem, ...sharing, maxChunks: partials(sharing.share) };
-      const own = sharing === 'whole' ? inputs : ownAttentionInputs(part, inputs);
-      return { ...own, ...(await runOn(device, splitSuite, part, own, caseStep(problem), traits)) };
-    },
-  };
-}
-
-function prefillPath(): Path {
-  const problem = prefillProblem(shape, promptRows);
-  const inputs = attentionInputs(problem, new Random(52));
-  const partials = (share: Share) => localLanes(problem.maxChunks, share);
-  return {
-    name: 'attention_prefill',
-    rowInfo: promptRows,
-    heads: shape.heads,
-    dim: shape.headDim,
-    partials,
-    ofLanes: true,
-    async attend(device, traits, sharing) {
-      const part: PrefillCase =
-        sharing === 'whole'
-          ? problem
-          : { ...problem, ...sharing, lanes: partials(sharing.share), partialLayout: 'lane' };
-      const own = sharing === 'whole' ? inputs : ownAttentionInputs(part, inputs);
-      return { ...own, ...(await runOn(device, prefillSuite, part, own, caseStep(problem), traits)) };
-    },
-  };
-}
-
-const concatenated = (arrays: readonly HostArray[]): Float32Array<ArrayBuffer> =>
-  Float32Array.from(arrays.flatMap((array) => [...array]));
 
 /** The output of a path's rows: on one rank that shares nothing, or by way of `ranks` that share every sequence. */
 async function output(
@@ -165,21 +88,25 @@ async function output(
 
 for (const adapter of await testAdapters()) {
   describe(`ranks that share sequences give the bits of one rank on ${adapter.name}`, () => {
-    test.each([splitPath(), prefillPath()])('$name', { timeout: 300_000 }, async (path) => {
-      const device = await adapter.open();
-      for (const traits of decisions(device)) {
-        const expected = await output(device, traits, path, 'whole');
-        const written = path.rowInfo.filter(Boolean).length * path.heads * path.dim;
-        expect(new Float32Array(expected.buffer).filter((x) => !Number.isNaN(x))).toHaveLength(written);
-        for (const ranks of RANKS) {
-          for (const offsets of ranks === 1 ? OFFSETS.slice(2) : OFFSETS) {
-            const got = await output(device, traits, path, { ranks, offsets });
-            const same = got.length === expected.length && got.every((word, i) => word === expected[i]);
-            expect(same, `${ranks} ranks, offsets ${offsets.join()}, software ${traits.software}`).toBe(true);
+    test.each([splitPath(), prefillPath(), mlaSplitPath(), mlaPrefillPath()])(
+      '$name',
+      { timeout: 300_000 },
+      async (path) => {
+        const device = await adapter.open();
+        for (const traits of decisions(device)) {
+          const expected = await output(device, traits, path, 'whole');
+          const written = path.rowInfo.filter(Boolean).length * path.heads * path.dim;
+          expect(new Float32Array(expected.buffer).filter((x) => !Number.isNaN(x))).toHaveLength(written);
+          for (const ranks of RANKS) {
+            for (const offsets of ranks === 1 ? OFFSETS.slice(1) : OFFSETS) {
+              const got = await output(device, traits, path, { ranks, offsets });
+              const same = got.length === expected.length && got.every((word, i) => word === expected[i]);
+              expect(same, `${ranks} ranks, offsets ${offsets.join()}, software ${traits.software}`).toBe(true);
+            }
           }
         }
-      }
-      device.dispose();
-    });
+        device.dispose();
+      },
+    );
   });
 }

@@ -47,11 +47,12 @@ export function sharePlan(
   return { constants: { SHARED: ranks > 1 }, params: { share_ranks: ranks, share_index: index } };
 }
 
-/** @throws SplitkvError when partials of prompt rows have room for other lanes than a merge would read. */
+/** @throws SplitkvError when the share can't be, or partials of prompt rows have room for other lanes than a merge would read. */
 export function checkLanes(
   kernel: string,
   { lanes, maxChunks, share }: { readonly lanes: number; readonly maxChunks: number; readonly share: Share },
 ): void {
+  sharePlan(kernel, share);
   if (Number.isInteger(lanes) && lanes >= 1 && lanes === localLanes(maxChunks, share)) return;
   const shared = share.ranks > 1 ? ` / ${share.ranks}, rounded up` : '';
   throw usageError(

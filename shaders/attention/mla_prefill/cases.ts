@@ -36,6 +36,35 @@ const cases = [
     { heads: 3, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
     promptRows(0, 2043, 10, 16),
   ),
+  mlaKernelCase(
+    'tiny, the second of two ranks, lanes in runs',
+    {
+      heads: 2,
+      kvLoraRank: 32,
+      qkRopeHeadDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 2, index: 1 },
+      offsets: [1],
+      partialLayout: 'lane',
+    },
+    promptRows(0, 0, 5, 8),
+    true,
+  ),
+  mlaKernelCase(
+    'the third of four ranks, lanes in runs',
+    {
+      heads: 3,
+      kvLoraRank: 64,
+      qkRopeHeadDim: 16,
+      kvType: 'f16',
+      block: 64,
+      share: { ranks: 4, index: 2 },
+      offsets: [5, 0, 2],
+      partialLayout: 'lane',
+    },
+    [...promptRows(1, 767, 3, 16), ...promptRows(0, 2300, 2, 16), ...promptRows(2, 0, 5, 16)],
+  ),
 ];
 
 export const suite: KernelSuite<typeof mlaPrefill.bindings, typeof mlaPrefill.params, MlaCase> = {

@@ -1,9 +1,9 @@
-import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { checkHeads, checkLatentShape, type LatentShape, latentWidth } from '../../cache/latent_cache.js';
-import { checkStride, MERGE_LANES } from '../../cache/kv_cache.js';
+import { checkStride } from '../../cache/kv_cache.js';
 import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan } from '../mla.js';
+import { checkLanes, layoutStrides, localLanes, type PartialLayout, type Share, WHOLE } from '../share.js';
 import source from './mla_prefill.wgsl?raw';
 import rowSource from './mla_prefill_row.wgsl?raw';
 
@@ -13,9 +13,9 @@ const SOFTWARE_ROWS = 8;
 export interface MlaPrefillProblem extends LatentShape {
   readonly rows: number;
   readonly heads: number;
-  /** 256-token chunks of the longest sequence the cache has room for. */
+  /** 256-token chunks of the longest sequence, whoever holds them. */
   readonly maxChunks: number;
-  /** Merge lanes that partials have room for: min(8, maxChunks). */
+  /** Merge lanes that partials have room for: min(8, maxChunks), over the ranks that share the sequences: localLanes. */
   readonly lanes: number;
   /** Block-table entries of a slot. */
   readonly tableStride: number;
@@ -23,6 +23,10 @@ export interface MlaPrefillProblem extends LatentShape {
   readonly qStride: number;
   /** Of the scores: (nope + rope)^-0.5, times mscale^2 with YaRN. */
   readonly scale: number;
+  /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
+  readonly share?: Share;
+  /** 'row' where left out. 'lane': [lanes][rows][heads], where the problem's rows count. */
+  readonly partialLayout?: PartialLayout;
 }
 
 /**
@@ -35,24 +39,22 @@ export const mlaPrefill = defineKernel({
   bindings: MLA_BINDINGS,
   params: MLA_PARAMS,
   plan(problem: MlaPrefillProblem, traits) {
-    const { heads, maxChunks, lanes, qStride } = problem;
+    const { heads, maxChunks, lanes, qStride, share = WHOLE } = problem;
     checkLatentShape('mla_prefill', problem);
     checkHeads('mla_prefill', heads);
     checkStride('mla_prefill', 'qStride', qStride, heads * latentWidth(problem));
-    if (!Number.isInteger(lanes) || lanes < 1 || lanes !== Math.min(MERGE_LANES, maxChunks)) {
-      throw usageError(
-        `mla_prefill: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)`,
-      );
-    }
+    checkLanes('mla_prefill', { lanes, maxChunks, share });
+    const strides = layoutStrides(problem.partialLayout ?? 'row', problem);
+    const gridLanes = (chunks: number): number => Math.min(localLanes(chunks, share), lanes);
     if (traits.software) {
       return {
-        ...mlaPlan(problem, lanes, { rowSource, threads: SOFTWARE_ROWS }),
-        grid: (step) => [Math.min(step.chunks, lanes), ceilDiv(heads, MLA_VECTORS), ceilDiv(step.rows, SOFTWARE_ROWS)],
+        ...mlaPlan('mla_prefill', problem, strides, { rowSource, threads: SOFTWARE_ROWS }),
+        grid: (step) => [gridLanes(step.chunks), ceilDiv(heads, MLA_VECTORS), ceilDiv(step.rows, SOFTWARE_ROWS)],
       };
     }
     return {
-      ...mlaPlan(problem, lanes, { source }),
-      grid: (step) => [Math.min(step.chunks, lanes), heads, ceilDiv(step.rows, MLA_VECTORS)],
+      ...mlaPlan('mla_prefill', problem, strides, { source }),
+      grid: (step) => [gridLanes(step.chunks), heads, ceilDiv(step.rows, MLA_VECTORS)],
     };
   },
 });

@@ -1,5 +1,5 @@
-// Causal attention of prompt rows over the latent: the softmax state of each merge lane, 4 rows of a head a workgroup, which
-// read the latent together.
+// Causal attention of prompt rows over the latent: the softmax state of each merge lane of this rank, 4 rows of a head a
+// workgroup, which read the latent together.
 //
 //   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
 //   over t <= position with floor(t / 256) mod 8 = lane; each chunk by itself, then merged in ascending order
@@ -8,10 +8,12 @@
 // latent_cache see latent_layout.wgsl, KvUnit; the rows' own tokens are there already
 // row_info     [rows] (position, slot); each 4 rows have one slot
 // block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of attended tokens are read
-// partial_o    [rows][heads][partials][R] f32, unnormalised; partials = merge lanes; R = 4 rank_units
-// partial_ml   [rows][heads][partials] (m, l) f32, natural log, scale applied
+// chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
+// partial_o    [rows][heads][local lanes][R] f32, unnormalised; R = 4 rank_units
+// partial_ml   [rows][heads][local lanes] (m, l) f32, natural log, scale applied
+// or, by the strides in params, both as [local lanes][rows][heads]...: a lane's partials are one run
 //
-// Grid (lanes, heads, ceil(rows / 4)). Software adapters: mla_prefill_row.wgsl.
+// Grid (local lanes, heads, ceil(rows / 4)). Software adapters: mla_prefill_row.wgsl.
 // A lane without tokens of a row: the empty state where another of the 4 rows has tokens there, else nothing is written.
 // Inactive rows: nothing is written.
 
@@ -21,8 +23,12 @@ struct Params {
   q_units: u32,
   key_units: u32,
   rank_units: u32,
-  partials: u32,
+  // Of partials: from (row, head) to (row, head), and from local lane to local lane.
+  item_stride: u32,
+  lane_stride: u32,
   table_stride: u32,
+  share_ranks: u32,
+  share_index: u32,
   vectors: u32,
   stats: u32,
   lanes: u32,
@@ -34,9 +40,10 @@ struct Params {
 @group(0) @binding(1) var<storage, read> latent_cache: array<KvUnit>;
 @group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> block_table: array<u32>;
-@group(0) @binding(4) var<storage, read_write> partial_o: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> partial_ml: array<vec2<f32>>;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(4) var<storage, read> chunk_offsets: array<u32>;
+@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(7) var<uniform> params: Params;
 
 // Tokens that a row attends to: 0 for inactive rows and rows beyond the last.
 fn row_limit(row: u32) -> u32 {
@@ -48,15 +55,11 @@ fn row_limit(row: u32) -> u32 {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let lane = group_id.x;
   let head = group_id.y;
   let first_row = group_id.z * 4u;
   let rows = vec4<u32>(first_row) + vec4<u32>(0u, 1u, 2u, 3u);
   let limit = vec4<u32>(row_limit(rows.x), row_limit(rows.y), row_limit(rows.z), row_limit(rows.w));
   let end = max(max(limit.x, limit.y), max(limit.z, limit.w));
-  if (lane * CHUNK >= end) {
-    return;
-  }
   // Of any active row.
   var slot = 0u;
   for (var i = 0u; i < min(4u, params.rows - first_row); i++) {
@@ -65,10 +68,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       slot = info.y;
     }
   }
+  let lane = own_chunk(slot, group_id.x);
+  if (lane * CHUNK >= end) {
+    return;
+  }
+  let targets = (rows * params.heads + head) * params.item_stride + group_id.x * params.lane_stride;
   let queries = Queries(
     vec4<u32>(head * params.key_units) + min(rows, vec4<u32>(params.rows - 1u)) * params.q_units,
     limit,
-    select((rows * params.heads + head) * params.partials + lane, vec4<u32>(NOWHERE), limit == vec4<u32>()),
+    select(targets, vec4<u32>(NOWHERE), limit == vec4<u32>()),
   );
   mla_attend(queries, slot * params.table_stride, lane, MERGE_LANES, end, thread);
 }

@@ -5,7 +5,8 @@
 //
 // Tensors as in mla_prefill.wgsl.
 //
-// Grid (lanes, ceil(heads / 4), ceil(rows / THREADS)): a workgroup = THREADS rows of one slot, an invocation = 4 heads of a row.
+// Grid (local lanes, ceil(heads / 4), ceil(rows / THREADS)): a workgroup = THREADS rows of one slot, an invocation = 4 heads of
+// a row.
 // Variants: see mla_attend_row.wgsl.
 // A lane without tokens of a row: the empty state where another of the rows has tokens there, else nothing is written.
 // Inactive rows: nothing is written.
@@ -16,8 +17,12 @@ struct Params {
   q_units: u32,
   key_units: u32,
   rank_units: u32,
-  partials: u32,
+  // Of partials: from (row, head) to (row, head), and from local lane to local lane.
+  item_stride: u32,
+  lane_stride: u32,
   table_stride: u32,
+  share_ranks: u32,
+  share_index: u32,
   vectors: u32,
   stats: u32,
   lanes: u32,
@@ -29,13 +34,13 @@ struct Params {
 @group(0) @binding(1) var<storage, read> latent_cache: array<KvUnit>;
 @group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> block_table: array<u32>;
-@group(0) @binding(4) var<storage, read_write> partial_o: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> partial_ml: array<vec2<f32>>;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(4) var<storage, read> chunk_offsets: array<u32>;
+@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(7) var<uniform> params: Params;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let lane = group_id.x;
   let first_row = group_id.z * THREADS;
   let row = first_row + thread;
   // Tokens that any row of the workgroup attends to.
@@ -48,6 +53,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       slot = info.y;
     }
   }
+  let lane = own_chunk(slot, group_id.x);
   if (row >= params.rows || lane * CHUNK >= end) {
     return;
   }
@@ -60,7 +66,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let heads = min(vec4<u32>(first_head) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.heads - 1u));
   let queries = Queries(
     vec4<u32>(row * params.q_units) + heads * params.key_units,
-    (row * params.heads + first_head) * params.partials + lane,
+    (row * params.heads + first_head) * params.item_stride + group_id.x * params.lane_stride,
     min(4u, params.heads - first_head),
     limit,
   );

@@ -1,7 +1,15 @@
 import type { KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { type MlaCase, mlaInputs, mlaKernelCase } from '../mla_fixture.js';
+import { localChunks } from '../share.js';
 import { mlaSplit } from './index.js';
 import { mlaSplitReference } from './reference.js';
+
+/** With room for as many chunks as a rank that shares the sequences may have. */
+function splitShared(...args: Parameters<typeof mlaKernelCase>): ReturnType<typeof mlaKernelCase> {
+  const whole = mlaKernelCase(...args);
+  const { maxChunks, share } = whole.problem;
+  return { ...whole, problem: { ...whole.problem, maxChunks: localChunks(maxChunks, share!) } };
+}
 
 // One block size a cache type: each is a pipeline to compile.
 const cases = [
@@ -40,6 +48,33 @@ const cases = [
     '8 heads, 64 + 16, long f16',
     { heads: 8, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 },
     [[2099, 0]],
+  ),
+  splitShared(
+    'tiny, the second of two ranks',
+    {
+      heads: 3,
+      kvLoraRank: 32,
+      qkRopeHeadDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 2, index: 1 },
+      offsets: [7, 0],
+    },
+    [[19, 0], [0, 1], undefined],
+    true,
+  ),
+  splitShared(
+    'the last of four ranks',
+    {
+      heads: 8,
+      kvLoraRank: 64,
+      qkRopeHeadDim: 16,
+      kvType: 'f16',
+      block: 64,
+      share: { ranks: 4, index: 3 },
+      offsets: [6, 3, 1],
+    },
+    [[1500, 1], [255, 0], undefined, [256, 2], [1023, 0]],
   ),
 ];
 

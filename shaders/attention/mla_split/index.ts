@@ -4,6 +4,7 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import { checkHeads, checkLatentShape, type LatentShape, latentWidth } from '../../cache/latent_cache.js';
 import { checkStride } from '../../cache/kv_cache.js';
 import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan } from '../mla.js';
+import { localChunks, type Share, WHOLE } from '../share.js';
 import source from './mla_split.wgsl?raw';
 import rowSource from './mla_split_row.wgsl?raw';
 
@@ -13,7 +14,7 @@ const SOFTWARE_THREADS = 4;
 export interface MlaSplitProblem extends LatentShape {
   readonly rows: number;
   readonly heads: number;
-  /** 256-token chunks that partials have room for. */
+  /** 256-token chunks that partials have room for: this rank's local ones. */
   readonly maxChunks: number;
   /** Block-table entries of a slot. */
   readonly tableStride: number;
@@ -21,18 +22,20 @@ export interface MlaSplitProblem extends LatentShape {
   readonly qStride: number;
   /** Of the scores: (nope + rope)^-0.5, times mscale^2 with YaRN. */
   readonly scale: number;
+  /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
+  readonly share?: Share;
 }
 
 /**
- * Generated rows: unnormalised attention over one 256-token chunk of the latent cache, several heads sharing each read of it.
- * attention_merge with headDim = kvLoraRank and partials = maxChunks follows.
+ * Generated rows: unnormalised attention over one 256-token chunk of this rank's latent cache, several heads sharing each read of
+ * it. attention_merge with headDim = kvLoraRank and partials = maxChunks follows.
  */
 export const mlaSplit = defineKernel({
   name: 'mla_split',
   bindings: MLA_BINDINGS,
   params: MLA_PARAMS,
   plan(problem: MlaSplitProblem, traits) {
-    const { heads, maxChunks, qStride } = problem;
+    const { heads, maxChunks, qStride, share = WHOLE } = problem;
     checkLatentShape('mla_split', problem);
     checkHeads('mla_split', heads);
     checkStride('mla_split', 'qStride', qStride, heads * latentWidth(problem));
@@ -42,8 +45,13 @@ export const mlaSplit = defineKernel({
     const { software } = traits;
     const tile = MLA_VECTORS * (software ? SOFTWARE_THREADS : 1);
     return {
-      ...mlaPlan(problem, maxChunks, software ? { rowSource, threads: SOFTWARE_THREADS } : { source }),
-      grid: (step) => [Math.min(step.chunks, maxChunks), ceilDiv(heads, tile), step.rows],
+      ...mlaPlan(
+        'mla_split',
+        problem,
+        { item_stride: maxChunks, lane_stride: 1 },
+        software ? { rowSource, threads: SOFTWARE_THREADS } : { source },
+      ),
+      grid: (step) => [Math.min(localChunks(step.chunks, share), maxChunks), ceilDiv(heads, tile), step.rows],
     };
   },
 });

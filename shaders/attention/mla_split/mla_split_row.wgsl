@@ -5,7 +5,7 @@
 //
 // Tensors as in mla_split.wgsl.
 //
-// Grid (chunks, ceil(heads / (4 THREADS)), rows): an invocation = 4 heads of the row. Variants: see mla_attend_row.wgsl.
+// Grid (local chunks, ceil(heads / (4 THREADS)), rows): an invocation = 4 heads of the row. Variants: see mla_attend_row.wgsl.
 // Chunks beyond the row's tokens and inactive rows: nothing is written.
 
 struct Params {
@@ -14,8 +14,12 @@ struct Params {
   q_units: u32,
   key_units: u32,
   rank_units: u32,
-  partials: u32,
+  // Of partials: from (row, head) to (row, head), and from local chunk to local chunk.
+  item_stride: u32,
+  lane_stride: u32,
   table_stride: u32,
+  share_ranks: u32,
+  share_index: u32,
   vectors: u32,
   stats: u32,
   lanes: u32,
@@ -27,17 +31,21 @@ struct Params {
 @group(0) @binding(1) var<storage, read> latent_cache: array<KvUnit>;
 @group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> block_table: array<u32>;
-@group(0) @binding(4) var<storage, read_write> partial_o: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> partial_ml: array<vec2<f32>>;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(4) var<storage, read> chunk_offsets: array<u32>;
+@group(0) @binding(5) var<storage, read_write> partial_o: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> partial_ml: array<vec2<f32>>;
+@group(0) @binding(7) var<uniform> params: Params;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let chunk = group_id.x;
   let first_head = (group_id.y * THREADS + thread) * 4u;
   let row = group_id.z;
   let info = row_info[row];
-  if (info.x == INACTIVE || chunk * CHUNK > info.x || first_head >= params.heads) {
+  if (info.x == INACTIVE || first_head >= params.heads) {
+    return;
+  }
+  let chunk = own_chunk(info.y, group_id.x);
+  if (chunk * CHUNK > info.x) {
     return;
   }
   let limit = info.x + 1u;
@@ -45,7 +53,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let heads = min(vec4<u32>(first_head) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.heads - 1u));
   let queries = Queries(
     vec4<u32>(row * params.q_units) + heads * params.key_units,
-    (row * params.heads + first_head) * params.partials + chunk,
+    (row * params.heads + first_head) * params.item_stride + group_id.x * params.lane_stride,
     min(4u, params.heads - first_head),
     limit,
   );
