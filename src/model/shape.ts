@@ -65,6 +65,13 @@ export function queryHeads(config: ModelConfig, [first, end]: Span): Span {
 /** Width of the shared experts, which are stored as one MLP; 0 without. */
 export const sharedWidth = ({ moe }: DeepseekConfig): number => (moe ? moe.numShared * moe.intermediateSize : 0);
 
+/** Columns of each segment of an MLP of this intermediate size. */
+export const mlpSegments = (width: number): number[] =>
+  Array.from(
+    { length: DOWN_SEGMENTS.total },
+    (_, segment) => segmentStart(segment + 1, width, DOWN_SEGMENTS) - segmentStart(segment, width, DOWN_SEGMENTS),
+  );
+
 /** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts. */
 function mlpWidth(config: ModelConfig): number {
   if (!isDeepseek(config)) return config.intermediateSize;
@@ -79,7 +86,6 @@ const numExperts = (config: ModelConfig): number => (isDeepseek(config) ? (confi
 /** The counts that placement works with. */
 export function modelShape(config: ModelConfig): ModelShape {
   const latent = isDeepseek(config);
-  const width = mlpWidth(config);
   const { total } = attentionSegments(config);
   return {
     numLayers: config.numLayers,
@@ -88,10 +94,7 @@ export function modelShape(config: ModelConfig): ModelShape {
     segmentHeads: Array.from({ length: total }, (_, segment) => spanLength(queryHeads(config, [segment, segment + 1]))),
     kvHeads: latent ? 1 : config.numKvHeads,
     latent,
-    mlpSegments: Array.from(
-      { length: DOWN_SEGMENTS.total },
-      (_, segment) => segmentStart(segment + 1, width, DOWN_SEGMENTS) - segmentStart(segment, width, DOWN_SEGMENTS),
-    ),
+    mlpSegments: mlpSegments(mlpWidth(config)),
     numExperts: numExperts(config),
   };
 }
