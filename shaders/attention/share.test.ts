@@ -86,14 +86,16 @@ async function output(
   return bits(out!, 0, out!.length);
 }
 
-for (const adapter of await testAdapters()) {
+const adapters = await testAdapters();
+for (const adapter of adapters) {
   describe(`ranks that share sequences give the bits of one rank on ${adapter.name}`, () => {
     test.each([splitPath(), prefillPath(), mlaSplitPath(), mlaPrefillPath()])(
       '$name',
       { timeout: 300_000 },
       async (path) => {
         const device = await adapter.open();
-        for (const traits of decisions(device)) {
+        // What a GPU would decide takes software adapters long: on one of them only.
+        for (const traits of adapter === adapters.at(-1) ? decisions(device) : [device.traits]) {
           const expected = await output(device, traits, path, 'whole');
           const written = path.rowInfo.filter(Boolean).length * path.heads * path.dim;
           expect(new Float32Array(expected.buffer).filter((x) => !Number.isNaN(x))).toHaveLength(written);
