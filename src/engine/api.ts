@@ -3,10 +3,10 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
 import type { KvType } from '../model/kv_cache.js';
-import type { Plan } from '../placement/index.js';
+import type { ModelShape, Plan } from '../placement/index.js';
 
 export type { KvType } from '../model/kv_cache.js';
-export type { Plan } from '../placement/index.js';
+export type { ModelShape, Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';
 
 export interface LoadProgress {
@@ -148,6 +148,8 @@ export interface ModelInfo {
   readonly kvBytesPerToken: number;
   readonly loadSeconds: number;
   readonly plan: Plan;
+  /** The counts that the plan's numbers refer to. */
+  readonly shape: ModelShape;
   /** What each rank holds, in words. */
   readonly ranks: readonly {
     readonly adapter: string;

@@ -1,5 +1,6 @@
 import { SplitkvError, usageError } from '../base/errors.js';
 import type { ModelConfig } from '../model/config.js';
+import { modelShape } from '../model/shape.js';
 import { weightBytes } from '../model/weight_bytes.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type {
@@ -75,6 +76,7 @@ export class LoadedModel implements Model {
       kvBytesPerToken: runner.kv.bytesPerToken,
       loadSeconds: facts.loadSeconds,
       plan,
+      shape: modelShape(config),
       ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }) => ({
         adapter,
         weightBytes: bytes,
