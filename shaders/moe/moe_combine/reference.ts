@@ -3,16 +3,16 @@ import type { MoeCombineProblem } from './index.js';
 
 /** Float64, straight from the equation, for `rows` rows. */
 export function combineReference(
-  { topK, width, inStride, stride }: MoeCombineProblem,
+  { rows: capacity, topK, width, inStride, stride, ranks = 1 }: MoeCombineProblem,
   rows: number,
-  { expert_out: out, expert_weights: weights, x }: HostArrays,
+  { expert_out: out, expert_weights: weights, expert_ids: ids, owners, x }: HostArrays,
 ): number[] {
   const result = Array.from(x!);
   for (let row = 0; row < rows; row++) {
-    for (let i = 0; i < width; i++) {
-      for (let pair = row * topK; pair < (row + 1) * topK; pair++) {
-        result[row * stride + i]! += weights![pair]! * out![pair * inStride + i]!;
-      }
+    for (let pair = row * topK; pair < (row + 1) * topK; pair++) {
+      const region = ranks > 1 ? owners![ids![pair]!]! : 0;
+      const start = (region * capacity * topK + pair) * inStride;
+      for (let i = 0; i < width; i++) result[row * stride + i]! += weights![pair]! * out![start + i]!;
     }
   }
   return result;
