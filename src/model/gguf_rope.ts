@@ -1,6 +1,6 @@
 import { type GgufFile, entryOf, type Source, TensorReader } from '../loader/index.js';
 import type { GgufMetadata } from './gguf_metadata.js';
-import type { RopeScaling } from './rope_config.js';
+import { type RopeScaling, yarnMscale } from './rope_config.js';
 
 const positions = { min: 1, max: 2 ** 30 };
 
@@ -29,15 +29,20 @@ export async function ggufRopeScaling(
   const attention =
     (metadata.optionalPositive('rope.scaling.yarn_attn_factor') ?? 1) *
     (metadata.optionalPositive('rope.scaling.attn_factor') ?? 1);
-  const divisors = (name: string) => readDivisors(source, gguf, name, dims, signal);
   switch (type) {
     case 'none':
-    case 'linear': {
-      const own = latent ? undefined : await divisors('rope_freqs.weight');
-      if (own) {
-        const all = own.map((divisor) => divisor * factor);
-        return { type: 'longrope', shortFactor: all, longFactor: all, originalMaxPositions, attentionFactor: 1 };
+    case 'linear':
+    case 'longrope': {
+      const divisors = latent ? undefined : await readBoth(source, gguf, dims, signal);
+      if (divisors) {
+        const [shortFactor, longFactor] = divisors.map((list) => list.map((divisor) => divisor * factor));
+        const lists = { shortFactor: shortFactor!, longFactor: longFactor! };
+        return { type: 'longrope', ...lists, originalMaxPositions, attentionFactor: attention };
       }
+      if (type === 'longrope')
+        throw metadata.unsupported('rope.scaling.type', type, 'expected the tensors rope_factors_short and _long');
+      if (attention !== 1)
+        throw metadata.unsupported('rope.scaling.attn_factor', attention, 'expected YaRN or LongRoPE with it');
       return factor === 1 ? null : { type: 'linear', factor };
     }
     case 'yarn': {
@@ -54,21 +59,26 @@ export async function ggufRopeScaling(
         betaSlow: metadata.optionalPositive('rope.scaling.yarn_beta_slow') ?? 1,
         // Written as 0.1 mscale_all_dim, by which the logarithm is multiplied.
         mscaleAllDim: latent ? (metadata.optionalPositive('rope.scaling.yarn_log_multiplier') ?? 0) * 10 : 0,
-        attentionFactor: latent ? 1 : attention * (factor <= 1 ? 1 : 1 + 0.1 * Math.log(factor)),
+        attentionFactor: latent ? 1 : attention * yarnMscale(factor, 1),
       };
-    }
-    case 'longrope': {
-      const [shortFactor, longFactor] = [
-        await divisors('rope_factors_short.weight'),
-        await divisors('rope_factors_long.weight'),
-      ];
-      if (!shortFactor || !longFactor)
-        throw metadata.unsupported('rope.scaling.type', type, 'expected the tensors rope_factors_short and _long');
-      return { type, shortFactor, longFactor, originalMaxPositions, attentionFactor: attention };
     }
     default:
       throw metadata.unsupported('rope.scaling.type', type, "supported are 'none', 'linear', 'yarn' and 'longrope'");
   }
+}
+
+/** Divisors within the trained context and beyond it, whatever the metadata calls it: as in llama.cpp the tensors decide. */
+async function readBoth(
+  source: Source,
+  gguf: GgufFile,
+  dims: number,
+  signal: AbortSignal | undefined,
+): Promise<[number[], number[]] | undefined> {
+  const read = (name: string) => readDivisors(source, gguf, `${name}.weight`, dims, signal);
+  const always = await read('rope_freqs');
+  if (always) return [always, always];
+  const [short, long] = [await read('rope_factors_short'), await read('rope_factors_long')];
+  return short && long ? [short, long] : undefined;
 }
 
 async function readDivisors(

@@ -1,5 +1,6 @@
 import { isDeepseek, type LlamaConfig, type ModelConfig } from '../config.js';
 import { deepseekParts } from './gguf_deepseek.js';
+import type { WritableType } from '../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './gguf_file.js';
 import { dummyVocabulary } from './gguf_vocabulary.js';
 import type { WeightMap } from './reference.js';
@@ -11,8 +12,25 @@ export interface GgufParts {
   tensors: GgufTensor[];
 }
 
+export interface GgufOptions {
+  /** What a tensor is stored as, by its name in the file; F32. */
+  readonly typeOf?: ((name: string, shape: readonly number[]) => WritableType | undefined) | undefined;
+  /** More metadata, or other: a tokenizer instead of one that only counts. */
+  readonly metadata?: Readonly<Record<string, GgufValue>> | undefined;
+}
+
 /** A model as llama.cpp reads it. Throws for what llama.cpp doesn't have. */
-export function modelToGguf(config: ModelConfig, weights: WeightMap): Uint8Array<ArrayBuffer> {
+export function modelToGguf(
+  config: ModelConfig,
+  weights: WeightMap,
+  options: GgufOptions = {},
+): Uint8Array<ArrayBuffer> {
+  const { metadata, tensors } = ggufContents(config, weights, options);
+  return writeGguf(metadata, tensors);
+}
+
+/** The same as data. */
+export function ggufContents(config: ModelConfig, weights: WeightMap, options: GgufOptions = {}) {
   const { arch, metadata, tensors } = isDeepseek(config) ? deepseekParts(config, weights) : llamaParts(config, weights);
   const keys: Record<string, GgufValue> = {
     vocab_size: u32(config.vocabSize),
@@ -29,16 +47,20 @@ export function modelToGguf(config: ModelConfig, weights: WeightMap): Uint8Array
     keys['rope.scaling.type'] = text('linear');
     keys['rope.scaling.factor'] = f32(config.ropeScaling.factor);
   }
-  return writeGguf(
-    {
-      'general.architecture': text(arch),
-      'general.name': text('test'),
-      'general.file_type': u32(0),
-      ...Object.fromEntries(Object.entries(keys).map(([key, value]) => [`${arch}.${key}`, value])),
-      ...dummyVocabulary(config.vocabSize),
-    },
-    tensors.map((tensor) => ({ ...tensor, name: ggufName(tensor.name) })),
-  );
+  const allMetadata: Record<string, GgufValue> = {
+    'general.architecture': text(arch),
+    'general.name': text('test'),
+    'general.file_type': u32(0),
+    ...Object.fromEntries(Object.entries(keys).map(([key, value]) => [`${arch}.${key}`, value])),
+    ...(options.metadata ?? dummyVocabulary(config.vocabSize)),
+  };
+  return {
+    metadata: allMetadata,
+    tensors: tensors.map((tensor): GgufTensor => {
+      const name = ggufName(tensor.name);
+      return { ...tensor, name, type: options.typeOf?.(name, tensor.shape) };
+    }),
+  };
 }
 
 /**

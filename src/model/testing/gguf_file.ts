@@ -1,8 +1,9 @@
 import { alignUp } from '../../base/math.js';
+import { encodeAs, type WritableType } from '../../loader/gguf/testing/quantise.js';
 
 /** A metadata value of a GGUF file. */
 export type GgufValue =
-  | { type: 'u32' | 'f32'; value: number }
+  | { type: 'u16' | 'u32' | 'i32' | 'f32' | 'u64'; value: number }
   | { type: 'bool'; value: boolean }
   | { type: 'string'; value: string }
   | { type: 'i32[]' | 'f32[]'; value: readonly number[] }
@@ -13,19 +14,36 @@ export interface GgufTensor {
   /** Row-major, outermost axis first, as in a checkpoint (the file has them the other way round). */
   shape: readonly number[];
   data: Float32Array;
+  /** What the data is stored as; F32. Rows of a quantised type are a multiple of its block. */
+  type?: WritableType | undefined;
 }
 
-const alignment = 32;
-const typeIds = { u32: 4, i32: 5, f32: 6, bool: 7, string: 8, array: 9 } as const;
+const typeIds = { u16: 2, u32: 4, i32: 5, f32: 6, bool: 7, string: 8, array: 9, u64: 10 } as const;
+const tensorTypeIds: Readonly<Record<WritableType, number>> = {
+  F32: 0,
+  F16: 1,
+  Q4_0: 2,
+  Q4_1: 3,
+  Q5_0: 6,
+  Q5_1: 7,
+  Q8_0: 8,
+  Q4_K: 12,
+  Q5_K: 13,
+  Q6_K: 14,
+  F64: 28,
+  BF16: 30,
+};
 
-/** A GGUF file, version 3, of F32 tensors. */
+/** A GGUF file. `general.alignment` in the metadata counts. */
 export function writeGguf(
   metadata: Readonly<Record<string, GgufValue>>,
   tensors: readonly GgufTensor[],
+  version: 2 | 3 = 3,
 ): Uint8Array<ArrayBuffer> {
+  const alignment = Number(metadata['general.alignment']?.value ?? 32);
   const header = new ByteWriter();
   header.ascii('GGUF');
-  header.u32(3);
+  header.u32(version);
   header.u64(tensors.length);
   header.u64(Object.keys(metadata).length);
   for (const [key, entry] of Object.entries(metadata)) {
@@ -33,29 +51,31 @@ export function writeGguf(
     writeValue(header, entry);
   }
   let offset = 0;
-  const offsets = tensors.map(({ name, shape, data }) => {
+  const encoded = tensors.map(({ type, data }) => encodeAs(type ?? 'F32', data));
+  const offsets = tensors.map(({ name, shape, type }, i) => {
     header.string(name);
     header.u32(shape.length);
     for (const size of shape.toReversed()) header.u64(size);
-    header.u32(0); // GGML_TYPE_F32
+    header.u32(tensorTypeIds[type ?? 'F32']);
     header.u64(offset);
     const at = offset;
-    offset = alignUp(offset + data.byteLength, alignment);
+    offset = alignUp(offset + encoded[i]!.byteLength, alignment);
     return at;
   });
   const start = alignUp(header.length, alignment);
   const out = new Uint8Array(start + offset);
   header.copyTo(out);
-  tensors.forEach(({ data }, i) => {
-    out.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), start + offsets[i]!);
-  });
+  encoded.forEach((bytes, i) => out.set(bytes, start + offsets[i]!));
   return out;
 }
 
 function writeValue(out: ByteWriter, entry: GgufValue): void {
   switch (entry.type) {
+    case 'u16':
     case 'u32':
+    case 'i32':
     case 'f32':
+    case 'u64':
       out.u32(typeIds[entry.type]);
       return out[entry.type](entry.value);
     case 'bool':
@@ -80,6 +100,9 @@ class ByteWriter {
 
   u8(value: number): void {
     this.#view(1).setUint8(0, value);
+  }
+  u16(value: number): void {
+    this.#view(2).setUint16(0, value, true);
   }
   u32(value: number): void {
     this.#view(4).setUint32(0, value, true);

@@ -1,0 +1,127 @@
+import { BLOCK_TYPES, type BlockType, blockOf, type FloatDtype, isBlockType } from '../../dtype.js';
+import { encode, f16Bits } from '../../testing/encode.js';
+import { halfValues } from '../../half_table.js';
+
+/** Types that tests can write. */
+export type WritableType = FloatDtype | BlockType;
+
+/** One block: `values` into `bytes`. Simple roundings, not llama.cpp's searches for the best scales. */
+type EncodeBlock = (values: Float32Array, bytes: Uint8Array) => void;
+
+const clamp = (value: number, low: number, high: number): number => Math.min(Math.max(value, low), high);
+
+/** Writes the nearest f16 at `bytes[at]` and returns what it is. */
+function half(bytes: Uint8Array, at: number, value: number): number {
+  const bits = f16Bits(value);
+  bytes[at] = bits & 255;
+  bytes[at + 1] = bits >> 8;
+  return halfValues()[bits]!;
+}
+
+/** Multiples of the value of largest magnitude over -2^(bits - 1). */
+const symmetric = (bits: number, values: Float32Array, d: number): number[] => {
+  const middle = 2 ** (bits - 1);
+  return Array.from(values, (value) => (d === 0 ? middle : clamp(Math.round(value / d) + middle, 0, 2 * middle - 1)));
+};
+const extremeOf = (values: Float32Array): number =>
+  values.reduce((extreme, value) => (Math.abs(value) > Math.abs(extreme) ? value : extreme), 0);
+
+/** Low 4 bits of elements j and j + 16 in one byte. */
+function putNibbles(bytes: Uint8Array, at: number, quants: readonly number[]): void {
+  for (let j = 0; j < 16; j++) bytes[at + j] = (quants[j]! & 15) | ((quants[16 + j]! & 15) << 4);
+}
+function putFifthBits(bytes: Uint8Array, at: number, quants: readonly number[]): void {
+  quants.forEach((q, j) => (bytes[at + (j >> 3)]! |= (q >> 4) << (j & 7)));
+}
+
+const zeroPoint =
+  (bits: 4 | 5): EncodeBlock =>
+  (values, bytes) => {
+    const d = half(bytes, 0, extremeOf(values) / -(2 ** (bits - 1)));
+    const quants = symmetric(bits, values, d);
+    putNibbles(bytes, bits === 4 ? 2 : 6, quants);
+    if (bits === 5) putFifthBits(bytes, 2, quants);
+  };
+
+const withMinimum =
+  (bits: 4 | 5): EncodeBlock =>
+  (values, bytes) => {
+    const levels = 2 ** bits - 1;
+    const m = half(bytes, 2, Math.min(...values));
+    const d = half(bytes, 0, (Math.max(...values) - m) / levels);
+    const quants = Array.from(values, (value) => (d === 0 ? 0 : clamp(Math.round((value - m) / d), 0, levels)));
+    putNibbles(bytes, bits === 4 ? 4 : 8, quants);
+    if (bits === 5) putFifthBits(bytes, 4, quants);
+  };
+
+const kBlock =
+  (bits: 4 | 5): EncodeBlock =>
+  (values, bytes) => {
+    const levels = 2 ** bits - 1;
+    const groups = Array.from({ length: 8 }, (_, g) => values.subarray(g * 32, g * 32 + 32));
+    const minimums = groups.map((group) => Math.max(0, -Math.min(...group)));
+    const scales = groups.map((group, g) => (Math.max(...group) + minimums[g]!) / levels);
+    const d = half(bytes, 0, Math.max(...scales) / 63);
+    const m = half(bytes, 2, Math.max(...minimums) / 63);
+    const sixBits = (value: number, unit: number): number => (unit === 0 ? 0 : clamp(Math.round(value / unit), 0, 63));
+    const sc = scales.map((scale) => sixBits(scale, d));
+    const mins = minimums.map((minimum) => sixBits(minimum, m));
+    for (let j = 0; j < 4; j++) {
+      bytes[4 + j] = sc[j]! | ((sc[j + 4]! >> 4) << 6);
+      bytes[8 + j] = mins[j]! | ((mins[j + 4]! >> 4) << 6);
+      bytes[12 + j] = (sc[j + 4]! & 15) | ((mins[j + 4]! & 15) << 4);
+    }
+    groups.forEach((group, g) => {
+      const step = d * sc[g]!;
+      group.forEach((value, l) => {
+        const q = step === 0 ? 0 : clamp(Math.round((value + m * mins[g]!) / step), 0, levels);
+        bytes[(bits === 4 ? 16 : 48) + (g >> 1) * 32 + l]! |= (q & 15) << ((g & 1) * 4);
+        if (bits === 5) bytes[16 + l]! |= (q >> 4) << g;
+      });
+    });
+  };
+
+const encoders: Readonly<Record<BlockType, EncodeBlock>> = {
+  Q4_0: zeroPoint(4),
+  Q4_1: withMinimum(4),
+  Q5_0: zeroPoint(5),
+  Q5_1: withMinimum(5),
+  Q8_0(values, bytes) {
+    const d = half(bytes, 0, Math.abs(extremeOf(values)) / 127);
+    values.forEach((value, j) => (bytes[2 + j] = d === 0 ? 0 : clamp(Math.round(value / d), -128, 127)));
+  },
+  Q4_K: kBlock(4),
+  Q5_K: kBlock(5),
+  Q6_K(values, bytes) {
+    const groups = Array.from({ length: 16 }, (_, g) => values.subarray(g * 16, g * 16 + 16));
+    const scales = groups.map((group) => extremeOf(group) / -32);
+    const d = half(bytes, 208, Math.max(...scales.map(Math.abs)) / 127);
+    const sc = scales.map((scale) => (d === 0 ? 0 : clamp(Math.round(scale / d), -128, 127)));
+    sc.forEach((scale, g) => (bytes[192 + g] = scale));
+    for (let i = 0; i < 256; i++) {
+      const step = d * sc[i >> 4]!;
+      const q = step === 0 ? 32 : clamp(Math.round(values[i]! / step) + 32, 0, 63);
+      // Of each 128: element i's low bits are in byte i mod 64, its high ones in byte i mod 32.
+      const [half128, inHalf] = [i >> 7, i & 127];
+      bytes[half128 * 64 + (inHalf & 63)]! |= (q & 15) << ((inHalf >> 6) * 4);
+      bytes[128 + half128 * 32 + (inHalf & 31)]! |= (q >> 4) << ((inHalf >> 5) * 2);
+    }
+  },
+};
+
+/** Values as the bytes of a type; of a quantised type their number must be a multiple of its block. */
+export function encodeAs(type: WritableType, values: Float32Array): Uint8Array<ArrayBuffer> {
+  const { elements, bytes } = blockOf(type);
+  const out = new Uint8Array((values.length / elements) * bytes);
+  if (!isBlockType(type)) {
+    encode(type, values, out);
+    return out;
+  }
+  for (let block = 0; block * elements < values.length; block++) {
+    const from = values.subarray(block * elements, (block + 1) * elements);
+    encoders[type](from, out.subarray(block * bytes, (block + 1) * bytes));
+  }
+  return out;
+}
+
+export const blockTypes = Object.keys(BLOCK_TYPES) as BlockType[];
