@@ -15,7 +15,7 @@ import type { Refuse } from './refuse.js';
  * - The cache of a stage is cut along the sequence into S equal residue classes of lanes. Either each rank keeps the kv heads of
  *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
  *   them. MLA's latent is always the latter.
- * - Experts are held by one rank each, or all by every rank.
+ * - Experts are held by one rank each, a rank's contiguous, or all by every rank.
  *
  * A rank may be in several stages.
  * @throws SplitkvError `usage` with the first fault and what to do about it.

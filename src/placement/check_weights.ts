@@ -25,9 +25,7 @@ function checkSegments(shares: readonly RankShare[], kind: SegmentKind, refuse: 
   for (const share of shares) {
     const list = share[key];
     checkList(list, sizes.length, `rank ${share.rank}: ${key}`, refuse);
-    if (list.length > 0 && list.at(-1)! - list[0]! !== list.length - 1) {
-      throw refuse(`rank ${share.rank}: ${key} ${showList(list)} has a gap; for now a rank's ${what}s are contiguous`);
-    }
+    checkRun(list, `rank ${share.rank}: ${key}`, refuse);
   }
   const groups = distinct(shares, key);
   for (const segment of sizes.keys()) {
@@ -79,7 +77,10 @@ function checkPairs(shares: readonly RankShare[], refuse: Refuse): void {
 }
 
 function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: Refuse): void {
-  for (const { rank, experts } of shares) checkList(experts, numExperts, `rank ${rank}: experts`, refuse);
+  for (const { rank, experts } of shares) {
+    checkList(experts, numExperts, `rank ${rank}: experts`, refuse);
+    checkRun(experts, `rank ${rank}: experts`, refuse);
+  }
   if (shares.every(({ experts }) => experts.length === numExperts)) return;
   for (const expert of range(0, numExperts)) {
     const holders = shares.filter(({ experts }) => experts.includes(expert)).map(({ rank }) => rank);
@@ -89,6 +90,12 @@ function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: 
           'give each expert to one rank, or all experts to every rank',
       );
     }
+  }
+}
+
+function checkRun(list: readonly number[], name: string, refuse: Refuse): void {
+  if (list.length > 0 && list.at(-1)! - list[0]! !== list.length - 1) {
+    throw refuse(`${name} ${showList(list)} have a gap; for now a rank holds neighbours`);
   }
 }
 

@@ -1,3 +1,7 @@
+export { fitLinear, type LinearSample } from './cost/fit_linear.js';
+export type { AdapterMeasure, HopMeasure, LinearMeasure, MachineMeasure } from './cost/measure.js';
+export type { StepTime } from './cost/step_time.js';
+export type { ModelWork } from './cost/work.js';
 export { checkPlan } from './check_plan.js';
 export { describePlan } from './describe_plan.js';
 export { makePlan, type PlanOptions } from './make_plan.js';
@@ -15,5 +19,15 @@ export {
 } from './owner.js';
 export { parsePlan } from './parse_plan.js';
 export type { ModelShape, Plan, RankShare, Stage, VocabShare } from './plan.js';
+export { explainPick, formatPlanTable } from './plan_table.js';
+export {
+  pickPlan,
+  type PlanCandidate,
+  type PlannerOptions,
+  type PlanPrediction,
+  predictPlan,
+  predictPlans,
+  type Workload,
+} from './planner.js';
 export { parsePolicy, POLICIES } from './policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';

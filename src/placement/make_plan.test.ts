@@ -32,7 +32,7 @@ test('every policy on any number of ranks gives a legal plan or a usage error', 
       checkPlan(plan, shape);
       expect(parsePlan(JSON.stringify(plan))).toEqual(plan);
     }),
-    { numRuns: 1000 },
+    { numRuns: 400 },
   );
 });
 
@@ -64,7 +64,7 @@ test('explicit degrees give that plan or a usage error', () => {
         }
       },
     ),
-    { numRuns: 1000 },
+    { numRuns: 400 },
   );
 });
 

@@ -14,6 +14,8 @@ export interface MemoryOptions {
   readonly block?: number;
   /** What each rank's working buffers take besides, in bytes; default 0. */
   readonly activationBytes?: number;
+  /** Weights of each rank where they are known more exactly than by ModelSizes: padding depends on how a matrix is cut. */
+  readonly weightBytes?: readonly number[];
 }
 
 /** Bytes that a rank of a plan needs. */
@@ -37,6 +39,7 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
       for (const layer of sizes.layers.slice(...layers)) weightBytes += layerBytes(layer, share);
       kvBytes += (layers[1] - layers[0]) * layerCacheBytes(share, sizes, options);
     }
+    weightBytes = options.weightBytes?.[rank] ?? weightBytes;
     return { rank, weightBytes, kvBytes, activationBytes, totalBytes: weightBytes + kvBytes + activationBytes };
   });
 }

@@ -1,0 +1,194 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { makePlan } from '../make_plan.js';
+import type { ModelShape, Plan } from '../plan.js';
+import { POLICIES } from '../policy.js';
+import { machineOf, workOf } from '../testing/machine.js';
+import { anyShape, gqaShape, mlaShape } from '../testing/shapes.js';
+import { generatedStep, promptTime } from './step_time.js';
+import type { ModelWork } from './work.js';
+
+const generated = (
+  policy: string,
+  ranks: number,
+  work: ModelWork,
+  machine = machineOf(ranks),
+  slots = 1,
+  length = 4096,
+) => generatedStep(makePlan(policy, ranks, work.shape), work, machine, slots, length);
+const prompt = (
+  policy: string,
+  ranks: number,
+  work: ModelWork,
+  length: number,
+  chunk = 512,
+  machine = machineOf(ranks),
+) => promptTime(makePlan(policy, ranks, work.shape), work, machine, length, chunk).seconds;
+
+/** One layer in round numbers, and nothing that every rank repeats. */
+const shape: ModelShape = gqaShape(4, { numLayers: 1, vocabSize: 256, mlpSegments: Array(8).fill(32) });
+const work = workOf(shape, {
+  sizes: {
+    layers: [
+      {
+        attentionSegments: [1000, 1000, 1000, 1000],
+        attentionShared: 0,
+        mlpSegments: Array(8).fill(1000),
+        mlpShared: 0,
+        expert: 0,
+      },
+    ],
+    embeddingRow: 100,
+    headRow: 100,
+    tied: false,
+    finalNorm: 0,
+    kvToken: 1,
+  },
+});
+
+describe('a step of generated rows', () => {
+  test('by hand: weights, cache and head', () => {
+    const { seconds, exchanges } = generated('single', 1, work, machineOf(1), 2, 1000);
+    const perByte = 1e-9 + 2 * 1e-10;
+    expect(seconds).toBeCloseTo((4000 + 8000 + 25600) * perByte + 2 * 1000 * 4 * 1e-6, 15);
+    expect(exchanges).toBe(0);
+  });
+
+  test('by hand: overheads', () => {
+    const machine = machineOf(2, { adapter: { dispatchSeconds: 1, submitSeconds: 0.5 }, latencySeconds: 10 });
+    // 7 dispatches a layer, 4 a step; sums of o_proj and down_proj; embedding, logits and tokens travel besides.
+    expect(generated('single', 1, work, machine).seconds).toBeCloseTo(0.5 + 7 + 4, 1);
+    const tp = generated('tp', 2, work, machine);
+    expect(tp.seconds).toBeCloseTo(0.5 + 7 + 2 + 4 + 5 * 10, 1);
+    expect(tp).toMatchObject({ exchanges: 5, exchangeSeconds: 50 });
+  });
+
+  test('tp shares everything, sp the cache alone', () => {
+    const one = generated('single', 1, work).seconds;
+    expect(generated('tp', 2, work).seconds).toBeCloseTo(one / 2, 12);
+    expect(generated('tp', 4, work).seconds).toBeCloseTo(one / 4, 12);
+    const cache = 4096 * 4 * 1e-6;
+    expect(generated('sp', 4, work).seconds).toBeCloseTo(one - cache * (3 / 4), 12);
+    expect(generated('tp+sp', 4, work).seconds).toBeCloseTo(
+      (one - cache - 25600e-9 * 1.1) / 2 + (cache + 25600e-9 * 1.1) / 4,
+      12,
+    );
+    // One chunk is one rank's.
+    expect(generated('sp', 4, work, machineOf(4), 1, 256).seconds).toBe(
+      generated('single', 1, work, machineOf(1), 1, 256).seconds,
+    );
+  });
+
+  test('sequences’ offsets share out chunks that one sequence leaves uneven', () => {
+    const attention = (slots: number) =>
+      generated('sp', 2, work, machineOf(2), slots, 256).seconds -
+      generated('sp', 2, work, machineOf(2), slots, 0).seconds;
+    expect(attention(1)).toBeCloseTo(256 * 4 * 1e-6, 12);
+    expect(attention(4)).toBeCloseTo(2 * 256 * 4 * 1e-6, 12);
+  });
+
+  test('the slowest rank counts', () => {
+    const machine = machineOf(2);
+    const [fast] = machine.ranks;
+    const slow = { ...fast!, generatedAttention: fast!.generatedAttention * 3 };
+    const even = generated('sp', 2, work, machine).seconds;
+    const uneven = generated('sp', 2, work, { ...machine, ranks: [fast!, slow] }).seconds;
+    expect(uneven - even).toBeCloseTo((2 * 4096 * 4 * 1e-6) / 2, 12);
+  });
+
+  test('stages take turns', () => {
+    const layers = workOf(gqaShape(2, { numLayers: 4 }));
+    const one = generated('single', 1, layers);
+    const free = generated('pp', 4, layers);
+    expect(free.seconds).toBeCloseTo(one.seconds, 12);
+    expect(free.exchanges).toBe(4);
+  });
+
+  test('experts: a token’s may all lie on one rank', () => {
+    const experts = (ranks: number, policy: string) => {
+      const moe = workOf({ ...mlaShape(16), numExperts: 8 });
+      const dense = {
+        ...moe,
+        sizes: { ...moe.sizes, layers: moe.sizes.layers.map((layer) => ({ ...layer, expert: 0 })) },
+      };
+      return generated(policy, ranks, moe).seconds - generated(policy, ranks, dense).seconds;
+    };
+    const all = experts(1, 'single');
+    const busiest = experts(2, 'ep');
+    expect(busiest).toBeGreaterThan(all / 2);
+    expect(busiest).toBeLessThan(all);
+    expect(experts(2, 'sp')).toBeCloseTo(all, 12);
+  });
+
+  test('ranks that share one device never win', () => {
+    fc.assert(
+      fc.property(
+        anyShape,
+        fc.constantFrom(...POLICIES),
+        fc.integer({ min: 2, max: 8 }),
+        fc.integer({ min: 1, max: 8 }),
+        fc.integer({ min: 1, max: 9000 }),
+        (model, policy, ranks, slots, length) => {
+          let plan: Plan;
+          try {
+            plan = makePlan(policy, ranks, model);
+          } catch {
+            return;
+          }
+          const of = workOf(model);
+          const machine = machineOf(ranks, { slowdown: (n) => n, adapter: { dispatchSeconds: 1e-5 } });
+          const one = makePlan('single', 1, model);
+          expect(generatedStep(plan, of, machine, slots, length).seconds).toBeGreaterThan(
+            generatedStep(one, of, machine, slots, length).seconds * (1 - 1e-9),
+          );
+          expect(promptTime(plan, of, machine, length, 512).seconds).toBeGreaterThan(
+            promptTime(one, of, machine, length, 512).seconds * (1 - 1e-9),
+          );
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  test('on separate devices with free links more of them never lose', () => {
+    fc.assert(
+      fc.property(anyShape, fc.constantFrom(...POLICIES), fc.integer({ min: 2, max: 8 }), (model, policy, ranks) => {
+        let plan: Plan;
+        try {
+          plan = makePlan(policy, ranks, model);
+        } catch {
+          return;
+        }
+        const of = workOf(model);
+        const one = makePlan('single', 1, model);
+        const machine = machineOf(ranks);
+        expect(generatedStep(plan, of, machine, 2, 4096).seconds).toBeLessThanOrEqual(
+          generatedStep(one, of, machine, 2, 4096).seconds * (1 + 1e-9),
+        );
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+describe('a prompt', () => {
+  test('by hand', () => {
+    const rows = 300;
+    const perByte = 1e-9 + rows * 1e-11;
+    const attended = (rows * (rows + 1)) / 2;
+    expect(prompt('single', 1, work, rows)).toBeCloseTo(12000 * perByte + attended * 4 * 1e-7 + 25600 * 1.1e-9, 12);
+  });
+
+  test('in chunks: the weights are read again, the attention is the same', () => {
+    const whole = prompt('single', 1, work, 1000, 1000);
+    expect(prompt('single', 1, work, 1000, 250) - whole).toBeCloseTo(3 * 12000 * 1e-9, 12);
+  });
+
+  test('replicas share a long prompt’s rows and cache, but not a short one’s', () => {
+    const layers = workOf(gqaShape(4));
+    const ratio = (length: number) =>
+      prompt('sp', 2, layers, length, length) / prompt('single', 1, layers, length, length);
+    expect(ratio(256)).toBeCloseTo(1, 6);
+    expect(ratio(8192)).toBeLessThan(0.6);
+  });
+});

@@ -1,0 +1,66 @@
+import { formatBytes } from '../base/math.js';
+import { count } from './lists.js';
+import type { PlanCandidate, PlanPrediction } from './planner.js';
+
+const HEADINGS = ['plan', 'ranks', 'tokens/s', 'first token', 'memory a rank', 'exchanges', 'waiting'];
+
+/**
+ * The planner's table for people: predicted speed, time to the first token, the largest rank's memory, exchanges a token and the
+ * share of the time spent in them. The pick is marked; refused plans come last, with the reason.
+ */
+export function formatPlanTable(candidates: readonly PlanCandidate[], pick?: PlanCandidate): string {
+  const runs = candidates.filter((candidate) => candidate.plan !== undefined && candidate.refused === undefined);
+  const rows = [HEADINGS, ...runs.map((candidate) => cells(candidate as PlanCandidate & PlanPrediction))];
+  const widths = HEADINGS.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const lines = rows.map((row, i) => {
+    const mark = i > 0 && runs[i - 1] === pick ? '*' : ' ';
+    const text = row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)));
+    return `${mark} ${text.join('  ')}`;
+  });
+  for (const candidate of candidates) if (candidate.refused !== undefined) lines.push(`- ${refusedLine(candidate)}`);
+  return lines.join('\n');
+}
+
+function cells({ policy, worldSize, ...prediction }: PlanCandidate & PlanPrediction): string[] {
+  const { tokensPerSecond, firstTokenSeconds, memory, decode } = prediction;
+  return [
+    policy,
+    `${worldSize}`,
+    tokensPerSecond.toPrecision(3).includes('e') ? tokensPerSecond.toFixed(0) : tokensPerSecond.toPrecision(3),
+    formatSeconds(firstTokenSeconds),
+    formatBytes(Math.max(...memory.map(({ totalBytes }) => totalBytes))),
+    `${decode.exchanges}`,
+    `${Math.round((100 * decode.exchangeSeconds) / decode.seconds)}%`,
+  ];
+}
+
+function refusedLine({ policy, worldSize, refused, memory }: PlanCandidate & { memory?: unknown }): string {
+  // A reason from makePlan names plan and ranks itself.
+  return memory === undefined ? refused! : `${policy} on ${count(worldSize, 'rank')}: ${refused}`;
+}
+
+/** Why the pick is what it is, in a sentence. */
+export function explainPick(candidates: readonly PlanCandidate[], pick: PlanCandidate & PlanPrediction): string {
+  const one = candidates.find(({ worldSize }) => worldSize === 1);
+  const milliseconds = ({ decode }: PlanPrediction): string => formatSeconds(decode.seconds);
+  if (pick.worldSize > 1) {
+    const name = `${pick.policy} on ${count(pick.worldSize, 'rank')}`;
+    if (!one?.plan) return name;
+    if (one.refused !== undefined) return `${name}: one rank has no room for the model`;
+    return `${name}: ${(one.decode.seconds / pick.decode.seconds).toFixed(2)} times as fast as one rank`;
+  }
+  const split = candidates
+    .filter((candidate) => candidate.plan !== undefined)
+    .filter((candidate) => candidate.worldSize > 1 && candidate.refused === undefined)
+    .toSorted((a, b) => a.decode.seconds - b.decode.seconds)[0];
+  if (!split) return 'one rank: no plan for more fits';
+  return (
+    `one rank: a step takes ${milliseconds(pick)}; the fastest split, ${split.policy} on ${count(split.worldSize, 'rank')}, takes ` +
+    `${milliseconds(split)}, of which ${formatSeconds(split.decode.exchangeSeconds)} for ${count(split.decode.exchanges, 'exchange')}`
+  );
+}
+
+/** 0.0123 -> "12.3 ms", 2.5 -> "2.50 s". */
+function formatSeconds(seconds: number): string {
+  return seconds < 1 ? `${Number((seconds * 1000).toPrecision(3))} ms` : `${seconds.toFixed(2)} s`;
+}

@@ -1,0 +1,164 @@
+import { describe, expect, test } from 'vitest';
+import { SplitkvError } from '../base/errors.js';
+import { makePlan } from './make_plan.js';
+import { explainPick, formatPlanTable } from './plan_table.js';
+import { pickPlan, type PlanCandidate, type PlanPrediction, predictPlan, predictPlans } from './planner.js';
+import { machineOf, workOf } from './testing/machine.js';
+import { gqaShape, mlaShape } from './testing/shapes.js';
+
+const work = workOf(gqaShape(4, { numLayers: 24, hiddenSize: 896, columns: 4864, vocabSize: 32000 }));
+const workload = { contextLength: 4096, slots: 1, promptLength: 512, promptChunk: 512 };
+const find = (candidates: readonly PlanCandidate[], policy: string, worldSize: number) =>
+  candidates.find((candidate) => candidate.policy === policy && candidate.worldSize === worldSize)!;
+const code = (run: () => unknown): string | undefined => {
+  try {
+    run();
+  } catch (error) {
+    return error instanceof SplitkvError ? error.code : String(error);
+  }
+  return undefined;
+};
+
+describe('predictPlans', () => {
+  test('every policy on every number of ranks, once', () => {
+    const names = predictPlans(work, machineOf(4), workload).map(({ policy, worldSize }) => `${policy} ${worldSize}`);
+    expect(names).toEqual([
+      'single 1',
+      ...['tp', 'sp', 'tp+sp', 'pp', 'pp x tp', 'pp x sp', 'pp x tp+sp'].map((policy) => `${policy} 2`),
+      ...['tp', 'sp', 'tp+sp', 'pp', 'pp x tp', 'pp x sp', 'pp x tp+sp'].map((policy) => `${policy} 3`),
+      ...['tp', 'sp', 'tp+sp', 'pp', 'pp x tp', 'pp x sp', 'pp x tp+sp'].map((policy) => `${policy} 4`),
+    ]);
+  });
+
+  test('plans that come to the same are listed once, experts where there are some', () => {
+    const mla = predictPlans(workOf({ ...mlaShape(16), numExperts: 8 }), machineOf(2), workload);
+    // On MLA tp+sp is tp.
+    expect(mla.map(({ policy }) => policy)).toEqual([
+      'single',
+      'tp',
+      'sp',
+      'pp',
+      'ep',
+      'pp x tp',
+      'pp x sp',
+      'pp x tp+sp',
+      'pp x ep',
+    ]);
+  });
+
+  test('says why a policy makes no plan', () => {
+    const candidates = predictPlans(work, machineOf(3), workload);
+    expect(find(candidates, 'sp', 3)).toMatchObject({ refused: expect.stringContaining('use 1, 2, 4 or 8 ranks') });
+    expect(find(candidates, 'sp', 3).plan).toBeUndefined();
+    expect(find(candidates, 'pp', 3).plan).toBeDefined();
+  });
+
+  test('says which rank has no room, with a prediction all the same', () => {
+    const all = predictPlans(work, machineOf(2), workload);
+    const single = find(all, 'single', 1) as PlanPrediction;
+    const tight = machineOf(2, { adapter: { budgetBytes: single.memory[0]!.totalBytes - 1 } });
+    const candidates = predictPlans(work, tight, workload);
+    expect(find(candidates, 'single', 1)).toMatchObject({
+      refused: expect.stringContaining('rank 0 needs'),
+      tokensPerSecond: single.tokensPerSecond,
+    });
+    expect(find(candidates, 'tp', 2).refused).toBeUndefined();
+    expect(pickPlan(candidates).worldSize).toBe(2);
+  });
+
+  test('exact weights replace the estimate', () => {
+    const plan = makePlan('tp', 2, work.shape);
+    const { memory } = predictPlan(plan, work, machineOf(2), workload, { weightBytes: () => [11, 12] });
+    expect(memory.map(({ weightBytes }) => weightBytes)).toEqual([11, 12]);
+  });
+
+  test('a pipeline balances memory', () => {
+    const { plan, memory } = find(predictPlans(work, machineOf(2), workload), 'pp', 2) as PlanPrediction;
+    const largest = (layers: number) => {
+      const stages = plan.stages.map((stage, i) => ({
+        ...stage,
+        layers: (i === 0 ? [0, layers] : [layers, 24]) as [number, number],
+      }));
+      return Math.max(
+        ...predictPlan({ ...plan, stages }, work, machineOf(2), workload).memory.map(({ totalBytes }) => totalBytes),
+      );
+    };
+    const cuts = Array.from({ length: 23 }, (_, i) => largest(i + 1));
+    expect(Math.max(...memory.map(({ totalBytes }) => totalBytes))).toBe(Math.min(...cuts));
+  });
+
+  test('speed is of all sequences together, and of the cache as long as asked', () => {
+    const at = (change: object) =>
+      predictPlan(makePlan('single', 1, work.shape), work, machineOf(1), { ...workload, ...change });
+    expect(at({ slots: 4 }).tokensPerSecond).toBeGreaterThan(at({}).tokensPerSecond);
+    expect(at({ decodeLength: 100 }).tokensPerSecond).toBeGreaterThan(at({}).tokensPerSecond);
+    expect(at({ decodeLength: 4096 })).toEqual(at({}));
+    expect(at({ promptLength: 1024 }).firstTokenSeconds).toBeGreaterThan(at({}).firstTokenSeconds);
+  });
+
+  test('refuses what was not measured', () => {
+    const plan = makePlan('tp', 2, work.shape);
+    const two = machineOf(2);
+    expect(() => predictPlan(plan, work, machineOf(1), workload)).toThrow('measure every rank');
+    expect(() => predictPlan(plan, work, { ...two, hops: [[], []] }, workload)).toThrow('from rank 1 to rank 0');
+    expect(() => predictPlan(plan, work, { ...two, slowdown: [1] }, workload)).toThrow('slowdown of 2 ranks');
+    expect(() => predictPlan(plan, work, machineOf(2, { adapter: { dispatchSeconds: NaN } }), workload)).toThrow(
+      'is NaN',
+    );
+    expect(code(() => predictPlan(plan, work, machineOf(1), workload))).toBe('usage');
+  });
+});
+
+describe('pickPlan', () => {
+  const pick = (...args: Parameters<typeof machineOf>) => pickPlan(predictPlans(work, machineOf(...args), workload));
+
+  test('separate devices with fast links: split; slow links, or one device: one rank', () => {
+    expect(pick(4, { latencySeconds: 1e-6, bytesPerSecond: 1e11 })).toMatchObject({ policy: 'tp', worldSize: 4 });
+    expect(pick(4, { latencySeconds: 0.1, bytesPerSecond: 1e9 })).toMatchObject({ policy: 'single', worldSize: 1 });
+    expect(pick(4, { slowdown: (ranks) => ranks })).toMatchObject({ policy: 'single', worldSize: 1 });
+  });
+
+  test('a gain too small to trust is no reason for another rank', () => {
+    const one = pick(1).decode.seconds;
+    const half = predictPlan(makePlan('tp', 2, work.shape), work, machineOf(2), workload).decode;
+    // Latency such that two ranks save 4%, then 6%.
+    const latency = (gain: number) => (one / (1 + gain) - half.seconds) / half.exchanges;
+    expect(pick(2, { latencySeconds: latency(0.04) }).worldSize).toBe(1);
+    expect(pick(2, { latencySeconds: latency(0.06) }).worldSize).toBe(2);
+  });
+
+  test('nothing fits: the plan that lacks least is named', () => {
+    const candidates = predictPlans(work, machineOf(2, { adapter: { budgetBytes: 1000 } }), workload);
+    expect(code(() => pickPlan(candidates))).toBe('limit');
+    expect(() => pickPlan(candidates)).toThrow(/^no plan fits; the nearest: plan 'pp': rank 1 needs 241 MiB/);
+  });
+});
+
+describe('the table', () => {
+  const small = workOf(gqaShape(2, { numLayers: 2, vocabSize: 128 }));
+  const table = (latencySeconds: number) => {
+    const candidates = predictPlans(small, machineOf(2, { latencySeconds, adapter: { budgetBytes: 1e9 } }), workload);
+    const pick = pickPlan(candidates);
+    return { text: formatPlanTable(candidates, pick), why: explainPick(candidates, pick) };
+  };
+
+  test('one line a plan, the pick marked, reasons last', () => {
+    const lines = table(0.01).text.split('\n');
+    expect(lines[0]).toMatch(/^ {2}plan +ranks +tokens\/s +first token +memory a rank +exchanges +waiting$/);
+    expect(lines[1]).toMatch(/^\* single +1 +\d+\.?\d* +[\d.]+ ms +[\d.]+ MiB +0 +0%$/);
+    expect(lines[2]).toMatch(/^ {2}tp +2 .* 7 +\d+%$/);
+    expect(new Set(lines.slice(0, 6).map((line) => line.length)).size).toBe(1);
+    expect(lines.slice(6)).toEqual([
+      "- plan 'pp x tp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4 ranks",
+      "- plan 'pp x sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 8 or 16 ranks",
+      "- plan 'pp x tp+sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 8 or 16 ranks",
+    ]);
+  });
+
+  test('the reason of the pick', () => {
+    expect(table(0.01).why).toMatch(
+      /^one rank: a step takes .* ms; the fastest split, pp on 2 ranks, takes .* ms, of which 20 ms for 2 exchanges$/,
+    );
+    expect(table(1e-6).why).toMatch(/^tp on 2 ranks: [12]\.\d\d times as fast as one rank$/);
+  });
+});

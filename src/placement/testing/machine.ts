@@ -1,0 +1,49 @@
+import type { AdapterMeasure, MachineMeasure } from '../cost/measure.js';
+import type { ModelWork } from '../cost/work.js';
+import type { ModelShape } from '../plan.js';
+import { sizesOf } from './sizes.js';
+
+/** An adapter that reads 1 GB a second, adds a tenth of that a row, and attends to a million (kv head, token) pairs a second. */
+export const adapterOf = (options: Partial<AdapterMeasure> = {}): AdapterMeasure => ({
+  name: 'test',
+  generated: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-10 },
+  prompt: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-11 },
+  generatedAttention: 1e-6,
+  promptAttention: 1e-7,
+  dispatchSeconds: 0,
+  submitSeconds: 0,
+  ...options,
+});
+
+/** Equal adapters with equal links; by default free links between separate devices. */
+export function machineOf(
+  ranks: number,
+  options: {
+    readonly adapter?: Partial<AdapterMeasure>;
+    readonly latencySeconds?: number;
+    readonly bytesPerSecond?: number;
+    /** As `MachineMeasure.slowdown` of n ranks. */
+    readonly slowdown?: (ranks: number) => number;
+  } = {},
+): MachineMeasure {
+  const { adapter, latencySeconds = 0, bytesPerSecond = Infinity, slowdown = () => 1 } = options;
+  const all = Array.from({ length: ranks }, (_, rank) => rank);
+  return {
+    ranks: all.map(() => adapterOf(adapter)),
+    hops: all.map((to) => all.map((from) => (from === to ? undefined : { latencySeconds, bytesPerSecond }))),
+    slowdown: all.map((rank) => slowdown(rank + 1)),
+  };
+}
+
+/** Heads of 64 f32, MLA's latent of 128; two experts a token. */
+export const workOf = (shape: ModelShape, options: Partial<ModelWork> = {}): ModelWork => ({
+  shape,
+  sizes: sizesOf(shape),
+  layerDispatches: Array.from({ length: shape.numLayers }, () => 7),
+  stepDispatches: 4,
+  expertsPerToken: shape.numExperts > 0 ? 2 : 0,
+  queryBytes: shape.latent ? 128 * 4 : 64 * 4,
+  newKvBytes: shape.latent ? 0 : 2 * 64 * 4,
+  stateBytes: shape.latent ? 130 * 4 : 66 * 4,
+  ...options,
+});
