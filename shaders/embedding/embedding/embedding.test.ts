@@ -3,7 +3,9 @@ import { Random } from '../../../src/base/random.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { Recorder } from '../../../src/gpu/recorder.js';
-import { packTiles, roundWeights } from '../../linear/pack.js';
+import { packTiles, roundWeights, type WeightType } from '../../linear/pack.js';
+import { reduceSegments } from '../../linear/reduce_segments/index.js';
+import { rowBits, runOnce } from '../../linear/run.js';
 import { suite } from './cases.js';
 import { embedding } from './index.js';
 
@@ -52,6 +54,58 @@ await describeOnAdapters('embedding', (device) => {
     });
     program.dispose();
     for (const buffer of [...held, ...shards]) buffer.dispose();
+  });
+});
+
+await describeOnAdapters('a vocabulary over ranks', (device) => {
+  test("ranks' rows, added up, are the rows of one whole table bit for bit", async () => {
+    const [vocab, hidden, rows] = [200, 45, 40];
+    const outStride = 64;
+    const random = new Random(9);
+    const table = random.normals(vocab * hidden);
+    for (let i = 0; i < table.length; i += 7) table[i] = -0;
+    // Tokens of every rank, and of none: a padding row may hold anything.
+    const tokens = Uint32Array.from({ length: rows }, (_, r) => (r === 5 ? 0xffffffff : random.integer(vocab)));
+    const embed = (type: WeightType, first: number, count: number, zeroOthers: boolean): Promise<Uint32Array> => {
+      const packed = packTiles(type, table.slice(first * hidden, (first + count) * hidden), count, hidden);
+      const problem = { rows, hidden, outStride, type, shardFirst: first, shardRows: count, scaleBy: 12, zeroOthers };
+      const inputs = { tokens, weight: packed.weight, ...(packed.scale ? { scale: packed.scale } : {}) };
+      return runOnce(device(), embedding, problem, inputs, rows * outStride, device().traits.software);
+    };
+    for (const type of ['f32', 'f16', 'q8', 'q4'] as const) {
+      const expected = await embed(type, 0, vocab, false);
+      const parts = [
+        [0, 96],
+        [96, 64],
+        [160, 40],
+      ] as const;
+      const segments = new Uint32Array(parts.length * rows * outStride);
+      for (const [i, [first, count]] of parts.entries()) {
+        segments.set(await embed(type, first, count, true), i * rows * outStride);
+      }
+      const sum = await runOnce(
+        device(),
+        reduceSegments,
+        {
+          rows,
+          segmentCount: parts.length,
+          outFeatures: hidden,
+          inStride: outStride,
+          outStride,
+          bias: false,
+          epilogue: 'none',
+        },
+        { segments },
+        rows * outStride,
+        device().traits.software,
+      );
+      expect(expected.some((word) => word === 0x80000000)).toBe(type !== 'q8');
+      for (let r = 0; r < rows; r++) {
+        const own = rowBits(sum, r, outStride, hidden);
+        if (tokens[r] === 0xffffffff) expect(own.every((word) => word === 0x80000000)).toBe(true);
+        else expect(own, `${type}, row ${r}, token ${tokens[r]}`).toEqual(rowBits(expected, r, outStride, hidden));
+      }
+    }
   });
 });
 

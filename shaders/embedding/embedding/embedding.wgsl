@@ -6,11 +6,12 @@
 // weight: [tile = n / 32][unit][lane = n % 32] of 16 bytes, n = token - shard_first: the layout of a linear layer's weight
 // scale:  q8, q4: f16 [tile][block = k / 32][lane], two lanes a word, the even lane low
 // out:    [rows][out_stride] f32; elements from hidden to the next multiple of 4 get zero, those beyond are never written,
-//         nor is the row of a token outside the shard, unless ZERO_OTHERS: then it gets zeros
+//         nor is the row of a token outside the shard, unless ZERO_OTHERS: then it gets `others`
 //
 // Grid: x = ceil(hidden / 4 / (WORKGROUP * PER_THREAD)), y = row. An invocation writes 4 elements at a time.
-// TYPE: 0 f32, 1 f16, 2 q8, 3 q4, and ZERO_OTHERS: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan from the adapter.
-// Empty input: rows = 0 dispatches nothing; an empty shard writes nothing.
+// TYPE: 0 f32, 1 f16, 2 q8, 3 q4, and ZERO_OTHERS: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan
+// from the adapter.
+// Empty input: rows = 0 dispatches nothing; an empty shard holds no token.
 
 const TYPE: u32 = 0u; // variant
 const ZERO_OTHERS: bool = false; // variant
@@ -29,6 +30,8 @@ struct Params {
   shard_first: u32,
   shard_rows: u32,
   scale_by: f32,
+  // -0, the one number that leaves every other as it is when added, 0 and -0 too. As a param: a compiler may take -0.0 for 0.0.
+  others: f32,
 }
 @group(0) @binding(4) var<uniform> params: Params;
 
@@ -69,8 +72,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var k4 = group.x * WORKGROUP * PER_THREAD + thread;
   for (var i = 0u; i < PER_THREAD && k4 * 4u < params.hidden; i++) {
     let k = vec4<u32>(k4 * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
-    out[group.y * (params.out_stride / 4u) + k4] =
-      select(vec4<f32>(), four(select(0u, n, held), k4) * params.scale_by, vec4<bool>(held) & (k < vec4<u32>(params.hidden)));
+    var values = vec4<f32>(params.others);
+    if (held) {
+      values = four(n, k4) * params.scale_by;
+    }
+    out[group.y * (params.out_stride / 4u) + k4] = select(vec4<f32>(), values, k < vec4<u32>(params.hidden));
     k4 += WORKGROUP;
   }
 }

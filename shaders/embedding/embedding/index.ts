@@ -17,8 +17,8 @@ export interface EmbeddingProblem {
   /** Multiplies what is read; 1 where left out. */
   readonly scaleBy?: number;
   /**
-   * Rows of tokens outside the shard get zeros: where ranks hold a vocabulary together, their rows add up (reduce_segments) to
-   * the embedding's.
+   * Rows of tokens outside the shard get zeros, -0, so that the rows of ranks that hold a vocabulary together add up
+   * (reduce_segments) to the embedding's bit for bit. Of a rank's shards, for the first only: the others fill its zeros.
    */
   readonly zeroOthers?: boolean;
 }
@@ -30,7 +30,15 @@ export interface EmbeddingProblem {
 export const embedding = defineKernel({
   name: 'embedding',
   bindings: { tokens: 'read', weight: 'read', scale: 'read', out: 'read_write' },
-  params: { hidden: 'u32', units: 'u32', out_stride: 'u32', shard_first: 'u32', shard_rows: 'u32', scale_by: 'f32' },
+  params: {
+    hidden: 'u32',
+    units: 'u32',
+    out_stride: 'u32',
+    shard_first: 'u32',
+    shard_rows: 'u32',
+    scale_by: 'f32',
+    others: 'f32',
+  },
   plan(
     { rows, hidden, outStride, type, shardFirst, shardRows, scaleBy = 1, zeroOthers = false }: EmbeddingProblem,
     traits,
@@ -59,6 +67,7 @@ export const embedding = defineKernel({
         shard_first: shardFirst,
         shard_rows: shardRows,
         scale_by: scaleBy,
+        others: -0,
       },
       grid: (step) => [ceilDiv(hidden, 4 * workgroup * perThread), step.rows, 1],
     };
