@@ -211,7 +211,9 @@ export class LlamaForward implements Forward {
       outStride: stage.qkvStride,
     });
     attention.recordQueries(recorder);
-    for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at, weights);
+    // Every block's keys before any attention: rows of one block attend to those of another.
+    for (const block of attention.blocks) this.#recordAppend(recorder, buffers, stage, block, at, weights);
+    for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at);
     const attendedStride = activationStride(stage.heads * config.headDim);
     attention.recordMerge(recorder, rows.attended, attendedStride);
     const input = { x: rows.attended, xStride: attendedStride, segments: weights.oSegments };
@@ -242,7 +244,55 @@ export class LlamaForward implements Forward {
     });
   }
 
-  /** Rotation, append and attention of a block's rows, for the chunks of this rank. */
+  /** What rotation and attention are told of a block's rows. */
+  #shapeOf(stage: LlamaStage, rows: number, { heads, share }: AttentionRanks['blocks'][number]) {
+    const { config, options } = this;
+    return {
+      rows,
+      heads,
+      kvHeads: share.heads.length,
+      cacheKvHeads: stage.cache.numKvHeads,
+      firstKvHead: stage.topology.share.kvHeads.indexOf(share.heads[0]!),
+      headDim: config.headDim,
+      kvType: options.type,
+      block: options.block,
+      tableStride: options.tableStride,
+    };
+  }
+
+  /** Rotation of a block's queries and keys, and the append of those that this rank's chunks take. */
+  #recordAppend(
+    recorder: Recorder,
+    buffers: LlamaRows,
+    stage: LlamaStage,
+    block: AttentionRanks['blocks'][number],
+    at: number,
+    weights: LlamaLayerWeights,
+  ): void {
+    const { k, v } = stage.cache.layers[at]!;
+    recorder.dispatch(
+      ropeAppend,
+      {
+        ...this.#shapeOf(stage, buffers.rows, block),
+        qkNorm: weights.qNorm !== undefined,
+        eps: this.config.rmsNormEps,
+        qkvStride: block.queryStride,
+      },
+      {
+        qkv: block.queries,
+        rope_table: this.#rope,
+        q_norm: weights.qNorm,
+        k_norm: weights.kNorm,
+        row_info: block.rowInfo,
+        block_table: this.options.blockTable,
+        k_cache: k,
+        v_cache: v,
+      },
+      block.stepOf,
+    );
+  }
+
+  /** Attention of a block's rows over the chunks of this rank. */
   #recordBlock(
     recorder: Recorder,
     buffers: LlamaRows,
@@ -250,39 +300,11 @@ export class LlamaForward implements Forward {
     attention: AttentionRanks,
     block: AttentionRanks['blocks'][number],
     at: number,
-    weights: LlamaLayerWeights,
   ): void {
     const { config, options } = this;
     const { k, v } = stage.cache.layers[at]!;
-    const kvHeads = block.share.heads.length;
-    const shape = {
-      rows: buffers.rows,
-      heads: block.heads,
-      kvHeads,
-      cacheKvHeads: stage.cache.numKvHeads,
-      firstKvHead: stage.topology.share.kvHeads.indexOf(block.share.heads[0]!),
-      headDim: config.headDim,
-      kvType: options.type,
-      block: options.block,
-      tableStride: options.tableStride,
-    };
-    recorder.dispatch(
-      ropeAppend,
-      { ...shape, qkNorm: weights.qNorm !== undefined, eps: config.rmsNormEps, qkvStride: block.queryStride },
-      {
-        qkv: block.queries,
-        rope_table: this.#rope,
-        q_norm: weights.qNorm,
-        k_norm: weights.kNorm,
-        row_info: block.rowInfo,
-        block_table: options.blockTable,
-        k_cache: k,
-        v_cache: v,
-      },
-      block.stepOf,
-    );
     const problem = {
-      ...shape,
+      ...this.#shapeOf(stage, buffers.rows, block),
       share: attention.share,
       qStride: block.queryStride,
       scale: config.headDim ** -0.5,
