@@ -57,7 +57,7 @@ const cases: Record<string, Case> = {
       ],
     },
   },
-  'every bias, heads and columns for a rank each, a rank of the cache alone': {
+  'every bias, a rank of the cache alone, a rank of columns alone': {
     model: {
       config: {
         hidden_size: 40,
@@ -71,7 +71,7 @@ const cases: Record<string, Case> = {
       dtype: 'BF16',
       shards: 2,
     },
-    stages: (layers) => [{ layers: [0, layers], heads: [[0, 1], [], []], mlp: [[], [], all] }],
+    stages: (layers) => [{ layers: [0, layers], heads: [[0, 1], [], []], mlp: [range(0, 3), [], range(3, 8)] }],
     vocabulary: { head: [{ rank: 2, rows: [0, 320] }] },
   },
   'stages of uneven ranks, norms on q and k': {
