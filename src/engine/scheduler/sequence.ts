@@ -125,7 +125,9 @@ export function checkSpec(spec: RequestSpec): void {
     throw usageError(`request ${id}: maxTokens ${maxTokens}: expected an integer of at least 1`);
   }
   if (!Number.isSafeInteger(priority) || Math.abs(priority) > MAX_PRIORITY) {
-    throw usageError(`request ${id}: priority ${priority}: expected an integer from -${MAX_PRIORITY} to ${MAX_PRIORITY}`);
+    throw usageError(
+      `request ${id}: priority ${priority}: expected an integer from -${MAX_PRIORITY} to ${MAX_PRIORITY}`,
+    );
   }
   if (typeof firstTokenDeadline !== 'number' || Number.isNaN(firstTokenDeadline)) {
     throw usageError(`request ${id}: firstTokenDeadline ${String(firstTokenDeadline)}: expected seconds`);

@@ -1,0 +1,45 @@
+/** A straight line through observations, the older ones counting less and less. */
+export class LinearFit {
+  #weight = 0;
+  #x = 0;
+  #y = 0;
+  #xx = 0;
+  #xy = 0;
+
+  /**
+   * @param memory observations that count, about
+   * @param flat what to assume where all x are alike: a constant, or a line through the origin
+   */
+  constructor(
+    private readonly memory: number,
+    private readonly flat: 'constant' | 'proportional',
+  ) {}
+
+  /** Observations that count. */
+  get weight(): number {
+    return this.#weight;
+  }
+
+  add(x: number, y: number): void {
+    const keep = 1 - 1 / this.memory;
+    this.#weight = this.#weight * keep + 1;
+    this.#x = this.#x * keep + x;
+    this.#y = this.#y * keep + y;
+    this.#xx = this.#xx * keep + x * x;
+    this.#xy = this.#xy * keep + x * y;
+  }
+
+  /** Neither is ever negative: more work takes no less time. */
+  get line(): { readonly intercept: number; readonly slope: number } {
+    if (this.#weight === 0) return { intercept: 0, slope: 0 };
+    const meanX = this.#x / this.#weight;
+    const meanY = this.#y / this.#weight;
+    const variance = this.#xx / this.#weight - meanX * meanX;
+    if (variance > 1e-6 * meanX * meanX) {
+      const slope = Math.max(0, (this.#xy / this.#weight - meanX * meanY) / variance);
+      const intercept = meanY - slope * meanX;
+      if (intercept >= 0) return { intercept, slope };
+    } else if (this.flat === 'constant') return { intercept: Math.max(0, meanY), slope: 0 };
+    return { intercept: 0, slope: this.#xx === 0 ? 0 : Math.max(0, this.#xy / this.#xx) };
+  }
+}

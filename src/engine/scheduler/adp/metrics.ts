@@ -1,0 +1,66 @@
+/**
+ * The measures of attention data parallelism (NVIDIA, "ADP Balance Strategy").
+ *
+ *     balance_i = tokens_avg / tokens_max          over ranks, of iteration i
+ *     sol_time  = sum of time_i * balance_i
+ *     sol_tps   = elapsed / sol_time * tps         tokens per second if the balance were perfect
+ */
+
+/** The balance ratio of one iteration: from 1 / ranks to 1. An iteration without tokens is balanced. */
+export function balanceRatio(tokens: ArrayLike<number>): number {
+  let sum = 0;
+  let most = 0;
+  for (let rank = 0; rank < tokens.length; rank++) {
+    sum += tokens[rank]!;
+    most = Math.max(most, tokens[rank]!);
+  }
+  return most === 0 ? 1 : sum / tokens.length / most;
+}
+
+export interface BalanceSummary {
+  readonly iterations: number;
+  /** Sum of tokens_avg over sum of tokens_max: the mean balance with each iteration weighed by its largest rank's tokens. */
+  readonly balance: number;
+  /** The plain mean over iterations. */
+  readonly iterationBalance: number;
+  /** Seconds at perfect balance. */
+  readonly solSeconds: number;
+  readonly seconds: number;
+}
+
+/** Sums up iterations as they come. */
+export class BalanceMeter {
+  #iterations = 0;
+  #average = 0;
+  #most = 0;
+  #balance = 0;
+  #sol = 0;
+  #seconds = 0;
+
+  /** @param tokens of each rank */
+  add(tokens: ArrayLike<number>, seconds: number): void {
+    const balance = balanceRatio(tokens);
+    let most = 0;
+    for (let rank = 0; rank < tokens.length; rank++) most = Math.max(most, tokens[rank]!);
+    this.#iterations++;
+    this.#average += balance * most;
+    this.#most += most;
+    this.#balance += balance;
+    this.#sol += seconds * balance;
+    this.#seconds += seconds;
+  }
+
+  get summary(): BalanceSummary {
+    return {
+      iterations: this.#iterations,
+      balance: this.#most === 0 ? 1 : this.#average / this.#most,
+      iterationBalance: this.#iterations === 0 ? 1 : this.#balance / this.#iterations,
+      solSeconds: this.#sol,
+      seconds: this.#seconds,
+    };
+  }
+}
+
+/** Tokens per second at perfect balance. */
+export const solTps = (tps: number, { seconds, solSeconds }: BalanceSummary): number =>
+  solSeconds === 0 ? tps : (seconds / solSeconds) * tps;

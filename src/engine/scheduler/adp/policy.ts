@@ -1,0 +1,9 @@
+import type { SchedulerConfig } from '../config.js';
+import { type ContextPolicy, OnePool } from '../routing.js';
+import { CostPolicy } from './cost_policy.js';
+import { TrtllmPolicy } from './trtllm_policy.js';
+
+export function contextPolicy(config: SchedulerConfig): ContextPolicy {
+  if (config.ranks.length === 1) return new OnePool();
+  return config.attentionDp.mode === 'trtllm' ? new TrtllmPolicy(config) : new CostPolicy(config);
+}

@@ -1,0 +1,19 @@
+import type { SchedulerConfig } from './config.js';
+import type { Sequence } from './sequence.js';
+
+/**
+ * Rows of a sequence's next prefill chunk, from `computed` on; 0 when it doesn't fit the budget. A chunk never mixes prompt and
+ * generated rows. Without chunked prefill a prompt runs whole or not at all; generated rows to recompute may always be cut,
+ * since together with the prompt they may be more than any budget.
+ */
+export function chunkRows(
+  config: Pick<SchedulerConfig, 'chunkedPrefill' | 'maxChunkTokens'>,
+  sequence: Sequence,
+  computed: number,
+  budget: number,
+): number {
+  const inPrompt = computed < sequence.promptLength;
+  const remaining = (inPrompt ? Math.min(sequence.target, sequence.promptLength) : sequence.target) - computed;
+  if (inPrompt && !config.chunkedPrefill) return remaining <= budget ? remaining : 0;
+  return Math.min(remaining, budget, config.maxChunkTokens);
+}

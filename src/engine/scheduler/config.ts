@@ -1,0 +1,146 @@
+import { didYouMean, usageError } from '../../base/errors.js';
+import { ceilDiv, grouped } from '../../base/math.js';
+import { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
+
+export interface RankLimits {
+  /** KV blocks of the rank's pool. */
+  readonly numBlocks: number;
+  /** Sequences that may be running: rows of a decode step. */
+  readonly slots: number;
+}
+
+export interface SchedulerOptions {
+  /**
+   * One entry: one rank, or a tensor- or sequence-parallel plan, whose ranks hold shares of the same blocks. Several: attention
+   * data parallel, each request on one of them, iterations in lockstep.
+   */
+  readonly ranks: readonly RankLimits[];
+  /** Tokens a KV block; default 64. */
+  readonly blockTokens?: number;
+  /** Tokens a sequence may have. */
+  readonly contextLength: number;
+  /** Rows of one iteration on one rank, decode rows included: more than any rank's slots. */
+  readonly maxTokensPerIteration: number;
+  /** Prompt rows of one sequence in one iteration; default: only the budget above limits them. */
+  readonly maxChunkTokens?: number;
+  /** Sequences with prompt rows in one iteration, for each rank; default: any number. */
+  readonly maxPrefillSequences?: number;
+  /** Prompts are cut to the budget; otherwise each must fit whole. Default true. */
+  readonly chunkedPrefill?: boolean;
+  /** Default false: it needs prompts' ids, not only their lengths. */
+  readonly prefixCaching?: boolean;
+  /** Part of a rank's blocks that a new sequence must leave free for the running ones to grow into; default 0.01. */
+  readonly watermark?: number;
+  /** Iterations that a point of priority is worth; default 50. */
+  readonly agingIterations?: number;
+  /** As `attention_dp_config` in JSON: see adp/config.ts. Read only with several ranks. */
+  readonly attentionDpConfig?: unknown;
+}
+
+/** Checked options, defaults filled in. */
+export interface SchedulerConfig extends Required<Omit<SchedulerOptions, 'attentionDpConfig'>> {
+  readonly attentionDp: AttentionDpConfig;
+}
+
+const KEYS = [
+  'ranks',
+  'blockTokens',
+  'contextLength',
+  'maxTokensPerIteration',
+  'maxChunkTokens',
+  'maxPrefillSequences',
+  'chunkedPrefill',
+  'prefixCaching',
+  'watermark',
+  'agingIterations',
+  'attentionDpConfig',
+];
+
+/** @throws SplitkvError `usage` naming the option, its value and what was expected. */
+export function checkOptions(options: SchedulerOptions): SchedulerConfig {
+  for (const key of Object.keys(options)) {
+    if (!KEYS.includes(key)) throw usageError(`scheduler: unknown option '${key}'.${didYouMean(key, KEYS)}`);
+  }
+  const {
+    ranks,
+    blockTokens = 64,
+    contextLength,
+    maxTokensPerIteration,
+    maxChunkTokens = maxTokensPerIteration,
+    maxPrefillSequences = Number.MAX_SAFE_INTEGER,
+    chunkedPrefill = true,
+    prefixCaching = false,
+    watermark = 0.01,
+    agingIterations = 50,
+    attentionDpConfig,
+  } = options;
+  if (!Array.isArray(ranks) || ranks.length === 0) throw usageError('scheduler: ranks is empty: give at least one');
+  const counts = {
+    blockTokens,
+    contextLength,
+    maxTokensPerIteration,
+    maxChunkTokens,
+    maxPrefillSequences,
+    agingIterations,
+  };
+  for (const [name, value] of Object.entries(counts)) atLeastOne(name, value);
+  for (const [rank, { numBlocks, slots }] of ranks.entries()) {
+    atLeastOne(`ranks[${rank}].numBlocks`, numBlocks);
+    atLeastOne(`ranks[${rank}].slots`, slots);
+    if (slots >= maxTokensPerIteration) {
+      throw usageError(
+        `maxTokensPerIteration ${maxTokensPerIteration}: expected more than rank ${rank}'s ${slots} slots, ` +
+          'else a full batch of decode rows leaves no row for prompts',
+      );
+    }
+  }
+  if (!(watermark >= 0 && watermark < 1)) {
+    throw usageError(`scheduler: watermark ${watermark}: expected a number from 0 to below 1`);
+  }
+  return {
+    ranks,
+    ...counts,
+    chunkedPrefill,
+    prefixCaching,
+    watermark,
+    attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
+  };
+}
+
+function atLeastOne(name: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value < 1) {
+    throw usageError(`scheduler: ${name} ${String(value)}: expected an integer of at least 1`);
+  }
+}
+
+/**
+ * Tokens that a request may generate: what it asks for, cut to the context and to the largest rank's pool, so that whatever is
+ * admitted can finish with the rest of the pool free.
+ * @throws SplitkvError through `refuse` when the prompt alone is too long
+ */
+export function generationRoom(
+  config: SchedulerConfig,
+  promptLength: number,
+  refuse: (reason: string) => never,
+): number {
+  const { ranks, blockTokens, contextLength, chunkedPrefill, maxTokensPerIteration } = config;
+  const pool = Math.max(...ranks.map(({ numBlocks }) => numBlocks)) * blockTokens;
+  const capacity = Math.min(contextLength, pool);
+  if (promptLength > capacity) {
+    refuse(
+      `the prompt has ${grouped(promptLength)} tokens; ${
+        capacity === contextLength ? 'the context holds' : 'the KV pool holds'
+      } ${grouped(capacity)}: shorten the prompt`,
+    );
+  }
+  if (!chunkedPrefill && promptLength > maxTokensPerIteration) {
+    refuse(
+      `the prompt has ${grouped(promptLength)} tokens and isn't cut into chunks; an iteration takes ` +
+        `${grouped(maxTokensPerIteration)}: turn chunkedPrefill on or raise maxTokensPerIteration`,
+    );
+  }
+  // The last token generated is never fed back.
+  return capacity - promptLength + 1;
+}
+
+export const blocksFor = (tokens: number, blockTokens: number): number => ceilDiv(tokens, blockTokens);

@@ -1,0 +1,57 @@
+import type { ScheduledSequence } from './sequence.js';
+
+/**
+ * Consecutive tokens [start, start + count) of one sequence to compute into its cache.
+ * `prompt` rows are prompt tokens. `generated` rows are tokens that were generated before a preemption: they must run through
+ * the kernels of generated rows again, to get the same bits; all of them at once if the runner can.
+ */
+export interface PrefillChunk {
+  readonly sequence: ScheduledSequence;
+  readonly start: number;
+  readonly count: number;
+  readonly role: 'prompt' | 'generated';
+  /** Whether the last row gives the first generated token. */
+  readonly samples: boolean;
+}
+
+/** The first `tokens` tokens of block `from` are to be copied to block `to`, in every layer, before anything else runs. */
+export interface BlockCopy {
+  readonly from: number;
+  readonly to: number;
+  readonly tokens: number;
+}
+
+/** One rank's part of an iteration. In order: copies, block tables, prefill chunks and decode rows in any order. */
+export interface RankWork {
+  /** In this order: a later copy may overwrite what an earlier one reads. */
+  readonly copies: readonly BlockCopy[];
+  /** Sequences whose `blocks` or `slot` changed: their rows of the block table are to be written. */
+  readonly tables: readonly ScheduledSequence[];
+  readonly prefills: readonly PrefillChunk[];
+  /** One row each: the last token sampled goes in, at position `computed` - 1, and the next one is sampled. */
+  readonly decodes: readonly ScheduledSequence[];
+  /** Sent back to wait; their slots and blocks may be others' in this very iteration. */
+  readonly preempted: readonly ScheduledSequence[];
+  /** Rows of prefill chunks. */
+  readonly contextTokens: number;
+  /** Rows of all kinds: what the balance ratio counts. */
+  readonly tokens: number;
+}
+
+export interface Iteration {
+  readonly number: number;
+  readonly ranks: readonly RankWork[];
+}
+
+/** What an iteration gave. Every rank must be told the same. */
+export interface IterationResults {
+  /**
+   * ids[rank][slot]: tokens sampled. Needed where a preempted sequence is recomputed or generated tokens are cached; a
+   * simulation leaves them out.
+   */
+  readonly ids?: readonly ArrayLike<number>[];
+  /** Requests that end with this iteration's token: end of text, a stop string. */
+  readonly ended?: readonly string[];
+  /** Seconds the iteration took, as one rank measured them and told the others. */
+  readonly seconds?: number;
+}

@@ -1,0 +1,261 @@
+import { type BlockDemand, blockDemand, mayAdmit } from './admission.js';
+import { BlockPool } from './block_pool.js';
+import { chunkRows } from './chunking.js';
+import { blocksFor, type RankLimits, type SchedulerConfig } from './config.js';
+import type { BlockCopy, PrefillChunk } from './iteration.js';
+import { victimOf } from './preemption.js';
+import { PrefixCache, type PrefixMatch } from './prefix_cache.js';
+import { type Sequence, type ScheduledSequence } from './sequence.js';
+import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
+
+const UNCACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0 };
+
+/** A rank's work of one iteration while it is being put together. */
+export class WorkList {
+  readonly copies: BlockCopy[] = [];
+  readonly tables: ScheduledSequence[] = [];
+  readonly prefills: PrefillChunk[] = [];
+  readonly decodes: Sequence[] = [];
+  readonly preempted: Sequence[] = [];
+  contextTokens = 0;
+
+  get tokens(): number {
+    return this.contextTokens + this.decodes.length;
+  }
+}
+
+/** One rank: its blocks, slots, running sequences, and those bound to it that wait. */
+export class RankState {
+  readonly pool: BlockPool;
+  readonly cache: PrefixCache | undefined;
+  /** Bound to this rank, not running. */
+  readonly pending = new WaitingQueue();
+  /** In order. */
+  readonly running: Sequence[] = [];
+  /** Of `running`: past their prefill. */
+  numDecoding = 0;
+  /** Prompt tokens of all bound sequences, as they came. */
+  promptTokens = 0;
+  readonly #freeSlots: number[];
+  readonly #watermarkBlocks: number;
+  readonly #blockTokens: number;
+
+  constructor(
+    readonly index: number,
+    readonly limits: RankLimits,
+    private readonly config: SchedulerConfig,
+  ) {
+    this.#blockTokens = config.blockTokens;
+    this.cache = config.prefixCaching ? new PrefixCache(config.blockTokens) : undefined;
+    this.pool = new BlockPool(
+      limits.numBlocks,
+      (block) => this.cache?.has(block) ?? false,
+      (block) => this.cache?.forget(block),
+    );
+    this.#freeSlots = Array.from({ length: limits.slots }, (_, index) => limits.slots - 1 - index);
+    this.#watermarkBlocks = Math.ceil(limits.numBlocks * config.watermark);
+  }
+
+  get slots(): number {
+    return this.limits.slots;
+  }
+
+  /** Bound sequences, running or not. */
+  get numActive(): number {
+    return this.running.length + this.pending.length;
+  }
+
+  get numFreeSlots(): number {
+    return this.#freeSlots.length;
+  }
+
+  /** Rows that running sequences still need before they can decode. */
+  get outstandingContext(): number {
+    let rows = 0;
+    if (this.running.length > this.numDecoding) {
+      for (const sequence of this.running)
+        if (sequence.status === 'prefill') rows += sequence.target - sequence.computed;
+    }
+    return rows;
+  }
+
+  /** Whether the rank's whole pool would hold the sequence at its longest. */
+  canEverHold(sequence: Sequence): boolean {
+    const tokens = sequence.promptLength + sequence.maxTokens - 1;
+    return blocksFor(tokens, this.#blockTokens) <= this.limits.numBlocks;
+  }
+
+  /** Blocks a waiting sequence would take now. */
+  demand(sequence: Sequence, match = this.#match(sequence)): BlockDemand {
+    return blockDemand(this.pool, sequence.target, this.#blockTokens, match);
+  }
+
+  /** Whether a sequence would be admitted after `taken` more blocks and `admitted` more sequences. */
+  wouldAdmit(sequence: Sequence, taken = 0, admitted = 0): boolean {
+    const { fresh, revived } = this.demand(sequence);
+    const running = this.running.length + admitted;
+    return mayAdmit(this.pool, { fresh: fresh + taken, revived }, running, this.#watermarkBlocks);
+  }
+
+  /** Tokens of a waiting sequence that this rank's cache holds. */
+  cachedTokens(sequence: Sequence): number {
+    return this.cache ? this.#match(sequence).tokens : 0;
+  }
+
+  bind(sequence: Sequence): void {
+    sequence.rank = this.index;
+    this.promptTokens += sequence.promptLength;
+    this.pending.insert(sequence);
+  }
+
+  /** Whether `planPrefills` with this budget would run anything: asked before a policy decides whether contexts run at all. */
+  hasRunnableContext(budget: number): boolean {
+    const first = this.running.find((sequence) => sequence.status === 'prefill');
+    if (first) return chunkRows(this.config, first, first.computed, budget) > 0;
+    const head = this.pending.at(0);
+    if (!head || this.#freeSlots.length === 0 || head.outstanding > 0 || !this.wouldAdmit(head)) return false;
+    const cached = this.cachedTokens(head);
+    return cached === head.target || chunkRows(this.config, head, cached, budget) > 0;
+  }
+
+  /** Adds a row for every sequence that decodes. Blocks run out: the last in order make room. */
+  planDecodes(work: WorkList): void {
+    const { running } = this;
+    for (let i = 0; i < running.length; i++) {
+      const sequence = running[i]!;
+      if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
+      if (sequence.computed === sequence.blocks.length * this.#blockTokens) {
+        if (!this.#grow(sequence, work)) continue; // it was itself the last in order
+      }
+      sequence.computed++;
+      sequence.sampled++;
+      sequence.outstanding++;
+      work.decodes.push(sequence);
+    }
+  }
+
+  #grow(sequence: Sequence, work: WorkList): boolean {
+    while (this.pool.numFree === 0) {
+      // Later in order than `sequence`, or itself: none that already has its row.
+      const victim = victimOf(this.running) ?? sequence;
+      this.#preempt(victim, work);
+      if (victim === sequence) return false;
+    }
+    sequence.blocks.push(this.pool.allocate());
+    work.tables.push(sequence);
+    return true;
+  }
+
+  #preempt(sequence: Sequence, work: WorkList): void {
+    this.#leave(sequence);
+    sequence.status = 'waiting';
+    sequence.stale = sequence.outstanding;
+    sequence.computed = 0;
+    sequence.confirmed = 0;
+    sequence.preemptions++;
+    this.bind(sequence);
+    work.preempted.push(sequence);
+  }
+
+  /** Adds prefill chunks within the budget: running ones first, then waiting ones, each in order; none overtakes another. */
+  planPrefills(work: WorkList): void {
+    let budget = this.config.maxTokensPerIteration - work.decodes.length;
+    let places = this.config.maxPrefillSequences;
+    if (this.running.length > this.numDecoding) {
+      for (const sequence of this.running) {
+        if (sequence.status !== 'prefill') continue;
+        const rows = places > 0 ? chunkRows(this.config, sequence, sequence.computed, budget) : 0;
+        if (rows === 0) return;
+        this.#addChunk(sequence, rows, work);
+        budget -= rows;
+        places--;
+      }
+    }
+    for (;;) {
+      const head = this.pending.at(0);
+      // Rows in flight may still bring ids that recomputing it needs.
+      if (!head || places === 0 || this.#freeSlots.length === 0 || head.outstanding > 0) return;
+      const match = this.#match(head);
+      const rows = match.tokens === head.target ? 0 : chunkRows(this.config, head, match.tokens, budget);
+      if (rows === 0 && match.tokens < head.target) return;
+      const demand = this.demand(head, match);
+      if (!mayAdmit(this.pool, demand, this.running.length, this.#watermarkBlocks)) return;
+      this.#admit(head, match, demand.fresh, work);
+      if (rows === 0) continue;
+      this.#addChunk(head, rows, work);
+      budget -= rows;
+      places--;
+    }
+  }
+
+  #admit(sequence: Sequence, match: PrefixMatch, fresh: number, work: WorkList): void {
+    this.pending.remove(sequence);
+    for (const block of match.blocks) this.pool.hold(block);
+    sequence.blocks = [...match.blocks];
+    for (let i = 0; i < fresh; i++) sequence.blocks.push(this.pool.allocate());
+    if (match.partial) {
+      const { block: from, tokens } = match.partial;
+      const to = sequence.blocks[match.blocks.length]!;
+      // The very block may have been the one given out: its content is still there.
+      if (from !== to) work.copies.push({ from, to, tokens });
+    }
+    sequence.slot = this.#freeSlots.pop()!;
+    sequence.cachedTokens = match.tokens;
+    sequence.computed = match.tokens;
+    sequence.confirmed = match.tokens;
+    sequence.status = 'prefill';
+    insertInOrder(this.running, sequence);
+    this.#settle(sequence);
+    work.tables.push(sequence);
+  }
+
+  #addChunk(sequence: Sequence, count: number, work: WorkList): void {
+    const start = sequence.computed;
+    const role = start < sequence.promptLength ? 'prompt' : 'generated';
+    const samples = sequence.sampled === 0 && start + count === sequence.promptLength;
+    work.prefills.push({ sequence, start, count, role, samples });
+    work.contextTokens += count;
+    sequence.computed += count;
+    if (samples) sequence.sampled = 1;
+    sequence.outstanding++;
+    this.#settle(sequence);
+  }
+
+  /** A sequence whose known tokens are all computed decodes from the next iteration on. */
+  #settle(sequence: Sequence): void {
+    if (sequence.sampled === 0 || sequence.computed < sequence.target) return;
+    sequence.status = 'decode';
+    this.numDecoding++;
+  }
+
+  /** Records what completed iterations have written: tokens before `end`. */
+  confirm(sequence: Sequence, end: number): void {
+    if (this.cache) {
+      const partOfPrompt = end === sequence.promptLength;
+      const first = Math.floor(sequence.confirmed / this.#blockTokens);
+      if (partOfPrompt || Math.floor(end / this.#blockTokens) > first) this.cache.register(sequence, first, end);
+    }
+    sequence.confirmed = end;
+  }
+
+  /** Frees what a sequence holds, at once, whether it runs or waits. */
+  remove(sequence: Sequence): void {
+    if (sequence.status === 'waiting') {
+      this.pending.remove(sequence);
+      this.promptTokens -= sequence.promptLength;
+    } else this.#leave(sequence);
+  }
+
+  #leave(sequence: Sequence): void {
+    removeFrom(this.running, sequence);
+    if (sequence.status === 'decode') this.numDecoding--;
+    this.promptTokens -= sequence.promptLength;
+    this.pool.release(sequence.blocks);
+    sequence.blocks = [];
+    this.#freeSlots.push(sequence.slot);
+  }
+
+  #match(sequence: Sequence): PrefixMatch {
+    return this.cache && sequence.outstanding === 0 ? this.cache.match(sequence) : UNCACHED;
+  }
+}

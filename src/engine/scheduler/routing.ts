@@ -1,0 +1,40 @@
+import type { Iteration } from './iteration.js';
+import type { RankState, WorkList } from './rank_state.js';
+import type { WaitingQueue } from './waiting_queue.js';
+
+/** What a policy is asked with, once an iteration, after the decode rows are planned. */
+export interface Situation {
+  /** Number of this iteration. */
+  readonly iteration: number;
+  /** Seconds on the caller's clock. */
+  readonly now: number;
+  readonly ranks: readonly RankState[];
+  /** Of each rank, with its decode rows so far. */
+  readonly work: readonly WorkList[];
+}
+
+/**
+ * Decides which waiting request goes to which rank, and which iterations run contexts. Every rank runs the same policy on the same
+ * inputs, so decisions agree without a word exchanged.
+ */
+export interface ContextPolicy {
+  /** Binds requests of the common queue to ranks; runs before anything of the iteration is planned. */
+  route(waiting: WaitingQueue, ranks: readonly RankState[]): void;
+  /** Whether contexts run in this iteration. May bind more requests, to run at once. */
+  opens(waiting: WaitingQueue, situation: Situation): boolean;
+  /** Told of every iteration that took a known time. */
+  observe(iteration: Iteration, seconds: number): void;
+}
+
+/** One pool: every request belongs to it, and contexts run whenever they fit. */
+export class OnePool implements ContextPolicy {
+  route(waiting: WaitingQueue, [rank]: readonly RankState[]): void {
+    for (const sequence of waiting.take(waiting.length)) rank!.bind(sequence);
+  }
+
+  opens(): boolean {
+    return true;
+  }
+
+  observe(): void {}
+}

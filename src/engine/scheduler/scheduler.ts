@@ -1,0 +1,175 @@
+import { SplitkvError, usageError } from '../../base/errors.js';
+import { contextPolicy } from './adp/policy.js';
+import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
+import type { Iteration, IterationResults, RankWork } from './iteration.js';
+import { RankState, WorkList } from './rank_state.js';
+import type { ContextPolicy } from './routing.js';
+import { checkSpec, type EndReason, type RequestSpec, type ScheduledSequence, Sequence } from './sequence.js';
+import { WaitingQueue } from './waiting_queue.js';
+
+/**
+ * Continuous batching, without a GPU and without a clock: what the next iteration runs follows from the calls made so far and
+ * nothing else, so every rank that makes the same calls takes the same decisions. A round is `schedule`, run it, `complete`;
+ * `schedule` may be called again before earlier iterations are complete, and they complete in order.
+ */
+export class Scheduler {
+  readonly config: SchedulerConfig;
+  readonly ranks: readonly RankState[];
+  readonly #policy: ContextPolicy;
+  /** Requests that no rank has been chosen for. */
+  readonly #waiting = new WaitingQueue();
+  readonly #sequences = new Map<string, Sequence>();
+  readonly #inFlight: Iteration[] = [];
+  #iteration = 0;
+  #submitted = 0;
+
+  /** @throws SplitkvError `usage` for impossible options. */
+  constructor(options: SchedulerOptions) {
+    this.config = checkOptions(options);
+    this.ranks = this.config.ranks.map((limits, index) => new RankState(index, limits, this.config));
+    this.#policy = contextPolicy(this.config);
+  }
+
+  /** Requests submitted and not finished. */
+  get numUnfinished(): number {
+    return this.#sequences.size;
+  }
+
+  /** Requests that don't run: new ones and preempted ones. */
+  get numWaiting(): number {
+    return this.ranks.reduce((sum, rank) => sum + rank.pending.length, this.#waiting.length);
+  }
+
+  /** Iterations scheduled and not complete. */
+  get numInFlight(): number {
+    return this.#inFlight.length;
+  }
+
+  sequence(id: string): ScheduledSequence | undefined {
+    return this.#sequences.get(id);
+  }
+
+  /** @throws SplitkvError `usage` (impossible request, id in use), `context_full` (the prompt never fits). */
+  submit(spec: RequestSpec): ScheduledSequence {
+    checkSpec(spec);
+    if (this.#sequences.has(spec.id)) throw usageError(`request ${spec.id}: a request of this id isn't finished yet`);
+    const room = generationRoom(this.config, spec.prompt.length, (reason) => {
+      throw new SplitkvError('context_full', `request ${spec.id}: ${reason}`);
+    });
+    const maxTokens = Math.min(spec.maxTokens, room);
+    const { agingIterations } = this.config;
+    const sequence = new Sequence(spec, this.#submitted++, this.#iteration, maxTokens, agingIterations);
+    this.#sequences.set(spec.id, sequence);
+    this.#waiting.insert(sequence);
+    return sequence;
+  }
+
+  /** Frees all that a request holds, at once; what is in flight of it is ignored. False when no such request is unfinished. */
+  abort(id: string): boolean {
+    const sequence = this.#sequences.get(id);
+    if (!sequence) return false;
+    this.#finish(sequence, 'aborted');
+    return true;
+  }
+
+  /**
+   * The next iteration's work. Undefined when nothing can run before a request is submitted or an iteration in flight completes.
+   * @param now seconds on the clock that deadlines are on; the same on every rank
+   */
+  schedule(now = 0): Iteration | undefined {
+    const { ranks } = this;
+    this.#policy.route(this.#waiting, ranks);
+    const work = ranks.map(() => new WorkList());
+    for (const [index, rank] of ranks.entries()) rank.planDecodes(work[index]!);
+    const situation = { iteration: this.#iteration, now, ranks, work };
+    if (this.#policy.opens(this.#waiting, situation)) {
+      for (const [index, rank] of ranks.entries()) rank.planPrefills(work[index]!);
+    }
+    if (!work.some(({ tokens, tables, preempted }) => tokens + tables.length + preempted.length > 0)) return undefined;
+    const iteration = { number: this.#iteration++, ranks: work.map(freeze) };
+    this.#inFlight.push(iteration);
+    return iteration;
+  }
+
+  /**
+   * Takes the results of the oldest iteration in flight. Returns the sequences that finished with it.
+   * @throws SplitkvError `internal` for another iteration, `usage` when ids are missing and prefix caching needs them
+   */
+  complete(iteration: Iteration, results: IterationResults = {}): ScheduledSequence[] {
+    if (this.#inFlight[0] !== iteration) {
+      throw new SplitkvError('internal', `iteration ${iteration.number} isn't the oldest in flight`);
+    }
+    const { ids, ended = [], seconds } = results;
+    if (!ids && this.config.prefixCaching) {
+      throw usageError(`iteration ${iteration.number}: prefix caching needs the sampled ids`);
+    }
+    this.#inFlight.shift();
+    for (const [index, { prefills, decodes }] of iteration.ranks.entries()) {
+      const rank = this.ranks[index]!;
+      const rankIds = ids?.[index];
+      for (const { sequence, start, count, samples } of prefills) {
+        this.#advance(sequence as Sequence, rank, start + count, samples, rankIds);
+      }
+      for (const sequence of decodes as readonly Sequence[]) {
+        this.#advance(sequence, rank, sequence.confirmed + 1, true, rankIds);
+      }
+    }
+    const finished = this.#finishAll(iteration, ended);
+    if (seconds !== undefined) this.#policy.observe(iteration, seconds);
+    return finished;
+  }
+
+  #advance(
+    sequence: Sequence,
+    rank: RankState,
+    end: number,
+    samples: boolean,
+    ids: ArrayLike<number> | undefined,
+  ): void {
+    sequence.outstanding--;
+    if (sequence.status === 'finished') return;
+    if (samples) {
+      sequence.received++;
+      if (ids) sequence.generated.push(idOf(ids, sequence));
+    }
+    if (sequence.stale > 0) sequence.stale--;
+    else rank.confirm(sequence, end);
+  }
+
+  #finishAll(iteration: Iteration, ended: readonly string[]): Sequence[] {
+    const finished: Sequence[] = [];
+    for (const id of ended) {
+      const sequence = this.#sequences.get(id);
+      // Its end may have been told already, by an earlier iteration.
+      if (sequence) finished.push(this.#finish(sequence, 'ended'));
+    }
+    const check = (sequence: Sequence): void => {
+      if (sequence.received < sequence.maxTokens || sequence.status === 'finished') return;
+      finished.push(this.#finish(sequence, sequence.clamped ? 'context_full' : 'length'));
+    };
+    for (const { prefills, decodes } of iteration.ranks) {
+      for (const { sequence } of prefills) check(sequence as Sequence);
+      for (const sequence of decodes as readonly Sequence[]) check(sequence);
+    }
+    return finished;
+  }
+
+  #finish(sequence: Sequence, reason: EndReason): Sequence {
+    if (sequence.rank < 0) this.#waiting.remove(sequence);
+    else this.ranks[sequence.rank]!.remove(sequence);
+    sequence.status = 'finished';
+    sequence.endReason = reason;
+    this.#sequences.delete(sequence.id);
+    return sequence;
+  }
+}
+
+function idOf(ids: ArrayLike<number>, { id, rank, slot }: Sequence): number {
+  const token = ids[slot];
+  if (token === undefined) throw usageError(`request ${id}: no sampled id for slot ${slot} of rank ${rank}`);
+  return token;
+}
+
+function freeze({ copies, tables, prefills, decodes, preempted, contextTokens, tokens }: WorkList): RankWork {
+  return { copies, tables, prefills, decodes, preempted, contextTokens, tokens };
+}

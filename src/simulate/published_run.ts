@@ -1,0 +1,41 @@
+/**
+ * The run that NVIDIA published ("ADP Balance Strategy", TensorRT-LLM tech blog 10, and its draft for the settings): DeepSeek-V3
+ * on 8 GB200, attention data parallel over 8 ranks, experts over 8 ranks.
+ */
+export const PUBLISHED_SETTINGS = {
+  requests: 16000,
+  ranks: 8,
+  meanInput: 803.1,
+  meanOutput: 3653.8,
+  maxBatch: 512,
+  maxTokensPerIteration: 4678,
+  concurrency: 5120,
+  timeoutIters: 50,
+  batchingWaitIters: 10,
+} as const;
+
+export interface PublishedRow {
+  readonly name: 'baseline' | 'context_wait' | 'full';
+  readonly tps: number;
+  readonly balance: number;
+  readonly sol_tps: number;
+  readonly speedup: number;
+}
+
+export const PUBLISHED_ROWS: readonly PublishedRow[] = [
+  { name: 'baseline', tps: 25664, balance: 0.5411, sol_tps: 39552, speedup: 1 },
+  { name: 'context_wait', tps: 33499, balance: 0.8433, sol_tps: 38312, speedup: 1.31 },
+  { name: 'full', tps: 34140, balance: 0.877, sol_tps: 37912, speedup: 1.33 },
+];
+
+/**
+ * The length distributions, whose means are published and whose shapes are not: lognormal with these sigmas, cut at these
+ * multiples of the mean. Fitted on the published baseline alone: docs/adp.md says how, and what is left open.
+ */
+export const LENGTHS = {
+  input: { sigma: 2, cut: 5.1 },
+  output: { sigma: 1.2, cut: 5.61 },
+} as const;
+
+/** Seconds of an iteration: base + perToken * (tokens of the rank that has most). Fitted on the published baseline alone. */
+export const PUBLISHED_TIME = { baseSeconds: 0.0283, secondsPerToken: 88.4e-6 } as const;

@@ -1,0 +1,92 @@
+import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
+import type { Iteration, SchedulerOptions } from '../engine/scheduler/index.js';
+import { Scheduler } from '../engine/scheduler/index.js';
+import { Clients } from './clients.js';
+import type { IterationTime } from './iteration_time.js';
+import type { Trace } from './trace.js';
+
+export interface SimulationOptions {
+  readonly scheduler: SchedulerOptions;
+  /** Requests that clients have open at once. */
+  readonly concurrency: number;
+  readonly time: IterationTime;
+}
+
+/** One iteration as the log keeps it. */
+export interface LoggedIteration {
+  /** Of each rank. */
+  readonly tokens: Uint32Array;
+  readonly seconds: number;
+  readonly contextTokens: number;
+}
+
+export interface SimulationResult {
+  readonly log: readonly LoggedIteration[];
+  readonly balance: BalanceSummary;
+  readonly outputTokens: number;
+  /** From the start to the last token. */
+  readonly seconds: number;
+  /** Of each request of the trace, in its order. */
+  readonly ttftSeconds: Float64Array;
+  readonly preemptions: number;
+}
+
+/** Runs the scheduler on a clock that the time model moves: what would be computed is not. */
+export function simulate(trace: Trace, options: SimulationOptions): SimulationResult {
+  const scheduler = new Scheduler(options.scheduler);
+  const clients = new Clients(trace, options.concurrency);
+  const sentAt = new Float64Array(trace.length);
+  const ttftSeconds = new Float64Array(trace.length);
+  const log: LoggedIteration[] = [];
+  const meter = new BalanceMeter();
+  let clock = 0;
+  let preemptions = 0;
+
+  for (;;) {
+    for (let index = clients.next(clock); index !== undefined; index = clients.next(clock)) {
+      sentAt[index] = clock;
+      submit(scheduler, trace, index, clock);
+    }
+    const iteration = scheduler.schedule(clock);
+    if (!iteration) {
+      const arrival = clients.nextArrival;
+      if (arrival === undefined) break;
+      clock = arrival;
+      continue;
+    }
+    const tokens = tokensOf(iteration);
+    const seconds = options.time.seconds(iteration);
+    clock += seconds;
+    let contextTokens = 0;
+    for (const rank of iteration.ranks) {
+      contextTokens += rank.contextTokens;
+      preemptions += rank.preempted.length;
+      for (const { sequence, samples } of rank.prefills) {
+        if (samples) ttftSeconds[Number(sequence.id)] = clock - sentAt[Number(sequence.id)]!;
+      }
+    }
+    meter.add(tokens, seconds);
+    log.push({ tokens, seconds, contextTokens });
+    for (const _ of scheduler.complete(iteration, { seconds })) clients.done();
+  }
+  const outputTokens = trace.reduce((sum, request) => sum + request.outputTokens, 0);
+  return { log, balance: meter.summary, outputTokens, seconds: clock, ttftSeconds, preemptions };
+}
+
+function submit(scheduler: Scheduler, trace: Trace, index: number, now: number): void {
+  const { inputTokens, outputTokens, priority, ttftDeadlineSeconds } = trace[index]!;
+  scheduler.submit({
+    id: String(index),
+    prompt: { length: inputTokens },
+    maxTokens: outputTokens,
+    priority,
+    ...(ttftDeadlineSeconds !== undefined && { firstTokenDeadline: now + ttftDeadlineSeconds }),
+  });
+}
+
+/** Rows of each rank. In lockstep a rank without work joins in with one padding row. */
+function tokensOf({ ranks }: Iteration): Uint32Array {
+  const tokens = new Uint32Array(ranks.length);
+  for (const [rank, work] of ranks.entries()) tokens[rank] = ranks.length > 1 ? Math.max(1, work.tokens) : work.tokens;
+  return tokens;
+}
