@@ -11,7 +11,7 @@ import { type Command, commonOptions, type Terminal } from '../command.js';
 import { modelOptions, modelRequest, type ModelRequest } from '../model_options.js';
 import { type Options, parseOptions } from '../options.js';
 
-const SUITES = ['decode', 'scale', 'load', 'kernels'] as const;
+const SUITES = ['decode', 'ranks', 'scale', 'load', 'kernels'] as const;
 type Suite = (typeof SUITES)[number];
 
 const WEIGHTS = ['f32', 'f16', 'q8', 'q4'];
@@ -20,6 +20,19 @@ const SCALE_WEIGHTS = ['f16', 'q8', 'q4'];
 const MODEL_OPTIONS = ['model', 'weights', 'kv', 'context', 'prefill-chunk', 'steps-in-flight', 'host', 'adapter'];
 const OPTIONS_OF: Readonly<Record<Suite, readonly string[]>> = {
   decode: [...MODEL_OPTIONS, 'prompt-tokens', 'max-tokens', 'runs'],
+  ranks: [
+    'model',
+    'weights',
+    'kv',
+    'adapter',
+    'ranks',
+    'plan',
+    'prompt-tokens',
+    'max-tokens',
+    'runs',
+    'batch',
+    'one-core',
+  ],
   scale: [...MODEL_OPTIONS, 'prompt-tokens', 'max-tokens'],
   load: [...MODEL_OPTIONS, 'prompt-tokens', 'max-tokens'],
   kernels: ['adapter', 'kernel'],
@@ -27,9 +40,9 @@ const OPTIONS_OF: Readonly<Record<Suite, readonly string[]>> = {
 
 export const command: Command = {
   summary:
-    'Measures speed and memory. Suites: decode (a model by prompt length), scale (loading and running models of real sizes with ' +
+    'Measures speed and memory. Suites: decode (a model by prompt length), ranks (plans on several devices against one), scale (loading and running models of real sizes with ' +
     'random weights, each load in a process of its own), load (one such load, in this process), kernels (in a checkout).',
-  usage: 'bench [--suite decode|scale|load|kernels] [options]',
+  usage: 'bench [--suite decode|ranks|scale|load|kernels] [options]',
   options: {
     suite: { value: 'SUITE', help: `${SUITES.join(', ')}; default decode` },
     ...modelOptions,
@@ -50,7 +63,10 @@ export const command: Command = {
       help: 'decode: lengths with commas, default 128, 1024 and near the context; else one, default 32',
     },
     'max-tokens': { value: 'N', help: 'tokens to generate; default 32, for scale and load 16' },
-    runs: { value: 'N', help: 'decode: timed runs of each setting; default 5' },
+    runs: { value: 'N', help: 'decode, ranks: timed runs of each setting; default 5' },
+    plan: { value: 'LIST', help: 'ranks: policies with commas; default tp,sp,pp' },
+    batch: { value: 'N', help: 'ranks: sequences decoded side by side; default 8' },
+    'one-core': { help: 'ranks: one CPU core for each software device (llvmpipe)' },
     kernel: { value: 'NAME', help: "kernels: part of a kernel's path; default: all of them" },
     out: { value: 'DIR', help: 'also write SUITE-HOST.json and SUITE-HOST.txt there' },
     ...commonOptions,
@@ -82,7 +98,7 @@ async function run(suite: Suite, options: Options, terminal: Terminal): Promise<
     const document = await runKernelsSuite(request, terminal);
     return { document, table: kernelsTable(document.results) };
   }
-  const maxTokens = options.integer('max-tokens', 2) ?? (suite === 'decode' ? 32 : 16);
+  const maxTokens = options.integer('max-tokens', 2) ?? (suite === 'decode' || suite === 'ranks' ? 32 : 16);
   const promptTokens = integerList(options, 'prompt-tokens');
   const weights = weightsList(options);
   if (suite === 'decode') {
@@ -93,6 +109,26 @@ async function run(suite: Suite, options: Options, terminal: Terminal): Promise<
     const runs = options.integer('runs', 1) ?? 5;
     const document = await runDecodeSuite({ models, promptTokens, maxTokens, runs }, terminal);
     return { document, table: decodeTable(document.results) };
+  }
+
+  if (suite === 'ranks') {
+    const { ranksTable, runRanksSuite } = await import('../bench/ranks_suite.js');
+    const [type] = weights ?? [undefined];
+    const model = await requestFor(options, terminal, options.text('model') ?? embeddedModel(), type, undefined, []);
+    const document = await runRanksSuite(
+      {
+        model,
+        plans: (options.text('plan') ?? 'tp,sp,pp').split(',').map((plan) => plan.trim()),
+        ranks: options.integer('ranks', 2, 64) ?? 2,
+        promptTokens: promptTokens?.[0] ?? 1024,
+        batch: options.integer('batch', 1, 256) ?? 8,
+        maxTokens,
+        runs: options.integer('runs', 1) ?? 5,
+        oneCore: options.has('one-core'),
+      },
+      terminal,
+    );
+    return { document, table: ranksTable(document.results) };
   }
 
   if (promptTokens && promptTokens.length > 1) {
@@ -157,10 +193,11 @@ function requestFor(
   model: string,
   weights: string | undefined,
   context?: number,
+  rankOptions: readonly string[] = ['ranks', 'plan'],
 ): Promise<ModelRequest> {
   const args = [
     `--model=${model}`,
-    ...passOn(options, ['kv', 'prefill-chunk', 'steps-in-flight', 'host', 'adapter', 'ranks', 'plan']),
+    ...passOn(options, ['kv', 'prefill-chunk', 'steps-in-flight', 'host', 'adapter', ...rankOptions]),
     ...(weights === undefined ? [] : [`--weights=${weights}`]),
     ...(context === undefined ? passOn(options, ['context']) : [`--context=${context}`]),
     ...(options.has('verbose') ? ['--verbose'] : []),
