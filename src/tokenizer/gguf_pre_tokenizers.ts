@@ -126,12 +126,13 @@ const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   default: { steps: splits(['[\\p{P}\\$\\+<=>\\^~\\|]+', gpt2Words, '\\p{N}+', '[0-9][0-9][0-9]']) },
 };
 
+export const preTokenizerNames: readonly string[] = Object.keys(preTokenizers);
+
 /** Throws `unsupported` for a name that isn't known. */
 export function preTokenizer(name: string, what: string): PreTokenizer {
   const found = Object.hasOwn(preTokenizers, name) ? preTokenizers[name] : undefined;
   if (found) return found;
-  const names = Object.keys(preTokenizers);
   throw unsupportedError(
-    `${what}: tokenizer.ggml.pre '${name}' is not supported; supported are ${names.join(', ')}.${didYouMean(name, names)}`,
+    `${what}: tokenizer.ggml.pre '${name}' is not supported; supported are ${preTokenizerNames.join(', ')}.${didYouMean(name, preTokenizerNames)}`,
   );
 }

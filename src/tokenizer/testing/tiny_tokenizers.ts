@@ -11,7 +11,7 @@ town where a small river runs under an old stone bridge and nobody knows how the
 Über die Brücke läuft 東京 の 猫 🐈 naïve café`;
 
 /** Learns `count` merges on the words of the corpus: the most frequent pair first, of equals the first in the alphabet. */
-function learnMerges(words: string[][], count: number): [string, string][] {
+export function learnMerges(words: string[][], count: number): [string, string][] {
   const merges: [string, string][] = [];
   while (merges.length < count) {
     const frequency = new Map<string, number>();
