@@ -1,3 +1,5 @@
+import { SplitkvError } from '../base/errors.js';
+
 /** What an adapter offers, as plain data. */
 export interface AdapterEntry {
   readonly name: string;
@@ -33,4 +35,44 @@ export function describeAdapter(adapter: GPUAdapter, request: string): AdapterEn
     features: [...adapter.features].sort(),
     limits,
   };
+}
+
+/**
+ * The adapters that a browser gives for its two power preferences; the second says so where it leads to the GPU of the first.
+ * @throws SplitkvError `no_webgpu` where the browser has no WebGPU
+ */
+export async function listBrowserAdapters(): Promise<AdapterEntry[]> {
+  if (!navigator.gpu) throw new SplitkvError('no_webgpu', 'this browser has no WebGPU (navigator.gpu is missing)');
+  const entries: AdapterEntry[] = [];
+  for (const powerPreference of ['high-performance', 'low-power'] as const) {
+    const adapter = await navigator.gpu.requestAdapter({ powerPreference });
+    if (adapter) entries.push(describeAdapter(adapter, powerPreference));
+  }
+  return markSame(entries);
+}
+
+/** Tells which entries are the GPU of an earlier one: browsers name no device, so it is all they say of it that is compared. */
+export function markSame(entries: readonly AdapterEntry[]): AdapterEntry[] {
+  return entries.map((entry, index) => {
+    const same = entries.slice(0, index).find((other) => identity(other) === identity(entry));
+    return same ? { ...entry, same_as: same.request } : entry;
+  });
+}
+
+const identity = ({ request: _, ...entry }: AdapterEntry): string => JSON.stringify(entry);
+
+/** In words: which GPUs a browser offers, and what ranks on them are. */
+export function describeChoice(entries: readonly AdapterEntry[]): string {
+  const different = entries.filter(({ same_as: same }) => same === undefined);
+  const [first, second] = different;
+  if (!first) return 'This browser offers no WebGPU adapter.';
+  if (second) {
+    return (
+      `Two GPUs: ${first.name} (${first.request}) and ${second.name} (${second.request}); ` +
+      `ranks=${first.request},${second.request} puts a rank on each.`
+    );
+  }
+  const which =
+    entries.length > 1 ? `${entries.map(({ request }) => request).join(' and ')} are the same GPU` : 'There is one GPU';
+  return `${which} (${first.name}): ranks are several devices on it.`;
 }

@@ -1,7 +1,7 @@
 /** The page that `splitkv ... --host chrome` runs models in: the library behind the few calls of `HostPage`. */
 import { type GenerateOptions, load, type LoadProgress, type Model, SplitkvError } from '../index.js';
 import { progressLine } from './progress.js';
-import { type AdapterEntry, describeAdapter } from './adapter_list.js';
+import { listBrowserAdapters } from './adapter_list.js';
 import type { HostEvent, HostPage, Outcome } from './host_protocol.js';
 
 declare global {
@@ -70,7 +70,7 @@ window.splitkvHost = {
       return sent.length;
     }),
   stats: () => attempt(() => Promise.resolve(loaded().stats())),
-  adapters: () => attempt(listAdapters),
+  adapters: () => attempt(listBrowserAdapters),
   abort: () => running.abort(new Error('interrupted')),
   close: () =>
     attempt(async () => {
@@ -79,22 +79,6 @@ window.splitkvHost = {
       return null;
     }),
 };
-
-/** Both power preferences; the second says so where it leads to the GPU of the first. */
-async function listAdapters(): Promise<AdapterEntry[]> {
-  if (!navigator.gpu) throw new SplitkvError('no_webgpu', 'this browser has no WebGPU (navigator.gpu is missing)');
-  const entries: AdapterEntry[] = [];
-  for (const powerPreference of ['high-performance', 'low-power'] as const) {
-    const adapter = await navigator.gpu.requestAdapter({ powerPreference });
-    if (!adapter) continue;
-    const entry = describeAdapter(adapter, powerPreference);
-    const same = entries.find((other) => identity(other) === identity(entry));
-    entries.push(same ? { ...entry, same_as: same.request } : entry);
-  }
-  return entries;
-}
-
-const identity = ({ request: _, ...entry }: AdapterEntry): string => JSON.stringify(entry);
 
 function toBase64(row: Float32Array): string {
   const bytes = new Uint8Array(row.buffer, row.byteOffset, row.byteLength);

@@ -1,16 +1,15 @@
-/**
- * The demo page. Query parameters: model (URL of a model folder; default: the embedded one), weights (f32, f16, q8, q4),
- * kv (f32, f16), context (tokens), max_tokens (of an answer).
- */
-import { didYouMean } from '../base/errors.js';
-import { type KvType, load, type LoadOptions, type Model, SplitkvError, type WeightType } from '../index.js';
+/** The demo page. parameters.ts lists what its address may say. */
+import { load, type Model, SplitkvError } from '../index.js';
+import { describeChoice, listBrowserAdapters } from './adapter_list.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from './example.js';
+import { LiveAnswer } from './live_answer.js';
+import { type PageParameters, readParameters } from './parameters.js';
+import { fillPlacementForm, offerRanks } from './placement_form.js';
+import { RankPanel } from './rank_panel.js';
 import { hideError, showError, showModel, showProgress, showStats, ui } from './view.js';
 
-const PARAMETERS = ['model', 'weights', 'kv', 'context', 'max_tokens'];
-const DEFAULT_MAX_TOKENS = 256;
-
 const query = new URLSearchParams(location.search);
+const panel = new RankPanel();
 let model: Model | undefined;
 let answering: AbortController | undefined;
 
@@ -20,45 +19,23 @@ function updateButtons(): void {
   ui.folder.disabled = answering !== undefined;
 }
 
-function wholeNumber(name: string): number | undefined {
-  const text = query.get(name);
-  if (text === null) return undefined;
-  if (!/^[1-9]\d*$/.test(text))
-    throw new SplitkvError('usage', `${name}=${text} in the address: expected a whole number above 0`);
-  return Number(text);
-}
-
-/** The options that the address names; the library checks the values. */
-function loadOptions(): LoadOptions {
-  for (const name of query.keys()) {
-    if (PARAMETERS.includes(name)) continue;
-    throw new SplitkvError('usage', `unknown parameter '${name}' in the address.${didYouMean(name, PARAMETERS)}`);
-  }
-  const weights = query.get('weights');
-  const kv = query.get('kv');
-  const contextLength = wholeNumber('context');
-  return {
-    ...(weights !== null && { weights: weights as WeightType }),
-    ...(kv !== null && { kv: kv as KvType }),
-    ...(contextLength !== undefined && { contextLength }),
-  };
-}
-
-async function open(where: URL | readonly File[], name: string): Promise<void> {
+async function open(where: URL | readonly File[], name: string, { load: options }: PageParameters): Promise<void> {
   hideError();
   const previous = model;
   model = undefined;
   ui.facts.hidden = true;
+  panel.hide();
   updateButtons();
   try {
     await previous?.dispose();
     model = await load(where, {
-      ...loadOptions(),
+      ...options,
       onProgress: (progress) => showProgress(name, progress),
       onWarning: (message) => console.warn(message),
     });
     showModel(model.info);
-    ui.question.focus();
+    panel.show(model.info, model.stats(), options.virtualRanks ?? false);
+    ui.question.focus({ preventScroll: true });
   } catch (error) {
     ui.progress.hidden = true;
     ui.status.textContent = `${name} could not be loaded.`;
@@ -68,7 +45,7 @@ async function open(where: URL | readonly File[], name: string): Promise<void> {
   }
 }
 
-async function answer(): Promise<void> {
+async function answer({ maxTokens }: PageParameters): Promise<void> {
   const text = [ui.story.value.trim(), ui.question.value.trim()].filter((part) => part !== '').join(' ');
   if (!model || answering || text === '') return;
   hideError();
@@ -77,19 +54,22 @@ async function answer(): Promise<void> {
   ui.answer.textContent = '';
   ui.stats.textContent = '';
   ui.answer.ariaBusy = 'true';
+  let live: LiveAnswer | undefined;
   try {
+    live = new LiveAnswer(panel, model, model.tokenize(text).length);
     const generation = model.generate(
       model.info.hasChatTemplate ? { messages: [{ role: 'user', content: text }] } : text,
-      {
-        maxTokens: wholeNumber('max_tokens') ?? DEFAULT_MAX_TOKENS,
-        signal: answering.signal,
-      },
+      { maxTokens, signal: answering.signal },
     );
     for await (const piece of generation) {
       ui.answer.append(ui.answer.textContent === '' ? piece.trimStart() : piece);
+      live.token();
     }
-    showStats(await generation.result);
+    const result = await generation.result;
+    live.end(result);
+    showStats(result);
   } catch (error) {
+    live?.end(undefined);
     showError(error);
   } finally {
     ui.answer.ariaBusy = 'false';
@@ -98,25 +78,26 @@ async function answer(): Promise<void> {
   }
 }
 
-ui.form.addEventListener('submit', (event) => {
-  event.preventDefault();
-  void answer();
-});
-// Ctrl+Enter (Cmd+Enter) in the text sends, as Enter in the question does; Escape stops.
-ui.story.addEventListener('keydown', (event) => {
-  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void answer();
-});
-document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape') answering?.abort();
-});
-ui.stop.addEventListener('click', () => answering?.abort());
-ui.folder.addEventListener('change', () => {
-  const files = [...(ui.folder.files ?? [])];
-  if (files.length > 0) void open(files, files[0]!.webkitRelativePath.split('/')[0] || 'the folder');
-});
+function listen(parameters: PageParameters): void {
+  ui.form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    void answer(parameters);
+  });
+  // Ctrl+Enter (Cmd+Enter) in the text sends, as Enter in the question does; Escape stops.
+  ui.story.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void answer(parameters);
+  });
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') answering?.abort();
+  });
+  ui.stop.addEventListener('click', () => answering?.abort());
+  ui.folder.addEventListener('change', () => {
+    const files = [...(ui.folder.files ?? [])];
+    if (files.length > 0) void open(files, files[0]!.webkitRelativePath.split('/')[0] || 'the folder', parameters);
+  });
+}
 
-const address = query.get('model') ?? EMBEDDED_MODEL;
-if (query.get('model') === null) {
+function suggestQuestions(parameters: PageParameters): void {
   ui.story.value = STORY;
   ui.question.value = QUESTIONS[0].question;
   for (const { question } of QUESTIONS) {
@@ -125,17 +106,42 @@ if (query.get('model') === null) {
     button.textContent = question;
     button.addEventListener('click', () => {
       ui.question.value = question;
-      void answer();
+      void answer(parameters);
     });
     ui.suggestions.append(button);
   }
-} else {
-  ui.story.rows = 3;
 }
 
-const where = URL.canParse(address, document.baseURI) ? new URL(address, document.baseURI) : undefined;
-if (!where) showError(new SplitkvError('usage', `model=${address} in the address is no URL of a model folder`));
-else {
-  if (!where.pathname.endsWith('/')) where.pathname += '/';
-  void open(where, decodeURIComponent(where.pathname.split('/').filter(Boolean).at(-1) ?? address));
+/** The model folder or GGUF file that the address names. */
+function modelUrl(address: string): URL {
+  if (!URL.canParse(address, document.baseURI)) {
+    throw new SplitkvError('usage', `model=${address} in the address is no URL of a model folder`);
+  }
+  const url = new URL(address, document.baseURI);
+  if (!url.pathname.endsWith('/') && !url.pathname.endsWith('.gguf')) url.pathname += '/';
+  return url;
+}
+
+async function showAdapters(): Promise<void> {
+  const entries = await listBrowserAdapters();
+  ui.adapters.textContent = describeChoice(entries);
+  const different = entries.filter(({ same_as: same }) => same === undefined);
+  if (different.length > 1) offerRanks(different.map(({ request }) => request).join(','));
+}
+
+fillPlacementForm(query);
+// A browser without WebGPU is told by the load, with what to do about it.
+showAdapters().catch(() => {});
+try {
+  const parameters = readParameters(query);
+  listen(parameters);
+  if (parameters.model === undefined) suggestQuestions(parameters);
+  else ui.story.rows = 3;
+  const where = modelUrl(parameters.model ?? EMBEDDED_MODEL);
+  const name = decodeURIComponent(where.pathname.split('/').filter(Boolean).at(-1) ?? where.host);
+  void open(where, name, parameters);
+} catch (error) {
+  ui.progress.hidden = true;
+  ui.status.textContent = 'No model was loaded.';
+  showError(error);
 }

@@ -1,14 +1,9 @@
 import { formatBytes } from '../base/math.js';
 import type { GenerateResult, LoadProgress, ModelInfo } from '../index.js';
+import { element, pair } from './dom.js';
 import { progressLine } from './progress.js';
 
 /** The elements of index.html by id, and what is written into them. No model in here. */
-function element<T extends HTMLElement>(id: string, type: { new (): T }): T {
-  const found = document.getElementById(id);
-  if (!(found instanceof type)) throw new Error(`index.html has no ${type.name} #${id}`);
-  return found;
-}
-
 export const ui = {
   status: element('model-status', HTMLParagraphElement),
   progress: element('progress', HTMLProgressElement),
@@ -24,7 +19,7 @@ export const ui = {
   suggestions: element('suggestions', HTMLDivElement),
   answer: element('answer', HTMLParagraphElement),
   stats: element('stats', HTMLParagraphElement),
-  ranks: element('ranks', HTMLTableElement),
+  adapters: element('adapters', HTMLParagraphElement),
 };
 
 export function showError(error: unknown): void {
@@ -50,6 +45,7 @@ export function showProgress(name: string, progress: LoadProgress): void {
 export function showModel(info: ModelInfo): void {
   ui.progress.hidden = true;
   ui.status.textContent = `${info.name} is ready.`;
+  const adapters = [...new Set(info.ranks.map(({ adapter }) => adapter))].join(' + ');
   const kind = info.adapter.software ? ' (software: runs on the CPU, slowly)' : '';
   const facts: readonly (readonly [string, string])[] = [
     ['Parameters', `${(info.parameters / 1e6).toFixed(2)} M`],
@@ -57,15 +53,9 @@ export function showModel(info: ModelInfo): void {
     ['KV cache', `${info.kv}, ${formatBytes(info.kvBytes)}`],
     ['Context', `${info.contextLength} tokens`],
     ['Loaded in', `${info.loadSeconds.toFixed(2)} s`],
-    ['Adapter', info.adapter.name + kind],
+    ['Adapter', adapters + kind],
   ];
-  ui.facts.replaceChildren(
-    ...facts.map(([term, text]) => {
-      const pair = document.createElement('div');
-      pair.append(textElement('dt', term), textElement('dd', text));
-      return pair;
-    }),
-  );
+  ui.facts.replaceChildren(...facts.map(([term, text]) => pair(term, text)));
   ui.facts.hidden = false;
 }
 
@@ -87,19 +77,4 @@ export function showStats({ tokens, prompt_tokens, finish_detail, stats }: Gener
     ENDINGS[finish_detail],
   ];
   ui.stats.textContent = parts.filter((part) => part !== '').join(' · ');
-  const rows = stats.ranks.map(({ adapter, weight_bytes, kv_bytes }, rank) => {
-    const row = document.createElement('tr');
-    for (const text of [String(rank), adapter, formatBytes(weight_bytes), formatBytes(kv_bytes)]) {
-      row.append(textElement('td', text));
-    }
-    return row;
-  });
-  ui.ranks.tBodies[0]!.replaceChildren(...rows);
-  ui.ranks.hidden = false;
-}
-
-function textElement(tag: string, text: string): HTMLElement {
-  const node = document.createElement(tag);
-  node.textContent = text;
-  return node;
 }

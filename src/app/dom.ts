@@ -1,0 +1,29 @@
+/** The element of the page with this id. @throws when index.html and the code disagree */
+export function element<T extends HTMLElement>(id: string, type: { new (): T }): T {
+  const found = document.getElementById(id);
+  if (!(found instanceof type)) throw new Error(`index.html has no ${type.name} #${id}`);
+  return found;
+}
+
+/** A new element with a class ('' for none) and children. */
+export function make<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  className: string,
+  ...children: readonly (Node | string)[]
+): HTMLElementTagNameMap[K] {
+  const node = document.createElement(tag);
+  if (className !== '') node.className = className;
+  node.append(...children);
+  return node;
+}
+
+/** A pair of a description list. */
+export const pair = (term: string, ...description: readonly (Node | string)[]): HTMLElement =>
+  make('div', '', make('dt', '', term), make('dd', '', ...description));
+
+/** A part that only shows what the text beside it says. */
+export function decoration(className: string, ...children: readonly (Node | string)[]): HTMLElement {
+  const node = make('span', className, ...children);
+  node.ariaHidden = 'true';
+  return node;
+}

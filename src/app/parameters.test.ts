@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { readParameters } from './parameters.js';
+
+const read = (query: string): ReturnType<typeof readParameters> => readParameters(new URLSearchParams(query));
+
+test('an address without parameters leaves everything to the library', () => {
+  expect(read('')).toEqual({ model: undefined, maxTokens: 256, load: {} });
+});
+
+test('each parameter becomes an option', () => {
+  const all =
+    'model=/m/&weights=q4&kv=f16&context=512&max_tokens=9&ranks=4&plan=pp%20x%20tp&virtual=1&memory=1.5MB,300MiB&requests=2';
+  expect(read(all)).toEqual({
+    model: '/m/',
+    maxTokens: 9,
+    load: {
+      weights: 'q4',
+      kv: 'f16',
+      contextLength: 512,
+      ranks: 4,
+      plan: 'pp x tp',
+      virtualRanks: true,
+      memory: [1_500_000, 300 * 2 ** 20],
+      requests: 2,
+    },
+  });
+});
+
+test('ranks are a number or adapters', () => {
+  expect(read('ranks=high-performance,low-power').load.ranks).toEqual(['high-performance', 'low-power']);
+  expect(read('ranks=2&virtual=0').load).toEqual({ ranks: 2, virtualRanks: false });
+  expect(() => read('ranks=low-power,')).toThrow('ranks=low-power, in the address: expected a number of ranks');
+});
+
+test.each([
+  ['rank=2', "unknown parameter 'rank' in the address. Did you mean 'ranks'?"],
+  ['ranks=2&ranks=4', 'ranks is twice in the address; give it once'],
+  ['context=-1', 'context=-1 in the address: expected a whole number above 0'],
+  ['requests=two', 'requests=two in the address: expected a whole number above 0'],
+  ['virtual=yes', 'virtual=yes in the address: expected 1 (all ranks on one device) or 0'],
+  ['memory=much', 'memory=much in the address: expected a size such as 500MB'],
+])('%s is refused', (query, message) => {
+  expect(() => read(query)).toThrow(message);
+});
