@@ -1,5 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { packTiles, unpackTiles } from '../../shaders/linear/pack.js';
+import { Random } from '../base/random.js';
+import { converter } from '../loader/convert.js';
+import { encodeAs } from '../loader/gguf/testing/quantise.js';
 import { openGguf, TensorReader } from '../loader/index.js';
 import { MemorySource } from '../loader/testing/memory_source.js';
 import { isDeepseek, type ModelConfig } from './config.js';
@@ -165,6 +169,16 @@ describe('rows whose order or place in the file is another', () => {
       vHeadDim * kvLoraRank * 4,
     ]);
   });
+});
+
+it.each([
+  ['Q4_0', 'q4'],
+  ['Q8_0', 'q8'],
+] as const)('%s loses nothing as %s', (stored, kept) => {
+  const values = new Random(2).normals(64 * 96);
+  const bytes = encodeAs(stored, values);
+  converter(stored, bytes)(0, values.length, values, 0);
+  expect(sameBits(unpackTiles(kept, packTiles(kept, values, 64, 96), 64, 96), values)).toBe(true);
 });
 
 describe('what is no model for this runtime', () => {
