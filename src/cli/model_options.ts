@@ -1,6 +1,9 @@
+import { join } from 'node:path';
 import type { PlainLoadOptions } from '../app/host_protocol.js';
+import { parseMemory, parseRanks } from '../app/rank_options.js';
 import { SplitkvError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
+import { findGguf, isGgufName } from '../loader/index.js';
 import { parsePlan, type Plan } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './model_host.js';
@@ -8,7 +11,10 @@ import type { Options, OptionSpecs } from './options.js';
 
 /** Options of every command that loads a model. */
 export const modelOptions = {
-  model: { value: 'DIR', help: 'a model folder (config.json, tokenizer.json, *.safetensors), or its URL' },
+  model: {
+    value: 'DIR',
+    help: 'a model folder (config.json, tokenizer.json, *.safetensors) or a .gguf file, or its URL',
+  },
   weights: { value: 'TYPE', help: 'f32, f16, q8, q4; default: as stored' },
   kv: { value: 'TYPE', help: 'KV cache in f32 (default) or f16' },
   context: { value: 'N', help: "tokens the KV cache holds; default: the model's maximum, at most 4096" },
@@ -61,23 +67,17 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     prefillChunk: options.integer('prefill-chunk', 1),
     stepsInFlight: options.integer('steps-in-flight', 1, 4),
     adapter: options.text('adapter'),
-    ranks: ranksOption(options.text('ranks')),
+    ranks: readText(options, 'ranks', parseRanks),
     plan: await planOption(options.text('plan')),
     virtualRanks: options.has('virtual-ranks') || undefined,
-    memory: memoryOption(options.text('memory')),
+    memory: readText(options, 'memory', parseMemory),
   });
 }
 
-function ranksOption(text: string | undefined): number | readonly string[] | undefined {
-  if (text === undefined) return undefined;
-  if (/^\d+$/.test(text)) return Number(text);
-  const names = text.split(',').map((name) => name.trim());
-  if (names.includes('')) {
-    throw usageError(
-      `--ranks ${text}: expected a number of ranks, or an adapter for each, such as "high-performance,low-power"`,
-    );
-  }
-  return names;
+/** What a reader makes of an option's text; undefined where it wasn't given. */
+function readText<T>(options: Options, name: string, parse: (text: string, given: string) => T): T | undefined {
+  const text = options.text(name);
+  return text === undefined ? undefined : parse(text, `--${name} ${text}`);
 }
 
 /** A policy's name, or a plan file's content. */
@@ -96,42 +96,20 @@ async function planOption(text: string | undefined): Promise<string | Plan | und
   return parsePlan(parseJson(content, text));
 }
 
-const UNITS: Readonly<Record<string, number>> = {
-  '': 1,
-  B: 1,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-  KIB: 2 ** 10,
-  MIB: 2 ** 20,
-  GIB: 2 ** 30,
-};
-
-function memoryOption(text: string | undefined): number | readonly number[] | undefined {
-  if (text === undefined) return undefined;
-  const sizes = text.split(',').map((part) => {
-    const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(part.trim());
-    const unit = UNITS[match?.[2]?.toUpperCase() ?? '?'];
-    if (!match || unit === undefined) {
-      throw usageError(
-        `--memory ${text}: expected a size such as 500MB, 1.5GB or 300MiB, or one for each rank with commas between`,
-      );
-    }
-    return Math.floor(Number(match[1]) * unit);
-  });
-  return sizes.length === 1 ? sizes[0]! : sizes;
-}
-
 async function checkedModel(options: Options): Promise<string> {
   const model = options.required('model', 'name a model folder, e.g. --model models/tiny-gqa');
   if (/^https?:\/\//.test(model)) return model;
-  const { stat } = await import('node:fs/promises');
+  const { readdir, stat } = await import('node:fs/promises');
   const found = await stat(model).catch(() => undefined);
   if (!found) throw new SplitkvError('io', `--model ${model}: no such folder`);
   if (!found.isDirectory()) {
-    throw new SplitkvError('io', `--model ${model}: expected a folder with config.json and weights, not a file`);
+    if (isGgufName(model)) return model;
+    throw new SplitkvError('io', `--model ${model}: expected a folder with config.json and weights, or a .gguf file`);
   }
-  return model;
+  // Named here, because a page that is served the folder can't look for it.
+  const files = await readdir(model);
+  const gguf = files.includes('config.json') ? undefined : findGguf(files, model);
+  return gguf === undefined ? model : join(model, gguf);
 }
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };

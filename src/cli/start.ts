@@ -1,26 +1,43 @@
 import { basename, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../app/example.js';
+import { rankTraffic } from '../app/figures.js';
+import { parseRanks } from '../app/rank_options.js';
 import { formatBytes } from '../base/math.js';
-import type { GenerateResult } from '../index.js';
+import type { GenerateResult, ModelInfo } from '../index.js';
+import { describePlan } from '../placement/index.js';
+import { count } from '../placement/lists.js';
 import { openChromeHost } from './chrome_host.js';
 import type { Terminal } from './command.js';
 import { summary } from './commands/generate.js';
 import { runProcess } from './main.js';
-import { optionHelp, parseOptions, type OptionSpecs } from './options.js';
+import { optionHelp, type Options, parseOptions, type OptionSpecs } from './options.js';
 import { startPageServer } from './page_server.js';
 
 const OPTIONS = {
   model: { value: 'DIR', help: 'another model folder than the embedded one' },
   prompt: { value: 'TEXT', help: 'another question than the one about the story' },
+  ranks: {
+    value: 'N',
+    help: 'GPU devices that run the model; default 2; or an adapter each: "high-performance,low-power"',
+  },
+  plan: { value: 'PLAN', help: 'who holds what: tp (default), sp, tp+sp, pp, ep, auto, products such as "pp x tp"' },
   port: { value: 'N', help: 'port of the demo page; default 5173, or the next free one' },
   once: { help: 'end after the answer' },
   verbose: { help: 'say what happens' },
   help: { help: 'this text' },
 } as const satisfies OptionSpecs;
 
-/** `npm start`: one answer from a model in Chrome, what it took, and the demo page left served until Ctrl-C. */
+/**
+ * `npm start`: one answer from a model on two ranks in Chrome, what it took and who held what, and the demo page left served until
+ * Ctrl-C.
+ */
 export const start = (argv: readonly string[]): Promise<never> => runProcess(argv, (terminal) => run(argv, terminal));
+
+interface Placement {
+  readonly ranks: number | readonly string[];
+  readonly plan: string;
+}
 
 async function run(argv: readonly string[], terminal: Terminal): Promise<number> {
   const options = parseOptions('start', OPTIONS, argv);
@@ -28,15 +45,18 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
     await terminal.write(`npm start -- [options]\n\n${optionHelp(OPTIONS)}\n`);
     return 0;
   }
+  const placement = placementOf(options);
   const embedded = fileURLToPath(new URL(`../../${EMBEDDED_MODEL}`, import.meta.url));
   const model = options.text('model') ?? embedded;
   const prompt = options.text('prompt') ?? `${STORY} ${QUESTIONS[0].question}`;
   const server = await startPageServer(model, options.integer('port', 1, 65535) ?? 5173);
   try {
-    await terminal.write(`${basename(resolve(model))} in Chrome (WebGPU)\n\n> ${prompt}\n\n`);
+    const { ranks } = placement;
+    const many = count(typeof ranks === 'number' ? ranks : ranks.length, 'rank');
+    await terminal.write(`${basename(resolve(model))} on ${many} in Chrome (WebGPU)\n\n> ${prompt}\n\n`);
     const say = options.has('verbose') ? terminal.note : terminal.progress;
     const host = await openChromeHost(
-      { model, options: {}, signal: terminal.signal, onProgress: say, onWarning: terminal.note },
+      { model, options: placement, signal: terminal.signal, onProgress: say, onWarning: terminal.note },
       server,
     );
     let result: GenerateResult;
@@ -49,11 +69,11 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
     } finally {
       await host.close();
     }
-    await terminal.write(`\n\n${summary(result)}\n\n${ranksTable(result)}\n`);
+    await terminal.write(`\n\n${summary(result)}\n\n${whoHeldWhat(host.info, result)}\n`);
     if (options.has('once') || terminal.signal.aborted) return terminal.signal.aborted ? 130 : 0;
 
-    const page = model === embedded ? server.url : `${server.url}?model=${new URL(server.modelUrl).pathname}`;
-    await terminal.write(`\nThe demo page is at ${page} (Ctrl-C ends)\n`);
+    const address = pageAddress(server.url, placement, model === embedded ? undefined : server.modelUrl);
+    await terminal.write(`\nThe demo page is at ${address} (Ctrl-C ends)\n`);
     await new Promise((done) => terminal.signal.addEventListener('abort', done));
     return 0;
   } finally {
@@ -61,18 +81,37 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
   }
 }
 
-/** Who held what. */
-function ranksTable({ stats }: GenerateResult): string {
+function placementOf(options: Options): Placement {
+  const text = options.text('ranks') ?? '2';
+  const ranks = parseRanks(text, `--ranks ${text}`);
+  return { ranks, plan: options.text('plan') ?? (ranks === 1 ? 'auto' : 'tp') };
+}
+
+/** The demo page with the same ranks; the embedded model is its own. */
+function pageAddress(page: string, { ranks, plan }: Placement, modelUrl: string | undefined): string {
+  const url = new URL(page);
+  if (modelUrl !== undefined) url.searchParams.set('model', new URL(modelUrl).pathname);
+  url.searchParams.set('ranks', String(ranks));
+  url.searchParams.set('plan', plan);
+  return url.href;
+}
+
+/** The plan in words, then each rank's memory and traffic. */
+function whoHeldWhat({ plan, shape }: ModelInfo, { stats }: GenerateResult): string {
+  const traffic = stats.ranks.map((_, rank) => rankTraffic(stats, rank));
   const rows = [
-    ['rank', 'weights', 'KV cache', 'adapter'],
+    ['rank', 'weights', 'KV cache', ...traffic[0]!.map(([name]) => name.toLowerCase()), 'adapter'],
     ...stats.ranks.map(({ adapter, weight_bytes, kv_bytes }, rank) => [
       String(rank),
       formatBytes(weight_bytes),
       formatBytes(kv_bytes),
+      ...traffic[rank]!.map(([, text]) => text),
       adapter,
     ]),
   ];
-  return rows
-    .map(([rank, ...cells]) => `${rank!.padEnd(6)}${cells.map((cell) => cell.padEnd(12)).join('')}`.trimEnd())
-    .join('\n');
+  const table = rows.map(([rank, ...cells]) =>
+    `${rank!.padEnd(6)}${cells.map((cell) => cell.padEnd(14)).join('')}`.trimEnd(),
+  );
+  const exchanges = stats.ranks.length > 1 ? [`${stats.exchanges_per_token} exchanges a token`, ''] : [];
+  return [...describePlan(plan, shape), '', ...exchanges, ...table].join('\n');
 }

@@ -58,7 +58,8 @@ function describe({
   limits,
 }: AdapterEntry): string {
   const byName = name === request ? '' : ` (${request})`;
-  if (sameAs !== undefined) return `${name}${byName}\n  the same GPU as ${sameAs}: it is no second rank\n`;
+  if (sameAs !== undefined)
+    return `${name}${byName}\n  the same GPU as ${sameAs}: ranks on both are devices of one GPU\n`;
   const kind = `${vendor} ${architecture}`.trim() || 'unknown vendor';
   return [
     `${name}${byName}`,
