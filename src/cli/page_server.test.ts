@@ -1,3 +1,6 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { startPageServer } from './page_server.js';
 
@@ -11,5 +14,18 @@ test('serves the page and the model, and leaves signals to the command line', as
     expect((await fetch(`${server.modelUrl}missing.json`)).status).toBe(404);
   } finally {
     await server.close();
+  }
+});
+
+test('serves the parts of a GGUF model from the folder it is in', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'splitkv my '));
+  await writeFile(join(folder, 'a #1.gguf'), 'GGUF');
+  const server = await startPageServer(join(folder, 'a #1.gguf'));
+  try {
+    expect(server.modelUrl).toMatch(/\/a%20%231\.gguf$/);
+    expect(await (await fetch(server.modelUrl)).text()).toBe('GGUF');
+  } finally {
+    await server.close();
+    await rm(folder, { recursive: true });
   }
 });

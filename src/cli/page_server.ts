@@ -1,15 +1,16 @@
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { basename, resolve } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SplitkvError } from '../base/errors.js';
+import { isGgufName } from '../loader/index.js';
 import { serveFiles } from '../server/static_files.js';
 
 export interface PageServer {
   /** Ends with a slash; the pages are index.html and host.html. */
   readonly url: string;
-  /** Where the page finds the model folder, on this server or elsewhere. */
+  /** Where the page finds the model folder or GGUF file, on this server or elsewhere. */
   readonly modelUrl: string;
   close(): Promise<void>;
 }
@@ -18,14 +19,16 @@ const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, im
 
 /**
  * Serves the pages and one model folder on the loopback interface: from source by Vite in a checkout, else from the build.
- * @param model a folder, or an http(s) URL, which stays where it is
+ * @param model a folder, a GGUF file, or an http(s) URL, which stays where it is
  * @param port 0 takes a free one; another takes the next free one from there on (in a checkout)
  */
 export async function startPageServer(model: string, port = 0): Promise<PageServer> {
   const remote = /^https?:\/\//.test(model);
-  const prefix = `/model/${basename(resolve(model))}/`;
-  const modelFiles = serveFiles(remote ? '/model/' : prefix, remote ? root('models') : resolve(model));
-  const modelPath = encodeURI(prefix).replace(/[?#]/g, encodeURIComponent);
+  const folder = isGgufName(model) ? dirname(resolve(model)) : resolve(model);
+  const prefix = `/model/${basename(folder)}/`;
+  const modelFiles = serveFiles(remote ? '/model/' : prefix, remote ? root('models') : folder);
+  const path = isGgufName(model) ? prefix + basename(model) : prefix;
+  const modelPath = encodeURI(path).replace(/[?#]/g, encodeURIComponent);
   const server = existsSync(root('src/app/host.ts'))
     ? await serveSource(port, modelFiles)
     : await serveBuild(port, modelFiles);

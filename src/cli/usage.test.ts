@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -11,6 +11,9 @@ const file = (name: string, text: string): string => {
   return join(scratch, name);
 };
 
+const ggufFolder = join(scratch, 'gguf');
+mkdirSync(ggufFolder);
+writeFileSync(join(ggufFolder, 'bad.gguf'), 'GGUF');
 const generate = ['generate', '--model', scratch, '--prompt', 'x'];
 const logits = ['logits', '--model', scratch];
 
@@ -81,6 +84,12 @@ describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
   test.each<[string, string[], string]>([
     ['a missing model', ['generate', '--model', '/no/such', '--prompt', 'x'], '--model /no/such: no such folder'],
     ['a file as model', ['generate', '--model', 'package.json', '--prompt', 'x'], 'expected a folder'],
+    [
+      'a broken GGUF file',
+      ['generate', '--model', join(ggufFolder, 'bad.gguf'), '--prompt', 'x'],
+      'expected a GGUF file',
+    ],
+    ['a folder of one', ['generate', '--model', ggufFolder, '--prompt', 'x'], 'expected a GGUF file'],
     ['an empty model folder', generate, 'has no config.json'],
     ['a missing token file', [...logits, '--tokens', '@/no/such.json'], "--tokens @/no/such.json: can't be read"],
     ['a broken token file', [...logits, '--tokens', `@${file('broken.json', '[1,')}`], 'not JSON'],

@@ -97,11 +97,15 @@ describe('the same bits as from the folder it was made from', { timeout: 120_000
     const original = await logitBytes(files, 'auto');
     const path = join(folder, 'small model.gguf');
     await writeFile(path, bytes);
-    await using server = await startServer({ 'm.gguf': bytes });
-    for (const where of [path, `${server.url}m.gguf`, [new File([bytes], 'm.gguf')]]) {
-      const read = await logitBytes(where, 'auto');
-      expect(read).toMatchObject({ weights: 'f16', name: where === path ? 'small model.gguf' : 'm.gguf' });
-      expect(read.bytes.equals(original.bytes)).toBe(true);
+    const server = await startServer({ 'm.gguf': bytes });
+    try {
+      for (const where of [path, `${server.url}m.gguf`, [new File([bytes], 'm.gguf')]]) {
+        const read = await logitBytes(where, 'auto');
+        expect(read).toMatchObject({ weights: 'f16', name: where === path ? 'small model.gguf' : 'm.gguf' });
+        expect(read.bytes.equals(original.bytes)).toBe(true);
+      }
+    } finally {
+      await server[Symbol.asyncDispose]();
     }
   });
 

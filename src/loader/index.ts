@@ -3,6 +3,7 @@ export { cachedSource, type CacheOptions } from './cached_source.js';
 export { type Dtype, isBlockType } from './dtype.js';
 export { fileListSource } from './file_list_source.js';
 export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
+export { findGguf, isGgufName } from './gguf/file_source.js';
 export type { GgufTensor } from './gguf/header.js';
 export type { GgufValue } from './gguf/header_value.js';
 export { absorbedView, orderedView, rowsView } from './gguf/views.js';
