@@ -115,7 +115,7 @@ export function expectTensor(index: TensorIndex, name: string, shape: readonly n
   }
   if (entry.shape.length !== shape.length || entry.shape.some((size, axis) => size !== shape[axis])) {
     throw formatError(
-      `tensor '${name}' in ${entry.file} has shape [${entry.shape.join(', ')}]; expected [${shape.join(', ')}] from config.json`,
+      `tensor '${name}' in ${entry.file} has shape [${entry.shape.join(', ')}]; expected [${shape.join(', ')}] from the configuration`,
     );
   }
   return entry;
