@@ -17,11 +17,22 @@ export function blockDemand(pool: BlockPool, tokens: number, blockTokens: number
 
 /**
  * Admission: a sequence gets the blocks of all its known tokens at once, and must leave the watermark free, so that the running
- * ones can grow for a while before one is preempted. On an idle rank it needs no watermark: something must run.
+ * ones can grow for a while before one is preempted. One that was preempted must also leave each of them a block, else it would
+ * come back only to be sent away again. On an idle rank neither counts: something must run.
  */
-export const mayAdmit = (
+export function mayAdmit(
   pool: BlockPool,
   { fresh, revived }: BlockDemand,
-  running: number,
-  watermarkBlocks: number,
-): boolean => pool.numFree - revived - fresh >= (running === 0 ? 0 : watermarkBlocks);
+  { running, watermarkBlocks, preempted }: AdmissionState,
+): boolean {
+  const headroom = running === 0 ? 0 : watermarkBlocks + (preempted ? running : 0);
+  return pool.numFree - revived - fresh >= headroom;
+}
+
+export interface AdmissionState {
+  /** Sequences running on the rank. */
+  readonly running: number;
+  readonly watermarkBlocks: number;
+  /** Whether the sequence has been preempted before. */
+  readonly preempted: boolean;
+}

@@ -93,8 +93,12 @@ export class RankState {
   /** Whether a sequence would be admitted after `taken` more blocks and `admitted` more sequences. */
   wouldAdmit(sequence: Sequence, taken = 0, admitted = 0): boolean {
     const { fresh, revived } = this.demand(sequence);
-    const running = this.running.length + admitted;
-    return mayAdmit(this.pool, { fresh: fresh + taken, revived }, running, this.#watermarkBlocks);
+    return this.#mayAdmit(sequence, { fresh: fresh + taken, revived }, this.running.length + admitted);
+  }
+
+  #mayAdmit({ preemptions }: Sequence, demand: BlockDemand, running = this.running.length): boolean {
+    const watermarkBlocks = this.#watermarkBlocks;
+    return mayAdmit(this.pool, demand, { running, watermarkBlocks, preempted: preemptions > 0 });
   }
 
   /** Tokens of a waiting sequence that this rank's cache holds. */
@@ -108,12 +112,14 @@ export class RankState {
     this.pending.insert(sequence);
   }
 
-  /** Whether `planPrefills` with this budget would run anything: asked before a policy decides whether contexts run at all. */
-  hasRunnableContext(budget: number): boolean {
+  /** Whether `planPrefills` would run anything: asked before a policy decides whether contexts run at all. */
+  hasRunnableContext(work: WorkList): boolean {
+    const budget = this.config.maxTokensPerIteration - work.decodes.length;
     const first = this.running.find((sequence) => sequence.status === 'prefill');
     if (first) return chunkRows(this.config, first, first.computed, budget) > 0;
     const head = this.pending.at(0);
-    if (!head || this.#freeSlots.length === 0 || head.outstanding > 0 || !this.wouldAdmit(head)) return false;
+    if (!head || this.#freeSlots.length === 0 || head.outstanding > 0 || work.preempted.length > 0) return false;
+    if (!this.wouldAdmit(head)) return false;
     const cached = this.cachedTokens(head);
     return cached === head.target || chunkRows(this.config, head, cached, budget) > 0;
   }
@@ -124,7 +130,7 @@ export class RankState {
     for (let i = 0; i < running.length; i++) {
       const sequence = running[i]!;
       if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
-      if (sequence.computed === sequence.blocks.length * this.#blockTokens) {
+      if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, work)) continue; // it was itself the last in order
       }
       sequence.computed++;
@@ -142,6 +148,7 @@ export class RankState {
       if (victim === sequence) return false;
     }
     sequence.blocks.push(this.pool.allocate());
+    sequence.capacity += this.#blockTokens;
     work.tables.push(sequence);
     return true;
   }
@@ -171,6 +178,7 @@ export class RankState {
         places--;
       }
     }
+    if (work.preempted.length > 0) return; // blocks have just run out
     for (;;) {
       const head = this.pending.at(0);
       // Rows in flight may still bring ids that recomputing it needs.
@@ -179,7 +187,7 @@ export class RankState {
       const rows = match.tokens === head.target ? 0 : chunkRows(this.config, head, match.tokens, budget);
       if (rows === 0 && match.tokens < head.target) return;
       const demand = this.demand(head, match);
-      if (!mayAdmit(this.pool, demand, this.running.length, this.#watermarkBlocks)) return;
+      if (!this.#mayAdmit(head, demand)) return;
       this.#admit(head, match, demand.fresh, work);
       if (rows === 0) continue;
       this.#addChunk(head, rows, work);
@@ -193,6 +201,7 @@ export class RankState {
     for (const block of match.blocks) this.pool.hold(block);
     sequence.blocks = [...match.blocks];
     for (let i = 0; i < fresh; i++) sequence.blocks.push(this.pool.allocate());
+    sequence.capacity = sequence.blocks.length * this.#blockTokens;
     if (match.partial) {
       const { block: from, tokens } = match.partial;
       const to = sequence.blocks[match.blocks.length]!;
@@ -252,6 +261,7 @@ export class RankState {
     this.promptTokens -= sequence.promptLength;
     this.pool.release(sequence.blocks);
     sequence.blocks = [];
+    sequence.capacity = 0;
     this.#freeSlots.push(sequence.slot);
   }
 

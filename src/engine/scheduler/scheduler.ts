@@ -1,11 +1,13 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { contextPolicy } from './adp/policy.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
-import type { Iteration, IterationResults, RankWork } from './iteration.js';
+import type { Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
 import { RankState, WorkList } from './rank_state.js';
 import type { ContextPolicy } from './routing.js';
 import { checkSpec, type EndReason, type RequestSpec, type ScheduledSequence, Sequence } from './sequence.js';
 import { WaitingQueue } from './waiting_queue.js';
+
+type Chunk = PrefillChunk & { readonly sequence: Sequence };
 
 /**
  * Continuous batching, without a GPU and without a clock: what the next iteration runs follows from the calls made so far and
@@ -104,54 +106,48 @@ export class Scheduler {
       throw usageError(`iteration ${iteration.number}: prefix caching needs the sampled ids`);
     }
     this.#inFlight.shift();
+    const complete: Sequence[] = [];
     for (const [index, { prefills, decodes }] of iteration.ranks.entries()) {
       const rank = this.ranks[index]!;
       const rankIds = ids?.[index];
-      for (const { sequence, start, count, samples } of prefills) {
-        this.#advance(sequence as Sequence, rank, start + count, samples, rankIds);
+      for (const { sequence, start, count, samples } of prefills as readonly Chunk[]) {
+        if (this.#advance(sequence, rank, start + count, samples, rankIds)) complete.push(sequence);
       }
       for (const sequence of decodes as readonly Sequence[]) {
-        this.#advance(sequence, rank, sequence.confirmed + 1, true, rankIds);
+        if (this.#advance(sequence, rank, sequence.confirmed + 1, true, rankIds)) complete.push(sequence);
       }
     }
-    const finished = this.#finishAll(iteration, ended);
+    const finished: Sequence[] = [];
+    for (const id of ended) {
+      const sequence = this.#sequences.get(id);
+      // Its end may have been told already, with an earlier iteration.
+      if (sequence) finished.push(this.#finish(sequence, 'ended'));
+    }
+    for (const sequence of complete) {
+      if (sequence.status === 'finished') continue;
+      finished.push(this.#finish(sequence, sequence.clamped ? 'context_full' : 'length'));
+    }
     if (seconds !== undefined) this.#policy.observe(iteration, seconds);
     return finished;
   }
 
+  /** Takes one row's or chunk's result; true when it was the last. */
   #advance(
     sequence: Sequence,
     rank: RankState,
     end: number,
     samples: boolean,
     ids: ArrayLike<number> | undefined,
-  ): void {
+  ): boolean {
     sequence.outstanding--;
-    if (sequence.status === 'finished') return;
+    if (sequence.status === 'finished') return false;
     if (samples) {
       sequence.received++;
       if (ids) sequence.generated.push(idOf(ids, sequence));
     }
     if (sequence.stale > 0) sequence.stale--;
     else rank.confirm(sequence, end);
-  }
-
-  #finishAll(iteration: Iteration, ended: readonly string[]): Sequence[] {
-    const finished: Sequence[] = [];
-    for (const id of ended) {
-      const sequence = this.#sequences.get(id);
-      // Its end may have been told already, by an earlier iteration.
-      if (sequence) finished.push(this.#finish(sequence, 'ended'));
-    }
-    const check = (sequence: Sequence): void => {
-      if (sequence.received < sequence.maxTokens || sequence.status === 'finished') return;
-      finished.push(this.#finish(sequence, sequence.clamped ? 'context_full' : 'length'));
-    };
-    for (const { prefills, decodes } of iteration.ranks) {
-      for (const { sequence } of prefills) check(sequence as Sequence);
-      for (const sequence of decodes as readonly Sequence[]) check(sequence);
-    }
-    return finished;
+    return samples && sequence.received >= sequence.maxTokens;
   }
 
   #finish(sequence: Sequence, reason: EndReason): Sequence {

@@ -64,6 +64,8 @@ export class Sequence implements ScheduledSequence {
   rank = -1;
   slot = -1;
   blocks: number[] = [];
+  /** Tokens that `blocks` hold. */
+  capacity = 0;
   computed = 0;
   sampled = 0;
   received = 0;

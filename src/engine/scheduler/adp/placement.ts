@@ -49,7 +49,7 @@ export class Placement {
       const context = rank.outstandingContext;
       const prefilling = rank.running.length - rank.numDecoding;
       // A rank with a bound request that waits (preempted, or too large for now) takes no other before it.
-      const closed = rank.pending.length > 0;
+      const closed = rank.pending.length + work[index]!.preempted.length > 0;
       return {
         rank,
         room: config.maxTokensPerIteration - generations - context,

@@ -9,7 +9,7 @@ import { WaitGate } from './wait_gate.js';
 export class TrtllmPolicy implements ContextPolicy {
   readonly #gate: WaitGate | undefined;
 
-  constructor(private readonly config: SchedulerConfig) {
+  constructor(config: SchedulerConfig) {
     this.#gate = config.attentionDp.enableBalance ? new WaitGate(config.attentionDp) : undefined;
   }
 
@@ -24,7 +24,7 @@ export class TrtllmPolicy implements ContextPolicy {
       return {
         generations,
         slots: rank.slots,
-        hasContext: rank.hasRunnableContext(this.config.maxTokensPerIteration - generations),
+        hasContext: rank.hasRunnableContext(work[index]!),
       };
     });
     return this.#gate.opens(offers);

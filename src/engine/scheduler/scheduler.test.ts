@@ -1,0 +1,269 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { Scheduler, type SchedulerOptions } from './index.js';
+import { drive, generatedOf } from './testing/drive.js';
+import { randomRun } from './testing/random_trace.js';
+
+const one: SchedulerOptions = {
+  ranks: [{ numBlocks: 64, slots: 4 }],
+  blockTokens: 4,
+  contextLength: 64,
+  maxTokensPerIteration: 32,
+};
+
+/** Runs until nothing is left; the rows of each iteration as [id, position] in words. */
+function rows(scheduler: Scheduler, iterations = Infinity): string[][] {
+  const all: string[][] = [];
+  for (let i = 0; i < iterations; i++) {
+    const iteration = scheduler.schedule();
+    if (!iteration) break;
+    all.push(
+      iteration.ranks.flatMap(({ prefills, decodes, preempted }) => [
+        ...prefills.map(({ sequence, start, count }) => `${sequence.id}:${start}+${count}`),
+        ...decodes.map(({ id, computed }) => `${id}@${computed - 1}`),
+        ...preempted.map(({ id }) => `-${id}`),
+      ]),
+    );
+    scheduler.complete(iteration);
+  }
+  return all;
+}
+
+const prompt = (length: number): ArrayLike<number> => ({ length });
+
+describe('random traces', () => {
+  test('every request finishes with its own tokens; blocks, slots and budgets hold; attention sees only its own tokens', () => {
+    let preemptions = 0;
+    let cached = 0;
+    fc.assert(
+      fc.property(randomRun, (run) => {
+        const result = drive(run);
+        preemptions += result.preemptions;
+        cached += result.cachedTokens;
+        for (const [index, { maxTokens, endsAfter, abortedAfter }] of run.requests.entries()) {
+          const { reason, generated } = result.outcomes.get(String(index))!;
+          expect(generated).toEqual(generatedOf(index, generated.length));
+          if (reason === 'aborted') expect(abortedAfter).toBeGreaterThanOrEqual(0);
+          else {
+            expect(generated.length).toBe(Math.min(maxTokens, endsAfter));
+            expect(reason).toBe(endsAfter <= maxTokens ? 'ended' : 'length');
+          }
+        }
+      }),
+      { numRuns: 300, seed: 1 },
+    );
+    // The traces do what they are for.
+    expect(preemptions).toBeGreaterThan(100);
+    expect(cached).toBeGreaterThan(100);
+  });
+
+  test('the same calls give the same decisions', () => {
+    fc.assert(
+      fc.property(randomRun, (run) => {
+        expect(drive(run).decisions).toEqual(drive(run).decisions);
+      }),
+      { numRuns: 40, seed: 2 },
+    );
+  });
+});
+
+describe('continuous batching', () => {
+  test('requests join and leave each iteration', () => {
+    const scheduler = new Scheduler(one);
+    scheduler.submit({ id: 'a', prompt: prompt(5), maxTokens: 3 });
+    expect(rows(scheduler, 1)).toEqual([['a:0+5']]);
+    scheduler.submit({ id: 'b', prompt: prompt(2), maxTokens: 2 });
+    expect(rows(scheduler)).toEqual([
+      ['b:0+2', 'a@5'],
+      ['a@6', 'b@2'],
+    ]);
+    expect(scheduler.numUnfinished).toBe(0);
+  });
+
+  test('long prompts run in chunks beside decode rows, within the budget', () => {
+    const scheduler = new Scheduler({ ...one, maxTokensPerIteration: 8, maxChunkTokens: 6 });
+    scheduler.submit({ id: 'a', prompt: prompt(2), maxTokens: 5 });
+    scheduler.submit({ id: 'b', prompt: prompt(15), maxTokens: 1 });
+    expect(rows(scheduler)).toEqual([['a:0+2', 'b:0+6'], ['b:6+6', 'a@2'], ['b:12+3', 'a@3'], ['a@4'], ['a@5']]);
+  });
+
+  test('one prefill an iteration, for a runner that takes one', () => {
+    const scheduler = new Scheduler({ ...one, maxPrefillSequences: 1 });
+    for (const id of ['a', 'b', 'c']) scheduler.submit({ id, prompt: prompt(4), maxTokens: 1 });
+    expect(rows(scheduler)).toEqual([['a:0+4'], ['b:0+4'], ['c:0+4']]);
+  });
+
+  test('a later prompt does not overtake one that lacks room', () => {
+    const scheduler = new Scheduler({ ...one, ranks: [{ numBlocks: 5, slots: 4 }], watermark: 0 });
+    scheduler.submit({ id: 'a', prompt: prompt(12), maxTokens: 2 });
+    scheduler.submit({ id: 'b', prompt: prompt(12), maxTokens: 1 });
+    scheduler.submit({ id: 'c', prompt: prompt(1), maxTokens: 1 });
+    expect(rows(scheduler)).toEqual([['a:0+12'], ['a@12'], ['b:0+12', 'c:0+1']]);
+  });
+
+  test('iterations in flight: the end of one is known late, what ran past it is dropped', () => {
+    const scheduler = new Scheduler(one);
+    const sequence = scheduler.submit({ id: 'a', prompt: prompt(3), maxTokens: 9 });
+    const flight = [scheduler.schedule()!, scheduler.schedule()!, scheduler.schedule()!];
+    scheduler.complete(flight[0]!, { ids: [[7, 0, 0, 0]] });
+    expect(sequence.generated).toEqual([7]);
+    const [finished] = scheduler.complete(flight[1]!, { ids: [[8, 0, 0, 0]], ended: ['a'] });
+    expect(finished).toMatchObject({ id: 'a', endReason: 'ended', blocks: [] });
+    expect(scheduler.complete(flight[2]!, { ids: [[9, 0, 0, 0]] })).toEqual([]);
+    expect(sequence.generated).toEqual([7, 8]);
+    expect(scheduler.schedule()).toBeUndefined();
+  });
+
+  test('abort frees at once', () => {
+    const scheduler = new Scheduler({ ...one, ranks: [{ numBlocks: 4, slots: 1 }] });
+    scheduler.submit({ id: 'a', prompt: prompt(16), maxTokens: 1 });
+    scheduler.submit({ id: 'b', prompt: prompt(16), maxTokens: 1 });
+    const running = scheduler.schedule()!;
+    expect(scheduler.abort('a')).toBe(true);
+    expect(scheduler.abort('a')).toBe(false);
+    const next = scheduler.schedule()!;
+    expect(next.ranks[0]!.prefills[0]!.sequence.id).toBe('b');
+    expect(scheduler.complete(running)).toEqual([]);
+    expect(scheduler.complete(next).map(({ id }) => id)).toEqual(['b']);
+  });
+});
+
+describe('preemption', () => {
+  test('the last in order makes room, and is recomputed: prompt rows, then its generated rows at once', () => {
+    const scheduler = new Scheduler({ ...one, ranks: [{ numBlocks: 5, slots: 4 }], watermark: 0 });
+    scheduler.submit({ id: 'a', prompt: prompt(6), maxTokens: 8 });
+    scheduler.submit({ id: 'b', prompt: prompt(6), maxTokens: 8 });
+    expect(rows(scheduler)).toEqual([
+      ['a:0+6', 'b:0+6'],
+      ['a@6', 'b@6'],
+      ['a@7', 'b@7'],
+      ['a@8', '-b'], // a takes the last block
+      ['a@9'],
+      ['a@10'],
+      ['a@11'],
+      ['a@12'],
+      ['b:0+6'],
+      ['b:6+2'],
+      ['b@8'],
+      ['b@9'],
+      ['b@10'],
+      ['b@11'],
+      ['b@12'],
+    ]);
+  });
+});
+
+describe('priorities and fairness', () => {
+  const slot = { ...one, ranks: [{ numBlocks: 64, slots: 1 }], agingIterations: 10 };
+
+  test('higher goes first, equals in order of submission', () => {
+    const scheduler = new Scheduler(slot);
+    for (const [id, priority] of Object.entries({ a: 0, b: 1, c: 0, d: 2 })) {
+      scheduler.submit({ id, prompt: prompt(1), maxTokens: 1, priority });
+    }
+    expect(rows(scheduler).flat()).toEqual(['d:0+1', 'b:0+1', 'a:0+1', 'c:0+1']);
+  });
+
+  test('a stream of urgent requests does not starve one that came long before', () => {
+    const scheduler = new Scheduler(slot);
+    scheduler.submit({ id: 'patient', prompt: prompt(1), maxTokens: 1, priority: 0 });
+    let served = 0;
+    for (; served < 100; served++) {
+      scheduler.submit({ id: `urgent ${served}`, prompt: prompt(1), maxTokens: 1, priority: 2 });
+      if (rows(scheduler, 1).flat()[0] === 'patient:0+1') break;
+    }
+    // Two points of ten iterations each; then it goes by who came first.
+    expect(served).toBe(20);
+  });
+});
+
+describe('what is refused', () => {
+  test.each<[string, () => unknown, string, string]>([
+    ['an unknown option', () => new Scheduler({ ...one, slots: 2 } as never), 'usage', "unknown option 'slots'"],
+    ['no ranks', () => new Scheduler({ ...one, ranks: [] }), 'usage', 'ranks is empty'],
+    [
+      'a budget without room for prompts',
+      () => new Scheduler({ ...one, maxTokensPerIteration: 4 }),
+      'usage',
+      'expected more than',
+    ],
+    ['a fraction of a block', () => new Scheduler({ ...one, blockTokens: 0.5 }), 'usage', 'blockTokens 0.5'],
+    ['a watermark of all', () => new Scheduler({ ...one, watermark: 1 }), 'usage', 'watermark 1'],
+    ['an unknown mode', () => new Scheduler({ ...one, attentionDpConfig: { mode: 'x' } }), 'usage', 'mode "x"'],
+    [
+      'an unknown key',
+      () => new Scheduler({ ...one, attentionDpConfig: { timeout_iter: 5 } }),
+      'usage',
+      "Did you mean 'timeout_iters'?",
+    ],
+    [
+      'an empty prompt',
+      () => new Scheduler(one).submit({ id: 'a', prompt: [], maxTokens: 1 }),
+      'usage',
+      'the prompt is empty',
+    ],
+    ['no tokens', () => new Scheduler(one).submit({ id: 'a', prompt: [1], maxTokens: 0 }), 'usage', 'maxTokens 0'],
+    [
+      'a wild priority',
+      () => new Scheduler(one).submit({ id: 'a', prompt: [1], maxTokens: 1, priority: 101 }),
+      'usage',
+      'priority 101',
+    ],
+    [
+      'a prompt beyond the context',
+      () => new Scheduler(one).submit({ id: 'a', prompt: prompt(65), maxTokens: 1 }),
+      'context_full',
+      '65 tokens; the context holds 64',
+    ],
+    [
+      'a prompt beyond the pool',
+      () =>
+        new Scheduler({ ...one, ranks: [{ numBlocks: 2, slots: 1 }] }).submit({
+          id: 'a',
+          prompt: prompt(9),
+          maxTokens: 1,
+        }),
+      'context_full',
+      'the KV pool holds 8',
+    ],
+    [
+      'a whole prompt beyond the budget',
+      () => new Scheduler({ ...one, chunkedPrefill: false }).submit({ id: 'a', prompt: prompt(33), maxTokens: 1 }),
+      'context_full',
+      "isn't cut into chunks",
+    ],
+  ])('%s', (_what, act, code, message) => {
+    expect(act).toThrow(
+      expect.objectContaining({ code, message: expect.stringContaining(message) as string }) as Error,
+    );
+  });
+
+  test('an id in use, until its request finishes', () => {
+    const scheduler = new Scheduler(one);
+    scheduler.submit({ id: 'a', prompt: prompt(1), maxTokens: 1 });
+    expect(() => scheduler.submit({ id: 'a', prompt: prompt(1), maxTokens: 1 })).toThrow("isn't finished yet");
+    rows(scheduler);
+    scheduler.submit({ id: 'a', prompt: prompt(1), maxTokens: 1 });
+  });
+
+  test('completing out of order', () => {
+    const scheduler = new Scheduler(one);
+    scheduler.submit({ id: 'a', prompt: prompt(1), maxTokens: 5 });
+    scheduler.schedule();
+    const second = scheduler.schedule()!;
+    expect(() => scheduler.complete(second)).toThrow("isn't the oldest in flight");
+  });
+
+  test('prefix caching without ids', () => {
+    const scheduler = new Scheduler({ ...one, prefixCaching: true });
+    scheduler.submit({ id: 'a', prompt: [1], maxTokens: 1 });
+    expect(() => scheduler.complete(scheduler.schedule()!)).toThrow('needs the sampled ids');
+  });
+});
+
+test('a request too long for the context is cut, and says so', () => {
+  const scheduler = new Scheduler({ ...one, ranks: [{ numBlocks: 2, slots: 1 }] });
+  const sequence = scheduler.submit({ id: 'a', prompt: prompt(6), maxTokens: 100 });
+  expect(rows(scheduler).flat()).toEqual(['a:0+6', 'a@6', 'a@7']);
+  expect(sequence).toMatchObject({ endReason: 'context_full', sampled: 3 });
+});

@@ -1,0 +1,39 @@
+import type { Scheduler } from '../scheduler.js';
+
+/** Throws unless every block and slot is accounted for: held by exactly the running sequences that name it, else free. */
+export function audit(scheduler: Scheduler): void {
+  for (const rank of scheduler.ranks) {
+    const holders = new Map<number, number>();
+    const slots = new Set<number>();
+    for (const sequence of rank.running) {
+      for (const block of sequence.blocks) holders.set(block, (holders.get(block) ?? 0) + 1);
+      if (slots.has(sequence.slot)) throw new Error(`rank ${rank.index}: slot ${sequence.slot} has two sequences`);
+      slots.add(sequence.slot);
+      if (new Set(sequence.blocks).size < sequence.blocks.length) {
+        throw new Error(`${sequence.id} has a block twice: ${sequence.blocks.join(' ')}`);
+      }
+    }
+    for (let block = 0; block < rank.pool.numBlocks; block++) {
+      const expected = holders.get(block) ?? 0;
+      if (rank.pool.holders(block) !== expected) {
+        throw new Error(`rank ${rank.index}: block ${block} has ${rank.pool.holders(block)} holders, not ${expected}`);
+      }
+    }
+    const expectFree = rank.pool.numBlocks - holders.size;
+    if (rank.pool.numFree !== expectFree) {
+      throw new Error(`rank ${rank.index}: ${rank.pool.numFree} blocks free, not ${expectFree}`);
+    }
+    if (rank.numFreeSlots !== rank.slots - slots.size) {
+      throw new Error(`rank ${rank.index}: ${rank.numFreeSlots} slots free, not ${rank.slots - slots.size}`);
+    }
+    for (const sequence of rank.pending) {
+      if (sequence.blocks.length > 0) throw new Error(`${sequence.id} waits and holds blocks`);
+    }
+    const decoding = rank.running.filter(({ status }) => status === 'decode').length;
+    if (rank.numDecoding !== decoding)
+      throw new Error(`rank ${rank.index}: ${rank.numDecoding} decoding, not ${decoding}`);
+    const prompts = [...rank.running, ...rank.pending].reduce((sum, { promptLength }) => sum + promptLength, 0);
+    if (rank.promptTokens !== prompts)
+      throw new Error(`rank ${rank.index}: ${rank.promptTokens} prompt tokens, not ${prompts}`);
+  }
+}

@@ -1,0 +1,156 @@
+import { type EndReason, type Iteration, Scheduler } from '../index.js';
+import { audit } from './audit.js';
+import { KvModel } from './kv_model.js';
+import type { RandomRequest, RandomRun } from './random_trace.js';
+
+export interface Outcome {
+  readonly reason: EndReason;
+  readonly generated: readonly number[];
+  readonly finishedAt: number;
+}
+
+export interface DriveResult {
+  readonly outcomes: ReadonlyMap<string, Outcome>;
+  /** Every decision, as text. */
+  readonly decisions: readonly string[];
+  readonly preemptions: number;
+  readonly cachedTokens: number;
+}
+
+const STEMS = [
+  [1, 1, 2, 1, 1, 2, 2, 1, 1, 1, 2, 1, 2, 2],
+  [1, 1, 2, 1, 2, 2, 2, 1, 1, 1, 2, 1, 2, 2],
+  [3, 1, 2, 1, 1, 2, 2, 1, 1, 1, 2, 1, 2, 2],
+];
+
+export const promptOf = ({ stem, stemTokens, ownTokens }: RandomRequest): number[] => [
+  ...STEMS[stem]!.slice(0, stemTokens),
+  ...Array.from({ length: ownTokens }, (_, i) => 1 + ((i + ownTokens) % 2)),
+];
+
+/** What a request generates, whatever it is batched with. */
+export const generatedOf = (index: number, count: number): number[] =>
+  Array.from({ length: count }, (_, i) => 1 + ((i * 7 + index) % 3));
+
+/** Runs a random trace to its end, as a runner with `depth` iterations in flight would; checks every invariant as it goes. */
+export function drive({ options, requests, depth }: RandomRun): DriveResult {
+  const scheduler = new Scheduler(options);
+  const prompts = requests.map(promptOf);
+  const memory = new KvModel(options.ranks.length, options.blockTokens ?? 64, (id, position) => {
+    const index = Number(id);
+    const prompt = prompts[index]!;
+    return prompt[position] ?? generatedOf(index, position - prompt.length + 1).at(-1)!;
+  });
+  const outcomes = new Map<string, Outcome>();
+  const decisions: string[] = [];
+  const inFlight: { readonly iteration: Iteration; readonly ids: number[][] }[] = [];
+  const cameAt = requests.map(() => -1);
+  let sent = 0;
+  let due = requests[0]!.delay;
+  let now = 0;
+  let preemptions = 0;
+  let cachedTokens = 0;
+  const finish = (id: string, sequence: { endReason: EndReason | undefined; generated: readonly number[] }): void => {
+    if (outcomes.has(id)) throw new Error(`${id} finished twice`);
+    outcomes.set(id, { reason: sequence.endReason!, generated: [...sequence.generated], finishedAt: now });
+  };
+  const complete = (): void => {
+    const { iteration, ids } = inFlight.shift()!;
+    const ended = endedBy(iteration, requests);
+    const seconds = 0.01 + 0.001 * Math.max(...iteration.ranks.map(({ tokens }) => tokens));
+    for (const sequence of scheduler.complete(iteration, { ids, ended, seconds })) finish(sequence.id, sequence);
+    audit(scheduler);
+  };
+
+  for (now = 0; outcomes.size < requests.length; now++) {
+    if (now > 20_000) throw new Error(`${requests.length - outcomes.size} requests don't finish`);
+    while (sent < requests.length && now >= due) {
+      const { maxTokens, priority, deadline } = requests[sent]!;
+      const late = deadline === undefined ? {} : { firstTokenDeadline: now * 0.02 + deadline };
+      scheduler.submit({ id: String(sent), prompt: prompts[sent]!, maxTokens, priority, ...late });
+      cameAt[sent] = now;
+      sent++;
+      due = now + (requests[sent]?.delay ?? 0);
+    }
+    for (const [index, { abortedAfter }] of requests.entries()) {
+      if (abortedAfter < 0 || cameAt[index]! < 0 || now !== cameAt[index]! + abortedAfter) continue;
+      const sequence = scheduler.sequence(String(index));
+      if (!sequence) continue;
+      scheduler.abort(String(index));
+      audit(scheduler);
+      finish(String(index), sequence);
+    }
+    const iteration = scheduler.schedule(now * 0.02);
+    if (iteration) {
+      memory.run(iteration);
+      checkBudgets(iteration, scheduler);
+      audit(scheduler);
+      decisions.push(describe(iteration));
+      for (const { preempted, tables } of iteration.ranks) {
+        preemptions += preempted.length;
+        for (const { cachedTokens: tokens } of tables) cachedTokens += tokens;
+      }
+      inFlight.push({ iteration, ids: sampledIds(iteration, options.ranks) });
+    }
+    if (inFlight.length > 0 && (inFlight.length >= depth || !iteration)) complete();
+  }
+  while (inFlight.length > 0) complete();
+  if (scheduler.schedule(now)) throw new Error('work without requests');
+  return { outcomes, decisions, preemptions, cachedTokens };
+}
+
+/** Ids as the GPU would give them: of every slot, poison where no row sampled. */
+function sampledIds({ ranks }: Iteration, limits: RandomRun['options']['ranks']): number[][] {
+  return ranks.map(({ prefills, decodes }, rank) => {
+    const ids = Array.from({ length: limits[rank]!.slots }, () => -1);
+    const rows = [...prefills.filter(({ samples }) => samples).map(({ sequence }) => sequence), ...decodes];
+    for (const { id, slot, sampled } of rows) ids[slot] = generatedOf(Number(id), sampled).at(-1)!;
+    return ids;
+  });
+}
+
+function endedBy({ ranks }: Iteration, requests: readonly RandomRequest[]): string[] {
+  const ended: string[] = [];
+  for (const { prefills, decodes } of ranks) {
+    const sampled = [...prefills.filter(({ samples }) => samples).map(({ sequence }) => sequence), ...decodes];
+    for (const { id, generated, status } of sampled) {
+      // This iteration's token is the next to be received.
+      if (status !== 'finished' && generated.length + 1 >= requests[Number(id)]!.endsAfter) ended.push(id);
+    }
+  }
+  return ended;
+}
+
+function checkBudgets(iteration: Iteration, { config }: Scheduler): void {
+  for (const [rank, work] of iteration.ranks.entries()) {
+    const where = `iteration ${iteration.number}, rank ${rank}`;
+    const rows = work.prefills.reduce((sum, { count }) => sum + count, 0);
+    if (work.contextTokens !== rows || work.tokens !== rows + work.decodes.length) throw new Error(`${where}: counts`);
+    if (work.tokens > config.maxTokensPerIteration) throw new Error(`${where}: ${work.tokens} rows`);
+    if (work.prefills.length > config.maxPrefillSequences) throw new Error(`${where}: too many prefills`);
+    if (work.decodes.length > config.ranks[rank]!.slots) throw new Error(`${where}: more rows than slots`);
+    const seen = new Set<string>();
+    for (const { sequence, start, count, role, samples } of work.prefills) {
+      const boundary = sequence.prompt.length;
+      if (count < 1 || (role === 'prompt') !== start < boundary) throw new Error(`${where}: role of ${start}`);
+      if (role === 'prompt' && start + count > boundary) throw new Error(`${where}: a chunk of two roles`);
+      if (samples && start + count !== boundary) throw new Error(`${where}: samples in the middle`);
+      if (config.chunkedPrefill && count > config.maxChunkTokens) throw new Error(`${where}: chunk of ${count}`);
+      if (!config.chunkedPrefill && role === 'prompt' && start + count !== boundary) throw new Error(`${where}: cut`);
+      seen.add(sequence.id);
+    }
+    for (const { id } of work.decodes) seen.add(id);
+    if (seen.size !== work.prefills.length + work.decodes.length) throw new Error(`${where}: a sequence twice`);
+  }
+}
+
+const describe = (iteration: Iteration): string =>
+  JSON.stringify(
+    iteration.ranks.map(({ copies, tables, prefills, decodes, preempted }) => ({
+      copies,
+      tables: tables.map(({ id, slot, blocks }) => [id, slot, blocks]),
+      prefills: prefills.map(({ sequence, start, count, role }) => [sequence.id, start, count, role]),
+      decodes: decodes.map(({ id, slot, computed }) => [id, slot, computed]),
+      preempted: preempted.map(({ id }) => id),
+    })),
+  );

@@ -1,0 +1,77 @@
+import fc from 'fast-check';
+import type { SchedulerOptions } from '../index.js';
+
+/** A request of a random trace. */
+export interface RandomRequest {
+  /** Iterations after the one before it. */
+  readonly delay: number;
+  /** Which of a few common beginnings its prompt has, and how much of it. */
+  readonly stem: number;
+  readonly stemTokens: number;
+  readonly ownTokens: number;
+  readonly maxTokens: number;
+  readonly priority: number;
+  /** It ends by itself after so many tokens, if it gets there. */
+  readonly endsAfter: number;
+  /** It is aborted so many iterations after it came, unless it has finished; -1: never. */
+  readonly abortedAfter: number;
+  readonly deadline: number | undefined;
+}
+
+export interface RandomRun {
+  readonly options: SchedulerOptions;
+  readonly requests: readonly RandomRequest[];
+  /** Iterations scheduled before the oldest is completed. */
+  readonly depth: number;
+}
+
+const BLOCK = 4;
+
+const request: fc.Arbitrary<RandomRequest> = fc.record({
+  delay: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat(6) }),
+  stem: fc.nat(2),
+  stemTokens: fc.oneof(fc.nat(14), fc.constant(12)),
+  ownTokens: fc.integer({ min: 1, max: 9 }),
+  maxTokens: fc.integer({ min: 1, max: 24 }),
+  priority: fc.integer({ min: -2, max: 2 }),
+  endsAfter: fc.integer({ min: 1, max: 40 }),
+  abortedAfter: fc.oneof({ weight: 4, arbitrary: fc.constant(-1) }, { weight: 1, arbitrary: fc.nat(20) }),
+  deadline: fc.option(fc.double({ min: 0, max: 5, noNaN: true }), { nil: undefined }),
+});
+
+const attentionDpConfig = fc.record({
+  mode: fc.constantFrom('trtllm', 'cost'),
+  enable_balance: fc.boolean(),
+  timeout_iters: fc.nat(8),
+  batching_wait_iters: fc.nat(4),
+});
+
+const options: fc.Arbitrary<SchedulerOptions> = fc
+  .record({
+    // Blocks for the longest request (23 + 24 tokens), and little more: preemption is the rule.
+    ranks: fc.array(fc.record({ numBlocks: fc.integer({ min: 12, max: 20 }), slots: fc.integer({ min: 1, max: 8 }) }), {
+      minLength: 1,
+      maxLength: 4,
+    }),
+    chunkedPrefill: fc.boolean(),
+    prefixCaching: fc.boolean(),
+    maxChunkTokens: fc.integer({ min: 1, max: 12 }),
+    maxPrefillSequences: fc.integer({ min: 1, max: 3 }),
+    watermark: fc.constantFrom(0, 0.1),
+    agingIterations: fc.integer({ min: 1, max: 20 }),
+    budget: fc.integer({ min: 1, max: 16 }),
+    attentionDpConfig,
+  })
+  .map(({ budget, ...rest }) => ({
+    ...rest,
+    blockTokens: BLOCK,
+    contextLength: 60,
+    // Room for the longest prompt beside no decode row, at least.
+    maxTokensPerIteration: Math.max(24, ...rest.ranks.map(({ slots }) => slots + 1)) + budget,
+  }));
+
+export const randomRun: fc.Arbitrary<RandomRun> = fc.record({
+  options,
+  requests: fc.array(request, { minLength: 1, maxLength: 30 }),
+  depth: fc.integer({ min: 1, max: 4 }),
+});
