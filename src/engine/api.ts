@@ -21,7 +21,10 @@ export interface LoadProgress {
 }
 
 export interface LoadOptions {
-  /** How matrices are kept on the GPU. 'auto' (default) keeps f32 checkpoints in f32, f16 and bf16 ones in f16. */
+  /**
+   * How matrices are kept on the GPU. 'auto' (default) keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0
+   * in q4, other quantised types in q8.
+   */
   readonly weights?: WeightType | 'auto';
   /** Element type of the KV cache; default 'f32'. */
   readonly kv?: KvType;

@@ -12,6 +12,7 @@ import { vocabularyMetadata } from '../model/testing/gguf_vocabulary.js';
 import { findLlamaCpp, llamaCppLogits } from '../model/testing/llama_cpp.js';
 import { makeRandomModel } from '../model/testing/random_model.js';
 import type { ReferenceTensor } from '../model/testing/reference.js';
+import type { LoadOptions } from './api.js';
 import { load } from './load.js';
 
 const llama = await findLlamaCpp();
@@ -26,8 +27,9 @@ const adapter = (await testAdapters()).at(-1)!.name;
 async function logitBytes(
   where: Parameters<typeof load>[0],
   weights: 'f32' | 'auto',
+  options: LoadOptions = {},
 ): Promise<{ bytes: Buffer; weights: string; name: string }> {
-  const model = await load(where, { adapter, weights });
+  const model = await load(where, { adapter, weights, ...options });
   try {
     const { rows } = await model.logits(
       Array.from({ length: 12 }, (_, i) => (i * 37 + 11) % model.info.vocabSize),
@@ -118,6 +120,16 @@ describe('the same bits as from the folder it was made from', { timeout: 120_000
     const bytes = modelToGguf(config, weights, { typeOf: (_, shape) => (shape.length > 1 ? type : undefined) });
     expect((await logitBytes([new File([bytes], 'm.gguf')], 'auto')).weights).toBe(kept);
   });
+});
+
+// A rank's columns begin and end within blocks of 256.
+test('the same bits on two ranks', { timeout: 120_000 }, async () => {
+  const { config, weights } = makeRandomModel<ModelConfig>({ config: small, seed: 8 });
+  const bytes = modelToGguf(config, weights, { typeOf: (_, shape) => (shape.length > 1 ? 'Q4_K' : undefined) });
+  const files = [new File([bytes], 'm.gguf')];
+  const one = await logitBytes(files, 'f32');
+  const two = await logitBytes(files, 'f32', { ranks: 2, virtualRanks: true, plan: 'tp' });
+  expect(two.bytes.equals(one.bytes)).toBe(true);
 });
 
 test('models/tiny-gqa as a Q8_0 GGUF answers as it does', { timeout: 120_000 }, async () => {
