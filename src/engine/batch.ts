@@ -3,7 +3,7 @@ import { type Buffer, type Device, type Program, Recorder, type StepShape } from
 import type { Forward, RowBuffers } from '../model/forward.js';
 import { recordGatherLogits } from '../model/vocab_ranks.js';
 import type { World } from '../model/world.js';
-import type { DrawOptions } from './rank.js';
+import type { StartOptions } from './rank.js';
 import { Readback } from './readback.js';
 import { Sampler } from './sampling.js';
 
@@ -21,8 +21,14 @@ export class Batch {
   readonly #logits: Buffer | undefined;
   readonly #sampler: Sampler | undefined;
   readonly #ids: Readback | undefined;
-  /** Programs that end in sampling; greedy ones until a request draws. */
-  #programs: { readonly step: Program; readonly head: Program; readonly draws: boolean };
+  /** One decode step up to the last layer's rows. */
+  readonly #layers: Program;
+  /** From rows to sampled ids; without drawing until a request draws. */
+  #sampling: { readonly program: Program; readonly draws: boolean };
+  /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
+  readonly #firstInfo: Buffer;
+  /** Those rows: their prompt's last row is in headX. */
+  readonly #first = new Set<number>();
 
   /** Slots [firstSlot, firstSlot + slots) of the rank. */
   constructor(
@@ -51,43 +57,39 @@ export class Batch {
     } else if (heads) {
       this.#logits = device.createBuffer('logits', slots * logitsStride * 4);
     }
-    this.#programs = this.#record(false);
+    this.#firstInfo = device.createBuffer('first row_info', slots * 8);
+    this.#layers = this.#record('decode', (recorder) => {
+      this.#recordNext(recorder);
+      forward.recordLayers(recorder, this.#rows);
+    });
+    this.#sampling = this.#recordSampling(false);
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
   }
 
-  /** One decode step. */
-  get program(): Program {
-    return this.#programs.step;
+  get dispatches(): number {
+    return this.#layers.dispatchCount + this.#sampling.program.dispatchCount;
   }
 
-  /** The first token after a prompt. */
-  get head(): Program {
-    return this.#programs.head;
+  get hops(): number {
+    return this.#layers.hopCount + this.#sampling.program.hopCount;
   }
 
-  #record(draws: boolean): { step: Program; head: Program; draws: boolean } {
-    const { device, forward, slots } = this;
+  #record(label: string, body: (recorder: Recorder) => void): Program {
+    const recorder = new Recorder(this.device, label);
+    body(recorder);
+    return recorder.finish();
+  }
+
+  #recordSampling(draws: boolean): { readonly program: Program; readonly draws: boolean } {
+    const { forward, slots } = this;
     const { x, normed } = this.#rows;
-    const program = (label: string, body: (recorder: Recorder) => void): Program => {
-      const recorder = new Recorder(device, label);
-      body(recorder);
-      return recorder.finish();
-    };
-    const recordHead = (recorder: Recorder, from: Buffer | undefined): void => {
+    const program = this.#record('sampling', (recorder) => {
       if (!this.#logits) return;
-      if (from) forward.recordHead(recorder, from, normed, slots, this.#logits);
+      if (forward.headRows > 0) forward.recordHead(recorder, x, normed, slots, this.#logits);
       recordGatherLogits(recorder, this.world, this.#logits, forward.logitsStride);
       this.#sampler?.record(recorder, draws);
-    };
-    return {
-      draws,
-      step: program('decode', (recorder) => {
-        this.#recordNext(recorder);
-        forward.recordLayers(recorder, this.#rows);
-        recordHead(recorder, forward.headRows > 0 ? x : undefined);
-      }),
-      head: program('head', (recorder) => recordHead(recorder, this.headX)),
-    };
+    });
+    return { program, draws };
   }
 
   /** The sampled tokens and their positions go from the root to every other rank. */
@@ -111,38 +113,71 @@ export class Batch {
     );
   }
 
-  /** Begins sampling at a row whose last prompt token was at `position`. */
-  async start(row: number, sampling: DrawOptions, prompt: Uint32Array, position: number): Promise<void> {
-    if (!this.#sampler) return;
-    if ((sampling.temperature ?? 0) > 0 && !this.#programs.draws) {
-      const greedy = this.#programs;
-      this.#programs = await this.device.checked('preparing sampling', () => this.#record(true));
-      greedy.step.dispose();
-      greedy.head.dispose();
-    }
-    this.#writeRowInfo(row, position);
-    this.#sampler.start(row, sampling, [...prompt]);
+  /**
+   * Begins sampling at a row whose last prompt token was at `position`; the next step samples it from headX.
+   * @param seen tokens of the prompt and of what was generated before
+   */
+  async start(row: number, sampling: StartOptions, seen: Uint32Array, position: number): Promise<void> {
+    this.#first.add(row);
+    await this.#prepare(row, sampling, seen);
+    if (this.#sampler) this.device.write(this.#firstInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
   }
 
-  /** Replays a program that ends in sampling. The root's answer awaits the sampled ids. */
-  async replay(program: Program, step: StepShape): Promise<(() => Promise<Uint32Array>) | undefined> {
+  /** Goes on with a request at a row: `token`, the last one sampled, is fed at `position` by the next decode step. */
+  async resume(row: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
+    await this.#prepare(row, sampling, seen);
+    if (!this.#sampler) return;
+    this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
+    this.#writeRowInfo(row, position);
+  }
+
+  async #prepare(row: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
+    if (!this.#sampler) return;
+    if ((sampling.temperature ?? 0) > 0 && !this.#sampling.draws) {
+      const greedy = this.#sampling.program;
+      this.#sampling = await this.device.checked('preparing sampling', () => this.#recordSampling(true));
+      greedy.dispose();
+    }
+    this.#sampler.start(row, sampling, [...seen]);
+  }
+
+  /**
+   * Samples a token of every active row: rows that were just started from their prompt, and with `decodes` the others after a
+   * decode step. The root's answer awaits the sampled ids.
+   */
+  async step(decodes: boolean, step: StepShape): Promise<(() => Promise<Uint32Array>) | undefined> {
     const { device } = this;
-    const encoder = device.gpu.createCommandEncoder();
-    const last = program.hopCount === 0 ? this.#encode(encoder, program, step) : await program.run(encoder, step);
+    const { program } = this.#sampling;
+    let encoder = device.gpu.createCommandEncoder();
+    if (this.#first.size === 0 && this.hops === 0) {
+      const pass = encoder.beginComputePass();
+      if (decodes) this.#layers.encode(pass, step);
+      program.encode(pass, step);
+      pass.end();
+    } else {
+      if (decodes) encoder = await this.#layers.run(encoder, step);
+      this.#placeFirst(encoder);
+      encoder = await program.run(encoder, step);
+    }
     const next = this.#sampler?.nextIds();
-    const read = next && this.#ids!.record(last, next.ids, next.offset);
-    device.gpu.queue.submit([last.finish()]);
+    const read = next && this.#ids!.record(encoder, next.ids, next.offset);
+    device.gpu.queue.submit([encoder.finish()]);
     return read;
   }
 
-  #encode(encoder: GPUCommandEncoder, program: Program, step: StepShape): GPUCommandEncoder {
-    const pass = encoder.beginComputePass();
-    program.encode(pass, step);
-    pass.end();
-    return encoder;
+  #placeFirst(encoder: GPUCommandEncoder): void {
+    const bytes = this.forward.hiddenStride * 4;
+    for (const row of this.#first) {
+      if (this.headX) encoder.copyBufferToBuffer(this.headX.gpu, row * bytes, this.#rows.x.gpu, row * bytes, bytes);
+      if (this.#sampler) {
+        encoder.copyBufferToBuffer(this.#firstInfo.gpu, row * 8, this.#rows.rowInfo.gpu, row * 8, 8);
+      }
+    }
+    this.#first.clear();
   }
 
   stop(row: number): void {
+    this.#first.delete(row);
     this.#writeRowInfo(row, INACTIVE);
     this.#sampler?.stop(row);
   }

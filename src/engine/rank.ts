@@ -11,9 +11,13 @@ export interface RunnerOptions {
   readonly contextLength: number;
   readonly prefillChunk: number;
   readonly kvType: KvType;
+  /** KV blocks that sequences share (of all ranks that split them together); default: as many as every slot may need. */
+  readonly kvBlocks?: number;
 }
 
 export type DrawOptions = SamplingOptions & { readonly seed: number };
+/** `counter`: tokens that were sampled before, of a request that goes on. */
+export type StartOptions = DrawOptions & { readonly counter?: number };
 
 /** A run of consecutive prompt positions whose logits are wanted. */
 export interface LogitsRun {
@@ -50,6 +54,13 @@ export interface RankFacts {
  */
 export interface Rank {
   readonly facts: RankFacts;
+  /**
+   * Gives a slot these KV blocks, by the pool's numbers: block i holds tokens [64 i, 64 (i + 1)). For a caller that pages the
+   * cache by itself; `admit` does both.
+   */
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void>;
+  /** Copies KV blocks in every layer, in order. */
+  copyBlocks(copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
   /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
   /**
@@ -59,12 +70,18 @@ export interface Rank {
   prefill(slot: number, tokens: Uint32Array, start: number, last: boolean): Promise<void>;
   /** Logits of positions that the last `prefill` ran, [count][vocabSize]; the root's answer counts. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
-  /** Begins sampling at a slot whose prompt was just run. */
-  start(slot: number, sampling: DrawOptions, prompt: Uint32Array): Promise<void>;
-  /** Samples the first token of a batch's slots; ids by slot of the batch, from the root. */
-  sampleFirst(batch: number): Promise<Uint32Array | undefined>;
-  /** One decode step of a batch whose longest sequence then has `longest` tokens. */
-  step(batch: number, longest: number): Promise<Uint32Array | undefined>;
+  /** Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels. */
+  recompute(slot: number, tokens: Uint32Array, start: number): Promise<void>;
+  /** Begins sampling at a slot whose prompt was just run; `seen`: its tokens. The next step samples its first token. */
+  start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void>;
+  /** Goes on with a request whose cache was computed again: `token`, the last one sampled, is fed by the next decode step. */
+  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number): Promise<void>;
+  /**
+   * Samples a token of each of a batch's active slots; ids by slot of the batch, from the root. Slots that were just started
+   * sample from their prompt; the others take part where `decodes`, after one decode step, and then the longest sequence has
+   * `longest` tokens.
+   */
+  step(batch: number, decodes: boolean, longest: number): Promise<Uint32Array | undefined>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
   /** The logits that a slot's next token was or will be sampled from; for tests. */

@@ -13,13 +13,15 @@ import type { World } from '../model/world.js';
 import { CHUNK_TOKENS, localChunks, ownsChunk } from '../placement/index.js';
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
-import type { DrawOptions, LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions } from './rank.js';
+import type { LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions, StartOptions } from './rank.js';
 import { RowBlocks } from './row_blocks.js';
 
 /** Tokens a KV block: small enough that short sequences waste little, and it divides the 256-token chunk. */
 export const KV_BLOCK = 64;
 /** Rows of logits computed at once by `logits`. */
 export const LOGITS_ROWS = 8;
+/** Rows of generated tokens computed again at once. */
+const RECOMPUTED_ROWS = 16;
 /** Row positions that mark a row as inactive. */
 export const INACTIVE = 0xffffffff;
 
@@ -39,6 +41,8 @@ export class RankRunner implements Rank {
   readonly #slots: Slot[];
   #blocks: BlockManager;
   readonly #numBlocks: number;
+  /** Ranks that a sequence's chunks are split over. */
+  readonly #split: number;
   readonly #blockTable: Buffer;
   readonly #chunkOffsets: Buffer;
   readonly #tableStride: number;
@@ -51,6 +55,9 @@ export class RankRunner implements Rank {
   readonly #logitsProgram: Program;
   /** Prompt rows of the last prefill step. */
   #ran: RowBlocks | undefined;
+  #copyScratch: Buffer | undefined;
+  /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
+  #again: { readonly rows: RowBuffers; readonly program: Program } | undefined;
   /** Calls run one after another. */
   #queue: Promise<unknown> = Promise.resolve();
   #busy = 0;
@@ -67,9 +74,13 @@ export class RankRunner implements Rank {
     const { topology } = world;
     // The stages of a rank are split alike, or the one that holds most says how many chunks there must be room for.
     const split = Math.min(...topology.stages.flatMap((stage) => (stage ? [stage.sequence.ranks] : [])));
+    this.#split = split;
     this.#tableStride = ceilDiv(contextLength, KV_BLOCK);
     const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
-    this.#numBlocks = Math.min(this.#tableStride, localChunks(contextLength, split) * chunkBlocks) * total;
+    const whole = Math.min(this.#tableStride, localChunks(contextLength, split) * chunkBlocks) * total;
+    // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
+    const pool = options.kvBlocks && Math.ceil(options.kvBlocks / split) + (split === 1 ? 0 : total * chunkBlocks);
+    this.#numBlocks = Math.min(whole, pool ?? whole);
     this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
     this.#slots = Array.from({ length: total }, () => ({ blocks: [], chunkOffset: 0, length: 0 }));
     this.#blockTable = device.createBuffer('block_table', total * this.#tableStride * 4);
@@ -110,7 +121,7 @@ export class RankRunner implements Rank {
       { length: batches },
       (_, index) => new Batch(device, world, forward, vocabSize, slots, index * slots),
     );
-    const { program } = this.#batches[0]!;
+    const [batch] = this.#batches;
     this.facts = {
       rank: world.rank,
       adapter: device.name,
@@ -118,8 +129,8 @@ export class RankRunner implements Rank {
       weightBytes: model.bytes,
       kvBytes: forward.cacheBytes,
       kvBytesPerToken: forward.cacheBytesPerToken,
-      dispatchesPerStep: program.dispatchCount,
-      exchangesPerStep: program.hopCount,
+      dispatchesPerStep: batch!.dispatches,
+      exchangesPerStep: batch!.hops,
     };
   }
 
@@ -180,6 +191,54 @@ export class RankRunner implements Rank {
       this.#slots[slot] = { blocks: physical, chunkOffset, length: 0 };
       this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
       this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+    });
+  }
+
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void> {
+    return this.#inOrder(async () => {
+      const state = this.#slots[slot]!;
+      const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
+      if (this.#split === 1) {
+        table.set(blocks);
+        this.#slots[slot] = { ...state, chunkOffset };
+      } else {
+        const owned = Array.from(blocks.keys()).filter((block) => this.#owns(block, chunkOffset));
+        const held = this.#resize(chunkOffset === state.chunkOffset ? state.blocks : this.#freed(state), owned.length);
+        for (const [index, block] of owned.entries()) table[block] = held[index]!;
+        this.#slots[slot] = { ...state, blocks: held, chunkOffset };
+      }
+      this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
+      this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+    });
+  }
+
+  #freed({ blocks }: Slot): number[] {
+    this.#blocks.release(blocks);
+    return [];
+  }
+
+  /** A sequence's own blocks, more or fewer of them at its end. */
+  #resize(blocks: readonly number[], count: number): number[] {
+    if (count >= blocks.length) return [...blocks, ...this.#blocks.allocate((count - blocks.length) * KV_BLOCK)];
+    this.#blocks.release(blocks.slice(count));
+    return blocks.slice(0, count);
+  }
+
+  copyBlocks(copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
+    return this.#inOrder(async () => {
+      const { device } = this;
+      const buffers = this.#forward.cacheBuffers;
+      // A buffer can't be copied onto itself.
+      this.#copyScratch ??= device.createBuffer('block copy', Math.max(...buffers.map(({ blockBytes }) => blockBytes)));
+      const scratch = this.#copyScratch.gpu;
+      const encoder = device.gpu.createCommandEncoder();
+      for (const { from, to } of copies) {
+        for (const { buffer, blockBytes } of buffers) {
+          encoder.copyBufferToBuffer(buffer.gpu, from * blockBytes, scratch, 0, blockBytes);
+          encoder.copyBufferToBuffer(scratch, 0, buffer.gpu, to * blockBytes, blockBytes);
+        }
+      }
+      device.gpu.queue.submit([encoder.finish()]);
     });
   }
 
@@ -282,31 +341,51 @@ export class RankRunner implements Rank {
     });
   }
 
-  start(slot: number, sampling: DrawOptions, prompt: Uint32Array): Promise<void> {
+  recompute(slot: number, tokens: Uint32Array, start: number): Promise<void> {
     return this.#inOrder(async () => {
-      const { batch, row } = this.#batchOf(slot);
-      await batch.start(row, sampling, prompt, this.#slots[slot]!.length - 1);
+      const { device } = this;
+      this.#again ??= await device.checked('preparing recomputation', () => {
+        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS);
+        return { rows, program: this.#record('recompute', (recorder) => this.#forward.recordLayers(recorder, rows)) };
+      });
+      const { rows, program } = this.#again;
+      for (let at = 0; at < tokens.length; at += RECOMPUTED_ROWS) {
+        const piece = tokens.subarray(at, at + RECOMPUTED_ROWS);
+        const rowInfo = new Uint32Array(RECOMPUTED_ROWS * 2).fill(INACTIVE);
+        for (let row = 0; row < piece.length; row++) rowInfo.set([start + at + row, slot], row * 2);
+        device.write(rows.tokens, 0, piece);
+        device.write(rows.rowInfo, 0, rowInfo);
+        const end = start + at + piece.length;
+        const encoder = await program.run(device.gpu.createCommandEncoder(), {
+          rows: RECOMPUTED_ROWS,
+          chunks: chunksOf(end),
+        });
+        device.gpu.queue.submit([encoder.finish()]);
+        this.#slots[slot]!.length = end;
+      }
     });
   }
 
-  sampleFirst(batch: number): Promise<Uint32Array | undefined> {
-    return this.#replay(batch, (at) => at.head, 1);
+  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number): Promise<void> {
+    return this.#inOrder(async () => {
+      const { batch, row } = this.#batchOf(slot);
+      await batch.resume(row, sampling, seen, token, this.#slots[slot]!.length);
+    });
   }
 
-  step(batch: number, longest: number): Promise<Uint32Array | undefined> {
-    return this.#replay(batch, (at) => at.program, longest);
+  start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
+    return this.#inOrder(async () => {
+      const { batch, row } = this.#batchOf(slot);
+      await batch.start(row, sampling, seen, this.#slots[slot]!.length - 1);
+    });
   }
 
-  async #replay(
-    index: number,
-    programOf: (batch: Batch) => Program,
-    longest: number,
-  ): Promise<Uint32Array | undefined> {
+  async step(index: number, decodes: boolean, longest: number): Promise<Uint32Array | undefined> {
     const batch = this.#batches[index]!;
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
       this.device.assertAlive();
-      return batch.replay(programOf(batch), { rows: this.options.slots, chunks: chunksOf(longest) });
+      return batch.step(decodes, { rows: this.options.slots, chunks: chunksOf(longest) });
     });
     return read?.();
   }

@@ -134,7 +134,7 @@ export class Runner {
 
   /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
   async sampleFirst(batch = 0): Promise<Uint32Array> {
-    return (await this.#all((rank) => rank.sampleFirst(batch)))!;
+    return (await this.#all((rank) => rank.step(batch, false, 1)))!;
   }
 
   /** One decode step of a batch's active slots: feeds the last sampled ids, writes their KV, samples the next. */
@@ -143,7 +143,7 @@ export class Runner {
     const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
     for (const slot of own) if (slot.active) slot.length++;
     const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
-    return (await this.#all((rank) => rank.step(batch, longest)))!;
+    return (await this.#all((rank) => rank.step(batch, true, longest)))!;
   }
 
   /**

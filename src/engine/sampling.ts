@@ -19,12 +19,13 @@ export function checkSampling(options: SamplingOptions & { readonly seed: number
   writeSamplingParams(new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES)), 0, values(options));
 }
 
-const values = (options: SamplingOptions & { readonly seed: number }) => ({
+const values = (options: SamplingOptions & { readonly seed: number; readonly counter?: number }) => ({
   temperature: options.temperature ?? 0,
   topK: options.topK ?? 0,
   topP: options.topP ?? 1,
   repetitionPenalty: options.repetitionPenalty ?? 1,
   seed: options.seed,
+  counter: options.counter ?? 0,
 });
 
 /** Sampling state of every slot on the GPU: the sampled id goes straight into the next step's tokens and positions. */
@@ -95,13 +96,17 @@ export class Sampler {
     return { ids: this.#ids, offset };
   }
 
-  /** Begins a request: its parameters, counter 0, and the prompt's tokens as seen. */
-  start(slot: number, options: SamplingOptions & { readonly seed: number }, prompt: readonly number[]): void {
+  /** Begins a request, or goes on with one that had sampled `counter` tokens: its parameters, and the tokens seen so far. */
+  start(
+    slot: number,
+    options: SamplingOptions & { readonly seed: number; readonly counter?: number },
+    seen: readonly number[],
+  ): void {
     const params = new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES));
     writeSamplingParams(params, 0, values(options));
     this.device.write(this.#params, slot * SAMPLING_PARAMS_BYTES, params);
     const words = new Uint32Array(seenWords(this.#problem.vocab));
-    for (const id of prompt) words[id >>> 5]! |= 1 << (id & 31);
+    for (const id of seen) words[id >>> 5]! |= 1 << (id & 31);
     this.device.write(this.#seen, slot * words.byteLength, words);
   }
 

@@ -129,6 +129,12 @@ export class DeepseekForward implements Forward {
     };
   }
 
+  get cacheBuffers(): Forward['cacheBuffers'] {
+    const blockBytes = this.cacheBytesPerToken * this.options.block;
+    const layers = this.#stages.flatMap(({ latents }) => latents);
+    return layers.map((buffer) => ({ buffer, blockBytes: blockBytes / layers.length }));
+  }
+
   #headsOf(share: RankShare): number {
     return spanLength(queryHeads(this.config, [share.heads[0]!, share.heads[0]! + share.heads.length]));
   }

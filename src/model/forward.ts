@@ -40,6 +40,8 @@ export interface Forward {
   readonly logitsStride: number;
   readonly cacheBytes: number;
   readonly cacheBytesPerToken: number;
+  /** Every cache buffer, with the bytes of a block in it: block b begins at b * blockBytes. */
+  readonly cacheBuffers: readonly { readonly buffer: Buffer; readonly blockBytes: number }[];
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */

@@ -104,6 +104,14 @@ export class LlamaForward implements Forward {
     };
   }
 
+  get cacheBuffers(): Forward['cacheBuffers'] {
+    return this.#stages.flatMap(({ cache }) =>
+      cache.layers.flatMap(({ k, v }) =>
+        [k, v].map((buffer) => ({ buffer, blockBytes: cache.bytes / cache.layers.length / 2 / cache.numBlocks })),
+      ),
+    );
+  }
+
   #headsOf(share: RankShare): number {
     return spanLength(queryHeads(this.config, [share.heads[0]!, share.heads[0]! + share.heads.length]));
   }
