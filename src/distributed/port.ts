@@ -15,6 +15,8 @@ export type PortMessage =
   | { readonly type: 'slot'; readonly slot: number; readonly size: number }
   /** The sender's shared memory for this pair, before its first slot. */
   | { readonly type: 'memory'; readonly buffer: SharedArrayBuffer }
+  /** A Web Lock that the sender holds for as long as it lives. */
+  | { readonly type: 'presence'; readonly lock: string }
   | { readonly type: 'abort'; readonly reason: PortReason }
   | { readonly type: 'close' };
 

@@ -1,6 +1,7 @@
 import { usageError } from '../base/errors.js';
 import { Inbox, peerLost } from './inbox.js';
 import { decodeReason, encodeReason, type Port, type PortMessage } from './port.js';
+import { Presence } from './presence.js';
 import { canShareMemory, SharedSlots } from './shared_slots.js';
 import type { Transport, TransportEvents } from './transport.js';
 
@@ -26,6 +27,7 @@ export class PortTransport implements Transport {
   readonly worldSize: number;
   readonly #links = new Map<number, PeerLink>();
   readonly #share: boolean;
+  readonly #presence = new Presence();
   #events: TransportEvents | undefined;
   #closed = false;
 
@@ -46,11 +48,12 @@ export class PortTransport implements Transport {
     this.#events = events;
     for (const [peer, link] of this.#links) {
       const gone = (): void => this.#peerGone(peer, link);
-      // A worker that ends closes its ports, in Node and in browsers that have this event; elsewhere time limits tell.
+      // A worker that ends closes its ports, in Node and in browsers that have this event.
       link.port.addEventListener('close', gone);
       link.port.addEventListener('messageerror', gone);
       link.port.onmessage = ({ data }) => this.#arrived(peer, link, data as PortMessage);
     }
+    this.#presence.hold((lock) => this.#tell({ type: 'presence', lock }));
   }
 
   send(to: number, bytes: Uint8Array): void {
@@ -78,6 +81,7 @@ export class PortTransport implements Transport {
     if (this.#closed) return;
     this.#closed = true;
     this.#tell({ type: 'close' });
+    this.#presence.close();
     for (const [peer, { port, inbox }] of this.#links) {
       inbox.close(peerLost(this.rank, peer));
       port.onmessage = null;
@@ -110,6 +114,9 @@ export class PortTransport implements Transport {
       }
       case 'memory':
         link.in = new SharedSlots(message.buffer);
+        break;
+      case 'presence':
+        this.#presence.watch(message.lock, () => this.#peerGone(peer, link));
         break;
       case 'abort':
         this.#events?.aborted(decodeReason(message.reason));
