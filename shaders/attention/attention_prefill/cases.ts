@@ -123,27 +123,22 @@ const cases = [
   prefillCase(
     'the third of four ranks, 2 kv heads of 4, lanes in runs',
     {
-      heads: 4,
+      heads: 2,
       kvHeads: 2,
       cacheKvHeads: 4,
       firstKvHead: 1,
-      headDim: 32,
-      kvType: 'f16',
-      block: 64,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
       share: { ranks: 4, index: 2 },
-      offsets: [5, 0, 2],
+      offsets: [2, 0, 5],
       partialLayout: 'lane',
     },
     [
       { slot: 1, from: 767, count: 3 },
-      { slot: 0, from: 1279, count: 2 },
-      { slot: 2, from: 0, count: 5, skip: 2 },
+      { slot: 0, from: 0, count: 5, skip: 2 },
+      { slot: 2, from: 2303, count: 2 },
     ],
-  ),
-  prefillCase(
-    'all lanes in runs',
-    { heads: 2, kvHeads: 1, headDim: 32, kvType: 'f16', block: 64, partialLayout: 'lane' },
-    [{ slot: 0, from: 510, count: 4 }],
   ),
 ];
 

@@ -85,13 +85,13 @@ const cases = [
   splitCase(
     'the last of four ranks, 2 kv heads of 4',
     {
-      heads: 4,
+      heads: 6,
       kvHeads: 2,
       cacheKvHeads: 4,
       firstKvHead: 1,
-      headDim: 32,
-      kvType: 'f16',
-      block: 64,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
       share: { ranks: 4, index: 3 },
       offsets: [6, 3, 1],
     },

@@ -55,15 +55,15 @@ const cases = [
     'the third of four ranks, lanes in runs',
     {
       heads: 3,
-      kvLoraRank: 64,
-      qkRopeHeadDim: 16,
-      kvType: 'f16',
-      block: 64,
+      kvLoraRank: 32,
+      qkRopeHeadDim: 8,
+      kvType: 'f32',
+      block: 16,
       share: { ranks: 4, index: 2 },
-      offsets: [5, 0, 2],
+      offsets: [2, 0, 5],
       partialLayout: 'lane',
     },
-    [...promptRows(1, 767, 3, 16), ...promptRows(0, 2300, 2, 16), ...promptRows(2, 0, 5, 16)],
+    [...promptRows(1, 767, 3, 8), ...promptRows(0, 0, 5, 8), ...promptRows(2, 2303, 2, 8)],
   ),
 ];
 

@@ -66,11 +66,11 @@ const cases = [
   splitShared(
     'the last of four ranks',
     {
-      heads: 8,
-      kvLoraRank: 64,
-      qkRopeHeadDim: 16,
-      kvType: 'f16',
-      block: 64,
+      heads: 5,
+      kvLoraRank: 32,
+      qkRopeHeadDim: 8,
+      kvType: 'f32',
+      block: 16,
       share: { ranks: 4, index: 3 },
       offsets: [6, 3, 1],
     },
