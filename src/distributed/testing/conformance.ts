@@ -99,7 +99,7 @@ export function conformance(title: string, links: TestLinks): void {
       });
 
       test('at the time limit', async () => {
-        const ends = await run('comesLate', { ms: 600 }, { timeoutMs: 200 });
+        const ends = await run('comesLate', { ms: 1200 }, { timeoutMs: 200 });
         const [first] = ends[1]!;
         expect(first.code).toBe('peer_lost');
         expect(first.message).toMatch(/^hop 7: rank \d waited 0.2 s for rank 0;/);
