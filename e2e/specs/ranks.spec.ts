@@ -1,0 +1,122 @@
+import { expect, type Page, test } from '@playwright/test';
+import { QUESTIONS, STORY } from '../../src/app/example.js';
+import type { PlainLoadOptions } from '../../src/app/host_protocol.js';
+import { HostPage } from '../support/host_page.js';
+
+const ready = (page: Page) => expect(page.locator('#model-status')).toHaveText('tiny-gqa is ready.');
+const card = (page: Page, rank: number) =>
+  page.getByRole('listitem').filter({ has: page.getByRole('heading', { name: `Rank ${rank}` }) });
+
+async function ask(page: Page, text: string, question: string): Promise<void> {
+  await page.getByLabel('Text', { exact: true }).fill(text);
+  await page.getByLabel('Question', { exact: true }).fill(question);
+  await page.getByLabel('Question', { exact: true }).press('Enter');
+  await expect(page.locator('#stats')).toContainText('tokens/s');
+}
+
+for (const { plan, held } of [
+  { plan: 'sp', held: ['all 4 kv heads, lanes 0 2 4 6', 'all 4 kv heads, lanes 1 3 5 7'] },
+  { plan: 'tp', held: ['kv heads 0-1 of 4, every lane', 'kv heads 2-3 of 4, every lane'] },
+]) {
+  test(`the page answers on two ranks by ${plan} and shows what each holds`, async ({ page }) => {
+    const problems: string[] = [];
+    page.on('pageerror', (error) => problems.push(error.message));
+    await page.goto(`/?ranks=2&plan=${plan}`);
+    await ready(page);
+    await expect(page.locator('#plan')).toHaveText(`Plan ${plan} on 2 ranks.`);
+    await expect(page.locator('#adapters')).toContainText(/same GPU|Two GPUs|one GPU/);
+    for (const [rank, text] of held.entries()) await expect(card(page, rank)).toContainText(text);
+    await expect(card(page, 0).locator('small')).toHaveText('samples');
+
+    const { question, answer } = QUESTIONS[0];
+    await ask(page, STORY, question);
+    await expect(page.locator('#answer')).toHaveText(answer);
+    await expect(page.locator('#sequence')).toHaveText(/^\d+ tokens in 1 chunk, as the last answer left them\.$/);
+    // The one chunk lies in lane 0: of the first rank only, or of both, each with its heads.
+    const lit = [0, 1].map((rank) => card(page, rank).locator('.lit'));
+    await expect(lit[0]!).toHaveCount(1);
+    await expect(lit[1]!).toHaveCount(plan === 'tp' ? 1 : 0);
+    for (const rank of [0, 1]) await expect(card(page, rank).locator('.traffic')).toHaveText(/Sent a token\d.*B.*ms/);
+
+    await page.getByText('The same as a table').click();
+    const table = page.getByRole('table', { name: 'Who holds what' });
+    await expect(table.getByRole('row')).toHaveCount(3);
+    for (const text of held) await expect(table.getByRole('cell', { name: text, exact: true })).toHaveCount(1);
+    expect(problems).toEqual([]);
+  });
+}
+
+test('chunks light up on the ranks that hold them, while they are written', async ({ page }) => {
+  await page.goto('/?ranks=2&plan=sp&virtual=1&context=1024&max_tokens=8');
+  await ready(page);
+  const seen = page.evaluate(
+    () =>
+      new Promise<string>((resolve) => {
+        const text = document.querySelector('#sequence')!;
+        new MutationObserver(() => {
+          const active = [...document.querySelectorAll('.chunk.active')].map((node) => node.textContent).join();
+          if (text.textContent!.includes('now writing')) resolve(`${active} ${text.textContent}`);
+        }).observe(text, { childList: true });
+      }),
+  );
+  await ask(page, 'the rain came in the night . '.repeat(40), QUESTIONS[0].question);
+  expect(await seen).toMatch(/^1r1 \d+ tokens in 2 chunks; now writing chunk 1 \(lane 1\) on rank 1\.$/);
+  await expect(page.locator('.chunk')).toHaveCount(4);
+  await expect(page.locator('.chunk.active')).toHaveCount(0);
+  await expect(card(page, 1).locator('.lit')).toHaveCount(1);
+});
+
+test('ranks that cannot be are explained, and the form asks for others', async ({ page }) => {
+  const alert = page.getByRole('alert');
+  for (const [query, message] of [
+    ['ranks=3&plan=sp', "3 ranks can't share 8 merge lanes evenly; use 1, 2, 4 or 8 ranks"],
+    ['ranks=2&plan=pq', "plan 'pq': use single, tp, sp"],
+    ['ranks=two,', 'ranks=two, in the address: expected a number of ranks'],
+    ['virtual=maybe', 'virtual=maybe in the address: expected 1 (all ranks on one device) or 0'],
+    ['rank=2', "unknown parameter 'rank' in the address. Did you mean 'ranks'?"],
+  ] as const) {
+    await page.goto(`/?${query}`);
+    await expect(alert).toContainText(message);
+    await expect(page.locator('#ranks-body')).toBeHidden();
+  }
+  await page.goto('/?ranks=2&plan=pq&virtual=1&context=512');
+  await page.getByRole('combobox', { name: 'Plan' }).selectOption('pp');
+  await page.getByRole('button', { name: 'Load again' }).press('Enter');
+  await ready(page);
+  await expect(page.locator('#plan')).toHaveText('Plan pp on 2 ranks, all on one device.');
+  await expect(card(page, 1)).toContainText('Layers2-3 of 4');
+});
+
+test('the map fits a phone, and its table scrolls by itself', async ({ page }) => {
+  await page.setViewportSize({ width: 340, height: 700 });
+  await page.goto('/?ranks=4&plan=tp&virtual=1&context=512');
+  await ready(page);
+  await page.getByText('The same as a table').press('Enter');
+  await expect(page.getByRole('table', { name: 'Who holds what' })).toBeVisible();
+  const { content, view } = await page.evaluate(() => ({
+    content: document.documentElement.scrollWidth,
+    view: document.documentElement.clientWidth,
+  }));
+  expect(content).toBeLessThanOrEqual(view);
+});
+
+// Two chunks of 256 tokens: ranks that split the sequence hold one each.
+const tokens = Array.from({ length: 290 }, (_, i) => 260 + ((i * 7919) % 600));
+
+for (const [model, plans] of [
+  ['tiny-gqa', [{ plan: 'tp' }, { plan: 'sp' }]],
+  // One device less to compile for.
+  ['tiny-mla', [{ plan: 'tp' }, { plan: 'sp', virtualRanks: true }]],
+] as const) {
+  test(`${model}: logits in Chrome are the same bits on one rank and on two`, async ({ page }) => {
+    const host = await HostPage.open(page);
+    const digest = async (options: PlainLoadOptions): Promise<string> => {
+      await host.load(`/models/${model}/`, { ...options, contextLength: 320, cache: false });
+      const { rows, sha256 } = await host.logitsDigest(tokens);
+      expect(rows).toBe(tokens.length);
+      return sha256;
+    };
+    const one = await digest({ ranks: 1 });
+    for (const options of plans) expect(await digest({ ranks: 2, ...options }), options.plan).toBe(one);
+  });
+}
