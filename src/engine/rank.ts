@@ -74,14 +74,17 @@ export interface Rank {
   recompute(slot: number, tokens: Uint32Array, start: number): Promise<void>;
   /** Begins sampling at a slot whose prompt was just run; `seen`: its tokens. The next step samples its first token. */
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void>;
-  /** Goes on with a request whose cache was computed again: `token`, the last one sampled, is fed by the next decode step. */
-  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number): Promise<void>;
+  /**
+   * Goes on with a request whose cache was computed again: `token`, the last one sampled, is fed at `position` by the next
+   * decode step.
+   */
+  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void>;
   /**
    * Samples a token of each of a batch's active slots; ids by slot of the batch, from the root. Slots that were just started
    * sample from their prompt; the others take part where `decodes`, after one decode step, and then the longest sequence has
-   * `longest` tokens.
+   * `longest` tokens. `rows`: slots from here on are all inactive; default all slots run.
    */
-  step(batch: number, decodes: boolean, longest: number): Promise<Uint32Array | undefined>;
+  step(batch: number, decodes: boolean, longest: number, rows?: number): Promise<Uint32Array | undefined>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
   /** The logits that a slot's next token was or will be sampled from; for tests. */

@@ -366,10 +366,10 @@ export class RankRunner implements Rank {
     });
   }
 
-  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number): Promise<void> {
+  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
     return this.#inOrder(async () => {
       const { batch, row } = this.#batchOf(slot);
-      await batch.resume(row, sampling, seen, token, this.#slots[slot]!.length);
+      await batch.resume(row, sampling, seen, token, position);
     });
   }
 
@@ -380,12 +380,17 @@ export class RankRunner implements Rank {
     });
   }
 
-  async step(index: number, decodes: boolean, longest: number): Promise<Uint32Array | undefined> {
+  async step(
+    index: number,
+    decodes: boolean,
+    longest: number,
+    rows = this.options.slots,
+  ): Promise<Uint32Array | undefined> {
     const batch = this.#batches[index]!;
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
       this.device.assertAlive();
-      return batch.step(decodes, { rows: this.options.slots, chunks: chunksOf(longest) });
+      return batch.step(decodes, { rows, chunks: chunksOf(longest) });
     });
     return read?.();
   }

@@ -20,11 +20,13 @@ interface Slot {
 
 /** Drives the ranks of a model: the same calls to each, in the same order. Holds no GPU object itself. */
 export class Runner {
+  /** Ranks that a sequence's chunks are split over. */
+  readonly split: number;
+  /** Prompt rows that a step may have. */
+  readonly promptRows: number;
   readonly #slots: Slot[];
-  readonly #split: number;
   readonly #rowBlocks: number;
   readonly #root: number;
-  readonly #promptRows: number;
   /** Prompt steps that may be on their way through the ranks at once. */
   readonly #prefillsInFlight: number;
 
@@ -44,8 +46,8 @@ export class Runner {
     const topology = rankTopology(plan, 0);
     this.#rowBlocks = topology.rowBlocks;
     this.#root = topology.root;
-    this.#split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0]!)).size));
-    this.#promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
+    this.split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0]!)).size));
+    this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
     this.#prefillsInFlight = plan.stages.length;
   }
 
@@ -56,7 +58,7 @@ export class Runner {
       type: this.options.kvType,
       bytes: sum(({ facts }) => facts.kvBytes),
       // A token is held by one rank of those that split a sequence.
-      bytesPerToken: sum(({ facts }) => facts.kvBytesPerToken) / this.#split,
+      bytesPerToken: sum(({ facts }) => facts.kvBytesPerToken) / this.split,
     };
   }
 
@@ -79,7 +81,7 @@ export class Runner {
   }
 
   /** The same call to every rank; all have ended when this settles. Resolves with the root's answer. */
-  async #all<T>(call: (rank: Rank) => Promise<T>): Promise<T> {
+  async all<T>(call: (rank: Rank) => Promise<T>): Promise<T> {
     const results = await Promise.allSettled(this.ranks.map((rank) => call(rank)));
     const reasons = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
     if (reasons.length > 0) {
@@ -104,7 +106,7 @@ export class Runner {
     await this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
     const tokens = Uint32Array.from(prompt);
     await this.#runPrompt(slot, tokens, signal);
-    await this.#all((rank) => rank.start(slot, sampling, tokens));
+    await this.all((rank) => rank.start(slot, sampling, tokens));
   }
 
   async #runPrompt(slot: number, tokens: Uint32Array, signal: AbortSignal | undefined): Promise<void> {
@@ -115,7 +117,7 @@ export class Runner {
         const end = this.#stepEnd(slot, start, tokens.length);
         const piece = tokens.slice(start, end);
         const from = start;
-        const step = this.#all((rank) => rank.prefill(slot, piece, from, end === tokens.length));
+        const step = this.all((rank) => rank.prefill(slot, piece, from, end === tokens.length));
         step.catch(() => {});
         under.push(step);
         if (under.length >= this.#prefillsInFlight) await under.shift();
@@ -129,12 +131,12 @@ export class Runner {
   }
 
   #stepEnd(slot: number, start: number, end: number): number {
-    return stepEnd(this.#rowBlocks, this.#slots[slot]!.chunkOffset, start, end, this.#promptRows);
+    return stepEnd(this.#rowBlocks, this.#slots[slot]!.chunkOffset, start, end, this.promptRows);
   }
 
   /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
   async sampleFirst(batch = 0): Promise<Uint32Array> {
-    return (await this.#all((rank) => rank.step(batch, false, 1)))!;
+    return (await this.all((rank) => rank.step(batch, false, 1)))!;
   }
 
   /** One decode step of a batch's active slots: feeds the last sampled ids, writes their KV, samples the next. */
@@ -143,7 +145,7 @@ export class Runner {
     const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
     for (const slot of own) if (slot.active) slot.length++;
     const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
-    return (await this.#all((rank) => rank.step(batch, true, longest)))!;
+    return (await this.all((rank) => rank.step(batch, true, longest)))!;
   }
 
   /**
@@ -165,13 +167,13 @@ export class Runner {
         throwIfAborted(signal, 'logits');
         const end = this.#stepEnd(0, start, tokens.length);
         const from = start;
-        await this.#all((rank) => rank.prefill(0, tokens.slice(from, end), from, false));
+        await this.all((rank) => rank.prefill(0, tokens.slice(from, end), from, false));
         const first = all ? start : end === tokens.length ? end - 1 : end;
         for (let at = first; at < end;) {
           // A run may not cross a chunk, whose rows may be another rank's.
           const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
           const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
-          const rows = (await this.#all((rank) => rank.logits(run)))!;
+          const rows = (await this.all((rank) => rank.logits(run)))!;
           for (let i = 0; i < run.count; i++) {
             onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
           }
@@ -221,16 +223,16 @@ export class Runner {
     if (state.active) throw new SplitkvError('internal', `slot ${slot} is in use`);
     const chunkOffset = leastLoadedOffset(this.#chunksPerIndex(), Math.ceil(tokens / CHUNK_TOKENS));
     this.#slots[slot] = { active: true, chunkOffset, length: 0, room: tokens };
-    await this.#all((rank) => rank.admit(slot, tokens, chunkOffset));
+    await this.all((rank) => rank.admit(slot, tokens, chunkOffset));
   }
 
   /** Chunks that active sequences may come to have, by sequence index. */
   #chunksPerIndex(): number[] {
-    const chunks = Array.from({ length: this.#split }, () => 0);
+    const chunks = Array.from({ length: this.split }, () => 0);
     for (const { active, chunkOffset, room } of this.#slots) {
       if (!active) continue;
       for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) {
-        chunks[chunkOwner(chunk, this.#split, chunkOffset)]! += 1;
+        chunks[chunkOwner(chunk, this.split, chunkOffset)]! += 1;
       }
     }
     return chunks;

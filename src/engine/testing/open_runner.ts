@@ -23,6 +23,7 @@ export interface OpenRunnerOptions {
   readonly batches?: number;
   readonly contextLength?: number;
   readonly prefillChunk?: number;
+  readonly kvBlocks?: number;
   readonly open?: GroupOptions['open'];
 }
 
@@ -55,6 +56,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
       contextLength: options.contextLength ?? 600,
       prefillChunk: options.prefillChunk ?? 64,
       kvType: options.kv ?? 'f32',
+      ...(options.kvBlocks !== undefined && { kvBlocks: options.kvBlocks }),
     },
   });
   return {

@@ -1,0 +1,193 @@
+import { describe, expect, test } from 'vitest';
+import { Random } from '../../base/random.js';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import type { RandomModelOptions } from '../../model/testing/random_model.js';
+import type { DrawOptions } from '../rank.js';
+import type { RankGroup } from '../rank_group.js';
+import { openRunner } from '../testing/open_runner.js';
+import { Engine, type EngineOptions, type EngineRequest } from './engine.js';
+
+const adapter = (await testAdapters()).at(-1)!;
+const llama: RandomModelOptions = { seed: 31, config: { max_position_embeddings: 2048 } };
+
+const VOCAB = 320;
+/** Prompts of several lengths, some of which begin alike. */
+function prompts(count: number, longest: number): number[][] {
+  const random = new Random(count);
+  const common = Array.from({ length: 150 }, () => random.integer(VOCAB));
+  return Array.from({ length: count }, (_, index) => {
+    const own = Array.from({ length: 1 + random.integer(longest) }, () => random.integer(VOCAB));
+    return index % 3 === 0 ? [...common, ...own] : own;
+  });
+}
+
+const sampling = (index: number): DrawOptions => ({
+  seed: index,
+  ...(index % 2 === 1 && { temperature: 0.9, topP: 0.95, repetitionPenalty: 1.1 }),
+});
+
+async function open(
+  options: Partial<Parameters<typeof openRunner>[0]>,
+  engine: Partial<EngineOptions>,
+): Promise<{ engine: Engine; group: RankGroup }> {
+  const slots = engine.slots ?? 4;
+  const kvBlocks = engine.kvBlocks ?? 64;
+  const { group } = await openRunner({
+    adapter: adapter.name,
+    model: llama,
+    contextLength: 640,
+    prefillChunk: 64,
+    slots,
+    kvBlocks,
+    ...options,
+  });
+  return { engine: new Engine(group, { slots, kvBlocks, tokensPerIteration: 96, ...engine }), group };
+}
+
+function ask(
+  engine: Engine,
+  request: Partial<EngineRequest> & Pick<EngineRequest, 'prompt' | 'maxTokens' | 'seed'>,
+): { tokens: number[]; ended: Promise<string>; abort: () => void } {
+  const tokens: number[] = [];
+  const handle = engine.submit({
+    eosIds: [],
+    ...request,
+    onToken: (token, logits) => {
+      tokens.push(token);
+      return request.onToken?.(token, logits) ?? false;
+    },
+  });
+  return { tokens, ended: handle.ended, abort: () => handle.abort() };
+}
+
+/** What each request gives when it runs by itself. */
+async function alone(
+  all: readonly number[][],
+  maxTokens: number,
+  options: Partial<Parameters<typeof openRunner>[0]> = {},
+): Promise<number[][]> {
+  const { engine } = await open(options, { slots: 1 });
+  const results: number[][] = [];
+  for (const [index, prompt] of all.entries()) {
+    const { tokens, ended } = ask(engine, { prompt, maxTokens, ...sampling(index) });
+    expect(await ended).toBe('length');
+    results.push(tokens);
+  }
+  await engine.dispose();
+  return results;
+}
+
+describe('engine', () => {
+  const all = prompts(10, 200);
+  const maxTokens = 40;
+
+  test.each<[string, Partial<Parameters<typeof openRunner>[0]>, Partial<EngineOptions>]>([
+    ['one rank', {}, {}],
+    ['too few blocks: requests are preempted and computed again', {}, { kvBlocks: 9 }],
+    ['prefixes shared', {}, { prefixCaching: true }],
+    ['prefixes shared, too few blocks', {}, { prefixCaching: true, kvBlocks: 9 }],
+    ['two ranks, tp', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
+    ['two ranks, sp', { plan: 'sp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
+    ['two ranks, pp', { plan: 'pp', ranks: 2, virtual: true }, { kvBlocks: 9 }],
+  ])('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
+    const expected = await alone(all, maxTokens);
+    const { engine } = await open(options, engineOptions);
+    const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
+    for (const [index, { tokens, ended }] of running.entries()) {
+      expect(await ended).toBe('length');
+      expect(tokens, `request ${index}`).toEqual(expected[index]);
+    }
+    const { metrics } = engine;
+    expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
+    expect(metrics.generatedTokensTotal).toBe(all.length * maxTokens);
+    if (engineOptions.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+    if (engineOptions.prefixCaching && engineOptions.kvBlocks === undefined) {
+      expect(metrics.cachedTokensTotal).toBeGreaterThan(0);
+    }
+    await engine.dispose();
+  });
+
+  test('requests come, leave and are aborted at random', { timeout: 300_000 }, async () => {
+    const expected = await alone(all, maxTokens);
+    const { engine } = await open({}, { kvBlocks: 16, prefixCaching: true });
+    const random = new Random(5);
+    const outcomes: Promise<void>[] = [];
+    for (let round = 0; round < 30; round++) {
+      const index = random.integer(all.length);
+      const leaves = random.integer(3) === 0;
+      const stopAt = 1 + random.integer(maxTokens);
+      const request = ask(engine, { prompt: all[index]!, maxTokens, ...sampling(index) });
+      if (leaves) setTimeout(request.abort, random.integer(200));
+      outcomes.push(
+        request.ended.then((end) => {
+          expect(leaves ? ['aborted', 'length'] : ['length']).toContain(end);
+          expect(request.tokens).toEqual(expected[index]!.slice(0, request.tokens.length));
+          if (end === 'length') expect(request.tokens).toHaveLength(maxTokens);
+        }),
+      );
+      if (stopAt % 4 === 0) await new Promise((resolve) => setTimeout(resolve, random.integer(40)));
+    }
+    await Promise.all(outcomes);
+    expect(engine.metrics).toMatchObject({ running: 0, waiting: 0 });
+    await engine.dispose();
+  });
+
+  test('a lost device: its requests are computed again and give the same', { timeout: 300_000 }, async () => {
+    const expected = await alone(all, maxTokens);
+    const { engine, group } = await open({ plan: 'tp', ranks: 2 }, {});
+    const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    group.devices[1]!.gpu.destroy();
+    for (const [index, { tokens, ended }] of running.entries()) {
+      expect(await ended).toBe('length');
+      expect(tokens, `request ${index}`).toEqual(expected[index]);
+    }
+    expect(engine.metrics.recoveriesTotal).toBe(1);
+    await engine.dispose();
+  });
+
+  test('without recovery a lost device fails every request, and later ones at once', { timeout: 120_000 }, async () => {
+    const { engine, group } = await open({}, { recover: false });
+    const { ended } = ask(engine, { prompt: all[0]!, maxTokens: 400, seed: 0 });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    group.devices[0]!.gpu.destroy();
+    await expect(ended).rejects.toMatchObject({ code: 'device_lost' });
+    expect(() => ask(engine, { prompt: [1], maxTokens: 1, seed: 0 })).toThrow(
+      expect.objectContaining({ code: 'device_lost' }),
+    );
+    await engine.dispose();
+  });
+
+  test(
+    'ends at an end-of-text id or where the taker says, and gives logits when asked',
+    { timeout: 120_000 },
+    async () => {
+      const { engine } = await open({}, {});
+      const prompt = all[1]!;
+      const whole = ask(engine, { prompt, maxTokens: 12, seed: 0 });
+      await whole.ended;
+      const eos = whole.tokens[5]!;
+      const first = whole.tokens.indexOf(eos);
+      const ending = ask(engine, { prompt, maxTokens: 12, seed: 0, eosIds: [eos] });
+      expect(await ending.ended).toBe('eos');
+      expect(ending.tokens).toEqual(whole.tokens.slice(0, first));
+      const rows: Float32Array[] = [];
+      const taking = ask(engine, {
+        prompt,
+        maxTokens: 12,
+        seed: 0,
+        logits: true,
+        onToken: (_token, logits) => rows.push(logits!) === 3,
+      });
+      expect(await taking.ended).toBe('ended');
+      expect(taking.tokens).toEqual(whole.tokens.slice(0, 3));
+      for (const [at, row] of rows.entries()) {
+        expect(row.indexOf(Math.max(...row))).toBe(whole.tokens[at]);
+      }
+      expect(() => ask(engine, { prompt: [], maxTokens: 1, seed: 0 })).toThrow('the prompt is empty');
+      expect(() => ask(engine, { prompt: [VOCAB], maxTokens: 1, seed: 0 })).toThrow('token 0 of the prompt is 320');
+      await engine.dispose();
+      expect(() => ask(engine, { prompt: [1], maxTokens: 1, seed: 0 })).toThrow('closed');
+    },
+  );
+});

@@ -1,0 +1,332 @@
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { DrawOptions } from '../rank.js';
+import type { ModelRanks } from '../rank_group.js';
+import { KV_BLOCK } from '../rank_runner.js';
+import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
+import { IterationRunner } from './iteration_runner.js';
+
+/** A request as tokens. */
+export interface EngineRequest extends DrawOptions {
+  readonly prompt: readonly number[];
+  readonly maxTokens: number;
+  /** Ids that end the text; they aren't handed on. */
+  readonly eosIds: readonly number[];
+  /** From -100 to 100, higher is sooner. */
+  readonly priority?: number;
+  /** The logits of each token's position are wanted. */
+  readonly logits?: boolean;
+  /** Takes each token; true ends the request there (a stop text was found). */
+  onToken(token: number, logits: Float32Array | undefined): boolean;
+}
+
+export type EngineEnd = EndReason | 'eos';
+
+/** A request under way. */
+export interface EngineHandle {
+  readonly id: string;
+  /** Why it ended; rejects when the ranks failed for good. */
+  readonly ended: Promise<EngineEnd>;
+  /** Frees what it holds at once; `ended` then resolves with 'aborted'. */
+  abort(): void;
+}
+
+export interface EngineOptions extends Pick<SchedulerOptions, 'prefixCaching' | 'watermark' | 'agingIterations'> {
+  /** Requests decoded side by side. */
+  readonly slots: number;
+  /** Rows of an iteration, decode rows included: how much prompt runs beside the decode rows. */
+  readonly tokensPerIteration: number;
+  /** KV blocks of 64 tokens that the requests share. */
+  readonly kvBlocks: number;
+  /** Iterations submitted ahead of reading the ids; default 2. */
+  readonly iterationsInFlight?: number;
+  /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
+  readonly recover?: boolean;
+}
+
+export interface EngineMetrics {
+  readonly running: number;
+  readonly waiting: number;
+  readonly requestsTotal: Readonly<Record<EngineEnd | 'failed', number>>;
+  readonly promptTokensTotal: number;
+  readonly cachedTokensTotal: number;
+  readonly generatedTokensTotal: number;
+  readonly iterationsTotal: number;
+  readonly preemptionsTotal: number;
+  readonly recoveriesTotal: number;
+  readonly kvBlocks: number;
+  readonly kvBlocksFree: number;
+}
+
+interface Running {
+  readonly request: EngineRequest;
+  readonly resolve: (end: EngineEnd) => void;
+  readonly reject: (reason: unknown) => void;
+  /** Handed on so far. */
+  emitted: number;
+  /** After a recovery: tokens that come again and were handed on before. */
+  replay: number;
+  over: EngineEnd | undefined;
+}
+
+/** Rows that an iteration samples: which request each is of. */
+interface InFlight {
+  readonly iteration: Iteration;
+  readonly slots: readonly { readonly id: string; readonly slot: number }[];
+  readonly ids: Promise<Uint32Array | undefined>;
+  readonly started: number;
+}
+
+/**
+ * Continuous batching over the ranks of a model: requests join and leave with each iteration. Decisions are the scheduler's; this
+ * runs them, reads the ids, and hands tokens on. A request's tokens are the same alone and in any batch.
+ */
+export class Engine {
+  #scheduler: Scheduler;
+  #iterations: IterationRunner;
+  readonly #running = new Map<string, Running>();
+  readonly #inFlight: InFlight[] = [];
+  #next = 0;
+  #wake: (() => void) | undefined;
+  #closed: unknown;
+  readonly #loop: Promise<void>;
+  readonly #totals = {
+    requests: { eos: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
+    prompt: 0,
+    cached: 0,
+    generated: 0,
+    iterations: 0,
+    preemptions: 0,
+    recoveries: 0,
+  };
+
+  /** @throws SplitkvError `usage` for impossible options. */
+  constructor(
+    readonly ranks: ModelRanks,
+    readonly options: EngineOptions,
+  ) {
+    this.#scheduler = this.#newScheduler();
+    this.#iterations = this.#newIterations();
+    this.#loop = this.#run();
+  }
+
+  #newScheduler(): Scheduler {
+    const {
+      slots,
+      tokensPerIteration,
+      kvBlocks,
+      iterationsInFlight: _depth,
+      recover: _recover,
+      ...rest
+    } = this.options;
+    const { runner } = this.ranks;
+    if (rest.prefixCaching && runner.split > 1) {
+      throw usageError(
+        'prefixCaching: a plan that splits sequences over ranks keeps each prefix where its sequence began; use a plan without sp, or turn it off',
+      );
+    }
+    return new Scheduler({
+      ranks: [{ numBlocks: kvBlocks, slots }],
+      blockTokens: KV_BLOCK,
+      contextLength: runner.contextLength,
+      maxTokensPerIteration: Math.max(tokensPerIteration, slots + 1),
+      maxChunkTokens: runner.promptRows,
+      ...rest,
+    });
+  }
+
+  #newIterations(): IterationRunner {
+    return new IterationRunner(this.ranks.runner, (id) => this.#running.get(id)!.request);
+  }
+
+  get metrics(): EngineMetrics {
+    const [rank] = this.#scheduler.ranks;
+    return {
+      running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
+      waiting: this.#scheduler.numWaiting,
+      requestsTotal: { ...this.#totals.requests },
+      promptTokensTotal: this.#totals.prompt,
+      cachedTokensTotal: this.#totals.cached,
+      generatedTokensTotal: this.#totals.generated,
+      iterationsTotal: this.#totals.iterations,
+      preemptionsTotal: this.#totals.preemptions,
+      recoveriesTotal: this.#totals.recoveries,
+      kvBlocks: this.options.kvBlocks,
+      kvBlocksFree: rank!.pool.numFree,
+    };
+  }
+
+  /**
+   * Queues a request.
+   * @throws SplitkvError `usage` (empty prompt, id out of range), `context_full` (a prompt that never fits), and what closed the
+   *   engine.
+   */
+  submit(request: EngineRequest): EngineHandle {
+    if (this.#closed !== undefined) throw this.#closed;
+    this.ranks.runner.checkPrompt(request.prompt);
+    const id = `r${this.#next++}`;
+    let resolve!: (end: EngineEnd) => void;
+    let reject!: (reason: unknown) => void;
+    const ended = new Promise<EngineEnd>((yes, no) => {
+      resolve = yes;
+      reject = no;
+    });
+    ended.catch(() => {}); // whoever asks hears of it
+    this.#running.set(id, { request, resolve, reject, emitted: 0, replay: 0, over: undefined });
+    try {
+      this.#submit(id, request);
+    } catch (error) {
+      this.#running.delete(id);
+      throw error;
+    }
+    this.#totals.prompt += request.prompt.length;
+    return { id, ended, abort: () => this.#abort(id) };
+  }
+
+  #submit(id: string, { prompt, maxTokens, priority }: EngineRequest): void {
+    this.#scheduler.submit({ id, prompt, maxTokens, ...(priority !== undefined && { priority }) });
+    this.#wake?.();
+  }
+
+  #abort(id: string): void {
+    this.#scheduler.abort(id);
+    this.#finish(id, 'aborted');
+    // Its row is made inactive with the next iteration.
+    this.#wake?.();
+  }
+
+  #finish(id: string, end: EngineEnd): void {
+    const running = this.#running.get(id);
+    if (!running) return;
+    this.#running.delete(id);
+    this.#totals.requests[end]++;
+    running.resolve(end);
+  }
+
+  /** Ends every request with 'aborted' and frees the ranks. */
+  async dispose(): Promise<void> {
+    this.#closed ??= usageError('this engine was closed; open it again');
+    for (const id of [...this.#running.keys()]) this.#abort(id);
+    this.#wake?.();
+    await this.#loop;
+    await this.ranks.dispose();
+  }
+
+  async #run(): Promise<void> {
+    for (;;) {
+      try {
+        await this.#serve();
+        return;
+      } catch (error) {
+        if (!(await this.#recover(error))) return;
+      }
+    }
+  }
+
+  /** Until the engine is closed. @throws what a rank threw */
+  async #serve(): Promise<void> {
+    while (this.#closed === undefined || this.#inFlight.length > 0) {
+      if (this.#closed === undefined) this.#schedule();
+      const oldest = this.#inFlight.shift();
+      if (oldest) await this.#complete(oldest);
+      else if (this.#closed === undefined) await this.#idle();
+    }
+  }
+
+  #idle(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = () => {
+        this.#wake = undefined;
+        resolve();
+      };
+    });
+  }
+
+  #schedule(): void {
+    // Who wants logits wants those of this token, before the next step overwrites them.
+    const single = [...this.#running.values()].some(({ request }) => request.logits);
+    const depth = single ? 1 : (this.options.iterationsInFlight ?? 2);
+    while (this.#inFlight.length < depth) {
+      const started = performance.now();
+      const iteration = this.#scheduler.schedule(started / 1000);
+      if (!iteration) return;
+      const [work] = iteration.ranks;
+      const samples = [
+        ...work!.prefills.filter((chunk) => chunk.samples).map(({ sequence }) => sequence),
+        ...work!.decodes,
+      ];
+      this.#totals.preemptions += work!.preempted.length;
+      this.#totals.iterations++;
+      for (const { sequence, start } of work!.prefills) {
+        if (start === sequence.cachedTokens) this.#totals.cached += start;
+      }
+      const ids = this.#iterations.run(work!);
+      ids.catch(() => {}); // awaited in order
+      this.#inFlight.push({ iteration, slots: samples.map(({ id, slot }) => ({ id, slot })), ids, started });
+    }
+  }
+
+  async #complete({ iteration, slots, ids: reading, started }: InFlight): Promise<void> {
+    const ids = await reading;
+    const ended: string[] = [];
+    for (const { id, slot } of slots) {
+      const running = this.#running.get(id);
+      if (!running || running.over) continue;
+      const token = ids![slot]!;
+      const end = await this.#emit(running, token, slot);
+      if (!end) continue;
+      running.over = end;
+      ended.push(id);
+    }
+    const seconds = (performance.now() - started) / 1000;
+    const finished = this.#scheduler.complete(iteration, { ids: [ids ?? []], ended, seconds });
+    for (const { id, endReason } of finished) this.#finish(id, this.#running.get(id)?.over ?? endReason!);
+  }
+
+  /** Hands a token on; the reason when it is the last. */
+  async #emit(running: Running, token: number, slot: number): Promise<EngineEnd | undefined> {
+    const { request } = running;
+    if (request.eosIds.includes(token)) return 'eos';
+    if (running.replay > 0) {
+      running.replay--;
+      return undefined;
+    }
+    const logits = request.logits ? await this.ranks.runner.slotLogits(slot) : undefined;
+    running.emitted++;
+    this.#totals.generated++;
+    return request.onToken(token, logits) ? 'ended' : undefined;
+  }
+
+  /** After a failure: true when the ranks work again and every request was queued anew. */
+  async #recover(error: unknown): Promise<boolean> {
+    // Nothing of the old ranks may still run.
+    await Promise.allSettled(this.#inFlight.splice(0).map(({ ids }) => ids));
+    const lost = error instanceof SplitkvError && error.code === 'device_lost';
+    if (this.#closed === undefined && lost && (this.options.recover ?? true)) {
+      try {
+        await this.ranks.recover();
+        this.#totals.recoveries++;
+        this.#scheduler = this.#newScheduler();
+        this.#iterations = this.#newIterations();
+        for (const [id, running] of this.#running) {
+          // The same seed gives the same tokens again: those handed on before are passed over.
+          running.replay = running.emitted;
+          this.#submit(id, running.request);
+        }
+        return true;
+      } catch (again) {
+        return this.#fail(again);
+      }
+    }
+    return this.#fail(error);
+  }
+
+  #fail(error: unknown): false {
+    this.#closed ??= error;
+    for (const [, { reject }] of this.#running) {
+      this.#totals.requests.failed++;
+      reject(error);
+    }
+    this.#running.clear();
+    return false;
+  }
+}

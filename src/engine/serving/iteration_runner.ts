@@ -1,0 +1,118 @@
+import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset } from '../../placement/index.js';
+import type { DrawOptions } from '../rank.js';
+import type { Runner } from '../runner.js';
+import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
+
+interface Row {
+  readonly id: string;
+  readonly chunkOffset: number;
+  /** Takes part in decode steps. */
+  decoding: boolean;
+}
+
+/** Does on the ranks what the scheduler decided. Calls are queued at once and run in order; only the sampled ids are awaited. */
+export class IterationRunner {
+  /** By slot: the sequence whose cache it has. */
+  readonly #rows = new Map<number, Row>();
+  readonly #split: number;
+
+  constructor(
+    readonly runner: Runner,
+    readonly samplingOf: (id: string) => DrawOptions,
+  ) {
+    this.#split = runner.split;
+  }
+
+  /**
+   * Runs one iteration's work.
+   * @returns ids by slot, where any sequence samples
+   */
+  async run(work: RankWork): Promise<Uint32Array | undefined> {
+    const { runner } = this;
+    const calls: Promise<unknown>[] = [];
+    const call = <T>(of: Promise<T>): void => {
+      of.catch(() => {}); // awaited below, together
+      calls.push(of);
+    };
+    const decodes = new Set(work.decodes.map(({ id }) => id));
+    for (const [slot, row] of this.#rows) {
+      // Ended, aborted or preempted: its row must not write where another sequence's tokens may now be.
+      if (row.decoding && !decodes.has(row.id)) this.#free(slot, call);
+    }
+    for (const { id } of work.preempted) {
+      for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
+    }
+    if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(work.copies)));
+    for (const sequence of work.tables) this.#setBlocks(sequence, call);
+    for (const chunk of work.prefills) this.#prefill(chunk, call);
+    for (const sequence of work.decodes) if (!this.#rows.get(sequence.slot)!.decoding) this.#resume(sequence, call);
+    const starts = work.prefills.filter(({ samples }) => samples);
+    let sampled: Promise<Uint32Array | undefined> | undefined;
+    if (work.decodes.length + starts.length > 0) {
+      const slots = [...this.#rows].flatMap(([slot, row]) => (row.decoding ? [slot] : []));
+      const longest = Math.max(1, ...work.decodes.map(({ computed }) => computed));
+      sampled = runner.all((rank) => rank.step(0, work.decodes.length > 0, longest, Math.max(...slots) + 1));
+      call(sampled);
+    }
+    await Promise.all(calls);
+    return sampled;
+  }
+
+  /** Every row is free again: after the ranks were reset. */
+  reset(): void {
+    this.#rows.clear();
+  }
+
+  #free(slot: number, call: (of: Promise<unknown>) => void): void {
+    this.#rows.delete(slot);
+    call(this.runner.all((rank) => rank.release(slot)));
+  }
+
+  #setBlocks(sequence: ScheduledSequence, call: (of: Promise<unknown>) => void): void {
+    const { id, slot, blocks } = sequence;
+    let row = this.#rows.get(slot);
+    if (row && row.id !== id) {
+      this.#free(slot, call);
+      row = undefined;
+    }
+    row ??= { id, chunkOffset: this.#offsetFor(sequence), decoding: false };
+    this.#rows.set(slot, row);
+    const { chunkOffset } = row;
+    const now = [...blocks];
+    call(this.runner.all((rank) => rank.setBlocks(slot, now, chunkOffset)));
+  }
+
+  #offsetFor({ prompt, maxTokens }: ScheduledSequence): number {
+    const chunks = Array.from({ length: this.#split }, () => 0);
+    // One chunk each: sequences that begin at different ranks also end at different ones.
+    for (const { chunkOffset } of this.#rows.values()) chunks[chunkOwner(0, this.#split, chunkOffset)]! += 1;
+    return leastLoadedOffset(chunks, Math.ceil((prompt.length + maxTokens) / CHUNK_TOKENS));
+  }
+
+  #prefill({ sequence, start, count, role, samples }: PrefillChunk, call: (of: Promise<unknown>) => void): void {
+    const { runner } = this;
+    const { slot, prompt } = sequence;
+    const tokens = Uint32Array.from({ length: count }, (_, i) => sequence.tokenAt(start + i));
+    call(
+      runner.all((rank) =>
+        role === 'prompt' ? rank.prefill(slot, tokens, start, samples) : rank.recompute(slot, tokens, start),
+      ),
+    );
+    if (!samples) return;
+    const sampling = this.samplingOf(sequence.id);
+    const seen = Uint32Array.from({ length: prompt.length }, (_, position) => sequence.tokenAt(position));
+    call(runner.all((rank) => rank.start(slot, sampling, seen)));
+    this.#rows.get(slot)!.decoding = true;
+  }
+
+  /** Back where it was before it was preempted: the last token sampled is fed next. */
+  #resume(sequence: ScheduledSequence, call: (of: Promise<unknown>) => void): void {
+    const { id, slot, computed, sampled } = sequence;
+    const position = computed - 1;
+    const seen = Uint32Array.from({ length: computed }, (_, at) => sequence.tokenAt(at));
+    const sampling = { ...this.samplingOf(id), counter: sampled - 1 };
+    const token = sequence.tokenAt(position);
+    call(this.runner.all((rank) => rank.resume(slot, sampling, seen, token, position)));
+    this.#rows.get(slot)!.decoding = true;
+  }
+}

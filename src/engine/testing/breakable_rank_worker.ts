@@ -1,0 +1,28 @@
+/** A rank's worker that breaks on command. */
+import { parentPort } from 'node:worker_threads';
+import type { Port } from '../../distributed/index.js';
+import { Device } from '../../gpu/index.js';
+import { serveRank } from '../serve_rank.js';
+import type { WorkerCommand } from '../worker_protocol.js';
+import type { BreakCommand } from './breakable_ranks.js';
+
+let gpu: GPUDevice | undefined;
+const open = Device.open.bind(Device);
+Device.open = async (adapter) => {
+  const device = await open(adapter);
+  gpu = device.gpu;
+  return device;
+};
+
+const port: Pick<Port, 'postMessage' | 'onmessage'> = {
+  postMessage: (message, transfer) => parentPort!.postMessage(message, transfer as never[]),
+  onmessage: null,
+};
+serveRank(port);
+
+parentPort!.on('message', (data: BreakCommand | WorkerCommand) => {
+  if (data.type !== 'break') port.onmessage!({ data } as MessageEvent);
+  else if (data.how === 'device') gpu!.destroy();
+  else if (data.how === 'exit') process.exit(3);
+  else throw new Error('broken on purpose');
+});

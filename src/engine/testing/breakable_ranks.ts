@@ -1,0 +1,33 @@
+import { startNodeWorker } from '../node_workers.js';
+import type { StartWorker, WorkerHandle } from '../worker_handle.js';
+
+/** To a worker of breakable_rank_worker.ts, beside what a rank's worker understands. */
+export interface BreakCommand {
+  readonly type: 'break';
+  /** Its device is destroyed; the thread ends; code in it throws. */
+  readonly how: 'device' | 'exit' | 'throw';
+}
+
+/** Starts ranks' workers that break on command, and counts those that live. */
+export class BreakableRanks {
+  readonly handles: WorkerHandle[] = [];
+  live = 0;
+
+  readonly start: StartWorker = (events) => {
+    this.live++;
+    const script = new URL('./breakable_rank_worker.ts', import.meta.url);
+    const handle = startNodeWorker(events, script);
+    const terminate = async (): Promise<void> => {
+      await handle.terminate();
+      this.live--;
+    };
+    const watched = { ...handle, terminate };
+    this.handles.push(watched);
+    return watched;
+  };
+
+  /** Breaks the worker that was started as the `index`th. */
+  break(index: number, how: BreakCommand['how']): void {
+    this.handles[index]!.post({ type: 'break', how } as never, []);
+  }
+}
