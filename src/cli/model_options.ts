@@ -28,6 +28,7 @@ export const modelOptions = {
   },
   plan: { value: 'PLAN', help: 'auto (default), tp, sp, tp+sp, pp, ep, products such as "pp x tp", or a FILE.json' },
   'virtual-ranks': { help: 'all ranks on one device: tries a plan without more GPUs' },
+  workers: { help: 'each rank in a worker of its own: a worker_thread (Node), a Web Worker (Chrome)' },
   memory: { value: 'SIZE', help: 'GPU memory a rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own' },
   ...commonOptions,
 } as const satisfies OptionSpecs;
@@ -70,6 +71,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     ranks: readText(options, 'ranks', parseRanks),
     plan: await planOption(options.text('plan')),
     virtualRanks: options.has('virtual-ranks') || undefined,
+    workers: options.has('workers') || undefined,
     memory: readText(options, 'memory', parseMemory),
   });
 }

@@ -45,6 +45,11 @@ export interface LoadOptions {
   readonly plan?: string | Plan;
   /** All ranks on one device: a plan can be tried without more GPUs. */
   readonly virtualRanks?: boolean;
+  /**
+   * Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node. The page stays free for other work; `load`
+   * then takes URLs, paths and files, not a Source.
+   */
+  readonly workers?: boolean;
   /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
   readonly memory?: number | readonly number[];
   /** Generations that may run at once; default: as many as a pipeline has stages, else 1. More wait their turn. */

@@ -1,12 +1,15 @@
 import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
-import { cachedSource, openSource, type Source } from '../loader/index.js';
+import { cachedSource, listCached, openSource, type Source } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
+import type { WeightProgress } from '../model/weight_loader.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan } from './choose_plan.js';
 import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
+import { placeOf } from './model_place.js';
 import { RankGroup } from './rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from './runner.js';
+import { WorkerGroup } from './worker_group.js';
 
 const DEFAULT_CONTEXT = 4096;
 const DEFAULT_PREFILL_CHUNK = 512;
@@ -19,6 +22,7 @@ const OPTION_NAMES = [
   'ranks',
   'plan',
   'virtualRanks',
+  'workers',
   'memory',
   'requests',
   'powerPreference',
@@ -45,9 +49,11 @@ export async function load(where: string | URL | readonly File[] | Source, optio
     options.onProgress?.({ loadedBytes: 0, totalBytes: 0, tensorsLoaded: 0, tensorsTotal: 0, ...progress });
 
   report({ phase: 'config' });
+  const place = options.workers ? await placeOf(where) : undefined;
+  const cache = options.cache ?? true;
+  const onWarning = oncePerText(options.onWarning);
   const opened = await openSource(where, signal);
-  const source =
-    (options.cache ?? true) ? await cachedSource(opened, { signal, onWarning: options.onWarning }) : opened;
+  const source = cache ? await cachedSource(opened, { signal, onWarning }) : opened;
   const files = await openModelFiles(source, signal);
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);
@@ -58,13 +64,11 @@ export async function load(where: string | URL | readonly File[] | Source, optio
 
   const { plan, adapters } = await choosePlan(options, config);
   let last: LoadProgress | undefined;
-  const group = await RankGroup.open({
+  const shared = {
     config,
-    reader,
     type,
     plan,
     adapters,
-    virtual: options.virtualRanks ?? false,
     runner: {
       slots: 1,
       batches: options.requests ?? plan.stages.length,
@@ -73,17 +77,27 @@ export async function load(where: string | URL | readonly File[] | Source, optio
       kvType: options.kv ?? 'f32',
     },
     signal,
-    onProgress: (progress) => {
+    onProgress: (progress: WeightProgress) => {
       last = { phase: 'weights', ...progress };
       report(last);
     },
-  });
+  } as const;
+  const group = place
+    ? await WorkerGroup.open({ ...shared, place, cache, oneByOne: await isDownloading(source), onWarning })
+    : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
   report({ ...last, phase: 'ready' });
   return new LoadedModel(config, group, tokenizer, {
     name: modelName(source.gguf ?? source.name),
     stepsInFlight: options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT,
     loadSeconds: (performance.now() - started) / 1000,
   });
+}
+
+/** Whether reading the weights fills the browser's cache: from then on they are there. */
+async function isDownloading({ url, flush }: Source): Promise<boolean> {
+  if (flush === undefined) return false;
+  const models = await listCached().catch(() => []);
+  return !models.some((model) => model.url === url && model.complete);
 }
 
 function checkOptions(options: LoadOptions): void {
@@ -95,6 +109,9 @@ function checkOptions(options: LoadOptions): void {
   oneOf('weights', options.weights, ['auto', 'f32', 'f16', 'q8', 'q4']);
   oneOf('kv', options.kv, ['f32', 'f16']);
   oneOf('powerPreference', options.powerPreference, ['high-performance', 'low-power']);
+  if (options.workers && options.virtualRanks) {
+    throw usageError('workers: a rank in a worker has a device of its own; leave workers or virtualRanks out');
+  }
   inRange('requests', options.requests, 1, 64);
   inRange('contextLength', options.contextLength, 1, 2 ** 20);
   inRange('prefillChunk', options.prefillChunk, 1, 4096);
@@ -111,6 +128,16 @@ function inRange(name: string, value: number | undefined, low: number, high: num
   if (value !== undefined && (!Number.isInteger(value) || value < low || value > high)) {
     throw usageError(`${name} ${value}: expected an integer from ${low} to ${high}`);
   }
+}
+
+/** Ranks in workers read the same files, and warn of the same things. */
+function oncePerText(onWarning: LoadOptions['onWarning']): LoadOptions['onWarning'] {
+  const told = new Set<string>();
+  return (message) => {
+    if (told.has(message)) return;
+    told.add(message);
+    onWarning?.(message);
+  };
 }
 
 function checkContext(asked: number | undefined, config: ModelConfig): number {

@@ -18,7 +18,7 @@ import { chatCompletions } from './chat_api.js';
 import { generate } from './generate.js';
 import { GenerationStream } from './generation_stream.js';
 import type { Speed } from './generate.js';
-import type { RankGroup } from './rank_group.js';
+import type { ModelRanks } from './rank_group.js';
 import type { Runner } from './runner.js';
 import { Turns } from './turns.js';
 
@@ -38,7 +38,7 @@ export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly chat: { readonly completions: ChatCompletions };
   readonly #config: ModelConfig;
-  readonly #group: RankGroup;
+  readonly #group: ModelRanks;
   readonly #tokenizer: Tokenizer | undefined;
   readonly #stepsInFlight: number;
   readonly #turns: Turns;
@@ -47,12 +47,11 @@ export class LoadedModel implements Model {
 
   constructor(
     config: ModelConfig,
-    group: RankGroup,
+    group: ModelRanks,
     tokenizer: Tokenizer | undefined,
     facts: { readonly name: string; readonly stepsInFlight: number; readonly loadSeconds: number },
   ) {
-    const { runner, devices } = group;
-    const [device] = devices;
+    const { runner } = group;
     const { type, plan } = group.options;
     this.#config = config;
     this.#group = group;
@@ -70,7 +69,7 @@ export class LoadedModel implements Model {
       weights: type,
       kv: runner.kv.type,
       hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
-      adapter: { ...device!.adapter, name: device!.name },
+      adapter: group.adapter,
       weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
       kvBytes: runner.kv.bytes,
       kvBytesPerToken: runner.kv.bytesPerToken,
@@ -168,7 +167,7 @@ export class LoadedModel implements Model {
   async dispose(): Promise<void> {
     this.#disposal.abort(new Error('the model was disposed'));
     await this.#turns.idle();
-    this.#group.dispose();
+    await this.#group.dispose();
   }
 
   get #runner(): Runner {
@@ -181,7 +180,7 @@ export class LoadedModel implements Model {
 
   #assertUsable(): void {
     this.#assertOpen();
-    for (const device of this.#group.devices) device.assertAlive();
+    this.#group.assertUsable();
   }
 
   #promptTokens(prompt: Prompt): readonly number[] {

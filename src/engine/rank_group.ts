@@ -1,7 +1,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { throwIfAborted } from '../base/errors.js';
 import { createGroup } from '../distributed/index.js';
-import { type AdapterRequest, type Device, openDevice } from '../gpu/index.js';
+import { type AdapterDescription, type AdapterRequest, type Device, openDevice } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
 import { loadWeights } from '../model/family.js';
@@ -27,8 +27,27 @@ export interface GroupOptions {
   readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
 }
 
+export type NamedAdapter = AdapterDescription & { readonly name: string };
+
+/** The ranks of a model, wherever they run. */
+export interface ModelRanks {
+  readonly options: Pick<GroupOptions, 'type' | 'plan'>;
+  /** Another one after each recovery. */
+  readonly runner: Runner;
+  /** The first rank's. */
+  readonly adapter: NamedAdapter;
+  /** @throws SplitkvError `device_lost`, `peer_lost` when a rank is lost: then only `recover` helps. */
+  assertUsable(): void;
+  /**
+   * Makes the group whole again after a failure: new devices and weights for ranks that were lost, new links for all. Every
+   * sequence's cache is given up; weights of ranks that weren't lost stay where they are.
+   */
+  recover(signal?: AbortSignal): Promise<void>;
+  dispose(): void | Promise<void>;
+}
+
 /** The ranks of a model in this process: their devices, weights and links, and their recovery. */
-export class RankGroup {
+export class RankGroup implements ModelRanks {
   #ranks: readonly RankRunner[];
   #runner: Runner;
 
@@ -80,9 +99,13 @@ export class RankGroup {
     return this.#ranks.map(({ device }) => device);
   }
 
-  /** Ranks whose device is lost. */
-  get lost(): readonly number[] {
-    return this.#ranks.flatMap(({ device, world }) => (device.isLost ? [world.rank] : []));
+  get adapter(): NamedAdapter {
+    const { adapter, name } = this.devices[0]!;
+    return { ...adapter, name };
+  }
+
+  assertUsable(): void {
+    for (const device of this.devices) device.assertAlive();
   }
 
   #connect(): Runner {
@@ -92,10 +115,6 @@ export class RankGroup {
     return new Runner(this.#ranks, plan, config, runner);
   }
 
-  /**
-   * Makes the group whole again after a failure: new devices and weights for ranks that lost theirs, new links for all. Every
-   * sequence's cache is given up; weights of ranks that kept their device stay where they are.
-   */
   async recover(signal?: AbortSignal): Promise<void> {
     const { options } = this;
     const { plan, adapters, virtual, open = openDevice } = options;

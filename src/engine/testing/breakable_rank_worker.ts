@@ -18,11 +18,26 @@ const port: Pick<Port, 'postMessage' | 'onmessage'> = {
   postMessage: (message, transfer) => parentPort!.postMessage(message, transfer as never[]),
   onmessage: null,
 };
-serveRank(port);
+const rank = serveRank(port, () => parentPort!.unref());
+process.on('uncaughtException', (error) => rank.fail(error));
 
+/** As soon as Dawn, which works in immediates, has nothing pending: it would abort the process. */
+function exitWhenIdle(): void {
+  if (process.getActiveResourcesInfo().includes('Immediate')) setTimeout(exitWhenIdle, 5);
+  else process.exit(3);
+}
+
+let ending = false;
 parentPort!.on('message', (data: BreakCommand | WorkerCommand) => {
-  if (data.type !== 'break') port.onmessage!({ data } as MessageEvent);
-  else if (data.how === 'device') gpu!.destroy();
-  else if (data.how === 'exit') process.exit(3);
-  else throw new Error('broken on purpose');
+  if (ending) return;
+  if (data.type !== 'break') {
+    port.onmessage!({ data } as MessageEvent);
+  } else if (data.how === 'device') {
+    gpu!.destroy();
+  } else if (data.how === 'exit') {
+    ending = true;
+    exitWhenIdle();
+  } else {
+    throw new Error('broken on purpose');
+  }
 });

@@ -17,13 +17,9 @@ export class BreakableRanks {
     this.live++;
     const script = new URL('./breakable_rank_worker.ts', import.meta.url);
     const handle = startNodeWorker(events, script);
-    const terminate = async (): Promise<void> => {
-      await handle.terminate();
-      this.live--;
-    };
-    const watched = { ...handle, terminate };
-    this.handles.push(watched);
-    return watched;
+    this.handles.push(handle);
+    void handle.end().then(() => this.live--);
+    return handle;
   };
 
   /** Breaks the worker that was started as the `index`th. */
