@@ -87,6 +87,37 @@ test('ranks that cannot be are explained, and the form asks for others', async (
   await expect(card(page, 1)).toContainText('Layers2-3 of 4');
 });
 
+test('a rank that loses its device is brought back, and the next answer is right', async ({ page }) => {
+  await page.addInitScript(() => {
+    const devices: GPUDevice[] = [];
+    const { requestDevice } = GPUAdapter.prototype;
+    GPUAdapter.prototype.requestDevice = async function (...args) {
+      const device = await requestDevice.apply(this, args);
+      devices.push(device);
+      return device;
+    };
+    addEventListener('DOMContentLoaded', () => {
+      const sequence = document.querySelector('#sequence')!;
+      // Once, as soon as a prompt is under way.
+      const watch = new MutationObserver(() => {
+        if (!sequence.textContent!.startsWith('Reading')) return;
+        watch.disconnect();
+        devices[1]!.destroy();
+      });
+      watch.observe(sequence, { childList: true });
+    });
+  });
+  await page.goto('/?ranks=2&plan=sp&context=1024');
+  await ready(page);
+  await page.getByRole('button', { name: 'Send' }).click();
+  await expect(page.getByRole('alert')).toContainText('the GPU device was lost');
+  await expect(page.locator('#model-status')).toHaveText('tiny-gqa is ready again.');
+  const { question, answer } = QUESTIONS[1];
+  await ask(page, STORY, question);
+  await expect(page.locator('#answer')).toHaveText(answer);
+  await expect(page.getByRole('alert')).toBeHidden();
+});
+
 test('the map fits a phone, and its table scrolls by itself', async ({ page }) => {
   await page.setViewportSize({ width: 340, height: 700 });
   await page.goto('/?ranks=4&plan=tp&virtual=1&context=512');

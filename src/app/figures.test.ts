@@ -35,7 +35,7 @@ test('traffic of all ranks, and of each', () => {
   ]);
   expect(rankTraffic(two, 1)).toEqual([
     ['Sent a token', '512 B'],
-    ['An exchange', '1.50 ms'],
+    ['Exchange', '1.50 ms'],
   ]);
 });
 

@@ -39,7 +39,7 @@ export function rankTraffic(stats: RunStats, rank: number): Figure[] {
   const { bytes_per_token: bytes, us_per_exchange: microseconds } = own;
   return [
     ['Sent a token', known(bytes, formatBytes(Math.round(bytes)))],
-    ['An exchange', known(microseconds, milliseconds(microseconds))],
+    ['Exchange', known(microseconds, milliseconds(microseconds))],
   ];
 }
 

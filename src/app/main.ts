@@ -1,5 +1,5 @@
 /** The demo page. parameters.ts lists what its address may say. */
-import { load, type Model, SplitkvError } from '../index.js';
+import { type ErrorCode, load, type Model, SplitkvError } from '../index.js';
 import { describeChoice, listBrowserAdapters } from './adapter_list.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from './example.js';
 import { LiveAnswer } from './live_answer.js';
@@ -7,6 +7,8 @@ import { type PageParameters, readParameters } from './parameters.js';
 import { fillPlacementForm, offerRanks } from './placement_form.js';
 import { RankPanel } from './rank_panel.js';
 import { hideError, showError, showModel, showProgress, showStats, ui } from './view.js';
+
+const LOSSES: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 
 const query = new URLSearchParams(location.search);
 const panel = new RankPanel();
@@ -71,10 +73,26 @@ async function answer({ maxTokens }: PageParameters): Promise<void> {
   } catch (error) {
     live?.end(undefined);
     showError(error);
+    if (error instanceof SplitkvError && LOSSES.includes(error.code)) await recover(model);
   } finally {
     ui.answer.ariaBusy = 'false';
     answering = undefined;
     updateButtons();
+  }
+}
+
+/** Makes the ranks whole again after one lost its device, so that the next question is answered. */
+async function recover(lost: Model): Promise<void> {
+  ui.answer.ariaBusy = 'false';
+  ui.status.textContent = `${lost.info.name}: a rank lost its GPU; bringing it back…`;
+  try {
+    await lost.recover();
+    ui.status.textContent = `${lost.info.name} is ready again.`;
+  } catch (error) {
+    ui.status.textContent = `${lost.info.name} could not be brought back; load the page again.`;
+    showError(error);
+  } finally {
+    ui.progress.hidden = true;
   }
 }
 
