@@ -7,10 +7,10 @@ import { type Buffer, type Device, type Program, Recorder, type StepShape } from
 import type { DeviceModel } from '../model/family.js';
 import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
 import { chunksOf } from '../model/roles.js';
-import { rowSender } from '../model/topology.js';
+import { type DealtSequences, rowSender } from '../model/topology.js';
 import { recordGatherLogits } from '../model/vocab_ranks.js';
 import type { World } from '../model/world.js';
-import { CHUNK_TOKENS, localChunks, ownsChunk } from '../placement/index.js';
+import { CHUNK_TOKENS, localChunks, ownsChunk, type RowRange, sequenceRanges } from '../placement/index.js';
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import type { LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions, StartOptions } from './rank.js';
@@ -43,6 +43,8 @@ export class RankRunner implements Rank {
   readonly #numBlocks: number;
   /** Ranks that a sequence's chunks are split over. */
   readonly #split: number;
+  /** Token parallelism: who keeps sequences, and the slots (of a batch) whose cache is kept here. */
+  readonly #dealt: (DealtSequences & { readonly range: RowRange }) | undefined;
   readonly #blockTable: Buffer;
   readonly #chunkOffsets: Buffer;
   readonly #tableStride: number;
@@ -77,10 +79,18 @@ export class RankRunner implements Rank {
     this.#split = split;
     this.#tableStride = ceilDiv(contextLength, KV_BLOCK);
     const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
-    const whole = Math.min(this.#tableStride, localChunks(contextLength, split) * chunkBlocks) * total;
+    // Where sequences are dealt out, the slots whose cache is kept here.
+    const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
+    const range = dealt && sequenceRanges(dealt.weights, slots)[dealt.index]!;
+    this.#dealt = dealt && { ...dealt, range: range! };
+    const kept = range ? (range[1] - range[0]) * batches : total;
+    const whole = Math.min(this.#tableStride, localChunks(contextLength, split) * chunkBlocks) * kept;
     // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
-    const pool = options.kvBlocks && Math.ceil(options.kvBlocks / split) + (split === 1 ? 0 : total * chunkBlocks);
-    this.#numBlocks = Math.min(whole, pool ?? whole);
+    const pool =
+      options.kvBlocks &&
+      Math.ceil((options.kvBlocks * kept) / total / split) + (split === 1 ? 0 : total * chunkBlocks);
+    // A rank that keeps no sequence still binds a cache.
+    this.#numBlocks = Math.max(1, Math.min(whole, pool ?? whole));
     this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
     this.#slots = Array.from({ length: total }, () => ({ blocks: [], chunkOffset: 0, length: 0 }));
     this.#blockTable = device.createBuffer('block_table', total * this.#tableStride * 4);
@@ -184,7 +194,7 @@ export class RankRunner implements Rank {
       const blocks = ceilDiv(tokens, KV_BLOCK);
       const table = new Uint32Array(blocks).fill(NO_BLOCK);
       const owned = Array.from({ length: blocks }, (_, block) => block).filter((block) =>
-        this.#owns(block, chunkOffset),
+        this.#owns(slot, block, chunkOffset),
       );
       const physical = this.#blocks.allocate(owned.length * KV_BLOCK);
       for (const [index, block] of owned.entries()) table[block] = physical[index]!;
@@ -199,10 +209,10 @@ export class RankRunner implements Rank {
       const state = this.#slots[slot]!;
       const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
       if (this.#split === 1) {
-        table.set(blocks);
+        if (this.#owns(slot, 0, chunkOffset)) table.set(blocks);
         this.#slots[slot] = { ...state, chunkOffset };
       } else {
-        const owned = Array.from(blocks.keys()).filter((block) => this.#owns(block, chunkOffset));
+        const owned = Array.from(blocks.keys()).filter((block) => this.#owns(slot, block, chunkOffset));
         const held = this.#resize(chunkOffset === state.chunkOffset ? state.blocks : this.#freed(state), owned.length);
         for (const [index, block] of owned.entries()) table[block] = held[index]!;
         this.#slots[slot] = { ...state, blocks: held, chunkOffset };
@@ -242,7 +252,12 @@ export class RankRunner implements Rank {
     });
   }
 
-  #owns(block: number, offset: number): boolean {
+  #owns(slot: number, block: number, offset: number): boolean {
+    if (this.#dealt) {
+      const [first, end] = this.#dealt.range;
+      const row = slot % this.options.slots;
+      return row >= first && row < end;
+    }
     const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
     return this.world.topology.stages.some(
       (stage) => stage && ownsChunk(chunk, stage.sequence.ranks, stage.sequence.index, offset),
@@ -259,7 +274,8 @@ export class RankRunner implements Rank {
       this.#ran = ran;
       this.#writePrompt(ran, tokens, slot);
       const counts = ran.counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
-      const step: StepShape = { rows: counts[rowBlock]!, chunks: chunksOf(end), blocks: counts };
+      const rows = counts[rowBlock]!;
+      const step: StepShape = { rows, chunks: chunksOf(end), blocks: this.#dealtRows(slot, rows) ?? counts };
       let encoder = device.gpu.createCommandEncoder();
       encoder = await this.#prefill.run(encoder, step);
       if (last) {
@@ -271,6 +287,15 @@ export class RankRunner implements Rank {
       // One step at a time on the queue, so that an abort or a lost device shows at once.
       await device.wait(device.gpu.queue.onSubmittedWorkDone());
     });
+  }
+
+  /** Rows of one slot's tokens by the member that keeps its sequence. */
+  #dealtRows(slot: number, rows: number): number[] | undefined {
+    if (!this.#dealt) return undefined;
+    const row = slot % this.options.slots;
+    return sequenceRanges(this.#dealt.weights, this.options.slots).map(([first, end]) =>
+      row >= first && row < end ? rows : 0,
+    );
   }
 
   #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): void {
@@ -359,6 +384,7 @@ export class RankRunner implements Rank {
         const encoder = await program.run(device.gpu.createCommandEncoder(), {
           rows: RECOMPUTED_ROWS,
           chunks: chunksOf(end),
+          ...(this.#dealt && { blocks: this.#dealtRows(slot, RECOMPUTED_ROWS)! }),
         });
         device.gpu.queue.submit([encoder.finish()]);
         this.#slots[slot]!.length = end;

@@ -95,6 +95,7 @@ const contracts: readonly {
       ['sp', 8],
       ['tp+sp', 2, { devices: true }],
       ['pp', 2],
+      ['token', 2, { devices: true }],
     ],
   },
   {
@@ -110,6 +111,8 @@ const contracts: readonly {
       ['tp+sp', 8],
       ['pp x tp', 4, { devices: true }],
       ['pp x sp', 4],
+      ['tp x token', 4],
+      ['pp x token', 4],
     ],
   },
   {

@@ -41,13 +41,32 @@ export interface AttentionBlock {
   readonly homes: readonly number[];
 }
 
+/** How a stage's attention is spread over ranks, as a forward program records it. */
+export interface StageAttention {
+  readonly blocks: readonly AttentionBlock[];
+  /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
+  readonly partials: number;
+  readonly share: { readonly ranks: number; readonly index: number };
+  readonly layout: 'row' | 'lane';
+  /** Before the stage's first layer: which rows are this rank's. */
+  recordRows(recorder: Recorder): void;
+  /** Brings every block's queries here. */
+  recordQueries(recorder: Recorder): void;
+  /** What attention writes for a block. */
+  target(block: AttentionBlock): { readonly partial_o: Buffer; readonly partial_ml: Buffer };
+  /** After a block's attention of generated rows. */
+  recordLanes(recorder: Recorder, block: AttentionBlock): void;
+  /** Everything home, merged into `out` (undefined on a rank that runs no rows of its own). */
+  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number): void;
+}
+
 /**
  * The partial attention states of a stage's rows on a rank: which blocks it attends for, and how queries and partials travel.
  *
  *   one rank owns every chunk: attention, merge
  *   several:                   [queries to the owners] attention over own chunks, [lanes merged,] partials home, merge
  */
-export class AttentionRanks {
+export class AttentionRanks implements StageAttention {
   readonly blocks: readonly AttentionBlock[];
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
@@ -132,6 +151,10 @@ export class AttentionRanks {
     return (block.stepOf ? block.stepOf(step) : step).rows;
   }
 
+  recordRows(): void {
+    // Rows are every rank's, or split by the host.
+  }
+
   /** Brings every block's queries here: one hop, none where this rank attends for its own alone. */
   recordQueries(recorder: Recorder): void {
     if (this.blocks.length === 1) return;
@@ -184,7 +207,7 @@ export class AttentionRanks {
   }
 
   /** Sends every block's partials home, and merges this rank's own rows into `out`. */
-  recordMerge(recorder: Recorder, out: Buffer, outStride: number): void {
+  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number): void {
     const { shape, rows } = this;
     const own = this.#own;
     const problem = { rows, heads: own.heads, headDim: shape.dim, partials: this.partials, outStride };

@@ -3,6 +3,7 @@ import { mlaSplit } from '../../shaders/attention/mla_split/index.js';
 import { latentCacheBytes } from '../../shaders/cache/latent_cache.js';
 import { linearGrouped } from '../../shaders/linear/linear_grouped/index.js';
 import { mlaRopeAppend } from '../../shaders/rope/mla_rope_append/index.js';
+import { unsupportedError } from '../base/errors.js';
 import { alignUp } from '../base/math.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
 import type { RankShare } from '../placement/plan.js';
@@ -104,6 +105,11 @@ export class DeepseekForward implements Forward {
 
   #stage(index: number, topology: StageTopology, layerBytes: number): DeepseekStage {
     const { config, device, options, world } = this;
+    if (topology.dealt) {
+      throw unsupportedError(
+        "this model normalises its latents with weights, which a rank that keeps sequences only doesn't hold: use tp+sp instead of token",
+      );
+    }
     const [first, end] = topology.stage.layers;
     const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
     const heads = this.#headsOf(topology.share);

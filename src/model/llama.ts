@@ -1,9 +1,11 @@
 import { attentionPrefill } from '../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../shaders/attention/attention_split/index.js';
 import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
+import { unsupportedError } from '../base/errors.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
-import type { RankShare } from '../placement/plan.js';
-import { AttentionRanks } from './attention_ranks.js';
+import { keepsCacheOnly, type RankShare } from '../placement/index.js';
+import { AttentionRanks, type StageAttention } from './attention_ranks.js';
+import { DealtAttention } from './dealt_attention.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
 import type { LlamaConfig } from './llama_config.js';
@@ -22,9 +24,10 @@ import type { World } from './world.js';
 interface LlamaStage {
   readonly index: number;
   readonly topology: StageTopology;
+  /** Empty on a rank that keeps cache only. */
   readonly layers: readonly LlamaLayerWeights[];
   readonly cache: KvCache;
-  /** Query and kv heads of this rank's weights. */
+  /** Query and kv heads of this rank's weights, or of its root's. */
   readonly heads: number;
   readonly kvHeads: number;
   readonly qkvStride: number;
@@ -34,8 +37,8 @@ interface LlamaStage {
 }
 
 interface StageRows {
-  readonly qkv: Buffer;
-  readonly attention: AttentionRanks;
+  readonly qkv: Buffer | undefined;
+  readonly attention: StageAttention;
   readonly attended: Buffer;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly gateUp: Buffer | undefined;
@@ -80,7 +83,13 @@ export class LlamaForward implements Forward {
 
   #stage(index: number, topology: StageTopology): LlamaStage {
     const { config, options } = this;
-    const { share, stage } = topology;
+    const { share, stage, dealt } = topology;
+    if (dealt && config.qkNorm) {
+      throw unsupportedError(
+        "this model normalises keys with weights, which a rank that keeps sequences only doesn't hold: use sp or tp instead of token",
+      );
+    }
+    const holder = dealt?.root ?? share;
     const [first, end] = stage.layers;
     const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
     return {
@@ -96,11 +105,11 @@ export class LlamaForward implements Forward {
         block: options.block,
         numBlocks: options.numBlocks,
       }),
-      heads: this.#headsOf(share),
-      kvHeads: share.heads.length,
-      qkvStride: this.#qkvStrideOf(share),
-      mlpWidth: layers[0]!.downSegments.end - layers[0]!.downSegments.start,
-      split: topology.groups.length > 1,
+      heads: this.#headsOf(holder),
+      kvHeads: holder.heads.length,
+      qkvStride: this.#qkvStrideOf(holder),
+      mlpWidth: layers[0] ? layers[0].downSegments.end - layers[0].downSegments.start : 0,
+      split: topology.groups.length > 1 && !keepsCacheOnly(share),
     };
   }
 
@@ -157,25 +166,24 @@ export class LlamaForward implements Forward {
       ...buffers,
       embedding: new EmbeddingRanks(device, world, config, this.weights.embedding, buffers, this.hiddenStride),
       stages: this.#stages.map((stage): StageRows => {
-        const qkv = floats('qkv', rows * stage.qkvStride);
+        const qkv = keepsCacheOnly(stage.topology.share) ? undefined : floats('qkv', rows * stage.qkvStride);
+        const shape = {
+          headsOf: (share: RankShare) => this.#headsOf(share),
+          queryStrideOf: (share: RankShare) => this.#qkvStrideOf(share),
+          dim: config.headDim,
+          contextLength: options.contextLength,
+          chunkOffsets: options.chunkOffsets,
+        };
+        const { rowInfo } = buffers;
+        const outStride = activationStride(stage.heads * config.headDim);
         const parts = (name: string, count: number): Parts | undefined =>
           stage.split ? allocateParts(device, role, name, count, rows, config.hiddenSize) : undefined;
         return {
           qkv,
-          attention: new AttentionRanks(
-            device,
-            world,
-            stage.topology,
-            {
-              headsOf: (share) => this.#headsOf(share),
-              queryStrideOf: (share) => this.#qkvStrideOf(share),
-              dim: config.headDim,
-              contextLength: options.contextLength,
-              chunkOffsets: options.chunkOffsets,
-            },
-            { role, rows, rowInfo: buffers.rowInfo, queries: qkv },
-          ),
-          attended: floats('attended', rows * activationStride(stage.heads * config.headDim)),
+          attention: stage.topology.dealt
+            ? new DealtAttention(device, world, stage.topology, shape, { role, rows, rowInfo, queries: qkv, outStride })
+            : new AttentionRanks(device, world, stage.topology, shape, { role, rows, rowInfo, queries: qkv! }),
+          attended: floats('attended', rows * outStride),
           gateUp: role === 'prompt' ? floats('gate_up', rows * 2 * activationStride(stage.mlpWidth)) : undefined,
           hidden: floats('hidden', rows * activationStride(stage.mlpWidth)),
           oParts: parts('o parts', config.numKvHeads),
@@ -192,11 +200,35 @@ export class LlamaForward implements Forward {
       recordStageRows(recorder, this.world, index, buffers.x, this.hiddenStride);
       const held = own.get(index);
       if (!held) continue;
-      for (const [at, layer] of held.stage.layers.entries()) {
-        this.#recordAttention(recorder, buffers, held.stage, held.rows, at, layer);
-        this.#recordMlp(recorder, buffers, held.stage, held.rows, layer);
+      const { stage, rows } = held;
+      rows.attention.recordRows(recorder);
+      for (const at of stage.cache.layers.keys()) {
+        const layer = stage.layers[at];
+        if (layer) this.#recordProjection(recorder, buffers, stage, rows, layer);
+        this.#recordAttention(recorder, buffers, stage, rows, at, layer);
+        if (layer) {
+          this.#recordOutput(recorder, buffers, stage, rows, layer);
+          this.#recordMlp(recorder, buffers, stage, rows, layer);
+        }
       }
     }
+  }
+
+  #recordProjection(
+    recorder: Recorder,
+    buffers: LlamaRows,
+    stage: LlamaStage,
+    rows: StageRows,
+    weights: LlamaLayerWeights,
+  ): void {
+    recordLinear(recorder, buffers, weights.qkv!, {
+      x: buffers.x,
+      xStride: this.hiddenStride,
+      norm: { weight: weights.inputNorm, eps: this.config.rmsNormEps },
+      bias: weights.qkvBias,
+      out: rows.qkv!,
+      outStride: stage.qkvStride,
+    });
   }
 
   #recordAttention(
@@ -205,25 +237,26 @@ export class LlamaForward implements Forward {
     stage: LlamaStage,
     rows: StageRows,
     at: number,
-    weights: LlamaLayerWeights,
+    weights: LlamaLayerWeights | undefined,
   ): void {
-    const { config } = this;
-    const { topology } = stage;
     const { attention } = rows;
-    recordLinear(recorder, buffers, weights.qkv!, {
-      x: buffers.x,
-      xStride: this.hiddenStride,
-      norm: { weight: weights.inputNorm, eps: config.rmsNormEps },
-      bias: weights.qkvBias,
-      out: rows.qkv,
-      outStride: stage.qkvStride,
-    });
     attention.recordQueries(recorder);
     // Every block's keys before any attention: rows of one block attend to those of another.
     for (const block of attention.blocks) this.#recordAppend(recorder, buffers, stage, block, at, weights);
     for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at);
+    attention.recordMerge(recorder, rows.attended, activationStride(stage.heads * this.config.headDim));
+  }
+
+  #recordOutput(
+    recorder: Recorder,
+    buffers: LlamaRows,
+    stage: LlamaStage,
+    rows: StageRows,
+    weights: LlamaLayerWeights,
+  ): void {
+    const { config } = this;
+    const { topology } = stage;
     const attendedStride = activationStride(stage.heads * config.headDim);
-    attention.recordMerge(recorder, rows.attended, attendedStride);
     const input = { x: rows.attended, xStride: attendedStride, segments: weights.oSegments };
     if (!rows.oParts) {
       recordLinear(recorder, buffers, weights.o!, {
@@ -253,7 +286,7 @@ export class LlamaForward implements Forward {
   }
 
   /** What rotation and attention are told of a block's rows. */
-  #shapeOf(stage: LlamaStage, rows: number, { heads, share }: AttentionRanks['blocks'][number]) {
+  #shapeOf(stage: LlamaStage, rows: number, { heads, share }: StageAttention['blocks'][number]) {
     const { config, options } = this;
     return {
       rows,
@@ -273,24 +306,24 @@ export class LlamaForward implements Forward {
     recorder: Recorder,
     buffers: LlamaRows,
     stage: LlamaStage,
-    block: AttentionRanks['blocks'][number],
+    block: StageAttention['blocks'][number],
     at: number,
-    weights: LlamaLayerWeights,
+    weights: LlamaLayerWeights | undefined,
   ): void {
     const { k, v } = stage.cache.layers[at]!;
     recorder.dispatch(
       ropeAppend,
       {
         ...this.#shapeOf(stage, buffers.rows, block),
-        qkNorm: weights.qNorm !== undefined,
+        qkNorm: weights?.qNorm !== undefined,
         eps: this.config.rmsNormEps,
         qkvStride: block.queryStride,
       },
       {
         qkv: block.queries,
         rope_table: this.#rope,
-        q_norm: weights.qNorm,
-        k_norm: weights.kNorm,
+        q_norm: weights?.qNorm,
+        k_norm: weights?.kNorm,
         row_info: block.rowInfo,
         block_table: this.options.blockTable,
         k_cache: k,
@@ -305,8 +338,8 @@ export class LlamaForward implements Forward {
     recorder: Recorder,
     buffers: LlamaRows,
     stage: LlamaStage,
-    attention: AttentionRanks,
-    block: AttentionRanks['blocks'][number],
+    attention: StageAttention,
+    block: StageAttention['blocks'][number],
     at: number,
   ): void {
     const { config, options } = this;

@@ -1,5 +1,6 @@
 import type { Transfer } from '../distributed/communicator.js';
 import type { Buffer, Recorder, Tensor } from '../gpu/index.js';
+import { keepsCacheOnly } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import { rowsOf } from './record_ranks.js';
 import { rowSource } from './topology.js';
@@ -18,10 +19,14 @@ export function ownRowInfo(
 export function recordStageRows(recorder: Recorder, world: World, stage: number, x: Buffer, stride: number): void {
   if (stage === 0) return;
   const { plan, rank } = world;
-  const sources = plan.stages[stage]!.shares.map((share) => ({
-    to: share.rank,
-    source: rowSource(plan, stage, share.rank),
-  })).filter(({ to, source }) => to !== source);
+  // Ranks that keep sequences only run no rows of their own.
+  const running = plan.stages[stage]!.shares.filter((share) => !keepsCacheOnly(share));
+  const sources = running
+    .map((share) => ({
+      to: share.rank,
+      source: rowSource(plan, stage, share.rank),
+    }))
+    .filter(({ to, source }) => to !== source);
   world.hop(recorder, 'stage', (step) => {
     const transfer = (peer: number): Transfer => ({ peer, regions: [rowsOf(x, stride, step.rows)] });
     return {

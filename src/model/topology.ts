@@ -1,5 +1,5 @@
 import { SplitkvError } from '../base/errors.js';
-import type { Plan, RankShare, Stage } from '../placement/plan.js';
+import { keepsCacheOnly, type Plan, type RankShare, type Stage } from '../placement/index.js';
 
 /** Merge lanes of attention; sequence indices divide them. */
 const LANES = 8;
@@ -8,6 +8,8 @@ const LANES = 8;
 export interface StageTopology {
   readonly stage: Stage;
   readonly share: RankShare;
+  /** Token parallelism: who keeps the sequences. */
+  readonly dealt: DealtSequences | undefined;
   /** Ranks of each weight group (equal heads and MLP segments), groups in the order of their heads. */
   readonly groups: readonly (readonly RankShare[])[];
   readonly group: number;
@@ -24,6 +26,17 @@ export interface StageTopology {
   /** Blocks that prompt rows may be split into, one a replica of the weights; 1: every rank runs every row. */
   readonly rowBlocks: number;
   readonly rowBlock: number;
+}
+
+/** Whole sequences dealt out to ranks. */
+export interface DealtSequences {
+  /** Holds the weights, and projects for all. */
+  readonly root: RankShare;
+  /** The root, then the ranks that follow it. */
+  readonly members: readonly RankShare[];
+  readonly weights: readonly number[];
+  /** This rank among the members. */
+  readonly index: number;
 }
 
 /** What the whole plan says to one rank. */
@@ -54,32 +67,47 @@ function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
   const share = stage.shares.find((candidate) => candidate.rank === rank);
   if (!share) return undefined;
   const groups: RankShare[][] = [];
-  for (const candidate of [...stage.shares].toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
+  const withWeights = stage.shares.filter((candidate) => !keepsCacheOnly(candidate));
+  for (const candidate of [...withWeights].toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
     const group = groups.find(([first]) => sameList(first!.heads, candidate.heads));
     if (group) group.push(candidate);
     else groups.push([candidate]);
   }
   const sharing = stage.shares.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
-  const group = groups.findIndex((ranks) => ranks.includes(share));
+  const dealt = share.sequences === undefined ? undefined : dealtSequences(sharing, share);
+  const holder = dealt?.root ?? share;
+  const group = groups.findIndex((ranks) => ranks.includes(holder));
   const own = groups[group]!;
   // Replicas in the order of their sequence indices, so that a prompt row's home is the owner of its chunk.
   for (const ranks of groups) ranks.sort((a, b) => a.lanes[0]! - b.lanes[0]! || a.rank - b.rank);
-  const replica = own.indexOf(share);
-  const attendsForAll = groups.length > 1 && sharing.length > own.length;
-  const spreadsExperts = stage.shares.some(({ experts }) => !sameList(experts, share.experts));
-  const splitsRows = own.length > 1 && sharing.length === own.length && !spreadsExperts;
+  const replica = own.indexOf(holder);
+  const attendsForAll = !dealt && groups.length > 1 && sharing.length > own.length;
+  const spreadsExperts = withWeights.some(({ experts }) => !sameList(experts, holder.experts));
+  const splitsRows = !dealt && own.length > 1 && sharing.length === own.length && !spreadsExperts;
   return {
     stage,
     share,
+    dealt,
     groups,
     group,
     peers: groups.map((ranks) => ranks[replica]!),
     sequence: sequenceOf(share.lanes),
-    owners: [...sharing].toSorted((a, b) => a.lanes[0]! - b.lanes[0]!).map((owner) => owner.rank),
+    owners: dealt ? [rank] : [...sharing].toSorted((a, b) => a.lanes[0]! - b.lanes[0]!).map((owner) => owner.rank),
     attendsForAll,
     spreadsExperts,
     rowBlocks: splitsRows ? own.length : 1,
     rowBlock: splitsRows ? replica : 0,
+  };
+}
+
+function dealtSequences(sharing: readonly RankShare[], share: RankShare): DealtSequences {
+  const root = sharing.find((candidate) => !keepsCacheOnly(candidate))!;
+  const members = [root, ...sharing.filter((candidate) => candidate !== root)];
+  return {
+    root,
+    members,
+    weights: members.map(({ sequences }) => sequences!),
+    index: members.indexOf(share),
   };
 }
 
@@ -116,7 +144,7 @@ export function rankTopology(plan: Plan, rank: number): RankTopology {
  * rows.
  */
 export function rowSource(plan: Plan, stage: number, rank: number): number {
-  const before = plan.stages[stage - 1]!;
+  const before = { shares: plan.stages[stage - 1]!.shares.filter((share) => !keepsCacheOnly(share)) };
   const blockOf = (other: number): number => rankTopology(plan, other).rowBlock;
   const sources = before.shares.map((share) => share.rank).filter((other) => blockOf(other) === blockOf(rank));
   if (sources.includes(rank)) return rank;
@@ -128,7 +156,10 @@ export function rowSource(plan: Plan, stage: number, rank: number): number {
 
 /** The rank that gives `rank`, one of the last stage's, the final rows of a block: itself where it ran them. */
 export function rowSender({ plan, blockRanks }: RankTopology, block: number, rank: number): number {
-  const last = plan.stages.at(-1)!.shares.map((share) => share.rank);
+  const last = plan.stages
+    .at(-1)!
+    .shares.filter((share) => !keepsCacheOnly(share))
+    .map((share) => share.rank);
   const senders = last.filter((other) => blockRanks[block]!.includes(other));
   return senders.includes(rank) ? rank : senders[last.indexOf(rank) % senders.length]!;
 }

@@ -1,7 +1,7 @@
 import { embedding } from '../../shaders/embedding/embedding/index.js';
 import type { Region, Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
-import type { VocabShare } from '../placement/plan.js';
+import { keepsCacheOnly, type VocabShare } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './record_ranks.js';
@@ -37,13 +37,19 @@ export class EmbeddingRanks {
     const { plan } = world;
     this.#owners = holders(plan.embedding).map(({ rank }) => rank);
     this.#embedded = [];
-    if (!world.topology.stages[0] || !isCut(plan.embedding, config.vocabSize)) return;
+    if (!this.#embeds || !isCut(plan.embedding, config.vocabSize)) return;
     this.#parts = allocateParts(device, role, 'embedding parts', this.#owners.length, rows, config.hiddenSize);
     if (!table) return;
     this.#embedded = Array.from({ length: this.#blocks }, (_, block) => ({
       buffer: device.createBuffer(`${role} embedded`, rows * this.#parts!.stride * 4),
       tokens: this.#blocks === 1 ? tokens : { buffer: tokens, offset: block * rows * 4, size: rows * 4 },
     }));
+  }
+
+  /** A rank of the first stage that runs rows. */
+  get #embeds(): boolean {
+    const first = this.world.topology.stages[0];
+    return first !== undefined && !keepsCacheOnly(first.share);
   }
 
   get #blocks(): number {
@@ -55,7 +61,7 @@ export class EmbeddingRanks {
     const { world, table, buffers, hiddenStride } = this;
     const { rows } = buffers;
     const parts = this.#parts;
-    if (!world.topology.stages[0]) return;
+    if (!this.#embeds) return;
     if (!parts) {
       const block = this.#blocks === 1 ? 0 : world.topology.rowBlock;
       const tokens: Tensor =
@@ -96,7 +102,7 @@ export class EmbeddingRanks {
   /** Ranks of the first stage that run the rows of a block. */
   #readers(block: number): number[] {
     const { plan, topology } = this.world;
-    const ranks = plan.stages[0]!.shares.map(({ rank }) => rank);
+    const ranks = plan.stages[0]!.shares.filter((share) => !keepsCacheOnly(share)).map(({ rank }) => rank);
     return this.#blocks === 1 ? ranks : ranks.filter((rank) => topology.blockRanks[block]!.includes(rank));
   }
 

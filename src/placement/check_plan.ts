@@ -1,9 +1,10 @@
 import { type SplitkvError, usageError } from '../base/errors.js';
 import { checkCache } from './check_cache.js';
+import { checkSequences } from './check_sequences.js';
 import { checkVocabulary } from './check_vocabulary.js';
 import { checkWeights } from './check_weights.js';
 import { count, range, showList } from './lists.js';
-import type { ModelShape, Plan, Stage } from './plan.js';
+import { keepsCacheOnly, type ModelShape, type Plan, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
 
 /**
@@ -15,6 +16,7 @@ import type { Refuse } from './refuse.js';
  * - The cache of a stage is cut along the sequence into S equal residue classes of lanes. Either each rank keeps the kv heads of
  *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
  *   them. MLA's latent is always the latter.
+ * - Where sequences are dealt out (`sequences`), ranks without weights each follow one root, and every rank keeps all lanes.
  * - Experts are held by one rank each, a rank's contiguous, or all by every rank.
  *
  * A rank may be in several stages.
@@ -26,6 +28,14 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
   checkLayers(plan, shape, refuse);
   for (const stage of plan.stages) {
     const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
+    if (stage.shares.some(({ sequences }) => sequences !== undefined)) {
+      checkSequences(stage, shape, refuseHere);
+      // Ranks that keep sequences only follow their root; what it holds is checked as ever.
+      const roots = { ...stage, shares: stage.shares.filter((share) => !keepsCacheOnly(share)) };
+      checkWeights(roots, shape, refuseHere);
+      checkCache(roots, shape, refuseHere);
+      continue;
+    }
     checkWeights(stage, shape, refuseHere);
     checkCache(stage, shape, refuseHere);
   }

@@ -1,4 +1,4 @@
-import type { ModelShape, Plan, Stage, VocabShare } from './plan.js';
+import { keepsCacheOnly, type ModelShape, type Plan, type Stage, type VocabShare } from './plan.js';
 import type { Refuse } from './refuse.js';
 
 /** Cuts of the vocabulary lie at multiples of this many rows, so that a rank's part packs like any matrix. */
@@ -21,7 +21,8 @@ export function checkVocabulary({ stages, embedding, head }: Plan, { vocabSize }
   checkRows(head, vocabSize, 'head', refuse);
 }
 
-const ranksOf = (stage: Stage): Set<number> => new Set(stage.shares.map(({ rank }) => rank));
+const ranksOf = (stage: Stage): Set<number> =>
+  new Set(stage.shares.filter((share) => !keepsCacheOnly(share)).map(({ rank }) => rank));
 
 function checkHolders(
   shares: readonly VocabShare[],

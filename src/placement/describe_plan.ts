@@ -2,7 +2,7 @@ import { grouped } from '../base/math.js';
 import { layersName } from './check_plan.js';
 import { count, range, sameList, showList, sum } from './lists.js';
 import { MERGE_LANES } from './owner.js';
-import type { ModelShape, Plan, RankShare, VocabShare } from './plan.js';
+import { keepsCacheOnly, type ModelShape, type Plan, type RankShare, type VocabShare } from './plan.js';
 
 /** A plan as lines for people: which layers, heads, cache and vocabulary rows each rank holds. */
 export function describePlan(plan: Plan, shape: ModelShape): string[] {
@@ -16,6 +16,8 @@ export function describePlan(plan: Plan, shape: ModelShape): string[] {
 }
 
 function describeShare(share: RankShare, shape: ModelShape): string {
+  const dealt = share.sequences === undefined ? '' : ` of sequences dealt to it (weight ${share.sequences})`;
+  if (keepsCacheOnly(share)) return `no weights, cache${dealt}`;
   const { segmentHeads, mlpSegments, numExperts, latent } = shape;
   const held = (list: readonly number[], sizes: readonly number[]): number => sum(list.map((item) => sizes[item]!));
   const parts = [
@@ -26,7 +28,7 @@ function describeShare(share: RankShare, shape: ModelShape): string {
   if (numExperts > 0) {
     parts.push(share.experts.length === numExperts ? 'all experts' : `experts ${showList(share.experts)}`);
   }
-  parts.push(`cache of ${describeCache(share, shape)}`);
+  parts.push(`cache of ${describeCache(share, shape)}${dealt}`);
   return parts.join(', ');
 }
 

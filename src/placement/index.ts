@@ -1,5 +1,12 @@
 export { fitLinear, type LinearSample } from './cost/fit_linear.js';
-export type { AdapterMeasure, HopMeasure, LinearMeasure, MachineMeasure } from './cost/measure.js';
+export type {
+  AdapterMeasure,
+  HopMeasure,
+  LayerMeasure,
+  LinearMeasure,
+  MachineMeasure,
+  RowsMeasure,
+} from './cost/measure.js';
 export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { checkPlan } from './check_plan.js';
@@ -18,9 +25,11 @@ export {
   ownsChunk,
 } from './owner.js';
 export { parsePlan } from './parse_plan.js';
-export type { ModelShape, Plan, RankShare, Stage, VocabShare } from './plan.js';
+export { keepsCacheOnly, type ModelShape, type Plan, type RankShare, type Stage, type VocabShare } from './plan.js';
+export { type RowRange, sequenceRanges } from './sequence_ranges.js';
 export { explainPick, formatPlanTable } from './plan_table.js';
 export {
+  DEFAULT_NEW_TOKENS,
   pickPlan,
   type PlanCandidate,
   type PlannerOptions,

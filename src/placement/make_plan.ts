@@ -49,6 +49,8 @@ const MAX_PROPOSED = 16;
  *   MLA: heads cut T ways, every rank keeps all heads' cache for its share of the lanes.
  * - `pp`: contiguous layers, balanced by cost.
  * - `ep`: experts spread, all else as `sp`.
+ * - `token`: one root with all weights, and ranks that keep sequences and no weights; `tp x token`: several roots, heads and MLP
+ *   segments cut over them, each followed by as many ranks.
  * - `pp x ...`: stages of ranks that share as the second policy says; the most balanced cut that fits, more ranks a stage first.
  *
  * @throws SplitkvError `usage`: an unknown policy or option, or ranks that don't fit, naming what would.
@@ -129,7 +131,11 @@ function assemble(
   shape: ModelShape,
 ): Plan {
   const lastRank = (layers.length - 1) * ranks;
-  const [embedding, head] = [0, lastRank].map((first) => cutRows(shape.vocabSize, first, ranks));
+  // Roots alone hold vocabulary rows.
+  const [holders, step] = form.token ? [form.tensor, ranks / form.tensor] : [ranks, 1];
+  const [embedding, head] = [0, lastRank].map((first) =>
+    cutRows(shape.vocabSize, 0, holders).map((share) => ({ ...share, rank: first + share.rank * step })),
+  );
   const whole = (first: number, holders: number): VocabShare[] =>
     range(first, first + holders).map((rank) => ({ rank, rows: [0, shape.vocabSize] }));
   return {
@@ -137,12 +143,29 @@ function assemble(
     policy,
     worldSize: layers.length * ranks,
     stages: layers.map((span, stage) => ({ layers: span, shares: shares(stage * ranks, ranks, form, shape) })),
-    embedding: form.cutVocabulary ? embedding! : whole(0, ranks),
+    embedding: form.cutVocabulary ? embedding! : whole(0, form.token ? 1 : ranks),
     head: form.cutVocabulary ? head! : whole(lastRank, 1),
   };
 }
 
+/** A root's share of the sequences beside 1 of a rank without weights, whose memory is all for them. */
+const ROOT_SEQUENCES = 0.5;
+
+/** Roots, each followed by the ranks that keep sequences of it. */
+function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
+  const members = ranks / form.tensor;
+  const roots = shares(0, form.tensor, { ...form, token: false }, shape);
+  return roots.flatMap((root, group) =>
+    range(0, members).map((member): RankShare => {
+      const rank = firstRank + group * members + member;
+      if (member === 0) return { ...root, rank, sequences: ROOT_SEQUENCES };
+      return { ...root, rank, heads: [], mlp: [], experts: [], sequences: 1 };
+    }),
+  );
+}
+
 function shares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
+  if (form.token) return tokenShares(firstRank, ranks, form, shape);
   const heads = spreadSegments(shape.segmentHeads, form.tensor)!;
   const mlp = spreadSegments(shape.mlpSegments, form.tensor)!;
   const experts = spreadEvenly(shape.numExperts, ranks);

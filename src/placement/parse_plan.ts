@@ -8,8 +8,17 @@ const whole = z.int('a whole number from 0 on').check(z.minimum(0, 'a whole numb
 const list = z.array(whole, 'a list of whole numbers, such as [0, 1]');
 const span = z.tuple([whole, whole], 'two whole numbers, first and end: [0, 12] means 0 to 11');
 
+const weight = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
 const share = z.strictObject(
-  { rank: whole, heads: list, mlp: list, experts: list, kvHeads: list, lanes: list },
+  {
+    rank: whole,
+    heads: list,
+    mlp: list,
+    experts: list,
+    kvHeads: list,
+    lanes: list,
+    sequences: z.optional(weight),
+  },
   'an object: what one rank holds',
 );
 const stage = z.strictObject({ layers: span, shares: z.array(share, 'a list, one entry a rank') }, 'an object');

@@ -38,7 +38,16 @@ export interface RankShare {
   readonly kvHeads: readonly number[];
   /** ... for the chunks of these merge lanes (chunk c is of lane c mod 8), before a sequence's offset rotates them. */
   readonly lanes: readonly number[];
+  /**
+   * Token parallelism: ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage where
+   * sequences aren't dealt out. A rank with weights is then a root, and ranks without heads, MLP segments and experts keep
+   * sequences of the root with the same kvHeads: they hold cache and no weights.
+   */
+  readonly sequences?: number | undefined;
 }
+
+/** True for a rank that keeps sequences of another rank and no weights. */
+export const keepsCacheOnly = ({ heads }: Pick<RankShare, 'heads'>): boolean => heads.length === 0;
 
 /** Contiguous layers [first, end) held by the same ranks in the same way. */
 export interface Stage {

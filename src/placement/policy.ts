@@ -5,7 +5,7 @@ export interface Policy {
   /** As plans and messages name it. */
   readonly name: string;
   readonly pipeline: boolean;
-  readonly inner: 'single' | 'tp' | 'sp' | 'tp+sp' | 'ep';
+  readonly inner: 'single' | 'tp' | 'sp' | 'tp+sp' | 'ep' | 'token' | 'tp x token';
 }
 
 /** Every policy by its own name. */
@@ -16,13 +16,16 @@ export const POLICIES: readonly string[] = [
   'tp+sp',
   'pp',
   'ep',
+  'token',
+  'tp x token',
   'pp x tp',
   'pp x sp',
   'pp x tp+sp',
   'pp x ep',
+  'pp x token',
 ];
 
-const AXES = ['pp', 'tp', 'sp', 'ep'] as const;
+const AXES = ['pp', 'tp', 'sp', 'ep', 'token'] as const;
 type Axis = (typeof AXES)[number];
 
 /**
@@ -46,15 +49,22 @@ export function parsePolicy(name: string): Policy & { readonly experts: boolean 
     }
     axes.add(axis);
   }
-  const inner = axes.has('tp')
-    ? axes.has('sp')
-      ? 'tp+sp'
-      : 'tp'
-    : axes.has('ep')
-      ? 'ep'
-      : axes.has('sp')
-        ? 'sp'
-        : 'single';
+  if (axes.has('token') && (axes.has('sp') || axes.has('ep'))) {
+    throw usageError(`plan '${name}': token keeps whole sequences on a rank; use token, tp x token or pp x token`);
+  }
+  const inner = axes.has('token')
+    ? axes.has('tp')
+      ? 'tp x token'
+      : 'token'
+    : axes.has('tp')
+      ? axes.has('sp')
+        ? 'tp+sp'
+        : 'tp'
+      : axes.has('ep')
+        ? 'ep'
+        : axes.has('sp')
+          ? 'sp'
+          : 'single';
   const pipeline = axes.has('pp');
   return {
     name: !pipeline ? inner : inner === 'single' ? 'pp' : `pp x ${inner}`,

@@ -15,6 +15,8 @@ export interface StageForm {
   readonly cutVocabulary: boolean;
   /** Each expert is on one rank, rather than on every rank. */
   readonly spreadExperts: boolean;
+  /** Each weight group is one root, and ranks that keep sequences of it and no weights. */
+  readonly token?: boolean;
 }
 
 export interface Degrees {
@@ -48,7 +50,23 @@ export function stageForm(
       return shape.latent ? hybrid(ranks, shape, wanted) : tensor(ranks, shape, wanted);
     case 'tp+sp':
       return hybrid(ranks, shape, wanted);
+    case 'token':
+    case 'tp x token':
+      return token(ranks, shape, { ...wanted, tensor: wanted.tensor ?? (inner === 'token' ? 1 : undefined) });
   }
+}
+
+/** As many roots as can be cut and keep a rank each that follows them. */
+function token(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | string {
+  const most = shape.latent ? 1 : maxTensor(shape);
+  const roots = divisors(ranks).filter((roots) => roots <= most && ranks / roots > 1);
+  const tensor = wanted.tensor ?? roots.at(-1);
+  if (tensor === undefined || !roots.includes(tensor) || (wanted.tensor === undefined && tensor === 1)) {
+    return ranks < 2
+      ? 'a root needs a rank that keeps sequences'
+      : `they make no ${wanted.tensor ?? 'several'} roots with ranks that follow them`;
+  }
+  return { tensor, sequence: 1, ownHeads: true, cutVocabulary: tensor > 1, spreadExperts: tensor > 1, token: true };
 }
 
 const cut = { cutVocabulary: true, spreadExperts: true } as const;
