@@ -1,14 +1,18 @@
+import type { WeightType } from '../../shaders/linear/pack.js';
 import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
 import { cachedSource, listCached, openSource, type Source } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
+import type { KvType } from '../model/kv_cache.js';
 import type { WeightProgress } from '../model/weight_loader.js';
+import type { Plan } from '../placement/index.js';
+import type { Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan } from './choose_plan.js';
 import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
-import { RankGroup } from './rank_group.js';
-import { MAX_STEPS_IN_FLIGHT } from './runner.js';
+import { type ModelRanks, RankGroup } from './rank_group.js';
+import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
 import { WorkerGroup } from './worker_group.js';
 
 const DEFAULT_CONTEXT = 4096;
@@ -33,6 +37,27 @@ const OPTION_NAMES = [
   'signal',
 ] as const satisfies readonly (keyof LoadOptions)[];
 
+/** A model on its ranks: what `load` and `serve` build on. */
+export interface OpenedModel {
+  readonly config: ModelConfig;
+  readonly group: ModelRanks;
+  readonly tokenizer: Tokenizer | undefined;
+  readonly name: string;
+  readonly loadSeconds: number;
+}
+
+/** What is known of a model before its ranks are opened. */
+export interface ModelFacts {
+  readonly config: ModelConfig;
+  readonly type: WeightType;
+  readonly kvType: KvType;
+  readonly plan: Plan;
+  readonly contextLength: number;
+}
+
+/** How many sequences the ranks are set up for. */
+export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
+
 /**
  * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
  *
@@ -41,6 +66,19 @@ const OPTION_NAMES = [
  *   allocated until then is freed.
  */
 export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
+  const opened = await openModel(where, options, ({ plan }) => ({
+    slots: 1,
+    batches: options.requests ?? plan.stages.length,
+  }));
+  return new LoadedModel(opened, options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT);
+}
+
+/** Opens a model's files and its ranks, with as many seats as the caller wants. @throws as `load` */
+export async function openModel(
+  where: string | URL | readonly File[] | Source,
+  options: LoadOptions,
+  seats: (facts: ModelFacts) => Seats,
+): Promise<OpenedModel> {
   const started = performance.now();
   checkOptions(options);
   const { signal } = options;
@@ -63,6 +101,7 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
   const { plan, adapters } = await choosePlan(options, config);
+  const kvType = options.kv ?? 'f32';
   let last: LoadProgress | undefined;
   const shared = {
     config,
@@ -70,11 +109,10 @@ export async function load(where: string | URL | readonly File[] | Source, optio
     plan,
     adapters,
     runner: {
-      slots: 1,
-      batches: options.requests ?? plan.stages.length,
+      ...seats({ config, type, kvType, plan, contextLength }),
       contextLength,
       prefillChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK,
-      kvType: options.kv ?? 'f32',
+      kvType,
     },
     signal,
     onProgress: (progress: WeightProgress) => {
@@ -86,11 +124,8 @@ export async function load(where: string | URL | readonly File[] | Source, optio
     ? await WorkerGroup.open({ ...shared, place, cache, oneByOne: await isDownloading(source), onWarning })
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
   report({ ...last, phase: 'ready' });
-  return new LoadedModel(config, group, tokenizer, {
-    name: modelName(source.gguf ?? source.name),
-    stepsInFlight: options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT,
-    loadSeconds: (performance.now() - started) / 1000,
-  });
+  const name = modelName(source.gguf ?? source.name);
+  return { config, group, tokenizer, name, loadSeconds: (performance.now() - started) / 1000 };
 }
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */

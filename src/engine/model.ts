@@ -1,7 +1,5 @@
-import { SplitkvError, usageError } from '../base/errors.js';
+import { usageError } from '../base/errors.js';
 import type { ModelConfig } from '../model/config.js';
-import { modelShape } from '../model/shape.js';
-import { weightBytes } from '../model/weight_bytes.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type {
   ChatCompletions,
@@ -18,6 +16,9 @@ import { chatCompletions } from './chat_api.js';
 import { generate } from './generate.js';
 import { GenerationStream } from './generation_stream.js';
 import type { Speed } from './generate.js';
+import type { OpenedModel } from './load.js';
+import { modelInfo } from './model_info.js';
+import { eosIds, needTokenizer, promptTokens, tokenIds } from './prompt_tokens.js';
 import type { ModelRanks } from './rank_group.js';
 import type { Runner } from './runner.js';
 import { Turns } from './turns.js';
@@ -45,44 +46,15 @@ export class LoadedModel implements Model {
   readonly #disposal = new AbortController();
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
-  constructor(
-    config: ModelConfig,
-    group: ModelRanks,
-    tokenizer: Tokenizer | undefined,
-    facts: { readonly name: string; readonly stepsInFlight: number; readonly loadSeconds: number },
-  ) {
-    const { runner } = group;
-    const { type, plan } = group.options;
+  constructor(opened: OpenedModel, stepsInFlight: number) {
+    const { config, group, tokenizer } = opened;
     this.#config = config;
     this.#group = group;
     this.#tokenizer = tokenizer;
-    this.#stepsInFlight = facts.stepsInFlight;
-    this.#turns = new Turns(runner.options.batches ?? 1);
-    this.info = {
-      name: facts.name,
-      architecture: config.architecture,
-      numLayers: config.numLayers,
-      hiddenSize: config.hiddenSize,
-      vocabSize: config.vocabSize,
-      contextLength: runner.contextLength,
-      parameters: weightBytes(config, type).parameters,
-      weights: type,
-      kv: runner.kv.type,
-      hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
-      adapter: group.adapter,
-      weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
-      kvBytes: runner.kv.bytes,
-      kvBytesPerToken: runner.kv.bytesPerToken,
-      loadSeconds: facts.loadSeconds,
-      plan,
-      shape: modelShape(config),
-      ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }) => ({
-        adapter,
-        weightBytes: bytes,
-        kvBytes,
-      })),
-    };
-    this.chat = { completions: chatCompletions(facts.name, (prompt, options) => this.generate(prompt, options)) };
+    this.#stepsInFlight = stepsInFlight;
+    this.#turns = new Turns(group.runner.options.batches ?? 1);
+    this.info = modelInfo(opened);
+    this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
   }
 
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
@@ -97,8 +69,8 @@ export class LoadedModel implements Model {
         const { speed, ...result } = await generate(
           this.#runner,
           this.#tokenizer,
-          this.#promptTokens(prompt),
-          this.#eosIds(),
+          promptTokens(prompt, this.#tokenizer),
+          eosIds(this.#config, this.#tokenizer),
           { ...options, stepsInFlight: this.#stepsInFlight, slot },
           AbortSignal.any(signals),
           emit,
@@ -130,11 +102,11 @@ export class LoadedModel implements Model {
   }
 
   tokenize(text: string): number[] {
-    return [...this.#needTokenizer('tokenize').encode(text, { addSpecial: true })];
+    return [...needTokenizer(this.#tokenizer, 'tokenize').encode(text, { addSpecial: true })];
   }
 
   detokenize(tokens: readonly number[]): string {
-    return this.#needTokenizer('detokenize').decode([...tokens], { skipSpecial: true });
+    return needTokenizer(this.#tokenizer, 'detokenize').decode([...tokens], { skipSpecial: true });
   }
 
   stats(): RunStats {
@@ -182,42 +154,4 @@ export class LoadedModel implements Model {
     this.#assertOpen();
     this.#group.assertUsable();
   }
-
-  #promptTokens(prompt: Prompt): readonly number[] {
-    if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return tokenIds(prompt);
-    if (typeof prompt === 'string') {
-      if (prompt === '') throw usageError('the prompt is empty: give at least one character');
-      return this.tokenize(prompt);
-    }
-    const messages: unknown = (prompt as { messages?: unknown } | undefined)?.messages;
-    if (!Array.isArray(messages))
-      throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
-    const tokenizer = this.#needTokenizer('a chat prompt');
-    const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
-    // The template writes the special tokens itself.
-    return tokenizer.encode(text, { addSpecial: false });
-  }
-
-  #eosIds(): readonly number[] {
-    return [...new Set([...this.#config.eosTokenIds, ...(this.#tokenizer?.eosIds ?? [])])];
-  }
-
-  #needTokenizer(what: string): Tokenizer {
-    if (!this.#tokenizer) {
-      throw new SplitkvError(
-        'io',
-        `${what} needs a tokenizer, and the model folder has no tokenizer.json; pass token ids, or add the file`,
-      );
-    }
-    return this.#tokenizer;
-  }
-}
-
-/** Token ids in any list-like form as an array. @throws SplitkvError `usage` for anything else. */
-function tokenIds(tokens: unknown): readonly number[] {
-  if (Array.isArray(tokens)) return tokens as number[];
-  if (tokens instanceof Uint32Array || tokens instanceof Int32Array) return [...tokens];
-  throw usageError(
-    `token ids must be an array, Uint32Array or Int32Array; got ${tokens === null ? 'null' : typeof tokens}`,
-  );
 }

@@ -1,0 +1,34 @@
+import { modelShape } from '../model/shape.js';
+import { weightBytes } from '../model/weight_bytes.js';
+import type { ModelInfo } from './api.js';
+import type { OpenedModel } from './load.js';
+
+/** What an opened model is, in numbers and words. */
+export function modelInfo({ config, group, tokenizer, name, loadSeconds }: OpenedModel): ModelInfo {
+  const { runner } = group;
+  const { type, plan } = group.options;
+  return {
+    name,
+    architecture: config.architecture,
+    numLayers: config.numLayers,
+    hiddenSize: config.hiddenSize,
+    vocabSize: config.vocabSize,
+    contextLength: runner.contextLength,
+    parameters: weightBytes(config, type).parameters,
+    weights: type,
+    kv: runner.kv.type,
+    hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
+    adapter: group.adapter,
+    weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
+    kvBytes: runner.kv.bytes,
+    kvBytesPerToken: runner.kv.bytesPerToken,
+    loadSeconds,
+    plan,
+    shape: modelShape(config),
+    ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }) => ({
+      adapter,
+      weightBytes: bytes,
+      kvBytes,
+    })),
+  };
+}
