@@ -1,7 +1,14 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import type { KvType } from '../model/kv_cache.js';
 import { rankTopology } from '../model/topology.js';
-import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, type Plan } from '../placement/index.js';
+import {
+  CHUNK_TOKENS,
+  chunkOwner,
+  leastLoadedOffset,
+  type Plan,
+  type RowRange,
+  sequenceRanges,
+} from '../placement/index.js';
 import type { DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { LOGITS_ROWS } from './rank_runner.js';
 import { stepEnd } from './row_blocks.js';
@@ -22,6 +29,8 @@ interface Slot {
 export class Runner {
   /** Ranks that a sequence's chunks are split over. */
   readonly split: number;
+  /** Slots of a batch that share a KV pool: of each rank that keeps whole sequences, else all. */
+  readonly sequenceRanges: readonly RowRange[];
   /** Prompt rows that a step may have. */
   readonly promptRows: number;
   readonly #slots: Slot[];
@@ -46,6 +55,8 @@ export class Runner {
     const topology = rankTopology(plan, 0);
     this.#rowBlocks = topology.rowBlocks;
     this.#root = topology.root;
+    const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
+    this.sequenceRanges = dealt ? sequenceRanges(dealt.weights, slots) : [[0, slots]];
     this.split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0]!)).size));
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
     this.#prefillsInFlight = plan.stages.length;

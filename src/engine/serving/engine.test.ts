@@ -88,6 +88,12 @@ describe('engine', () => {
     ['prefixes shared, too few blocks', {}, { prefixCaching: true, kvBlocks: 9 }],
     ['two ranks, tp', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
     ['two ranks, sp', { plan: 'sp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
+    ['two ranks, token', { plan: 'token', ranks: 2, virtual: true }, { kvBlocks: 36 }],
+    [
+      'three ranks, token, prefixes shared',
+      { plan: 'token', ranks: 3, virtual: true },
+      { slots: 5, prefixCaching: true },
+    ],
     ['two ranks, pp', { plan: 'pp', ranks: 2, virtual: true }, { kvBlocks: 9 }],
   ])('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
     const expected = await alone(all, maxTokens);

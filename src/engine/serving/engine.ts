@@ -1,6 +1,7 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../rank.js';
 import type { ModelRanks } from '../rank_group.js';
+import type { RowRange } from '../../placement/index.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
 import { IterationRunner } from './iteration_runner.js';
@@ -82,6 +83,8 @@ interface InFlight {
  */
 export class Engine {
   #scheduler: Scheduler;
+  /** Slots of each KV pool. */
+  #pools: readonly RowRange[] = [];
   #iterations: IterationRunner;
   readonly #running = new Map<string, Running>();
   readonly #inFlight: InFlight[] = [];
@@ -119,13 +122,18 @@ export class Engine {
       ...rest
     } = this.options;
     const { runner } = this.ranks;
+    this.#pools = runner.sequenceRanges.filter(([first, end]) => end > first);
     if (rest.prefixCaching && runner.split > 1) {
       throw usageError(
         'prefixCaching: a plan that splits sequences over ranks keeps each prefix where its sequence began; use a plan without sp, or turn it off',
       );
     }
     return new Scheduler({
-      ranks: [{ numBlocks: kvBlocks, slots }],
+      // Ranks that keep whole sequences have a pool each, in proportion to their slots.
+      ranks: this.#pools.map(([first, end]) => ({
+        numBlocks: Math.floor((kvBlocks * (end - first)) / slots),
+        slots: end - first,
+      })),
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
       maxTokensPerIteration: Math.max(tokensPerIteration, slots + 1),
@@ -139,7 +147,7 @@ export class Engine {
   }
 
   get metrics(): EngineMetrics {
-    const [rank] = this.#scheduler.ranks;
+    const { ranks } = this.#scheduler;
     return {
       running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
       waiting: this.#scheduler.numWaiting,
@@ -150,8 +158,8 @@ export class Engine {
       iterationsTotal: this.#totals.iterations,
       preemptionsTotal: this.#totals.preemptions,
       recoveriesTotal: this.#totals.recoveries,
-      kvBlocks: this.options.kvBlocks,
-      kvBlocksFree: rank!.pool.numFree,
+      kvBlocks: ranks.reduce((sum, { limits }) => sum + limits.numBlocks, 0),
+      kvBlocksFree: ranks.reduce((sum, { pool }) => sum + pool.numFree, 0),
     };
   }
 
@@ -249,19 +257,23 @@ export class Engine {
       const started = performance.now();
       const iteration = this.#scheduler.schedule(started / 1000);
       if (!iteration) return;
-      const [work] = iteration.ranks;
-      const samples = [
-        ...work!.prefills.filter((chunk) => chunk.samples).map(({ sequence }) => sequence),
-        ...work!.decodes,
-      ];
-      this.#totals.preemptions += work!.preempted.length;
       this.#totals.iterations++;
-      for (const { sequence, start } of work!.prefills) {
-        if (start === sequence.cachedTokens) this.#totals.cached += start;
+      const slots: { id: string; slot: number }[] = [];
+      for (const [pool, { prefills, decodes, preempted }] of iteration.ranks.entries()) {
+        const starting = prefills.filter((chunk) => chunk.samples).map(({ sequence }) => sequence);
+        const [first] = this.#pools[pool]!;
+        for (const { id, slot } of [...starting, ...decodes]) slots.push({ id, slot: first + slot });
+        this.#totals.preemptions += preempted.length;
+        for (const { sequence, start } of prefills) {
+          if (start === sequence.cachedTokens) this.#totals.cached += start;
+        }
       }
-      const ids = this.#iterations.run(work!);
+      const ids = this.#iterations.run(
+        iteration.ranks,
+        this.#pools.map(([first]) => first),
+      );
       ids.catch(() => {}); // awaited in order
-      this.#inFlight.push({ iteration, slots: samples.map(({ id, slot }) => ({ id, slot })), ids, started });
+      this.#inFlight.push({ iteration, slots, ids, started });
     }
   }
 
@@ -278,7 +290,11 @@ export class Engine {
       ended.push(id);
     }
     const seconds = (performance.now() - started) / 1000;
-    const finished = this.#scheduler.complete(iteration, { ids: [ids ?? []], ended, seconds });
+    const finished = this.#scheduler.complete(iteration, {
+      ids: this.#pools.map(([first, end]) => ids?.subarray(first, end) ?? []),
+      ended,
+      seconds,
+    });
     for (const { id, endReason } of finished) this.#finish(id, this.#running.get(id)?.over ?? endReason!);
   }
 

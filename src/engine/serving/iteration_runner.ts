@@ -12,7 +12,7 @@ interface Row {
 
 /** Does on the ranks what the scheduler decided. Calls are queued at once and run in order; only the sampled ids are awaited. */
 export class IterationRunner {
-  /** By slot: the sequence whose cache it has. */
+  /** By slot of the batch: the sequence whose cache it has. */
   readonly #rows = new Map<number, Row>();
   readonly #split: number;
 
@@ -25,33 +25,44 @@ export class IterationRunner {
 
   /**
    * Runs one iteration's work.
-   * @returns ids by slot, where any sequence samples
+   * @param works of each KV pool; the slots of pool p begin at firstSlots[p] of the batch
+   * @returns ids by slot of the batch, where any sequence samples
    */
-  async run(work: RankWork): Promise<Uint32Array | undefined> {
+  async run(works: readonly RankWork[], firstSlots: readonly number[]): Promise<Uint32Array | undefined> {
     const { runner } = this;
     const calls: Promise<unknown>[] = [];
     const call = <T>(of: Promise<T>): void => {
       of.catch(() => {}); // awaited below, together
       calls.push(of);
     };
-    const decodes = new Set(work.decodes.map(({ id }) => id));
+    const decodes = new Set(works.flatMap((work) => work.decodes.map(({ id }) => id)));
     for (const [slot, row] of this.#rows) {
       // Ended, aborted or preempted: its row must not write where another sequence's tokens may now be.
       if (row.decoding && !decodes.has(row.id)) this.#free(slot, call);
     }
-    for (const { id } of work.preempted) {
+    for (const { id } of works.flatMap((work) => work.preempted)) {
       for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
     }
-    if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(work.copies)));
-    for (const sequence of work.tables) this.#setBlocks(sequence, call);
-    for (const chunk of work.prefills) this.#prefill(chunk, call);
-    for (const sequence of work.decodes) if (!this.#rows.get(sequence.slot)!.decoding) this.#resume(sequence, call);
-    const starts = work.prefills.filter(({ samples }) => samples);
+    let samples = decodes.size > 0;
+    let longest = 1;
+    for (const [pool, work] of works.entries()) {
+      const slotOf = ({ slot }: ScheduledSequence): number => firstSlots[pool]! + slot;
+      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(work.copies)));
+      for (const sequence of work.tables) this.#setBlocks(sequence, slotOf(sequence), call);
+      for (const chunk of work.prefills) {
+        this.#prefill(chunk, slotOf(chunk.sequence), call);
+        samples ||= chunk.samples;
+      }
+      for (const sequence of work.decodes) {
+        longest = Math.max(longest, sequence.computed);
+        const slot = slotOf(sequence);
+        if (!this.#rows.get(slot)!.decoding) this.#resume(sequence, slot, call);
+      }
+    }
     let sampled: Promise<Uint32Array | undefined> | undefined;
-    if (work.decodes.length + starts.length > 0) {
+    if (samples) {
       const slots = [...this.#rows].flatMap(([slot, row]) => (row.decoding ? [slot] : []));
-      const longest = Math.max(1, ...work.decodes.map(({ computed }) => computed));
-      sampled = runner.all((rank) => rank.step(0, work.decodes.length > 0, longest, Math.max(...slots) + 1));
+      sampled = runner.all((rank) => rank.step(0, decodes.size > 0, longest, Math.max(...slots) + 1));
       call(sampled);
     }
     await Promise.all(calls);
@@ -68,8 +79,8 @@ export class IterationRunner {
     call(this.runner.all((rank) => rank.release(slot)));
   }
 
-  #setBlocks(sequence: ScheduledSequence, call: (of: Promise<unknown>) => void): void {
-    const { id, slot, blocks } = sequence;
+  #setBlocks(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
+    const { id, blocks } = sequence;
     let row = this.#rows.get(slot);
     if (row && row.id !== id) {
       this.#free(slot, call);
@@ -89,9 +100,13 @@ export class IterationRunner {
     return leastLoadedOffset(chunks, Math.ceil((prompt.length + maxTokens) / CHUNK_TOKENS));
   }
 
-  #prefill({ sequence, start, count, role, samples }: PrefillChunk, call: (of: Promise<unknown>) => void): void {
+  #prefill(
+    { sequence, start, count, role, samples }: PrefillChunk,
+    slot: number,
+    call: (of: Promise<unknown>) => void,
+  ): void {
     const { runner } = this;
-    const { slot, prompt } = sequence;
+    const { prompt } = sequence;
     const tokens = Uint32Array.from({ length: count }, (_, i) => sequence.tokenAt(start + i));
     call(
       runner.all((rank) =>
@@ -106,8 +121,8 @@ export class IterationRunner {
   }
 
   /** Back where it was before it was preempted: the last token sampled is fed next. */
-  #resume(sequence: ScheduledSequence, call: (of: Promise<unknown>) => void): void {
-    const { id, slot, computed, sampled } = sequence;
+  #resume(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
+    const { id, computed, sampled } = sequence;
     const position = computed - 1;
     const seen = Uint32Array.from({ length: computed }, (_, at) => sequence.tokenAt(at));
     const sampling = { ...this.samplingOf(id), counter: sampled - 1 };
