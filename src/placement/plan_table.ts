@@ -2,11 +2,11 @@ import { formatBytes } from '../base/math.js';
 import { count } from './lists.js';
 import type { PlanCandidate, PlanPrediction } from './planner.js';
 
-const HEADINGS = ['plan', 'ranks', 'tokens/s', 'first token', 'memory a rank', 'exchanges', 'waiting'];
+const HEADINGS = ['plan', 'ranks', 'tokens/s', 'first token', 'request', 'memory a rank', 'exchanges', 'waiting'];
 
 /**
- * The planner's table for people: predicted speed, time to the first token, the largest rank's memory, exchanges a token and the
- * share of the time spent in them. The pick is marked; refused plans come last, with the reason.
+ * The planner's table for people: predicted speed, time to the first token and of a whole request, the largest rank's memory,
+ * exchanges a token and the share of its time spent in them. The pick is marked; refused plans come last, with the reason.
  */
 export function formatPlanTable(candidates: readonly PlanCandidate[], pick?: PlanCandidate): string {
   const runs = candidates.filter((candidate) => candidate.plan !== undefined && candidate.refused === undefined);
@@ -22,12 +22,13 @@ export function formatPlanTable(candidates: readonly PlanCandidate[], pick?: Pla
 }
 
 function cells({ policy, worldSize, ...prediction }: PlanCandidate & PlanPrediction): string[] {
-  const { tokensPerSecond, firstTokenSeconds, memory, decode } = prediction;
+  const { tokensPerSecond, firstTokenSeconds, requestSeconds, memory, decode } = prediction;
   return [
     policy,
     `${worldSize}`,
     tokensPerSecond.toPrecision(3).includes('e') ? tokensPerSecond.toFixed(0) : tokensPerSecond.toPrecision(3),
     formatSeconds(firstTokenSeconds),
+    formatSeconds(requestSeconds),
     formatBytes(Math.max(...memory.map(({ totalBytes }) => totalBytes))),
     `${decode.exchanges}`,
     `${Math.round((100 * decode.exchangeSeconds) / decode.seconds)}%`,
@@ -42,21 +43,22 @@ function refusedLine({ policy, worldSize, refused, memory }: PlanCandidate & { m
 /** Why the pick is what it is, in a sentence. */
 export function explainPick(candidates: readonly PlanCandidate[], pick: PlanCandidate & PlanPrediction): string {
   const one = candidates.find(({ worldSize }) => worldSize === 1);
-  const milliseconds = ({ decode }: PlanPrediction): string => formatSeconds(decode.seconds);
+  const request = ({ requestSeconds }: PlanPrediction): string => formatSeconds(requestSeconds);
   if (pick.worldSize > 1) {
     const name = `${pick.policy} on ${count(pick.worldSize, 'rank')}`;
     if (!one?.plan) return name;
     if (one.refused !== undefined) return `${name}: one rank has no room for the model`;
-    return `${name}: ${(one.decode.seconds / pick.decode.seconds).toFixed(2)} times as fast as one rank`;
+    const ratio = (one.requestSeconds / pick.requestSeconds).toFixed(2);
+    return `${name}: a request takes ${request(pick)}, ${ratio} times as fast as on one rank (${request(one)})`;
   }
   const split = candidates
     .filter((candidate) => candidate.plan !== undefined)
     .filter((candidate) => candidate.worldSize > 1 && candidate.refused === undefined)
-    .toSorted((a, b) => a.decode.seconds - b.decode.seconds)[0];
+    .toSorted((a, b) => a.requestSeconds - b.requestSeconds)[0];
   if (!split) return 'one rank: no plan for more fits';
   return (
-    `one rank: a step takes ${milliseconds(pick)}; the fastest split, ${split.policy} on ${count(split.worldSize, 'rank')}, takes ` +
-    `${milliseconds(split)}, of which ${formatSeconds(split.decode.exchangeSeconds)} for ${count(split.decode.exchanges, 'exchange')}`
+    `one rank: a request takes ${request(pick)}; with the fastest split, ${split.policy} on ${count(split.worldSize, 'rank')}, ${request(split)}: ` +
+    `each token waits ${formatSeconds(split.decode.exchangeSeconds)} in ${count(split.decode.exchanges, 'exchange')}`
   );
 }
 

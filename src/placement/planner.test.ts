@@ -7,7 +7,7 @@ import { machineOf, workOf } from './testing/machine.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';
 
 const work = workOf(gqaShape(4, { numLayers: 24, hiddenSize: 896, columns: 4864, vocabSize: 32000 }));
-const workload = { contextLength: 4096, slots: 1, promptLength: 512, promptChunk: 512 };
+const workload = { contextLength: 4096, promptLength: 512, promptChunk: 512 };
 const find = (candidates: readonly PlanCandidate[], policy: string, worldSize: number) =>
   candidates.find((candidate) => candidate.policy === policy && candidate.worldSize === worldSize)!;
 const code = (run: () => unknown): string | undefined => {
@@ -87,13 +87,16 @@ describe('predictPlans', () => {
     expect(Math.max(...memory.map(({ totalBytes }) => totalBytes))).toBe(Math.min(...cuts));
   });
 
-  test('speed is of all sequences together, and of the cache as long as asked', () => {
+  test('speed is of all sequences together, halfway through the new tokens; a request is its prompt and those', () => {
     const at = (change: object) =>
       predictPlan(makePlan('single', 1, work.shape), work, machineOf(1), { ...workload, ...change });
-    expect(at({ slots: 4 }).tokensPerSecond).toBeGreaterThan(at({}).tokensPerSecond);
-    expect(at({ decodeLength: 100 }).tokensPerSecond).toBeGreaterThan(at({}).tokensPerSecond);
-    expect(at({ decodeLength: 4096 })).toEqual(at({}));
-    expect(at({ promptLength: 1024 }).firstTokenSeconds).toBeGreaterThan(at({}).firstTokenSeconds);
+    const usual = at({});
+    expect(at({ batch: 4 }).tokensPerSecond).toBeGreaterThan(usual.tokensPerSecond);
+    expect(at({ promptLength: 100 }).tokensPerSecond).toBeGreaterThan(usual.tokensPerSecond);
+    expect(at({ newTokens: 512 }).decode.seconds).toBeGreaterThan(usual.decode.seconds);
+    expect(at({ newTokens: 10_000 }).decode).toEqual(at({ newTokens: 20_000 }).decode);
+    expect(at({ promptLength: 1024 }).firstTokenSeconds).toBeGreaterThan(usual.firstTokenSeconds);
+    expect(usual.requestSeconds).toBeCloseTo(usual.firstTokenSeconds + 128 / usual.tokensPerSecond, 12);
   });
 
   test('refuses what was not measured', () => {
@@ -101,7 +104,7 @@ describe('predictPlans', () => {
     const two = machineOf(2);
     expect(() => predictPlan(plan, work, machineOf(1), workload)).toThrow('measure every rank');
     expect(() => predictPlan(plan, work, { ...two, hops: [[], []] }, workload)).toThrow('from rank 1 to rank 0');
-    expect(() => predictPlan(plan, work, { ...two, slowdown: [1] }, workload)).toThrow('slowdown of 2 ranks');
+    expect(() => predictPlan(plan, work, { ...two, crowding: [1] }, workload)).toThrow('crowding');
     expect(() => predictPlan(plan, work, machineOf(2, { adapter: { dispatchSeconds: NaN } }), workload)).toThrow(
       'is NaN',
     );
@@ -119,18 +122,21 @@ describe('pickPlan', () => {
   });
 
   test('a gain too small to trust is no reason for another rank', () => {
-    const one = pick(1).decode.seconds;
-    const half = predictPlan(makePlan('tp', 2, work.shape), work, machineOf(2), workload).decode;
+    const one = pick(1).requestSeconds;
+    const half = predictPlan(makePlan('tp', 2, work.shape), work, machineOf(2), workload);
+    const exchanges = half.prompt.exchanges + 128 * half.decode.exchanges;
     // Latency such that two ranks save 4%, then 6%.
-    const latency = (gain: number) => (one / (1 + gain) - half.seconds) / half.exchanges;
+    const latency = (gain: number) => (one / (1 + gain) - half.requestSeconds) / exchanges;
     expect(pick(2, { latencySeconds: latency(0.04) }).worldSize).toBe(1);
     expect(pick(2, { latencySeconds: latency(0.06) }).worldSize).toBe(2);
   });
 
-  test('nothing fits: the plan that lacks least is named', () => {
+  test('nothing fits: what each needs is told, and the plan that lacks least named', () => {
     const candidates = predictPlans(work, machineOf(2, { adapter: { budgetBytes: 1000 } }), workload);
     expect(code(() => pickPlan(candidates))).toBe('limit');
-    expect(() => pickPlan(candidates)).toThrow(/^no plan fits; the nearest: plan 'pp': rank 1 needs 241 MiB/);
+    expect(() => pickPlan(candidates)).toThrow(
+      /^no plan fits; needed on the fullest rank: single 482 MiB, tp on 2 ranks 241 MiB, .*; the nearest: plan 'tp': rank 0 needs 241 MiB/,
+    );
   });
 });
 
@@ -144,8 +150,8 @@ describe('the table', () => {
 
   test('one line a plan, the pick marked, reasons last', () => {
     const lines = table(0.01).text.split('\n');
-    expect(lines[0]).toMatch(/^ {2}plan +ranks +tokens\/s +first token +memory a rank +exchanges +waiting$/);
-    expect(lines[1]).toMatch(/^\* single +1 +\d+\.?\d* +[\d.]+ ms +[\d.]+ MiB +0 +0%$/);
+    expect(lines[0]).toMatch(/^ {2}plan +ranks +tokens\/s +first token +request +memory a rank +exchanges +waiting$/);
+    expect(lines[1]).toMatch(/^\* single +1 +\d+\.?\d* +[\d.]+ ms +[\d.]+ m?s +[\d.]+ MiB +0 +0%$/);
     expect(lines[2]).toMatch(/^ {2}tp +2 .* 7 +\d+%$/);
     expect(new Set(lines.slice(0, 6).map((line) => line.length)).size).toBe(1);
     expect(lines.slice(6)).toEqual([
@@ -157,8 +163,10 @@ describe('the table', () => {
 
   test('the reason of the pick', () => {
     expect(table(0.01).why).toMatch(
-      /^one rank: a step takes .* ms; the fastest split, pp on 2 ranks, takes .* ms, of which 20 ms for 2 exchanges$/,
+      /^one rank: a request takes \d+ ms; with the fastest split, pp on 2 ranks, [\d.]+ s: each token waits 20 ms in 2 exchanges$/,
     );
-    expect(table(1e-6).why).toMatch(/^tp on 2 ranks: [12]\.\d\d times as fast as one rank$/);
+    expect(table(1e-6).why).toMatch(
+      /^tp on 2 ranks: a request takes \d+ ms, 1\.\d\d times as fast as on one rank \(\d+ ms\)$/,
+    );
   });
 });

@@ -1,21 +1,28 @@
 import { limitError, SplitkvError, usageError } from '../base/errors.js';
+import { formatBytes } from '../base/math.js';
 import type { MachineMeasure } from './cost/measure.js';
 import { generatedStep, promptTime, type StepTime } from './cost/step_time.js';
 import type { ModelWork } from './cost/work.js';
-import { range, sum } from './lists.js';
+import { range } from './lists.js';
 import { makePlan, type PlanOptions } from './make_plan.js';
 import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 import type { Plan } from './plan.js';
 import { POLICIES } from './policy.js';
 
-/** What plans are compared at. */
-export interface Workload extends Omit<MemoryOptions, 'weightBytes'> {
+/** What plans are compared at: requests of so many tokens, and room for whole contexts. */
+export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'slots'> {
+  /** Sequences decoded side by side; default 1. */
+  readonly batch?: number;
+  /** Sequences that there is room for; default: the batch, or as many as a pipeline has stages. */
+  readonly slots?: number;
   readonly promptLength: number;
+  /** Tokens that follow the prompt; the decode speed is that halfway through them. Default 128. */
+  readonly newTokens?: number;
   /** Prompt tokens computed at once. */
   readonly promptChunk: number;
-  /** Tokens in each sequence's cache where the decode speed is predicted; default contextLength, the slowest. */
-  readonly decodeLength?: number;
 }
+
+export const DEFAULT_NEW_TOKENS = 128;
 
 /** What a plan is predicted to do. */
 export interface PlanPrediction {
@@ -23,6 +30,8 @@ export interface PlanPrediction {
   /** Of all sequences together. */
   readonly tokensPerSecond: number;
   readonly firstTokenSeconds: number;
+  /** From the prompt to the last new token of a request: what plans are picked by. */
+  readonly requestSeconds: number;
   /** One step: a token of every sequence. */
   readonly decode: StepTime;
   readonly prompt: StepTime;
@@ -42,12 +51,15 @@ export interface PlannerOptions {
   readonly weightBytes?: (plan: Plan) => readonly number[];
 }
 
+/** Keeping whole sequences on other ranks pays with many of them, not with a request or two: it isn't predicted. */
+export const PREDICTED_POLICIES = POLICIES.filter((policy) => !policy.includes('token'));
+
 /** Predictions aren't exact: a plan on more ranks must look this much faster, as a share, to be picked. */
 const MARGIN = 0.05;
 
 /**
  * What a (checked) plan does on the machine's first ranks.
- * @throws SplitkvError `usage` for a machine with fewer ranks, or measures missing.
+ * @throws SplitkvError `usage` for a machine with fewer ranks, measures missing, or a plan of token parallelism.
  */
 export function predictPlan(
   plan: Plan,
@@ -56,10 +68,18 @@ export function predictPlan(
   workload: Workload,
   options: PlannerOptions = {},
 ): PlanPrediction {
-  checkMachine(machine, plan.worldSize);
-  const { slots, contextLength, promptLength, promptChunk, decodeLength = contextLength } = workload;
-  const memoryOptions = { ...workload, ...(options.weightBytes && { weightBytes: options.weightBytes(plan) }) };
-  const decode = generatedStep(plan, work, machine, slots, decodeLength);
+  checkMachine(machine, work, plan.worldSize);
+  if (plan.stages.some(({ shares }) => shares.some(({ sequences }) => sequences !== undefined))) {
+    throw usageError(`plan '${plan.policy}' keeps sequences on ranks of their own; its speed can't be predicted`);
+  }
+  const { batch = 1, promptLength, promptChunk, newTokens = DEFAULT_NEW_TOKENS } = workload;
+  const memoryOptions = {
+    ...workload,
+    slots: workload.slots ?? Math.max(batch, plan.stages.length),
+    ...(options.weightBytes && { weightBytes: options.weightBytes(plan) }),
+  };
+  const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
+  const decode = generatedStep(plan, work, machine, batch, length);
   const prompt = promptTime(plan, work, machine, promptLength, promptChunk);
   const refused = refusal('limit', () =>
     checkMemory(
@@ -71,8 +91,9 @@ export function predictPlan(
   );
   return {
     plan,
-    tokensPerSecond: slots / decode.seconds,
+    tokensPerSecond: batch / decode.seconds,
     firstTokenSeconds: prompt.seconds,
+    requestSeconds: prompt.seconds + newTokens * decode.seconds,
     decode,
     prompt,
     memory: planMemory(plan, work.sizes, memoryOptions),
@@ -81,7 +102,7 @@ export function predictPlan(
 }
 
 /**
- * Every policy on 1, 2, ... all of the machine's ranks. Policies that come to the same plan are listed once; those for experts
+ * Policies on 1, 2, ... all of the machine's ranks. Policies that come to the same plan are listed once; those for experts
  * only where the model has some.
  */
 export function predictPlans(
@@ -90,11 +111,11 @@ export function predictPlans(
   workload: Workload,
   options: PlannerOptions = {},
 ): PlanCandidate[] {
-  checkMachine(machine, machine.ranks.length);
+  checkMachine(machine, work, machine.ranks.length);
   const candidates: PlanCandidate[] = [];
   for (const worldSize of range(1, machine.ranks.length + 1)) {
     const seen = new Set<string>();
-    for (const policy of POLICIES) {
+    for (const policy of PREDICTED_POLICIES) {
       if ((policy === 'single') !== (worldSize === 1)) continue;
       if (policy.includes('ep') && work.shape.numExperts === 0) continue;
       const plan = refusal('usage', () => makePlan(policy, worldSize, work.shape, pipelineCosts(work, workload)));
@@ -112,7 +133,10 @@ export function predictPlans(
 }
 
 /** A pipeline's stages take turns, so it is memory that they balance. */
-function pipelineCosts({ shape, sizes }: ModelWork, { contextLength, slots }: Workload): PlanOptions {
+function pipelineCosts(
+  { shape, sizes }: ModelWork,
+  { contextLength, batch = 1, slots = batch }: Workload,
+): PlanOptions {
   const { stages } = makePlan('single', 1, shape);
   const cache = shape.kvHeads * contextLength * slots * sizes.kvToken;
   return {
@@ -123,22 +147,27 @@ function pipelineCosts({ shape, sizes }: ModelWork, { contextLength, slots }: Wo
 }
 
 /**
- * The fastest plan that fits; of plans within a twentieth of each other, the one on fewer ranks. One rank where splitting loses.
- * @throws SplitkvError `limit` when none fits, with the reason of the one that lacks least.
+ * The plan that fits and answers a request soonest; of plans within a twentieth of each other, the one on fewer ranks. One rank where
+ * splitting loses.
+ * @throws SplitkvError `limit` when none fits, with what each needs and the reason of the one that lacks least.
  */
 export function pickPlan(candidates: readonly PlanCandidate[]): PlanCandidate & PlanPrediction {
   let best: (PlanCandidate & PlanPrediction) | undefined;
   for (const candidate of candidates.toSorted((a, b) => a.worldSize - b.worldSize)) {
     if (!candidate.plan || candidate.refused !== undefined) continue;
-    const needed = best && best.tokensPerSecond * (candidate.worldSize > best.worldSize ? 1 + MARGIN : 1);
-    if (needed === undefined || candidate.tokensPerSecond > needed) best = candidate;
+    const needed = best && best.requestSeconds / (candidate.worldSize > best.worldSize ? 1 + MARGIN : 1);
+    if (needed === undefined || candidate.requestSeconds < needed) best = candidate;
   }
   if (best) return best;
-  const total = (memory: readonly RankMemory[]): number => Math.max(...memory.map(({ totalBytes }) => totalBytes));
-  const nearest = candidates
-    .filter((candidate) => candidate.plan !== undefined)
-    .toSorted((a, b) => total(a.memory) - total(b.memory))[0];
-  throw limitError(`no plan fits; the nearest: ${nearest?.refused ?? 'none can be made for this model'}`);
+  const made = candidates.filter((candidate) => candidate.plan !== undefined);
+  const needs = ({ memory }: PlanPrediction): number => Math.max(...memory.map(({ totalBytes }) => totalBytes));
+  const nearest = made.toSorted((a, b) => needs(a) - needs(b))[0];
+  if (!nearest) throw limitError('no plan fits; none can be made for this model');
+  const list = made.map((candidate) => {
+    const where = candidate.worldSize > 1 ? ` on ${candidate.worldSize} ranks` : '';
+    return `${candidate.policy}${where} ${formatBytes(needs(candidate))}`;
+  });
+  throw limitError(`no plan fits; needed on the fullest rank: ${list.join(', ')}; the nearest: ${nearest.refused}`);
 }
 
 /** What `make` gives, or the message of the SplitkvError of that code that it throws. */
@@ -151,7 +180,7 @@ function refusal<T>(code: SplitkvError['code'], make: () => T): T | string {
   }
 }
 
-function checkMachine({ ranks, hops, slowdown }: MachineMeasure, worldSize: number): void {
+function checkMachine({ ranks, hops, crowding, slowdown }: MachineMeasure, work: ModelWork, worldSize: number): void {
   if (ranks.length < worldSize || worldSize < 1) {
     throw usageError(`the plan has ${worldSize} ranks, but ${ranks.length} are measured: measure every rank`);
   }
@@ -160,13 +189,23 @@ function checkMachine({ ranks, hops, slowdown }: MachineMeasure, worldSize: numb
     for (const from of all) {
       if (from !== to && !hops[to]?.[from]) throw usageError(`the hop from rank ${from} to rank ${to} isn't measured`);
     }
-    if (!(slowdown[to]! >= 0)) throw usageError(`slowdown of ${to + 1} ranks at once isn't measured`);
-  }
-  for (const { name, budgetBytes: _, generated, prompt, ...rest } of ranks) {
-    const numbers = [...Object.values(generated), ...Object.values(prompt), ...Object.values(rest)] as number[];
-    const bad = numbers.find((value) => !(value >= 0 && value < Infinity));
-    if (bad !== undefined || sum(numbers) === 0) {
-      throw usageError(`adapter '${name}': a measure is ${bad ?? 'nothing but zeros'}; expected seconds from 0 on`);
+    for (const [what, list] of Object.entries({ crowding, ...slowdown })) {
+      if (!(list[to]! >= 0)) throw usageError(`what ${to + 1} ranks at once do to each other (${what}) isn't measured`);
     }
   }
+  const kinds = new Set(work.sizes.layers.map(({ expert }) => (expert > 0 ? 'expert' : 'dense')));
+  for (const { name, budgetBytes: _, dense, expert, head, ...rest } of ranks) {
+    const layers = { dense, expert };
+    for (const kind of kinds) {
+      const measure = layers[kind];
+      if (!measure) throw usageError(`adapter '${name}': the model's ${kind} layers aren't measured`);
+      checkTimes(name, [...Object.values(measure.generated), ...Object.values(measure.prompt)]);
+    }
+    checkTimes(name, [...Object.values(head), ...Object.values(rest)]);
+  }
+}
+
+function checkTimes(name: string, times: readonly number[]): void {
+  const bad = times.find((value) => !(value >= 0 && value < Infinity));
+  if (bad !== undefined) throw usageError(`adapter '${name}': a measure is ${bad}; expected seconds from 0 on`);
 }

@@ -12,7 +12,7 @@ const hopsOf = (policy: string, ranks: number, shape: ModelShape, step: StepRows
   const plan = makePlan(policy, ranks, shape);
   const stages = stageSteps(plan, step);
   const work = workOf(shape);
-  return { layer: layerHops(stages[0]!, work, routed), step: stepHops(plan, stages, work, 1) };
+  return { layer: layerHops(stages[0]!, work, routed), step: stepHops(plan, stages, work, 1).flat() };
 };
 const labels = (hops: readonly Hop[]) => hops.map(({ label }) => label);
 /** Bytes that rank `to` gets in a hop. */
@@ -117,4 +117,6 @@ test('a hop takes the longest latency and its bytes one after another, on the ra
     { from: 0, to: 1, bytes: 30 },
   ];
   expect(hopSeconds({ ...machine, hops }, { label: 'test', messages })).toBe(3 + 2 + 4);
+  // Three ranks at once wait longer than two.
+  expect(hopSeconds({ ...machine, hops, crowding: [1, 1, 2] }, { label: 'test', messages })).toBe(2 * 3 + 2 + 4);
 });

@@ -17,15 +17,21 @@ export interface Hop {
   readonly messages: readonly Message[];
 }
 
-/** A hop ends when the last rank has all that it waits for: the longest latency, and its bytes one message after another. */
-export function hopSeconds({ hops }: MachineMeasure, { messages }: Hop): number {
+/**
+ * A hop ends when the last rank has all that it waits for: the longest latency, with as many ranks as meet, and its bytes one message
+ * after another.
+ */
+export function hopSeconds({ hops, crowding }: MachineMeasure, { messages }: Hop): number {
   const arrivals = new Map<number, { latency: number; transfer: number }>();
+  const ranks = new Set<number>();
   for (const { from, to, bytes } of messages) {
     const { latencySeconds, bytesPerSecond } = hops[to]![from]!;
     const { latency, transfer } = arrivals.get(to) ?? { latency: 0, transfer: 0 };
     arrivals.set(to, { latency: Math.max(latency, latencySeconds), transfer: transfer + bytes / bytesPerSecond });
+    ranks.add(from).add(to);
   }
-  return Math.max(0, ...[...arrivals.values()].map(({ latency, transfer }) => latency + transfer));
+  const crowd = ranks.size > 1 ? crowding[ranks.size - 1]! : 1;
+  return Math.max(0, ...[...arrivals.values()].map(({ latency, transfer }) => latency * crowd + transfer));
 }
 
 /** The hops of one layer of a stage. `routed`: the layer has routed experts. */
@@ -86,20 +92,20 @@ export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): H
 const isSent = ({ from, to, bytes }: Message): boolean => from !== to && bytes > 0;
 
 /**
- * The hops of a step outside its layers: embedding, from stage to stage, and logits and ids where `samples` rows' tokens are
- * sampled.
+ * The hops of a step outside its layers, by the stage that waits for them: embedding, from stage to stage, and logits and ids where
+ * `samples` rows' tokens are sampled.
  */
-export function stepHops(plan: Plan, stages: readonly StageStep[], work: ModelWork, samples: number): Hop[] {
+export function stepHops(plan: Plan, stages: readonly StageStep[], work: ModelWork, samples: number): Hop[][] {
   const { vocabSize, hiddenSize } = work.shape;
   const [first] = stages as [StageStep];
   const rowBytes = hiddenSize * 4;
   const ranksOf = ({ stage }: StageStep): number[] => stage.shares.map(({ rank }) => rank);
   const cut = plan.embedding.some(({ rows: [start, end] }) => end - start < vocabSize);
   const missing = plan.embedding.length < ranksOf(first).length;
-  const hops: Hop[] = [];
+  const hops: Hop[][] = stages.map(() => []);
   if (cut || missing) {
     const owners = plan.embedding.map(({ rank }) => rank);
-    hops.push({ label: 'embedding', messages: pairs(owners, ranksOf(first), first.rows * rowBytes) });
+    hops[0]!.push({ label: 'embedding', messages: pairs(owners, ranksOf(first), first.rows * rowBytes) });
   }
   for (const [i, stage] of stages.slice(1).entries()) {
     const before = ranksOf(stages[i]!);
@@ -107,15 +113,16 @@ export function stepHops(plan: Plan, stages: readonly StageStep[], work: ModelWo
       const from = before.includes(to) ? to : before[at % before.length]!;
       return { from, to, bytes: stage.rows * rowBytes };
     });
-    hops.push({ label: 'stage', messages: messages.filter(isSent) });
+    hops[i + 1]!.push({ label: 'stage', messages: messages.filter(isSent) });
   }
   if (samples > 0) {
     const last = stages.at(-1)!;
+    const lastHops = hops.at(-1)!;
     const holders = plan.head.map(({ rank }) => rank);
     if (last.rowSplit > 1) {
       // The last row may have run on any replica; mostly on another one than the head's.
       const from = ranksOf(last).find((rank) => !holders.includes(rank)) ?? ranksOf(last).at(-1)!;
-      hops.push({ label: 'last row', messages: pairs([from], holders, samples * rowBytes) });
+      lastHops.push({ label: 'last row', messages: pairs([from], holders, samples * rowBytes) });
     }
     const root = holders[0]!;
     const logits = plan.head.map(({ rank, rows }) => ({
@@ -123,10 +130,10 @@ export function stepHops(plan: Plan, stages: readonly StageStep[], work: ModelWo
       to: root,
       bytes: samples * (rows[1] - rows[0]) * 4,
     }));
-    hops.push({ label: 'logits', messages: logits.filter(isSent) });
-    hops.push({ label: 'tokens', messages: pairs([root], range(0, plan.worldSize), samples * 4) });
+    lastHops.push({ label: 'logits', messages: logits.filter(isSent) });
+    lastHops.push({ label: 'tokens', messages: pairs([root], range(0, plan.worldSize), samples * 4) });
   }
-  return hops.filter(({ messages }) => messages.length > 0);
+  return hops.map((own) => own.filter(({ messages }) => messages.length > 0));
 }
 
 /** Everyone of `from` to everyone else of `to`. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
-import { expectedLargest } from './expert_load.js';
+import { expectedLargest, expertsRead } from './expert_load.js';
 
 test('one rank has them all; ranks without experts have none', () => {
   expect(expectedLargest(6, [1])).toBe(6);
@@ -32,4 +32,14 @@ test.each([
   expect(expected / (total / throws)).toBeGreaterThan(0.9);
   expect(expected / (total / throws)).toBeLessThan(1.02);
   expect(expected).toBeGreaterThan(pairs / ranks);
+});
+
+test('experts read: those of one row, at last all, never more', () => {
+  expect(expertsRead(1, 2, 8)).toBeCloseTo(2, 12);
+  expect(expertsRead(1, 1.5, 4)).toBeCloseTo(1.5, 12);
+  // Two rows of two each among eight: half of the second row's are new but for 2 * 2 / 8.
+  expect(expertsRead(2, 4, 8)).toBeCloseTo(3.5, 12);
+  expect(expertsRead(512, 1024, 8)).toBeCloseTo(8, 6);
+  expect(expertsRead(0, 0, 8)).toBe(0);
+  expect(expertsRead(4, 0, 0)).toBe(0);
 });

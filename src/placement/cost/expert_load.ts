@@ -22,3 +22,11 @@ export function expectedLargest(pairs: number, shares: readonly number[]): numbe
   }
   return expected;
 }
+
+/** Of a rank's `experts`, the number that some of `rows` rows is routed to, when `pairs` of their (row, expert) pairs fall on it. */
+export function expertsRead(rows: number, pairs: number, experts: number): number {
+  if (rows === 0 || experts === 0) return 0;
+  // A row is routed to an expert once at most.
+  const missed = Math.max(0, 1 - pairs / (rows * experts)) ** rows;
+  return experts * (1 - missed);
+}

@@ -4,13 +4,15 @@ import { fitLinear, type LinearSample } from './fit_linear.js';
 
 const positive = (low: number, high: number) => fc.double({ min: low, max: high, noNaN: true });
 const grid = (time: (bytes: number, rows: number) => number): LinearSample[] =>
-  [1e5, 1e6, 4e6].flatMap((bytes) => [1, 8].map((rows) => ({ bytes, rows, seconds: time(bytes, rows) })));
+  [1e5, 1e6, 4e6].flatMap((bytes) =>
+    [1, 8].map((rows) => ({ read: bytes, multiplied: bytes * rows, seconds: time(bytes, rows) })),
+  );
 
 test('finds what the times were made of', () => {
   fc.assert(
-    fc.property(positive(1e-6, 1e-4), positive(1e-11, 1e-9), positive(1e-12, 1e-9), (dispatch, byte, byteRow) => {
-      const fit = fitLinear(grid((bytes, rows) => dispatch + bytes * (byte + rows * byteRow)));
-      expect(fit.dispatchSeconds / dispatch).toBeCloseTo(1, 4);
+    fc.property(positive(1e-6, 1e-4), positive(1e-11, 1e-9), positive(1e-12, 1e-9), (fixed, byte, byteRow) => {
+      const fit = fitLinear(grid((bytes, rows) => fixed + bytes * (byte + rows * byteRow)));
+      expect(fit.fixedSeconds / fixed).toBeCloseTo(1, 4);
       expect(fit.secondsPerByte / byte).toBeCloseTo(1, 4);
       expect(fit.secondsPerByteRow / byteRow).toBeCloseTo(1, 4);
     }),
@@ -24,10 +26,10 @@ test('is near where times are noisy, and never negative', () => {
         ...sample,
         seconds: sample.seconds * noise[i]!,
       }));
-      const { dispatchSeconds, secondsPerByte, secondsPerByteRow } = fitLinear(samples);
-      expect(Math.min(dispatchSeconds, secondsPerByte, secondsPerByteRow)).toBeGreaterThanOrEqual(0);
-      for (const { bytes, rows, seconds } of samples) {
-        const predicted = dispatchSeconds + bytes * (secondsPerByte + rows * secondsPerByteRow);
+      const { fixedSeconds, secondsPerByte, secondsPerByteRow } = fitLinear(samples);
+      expect(Math.min(fixedSeconds, secondsPerByte, secondsPerByteRow)).toBeGreaterThanOrEqual(0);
+      for (const { read, multiplied, seconds } of samples) {
+        const predicted = fixedSeconds + read * secondsPerByte + multiplied * secondsPerByteRow;
         expect(Math.abs(predicted / seconds - 1)).toBeLessThan(0.25);
       }
     }),
@@ -43,11 +45,11 @@ test('rows that cost nothing, and times that only rows explain', () => {
 });
 
 test('one sample is a rate; none, or a broken clock, is an error', () => {
-  expect(fitLinear([{ bytes: 1e6, rows: 1, seconds: 1e-3 }])).toEqual({
-    dispatchSeconds: 0,
+  expect(fitLinear([{ read: 1e6, multiplied: 1e6, seconds: 1e-3 }])).toEqual({
+    fixedSeconds: 0,
     secondsPerByte: expect.closeTo(1e-9, 15),
     secondsPerByteRow: 0,
   });
   expect(() => fitLinear([])).toThrow('no samples');
-  expect(() => fitLinear([{ bytes: 1, rows: 1, seconds: 0 }])).toThrow('"seconds":0');
+  expect(() => fitLinear([{ read: 1, multiplied: 1, seconds: 0 }])).toThrow('"seconds":0');
 });

@@ -2,11 +2,12 @@ import { usageError } from '../../base/errors.js';
 import { sum } from '../lists.js';
 import type { LinearMeasure } from './measure.js';
 
-/** One timed projection. */
+/** One timed run. */
 export interface LinearSample {
-  /** Of its packed weights. */
-  readonly bytes: number;
-  readonly rows: number;
+  /** Bytes of packed weights that are read, once however many rows share them. */
+  readonly read: number;
+  /** Those bytes times the rows that each is multiplied with. */
+  readonly multiplied: number;
   readonly seconds: number;
 }
 
@@ -14,12 +15,14 @@ export interface LinearSample {
 const TIE = 1e-9;
 
 /**
- * Fits seconds = dispatchSeconds + bytes * (secondsPerByte + rows * secondsPerByteRow), none of them negative, by least squares of
+ * Fits seconds = fixedSeconds + read * secondsPerByte + multiplied * secondsPerByteRow, none of them negative, by least squares of
  * the relative errors. Give at least two sizes and two numbers of rows: what the samples can't tell apart is left at 0.
  * @throws SplitkvError `usage` without samples, or for one that isn't a positive time.
  */
-export function fitLinear(samples: readonly LinearSample[]): LinearMeasure & { readonly dispatchSeconds: number } {
-  const bad = samples.find(({ bytes, rows, seconds }) => !(bytes > 0 && rows > 0 && seconds > 0 && seconds < Infinity));
+export function fitLinear(samples: readonly LinearSample[]): LinearMeasure & { readonly fixedSeconds: number } {
+  const bad = samples.find(
+    ({ read, multiplied, seconds }) => !(read > 0 && multiplied > 0 && seconds > 0 && seconds < Infinity),
+  );
   if (samples.length === 0 || bad) {
     throw usageError(
       `fitLinear: ${bad ? JSON.stringify(bad) : 'no samples'}; give timed projections with positive numbers`,
@@ -28,8 +31,8 @@ export function fitLinear(samples: readonly LinearSample[]): LinearMeasure & { r
   // Each row divided by its time: the target is 1 everywhere. Columns in the order of the result.
   const columns = [
     samples.map(({ seconds }) => 1 / seconds),
-    samples.map(({ bytes, seconds }) => bytes / seconds),
-    samples.map(({ bytes, rows, seconds }) => (bytes * rows) / seconds),
+    samples.map(({ read, seconds }) => read / seconds),
+    samples.map(({ multiplied, seconds }) => multiplied / seconds),
   ];
   let best = { error: Infinity, values: [0, 0, 0] };
   for (const subset of [[1], [2], [0], [0, 1], [1, 2], [0, 2], [0, 1, 2]]) {
@@ -42,8 +45,8 @@ export function fitLinear(samples: readonly LinearSample[]): LinearMeasure & { r
     );
     if (error < best.error - TIE) best = { error, values };
   }
-  const [dispatchSeconds, secondsPerByte, secondsPerByteRow] = best.values as [number, number, number];
-  return { dispatchSeconds, secondsPerByte, secondsPerByteRow };
+  const [fixedSeconds, secondsPerByte, secondsPerByteRow] = best.values as [number, number, number];
+  return { fixedSeconds, secondsPerByte, secondsPerByteRow };
 }
 
 /** x of least |sum of x_i columns_i - 1|; undefined where the columns depend on each other. */

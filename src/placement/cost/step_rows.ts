@@ -22,8 +22,7 @@ export function promptRows(first: number, rows: number): StepRows {
   return {
     role: 'prompt',
     rows,
-    ownRows: (split) =>
-      most(split, (index) => localTokens(first + rows, split, index, 0) - localTokens(first, split, index, 0)),
+    ownRows: (split) => ownRows(first, first + rows, split),
     attended: (split) =>
       most(split, (index) => {
         let tokens = 0;
@@ -32,4 +31,25 @@ export function promptRows(first: number, rows: number): StepRows {
       }),
     chunks: Math.ceil((first + rows) / CHUNK_TOKENS),
   };
+}
+
+/** Rows at positions [first, end) that one of `split` ranks runs where each runs its own chunks' rows: the most of any. */
+function ownRows(first: number, end: number, split: number): number {
+  const of = (index: number): number => localTokens(end, split, index, 0) - localTokens(first, split, index, 0);
+  return Math.max(...range(0, split).map(of));
+}
+
+/** The steps of a prompt: as long as none of the ranks that split its rows gets more than `chunkRows`. */
+export function promptSteps(length: number, chunkRows: number, rowSplit: number): StepRows[] {
+  // Split rows are whole chunks where the prompt is long enough.
+  const most = rowSplit === 1 ? chunkRows : Math.max(chunkRows, CHUNK_TOKENS);
+  const steps: StepRows[] = [];
+  for (let first = 0; first < length;) {
+    let end = first + most;
+    while (end < length && ownRows(first, end + 1, rowSplit) <= most) end++;
+    end = Math.min(end, length);
+    steps.push(promptRows(first, end - first));
+    first = end;
+  }
+  return steps;
 }

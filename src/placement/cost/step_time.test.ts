@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { makePlan } from '../make_plan.js';
 import type { ModelShape, Plan } from '../plan.js';
-import { POLICIES } from '../policy.js';
-import { machineOf, workOf } from '../testing/machine.js';
+import { PREDICTED_POLICIES } from '../planner.js';
+import { LAYER, machineOf, workOf } from '../testing/machine.js';
 import { anyShape, gqaShape, mlaShape } from '../testing/shapes.js';
 import { generatedStep, promptTime } from './step_time.js';
 import type { ModelWork } from './work.js';
@@ -55,8 +55,10 @@ describe('a step of generated rows', () => {
   });
 
   test('by hand: overheads', () => {
-    const machine = machineOf(2, { adapter: { dispatchSeconds: 1, submitSeconds: 0.5 }, latencySeconds: 10 });
-    // 7 dispatches a layer, 4 a step; sums of o_proj and down_proj; embedding, logits and tokens travel besides.
+    const layer = { ...LAYER, generated: { ...LAYER.generated, layerSeconds: 7 } };
+    const adapter = { dispatchSeconds: 1, submitSeconds: 0.5, dense: layer };
+    const machine = machineOf(2, { adapter, latencySeconds: 10 });
+    // 4 dispatches a step; sums of o_proj and down_proj; embedding, logits and tokens travel besides.
     expect(generated('single', 1, work, machine).seconds).toBeCloseTo(0.5 + 7 + 4, 1);
     const tp = generated('tp', 2, work, machine);
     expect(tp.seconds).toBeCloseTo(0.5 + 7 + 2 + 4 + 5 * 10, 1);
@@ -90,7 +92,7 @@ describe('a step of generated rows', () => {
   test('the slowest rank counts', () => {
     const machine = machineOf(2);
     const [fast] = machine.ranks;
-    const slow = { ...fast!, generatedAttention: fast!.generatedAttention * 3 };
+    const slow = { ...fast!, dense: { ...LAYER, generated: { ...LAYER.generated, attention: 3e-6 } } };
     const even = generated('sp', 2, work, machine).seconds;
     const uneven = generated('sp', 2, work, { ...machine, ranks: [fast!, slow] }).seconds;
     expect(uneven - even).toBeCloseTo((2 * 4096 * 4 * 1e-6) / 2, 12);
@@ -102,6 +104,19 @@ describe('a step of generated rows', () => {
     const free = generated('pp', 4, layers);
     expect(free.seconds).toBeCloseTo(one.seconds, 12);
     expect(free.exchanges).toBe(4);
+  });
+
+  test('stages with a batch each work side by side, as far as the machine lets them', () => {
+    const layers = workOf(gqaShape(2, { numLayers: 4, vocabSize: 32 }));
+    const row = (policy: string, ranks: number, slots: number, machine = machineOf(ranks)) =>
+      generated(policy, ranks, layers, machine, slots, 1024).seconds;
+    const one = row('single', 1, 1);
+    // Four batches of one row for four stages: each advances while the others do.
+    expect(row('pp', 4, 4)).toBeCloseTo(one, 2);
+    expect(row('pp', 2, 4)).toBeLessThan(row('single', 1, 4));
+    // Two stages that share one device gain nothing.
+    const shared = machineOf(2, { slowdown: (n) => n });
+    expect(row('pp', 2, 2, shared)).toBeGreaterThanOrEqual(2 * one * 0.99);
   });
 
   test('experts: a token’s may all lie on one rank', () => {
@@ -124,7 +139,7 @@ describe('a step of generated rows', () => {
     fc.assert(
       fc.property(
         anyShape,
-        fc.constantFrom(...POLICIES),
+        fc.constantFrom(...PREDICTED_POLICIES),
         fc.integer({ min: 2, max: 8 }),
         fc.integer({ min: 1, max: 8 }),
         fc.integer({ min: 1, max: 9000 }),
@@ -152,20 +167,25 @@ describe('a step of generated rows', () => {
 
   test('on separate devices with free links more of them never lose', () => {
     fc.assert(
-      fc.property(anyShape, fc.constantFrom(...POLICIES), fc.integer({ min: 2, max: 8 }), (model, policy, ranks) => {
-        let plan: Plan;
-        try {
-          plan = makePlan(policy, ranks, model);
-        } catch {
-          return;
-        }
-        const of = workOf(model);
-        const one = makePlan('single', 1, model);
-        const machine = machineOf(ranks);
-        expect(generatedStep(plan, of, machine, 2, 4096).seconds).toBeLessThanOrEqual(
-          generatedStep(one, of, machine, 2, 4096).seconds * (1 + 1e-9),
-        );
-      }),
+      fc.property(
+        anyShape,
+        fc.constantFrom(...PREDICTED_POLICIES),
+        fc.integer({ min: 2, max: 8 }),
+        (model, policy, ranks) => {
+          let plan: Plan;
+          try {
+            plan = makePlan(policy, ranks, model);
+          } catch {
+            return;
+          }
+          const of = workOf(model);
+          const one = makePlan('single', 1, model);
+          const machine = machineOf(ranks);
+          expect(generatedStep(plan, of, machine, 2, 4096).seconds).toBeLessThanOrEqual(
+            generatedStep(one, of, machine, 2, 4096).seconds * (1 + 1e-9),
+          );
+        },
+      ),
       { numRuns: 200 },
     );
   });
@@ -182,6 +202,27 @@ describe('a prompt', () => {
   test('in chunks: the weights are read again, the attention is the same', () => {
     const whole = prompt('single', 1, work, 1000, 1000);
     expect(prompt('single', 1, work, 1000, 250) - whole).toBeCloseTo(3 * 12000 * 1e-9, 12);
+  });
+
+  test('a pipeline’s stages work on chunks that follow each other', () => {
+    const layers = workOf(gqaShape(2, { numLayers: 4, vocabSize: 32 }));
+    const time = (ranks: number, length: number, machine = machineOf(ranks)) =>
+      prompt(ranks === 1 ? 'single' : 'pp', ranks, layers, length, 256, machine);
+    expect(time(2, 256)).toBeCloseTo(time(1, 256), 6);
+    // Of n chunks, n + 1 turns of half the work each.
+    expect(time(2, 2048) / time(1, 2048)).toBeLessThan(0.65);
+    expect(time(2, 2048) / time(1, 2048)).toBeGreaterThan(0.5);
+    expect(time(2, 2048, machineOf(2, { slowdown: (n) => n }))).toBeGreaterThan(time(1, 2048) * 0.99);
+  });
+
+  test('each step is waited for, and the token at last', () => {
+    const waiting = machineOf(2, { adapter: { waitSeconds: 100 } });
+    const waits = (policy: string, length: number) => Math.round(prompt(policy, 2, work, length, 256, waiting) / 100);
+    expect(waits('tp', 256)).toBe(2);
+    expect(waits('tp', 1024)).toBe(5);
+    // Replicas that split the rows take twice as many at once.
+    expect(waits('sp', 1024)).toBe(3);
+    expect(waits('sp', 1025)).toBe(4);
   });
 
   test('replicas share a long prompt’s rows and cache, but not a short one’s', () => {

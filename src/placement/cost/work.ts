@@ -5,8 +5,6 @@ import type { ModelSizes } from '../sizes.js';
 export interface ModelWork {
   readonly shape: ModelShape;
   readonly sizes: ModelSizes;
-  /** Dispatches of each layer on one rank. */
-  readonly layerDispatches: readonly number[];
   /** Dispatches of a step besides its layers: embedding, head, sampling. */
   readonly stepDispatches: number;
   /** Experts that a token is routed to; 0 without experts. */

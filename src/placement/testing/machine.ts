@@ -1,17 +1,22 @@
-import type { AdapterMeasure, MachineMeasure } from '../cost/measure.js';
+import type { AdapterMeasure, LayerMeasure, MachineMeasure } from '../cost/measure.js';
 import type { ModelWork } from '../cost/work.js';
 import type { ModelShape } from '../plan.js';
 import { sizesOf } from './sizes.js';
 
-/** An adapter that reads 1 GB a second, adds a tenth of that a row, and attends to a million (kv head, token) pairs a second. */
+/** Layers whose weights pass at 1 GB a second and a tenth of that a row, and that attend to a million (kv head, token) pairs a second. */
+export const LAYER: LayerMeasure = {
+  generated: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-10, layerSeconds: 0, attention: 1e-6 },
+  prompt: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-11, layerSeconds: 0, attention: 1e-7 },
+};
+
 export const adapterOf = (options: Partial<AdapterMeasure> = {}): AdapterMeasure => ({
   name: 'test',
-  generated: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-10 },
-  prompt: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-11 },
-  generatedAttention: 1e-6,
-  promptAttention: 1e-7,
+  dense: LAYER,
+  expert: LAYER,
+  head: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-10 },
   dispatchSeconds: 0,
   submitSeconds: 0,
+  waitSeconds: 0,
   ...options,
 });
 
@@ -28,10 +33,12 @@ export function machineOf(
 ): MachineMeasure {
   const { adapter, latencySeconds = 0, bytesPerSecond = Infinity, slowdown = () => 1 } = options;
   const all = Array.from({ length: ranks }, (_, rank) => rank);
+  const slowdowns = all.map((rank) => slowdown(rank + 1));
   return {
     ranks: all.map(() => adapterOf(adapter)),
     hops: all.map((to) => all.map((from) => (from === to ? undefined : { latencySeconds, bytesPerSecond }))),
-    slowdown: all.map((rank) => slowdown(rank + 1)),
+    crowding: all.map(() => 1),
+    slowdown: { generated: slowdowns, prompt: slowdowns },
   };
 }
 
@@ -39,7 +46,6 @@ export function machineOf(
 export const workOf = (shape: ModelShape, options: Partial<ModelWork> = {}): ModelWork => ({
   shape,
   sizes: sizesOf(shape),
-  layerDispatches: Array.from({ length: shape.numLayers }, () => 7),
   stepDispatches: 4,
   expertsPerToken: shape.numExperts > 0 ? 2 : 0,
   queryBytes: shape.latent ? 128 * 4 : 64 * 4,

@@ -1,0 +1,126 @@
+import { sum } from '../lists.js';
+import type { Plan, RankShare } from '../plan.js';
+import type { LayerSizes } from '../sizes.js';
+import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';
+import { expectedLargest, expertsRead } from './expert_load.js';
+import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure } from './measure.js';
+import { slowdownAt } from './slowdown.js';
+import type { StageStep } from './stage_step.js';
+import type { ModelWork, StepRows } from './work.js';
+
+/** What one stage does of a step. */
+export interface StageTime {
+  /** Of its busiest ranks, part by part: they meet at every exchange. */
+  readonly computeSeconds: number;
+  /** Waiting for other ranks' bytes, those that come from the stage before included. */
+  readonly exchangeSeconds: number;
+  readonly exchanges: number;
+}
+
+/**
+ * Each stage's part of a step. Within a layer the ranks meet at every hop: each part of it takes as long as its slowest rank, slowed
+ * down by the others that work at the same time. `samples`: rows whose tokens are sampled. `busyStages`: how many stages work at
+ * once, on rows of different steps.
+ */
+export function stageTimes(
+  plan: Plan,
+  stages: readonly StageStep[],
+  work: ModelWork,
+  machine: MachineMeasure,
+  step: StepRows,
+  samples: number,
+  busyStages = 1,
+): StageTime[] {
+  const outside = stepHops(plan, stages, work, samples);
+  return stages.map((stage, index) => {
+    const slowest = slowestOf(machine, stage, busyStages);
+    const pairsOf = expertPairs(stage, work, step.rows);
+    const hopsOf = [layerHops(stage, work, false), layerHops(stage, work, true)] as const;
+    const hops: Hop[] = [...outside[index]!];
+    let computeSeconds = index === 0 ? machine.ranks[stage.stage.shares[0]!.rank]!.submitSeconds : 0;
+    const [first, end] = stage.stage.layers;
+    for (let layer = first; layer < end; layer++) {
+      const sizes = work.sizes.layers[layer]!;
+      const here = hopsOf[sizes.expert > 0 ? 1 : 0];
+      hops.push(...here);
+      const dispatches = extraDispatches(stage, here);
+      for (const part of layerParts(stage, sizes, pairsOf, dispatches)) {
+        computeSeconds += slowest(stage.stage.shares, part);
+      }
+    }
+    if (index === stages.length - 1) {
+      computeSeconds += slowest(plan.head.slice(0, 1), (_, adapter) => work.stepDispatches * adapter.dispatchSeconds);
+      computeSeconds += slowest(plan.head, ({ rows: [start, stop] }, adapter) =>
+        linearSeconds(adapter.head, (stop - start) * work.sizes.headRow, samples),
+      );
+    }
+    const times = new Map<Hop, number>();
+    for (const hop of hops) if (!times.has(hop)) times.set(hop, hopSeconds(machine, hop));
+    return { computeSeconds, exchangeSeconds: sum(hops.map((hop) => times.get(hop)!)), exchanges: hops.length };
+  });
+}
+
+/** The time of the slowest of some ranks, with all of them at work. */
+function slowestOf({ ranks, slowdown }: MachineMeasure, { role }: StageStep, busyStages: number) {
+  return <Share extends { readonly rank: number }>(
+    shares: readonly Share[],
+    seconds: (share: Share, adapter: AdapterMeasure) => number,
+  ): number => {
+    const times = shares.map((share) => seconds(share, ranks[share.rank]!));
+    const busy = times.filter((time) => time > 0).length;
+    return busy === 0 ? 0 : Math.max(...times) * slowdownAt(slowdown[role], busy * busyStages);
+  };
+}
+
+/** What arrives is added up or merged by one more dispatch; rows of other ranks are rotated, appended and attended to by three. */
+function extraDispatches(stage: StageStep, hops: readonly Hop[]): number {
+  const guests = stage.attendsForAll ? stage.groups.length - 1 : stage.rowSplit - 1;
+  return hops.filter(({ label }) => label !== 'queries').length + 3 * guests;
+}
+
+type Part = (share: RankShare, adapter: AdapterMeasure) => number;
+
+/** A layer's parts between hops: projections, attention, MLP. */
+function layerParts(
+  stage: StageStep,
+  sizes: LayerSizes,
+  pairsOf: (share: RankShare) => { readonly pairs: number; readonly read: number },
+  dispatches: number,
+): Part[] {
+  const { rows, attended, role } = stage;
+  const of = (adapter: AdapterMeasure): RowsMeasure => (sizes.expert > 0 ? adapter.expert : adapter.dense)![role];
+  const held = (list: readonly number[], bytes: readonly number[]): number =>
+    sum(list.map((segment) => bytes[segment]!));
+  return [
+    (share, adapter) =>
+      linearSeconds(of(adapter), sizes.attentionShared + held(share.heads, sizes.attentionSegments), rows),
+    (share, adapter) => attended * share.kvHeads.length * of(adapter).attention,
+    (share, adapter) => {
+      const measure = of(adapter);
+      const { pairs, read } = sizes.expert > 0 ? pairsOf(share) : { pairs: 0, read: 0 };
+      return (
+        linearSeconds(measure, sizes.mlpShared + held(share.mlp, sizes.mlpSegments), rows) +
+        sizes.expert * (read * measure.secondsPerByte + pairs * measure.secondsPerByteRow)
+      );
+    },
+    (_, adapter) => of(adapter).layerSeconds + dispatches * adapter.dispatchSeconds,
+  ];
+}
+
+/** The (row, expert) pairs that a rank computes in an expert layer, and the experts that it reads. `rows`: of the whole step. */
+function expertPairs(
+  stage: StageStep,
+  work: ModelWork,
+  rows: number,
+): (share: RankShare) => { readonly pairs: number; readonly read: number } {
+  const { numExperts } = work.shape;
+  const parts = stage.stage.shares.map(({ experts }) => experts.length / numExperts);
+  const own = stage.spreadsExperts ? rows : stage.rows;
+  const largest = stage.spreadsExperts
+    ? expectedLargest(own * work.expertsPerToken, parts) / Math.max(...parts)
+    : own * work.expertsPerToken;
+  return ({ experts }) => {
+    const pairs = (largest * experts.length) / numExperts;
+    return { pairs, read: expertsRead(own, pairs, experts.length) };
+  };
+}
