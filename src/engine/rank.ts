@@ -59,8 +59,8 @@ export interface Rank {
    * cache by itself; `admit` does both.
    */
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void>;
-  /** Copies KV blocks in every layer, in order. */
-  copyBlocks(copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
+  /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
+  copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
   /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
   /**

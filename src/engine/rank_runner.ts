@@ -234,8 +234,9 @@ export class RankRunner implements Rank {
     return blocks.slice(0, count);
   }
 
-  copyBlocks(copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
+  copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
     return this.#inOrder(async () => {
+      if (!this.#owns(slot, 0, 0)) return;
       const { device } = this;
       const buffers = this.#forward.cacheBuffers;
       // A buffer can't be copied onto itself.

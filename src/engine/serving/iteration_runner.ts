@@ -47,7 +47,7 @@ export class IterationRunner {
     let longest = 1;
     for (const [pool, work] of works.entries()) {
       const slotOf = ({ slot }: ScheduledSequence): number => firstSlots[pool]! + slot;
-      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(work.copies)));
+      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(firstSlots[pool]!, work.copies)));
       for (const sequence of work.tables) this.#setBlocks(sequence, slotOf(sequence), call);
       for (const chunk of work.prefills) {
         this.#prefill(chunk, slotOf(chunk.sequence), call);
