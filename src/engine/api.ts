@@ -36,11 +36,12 @@ export interface LoadOptions {
   readonly stepsInFlight?: number;
   /**
    * GPU devices that run the model together: how many, or an adapter for each ('high-performance', 'low-power'; in Node, part of
-   * its name); default 1. The logits are the same bits whatever their number, on adapters of one kind.
+   * its name); default 1. The logits are the same bits whatever their number, on adapters of one kind. With plan 'auto' it is how
+   * many there may be: fewer, even one, where more don't pay.
    */
   readonly ranks?: number | readonly string[];
   /**
-   * Who holds what: 'auto' (default), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep' and products such as 'pp x tp'), or a plan.
+   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep' and products such as 'pp x tp'), or a plan.
    */
   readonly plan?: string | Plan;
   /** All ranks on one device: a plan can be tried without more GPUs. */
@@ -119,6 +120,8 @@ export interface RunStats {
   readonly adapter: string;
   readonly ranks: readonly RankStats[];
   readonly plan: string;
+  /** Of a generation: what the planner expected of it, where it chose the plan. */
+  readonly predicted?: { readonly tokens_per_second: number; readonly ttft_ms: number };
 }
 
 /** The document that `generate --json` prints. Names are stable: other tools read them. */
@@ -156,6 +159,8 @@ export interface ModelInfo {
   readonly kvBytesPerToken: number;
   readonly loadSeconds: number;
   readonly plan: Plan;
+  /** Why the planner picked it, where it had a choice. */
+  readonly planReason?: string;
   /** The counts that the plan's numbers refer to. */
   readonly shape: ModelShape;
   /** What each rank holds, in words. */

@@ -1,20 +1,51 @@
 import { usageError } from '../base/errors.js';
-import type { AdapterRequest } from '../gpu/index.js';
-import type { ModelConfig } from '../model/config.js';
 import { modelShape } from '../model/shape.js';
-import { checkPlan, makePlan, parsePlan, type Plan } from '../placement/index.js';
+import { checkPlan, explainPick, makePlan, parsePlan, pickPlan, type Plan, predictPlan } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
+import { planOutlook } from './auto_plan.js';
+import { checkBudgets, memoryBudgets, type MemorySubject } from './budgets.js';
+import { type AdapterRequest, rankAdapters } from './rank_adapters.js';
 
-const PREFERENCES: readonly string[] = ['high-performance', 'low-power'] satisfies GPUPowerPreference[];
+export interface PlanSubject extends MemorySubject {
+  readonly prefillChunk: number;
+  /** Sequences that there is to be room for with a plan. */
+  readonly slotsOf: (plan: Plan) => number;
+}
 
-/** The plan that the options ask for, checked against the model, and an adapter for each of its ranks. */
-export async function choosePlan(
-  options: LoadOptions,
-  config: ModelConfig,
-): Promise<{ readonly plan: Plan; readonly adapters: readonly AdapterRequest[] }> {
-  const shape = modelShape(config);
+/** What the planner said of the plan that it picked. */
+export interface PickedPlan {
+  readonly why: string;
+  /** Ranks that there might have been. */
+  readonly ranks: number;
+  /** What it expects of a request. */
+  predict(promptTokens: number, newTokens: number): { readonly tokensPerSecond: number; readonly ttftMs: number };
+}
+
+export interface ChosenPlan {
+  readonly plan: Plan;
+  /** One for each of its ranks. */
+  readonly adapters: readonly AdapterRequest[];
+  /** Where the planner had a choice. */
+  readonly picked?: PickedPlan;
+}
+
+/** The request that plans are compared at, where nothing is known of it: a prompt of half the context, and an answer. */
+const PROMPT_TOKENS = 1024;
+export const usualRequest = (contextLength: number): { readonly promptLength: number; readonly newTokens: number } => {
+  const promptLength = Math.max(1, Math.min(PROMPT_TOKENS, Math.floor(contextLength / 2)));
+  return { promptLength, newTokens: Math.max(1, Math.min(128, contextLength - promptLength)) };
+};
+
+/**
+ * The plan that the options ask for, checked against the model and the memory budgets, and an adapter for each of its ranks. `auto`
+ * with several ranks measures them (once) and takes the plan that answers soonest, on all of them or on fewer.
+ * @throws SplitkvError `usage`; `limit` where a rank has no room; as `measureMachine`.
+ */
+export async function choosePlan(options: LoadOptions, subject: PlanSubject): Promise<ChosenPlan> {
+  const shape = modelShape(subject.config);
   const asked = options.plan ?? 'auto';
   const ranks = rankCount(options);
+  if (asked === 'auto' && ranks > 1) return pick(options, subject, ranks);
   let plan: Plan;
   if (typeof asked !== 'string') {
     plan = parsePlan(asked);
@@ -23,13 +54,49 @@ export async function choosePlan(
         `the plan is for ${plan.worldSize} ranks, and ranks asks for ${ranks}: leave ranks out, or change it`,
       );
     }
-  } else if (asked === 'auto') {
-    plan = ranks === 1 ? makePlan('single', 1, shape) : makePlan('tp', ranks, shape);
   } else {
-    plan = makePlan(asked, ranks, shape);
+    plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape);
   }
   checkPlan(plan, shape);
-  return { plan, adapters: adaptersOf(options, plan.worldSize) };
+  const adapters = rankAdapters(options, plan.worldSize);
+  checkBudgets(plan, subject, subject.slotsOf(plan), memoryBudgets(options.memory, plan.worldSize));
+  return { plan, adapters };
+}
+
+async function pick(options: LoadOptions, subject: PlanSubject, ranks: number): Promise<ChosenPlan> {
+  const { requests, signal } = options;
+  const outlook = await planOutlook({
+    subject,
+    adapters: rankAdapters(options, ranks),
+    budgets: memoryBudgets(options.memory, ranks),
+    virtual: options.virtualRanks ?? false,
+    workload: {
+      ...usualRequest(subject.contextLength),
+      promptChunk: subject.prefillChunk,
+      slotsOf: subject.slotsOf,
+      ...(requests !== undefined && { batch: requests }),
+    },
+    signal,
+  });
+  const { candidates, adapters, machine, work, workload } = outlook;
+  const best = pickPlan(candidates);
+  return {
+    plan: best.plan,
+    adapters: adapters.slice(0, best.worldSize),
+    picked: {
+      why: explainPick(candidates, best),
+      ranks,
+      predict: (promptLength, newTokens) => {
+        const { tokensPerSecond, firstTokenSeconds } = predictPlan(best.plan, work, machine, {
+          ...workload,
+          batch: 1,
+          promptLength,
+          newTokens,
+        });
+        return { tokensPerSecond, ttftMs: firstTokenSeconds * 1000 };
+      },
+    },
+  };
 }
 
 function rankCount({ ranks = 1 }: LoadOptions): number {
@@ -38,21 +105,4 @@ function rankCount({ ranks = 1 }: LoadOptions): number {
     throw usageError(`ranks ${count}: expected a number of ranks from 1 to 64, or a list of adapters`);
   }
   return count;
-}
-
-function adaptersOf(options: LoadOptions, count: number): AdapterRequest[] {
-  const { ranks, adapter, powerPreference } = options;
-  if (ranks === undefined || typeof ranks === 'number') {
-    const same = {
-      ...(powerPreference && { powerPreference }),
-      ...(adapter !== undefined && { adapterName: adapter }),
-    };
-    return Array.from({ length: count }, () => same);
-  }
-  if (adapter !== undefined || powerPreference) {
-    throw usageError('ranks names an adapter for each rank: leave adapter and powerPreference out');
-  }
-  return ranks.map((name) =>
-    PREFERENCES.includes(name) ? { powerPreference: name as GPUPowerPreference } : { adapterName: name },
-  );
 }

@@ -7,7 +7,8 @@ import type { WeightProgress } from '../model/weight_loader.js';
 import type { Plan } from '../placement/index.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
-import { choosePlan } from './choose_plan.js';
+import { choosePlan, type PickedPlan } from './choose_plan.js';
+import { KV_BLOCK } from './rank_runner.js';
 import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
@@ -44,6 +45,8 @@ export interface OpenedModel {
   readonly tokenizer: Tokenizer | undefined;
   readonly name: string;
   readonly loadSeconds: number;
+  /** Where the planner chose. */
+  readonly picked?: PickedPlan | undefined;
 }
 
 /** What is known of a model before its ranks are opened. */
@@ -100,8 +103,16 @@ export async function openModel(
   const reader = await files.reader();
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
-  const { plan, adapters } = await choosePlan(options, config);
   const kvType = options.kv ?? 'f32';
+  const prefillChunk = options.prefillChunk ?? DEFAULT_PREFILL_CHUNK;
+  const facts = { config, type, kvType, contextLength };
+  const seatsOf = (of: Plan): Seats => seats({ ...facts, plan: of });
+  const { plan, adapters, picked } = await choosePlan(options, {
+    ...facts,
+    prefillChunk,
+    slotsOf: (of) => sequencesOf(seatsOf(of), contextLength),
+  });
+  if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
   let last: LoadProgress | undefined;
   const shared = {
     config,
@@ -109,9 +120,9 @@ export async function openModel(
     plan,
     adapters,
     runner: {
-      ...seats({ config, type, kvType, plan, contextLength }),
+      ...seatsOf(plan),
       contextLength,
-      prefillChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK,
+      prefillChunk,
       kvType,
     },
     signal,
@@ -125,8 +136,12 @@ export async function openModel(
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
   report({ ...last, phase: 'ready' });
   const name = modelName(source.gguf ?? source.name);
-  return { config, group, tokenizer, name, loadSeconds: (performance.now() - started) / 1000 };
+  return { config, group, tokenizer, name, loadSeconds: (performance.now() - started) / 1000, picked };
 }
+
+/** Whole contexts that the seats have room for. */
+const sequencesOf = ({ slots, batches = 1, kvBlocks }: Seats, contextLength: number): number =>
+  Math.min(slots * batches, ((kvBlocks ?? Infinity) * KV_BLOCK) / contextLength);
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */
 async function isDownloading({ url, flush }: Source): Promise<boolean> {

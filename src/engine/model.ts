@@ -4,6 +4,7 @@ import type { Tokenizer } from '../tokenizer/index.js';
 import type {
   ChatCompletions,
   GenerateOptions,
+  GenerateResult,
   Generation,
   LogitsOptions,
   LogitsResult,
@@ -13,6 +14,7 @@ import type {
   RunStats,
 } from './api.js';
 import { chatCompletions } from './chat_api.js';
+import type { PickedPlan } from './choose_plan.js';
 import { generate } from './generate.js';
 import { GenerationStream } from './generation_stream.js';
 import type { Speed } from './generate.js';
@@ -43,6 +45,7 @@ export class LoadedModel implements Model {
   readonly #tokenizer: Tokenizer | undefined;
   readonly #stepsInFlight: number;
   readonly #turns: Turns;
+  readonly #picked: PickedPlan | undefined;
   readonly #disposal = new AbortController();
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
@@ -53,6 +56,7 @@ export class LoadedModel implements Model {
     this.#tokenizer = tokenizer;
     this.#stepsInFlight = stepsInFlight;
     this.#turns = new Turns(group.runner.options.batches ?? 1);
+    this.#picked = opened.picked;
     this.info = modelInfo(opened);
     this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
   }
@@ -76,7 +80,7 @@ export class LoadedModel implements Model {
           emit,
         );
         this.#speed = speed;
-        return { ...result, stats: this.stats() };
+        return { ...result, stats: { ...this.stats(), ...this.#predicted(result) } };
       });
     });
   }
@@ -127,6 +131,12 @@ export class LoadedModel implements Model {
       })),
       plan: this.info.plan.policy,
     };
+  }
+
+  #predicted({ prompt_tokens: prompt, tokens }: Omit<GenerateResult, 'stats'>): Pick<RunStats, 'predicted'> {
+    if (!this.#picked || tokens.length === 0) return {};
+    const { tokensPerSecond, ttftMs } = this.#picked.predict(prompt, tokens.length);
+    return { predicted: { tokens_per_second: tokensPerSecond, ttft_ms: ttftMs } };
   }
 
   recover({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {

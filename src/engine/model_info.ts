@@ -4,7 +4,7 @@ import type { ModelInfo } from './api.js';
 import type { OpenedModel } from './load.js';
 
 /** What an opened model is, in numbers and words. */
-export function modelInfo({ config, group, tokenizer, name, loadSeconds }: OpenedModel): ModelInfo {
+export function modelInfo({ config, group, tokenizer, name, loadSeconds, picked }: OpenedModel): ModelInfo {
   const { runner } = group;
   const { type, plan } = group.options;
   return {
@@ -24,6 +24,7 @@ export function modelInfo({ config, group, tokenizer, name, loadSeconds }: Opene
     kvBytesPerToken: runner.kv.bytesPerToken,
     loadSeconds,
     plan,
+    ...(picked && { planReason: picked.why }),
     shape: modelShape(config),
     ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }) => ({
       adapter,

@@ -13,8 +13,8 @@ import { POLICIES } from './policy.js';
 export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'slots'> {
   /** Sequences decoded side by side; default 1. */
   readonly batch?: number;
-  /** Sequences that there is room for; default: the batch, or as many as a pipeline has stages. */
-  readonly slots?: number;
+  /** Sequences that there is room for with a plan; default: the batch, or as many as a pipeline has stages. */
+  readonly slotsOf?: (plan: Plan) => number;
   readonly promptLength: number;
   /** Tokens that follow the prompt; the decode speed is that halfway through them. Default 128. */
   readonly newTokens?: number;
@@ -75,7 +75,7 @@ export function predictPlan(
   const { batch = 1, promptLength, promptChunk, newTokens = DEFAULT_NEW_TOKENS } = workload;
   const memoryOptions = {
     ...workload,
-    slots: workload.slots ?? Math.max(batch, plan.stages.length),
+    slots: workload.slotsOf?.(plan) ?? Math.max(batch, plan.stages.length),
     ...(options.weightBytes && { weightBytes: options.weightBytes(plan) }),
   };
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
@@ -135,10 +135,10 @@ export function predictPlans(
 /** A pipeline's stages take turns, so it is memory that they balance. */
 function pipelineCosts(
   { shape, sizes }: ModelWork,
-  { contextLength, batch = 1, slots = batch }: Workload,
+  { contextLength, batch = 1 }: Workload,
 ): PlanOptions {
   const { stages } = makePlan('single', 1, shape);
-  const cache = shape.kvHeads * contextLength * slots * sizes.kvToken;
+  const cache = shape.kvHeads * contextLength * batch * sizes.kvToken;
   return {
     layerCosts: sizes.layers.map((layer) => layerBytes(layer, stages[0]!.shares[0]!) + cache),
     embeddingCost: shape.vocabSize * sizes.embeddingRow,

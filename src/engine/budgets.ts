@@ -1,0 +1,61 @@
+import { usageError } from '../base/errors.js';
+import type { ModelConfig } from '../model/config.js';
+import type { KvType } from '../model/kv_cache.js';
+import { modelSizes } from '../model/model_sizes.js';
+import { rankSlice } from '../model/shape.js';
+import { weightBytes } from '../model/weight_bytes.js';
+import type { WeightType } from '../../shaders/linear/pack.js';
+import { checkMemory, type Plan } from '../placement/index.js';
+import { KV_BLOCK } from './rank_runner.js';
+
+/** What of a model takes memory. */
+export interface MemorySubject {
+  readonly config: ModelConfig;
+  readonly type: WeightType;
+  readonly kvType: KvType;
+  readonly contextLength: number;
+}
+
+/**
+ * Bytes that each of `ranks` ranks may take; undefined where the options say nothing.
+ * @throws SplitkvError `usage` for budgets that are none, or one each of another number of ranks.
+ */
+export function memoryBudgets(memory: number | readonly number[] | undefined, ranks: number): (number | undefined)[] {
+  if (memory === undefined) return Array.from({ length: ranks }, () => undefined);
+  const list = typeof memory === 'number' ? Array.from({ length: ranks }, () => memory) : [...memory];
+  const bad = list.find((bytes) => !(typeof bytes === 'number' && bytes > 0));
+  if (bad !== undefined) throw usageError(`memory ${String(bad)}: expected a number of bytes above 0`);
+  if (list.length !== ranks) {
+    throw usageError(
+      `memory: ${list.length} budgets for ${ranks} rank${ranks === 1 ? '' : 's'}; give one number for all ranks, or one each`,
+    );
+  }
+  return list;
+}
+
+/** Bytes of each rank's weights, exactly as loading allocates them. */
+export const exactWeights =
+  ({ config, type }: MemorySubject) =>
+  (plan: Plan): number[] =>
+    Array.from({ length: plan.worldSize }, (_, rank) => weightBytes(config, type, rankSlice(plan, rank, config)).bytes);
+
+/**
+ * Refuses a plan that some rank has no room for, before any device is opened.
+ * @param sequences that there is to be room for
+ * @throws SplitkvError `limit`, with what would fit.
+ */
+export function checkBudgets(
+  plan: Plan,
+  subject: MemorySubject,
+  sequences: number,
+  budgets: readonly (number | undefined)[],
+): void {
+  if (budgets.every((budget) => budget === undefined)) return;
+  const { config, type, kvType, contextLength } = subject;
+  checkMemory(
+    plan,
+    modelSizes(config, type, kvType),
+    { contextLength, slots: sequences, block: KV_BLOCK, weightBytes: exactWeights(subject)(plan) },
+    budgets,
+  );
+}

@@ -1,0 +1,90 @@
+import { createGroup } from '../../distributed/index.js';
+import type { Communicator, Exchange } from '../../distributed/communicator.js';
+import { type Buffer, type Device } from '../../gpu/index.js';
+import type { HopMeasure } from '../../placement/index.js';
+import type { Timed } from './timing.js';
+
+/** A rank and the work that it does before each exchange. */
+export interface LinkRank {
+  readonly device: Device;
+  readonly work?: Timed | undefined;
+}
+
+const FEW_BYTES = 256;
+const MANY_BYTES = 2 ** 20;
+const ROUNDS = 5;
+/** Exchanges in a row that are timed together. */
+const EXCHANGES = 8;
+const MAX_SECONDS = 0.25;
+
+/**
+ * Every rank works, then all tell all others a few bytes, again and again: what an exchange adds to the work of the slowest.
+ * @param workSeconds of the ranks' work at the same time
+ */
+export async function exchangeLatency(ranks: readonly LinkRank[], workSeconds: number): Promise<number> {
+  const seconds = await timeExchanges(ranks, FEW_BYTES);
+  // However the two times fall, an exchange isn't free.
+  return Math.max(seconds - workSeconds, seconds / 20);
+}
+
+/** Latency beside the ranks' work, if any, and throughput with both directions at once. */
+export async function measureHop(pair: readonly [LinkRank, LinkRank], workSeconds: number): Promise<HopMeasure> {
+  const latencySeconds = await exchangeLatency(pair, workSeconds);
+  const idle = pair.map(({ device }) => ({ device }));
+  const [few, many] = [await timeExchanges(idle, FEW_BYTES), await timeExchanges(idle, MANY_BYTES)];
+  return { latencySeconds, bytesPerSecond: MANY_BYTES / Math.max(many - few, many / 10) };
+}
+
+/** Seconds of one round of work and exchange among all ranks. */
+async function timeExchanges(ranks: readonly LinkRank[], bytes: number): Promise<number> {
+  const communicators = createGroup(ranks.map(({ device }) => device));
+  const buffers: Buffer[] = [];
+  try {
+    const runs = communicators.map((communicator, rank) => {
+      const buffer = communicator.device.createBuffer('probe exchange', bytes * ranks.length);
+      buffers.push(buffer);
+      return { communicator, work: ranks[rank]!.work, exchange: allToAll(communicator, buffer, bytes) };
+    });
+    const round = async (count: number): Promise<number> => {
+      const started = performance.now();
+      await Promise.all(
+        runs.map(async ({ communicator, work, exchange }) => {
+          for (let i = 0; i < count; i++) await runOne(communicator, work, exchange);
+        }),
+      );
+      return (performance.now() - started) / 1000 / count;
+    };
+    let spent = await round(1); // makes what is made once
+    let least = Infinity;
+    for (let i = 0; i < ROUNDS && (i === 0 || spent < MAX_SECONDS); i++) {
+      const seconds = await round(EXCHANGES);
+      spent += seconds * EXCHANGES;
+      least = Math.min(least, seconds);
+    }
+    return least;
+  } finally {
+    for (const communicator of communicators) communicator.dispose();
+    for (const buffer of buffers) buffer.dispose();
+  }
+}
+
+async function runOne(communicator: Communicator, work: Timed | undefined, exchange: Exchange): Promise<void> {
+  const encoder = communicator.device.gpu.createCommandEncoder();
+  if (work) {
+    const pass = encoder.beginComputePass();
+    work.program.encode(pass, work.step);
+    pass.end();
+  }
+  await communicator.exchange(encoder, exchange);
+}
+
+/** The rank's own part of the buffer goes to all others, theirs come beside it. */
+function allToAll({ rank, worldSize }: Communicator, buffer: Buffer, bytes: number): Exchange {
+  const part = (index: number) => ({ buffer, offset: index * bytes, size: bytes });
+  const peers = Array.from({ length: worldSize }, (_, peer) => peer).filter((peer) => peer !== rank);
+  return {
+    label: 'probe',
+    sends: peers.map((peer) => ({ peer, regions: [part(rank)] })),
+    receives: peers.map((peer) => ({ peer, regions: [part(peer)] })),
+  };
+}

@@ -1,0 +1,109 @@
+import type { Device } from '../../gpu/index.js';
+import { modelSizes } from '../../model/model_sizes.js';
+import type { HopMeasure, MachineMeasure } from '../../placement/index.js';
+import { exchangeLatency, type LinkRank, measureHop } from './links.js';
+import { Probe, type ProbeSubject } from './probe.js';
+import { chooseLayers, layerKinds } from './probe_layers.js';
+import { type Timed, timeProgram, timeTogether } from './timing.js';
+
+export type GroupMeasure = Pick<MachineMeasure, 'hops' | 'crowding' | 'slowdown'>;
+
+/** One layer is work enough between two exchanges. */
+const MOST_BYTES = 64 * 2 ** 20;
+const PROMPT_ROWS = 16;
+
+/** The links between ranks, and what the ranks do to each other, with a layer of the model as their work. */
+export async function measureGroup(devices: readonly Device[], subject: ProbeSubject): Promise<GroupMeasure> {
+  if (devices.length === 1) return { hops: [[undefined]], crowding: [1], slowdown: { generated: [1], prompt: [1] } };
+  const { config, type, kvType } = subject;
+  const kind = layerKinds(config).at(-1)!;
+  const layers = chooseLayers(config, modelSizes(config, type, kvType), kind, 'whole', 1, MOST_BYTES);
+  const probes = new Map<Device, Probe>();
+  for (const device of devices) {
+    if (!probes.has(device)) probes.set(device, await Probe.open(device, subject, layers));
+  }
+  const generated = devices.map((device) => probes.get(device)!.generated(1, 1));
+  const ranks = devices.map((device, rank): LinkRank => ({ device, work: generated[rank] }));
+  const hops = await measureHops(ranks);
+  const sizes = groupSizes(devices.length);
+  const together = await sideBySide(generated, sizes);
+  const slowest = (n: number): number => {
+    const latencies = hops.slice(0, n).flatMap((row) => row.slice(0, n).map((hop) => hop?.latencySeconds ?? 0));
+    return Math.max(...latencies);
+  };
+  const crowding: [number, number][] = [];
+  for (const n of sizes) {
+    const latency = n === 1 ? 0 : await exchangeLatency(ranks.slice(0, n), together.seconds.get(n)!);
+    crowding.push([n, n <= 2 ? 1 : Math.max(1, latency / slowest(n))]);
+  }
+  const prompt = devices
+    .map((device) => probes.get(device)!)
+    .map((probe) => probe.prompt(0, Math.min(PROMPT_ROWS, probe.promptRows)));
+  return {
+    hops,
+    crowding: between(crowding),
+    slowdown: { generated: together.slowdown, prompt: (await sideBySide(prompt, sizes)).slowdown },
+  };
+}
+
+/** Of every pair; pairs of the same adapters over the same kind of link are alike. */
+async function measureHops(ranks: readonly LinkRank[]): Promise<(HopMeasure | undefined)[][]> {
+  const known = new Map<string, HopMeasure>();
+  const hops = ranks.map(() => ranks.map((): HopMeasure | undefined => undefined));
+  for (const [to, a] of ranks.entries()) {
+    for (const [from, b] of ranks.slice(0, to).entries()) {
+      const names = [a, b].map(({ device }) => JSON.stringify(device.adapter)).toSorted();
+      const key = JSON.stringify([a.device === b.device, ...names]);
+      let hop = known.get(key);
+      if (!hop) {
+        const work = [a.work!, b.work!];
+        known.set(key, (hop = await measureHop([a, b], await timeTogether(work))));
+      }
+      hops[to]![from] = hop;
+      hops[from]![to] = hop;
+    }
+  }
+  return hops;
+}
+
+/** Time of the first n at once, and its ratio to the slowest of them alone. */
+async function sideBySide(
+  all: readonly Timed[],
+  sizes: readonly number[],
+): Promise<{ readonly seconds: ReadonlyMap<number, number>; readonly slowdown: readonly number[] }> {
+  const seconds = new Map<number, number>();
+  const alone = new Map<string, number>();
+  let slowest = 0;
+  const slowdown: [number, number][] = [];
+  for (const n of sizes) {
+    for (const timed of all.slice(0, n)) {
+      const name = JSON.stringify(timed.device.adapter);
+      if (!alone.has(name)) alone.set(name, await timeProgram(timed));
+      slowest = Math.max(slowest, alone.get(name)!);
+    }
+    const together = n === 1 ? slowest : await timeTogether(all.slice(0, n));
+    seconds.set(n, together);
+    slowdown.push([n, Math.max(1, together / slowest)]);
+  }
+  return { seconds, slowdown: between(slowdown) };
+}
+
+/** 1, 2, 4, ... and the number itself. */
+function groupSizes(ranks: number): number[] {
+  const sizes: number[] = [];
+  for (let n = 1; n < ranks; n *= 2) sizes.push(n);
+  return [...sizes, ranks];
+}
+
+/** Values at 1, 2, 3, ... from those at some of them, on straight lines between. */
+function between(known: readonly (readonly [n: number, value: number])[]): number[] {
+  const last = known.at(-1)![0];
+  return Array.from({ length: last }, (_, i) => {
+    const n = i + 1;
+    const at = known.findIndex(([size]) => size >= n);
+    const [high, value] = known[at]!;
+    if (high === n || at === 0) return value;
+    const [low, before] = known[at - 1]!;
+    return before + ((n - low) / (high - low)) * (value - before);
+  });
+}

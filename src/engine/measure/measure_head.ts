@@ -1,0 +1,61 @@
+import { type Device, Recorder } from '../../gpu/index.js';
+import { allocateMatrix, type Matrix } from '../../model/matrix.js';
+import { modelSizes } from '../../model/model_sizes.js';
+import { recordLinear } from '../../model/record_linear.js';
+import { activationStride } from '../../model/roles.js';
+import { fitLinear, type LinearMeasure, type LinearSample } from '../../placement/index.js';
+import type { ProbeSubject } from './probe.js';
+import { timeProgram } from './timing.js';
+
+/** Of the head's weights, so many are enough to tell its speed. */
+const GPU_BYTES = 64 * 2 ** 20;
+const CPU_BYTES = 4 * 2 ** 20;
+
+/** The output head for generated rows: two sizes, 1 and 8 rows. */
+export async function measureHead(device: Device, { config, type, kvType }: ProbeSubject): Promise<LinearMeasure> {
+  const { headRow } = modelSizes(config, type, kvType);
+  const most = Math.floor((device.traits.software ? CPU_BYTES : GPU_BYTES) / headRow);
+  const rows = Math.max(1, Math.min(config.vocabSize, most));
+  const samples: LinearSample[] = [];
+  for (const [outFeatures, batch] of [
+    [rows, 1],
+    [rows, 8],
+    [Math.ceil(rows / 2), 1],
+  ] as const) {
+    const spec = {
+      name: 'probe head',
+      inFeatures: config.hiddenSize,
+      parts: [{ tensor: '', tensorRows: outFeatures, firstRow: 0, rows: outFeatures }],
+    };
+    const { program, matrix } = await device.checked('preparing to measure', () => {
+      const allocated = allocateMatrix(device, spec, type);
+      return { program: recordHead(device, allocated, batch, config.rmsNormEps), matrix: allocated };
+    });
+    const seconds = await timeProgram({ device, program, step: { rows: batch, chunks: 1 } });
+    const read = outFeatures * headRow;
+    samples.push({ read, multiplied: read * batch, seconds });
+    for (const { weight, scale } of matrix.shards) {
+      weight.dispose();
+      scale?.dispose();
+    }
+  }
+  const { secondsPerByte, secondsPerByteRow } = fitLinear(samples);
+  return { secondsPerByte, secondsPerByteRow };
+}
+
+function recordHead(device: Device, matrix: Matrix, rows: number, eps: number) {
+  const stride = activationStride(matrix.inFeatures);
+  const outStride = activationStride(matrix.outFeatures);
+  const [x, weight, normed] = ['x', 'norm', 'normed'].map((name) =>
+    device.createBuffer(`probe head ${name}`, rows * stride * 4),
+  ) as [ReturnType<Device['createBuffer']>, ReturnType<Device['createBuffer']>, ReturnType<Device['createBuffer']>];
+  const recorder = new Recorder(device, 'probe head');
+  recordLinear(recorder, { role: 'generated', rows, normed }, matrix, {
+    x,
+    xStride: stride,
+    norm: { weight, eps },
+    out: device.createBuffer('probe head out', rows * outStride * 4),
+    outStride,
+  });
+  return recorder.finish();
+}

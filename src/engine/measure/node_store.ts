@@ -1,0 +1,41 @@
+import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { cpus, homedir } from 'node:os';
+import { join } from 'node:path';
+import type { MeasureStore } from './store.js';
+
+/** Drivers and machines change: older measures are taken again. */
+const MAX_AGE_MS = 30 * 24 * 3600 * 1000;
+
+/** A folder of JSON files, `measures` in the user's cache folder for splitkv (SPLITKV_CACHE_DIR names another). */
+export function nodeStore(): MeasureStore {
+  const folder = join(cacheFolder(), 'measures');
+  const fileOf = (key: string): string => join(folder, `${key}.json`);
+  return {
+    // LP_NUM_THREADS is how many cores a software device of Mesa's may use.
+    environment: JSON.stringify([
+      cpus()[0]?.model,
+      cpus().length,
+      process.env['LP_NUM_THREADS'],
+      process.versions.node,
+    ]),
+    async get(key) {
+      const { mtimeMs } = await stat(fileOf(key));
+      if (Date.now() - mtimeMs > MAX_AGE_MS) return undefined;
+      return JSON.parse(await readFile(fileOf(key), 'utf8')) as unknown;
+    },
+    async set(key, value) {
+      await mkdir(folder, { recursive: true });
+      const partial = `${fileOf(key)}.${process.pid}`;
+      await writeFile(partial, `${JSON.stringify(value)}\n`);
+      await rename(partial, fileOf(key));
+    },
+  };
+}
+
+function cacheFolder(): string {
+  const { SPLITKV_CACHE_DIR: own, XDG_CACHE_HOME: xdg, LOCALAPPDATA: local } = process.env;
+  if (own) return own;
+  if (process.platform === 'win32') return join(local || join(homedir(), 'AppData', 'Local'), 'splitkv');
+  if (process.platform === 'darwin') return join(homedir(), 'Library', 'Caches', 'splitkv');
+  return join(xdg || join(homedir(), '.cache'), 'splitkv');
+}

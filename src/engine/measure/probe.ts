@@ -1,0 +1,165 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { SplitkvError } from '../../base/errors.js';
+import { ceilDiv } from '../../base/math.js';
+import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../../gpu/index.js';
+import type { ModelConfig } from '../../model/config.js';
+import { loadWeights } from '../../model/family.js';
+import type { Forward, RowBuffers } from '../../model/forward.js';
+import type { KvType } from '../../model/kv_cache.js';
+import { chunksOf } from '../../model/roles.js';
+import { rankSlice } from '../../model/shape.js';
+import { World } from '../../model/world.js';
+import { KV_BLOCK } from '../rank_runner.js';
+import { type ProbeLayers, probePlan } from './probe_layers.js';
+import { syntheticWeights } from './synthetic_weights.js';
+import { type Timed, timeProgram, type TimingOptions } from './timing.js';
+
+/** What is measured of a model. */
+export interface ProbeSubject {
+  readonly config: ModelConfig;
+  readonly type: WeightType;
+  readonly kvType: KvType;
+  /** Tokens a sequence may have. */
+  readonly contextLength: number;
+}
+
+/** Rows that were recorded, and how to place them in a sequence. */
+interface ProbeRows {
+  readonly buffers: RowBuffers;
+  readonly program: Program;
+}
+
+/** Longest sequence that is attended to. */
+export const PROBE_CONTEXT = 2048;
+/** Most prompt rows. */
+export const PROBE_ROWS = 512;
+/** Rows of a batch. */
+const BATCH = 8;
+/** Rows of the vocabulary: enough to embed tokens that differ. */
+export const PROBE_VOCABULARY = 256;
+
+/** A few layers of a model on a device, with random weights, run by the model's own forward program. */
+export class Probe {
+  readonly #batches: ReadonlyMap<number, ProbeRows>;
+  readonly #prompt: ProbeRows;
+
+  private constructor(
+    readonly device: Device,
+    readonly layers: ProbeLayers,
+    readonly contextLength: number,
+    readonly forward: Forward,
+  ) {
+    const record = (buffers: RowBuffers): ProbeRows => {
+      const recorder = new Recorder(device, `probe ${buffers.role}`);
+      forward.recordLayers(recorder, buffers);
+      const tokens = Uint32Array.from({ length: buffers.rows }, (_, row) => (row * 37) % PROBE_VOCABULARY);
+      device.write(buffers.tokens, 0, tokens);
+      return { buffers, program: recorder.finish() };
+    };
+    this.#batches = new Map([1, BATCH].map((rows) => [rows, record(forward.allocateRows('generated', rows))]));
+    const rows = ceilDiv(forward.promptRows(Math.min(PROBE_ROWS, contextLength)), 16) * 16;
+    this.#prompt = record(forward.allocateRows('prompt', rows));
+  }
+
+  /** Allocates and records; everything is freed with the device. @throws SplitkvError `limit` where it doesn't fit. */
+  static async open(device: Device, subject: ProbeSubject, layers: ProbeLayers): Promise<Probe> {
+    const config = { ...subject.config, vocabSize: Math.min(subject.config.vocabSize, PROBE_VOCABULARY) };
+    const contextLength = Math.min(subject.contextLength, PROBE_CONTEXT);
+    const world = new World(probePlan(layers, config), 0);
+    const reader = syntheticWeights(config, rankSlice(world.plan, 0, config));
+    const weights = await loadWeights(device, config, reader, subject.type, world);
+    return device.checked('preparing to measure', () => {
+      const numBlocks = ceilDiv(contextLength, KV_BLOCK);
+      const blockTable = device.createBuffer('block_table', numBlocks * 4);
+      device.write(
+        blockTable,
+        0,
+        Uint32Array.from({ length: numBlocks }, (_, block) => block),
+      );
+      const forward = weights.createForward({
+        type: subject.kvType,
+        block: KV_BLOCK,
+        numBlocks,
+        blockTable,
+        chunkOffsets: device.createBuffer('chunk_offsets', 4),
+        tableStride: numBlocks,
+        contextLength,
+      });
+      return new Probe(device, layers, contextLength, forward);
+    });
+  }
+
+  get count(): number {
+    return this.layers.layers[1] - this.layers.layers[0];
+  }
+
+  /** Most prompt rows that a step may have. */
+  get promptRows(): number {
+    return Math.min(this.#prompt.buffers.rows, this.contextLength);
+  }
+
+  /** 1 or 8 generated rows, each the last of a sequence of `length` tokens. */
+  generated(rows: 1 | 8, length: number): Timed {
+    const { buffers, program } = this.#batches.get(rows)!;
+    this.#place(buffers, rows, () => length - 1);
+    return this.#timed(program, { rows, chunks: chunksOf(length) });
+  }
+
+  /** Prompt rows at positions first .. first + rows - 1. */
+  prompt(first: number, rows: number): Timed {
+    const { buffers, program } = this.#prompt;
+    this.#place(buffers, rows, (row) => first + row);
+    return this.#timed(program, { rows, chunks: chunksOf(first + rows) });
+  }
+
+  #timed(program: Program, step: StepShape): Timed {
+    return { device: this.device, program, step };
+  }
+
+  #place({ rowInfo, rows: most }: RowBuffers, rows: number, positionOf: (row: number) => number): void {
+    const info = new Uint32Array(most * 2).fill(0xffffffff);
+    for (let row = 0; row < rows; row++) {
+      info[row * 2] = positionOf(row);
+      info[row * 2 + 1] = 0;
+    }
+    this.device.write(rowInfo, 0, info);
+  }
+
+  /**
+   * The first token as a prompt row and as a generated row: other kernels, the same numbers. An adapter that computes nonsense isn't
+   * worth timing.
+   * @throws SplitkvError `internal` where they differ.
+   */
+  async check(): Promise<void> {
+    const prompt = await this.#firstRow(this.prompt(0, 16), this.#prompt.buffers.x);
+    const generated = await this.#firstRow(this.generated(1, 1), this.#batches.get(1)!.buffers.x);
+    let difference = 0;
+    let size = 0;
+    for (const [i, value] of generated.entries()) {
+      difference += (value - prompt[i]!) ** 2;
+      size += value ** 2;
+    }
+    // An expert that two rows choose differently by a hair weighs little; garbage doesn't.
+    if (size > 0 && difference <= 0.05 * size) return;
+    throw new SplitkvError(
+      'internal',
+      `${this.device.name}: prompt rows and generated rows of the same token give different numbers, so nothing is timed; ` +
+        'update the GPU driver, or choose another adapter',
+    );
+  }
+
+  async #firstRow({ device, program, step }: Timed, x: Buffer): Promise<Float32Array> {
+    const encoder = device.gpu.createCommandEncoder();
+    const pass = encoder.beginComputePass();
+    program.encode(pass, step);
+    pass.end();
+    device.gpu.queue.submit([encoder.finish()]);
+    return new Float32Array(await device.read(x, 0, this.forward.hiddenStride * 4));
+  }
+
+  /** Seconds of one layer. @param overhead of what isn't the layers: the embedding */
+  async layerSeconds(timed: Timed, overhead: number, options?: TimingOptions): Promise<number> {
+    const seconds = await timeProgram(timed, options);
+    return Math.max((seconds - overhead) / this.count, seconds / this.count / 2);
+  }
+}

@@ -1,0 +1,107 @@
+import { isDeepseek, isMoeLayer, type ModelConfig } from '../../model/config.js';
+import { modelShape } from '../../model/shape.js';
+import type { ModelSizes, Plan } from '../../placement/index.js';
+import { expertsRead } from '../../placement/cost/expert_load.js';
+
+export type LayerKind = 'dense' | 'expert';
+
+/** Layers of a model that are measured, and how much of each: the whole, or about half, as a tensor-parallel rank holds it. */
+export interface ProbeLayers {
+  readonly kind: LayerKind;
+  /** [first, end) in the model. */
+  readonly layers: readonly [first: number, end: number];
+  readonly heads: number;
+  readonly mlp: number;
+  readonly experts: number;
+}
+
+/** The kinds of layers that the model has. */
+export function layerKinds(config: ModelConfig): LayerKind[] {
+  const kinds = Array.from({ length: config.numLayers }, (_, layer) => kindOf(config, layer));
+  return (['dense', 'expert'] as const).filter((kind) => kinds.includes(kind));
+}
+
+const kindOf = (config: ModelConfig, layer: number): LayerKind =>
+  isDeepseek(config) && isMoeLayer(config, layer) ? 'expert' : 'dense';
+
+const halved = (n: number): number => Math.max(1, Math.floor(n / 2));
+
+/**
+ * Neighbouring layers of a kind, as many as hold `wantedBytes` of weights together; never more than `mostBytes` of them, if need be
+ * with fewer experts.
+ */
+export function chooseLayers(
+  config: ModelConfig,
+  sizes: ModelSizes,
+  kind: LayerKind,
+  part: 'whole' | 'half',
+  wantedBytes: number,
+  mostBytes: number,
+): ProbeLayers {
+  const shape = modelShape(config);
+  const first = Array.from({ length: config.numLayers }, (_, layer) => layer).find(
+    (layer) => kindOf(config, layer) === kind,
+  )!;
+  let run = 1;
+  while (first + run < config.numLayers && kindOf(config, first + run) === kind) run++;
+  const share = part === 'whole' ? (n: number) => n : halved;
+  const held = {
+    kind,
+    heads: share(shape.segmentHeads.length),
+    mlp: share(shape.mlpSegments.length),
+    experts: kind === 'expert' ? shape.numExperts : 0,
+  };
+  const without = layerRead({ ...held, experts: 0 }, config, sizes, first, 1).read;
+  const { expert } = sizes.layers[first]!;
+  const experts = held.experts === 0 ? 0 : Math.min(share(held.experts), Math.max(1, Math.floor(mostBytes / expert)));
+  const bytes = without + experts * expert;
+  const count = Math.min(run, Math.max(1, Math.min(Math.ceil(wantedBytes / bytes), Math.floor(mostBytes / bytes))));
+  return { ...held, experts, layers: [first, first + count] };
+}
+
+/** Bytes of weights that `rows` rows read in one layer, and those bytes times the rows that they are multiplied with. */
+export function layerRead(
+  held: Pick<ProbeLayers, 'heads' | 'mlp' | 'experts'>,
+  config: ModelConfig,
+  sizes: ModelSizes,
+  layer: number,
+  rows: number,
+): { readonly read: number; readonly multiplied: number } {
+  const { attentionShared, attentionSegments, mlpShared, mlpSegments, expert } = sizes.layers[layer]!;
+  const first = (list: readonly number[], n: number): number => list.slice(0, n).reduce((sum, bytes) => sum + bytes, 0);
+  const dense = attentionShared + first(attentionSegments, held.heads) + mlpShared + first(mlpSegments, held.mlp);
+  const { expertsPerToken = 0, numExperts = 1 } = (isDeepseek(config) && config.moe) || {};
+  const pairs = (rows * expertsPerToken * held.experts) / numExperts;
+  return {
+    read: dense + expert * expertsRead(rows, pairs, held.experts),
+    multiplied: rows * dense + expert * pairs,
+  };
+}
+
+/** A plan of one rank that holds just these layers and parts, and a whole (small) vocabulary. */
+export function probePlan({ layers, heads, mlp, experts }: ProbeLayers, config: ModelConfig): Plan {
+  const list = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
+  const rows = [0, config.vocabSize] as const;
+  return {
+    version: 1,
+    policy: 'probe',
+    worldSize: 1,
+    stages: [
+      {
+        layers,
+        shares: [
+          {
+            rank: 0,
+            heads: list(heads),
+            mlp: list(mlp),
+            experts: list(experts),
+            kvHeads: isDeepseek(config) ? [0] : list(heads),
+            lanes: list(8),
+          },
+        ],
+      },
+    ],
+    embedding: [{ rank: 0, rows }],
+    head: [{ rank: 0, rows }],
+  };
+}

@@ -1,0 +1,75 @@
+/** Where measures are kept, so that an adapter is measured once and not at each load. Failing to keep them is no error. */
+export interface MeasureStore {
+  /** What measures depend on besides the adapter: measures taken elsewhere aren't found. */
+  readonly environment: string;
+  get(key: string): Promise<unknown>;
+  set(key: string, value: unknown): Promise<void>;
+}
+
+/** Changes with what measures mean, or with how they are taken: older ones aren't found then. */
+const VERSION = 1;
+
+const taken = new Map<string, Promise<unknown>>();
+
+/** Measures are taken one at a time: they would disturb each other. */
+let queue: Promise<unknown> = Promise.resolve();
+
+/**
+ * What was measured before in this process or is in the store under the same name and subject; else measures now.
+ * @param fresh measures now whatever there is
+ */
+export async function measured<T>(
+  store: MeasureStore,
+  name: string,
+  subject: unknown,
+  fresh: boolean,
+  measure: () => Promise<T>,
+): Promise<T> {
+  const key = `${name}-${await digest(JSON.stringify([VERSION, name, store.environment, subject]))}`;
+  const known = fresh ? undefined : taken.get(key);
+  if (known) return known as Promise<T>;
+  const result = queue.then(async () => {
+    const stored = fresh ? undefined : await store.get(key).catch(() => undefined);
+    if (stored !== undefined) return stored as T;
+    const value = await measure();
+    await store.set(key, value).catch(() => {});
+    return value;
+  });
+  queue = result.catch(() => {});
+  taken.set(key, result);
+  result.catch(() => taken.delete(key));
+  return result;
+}
+
+async function digest(text: string): Promise<string> {
+  const bytes = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));
+  return [...new Uint8Array(bytes.slice(0, 12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** In Node a file a measure in the user's cache folder; in a page its session. */
+export async function defaultStore(): Promise<MeasureStore> {
+  if (globalThis.process?.versions?.node !== undefined) return (await import('./node_store.js')).nodeStore();
+  return {
+    environment: `${navigator.userAgent} ${navigator.hardwareConcurrency}`,
+    get: (key) => Promise.resolve(readSession(key)),
+    set: (key, value) => Promise.resolve(writeSession(key, value)),
+  };
+}
+
+// Workers have no session storage, and a page may be denied it.
+function readSession(key: string): unknown {
+  try {
+    const text = sessionStorage.getItem(`splitkv ${key}`);
+    return text === null ? undefined : JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function writeSession(key: string, value: unknown): void {
+  try {
+    sessionStorage.setItem(`splitkv ${key}`, JSON.stringify(value));
+  } catch {
+    // Measured again next time.
+  }
+}

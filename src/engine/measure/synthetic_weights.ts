@@ -1,0 +1,71 @@
+import { Random } from '../../base/random.js';
+import { type TensorEntry, TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../../model/config.js';
+import type { RankSlice } from '../../model/shape.js';
+import { weightSpecs } from '../../model/weight_bytes.js';
+import { expectedTensors } from '../../model/weight_map.js';
+
+const TABLE = 2 ** 14;
+/** Odd and not near a power of two, so that rows are different pieces of the table. */
+const STRIDE = 4999;
+
+/**
+ * A checkpoint of random weights that takes no room and is read at the speed of memory: enough to run a model's program at its real
+ * speed, with routers that spread rows over experts, before anything of the model itself is read.
+ */
+export function syntheticWeights(config: ModelConfig, slice: RankSlice): TensorReader {
+  const table = new Random(1).normals(TABLE);
+  const tensors = new Map<string, TensorEntry>();
+  for (const [name, { shape }] of expectedTensors(weightSpecs(config, slice))) {
+    tensors.set(name, entryOf(name, shape, table));
+  }
+  const source = {
+    name: 'synthetic weights',
+    size: () => Promise.resolve(undefined),
+    version: () => Promise.resolve(undefined),
+    read: () => Promise.reject(new Error('synthetic weights have no files')),
+  };
+  return new TensorReader(source, { tensors, totalBytes: 0, files: [] });
+}
+
+function entryOf(name: string, shape: readonly number[], table: Float32Array): TensorEntry {
+  const isVector = shape.length < 2;
+  // Rows of deviation 1 / sqrt(columns) keep activations near 1; norms scale by about 1.
+  const scale = isVector ? 0.1 : 1 / Math.sqrt(shape.at(-1)!);
+  const values = table.map((value) => (isVector ? 1 : 0) + scale * value);
+  const numbers = shape.reduce((product, extent) => product * extent, 1);
+  return {
+    name,
+    file: '',
+    dtype: 'F32',
+    shape,
+    start: 0,
+    end: numbers * 4,
+    slice: (_, columnStart, columnEnd) => {
+      const width = columnEnd - columnStart;
+      return {
+        name,
+        width,
+        rowBytes: width * 4,
+        read: (rowStart, rowEnd) =>
+          Promise.resolve({
+            bytes: (rowEnd - rowStart) * width * 4,
+            convertTo: (out) => {
+              for (let row = rowStart; row < rowEnd; row++) {
+                fillRow(out.subarray((row - rowStart) * width, (row - rowStart + 1) * width), values, row * STRIDE);
+              }
+            },
+          }),
+      };
+    },
+  };
+}
+
+function fillRow(out: Float32Array, values: Float32Array, from: number): void {
+  for (let at = 0; at < out.length;) {
+    const start = (from + at) % values.length;
+    const count = Math.min(out.length - at, values.length - start);
+    out.set(values.subarray(start, start + count), at);
+    at += count;
+  }
+}

@@ -1,0 +1,56 @@
+import type { Device, Program, StepShape } from '../../gpu/index.js';
+
+/** A program without hops, and the step that it is run at. */
+export interface Timed {
+  readonly device: Device;
+  readonly program: Program;
+  readonly step: StepShape;
+}
+
+export interface TimingOptions {
+  /** A submission lasts this long at least, so that submitting and waiting don't count; 8 ms. */
+  readonly minSeconds?: number;
+  /** No new round begins after this long; 150 ms. */
+  readonly maxSeconds?: number;
+  readonly rounds?: number;
+}
+
+const MAX_REPEATS = 512;
+
+/** Seconds of one run, with many of them submitted at once: the least of some rounds, as whatever else goes on only adds to it. */
+export async function timeProgram(timed: Timed, options: TimingOptions = {}): Promise<number> {
+  return timeTogether([timed], options);
+}
+
+/** As `timeProgram`, with the same number of runs on each at the same time; until the last has ended. */
+export async function timeTogether(all: readonly Timed[], options: TimingOptions = {}): Promise<number> {
+  const { minSeconds = 0.008, maxSeconds = 0.15, rounds = 5 } = options;
+  await runAll(all, 1);
+  let repeats = 1;
+  let seconds = await runAll(all, repeats);
+  while (seconds < minSeconds && repeats < MAX_REPEATS) {
+    repeats = Math.min(MAX_REPEATS, Math.ceil(repeats * Math.min(10, Math.max(1.5, (1.2 * minSeconds) / seconds))));
+    seconds = await runAll(all, repeats);
+  }
+  const samples = [seconds / repeats];
+  let spent = seconds;
+  while (samples.length < rounds && spent < maxSeconds) {
+    seconds = await runAll(all, repeats);
+    spent += seconds;
+    samples.push(seconds / repeats);
+  }
+  return Math.min(...samples);
+}
+
+async function runAll(all: readonly Timed[], repeats: number): Promise<number> {
+  const started = performance.now();
+  for (const { device, program, step } of all) {
+    const encoder = device.gpu.createCommandEncoder();
+    const pass = encoder.beginComputePass();
+    for (let i = 0; i < repeats; i++) program.encode(pass, step);
+    pass.end();
+    device.gpu.queue.submit([encoder.finish()]);
+  }
+  await Promise.all(all.map(({ device }) => device.wait(device.gpu.queue.onSubmittedWorkDone())));
+  return (performance.now() - started) / 1000;
+}
