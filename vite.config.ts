@@ -4,6 +4,8 @@ import { serveFiles } from './src/server/static_files.js';
 
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
+const external = [/^node:/, 'webgpu']; // loaded only where the code finds itself in Node
+
 /** The demo page and the page that the command line runs in; models/ is served beside them with byte ranges. */
 export default defineConfig({
   root: root('src/app'),
@@ -18,11 +20,14 @@ export default defineConfig({
     outDir: root('dist/app'),
     emptyOutDir: true,
     target: 'es2023',
+    chunkSizeWarningLimit: 2000, // WGSL is text
     rollupOptions: {
       input: [root('src/app/index.html'), root('src/app/host.html')],
-      external: [/^node:/, 'webgpu'], // loaded only where the code finds itself in Node
+      external,
     },
   },
+  // A rank's worker loads parts on demand, as the page does.
+  worker: { format: 'es', rollupOptions: { external } },
   plugins: [
     {
       name: 'splitkv-models',

@@ -1,6 +1,6 @@
 /**
- * `npm run build`: dist/splitkv.js (the library, one ES module with the WGSL inside; what only Node needs lies beside it and
- * loads on demand) with its declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
+ * `npm run build`: dist/splitkv.js (the library; beside it its parts, the WGSL inside, of which those that only Node or a worker
+ * needs load on demand) with its declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
  */
 import { spawnSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
@@ -13,18 +13,28 @@ ensurePackages();
 rmSync(join(root, 'dist'), { recursive: true, force: true });
 
 const nodeOnly = [/^node:/, ...builtinModules, 'webgpu', 'playwright-core', 'vite'];
+// What runs in the worker_thread of a rank: src/engine/node_workers.ts looks for it beside itself, under a name like its own.
+const nodeWorker = join(root, 'src/engine/node_rank_worker.ts');
 const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
 
 await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
 
+const workerNames = { entryFileNames: 'splitkv-[name].js', chunkFileNames: 'splitkv-rank_worker-[name].js' };
 await build({
   ...common,
+  base: './',
+  worker: { format: 'es', rollupOptions: { external: nodeOnly, output: workerNames } },
   build: {
     outDir: 'dist',
     emptyOutDir: false,
     target: 'es2023',
     sourcemap: true,
-    lib: { entry: join(root, 'src/index.ts'), formats: ['es'], fileName: () => 'splitkv.js' },
+    chunkSizeWarningLimit: 2000, // WGSL is text
+    lib: {
+      entry: { splitkv: join(root, 'src/index.ts'), 'splitkv-node_rank_worker': nodeWorker },
+      formats: ['es'],
+      fileName: (_format, name) => `${name}.js`,
+    },
     rollupOptions: { external: nodeOnly, output: { chunkFileNames: 'splitkv-[name].js' } },
   },
 });
@@ -35,9 +45,13 @@ await build({
   build: {
     outDir: 'dist/cli',
     target: 'node20',
-    ssr: join(root, 'src/cli/main.ts'),
+    ssr: true,
     // Chunks lie beside main.js: the code finds the package's files two folders up.
-    rollupOptions: { external: nodeOnly, output: { entryFileNames: 'main.js', chunkFileNames: '[name].js' } },
+    rollupOptions: {
+      input: { main: join(root, 'src/cli/main.ts'), node_rank_worker: nodeWorker },
+      external: nodeOnly,
+      output: { entryFileNames: '[name].js', chunkFileNames: '[name].js' },
+    },
   },
 });
 
