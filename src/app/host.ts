@@ -1,5 +1,13 @@
 /** The page that `splitkv ... --host chrome` runs models in: the library behind the few calls of `HostPage`. */
-import { type GenerateOptions, load, type LoadProgress, type Model, SplitkvError } from '../index.js';
+import {
+  type GenerateOptions,
+  load,
+  type LoadProgress,
+  measureAdapters,
+  type Model,
+  planModel,
+  SplitkvError,
+} from '../index.js';
 import { progressLine } from './progress.js';
 import { listBrowserAdapters } from './adapter_list.js';
 import type { HostEvent, HostPage, Outcome } from './host_protocol.js';
@@ -27,6 +35,8 @@ async function attempt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<Ou
     return { ok: false, code, message, ...(stack !== undefined && { stack }) };
   }
 }
+
+const onProgress = (line: string): void => void emit({ kind: 'progress', line });
 
 function loaded(): Model {
   if (!model) throw new SplitkvError('internal', 'no model is loaded in the page');
@@ -71,6 +81,13 @@ window.splitkvHost = {
     }),
   stats: () => attempt(() => Promise.resolve(loaded().stats())),
   adapters: () => attempt(listBrowserAdapters),
+  measure: (preferences) =>
+    attempt((signal) => {
+      const requests = preferences.map((powerPreference) => ({ powerPreference }));
+      return measureAdapters(requests, { signal, onProgress });
+    }),
+  plan: (url, options) =>
+    attempt((signal) => planModel(new URL(url, document.baseURI), { ...options, signal, onProgress })),
   abort: () => running.abort(new Error('interrupted')),
   close: () =>
     attempt(async () => {

@@ -1,8 +1,20 @@
-import type { ErrorCode, GenerateOptions, GenerateResult, LoadOptions, ModelInfo, RunStats } from '../index.js';
+import type {
+  AdaptersMeasure,
+  ErrorCode,
+  GenerateOptions,
+  GenerateResult,
+  LoadOptions,
+  ModelInfo,
+  PlanModelOptions,
+  PlanReport,
+  RunStats,
+} from '../index.js';
 import type { AdapterEntry } from './adapter_list.js';
 
 /** What of a load can be told to another process. */
 export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
+
+export type PlainPlanOptions = Omit<PlanModelOptions, 'onProgress' | 'signal'>;
 
 /**
  * What the command line and the page it runs in say to each other: calls go to `window.splitkvHost` by Playwright's evaluate, events
@@ -33,6 +45,9 @@ export interface HostPage {
   logits(tokens: readonly number[], all: boolean): Promise<Outcome<number>>;
   stats(): Promise<Outcome<RunStats>>;
   adapters(): Promise<Outcome<AdapterEntry[]>>;
+  /** @param preferences of the adapters to measure */
+  measure(preferences: readonly GPUPowerPreference[]): Promise<Outcome<AdaptersMeasure>>;
+  plan(url: string, options: PlainPlanOptions): Promise<Outcome<PlanReport>>;
   /** Ends what is running with 'aborted'. */
   abort(): void;
   close(): Promise<Outcome<null>>;

@@ -1,8 +1,8 @@
 import type { Browser, Page } from 'playwright-core';
 import type { AdapterEntry } from '../app/adapter_list.js';
-import type { HostEvent, Outcome } from '../app/host_protocol.js';
+import type { HostEvent, Outcome, PlainPlanOptions } from '../app/host_protocol.js';
 import { abortedError, SplitkvError, throwIfAborted } from '../base/errors.js';
-import type { ModelInfo } from '../index.js';
+import type { AdaptersMeasure, ModelInfo, PlanReport } from '../index.js';
 import { type Chrome, launchChrome, orAborted } from './chrome.js';
 import type { HostRequest, ModelHost } from './model_host.js';
 import { type PageServer, startPageServer } from './page_server.js';
@@ -80,6 +80,46 @@ export async function listChromeAdapters(signal: AbortSignal): Promise<AdapterEn
   const session = await openSession('.', signal, () => {});
   try {
     return await session.call((page) => page.evaluate(() => window.splitkvHost.adapters()));
+  } finally {
+    await session.close();
+  }
+}
+
+/** The same, and what those that are different GPUs measured. */
+export async function measureChromeAdapters(
+  signal: AbortSignal,
+  onProgress: (line: string) => void,
+): Promise<{ readonly adapters: AdapterEntry[]; readonly measure: AdaptersMeasure }> {
+  const session = await openSession('.', signal, () => {});
+  session.onEvent = (event) => {
+    if (event.kind === 'progress') onProgress(event.line);
+  };
+  try {
+    const adapters = await session.call((page) => page.evaluate(() => window.splitkvHost.adapters()));
+    const preferences = adapters
+      .filter(({ same_as: same }) => same === undefined)
+      .map(({ request }) => request as GPUPowerPreference);
+    const measure = await session.call((page) =>
+      page.evaluate((list) => window.splitkvHost.measure(list), preferences),
+    );
+    return { adapters, measure };
+  } finally {
+    await session.close();
+  }
+}
+
+/** `planModel` in a page of headless Chrome. */
+export async function planInChrome(
+  { model, signal, onProgress, onWarning }: Omit<HostRequest, 'options'>,
+  options: PlainPlanOptions,
+): Promise<PlanReport> {
+  const session = await openSession(model, signal, onWarning);
+  session.onEvent = (event) => {
+    if (event.kind === 'progress') onProgress(event.line);
+  };
+  try {
+    const request = [session.modelUrl, options] as const;
+    return await session.call((page) => page.evaluate(([url, rest]) => window.splitkvHost.plan(url, rest), request));
   } finally {
     await session.close();
   }

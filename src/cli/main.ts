@@ -9,9 +9,10 @@ const COMMANDS: Readonly<
   adapters: { summary: 'the WebGPU adapters of this machine', load: () => import('./commands/adapters.js') },
   generate: { summary: 'continue a prompt, or answer it', load: () => import('./commands/generate.js') },
   logits: { summary: 'next-token logits of token ids', load: () => import('./commands/logits.js') },
+  plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
   bench: { summary: 'measure speed and memory', load: () => import('./commands/bench.js') },
 };
-const PLANNED = ['plan', 'simulate', 'profile', 'arrange', 'serve'];
+const PLANNED = ['simulate', 'profile', 'arrange', 'serve'];
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;

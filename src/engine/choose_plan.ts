@@ -4,7 +4,7 @@ import { checkPlan, explainPick, makePlan, parsePlan, pickPlan, type Plan, predi
 import type { LoadOptions } from './api.js';
 import { planOutlook } from './auto_plan.js';
 import { checkBudgets, memoryBudgets, type MemorySubject } from './budgets.js';
-import { type AdapterRequest, rankAdapters } from './rank_adapters.js';
+import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
 
 export interface PlanSubject extends MemorySubject {
   readonly prefillChunk: number;
@@ -29,12 +29,17 @@ export interface ChosenPlan {
   readonly picked?: PickedPlan;
 }
 
-/** The request that plans are compared at, where nothing is known of it: a prompt of half the context, and an answer. */
 const PROMPT_TOKENS = 1024;
-export const usualRequest = (contextLength: number): { readonly promptLength: number; readonly newTokens: number } => {
-  const promptLength = Math.max(1, Math.min(PROMPT_TOKENS, Math.floor(contextLength / 2)));
-  return { promptLength, newTokens: Math.max(1, Math.min(128, contextLength - promptLength)) };
-};
+const NEW_TOKENS = 128;
+
+/** The request that plans are compared at, as far as nothing is known of it: a prompt of half the context, and an answer. */
+export function usualRequest(
+  contextLength: number,
+  promptLength = Math.max(1, Math.min(PROMPT_TOKENS, Math.floor(contextLength / 2))),
+): { readonly promptLength: number; readonly newTokens: number } {
+  // The last token of an answer takes no room.
+  return { promptLength, newTokens: Math.max(1, Math.min(NEW_TOKENS, contextLength - promptLength + 1)) };
+}
 
 /**
  * The plan that the options ask for, checked against the model and the memory budgets, and an adapter for each of its ranks. `auto`
@@ -97,12 +102,4 @@ async function pick(options: LoadOptions, subject: PlanSubject, ranks: number): 
       },
     },
   };
-}
-
-function rankCount({ ranks = 1 }: LoadOptions): number {
-  const count = typeof ranks === 'number' ? ranks : ranks.length;
-  if (!Number.isInteger(count) || count < 1 || count > 64) {
-    throw usageError(`ranks ${count}: expected a number of ranks from 1 to 64, or a list of adapters`);
-  }
-  return count;
 }

@@ -17,7 +17,7 @@ import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
 import { WorkerGroup } from './worker_group.js';
 
 const DEFAULT_CONTEXT = 4096;
-const DEFAULT_PREFILL_CHUNK = 512;
+export const DEFAULT_PREFILL_CHUNK = 512;
 const OPTION_NAMES = [
   'weights',
   'kv',
@@ -150,7 +150,8 @@ async function isDownloading({ url, flush }: Source): Promise<boolean> {
   return !models.some((model) => model.url === url && model.complete);
 }
 
-function checkOptions(options: LoadOptions): void {
+/** @throws SplitkvError `usage` for an option or a value that isn't known */
+export function checkOptions(options: LoadOptions): void {
   for (const name of Object.keys(options)) {
     if (!(OPTION_NAMES as readonly string[]).includes(name)) {
       throw usageError(`load: unknown option '${name}'.${didYouMean(name, OPTION_NAMES)}`);
@@ -190,7 +191,8 @@ function oncePerText(onWarning: LoadOptions['onWarning']): LoadOptions['onWarnin
   };
 }
 
-function checkContext(asked: number | undefined, config: ModelConfig): number {
+/** Tokens a sequence may have. @throws SplitkvError `usage` beyond the model's positions */
+export function checkContext(asked: number | undefined, config: ModelConfig): number {
   if (asked === undefined) return Math.min(config.maxPositions, DEFAULT_CONTEXT);
   if (asked > config.maxPositions) {
     throw usageError(`contextLength ${asked}: this model has at most ${config.maxPositions} positions`);
@@ -199,7 +201,7 @@ function checkContext(asked: number | undefined, config: ModelConfig): number {
 }
 
 /** The last part of a path or URL. */
-const modelName = (source: string): string =>
+export const modelName = (source: string): string =>
   source
     .replace(/[?#].*$/, '')
     .split(/[\\/]/)

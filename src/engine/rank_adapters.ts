@@ -26,3 +26,12 @@ export function rankAdapters(
     PREFERENCES.includes(name) ? { powerPreference: name as GPUPowerPreference } : { adapterName: name },
   );
 }
+
+/** @throws SplitkvError `usage` for a number of ranks that can't be */
+export function rankCount({ ranks = 1 }: Pick<LoadOptions, 'ranks'>): number {
+  const count = typeof ranks === 'number' ? ranks : ranks.length;
+  if (!Number.isInteger(count) || count < 1 || count > 64) {
+    throw usageError(`ranks ${count}: expected a number of ranks from 1 to 64, or a list of adapters`);
+  }
+  return count;
+}

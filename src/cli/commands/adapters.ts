@@ -2,29 +2,58 @@ import { type AdapterEntry, describeAdapter } from '../../app/adapter_list.js';
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { nodeGpu } from '../../gpu/node.js';
+import { type AdapterBasics, type AdaptersMeasure, MATVEC_SIZE, measureAdapters } from '../../index.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 
 export const command: Command = {
-  summary: 'The WebGPU adapters of this machine: features and limits.',
+  summary: 'The WebGPU adapters of this machine: features, limits, and how fast they are.',
   usage: 'adapters [options]',
   options: {
     host: { value: 'HOST', help: 'node (default: WebGPU by Dawn) or chrome' },
+    quick: { help: 'only list them, measure nothing' },
     ...commonOptions,
   },
   async run(options, terminal) {
     const host = options.oneOf('host', ['node', 'chrome']) ?? 'node';
-    const adapters = host === 'chrome' ? await chromeAdapters(terminal) : await nodeAdapters();
-    if (adapters.length === 0) {
+    const listing = await (host === 'chrome' ? chromeListing : nodeListing)(options.has('quick'), terminal);
+    if (listing.adapters.length === 0) {
       throw new SplitkvError(
         'no_webgpu',
         `${host} offers no WebGPU adapter; update the GPU driver or install a software one`,
       );
     }
-    if (options.has('json')) await terminal.write(`${JSON.stringify({ host, adapters })}\n`);
-    else for (const adapter of adapters) await terminal.write(describe(adapter));
+    if (options.has('json')) {
+      await terminal.write(`${JSON.stringify({ host, ...documentOf(listing) })}\n`);
+      return 0;
+    }
+    for (const adapter of listing.adapters) await terminal.write(describe(adapter, basicsOf(listing, adapter)));
+    await terminal.write(describeExchanges(listing));
     return 0;
   },
 };
+
+interface Listing {
+  readonly adapters: readonly AdapterEntry[];
+  /** Of the adapters that aren't another one again, in order. */
+  readonly measure: AdaptersMeasure | undefined;
+}
+
+const different = ({ adapters }: Listing): AdapterEntry[] => adapters.filter(({ same_as: same }) => same === undefined);
+
+const basicsOf = (listing: Listing, adapter: AdapterEntry): AdapterBasics | undefined =>
+  listing.measure?.adapters[different(listing).indexOf(adapter)];
+
+async function nodeListing(quick: boolean, { signal, progress }: Terminal): Promise<Listing> {
+  const adapters = await nodeAdapters();
+  const requests = adapters.map(({ request }) => ({ adapterName: request }));
+  return { adapters, measure: quick ? undefined : await measureAdapters(requests, { signal, onProgress: progress }) };
+}
+
+async function chromeListing(quick: boolean, { signal, progress }: Terminal): Promise<Listing> {
+  const { listChromeAdapters, measureChromeAdapters } = await import('../chrome_host.js');
+  if (quick) return { adapters: await listChromeAdapters(signal), measure: undefined };
+  return measureChromeAdapters(signal, progress);
+}
 
 /** Every adapter that Dawn finds. It only lists their names in the error that an impossible name gives. */
 async function nodeAdapters(): Promise<AdapterEntry[]> {
@@ -44,28 +73,68 @@ async function nodeAdapters(): Promise<AdapterEntry[]> {
   return entries;
 }
 
-const chromeAdapters = async (terminal: Terminal): Promise<AdapterEntry[]> =>
-  (await import('../chrome_host.js')).listChromeAdapters(terminal.signal);
+/** Names are stable: other tools read them. */
+function documentOf(listing: Listing): object {
+  const names = different(listing).map(({ request }) => request);
+  const adapters = listing.adapters.map((adapter) => {
+    const basics = basicsOf(listing, adapter);
+    if (!basics) return adapter;
+    const { copyBytesPerSecond, matvecSeconds, dispatchSeconds, submitSeconds, waitSeconds } = basics;
+    return {
+      ...adapter,
+      measured: {
+        copy_bytes_per_second: copyBytesPerSecond,
+        matvec_flops_per_second: MATVEC_FLOPS / matvecSeconds,
+        matvec_bytes_per_second: MATVEC_BYTES / matvecSeconds,
+        us_per_dispatch: dispatchSeconds * 1e6,
+        us_per_submit: submitSeconds * 1e6,
+        us_per_wait: waitSeconds * 1e6,
+      },
+    };
+  });
+  const exchanges = listing.measure?.exchanges.map(({ a, b, latencySeconds, bytesPerSecond }) => ({
+    between: [names[a], names[b]],
+    us: latencySeconds * 1e6,
+    bytes_per_second: bytesPerSecond,
+  }));
+  return { adapters, ...(exchanges && { exchanges }) };
+}
 
-function describe({
-  name,
-  request,
-  vendor,
-  architecture,
-  software,
-  same_as: sameAs,
-  features,
-  limits,
-}: AdapterEntry): string {
+const MATVEC_FLOPS = 2 * MATVEC_SIZE ** 2;
+const MATVEC_BYTES = 2 * MATVEC_SIZE ** 2;
+
+function describe(entry: AdapterEntry, basics: AdapterBasics | undefined): string {
+  const { name, request, vendor, architecture, software, same_as: sameAs, features, limits } = entry;
   const byName = name === request ? '' : ` (${request})`;
-  if (sameAs !== undefined)
-    return `${name}${byName}\n  the same GPU as ${sameAs}: ranks on both are devices of one GPU\n`;
+  if (sameAs !== undefined) return `${name}${byName}\n  the same GPU as ${sameAs}: it is no second rank\n`;
   const kind = `${vendor} ${architecture}`.trim() || 'unknown vendor';
   return [
     `${name}${byName}`,
     `  ${kind}, ${software ? 'software (runs on the CPU)' : 'hardware'}`,
     `  f16 arithmetic ${features.includes('shader-f16') ? 'yes' : 'no'}, subgroups ${features.includes('subgroups') ? 'yes' : 'no'}`,
     `  largest buffer ${formatBytes(limits['maxBufferSize'] ?? 0)}, binding ${formatBytes(limits['maxStorageBufferBindingSize'] ?? 0)}`,
-    `  workgroup ${limits['maxComputeInvocationsPerWorkgroup']} invocations, ${formatBytes(limits['maxComputeWorkgroupStorageSize'] ?? 0)}\n`,
+    `  workgroup ${limits['maxComputeInvocationsPerWorkgroup']} invocations, ${formatBytes(limits['maxComputeWorkgroupStorageSize'] ?? 0)}`,
+    ...(basics ? [`  ${speed(basics)}`] : []),
+    '',
   ].join('\n');
 }
+
+function speed({ copyBytesPerSecond, matvecSeconds, dispatchSeconds, submitSeconds }: AdapterBasics): string {
+  const matvec = `${billions(MATVEC_FLOPS / matvecSeconds)} GFLOP/s (${billions(MATVEC_BYTES / matvecSeconds)} GB/s)`;
+  return (
+    `copy ${billions(copyBytesPerSecond)} GB/s, f16 matrix of ${MATVEC_SIZE} x ${MATVEC_SIZE} times a vector ${matvec}, ` +
+    `${micros(dispatchSeconds)} a dispatch, ${micros(submitSeconds)} a submit`
+  );
+}
+
+function describeExchanges(listing: Listing): string {
+  const names = different(listing).map(({ name }) => name);
+  const lines = (listing.measure?.exchanges ?? []).map(({ a, b, latencySeconds, bytesPerSecond }) => {
+    const where = a === b ? `two devices on ${names[a]}` : `${names[a]} and ${names[b]}`;
+    return `  ${where}: ${micros(latencySeconds)}, ${billions(bytesPerSecond)} GB/s each way\n`;
+  });
+  return lines.length > 0 ? `exchanges between ranks\n${lines.join('')}` : '';
+}
+
+const micros = (seconds: number): string => `${Number((seconds * 1e6).toPrecision(2))} us`;
+const billions = (perSecond: number): string => `${Number((perSecond / 1e9).toPrecision(2))}`;

@@ -83,7 +83,8 @@ async function sideBySide(
     }
     const together = n === 1 ? slowest : await timeTogether(all.slice(0, n));
     seconds.set(n, together);
-    slowdown.push([n, Math.max(1, together / slowest)]);
+    // Sharing everything is the worst there is; beyond it is noise.
+    slowdown.push([n, Math.min(n, Math.max(1, together / slowest))]);
   }
   return { seconds, slowdown: between(slowdown) };
 }

@@ -1,0 +1,127 @@
+import { packTiles } from '../../../shaders/linear/pack.js';
+import { SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { Random } from '../../base/random.js';
+import { type AdapterRequest, type Device, openDevice, Recorder } from '../../gpu/index.js';
+import { allocateMatrix } from '../../model/matrix.js';
+import { recordLinear } from '../../model/record_linear.js';
+import type { HopMeasure } from '../../placement/index.js';
+import { measureHop } from './links.js';
+import { measureOverheads, type Overheads } from './overheads.js';
+import { timeProgram } from './timing.js';
+
+/** What an adapter can do, whatever model runs on it. */
+export interface AdapterBasics extends Overheads {
+  /** Bytes copied from buffer to buffer a second. */
+  readonly copyBytesPerSecond: number;
+  /** One row times an f16 matrix of 2048 x 2048, by the kernel that generated rows use. */
+  readonly matvecSeconds: number;
+}
+
+export interface AdaptersMeasure {
+  /** In the order of the requests. */
+  readonly adapters: readonly AdapterBasics[];
+  /** Between a device on each of two adapters, or two devices on one; `a` and `b` are places in the list, a <= b. */
+  readonly exchanges: readonly (HopMeasure & { readonly a: number; readonly b: number })[];
+}
+
+export const MATVEC_SIZE = 2048;
+const COPY_BYTES = 32 * 2 ** 20;
+const ROUNDS = 5;
+
+/** Measures adapters and the links between them; a second or two each. @throws as `openDevice`; `internal` where one computes nonsense */
+export async function measureAdapters(
+  requests: readonly AdapterRequest[],
+  options: { readonly signal?: AbortSignal; readonly onProgress?: (what: string) => void } = {},
+): Promise<AdaptersMeasure> {
+  const { signal, onProgress } = options;
+  const opened: Device[] = [];
+  const open = async (request: AdapterRequest): Promise<Device> => {
+    throwIfAborted(signal, 'measuring');
+    const device = await openDevice(request);
+    opened.push(device);
+    return device;
+  };
+  try {
+    const adapters: AdapterBasics[] = [];
+    const devices: Device[] = [];
+    for (const request of requests) {
+      const device = await open(request);
+      onProgress?.(`measuring ${device.name}`);
+      adapters.push({
+        ...(await measureOverheads(device)),
+        copyBytesPerSecond: await copyRate(device),
+        matvecSeconds: await matvec(device),
+      });
+      devices.push(device);
+    }
+    const exchanges: AdaptersMeasure['exchanges'][number][] = [];
+    for (const [b, request] of requests.entries()) {
+      for (let a = 0; a <= b; a++) {
+        onProgress?.(`measuring exchanges of ${devices[a]!.name} and ${devices[b]!.name}`);
+        const other = a === b ? await open(request) : devices[a]!;
+        exchanges.push({ a, b, ...(await measureHop([{ device: devices[b]! }, { device: other }], 0)) });
+      }
+    }
+    return { adapters, exchanges };
+  } finally {
+    for (const device of opened) device.dispose();
+  }
+}
+
+async function copyRate(device: Device): Promise<number> {
+  const [from, to] = await device.checked('preparing to measure', () =>
+    ['from', 'to'].map((name) => device.createBuffer(`probe copy ${name}`, COPY_BYTES)),
+  );
+  let least = Infinity;
+  for (let round = 0; round <= ROUNDS; round++) {
+    const started = performance.now();
+    const encoder = device.gpu.createCommandEncoder();
+    encoder.copyBufferToBuffer(from!.gpu, 0, to!.gpu, 0, COPY_BYTES);
+    device.gpu.queue.submit([encoder.finish()]);
+    await device.wait(device.gpu.queue.onSubmittedWorkDone());
+    // The first one zeroes the buffers.
+    if (round > 0) least = Math.min(least, performance.now() - started);
+  }
+  from!.dispose();
+  to!.dispose();
+  return COPY_BYTES / (least / 1000);
+}
+
+async function matvec(device: Device): Promise<number> {
+  const size = MATVEC_SIZE;
+  const spec = {
+    name: 'probe matrix',
+    inFeatures: size,
+    parts: [{ tensor: '', tensorRows: size, firstRow: 0, rows: size }],
+  };
+  const random = new Random(1);
+  const x = random.normals(size);
+  // The rows of one tile are looked at; the others stay zero.
+  const rows = random.normals(32 * size, 1 / Math.sqrt(size));
+  const { program, out } = await device.checked('preparing to measure', () => {
+    const matrix = allocateMatrix(device, spec, 'f16', { whole: true });
+    device.write(matrix.shards[0]!.weight, 0, packTiles('f16', rows, 32, size).weight);
+    const input = device.createBuffer('probe x', size * 4);
+    device.write(input, 0, x);
+    const output = device.createBuffer('probe out', size * 4);
+    const recorder = new Recorder(device, 'probe matvec');
+    recordLinear(recorder, { role: 'generated', rows: 1, normed: undefined }, matrix, {
+      x: input,
+      xStride: size,
+      out: output,
+      outStride: size,
+    });
+    return { program: recorder.finish(), out: output };
+  });
+  const seconds = await timeProgram({ device, program, step: { rows: 1, chunks: 1 } });
+  const result = new Float32Array(await device.read(out, 0, 32 * 4));
+  for (const [row, value] of result.entries()) {
+    const expected = x.reduce((sum, factor, k) => sum + factor * rows[row * size + k]!, 0);
+    if (Math.abs(value - expected) < 0.02) continue;
+    throw new SplitkvError(
+      'internal',
+      `${device.name} multiplies a matrix wrongly (${value} instead of ${expected}); update the GPU driver, or choose another adapter`,
+    );
+  }
+  return seconds;
+}

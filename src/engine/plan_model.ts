@@ -1,0 +1,142 @@
+import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { openSource, type Source } from '../loader/index.js';
+import {
+  explainPick,
+  formatPlanTable,
+  type MachineMeasure,
+  pickPlan,
+  type PlanCandidate,
+  type PlanPrediction,
+} from '../placement/index.js';
+import type { KvType, LoadOptions, WeightType } from './api.js';
+import { planOutlook } from './auto_plan.js';
+import { memoryBudgets } from './budgets.js';
+import { usualRequest } from './choose_plan.js';
+import { checkContext, checkOptions, DEFAULT_PREFILL_CHUNK, modelName } from './load.js';
+import { openModelFiles, storedType } from './model_files.js';
+import { rankAdapters, rankCount } from './rank_adapters.js';
+
+export interface PlanModelOptions extends Pick<
+  LoadOptions,
+  | 'weights'
+  | 'kv'
+  | 'contextLength'
+  | 'prefillChunk'
+  | 'ranks'
+  | 'virtualRanks'
+  | 'memory'
+  | 'powerPreference'
+  | 'adapter'
+  | 'signal'
+> {
+  /** Tokens of the prompt that plans are compared at; default: half the context, at most 1024. */
+  readonly promptTokens?: number;
+  /** Tokens that follow it; default: 128, as far as the context has room. */
+  readonly newTokens?: number;
+  /** Sequences decoded side by side; default 1. */
+  readonly batch?: number;
+  /** Measure again what was measured before. */
+  readonly fresh?: boolean;
+  /** Told what is being measured, for people. */
+  readonly onProgress?: (what: string) => void;
+}
+
+/** What every plan would do. Plain data. */
+export interface PlanReport {
+  readonly name: string;
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly contextLength: number;
+  readonly promptTokens: number;
+  readonly newTokens: number;
+  readonly batch: number;
+  /** By rank: the fastest comes first, whatever the order they were named in. */
+  readonly machine: MachineMeasure;
+  readonly candidates: readonly PlanCandidate[];
+  /** The plan that `load` would take; undefined where none fits. */
+  readonly pick: (PlanCandidate & PlanPrediction) | undefined;
+  /** Why, in a sentence; or why none fits. */
+  readonly why: string;
+  /** The candidates as a table for people. */
+  readonly table: string;
+}
+
+/** Ranks that plans are made for where nothing is said. */
+const RANKS = 2;
+
+/**
+ * Tells what every plan would do with a model on this machine, without loading its weights. `ranks` is how many there may be, or an
+ * adapter for each; default 2.
+ * @throws as `load`, but not where no plan fits.
+ */
+export async function planModel(
+  where: string | URL | readonly File[] | Source,
+  options: PlanModelOptions = {},
+): Promise<PlanReport> {
+  const { promptTokens, newTokens, batch = 1, fresh, onProgress, ...loadOptions } = options;
+  checkOptions(loadOptions);
+  const { signal } = options;
+  throwIfAborted(signal, 'planning');
+  const source = await openSource(where, signal);
+  const files = await openModelFiles(source, signal);
+  const { config } = files;
+  const contextLength = checkContext(options.contextLength, config);
+  const given = options.weights ?? 'auto';
+  const type = given === 'auto' ? storedType(await files.reader()) : given;
+  const kvType = options.kv ?? 'f32';
+  const promptLength = within('promptTokens', promptTokens, contextLength);
+  const usual = usualRequest(contextLength, promptLength);
+  const request = {
+    promptLength: usual.promptLength,
+    newTokens: within('newTokens', newTokens, contextLength) ?? usual.newTokens,
+    batch: within('batch', batch, 256)!,
+  };
+  if (request.promptLength + request.newTokens > contextLength + 1) {
+    throw usageError(
+      `a prompt of ${request.promptLength} tokens and ${request.newTokens} new ones exceed the context of ${contextLength}: ask for fewer, or a longer context`,
+    );
+  }
+  const count = rankCount({ ranks: options.ranks ?? RANKS });
+  const { candidates, machine } = await planOutlook({
+    subject: { config, type, kvType, contextLength },
+    adapters: rankAdapters(options, count),
+    budgets: memoryBudgets(options.memory, count),
+    virtual: options.virtualRanks ?? false,
+    workload: { ...request, promptChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK },
+    fresh,
+    signal,
+    onProgress,
+  });
+  const { pick, why } = pickOrReason(candidates);
+  return {
+    name: modelName(source.gguf ?? source.name),
+    weights: type,
+    kv: kvType,
+    contextLength,
+    promptTokens: request.promptLength,
+    newTokens: request.newTokens,
+    batch: request.batch,
+    machine,
+    candidates,
+    pick,
+    why,
+    table: formatPlanTable(candidates, pick),
+  };
+}
+
+function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'pick' | 'why'> {
+  try {
+    const pick = pickPlan(candidates);
+    return { pick, why: explainPick(candidates, pick) };
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
+    return { pick: undefined, why: error.message };
+  }
+}
+
+function within(name: string, value: number | undefined, high: number): number | undefined {
+  if (value !== undefined && (!Number.isInteger(value) || value < 1 || value > high)) {
+    throw usageError(`${name} ${value}: expected an integer from 1 to ${high}`);
+  }
+  return value;
+}
