@@ -11,8 +11,9 @@ const COMMANDS: Readonly<
   logits: { summary: 'next-token logits of token ids', load: () => import('./commands/logits.js') },
   plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
   bench: { summary: 'measure speed and memory', load: () => import('./commands/bench.js') },
+  arrange: { summary: 'arrange kv heads over ranks by load', load: () => import('./commands/arrange.js') },
 };
-const PLANNED = ['simulate', 'profile', 'arrange', 'serve'];
+const PLANNED = ['simulate', 'profile', 'serve'];
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;

@@ -25,14 +25,14 @@ export interface Assignment {
  * @param enough stops at a peak as low as this: a lower bound
  */
 export function assign(
-  { room, speed }: Bins,
+  { room, base, speed }: Bins,
   pieces: readonly Piece[],
   limit: number,
   enough: number,
   steps: Steps,
 ): Assignment {
   const ranks = room.length;
-  const load = new Float64Array(ranks);
+  const load = Float64Array.from(base);
   const left = Float64Array.from(room);
   const holder = Int32Array.from(room, () => -1); // the last head placed there
   const rest = new Float64Array(pieces.length + 1);
@@ -43,7 +43,10 @@ export function assign(
   }
   const chosen = new Int32Array(pieces.length);
   const placeOf = new Int32Array(pieces.length); // the chosen rank's place in the order of loads
-  const orders = pieces.map(() => new Int32Array(ranks));
+  // Equal pieces of a head go through one order of the ranks, so that they take ascending ones.
+  const again = pieces.map(({ head, size }, i) => pieces[i - 1]?.head === head && pieces[i - 1]!.size === size);
+  const orders: Int32Array[] = [];
+  for (const [i, repeated] of again.entries()) orders.push(repeated ? orders[i - 1]! : new Int32Array(ranks));
   let target = limit * (1 - TIE);
   let best: number[] | undefined;
   let complete = true;
@@ -82,20 +85,18 @@ export function assign(
       done = target <= enough;
       return;
     }
-    if (steps.left-- <= 0) {
+    if (steps.left <= 0) {
       complete = false;
       done = true;
       return;
     }
+    steps.left--;
     if (!fits(i)) return;
     const { head, size } = pieces[i]!;
-    const again = i > 0 && pieces[i - 1]!.head === head && pieces[i - 1]!.size === size;
-    // Equal pieces of a head keep one order of the other ranks; those already taken are passed over.
-    const order = again ? orders[i - 1]! : orders[i]!;
-    orders[i] = order;
-    if (!again) sortRanks(order, size);
+    const order = orders[i]!;
+    if (!again[i]) sortRanks(order, size);
     let previous = -1;
-    for (let at = again ? placeOf[i - 1]! + 1 : 0; at < ranks && !done; at++) {
+    for (let at = again[i] ? placeOf[i - 1]! + 1 : 0; at < ranks && !done; at++) {
       const rank = order[at]!;
       if (holder[rank] === head || left[rank]! <= 0) continue;
       const before = load[rank]!;

@@ -1,12 +1,13 @@
 import type { Piece } from './pieces.js';
 
 /** Above this many pieces on two ranks, only single moves and swaps are tried instead of every division. */
-const DIVIDE_LIMIT = 12;
+const DIVIDE_LIMIT = 10;
 const PROGRESS = 1 - 1e-12;
 
-/** Where pieces may go: ranks with room for so many of them, and how fast each is (1 but for groups of ranks). */
+/** Where pieces may go: ranks with room for so many of them, what they have to do already, how fast each is (1, but for groups of ranks). */
 export interface Bins {
   readonly room: readonly number[];
+  readonly base: readonly number[];
   readonly speed: readonly number[];
 }
 
@@ -20,7 +21,8 @@ export function improve(bins: Bins, pieces: readonly Piece[], ranks: readonly nu
   const out = [...ranks];
   const on = bins.room.map((): number[] => []);
   for (const [i, rank] of out.entries()) on[rank]!.push(i);
-  const time = (rank: number): number => on[rank]!.reduce((total, i) => total + pieces[i]!.size, 0) / bins.speed[rank]!;
+  const time = (rank: number): number =>
+    on[rank]!.reduce((total, i) => total + pieces[i]!.size, bins.base[rank]!) / bins.speed[rank]!;
   const times = on.map((_, rank) => time(rank));
   for (;;) {
     const busiest = times.indexOf(Math.max(...times));
@@ -41,7 +43,7 @@ export function improve(bins: Bins, pieces: readonly Piece[], ranks: readonly nu
 
 /** The best new division of two ranks' pieces that makes both faster than `limit`. */
 function divide(
-  { room, speed }: Bins,
+  { room, base, speed }: Bins,
   pieces: readonly Piece[],
   on: readonly (readonly number[])[],
   a: number,
@@ -54,8 +56,8 @@ function divide(
   const fixed = [a, b].map((rank) => on[rank]!.filter(stays)) as [number[], number[]];
   const free = [a, b].map((rank) => on[rank]!.filter((i) => !stays(i))) as [number[], number[]];
   const size = (list: readonly number[]): number => list.reduce((total, i) => total + pieces[i]!.size, 0);
-  const base = size(fixed[0]);
-  const all = base + size(fixed[1]) + size(free[0]) + size(free[1]);
+  const start = base[a]! + size(fixed[0]);
+  const all = start + base[b]! + size(fixed[1]) + size(free[0]) + size(free[1]);
   const movable = [...free[0], ...free[1]];
   const fewest = fixed[1].length + movable.length - room[b]!;
   const most = room[a]! - fixed[0].length;
@@ -78,9 +80,9 @@ function divide(
       chosen.pop();
       walk(at + 1, load);
     };
-    walk(0, base);
+    walk(0, start);
   } else {
-    const load = base + size(free[0]);
+    const load = start + size(free[0]);
     for (const i of free[0]) {
       const rest = free[0].filter((piece) => piece !== i);
       const without = load - pieces[i]!.size;

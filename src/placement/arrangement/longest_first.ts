@@ -1,25 +1,26 @@
+import type { Bins } from './improve.js';
 import type { Piece } from './pieces.js';
-import type { Task } from './task.js';
 
 /**
- * LPT: each piece in turn goes to the rank with the least load that has room and no piece of the same head.
+ * LPT: each piece in turn goes where it ends first, of the ranks that have room and no piece of the same head.
  *
  * @returns the rank of each piece, or undefined where a copy finds no place
  */
-export function placeLongestFirst(task: Task, pieces: readonly Piece[]): number[] | undefined {
-  const load = task.room.map(() => 0);
-  const room = [...task.room];
-  const holds = task.room.map(() => new Set<number>());
+export function placeLongestFirst({ room, base, speed }: Bins, pieces: readonly Piece[]): number[] | undefined {
+  const load = [...base];
+  const left = [...room];
+  const holds = room.map(() => new Set<number>());
   const out: number[] = [];
   for (const { head, size } of pieces) {
     let chosen = -1;
-    for (const rank of load.keys()) {
-      if (room[rank]! <= 0 || holds[rank]!.has(head)) continue;
-      if (chosen < 0 || load[rank]! < load[chosen]!) chosen = rank;
+    let earliest = Infinity;
+    for (const rank of room.keys()) {
+      const end = (load[rank]! + size) / speed[rank]!;
+      if (left[rank]! > 0 && !holds[rank]!.has(head) && end < earliest) [chosen, earliest] = [rank, end];
     }
     if (chosen < 0) return undefined;
     load[chosen]! += size;
-    room[chosen]!--;
+    left[chosen]!--;
     holds[chosen]!.add(head);
     out.push(chosen);
   }

@@ -1,6 +1,7 @@
 import { sum } from '../lists.js';
-import { mostCopies, type Task } from './task.js';
-import type { HeadShare } from './types.js';
+import { piecesBound } from './pieces_bound.js';
+import { evenPeak, mostCopies, type Task } from './task.js';
+import type { HeadShare, LayerPlacement } from './types.js';
 
 /** A part of a head's requests that one rank is to serve. */
 export interface Piece {
@@ -35,6 +36,22 @@ export function cutHeads(task: Task, copies: readonly number[]): Piece[] {
     .flat();
 }
 
+/** The pieces of a placement in the order of `cutHeads`, and the rank of each: `headShares` turned round. */
+export function placedPieces(
+  loads: readonly number[],
+  heads: LayerPlacement,
+): { readonly pieces: Piece[]; readonly ranks: number[] } {
+  const placed = heads
+    .map((copies, head) =>
+      copies
+        .map(({ rank, share }) => ({ rank, piece: { head, share, size: loads[head]! * share } }))
+        .sort((a, b) => b.piece.share - a.piece.share || a.rank - b.rank),
+    )
+    .sort(([a], [b]) => b!.piece.size - a!.piece.size || a!.piece.head - b!.piece.head)
+    .flat();
+  return { pieces: placed.map(({ piece }) => piece), ranks: placed.map(({ rank }) => rank) };
+}
+
 /** The shares that placing piece i on rank ranks[i] gives. */
 export function headShares(numHeads: number, pieces: readonly Piece[], ranks: readonly number[]): HeadShare[][] {
   const heads = Array.from({ length: numHeads }, (): HeadShare[] => []);
@@ -44,28 +61,15 @@ export function headShares(numHeads: number, pieces: readonly Piece[], ranks: re
 }
 
 /**
- * What the busiest of `ranks` ranks has at least when pieces stay whole: the mean; the largest piece; and, as of any
- * k * ranks + 1 pieces some rank gets k + 1, the k + 1 smallest of the largest k * ranks + 1.
- */
-export function piecesBound(pieces: readonly Piece[], ranks: number): number {
-  const sizes = pieces.map(({ size }) => size).sort((a, b) => b - a);
-  let bound = sum(sizes) / ranks;
-  for (let k = 0; k * ranks < sizes.length; k++) {
-    bound = Math.max(bound, sum(sizes.slice(k * ranks - k, k * ranks + 1)));
-  }
-  return bound;
-}
-
-/**
- * The same for every way to cut heads into equal pieces within the budgets: the mean, and the largest piece that is left when
- * always the largest is cut further.
+ * What the busiest rank has at least however heads are cut into equal pieces within the budgets: the mean, and the largest piece
+ * that is left when always the largest is cut further.
  */
 export function equalSharesBound(task: Task): number {
   let copies: readonly number[] = [];
   for (copies of cutLargestFirst(task));
-  if (copies.every((n) => n === 1)) return piecesBound(cutHeads(task, copies), task.room.length);
+  if (copies.every((n) => n === 1)) return Math.max(evenPeak(task), piecesBound(task.loads, task.room.length));
   const largest = task.loads.map((load, head) => largestPiece(load, copies[head]!, task.batch));
-  return Math.max(sum(task.loads) / task.room.length, ...largest);
+  return Math.max(evenPeak(task), ...largest);
 }
 
 /**

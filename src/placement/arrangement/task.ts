@@ -16,6 +16,8 @@ export interface Task {
   readonly budgets: readonly number[];
   /** For each rank the copies that fit; Infinity without a limit. Together at least the number of heads. */
   readonly room: readonly number[];
+  /** The load that each rank has already. */
+  readonly base: readonly number[];
   /** Shares are multiples of 1 / batch; Infinity for real shares. */
   readonly batch: number;
 }
@@ -28,8 +30,9 @@ export interface Answer {
   readonly bound: number;
 }
 
+/** The task of one layer on ranks that do nothing yet. */
 export function layerTask(loads: readonly number[], room: readonly number[], copies: number, batch: number): Task {
-  return { loads, budgetOf: loads.map(() => 0), budgets: [copies], room, batch };
+  return { loads, budgetOf: loads.map(() => 0), budgets: [copies], room, base: room.map(() => 0), batch };
 }
 
 /** The same task with no copies allowed. */
@@ -38,7 +41,7 @@ export const withoutCopies = (task: Task): Task => ({ ...task, budgets: task.bud
 /** Ranks that may hold copies of one head: no more than there are requests to share. */
 export const mostCopies = (task: Task): number => Math.min(task.room.length, task.batch);
 
-/** The load of each rank. */
+/** The load that a task's heads put on each rank, beside what it has already. */
 export function rankLoads(loads: readonly number[], heads: LayerPlacement, ranks: number): number[] {
   const out = new Array<number>(ranks).fill(0);
   for (const [head, copies] of heads.entries()) {
@@ -46,6 +49,10 @@ export function rankLoads(loads: readonly number[], heads: LayerPlacement, ranks
   }
   return out;
 }
+
+/** The load of each rank with what it had already. */
+export const loadsWith = (task: Task, heads: LayerPlacement): number[] =>
+  rankLoads(task.loads, heads, task.room.length).map((load, rank) => task.base[rank]! + load);
 
 /** The copies that each rank holds. */
 export function rankCopies(heads: LayerPlacement, ranks: number): number[] {
@@ -55,7 +62,7 @@ export function rankCopies(heads: LayerPlacement, ranks: number): number[] {
 }
 
 export function answer(task: Task, heads: LayerPlacement, bound: number): Answer {
-  const peak = Math.max(...rankLoads(task.loads, heads, task.room.length));
+  const peak = Math.max(...loadsWith(task, heads));
   // What is proved least up to rounding is its own bound.
   return { heads, peak, bound: peak <= bound * (1 + TIE) ? peak : bound };
 }
@@ -65,5 +72,5 @@ export function better(a: Answer, b: Answer | undefined): Answer {
   return b !== undefined && b.peak < a.peak * (1 - TIE) ? b : a;
 }
 
-/** The load that each rank would have if all had the same. */
-export const meanLoad = (task: Task): number => sum(task.loads) / task.room.length;
+/** No placement, whatever its shares, has a lower peak: the mean of all ranks, and what the busiest has already. */
+export const evenPeak = ({ loads, base }: Task): number => Math.max((sum(base) + sum(loads)) / base.length, ...base);

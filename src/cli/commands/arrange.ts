@@ -1,0 +1,98 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { SplitkvError, usageError } from '../../base/errors.js';
+import {
+  arrange,
+  type Arrangement,
+  type ArrangementProblem,
+  MODES,
+  OBJECTIVES,
+  parseProfile,
+  type Profile,
+  toArrangementFile,
+} from '../../placement/arrangement/index.js';
+import { describeArrangement } from '../arrangement_text.js';
+import { type Command, commonOptions } from '../command.js';
+import type { Options } from '../options.js';
+
+export const command: Command = {
+  summary:
+    'Arranges kv heads over ranks by their load, so that ranks wait little for the busiest one. Modes: static (equally many heads ' +
+    'a rank), greedy (longest first), backtrack (the reference, for few heads), exact (branch and bound), fair-copy (copies of heavy heads ' +
+    'in equal shares), wrap (unequal shares).',
+  usage: 'arrange --profile FILE --ranks R [options]',
+  options: {
+    profile: { value: 'FILE', help: 'kept entries of each head: {"model", "kv_budget", "layers": [[mean, ...], ...]}' },
+    ranks: { value: 'R', help: 'the number of ranks' },
+    mode: { value: 'MODE', help: `${MODES.join(', ')}; default exact` },
+    objective: {
+      value: 'WHAT',
+      help: "per-layer (default): the busiest rank's load of each layer, added up; total: the rank busiest over all layers",
+    },
+    copies: {
+      value: 'C',
+      help: 'copies of heads beyond the first, at most so many a layer; default: what --memory allows, without it 0 (fair-copy, wrap: R - 1)',
+    },
+    memory: {
+      value: 'M',
+      help: 'heads that fit in the memory of one rank, over all layers, copies included; default: no limit',
+    },
+    batch: { value: 'B', help: 'requests a batch: shares become multiples of 1/B; default: real numbers' },
+    out: { value: 'FILE', help: 'also write the arrangement there, as a plan' },
+    ...commonOptions,
+  },
+  async run(options, terminal) {
+    const file = options.required('profile', 'name a file that `splitkv profile` wrote');
+    const limits = readLimits(options);
+    const profile = parseProfile(await readText(file), file);
+    const problem: ArrangementProblem = { loads: profile.layers, ...limits };
+    const start = performance.now();
+    const found = arrange(problem);
+    const seconds = (performance.now() - start) / 1000;
+    const out = options.text('out');
+    if (out !== undefined) await writeOut(out, profile, problem.ranks, found);
+    if (options.has('json')) await terminal.write(`${JSON.stringify(jsonDocument(found, seconds))}\n`);
+    else await terminal.write(describeArrangement(profile, problem, found, seconds));
+    if (out !== undefined && !options.has('json')) await terminal.write(`\nwritten to ${out}\n`);
+    return 0;
+  },
+};
+
+/** What `--json` prints; other tools read it. */
+function jsonDocument(found: Arrangement, seconds: number): object {
+  const { mode, objective, makespan, lowerBound, gap, optimal, utilisation, copies, placement } = found;
+  return { mode, objective, makespan, lower_bound: lowerBound, gap, optimal, utilisation, copies, seconds, placement };
+}
+
+function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
+  const ranks = options.integer('ranks', 1, 1024);
+  if (ranks === undefined) throw usageError('--ranks is missing: give the number of ranks, e.g. --ranks 4');
+  const [copies, memory, batch] = [
+    options.integer('copies', 0),
+    options.integer('memory', 1),
+    options.integer('batch', 1),
+  ];
+  return {
+    ranks,
+    mode: options.oneOf('mode', MODES) ?? 'exact',
+    objective: options.oneOf('objective', OBJECTIVES) ?? 'per-layer',
+    ...(copies === undefined ? {} : { copies }),
+    ...(memory === undefined ? {} : { memory }),
+    ...(batch === undefined ? {} : { batch }),
+  };
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    throw new SplitkvError('io', `--profile ${path}: can't be read: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+async function writeOut(path: string, profile: Profile, ranks: number, found: Arrangement): Promise<void> {
+  try {
+    await writeFile(path, `${JSON.stringify(toArrangementFile(profile.model, ranks, found))}\n`);
+  } catch (error) {
+    throw new SplitkvError('io', `--out ${path}: can't be written: ${(error as Error).message}`, { cause: error });
+  }
+}

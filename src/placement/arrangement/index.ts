@@ -1,0 +1,17 @@
+export { arrange, copyLimit } from './arrange.js';
+export { type ArrangementFile, parseArrangementFile, toArrangementFile } from './arrangement_file.js';
+export { busiestTotal, makespan, utilisation } from './measures.js';
+export { parseProfile, type Profile } from './profile.js';
+export { staticPlacement } from './static.js';
+export { rankCopies, rankLoads } from './task.js';
+export {
+  type Arrangement,
+  type ArrangementProblem,
+  type HeadShare,
+  type LayerPlacement,
+  type Mode,
+  MODES,
+  type Objective,
+  OBJECTIVES,
+  type Placement,
+} from './types.js';
