@@ -13,6 +13,7 @@ import {
   type KvShape,
   valueUnit,
 } from '../cache/kv_cache.js';
+import { blockShape, HEAD_TABLE_LEAD, headTable, type TableLayout } from '../cache/head_tables.js';
 import { ownInputs, type Sharing } from './share_fixture.js';
 
 /** EMPTY_M of softmax_state.wgsl. */
@@ -21,8 +22,27 @@ export const EMPTY_M = Math.fround(-3e38);
 /** (position, slot) of a row; undefined for an inactive row. */
 export type RowInfo = readonly [position: number, slot: number] | undefined;
 
+/** What was evicted from a cache whose heads have tables of their own. */
+export interface Eviction extends TableLayout {
+  /** With perHead: entries evicted of each head of the cache, by slot; 0 where there is none. */
+  readonly evicted?: readonly (readonly number[])[];
+}
+
+/** Entries that a row attends to in a head of the cache: its last is its own. */
+export const rowEntries = (
+  { perHead, evicted }: Eviction,
+  [position, slot]: readonly [number, number],
+  cacheHead: number,
+): number => position + 1 - (perHead ? (evicted?.[slot]?.[cacheHead] ?? 0) : 0);
+
+/** The kv head of the cache that a query head attends to. */
+export const cacheHeadOf = (
+  { heads, kvHeads, firstKvHead = 0 }: { heads: number; kvHeads: number } & CacheHeads,
+  head: number,
+): number => firstKvHead + Math.floor(head / (heads / kvHeads));
+
 /** What attention problems have in common, with the rows that a case runs. */
-export interface AttentionCase extends KvShape, CacheHeads, Sharing {
+export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction {
   readonly rows: number;
   readonly heads: number;
   /** attention_split: of this rank's local chunks. */
@@ -33,7 +53,10 @@ export interface AttentionCase extends KvShape, CacheHeads, Sharing {
   readonly rowInfo: readonly RowInfo[];
 }
 
-export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvType' | 'block'> & CacheHeads & Sharing;
+export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvType' | 'block'> &
+  CacheHeads &
+  Sharing &
+  Eviction;
 
 /** The layout of a cache that may hold more kv heads than the problem has. */
 export const cacheShape = (problem: KvShape & CacheHeads): KvShape => ({
@@ -49,7 +72,7 @@ export function attentionCase(shape: Shape, rowInfo: readonly RowInfo[]): Attent
     ...shape,
     rows: rowInfo.length,
     maxChunks,
-    tableStride: (maxChunks * CHUNK_TOKENS) / shape.block,
+    tableStride: (maxChunks * CHUNK_TOKENS) / shape.block + (shape.perHead ? HEAD_TABLE_LEAD : 0),
     qStride: alignUp(shape.heads * shape.headDim, 32),
     scale: shape.headDim ** -0.5,
     rowInfo,
@@ -62,7 +85,7 @@ export const caseStep = ({ rowInfo }: AttentionCase): StepShape => ({
   chunks: Math.max(1, ...rowInfo.map((info) => (info ? ceilDiv(info[0] + 1, CHUNK_TOKENS) : 0))),
 });
 
-/** Tokens attended to, over all rows. */
+/** Tokens attended to, over all rows and before any eviction. */
 export const attendedTokens = (rowInfo: readonly RowInfo[]): number =>
   rowInfo.reduce((sum, info) => sum + (info ? info[0] + 1 : 0), 0);
 
@@ -113,7 +136,8 @@ const KV_NAN = 0x7e007e00;
  * cache. Everything else that must not matter is hostile: NaN in the cache, 0xffffffff in the block table.
  */
 export function attentionInputs(problem: AttentionCase, random: Random): HostArrays {
-  const { rowInfo, headDim, block, tableStride } = problem;
+  const { rowInfo, headDim, block } = problem;
+  const tableStride = problem.tableStride - (problem.perHead ? HEAD_TABLE_LEAD : 0);
   const shape = cacheShape(problem);
   const { kvHeads } = shape;
   const lengths: number[] = [];
@@ -149,14 +173,41 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
     k_cache: keys,
     v_cache: values,
     row_info: rowInfoArray(rowInfo),
-    block_table: table,
+    block_table: problem.perHead ? ownTables(problem, table, lengths) : table,
   };
   return problem.share ? ownAttentionInputs(problem, inputs) : inputs;
 }
 
+/**
+ * A table for each head over a cache whose blocks hold all heads: a head's part of a block is a block of one head. Entries beyond
+ * a head's have no block.
+ */
+export function ownTables(
+  problem: Pick<AttentionCase, 'block' | 'tableStride' | 'kvHeads'> & CacheHeads & Eviction,
+  table: Uint32Array,
+  lengths: readonly (number | undefined)[],
+): Uint32Array {
+  const { block, tableStride, cacheKvHeads: heads = problem.kvHeads } = problem;
+  const blocks = tableStride - HEAD_TABLE_LEAD;
+  const slots = table.length / blocks;
+  const tables = new Uint32Array(slots * heads * tableStride).fill(0xffffffff);
+  for (let slot = 0; slot < slots; slot++) {
+    for (let head = 0; head < heads; head++) {
+      const at = headTable(problem, slot, head);
+      const length = lengths[slot] ?? 0;
+      const evicted = length === 0 ? 0 : length - rowEntries(problem, [length - 1, slot], head);
+      tables[at] = evicted;
+      for (let i = 0; i < ceilDiv(length - evicted, block); i++) {
+        tables[at + HEAD_TABLE_LEAD + i] = table[slot * blocks + i]! * heads + head;
+      }
+    }
+  }
+  return tables;
+}
+
 /** What a rank of `problem.share` has of these inputs. */
 export function ownAttentionInputs(problem: AttentionCase, inputs: HostArrays): HostArrays {
-  const blockWords = kvCacheBytes(cacheShape(problem), 1) / 4;
+  const blockWords = kvCacheBytes(blockShape(problem), 1) / 4;
   return ownInputs(problem, inputs, { k_cache: blockWords, v_cache: blockWords });
 }
 
@@ -164,7 +215,7 @@ export function ownAttentionInputs(problem: AttentionCase, inputs: HostArrays): 
 export const rowInfoArray = (rowInfo: readonly RowInfo[]): Uint32Array =>
   Uint32Array.from(rowInfo.flatMap((info) => (info ? [info[0], info[1]] : [INACTIVE_POSITION, 0xffffffff])));
 
-/** Float64 attention straight from its definition: (o, m, l) of a row's head over the given tokens. */
+/** Float64 attention straight from its definition: (o, m, l) of a row's head over the given entries. */
 export function attend(
   problem: AttentionCase,
   inputs: HostArrays,
@@ -172,13 +223,15 @@ export function attend(
   head: number,
   tokens: readonly number[],
 ): { o: Float64Array; m: number; l: number } {
-  const { headDim, block, heads, kvHeads, tableStride, qStride, firstKvHead = 0 } = problem;
-  const shape = cacheShape(problem);
+  const { headDim, block, qStride } = problem;
+  const shape = blockShape(problem);
   const slot = problem.rowInfo[row]![1];
-  const kvHead = firstKvHead + Math.floor(head / (heads / kvHeads));
+  const cacheHead = cacheHeadOf(problem, head);
+  const kvHead = problem.perHead ? 0 : cacheHead;
+  const table = headTable(problem, slot, cacheHead) + (problem.perHead ? HEAD_TABLE_LEAD : 0);
   const q = inputs['q']!.subarray(row * qStride + head * headDim, row * qStride + (head + 1) * headDim);
   const scale = Math.fround(problem.scale);
-  const blocks = tokens.map((token) => inputs['block_table']![slot * tableStride + Math.floor(token / block)]!);
+  const blocks = tokens.map((token) => inputs['block_table']![table + Math.floor(token / block)]!);
   const scores = tokens.map((token, i) => {
     let sum = 0;
     for (let dim = 0; dim < headDim; dim++) {

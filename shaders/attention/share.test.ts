@@ -47,13 +47,15 @@ async function output(
   path: Path,
   shared: { readonly ranks: number; readonly offsets: readonly number[] } | 'whole',
 ): Promise<Uint32Array> {
-  const { rowInfo, heads, dim } = path;
+  const { rowInfo, heads, dim, perHead } = path;
   const rows = rowInfo.length;
   const outStride = heads * dim;
-  const problem = { rows, heads, headDim: dim, outStride, positions: rowInfo.map((info) => info?.[0]) };
+  const positions = rowInfo.map((info) => info?.[0]);
+  const problem = { rows, heads, headDim: dim, outStride, positions, ...(perHead && { perHead }) };
   const step = { rows, chunks: 11 };
   const merge = async (rest: Pick<MergeCase, 'mode' | 'share' | 'partials'>, inputs: HostArrays) => {
-    const names = ['partial_o', 'partial_ml', 'row_info', 'chunk_offsets'].filter((name) => name in inputs);
+    const tensors = ['partial_o', 'partial_ml', 'row_info', 'chunk_offsets', ...(perHead ? ['block_table'] : [])];
+    const names = tensors.filter((name) => name in inputs);
     const given = Object.fromEntries(names.map((name) => [name, inputs[name]!]));
     return await runOn(device, mergeSuite, { ...problem, ...rest }, given, step, traits);
   };
@@ -89,7 +91,7 @@ async function output(
 const adapters = await testAdapters();
 for (const adapter of adapters) {
   describe(`ranks that share sequences give the bits of one rank on ${adapter.name}`, () => {
-    test.each([splitPath(), prefillPath(), mlaSplitPath(), mlaPrefillPath()])(
+    test.each([splitPath(), splitPath(true), prefillPath(), mlaSplitPath(), mlaPrefillPath()])(
       '$name',
       { timeout: 300_000 },
       async (path) => {

@@ -1,5 +1,6 @@
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { CHUNK_TOKENS, NO_BLOCK } from '../cache/kv_cache.js';
+import { HEAD_TABLE_LEAD, type TableLayout } from '../cache/head_tables.js';
+import { type CacheHeads, CHUNK_TOKENS, NO_BLOCK } from '../cache/kv_cache.js';
 import type { RowInfo } from './fixture.js';
 import { type PartialLayout, type Share, WHOLE } from './share.js';
 
@@ -35,26 +36,33 @@ const NAN_HALVES = 0x7e007e00;
  * not in the block table, and NaN. `blockWords`: words of a physical block in each cache.
  */
 export function ownInputs(
-  problem: Sharing & {
-    readonly rowInfo: readonly RowInfo[];
-    readonly block: number;
-    readonly tableStride: number;
-  },
+  problem: Sharing &
+    TableLayout &
+    CacheHeads & {
+      readonly kvHeads?: number;
+      readonly rowInfo: readonly RowInfo[];
+      readonly block: number;
+      readonly tableStride: number;
+    },
   inputs: HostArrays,
   blockWords: Readonly<Record<string, number>>,
 ): HostArrays {
-  const { rowInfo, block, tableStride } = problem;
+  const { rowInfo, block, tableStride, perHead = false, kvHeads = 1, cacheKvHeads = kvHeads } = problem;
+  const lead = perHead ? HEAD_TABLE_LEAD : 0;
+  const slotWords = tableStride * (perHead ? cacheKvHeads : 1);
   const table = (inputs['block_table'] as Uint32Array).slice();
   const caches: Record<string, HostArray> = {};
   for (const name of Object.keys(blockWords)) caches[name] = inputs[name]!.slice();
-  const slots = table.length / tableStride;
+  const slots = table.length / slotWords;
   const offsets = new Uint32Array(Math.max(1, slots)).fill(0xfffffff8);
   for (let slot = 0; slot < slots; slot++) {
     if (rowInfo.some((info) => info?.[1] === slot)) offsets[slot] = problem.offsets?.[slot] ?? 0;
-    for (let entry = 0; entry < tableStride; entry++) {
-      const at = slot * tableStride + entry;
+    for (let word = 0; word < slotWords; word++) {
+      const index = (word % tableStride) - lead;
+      const at = slot * slotWords + word;
       const physical = table[at]!;
-      if (physical === NO_BLOCK || owns(problem, slot, Math.floor((entry * block) / CHUNK_TOKENS))) continue;
+      const elsewhere = index >= 0 && !owns(problem, slot, Math.floor((index * block) / CHUNK_TOKENS));
+      if (physical === NO_BLOCK || !elsewhere) continue;
       table[at] = NO_BLOCK;
       for (const [name, words] of Object.entries(blockWords)) {
         const cache = caches[name]!;

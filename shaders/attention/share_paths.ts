@@ -2,6 +2,7 @@ import { Random } from '../../src/base/random.js';
 import type { Device, DeviceTraits } from '../../src/gpu/device.js';
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { prefillProblem, suite as prefillSuite } from './attention_prefill/cases.js';
+import type { HeadTables } from './attention_merge/index.js';
 import { PREFILL_TILE_ROWS } from './attention_prefill/index.js';
 import { suite as splitSuite } from './attention_split/cases.js';
 import { attentionCase, attentionInputs, caseStep, ownAttentionInputs, type RowInfo, runOn } from './fixture.js';
@@ -35,6 +36,8 @@ export interface Path {
   readonly heads: number;
   /** Elements of a head's output. */
   readonly dim: number;
+  /** The heads' tables, where they have their own. */
+  readonly perHead?: HeadTables;
   /** Partials of prompt rows are of merge lanes, those of generated rows of chunks. */
   readonly ofLanes: boolean;
   /** Partials of a (row, head) that a rank makes room for. */
@@ -46,12 +49,17 @@ export interface Path {
 const shape = { heads: 4, kvHeads: 2, headDim: 32, kvType: 'f16', block: 64 } as const;
 const latentShape = { heads: 5, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f16', block: 64 } as const;
 
-export function splitPath(): Path {
-  const problem = attentionCase(shape, generated);
+/** Entries evicted of each slot's heads: from none to nearly all. */
+const EVICTED = [[0, 0], [250, 1], [0, 100], [256, 2], [0, 600], [2000, 1100], []];
+
+export function splitPath(perHead = false): Path {
+  const problem = attentionCase({ ...shape, ...(perHead && { perHead, evicted: EVICTED }) }, generated);
+  const { kvHeads, tableStride } = problem;
   const inputs = attentionInputs(problem, new Random(51));
   const partials = (share: Share) => localChunks(problem.maxChunks, share);
   return {
-    name: 'attention_split',
+    name: perHead ? 'attention_split, heads of different lengths' : 'attention_split',
+    ...(perHead && { perHead: { kvHeads, tableStride } }),
     rowInfo: generated,
     heads: shape.heads,
     dim: shape.headDim,

@@ -1,5 +1,6 @@
-// Merges the attention partials of each (row, head), in one of three modes. Lane j of a row is its chunks j, j + 8, j + 16, ...
-// merged in ascending order; the whole is the row's lanes merged in order; out = o / l.
+// Merges the attention partials of each (row, head), in one of three modes. Lane j is the chunks j, j + 8, j + 16, ... merged in
+// ascending order; the whole is the lanes merged in order; out = o / l. Chunks are those of the head's position - evicted + 1
+// entries (kv_table.wgsl).
 //
 //   ALL    a rank that holds every chunk: all of it, from partials j, j + 8, ... of lane j
 //   LANES  a rank that shares the sequences: its own lanes, from its local chunks, and no further: what travels
@@ -12,6 +13,7 @@
 // partial_ml    the same with (m, l) for a partial, f32, natural log, scale applied
 // row_info      [rows] (position, slot)
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
+// block_table   see kv_table.wgsl; read only with PER_HEAD
 // out           ALL, HOME: [rows][out_units*4] f32; head h at h * HEAD_UNITS*4
 //               LANES: [lane_step][rows][heads][HEAD_UNITS*4] f32, unnormalised: o of this rank's local lanes
 // out_ml        LANES: [lane_step][rows][heads] (m, l) f32
@@ -40,15 +42,21 @@ struct Params {
   share_index: u32,
   // Lanes of a rank: MERGE_LANES / share_ranks; LANES: also the local chunks from one to the next of a lane.
   lane_step: u32,
+  // PER_HEAD: query heads of a kv head, and where its kv heads stand in the tables.
+  group: u32,
+  cache_kv_heads: u32,
+  first_kv_head: u32,
+  table_stride: u32,
 }
 
 @group(0) @binding(0) var<storage, read> partial_o: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> partial_ml: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> chunk_offsets: array<u32>;
-@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> out_ml: array<vec2<f32>>;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(4) var<storage, read> block_table: array<u32>;
+@group(0) @binding(5) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> out_ml: array<vec2<f32>>;
+@group(0) @binding(7) var<uniform> params: Params;
 
 var<workgroup> lane_o: array<vec4<f32>, THREADS>;
 var<workgroup> lane_ml: array<vec2<f32>, PARALLEL>;
@@ -95,7 +103,11 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (info.x == INACTIVE) {
     return;
   }
-  let chunks = info.x / CHUNK + 1u;
+  var last = info.x;
+  if (PER_HEAD) {
+    last -= evicted_entries(head_table(info.y, params.first_kv_head + head / params.group));
+  }
+  let chunks = last / CHUNK + 1u;
   let base = (row * params.heads + head) * params.partials;
   let unit = group_id.y * UNITS + thread % UNITS;
   // The last workgroup of a head may have threads beyond it; they compute its last unit and write nothing.

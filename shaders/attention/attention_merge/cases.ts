@@ -1,8 +1,9 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
-import { EMPTY_M, rowInfoArray } from '../fixture.js';
+import { HEAD_TABLE_LEAD } from '../../cache/head_tables.js';
+import { CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../../cache/kv_cache.js';
+import { EMPTY_M, type Eviction, ownTables, rowInfoArray } from '../fixture.js';
 import type { Sharing } from '../share_fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
 import { attentionMergeReference, givenPartials } from './reference.js';
@@ -12,6 +13,8 @@ export interface MergeCase extends AttentionMergeProblem, Sharing {
   readonly positions: readonly (number | undefined)[];
   /** Partials i of every row for which this holds are empty. */
   readonly empty?: (partial: number) => boolean;
+  /** With perHead: by row, of each head of the cache. */
+  readonly evicted?: Eviction['evicted'];
 }
 
 /** The position of a row with `count` partials. */
@@ -21,7 +24,7 @@ function mergeCase(
   name: string,
   [heads, headDim, partials]: readonly [number, number, number],
   positions: MergeCase['positions'],
-  options: Pick<MergeCase, 'empty' | 'mode' | 'share' | 'offsets'> & { races?: boolean } = {},
+  options: Pick<MergeCase, 'empty' | 'mode' | 'share' | 'offsets' | 'perHead' | 'evicted'> & { races?: boolean } = {},
 ): KernelCase<MergeCase> {
   const { races = false, ...more } = options;
   const rows = positions.length;
@@ -86,7 +89,47 @@ const cases = [
     share: { ranks: 2, index: 0 },
     offsets: [1, 1],
   }),
+  mergeCase('tiny, heads of different lengths', [2, 8, 3], [withPartials(3), undefined, 0], {
+    perHead: { kvHeads: 2, tableStride: 4 },
+    evicted: [[520, 200]],
+    races: true,
+  }),
+  mergeCase('heads of different lengths, 2 kv heads of 4', [6, 32, 20], [withPartials(20), withPartials(9), 255], {
+    perHead: { kvHeads: 2, cacheKvHeads: 4, firstKvHead: 1, tableStride: 21 },
+    evicted: [
+      [0, 3000, 4000, 1],
+      [1, 2, 2000, 3],
+      [0, 200],
+    ],
+  }),
+  mergeCase(
+    'lanes of 1 of 2, heads of different lengths',
+    [4, 16, 10],
+    [withPartials(19), undefined, 0, withPartials(9)],
+    {
+      mode: 'lanes',
+      share: { ranks: 2, index: 1 },
+      offsets: [0, 0, 3, 4],
+      perHead: { kvHeads: 2, tableStride: 20 },
+      evicted: [[4700, 2000], [], [], [0, 1500]],
+    },
+  ),
+  mergeCase('home of 4, heads of different lengths', [4, 16, 2], [withPartials(19), undefined, 0, withPartials(5)], {
+    mode: 'home',
+    share: { ranks: 4, index: 1 },
+    offsets: [3, 0, 1, 6],
+    perHead: { kvHeads: 4, tableStride: 20 },
+    evicted: [[4700, 4400, 4000, 0], [], [], [0, 0, 900, 1270]],
+  }),
 ];
+
+/** Only how much was evicted is read of a head's table. */
+function tables({ perHead, evicted, positions }: MergeCase): Uint32Array {
+  const table = { ...perHead!, perHead: true, block: CHUNK_TOKENS, ...(evicted && { evicted }) };
+  const lengths = positions.map((position) => (position === undefined ? undefined : position + 1));
+  const blocks = table.tableStride - HEAD_TABLE_LEAD;
+  return ownTables(table, new Uint32Array(positions.length * blocks).fill(NO_BLOCK), lengths);
+}
 
 /** Partials of random sets of keys; those that a row doesn't have are NaN and must not matter. */
 function inputs(problem: MergeCase, random: Random): HostArrays {
@@ -96,13 +139,13 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
   const ml = new Float32Array(states * 2).fill(Number.NaN);
   for (const [row, position] of positions.entries()) {
     if (position === undefined) continue;
-    for (const [i, { at }] of givenPartials(problem, row, position).entries()) {
-      for (let head = 0; head < heads; head++) {
+    for (let head = 0; head < heads; head++) {
+      for (const [i, { at }] of givenPartials(problem, row, position, head).entries()) {
         const isEmpty = empty?.(i) ?? false;
         const l = isEmpty ? 0 : 1 + 200 * random.next();
-        ml[at(head) * 2] = isEmpty ? EMPTY_M : 4 * random.normal();
-        ml[at(head) * 2 + 1] = l;
-        for (let dim = 0; dim < headDim; dim++) o[at(head) * headDim + dim] = isEmpty ? 0 : l * random.normal();
+        ml[at * 2] = isEmpty ? EMPTY_M : 4 * random.normal();
+        ml[at * 2 + 1] = l;
+        for (let dim = 0; dim < headDim; dim++) o[at * headDim + dim] = isEmpty ? 0 : l * random.normal();
       }
     }
   }
@@ -110,6 +153,7 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
     partial_o: o,
     partial_ml: ml,
     row_info: rowInfoArray(positions.map((position, row) => (position === undefined ? undefined : [position, row]))),
+    ...(problem.perHead ? { block_table: tables(problem) } : {}),
     ...(share ? { chunk_offsets: Uint32Array.from(positions, (_, row) => offsets[row] ?? 0) } : {}),
   };
 }

@@ -1,28 +1,35 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
+import { cacheHeadOf, rowEntries } from '../fixture.js';
 import { localIndex } from '../share_fixture.js';
 import { WHOLE } from '../share.js';
 import type { MergeCase } from './cases.js';
 
-/** A partial that a row's merge reads: its lane, and its index before heads are counted. */
+/** A partial that the merge of a (row, head) reads: its lane, and its index in partial_ml. */
 export interface Given {
   readonly lane: number;
-  /** Index in partial_o of a head's partial. */
-  readonly at: (head: number) => number;
+  readonly at: number;
 }
 
-/** The partials that the merge of a row at `position` reads, by the definition of who owns what; a row's slot is its number. */
-export function givenPartials(problem: MergeCase, row: number, position: number): Given[] {
-  const { rows, heads, partials, mode = 'all', share = WHOLE, offsets } = problem;
-  const chunks = Math.floor(position / CHUNK_TOKENS) + 1;
+/** The partials that the merge of a head of a row at `position` reads, by who owns what; a row's slot is its number. */
+export function givenPartials(problem: MergeCase, row: number, position: number, head: number): Given[] {
+  const { rows, heads, partials, mode = 'all', share = WHOLE, perHead, offsets, evicted } = problem;
+  const entries = perHead
+    ? rowEntries(
+        { perHead: true, ...(evicted && { evicted }) },
+        [position, row],
+        cacheHeadOf({ ...perHead, heads }, head),
+      )
+    : position + 1;
+  const chunks = Math.ceil(entries / CHUNK_TOKENS);
   const given: Given[] = [];
-  const byRow = (index: number) => (head: number) => (row * heads + head) * partials + index;
+  const byRow = (index: number) => (row * heads + head) * partials + index;
   if (mode === 'home') {
     for (let lane = 0; lane < Math.min(MERGE_LANES, chunks); lane++) {
       for (let index = 0; index < share.ranks; index++) {
         const local = localIndex({ share: { ...share, index }, ...(offsets && { offsets }) }, row, lane);
         if (local === undefined) continue;
-        given.push({ lane, at: (head) => ((index * partials + local) * rows + row) * heads + head });
+        given.push({ lane, at: ((index * partials + local) * rows + row) * heads + head });
       }
     }
     return given;
@@ -56,15 +63,15 @@ export function attentionMergeReference(problem: MergeCase, inputs: HostArrays):
   const outMl = new Array<number>(states * 2);
   for (const [row, position] of positions.entries()) {
     if (position === undefined) continue;
-    const given = givenPartials(problem, row, position);
     for (let head = 0; head < heads; head++) {
+      const given = givenPartials(problem, row, position, head);
       if (mode === 'lanes') {
         for (const lane of new Set(given.map((partial) => partial.lane))) {
           const own = given.filter((partial) => partial.lane === lane);
           const { o, m, l } = union(
             problem,
             inputs,
-            own.map(({ at }) => at(head)),
+            own.map(({ at }) => at),
           );
           const to = (localIndex(problem, row, lane)! * rows + row) * heads + head;
           for (const [dim, value] of o.entries()) out[to * headDim + dim] = value;
@@ -75,7 +82,7 @@ export function attentionMergeReference(problem: MergeCase, inputs: HostArrays):
       const { o, l } = union(
         problem,
         inputs,
-        given.map(({ at }) => at(head)),
+        given.map(({ at }) => at),
       );
       for (const [dim, value] of o.entries()) out[row * outStride + head * headDim + dim] = l === 0 ? 0 : value / l;
     }

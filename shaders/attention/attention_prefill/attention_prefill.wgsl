@@ -1,13 +1,14 @@
 // Causal attention of prompt rows over the paged cache, tiled for a GPU: the softmax state of each merge lane of this rank.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
-//   over t <= position with floor(t / 256) mod 8 = lane, in ascending tiles of KEY_TILE keys aligned to token positions
+//   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
+//   KEY_TILE keys aligned to entries
 //
 // q            [rows][q_units*4] f32; head h at h * HEAD_DIM
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; the rows' own k and v are there already; of cache_kv_heads heads, attended to
 //              are those from first_kv_head on
 // row_info     [rows] (position, slot); each TILE_ROWS rows have one slot and ascending positions
-// block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of attended tokens are read
+// block_table  see kv_table.wgsl; only blocks of attended entries are read
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised; of this rank's local lanes (share.wgsl)
 // partial_ml   [rows][heads][lanes] (m, l) f32, natural log, scale applied
@@ -89,7 +90,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let first_head = (group_id.y % head_tiles) * HEAD_TILE;
   let first_row = group_id.z * TILE_ROWS;
 
-  // The last token that any row of the tile attends to.
+  // The last entry that any row of the tile attends to.
   var end = 0u;
   var slot = 0u;
   for (var i = 0u; i < min(params.tile_rows, params.rows - first_row); i++) {
@@ -102,7 +103,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (end == 0u) {
     return;
   }
-  let table = slot * params.table_stride;
+  let table = head_table(slot, cache_kv_head);
+  let gone = evicted_entries(table);
+  end -= gone;
   let lane = own_chunk(slot, group_id.x);
   let partial_lane = group_id.x * params.lane_stride;
 
@@ -118,7 +121,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     let head = min(first_head + vector / TILE_ROWS, params.group - 1u);
     query_at[j] = row * params.q_units + (kv_head * params.group + head) * HEAD_UNITS;
     // Keys below the limit count; of an inactive row, none.
-    limit[j] = row_position(first_row + vector % TILE_ROWS) + 1u;
+    let position = row_position(first_row + vector % TILE_ROWS);
+    limit[j] = select(position + 1u - gone, 0u, position == INACTIVE);
   }
 
   // As a softmaxer: vector `mine`, keys part, part + PARTS, ...
@@ -134,7 +138,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         let token = start + i % KEY_TILE;
         var value = vec4<f32>();
         if (token < end) {
-          let base = key_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_kv_head, token % BLOCK);
+          let base = key_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
           value = kv_unpack(k_cache[base + (i / KEY_TILE) * BLOCK]);
         }
         kv_tile[i] = value;
@@ -167,7 +171,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         // Tokens beyond the tile's rows are never loaded: weight 0 times a NaN would not be 0.
         var value = vec4<f32>();
         if (token < end) {
-          let base = value_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_kv_head, token % BLOCK);
+          let base = value_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
           value = kv_unpack(v_cache[base + i % HEAD_UNITS]);
         }
         kv_tile[i] = value;

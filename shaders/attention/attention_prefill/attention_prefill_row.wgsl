@@ -1,7 +1,8 @@
 // Causal attention of prompt rows, for software adapters: what attention_prefill.wgsl computes, without barriers.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
-//   over t <= position with floor(t / 256) mod 8 = lane, in ascending tiles of KEY_TILE keys aligned to token positions
+//   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
+//   KEY_TILE keys aligned to entries
 //
 // Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
 //
@@ -51,7 +52,7 @@ fn sum4(v: vec4<f32>) -> f32 {
 }
 
 fn key_at(table: u32, cache_head: u32, token: u32) -> u32 {
-  return key_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_head, token % BLOCK);
+  return key_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_head), token % BLOCK);
 }
 
 @compute @workgroup_size(TILE_ROWS)
@@ -61,7 +62,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let first_row = group_id.z * TILE_ROWS;
   let row = first_row + thread;
 
-  // The last token that any row of the tile attends to.
+  // The last entry that any row of the tile attends to.
   var end = 0u;
   var slot = 0u;
   for (var i = 0u; i < min(params.tile_rows, params.rows - first_row); i++) {
@@ -78,7 +79,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (position == INACTIVE) {
     return;
   }
-  let table = slot * params.table_stride;
+  let table = head_table(slot, cache_kv_head);
+  let gone = evicted_entries(table);
+  end -= gone;
+  let last = position - gone;
   let query = row * params.q_units + head * HEAD_UNITS;
   let lane = own_chunk(slot, group_id.x);
   let partial = (row * params.heads + head) * params.item_stride + group_id.x * params.lane_stride;
@@ -113,7 +117,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         }
         let scores = params.scale * vec4<f32>(sum4(s0), sum4(s1), sum4(s2), sum4(s3));
         let keys = vec4<u32>(start + key) + vec4<u32>(0u, 1u, 2u, 3u);
-        let masked = select(vec4<f32>(EMPTY_M), scores, keys <= vec4<u32>(position));
+        let masked = select(vec4<f32>(EMPTY_M), scores, keys <= vec4<u32>(last));
         new_m = max(max(new_m, max(masked.x, masked.y)), max(masked.z, masked.w));
         let to = key * TILE_ROWS + thread;
         weights[to] = masked.x;
@@ -135,7 +139,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         var o = partial_o[partial * HEAD_UNITS + unit] * old_weight;
         for (var key = 0u; key < count; key++) {
           let token = start + key;
-          let base = value_base(block_table[table + token / BLOCK], params.cache_kv_heads, cache_kv_head, token % BLOCK);
+          let base = value_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
           o = fma(vec4<f32>(weights[key * TILE_ROWS + thread]), kv_unpack(v_cache[base + unit]), o);
         }
         // Never -0, whose sign could depend on the masked values added with weight 0.

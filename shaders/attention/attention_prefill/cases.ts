@@ -140,6 +140,49 @@ const cases = [
       { slot: 2, from: 2303, count: 2 },
     ],
   ),
+  prefillCase(
+    'tiny, heads of different lengths',
+    { heads: 2, kvHeads: 2, headDim: 8, kvType: 'f16', block: 16, perHead: true, evicted: [[30, 3]] },
+    [{ slot: 0, from: 32, count: 2, skip: 1 }],
+    true,
+  ),
+  prefillCase(
+    'heads of different lengths over chunk ends, 2 kv heads of 3',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 3,
+      firstKvHead: 1,
+      headDim: 32,
+      kvType: 'f32',
+      block: 64,
+      perHead: true,
+      evicted: [
+        [0, 515, 256],
+        [0, 0, 2],
+      ],
+    },
+    [
+      { slot: 0, from: 515, count: 18, skip: 2 },
+      { slot: 1, from: 2, count: 5 },
+    ],
+  ),
+  prefillCase(
+    'the third of four ranks, heads of different lengths',
+    {
+      heads: 2,
+      kvHeads: 2,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 4, index: 2 },
+      offsets: [2],
+      partialLayout: 'lane',
+      perHead: true,
+      evicted: [[2050, 250]],
+    },
+    [{ slot: 0, from: 2303, count: 2 }],
+  ),
 ];
 
 export const suite: KernelSuite<typeof attentionPrefill.bindings, typeof attentionPrefill.params, PrefillCase> = {

@@ -1,5 +1,6 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import { type TableLayout, tableConstants, tableWgsl } from '../../cache/head_tables.js';
 import {
   type CacheHeads,
   cacheHeads,
@@ -32,7 +33,7 @@ import rowSource from './attention_prefill_row.wgsl?raw';
  */
 export const PREFILL_TILE_ROWS = 16;
 
-export interface AttentionPrefillProblem extends CacheHeads {
+export interface AttentionPrefillProblem extends CacheHeads, TableLayout {
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -43,7 +44,7 @@ export interface AttentionPrefillProblem extends CacheHeads {
   readonly lanes: number;
   readonly kvType: KvType;
   readonly block: number;
-  /** Block-table entries of a slot. */
+  /** Block-table words of a slot, or of a head of a slot. */
   readonly tableStride: number;
   /** f32 elements from row to row of q; a row starts with heads * headDim elements. */
   readonly qStride: number;
@@ -107,8 +108,14 @@ export const attentionPrefill = defineKernel({
       tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
     };
-    const fragments = [...kvWgsl(problem.kvType), softmaxState, share];
-    const constants = { ...kvConstants(problem), ...shared.constants, TILE_ROWS: PREFILL_TILE_ROWS, KEY_TILE: keyTile };
+    const fragments = [...kvWgsl(problem.kvType), ...tableWgsl, softmaxState, share];
+    const constants = {
+      ...kvConstants(problem),
+      ...tableConstants(problem),
+      ...shared.constants,
+      TILE_ROWS: PREFILL_TILE_ROWS,
+      KEY_TILE: keyTile,
+    };
     if (software) {
       return {
         wgsl: [...fragments, rowSource],

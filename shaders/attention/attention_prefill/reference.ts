@@ -1,6 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
-import { attend, EMPTY_M } from '../fixture.js';
+import { attend, cacheHeadOf, EMPTY_M, rowEntries } from '../fixture.js';
 import { localIndex, partialIndex } from '../share_fixture.js';
 import type { PrefillCase } from './cases.js';
 
@@ -16,9 +16,10 @@ export function attentionPrefillReference(problem: PrefillCase, inputs: HostArra
     for (let lane = 0; lane < Math.min(MERGE_LANES, Math.ceil(longest / CHUNK_TOKENS)); lane++) {
       const local = localIndex(problem, info[1], lane);
       if (local === undefined) continue;
-      const tokens: number[] = [];
-      for (let t = 0; t <= info[0]; t++) if (Math.floor(t / CHUNK_TOKENS) % MERGE_LANES === lane) tokens.push(t);
       for (let head = 0; head < heads; head++) {
+        const entries = rowEntries(problem, info, cacheHeadOf(problem, head));
+        const tokens: number[] = [];
+        for (let t = 0; t < entries; t++) if (Math.floor(t / CHUNK_TOKENS) % MERGE_LANES === lane) tokens.push(t);
         const { o, m, l } = attend(problem, inputs, row, head, tokens);
         const at = partialIndex(problem, lanes, [row, head, local]);
         for (let dim = 0; dim < headDim; dim++) partialO[at * headDim + dim] = o[dim]!;

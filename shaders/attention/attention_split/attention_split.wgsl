@@ -1,11 +1,12 @@
 // Split-KV attention of generated rows: the softmax state of one 256-token chunk of this rank, for all query heads of a kv head.
 //
-//   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= position
+//   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= last
+//   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries
 //
 // q            [rows][q_units*4] f32; head h at h * HEAD_DIM
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, attended to are those from first_kv_head on
 // row_info     [rows] (position, slot)
-// block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of the chunk's tokens <= position are read
+// block_table  see kv_table.wgsl; only blocks of the chunk's entries up to the last are read
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised; of this rank's local chunks (share.wgsl)
 // partial_ml   [rows][heads][max_chunks] (m, l) f32, natural log, scale applied
@@ -94,7 +95,7 @@ fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
 fn weigh_values(cache_head: u32, unit: u32, first: u32, count: u32) -> TileUnits {
   var o = TileUnits(vec4<f32>(), vec4<f32>(), vec4<f32>(), vec4<f32>());
   for (var t = first; t < count; t += SLICES) {
-    let v = kv_unpack(v_cache[value_base(blocks[t / BLOCK], params.cache_kv_heads, cache_head, t % BLOCK) + unit]);
+    let v = kv_unpack(v_cache[value_base(blocks[t / BLOCK], block_heads(), block_head(cache_head), t % BLOCK) + unit]);
     let w = weights[t];
     o.h0 = fma(vec4<f32>(w.x), v, o.h0);
     if (HEAD_TILE > 1u) {
@@ -117,14 +118,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (info.x == INACTIVE) {
     return;
   }
+  let table = head_table(info.y, cache_kv_head);
+  let last = info.x - evicted_entries(table);
   let first = own_chunk(info.y, group_id.x) * CHUNK;
-  if (first > info.x) {
+  if (first > last) {
     return;
   }
-  let count = min(CHUNK, info.x - first + 1u);
-  let table = info.y * params.table_stride + first / BLOCK;
+  let count = min(CHUNK, last - first + 1u);
+  let first_block = first / BLOCK;
   for (var i = thread; i * BLOCK < count; i += THREADS) {
-    blocks[i] = block_table[table + i];
+    blocks[i] = entry_block(table, first_block + i);
   }
 
   let lane = thread % LANES;
@@ -136,7 +139,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
     let at = vec4<u32>(query) + tile_heads * HEAD_UNITS;
     for (var t = thread; t < count; t += THREADS) {
-      let key = key_base(block_table[table + t / BLOCK], params.cache_kv_heads, cache_kv_head, t % BLOCK);
+      let key = key_base(entry_block(table, first_block + t / BLOCK), block_heads(), block_head(cache_kv_head), t % BLOCK);
       weights[t] = params.scale * key_scores(at, key);
     }
     workgroupBarrier();

@@ -97,6 +97,49 @@ const cases = [
     },
     [[1500, 1], [255, 0], undefined, [256, 2], [1023, 0]],
   ),
+  splitCase(
+    'tiny, heads of different lengths',
+    { heads: 2, kvHeads: 2, headDim: 8, kvType: 'f32', block: 16, perHead: true, evicted: [[0, 17]] },
+    [[19, 0], undefined],
+    true,
+  ),
+  splitCase(
+    'heads of different lengths over chunk ends, 2 kv heads of 3',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 3,
+      firstKvHead: 1,
+      headDim: 24,
+      kvType: 'f16',
+      block: 64,
+      perHead: true,
+      evicted: [
+        [0, 600, 90],
+        [7, 0, 13],
+        [0, 0, 256],
+      ],
+    },
+    [[700, 0], [40, 1], undefined, [511, 2], [3, 3]],
+  ),
+  splitCase(
+    'the second of four ranks, heads of different lengths',
+    {
+      heads: 2,
+      kvHeads: 2,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 4, index: 1 },
+      offsets: [2, 1],
+      perHead: true,
+      evicted: [[1100, 250]],
+    },
+    [
+      [1500, 0],
+      [300, 1],
+    ],
+  ),
 ];
 
 export const suite: KernelSuite<typeof attentionSplit.bindings, typeof attentionSplit.params, AttentionCase> = {

@@ -1,5 +1,6 @@
 import { usageError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import { type TableLayout, tableConstants, tableWgsl } from '../../cache/head_tables.js';
 import {
   type CacheHeads,
   cacheHeads,
@@ -15,7 +16,7 @@ import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import source from './attention_split.wgsl?raw';
 
-export interface AttentionSplitProblem extends CacheHeads {
+export interface AttentionSplitProblem extends CacheHeads, TableLayout {
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -24,7 +25,7 @@ export interface AttentionSplitProblem extends CacheHeads {
   readonly maxChunks: number;
   readonly kvType: KvType;
   readonly block: number;
-  /** Block-table entries of a slot. */
+  /** Block-table words of a slot, or of a head of a slot. */
   readonly tableStride: number;
   /** f32 elements from row to row of q; a row starts with heads * headDim elements. */
   readonly qStride: number;
@@ -75,9 +76,10 @@ export const attentionSplit = defineKernel({
       ? { THREADS: 8, STATS: 8, LANES: 8, SLICES: 1 }
       : { THREADS: 256, STATS: 16, LANES: units, SLICES: Math.min(16, Math.floor(256 / units)) };
     return {
-      wgsl: [...kvWgsl(problem.kvType), softmaxState, share, source],
+      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, softmaxState, share, source],
       constants: {
         ...kvConstants(problem),
+        ...tableConstants(problem),
         ...shared.constants,
         ...layout,
         HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4,

@@ -1,6 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS } from '../../cache/kv_cache.js';
-import { attend, type AttentionCase } from '../fixture.js';
+import { attend, type AttentionCase, cacheHeadOf, rowEntries } from '../fixture.js';
 import { localIndex } from '../share_fixture.js';
 
 /** Partials of every chunk of this rank that holds keys of the row; chunks without keys are not compared (nothing is written there). */
@@ -10,11 +10,12 @@ export function attentionSplitReference(problem: AttentionCase, inputs: HostArra
   const partialMl = new Array<number>(rows * heads * maxChunks * 2);
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;
-    for (let first = 0; first <= info[0]; first += CHUNK_TOKENS) {
-      const local = localIndex(problem, info[1], first / CHUNK_TOKENS);
-      if (local === undefined) continue;
-      const tokens = Array.from({ length: Math.min(CHUNK_TOKENS, info[0] + 1 - first) }, (_, i) => first + i);
-      for (let head = 0; head < heads; head++) {
+    for (let head = 0; head < heads; head++) {
+      const entries = rowEntries(problem, info, cacheHeadOf(problem, head));
+      for (let first = 0; first < entries; first += CHUNK_TOKENS) {
+        const local = localIndex(problem, info[1], first / CHUNK_TOKENS);
+        if (local === undefined) continue;
+        const tokens = Array.from({ length: Math.min(CHUNK_TOKENS, entries - first) }, (_, i) => first + i);
         const { o, m, l } = attend(problem, inputs, row, head, tokens);
         const at = (row * heads + head) * maxChunks + local;
         for (let dim = 0; dim < headDim; dim++) partialO[at * headDim + dim] = o[dim]!;

@@ -1,18 +1,20 @@
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { cacheShape, type RowInfo, rowInfoArray } from '../../attention/fixture.js';
+import { type Eviction, rowEntries, type RowInfo, rowInfoArray } from '../../attention/fixture.js';
+import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { type CacheHeads, kvCacheBytes, kvUnitBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { ropeAppend, type RopeAppendProblem } from './index.js';
 import { ropeAppendReference } from './reference.js';
 
-export interface RopeCase extends RopeAppendProblem {
+export interface RopeCase extends RopeAppendProblem, Eviction {
   readonly rowInfo: readonly RowInfo[];
   /** Slots whose tokens another rank holds. */
   readonly elsewhere?: readonly number[];
 }
 
-type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | keyof CacheHeads>;
+type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | keyof CacheHeads> &
+  Eviction;
 
 function ropeCase(
   name: string,
@@ -29,7 +31,7 @@ function ropeCase(
       ...shape,
       rows,
       eps: 1e-6,
-      tableStride: ceilDiv(longest, shape.block) + 1,
+      tableStride: ceilDiv(longest, shape.block) + 1 + (shape.perHead ? HEAD_TABLE_LEAD : 0),
       qkvStride: alignUp(width, 32),
       rowInfo,
     },
@@ -119,6 +121,46 @@ const cases = [
     ],
     true,
   ),
+  ropeCase(
+    'tiny, after eviction',
+    {
+      heads: 2,
+      kvHeads: 1,
+      headDim: 8,
+      qkNorm: false,
+      kvType: 'f32',
+      block: 16,
+      perHead: true,
+      evicted: [[20]],
+    },
+    [[37, 0], undefined],
+    true,
+  ),
+  ropeCase(
+    'heads of different lengths, 2 kv heads of 3, a slot of another rank',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 3,
+      firstKvHead: 1,
+      headDim: 16,
+      qkNorm: true,
+      kvType: 'f32',
+      block: 16,
+      elsewhere: [1],
+      perHead: true,
+      evicted: [
+        [0, 100, 31],
+        [5, 5, 5],
+      ],
+    },
+    [
+      [130, 0],
+      [131, 0],
+      [20, 1],
+      [7, 2],
+    ],
+  ),
 ];
 
 /** What a cache holds where nothing is appended. */
@@ -143,15 +185,22 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
     }
   }
   const slots = Math.max(...rowInfo.map((info) => (info ? info[1] + 1 : 0)));
-  const blocks = slots * tableStride + 1;
-  const blockTable = new Uint32Array(slots * tableStride).fill(NO_BLOCK);
+  const tables = problem.perHead ? (problem.cacheKvHeads ?? kvHeads) : 1;
+  const blocks = slots * tables * tableStride + 1;
+  const blockTable = new Uint32Array(slots * tables * tableStride).fill(NO_BLOCK);
   // Only the blocks that rows write have an entry; blocks descend, so that none is where its index says.
   for (const info of rowInfo) {
-    if (!info || elsewhere.includes(info[1])) continue;
-    const at = info[1] * tableStride + Math.floor(info[0] / block);
-    blockTable[at] = blocks - 1 - at;
+    if (!info) continue;
+    for (let head = 0; head < tables; head++) {
+      const table = headTable(problem, info[1], head);
+      const entry = rowEntries(problem, info, head) - 1;
+      if (problem.perHead) blockTable[table] = info[0] - entry;
+      if (elsewhere.includes(info[1])) continue;
+      const at = table + (problem.perHead ? HEAD_TABLE_LEAD : 0) + Math.floor(entry / block);
+      blockTable[at] = blocks - 1 - at;
+    }
   }
-  const words = kvCacheBytes(cacheShape(problem), blocks) / 4;
+  const words = kvCacheBytes(blockShape(problem), blocks) / 4;
   const cache = () =>
     exact ? new Uint32Array(words).fill(UNTOUCHED.f16) : new Float32Array(words).fill(UNTOUCHED.f32);
   return {

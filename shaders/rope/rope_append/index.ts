@@ -1,5 +1,6 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import { type TableLayout, tableConstants, tableWgsl } from '../../cache/head_tables.js';
 import {
   type CacheHeads,
   cacheHeads,
@@ -12,7 +13,7 @@ import {
 } from '../../cache/kv_cache.js';
 import source from './rope_append.wgsl?raw';
 
-export interface RopeAppendProblem extends CacheHeads {
+export interface RopeAppendProblem extends CacheHeads, TableLayout {
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -22,7 +23,7 @@ export interface RopeAppendProblem extends CacheHeads {
   readonly eps: number;
   readonly kvType: KvType;
   readonly block: number;
-  /** Block-table entries of a slot. */
+  /** Block-table words of a slot, or of a head of a slot. */
   readonly tableStride: number;
   /** f32 elements from row to row of qkv. */
   readonly qkvStride: number;
@@ -65,8 +66,14 @@ export const ropeAppend = defineKernel({
     const lanes = traits.software ? 1 : headDim / 8;
     const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
     return {
-      wgsl: [...kvWgsl(problem.kvType), source],
-      constants: { ...kvConstants(problem), LANES: lanes, HEAD_TILE: headTile, QK_NORM: problem.qkNorm },
+      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, source],
+      constants: {
+        ...kvConstants(problem),
+        ...tableConstants(problem),
+        LANES: lanes,
+        HEAD_TILE: headTile,
+        QK_NORM: problem.qkNorm,
+      },
       params: {
         heads,
         kv_heads: kvHeads,

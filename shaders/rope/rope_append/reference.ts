@@ -1,24 +1,13 @@
 import type { Expected, HostArray, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
-import { cacheShape, halfBits } from '../../attention/fixture.js';
+import { halfBits, rowEntries } from '../../attention/fixture.js';
+import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { keyUnit, NO_BLOCK, valueUnit } from '../../cache/kv_cache.js';
 import type { RopeCase } from './cases.js';
 
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
-  const {
-    heads,
-    kvHeads,
-    headDim,
-    qkNorm,
-    eps,
-    kvType,
-    block,
-    tableStride,
-    qkvStride,
-    rowInfo,
-    firstKvHead = 0,
-  } = problem;
-  const shape = cacheShape(problem);
+  const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, firstKvHead = 0 } = problem;
+  const shape = blockShape(problem);
   const given = inputs['qkv']!;
   const qkv = Float64Array.from(given);
   const keys = Array.from(inputs['k_cache']!);
@@ -48,21 +37,26 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;
     const [position, slot] = info;
-    const physical = inputs['block_table']![slot * tableStride + Math.floor(position / block)]!;
     for (let vector = 0; vector < heads + 2 * kvHeads; vector++) {
       const at = row * qkvStride + vector * headDim;
       const x = given.subarray(at, at + headDim);
-      if (vector < heads) qkv.set(rotated(x, inputs['q_norm']!, position), at);
-      else if (physical === NO_BLOCK) continue;
-      else if (vector < heads + kvHeads) {
-        const head = firstKvHead + vector - heads;
+      if (vector < heads) {
+        qkv.set(rotated(x, inputs['q_norm']!, position), at);
+        continue;
+      }
+      const head = firstKvHead + ((vector - heads) % kvHeads);
+      const entry = rowEntries(problem, info, head) - 1;
+      const table = headTable(problem, slot, head) + (problem.perHead ? HEAD_TABLE_LEAD : 0);
+      const physical = inputs['block_table']![table + Math.floor(entry / block)]!;
+      if (physical === NO_BLOCK) continue;
+      const stored = problem.perHead ? 0 : head;
+      if (vector < heads + kvHeads) {
         for (const [i, value] of rotated(x, inputs['k_norm']!, position).entries()) {
-          append(keys, keyUnit(shape, physical, head, i >> 2, position % block), i & 3, value);
+          append(keys, keyUnit(shape, physical, stored, i >> 2, entry % block), i & 3, value);
         }
       } else {
         for (let i = 0; i < headDim; i++) {
-          const head = firstKvHead + vector - heads - kvHeads;
-          append(values, valueUnit(shape, physical, head, i >> 2, position % block), i & 3, x[i]!);
+          append(values, valueUnit(shape, physical, stored, i >> 2, entry % block), i & 3, x[i]!);
         }
       }
     }

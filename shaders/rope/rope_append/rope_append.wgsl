@@ -8,7 +8,7 @@
 // rope_table   [position][HEAD_DIM/2] (cos, sin) f32
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
-// block_table  [slot][table_stride] physical block of each BLOCK tokens; NO_BLOCK: the row's k and v are of another rank's cache
+// block_table  see kv_table.wgsl; NO_BLOCK: the row's k and v are of another rank's cache
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, written are kv_heads from first_kv_head on
 //
 // Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each.
@@ -89,14 +89,17 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
 
-  let physical = block_table[row_info[row].y * params.table_stride + position / BLOCK];
+  // Of k and v; q has none.
+  let head = params.first_kv_head + select((vector - params.heads) % params.kv_heads, 0u, is_query);
+  let table = head_table(row_info[row].y, head);
+  let entry = position - evicted_entries(table);
+  let physical = entry_block(table, entry / BLOCK);
   if (!is_query && physical == NO_BLOCK) {
     return;
   }
-  let offset = position % BLOCK;
+  let offset = entry % BLOCK;
   if (is_value) {
-    let head = params.first_kv_head + vector - params.heads - params.kv_heads;
-    let to = value_base(physical, params.cache_kv_heads, head, offset);
+    let to = value_base(physical, block_heads(), block_head(head), offset);
     for (var unit = lane; unit < 2u * params.half_units; unit += LANES) {
       v_cache[to + unit] = kv_pack(qkv[base + unit]);
     }
@@ -127,8 +130,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       qkv[base + unit] = rotated_low;
       qkv[base + HALF_UNITS + unit] = rotated_high;
     } else {
-      let head = params.first_kv_head + vector - params.heads;
-      let to = key_base(physical, params.cache_kv_heads, head, offset);
+      let to = key_base(physical, block_heads(), block_head(head), offset);
       k_cache[to + unit * BLOCK] = kv_pack(rotated_low);
       k_cache[to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high);
     }

@@ -1,0 +1,40 @@
+import kvTable from '../lib/kv_table.wgsl?raw';
+import type { CacheHeads, KvShape } from './kv_cache.js';
+
+/** How a kernel finds the entries of a head's cache (lib/kv_table.wgsl). */
+export interface TableLayout {
+  /**
+   * Each head of a sequence has a block table of its own, [slot][cacheKvHeads][tableStride]: first how many of its entries were
+   * evicted, then its physical blocks; a block holds BLOCK entries of one head. For compressed caches. Where left out, one table
+   * serves all heads of a sequence, and a block holds all of them.
+   */
+  readonly perHead?: boolean;
+}
+
+/** Words before the blocks in a head's table. */
+export const HEAD_TABLE_LEAD = 1;
+
+/** WGSL of a kernel that reads block tables; it declares the variants of `tableConstants`. */
+export const tableWgsl: readonly string[] = [kvTable];
+
+export const tableConstants = ({ perHead = false }: TableLayout): { readonly PER_HEAD: boolean } => ({
+  PER_HEAD: perHead,
+});
+
+/** The layout of a cache's blocks: of all heads that it holds, or of one. */
+export const blockShape = <Shape extends KvShape>(problem: Shape & CacheHeads & TableLayout): Shape => ({
+  ...problem,
+  kvHeads: problem.perHead ? 1 : (problem.cacheKvHeads ?? problem.kvHeads),
+});
+
+/** First word of a head's table (of a slot's, where heads have none of their own). */
+export const headTable = (
+  {
+    kvHeads,
+    cacheKvHeads = kvHeads,
+    tableStride,
+    perHead,
+  }: CacheHeads & TableLayout & { readonly kvHeads: number; readonly tableStride: number },
+  slot: number,
+  cacheHead: number,
+): number => (perHead ? slot * cacheKvHeads + cacheHead : slot) * tableStride;
