@@ -7,6 +7,7 @@ import type { WeightProgress } from '../model/weight_loader.js';
 import type { Plan } from '../placement/index.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
+import { memoryBudgets } from './budgets.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
 import { KV_BLOCK } from './rank_runner.js';
 import { LoadedModel } from './model.js';
@@ -124,6 +125,12 @@ export async function openModel(
       contextLength,
       prefillChunk,
       kvType,
+      ...(options.memory !== undefined && {
+        memory: memoryBudgets(
+          options.memory,
+          typeof options.memory === 'number' ? plan.worldSize : options.memory.length,
+        ),
+      }),
     },
     signal,
     onProgress: (progress: WeightProgress) => {

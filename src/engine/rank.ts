@@ -13,6 +13,8 @@ export interface RunnerOptions {
   readonly kvType: KvType;
   /** KV blocks that sequences share (of all ranks that split them together); default: as many as every slot may need. */
   readonly kvBlocks?: number;
+  /** Bytes of GPU memory that each rank may take; undefined: no limit. */
+  readonly memory?: readonly (number | undefined)[];
 }
 
 export type DrawOptions = SamplingOptions & { readonly seed: number };

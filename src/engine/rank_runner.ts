@@ -1,7 +1,7 @@
 import { PREFILL_TILE_ROWS } from '../../shaders/attention/attention_prefill/index.js';
 import { NO_BLOCK } from '../../shaders/cache/kv_cache.js';
-import { SplitkvError } from '../base/errors.js';
-import { alignUp, ceilDiv } from '../base/math.js';
+import { limitError, SplitkvError } from '../base/errors.js';
+import { alignUp, ceilDiv, formatBytes } from '../base/math.js';
 import type { Region } from '../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../gpu/index.js';
 import type { DeviceModel } from '../model/family.js';
@@ -144,18 +144,30 @@ export class RankRunner implements Rank {
     };
   }
 
-  /** @throws SplitkvError `limit` when cache or activations don't fit the adapter. */
-  static create(
+  /** @throws SplitkvError `limit` when cache or activations don't fit the adapter, or the rank's memory budget. */
+  static async create(
     device: Device,
     world: World,
     config: { readonly vocabSize: number },
     model: DeviceModel,
     options: RunnerOptions,
   ): Promise<RankRunner> {
-    return device.checked(
+    const before = device.usage.bytes;
+    const runner = await device.checked(
       `preparing rank ${world.rank}`,
       () => new RankRunner(device, world, config.vocabSize, model, options),
     );
+    const budget = options.memory?.[world.rank];
+    const activations = device.usage.bytes - before - runner.facts.kvBytes;
+    const total = model.bytes + runner.facts.kvBytes + activations;
+    if (budget !== undefined && total > budget) {
+      throw limitError(
+        `rank ${world.rank} takes ${formatBytes(total)} (weights ${formatBytes(model.bytes)}, cache ` +
+          `${formatBytes(runner.facts.kvBytes)}, activations ${formatBytes(activations)}), but may take ` +
+          `${formatBytes(budget)}: use a smaller prefillChunk (--prefill-chunk) or context, or more memory`,
+      );
+    }
+    return runner;
   }
 
   #record(label: string, body: (recorder: Recorder) => void): Program {

@@ -72,6 +72,8 @@ export class AttentionRanks implements StageAttention {
   readonly partials: number;
   readonly share: { readonly ranks: number; readonly index: number };
   readonly layout: 'row' | 'lane';
+  readonly role: Role;
+  readonly rows: number;
   readonly #chunkPartials: { readonly o: Buffer; readonly ml: Buffer } | undefined;
   readonly #home: { readonly o: Buffer; readonly ml: Buffer } | undefined;
   readonly #lanes: number;
@@ -111,9 +113,6 @@ export class AttentionRanks implements StageAttention {
       }
     }
   }
-
-  readonly role: Role;
-  readonly rows: number;
 
   #makeBlocks(rows: { role: Role; rows: number; rowInfo: Buffer; queries: Buffer }): AttentionBlock[] {
     const { device, stage, shape } = this;

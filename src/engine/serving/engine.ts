@@ -213,7 +213,7 @@ export class Engine {
   /** Ends every request with 'aborted' and frees the ranks. */
   async dispose(): Promise<void> {
     this.#closed ??= usageError('this engine was closed; open it again');
-    for (const id of [...this.#running.keys()]) this.#abort(id);
+    for (const id of this.#running.keys()) this.#abort(id);
     this.#wake?.();
     await this.#loop;
     await this.ranks.dispose();
