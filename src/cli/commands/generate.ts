@@ -1,5 +1,6 @@
 import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
+import { formatBytes } from '../../base/math.js';
 import type { GenerateOptions, GenerateResult } from '../../index.js';
 import type { Command } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
@@ -65,10 +66,16 @@ const ENDINGS: Readonly<Record<GenerateResult['finish_detail'], string>> = {
   aborted: 'interrupted',
 };
 
-/** One line for people. */
+/** One line for people, and one a rank where there are several. */
 export function summary({ tokens, finish_detail, seed, stats }: GenerateResult): string {
-  return (
+  const line =
     `${tokens.length} tokens, ${stats.tokens_per_second.toFixed(1)} tokens/s, first after ${stats.ttft_ms.toFixed(0)} ms, ` +
-    `${stats.dispatches_per_token.toFixed(1)} dispatches a token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`
+    `${stats.dispatches_per_token.toFixed(1)} dispatches a token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`;
+  if (stats.ranks.length === 1) return line;
+  const ranks = stats.ranks.map(
+    (rank, index) =>
+      `  rank ${index}: weights ${formatBytes(rank.weight_bytes)}, cache ${formatBytes(rank.kv_bytes)}, ` +
+      `sends ${formatBytes(rank.bytes_per_token)} a token, ${rank.us_per_exchange.toFixed(0)} us an exchange (${rank.adapter})`,
   );
+  return [line, `plan ${stats.plan}: ${stats.exchanges_per_token} exchanges a token`, ...ranks].join('\n');
 }
