@@ -1,7 +1,7 @@
 import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
-import type { GenerateOptions, GenerateResult } from '../../index.js';
+import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
@@ -39,7 +39,7 @@ export const command: Command = {
       await host.close();
     }
     await terminal.write(json ? `${JSON.stringify(result)}\n` : '\n');
-    if (!json) terminal.note(summary(result));
+    if (!json) terminal.note([summary(result), ...rankLines(result.stats)].join('\n'));
     return result.finish_reason === 'abort' ? 130 : 0;
   },
 };
@@ -66,16 +66,23 @@ const ENDINGS: Readonly<Record<GenerateResult['finish_detail'], string>> = {
   aborted: 'interrupted',
 };
 
-/** One line for people, and one a rank where there are several. */
+/** One line for people. */
 export function summary({ tokens, finish_detail, seed, stats }: GenerateResult): string {
-  const line =
+  return (
     `${tokens.length} tokens, ${stats.tokens_per_second.toFixed(1)} tokens/s, first after ${stats.ttft_ms.toFixed(0)} ms, ` +
-    `${stats.dispatches_per_token.toFixed(1)} dispatches a token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`;
-  if (stats.ranks.length === 1) return line;
-  const ranks = stats.ranks.map(
-    (rank, index) =>
-      `  rank ${index}: weights ${formatBytes(rank.weight_bytes)}, cache ${formatBytes(rank.kv_bytes)}, ` +
-      `sends ${formatBytes(rank.bytes_per_token)} a token, ${rank.us_per_exchange.toFixed(0)} us an exchange (${rank.adapter})`,
+    `${stats.dispatches_per_token.toFixed(1)} dispatches a token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`
   );
-  return [line, `plan ${stats.plan}: ${stats.exchanges_per_token} exchanges a token`, ...ranks].join('\n');
+}
+
+/** What each of several ranks held, sent and waited for. */
+function rankLines({ ranks, plan, exchanges_per_token: exchanges }: RunStats): string[] {
+  if (ranks.length === 1) return [];
+  return [
+    `plan ${plan}: ${exchanges} exchanges a token`,
+    ...ranks.map(
+      (rank, index) =>
+        `  rank ${index}: weights ${formatBytes(rank.weight_bytes)}, cache ${formatBytes(rank.kv_bytes)}, ` +
+        `sends ${formatBytes(Math.round(rank.bytes_per_token))} a token, ${rank.us_per_exchange.toFixed(0)} us an exchange (${rank.adapter})`,
+    ),
+  ];
 }
