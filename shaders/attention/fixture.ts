@@ -215,39 +215,62 @@ export function ownAttentionInputs(problem: AttentionCase, inputs: HostArrays): 
 export const rowInfoArray = (rowInfo: readonly RowInfo[]): Uint32Array =>
   Uint32Array.from(rowInfo.flatMap((info) => (info ? [info[0], info[1]] : [INACTIVE_POSITION, 0xffffffff])));
 
+/** Physical blocks of entries that a row's head attends to. */
+function blocksOf(problem: AttentionCase, inputs: HostArrays, row: number, head: number, entries: readonly number[]) {
+  const first = headTable(problem, problem.rowInfo[row]![1], cacheHeadOf(problem, head));
+  const table = first + (problem.perHead ? HEAD_TABLE_LEAD : 0);
+  return entries.map((entry) => inputs['block_table']![table + Math.floor(entry / problem.block)]!);
+}
+
+/** scale * q . k of a row's head and each of the given entries, in float64. */
+export function scoresOf(
+  problem: AttentionCase,
+  inputs: HostArrays,
+  row: number,
+  head: number,
+  entries: readonly number[],
+): number[] {
+  const { headDim, block, qStride } = problem;
+  const shape = blockShape(problem);
+  const kvHead = problem.perHead ? 0 : cacheHeadOf(problem, head);
+  const q = inputs['q']!.subarray(row * qStride + head * headDim, row * qStride + (head + 1) * headDim);
+  const scale = Math.fround(problem.scale);
+  const blocks = blocksOf(problem, inputs, row, head, entries);
+  return entries.map((entry, i) => {
+    let sum = 0;
+    for (let dim = 0; dim < headDim; dim++) {
+      const unit = keyUnit(shape, blocks[i]!, kvHead, dim >> 2, entry % block);
+      sum += q[dim]! * readKv(problem, inputs['k_cache']!, unit, dim & 3);
+    }
+    return scale * sum;
+  });
+}
+
+/** (m, l) of scores. */
+export function softmaxStats(scores: readonly number[]): { m: number; l: number } {
+  const m = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  return { m, l: scores.reduce((sum, score) => sum + Math.exp(score - m), 0) };
+}
+
 /** Float64 attention straight from its definition: (o, m, l) of a row's head over the given entries. */
 export function attend(
   problem: AttentionCase,
   inputs: HostArrays,
   row: number,
   head: number,
-  tokens: readonly number[],
+  entries: readonly number[],
 ): { o: Float64Array; m: number; l: number } {
-  const { headDim, block, qStride } = problem;
+  const { headDim, block } = problem;
   const shape = blockShape(problem);
-  const slot = problem.rowInfo[row]![1];
-  const cacheHead = cacheHeadOf(problem, head);
-  const kvHead = problem.perHead ? 0 : cacheHead;
-  const table = headTable(problem, slot, cacheHead) + (problem.perHead ? HEAD_TABLE_LEAD : 0);
-  const q = inputs['q']!.subarray(row * qStride + head * headDim, row * qStride + (head + 1) * headDim);
-  const scale = Math.fround(problem.scale);
-  const blocks = tokens.map((token) => inputs['block_table']![table + Math.floor(token / block)]!);
-  const scores = tokens.map((token, i) => {
-    let sum = 0;
-    for (let dim = 0; dim < headDim; dim++) {
-      const unit = keyUnit(shape, blocks[i]!, kvHead, dim >> 2, token % block);
-      sum += q[dim]! * readKv(problem, inputs['k_cache']!, unit, dim & 3);
-    }
-    return scale * sum;
-  });
-  const m = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  const kvHead = problem.perHead ? 0 : cacheHeadOf(problem, head);
+  const blocks = blocksOf(problem, inputs, row, head, entries);
+  const scores = scoresOf(problem, inputs, row, head, entries);
+  const { m, l } = softmaxStats(scores);
   const o = new Float64Array(headDim);
-  let l = 0;
-  for (const [i, token] of tokens.entries()) {
+  for (const [i, entry] of entries.entries()) {
     const weight = Math.exp(scores[i]! - m);
-    l += weight;
     for (let dim = 0; dim < headDim; dim++) {
-      const unit = valueUnit(shape, blocks[i]!, kvHead, dim >> 2, token % block);
+      const unit = valueUnit(shape, blocks[i]!, kvHead, dim >> 2, entry % block);
       o[dim]! += weight * readKv(problem, inputs['v_cache']!, unit, dim & 3);
     }
   }

@@ -1,0 +1,26 @@
+import { usageError } from '../../src/base/errors.js';
+import type { DeviceTraits } from '../../src/gpu/device.js';
+
+/** Bytes and lengths that the kernels of a compression have in common. */
+export interface SelectionProblem {
+  /** f32 elements from head to head of the scores, and u32 of the kept entries: at least the tokens of a prompt. */
+  readonly scoreStride: number;
+  /** The last tokens of the prompt, whose queries score and which are always kept. */
+  readonly window: number;
+}
+
+/** Most queries of a window. */
+export const MAX_WINDOW = 256;
+
+/** @throws SplitkvError for a window that no kernel takes. */
+export function checkWindow(kernel: string, window: number): void {
+  if (!Number.isInteger(window) || window < 1 || window > MAX_WINDOW) {
+    throw usageError(`${kernel}: a window of ${window} tokens; expected an integer from 1 to ${MAX_WINDOW}`);
+  }
+}
+
+/** Radix digits that top_k.wgsl walks: 4 of a key, 4 of an item. */
+export const TOP_K_DIGITS = 8;
+
+/** Invocations of a workgroup that walks a whole list. Software adapters pay for each at every barrier. */
+export const listThreads = ({ software }: DeviceTraits): number => (software ? 16 : 256);
