@@ -1,0 +1,111 @@
+/** What `serve` takes and what a model that answers many requests at once offers. Types only. */
+
+import type { GenerateResult, LoadOptions, ModelInfo, Prompt, SamplingOptions } from '../api.js';
+import type { EngineMetrics } from './engine.js';
+import type { HistogramCounts } from './histogram.js';
+
+export type { EngineMetrics } from './engine.js';
+export type { HistogramCounts } from './histogram.js';
+
+export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFlight'> {
+  /** Sequences decoded side by side; default 16. More wait their turn. */
+  readonly slots?: number;
+  /** KV blocks of 64 tokens that the sequences share; instead of `kvMemory`. */
+  readonly kvBlocks?: number;
+  /** Bytes of each rank's KV cache. Default: what the slots can use at most, up to 1 GiB, and one whole context at least. */
+  readonly kvMemory?: number;
+  /** Rows of an iteration, prompt and generated ones together: more gives prompts, fewer give running sequences their turn sooner; default 512. */
+  readonly tokensPerIteration?: number;
+  /** Sequences that begin alike share the beginning's cache; default true, but with plans that split sequences over ranks. */
+  readonly prefixCaching?: boolean;
+}
+
+export interface CompletionOptions extends SamplingOptions {
+  /** Answers to the prompt, each with a seed of its own that follows from `seed`; default 1. */
+  readonly n?: number;
+  /** Default 256. */
+  readonly maxTokens?: number;
+  /** An answer ends before any of these strings; the string itself isn't returned. */
+  readonly stop?: string | readonly string[];
+  /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
+  readonly ignoreEos?: boolean;
+  /** Natural logarithms of probabilities, of each token and of this many likeliest ones at its place, 0 to 20; default: none. */
+  readonly logprobs?: number;
+  /** From -100 to 100, higher is sooner; default 0. */
+  readonly priority?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** A token and how likely it was, as the model says: before temperature, penalties and the choice among few. */
+export interface TokenChance {
+  readonly id: number;
+  /** The token by itself; bytes that are only part of a character show as U+FFFD. */
+  readonly text: string;
+  readonly bytes: readonly number[];
+  readonly logprob: number;
+}
+
+export interface TokenLogprobs extends TokenChance {
+  /** Where the token's text begins in the answer, in UTF-16 units. */
+  readonly offset: number;
+  /** The likeliest tokens at its place, likeliest first. */
+  readonly top: readonly TokenChance[];
+}
+
+export interface CompletionEvent {
+  /** Which answer: `prompt number * n + answer number`. */
+  readonly index: number;
+  /** What is certain of the answer since the event before; may be empty. */
+  readonly text: string;
+  /** Of the tokens whose text is out by now; empty where no logprobs were asked for. Tokens of a stop text are left out. */
+  readonly logprobs: readonly TokenLogprobs[];
+  /** With the last event of each answer: why it ended. */
+  readonly finish?: GenerateResult['finish_detail'];
+}
+
+/**
+ * Answers under way; they run whether or not anyone iterates. An answer ends with an event that has `finish`. Leaving the
+ * iteration early aborts all of them; the iteration throws when the ranks fail for good.
+ */
+export interface Completion extends AsyncIterable<CompletionEvent> {
+  /** Tokens of the prompts. */
+  readonly promptTokens: number;
+  /** Tokens generated so far, over all answers; final once the iteration has ended. */
+  readonly completionTokens: number;
+  /** Of each prompt's first answer. */
+  readonly seed: number;
+  /** Frees what the answers hold, at once; each that hasn't ended ends with 'aborted'. */
+  abort(): void;
+}
+
+export interface ServingInfo extends ModelInfo {
+  readonly slots: number;
+  /** KV blocks of 64 tokens. */
+  readonly kvBlocks: number;
+  readonly prefixCaching: boolean;
+}
+
+export interface ServingMetrics extends EngineMetrics {
+  /** Answers asked for and not ended: more than run and wait in the engine, while answers wait for the first to share its prompt. */
+  readonly unfinished: number;
+  /** Seconds from the request to an answer's first token, and between each two of its tokens after that. */
+  readonly firstToken: HistogramCounts;
+  readonly nextToken: HistogramCounts;
+}
+
+/** A model that answers many requests at once, each the same alone and in any company. */
+export interface ServingModel {
+  readonly info: ServingInfo;
+  readonly metrics: ServingMetrics;
+  /** Why it can't go on, once its ranks have failed for good. */
+  readonly failure: unknown;
+  /**
+   * Asks for answers to a prompt.
+   * @throws SplitkvError `usage` for an impossible request, `context_full` for a prompt that never fits, `aborted`, and `failure`
+   */
+  complete(prompt: Prompt, options?: CompletionOptions): Completion;
+  /** Answers to several prompts, each as it would be alone. @throws as `complete`; none of them runs then */
+  completeAll(prompts: readonly Prompt[], options?: CompletionOptions): Completion;
+  /** Ends every request with 'aborted' and frees the ranks. */
+  dispose(): Promise<void>;
+}

@@ -1,0 +1,64 @@
+import { type ErrorCode, SplitkvError } from '../base/errors.js';
+
+export interface ApiErrorDetails {
+  /** Stable; clients may switch on it. */
+  readonly code?: string;
+  /** The field at fault. */
+  readonly param?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly cause?: unknown;
+}
+
+/** An answer that is an error: its status, and a body in OpenAI's shape. */
+export class ApiError extends Error {
+  override readonly name = 'ApiError';
+
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly details: ApiErrorDetails = {},
+  ) {
+    super(message, { cause: details.cause });
+  }
+
+  get body(): object {
+    const { code = null, param = null } = this.details;
+    return { error: { message: this.message, type: typeOf(this.status), param, code } };
+  }
+}
+
+function typeOf(status: number): string {
+  if (status >= 500) return 'server_error';
+  if (status === 401) return 'authentication_error';
+  if (status === 403) return 'permission_error';
+  if (status === 429) return 'rate_limit_error';
+  return 'invalid_request_error';
+}
+
+export const badRequest = (message: string, param?: string): ApiError =>
+  new ApiError(400, message, param === undefined ? {} : { param });
+
+const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
+
+/** What a client is told of an error: what it can act on, and nothing of the server's inside. */
+export function toApiError(error: unknown, promptField?: string): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof SplitkvError) {
+    const { code, message } = error;
+    if (code === 'context_full') {
+      return new ApiError(400, message.replace(/^request r\d+: /, ''), {
+        code: 'context_length_exceeded',
+        ...(promptField !== undefined && { param: promptField }),
+      });
+    }
+    // 'io' is a model without a tokenizer.
+    if (code === 'usage' || code === 'io') return badRequest(message);
+    if (LOST.includes(code)) {
+      return new ApiError(503, 'the model lost its GPU and can answer no more; start the server again', {
+        code,
+        cause: error,
+      });
+    }
+  }
+  return new ApiError(500, 'internal error; the server knows more by this request id', { cause: error });
+}

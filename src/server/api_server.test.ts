@@ -1,0 +1,423 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { ServingModel } from '../index.js';
+import { ApiServer, type RequestRecord, type ServerOptions } from './api_server.js';
+import { RawConnection } from './testing/raw_connection.js';
+import { CONTEXT, openTestModel, startTestServer } from './testing/test_server.js';
+import { until } from './testing/until.js';
+
+interface ErrorBody {
+  readonly error: { message: string; type: string; param: string | null; code: string | null };
+}
+
+let model: ServingModel;
+let server: ApiServer | undefined;
+const records: RequestRecord[] = [];
+const errors: unknown[] = [];
+beforeAll(async () => {
+  model = await openTestModel();
+});
+afterAll(() => model.dispose());
+
+async function start(options: ServerOptions = {}): Promise<string> {
+  records.length = 0;
+  errors.length = 0;
+  server = await startTestServer(model, {
+    onRequest: (record) => records.push(record),
+    onError: (error) => errors.push(error),
+    ...options,
+  });
+  return server.url;
+}
+
+/** Whatever a test did, nothing of it is left. */
+afterEach(async () => {
+  await until(() => model.metrics.unfinished === 0);
+  await server?.close();
+  expect(server?.live ?? 0).toBe(0);
+  const { metrics } = model;
+  expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
+  server = undefined;
+});
+
+type Init = Omit<RequestInit, 'headers'> & { readonly headers?: Record<string, string> };
+const post = (url: string, path: string, body: unknown, init: Init = {}): Promise<Response> =>
+  fetch(`${url}${path}`, {
+    method: 'POST',
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+    ...init,
+    headers: { 'Content-Type': 'application/json', ...init.headers },
+  });
+const CHAT = '/v1/chat/completions';
+const TEXT = '/v1/completions';
+const user = (content: unknown): object[] => [{ role: 'user', content }];
+
+/** An answer that takes long enough to do something meanwhile. */
+const long = { prompt: 'the cat', max_tokens: CONTEXT - 32, ignore_eos: true, stream: true };
+
+async function expectError(response: Response, status: number, part: Partial<ErrorBody['error']>): Promise<string> {
+  const text = await response.text();
+  expect(response.status, text).toBe(status);
+  const { error } = JSON.parse(text) as ErrorBody;
+  expect(error).toMatchObject(part);
+  expect(Object.keys(error).sort()).toEqual(['code', 'message', 'param', 'type']);
+  expect(text).not.toMatch(/\.ts|node_modules|\n\s+at /);
+  expect(response.headers.get('x-request-id')).toMatch(/^req_/);
+  return error.message;
+}
+
+describe('requests that are wrong', () => {
+  test.each<[string, string, unknown, string, string | null]>([
+    ['no object', CHAT, [1], 'the body is [1]; expected a JSON object', null],
+    ['malformed JSON', CHAT, '{"messages": [', 'the body is not valid JSON', null],
+    ['nothing', TEXT, '', 'the body is empty', null],
+    ['no messages', CHAT, {}, 'messages is missing; expected a list of messages', 'messages'],
+    ['empty messages', CHAT, { messages: [] }, 'messages is []; expected a list', 'messages'],
+    ['a message that is none', CHAT, { messages: ['x'] }, 'messages[0] is "x"; expected a message', 'messages[0]'],
+    ['no role', CHAT, { messages: [{ content: 'x' }] }, 'messages[0].role is missing', 'messages[0].role'],
+    [
+      'an unknown role',
+      CHAT,
+      { messages: [{ role: 'tool', content: 'x' }] },
+      'messages[0].role is "tool"; expected system, developer, user, assistant',
+      'messages[0].role',
+    ],
+    ['content of another type', CHAT, { messages: user(5) }, 'messages[0].content is 5', 'messages[0].content'],
+    [
+      'an image',
+      CHAT,
+      { messages: user([{ type: 'image_url', image_url: { url: 'x' } }]) },
+      'expected a text, or a list of parts',
+      'messages[0].content',
+    ],
+    [
+      'a tool call',
+      CHAT,
+      { messages: [{ role: 'assistant', content: 'x', tool_calls: [{}] }] },
+      'messages[0].tool_calls is not supported',
+      'messages[0].tool_calls',
+    ],
+    ['no prompt', TEXT, { model: 'tiny' }, 'prompt is missing', 'prompt'],
+    ['an empty prompt', TEXT, { prompt: '' }, 'prompt is ""; expected', 'prompt'],
+    ['a prompt of fractions', TEXT, { prompt: [1.5] }, 'prompt is [1.5]; expected', 'prompt'],
+    ['an id out of range', TEXT, { prompt: [320] }, 'token 0 of the prompt is 320', null],
+    ['n', TEXT, { prompt: 'x', n: 0 }, 'n is 0; expected an integer from 1 to 128', 'n'],
+    ['max_tokens', TEXT, { prompt: 'x', max_tokens: '5' }, 'max_tokens is "5"; expected an integer', 'max_tokens'],
+    ['temperature', TEXT, { prompt: 'x', temperature: 2.5 }, 'temperature is 2.5; expected a number', 'temperature'],
+    ['top_p', TEXT, { prompt: 'x', top_p: 0 }, 'top_p is 0; expected a number above 0', 'top_p'],
+    ['seed', TEXT, { prompt: 'x', seed: -1 }, 'seed is -1; expected an integer of at least 0', 'seed'],
+    ['stop', TEXT, { prompt: 'x', stop: 5 }, 'stop is 5; expected a text, or a list', 'stop'],
+    ['an empty stop', TEXT, { prompt: 'x', stop: ['a', ''] }, 'stop[1] is ""; expected a text of at least', 'stop[1]'],
+    ['stream', TEXT, { prompt: 'x', stream: 'yes' }, 'stream is "yes"; expected true or false', 'stream'],
+    [
+      'stream_options',
+      TEXT,
+      { prompt: 'x', stream_options: { include_usage: 1 } },
+      'stream_options.include_usage is 1',
+      'stream_options.include_usage',
+    ],
+    ['logprobs', TEXT, { prompt: 'x', logprobs: 21 }, 'logprobs is 21; expected an integer from 0 to 20', 'logprobs'],
+    ['logprobs in a chat', CHAT, { messages: user('x'), logprobs: 2 }, 'logprobs is 2; expected true or', 'logprobs'],
+    ['top_logprobs alone', CHAT, { messages: user('x'), top_logprobs: 2 }, 'needs logprobs', 'top_logprobs'],
+    [
+      'two limits',
+      CHAT,
+      { messages: user('x'), max_tokens: 1, max_completion_tokens: 2 },
+      'give one of them',
+      'max_tokens',
+    ],
+    ['tools', CHAT, { messages: user('x'), tools: [{}] }, 'tools is not supported by this server', 'tools'],
+    [
+      'response_format',
+      CHAT,
+      { messages: user('x'), response_format: { type: 'json_object' } },
+      'response_format is not supported by this server; leave it out, or send {"type":"text"}',
+      'response_format',
+    ],
+    ['logit_bias', TEXT, { prompt: 'x', logit_bias: { 5: 1 } }, 'logit_bias is not supported', 'logit_bias'],
+    ['a misspelt field', TEXT, { prompt: 'x', temprature: 1 }, "Did you mean 'temperature'?", 'temprature'],
+  ])('%s: 400 that says where and what', async (_what, path, body, message, param) => {
+    const url = await start();
+    const told = await expectError(await post(url, path, body), 400, { type: 'invalid_request_error', param });
+    expect(told).toContain(message);
+    expect(errors).toEqual([]);
+  });
+
+  test('fields that ask for nothing, null for what is left out, and what clients send back are taken', async () => {
+    const url = await start();
+    const response = await post(url, CHAT, {
+      model: 'tiny',
+      messages: [
+        { role: 'developer', content: 'be brief' },
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'hello ' },
+            { type: 'text', text: 'there' },
+          ],
+          name: 'ann',
+        },
+        { role: 'assistant', content: 'hi', refusal: null, annotations: [], tool_calls: null },
+        { role: 'user', content: 'more' },
+      ],
+      max_tokens: 3,
+      temperature: null,
+      stop: null,
+      tools: [],
+      response_format: { type: 'text' },
+      frequency_penalty: 0,
+      logit_bias: {},
+      user: 'u',
+      metadata: { a: 'b' },
+    });
+    expect(response.status, await response.clone().text()).toBe(200);
+    const same = await post(url, CHAT, {
+      messages: [
+        { role: 'system', content: 'be brief' },
+        ...user('hello there'),
+        { role: 'assistant', content: 'hi' },
+        ...user('more'),
+      ],
+      max_completion_tokens: 3,
+    });
+    const text = async (answer: Response): Promise<unknown> =>
+      ((await answer.json()) as { choices: unknown[] }).choices[0];
+    expect(await text(response)).toEqual(await text(same));
+  });
+
+  test('unknown model, path and method', async () => {
+    const url = await start();
+    const missing = { type: 'invalid_request_error', code: 'model_not_found', param: 'model' };
+    const told = await expectError(await post(url, TEXT, { model: 'other', prompt: 'x' }), 404, missing);
+    expect(told).toBe("there is no model 'other' here; the model is 'tiny'");
+    await expectError(await fetch(`${url}/v1/models/other%2Fmodel`), 404, missing);
+    await expectError(await post(url, '/v1/embeddings', {}), 404, { type: 'invalid_request_error' });
+    await expectError(await fetch(`${url}/v1/models/%ff`), 404, {});
+    const wrong = await fetch(`${url}${CHAT}`);
+    expect(wrong.headers.get('allow')).toBe('POST');
+    await expectError(wrong, 405, { message: `GET is not for ${CHAT}; use POST` });
+    await expectError(await post(url, '/health', {}), 405, {});
+    expect((await fetch(`${url}/v1/models/tiny?x=1`, { method: 'HEAD' })).status).toBe(200);
+  });
+
+  test('a prompt beyond the context', async () => {
+    const url = await start();
+    const body = { prompt: 'x '.repeat(CONTEXT) };
+    const told = await expectError(await post(url, TEXT, body), 400, {
+      code: 'context_length_exceeded',
+      param: 'prompt',
+    });
+    expect(told).toMatch(/^the prompt has \d+ tokens; the context holds 2048/);
+    const chat = { messages: user('x '.repeat(CONTEXT)), stream: true };
+    await expectError(await post(url, CHAT, chat), 400, { code: 'context_length_exceeded', param: 'messages' });
+  });
+
+  test('a body that is too large: refused by its length, or as soon as it is too long', async () => {
+    const url = await start({ maxBodyBytes: 2000 });
+    const large = JSON.stringify({ prompt: 'x'.repeat(100_000) });
+    await expectError(await post(url, TEXT, large), 413, { type: 'invalid_request_error' });
+    const chunks = new ReadableStream({
+      pull(controller) {
+        controller.enqueue(new TextEncoder().encode(large.slice(0, 1500)));
+        controller.enqueue(new TextEncoder().encode(large.slice(1500)));
+        controller.close();
+      },
+    });
+    await expectError(await post(url, TEXT, '', { body: chunks, duplex: 'half' } as Init), 413, {});
+    const asking = await RawConnection.open(url);
+    asking.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9999\r\n\r\n`);
+    await until(() => asking.received.includes('}}'));
+    expect(asking.received).toMatch(/^HTTP\/1\.1 413 /);
+    const allowed = await RawConnection.open(url);
+    allowed.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 31\r\n\r\n`);
+    await until(() => allowed.received.includes('100 Continue'));
+    allowed.send('{"prompt": "x", "max_tokens":1}');
+    await until(() => allowed.received.includes('text_completion'));
+    await expectError(await post(url, TEXT, { prompt: 'x' }, { headers: { 'Content-Encoding': 'gzip' } }), 415, {});
+    asking.vanish();
+    allowed.vanish();
+  });
+
+  test('bytes that are no UTF-8, and what is no HTTP', async () => {
+    const url = await start();
+    const bad = await post(url, TEXT, '', { body: new Uint8Array([0x7b, 0xff, 0x7d]) });
+    await expectError(bad, 400, { message: 'the body is not valid JSON: it is not UTF-8' });
+    const raw = await RawConnection.open(url);
+    raw.send('HELLO\r\n\r\n');
+    await until(() => raw.closed);
+    expect(raw.received).toMatch(/^HTTP\/1\.1 400 [^]*"this is not a valid HTTP request"/);
+    const large = await RawConnection.open(url);
+    large.send(`GET / HTTP/1.1\r\nX: ${'y'.repeat(20_000)}\r\n\r\n`);
+    await until(() => large.closed);
+    expect(large.received).toMatch(/^HTTP\/1\.1 431 /);
+  });
+});
+
+describe('access', () => {
+  test('keys', async () => {
+    const url = await start({ apiKeys: ['one', 'two'] });
+    const ask = (key?: string): Promise<Response> =>
+      fetch(`${url}/v1/models`, key === undefined ? {} : { headers: { Authorization: key } });
+    const missing = await ask();
+    expect(missing.headers.get('www-authenticate')).toBe('Bearer');
+    await expectError(missing, 401, { type: 'authentication_error', code: 'missing_api_key' });
+    await expectError(await ask('Bearer three'), 401, { code: 'invalid_api_key' });
+    await expectError(await ask('Basic one'), 401, { code: 'missing_api_key' });
+    expect((await ask('Bearer two')).status).toBe(200);
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+    await expectError(await post(url, '/v1/other', {}), 404, {});
+  });
+
+  test('pages of other origins are kept out unless they were named', async () => {
+    const url = await start({ origins: ['https://a.example'] });
+    const ask = (Origin: string, init: Init = {}): Promise<Response> =>
+      fetch(`${url}/v1/models`, { ...init, headers: { Origin, ...init.headers } });
+    await expectError(await ask('https://b.example'), 403, {
+      type: 'permission_error',
+      code: 'origin_not_allowed',
+    });
+    const allowed = await ask('https://a.example');
+    expect(allowed.status).toBe(200);
+    expect(allowed.headers.get('access-control-allow-origin')).toBe('https://a.example');
+    const preflight = await ask('https://a.example', {
+      method: 'OPTIONS',
+      headers: { 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'authorization' },
+    });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers.get('access-control-allow-headers')).toBe('authorization');
+    await expectError(await fetch(`${url}/v1/models`, { method: 'OPTIONS' }), 405, {});
+  });
+
+  test('only this machine, unless told otherwise', async () => {
+    expect(await start()).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+    await expect(ApiServer.listen({ port: Number(new URL(server!.url).port) })).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('is in use on 127.0.0.1') as string,
+    });
+    await expect(ApiServer.listen({ host: '203.0.113.1' })).rejects.toThrow("can't listen on 203.0.113.1:0");
+  });
+});
+
+describe('load', () => {
+  test('a full queue: 429 with Retry-After, and room again afterwards', async () => {
+    const url = await start({ maxQueue: 2 });
+    const running = await Promise.all(Array.from({ length: 6 }, () => RawConnection.open(url)));
+    for (const connection of running) connection.post(TEXT, long);
+    await until(() => model.metrics.unfinished === 6);
+    const full = await post(url, TEXT, { prompt: 'x', max_tokens: 1 });
+    expect(Number(full.headers.get('retry-after'))).toBeGreaterThanOrEqual(1);
+    await expectError(full, 429, { type: 'rate_limit_error', code: 'queue_full' });
+    await expectError(await post(url, TEXT, { prompt: 'x', n: 7 }), 400, { param: 'n' });
+    await expectError(await post(url, TEXT, { prompt: Array(7).fill('x') }), 400, { param: 'prompt' });
+    for (const connection of running) connection.vanish();
+    await until(() => model.metrics.unfinished === 0);
+    expect((await post(url, TEXT, { prompt: 'x', max_tokens: 1 })).status).toBe(200);
+    const { requestsTotal } = model.metrics;
+    expect(requestsTotal.aborted).toBeGreaterThanOrEqual(6);
+    await until(() => server!.live === 0);
+    expect(records.filter(({ outcome }) => outcome === 'vanished')).toHaveLength(6);
+  });
+
+  test('clients that vanish: waiting for a whole answer, in a stream, in the middle of their request', async () => {
+    const url = await start();
+    const whole = await RawConnection.open(url);
+    whole.post(TEXT, { ...long, stream: false });
+    const stream = await RawConnection.open(url);
+    stream.post(CHAT, { messages: user('x'), stream: true, ignore_eos: true, n: 2 });
+    const half = await RawConnection.open(url);
+    half.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"prompt"`);
+    await until(() => model.metrics.unfinished === 3 && server!.live === 3 && stream.received.includes('delta'));
+    for (const connection of [whole, stream, half]) connection.vanish();
+    await until(() => server!.live === 0);
+    expect(records.map(({ outcome }) => outcome)).toEqual(['vanished', 'vanished', 'vanished']);
+    expect(errors).toEqual([]);
+  });
+
+  test('requests that come too slowly: 408', async () => {
+    const url = await start({ headersMs: 100, requestMs: 300 });
+    const headers = await RawConnection.open(url);
+    headers.send('GET /health HTTP/1.1\r\nHo');
+    const body = await RawConnection.open(url);
+    body.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"prompt"`);
+    await until(() => headers.closed && body.closed);
+    expect(headers.received).toMatch(/^HTTP\/1\.1 408 /);
+    expect(body.received).toMatch(/^HTTP\/1\.1 408 /);
+  });
+
+  test('a stream that waits in the queue says that it lives', async () => {
+    const url = await start({ heartbeatMs: 20 });
+    const others = await Promise.all(Array.from({ length: 4 }, () => RawConnection.open(url)));
+    for (const connection of others) connection.post(TEXT, { ...long, logprobs: 5 });
+    await until(() => model.metrics.running === 4);
+    const waiting = await RawConnection.open(url);
+    waiting.post(TEXT, { ...long, max_tokens: 2 });
+    await until(() => waiting.received.includes(': waiting\n\n'));
+    for (const connection of others) connection.vanish();
+    await until(() => waiting.received.includes('[DONE]'));
+    waiting.vanish();
+  });
+});
+
+describe('state', () => {
+  test('while the model loads: 503, and health says so', async () => {
+    server = await ApiServer.listen();
+    const health = await fetch(`${server.url}/health`);
+    expect([health.status, await health.json()]).toEqual([503, { status: 'loading' }]);
+    const early = await post(server.url, TEXT, { prompt: 'x' });
+    expect(early.headers.get('retry-after')).toBe('2');
+    await expectError(early, 503, { type: 'server_error', code: 'loading' });
+    server.open(model);
+    expect(await (await fetch(`${server.url}/health`)).json()).toEqual({ status: 'ok' });
+    expect((await fetch(`${server.url}/metrics`)).status).toBe(200);
+  });
+
+  test('a shutdown lets requests finish that take no longer than its time', async () => {
+    const url = await start();
+    const answer = post(url, TEXT, { prompt: 'x', max_tokens: 100, ignore_eos: true });
+    await until(() => model.metrics.running === 1);
+    const closing = server!.close(60_000);
+    const finished = (await (await answer).json()) as { usage: { completion_tokens: number } };
+    expect(finished.usage.completion_tokens).toBe(100);
+    await closing;
+    await expect(fetch(`${url}/health`)).rejects.toThrow();
+  });
+
+  test('a shutdown tells those it cuts off', async () => {
+    const url = await start();
+    const stream = await post(url, TEXT, long);
+    const whole = post(url, TEXT, { ...long, stream: false });
+    await until(() => model.metrics.running === 2);
+    const closing = server!.close(10);
+    const text = await stream.text();
+    expect(text).toContain('"code":"shutting_down"');
+    expect(text).not.toContain('[DONE]');
+    await expectError(await whole, 503, { code: 'shutting_down' });
+    await closing;
+    expect(records.map(({ outcome }) => outcome)).toEqual(['shut_down', 'shut_down']);
+  });
+
+  test('metrics are what happened', async () => {
+    const url = await start();
+    const before = model.metrics;
+    await (await post(url, TEXT, { prompt: 'the cat', max_tokens: 5, ignore_eos: true })).text();
+    await (await post(url, TEXT, {})).text();
+    await (await fetch(`${url}/nowhere"`)).text();
+    await until(() => server!.live === 0);
+    const text = await (await fetch(`${url}/metrics`)).text();
+    const value = (name: string): number =>
+      Number(new RegExp(`^${name.replace(/[{}]/g, '\\$&')} (.*)$`, 'm').exec(text)?.[1]);
+    expect(value('splitkv_requests_total{route="/v1/completions",outcome="completed"}')).toBe(1);
+    expect(value('splitkv_requests_total{route="/v1/completions",outcome="refused"}')).toBe(1);
+    expect(value('splitkv_requests_total{route="other",outcome="refused"}')).toBe(1);
+    expect(value('splitkv_requests_live')).toBe(1);
+    expect(value('splitkv_generated_tokens_total')).toBe(before.generatedTokensTotal + 5);
+    expect(value('splitkv_sequences_total{outcome="length"}')).toBe(before.requestsTotal.length + 1);
+    expect(value('splitkv_kv_blocks')).toBe(model.info.kvBlocks);
+    expect(value('splitkv_kv_blocks_used')).toBe(0);
+    expect(value('splitkv_time_to_first_token_seconds_count')).toBe(before.firstToken.count + 1);
+    expect(value('splitkv_time_per_output_token_seconds_count')).toBe(before.nextToken.count + 4);
+    expect(value('splitkv_time_per_output_token_seconds_bucket{le="\\+Inf"}')).toBe(before.nextToken.count + 4);
+    // Every line is a comment or a sample, and every metric says what it is.
+    for (const line of text.trimEnd().split('\n'))
+      expect(line).toMatch(/^(# (HELP|TYPE) \S+ .+|[a-z_]+(\{.*\})? [-+.\de]+)$/);
+  });
+});

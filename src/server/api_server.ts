@@ -1,0 +1,303 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { SplitkvError } from '../base/errors.js';
+import type { ServingModel } from '../index.js';
+import { Access } from './access.js';
+import { answerRequest } from './answer_request.js';
+import { ApiError, badRequest, toApiError } from './api_error.js';
+import { parseChatRequest } from './chat_request.js';
+import { chatShape } from './chat_shape.js';
+import { answerBrokenRequest } from './broken_request.js';
+import type { CompletionCall } from './completion_call.js';
+import { Exchange, type Outcome } from './exchange.js';
+import { readJson } from './read_json.js';
+import { checkMethod, findRoute, type Route } from './routes.js';
+import { ServerMetrics } from './server_metrics.js';
+import { parseTextRequest } from './text_request.js';
+import { textShape } from './text_shape.js';
+
+export interface ServerOptions {
+  /** Address to listen on; default 127.0.0.1: nobody but this machine. */
+  readonly host?: string;
+  /** 0 (default) takes a free one. */
+  readonly port?: number;
+  /** What clients call the model; default: its folder's or file's name. */
+  readonly modelName?: string;
+  /** Any of them lets a client in; none: everybody. */
+  readonly apiKeys?: readonly string[];
+  /** Origins whose pages may ask, or '*'; default none. */
+  readonly origins?: readonly string[];
+  /** Answers that may wait for a slot; beyond them clients get 429. Default 128. */
+  readonly maxQueue?: number;
+  /** Bytes of a request's body; default 1 MiB. */
+  readonly maxBodyBytes?: number;
+  /** Bytes that may wait for a client that reads slowly; default 1 MiB. */
+  readonly maxBufferedBytes?: number;
+  /** Time for a request's headers (default 10 s), for all of it (60 s), and for a client to take any of a finished answer (30 s). */
+  readonly headersMs?: number;
+  readonly requestMs?: number;
+  readonly stallMs?: number;
+  /** Silence in a stream after which a comment is sent; default 15 s. */
+  readonly heartbeatMs?: number;
+  /** Hears of each request as it ends. */
+  readonly onRequest?: (record: RequestRecord) => void;
+  /** Hears of errors that are the server's; clients are told no more than that there was one. */
+  readonly onError?: (error: unknown, requestId: string) => void;
+}
+
+export interface RequestRecord {
+  readonly id: string;
+  readonly method: string;
+  readonly path: string;
+  /** 0 where nothing was sent. */
+  readonly status: number;
+  readonly outcome: Outcome;
+  readonly seconds: number;
+}
+
+const DEFAULTS = {
+  host: '127.0.0.1',
+  port: 0,
+  maxQueue: 128,
+  maxBodyBytes: 2 ** 20,
+  maxBufferedBytes: 2 ** 20,
+  headersMs: 10_000,
+  requestMs: 60_000,
+  stallMs: 30_000,
+  heartbeatMs: 15_000,
+};
+/** Time for what a shutdown cut off to be told, before connections are closed. */
+const FAREWELL_MS = 1000;
+
+/** The OpenAI API over HTTP, for one model. */
+export class ApiServer {
+  /** Ends without a slash; the API is at /v1. */
+  readonly url: string;
+  readonly #server: Server;
+  readonly #options: ServerOptions & typeof DEFAULTS;
+  readonly #access: Access;
+  readonly #metrics = new ServerMetrics();
+  readonly #live = new Set<Exchange>();
+  #model: ServingModel | undefined;
+  #closing: Promise<void> | undefined;
+  #idle: (() => void) | undefined;
+  readonly #created = Math.floor(Date.now() / 1000);
+
+  private constructor(server: Server, options: ServerOptions & typeof DEFAULTS) {
+    this.#server = server;
+    this.#options = options;
+    this.#access = new Access(options.apiKeys ?? [], options.origins ?? []);
+    const { address, family, port } = server.address() as AddressInfo;
+    this.url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+    server.on('request', (request, response) => this.#take(request, response));
+    server.on('checkContinue', (request, response) => this.#take(request, response));
+    server.on('clientError', (error, socket) => answerBrokenRequest(error, socket as Socket));
+  }
+
+  /**
+   * Listens. Until a model is opened, requests get 503.
+   * @throws SplitkvError `io` for an address that can't be listened on
+   */
+  static async listen(given: ServerOptions = {}): Promise<ApiServer> {
+    const options = { ...DEFAULTS, ...given };
+    const { host, port, headersMs, requestMs } = options;
+    const server = createServer({
+      headersTimeout: headersMs,
+      requestTimeout: requestMs,
+      keepAliveTimeout: 10_000,
+      connectionsCheckingInterval: Math.min(1000, headersMs),
+    });
+    await new Promise<void>((done, failed) => {
+      server.once('error', (error: NodeJS.ErrnoException) => failed(listenError(error, host, port)));
+      server.listen(port, host, done);
+    });
+    return new ApiServer(server, options);
+  }
+
+  /** Answers with this model from now on. */
+  open(model: ServingModel): void {
+    this.#model = model;
+  }
+
+  /** Requests under way. */
+  get live(): number {
+    return this.#live.size;
+  }
+
+  get modelName(): string {
+    return this.#options.modelName ?? this.#model?.info.name ?? '';
+  }
+
+  /**
+   * Takes no more requests, waits up to `graceMs` for those under way, and ends the rest. The model stays open. Resolves when no
+   * connection is left.
+   */
+  close(graceMs = 0): Promise<void> {
+    return (this.#closing ??= this.#close(graceMs));
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    const closed = new Promise<void>((done) => this.#server.close(() => done()));
+    await this.#untilIdle(graceMs);
+    for (const exchange of this.#live) exchange.stop('shut_down');
+    await this.#untilIdle(FAREWELL_MS);
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  /** Until no request is under way, or the time is over. */
+  #untilIdle(ms: number): Promise<void> {
+    if (this.#live.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#idle = undefined;
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      this.#idle = done;
+    });
+  }
+
+  #take(request: IncomingMessage, response: ServerResponse): void {
+    const exchange = new Exchange(request, response, this.#options.stallMs);
+    this.#live.add(exchange);
+    const closed = new Promise<void>((resolve) => response.once('close', resolve));
+    const answered = this.#answer(exchange).catch((error: unknown) => this.#tellError(exchange, error));
+    void Promise.all([answered, closed]).then(() => this.#record(exchange));
+  }
+
+  #record(exchange: Exchange): void {
+    const { id, request, response, started, route = 'other', outcome = 'failed' } = exchange;
+    this.#live.delete(exchange);
+    const seconds = (performance.now() - started) / 1000;
+    this.#metrics.count(route, outcome);
+    if (outcome === 'completed' && request.method === 'POST') this.#metrics.answered(seconds);
+    this.#options.onRequest?.({
+      id,
+      method: request.method ?? '',
+      path: request.url ?? '',
+      status: response.headersSent ? response.statusCode : 0,
+      outcome,
+      seconds,
+    });
+    if (this.#live.size === 0) this.#idle?.();
+  }
+
+  #tellError(exchange: Exchange, error: unknown): void {
+    const told = toApiError(error);
+    // A client that went away while it sent its request breaks the reading of it.
+    const gone = exchange.request.destroyed && !exchange.request.complete;
+    if (told.status >= 500 && told.details.cause !== undefined && !gone) {
+      this.#options.onError?.(error, exchange.id);
+    }
+    exchange.sendError(told);
+  }
+
+  async #answer(exchange: Exchange): Promise<void> {
+    const { request, response } = exchange;
+    if (this.#closing) response.setHeader('Connection', 'close');
+    this.#access.checkOrigin(request, response);
+    if (this.#access.isPreflight(request, response)) return exchange.send(204, 'text/plain', '');
+    const route = findRoute(request.url ?? '/');
+    exchange.route = route.name;
+    if (route.name.startsWith('/v1/')) this.#access.checkKey(request);
+    checkMethod(route, request.method ?? '');
+    if (route.name === '/health') return this.#health(exchange);
+    if (route.name === '/metrics') {
+      const text = this.#metrics.text(this.#model, this.#live.size);
+      return exchange.send(200, 'text/plain; version=0.0.4; charset=utf-8', text);
+    }
+    const model = this.#openModel();
+    if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#models(exchange, route);
+    await this.#complete(exchange, model, route.name === '/v1/chat/completions');
+  }
+
+  #health(exchange: Exchange): void {
+    const status = this.#closing
+      ? 'shutting down'
+      : !this.#model
+        ? 'loading'
+        : this.#model.failure === undefined
+          ? 'ok'
+          : 'failed';
+    exchange.sendJson(status === 'ok' ? 200 : 503, { status });
+  }
+
+  /** @throws ApiError 503 while there is none */
+  #openModel(): ServingModel {
+    if (this.#closing) throw new ApiError(503, 'the server is shutting down', { code: 'shutting_down' });
+    if (!this.#model) {
+      throw new ApiError(503, 'the model is still loading', { code: 'loading', headers: { 'Retry-After': '2' } });
+    }
+    return this.#model;
+  }
+
+  #models(exchange: Exchange, { model: asked }: Route): void {
+    const id = this.modelName;
+    const entry = { id, object: 'model', created: this.#created, owned_by: 'splitkv' };
+    if (asked === undefined) return exchange.sendJson(200, { object: 'list', data: [entry] });
+    this.#checkModel(asked);
+    exchange.sendJson(200, entry);
+  }
+
+  #checkModel(asked: string | undefined): void {
+    if (asked === undefined || asked === this.modelName) return;
+    throw new ApiError(404, `there is no model '${asked.slice(0, 200)}' here; the model is '${this.modelName}'`, {
+      code: 'model_not_found',
+      param: 'model',
+    });
+  }
+
+  async #complete(exchange: Exchange, model: ServingModel, isChat: boolean): Promise<void> {
+    const { maxBodyBytes, maxBufferedBytes, heartbeatMs, onError } = this.#options;
+    const body = await readJson(exchange.request, exchange.response, maxBodyBytes);
+    const call = isChat ? parseChatRequest(body, model.info.contextLength) : parseTextRequest(body);
+    this.#checkModel(call.model);
+    if (isChat && !model.info.hasChatTemplate) {
+      throw badRequest('this model has no chat template; send a prompt to /v1/completions', 'messages');
+    }
+    // It may have begun to end while the body came.
+    this.#openModel();
+    this.#checkQueue(model, call);
+    await answerRequest(exchange, model, call, isChat ? chatShape : textShape, {
+      modelName: this.modelName,
+      maxBufferedBytes,
+      heartbeatMs,
+      onError: (error) => onError?.(error, exchange.id),
+    });
+  }
+
+  /** @throws ApiError 429 when the queue is full, 400 for more answers than it could ever take */
+  #checkQueue(
+    { metrics, info: { slots } }: ServingModel,
+    { prompts, promptField, options: { n = 1 } }: CompletionCall,
+  ): void {
+    const places = slots + this.#options.maxQueue;
+    const wanted = prompts.length * n;
+    if (wanted > places) {
+      throw badRequest(
+        `${wanted} answers in one request: this server takes at most ${places} at once`,
+        prompts.length > places ? promptField : 'n',
+      );
+    }
+    const { unfinished } = metrics;
+    if (unfinished + wanted <= places) return;
+    const seconds = this.#metrics.retryAfter(unfinished - slots + wanted, slots);
+    throw new ApiError(429, `the queue is full (${unfinished} answers under way); try again in ${seconds} s`, {
+      code: 'queue_full',
+      headers: { 'Retry-After': String(seconds) },
+    });
+  }
+}
+
+function listenError(error: NodeJS.ErrnoException, host: string, port: number): SplitkvError {
+  const where = `${host}:${port}`;
+  const why =
+    error.code === 'EADDRINUSE'
+      ? `port ${port} is in use on ${host}; choose another with --port, or 0 for a free one`
+      : error.code === 'EACCES'
+        ? `port ${port} needs more rights; choose one above 1023 with --port`
+        : `can't listen on ${where} (${error.code ?? error.message}); check --listen`;
+  return new SplitkvError('io', why, { cause: error });
+}

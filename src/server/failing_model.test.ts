@@ -1,0 +1,85 @@
+import { afterEach, expect, test } from 'vitest';
+import { SplitkvError } from '../base/errors.js';
+import type { Completion, CompletionEvent, ServingModel } from '../index.js';
+import { ApiServer } from './api_server.js';
+
+/** A model of which only the answers exist. */
+function modelOf(answer: () => AsyncGenerator<CompletionEvent>, failure?: unknown): ServingModel {
+  const completeAll = (): Completion => ({
+    promptTokens: 1,
+    completionTokens: 1,
+    seed: 0,
+    abort: () => {},
+    [Symbol.asyncIterator]: answer,
+  });
+  return {
+    info: { name: 'fake', slots: 1, contextLength: 64, hasChatTemplate: false },
+    metrics: { unfinished: 0 },
+    failure,
+    completeAll,
+  } as unknown as ServingModel;
+}
+
+const errors: unknown[] = [];
+let server: ApiServer;
+async function start(model: ServingModel): Promise<string> {
+  errors.length = 0;
+  server = await ApiServer.listen({ onError: (error) => errors.push(error) });
+  server.open(model);
+  return server.url;
+}
+afterEach(() => server.close());
+
+const ask = (url: string, body: object, path = '/v1/completions'): Promise<Response> =>
+  fetch(`${url}${path}`, { method: 'POST', body: JSON.stringify(body) });
+
+const SECRET = 'reading /home/someone/model.safetensors failed';
+async function* breaking(error: Error): AsyncGenerator<CompletionEvent> {
+  yield { index: 0, text: 'so far', logprobs: [] };
+  throw error;
+}
+
+test('an unexpected error: 500 without a word of it, and the server hears it all', async () => {
+  const url = await start(modelOf(() => breaking(new TypeError(SECRET))));
+  const response = await ask(url, { prompt: 'x' });
+  expect(response.status).toBe(500);
+  const text = await response.text();
+  expect(JSON.parse(text)).toEqual({
+    error: {
+      message: 'internal error; the server knows more by this request id',
+      type: 'server_error',
+      param: null,
+      code: null,
+    },
+  });
+  expect(errors).toEqual([expect.objectContaining({ message: SECRET })]);
+});
+
+test('in a stream the error is its last event', async () => {
+  const url = await start(modelOf(() => breaking(new TypeError(SECRET))));
+  const response = await ask(url, { prompt: 'x', stream: true });
+  expect(response.status).toBe(200);
+  const events = (await response.text()).trim().split('\n\n');
+  expect(events).toHaveLength(2);
+  expect(events[0]).toContain('so far');
+  expect(events[1]).toMatch(/^data: \{"error":\{"message":"internal error/);
+  expect(errors).toHaveLength(1);
+});
+
+test('a model that lost its GPU: 503, and health says that it failed', async () => {
+  const lost = new SplitkvError('device_lost', 'the GPU device of NVIDIA something was lost');
+  const url = await start(modelOf(() => breaking(lost), lost));
+  const response = await ask(url, { prompt: 'x' });
+  expect(response.status).toBe(503);
+  expect(await response.json()).toMatchObject({ error: { type: 'server_error', code: 'device_lost' } });
+  expect(errors).toEqual([lost]);
+  const health = await fetch(`${url}/health`);
+  expect([health.status, await health.json()]).toEqual([503, { status: 'failed' }]);
+});
+
+test('a chat with a model that has no template', async () => {
+  const url = await start(modelOf(() => breaking(new Error('never'))));
+  const response = await ask(url, { messages: [{ role: 'user', content: 'x' }] }, '/v1/chat/completions');
+  expect(response.status).toBe(400);
+  expect(await response.text()).toContain('this model has no chat template; send a prompt to /v1/completions');
+});

@@ -1,0 +1,236 @@
+import OpenAI from 'openai';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { ServingModel } from '../index.js';
+import type { ApiServer, ServerOptions } from './api_server.js';
+import { CONTEXT, openTestModel, startTestServer } from './testing/test_server.js';
+import { until } from './testing/until.js';
+
+let model: ServingModel;
+let server: ApiServer;
+let client: OpenAI;
+beforeAll(async () => {
+  model = await openTestModel();
+});
+afterAll(() => model.dispose());
+
+async function start(options: ServerOptions = {}, apiKey = 'any'): Promise<void> {
+  server = await startTestServer(model, options);
+  client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey, maxRetries: 0 });
+}
+afterEach(async () => {
+  await until(() => model.metrics.unfinished === 0 && server.live === 0);
+  await server.close();
+});
+
+const messages = [{ role: 'user' as const, content: 'the cat sat on the mat' }];
+const sampling = { model: 'tiny', temperature: 0.8, top_p: 0.9, seed: 4 };
+
+/** What the model says without HTTP. */
+async function expected(
+  prompt: Parameters<ServingModel['complete']>[0],
+  options: Parameters<ServingModel['complete']>[1],
+): Promise<string> {
+  let all = '';
+  for await (const { text } of model.complete(prompt, { temperature: 0.8, topP: 0.9, seed: 4, ...options }))
+    all += text;
+  return all;
+}
+
+describe('the official openai client', () => {
+  test('chat, whole and streamed', async () => {
+    await start();
+    const text = await expected({ messages }, { maxTokens: 24 });
+    const whole = await client.chat.completions.create({ ...sampling, messages, max_tokens: 24 });
+    expect(whole).toMatchObject({
+      object: 'chat.completion',
+      model: 'tiny',
+      choices: [{ index: 0, message: { role: 'assistant', content: text }, finish_reason: 'length', logprobs: null }],
+    });
+    expect(whole.id).toMatch(/^chatcmpl-/);
+    expect(whole._request_id).toMatch(/^req_/);
+    const { usage } = whole;
+    expect(usage!.completion_tokens).toBe(24);
+    expect(usage!.total_tokens).toBe(usage!.prompt_tokens + 24);
+
+    const stream = await client.chat.completions.create({
+      ...sampling,
+      messages,
+      max_completion_tokens: 24,
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    let streamed = '';
+    const chunks = [];
+    for await (const chunk of stream) {
+      chunks.push(chunk);
+      streamed += chunk.choices[0]?.delta.content ?? '';
+    }
+    expect(streamed).toBe(text);
+    expect(chunks[0]!.choices[0]!.delta.role).toBe('assistant');
+    expect(chunks.at(-2)!.choices[0]!.finish_reason).toBe('length');
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage });
+    expect(new Set(chunks.map(({ id }) => id)).size).toBe(1);
+    expect(chunks.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
+  });
+
+  test('completions, whole and streamed: several prompts and answers, stop texts, ids', async () => {
+    await start();
+    const prompts = ['the cat', 'Über die Brücke'];
+    const request = { ...sampling, prompt: prompts, n: 2, max_tokens: 20 };
+    const whole = await client.completions.create(request);
+    const texts = whole.choices.map(({ text }) => text);
+    expect(whole.choices.map(({ index }) => index)).toEqual([0, 1, 2, 3]);
+    expect([texts[0], texts[2]]).toEqual([
+      await expected(prompts[0]!, { maxTokens: 20 }),
+      await expected(prompts[1]!, { maxTokens: 20 }),
+    ]);
+    expect(whole.usage!.completion_tokens).toBe(4 * 20);
+    const streamed = ['', '', '', ''];
+    const reasons: unknown[] = [];
+    for await (const { choices } of await client.completions.create({ ...request, stream: true })) {
+      for (const { index, text, finish_reason } of choices) {
+        streamed[index] += text;
+        if (finish_reason) reasons.push(finish_reason);
+      }
+    }
+    expect(streamed).toEqual(texts);
+    expect(reasons).toEqual(['length', 'length', 'length', 'length']);
+
+    const stop = Array.from(texts[0]!).slice(5, 8).join('');
+    const stopped = await client.completions.create({ ...sampling, prompt: prompts[0]!, max_tokens: 20, stop });
+    expect(stopped.choices[0]).toMatchObject({
+      text: texts[0]!.slice(0, texts[0]!.indexOf(stop)),
+      finish_reason: 'stop',
+    });
+    const ids = await client.completions.create({ ...sampling, prompt: [1, 70, 71], max_tokens: 4 });
+    expect(ids.usage!.prompt_tokens).toBe(3);
+  });
+
+  test('probabilities, in both forms', async () => {
+    await start();
+    const chat = { ...sampling, messages, max_tokens: 6, logprobs: true, top_logprobs: 2 };
+    const whole = (await client.chat.completions.create(chat)).choices[0]!;
+    const { content } = whole.logprobs!;
+    expect(content).toHaveLength(6);
+    const bytes = Buffer.from(content!.flatMap((token) => token.bytes!));
+    expect(bytes.toString()).toBe(whole.message.content);
+    for (const { logprob, top_logprobs } of content!) {
+      expect(logprob).toBeLessThanOrEqual(0);
+      expect(top_logprobs).toHaveLength(2);
+      expect(top_logprobs[0]!.logprob).toBeGreaterThanOrEqual(Math.max(logprob, top_logprobs[1]!.logprob));
+    }
+    const streamed = [];
+    for await (const { choices } of await client.chat.completions.create({ ...chat, stream: true })) {
+      streamed.push(...(choices[0]?.logprobs?.content ?? []));
+    }
+    expect(streamed).toEqual(content);
+
+    const text = await client.completions.create({ ...sampling, prompt: 'the cat', max_tokens: 6, logprobs: 2 });
+    const { tokens, token_logprobs, top_logprobs, text_offset } = text.choices[0]!.logprobs!;
+    expect([tokens, token_logprobs, top_logprobs, text_offset].map((list) => list!.length)).toEqual([6, 6, 6, 6]);
+    for (const [at, token] of tokens!.entries()) expect(top_logprobs![at]).toHaveProperty([token]);
+    expect(text_offset![0]).toBe(0);
+  });
+
+  test('models', async () => {
+    await start();
+    const { data } = await client.models.list();
+    expect(data).toEqual([{ id: 'tiny', object: 'model', created: expect.any(Number) as number, owned_by: 'splitkv' }]);
+    expect((await client.models.retrieve('tiny')).id).toBe('tiny');
+  });
+
+  test("errors become the client's own classes", async () => {
+    await start({ apiKeys: ['right'], maxQueue: 1, maxBodyBytes: 50_000 }, 'right');
+    const ask = (request: object): Promise<unknown> =>
+      client.chat.completions.create({ model: 'tiny', messages, max_tokens: 2, ...request } as never);
+    await expect(ask({ temperature: 9 })).rejects.toThrow(OpenAI.BadRequestError);
+    await expect(ask({ temperature: 9 })).rejects.toMatchObject({ status: 400, param: 'temperature' });
+    await expect(ask({ messages: [{ role: 'user', content: 'x '.repeat(CONTEXT) }] })).rejects.toMatchObject({
+      code: 'context_length_exceeded',
+      param: 'messages',
+    });
+    await expect(ask({ messages: [{ role: 'user', content: 'x'.repeat(60_000) }] })).rejects.toMatchObject({
+      status: 413,
+    });
+    await expect(ask({ model: 'other' })).rejects.toThrow(OpenAI.NotFoundError);
+    await expect(client.embeddings.create({ model: 'tiny', input: 'x' })).rejects.toThrow(OpenAI.NotFoundError);
+    const stranger = client.withOptions({ apiKey: 'wrong' });
+    await expect(stranger.models.list()).rejects.toThrow(OpenAI.AuthenticationError);
+
+    const leaving = new AbortController();
+    const running = Array.from({ length: 5 }, () =>
+      client.completions
+        .create({ ...sampling, prompt: 'x', max_tokens: CONTEXT - 32, ignore_eos: true } as never, {
+          signal: leaving.signal,
+        })
+        .catch((error: unknown) => error),
+    );
+    await until(() => model.metrics.unfinished === 5);
+    await expect(ask({})).rejects.toThrow(OpenAI.RateLimitError);
+    leaving.abort();
+    for (const error of await Promise.all(running)) expect(error).toBeInstanceOf(OpenAI.APIUserAbortError);
+    await server.close();
+    await expect(client.models.list()).rejects.toThrow(OpenAI.APIConnectionError);
+  });
+
+  test('a client that waits as Retry-After says gets its answer', async () => {
+    await start({ maxQueue: 1 });
+    const leaving = new AbortController();
+    const running = Array.from({ length: 5 }, () =>
+      client.completions
+        .create({ ...sampling, prompt: 'x', max_tokens: CONTEXT - 32, ignore_eos: true } as never, {
+          signal: leaving.signal,
+        })
+        .catch(() => {}),
+    );
+    await until(() => model.metrics.unfinished === 5);
+    const refused = new Promise<void>((resolve) => {
+      const fetching: typeof fetch = async (...request) => {
+        const response = await fetch(...request);
+        if (response.status === 429) resolve();
+        return response;
+      };
+      client = client.withOptions({ fetch: fetching, maxRetries: 5 });
+    });
+    const answer = client.completions.create({ ...sampling, prompt: 'x', max_tokens: 2 });
+    await refused;
+    leaving.abort();
+    expect((await answer).usage!.completion_tokens).toBe(2);
+    await Promise.all(running);
+  });
+
+  test('leaving a stream or aborting a request frees what it held', async () => {
+    await start();
+    const request = { ...sampling, messages, ignore_eos: true, stream: true as const };
+    const left = await client.chat.completions.create(request);
+    let chunks = 0;
+    for await (const _chunk of left) if (++chunks === 4) break;
+    await until(() => model.metrics.unfinished === 0);
+
+    const aborted = await client.chat.completions.create(request);
+    let failure: unknown;
+    try {
+      for await (const _chunk of aborted) aborted.controller.abort();
+    } catch (error) {
+      failure = error;
+    }
+    expect(failure).toBeUndefined(); // the client takes its own abort for an end
+    await until(() => model.metrics.unfinished === 0);
+    const { metrics } = model;
+    expect(metrics.kvBlocksFree).toBe(metrics.kvBlocks);
+  });
+
+  test('a stream that a shutdown cuts off throws', async () => {
+    await start();
+    const stream = await client.chat.completions.create({
+      ...sampling,
+      messages,
+      ignore_eos: true,
+      stream: true,
+    } as never);
+    const reading = (async () => {
+      for await (const _chunk of stream as unknown as AsyncIterable<unknown>) void server.close(0);
+    })();
+    await expect(reading).rejects.toThrow('the server shut down before the answer was complete');
+  });
+});

@@ -1,0 +1,68 @@
+import type { ServingModel } from '../index.js';
+import type { Outcome } from './exchange.js';
+import { histogramText, metricText, type Sample } from './prometheus.js';
+
+/** What the server counts, and the whole of what it tells Prometheus. */
+export class ServerMetrics {
+  readonly #requests = new Map<string, Map<Outcome, number>>();
+  /** Mean seconds of completed answers, the latest counting most. */
+  #answerSeconds = 1;
+
+  count(route: string, outcome: Outcome): void {
+    const outcomes = this.#requests.get(route) ?? new Map<Outcome, number>();
+    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+    this.#requests.set(route, outcomes);
+  }
+
+  answered(seconds: number): void {
+    this.#answerSeconds += (seconds - this.#answerSeconds) / 10;
+  }
+
+  /** Whole seconds after which a place in the queue is likely, 1 to 60. */
+  retryAfter(waiting: number, slots: number): number {
+    return Math.min(60, Math.max(1, Math.ceil((this.#answerSeconds * waiting) / slots)));
+  }
+
+  /** Requests by route and outcome. */
+  get requests(): Sample[] {
+    return [...this.#requests].flatMap(([route, outcomes]) =>
+      [...outcomes].map(([outcome, count]): Sample => [{ route, outcome }, count]),
+    );
+  }
+
+  text(model: ServingModel | undefined, live: number): string {
+    const memory = process.memoryUsage();
+    return [
+      metricText('splitkv_requests_total', 'counter', 'HTTP requests that ended, by route and outcome.', this.requests),
+      metricText('splitkv_requests_live', 'gauge', 'HTTP requests under way.', live),
+      ...(model ? modelTexts(model) : []),
+      metricText('process_resident_memory_bytes', 'gauge', 'Resident memory of the server.', memory.rss),
+      metricText('nodejs_heap_size_used_bytes', 'gauge', 'JavaScript heap in use.', memory.heapUsed),
+    ].join('');
+  }
+}
+
+function modelTexts({ metrics, info }: ServingModel): string[] {
+  const { unfinished, running, kvBlocks, kvBlocksFree } = metrics;
+  const counter = (name: string, help: string, value: number | readonly Sample[]): string =>
+    metricText(`splitkv_${name}_total`, 'counter', help, value);
+  const gauge = (name: string, help: string, value: number): string =>
+    metricText(`splitkv_${name}`, 'gauge', help, value);
+  const byOutcome = Object.entries(metrics.requestsTotal).map(([outcome, count]): Sample => [{ outcome }, count]);
+  return [
+    counter('sequences', 'Answers that ended, by how.', byOutcome),
+    gauge('sequences_running', 'Answers being generated.', running),
+    gauge('sequences_waiting', 'Answers that wait for a slot or for KV blocks.', unfinished - running),
+    gauge('slots', 'Answers that may be generated side by side.', info.slots),
+    counter('prompt_tokens', 'Prompt tokens of accepted requests.', metrics.promptTokensTotal),
+    counter('cached_prompt_tokens', 'Prompt tokens that the prefix cache held.', metrics.cachedTokensTotal),
+    counter('generated_tokens', 'Tokens generated.', metrics.generatedTokensTotal),
+    gauge('kv_blocks', 'KV blocks of 64 tokens.', kvBlocks),
+    gauge('kv_blocks_used', 'KV blocks that requests hold.', kvBlocks - kvBlocksFree),
+    counter('iterations', 'Iterations of the engine.', metrics.iterationsTotal),
+    counter('preemptions', 'Requests sent back to the queue because KV blocks ran out.', metrics.preemptionsTotal),
+    counter('recoveries', 'Times that lost ranks were rebuilt.', metrics.recoveriesTotal),
+    histogramText('splitkv_time_to_first_token_seconds', 'From the request to its first token.', metrics.firstToken),
+    histogramText('splitkv_time_per_output_token_seconds', 'Between two tokens of an answer.', metrics.nextToken),
+  ];
+}

@@ -1,0 +1,20 @@
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { randomFiles } from '../../engine/testing/random_source.js';
+import { serve, type ServeOptions, type ServingModel } from '../../index.js';
+import { ApiServer, type ServerOptions } from '../api_server.js';
+
+export const CONTEXT = 2048;
+
+/** A tiny random model on the quickest adapter present. */
+export async function openTestModel(options: ServeOptions = {}): Promise<ServingModel> {
+  const adapter = (await testAdapters()).at(-1)!.name;
+  const { files } = randomFiles({ seed: 11, config: { max_position_embeddings: CONTEXT } });
+  return serve(files, { adapter, slots: 4, ...options });
+}
+
+/** A server for the model. It is called `tiny`. */
+export async function startTestServer(model: ServingModel, options: ServerOptions = {}): Promise<ApiServer> {
+  const server = await ApiServer.listen({ modelName: 'tiny', ...options });
+  server.open(model);
+  return server;
+}
