@@ -12,12 +12,17 @@ import {
 export interface SamplingCase extends SamplingProblem {
   /** One for each slot. */
   readonly settings: readonly SamplingValues[];
-  /** 'normal': spread 3, a few likely tokens. 'flat': spread 0.01. 'ties': few distinct values. 'wild': NaN and infinities among others. */
-  readonly logits: 'normal' | 'flat' | 'ties' | 'equal' | 'wild';
+  /**
+   * 'normal': spread 3, a few likely tokens. 'flat': spread 0.01. 'ties': few distinct values. 'wild': NaN and infinities among others.
+   * 'crowded', 'spread': the best tokens lie in as few, or as many, of the groups of best_pairs.wgsl as can be.
+   */
+  readonly logits: 'normal' | 'flat' | 'ties' | 'equal' | 'wild' | 'crowded' | 'spread';
 }
 
-function logitOf(kind: SamplingCase['logits'], random: Random): number {
+function logitOf(kind: SamplingCase['logits'], random: Random, id: number): number {
+  if (kind === 'crowded') return -Math.floor((id % 1024) / 4);
   const value = random.normal();
+  if (kind === 'spread') return value - (id % 4 === 0 && id % 4096 < 1024 ? 0 : 100);
   if (kind === 'normal') return value * 3;
   if (kind === 'flat') return value * 0.01;
   if (kind === 'ties') return Math.round(value * 2);
@@ -34,7 +39,7 @@ export function samplingInputs(
   // Beyond the vocabulary: larger than any logit, so that reading there shows.
   const logits = new Float32Array(slots * stride).fill(1e9);
   for (let slot = 0; slot < slots; slot++) {
-    for (let id = 0; id < vocab; id++) logits[slot * stride + id] = logitOf(kind, random);
+    for (let id = 0; id < vocab; id++) logits[slot * stride + id] = logitOf(kind, random, id);
   }
   const seen = new Uint32Array(slots * seenWords(vocab));
   for (let slot = 0; slot < slots; slot++) {

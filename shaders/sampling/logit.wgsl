@@ -1,4 +1,4 @@
-// What both sampling kernels do to a logit: made finite, repetition penalty applied, given an integer key that orders it.
+// What every sampling kernel does to a logit: made finite, repetition penalty applied, given an integer key that orders it.
 
 /// One element of `sampling`; params.ts writes it.
 struct SamplingParams {
@@ -12,6 +12,8 @@ struct SamplingParams {
   is_active: u32,
 }
 
+/// The id of no token; (0, NO_TOKEN) is worse than every (key, token id).
+const NO_TOKEN: u32 = 0xffffffffu;
 const LARGEST_LOGIT: f32 = 1.0e30;
 const LARGEST_LOGIT_BITS: u32 = 0x7149f2cau;
 const INFINITY_BITS: u32 = 0x7f800000u;
@@ -47,7 +49,11 @@ fn logit_of(key: u32) -> f32 {
   return bitcast<f32>(select(~key, key & 0x7fffffffu, key >= 0x80000000u));
 }
 
-/// The better of two (key, token id): the larger logit; among equals the lower id.
+/// Of two (key, token id), whether the first is the better one: the larger logit; among equals the lower id.
+fn is_better(a: vec2<u32>, b: vec2<u32>) -> bool {
+  return a.x > b.x || (a.x == b.x && a.y < b.y);
+}
+
 fn better(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-  return select(a, b, b.x > a.x || (b.x == a.x && b.y < a.y));
+  return select(a, b, is_better(b, a));
 }

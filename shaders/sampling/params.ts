@@ -1,7 +1,7 @@
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 
-/** What both sampling kernels need to know. */
+/** What every sampling kernel needs to know. */
 export interface SamplingProblem {
   /** Sequences sampled side by side: the most rows of a step. Row r of a step is slot r. */
   readonly slots: number;
@@ -13,14 +13,31 @@ export interface SamplingProblem {
   readonly ring: number;
 }
 
+/** Tokens [first, end): those whose logits a rank has. `first` is a multiple of 32. */
+export type VocabSlice = readonly [first: number, end: number];
+
+/** A problem of a kernel that looks at one rank's logits. */
+export interface SliceProblem extends SamplingProblem {
+  /** Default: all tokens. Logits lie at their token's place of the row all the same. */
+  readonly slice?: VocabSlice;
+}
+
 export const MAX_VOCAB = 262144;
 /** Logits that one workgroup of `argmax_partial` looks at. Changes no result. */
 export const ARGMAX_TILE = 2048;
-/** What `ids` holds for a slot that is not active. */
+/** Tokens that a rank sends where the best one isn't enough: the largest top_k that needs no more. */
+export const CANDIDATES = 64;
+/** Pairs that one workgroup of `candidates` looks at; CANDIDATES of each tile of MAX_VOCAB make one tile again. Changes no result. */
+export const CANDIDATE_TILE = 4096;
+/** What `ids` holds for a slot that is not active, and a (key, token id) pair that stands for no token. */
 export const NO_TOKEN = 0xffffffff;
+/** Temperatures below it, as f32, act as 0: the likeliest token. */
+export const LEAST_TEMPERATURE = 1e-5;
 
-/** Elements (vec2<u32>) of `partials` for each slot. */
-export const partialsPerSlot = (vocab: number): number => ceilDiv(vocab, ARGMAX_TILE);
+/** Pairs that `argmax_partial` finds in this many tokens: one a tile. */
+export const partialsPerSlot = (tokens: number): number => ceilDiv(tokens, ARGMAX_TILE);
+/** Tiles that `candidates` cuts this many tokens into. */
+export const candidateTiles = (tokens: number): number => ceilDiv(tokens, CANDIDATE_TILE);
 /** Words of `seen` for each slot: bit t % 32 of word t / 32 says that token t was in the prompt or was sampled. */
 export const seenWords = (vocab: number): number => ceilDiv(vocab, 32);
 
@@ -95,12 +112,15 @@ function seedBits(seed: number | bigint): bigint {
   return bits;
 }
 
-/** @throws SplitkvError for shapes that the sampling kernels don't take. */
+/**
+ * @returns the slice, or all tokens where the problem has none
+ * @throws SplitkvError for shapes that the sampling kernels don't take.
+ */
 export function checkSamplingProblem(
   kernel: string,
-  { slots, vocab, stride, ring }: SamplingProblem,
+  { slots, vocab, stride, ring, slice = [0, vocab] }: SliceProblem,
   mostSlots: number,
-): void {
+): VocabSlice {
   if (vocab < 1 || vocab > MAX_VOCAB) {
     throw new SplitkvError(
       'unsupported',
@@ -114,4 +134,12 @@ export function checkSamplingProblem(
         'stride >= vocab and a multiple of 4, ring >= 1',
     );
   }
+  const [first, end] = slice;
+  if (first < 0 || first % 32 !== 0 || first >= end || end > vocab) {
+    throw new SplitkvError(
+      'internal',
+      `${kernel}: tokens ${first} to ${end} of ${vocab}: expected a first token that is a multiple of 32, below the end`,
+    );
+  }
+  return slice;
 }

@@ -14,4 +14,12 @@ test('refuses vocabularies and shapes that it cannot take', () => {
   expect(plan({ stride: 992 })).toThrow('stride 992');
   expect(plan({ stride: 1001 })).toThrow('stride 1001');
   expect(plan({ ring: 0 })).toThrow('ring 0');
+  expect(plan({ slice: [32, 1000] })).not.toThrow();
+  for (const slice of [
+    [16, 1000],
+    [64, 64],
+    [64, 1001],
+    [-32, 64],
+  ])
+    expect(plan({ slice })).toThrow(`tokens ${slice.join(' to ')} of 1000`);
 });

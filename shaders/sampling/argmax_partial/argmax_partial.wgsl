@@ -1,17 +1,18 @@
-// The best logit of every tile of tokens, for each active slot.
+// The best logit of every tile of the tokens [first, end), for each active slot.
 //
-//   partials[s][t] = (key, id) of the largest penalised logit of tokens TILE t .. TILE (t + 1) - 1; the lowest id among equals
+//   partials[s][t] = (key, id) of the largest penalised logit of tokens first + TILE t .. first + TILE (t + 1) - 1; the lowest id
+//                    among equals
 //   step_counter += 1
 //
 // logits:       [slots][stride] f32 (as bits); NaN counts as -1e30, infinities as -1e30 and 1e30
 // sampling:     [slots] SamplingParams
 // seen:         [slots][seen_words] u32, bit id % 32 of word id / 32; only read where the slot has a repetition penalty
-// partials:     [slots][tiles] (key, token id); key orders as the logit does (logit.wgsl)
+// partials:     [slots][tiles] (key, token id); key orders as the logit does (logit.wgsl); (0, NO_TOKEN) for a tile beyond the end
 // step_counter: [1] u32; no other invocation of this dispatch touches it, and `sample` runs after it
 //
 // Grid: x = tile, y = slot; one workgroup a tile.
 // TILE: a multiple of 4, fixed in params.ts. THREADS: a multiple of 16, 16..256, chosen by the plan from the adapter.
-// Neither changes a result. Empty input: slots that aren't active are skipped; vocab is at least 1.
+// Neither changes a result. Empty input: slots that aren't active are skipped; there is at least one token.
 
 const THREADS: u32 = 256u; // variant
 const TILE: u32 = 2048u; // variant
@@ -23,7 +24,8 @@ const TILE: u32 = 2048u; // variant
 @group(0) @binding(4) var<storage, read_write> step_counter: array<u32>;
 
 struct Params {
-  vocab: u32,
+  first: u32,
+  end: u32,
   stride: u32,
   seen_words: u32,
   tiles: u32,
@@ -42,10 +44,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   let penalty = sampling[slot].repetition_penalty;
-  var best = vec2<u32>(0u, 0xffffffffu);
+  var best = vec2<u32>(0u, NO_TOKEN);
   for (var k = thread; k < TILE / 4u; k += THREADS) {
-    let first = group.x * TILE + k * 4u;
-    if (first >= params.vocab) {
+    let first = params.first + group.x * TILE + k * 4u;
+    if (first >= params.end) {
       break;
     }
     let four = logits[slot * (params.stride / 4u) + first / 4u];
@@ -53,7 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (penalty != 1.0) {
       seen_bits = seen[slot * params.seen_words + first / 32u] >> (first % 32u);
     }
-    for (var c = 0u; c < 4u && first + c < params.vocab; c++) {
+    for (var c = 0u; c < 4u && first + c < params.end; c++) {
       let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, penalty);
       best = better(best, vec2<u32>(key_of(logit), first + c));
     }

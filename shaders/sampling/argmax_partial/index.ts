@@ -1,7 +1,12 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import logit from '../logit.wgsl?raw';
-import { ARGMAX_TILE, checkSamplingProblem, partialsPerSlot, type SamplingProblem, seenWords } from '../params.js';
+import { ARGMAX_TILE, checkSamplingProblem, partialsPerSlot, seenWords, type SliceProblem } from '../params.js';
 import source from './argmax_partial.wgsl?raw';
+
+export interface ArgmaxProblem extends SliceProblem {
+  /** Tiles of `partials`; default: as many as the slice has. Where ranks send theirs, as many as the longest slice has. */
+  readonly tiles?: number;
+}
 
 /**
  * The best logit of each tile of ARGMAX_TILE tokens, repetition penalty applied; `sample` finishes. Also advances the step
@@ -10,15 +15,18 @@ import source from './argmax_partial.wgsl?raw';
 export const argmaxPartial = defineKernel({
   name: 'argmax_partial',
   bindings: { logits: 'read', sampling: 'read', seen: 'read', partials: 'read_write', step_counter: 'read_write' },
-  params: { vocab: 'u32', stride: 'u32', seen_words: 'u32', tiles: 'u32' },
-  plan(problem: SamplingProblem, traits) {
-    checkSamplingProblem('argmax_partial', problem, traits.limits.maxComputeWorkgroupsPerDimension);
-    const { vocab, stride } = problem;
-    const tiles = partialsPerSlot(vocab);
+  params: { first: 'u32', end: 'u32', stride: 'u32', seen_words: 'u32', tiles: 'u32' },
+  plan(problem: ArgmaxProblem, traits) {
+    const [first, end] = checkSamplingProblem(
+      'argmax_partial',
+      problem,
+      traits.limits.maxComputeWorkgroupsPerDimension,
+    );
+    const { vocab, stride, tiles = partialsPerSlot(end - first) } = problem;
     return {
       wgsl: [logit, source],
       constants: { THREADS: traits.software ? 16 : 256, TILE: ARGMAX_TILE },
-      params: { vocab, stride, seen_words: seenWords(vocab), tiles },
+      params: { first, end, stride, seen_words: seenWords(vocab), tiles },
       grid: (step) => [tiles, step.rows, 1],
     };
   },

@@ -1,12 +1,14 @@
 import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import {
   ARGMAX_TILE,
+  NO_TOKEN,
   partialsPerSlot,
   SAMPLING_FIELDS,
   SAMPLING_PARAMS_BYTES,
   type SamplingProblem,
   seenWords,
 } from '../params.js';
+import type { ArgmaxProblem } from './index.js';
 
 export interface SlotParams {
   readonly temperature: number;
@@ -63,18 +65,17 @@ export function keyOf(logit: number): number {
 }
 
 /** (key, id) of the best token of each tile; slots that aren't active keep what `before` holds. */
-export function partialsReference(problem: SamplingProblem, inputs: HostArrays, before: ArrayLike<number>): number[] {
-  const tiles = partialsPerSlot(problem.vocab);
+export function partialsReference(problem: ArgmaxProblem, inputs: HostArrays, before: ArrayLike<number>): number[] {
+  const { slots, vocab, slice: [first, end] = [0, vocab], tiles = partialsPerSlot(end - first) } = problem;
   const partials = Array.from(before);
-  for (let slot = 0; slot < problem.slots; slot++) {
+  for (let slot = 0; slot < slots; slot++) {
     if (!readSlotParams(inputs['sampling']!, slot).active) continue;
     const logits = penalisedLogits(problem, inputs, slot);
     for (let tile = 0; tile < tiles; tile++) {
-      let best = tile * ARGMAX_TILE;
-      for (let id = best; id < Math.min((tile + 1) * ARGMAX_TILE, problem.vocab); id++)
-        if (logits[id]! > logits[best]!) best = id;
-      partials[(slot * tiles + tile) * 2] = keyOf(logits[best]!);
-      partials[(slot * tiles + tile) * 2 + 1] = best;
+      const from = first + tile * ARGMAX_TILE;
+      let best = from;
+      for (let id = from; id < Math.min(from + ARGMAX_TILE, end); id++) if (logits[id]! > logits[best]!) best = id;
+      partials.splice((slot * tiles + tile) * 2, 2, ...(from < end ? [keyOf(logits[best]!), best] : [0, NO_TOKEN]));
     }
   }
   return partials;

@@ -7,6 +7,9 @@
 // A level sorts the tokens that agree on all earlier digits into 1024 bins by one more digit; ascending digits are later tokens.
 
 const THREADS: u32 = 256u; // variant
+/// The tokens are those of `partials`, PAIRS of the slot's in each part; else all, by their logits.
+const FROM_PARTIALS: bool = false; // variant
+const PAIRS: u32 = 64u; // variant
 const BINS: u32 = 1024u;
 const LAST_LEVEL: u32 = 6u;
 const CANDIDATES: u32 = 256u;
@@ -54,16 +57,29 @@ fn digit(level: u32, nats: f32, key: u32, id: u32) -> u32 {
 
 /// Sorts the tokens that agree with `digits` into bins; or, given `from_bin` and `to_bin`, lists those in them as candidates.
 fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
-  for (var first = scan.thread * 4u; first < params.vocab; first += THREADS * 4u) {
-    let four = logits[(scan.slot * params.stride + first) / 4u];
+  for (var first = scan.thread * 4u; first < params.items; first += THREADS * 4u) {
+    var four = vec4<u32>();
     var seen_bits = 0u;
-    if (scan.penalty != 1.0) {
-      seen_bits = seen[scan.slot * params.seen_words + first / 32u] >> (first % 32u);
+    if (!FROM_PARTIALS) {
+      four = logits[(scan.slot * params.stride + first) / 4u];
+      if (scan.penalty != 1.0) {
+        seen_bits = seen[scan.slot * params.seen_words + first / 32u] >> (first % 32u);
+      }
     }
-    for (var c = 0u; c < 4u && first + c < params.vocab; c += params.one) {
-      let id = first + c;
-      let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, scan.penalty);
-      let key = key_of(logit);
+    for (var c = 0u; c < 4u && first + c < params.items; c += params.one) {
+      var id = first + c;
+      var key = 0u;
+      if (FROM_PARTIALS) {
+        let pair = partials[(id / PAIRS * params.slots + scan.slot) * PAIRS + id % PAIRS];
+        key = pair.x;
+        id = pair.y;
+        if (id == NO_TOKEN) {
+          continue;
+        }
+      } else {
+        key = key_of(penalised(four[c], ((seen_bits >> c) & 1u) == 1u, scan.penalty));
+      }
+      let logit = logit_of(key);
       let nats = clamp((scan.best - logit) * scan.inverse_temperature, 0.0, 100.0);
       var agrees = true;
       for (var earlier = 0u; agrees && earlier < level; earlier++) {

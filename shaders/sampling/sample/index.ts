@@ -1,7 +1,7 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import random from '../../lib/random.wgsl?raw';
 import logit from '../logit.wgsl?raw';
-import { checkSamplingProblem, partialsPerSlot, type SamplingProblem, seenWords } from '../params.js';
+import { CANDIDATES, checkSamplingProblem, partialsPerSlot, type SamplingProblem, seenWords } from '../params.js';
 import bins from './bins.wgsl?raw';
 import source from './sample.wgsl?raw';
 import walk from './walk.wgsl?raw';
@@ -9,11 +9,20 @@ import walk from './walk.wgsl?raw';
 export interface SampleProblem extends SamplingProblem {
   /** False promises that every slot is greedy; default true. */
   readonly draws?: boolean;
+  /** What `partials` holds; default: what one `argmax_partial` of the whole vocabulary wrote. */
+  readonly partials?: {
+    /** Ranks that wrote some, one part each. */
+    readonly parts: number;
+    /** Pairs of each slot in a part. */
+    readonly pairs: number;
+    /** They are from `candidates`: drawing slots have a top_k of 1 to CANDIDATES, and the logits aren't read. Default false. */
+    readonly drawn?: boolean;
+  };
 }
 
 /**
- * The next token of each slot, from the logits and `argmax_partial`'s partials: greedy, or temperature, top-k and top-p in
- * Hugging Face's order. Writes everything that the next step reads, so that no token waits for the host.
+ * The next token of each slot, from the logits and `argmax_partial`'s partials, or from the ranks' candidates: greedy, or
+ * temperature, top-k and top-p in Hugging Face's order. Writes everything that the next step reads, so that no token waits for the host.
  */
 export const sample = defineKernel({
   name: 'sample',
@@ -27,14 +36,38 @@ export const sample = defineKernel({
     ids: 'read_write',
     step_counter: 'read',
   },
-  params: { slots: 'u32', vocab: 'u32', stride: 'u32', seen_words: 'u32', tiles: 'u32', ring: 'u32', one: 'u32' },
+  params: {
+    slots: 'u32',
+    stride: 'u32',
+    seen_words: 'u32',
+    parts: 'u32',
+    pairs: 'u32',
+    items: 'u32',
+    ring: 'u32',
+    one: 'u32',
+  },
   plan(problem: SampleProblem, traits) {
     checkSamplingProblem('sample', problem, traits.limits.maxComputeWorkgroupsPerDimension);
-    const { slots, vocab, stride, ring } = problem;
+    const { slots, vocab, stride, ring, draws = true } = problem;
+    const { parts, pairs, drawn = false } = problem.partials ?? { parts: 1, pairs: partialsPerSlot(vocab) };
     return {
       wgsl: [random, logit, bins, walk, source],
-      constants: { THREADS: traits.software ? 32 : 256, DRAWS: problem.draws ?? true },
-      params: { slots, vocab, stride, seen_words: seenWords(vocab), tiles: partialsPerSlot(vocab), ring, one: 1 },
+      constants: {
+        THREADS: traits.software ? 32 : 256,
+        DRAWS: draws,
+        FROM_PARTIALS: draws && drawn,
+        PAIRS: CANDIDATES,
+      },
+      params: {
+        slots,
+        stride,
+        seen_words: seenWords(vocab),
+        parts,
+        pairs,
+        items: drawn ? parts * pairs : vocab,
+        ring,
+        one: 1,
+      },
       grid: (step) => [1, step.rows, 1],
     };
   },

@@ -5,8 +5,11 @@
 //     the first top_k, of those the fewest whose p reach top_p of their sum, of those one drawn with probability ~ p,
 //     by inverse CDF in that order, from word 0 of philox(counter = (tokens sampled, 0, 0, 0), key = seed)
 //
-// logits:       [slots][stride] f32 (as bits); NaN counts as -1e30, infinities as -1e30 and 1e30: a token is always drawn
-// partials:     [slots][tiles] (key, id) from argmax_partial
+// logits:       [slots][stride] f32 (as bits); NaN counts as -1e30, infinities as -1e30 and 1e30: a token is always drawn. Not
+//               read with FROM_PARTIALS
+// partials:     [parts][slots][pairs] (key, id), a part from each rank that holds logits; key 0 and NO_TOKEN is no token. From
+//               argmax_partial; with FROM_PARTIALS from candidates: then a slot's top_k is at most CANDIDATES (params.ts), and tokens
+//               that no part lists can't be drawn
 // sampling:     [slots] SamplingParams; counter += 1
 // seen:         [slots][seen_words] u32: the token's bit is set
 // tokens:       [slots] u32, the token id; the next step's input
@@ -16,7 +19,7 @@
 // A slot that isn't active, or whose position is 0xffffffff, keeps all its state.
 //
 // Grid: y = slot; one workgroup a slot. THREADS: 16 times a power of two, 32..256, chosen by the plan from the adapter; changes no result.
-// DRAWS: chosen by the caller; false where no slot has a temperature.
+// DRAWS, FROM_PARTIALS: chosen by the caller; DRAWS is false where no slot has a temperature.
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> partials: array<vec2<u32>>;
@@ -29,10 +32,12 @@
 
 struct Params {
   slots: u32,
-  vocab: u32,
   stride: u32,
   seen_words: u32,
-  tiles: u32,
+  parts: u32,
+  pairs: u32,
+  /// Tokens that may be drawn: the vocabulary, or with FROM_PARTIALS the pairs of all parts.
+  items: u32,
   ring: u32,
   /// 1. Loops that step by it aren't unrolled: with them unrolled, software adapters take 10 s to compile this.
   one: u32,
@@ -41,7 +46,6 @@ struct Params {
 
 /// False: every slot is greedy, and the pipeline has no search in it (several times less to compile).
 const DRAWS: bool = true; // variant
-const NO_TOKEN: u32 = 0xffffffffu;
 const LEAST_TEMPERATURE: f32 = 1.0e-5;
 
 var<workgroup> settings: SamplingParams;
@@ -50,14 +54,17 @@ var<workgroup> best_token: vec2<u32>;
 /// (key, id) of the slot's largest logit, to every thread.
 fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
   var best = vec2<u32>(0u, NO_TOKEN);
-  for (var i = thread; i < params.tiles; i += THREADS) {
-    best = better(best, partials[slot * params.tiles + i]);
+  for (var part = 0u; part < params.parts; part++) {
+    let first = (part * params.slots + slot) * params.pairs;
+    for (var i = thread; i < params.pairs; i += THREADS) {
+      best = better(best, partials[first + i]);
+    }
   }
   scratch[2u * thread] = best.x;
   scratch[2u * thread + 1u] = best.y;
   workgroupBarrier();
   if (thread == 0u) {
-    for (var i = 1u; i < min(THREADS, params.tiles); i++) {
+    for (var i = 1u; i < min(THREADS, params.pairs); i++) {
       best = better(best, vec2<u32>(scratch[2u * i], scratch[2u * i + 1u]));
     }
     best_token = best;
