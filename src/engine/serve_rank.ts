@@ -50,7 +50,7 @@ class RankServer implements ServedRank {
     }
     const { id, request } = command;
     if (request.type === 'dispose') {
-      void this.#dispose().then(() => {
+      void this.#dispose(usageError('the model was disposed; load it again')).then(() => {
         this.post({ type: 'answer', id, result: undefined });
         this.leave();
       });
@@ -67,12 +67,16 @@ class RankServer implements ServedRank {
 
   fail(error: unknown): void {
     this.post({ type: 'broken', reason: encodeReason(error) });
-    void this.#dispose().then(this.leave);
+    const why = error instanceof Error ? error.message : String(error);
+    const reason = new SplitkvError(
+      'peer_lost',
+      `a rank's worker broke: ${why}. Call the model's recover(), or load it again`,
+    );
+    void this.#dispose(reason).then(this.leave);
   }
 
   /** Ends what is under way and waits for it: nothing may be pending on the GPU when the worker ends. */
-  async #dispose(): Promise<void> {
-    const reason = usageError('the model was disposed; load it again');
+  async #dispose(reason: SplitkvError): Promise<void> {
     this.#disposal.abort(reason);
     this.#runner?.abort(reason);
     await Promise.allSettled(this.#running);
