@@ -1,3 +1,4 @@
+import { sum } from '../lists.js';
 import { assign, type Steps } from './assign.js';
 import { bins, fairCopy, placeCut } from './fair_copy.js';
 import { cutHeads, headShares, largestPiece, type Piece } from './pieces.js';
@@ -9,7 +10,9 @@ import { answer, type Answer, better, evenPeak, mostCopies, type Task, TIE } fro
 const LIST_STEPS = 4;
 const TRY_STEPS = 40;
 /** Cuts that are placed by the heuristic before any is searched, at most. */
-const TRIED_CUTS = 200;
+const TRIED_CUTS = 40;
+/** As near to the bound as this, relative, an answer is left alone if there are too many cuts to prove a better one. */
+const NEAR = 1e-3;
 
 interface Cut {
   readonly copies: readonly number[];
@@ -25,7 +28,7 @@ export function exact(task: Task, steps: Steps): Answer {
   let best = refine(task, fairCopy(task), steps);
   const floor = best.bound;
   const isOptimal = (): boolean => best.peak <= floor * (1 + TIE);
-  if (isOptimal()) return best;
+  if (isOptimal() || (best.peak <= floor * (1 + NEAR) && listSteps(task) > steps.left / 2)) return best;
 
   const { cuts, complete } = promisingCuts(task, best.peak, steps);
   for (const { copies, pieces } of cuts.slice(0, TRIED_CUTS)) {
@@ -52,6 +55,14 @@ export function exact(task: Task, steps: Steps): Answer {
   return answer(task, best.heads, complete ? Math.max(floor, Math.min(open, best.peak)) : floor);
 }
 
+/** What listing every way to spend the copies costs at most. */
+function listSteps({ loads, budgets, room }: Task): number {
+  const copies = Math.min(sum(budgets), sum(room) - loads.length);
+  let cuts = 1;
+  for (let n = 1; n <= copies && cuts < Number.MAX_SAFE_INTEGER; n++) cuts *= (loads.length + n) / n;
+  return cuts * LIST_STEPS * loads.length;
+}
+
 /** The cuts within the budgets whose bound is below `limit`, lowest bound first, of equals that with fewer copies. */
 function promisingCuts(
   task: Task,
@@ -64,7 +75,7 @@ function promisingCuts(
   const order = [...loads.keys()].sort((a, b) => loads[b]! - loads[a]! || a - b);
   const copies = loads.map(() => 1);
   const left = [...task.budgets];
-  let spare = task.room.reduce((total, room) => total + room, 0) - loads.length;
+  let spare = sum(task.room) - loads.length;
   const take = (head: number, n: number): void => {
     left[budgetOf[head]!]! -= n;
     spare -= n;
