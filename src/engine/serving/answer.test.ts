@@ -1,0 +1,86 @@
+import { describe, expect, test } from 'vitest';
+import { loadTokenizer } from '../../tokenizer/index.js';
+import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
+import { Answer } from './answer.js';
+import type { CompletionEvent, TokenLogprobs } from './api.js';
+import type { EngineEnd } from './engine.js';
+
+const { json, config } = byteLevelTokenizer();
+const tokenizer = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config });
+const VOCAB = 320;
+/** A token a byte. */
+const bytesOf = (text: string): number[] => Array.from(new TextEncoder().encode(text), (byte) => byte + 4);
+const flat = new Float32Array(VOCAB);
+
+function answer(
+  tokens: readonly number[],
+  stops: readonly string[],
+  end: EngineEnd,
+): { pieces: string[]; logprobs: TokenLogprobs[]; finish: CompletionEvent['finish']; used: number } {
+  const made = new Answer(tokenizer, stops, 0);
+  const pieces: string[] = [];
+  const logprobs: TokenLogprobs[] = [];
+  let used = 0;
+  for (const token of tokens) {
+    used++;
+    const out = made.push(token, flat);
+    pieces.push(out.text);
+    logprobs.push(...out.logprobs);
+    if (made.stopped) break;
+  }
+  const last = made.finish(made.stopped ? 'ended' : end);
+  return { pieces: [...pieces, last.text], logprobs: [...logprobs, ...last.logprobs], finish: last.finish, used };
+}
+
+describe('answer', () => {
+  test('characters come whole, each token with its own bytes', () => {
+    const { pieces, logprobs, finish } = answer(bytesOf('né🐈!'), [], 'length');
+    expect(pieces).toEqual(['n', '', 'é', '', '', '', '🐈', '!', '']);
+    expect(logprobs.map(({ bytes }) => bytes)).toEqual([...new TextEncoder().encode('né🐈!')].map((byte) => [byte]));
+    expect(logprobs.map(({ offset }) => offset)).toEqual([0, 1, 1, 2, 2, 2, 2, 4]);
+    expect(logprobs.map(({ text }) => text)).toEqual(['n', '�', '�', '�', '�', '�', '�', '!']);
+    expect(finish).toBe('max_tokens');
+  });
+
+  test('a stop text is held back and left out, and so are the probabilities of its tokens', () => {
+    const { pieces, logprobs, finish, used } = answer(bytesOf('one, two, three'), [', t', ', th'], 'length');
+    expect(pieces.join('')).toBe('one');
+    expect(logprobs.map(({ text }) => text).join('')).toBe('one');
+    expect(finish).toBe('stop_string');
+    expect(used).toBe('one, t'.length);
+  });
+
+  test('what might have begun a stop text comes at the end, with its probabilities', () => {
+    const { pieces, logprobs, finish } = answer(bytesOf('so, '), [', the'], 'eos');
+    expect(pieces).toEqual(['s', 'o', '', '', ', ']);
+    expect(logprobs).toHaveLength(4);
+    expect(finish).toBe('eos');
+  });
+
+  test('a token in which a stop text begins keeps its probability', () => {
+    const merged = tokenizer.encode(' the', { addSpecial: false });
+    expect(merged.length).toBeLessThan(4);
+    const { pieces, logprobs } = answer([...bytesOf('x'), ...merged], ['he'], 'length');
+    expect(pieces.join('')).toBe('x t');
+    expect(logprobs.at(-1)!.text).toContain('t');
+  });
+
+  test('a character cut off at the end shows as U+FFFD, and may still complete a stop text', () => {
+    expect(answer(bytesOf('é').slice(0, 1), [], 'length').pieces.join('')).toBe('�');
+    const stopped = answer([...bytesOf('a'), bytesOf('é')[0]!], ['�'], 'length');
+    expect(stopped).toMatchObject({ finish: 'stop_string' });
+    expect(stopped.pieces.join('')).toBe('a');
+  });
+
+  test('special tokens count and show among the probabilities, but not in the text', () => {
+    const { pieces, logprobs } = answer([3, ...bytesOf('a')], [], 'aborted');
+    expect(pieces.join('')).toBe('a');
+    expect(logprobs.map(({ text }) => text)).toEqual(['<|user|>', 'a']);
+  });
+
+  test('without a tokenizer there is no text, and tokens still count', () => {
+    const made = new Answer(undefined, [], 2);
+    expect(made.push(7, flat)).toMatchObject({ text: '', logprobs: [{ id: 7, text: '', bytes: [] }] });
+    expect(made.tokens).toBe(1);
+  });
+});

@@ -1,0 +1,103 @@
+import type { GenerateResult } from '../api.js';
+import { StopScanner, type TextStream, type Tokenizer } from '../../tokenizer/index.js';
+import type { CompletionEvent, TokenLogprobs } from './api.js';
+import type { EngineEnd } from './engine.js';
+import { tokenChance, tokenLogprobs } from './logprobs.js';
+
+const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {
+  eos: 'eos',
+  ended: 'stop_string',
+  length: 'max_tokens',
+  context_full: 'context_full',
+  aborted: 'aborted',
+};
+
+type Out = Pick<CompletionEvent, 'text' | 'logprobs'>;
+const NOTHING: Out = { text: '', logprobs: [] };
+
+/** A token whose text isn't out yet. */
+interface Held {
+  /** Where its text ends in the text of all tokens. */
+  readonly end: number;
+  readonly logprobs: TokenLogprobs;
+}
+
+/** One answer's tokens as text: whole characters, nothing of a stop text, and each token's probability with its text. */
+export class Answer {
+  readonly #scanner: StopScanner;
+  readonly #stream: TextStream | undefined;
+  #tokens = 0;
+  /** UTF-16 units that the tokens so far have given, and those handed out. */
+  #decoded = 0;
+  #out = 0;
+  #stopped = false;
+  #held: Held[] = [];
+
+  /**
+   * @param logprobs how many likeliest tokens to tell beside each; undefined: no probabilities
+   * @throws SplitkvError `usage` for an empty stop text
+   */
+  constructor(
+    private readonly tokenizer: Tokenizer | undefined,
+    stops: readonly string[],
+    private readonly logprobs: number | undefined,
+  ) {
+    this.#scanner = new StopScanner(stops);
+    // Text after a prompt keeps the blank that a sentence's first token would lose.
+    this.#stream = tokenizer?.stream({ continues: true });
+  }
+
+  get tokens(): number {
+    return this.#tokens;
+  }
+
+  /** A stop text was met: the answer ends here. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** Takes a token, and the logits it was chosen by where probabilities are wanted. */
+  push(token: number, logits: Float32Array | undefined): Out {
+    this.#tokens++;
+    const text = this.#stream?.push(token) ?? '';
+    if (logits && this.logprobs !== undefined) this.#hold(token, logits, this.logprobs, text);
+    this.#decoded += text.length;
+    return this.#scan(text);
+  }
+
+  /** What was held back, and why the answer ended. */
+  finish(end: EngineEnd): Out & Required<Pick<CompletionEvent, 'finish'>> {
+    if (this.#stopped) return { ...NOTHING, finish: 'stop_string' };
+    const last = this.#scan(this.#stream?.flush() ?? '');
+    if (this.#stopped) return { ...last, finish: 'stop_string' };
+    const rest = this.#scanner.flush();
+    const logprobs = [...last.logprobs, ...this.#held.map((held) => held.logprobs)];
+    this.#held = [];
+    return { text: last.text + rest, logprobs, finish: DETAILS[end] };
+  }
+
+  #hold(token: number, logits: Float32Array, count: number, text: string): void {
+    const { logprob, top } = tokenLogprobs(logits, token, count);
+    this.#held.push({
+      end: this.#decoded + text.length,
+      logprobs: {
+        ...tokenChance(this.tokenizer, token, logprob),
+        offset: this.#decoded,
+        top: top.map((other) => tokenChance(this.tokenizer, other.id, other.logprob)),
+      },
+    });
+  }
+
+  #scan(piece: string): Out {
+    const { text, stopped } = this.#scanner.push(piece);
+    this.#out += text.length;
+    this.#stopped = stopped !== undefined;
+    // A token that the stop text begins in has given some of the answer; later ones have given none.
+    const isOut = ({ end, logprobs }: Held): boolean =>
+      this.#stopped ? logprobs.offset < this.#out : end <= this.#out;
+    const count = this.#held.findIndex((held) => !isOut(held));
+    const out = this.#held.splice(0, count < 0 ? this.#held.length : count);
+    if (this.#stopped) this.#held = [];
+    return { text, logprobs: out.map(({ logprobs }) => logprobs) };
+  }
+}

@@ -1,0 +1,216 @@
+import { abortedError, usageError } from '../../base/errors.js';
+import type { Tokenizer } from '../../tokenizer/index.js';
+import { checkSampling, randomSeed } from '../sampling.js';
+import { Answer } from './answer.js';
+import type { Completion, CompletionEvent, CompletionOptions } from './api.js';
+import type { Engine, EngineHandle, EngineRequest } from './engine.js';
+import { EventQueue } from './event_queue.js';
+import type { Histogram } from './histogram.js';
+import { answerSeed } from './seeds.js';
+
+export const DEFAULT_MAX_TOKENS = 256;
+const MAX_ANSWERS = 128;
+const MAX_LOGPROBS = 20;
+
+/** Where completions run, and who wants to know how they went. */
+export interface CompletionHost {
+  readonly engine: Engine;
+  readonly tokenizer: Tokenizer | undefined;
+  readonly eosIds: readonly number[];
+  /** Answers to one prompt share its cache: the others wait until the first has computed it. */
+  readonly sharesPrompt: boolean;
+  readonly firstToken: Histogram;
+  readonly nextToken: Histogram;
+  /** An answer began (+1) or ended (-1). */
+  readonly count: (change: 1 | -1) => void;
+  /** The engine can't go on. */
+  readonly failed: (reason: unknown) => void;
+}
+
+/** One answer of a completion. */
+interface Part {
+  readonly index: number;
+  readonly request: Omit<EngineRequest, 'onToken'>;
+  readonly answer: Answer;
+  handle: EngineHandle | undefined;
+  ended: boolean;
+  lastToken: number | undefined;
+}
+
+/** Answers to one or several prompts, as they come. */
+export class RunningCompletion implements Completion {
+  readonly promptTokens: number;
+  readonly seed: number;
+  readonly #started = performance.now();
+  readonly #events = new EventQueue<CompletionEvent>();
+  readonly #parts: readonly Part[];
+  #unfinished: number;
+  readonly #onAbort = (): void => this.abort();
+
+  /** @throws SplitkvError as `ServingModel.complete`; nothing runs then */
+  constructor(
+    private readonly host: CompletionHost,
+    prompts: readonly (readonly number[])[],
+    private readonly options: CompletionOptions,
+  ) {
+    const { n = 1, signal } = options;
+    if (signal?.aborted) throw abortedError('complete', signal);
+    this.seed = options.seed ?? randomSeed();
+    checkOptions(options, this.seed);
+    this.promptTokens = prompts.reduce((sum, prompt) => sum + prompt.length, 0);
+    this.#parts = prompts.flatMap((prompt, at) =>
+      Array.from({ length: n }, (_, answer) => this.#part(prompt, at * n + answer, answer)),
+    );
+    this.#unfinished = this.#parts.length;
+    const leading = this.#parts.filter(({ index }) => !host.sharesPrompt || index % n === 0);
+    try {
+      for (const part of leading) this.#submit(part);
+    } catch (error) {
+      for (const { handle } of this.#parts) handle?.abort();
+      throw error;
+    }
+    for (const part of this.#parts) {
+      host.count(1);
+      if (part.handle) this.#follow(part, part.handle);
+    }
+    signal?.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  get completionTokens(): number {
+    return this.#parts.reduce((sum, { answer }) => sum + answer.tokens, 0);
+  }
+
+  abort(): void {
+    for (const part of this.#parts) {
+      if (part.ended) continue;
+      part.handle?.abort();
+      this.#end(part, { index: part.index, ...part.answer.finish('aborted') });
+    }
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<CompletionEvent, void, undefined> {
+    try {
+      yield* this.#events.read();
+    } finally {
+      this.abort();
+    }
+  }
+
+  #part(prompt: readonly number[], index: number, answer: number): Part {
+    const { host, options } = this;
+    const { temperature, topK, topP, repetitionPenalty, maxTokens = DEFAULT_MAX_TOKENS, priority, stop } = options;
+    const stops = stop === undefined ? [] : typeof stop === 'string' ? [stop] : stop;
+    return {
+      index,
+      request: {
+        prompt,
+        maxTokens,
+        eosIds: options.ignoreEos ? [] : host.eosIds,
+        seed: answerSeed(this.seed, answer),
+        ...(temperature !== undefined && { temperature }),
+        ...(topK !== undefined && { topK }),
+        ...(topP !== undefined && { topP }),
+        ...(repetitionPenalty !== undefined && { repetitionPenalty }),
+        ...(priority !== undefined && { priority }),
+        ...(options.logprobs !== undefined && { logits: true }),
+      },
+      answer: new Answer(host.tokenizer, stops, options.logprobs),
+      handle: undefined,
+      ended: false,
+      lastToken: undefined,
+    };
+  }
+
+  #submit(part: Part): void {
+    part.handle = this.host.engine.submit({
+      ...part.request,
+      onToken: (token, logits) => this.#onToken(part, token, logits),
+    });
+  }
+
+  #follow(part: Part, handle: EngineHandle): void {
+    handle.ended.then(
+      (end) => {
+        this.#submitOthers(part);
+        this.#end(part, { index: part.index, ...part.answer.finish(end) });
+      },
+      (reason: unknown) => {
+        this.host.failed(reason);
+        this.#fail(reason);
+      },
+    );
+  }
+
+  #onToken(part: Part, token: number, logits: Float32Array | undefined): boolean {
+    if (part.ended) return true;
+    const { firstToken, nextToken } = this.host;
+    const now = performance.now();
+    if (part.lastToken === undefined) firstToken.observe((now - this.#started) / 1000);
+    else nextToken.observe((now - part.lastToken) / 1000);
+    part.lastToken = now;
+    try {
+      const out = part.answer.push(token, logits);
+      if (out.text !== '' || out.logprobs.length > 0) this.#events.push({ index: part.index, ...out });
+    } catch (error) {
+      // One request's trouble isn't the engine's.
+      this.#fail(error);
+      return true;
+    }
+    this.#submitOthers(part);
+    return part.answer.stopped;
+  }
+
+  /** The prompt is computed: the other answers to it find it in the cache. */
+  #submitOthers({ index }: Part): void {
+    const { n = 1 } = this.options;
+    if (index % n !== 0) return;
+    for (const part of this.#parts.slice(index + 1, index + n)) {
+      if (part.handle || part.ended) continue;
+      try {
+        this.#submit(part);
+      } catch (error) {
+        this.#fail(error);
+        return;
+      }
+      this.#follow(part, part.handle!);
+    }
+  }
+
+  #end(part: Part, event: CompletionEvent): void {
+    if (part.ended) return;
+    part.ended = true;
+    this.host.count(-1);
+    this.#events.push(event);
+    if (--this.#unfinished === 0) this.#close();
+  }
+
+  #fail(reason: unknown): void {
+    this.#events.end({ reason });
+    for (const part of this.#parts) {
+      part.handle?.abort();
+      if (part.ended) continue;
+      part.ended = true;
+      this.host.count(-1);
+    }
+    this.#close();
+  }
+
+  #close(): void {
+    this.options.signal?.removeEventListener('abort', this.#onAbort);
+    this.#events.end();
+  }
+}
+
+function checkOptions(options: CompletionOptions, seed: number): void {
+  const { n, maxTokens, logprobs } = options;
+  checkSampling({ ...options, seed });
+  inRange('n', n, 1, MAX_ANSWERS);
+  inRange('maxTokens', maxTokens, 1, Number.MAX_SAFE_INTEGER);
+  inRange('logprobs', logprobs, 0, MAX_LOGPROBS);
+}
+
+function inRange(name: string, value: number | undefined, low: number, high: number): void {
+  if (value === undefined || (Number.isSafeInteger(value) && value >= low && value <= high)) return;
+  const range = high === Number.MAX_SAFE_INTEGER ? `of at least ${low}` : `from ${low} to ${high}`;
+  throw usageError(`${name} ${String(value)}: expected an integer ${range}`);
+}

@@ -1,0 +1,62 @@
+import { describe, expect, test } from 'vitest';
+import { makeRandomModel } from '../../model/testing/random_model.js';
+import { modelShape } from '../../model/shape.js';
+import { makePlan } from '../../placement/index.js';
+import { exactWeights } from '../budgets.js';
+import type { ModelFacts } from '../load.js';
+import { kvBlocksOf } from './kv_pool.js';
+
+function facts(plan: string, ranks: number, config: Record<string, unknown> = {}): ModelFacts {
+  const { config: parsed } = makeRandomModel({ config: { num_key_value_heads: 2, ...config } });
+  return {
+    config: parsed,
+    type: 'f32',
+    kvType: 'f32',
+    plan: makePlan(plan, ranks, modelShape(parsed)),
+    contextLength: 1024,
+  };
+}
+
+/** 2 layers, K and V, 2 heads of 16, 4 bytes. */
+const TOKEN = 2 * 2 * 2 * 16 * 4;
+const one = facts('single', 1);
+
+describe('KV blocks', () => {
+  test('a small model gets whole contexts for every slot', () => {
+    expect(kvBlocksOf(one, 4, {})).toBe(4 * 16);
+  });
+
+  test('as many as the memory holds, on each rank', () => {
+    expect(kvBlocksOf(one, 16, { kvMemory: 64 * TOKEN * 10 })).toBe(10);
+    expect(kvBlocksOf(one, 16, { kvMemory: 64 * TOKEN * 10 - 1 })).toBe(9);
+    // Two ranks hold a kv head each.
+    expect(kvBlocksOf(facts('tp', 2), 16, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
+    // Two ranks hold every second chunk, and room for one more of each slot.
+    expect(kvBlocksOf(facts('sp', 2), 2, { kvMemory: 64 * TOKEN * 20 })).toBe((20 - 2 * 4) * 2);
+    expect(kvBlocksOf(facts('pp', 2), 16, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
+  });
+
+  test('the default ends at 1 GiB, but holds a whole context', () => {
+    const large = { num_hidden_layers: 32, num_key_value_heads: 4, head_dim: 128, max_position_embeddings: 131072 };
+    const token = 32 * 2 * 4 * 128 * 4;
+    const of = (contextLength: number): number =>
+      kvBlocksOf({ ...facts('single', 1, large), contextLength }, 16, {}) * 64 * token;
+    expect(of(8192)).toBe(2 ** 30);
+    expect(of(131072)).toBe(131072 * token);
+  }, 60_000);
+
+  test('with a memory budget the default is most of what the weights leave', () => {
+    const [weights] = exactWeights(one)(one.plan) as [number];
+    expect(kvBlocksOf(one, 16, {}, [weights + 64 * TOKEN * 100])).toBe(80);
+    expect(kvBlocksOf(one, 16, {}, [weights - 1])).toBe(16);
+  });
+
+  test('numbers given are taken, up to what the slots can use', () => {
+    expect(kvBlocksOf(one, 4, { kvBlocks: 7 })).toBe(7);
+    expect(kvBlocksOf(one, 4, { kvBlocks: 1000 })).toBe(64);
+    expect(() => kvBlocksOf(one, 4, { kvBlocks: 0 })).toThrow('kvBlocks 0: expected an integer of at least 1');
+    expect(() => kvBlocksOf(one, 4, { kvBlocks: 1, kvMemory: 1 })).toThrow('say the same');
+    expect(() => kvBlocksOf(one, 4, { kvMemory: Number.NaN })).toThrow('kvMemory NaN: expected bytes above 0');
+    expect(() => kvBlocksOf(one, 4, { kvMemory: 1000 })).toThrow(/kvMemory 1000 B: a context of 1024 tokens takes/);
+  });
+});

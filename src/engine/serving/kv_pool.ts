@@ -1,0 +1,81 @@
+import { limitError, usageError } from '../../base/errors.js';
+import { ceilDiv, formatBytes } from '../../base/math.js';
+import { modelSizes } from '../../model/model_sizes.js';
+import { CHUNK_TOKENS, planMemory, type Plan } from '../../placement/index.js';
+import { exactWeights } from '../budgets.js';
+import type { ModelFacts } from '../load.js';
+import { KV_BLOCK } from '../rank_runner.js';
+import type { ServeOptions } from './api.js';
+
+const DEFAULT_MEMORY = 2 ** 30;
+/** Of what a memory budget leaves beside the weights; activations need some too. */
+const DEFAULT_SHARE = 0.8;
+/** What every WebGPU adapter can bind: a layer's cache isn't made larger unless it was asked for. */
+const DEFAULT_LAYER_BYTES = 2 ** 27;
+/** Any length that every split of a sequence divides. */
+const SAMPLE_TOKENS = 8 * CHUNK_TOKENS;
+
+/**
+ * KV blocks that the sequences share: as given, or as many as fit the memory given. Never more than all slots with whole contexts
+ * can use.
+ *
+ * @param budgets bytes that each rank may take in all, where that is limited
+ * @throws SplitkvError `usage` for both, or one out of range; `limit` when not one block fits
+ */
+export function kvBlocksOf(
+  facts: ModelFacts,
+  slots: number,
+  { kvBlocks, kvMemory }: Pick<ServeOptions, 'kvBlocks' | 'kvMemory'>,
+  budgets: readonly number[] = [],
+): number {
+  const context = ceilDiv(facts.contextLength, KV_BLOCK);
+  const most = slots * context;
+  if (kvBlocks !== undefined) {
+    if (kvMemory !== undefined) throw usageError('kvBlocks and kvMemory say the same: leave one of them out');
+    if (!Number.isSafeInteger(kvBlocks) || kvBlocks < 1) {
+      throw usageError(`kvBlocks ${kvBlocks}: expected an integer of at least 1`);
+    }
+    return Math.min(kvBlocks, most);
+  }
+  const { tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts);
+  /** A rank of several that split sequences has room for a chunk more than its part of each. */
+  const fitting = (bytes: number, perToken: number): number => {
+    const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
+    return split === 1 ? held : (held - (slots * CHUNK_TOKENS) / KV_BLOCK) * split;
+  };
+  if (kvMemory === undefined) {
+    const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
+    const room = weights.map((bytes, rank) => DEFAULT_SHARE * (budgets[rank]! - bytes));
+    const memory = Math.min(DEFAULT_MEMORY, ...room);
+    const sensible = Math.min(fitting(memory, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes));
+    // What not even a whole context fits in is refused by who checks the budgets, with advice.
+    return Math.min(most, Math.max(context, sensible));
+  }
+  if (!(kvMemory > 0)) throw usageError(`kvMemory ${kvMemory}: expected bytes above 0`);
+  const blocks = fitting(kvMemory, tokenBytes);
+  if (blocks < 1) {
+    throw limitError(
+      `kvMemory ${formatBytes(kvMemory)}: a context of ${facts.contextLength} tokens takes ` +
+        `${formatBytes(context * KV_BLOCK * tokenBytes)} of each rank, and ${slots} slots need room: give more, or fewer slots`,
+    );
+  }
+  return Math.min(most, blocks);
+}
+
+/** Of one token's cache: what the rank with most of it holds, in all layers and in one. */
+function bytesOnBusiestRank({ config, type, kvType, plan }: ModelFacts): {
+  readonly tokenBytes: number;
+  readonly layerBytes: number;
+  readonly split: number;
+} {
+  const sizes = modelSizes(config, type, kvType);
+  const of = (some: Plan): number =>
+    Math.max(
+      ...planMemory(some, sizes, { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK }).map(
+        ({ kvBytes }) => kvBytes,
+      ),
+    ) / SAMPLE_TOKENS;
+  const oneLayer = { ...plan, stages: plan.stages.map((stage) => ({ ...stage, layers: [0, 1] as const })) };
+  const split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0])).size));
+  return { tokenBytes: of(plan), layerBytes: of(oneLayer), split };
+}

@@ -1,0 +1,146 @@
+import { didYouMean, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import type { Source } from '../../loader/index.js';
+import type { Prompt } from '../api.js';
+import { type ModelFacts, type OpenedModel, openModel } from '../load.js';
+import { modelInfo } from '../model_info.js';
+import { eosIds, promptTokens } from '../prompt_tokens.js';
+import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
+import { type CompletionHost, RunningCompletion } from './completion.js';
+import { Engine, type EngineOptions } from './engine.js';
+import { Histogram } from './histogram.js';
+import { kvBlocksOf } from './kv_pool.js';
+
+const DEFAULT_SLOTS = 16;
+const MAX_SLOTS = 256;
+const DEFAULT_TOKENS_PER_ITERATION = 512;
+const FIRST_TOKEN_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
+const NEXT_TOKEN_SECONDS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+const OPTION_NAMES = [
+  'n',
+  'maxTokens',
+  'temperature',
+  'topK',
+  'topP',
+  'repetitionPenalty',
+  'seed',
+  'stop',
+  'ignoreEos',
+  'logprobs',
+  'priority',
+  'signal',
+] as const satisfies readonly (keyof CompletionOptions)[];
+
+const REQUESTS_FAULT: readonly ErrorCode[] = ['usage', 'context_full', 'aborted'];
+
+/**
+ * Loads a model to answer many requests at once: their tokens are computed side by side, and each request gets the same tokens,
+ * bit for bit, as it would alone.
+ *
+ * @param where as for `load`
+ * @throws SplitkvError as `load`; `limit` when the KV cache doesn't fit
+ */
+export async function serve(
+  where: string | URL | readonly File[] | Source,
+  options: ServeOptions = {},
+): Promise<ServingModel> {
+  const { slots = DEFAULT_SLOTS, kvBlocks, kvMemory, tokensPerIteration, prefixCaching, ...loadOptions } = options;
+  for (const name of ['requests', 'stepsInFlight']) {
+    if (name in loadOptions) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
+  }
+  inRange('slots', slots, 1, MAX_SLOTS);
+  inRange('tokensPerIteration', tokensPerIteration, 1, 2 ** 20);
+  const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
+  const { memory } = loadOptions;
+  const opened = await openModel(where, loadOptions, (facts: ModelFacts) => {
+    const budgets = typeof memory === 'number' ? Array.from({ length: facts.plan.worldSize }, () => memory) : memory;
+    return { slots, kvBlocks: kvBlocksOf(facts, slots, pool, budgets) };
+  });
+  try {
+    return new EngineServingModel(opened, {
+      slots,
+      kvBlocks: opened.group.runner.options.kvBlocks!,
+      tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
+      prefixCaching: prefixCaching ?? opened.group.runner.split === 1,
+    });
+  } catch (error) {
+    await opened.group.dispose();
+    throw error;
+  }
+}
+
+/** Text over the engine. */
+export class EngineServingModel implements ServingModel {
+  readonly info: ServingInfo;
+  readonly #engine: Engine;
+  readonly #opened: OpenedModel;
+  readonly #host: CompletionHost;
+  readonly #firstToken = new Histogram(FIRST_TOKEN_SECONDS);
+  readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
+  #unfinished = 0;
+  #failure: unknown;
+
+  /** @throws SplitkvError `usage` for impossible options */
+  constructor(opened: OpenedModel, options: EngineOptions) {
+    const { config, tokenizer, group } = opened;
+    this.#opened = opened;
+    this.#engine = new Engine(group, options);
+    const { slots, kvBlocks, prefixCaching = false } = options;
+    this.info = { ...modelInfo(opened), slots, kvBlocks, prefixCaching };
+    this.#host = {
+      engine: this.#engine,
+      tokenizer,
+      eosIds: eosIds(config, tokenizer),
+      sharesPrompt: prefixCaching,
+      firstToken: this.#firstToken,
+      nextToken: this.#nextToken,
+      count: (change) => (this.#unfinished += change),
+      failed: (reason) => (this.#failure ??= reason),
+    };
+  }
+
+  get metrics(): ServingMetrics {
+    return {
+      ...this.#engine.metrics,
+      unfinished: this.#unfinished,
+      firstToken: this.#firstToken.counts,
+      nextToken: this.#nextToken.counts,
+    };
+  }
+
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  complete(prompt: Prompt, options: CompletionOptions = {}): Completion {
+    return this.completeAll([prompt], options);
+  }
+
+  completeAll(prompts: readonly Prompt[], options: CompletionOptions = {}): Completion {
+    if (this.#failure !== undefined) throw this.#failure;
+    if (prompts.length === 0) throw usageError('complete: there is no prompt; give at least one');
+    for (const name of Object.keys(options)) {
+      if (!(OPTION_NAMES as readonly string[]).includes(name)) {
+        throw usageError(`complete: unknown option '${name}'.${didYouMean(name, OPTION_NAMES)}`);
+      }
+    }
+    const { tokenizer } = this.#opened;
+    const tokens = prompts.map((prompt) => promptTokens(prompt, tokenizer));
+    try {
+      return new RunningCompletion(this.#host, tokens, options);
+    } catch (error) {
+      if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
+      throw error;
+    }
+  }
+
+  dispose(): Promise<void> {
+    return this.#engine.dispose();
+  }
+}
+
+function inRange(name: string, value: number | undefined, low: number, high: number): void {
+  if (value !== undefined && (!Number.isInteger(value) || value < low || value > high)) {
+    throw usageError(`${name} ${value}: expected an integer from ${low} to ${high}`);
+  }
+}
