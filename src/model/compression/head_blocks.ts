@@ -1,0 +1,139 @@
+import { HEAD_TABLE_LEAD } from '../../../shaders/cache/head_tables.js';
+import { NO_BLOCK } from '../../../shaders/cache/kv_cache.js';
+import { SplitkvError } from '../../base/errors.js';
+import { ceilDiv } from '../../base/math.js';
+
+/** Of a rank's cache whose heads have block tables of their own. */
+export interface HeadBlocksShape {
+  readonly layers: number;
+  readonly kvHeads: number;
+  readonly slots: number;
+  /** Blocks of one head in each layer's cache. */
+  readonly numBlocks: number;
+  /** Tokens a block. */
+  readonly block: number;
+  /** Tokens that a sequence may have. */
+  readonly contextLength: number;
+}
+
+interface Head {
+  evicted: number;
+  readonly blocks: number[];
+}
+
+/**
+ * Which blocks hold the entries of each (layer, slot, kv head). Every layer has blocks of its own to hand out; a head takes them
+ * one at a time as it grows, and gives back those behind its last entry when it is compressed. Pure bookkeeping.
+ */
+export class HeadBlocks {
+  readonly tableStride: number;
+  /** By layer, free blocks; the last is handed out next. */
+  readonly #free: number[][];
+  /** [layer][slot][kv head] */
+  readonly #heads: Head[][][];
+
+  constructor(readonly shape: HeadBlocksShape) {
+    const { layers, slots, kvHeads, numBlocks, block, contextLength } = shape;
+    this.tableStride = ceilDiv(contextLength, block) + HEAD_TABLE_LEAD;
+    this.#free = Array.from({ length: layers }, () => Array.from({ length: numBlocks }, (_, i) => numBlocks - 1 - i));
+    this.#heads = Array.from({ length: layers }, () =>
+      Array.from({ length: slots }, () => Array.from({ length: kvHeads }, () => ({ evicted: 0, blocks: [] }))),
+    );
+  }
+
+  /** Blocks in use, over all layers. */
+  get used(): number {
+    const { layers, numBlocks } = this.shape;
+    return layers * numBlocks - this.#free.reduce((sum, free) => sum + free.length, 0);
+  }
+
+  /** Blocks of all layers that a slot has. */
+  usedBy(slot: number): number {
+    return this.#heads.reduce(
+      (sum, layer) => sum + layer[slot]!.reduce((own, { blocks }) => own + blocks.length, 0),
+      0,
+    );
+  }
+
+  /** Blocks more than it has that a slot needs to hold positions below `tokens`, in the layer that needs most beyond its free ones. */
+  missing(slot: number, tokens: number): number {
+    return Math.max(...this.#heads.map((layer, at) => this.#wanted(layer[slot]!, tokens) - this.#free[at]!.length));
+  }
+
+  #wanted(heads: readonly Head[], tokens: number): number {
+    return heads.reduce((sum, head) => sum + Math.max(0, this.#blocksFor(head, tokens) - head.blocks.length), 0);
+  }
+
+  #blocksFor({ evicted }: Head, tokens: number): number {
+    return ceilDiv(Math.max(0, tokens - evicted), this.shape.block);
+  }
+
+  /**
+   * Makes room for positions below `tokens`; true where tables changed.
+   * @throws SplitkvError `context_full` when a layer has too few free blocks; nothing is taken then.
+   */
+  reserve(slot: number, tokens: number): boolean {
+    const missing = this.missing(slot, tokens);
+    if (missing > 0) {
+      throw new SplitkvError(
+        'context_full',
+        `${tokens} tokens of slot ${slot} need ${missing} KV blocks more than a layer has free, of ${this.shape.numBlocks} of ` +
+          `${this.shape.block} tokens of a head: lower kvBudget, or run fewer sequences`,
+      );
+    }
+    let changed = false;
+    for (const [at, layer] of this.#heads.entries()) {
+      for (const head of layer[slot]!) {
+        while (head.blocks.length < this.#blocksFor(head, tokens)) {
+          head.blocks.push(this.#free[at]!.pop()!);
+          changed = true;
+        }
+      }
+    }
+    return changed;
+  }
+
+  /**
+   * A prompt of `length` tokens was compressed to `kept` entries, [layer][kv head]: blocks behind them are free again. Returns their
+   * number.
+   */
+  compressed(slot: number, length: number, kept: readonly (readonly number[])[]): number {
+    let freed = 0;
+    for (const [at, layer] of this.#heads.entries()) {
+      for (const [index, head] of layer[slot]!.entries()) {
+        const entries = kept[at]?.[index];
+        if (entries === undefined || entries > length || head.evicted !== 0) {
+          throw new SplitkvError(
+            'internal',
+            `layer ${at}, head ${index} of slot ${slot} kept ${entries} of ${length} entries, ${head.evicted} evicted before`,
+          );
+        }
+        head.evicted = length - entries;
+        const left = head.blocks.splice(ceilDiv(entries, this.shape.block));
+        this.#free[at]!.push(...left.reverse());
+        freed += left.length;
+      }
+    }
+    return freed;
+  }
+
+  /** Ends a sequence. */
+  release(slot: number): void {
+    for (const [at, layer] of this.#heads.entries()) {
+      for (const head of layer[slot]!) {
+        this.#free[at]!.push(...head.blocks.splice(0).reverse());
+        head.evicted = 0;
+      }
+    }
+  }
+
+  /** A slot's tables of a layer as kernels read them, u32 [kv heads][tableStride]; they begin at word slot * kvHeads * tableStride. */
+  table(layer: number, slot: number): Uint32Array<ArrayBuffer> {
+    const words = new Uint32Array(this.shape.kvHeads * this.tableStride).fill(NO_BLOCK);
+    for (const [head, { evicted, blocks }] of this.#heads[layer]![slot]!.entries()) {
+      words[head * this.tableStride] = evicted;
+      words.set(blocks, head * this.tableStride + HEAD_TABLE_LEAD);
+    }
+    return words;
+  }
+}

@@ -1,0 +1,212 @@
+import { adaBudgets } from '../../../shaders/compress/ada_budgets/index.js';
+import { COMPRESS_INFO_WORDS, compressInfo } from '../../../shaders/compress/compress_info.js';
+import { kvCompact } from '../../../shaders/compress/kv_compact/index.js';
+import { snapPool } from '../../../shaders/compress/snap_pool/index.js';
+import { snapScores } from '../../../shaders/compress/snap_scores/index.js';
+import { snapSelect } from '../../../shaders/compress/snap_select/index.js';
+import { SplitkvError } from '../../base/errors.js';
+import { alignUp } from '../../base/math.js';
+import type { Buffer, Device, Recorder, Tensor } from '../../gpu/index.js';
+import type { KvType } from '../kv_cache.js';
+import { baseEntries, givenBudgets } from './budgets.js';
+import type { CompressedModel, CompressionOptions } from './options.js';
+
+/** Of a rank's cache and heads. */
+export interface CompressionShape extends CompressedModel {
+  /** Of the model, those that this rank holds, in order. */
+  readonly layers: readonly number[];
+  /** Query and kv heads of this rank's weights, and where they stand among the model's kv heads. */
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly firstModelHead: number;
+  /** kv heads of this rank's cache, and where those of its weights stand among them. */
+  readonly cacheKvHeads: number;
+  readonly firstKvHead: number;
+  readonly headDim: number;
+  readonly kvType: KvType;
+  readonly block: number;
+  /** Words of a head's block table. */
+  readonly tableStride: number;
+  /** Tokens that a sequence may have. */
+  readonly contextLength: number;
+}
+
+/** What a layer's compression reads after attention of the rows that end a prompt. */
+export interface LayerTensors {
+  /** f32 [rows][qStride], rotated. */
+  readonly q: Tensor;
+  readonly qStride: number;
+  /** (m, l) [rows][heads][lanes] that attention_prefill left of the same rows. */
+  readonly partialMl: Tensor;
+  readonly lanes: number;
+  readonly k: Tensor;
+  readonly v: Tensor;
+  /** u32 [slots][cacheKvHeads][tableStride], of the layer. */
+  readonly blockTable: Tensor;
+}
+
+/** Scores that the ranks of a layer share, f32 [model's kv heads][stride]: each has written its own heads' rows. */
+export interface SharedScores {
+  readonly buffer: Buffer;
+  readonly stride: number;
+  readonly firstHead: number;
+  readonly heads: number;
+}
+
+/** Rows of a small table, each a binding of its own. */
+const rowBytes = (words: number): number => alignUp(words * 4, 256);
+
+/**
+ * The compression of a rank's prompts, one at a time: layer by layer, right after attention of the step that ends a prompt, so that
+ * layers share their scratch. A layer's entries are scored, chosen and moved to the front of each head's blocks; `keptLengths`
+ * then says how many are left, and blocks behind them are free.
+ *
+ *   scores (mean attention of the window) -> pool -> ['ada': budgets of the layer's heads] -> choice -> compaction
+ *
+ * The step that ends a prompt must hold the whole window.
+ */
+export class PromptCompression {
+  readonly #info: Buffer;
+  readonly #scores: Buffer;
+  readonly #pooled: Buffer;
+  readonly #kept: Buffer;
+  /** [layers] rows: entries beside the window by the model's heads, and entries that this rank's heads keep. */
+  readonly #caps: Buffer;
+  readonly #lengths: Buffer;
+  readonly #stride: number;
+
+  constructor(
+    readonly device: Device,
+    readonly options: CompressionOptions,
+    readonly shape: CompressionShape,
+  ) {
+    const { numKvHeads, kvHeads, layers, contextLength } = shape;
+    // Whole cache lines, and each head's row may be bound by itself.
+    this.#stride = alignUp(contextLength, 64);
+    const words = (name: string, count: number): Buffer => device.createBuffer(`kv compression ${name}`, count * 4);
+    this.#info = words('info', COMPRESS_INFO_WORDS);
+    this.#scores = words('scores', numKvHeads * this.#stride);
+    this.#pooled = words('pooled scores', numKvHeads * this.#stride);
+    this.#kept = words('kept entries', kvHeads * this.#stride);
+    this.#caps = words('budgets', (layers.length * rowBytes(numKvHeads)) / 4);
+    this.#lengths = words('kept lengths', (layers.length * rowBytes(kvHeads)) / 4);
+  }
+
+  /** Bytes of the scratch: two scores of each of the model's heads and an entry of each own one, a token of context. */
+  get bytes(): number {
+    return [this.#info, this.#scores, this.#pooled, this.#kept, this.#caps, this.#lengths].reduce(
+      (sum, { size }) => sum + size,
+      0,
+    );
+  }
+
+  /**
+   * Adds the compression of one of this rank's layers, the `at`-th. `shareScores` lets every rank of the layer have all heads' scores;
+   * 'ada' needs it where ranks split the heads.
+   */
+  record(
+    recorder: Recorder,
+    at: number,
+    tensors: LayerTensors,
+    shareScores?: (recorder: Recorder, scores: SharedScores) => void,
+  ): void {
+    const { options, shape } = this;
+    const { numKvHeads, kvHeads, firstModelHead } = shape;
+    const selection = { scoreStride: this.#stride, window: options.window };
+    const cache = { ...shape, ...selection, perHead: true, firstScoreHead: firstModelHead };
+    const info = this.#info;
+    recorder.dispatch(
+      snapScores,
+      { ...cache, qStride: tensors.qStride, lanes: tensors.lanes, scale: shape.headDim ** -0.5 },
+      {
+        q: tensors.q,
+        k_cache: tensors.k,
+        partial_ml: tensors.partialMl,
+        compress_info: info,
+        block_table: tensors.blockTable,
+        scores: this.#scores,
+      },
+    );
+    const pooling = { ...selection, heads: kvHeads, width: options.poolWidth };
+    recorder.dispatch(snapPool, pooling, {
+      scores: this.#headRows(this.#scores),
+      compress_info: info,
+      pooled: this.#headRows(this.#pooled),
+    });
+    const caps = { buffer: this.#caps, offset: at * rowBytes(numKvHeads), size: rowBytes(numKvHeads) };
+    const lengths = { buffer: this.#lengths, offset: at * rowBytes(kvHeads), size: rowBytes(kvHeads) };
+    if (options.policy === 'ada') {
+      if (numKvHeads > kvHeads) {
+        if (!shareScores) {
+          throw new SplitkvError(
+            'internal',
+            `'ada' on ${kvHeads} of ${numKvHeads} kv heads needs the other ranks' scores`,
+          );
+        }
+        shareScores(recorder, {
+          buffer: this.#pooled,
+          stride: this.#stride,
+          firstHead: firstModelHead,
+          heads: kvHeads,
+        });
+      }
+      const problem = { ...selection, heads: numKvHeads, floor: options.floor };
+      recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps });
+    }
+    recorder.dispatch(snapSelect, cache, {
+      pooled: this.#pooled,
+      compress_info: info,
+      caps,
+      kept: this.#kept,
+      kept_lengths: lengths,
+    });
+    recorder.dispatch(kvCompact, cache, {
+      kept: this.#kept,
+      kept_lengths: lengths,
+      compress_info: info,
+      block_table: tensors.blockTable,
+      k_cache: tensors.k,
+      v_cache: tensors.v,
+    });
+  }
+
+  /** This rank's heads of a buffer of all heads' scores. */
+  #headRows(buffer: Buffer): Tensor {
+    const row = this.#stride * 4;
+    return { buffer, offset: this.shape.firstModelHead * row, size: this.shape.kvHeads * row };
+  }
+
+  /**
+   * Before the step that ends a prompt: whose it is, and where its window lies in the step's rows.
+   * @throws SplitkvError `internal` when there is nothing to evict, or the prompt is no longer than the window.
+   */
+  prepare(prompt: { readonly slot: number; readonly length: number; readonly firstRow: number }): void {
+    const { device, options, shape } = this;
+    const { numKvHeads, layers } = shape;
+    const { length } = prompt;
+    if (length <= options.window) {
+      throw new SplitkvError('internal', `a prompt of ${length} tokens has a window of ${options.window}`);
+    }
+    device.write(this.#info, 0, compressInfo({ ...prompt, base: baseEntries(options, length) }));
+    if (options.policy === 'ada') return;
+    const budgets = givenBudgets(options, shape, length);
+    const row = rowBytes(numKvHeads) / 4;
+    const caps = new Uint32Array(layers.length * row);
+    for (const [at, layer] of layers.entries()) caps.set(budgets[layer]!, at * row);
+    device.write(this.#caps, 0, caps);
+  }
+
+  /** Entries that each head of this rank kept of the prompt that was compressed last: [layer][kv head]. */
+  async keptLengths(): Promise<number[][]> {
+    const { kvHeads, layers } = this.shape;
+    const words = new Uint32Array(await this.device.read(this.#lengths));
+    const row = rowBytes(kvHeads) / 4;
+    return layers.map((_, at) => Array.from(words.subarray(at * row, at * row + kvHeads)));
+  }
+
+  dispose(): void {
+    for (const buffer of [this.#info, this.#scores, this.#pooled, this.#kept, this.#caps, this.#lengths]) {
+      buffer.dispose();
+    }
+  }
+}
