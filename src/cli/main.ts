@@ -9,11 +9,15 @@ const COMMANDS: Readonly<
   adapters: { summary: 'the WebGPU adapters of this machine', load: () => import('./commands/adapters.js') },
   generate: { summary: 'continue a prompt, or answer it', load: () => import('./commands/generate.js') },
   logits: { summary: 'next-token logits of token ids', load: () => import('./commands/logits.js') },
+  serve: {
+    summary: 'answer many requests at once, by the OpenAI API over HTTP',
+    load: () => import('./commands/serve.js'),
+  },
   plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
   bench: { summary: 'measure speed and memory', load: () => import('./commands/bench.js') },
   arrange: { summary: 'arrange kv heads over ranks by load', load: () => import('./commands/arrange.js') },
 };
-const PLANNED = ['simulate', 'profile', 'serve'];
+const PLANNED = ['simulate', 'profile'];
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;

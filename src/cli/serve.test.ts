@@ -1,0 +1,108 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { QUESTIONS, STORY } from '../app/example.js';
+import { runCli } from './testing/run_cli.js';
+import { ServerProcess } from './testing/run_server.js';
+
+const model = ['--model', 'models/tiny-gqa'];
+let running: ServerProcess | undefined;
+afterEach(async () => {
+  await running?.stop('SIGKILL');
+  running = undefined;
+});
+
+interface ReadyDocument {
+  readonly url: string;
+  readonly model: string;
+}
+
+const ask = (url: string, body: object, headers: Record<string, string> = {}): Promise<Response> =>
+  fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+
+const messages = [{ role: 'user', content: `${STORY} ${QUESTIONS[0].question}` }];
+
+describe('serve', () => {
+  test(
+    'says where it is, answers, lets requests finish at SIGTERM, and ends with 0',
+    { timeout: 300_000 },
+    async () => {
+      running = new ServerProcess(
+        [...model, '--port', '0', '--json', '--api-key', 'one', '--slots', '2', '--verbose'],
+        {
+          SPLITKV_API_KEY: 'two',
+        },
+      );
+      const document = JSON.parse(await running.ready()) as ReadyDocument;
+      expect(document).toMatchObject({ model: 'tiny-gqa', slots: 2, context: 4096, kv_blocks: 128, plan: 'single' });
+      expect(document.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+      expect((await ask(document.url, { messages })).status).toBe(401);
+      const answer = await ask(document.url, { messages, model: document.model }, { Authorization: 'Bearer two' });
+      expect(await answer.json()).toMatchObject({
+        choices: [
+          { message: { content: expect.stringContaining(QUESTIONS[0].answer) as string }, finish_reason: 'stop' },
+        ],
+      });
+
+      const stream = await ask(
+        document.url,
+        { messages, stream: true, max_tokens: 60, ignore_eos: true },
+        { Authorization: 'Bearer one' },
+      );
+      const code = running.stop('SIGTERM');
+      expect(await stream.text()).toMatch(/"finish_reason":"length"[^]*\[DONE\]/);
+      expect(await code).toBe(0);
+      expect(running.stdout.trim()).toBe(JSON.stringify(document)); // one line, nothing else
+      expect(running.stderr).toMatch(/POST \/v1\/chat\/completions 401 refused/);
+    },
+  );
+
+  test('on two ranks, in words', { timeout: 300_000 }, async () => {
+    const ranks = ['--ranks', '2', '--virtual-ranks', '--plan', 'tp'];
+    const limits = ['--context', '512', '--kv-memory', '1MB', '--max-queue', '0', '--max-body', '1000'];
+    running = new ServerProcess([...model, ...ranks, ...limits, '--port', '0', '--served-name', 'reader']);
+    const line = await running.ready();
+    // 4 layers, K and V, 2 of 4 heads of 32 a rank, in f32: 2048 bytes a token, 7 blocks of 64 in a megabyte.
+    expect(line).toMatch(/^reader at http:\/\/127\.0\.0\.1:\d+\/v1 \(16 slots, KV cache for 448 tokens; tp, /);
+    const url = /http:\/\/[^/]+/.exec(line)![0];
+    const answer = await ask(url, { messages: [{ role: 'user', content: 'hello' }], model: 'reader', max_tokens: 3 });
+    expect(answer.status).toBe(200);
+    expect((await ask(url, { messages: [{ role: 'user', content: 'x'.repeat(2000) }] })).status).toBe(413);
+    expect(await running.stop('SIGINT')).toBe(0);
+  });
+});
+
+describe('serve: bad usage and failure, one line on stderr', () => {
+  test.each<[string, string[], number, string]>([
+    ['a host', ['--host', 'chrome'], 2, 'unknown option --host'],
+    ['a port that is none', ['--port', '70000'], 2, '--port 70000: expected an integer from 0 to 65535'],
+    ['no slots', ['--slots', '0'], 2, '--slots 0: expected an integer from 1 to 256'],
+    ['a size that is none', ['--kv-memory', 'much'], 2, '--kv-memory much: expected a size'],
+    ['several sizes', ['--kv-memory', '1MB,2MB'], 2, '--kv-memory 1MB,2MB: expected one size'],
+    ['an empty key', ['--api-key='], 2, '--api-key: expected letters'],
+    ['an origin with a path', ['--allow-origin', 'https://a.example/x'], 2, 'such as https://a.example, or *'],
+    ['an address of others', ['--listen', '203.0.113.1'], 1, "can't listen on 203.0.113.1"],
+  ])('%s', async (_what, args, expected, message) => {
+    const { code, stdout, stderr } = await runCli(['serve', ...model, ...args]);
+    expect(stderr).toContain(message);
+    expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
+    expect(stdout).toBe('');
+    expect(code).toBe(expected);
+  });
+
+  test('a port in use is told before the model is loaded', async () => {
+    const server = createServer();
+    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    const { port } = server.address() as AddressInfo;
+    const { code, stderr } = await runCli(['serve', ...model, '--port', String(port)]);
+    server.close();
+    expect(stderr).toBe(
+      `splitkv: port ${port} is in use on 127.0.0.1; choose another with --port, or 0 for a free one\n`,
+    );
+    expect(code).toBe(1);
+  });
+});
