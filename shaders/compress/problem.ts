@@ -1,5 +1,6 @@
 import { usageError } from '../../src/base/errors.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
+import type { StepShape } from '../../src/gpu/kernel.js';
 
 /** Bytes and lengths that the kernels of a compression have in common. */
 export interface SelectionProblem {
@@ -18,6 +19,9 @@ export function checkWindow(kernel: string, window: number): void {
     throw usageError(`${kernel}: a window of ${window} tokens; expected an integer from 1 to ${MAX_WINDOW}`);
   }
 }
+
+/** Grids of a compression are empty in a step without rows of the prompt, say of a rank that holds other sequences. */
+export const promptSteps = ({ rows }: StepShape): 0 | 1 => (rows > 0 ? 1 : 0);
 
 /** Radix digits that top_k.wgsl walks: 4 of a key, 4 of an item. */
 export const TOP_K_DIGITS = 8;

@@ -1,6 +1,6 @@
 import { usageError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { checkWindow, listThreads, type SelectionProblem, TOP_K_DIGITS } from '../problem.js';
+import { checkWindow, listThreads, promptSteps, type SelectionProblem, TOP_K_DIGITS } from '../problem.js';
 import topK from '../top_k.wgsl?raw';
 import source from './ada_budgets.wgsl?raw';
 
@@ -33,7 +33,7 @@ export const adaBudgets = defineKernel({
       wgsl: [topK, source],
       constants: { THREADS: listThreads(traits), HEADS: heads },
       params: { score_stride: scoreStride, window, floor: thousandths, digits: TOP_K_DIGITS },
-      grid: [1, 1, 1],
+      grid: (step) => [1, 1, promptSteps(step)],
     };
   },
 });

@@ -2,6 +2,7 @@ import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { tableConstants, tableWgsl } from '../../cache/head_tables.js';
 import { type CacheHeads, cacheHeads, checkKvShape, kvConstants, type KvType, kvWgsl } from '../../cache/kv_cache.js';
+import { promptSteps } from '../problem.js';
 import source from './kv_compact.wgsl?raw';
 
 export interface KvCompactProblem extends CacheHeads {
@@ -39,7 +40,8 @@ export const kvCompact = defineKernel({
       wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, source],
       constants: { ...kvConstants(problem), ...tableConstants({ perHead: true }), ...layout },
       params: { score_stride: scoreStride, ...cacheHeads('kv_compact', problem), table_stride: tableStride },
-      grid: [ceilDiv(headDim / 4, layout.UNITS), kvHeads, 2],
+      // Keys, then values.
+      grid: (step) => [ceilDiv(headDim / 4, layout.UNITS), kvHeads, 2 * promptSteps(step)],
     };
   },
 });

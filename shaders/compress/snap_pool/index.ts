@@ -1,6 +1,6 @@
 import { usageError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { checkWindow, type SelectionProblem } from '../problem.js';
+import { checkWindow, promptSteps, type SelectionProblem } from '../problem.js';
 import source from './snap_pool.wgsl?raw';
 
 export interface SnapPoolProblem extends SelectionProblem {
@@ -25,7 +25,7 @@ export const snapPool = defineKernel({
       constants: {},
       params: { score_stride: scoreStride, window, radius: width >> 1 },
       // A chunk is as many keys as a workgroup has threads.
-      grid: (step) => [step.chunks, heads, 1],
+      grid: (step) => [step.chunks, heads, promptSteps(step)],
     };
   },
 });

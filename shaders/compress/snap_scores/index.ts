@@ -15,7 +15,7 @@ import {
   queryGroup,
 } from '../../cache/kv_cache.js';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
-import { checkWindow, type SelectionProblem } from '../problem.js';
+import { checkWindow, promptSteps, type SelectionProblem } from '../problem.js';
 import source from './snap_scores.wgsl?raw';
 
 export interface SnapScoresProblem extends SelectionProblem, CacheHeads, TableLayout {
@@ -90,7 +90,7 @@ export const snapScores = defineKernel({
         window,
         scale: problem.scale,
       },
-      grid: (step) => [ceilDiv(step.chunks * CHUNK_TOKENS, threads), kvHeads, 1],
+      grid: (step) => [ceilDiv(step.chunks * CHUNK_TOKENS, threads), kvHeads, promptSteps(step)],
     };
   },
 });

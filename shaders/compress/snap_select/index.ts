@@ -1,5 +1,5 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { checkWindow, listThreads, type SelectionProblem, TOP_K_DIGITS } from '../problem.js';
+import { checkWindow, listThreads, promptSteps, type SelectionProblem, TOP_K_DIGITS } from '../problem.js';
 import topK from '../top_k.wgsl?raw';
 import source from './snap_select.wgsl?raw';
 
@@ -21,7 +21,7 @@ export const snapSelect = defineKernel({
       wgsl: [topK, source],
       constants: { THREADS: listThreads(traits) },
       params: { score_stride: scoreStride, first_score_head: firstScoreHead, window, digits: TOP_K_DIGITS },
-      grid: [kvHeads, 1, 1],
+      grid: (step) => [kvHeads, 1, promptSteps(step)],
     };
   },
 });

@@ -6,7 +6,7 @@ import { snapScores } from '../../../shaders/compress/snap_scores/index.js';
 import { snapSelect } from '../../../shaders/compress/snap_select/index.js';
 import { SplitkvError } from '../../base/errors.js';
 import { alignUp } from '../../base/math.js';
-import type { Buffer, Device, Recorder, Tensor } from '../../gpu/index.js';
+import type { Buffer, Device, Recorder, StepShape, Tensor } from '../../gpu/index.js';
 import type { KvType } from '../kv_cache.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import type { CompressedModel, CompressionOptions } from './options.js';
@@ -43,6 +43,8 @@ export interface LayerTensors {
   readonly v: Tensor;
   /** u32 [slots][cacheKvHeads][tableStride], of the layer. */
   readonly blockTable: Tensor;
+  /** The step as these rows' dispatches see it. A step without rows compresses nothing. */
+  readonly stepOf?: ((step: StepShape) => StepShape) | undefined;
 }
 
 /** Scores that the ranks of a layer share, f32 [model's kv heads][stride]: each has written its own heads' rows. */
@@ -112,6 +114,7 @@ export class PromptCompression {
   ): void {
     const { options, shape } = this;
     const { numKvHeads, kvHeads, firstModelHead } = shape;
+    const { stepOf } = tensors;
     const selection = { scoreStride: this.#stride, window: options.window };
     const cache = { ...shape, ...selection, perHead: true, firstScoreHead: firstModelHead };
     const info = this.#info;
@@ -126,13 +129,15 @@ export class PromptCompression {
         block_table: tensors.blockTable,
         scores: this.#scores,
       },
+      stepOf,
     );
     const pooling = { ...selection, heads: kvHeads, width: options.poolWidth };
-    recorder.dispatch(snapPool, pooling, {
-      scores: this.#headRows(this.#scores),
-      compress_info: info,
-      pooled: this.#headRows(this.#pooled),
-    });
+    recorder.dispatch(
+      snapPool,
+      pooling,
+      { scores: this.#headRows(this.#scores), compress_info: info, pooled: this.#headRows(this.#pooled) },
+      stepOf,
+    );
     const caps = { buffer: this.#caps, offset: at * rowBytes(numKvHeads), size: rowBytes(numKvHeads) };
     const lengths = { buffer: this.#lengths, offset: at * rowBytes(kvHeads), size: rowBytes(kvHeads) };
     if (options.policy === 'ada') {
@@ -151,23 +156,16 @@ export class PromptCompression {
         });
       }
       const problem = { ...selection, heads: numKvHeads, floor: options.floor };
-      recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps });
+      recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps }, stepOf);
     }
-    recorder.dispatch(snapSelect, cache, {
-      pooled: this.#pooled,
-      compress_info: info,
-      caps,
-      kept: this.#kept,
-      kept_lengths: lengths,
-    });
-    recorder.dispatch(kvCompact, cache, {
-      kept: this.#kept,
-      kept_lengths: lengths,
-      compress_info: info,
-      block_table: tensors.blockTable,
-      k_cache: tensors.k,
-      v_cache: tensors.v,
-    });
+    const kept = { kept: this.#kept, kept_lengths: lengths, compress_info: info };
+    recorder.dispatch(snapSelect, cache, { ...kept, pooled: this.#pooled, caps }, stepOf);
+    recorder.dispatch(
+      kvCompact,
+      cache,
+      { ...kept, block_table: tensors.blockTable, k_cache: tensors.k, v_cache: tensors.v },
+      stepOf,
+    );
   }
 
   /** This rank's heads of a buffer of all heads' scores. */

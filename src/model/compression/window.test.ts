@@ -1,0 +1,48 @@
+import { describe, expect, test } from 'vitest';
+import type { Buffer } from '../../gpu/index.js';
+import { makePlan } from '../../placement/index.js';
+import { gqaShape } from '../../placement/testing/shapes.js';
+import { rankTopology } from '../topology.js';
+import { scoreTransfers } from './share_scores.js';
+import { checkWindowFits, endBeforeWindow } from './window.js';
+
+describe('the window of a prompt', () => {
+  test('lies in the last step as a whole, and every step has rows', () => {
+    for (const rows of [32, 33, 64, 512]) {
+      for (const window of [1, 16, 32]) {
+        for (let length = window + 1; length < 700; length += 7) {
+          let start = 0;
+          for (let end = 0; end < length; start = end) {
+            start = end;
+            end = endBeforeWindow(Math.min(length, start + rows), length, window);
+            expect(end).toBeGreaterThan(start);
+            expect(end - start).toBeLessThanOrEqual(rows);
+            if (end === length) break;
+          }
+          expect(start).toBeLessThanOrEqual(length - window);
+        }
+      }
+    }
+    expect(() => checkWindowFits(64, 32)).toThrow(/kvWindow 64: .* 32 rows/);
+    checkWindowFits(32, 32);
+  });
+});
+
+describe('scores of heads that ranks split', () => {
+  test.each([2, 4])('%i ranks: what one sends is what the others receive, and all heads arrive', (ranks) => {
+    const plan = makePlan('tp', ranks, gqaShape(4));
+    const buffer = {} as Buffer;
+    const exchanges = Array.from({ length: ranks }, (_, rank) =>
+      scoreTransfers(rankTopology(plan, rank).stages[0]!, { buffer, stride: 1024 }, { chunks: 3 }),
+    );
+    for (const [rank, { sends, receives }] of exchanges.entries()) {
+      const own = sends[0]!.regions.map(({ offset }) => offset);
+      const got = receives.flatMap(({ regions }) => regions.map(({ offset }) => offset));
+      expect([...own, ...got].sort((a, b) => a - b)).toEqual([0, 4096, 8192, 12288]);
+      for (const { peer, regions } of sends) {
+        expect(exchanges[peer]!.receives.find((other) => other.peer === rank)!.regions).toEqual(regions);
+        expect(regions.every(({ size }) => size === 3 * 256 * 4)).toBe(true);
+      }
+    }
+  });
+});
