@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
@@ -17,9 +17,20 @@ test('two ranks in Web Workers give the same bits as one rank in the page', asyn
   await host.load('/models/tiny-gqa/', { cache: false });
   const one = await host.logitsDigest(tokens);
   expect(one.rows).toBe(tokens.length);
-  // The second finds in the cache what the first downloaded.
-  for (const plan of ['tp', 'sp']) {
+  let downloaded = 0;
+  page.on('response', (response) => {
+    if (!response.url().endsWith('.safetensors') || response.request().method() !== 'GET') return;
+    downloaded += Number(response.headers()['content-length']);
+  });
+  const { size } = statSync('models/tiny-gqa/model.safetensors');
+  for (const [plan, least, most] of [
+    ['tp', 1, 1.1], // once, not once a rank
+    ['sp', 0, 0.1], // all of it is in the cache
+  ] as const) {
+    downloaded = 0;
     await host.load('/models/tiny-gqa/', { ranks: 2, plan, workers: true });
+    expect(downloaded / size, plan).toBeGreaterThanOrEqual(least);
+    expect(downloaded / size, plan).toBeLessThan(most);
     await expect.poll(() => page.workers().length, plan).toBe(2);
     expect(await host.logitsDigest(tokens), plan).toEqual(one);
   }

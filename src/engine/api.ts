@@ -248,8 +248,8 @@ export interface Model {
   /** Stats of `logits` runs and loading: adapter, memory, dispatches. */
   stats(): RunStats;
   /**
-   * After a rank lost its device: opens a new one, loads that rank's weights again (from the cache, where there is one) and links the
-   * ranks anew. Generations that ran have failed by then; the model can be used again.
+   * After a rank lost its device, or its worker ended: opens a new one, loads that rank's weights again (from the cache, where
+   * there is one) and links the ranks anew. Generations that ran have failed by then; the model can be used again.
    */
   recover(options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** Frees every buffer and the device. Running generations end with 'abort'. */
