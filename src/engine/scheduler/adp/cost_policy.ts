@@ -5,35 +5,34 @@ import type { ContextPolicy, Situation } from '../routing.js';
 import type { Sequence } from '../sequence.js';
 import type { WaitingQueue } from '../waiting_queue.js';
 import { ArrivalRate } from './arrival_rate.js';
+import { CostLedger } from './cost_ledger.js';
 import { IterationTimes } from './iteration_times.js';
-import { Placement } from './placement.js';
+import { patience } from './patience.js';
+import { placeContexts, type Placement } from './placement.js';
 
 /** What a request's wait for its first token costs beyond its idle slot, in idle slots. */
 const FIRST_TOKEN_PRICE = 4;
 /** Requests that might yet come, looked ahead for company. */
 const LOOKAHEAD = 48;
-/** The cost of a context is a mean over about this many runs of contexts. */
-const COST_MEMORY = 20;
 
 /**
  * Our own balancer. Requests stay in one queue until contexts run; then the oldest are spread over the ranks (placement.ts). They
  * run when waiting no longer pays. With `n` requests able to run, that is when no `m` more would be worth waiting for:
  *
- *     more(m) + held(m) >= m * cost
+ *     longer(m) + held(m) >= m * cost
  *
- * more(m): seconds by which m more contexts would lengthen the iteration; free while they fill up ranks that would idle.
- * held(m): what the n waiting ones, and then the new ones, lose until the m-th has come. A second of one request's wait is an
- *          idle slot, a 1/(running) part of a second's output, and its first token comes later: priced at 4 more idle slots.
- * cost:    what a context has cost on average under this very rule, wait included.
+ * longer(m): seconds by which m more contexts would lengthen the iteration; none while they fill up ranks that would idle.
+ * held(m):   what the n waiting ones, and then the new ones, lose until the m-th has come. A second of one request's wait is an
+ *            idle slot, a 1/(running) part of a second's output, and its first token comes later: priced at 4 more idle slots.
+ * cost:      what a context has cost on average under this very rule, wait included.
  *
- * They also run at once when no rank generates, when times aren't known yet, when one has waited timeout_iters +
- * batching_wait_iters iterations, and when one would miss its deadline.
+ * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (patience.ts), and
+ * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay.
  */
 export class CostPolicy implements ContextPolicy {
   readonly #times = new IterationTimes();
   readonly #arrivals = new ArrivalRate();
-  readonly #patience: number;
-  readonly #keepAfter: number;
+  readonly #costs = new CostLedger();
   /** Rows of the contexts run last. */
   readonly #recent: number[] = [];
   #started = 0;
@@ -42,14 +41,8 @@ export class CostPolicy implements ContextPolicy {
   #lastSeconds = 0;
   /** Seconds times requests waited since contexts ran last. */
   #held = 0;
-  #costSeconds = 0;
-  #costRequests = 0;
 
-  constructor(private readonly config: SchedulerConfig) {
-    const { enableBalance, timeoutIters, batchingWaitIters } = config.attentionDp;
-    this.#patience = enableBalance ? timeoutIters + batchingWaitIters : 0;
-    this.#keepAfter = Math.max(1, timeoutIters + batchingWaitIters);
-  }
+  constructor(private readonly config: SchedulerConfig) {}
 
   /** Nothing is bound before it runs. */
   route(): void {}
@@ -61,8 +54,32 @@ export class CostPolicy implements ContextPolicy {
 
   /** Binds what is to run now. Contexts that are bound and not finished always go on. */
   opens(waiting: WaitingQueue, situation: Situation): boolean {
-    const { ranks, iteration } = situation;
-    const slots = ranks.reduce((sum, rank) => sum + rank.numFreeSlots, 0);
+    const able = this.#ableToRun(waiting, situation);
+    if (able.length === 0) return true;
+    let placement = placeContexts(this.config, situation, this.#times.rowSeconds, able);
+    if (this.#weighs(situation)) {
+      const most = patience(
+        this.config.attentionDp,
+        situation.ranks.length,
+        this.#arrivals.perIteration,
+        able.length < waiting.length,
+      );
+      const overdue = ({ readySince }: Sequence): boolean => situation.iteration - readySince >= most;
+      // Priorities may put later ones before the overdue.
+      const runs = able.some(overdue) || this.#endangersDeadline(able, placement, situation);
+      if (!runs && this.#waitingPays(able, placement, waiting, situation)) return true;
+      const { perRow } = this.#costs;
+      if (perRow !== undefined) placement = placement.cut(perRow, overdue);
+      this.#account(placement, situation);
+    }
+    this.#bind(placement, waiting);
+    this.#keepPlace(able[0]!, waiting, situation);
+    return true;
+  }
+
+  /** The waiting requests that there are slots for. */
+  #ableToRun(waiting: WaitingQueue, { ranks, iteration }: Situation): Sequence[] {
+    const slots = freeSlots(ranks);
     const able: Sequence[] = [];
     for (let i = 0; i < slots && i < waiting.length; i++) {
       const sequence = waiting.at(i)!;
@@ -72,59 +89,42 @@ export class CostPolicy implements ContextPolicy {
     this.#arrivals.add(Math.max(0, able.length - this.#leftWaiting));
     this.#held += able.length * this.#lastSeconds;
     this.#leftWaiting = able.length;
-    if (able.length === 0) return true;
-
-    const placement = new Placement(this.config, situation, this.#times.rowSeconds);
-    placement.place(able);
-    if (!this.#runsNow(able, placement, waiting, situation)) return true;
-    this.#account(placement, situation);
-    for (const { sequence, rank } of placement.assigned) {
-      waiting.remove(sequence);
-      rank.bind(sequence);
-    }
-    this.#leftWaiting -= placement.assigned.length;
-    this.#keepPlace(able[0]!, waiting, situation);
-    return true;
+    return able;
   }
 
-  #runsNow(able: readonly Sequence[], placement: Placement, waiting: WaitingQueue, situation: Situation): boolean {
-    const { iteration, ranks } = situation;
-    const generating = running(situation);
-    if (this.#patience === 0 || generating === 0 || !this.#times.known) return true;
-    // The head is the oldest but for priorities; each becomes the head in time.
-    if (able.some((sequence) => iteration - sequence.readySince >= this.#patience)) return true;
-    if (this.#endangersDeadline(able, placement, situation)) return true;
-    const count = placement.assigned.length;
-    if (count === 0) return false;
+  /** Whether waiting is an option at all. */
+  #weighs(situation: Situation): boolean {
+    return this.config.attentionDp.enableBalance && this.#times.known && running(situation) > 0;
+  }
 
-    const now = placement.excess;
-    const cost = this.#costRequests > 0 ? this.#costSeconds / this.#costRequests : now / count;
-    const mostRows = Math.max(...situation.work.map(({ decodes }) => decodes.length));
-    const gap = this.#times.generationSeconds(mostRows) / this.#arrivals.perIteration;
-    const worth = this.#holdingCost(generating);
+  #endangersDeadline(able: readonly Sequence[], placement: Placement, situation: Situation): boolean {
+    const earliest = able.reduce((least, { firstTokenDeadline }) => Math.min(least, firstTokenDeadline), Infinity);
+    if (earliest === Infinity) return false;
+    const rows = mostRows(situation);
+    // One iteration more of waiting, then one with the contexts.
+    const generation = 2 * this.#times.generationSeconds(rows);
+    return situation.now + generation + this.#times.contextOverhead(rows) + placement.excess >= earliest;
+  }
+
+  #waitingPays(able: readonly Sequence[], placement: Placement, waiting: WaitingQueue, situation: Situation): boolean {
+    const count = placement.assigned.length;
+    if (count === 0) return true;
+    const cost = this.#costs.perRequest ?? placement.excess / count;
+    const gap = this.#times.generationSeconds(mostRows(situation)) / this.#arrivals.perIteration;
+    const worth = holdingCost(situation);
+    const slots = freeSlots(situation.ranks);
+    const lengthening = placement.lengthening(waiting.length >= slots);
+    lengthening.next();
     let held = 0;
-    const slots = ranks.reduce((sum, rank) => sum + rank.numFreeSlots, 0);
     for (let more = 1; more <= LOOKAHEAD; more++) {
       // Requests that only wait for a slot are known; others are imagined to be like the last ones.
       const rows = waiting.at(slots + more - 1)?.target ?? this.#imaginedRows(more);
-      if (!placement.imagine(rows)) break;
+      const longer = lengthening.next(rows).value;
+      if (longer === undefined) return false;
       held += worth * (able.length + more - 1) * gap;
-      if (placement.excess - now + held < more * cost) return false;
+      if (longer + held < more * cost) return true;
     }
-    return true;
-  }
-
-  #endangersDeadline(able: readonly Sequence[], placement: Placement, { now, work }: Situation): boolean {
-    const earliest = able.reduce((least, { firstTokenDeadline }) => Math.min(least, firstTokenDeadline), Infinity);
-    if (earliest === Infinity) return false;
-    const rows = Math.max(...work.map(({ decodes }) => decodes.length));
-    const generation = this.#times.generationSeconds(rows);
-    // One iteration more of waiting, then one with the contexts.
-    return now + 2 * generation + this.#times.contextOverhead + placement.excess >= earliest;
-  }
-
-  #holdingCost(generating: number): number {
-    return (1 + FIRST_TOKEN_PRICE) / generating;
+    return false;
   }
 
   #imaginedRows(more: number): number {
@@ -133,22 +133,27 @@ export class CostPolicy implements ContextPolicy {
   }
 
   #account(placement: Placement, situation: Situation): void {
-    const count = placement.assigned.length;
-    if (count === 0) return;
-    const generating = Math.max(1, running(situation));
-    if (this.#times.known) {
-      const seconds = this.#times.contextOverhead + placement.excess + this.#holdingCost(generating) * this.#held;
-      const keep = 1 - 1 / COST_MEMORY;
-      this.#costSeconds = this.#costSeconds * keep + seconds;
-      this.#costRequests = this.#costRequests * keep + count;
-    }
-    for (const { sequence } of placement.assigned) this.#recent[this.#started++ % LOOKAHEAD] = sequence.target;
+    const { assigned, excess } = placement;
+    if (assigned.length === 0) return;
+    const overhead = this.#times.contextOverhead(mostRows(situation));
+    this.#costs.add(overhead + excess + holdingCost(situation) * this.#held, assigned.length, placement.rows);
     this.#held = 0;
   }
 
-  /** A request too large for what is free, that has waited its time, gets the rank with the most room: nothing starts there before it. */
+  #bind({ assigned }: Placement, waiting: WaitingQueue): void {
+    for (const { sequence, rank } of assigned) {
+      waiting.remove(sequence);
+      rank.bind(sequence);
+      this.#recent[this.#started++ % LOOKAHEAD] = sequence.target;
+    }
+    this.#leftWaiting -= assigned.length;
+    if (!this.#times.known) this.#held = 0;
+  }
+
+  /** One too large for what is free, that has waited its time, gets the rank with most blocks free: nothing starts there before it. */
   #keepPlace(oldest: Sequence, waiting: WaitingQueue, { ranks, iteration }: Situation): void {
-    if (oldest.rank >= 0 || iteration - oldest.readySince < this.#keepAfter) return;
+    const { timeoutIters, batchingWaitIters } = this.config.attentionDp;
+    if (oldest.rank >= 0 || iteration - oldest.readySince <= timeoutIters + batchingWaitIters) return;
     let roomiest: RankState | undefined;
     for (const rank of ranks) {
       if (!rank.canEverHold(oldest) || rank.pending.length > 0) continue;
@@ -161,4 +166,11 @@ export class CostPolicy implements ContextPolicy {
   }
 }
 
+const freeSlots = (ranks: readonly RankState[]): number => ranks.reduce((sum, rank) => sum + rank.numFreeSlots, 0);
+
 const running = ({ work }: Situation): number => work.reduce((sum, { decodes }) => sum + decodes.length, 0);
+
+const mostRows = ({ work }: Situation): number => Math.max(...work.map(({ decodes }) => decodes.length));
+
+/** Seconds lost for a second of one request's wait. */
+const holdingCost = (situation: Situation): number => (1 + FIRST_TOKEN_PRICE) / Math.max(1, running(situation));

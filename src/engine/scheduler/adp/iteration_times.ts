@@ -1,23 +1,25 @@
 import type { Iteration } from '../iteration.js';
 import { LinearFit } from './linear_fit.js';
 
-/** Observations before the fits are believed. */
+/** Observations before a fit is believed. */
 const ENOUGH = 4;
 const MEMORY = 512;
 
 /**
- * What iterations take, fitted as they run:
+ * What iterations take, fitted as they run; the slowest rank is taken to be the one with most rows:
  *
- *     time(generation) = a + b * (decode rows of the slowest rank)
- *     time(context)    = c + d * (context rows of the slowest rank), on top
+ *     without contexts   a + b * (decode rows of the slowest rank)
+ *     with contexts      c + d * (context rows of the slowest rank)
+ *
+ * c takes in the decode rows, whose number changes little between one context and the next.
  */
 export class IterationTimes {
   readonly #generation = new LinearFit(MEMORY, 'constant');
   readonly #context = new LinearFit(MEMORY, 'proportional');
 
-  /** Both are known. */
+  /** Whether waiting can be weighed against running. */
   get known(): boolean {
-    return this.#generation.weight >= ENOUGH && this.#context.weight >= ENOUGH;
+    return this.#context.weight >= ENOUGH;
   }
 
   add({ ranks }: Iteration, seconds: number): void {
@@ -25,31 +27,26 @@ export class IterationTimes {
       this.#generation.add(Math.max(...ranks.map(({ decodes }) => decodes.length)), seconds);
       return;
     }
-    if (this.#generation.weight === 0) return; // nothing to tell the context's part by
-    const { decodes, contextTokens } = ranks.reduce((slowest, rank) =>
-      this.#load(rank) > this.#load(slowest) ? rank : slowest,
-    );
-    this.#context.add(contextTokens, Math.max(0, seconds - this.generationSeconds(decodes.length)));
-  }
-
-  #load({ decodes, contextTokens }: Iteration['ranks'][number]): number {
-    return this.rowSeconds.generation * decodes.length + this.rowSeconds.context * contextTokens;
+    const slowest = ranks.reduce((most, rank) => (rank.tokens > most.tokens ? rank : most));
+    this.#context.add(slowest.contextTokens, seconds);
   }
 
   /** An iteration of decode rows only. */
   generationSeconds(rows: number): number {
-    const { intercept, slope } = this.#generation.line;
-    return intercept + slope * rows;
+    const known = this.#generation.weight >= ENOUGH;
+    const { intercept, slope } = known ? this.#generation.line : this.#context.line;
+    return known ? intercept + slope * rows : intercept;
   }
 
-  /** What running contexts at all adds to an iteration. */
-  get contextOverhead(): number {
-    return this.#context.line.intercept;
+  /** What running contexts at all adds to an iteration of so many decode rows. */
+  contextOverhead(rows: number): number {
+    return Math.max(0, this.#context.line.intercept - this.generationSeconds(rows));
   }
 
-  /** Seconds a row; equal while nothing is known. */
+  /** Seconds a row; in proportion only while nothing is known. A decode row counts as a context row until its own is known. */
   get rowSeconds(): { readonly generation: number; readonly context: number } {
     if (!this.known) return { generation: 1, context: 1 };
-    return { generation: this.#generation.line.slope, context: this.#context.line.slope };
+    const context = this.#context.line.slope;
+    return { generation: this.#generation.line.slope || context, context };
   }
 }

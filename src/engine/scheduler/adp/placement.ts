@@ -2,131 +2,131 @@ import type { SchedulerConfig } from '../config.js';
 import type { RankState } from '../rank_state.js';
 import type { Situation } from '../routing.js';
 import { inOrder, type Sequence } from '../sequence.js';
+import { type RowSeconds, Site } from './site.js';
 
 /** Requests that a rank may be ahead of its share: room to even out context rows rather than counts. */
 const COUNT_SLACK = 2;
 
-/** A rank while contexts are being placed on it. */
-interface Site {
+export interface Assignment {
+  readonly sequence: Sequence;
   readonly rank: RankState;
-  /** Rows that the iteration's budget still has. */
-  room: number;
-  /** Sequences that may still start in one iteration ... */
-  starts: number;
-  /** ... and free slots for them. */
-  slots: number;
-  /** Seconds of its rows, or rows while seconds aren't known. */
-  load: number;
-  /** Context rows it would run. */
-  context: number;
-  active: number;
-  blocks: number;
-  placed: number;
+  /** Context rows that it runs there. */
+  readonly rows: number;
 }
 
-export interface RowSeconds {
-  readonly generation: number;
-  readonly context: number;
-}
-
-/**
- * Which contexts would run now, and where: the oldest that the budget of all ranks together holds, longest first, each on the
- * rank with the least load that has room. Counts are kept even as well, within two: a request's decode row stays on its rank
- * for as long as it generates, while its context is there once.
- */
+/** Which contexts would run now, and where. */
 export class Placement {
-  readonly assigned: { readonly sequence: Sequence; readonly rank: RankState }[] = [];
-  readonly #sites: Site[];
-  readonly #generationLoad: number;
+  /** Seconds by which the slowest rank's rows exceed those of an iteration without contexts. */
+  readonly excess: number;
 
   constructor(
-    private readonly config: SchedulerConfig,
-    { ranks, work }: Situation,
-    private readonly seconds: RowSeconds,
+    readonly assigned: readonly Assignment[],
+    /** With the assigned contexts on them, in order of rank. */
+    private readonly sites: readonly Site[],
+    private readonly generationLoad: number,
   ) {
-    this.#sites = ranks.map((rank, index) => {
-      const generations = work[index]!.decodes.length;
-      const context = rank.outstandingContext;
-      const prefilling = rank.running.length - rank.numDecoding;
-      // A rank with a bound request that waits (preempted, or too large for now) takes no other before it.
-      const closed = rank.pending.length + work[index]!.preempted.length > 0;
-      return {
-        rank,
-        room: config.maxTokensPerIteration - generations - context,
-        starts: closed ? 0 : config.maxPrefillSequences - prefilling,
-        slots: rank.numFreeSlots,
-        load: seconds.generation * generations + seconds.context * context,
-        context,
-        active: rank.numActive,
-        blocks: 0,
-        placed: 0,
-      };
-    });
-    this.#generationLoad = Math.max(...work.map(({ decodes }) => seconds.generation * decodes.length));
+    this.excess = excess(sites, generationLoad);
   }
 
-  /** Places what fits of the candidates, which are in order. */
-  place(candidates: readonly Sequence[]): void {
-    const oldest = this.#withinBudget(candidates);
-    const slots = this.#sites.reduce((sum, { rank }) => sum + rank.slots, 0);
-    const active = this.#sites.reduce((sum, site) => sum + site.active, oldest.length);
-    for (const sequence of oldest.toSorted((a, b) => b.promptLength - a.promptLength || inOrder(a, b))) {
-      let best: Site | undefined;
-      let bestRows = 0;
-      for (const site of this.#sites) {
-        const share = Math.ceil((active * site.rank.slots) / slots) + COUNT_SLACK;
-        if (site.starts <= 0 || site.slots === 0 || site.active >= share) continue;
-        const rows = sequence.target - site.rank.cachedTokens(sequence);
-        if (!this.#fits(site, rows) || !site.rank.canEverHold(sequence)) continue;
-        if (best && site.load + rows * this.seconds.context >= best.load + bestRows * this.seconds.context) continue;
-        if (!site.rank.wouldAdmit(sequence, site.blocks, site.placed)) continue;
-        best = site;
-        bestRows = rows;
-      }
-      if (!best) continue;
-      this.assigned.push({ sequence, rank: best.rank });
-      best.blocks += best.rank.demand(sequence).fresh;
-      best.placed++;
-      best.slots--;
-      best.active++;
-      this.#add(best, bestRows);
-    }
-  }
-
-  #withinBudget(candidates: readonly Sequence[]): Sequence[] {
-    let rows = this.#sites.reduce((sum, { room }) => sum + Math.max(0, room), 0);
-    let count = 0;
-    for (; count < candidates.length && rows > 0; count++) rows -= candidates[count]!.target;
-    return candidates.slice(0, count);
-  }
-
-  /** Without chunks a context runs whole; with them it may run on into the next iterations. */
-  #fits(site: Site, rows: number): boolean {
-    return this.config.chunkedPrefill ? site.room > 0 : rows <= site.room;
-  }
-
-  #add(site: Site, rows: number): void {
-    site.room -= rows;
-    site.starts--;
-    site.context += rows;
-    site.load += rows * this.seconds.context;
+  get rows(): number {
+    return this.assigned.reduce((sum, { rows }) => sum + rows, 0);
   }
 
   /**
-   * One more context of so many rows, on the least loaded rank that has room; false when none has. It may come with a slot that
-   * frees up, so slots don't count.
+   * Leaves out what keeps one rank busy long after the others: cuts every rank's load at the level where the seconds saved most
+   * exceed what the rows left out will cost later. A rank keeps its oldest ones, and those that must run.
+   * @param rowCost seconds that a row left out will cost
    */
-  imagine(rows: number): boolean {
-    let best: Site | undefined;
-    for (const site of this.#sites) {
-      if (site.starts > 0 && this.#fits(site, rows) && (!best || site.load < best.load)) best = site;
+  cut(rowCost: number, mustRun: (sequence: Sequence) => boolean): Placement {
+    const oldestFirst = this.assigned.toSorted((a, b) => inOrder(a.sequence, b.sequence));
+    let best: Placement | undefined;
+    let bestGain = 0;
+    for (const level of new Set(this.sites.map(({ load }) => load))) {
+      const sites = this.sites.map((site) => site.copy());
+      for (const { rank, rows } of this.assigned) sites[rank.index]!.drop(rows);
+      let left = 0;
+      const kept = oldestFirst.filter(({ sequence, rank, rows }) => {
+        const site = sites[rank.index]!;
+        // Sums of the same rows in another order may differ in the last bits.
+        const keeps = site.loadWith(rows) <= level * (1 + 1e-9) || mustRun(sequence);
+        if (keeps) site.drop(-rows);
+        else left += rows;
+        return keeps;
+      });
+      const gain = this.excess - excess(sites, this.generationLoad) - left * rowCost;
+      if (kept.length > 0 && gain > bestGain) {
+        best = new Placement(kept, sites, this.generationLoad);
+        bestGain = gain;
+      }
     }
-    if (best) this.#add(best, rows);
-    return best !== undefined;
+    return best ?? this;
   }
 
-  /** Seconds by which the slowest rank's rows exceed those of an iteration without contexts. */
-  get excess(): number {
-    return Math.max(0, Math.max(...this.#sites.map(({ load }) => load)) - this.#generationLoad);
+  /**
+   * Seconds by which the iteration would become longer with more contexts, one after the other, each on the least loaded rank
+   * that has room; ends at the first that none has room for. Send it the rows of the next one.
+   * @param withSlot each comes when a slot frees up, on whichever rank
+   */
+  *lengthening(withSlot: boolean): Generator<number, undefined, number> {
+    const sites = this.sites.map((site) => site.copy());
+    let rows = yield 0;
+    for (;;) {
+      let best: Site | undefined;
+      for (const site of sites) {
+        if (!site.hasRoom(rows) || !(withSlot || site.slots > 0)) continue;
+        if (!best || site.load < best.load) best = site;
+      }
+      if (!best) return undefined;
+      best.add(rows);
+      rows = yield excess(sites, this.generationLoad) - this.excess;
+    }
   }
+}
+
+const excess = (sites: readonly Site[], generationLoad: number): number =>
+  Math.max(0, Math.max(...sites.map(({ load }) => load)) - generationLoad);
+
+/**
+ * Spreads waiting requests over the ranks: the oldest that the budget of all ranks together holds, longest first, each to the
+ * rank that is least loaded with it. Counts are kept even as well, within two: a request's decode row stays on its rank for as
+ * long as it generates, while its context is there once.
+ * @param candidates in order
+ */
+export function placeContexts(
+  config: SchedulerConfig,
+  { ranks, work }: Situation,
+  seconds: RowSeconds,
+  candidates: readonly Sequence[],
+): Placement {
+  const sites = ranks.map((rank, index) => new Site(rank, work[index]!, seconds, config));
+  const oldest = withinBudget(sites, candidates);
+  const slots = ranks.reduce((sum, rank) => sum + rank.slots, 0);
+  const active = ranks.reduce((sum, rank) => sum + rank.numActive, oldest.length);
+  const assigned: Assignment[] = [];
+  for (const sequence of oldest.toSorted((a, b) => b.promptLength - a.promptLength || inOrder(a, b))) {
+    let best: { readonly site: Site; readonly rows: number; readonly load: number } | undefined;
+    for (const site of sites) {
+      const { rank } = site;
+      const share = Math.ceil((active * rank.slots) / slots) + COUNT_SLACK;
+      if (site.slots === 0 || site.active >= share) continue;
+      const rows = sequence.target - rank.cachedTokens(sequence);
+      const load = site.loadWith(rows);
+      if (!site.hasRoom(rows) || (best && load >= best.load)) continue;
+      if (!rank.canEverHold(sequence) || !rank.wouldAdmit(sequence, site.blocks, site.placed)) continue;
+      best = { site, rows, load };
+    }
+    if (!best) continue;
+    const { site, rows } = best;
+    assigned.push({ sequence, rank: site.rank, rows });
+    site.blocks += site.rank.demand(sequence).fresh;
+    site.add(rows);
+  }
+  return new Placement(assigned, sites, Math.max(...work.map(({ decodes }) => seconds.generation * decodes.length)));
+}
+
+function withinBudget(sites: readonly Site[], candidates: readonly Sequence[]): readonly Sequence[] {
+  let rows = sites.reduce((sum, { room }) => sum + Math.max(0, room), 0);
+  let count = 0;
+  for (; count < candidates.length && rows > 0; count++) rows -= candidates[count]!.target;
+  return candidates.slice(0, count);
 }
