@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../rank.js';
 import type { ModelRanks } from '../rank_group.js';
 import type { RowRange } from '../../placement/index.js';
@@ -77,6 +77,18 @@ interface InFlight {
   readonly started: number;
 }
 
+/** What rebuilding a rank helps against. */
+const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
+
+/** What sampling needs of a request, and nothing that can't go to a worker. */
+const drawOptions = ({ seed, temperature, topK, topP, repetitionPenalty }: EngineRequest): DrawOptions => ({
+  seed,
+  ...(temperature !== undefined && { temperature }),
+  ...(topK !== undefined && { topK }),
+  ...(topP !== undefined && { topP }),
+  ...(repetitionPenalty !== undefined && { repetitionPenalty }),
+});
+
 /**
  * Continuous batching over the ranks of a model: requests join and leave with each iteration. Decisions are the scheduler's; this
  * runs them, reads the ids, and hands tokens on. A request's tokens are the same alone and in any batch.
@@ -143,7 +155,7 @@ export class Engine {
   }
 
   #newIterations(): IterationRunner {
-    return new IterationRunner(this.ranks.runner, (id) => this.#running.get(id)!.request);
+    return new IterationRunner(this.ranks.runner, (id) => drawOptions(this.#running.get(id)!.request));
   }
 
   get metrics(): EngineMetrics {
@@ -316,7 +328,7 @@ export class Engine {
   async #recover(error: unknown): Promise<boolean> {
     // Nothing of the old ranks may still run.
     await Promise.allSettled(this.#inFlight.splice(0).map(({ ids }) => ids));
-    const lost = error instanceof SplitkvError && error.code === 'device_lost';
+    const lost = error instanceof SplitkvError && LOST.includes(error.code);
     if (this.#closed === undefined && lost && (this.options.recover ?? true)) {
       try {
         await this.ranks.recover();

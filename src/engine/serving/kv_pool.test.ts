@@ -1,13 +1,28 @@
 import { describe, expect, test } from 'vitest';
-import { makeRandomModel } from '../../model/testing/random_model.js';
+import { parseModelConfig } from '../../model/config.js';
 import { modelShape } from '../../model/shape.js';
-import { makePlan } from '../../placement/index.js';
+import { makePlan, sequenceRanges } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
 import { kvBlocksOf } from './kv_pool.js';
 
+const llama = {
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  hidden_size: 64,
+  intermediate_size: 128,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 16,
+  vocab_size: 320,
+  max_position_embeddings: 1024,
+  rms_norm_eps: 1e-5,
+  rope_theta: 10000,
+};
+
 function facts(plan: string, ranks: number, config: Record<string, unknown> = {}): ModelFacts {
-  const { config: parsed } = makeRandomModel({ config: { num_key_value_heads: 2, ...config } });
+  const parsed = parseModelConfig({ ...llama, ...config });
   return {
     config: parsed,
     type: 'f32',
@@ -36,6 +51,19 @@ describe('KV blocks', () => {
     expect(kvBlocksOf(facts('pp', 2), 16, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
   });
 
+  test('ranks that keep whole sequences have a pool each, and each holds a whole context', () => {
+    const token = facts('token', 3);
+    const shares = sequenceRanges(
+      token.plan.stages[0]!.shares.map(({ sequences }) => sequences!),
+      8,
+    ).map(([first, end]) => end - first);
+    expect(Math.min(...shares)).toBeLessThan(Math.max(...shares));
+    const blocks = kvBlocksOf(token, 8, { kvMemory: 64 * TOKEN * 20 });
+    expect(Math.ceil((blocks * Math.max(...shares)) / 8)).toBe(20);
+    const least = kvBlocksOf(token, 8, {}, [1, 1, 1]);
+    expect(Math.floor((least * Math.min(...shares)) / 8)).toBeGreaterThanOrEqual(16);
+  });
+
   test('the default ends at 1 GiB, but holds a whole context', () => {
     const large = { num_hidden_layers: 32, num_key_value_heads: 4, head_dim: 128, max_position_embeddings: 131072 };
     const token = 32 * 2 * 4 * 128 * 4;
@@ -43,7 +71,7 @@ describe('KV blocks', () => {
       kvBlocksOf({ ...facts('single', 1, large), contextLength }, 16, {}) * 64 * token;
     expect(of(8192)).toBe(2 ** 30);
     expect(of(131072)).toBe(131072 * token);
-  }, 60_000);
+  });
 
   test('with a memory budget the default is most of what the weights leave', () => {
     const [weights] = exactWeights(one)(one.plan) as [number];

@@ -1,7 +1,8 @@
 import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
-import { CHUNK_TOKENS, planMemory, type Plan } from '../../placement/index.js';
+import { rankTopology } from '../../model/topology.js';
+import { CHUNK_TOKENS, type Plan, planMemory, sequenceRanges } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -38,10 +39,13 @@ export function kvBlocksOf(
     return Math.min(kvBlocks, most);
   }
   const { tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts);
-  /** A rank of several that split sequences has room for a chunk more than its part of each. */
+  const pools = poolSlots(facts.plan, slots);
+  /** Of all pools, when the largest has no more than these bytes of its rank. */
   const fitting = (bytes: number, perToken: number): number => {
     const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
-    return split === 1 ? held : (held - (slots * CHUNK_TOKENS) / KV_BLOCK) * split;
+    // A rank of several that split sequences has room for a chunk more than its part of each.
+    const inPool = split === 1 ? held : (held - (slots * CHUNK_TOKENS) / KV_BLOCK) * split;
+    return Math.floor((inPool * slots) / Math.max(...pools));
   };
   if (kvMemory === undefined) {
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
@@ -49,7 +53,7 @@ export function kvBlocksOf(
     const memory = Math.min(DEFAULT_MEMORY, ...room);
     const sensible = Math.min(fitting(memory, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes));
     // What not even a whole context fits in is refused by who checks the budgets, with advice.
-    return Math.min(most, Math.max(context, sensible));
+    return Math.min(most, Math.max(Math.ceil((context * slots) / Math.min(...pools)), sensible));
   }
   if (!(kvMemory > 0)) throw usageError(`kvMemory ${kvMemory}: expected bytes above 0`);
   const blocks = fitting(kvMemory, tokenBytes);
@@ -60,6 +64,13 @@ export function kvBlocksOf(
     );
   }
   return Math.min(most, blocks);
+}
+
+/** Slots of each KV pool: ranks that keep whole sequences have one each, in proportion to their slots. */
+function poolSlots(plan: Plan, slots: number): readonly number[] {
+  const dealt = rankTopology(plan, 0).stages.find((stage) => stage?.dealt)?.dealt;
+  const ranges = dealt ? sequenceRanges(dealt.weights, slots) : [[0, slots] as const];
+  return ranges.map(([first, end]) => end - first).filter((count) => count > 0);
 }
 
 /** Of one token's cache: what the rank with most of it holds, in all layers and in one. */

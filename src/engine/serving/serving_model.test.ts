@@ -1,9 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { Model } from '../api.js';
+import { openSource } from '../../loader/index.js';
+import { modelShape } from '../../model/shape.js';
+import { makePlan } from '../../placement/index.js';
 import { load } from '../load.js';
+import { openModelFiles } from '../model_files.js';
+import { placeOf } from '../model_place.js';
+import { BreakableRanks } from '../testing/breakable_ranks.js';
 import { openRunner } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
+import { WorkerGroup } from '../worker_group.js';
 import type { Completion, CompletionEvent, CompletionOptions, ServingModel } from './api.js';
 import { EngineServingModel, serve } from './serving_model.js';
 
@@ -224,6 +231,45 @@ test('a closed model ends its answers and takes no more', { timeout: 120_000 }, 
   expect(() => model.complete('x')).toThrow('closed');
   noneLeft(model);
 });
+
+test(
+  'ranks in workers: the same texts, also of requests under way when a worker ends',
+  { timeout: 120_000 },
+  async () => {
+    const { model: random, files: own } = randomFiles({ seed: 11, config: { max_position_embeddings: 512 } });
+    const single = await load(own, { adapter });
+    const options = { maxTokens: 200, temperature: 0.8, seed: 2, ignoreEos: true };
+    const expected = await Promise.all(prompts.map((prompt) => single.generate(prompt, options).result));
+    await single.dispose();
+    const ranks = new BreakableRanks();
+    const { config } = random;
+    const group = await WorkerGroup.open({
+      config,
+      place: await placeOf(own),
+      cache: true,
+      oneByOne: false,
+      type: 'f32',
+      plan: makePlan('tp', 2, modelShape(config)),
+      runner: { slots: 4, kvBlocks: 32, contextLength: 512, prefillChunk: 64, kvType: 'f32' },
+      adapters: [{ adapterName: adapter }, { adapterName: adapter }],
+      start: ranks.start,
+    });
+    const tokenizer = await (await openModelFiles(await openSource(own))).tokenizer();
+    const model = new EngineServingModel(
+      { config, group, tokenizer, name: 'test', loadSeconds: 0 },
+      { slots: 4, kvBlocks: 32, tokensPerIteration: 64 },
+    );
+    const all = prompts.map((prompt) => model.complete(prompt, options));
+    const answers = Promise.all(all.map((completion) => collect(completion)));
+    while (all[0]!.completionTokens < 20) await new Promise((resolve) => setTimeout(resolve, 5));
+    ranks.break(1, 'exit');
+    for (const [at, [answer]] of (await answers).entries()) expect(answer!.text).toBe(expected[at]!.text);
+    expect(model.metrics.recoveriesTotal).toBe(1);
+    expect(model.failure).toBeUndefined();
+    await model.dispose();
+    expect(ranks.live).toBe(0);
+  },
+);
 
 test('options that make no sense are refused before anything is loaded', async () => {
   await expect(serve(files, { slots: 0 })).rejects.toThrow('slots 0: expected an integer from 1 to 256');

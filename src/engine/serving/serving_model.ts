@@ -85,8 +85,8 @@ export class EngineServingModel implements ServingModel {
     const { config, tokenizer, group } = opened;
     this.#opened = opened;
     this.#engine = new Engine(group, options);
-    const { slots, kvBlocks, prefixCaching = false } = options;
-    this.info = { ...modelInfo(opened), slots, kvBlocks, prefixCaching };
+    const { slots, prefixCaching = false } = options;
+    this.info = { ...modelInfo(opened), slots, kvBlocks: this.#engine.metrics.kvBlocks, prefixCaching };
     this.#host = {
       engine: this.#engine,
       tokenizer,
