@@ -145,6 +145,7 @@ describe('cost policy', () => {
     const ranks = [1, 8].map((slots) => ({ numBlocks: 1000, slots }));
     const clock = new Clock({ ranks });
     for (let i = 0; i < 5; i++) clock.submit(100, 3000);
+    clock.step();
     for (let i = 0; i < 60; i++) {
       if (i % 10 === 0) clock.submit(200, 5);
       clock.step();
