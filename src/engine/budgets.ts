@@ -1,19 +1,18 @@
 import { usageError } from '../base/errors.js';
 import type { ModelConfig } from '../model/config.js';
-import type { KvType } from '../model/kv_cache.js';
 import { modelSizes } from '../model/model_sizes.js';
 import { rankSlice } from '../model/shape.js';
 import { weightBytes } from '../model/weight_bytes.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
-import { checkMemory, type Plan } from '../placement/index.js';
+import { checkMemory, type Plan, type RankMemory } from '../placement/index.js';
+import type { RunnerOptions } from './rank.js';
+import { memoryOnPaper } from './rank_memory.js';
 import { KV_BLOCK } from './rank_runner.js';
 
-/** What of a model takes memory. */
+/** A model whose weights take memory. */
 export interface MemorySubject {
   readonly config: ModelConfig;
   readonly type: WeightType;
-  readonly kvType: KvType;
-  readonly contextLength: number;
 }
 
 /**
@@ -41,21 +40,34 @@ export const exactWeights =
 
 /**
  * Refuses a plan that some rank has no room for, before any device is opened.
- * @param sequences that there is to be room for
  * @throws SplitkvError `limit`, with what would fit.
  */
-export function checkBudgets(
+export async function checkBudgets(
   plan: Plan,
   subject: MemorySubject,
-  sequences: number,
+  runner: RunnerOptions,
   budgets: readonly (number | undefined)[],
-): void {
+): Promise<void> {
   if (budgets.every((budget) => budget === undefined)) return;
-  const { config, type, kvType, contextLength } = subject;
+  const { config, type } = subject;
+  const { contextLength, kvType } = runner;
+  const options = { contextLength, block: KV_BLOCK, slots: sequencesOf(runner) };
   checkMemory(
     plan,
     modelSizes(config, type, kvType),
-    { contextLength, slots: sequences, block: KV_BLOCK, weightBytes: exactWeights(subject)(plan) },
+    { ...options, ...bytesOf(await memoryOnPaper(plan, subject, runner)) },
     budgets,
   );
 }
+
+/** Whole contexts that there is room for. */
+export const sequencesOf = ({ slots, batches = 1, kvBlocks, contextLength }: RunnerOptions): number =>
+  Math.min(slots * batches, ((kvBlocks ?? Infinity) * KV_BLOCK) / contextLength);
+
+/** What of ranks' memory placement can't tell exactly. */
+export const bytesOf = (
+  memory: readonly RankMemory[],
+): { readonly weightBytes: readonly number[]; readonly activationBytes: readonly number[] } => ({
+  weightBytes: memory.map(({ weightBytes: bytes }) => bytes),
+  activationBytes: memory.map(({ activationBytes: bytes }) => bytes),
+});

@@ -3,14 +3,9 @@ import { modelShape } from '../model/shape.js';
 import { checkPlan, explainPick, makePlan, parsePlan, pickPlan, type Plan, predictPlan } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
 import { planOutlook } from './auto_plan.js';
-import { checkBudgets, memoryBudgets, type MemorySubject } from './budgets.js';
+import { checkBudgets, memoryBudgets } from './budgets.js';
+import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
-
-export interface PlanSubject extends MemorySubject {
-  readonly prefillChunk: number;
-  /** Sequences that there is to be room for with a plan. */
-  readonly slotsOf: (plan: Plan) => number;
-}
 
 /** What the planner said of the plan that it picked. */
 export interface PickedPlan {
@@ -25,6 +20,8 @@ export interface ChosenPlan {
   readonly plan: Plan;
   /** One for each of its ranks. */
   readonly adapters: readonly AdapterRequest[];
+  /** Bytes that each may take; undefined: no limit. */
+  readonly budgets: readonly (number | undefined)[];
   /** Where the planner had a choice. */
   readonly picked?: PickedPlan;
 }
@@ -64,30 +61,29 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
   }
   checkPlan(plan, shape);
   const adapters = rankAdapters(options, plan.worldSize);
-  checkBudgets(plan, subject, subject.slotsOf(plan), memoryBudgets(options.memory, plan.worldSize));
-  return { plan, adapters };
+  const budgets = memoryBudgets(options.memory, plan.worldSize);
+  await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
+  return { plan, adapters, budgets };
 }
 
 async function pick(options: LoadOptions, subject: PlanSubject, ranks: number): Promise<ChosenPlan> {
-  const { requests, signal } = options;
-  const outlook = await planOutlook({
+  const { candidates, adapters, budgets, machine, work, workload } = await planOutlook({
     subject,
     adapters: rankAdapters(options, ranks),
     budgets: memoryBudgets(options.memory, ranks),
     virtual: options.virtualRanks ?? false,
     workload: {
       ...usualRequest(subject.contextLength),
-      promptChunk: subject.prefillChunk,
-      slotsOf: subject.slotsOf,
-      ...(requests !== undefined && { batch: requests }),
+      ...(options.requests !== undefined && { batch: options.requests }),
     },
-    signal,
+    exactMemory: options.memory !== undefined,
+    signal: options.signal,
   });
-  const { candidates, adapters, machine, work, workload } = outlook;
   const best = pickPlan(candidates);
   return {
     plan: best.plan,
     adapters: adapters.slice(0, best.worldSize),
+    budgets: budgets.slice(0, best.worldSize),
     picked: {
       why: explainPick(candidates, best),
       ranks,

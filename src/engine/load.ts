@@ -7,12 +7,11 @@ import type { WeightProgress } from '../model/weight_loader.js';
 import type { Plan } from '../placement/index.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
-import { memoryBudgets } from './budgets.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
-import { KV_BLOCK } from './rank_runner.js';
 import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
+import { runnerOf } from './plan_subject.js';
 import { type ModelRanks, RankGroup } from './rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
 import { WorkerGroup } from './worker_group.js';
@@ -107,12 +106,8 @@ export async function openModel(
   const kvType = options.kv ?? 'f32';
   const prefillChunk = options.prefillChunk ?? DEFAULT_PREFILL_CHUNK;
   const facts = { config, type, kvType, contextLength };
-  const seatsOf = (of: Plan): Seats => seats({ ...facts, plan: of });
-  const { plan, adapters, picked } = await choosePlan(options, {
-    ...facts,
-    prefillChunk,
-    slotsOf: (of) => sequencesOf(seatsOf(of), contextLength),
-  });
+  const subject = { ...facts, prefillChunk, seatsOf: (of: Plan) => seats({ ...facts, plan: of }) };
+  const { plan, adapters, budgets, picked } = await choosePlan(options, subject);
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
   let last: LoadProgress | undefined;
   const shared = {
@@ -120,18 +115,7 @@ export async function openModel(
     type,
     plan,
     adapters,
-    runner: {
-      ...seatsOf(plan),
-      contextLength,
-      prefillChunk,
-      kvType,
-      ...(options.memory !== undefined && {
-        memory: memoryBudgets(
-          options.memory,
-          typeof options.memory === 'number' ? plan.worldSize : options.memory.length,
-        ),
-      }),
-    },
+    runner: { ...runnerOf(subject, plan), memory: budgets },
     signal,
     onProgress: (progress: WeightProgress) => {
       last = { phase: 'weights', ...progress };
@@ -145,10 +129,6 @@ export async function openModel(
   const name = modelName(source.gguf ?? source.name);
   return { config, group, tokenizer, name, loadSeconds: (performance.now() - started) / 1000, picked };
 }
-
-/** Whole contexts that the seats have room for. */
-const sequencesOf = ({ slots, batches = 1, kvBlocks }: Seats, contextLength: number): number =>
-  Math.min(slots * batches, ((kvBlocks ?? Infinity) * KV_BLOCK) / contextLength);
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */
 async function isDownloading({ url, flush }: Source): Promise<boolean> {

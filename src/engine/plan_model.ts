@@ -98,14 +98,22 @@ export async function planModel(
   }
   const count = rankCount({ ranks: options.ranks ?? RANKS });
   const { candidates, machine } = await planOutlook({
-    subject: { config, type, kvType, contextLength },
+    subject: {
+      config,
+      type,
+      kvType,
+      contextLength,
+      prefillChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK,
+      seatsOf: ({ stages }) => ({ slots: Math.ceil(request.batch / stages.length), batches: stages.length }),
+    },
     adapters: rankAdapters(options, count),
     budgets: memoryBudgets(options.memory, count),
     virtual: options.virtualRanks ?? false,
-    workload: { ...request, promptChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK },
-    fresh,
+    workload: request,
+    exactMemory: true,
+    ...(fresh !== undefined && { fresh }),
     signal,
-    onProgress,
+    ...(onProgress && { onProgress }),
   });
   const { pick, why } = pickOrReason(candidates);
   return {

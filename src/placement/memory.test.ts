@@ -139,7 +139,7 @@ describe('checkMemory', () => {
   test('no context helps when the weights alone are too much', () => {
     expect(() => checkMemory(plan, sizes, options, [100])).toThrow('rank 0');
     expect(() => checkMemory(plan, sizes, options, [100])).toThrow('narrower --weights, or a plan that cuts');
-    expect(() => checkMemory(plan, sizes, { ...options, activationBytes: 5000 }, [5000])).toThrow(
+    expect(() => checkMemory(plan, sizes, { ...options, activationBytes: [5000] }, [5000])).toThrow(
       'activations 4.9 KiB',
     );
   });

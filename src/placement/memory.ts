@@ -1,8 +1,9 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
-import { range, sum } from './lists.js';
+import { range, sameList, sum } from './lists.js';
 import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
+import { sequenceRanges } from './sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
 
 export interface MemoryOptions {
@@ -12,8 +13,8 @@ export interface MemoryOptions {
   readonly slots: number;
   /** Tokens of a cache block, which divides a chunk; default a chunk. */
   readonly block?: number;
-  /** What each rank's working buffers take besides, in bytes; default 0. */
-  readonly activationBytes?: number;
+  /** What the working buffers of each rank take besides; default 0. */
+  readonly activationBytes?: readonly number[];
   /** Weights of each rank where they are known more exactly than by ModelSizes: padding depends on how a matrix is cut. */
   readonly weightBytes?: readonly number[];
 }
@@ -29,7 +30,6 @@ export interface RankMemory {
 
 /** What every rank of a (checked) plan needs, in order of ranks. */
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
-  const { activationBytes = 0 } = options;
   return range(0, plan.worldSize).map((rank) => {
     let weightBytes = vocabularyBytes(plan, sizes, rank);
     let kvBytes = 0;
@@ -37,9 +37,10 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
       const share = shares.find((candidate) => candidate.rank === rank);
       if (!share) continue;
       for (const layer of sizes.layers.slice(...layers)) weightBytes += layerBytes(layer, share);
-      kvBytes += (layers[1] - layers[0]) * layerCacheBytes(share, sizes, options);
+      kvBytes += (layers[1] - layers[0]) * layerCacheBytes(share, shares, sizes, options);
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
+    const activationBytes = options.activationBytes?.[rank] ?? 0;
     return { rank, weightBytes, kvBytes, activationBytes, totalBytes: weightBytes + kvBytes + activationBytes };
   });
 }
@@ -52,12 +53,28 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
   sum(share.mlp.map((segment) => layer.mlpSegments[segment]!)) +
   share.experts.length * layer.expert;
 
-function layerCacheBytes({ kvHeads, lanes }: RankShare, sizes: ModelSizes, options: MemoryOptions): number {
-  const { contextLength, slots, block = CHUNK_TOKENS } = options;
+function layerCacheBytes(
+  share: RankShare,
+  stage: readonly RankShare[],
+  sizes: ModelSizes,
+  options: MemoryOptions,
+): number {
+  const { contextLength, block = CHUNK_TOKENS } = options;
+  const { kvHeads, lanes } = share;
+  const slots = ownSlots(share, stage, options.slots);
   const { split } = laneSplit(lanes)!;
   // Whatever offsets the sequences get, a rank needs room for as many of their chunks as any index may own.
   const tokens = Math.min(localChunks(contextLength, split) * CHUNK_TOKENS, alignUp(contextLength, block));
   return kvHeads.length * slots * tokens * sizes.kvToken;
+}
+
+/** Where sequences are dealt out, those that the rank keeps. */
+function ownSlots(share: RankShare, stage: readonly RankShare[], slots: number): number {
+  if (share.sequences === undefined) return slots;
+  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
+  const weights = members.map(({ sequences = 0 }) => sequences);
+  const [first, end] = sequenceRanges(weights, Math.ceil(slots))[members.indexOf(share)]!;
+  return end - first;
 }
 
 function vocabularyBytes(plan: Plan, sizes: ModelSizes, rank: number): number {

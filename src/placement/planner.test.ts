@@ -66,10 +66,12 @@ describe('predictPlans', () => {
     expect(pickPlan(candidates).worldSize).toBe(2);
   });
 
-  test('exact weights replace the estimate', () => {
+  test('exact bytes replace the estimate', () => {
     const plan = makePlan('tp', 2, work.shape);
-    const { memory } = predictPlan(plan, work, machineOf(2), workload, { weightBytes: () => [11, 12] });
+    const exact = { weightBytes: [11, 12], activationBytes: [3, 4] };
+    const { memory } = predictPlan(plan, work, machineOf(2), workload, { bytesOf: () => exact });
     expect(memory.map(({ weightBytes }) => weightBytes)).toEqual([11, 12]);
+    for (const { totalBytes, kvBytes, rank } of memory) expect(totalBytes - kvBytes).toBe([14, 16][rank]);
   });
 
   test('a pipeline balances memory', () => {

@@ -10,7 +10,7 @@ import type { Plan } from './plan.js';
 import { POLICIES } from './policy.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
-export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'slots'> {
+export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'activationBytes' | 'slots'> {
   /** Sequences decoded side by side; default 1. */
   readonly batch?: number;
   /** Sequences that there is room for with a plan; default: the batch, or as many as a pipeline has stages. */
@@ -47,8 +47,8 @@ export type PlanCandidate = { readonly policy: string; readonly worldSize: numbe
 );
 
 export interface PlannerOptions {
-  /** Exact bytes of each rank's weights; by default from ModelSizes. */
-  readonly weightBytes?: (plan: Plan) => readonly number[];
+  /** Exact bytes of each rank's weights, and of what it works in; by default from ModelSizes, and nothing. */
+  readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
 }
 
 /** Keeping whole sequences on other ranks pays with many of them, not with a request or two: it isn't predicted. */
@@ -76,7 +76,7 @@ export function predictPlan(
   const memoryOptions = {
     ...workload,
     slots: workload.slotsOf?.(plan) ?? Math.max(batch, plan.stages.length),
-    ...(options.weightBytes && { weightBytes: options.weightBytes(plan) }),
+    ...options.bytesOf?.(plan),
   };
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
   const decode = generatedStep(plan, work, machine, batch, length);
@@ -133,10 +133,7 @@ export function predictPlans(
 }
 
 /** A pipeline's stages take turns, so it is memory that they balance. */
-function pipelineCosts(
-  { shape, sizes }: ModelWork,
-  { contextLength, batch = 1 }: Workload,
-): PlanOptions {
+function pipelineCosts({ shape, sizes }: ModelWork, { contextLength, batch = 1 }: Workload): PlanOptions {
   const { stages } = makePlan('single', 1, shape);
   const cache = shape.kvHeads * contextLength * batch * sizes.kvToken;
   return {

@@ -11,7 +11,7 @@ import { type Command, commonOptions, type Terminal } from '../command.js';
 import { modelOptions, modelRequest, type ModelRequest } from '../model_options.js';
 import { type Options, parseOptions } from '../options.js';
 
-const SUITES = ['decode', 'ranks', 'scale', 'load', 'kernels'] as const;
+const SUITES = ['decode', 'ranks', 'planner', 'scale', 'load', 'kernels'] as const;
 type Suite = (typeof SUITES)[number];
 
 const WEIGHTS = ['f32', 'f16', 'q8', 'q4'];
@@ -33,6 +33,7 @@ const OPTIONS_OF: Readonly<Record<Suite, readonly string[]>> = {
     'batch',
     'one-core',
   ],
+  planner: ['model', 'weights', 'kv', 'adapter', 'ranks', 'prompt-tokens', 'max-tokens', 'runs', 'one-core'],
   scale: [...MODEL_OPTIONS, 'prompt-tokens', 'max-tokens'],
   load: [...MODEL_OPTIONS, 'prompt-tokens', 'max-tokens'],
   kernels: ['adapter', 'kernel'],
@@ -40,9 +41,9 @@ const OPTIONS_OF: Readonly<Record<Suite, readonly string[]>> = {
 
 export const command: Command = {
   summary:
-    'Measures speed and memory. Suites: decode (a model by prompt length), ranks (plans on several devices against one), scale (loading and running models of real sizes with ' +
+    'Measures speed and memory. Suites: decode (a model by prompt length), ranks (plans on several devices against one), planner (what it predicts of every plan against what they do), scale (loading and running models of real sizes with ' +
     'random weights, each load in a process of its own), load (one such load, in this process), kernels (in a checkout).',
-  usage: 'bench [--suite decode|ranks|scale|load|kernels] [options]',
+  usage: 'bench [--suite decode|ranks|planner|scale|load|kernels] [options]',
   options: {
     suite: { value: 'SUITE', help: `${SUITES.join(', ')}; default decode` },
     ...modelOptions,
@@ -63,10 +64,10 @@ export const command: Command = {
       help: 'decode: lengths with commas, default 128, 1024 and near the context; else one, default 32',
     },
     'max-tokens': { value: 'N', help: 'tokens to generate; default 32, for scale and load 16' },
-    runs: { value: 'N', help: 'decode, ranks: timed runs of each setting; default 5' },
+    runs: { value: 'N', help: 'decode, ranks, planner: timed runs of each setting; default 5' },
     plan: { value: 'LIST', help: 'ranks: policies with commas; default tp,sp,pp' },
     batch: { value: 'N', help: 'ranks: sequences decoded side by side; default 8' },
-    'one-core': { help: 'ranks: one CPU core for each software device (llvmpipe)' },
+    'one-core': { help: 'ranks, planner: one CPU core for each software device (llvmpipe)' },
     kernel: { value: 'NAME', help: "kernels: part of a kernel's path; default: all of them" },
     out: { value: 'DIR', help: 'also write SUITE-HOST.json and SUITE-HOST.txt there' },
     ...commonOptions,
@@ -98,7 +99,7 @@ async function run(suite: Suite, options: Options, terminal: Terminal): Promise<
     const document = await runKernelsSuite(request, terminal);
     return { document, table: kernelsTable(document.results) };
   }
-  const maxTokens = options.integer('max-tokens', 2) ?? (suite === 'decode' || suite === 'ranks' ? 32 : 16);
+  const maxTokens = options.integer('max-tokens', 2) ?? (['decode', 'ranks', 'planner'].includes(suite) ? 32 : 16);
   const promptTokens = integerList(options, 'prompt-tokens');
   const weights = weightsList(options);
   if (suite === 'decode') {
@@ -129,6 +130,29 @@ async function run(suite: Suite, options: Options, terminal: Terminal): Promise<
       terminal,
     );
     return { document, table: ranksTable(document.results) };
+  }
+
+  if (suite === 'planner') {
+    const { plannerTable, runPlannerSuite } = await import('../bench/planner_suite.js');
+    const [type] = weights ?? [undefined];
+    const document = await withPlannerModels(options.text('model'), async (folders) => {
+      const models = [];
+      for (const [name, folder] of folders) {
+        models.push({ name, request: await requestFor(options, terminal, folder, type, undefined, []) });
+      }
+      return runPlannerSuite(
+        {
+          models,
+          ranks: options.integer('ranks', 2, 64) ?? 2,
+          promptTokens: promptTokens ?? [64, 300, 1100],
+          maxTokens,
+          runs: options.integer('runs', 1) ?? 5,
+          oneCore: options.has('one-core'),
+        },
+        terminal,
+      );
+    });
+    return { document, table: plannerTable(document) };
   }
 
   if (promptTokens && promptTokens.length > 1) {
@@ -172,6 +196,28 @@ async function run(suite: Suite, options: Options, terminal: Terminal): Promise<
     terminal,
   );
   return { document, table: loadTable(document.results), failed: document.results.some((result) => 'error' in result) };
+}
+
+/** The model given; else the embedded ones and, while `body` runs, random ones of other shapes. */
+async function withPlannerModels<T>(
+  given: string | undefined,
+  body: (folders: readonly (readonly [name: string, folder: string])[]) => Promise<T>,
+): Promise<T> {
+  if (given !== undefined) return body([[given, given]]);
+  const { PLANNER_MODELS, withPlannerModel } = await import('../bench/planner_models.js');
+  const embedded = embeddedModel();
+  const folders: [string, string][] = [
+    ['tiny-gqa', embedded],
+    ['tiny-mla', join(embedded, '..', 'tiny-mla')],
+  ];
+  const next = async (at: number): Promise<T> =>
+    at === PLANNER_MODELS.length
+      ? body(folders)
+      : withPlannerModel(PLANNER_MODELS[at]!, (folder) => {
+          folders.push([PLANNER_MODELS[at]!, folder]);
+          return next(at + 1);
+        });
+  return next(0);
 }
 
 /** Source and build lie at different depths. */

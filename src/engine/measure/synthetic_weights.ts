@@ -1,5 +1,5 @@
 import { Random } from '../../base/random.js';
-import { type TensorEntry, TensorReader } from '../../loader/index.js';
+import { type RowPiece, type TensorEntry, type TensorIndex, TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config.js';
 import type { RankSlice } from '../../model/shape.js';
 import { weightSpecs } from '../../model/weight_bytes.js';
@@ -15,17 +15,30 @@ const STRIDE = 4999;
  */
 export function syntheticWeights(config: ModelConfig, slice: RankSlice): TensorReader {
   const table = new Random(1).normals(TABLE);
+  return new TensorReader(SOURCE, indexOf(config, slice, table));
+}
+
+/** A checkpoint that has nothing to read: matrices stay zero, and only their buffers are made. */
+export const blankWeights = (config: ModelConfig, slice: RankSlice): TensorReader =>
+  new BlankReader(SOURCE, indexOf(config, slice, new Float32Array(1)));
+
+class BlankReader extends TensorReader {
+  override async *streamRows(): AsyncGenerator<RowPiece, void, void> {}
+}
+
+const SOURCE = {
+  name: 'synthetic weights',
+  size: () => Promise.resolve(undefined),
+  version: () => Promise.resolve(undefined),
+  read: () => Promise.reject(new Error('synthetic weights have no files')),
+};
+
+function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array): TensorIndex {
   const tensors = new Map<string, TensorEntry>();
   for (const [name, { shape }] of expectedTensors(weightSpecs(config, slice))) {
     tensors.set(name, entryOf(name, shape, table));
   }
-  const source = {
-    name: 'synthetic weights',
-    size: () => Promise.resolve(undefined),
-    version: () => Promise.resolve(undefined),
-    read: () => Promise.reject(new Error('synthetic weights have no files')),
-  };
-  return new TensorReader(source, { tensors, totalBytes: 0, files: [] });
+  return { tensors, totalBytes: 0, files: [] };
 }
 
 function entryOf(name: string, shape: readonly number[], table: Float32Array): TensorEntry {

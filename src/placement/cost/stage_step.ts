@@ -25,8 +25,10 @@ export interface StageStep extends StageView {
   readonly rowSplit: number;
   /** Rows that a rank runs, the most of any. */
   readonly rows: number;
-  /** Sum over the step's rows of the cached tokens that a rank attends to for each, the most of any rank. */
-  readonly attended: number;
+  /** Rows that a rank runs. */
+  readonly rowsOf: (share: RankShare) => number;
+  /** Sum over the step's rows of the cached tokens that a rank attends to for each. */
+  readonly attendedOf: (share: RankShare) => number;
   /** Merge lanes that a rank sends of a row. */
   readonly lanes: number;
 }
@@ -34,12 +36,16 @@ export interface StageStep extends StageView {
 export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
   return stageViews(plan).map((view) => {
     const rowSplit = step.role === 'prompt' ? view.rowSplit : 1;
+    const indexOf = ({ lanes }: RankShare): number => laneSplit(lanes)!.index;
+    const own = rowSplit > 1 ? step.ownRows(rowSplit) : undefined;
+    const attended = step.attended(view.split);
     return {
       ...view,
       role: step.role,
       rowSplit,
-      rows: rowSplit > 1 ? step.ownRows(rowSplit) : step.rows,
-      attended: step.attended(view.split),
+      rows: own ? Math.max(...own) : step.rows,
+      rowsOf: (share) => own?.[indexOf(share)] ?? step.rows,
+      attendedOf: (share) => attended[indexOf(share)]!,
       lanes: Math.ceil(Math.min(MERGE_LANES, step.chunks) / view.split),
     };
   });

@@ -4,7 +4,7 @@ import type { LayerSizes } from '../sizes.js';
 import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';
 import { expectedLargest, expertsRead } from './expert_load.js';
 import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure } from './measure.js';
-import { slowdownAt } from './slowdown.js';
+import { sideBySide } from './slowdown.js';
 import type { StageStep } from './stage_step.js';
 import type { ModelWork, StepRows } from './work.js';
 
@@ -60,15 +60,14 @@ export function stageTimes(
   });
 }
 
-/** The time of the slowest of some ranks, with all of them at work. */
+/** The time of some ranks until the last is done. */
 function slowestOf({ ranks, slowdown }: MachineMeasure, { role }: StageStep, busyStages: number) {
   return <Share extends { readonly rank: number }>(
     shares: readonly Share[],
     seconds: (share: Share, adapter: AdapterMeasure) => number,
   ): number => {
     const times = shares.map((share) => seconds(share, ranks[share.rank]!));
-    const busy = times.filter((time) => time > 0).length;
-    return busy === 0 ? 0 : Math.max(...times) * slowdownAt(slowdown[role], busy * busyStages);
+    return sideBySide(times, slowdown[role], busyStages);
   };
 }
 
@@ -87,19 +86,19 @@ function layerParts(
   pairsOf: (share: RankShare) => { readonly pairs: number; readonly read: number },
   dispatches: number,
 ): Part[] {
-  const { rows, attended, role } = stage;
+  const { rowsOf, attendedOf, role } = stage;
   const of = (adapter: AdapterMeasure): RowsMeasure => (sizes.expert > 0 ? adapter.expert : adapter.dense)![role];
   const held = (list: readonly number[], bytes: readonly number[]): number =>
     sum(list.map((segment) => bytes[segment]!));
   return [
     (share, adapter) =>
-      linearSeconds(of(adapter), sizes.attentionShared + held(share.heads, sizes.attentionSegments), rows),
-    (share, adapter) => attended * share.kvHeads.length * of(adapter).attention,
+      linearSeconds(of(adapter), sizes.attentionShared + held(share.heads, sizes.attentionSegments), rowsOf(share)),
+    (share, adapter) => attendedOf(share) * share.kvHeads.length * of(adapter).attention,
     (share, adapter) => {
       const measure = of(adapter);
       const { pairs, read } = sizes.expert > 0 ? pairsOf(share) : { pairs: 0, read: 0 };
       return (
-        linearSeconds(measure, sizes.mlpShared + held(share.mlp, sizes.mlpSegments), rows) +
+        linearSeconds(measure, sizes.mlpShared + held(share.mlp, sizes.mlpSegments), rowsOf(share)) +
         sizes.expert * (read * measure.secondsPerByte + pairs * measure.secondsPerByteRow)
       );
     },
@@ -115,12 +114,13 @@ function expertPairs(
 ): (share: RankShare) => { readonly pairs: number; readonly read: number } {
   const { numExperts } = work.shape;
   const parts = stage.stage.shares.map(({ experts }) => experts.length / numExperts);
-  const own = stage.spreadsExperts ? rows : stage.rows;
   const largest = stage.spreadsExperts
-    ? expectedLargest(own * work.expertsPerToken, parts) / Math.max(...parts)
-    : own * work.expertsPerToken;
-  return ({ experts }) => {
-    const pairs = (largest * experts.length) / numExperts;
+    ? expectedLargest(rows * work.expertsPerToken, parts) / Math.max(...parts)
+    : undefined;
+  return (share) => {
+    const { experts } = share;
+    const own = stage.spreadsExperts ? rows : stage.rowsOf(share);
+    const pairs = ((largest ?? own * work.expertsPerToken) * experts.length) / numExperts;
     return { pairs, read: expertsRead(own, pairs, experts.length) };
   };
 }

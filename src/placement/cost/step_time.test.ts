@@ -215,6 +215,17 @@ describe('a prompt', () => {
     expect(time(2, 2048, machineOf(2, { slowdown: (n) => n }))).toBeGreaterThan(time(1, 2048) * 0.99);
   });
 
+  test('a rank that has few of the rows disturbs the other for as long as it works', () => {
+    const adapter = { dense: { ...LAYER, prompt: { ...LAYER.prompt, secondsPerByte: 0, attention: 0 } } };
+    const layers = workOf(gqaShape(2, { vocabSize: 32 }));
+    const shared = machineOf(2, { adapter, slowdown: (n) => n });
+    const time = (length: number, machine = machineOf(2, { adapter })) => prompt('sp', 2, layers, length, 512, machine);
+    // 64 rows are one rank's; of 300 the other has 44, which it runs while the first runs 256.
+    expect(time(64, shared) / time(64)).toBeCloseTo(1, 1);
+    expect(time(300, shared) / time(300)).toBeCloseTo((256 + 44) / 256, 1);
+    expect(time(512, shared) / time(512)).toBeCloseTo(2, 1);
+  });
+
   test('each step is waited for, and the token at last', () => {
     const waiting = machineOf(2, { adapter: { waitSeconds: 100 } });
     const waits = (policy: string, length: number) => Math.round(prompt(policy, 2, work, length, 256, waiting) / 100);

@@ -21,10 +21,10 @@ export interface ModelWork {
 export interface StepRows {
   readonly role: 'generated' | 'prompt';
   readonly rows: number;
-  /** Rows that a rank runs where prompt rows are split over `split` replicas by the owner of their chunk: the most of any. */
-  readonly ownRows: (split: number) => number;
-  /** Sum over rows of the cached tokens each attends to, of the chunks that one of `split` ranks owns: the most of any. */
-  readonly attended: (split: number) => number;
+  /** Rows of each of `split` replicas that prompt rows are split over by the owner of their chunk. */
+  readonly ownRows: (split: number) => readonly number[];
+  /** Sum over rows of the cached tokens each attends to, of the chunks that each of `split` ranks owns. */
+  readonly attended: (split: number) => readonly number[];
   /** Chunks of the longest sequence. */
   readonly chunks: number;
 }

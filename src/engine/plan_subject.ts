@@ -1,0 +1,15 @@
+import type { Plan } from '../placement/index.js';
+import type { MemorySubject } from './budgets.js';
+import type { RunnerOptions } from './rank.js';
+
+/** What a plan is wanted for. */
+export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'prefillChunk'> {
+  /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
+  readonly seatsOf: (plan: Plan) => Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
+}
+
+/** How the ranks of a plan are to be set up. @throws as `seatsOf` */
+export const runnerOf = (
+  { kvType, contextLength, prefillChunk, seatsOf }: PlanSubject,
+  plan: Plan,
+): Omit<RunnerOptions, 'memory'> => ({ ...seatsOf(plan), contextLength, prefillChunk, kvType });
