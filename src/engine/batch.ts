@@ -1,30 +1,32 @@
 import type { Transfer } from '../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../gpu/index.js';
 import type { Forward, RowBuffers } from '../model/forward.js';
-import { recordGatherLogits } from '../model/vocab_ranks.js';
+import { headShares, recordGatherCandidates, recordGatherLogits } from '../model/vocab_ranks.js';
 import type { World } from '../model/world.js';
 import type { StartOptions } from './rank.js';
 import { Readback } from './readback.js';
 import { Sampler } from './sampling.js';
+import { type SamplingMode, SlotNeeds } from './slot_needs.js';
 
 /** Steps that may be in flight at once: the readback pool and the ids ring hold this many and the first token's. */
 export const MAX_STEPS_IN_FLIGHT = 4;
 const RING = 8;
 const INACTIVE = 0xffffffff;
 
-/** Slots that are decoded side by side on a rank: their rows, and on the root their sampling. */
+/** Slots that are decoded side by side on a rank: their rows, and on ranks that hold rows of the head their sampling. */
 export class Batch {
   readonly #rows: RowBuffers;
   /** Rows whose first token is to be sampled, on ranks that hold rows of the head. */
   readonly headX: Buffer | undefined;
-  /** f32 [slots][logitsStride], on ranks that hold rows of the head and on the root. */
-  readonly #logits: Buffer | undefined;
+  /** On ranks that hold rows of the head, of which the root is one. */
   readonly #sampler: Sampler | undefined;
+  /** On the root, as `#firstInfo`. */
   readonly #ids: Readback | undefined;
   /** One decode step up to the last layer's rows. */
   readonly #layers: Program;
-  /** From rows to sampled ids; without drawing until a request draws. */
-  #sampling: { readonly program: Program; readonly draws: boolean };
+  /** From rows to sampled ids; recorded when a mode is first needed. */
+  readonly #sampling = new Map<SamplingMode, Program>();
+  readonly #needs = new SlotNeeds();
   /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
   readonly #firstInfo: Buffer;
   /** Those rows: their prompt's last row is in headX. */
@@ -43,35 +45,37 @@ export class Batch {
     this.#rows = forward.allocateRows('generated', slots);
     const heads = forward.headRows > 0;
     this.headX = heads ? device.createBuffer('head x', slots * hiddenStride * 4) : undefined;
-    if (world.rank === world.topology.root) {
+    if (heads) {
+      const shares = headShares(world.plan);
       this.#sampler = new Sampler(device, {
         slots,
         vocabSize,
         logitsStride,
         ring: RING,
+        slices: shares.map((share) => share.rows),
+        part: shares.findIndex((share) => share.rank === world.rank),
         tokens: this.#rows.tokens,
         rowInfo: this.#rows.rowInfo,
       });
-      this.#logits = this.#sampler.logits;
-      this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
-    } else if (heads) {
-      this.#logits = device.createBuffer('logits', slots * logitsStride * 4);
     }
+    if (this.#sampler?.samples) this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
     this.#firstInfo = device.createBuffer('first row_info', slots * 8);
     this.#layers = this.#record('decode', (recorder) => {
       this.#recordNext(recorder);
+      this.#sampler?.recordSeen(recorder, () => this.#needs.penalises);
       forward.recordLayers(recorder, this.#rows);
     });
-    this.#sampling = this.#recordSampling(false);
+    this.#sampling.set('greedy', this.#recordSampling('greedy'));
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
   }
 
+  /** Of a decode step whose slots are all greedy, as `hops`. */
   get dispatches(): number {
-    return this.#layers.dispatchCount + this.#sampling.program.dispatchCount;
+    return this.#layers.dispatchCount + this.#sampling.get('greedy')!.dispatchCount;
   }
 
   get hops(): number {
-    return this.#layers.hopCount + this.#sampling.program.hopCount;
+    return this.#layers.hopCount + this.#sampling.get('greedy')!.hopCount;
   }
 
   #record(label: string, body: (recorder: Recorder) => void): Program {
@@ -80,16 +84,32 @@ export class Batch {
     return recorder.finish();
   }
 
-  #recordSampling(draws: boolean): { readonly program: Program; readonly draws: boolean } {
-    const { forward, slots } = this;
+  #recordSampling(mode: SamplingMode): Program {
+    const { forward, world, slots } = this;
     const { x, normed } = this.#rows;
-    const program = this.#record('sampling', (recorder) => {
-      if (!this.#logits) return;
-      if (forward.headRows > 0) forward.recordHead(recorder, x, normed, slots, this.#logits);
-      recordGatherLogits(recorder, this.world, this.#logits, forward.logitsStride);
-      this.#sampler?.record(recorder, draws);
+    const sampler = this.#sampler;
+    return this.#record('sampling', (recorder) => {
+      if (!sampler) return;
+      forward.recordHead(recorder, x, normed, slots, sampler.logits);
+      if (mode === 'whole') {
+        recordGatherLogits(recorder, world, sampler.logits, forward.logitsStride);
+        if (sampler.samples) sampler.recordCandidates(recorder, mode);
+      } else {
+        sampler.recordCandidates(recorder, mode);
+        recordGatherCandidates(recorder, world, sampler.candidates, { slots, pairs: sampler.pairs(mode) });
+      }
+      if (sampler.samples) sampler.recordSample(recorder, mode);
     });
-    return { program, draws };
+  }
+
+  /** What the present requests are sampled by: the same on every rank. */
+  async #samplingNow(): Promise<Program> {
+    const mode = this.#sampler?.modeFor(this.#needs.mode) ?? 'greedy';
+    const recorded = this.#sampling.get(mode);
+    if (recorded) return recorded;
+    const program = await this.device.checked('preparing sampling', () => this.#recordSampling(mode));
+    this.#sampling.set(mode, program);
+    return program;
   }
 
   /** The sampled tokens and their positions go from the root to every other rank. */
@@ -120,25 +140,21 @@ export class Batch {
   async start(row: number, sampling: StartOptions, seen: Uint32Array, position: number): Promise<void> {
     this.#first.add(row);
     await this.#prepare(row, sampling, seen);
-    if (this.#sampler) this.device.write(this.#firstInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
+    if (this.#ids) this.device.write(this.#firstInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
   }
 
   /** Goes on with a request at a row: `token`, the last one sampled, is fed at `position` by the next decode step. */
   async resume(row: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
     await this.#prepare(row, sampling, seen);
-    if (!this.#sampler) return;
+    if (!this.#ids) return;
     this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
     this.#writeRowInfo(row, position);
   }
 
   async #prepare(row: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
-    if (!this.#sampler) return;
-    if ((sampling.temperature ?? 0) > 0 && !this.#sampling.draws) {
-      const greedy = this.#sampling.program;
-      this.#sampling = await this.device.checked('preparing sampling', () => this.#recordSampling(true));
-      greedy.dispose();
-    }
-    this.#sampler.start(row, sampling, [...seen]);
+    this.#needs.set(row, sampling);
+    this.#sampler?.start(row, sampling, seen);
+    await this.#samplingNow();
   }
 
   /**
@@ -147,7 +163,7 @@ export class Batch {
    */
   async step(decodes: boolean, step: StepShape): Promise<(() => Promise<Uint32Array>) | undefined> {
     const { device } = this;
-    const { program } = this.#sampling;
+    const program = await this.#samplingNow();
     let encoder = device.gpu.createCommandEncoder();
     if (this.#first.size === 0 && this.hops === 0) {
       const pass = encoder.beginComputePass();
@@ -159,7 +175,7 @@ export class Batch {
       this.#placeFirst(encoder);
       encoder = await program.run(encoder, step);
     }
-    const next = this.#sampler?.nextIds();
+    const next = this.#ids && this.#sampler!.nextIds();
     const read = next && this.#ids!.record(encoder, next.ids, next.offset);
     device.gpu.queue.submit([encoder.finish()]);
     return read;
@@ -169,7 +185,7 @@ export class Batch {
     const bytes = this.forward.hiddenStride * 4;
     for (const row of this.#first) {
       if (this.headX) encoder.copyBufferToBuffer(this.headX.gpu, row * bytes, this.#rows.x.gpu, row * bytes, bytes);
-      if (this.#sampler) {
+      if (this.#ids) {
         encoder.copyBufferToBuffer(this.#firstInfo.gpu, row * 8, this.#rows.rowInfo.gpu, row * 8, 8);
       }
     }
@@ -178,14 +194,18 @@ export class Batch {
 
   stop(row: number): void {
     this.#first.delete(row);
+    this.#needs.delete(row);
     this.#writeRowInfo(row, INACTIVE);
     this.#sampler?.stop(row);
   }
 
+  /** This rank's rows of the head, in order. */
   async logitsOf(row: number): Promise<Float32Array | undefined> {
     if (!this.#sampler) return undefined;
-    const bytes = await this.device.read(this.#logits!, row * this.forward.logitsStride * 4, this.vocabSize * 4);
-    return new Float32Array(bytes);
+    const { slices, part, logitsStride } = this.#sampler.shape;
+    const [first, end] = slices[part]!;
+    const offset = (row * logitsStride + first) * 4;
+    return new Float32Array(await this.device.read(this.#sampler.logits, offset, (end - first) * 4));
   }
 
   /** Only the root's counts: it sends them to the others with each step. */

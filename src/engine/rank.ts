@@ -89,7 +89,7 @@ export interface Rank {
   step(batch: number, decodes: boolean, longest: number, rows?: number): Promise<Uint32Array | undefined>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
-  /** The logits that a slot's next token was or will be sampled from; for tests. */
+  /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; for tests. */
   slotLogits(slot: number): Promise<Float32Array | undefined>;
   counts(): Promise<RankCounts>;
   /** This rank can't go on: tells the others, whose waits end with the reason. */

@@ -199,7 +199,10 @@ export class Runner {
 
   /** The logits that the slot's next token was or will be sampled from; for tests. */
   async slotLogits(slot: number): Promise<Float32Array> {
-    return (await this.ranks[this.#root]!.slotLogits(slot))!;
+    const slices = await Promise.all(this.plan.head.map(({ rank }) => this.ranks[rank]!.slotLogits(slot)));
+    const logits = new Float32Array(this.config.vocabSize);
+    for (const [index, { rows }] of this.plan.head.entries()) logits.set(slices[index]!, rows[0]);
+    return logits;
   }
 
   /** Frees a slot's blocks; its row is inactive from now on. Ranks that are broken keep theirs until they are reset. */

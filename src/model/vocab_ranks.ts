@@ -1,7 +1,7 @@
 import { embedding } from '../../shaders/embedding/embedding/index.js';
 import type { Region, Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
-import { keepsCacheOnly, type VocabShare } from '../placement/index.js';
+import { keepsCacheOnly, type Plan, type VocabShare } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './record_ranks.js';
@@ -140,24 +140,56 @@ export class EmbeddingRanks {
   }
 }
 
-/** Brings every rank's logits to the root, which samples: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. */
+/** The ranks' rows of the output head, the root's first. */
+export const headShares = ({ head }: Plan): VocabShare[] => holders(head);
+
+/** Brings every rank's logits to the root: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. */
 export function recordGatherLogits(recorder: Recorder, world: World, logits: Buffer, logitsStride: number): void {
-  const { plan, rank, topology } = world;
-  const shares = holders(plan.head);
-  const regions = ({ rows: [first, end] }: VocabShare, rows: number): Region[] =>
+  recordGather(recorder, world, 'logits', ({ rows: [first, end] }, _part, rows) =>
     Array.from({ length: rows }, (_, row) => ({
       buffer: logits,
       offset: (row * logitsStride + first) * 4,
       size: (end - first) * 4,
-    }));
-  const own = shares.find((share) => share.rank === rank);
-  world.hop(recorder, 'logits', (step) => ({
-    sends: own && rank !== topology.root ? [{ peer: topology.root, regions: regions(own, step.rows) }] : [],
-    receives:
-      rank === topology.root
-        ? shares
-            .filter((share) => share !== own)
-            .map((share) => ({ peer: share.rank, regions: regions(share, step.rows) }))
-        : [],
-  }));
+    })),
+  );
+}
+
+/**
+ * Brings every rank's candidates to the root, which samples: 8 bytes each, [parts][slots][pairs]. A rank's own is its first part; on
+ * the root the others' follow in the order of `headShares`.
+ */
+export function recordGatherCandidates(
+  recorder: Recorder,
+  world: World,
+  candidates: Buffer,
+  { slots, pairs }: { readonly slots: number; readonly pairs: number },
+): void {
+  const isRoot = world.rank === world.topology.root;
+  recordGather(recorder, world, 'candidates', (_share, part, rows) => [
+    { buffer: candidates, offset: isRoot ? part * slots * pairs * 8 : 0, size: rows * pairs * 8 },
+  ]);
+}
+
+/** `regions`: where the rows of a share, the `part`-th of the head, lie on this rank. */
+function recordGather(
+  recorder: Recorder,
+  world: World,
+  label: string,
+  regions: (share: VocabShare, part: number, rows: number) => Region[],
+): void {
+  const { plan, rank, topology } = world;
+  const { root } = topology;
+  const shares = headShares(plan);
+  world.hop(recorder, label, (step) => {
+    const transfer = (share: VocabShare, peer: number): Transfer => ({
+      peer,
+      regions: regions(share, shares.indexOf(share), step.rows),
+    });
+    return rank === root
+      ? {
+          sends: [],
+          receives: shares.filter((share) => share.rank !== root).map((share) => transfer(share, share.rank)),
+        }
+      : { sends: shares.filter((share) => share.rank === rank).map((share) => transfer(share, root)), receives: [] };
+  });
 }

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+import { type SamplingMode, SlotNeeds, samplingMode } from './slot_needs.js';
+
+test.each<[Parameters<typeof samplingMode>[0], SamplingMode]>([
+  [{}, 'greedy'],
+  [{ topK: 0, topP: 0.5 }, 'greedy'],
+  [{ temperature: 9e-6, topK: 1000 }, 'greedy'],
+  [{ temperature: 1e-5 }, 'whole'],
+  [{ temperature: 1, topK: 1 }, 'top-k'],
+  [{ temperature: 1, topK: 64, topP: 0.5 }, 'top-k'],
+  [{ temperature: 1, topK: 65 }, 'whole'],
+  [{ temperature: 1, topK: 0, topP: 0.5 }, 'whole'],
+])('%o needs %s', (options, mode) => {
+  expect(samplingMode(options)).toBe(mode);
+});
+
+test('a batch needs what its most demanding slot needs, until that one ends', () => {
+  const needs = new SlotNeeds();
+  expect([needs.mode, needs.penalises]).toEqual(['greedy', false]);
+  needs.set(3, { temperature: 1, topK: 40 });
+  needs.set(1, { repetitionPenalty: 1.1 });
+  expect([needs.mode, needs.penalises]).toEqual(['top-k', true]);
+  needs.set(0, { temperature: 1 });
+  expect(needs.mode).toBe('whole');
+  needs.delete(1);
+  expect([needs.mode, needs.penalises]).toEqual(['whole', false]);
+  needs.delete(0);
+  expect(needs.mode).toBe('top-k');
+  needs.set(3, {});
+  expect(needs.mode).toBe('greedy');
+});
