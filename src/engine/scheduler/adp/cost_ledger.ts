@@ -1,22 +1,15 @@
-/** Runs of contexts that the means are taken over, about. */
+/** Runs of contexts that the mean is taken over, about. */
 const MEMORY = 20;
 
 /** What contexts have cost so far: the seconds they added to iterations, and what was lost while they waited. */
 export class CostLedger {
   #seconds = 0;
-  #requests = 0;
   #rows = 0;
 
-  add(seconds: number, requests: number, rows: number): void {
+  add(seconds: number, rows: number): void {
     const keep = 1 - 1 / MEMORY;
     this.#seconds = this.#seconds * keep + seconds;
-    this.#requests = this.#requests * keep + requests;
     this.#rows = this.#rows * keep + rows;
-  }
-
-  /** Seconds a request; undefined before the first. */
-  get perRequest(): number | undefined {
-    return this.#requests > 0 ? this.#seconds / this.#requests : undefined;
   }
 
   /** Seconds a row; undefined before the first. */

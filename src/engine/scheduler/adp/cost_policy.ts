@@ -19,12 +19,13 @@ const LOOKAHEAD = 48;
  * Our own balancer. Requests stay in one queue until contexts run; then the oldest are spread over the ranks (placement.ts). They
  * run when waiting no longer pays. With `n` requests able to run, that is when no `m` more would be worth waiting for:
  *
- *     longer(m) + held(m) >= m * cost
+ *     longer(m) + held(m) >= rows(m) * cost
  *
- * longer(m): seconds by which m more contexts would lengthen the iteration; none while they fill up ranks that would idle.
+ * longer(m): seconds by which m more contexts, of rows(m) rows, would lengthen the iteration; none while they fill up ranks that
+ *            would idle.
  * held(m):   what the n waiting ones, and then the new ones, lose until the m-th has come. A second of one request's wait is an
  *            idle slot, a 1/(running) part of a second's output, and its first token comes later: priced at 4 more idle slots.
- * cost:      what a context has cost on average under this very rule, wait included.
+ * cost:      what a context row has cost on average under this very rule, wait included.
  *
  * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (patience.ts), and
  * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay.
@@ -107,22 +108,23 @@ export class CostPolicy implements ContextPolicy {
   }
 
   #waitingPays(able: readonly Sequence[], placement: Placement, waiting: WaitingQueue, situation: Situation): boolean {
-    const count = placement.assigned.length;
-    if (count === 0) return true;
-    const cost = this.#costs.perRequest ?? placement.excess / count;
+    if (placement.assigned.length === 0) return true;
+    const cost = this.#costs.perRow ?? placement.excess / placement.rows;
     const gap = this.#times.generationSeconds(mostRows(situation)) / this.#arrivals.perIteration;
     const worth = holdingCost(situation);
     const slots = freeSlots(situation.ranks);
     const lengthening = placement.lengthening(waiting.length >= slots);
     lengthening.next();
     let held = 0;
+    let spared = 0;
     for (let more = 1; more <= LOOKAHEAD; more++) {
       // Requests that only wait for a slot are known; others are imagined to be like the last ones.
       const rows = waiting.at(slots + more - 1)?.target ?? this.#imaginedRows(more);
       const longer = lengthening.next(rows).value;
       if (longer === undefined) return false;
       held += worth * (able.length + more - 1) * gap;
-      if (longer + held < more * cost) return true;
+      spared += rows * cost;
+      if (longer + held < spared) return true;
     }
     return false;
   }
@@ -136,7 +138,7 @@ export class CostPolicy implements ContextPolicy {
     const { assigned, excess } = placement;
     if (assigned.length === 0) return;
     const overhead = this.#times.contextOverhead(mostRows(situation));
-    this.#costs.add(overhead + excess + holdingCost(situation) * this.#held, assigned.length, placement.rows);
+    this.#costs.add(overhead + excess + holdingCost(situation) * this.#held, placement.rows);
     this.#held = 0;
   }
 
