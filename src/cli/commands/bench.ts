@@ -49,7 +49,7 @@ export const command: Command = {
     ...modelOptions,
     model: {
       value: 'DIR',
-      help: `a model folder or its URL; decode: default ${EMBEDDED_MODEL.replace(/\/$/, '')}; scale: default ${SCALE_MODELS.join(' and ')}`,
+      help: `a model folder or its URL; decode: default ${EMBEDDED_MODEL.replace(/\/$/, '')}; scale, ranks: also ${SCALE_MODELS.join(' and ')} by name, with random weights`,
     },
     weights: {
       value: 'LIST',
@@ -115,7 +115,12 @@ async function run(suite: Suite, options: Options, terminal: Terminal): Promise<
   if (suite === 'ranks') {
     const { ranksTable, runRanksSuite } = await import('../bench/ranks_suite.js');
     const [type] = weights ?? [undefined];
-    const model = await requestFor(options, terminal, options.text('model') ?? embeddedModel(), type, undefined, []);
+    const named = options.text('model') ?? embeddedModel();
+    const { scaleModelFolder } = await import('../bench/scale_models.js');
+    const folder = isScaleModel(named)
+      ? await scaleModelFolder(named, terminal.signal, (line) => terminal.progress(line))
+      : named;
+    const model = await requestFor(options, terminal, folder, type, undefined, []);
     const document = await runRanksSuite(
       {
         model,
