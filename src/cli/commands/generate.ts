@@ -39,7 +39,10 @@ export const command: Command = {
       await host.close();
     }
     await terminal.write(json ? `${JSON.stringify(result)}\n` : '\n');
-    if (!json) terminal.note([summary(result), ...rankLines(result.stats)].join('\n'));
+    if (!json) {
+      const predicted = options.has('verbose') ? predictedLines(result.stats) : [];
+      terminal.note([summary(result), ...predicted, ...rankLines(result.stats)].join('\n'));
+    }
     return result.finish_reason === 'abort' ? 130 : 0;
   },
 };
@@ -72,6 +75,17 @@ export function summary({ tokens, finish_detail, seed, stats }: GenerateResult):
     `${tokens.length} tokens, ${stats.tokens_per_second.toFixed(1)} tokens/s, first after ${stats.ttft_ms.toFixed(0)} ms, ` +
     `${stats.dispatches_per_token.toFixed(1)} dispatches a token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`
   );
+}
+
+/** What the planner expected of the run, where it chose the plan. */
+function predictedLines({ predicted, tokens_per_second: speed, ttft_ms: ttft }: RunStats): string[] {
+  if (!predicted) return [];
+  const ratio = (expected: number, measured: number): string =>
+    `${(expected / measured).toFixed(2)} times the measured`;
+  return [
+    `predicted: ${predicted.tokens_per_second.toFixed(1)} tokens/s (${ratio(predicted.tokens_per_second, speed)}), ` +
+      `first after ${predicted.ttft_ms.toFixed(0)} ms (${ratio(predicted.ttft_ms, ttft)})`,
+  ];
 }
 
 /** What each of several ranks held, sent and waited for. */
