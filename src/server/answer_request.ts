@@ -25,7 +25,7 @@ export async function answerRequest(
   const writer = new AnswerWriter(call, shape, { ...head, model: options.modelName });
   if (!call.stream) {
     const answers = await collect(completion, call);
-    if (exchange.signal.aborted) throw stopped();
+    if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
     exchange.sendJson(200, writer.whole(answers, completion));
     return;
   }
@@ -33,7 +33,7 @@ export async function answerRequest(
   try {
     for (const event of writer.opening()) stream.send(event);
     for await (const event of completion) {
-      if (exchange.signal.aborted) throw stopped();
+      if (exchange.signal.aborted || event.finish === 'aborted') throw stopped();
       for (const chunk of writer.chunks(event)) stream.send(chunk);
     }
     if (exchange.signal.aborted) throw stopped();
@@ -42,7 +42,7 @@ export async function answerRequest(
   } catch (error) {
     // The status is out: the stream says what happened, as OpenAI's does.
     const told = toApiError(error);
-    if (told.status >= 500 && !exchange.signal.aborted) options.onError(error);
+    if (told.details.cause !== undefined) options.onError(error);
     stream.send(told.body);
     stream.end(outcomeOf(told));
   }

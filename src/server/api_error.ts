@@ -6,6 +6,7 @@ export interface ApiErrorDetails {
   /** The field at fault. */
   readonly param?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** What the client isn't told, and whoever runs the server should know. */
   readonly cause?: unknown;
 }
 

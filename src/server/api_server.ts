@@ -188,9 +188,7 @@ export class ApiServer {
     const told = toApiError(error);
     // A client that went away while it sent its request breaks the reading of it.
     const gone = exchange.request.destroyed && !exchange.request.complete;
-    if (told.status >= 500 && told.details.cause !== undefined && !gone) {
-      this.#options.onError?.(error, exchange.id);
-    }
+    if (told.details.cause !== undefined && !gone) this.#options.onError?.(error, exchange.id);
     exchange.sendError(told);
   }
 

@@ -83,3 +83,19 @@ test('a chat with a model that has no template', async () => {
   expect(response.status).toBe(400);
   expect(await response.text()).toContain('this model has no chat template; send a prompt to /v1/completions');
 });
+
+test('a model that is closed under its answers: they are not told as whole', async () => {
+  const url = await start(
+    modelOf(async function* () {
+      yield { index: 0, text: 'so far', logprobs: [] };
+      yield { index: 0, text: '', logprobs: [], finish: 'aborted' };
+    }),
+  );
+  const response = await ask(url, { prompt: 'x' });
+  expect(response.status).toBe(503);
+  expect(await response.json()).toMatchObject({ error: { code: 'shutting_down' } });
+  const stream = await (await ask(url, { prompt: 'x', stream: true })).text();
+  expect(stream).toContain('"code":"shutting_down"');
+  expect(stream).not.toContain('finish_reason":"stop"');
+  expect(errors).toEqual([]);
+});
