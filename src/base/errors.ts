@@ -11,7 +11,6 @@ export type ErrorCode =
   | 'unsupported' // a well-formed model that this runtime can't run
   | 'device_lost' // the GPU device went away
   | 'peer_lost' // another rank's worker or link went away, or it didn't answer in time
-  | 'peer_lost' // another rank's worker or link went away, or it didn't answer in time
   | 'context_full' // the prompt doesn't fit the context
   | 'io' // a file or URL that can't be read
   | 'aborted' // an AbortSignal fired
