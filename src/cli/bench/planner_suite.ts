@@ -220,7 +220,7 @@ function leastOf(samples: readonly PlanTimes[], maxTokens: number): PlanTimes {
 }
 
 /** Picks are the planner's own by the time of a request, and the least prediction by the others. */
-function scoreOf(results: readonly PlannerResult[], by: keyof PlanTimes): PlannerScore {
+export function scoreOf(results: readonly PlannerResult[], by: keyof PlanTimes): PlannerScore {
   const choices = new Map<string, PlannerResult[]>();
   for (const result of results) {
     const key = `${result.model} ${result.prompt_tokens}`;

@@ -8,7 +8,7 @@ export interface Timed {
 }
 
 export interface TimingOptions {
-  /** A submission lasts this long at least, so that submitting and waiting don't count; 8 ms. */
+  /** A round lasts this long at least, so that submitting and waiting count for little; 4 ms. Short ones are rarely disturbed. */
   readonly minSeconds?: number;
   /** No new round begins after this long; 150 ms. */
   readonly maxSeconds?: number;
@@ -24,7 +24,7 @@ export async function timeProgram(timed: Timed, options: TimingOptions = {}): Pr
 
 /** As `timeProgram`, with the same number of runs on each at the same time; until the last has ended. */
 export async function timeTogether(all: readonly Timed[], options: TimingOptions = {}): Promise<number> {
-  const { minSeconds = 0.008, maxSeconds = 0.15, rounds = 5 } = options;
+  const { minSeconds = 0.004, maxSeconds = 0.15, rounds = 12 } = options;
   await runAll(all, 1);
   let repeats = 1;
   let seconds = await runAll(all, repeats);
