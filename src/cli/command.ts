@@ -16,6 +16,8 @@ export interface Command {
   readonly summary: string;
   readonly usage: string;
   readonly options: OptionSpecs;
+  /** Words one of which follows the command's name, before the options. */
+  readonly subjects?: readonly string[];
   /** The exit code; errors are thrown. */
   run(options: Options, terminal: Terminal): Promise<number>;
 }

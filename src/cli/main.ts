@@ -16,8 +16,9 @@ const COMMANDS: Readonly<
   plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
   bench: { summary: 'measure speed and memory', load: () => import('./commands/bench.js') },
   arrange: { summary: 'arrange kv heads over ranks by load', load: () => import('./commands/arrange.js') },
+  simulate: { summary: 'run the scheduler on a clock', load: () => import('./commands/simulate.js') },
 };
-const PLANNED = ['simulate', 'profile'];
+const PLANNED = ['profile'];
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
@@ -45,12 +46,23 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
     throw usageError(`${what}${didYouMean(name, names)} Commands: ${names.join(', ')}`);
   }
   const { command } = await COMMANDS[name]!.load();
-  const options = parseOptions(name, command.options, rest);
+  const options = parseOptions(name, command.options, withoutSubject(name, command, rest));
   if (options.has('help')) {
     await terminal.write(`${command.summary}\n\nUsage: splitkv ${command.usage}\n\n${optionHelp(command.options)}\n`);
     return 0;
   }
   return command.run(options, terminal);
+}
+
+/** The arguments behind a command's subject, where it has one. @throws SplitkvError `usage` when that is missing or unknown. */
+function withoutSubject(name: string, { subjects }: Command, rest: readonly string[]): readonly string[] {
+  const [subject, ...options] = rest;
+  if (!subjects || subject === '--help') return rest;
+  if (subject !== undefined && subjects.includes(subject)) return options;
+  const what = subject === undefined || subject.startsWith('-') ? 'missing' : `'${subject}' is unknown`;
+  throw usageError(
+    `${name}: what to ${name} is ${what}.${didYouMean(subject ?? '', subjects)} Use: ${name} ${subjects.join(' | ')}`,
+  );
 }
 
 async function version(): Promise<string> {

@@ -1,0 +1,167 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
+import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { isPublishedRun } from '../../simulate/adp_parameters.js';
+import { type AdpStudyOptions, runPolicy, studyAdp } from '../../simulate/adp_study.js';
+import { calibrate } from '../../simulate/calibrate.js';
+import { paretoGrid } from '../../simulate/pareto.js';
+import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from '../../simulate/published_run.js';
+import { adpReport } from '../../simulate/report/adp_report.js';
+import { syntheticTrace } from '../../simulate/synthetic_trace.js';
+import { parseTrace } from '../../simulate/trace_file.js';
+import type { Trace } from '../../simulate/trace.js';
+import { type Command, commonOptions, type Terminal } from '../command.js';
+import type { Options } from '../options.js';
+import { describeStudy } from '../simulate_text.js';
+
+const {
+  requests,
+  ranks,
+  meanInput,
+  meanOutput,
+  maxBatch,
+  maxTokensPerIteration,
+  concurrency,
+  timeoutIters,
+  batchingWaitIters,
+} = PUBLISHED_SETTINGS;
+const SYNTHETIC = ['requests', 'mean-in', 'mean-out', 'seed'] as const;
+
+export const command: Command = {
+  summary:
+    'Runs the scheduler on a clock instead of a GPU. adp: attention data parallelism, a trace under four policies: the baseline, ' +
+    "TensorRT-LLM's waits (context_wait, full) and ours (cost). Defaults are those of the run that NVIDIA published.",
+  usage: 'simulate adp [options]',
+  subjects: ['adp'],
+  options: {
+    requests: { value: 'N', help: `requests of the synthetic trace; default ${requests}` },
+    'mean-in': { value: 'TOKENS', help: `mean prompt length; default ${meanInput}` },
+    'mean-out': { value: 'TOKENS', help: `mean generated length; default ${meanOutput}` },
+    seed: { value: 'S', help: 'of the synthetic trace; default 1' },
+    trace: {
+      value: 'FILE',
+      help: 'a trace instead: JSON or CSV with input_tokens, output_tokens and, if wanted, arrival_s, priority, ttft_deadline_s',
+    },
+    ranks: { value: 'R', help: `default ${ranks}` },
+    'max-batch': { value: 'N', help: `requests that a rank may run; default ${maxBatch}` },
+    'max-tokens-per-iteration': {
+      value: 'N',
+      help: `rows of an iteration on one rank; default ${maxTokensPerIteration}`,
+    },
+    concurrency: { value: 'N', help: `requests that clients have open at once; default ${concurrency}` },
+    'timeout-iters': { value: 'N', help: `default ${timeoutIters}` },
+    'batching-wait-iters': { value: 'N', help: `default ${batchingWaitIters}` },
+    'chunked-prefill': { help: 'cut prompts to the budget; without it each runs whole' },
+    'kv-tokens': { value: 'N', help: 'KV tokens of a rank; default: enough for any batch' },
+    'iteration-seconds': { value: 'S', help: `seconds of any iteration; default ${PUBLISHED_TIME.baseSeconds}` },
+    'token-seconds': {
+      value: 'S',
+      help: `seconds for each token of the rank that has most; default ${PUBLISHED_TIME.secondsPerToken}`,
+    },
+    calibrate: {
+      help: 'fit these two first, so that the baseline has the published TPS and SOL TPS; they are told on stderr',
+    },
+    out: { value: 'FILE', help: 'also write an HTML report there: runs over iterations, and throughput against TTFT' },
+    ...commonOptions,
+  },
+  async run(options, terminal) {
+    const given = await studyOptions(options);
+    const study = options.has('calibrate') ? await calibrated(given, terminal) : given;
+    const published = isPublishedRun(study);
+    const out = options.text('out');
+    const progress = async (name: string): Promise<void> => {
+      terminal.progress(`simulating ${name}`);
+      await setImmediate(); // lets Ctrl-C through
+      throwIfAborted(terminal.signal, 'the simulation');
+    };
+    const result = await studyAdp(study, progress);
+    if (out !== undefined) {
+      const pareto = await paretoGrid(study, result, progress);
+      await writeReport(out, adpReport({ study: result, pareto, published }));
+    }
+    const { rows, published: publishedRows, parameters } = result;
+    const seed = options.has('trace') ? {} : { seed: options.integer('seed', 0) ?? 1 };
+    if (options.has('json')) {
+      const document = { rows, published: publishedRows, parameters: { ...seed, ...parameters } };
+      await terminal.write(`${JSON.stringify(document)}\n`);
+    } else {
+      await terminal.write(describeStudy(result, published));
+      if (out !== undefined) await terminal.write(`\nreport written to ${out}\n`);
+    }
+    return 0;
+  },
+};
+
+async function studyOptions(options: Options): Promise<AdpStudyOptions> {
+  const positive = 'a number above 0';
+  const batch = options.integer('max-batch', 1) ?? maxBatch;
+  const budget = options.integer('max-tokens-per-iteration', 2) ?? maxTokensPerIteration;
+  if (budget <= batch) {
+    throw usageError(
+      `--max-tokens-per-iteration ${budget}: expected more than --max-batch ${batch}, else a full batch leaves no room for prompts`,
+    );
+  }
+  const chunkedPrefill = options.has('chunked-prefill');
+  return {
+    trace: await readTrace(options, chunkedPrefill ? Infinity : budget - batch),
+    ranks: options.integer('ranks', 1, 1024) ?? ranks,
+    maxBatch: batch,
+    maxTokensPerIteration: budget,
+    concurrency: options.integer('concurrency', 1) ?? concurrency,
+    timeoutIters: options.integer('timeout-iters', 0) ?? timeoutIters,
+    batchingWaitIters: options.integer('batching-wait-iters', 0) ?? batchingWaitIters,
+    chunkedPrefill,
+    kvTokens: options.integer('kv-tokens', 1),
+    time: {
+      baseSeconds:
+        options.number('iteration-seconds', 'a number of at least 0', (s) => s >= 0) ?? PUBLISHED_TIME.baseSeconds,
+      secondsPerToken: options.number('token-seconds', positive, (s) => s > 0) ?? PUBLISHED_TIME.secondsPerToken,
+    },
+  };
+}
+
+async function readTrace(options: Options, maxInput: number): Promise<Trace> {
+  const file = options.text('trace');
+  if (file === undefined) {
+    const length = 'a number of at least 1';
+    return syntheticTrace({
+      requests: options.integer('requests', 1, 1_000_000) ?? requests,
+      meanInput: options.number('mean-in', length, (n) => n >= 1) ?? meanInput,
+      meanOutput: options.number('mean-out', length, (n) => n >= 1) ?? meanOutput,
+      seed: options.integer('seed', 0) ?? 1,
+      maxInput,
+    });
+  }
+  const extra = SYNTHETIC.find((name) => options.has(name));
+  if (extra !== undefined) throw usageError(`--${extra} is for a synthetic trace: leave it out, or --trace`);
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (cause) {
+    throw new SplitkvError('io', `--trace ${file}: can't be read: ${(cause as Error).message}`, { cause });
+  }
+  return parseTrace(text, file);
+}
+
+async function calibrated(study: AdpStudyOptions, terminal: Terminal): Promise<AdpStudyOptions> {
+  if (study.trace.some(({ arrivalSeconds }) => arrivalSeconds > 0)) {
+    throw usageError(
+      '--calibrate needs a trace without arrival times: with them the iterations would depend on what is fitted',
+    );
+  }
+  terminal.progress('calibrating');
+  const { log, outputTokens } = runPolicy(study, { mode: 'trtllm', enable_balance: false });
+  const time = calibrate(log, outputTokens, PUBLISHED_ROWS[0]!);
+  terminal.note(
+    `fitted: --iteration-seconds ${time.baseSeconds.toPrecision(4)} --token-seconds ${time.secondsPerToken.toPrecision(4)}`,
+  );
+  return { ...study, time };
+}
+
+async function writeReport(file: string, html: string): Promise<void> {
+  try {
+    await writeFile(file, html);
+  } catch (cause) {
+    throw new SplitkvError('io', `--out ${file}: can't be written: ${(cause as Error).message}`, { cause });
+  }
+}

@@ -1,0 +1,43 @@
+import { quantile } from '../base/stats.js';
+import { solTps } from '../engine/scheduler/index.js';
+import type { PublishedRow } from './published_run.js';
+import type { SimulationResult } from './simulate.js';
+
+export type RowName = PublishedRow['name'] | 'cost';
+
+/** One line of the table. */
+export interface AdpRow {
+  readonly name: RowName;
+  /** Tokens generated a second. */
+  readonly tps: number;
+  /** Mean balance ratio, iterations weighed by the tokens of their largest rank. */
+  readonly balance: number;
+  readonly sol_tps: number;
+  /** Over the baseline. */
+  readonly speedup: number;
+  readonly mean_ttft_s: number;
+  readonly iterations: number;
+  /** Mean balance ratio, all iterations alike. */
+  readonly iteration_balance: number;
+  readonly p95_ttft_s: number;
+  readonly elapsed_s: number;
+  readonly preemptions: number;
+}
+
+export function makeRow(name: RowName, result: SimulationResult, baseline: number | undefined): AdpRow {
+  const tps = result.outputTokens / result.seconds;
+  const ttft = [...result.ttftSeconds];
+  return {
+    name,
+    tps,
+    balance: result.balance.balance,
+    sol_tps: solTps(tps, result.balance),
+    speedup: tps / (baseline ?? tps),
+    mean_ttft_s: ttft.reduce((sum, seconds) => sum + seconds, 0) / ttft.length,
+    iterations: result.balance.iterations,
+    iteration_balance: result.balance.iterationBalance,
+    p95_ttft_s: quantile(ttft, 0.95),
+    elapsed_s: result.seconds,
+    preemptions: result.preemptions,
+  };
+}

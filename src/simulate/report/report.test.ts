@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { type AdpStudyOptions, studyAdp } from '../adp_study.js';
+import { paretoGrid } from '../pareto.js';
+import { PUBLISHED_TIME } from '../published_run.js';
+import { syntheticTrace } from '../synthetic_trace.js';
+import { adpReport } from './adp_report.js';
+import { binned } from './bins.js';
+import { ticks } from './chart.js';
+
+const options: AdpStudyOptions = {
+  trace: syntheticTrace({ requests: 60, meanInput: 100, meanOutput: 50, seed: 1, maxInput: 1000 }),
+  ranks: 2,
+  maxBatch: 8,
+  maxTokensPerIteration: 1024,
+  concurrency: 20,
+  timeoutIters: 50,
+  batchingWaitIters: 10,
+  chunkedPrefill: false,
+  kvTokens: undefined,
+  time: PUBLISHED_TIME,
+};
+
+test('a page that needs nothing but itself', async () => {
+  const study = await studyAdp(options);
+  const pareto = await paretoGrid(options, study);
+  expect(pareto).toHaveLength(9);
+  const full = study.rows.find(({ name }) => name === 'full')!;
+  expect(pareto).toContainEqual({
+    timeout_iters: 50,
+    batching_wait_iters: 10,
+    tps: full.tps,
+    mean_ttft_s: full.mean_ttft_s,
+  });
+  const html = adpReport({ study, pareto, published: false });
+  expect(html).not.toMatch(/<script|<link|<img|url\(|https?:/);
+  expect(html).not.toMatch(/NaN|Infinity|undefined/);
+  // Three charts for each run, and the front.
+  expect(html.match(/<svg /g)).toHaveLength(13);
+  expect(html).toContain('prefers-color-scheme: dark');
+  expect(html).not.toContain('Published');
+  expect(adpReport({ study, pareto, published: true })).toContain('34,140');
+});
+
+test('a run of one iteration still draws', async () => {
+  const one = {
+    ...options,
+    trace: syntheticTrace({ requests: 1, meanInput: 5, meanOutput: 1, seed: 1, maxInput: 100 }),
+  };
+  const study = await studyAdp(one);
+  const html = adpReport({ study, pareto: await paretoGrid(one, study), published: false });
+  expect(html).not.toMatch(/NaN|Infinity|undefined/);
+});
+
+test('bins cover the log; ticks are round', () => {
+  const log = Array.from({ length: 10 }, (_, i) => ({
+    tokens: Uint32Array.of(i, 2 * i),
+    seconds: 1,
+    contextTokens: 0,
+  }));
+  const bins = binned(log, 4);
+  expect(bins.map(({ iteration }) => iteration)).toEqual([1.5, 4.5, 7.5, 9.5]);
+  expect(bins[0]).toMatchObject({ least: 1, average: 1.5, most: 2 });
+  expect(ticks([0, 1], 4)).toEqual([0, 0.25, 0.5, 0.75, 1]);
+  expect(ticks([55, 109], 6)).toEqual([60, 70, 80, 90, 100]);
+});
