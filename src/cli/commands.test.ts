@@ -62,7 +62,13 @@ describe('generate', () => {
         'ttft_ms',
       ].sort(),
     );
-    expect(Object.keys(result.stats.ranks[0]!).sort()).toEqual(['adapter', 'kv_bytes', 'weight_bytes']);
+    expect(Object.keys(result.stats.ranks[0]!).sort()).toEqual([
+      'adapter',
+      'bytes_per_token',
+      'kv_bytes',
+      'us_per_exchange',
+      'weight_bytes',
+    ]);
     expect(stderr).toBe('');
   });
 
