@@ -17,7 +17,8 @@ const KEYS = ['mode', 'enable_balance', 'timeout_iters', 'batching_wait_iters'];
 
 /**
  * Reads `attention_dp_config: { mode, enable_balance, timeout_iters, batching_wait_iters }`. Defaults: cost, false, 50, 10.
- * The cost mode reads the two numbers as one: no request that could run waits longer than their sum.
+ * The cost mode reads the two numbers as how long it may make a request wait that could run: their sum at most, see patience.ts,
+ * and once more where it is left behind when others run.
  * @throws SplitkvError `usage`
  */
 export function parseAttentionDpConfig(value: unknown): AttentionDpConfig {

@@ -28,7 +28,8 @@ const LOOKAHEAD = 48;
  * cost:      what a context row has cost on average under this very rule, wait included.
  *
  * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (patience.ts), and
- * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay.
+ * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay
+ * behind, and wait anew: once, then they run.
  */
 export class CostPolicy implements ContextPolicy {
   readonly #times = new IterationTimes();
@@ -59,18 +60,12 @@ export class CostPolicy implements ContextPolicy {
     if (able.length === 0) return true;
     let placement = placeContexts(this.config, situation, this.#times.rowSeconds, able);
     if (this.#weighs(situation)) {
-      const most = patience(
-        this.config.attentionDp,
-        situation.ranks.length,
-        this.#arrivals.perIteration,
-        able.length < waiting.length,
-      );
-      const overdue = ({ readySince }: Sequence): boolean => situation.iteration - readySince >= most;
-      // Priorities may put later ones before the overdue.
-      const runs = able.some(overdue) || this.#endangersDeadline(able, placement, situation);
-      if (!runs && this.#waitingPays(able, placement, waiting, situation)) return true;
+      const mustRun = this.#mustRun(able.length < waiting.length, placement, situation);
+      // Any of them: priorities may put later ones first.
+      if (!able.some(mustRun) && this.#waitingPays(able, placement, waiting, situation)) return true;
       const { perRow } = this.#costs;
-      if (perRow !== undefined) placement = placement.cut(perRow, overdue);
+      if (perRow !== undefined) placement = placement.cut(perRow, (each) => each.leftOut || mustRun(each));
+      if (placement.assigned.length > 0) leaveOut(able, placement, situation.iteration);
       this.#account(placement, situation);
     }
     this.#bind(placement, waiting);
@@ -98,13 +93,15 @@ export class CostPolicy implements ContextPolicy {
     return this.config.attentionDp.enableBalance && this.#times.known && running(situation) > 0;
   }
 
-  #endangersDeadline(able: readonly Sequence[], placement: Placement, situation: Situation): boolean {
-    const earliest = able.reduce((least, { firstTokenDeadline }) => Math.min(least, firstTokenDeadline), Infinity);
-    if (earliest === Infinity) return false;
+  /** Tells who may not wait one iteration more: by its patience, or its deadline. */
+  #mustRun(queueing: boolean, placement: Placement, situation: Situation): (sequence: Sequence) => boolean {
+    const { iteration, now, ranks } = situation;
+    const most = patience(this.config.attentionDp, ranks.length, this.#arrivals.perIteration, queueing);
     const rows = mostRows(situation);
-    // One iteration more of waiting, then one with the contexts.
+    // One iteration of waiting, then one with the contexts.
     const generation = 2 * this.#times.generationSeconds(rows);
-    return situation.now + generation + this.#times.contextOverhead(rows) + placement.excess >= earliest;
+    const firstToken = now + generation + this.#times.contextOverhead(rows) + placement.excess;
+    return ({ readySince, firstTokenDeadline }) => iteration - readySince >= most || firstToken >= firstTokenDeadline;
   }
 
   #waitingPays(able: readonly Sequence[], placement: Placement, waiting: WaitingQueue, situation: Situation): boolean {
@@ -165,6 +162,16 @@ export class CostPolicy implements ContextPolicy {
     waiting.remove(oldest);
     roomiest.bind(oldest);
     this.#leftWaiting--;
+  }
+}
+
+/** Those that stay behind when contexts run wait anew, once. */
+function leaveOut(able: readonly Sequence[], { assigned }: Placement, iteration: number): void {
+  const runs = new Set(assigned.map(({ sequence }) => sequence));
+  for (const sequence of able) {
+    if (runs.has(sequence) || sequence.leftOut) continue;
+    sequence.leftOut = true;
+    sequence.readySince = iteration;
   }
 }
 
