@@ -43,7 +43,9 @@ export interface PlanOutlook {
 /** Measures the machine where it hasn't been, and predicts every plan. @throws as `measureMachine` */
 export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook> {
   const { config, type, kvType, contextLength } = request.subject;
-  return outlookOn(await measureMachine({ ...request, subject: { config, type, kvType, contextLength } }), request);
+  const batched = (request.workload.batch ?? 1) > 1;
+  const measured = await measureMachine({ ...request, subject: { config, type, kvType, contextLength, batched } });
+  return outlookOn(measured, request);
 }
 
 /** Predicts every plan on a machine whose ranks are those of the request. */

@@ -1,27 +1,31 @@
-import { type Device, Recorder } from '../../gpu/index.js';
+import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import { allocateMatrix, type Matrix } from '../../model/matrix.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { recordLinear } from '../../model/record_linear.js';
 import { activationStride } from '../../model/roles.js';
 import { fitLinear, type LinearMeasure, type LinearSample } from '../../placement/index.js';
-import type { ProbeSubject } from './probe.js';
+import { BATCH, type ProbeSubject } from './probe.js';
 import { timeProgram } from './timing.js';
 
 /** Of the head's weights, so many are enough to tell its speed. */
 const GPU_BYTES = 64 * 2 ** 20;
-const CPU_BYTES = 4 * 2 ** 20;
+const CPU_BYTES = 2 ** 20;
 
-/** The output head for generated rows: two sizes, 1 and 8 rows. */
-export async function measureHead(device: Device, { config, type, kvType }: ProbeSubject): Promise<LinearMeasure> {
+/** The output head for generated rows: two sizes, and two numbers of rows where there are several. */
+export async function measureHead(
+  device: Device,
+  { config, type, kvType, batched }: ProbeSubject,
+): Promise<LinearMeasure> {
   const { headRow } = modelSizes(config, type, kvType);
   const most = Math.floor((device.traits.software ? CPU_BYTES : GPU_BYTES) / headRow);
   const rows = Math.max(1, Math.min(config.vocabSize, most));
   const samples: LinearSample[] = [];
-  for (const [outFeatures, batch] of [
+  const runs: [outFeatures: number, batch: number][] = [
     [rows, 1],
-    [rows, 8],
     [Math.ceil(rows / 2), 1],
-  ] as const) {
+  ];
+  if (batched) runs.push([rows, BATCH]);
+  for (const [outFeatures, batch] of runs) {
     const spec = {
       name: 'probe head',
       inFeatures: config.hiddenSize,
@@ -43,12 +47,11 @@ export async function measureHead(device: Device, { config, type, kvType }: Prob
   return { secondsPerByte, secondsPerByteRow };
 }
 
-function recordHead(device: Device, matrix: Matrix, rows: number, eps: number) {
+function recordHead(device: Device, matrix: Matrix, rows: number, eps: number): Program {
   const stride = activationStride(matrix.inFeatures);
   const outStride = activationStride(matrix.outFeatures);
-  const [x, weight, normed] = ['x', 'norm', 'normed'].map((name) =>
-    device.createBuffer(`probe head ${name}`, rows * stride * 4),
-  ) as [ReturnType<Device['createBuffer']>, ReturnType<Device['createBuffer']>, ReturnType<Device['createBuffer']>];
+  const buffer = (name: string): Buffer => device.createBuffer(`probe head ${name}`, rows * stride * 4);
+  const [x, weight, normed] = [buffer('x'), buffer('norm'), buffer('normed')];
   const recorder = new Recorder(device, 'probe head');
   recordLinear(recorder, { role: 'generated', rows, normed }, matrix, {
     x,

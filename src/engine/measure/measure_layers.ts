@@ -3,13 +3,13 @@ import { modelSizes } from '../../model/model_sizes.js';
 import { modelShape } from '../../model/shape.js';
 import { fitLinear, type LayerMeasure, type LinearSample, type RowsMeasure } from '../../placement/index.js';
 import type { Overheads } from './overheads.js';
-import { Probe, type ProbeSubject } from './probe.js';
+import { BATCH, Probe, type ProbeSubject } from './probe.js';
 import { chooseLayers, type LayerKind, layerRead } from './probe_layers.js';
 
 /** Weights that are read in turn, so that no cache holds them all: a GPU's may hold a layer or two. */
 const GPU_BYTES = 64 * 2 ** 20;
-/** A CPU's work doesn't wait for memory, so a layer or two will do. */
-const CPU_BYTES = 4 * 2 ** 20;
+/** A CPU's work doesn't wait for memory: one layer will do. */
+const CPU_BYTES = 1;
 const MOST_BYTES = 512 * 2 ** 20;
 /** A timed run of prompt rows takes about this long at most. */
 const PROMPT_SECONDS = 0.1;
@@ -42,11 +42,14 @@ export async function measureLayers(
   const near = await whole.layerSeconds(whole.generated(1, 1), dispatchSeconds);
   const far = await whole.layerSeconds(whole.generated(1, long), dispatchSeconds);
   const attention = long > 1 ? atLeastZero(far - near) / (kvHeads(whole) * (long - 1)) : 0;
-  const generated = rowsMeasure(attention, [
+  const samples = [
     sample(whole, 1, near),
-    sample(whole, 8, await whole.layerSeconds(whole.generated(8, 1), dispatchSeconds)),
     sample(half, 1, await half.layerSeconds(half.generated(1, 1), dispatchSeconds)),
-  ]);
+  ];
+  if (subject.batched) {
+    samples.push(sample(whole, BATCH, await whole.layerSeconds(whole.generated(BATCH, 1), dispatchSeconds)));
+  }
+  const generated = rowsMeasure(attention, samples);
 
   const few = Math.min(FEWEST_ROWS, whole.promptRows);
   const fewSeconds = await whole.layerSeconds(whole.prompt(0, few), dispatchSeconds);

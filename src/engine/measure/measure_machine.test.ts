@@ -17,6 +17,7 @@ const subjectOf = (model_type: string, type: ProbeSubject['type'] = 'f32'): Prob
   type,
   kvType: 'f32',
   contextLength: 600,
+  batched: true,
 });
 
 function countingStore(): MeasureStore & { readonly names: string[] } {

@@ -28,61 +28,53 @@ export interface MachineRequest {
  * @throws SplitkvError as `openDevice`; `internal` where an adapter computes nonsense; `aborted`.
  */
 export async function measureMachine(request: MachineRequest): Promise<MachineMeasure> {
-  const { subject, adapters, virtual, fresh = false, signal, onProgress } = request;
+  const { subject, virtual, fresh = false, signal, onProgress } = request;
   const store = request.store ?? (await defaultStore());
-  const used = virtual ? adapters.map(() => adapters[0]!) : adapters;
-  // An adapter is asked for in different words, and different words may lead to one.
-  const asked = new Map<string, string>();
-  const measures = new Map<string, Omit<AdapterMeasure, 'budgetBytes'>>();
-  for (const adapter of used) {
-    const words = JSON.stringify(adapter);
-    if (asked.has(words)) continue;
-    await withDevices([adapter], false, signal, async ([device]) => {
-      const identity = JSON.stringify(device!.adapter);
-      asked.set(words, identity);
-      if (measures.has(identity)) return;
+  const adapters = virtual ? request.adapters.map(() => request.adapters[0]!) : request.adapters;
+  // Opened when first needed: what is known already needs one device a request, to tell its adapter.
+  const devices = new Map<number, Device>();
+  const deviceOf = async (rank: number): Promise<Device> => {
+    const at = virtual ? 0 : rank;
+    let device = devices.get(at);
+    if (!device) {
+      throwIfAborted(signal, 'measuring');
+      devices.set(at, (device = await openDevice(adapters[at]!)));
+    }
+    return device;
+  };
+  try {
+    // Different words may ask for one adapter.
+    const identities: string[] = [];
+    const measures = new Map<string, AdapterMeasure>();
+    for (const [rank, adapter] of adapters.entries()) {
+      const same = adapters.findIndex((other) => JSON.stringify(other) === JSON.stringify(adapter));
+      const device = await deviceOf(same);
+      const identity = JSON.stringify(device.adapter);
+      identities[rank] = identity;
+      if (measures.has(identity)) continue;
       const measure = await measured(store, 'adapter', [identity, subject], fresh, () => {
-        onProgress?.(`measuring ${device!.name}`);
-        return measureAdapter(device!, subject);
+        onProgress?.(`measuring ${device.name}`);
+        return measureAdapter(device, subject);
       });
       measures.set(identity, measure);
+    }
+    const group = await measured(store, 'group', [identities, virtual, subject], fresh, async () => {
+      onProgress?.(`measuring ${adapters.length} ranks side by side`);
+      const all: Device[] = [];
+      for (const rank of adapters.keys()) all.push(await deviceOf(rank));
+      return measureGroup(all, subject);
     });
+    return { ...group, ranks: identities.map((identity) => measures.get(identity)!) };
+  } finally {
+    for (const device of devices.values()) device.dispose();
   }
-  const identities = used.map((adapter) => asked.get(JSON.stringify(adapter))!);
-  const group = await measured(store, 'group', [identities, virtual, subject], fresh, () => {
-    onProgress?.(`measuring ${used.length} ranks side by side`);
-    return withDevices(used, virtual, signal, (devices) => measureGroup(devices, subject));
-  });
-  return { ...group, ranks: identities.map((identity) => measures.get(identity)!) };
 }
 
 /** One adapter by itself. */
-export async function measureAdapter(
-  device: Device,
-  subject: ProbeSubject,
-): Promise<Omit<AdapterMeasure, 'budgetBytes'>> {
+async function measureAdapter(device: Device, subject: ProbeSubject): Promise<AdapterMeasure> {
   const overheads = await measureOverheads(device);
   const head = await measureHead(device, subject);
   const layers: Partial<Record<LayerKind, LayerMeasure>> = {};
   for (const kind of layerKinds(subject.config)) layers[kind] = await measureLayers(device, subject, kind, overheads);
   return { name: device.name, ...layers, head, ...overheads };
-}
-
-/** Opens devices, or one for all; whatever happens they are closed. */
-async function withDevices<T>(
-  adapters: readonly AdapterRequest[],
-  shared: boolean,
-  signal: AbortSignal | undefined,
-  body: (devices: readonly Device[]) => Promise<T>,
-): Promise<T> {
-  const devices: Device[] = [];
-  try {
-    for (const [i, adapter] of adapters.entries()) {
-      throwIfAborted(signal, 'measuring');
-      devices.push(shared && i > 0 ? devices[0]! : await openDevice(adapter));
-    }
-    return await body(devices);
-  } finally {
-    for (const device of devices) device.dispose();
-  }
 }

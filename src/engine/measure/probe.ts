@@ -21,6 +21,8 @@ export interface ProbeSubject {
   readonly kvType: KvType;
   /** Tokens a sequence may have. */
   readonly contextLength: number;
+  /** Several rows are generated at once; else nothing is known of more than one. */
+  readonly batched: boolean;
 }
 
 /** Rows that were recorded, and how to place them in a sequence. */
@@ -29,14 +31,15 @@ interface ProbeRows {
   readonly program: Program;
 }
 
-/** Longest sequence that is attended to. */
-export const PROBE_CONTEXT = 2048;
+/** Longest sequence that is attended to: on the CPU a few chunks are enough to tell, a GPU needs more to do. */
+const GPU_CONTEXT = 4096;
+const CPU_CONTEXT = 1024;
 /** Most prompt rows. */
-export const PROBE_ROWS = 512;
+const MOST_ROWS = 512;
 /** Rows of a batch. */
-const BATCH = 8;
+export const BATCH = 8;
 /** Rows of the vocabulary: enough to embed tokens that differ. */
-export const PROBE_VOCABULARY = 256;
+const VOCABULARY = 256;
 
 /** A few layers of a model on a device, with random weights, run by the model's own forward program. */
 export class Probe {
@@ -48,23 +51,25 @@ export class Probe {
     readonly layers: ProbeLayers,
     readonly contextLength: number,
     readonly forward: Forward,
+    batched: boolean,
   ) {
     const record = (buffers: RowBuffers): ProbeRows => {
       const recorder = new Recorder(device, `probe ${buffers.role}`);
       forward.recordLayers(recorder, buffers);
-      const tokens = Uint32Array.from({ length: buffers.rows }, (_, row) => (row * 37) % PROBE_VOCABULARY);
+      const tokens = Uint32Array.from({ length: buffers.rows }, (_, row) => (row * 37) % VOCABULARY);
       device.write(buffers.tokens, 0, tokens);
       return { buffers, program: recorder.finish() };
     };
-    this.#batches = new Map([1, BATCH].map((rows) => [rows, record(forward.allocateRows('generated', rows))]));
-    const rows = ceilDiv(forward.promptRows(Math.min(PROBE_ROWS, contextLength)), 16) * 16;
+    const batches = batched ? [1, BATCH] : [1];
+    this.#batches = new Map(batches.map((rows) => [rows, record(forward.allocateRows('generated', rows))]));
+    const rows = ceilDiv(forward.promptRows(Math.min(MOST_ROWS, contextLength)), 16) * 16;
     this.#prompt = record(forward.allocateRows('prompt', rows));
   }
 
   /** Allocates and records; everything is freed with the device. @throws SplitkvError `limit` where it doesn't fit. */
   static async open(device: Device, subject: ProbeSubject, layers: ProbeLayers): Promise<Probe> {
-    const config = { ...subject.config, vocabSize: Math.min(subject.config.vocabSize, PROBE_VOCABULARY) };
-    const contextLength = Math.min(subject.contextLength, PROBE_CONTEXT);
+    const config = { ...subject.config, vocabSize: Math.min(subject.config.vocabSize, VOCABULARY) };
+    const contextLength = Math.min(subject.contextLength, device.traits.software ? CPU_CONTEXT : GPU_CONTEXT);
     const world = new World(probePlan(layers, config), 0);
     const reader = syntheticWeights(config, rankSlice(world.plan, 0, config));
     const weights = await loadWeights(device, config, reader, subject.type, world);
@@ -85,7 +90,7 @@ export class Probe {
         tableStride: numBlocks,
         contextLength,
       });
-      return new Probe(device, layers, contextLength, forward);
+      return new Probe(device, layers, contextLength, forward, subject.batched);
     });
   }
 
@@ -98,8 +103,8 @@ export class Probe {
     return Math.min(this.#prompt.buffers.rows, this.contextLength);
   }
 
-  /** 1 or 8 generated rows, each the last of a sequence of `length` tokens. */
-  generated(rows: 1 | 8, length: number): Timed {
+  /** 1 or BATCH generated rows, each the last of a sequence of `length` tokens. */
+  generated(rows: number, length: number): Timed {
     const { buffers, program } = this.#batches.get(rows)!;
     this.#place(buffers, rows, () => length - 1);
     return this.#timed(program, { rows, chunks: chunksOf(length) });
