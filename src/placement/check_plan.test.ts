@@ -160,7 +160,7 @@ describe('a legal plan with one fault is refused', () => {
           refused++;
         },
       ),
-      { numRuns: 100 },
+      { numRuns: 400 },
     );
     expect(refused).toBeGreaterThan(5);
   });
