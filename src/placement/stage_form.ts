@@ -66,14 +66,9 @@ function token(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | s
       ? 'a root needs a rank that keeps sequences'
       : `they make no ${wanted.tensor ?? 'several'} roots with ranks that follow them`;
   }
-  return {
-    tensor,
-    sequence: 1,
-    ownHeads: !shape.latent,
-    cutVocabulary: tensor > 1,
-    spreadExperts: tensor > 1,
-    token: true,
-  };
+  const cuts = tensor > 1;
+  const form = { tensor, sequence: 1, ownHeads: !shape.latent, cutVocabulary: cuts, spreadExperts: cuts, token: true };
+  return asWanted(form, { sequence: wanted.sequence }, ranks);
 }
 
 const cut = { cutVocabulary: true, spreadExperts: true } as const;
