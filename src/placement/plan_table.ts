@@ -17,8 +17,19 @@ export function formatPlanTable(candidates: readonly PlanCandidate[], pick?: Pla
     const text = row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)));
     return `${mark} ${text.join('  ')}`;
   });
-  for (const candidate of candidates) if (candidate.refused !== undefined) lines.push(`- ${refusedLine(candidate)}`);
+  for (const candidate of worthTelling(candidates)) lines.push(`- ${refusedLine(candidate)}`);
   return lines.join('\n');
+}
+
+/** Of plans that some rank has no room for, all; of policies that fit no number of these ranks, the reason for the most of them. */
+function worthTelling(candidates: readonly PlanCandidate[]): (PlanCandidate & { readonly refused: string })[] {
+  const fits = new Set(candidates.flatMap(({ plan, policy }) => (plan ? [policy] : [])));
+  const last = new Map(candidates.map((candidate) => [candidate.policy, candidate]));
+  return candidates.filter(
+    (candidate): candidate is PlanCandidate & { readonly refused: string } =>
+      candidate.refused !== undefined &&
+      (candidate.plan !== undefined || (!fits.has(candidate.policy) && last.get(candidate.policy) === candidate)),
+  );
 }
 
 function cells({ policy, worldSize, ...prediction }: PlanCandidate & PlanPrediction): string[] {
@@ -35,9 +46,9 @@ function cells({ policy, worldSize, ...prediction }: PlanCandidate & PlanPredict
   ];
 }
 
-function refusedLine({ policy, worldSize, refused, memory }: PlanCandidate & { memory?: unknown }): string {
+function refusedLine({ policy, worldSize, refused, plan }: PlanCandidate & { readonly refused: string }): string {
   // A reason from makePlan names plan and ranks itself.
-  return memory === undefined ? refused! : `${policy} on ${count(worldSize, 'rank')}: ${refused}`;
+  return plan === undefined ? refused : `${policy} on ${count(worldSize, 'rank')}: ${refused}`;
 }
 
 /** Why the pick is what it is, in a sentence. */

@@ -163,6 +163,16 @@ describe('the table', () => {
     ]);
   });
 
+  test('of policies that fit some number of the ranks, no reasons for the others', () => {
+    const lines = formatPlanTable(predictPlans(small, machineOf(3), workload)).split('\n');
+    // Two layers, two kv heads: sp fits 2 ranks, and nothing 3.
+    expect(lines.filter((line) => line.startsWith('- '))).toEqual([
+      expect.stringMatching(/^- plan 'pp x tp' on 3 ranks: /),
+      expect.stringMatching(/^- plan 'pp x sp' on 3 ranks: /),
+      expect.stringMatching(/^- plan 'pp x tp\+sp' on 3 ranks: /),
+    ]);
+  });
+
   test('the reason of the pick', () => {
     expect(table(0.01).why).toMatch(
       /^one rank: a request takes \d+ ms; with the fastest split, pp on 2 ranks, [\d.]+ s: each token waits 20 ms in 2 exchanges$/,
