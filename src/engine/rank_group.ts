@@ -67,7 +67,7 @@ export class RankGroup implements ModelRanks {
     const devices: Device[] = [];
     try {
       for (let rank = 0; rank < plan.worldSize; rank++) {
-        devices.push(virtual && rank > 0 ? devices[0]! : await open(adapters[rank]!));
+        devices.push(virtual && rank > 0 ? devices[0]! : await open({ ...adapters[rank]!, instance: rank }));
       }
       const ranks: RankRunner[] = [];
       const progress = progressOf(plan.worldSize, options.onProgress);
@@ -125,7 +125,7 @@ export class RankGroup implements ModelRanks {
       const devices = new Map<Device, Device>();
       for (const { device, world } of this.#ranks) {
         if (!device.isLost || devices.has(device)) continue;
-        const replacement = await open(adapters[virtual ? 0 : world.rank]!);
+        const replacement = await open({ ...adapters[virtual ? 0 : world.rank]!, instance: world.rank });
         opened.push(replacement);
         devices.set(device, replacement);
       }

@@ -6,13 +6,18 @@ export interface AdapterRequest {
   readonly powerPreference?: GPUPowerPreference;
   /** Part of an adapter's name. Node only: browsers can't choose by name. */
   readonly adapterName?: string;
+  /**
+   * Node only: devices of different instances of Dawn work side by side even where one instance's devices share the threads of a
+   * software adapter. Any whole number; default 0.
+   */
+  readonly instance?: number;
 }
 
 const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
 
 /** The WebGPU entry point: `navigator.gpu` in a browser, Dawn (npm package `webgpu`) in Node. */
-async function gpuEntry(adapterName: string | undefined): Promise<GPU> {
-  if (isNode) return (await import('./node.js')).nodeGpu(adapterName);
+async function gpuEntry(adapterName: string | undefined, instance: number | undefined): Promise<GPU> {
+  if (isNode) return (await import('./node.js')).nodeGpu(adapterName, instance);
   const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
   if (!gpu) {
     const secure = globalThis.isSecureContext !== false;
@@ -37,7 +42,7 @@ async function gpuEntry(adapterName: string | undefined): Promise<GPU> {
  * @throws SplitkvError `no_webgpu` when there is none.
  */
 export async function openDevice(request: AdapterRequest = {}): Promise<Device> {
-  const gpu = await gpuEntry(request.adapterName);
+  const gpu = await gpuEntry(request.adapterName, request.instance);
   const options = request.powerPreference === undefined ? {} : { powerPreference: request.powerPreference };
   let adapter: GPUAdapter | null;
   let reason = 'the browser offers no adapter';

@@ -6,9 +6,12 @@ import { usePacer } from './pacing.js';
 const entries = new Map<string, GPU>();
 const pacer = new NodePacer();
 
-/** Dawn's WebGPU in this Node process; `adapterName` is part of an adapter's name, e.g. 'SwiftShader' or 'llvmpipe'. */
-export async function nodeGpu(adapterName: string | undefined): Promise<GPU> {
-  const key = adapterName ?? '';
+/**
+ * Dawn's WebGPU in this Node process; `adapterName` is part of an adapter's name, e.g. 'SwiftShader' or 'llvmpipe'. The devices of an
+ * instance share a software adapter's threads.
+ */
+export async function nodeGpu(adapterName: string | undefined, instance = 0): Promise<GPU> {
+  const key = `${instance} ${adapterName ?? ''}`;
   let gpu = entries.get(key);
   if (!gpu) {
     // A second adapter beside whatever the Vulkan loader finds; it reads this once, when Dawn first looks for adapters.

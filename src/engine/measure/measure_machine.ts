@@ -38,7 +38,7 @@ export async function measureMachine(request: MachineRequest): Promise<MachineMe
     let device = devices.get(at);
     if (!device) {
       throwIfAborted(signal, 'measuring');
-      devices.set(at, (device = await openDevice(adapters[at]!)));
+      devices.set(at, (device = await openDevice({ ...adapters[at]!, instance: at })));
     }
     return device;
   };
