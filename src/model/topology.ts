@@ -1,5 +1,5 @@
-import { SplitkvError } from '../base/errors.js';
-import { keepsCacheOnly, type Plan, type RankShare, type Stage } from '../placement/index.js';
+import { SplitkvError, unsupportedError } from '../base/errors.js';
+import { keepsCacheOnly, type Plan, type RankShare, runsOwnRows, type Stage } from '../placement/index.js';
 
 /** Merge lanes of attention; sequence indices divide them. */
 const LANES = 8;
@@ -113,6 +113,11 @@ function dealtSequences(sharing: readonly RankShare[], share: RankShare): DealtS
 
 /** @throws SplitkvError `usage` for a rank that the plan gives nothing to do. */
 export function rankTopology(plan: Plan, rank: number): RankTopology {
+  if (plan.stages.some(runsOwnRows)) {
+    throw unsupportedError(
+      `plan '${plan.policy}': ranks that run their own rows can be planned, but not run yet: use token or ep`,
+    );
+  }
   const everyRank = Array.from({ length: plan.worldSize }, (_, other) =>
     plan.stages.map((stage) => stageTopology(stage, other)),
   );

@@ -1,10 +1,11 @@
 import { count, range, sameList, showList } from './lists.js';
 import { laneSplit, MERGE_LANES } from './owner.js';
-import type { ModelShape, RankShare, Stage } from './plan.js';
+import { type ModelShape, type RankShare, runsOwnRows, type Stage } from './plan.js';
 import { checkList, type Refuse } from './refuse.js';
 
 /** Refuses a stage whose cache isn't placed as `checkPlan` says. The stage's weights are checked already. */
-export function checkCache({ shares }: Stage, shape: ModelShape, refuse: Refuse): void {
+export function checkCache(stage: Stage, shape: ModelShape, refuse: Refuse): void {
+  const { shares } = stage;
   for (const share of shares) {
     checkList(share.kvHeads, shape.kvHeads, `rank ${share.rank}: kvHeads`, refuse);
     checkList(share.lanes, MERGE_LANES, `rank ${share.rank}: lanes`, refuse);
@@ -24,7 +25,8 @@ export function checkCache({ shares }: Stage, shape: ModelShape, refuse: Refuse)
         'every rank of a stage has as many',
     );
   }
-  checkOwners(shares, shape, refuse);
+  // Sequences of their own are held by one rank each, whatever the head and the lane.
+  if (!runsOwnRows(stage)) checkOwners(shares, shape, refuse);
 }
 
 /** Every rank keeps its own heads' cache, or every rank keeps all. */

@@ -4,7 +4,7 @@ import { checkSequences } from './check_sequences.js';
 import { checkVocabulary } from './check_vocabulary.js';
 import { checkWeights } from './check_weights.js';
 import { count, range, showList } from './lists.js';
-import { keepsCacheOnly, type ModelShape, type Plan, type Stage } from './plan.js';
+import { keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
 
 /**
@@ -17,6 +17,8 @@ import type { Refuse } from './refuse.js';
  *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
  *   them. MLA's latent is always the latter.
  * - Where sequences are dealt out (`sequences`), ranks without weights each follow one root, and every rank keeps all lanes.
+ * - Where all of those ranks hold the same heads (attention data parallelism), they hold all, in one stage, and all rows of the
+ *   vocabulary; an MLP segment is on one rank, or all are on every rank.
  * - Experts are held by one rank each, a rank's contiguous, or all by every rank.
  *
  * A rank may be in several stages.
@@ -27,6 +29,9 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
   checkRanks(plan, refuse);
   checkLayers(plan, shape, refuse);
   for (const stage of plan.stages) {
+    if (runsOwnRows(stage) && plan.stages.length > 1) {
+      throw refuse('ranks that run their own rows keep all layers: make it one stage, or leave sequences out');
+    }
     const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
     if (stage.shares.some(({ sequences }) => sequences !== undefined)) {
       checkSequences(stage, shape, refuseHere);

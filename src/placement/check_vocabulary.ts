@@ -1,4 +1,4 @@
-import { keepsCacheOnly, type ModelShape, type Plan, type Stage, type VocabShare } from './plan.js';
+import { keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage, type VocabShare } from './plan.js';
 import type { Refuse } from './refuse.js';
 
 /** Cuts of the vocabulary lie at multiples of this many rows, so that a rank's part packs like any matrix. */
@@ -10,6 +10,11 @@ export function checkVocabulary({ stages, embedding, head }: Plan, { vocabSize }
   const last = ranksOf(stages.at(-1)!);
   checkHolders(embedding, first, 'embedding', 'first', refuse);
   checkHolders(head, last, 'head', 'last', refuse);
+  if (runsOwnRows(stages[0]!)) {
+    checkWhole(embedding, first, vocabSize, 'embedding', refuse);
+    checkWhole(head, last, vocabSize, 'head', refuse);
+    return;
+  }
   const replicated = embedding.length > 1 && embedding.every(({ rows: [a, b] }) => a === 0 && b === vocabSize);
   if (!replicated) checkRows(embedding, vocabSize, 'embedding', refuse);
   else if (embedding.length !== first.size) {
@@ -40,6 +45,24 @@ function checkHolders(
     }
     if (seen.has(rank)) throw refuse(`${name}: rank ${rank} is listed twice; give it one range of rows`);
     seen.add(rank);
+  }
+}
+
+/** Each rank embeds and samples its own rows. */
+function checkWhole(
+  shares: readonly VocabShare[],
+  ranks: Set<number>,
+  vocabSize: number,
+  name: string,
+  refuse: Refuse,
+): void {
+  for (const rank of ranks) {
+    const rows = shares.find((share) => share.rank === rank)?.rows;
+    if (rows?.[0] === 0 && rows[1] === vocabSize) continue;
+    throw refuse(
+      `${name}: rank ${rank} has ${rows ? `rows [${rows.join(', ')}]` : 'no rows'}; where every rank runs its own rows, ` +
+        `give each all of them: [0, ${vocabSize}]`,
+    );
   }
 }
 

@@ -1,14 +1,16 @@
 import { count, range, sameList, showList, sum } from './lists.js';
-import type { ModelShape, RankShare, Stage } from './plan.js';
+import { type ModelShape, type RankShare, runsOwnRows, type Stage } from './plan.js';
 import { checkList, type Refuse } from './refuse.js';
 
 /** Refuses a stage whose attention segments, MLP segments or experts aren't placed as `checkPlan` says. */
-export function checkWeights({ shares }: Stage, shape: ModelShape, refuse: Refuse): void {
+export function checkWeights(stage: Stage, shape: ModelShape, refuse: Refuse): void {
+  const { shares } = stage;
   const heads = { key: 'heads', what: 'attention segment', holds: 'query heads', sizes: shape.segmentHeads } as const;
   const mlp = { key: 'mlp', what: 'MLP segment', holds: 'columns', sizes: shape.mlpSegments } as const;
   checkSegments(shares, heads, refuse);
   checkSegments(shares, mlp, refuse);
-  checkPairs(shares, refuse);
+  if (runsOwnRows(stage)) checkOneHolder(shares, refuse);
+  else checkPairs(shares, refuse);
   checkExperts(shares, shape.numExperts, refuse);
 }
 
@@ -74,6 +76,17 @@ function checkPairs(shares: readonly RankShare[], refuse: Refuse): void {
       }
     }
   }
+}
+
+/** Where ranks run their own rows, one rank computes a segment for all of them, or each has all segments. */
+function checkOneHolder(shares: readonly RankShare[], refuse: Refuse): void {
+  const groups = distinct(shares, 'mlp');
+  const [a, b] = groups.find((group) => group.length > 1) ?? [];
+  if (groups.length === 1 || !a || !b) return;
+  throw refuse(
+    `ranks ${a.rank} and ${b.rank} both hold mlp ${showList(a.mlp)}; where every rank runs its own rows, give each ` +
+      'MLP segment to one rank, or all segments to every rank',
+  );
 }
 
 function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: Refuse): void {

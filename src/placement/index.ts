@@ -25,7 +25,15 @@ export {
   ownsChunk,
 } from './owner.js';
 export { parsePlan } from './parse_plan.js';
-export { keepsCacheOnly, type ModelShape, type Plan, type RankShare, type Stage, type VocabShare } from './plan.js';
+export {
+  keepsCacheOnly,
+  type ModelShape,
+  type Plan,
+  type RankShare,
+  runsOwnRows,
+  type Stage,
+  type VocabShare,
+} from './plan.js';
 export { type RowRange, sequenceRanges } from './sequence_ranges.js';
 export { explainPick, formatPlanTable } from './plan_table.js';
 export {

@@ -51,6 +51,8 @@ const MAX_PROPOSED = 16;
  * - `ep`: experts spread, all else as `sp`.
  * - `token`: one root with all weights, and ranks that keep sequences and no weights; `tp x token`: several roots, heads and MLP
  *   segments cut over them, each followed by as many ranks.
+ * - `adp`: attention data parallelism. Attention and vocabulary on every rank, each sequence on one; experts spread, or without
+ *   experts MLP segments cut.
  * - `pp x ...`: stages of ranks that share as the second policy says; the most balanced cut that fits, more ranks a stage first.
  *
  * @throws SplitkvError `usage`: an unknown policy or option, or ranks that don't fit, naming what would.
@@ -144,7 +146,7 @@ function assemble(
     worldSize: layers.length * ranks,
     stages: layers.map((span, stage) => ({ layers: span, shares: shares(stage * ranks, ranks, form, shape) })),
     embedding: form.cutVocabulary ? embedding! : whole(0, form.token ? 1 : ranks),
-    head: form.cutVocabulary ? head! : whole(lastRank, 1),
+    head: form.cutVocabulary ? head! : whole(lastRank, form.ownRows ? ranks : 1),
   };
 }
 
@@ -167,7 +169,8 @@ function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: M
 function shares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
   if (form.token) return tokenShares(firstRank, ranks, form, shape);
   const heads = spreadSegments(shape.segmentHeads, form.tensor)!;
-  const mlp = spreadSegments(shape.mlpSegments, form.tensor)!;
+  const mlpGroups = form.mlpGroups ?? form.tensor;
+  const mlp = spreadSegments(shape.mlpSegments, mlpGroups)!;
   const experts = spreadEvenly(shape.numExperts, ranks);
   const replicas = ranks / form.tensor;
   return range(0, ranks).map((i) => {
@@ -176,10 +179,11 @@ function shares(firstRank: number, ranks: number, form: StageForm, shape: ModelS
     return {
       rank: firstRank + i,
       heads: heads[group]!,
-      mlp: mlp[group]!,
+      mlp: mlp[Math.floor((i * mlpGroups) / ranks)]!,
       experts: range(first, end),
       kvHeads: form.ownHeads ? heads[group]! : range(0, shape.kvHeads),
       lanes: lanesOf(form.sequence, i % form.sequence),
+      ...(form.ownRows && { sequences: 1 }),
     };
   });
 }

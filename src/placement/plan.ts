@@ -1,3 +1,5 @@
+import { sameList } from './lists.js';
+
 /**
  * Placement as data: who holds which weights and which pieces of the KV cache. Policies make a Plan, `checkPlan` refuses a wrong
  * one, the runtime reads it. Plain JSON, versioned; nothing here touches a GPU.
@@ -39,9 +41,10 @@ export interface RankShare {
   /** ... for the chunks of these merge lanes (chunk c is of lane c mod 8), before a sequence's offset rotates them. */
   readonly lanes: readonly number[];
   /**
-   * Token parallelism: ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage where
-   * sequences aren't dealt out. A rank with weights is then a root, and ranks without heads, MLP segments and experts keep
-   * sequences of the root with the same kvHeads: they hold cache and no weights.
+   * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage where sequences aren't dealt
+   * out. Token parallelism: a rank with weights is a root, and ranks without heads, MLP segments and experts keep sequences of the
+   * root with the same kvHeads; they hold cache and no weights. Attention data parallelism (`runsOwnRows`): every rank holds all
+   * heads and runs the rows of its own sequences; rows of all ranks meet where MLP segments or experts are cut.
    */
   readonly sequences?: number | undefined;
 }
@@ -61,15 +64,25 @@ export interface VocabShare {
   readonly rows: readonly [first: number, end: number];
 }
 
+/** True for attention data parallelism: several ranks with the same heads, each with the rows and the cache of its own sequences. */
+export const runsOwnRows = ({ shares }: Pick<Stage, 'shares'>): boolean =>
+  shares.length > 1 &&
+  shares.every(
+    (share) => share.sequences !== undefined && !keepsCacheOnly(share) && sameList(share.heads, shares[0]!.heads),
+  );
+
 export interface Plan {
   readonly version: 1;
-  /** The policy that made it, for people: 'single', 'tp', 'sp', 'tp+sp', 'pp', 'pp x tp', ... */
+  /** The policy that made it, for people: 'single', 'tp', 'sp', 'tp+sp', 'pp', 'pp x tp', 'adp', ... */
   readonly policy: string;
   readonly worldSize: number;
   /** In order of layers; together they cover every layer once. */
   readonly stages: readonly Stage[];
   /** Either all rows on every rank of the first stage, or rows cut over them. */
   readonly embedding: readonly VocabShare[];
-  /** Rows of the output head, cut over ranks of the last stage (or all on one). The first one listed samples. */
+  /**
+   * Rows of the output head, cut over ranks of the last stage (or all on one). The first one listed samples; where ranks run their own
+   * rows, every rank holds all rows and samples its own sequences' tokens.
+   */
   readonly head: readonly VocabShare[];
 }

@@ -51,15 +51,15 @@ export interface PlannerOptions {
   readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
 }
 
-/** Keeping whole sequences on other ranks pays with many of them, not with a request or two: it isn't predicted. */
-export const PREDICTED_POLICIES = POLICIES.filter((policy) => !policy.includes('token'));
+/** Keeping whole sequences on ranks pays with many of them, not with a request or two: it isn't predicted. */
+export const PREDICTED_POLICIES = POLICIES.filter((policy) => !policy.includes('token') && policy !== 'adp');
 
 /** Predictions aren't exact: a plan on more ranks must look this much faster, as a share, to be picked. */
 const MARGIN = 0.05;
 
 /**
  * What a (checked) plan does on the machine's first ranks.
- * @throws SplitkvError `usage` for a machine with fewer ranks, measures missing, or a plan of token parallelism.
+ * @throws SplitkvError `usage` for a machine with fewer ranks, measures missing, or a plan that deals whole sequences out.
  */
 export function predictPlan(
   plan: Plan,
@@ -70,7 +70,10 @@ export function predictPlan(
 ): PlanPrediction {
   checkMachine(machine, work, plan.worldSize);
   if (plan.stages.some(({ shares }) => shares.some(({ sequences }) => sequences !== undefined))) {
-    throw usageError(`plan '${plan.policy}' keeps sequences on ranks of their own; its speed can't be predicted`);
+    throw usageError(
+      `plan '${plan.policy}' deals whole sequences out to ranks; that pays with many requests at once, and isn't predicted: ` +
+        'run it and measure (bench, or the metrics of serve)',
+    );
   }
   const { batch = 1, promptLength, promptChunk, newTokens = DEFAULT_NEW_TOKENS } = workload;
   const memoryOptions = {

@@ -5,7 +5,7 @@ export interface Policy {
   /** As plans and messages name it. */
   readonly name: string;
   readonly pipeline: boolean;
-  readonly inner: 'single' | 'tp' | 'sp' | 'tp+sp' | 'ep' | 'token' | 'tp x token';
+  readonly inner: 'single' | 'tp' | 'sp' | 'tp+sp' | 'ep' | 'token' | 'tp x token' | 'adp';
 }
 
 /** Every policy by its own name. */
@@ -18,6 +18,7 @@ export const POLICIES: readonly string[] = [
   'ep',
   'token',
   'tp x token',
+  'adp',
   'pp x tp',
   'pp x sp',
   'pp x tp+sp',
@@ -25,12 +26,12 @@ export const POLICIES: readonly string[] = [
   'pp x token',
 ];
 
-const AXES = ['pp', 'tp', 'sp', 'ep', 'token'] as const;
+const AXES = ['pp', 'tp', 'sp', 'ep', 'token', 'adp'] as const;
 type Axis = (typeof AXES)[number];
 
 /**
  * Reads a policy's name: axes in any order, joined by 'x', '*', '+' or a comma. 'tp x ep' is 'tp' and 'sp x ep' is 'ep': tp spreads the
- * experts anyway, and ep the lanes; such names still ask for a model with experts (`experts`).
+ * experts anyway, and ep the lanes; 'adp x ep' is 'adp'. Such names still ask for a model with experts (`experts`).
  * @throws SplitkvError `usage` for a name that is none.
  */
 export function parsePolicy(name: string): Policy & { readonly experts: boolean } {
@@ -52,19 +53,26 @@ export function parsePolicy(name: string): Policy & { readonly experts: boolean 
   if (axes.has('token') && (axes.has('sp') || axes.has('ep'))) {
     throw usageError(`plan '${name}': token keeps whole sequences on a rank; use token, tp x token or pp x token`);
   }
-  const inner = axes.has('token')
-    ? axes.has('tp')
-      ? 'tp x token'
-      : 'token'
-    : axes.has('tp')
-      ? axes.has('sp')
-        ? 'tp+sp'
-        : 'tp'
-      : axes.has('ep')
-        ? 'ep'
-        : axes.has('sp')
-          ? 'sp'
-          : 'single';
+  if (axes.has('adp') && axes.size > (axes.has('ep') ? 2 : 1)) {
+    throw usageError(
+      `plan '${name}': adp keeps each request, with all of its layers and heads, on one rank; use adp alone`,
+    );
+  }
+  const inner = axes.has('adp')
+    ? 'adp'
+    : axes.has('token')
+      ? axes.has('tp')
+        ? 'tp x token'
+        : 'token'
+      : axes.has('tp')
+        ? axes.has('sp')
+          ? 'tp+sp'
+          : 'tp'
+        : axes.has('ep')
+          ? 'ep'
+          : axes.has('sp')
+            ? 'sp'
+            : 'single';
   const pipeline = axes.has('pp');
   return {
     name: !pipeline ? inner : inner === 'single' ? 'pp' : `pp x ${inner}`,

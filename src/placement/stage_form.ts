@@ -17,6 +17,10 @@ export interface StageForm {
   readonly spreadExperts: boolean;
   /** Each weight group is one root, and ranks that keep sequences of it and no weights. */
   readonly token?: boolean;
+  /** Each rank runs the rows of its own sequences (attention data parallelism). */
+  readonly ownRows?: boolean;
+  /** Groups of ranks with different MLP segments, where the heads are on every rank; default `tensor`. */
+  readonly mlpGroups?: number;
 }
 
 export interface Degrees {
@@ -50,6 +54,8 @@ export function stageForm(
       return shape.latent ? hybrid(ranks, shape, wanted) : tensor(ranks, shape, wanted);
     case 'tp+sp':
       return hybrid(ranks, shape, wanted);
+    case 'adp':
+      return attentionData(ranks, shape, wanted);
     case 'token':
     case 'tp x token':
       return token(ranks, shape, { ...wanted, tensor: wanted.tensor ?? (inner === 'token' ? 1 : undefined) });
@@ -69,6 +75,17 @@ function token(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | s
   const cuts = tensor > 1;
   const form = { tensor, sequence: 1, ownHeads: !shape.latent, cutVocabulary: cuts, spreadExperts: cuts, token: true };
   return asWanted(form, { sequence: wanted.sequence }, ranks);
+}
+
+/** Experts are spread; without any, MLP segments are. */
+function attentionData(ranks: number, { numExperts, mlpSegments }: ModelShape, wanted: Degrees): StageForm | string {
+  const columns = mlpSegments.filter((size) => size > 0).length;
+  if (numExperts === 0 && ranks > columns) {
+    return `this model's MLP segments can be cut over ${count(columns, 'rank')} at most`;
+  }
+  const form = { tensor: 1, sequence: 1, ownHeads: false, cutVocabulary: false, spreadExperts: true };
+  if (ranks === 1) return asWanted(form, wanted, ranks);
+  return asWanted({ ...form, ownRows: true, mlpGroups: numExperts === 0 ? ranks : 1 }, wanted, ranks);
 }
 
 const cut = { cutVocabulary: true, spreadExperts: true } as const;
