@@ -18,7 +18,10 @@ export const modelOptions = {
   weights: { value: 'TYPE', help: 'f32, f16, q8, q4; default: as stored' },
   kv: { value: 'TYPE', help: 'KV cache in f32 (default) or f16' },
   context: { value: 'N', help: "tokens the KV cache holds; default: the model's maximum, at most 4096" },
-  'prefill-chunk': { value: 'N', help: 'prompt tokens computed in one go; default 512; never changes the result' },
+  'prefill-chunk': {
+    value: 'N',
+    help: 'prompt tokens computed in one go; default 512 (pipelines 256); never changes the result',
+  },
   'steps-in-flight': { value: 'N', help: 'decode steps submitted ahead, 1 to 4; default 4; never changes the result' },
   host: { value: 'HOST', help: 'node (default: WebGPU by Dawn) or chrome' },
   adapter: { value: 'NAME', help: "part of an adapter's name (--host node; see `splitkv adapters`)" },

@@ -14,7 +14,7 @@ export interface Transfer {
 }
 
 /**
- * What a rank sends and receives in one hop. Messages of a (sender, receiver) pair match in order, and a message has the same
+ * What a rank sends and receives in one hop. Messages of a (sender, receiver, channel) match in order, and a message has the same
  * number of bytes on both sides. `peer` may be the rank itself: a plain GPU copy. Transfers of zero bytes are dropped before
  * matching, so a side may list them or leave them out.
  * A receive may not overlap what the same exchange sends. An object that is used again is checked and sorted only once.
@@ -22,6 +22,8 @@ export interface Transfer {
 export interface Exchange {
   /** Names the hop in errors. */
   readonly label: string;
+  /** Programs that run side by side exchange on channels of their own; default 0. */
+  readonly channel?: number;
   readonly sends: readonly Transfer[];
   readonly receives: readonly Transfer[];
 }
@@ -46,7 +48,7 @@ export interface Communicator {
   /**
    * Submits `encoder` (the caller's dispatches, whose results the sends read; it may be empty) and resolves when every receive
    * is queued on this device: whatever the caller submits next sees it, and may overwrite what was sent. At most one exchange
-   * of a rank at a time.
+   * of a rank and channel at a time.
    * @throws SplitkvError with the reason of a peer that aborted; `device_lost`; `peer_lost` when a link closed or nothing came in
    * time; `internal` when the two sides of a message disagree about its size.
    */

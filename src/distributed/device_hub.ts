@@ -5,6 +5,7 @@ import { encodeCopies } from './region_copy.js';
 /** A rank's messages of one exchange with ranks on its device. */
 export interface LocalMessages {
   readonly rank: number;
+  readonly channel: number;
   readonly sends: readonly Message[];
   readonly receives: readonly Message[];
   /** Called when every one has been copied, or its copy is submitted. */
@@ -26,7 +27,7 @@ interface Half {
  * other rank's were submitted when it posted, and one queue runs everything in order.
  */
 export class DeviceHub {
-  /** Halves that wait, by sending and receiving rank. A pair never has both kinds: they would match. */
+  /** Halves that wait, by sending and receiving rank and channel. One of these never has both kinds: they would match. */
   readonly #halves = new Map<string, Half[]>();
 
   /**
@@ -34,14 +35,14 @@ export class DeviceHub {
    * @throws SplitkvError `internal` when the halves of a message differ in size.
    */
   post(encoder: GPUCommandEncoder, messages: LocalMessages, scratch: BufferPool): () => void {
-    const { rank, sends, receives } = messages;
+    const { rank, channel, sends, receives } = messages;
     const posting: Posting = { ...messages, open: sends.length + receives.length };
     const finished: Posting[] = posting.open === 0 ? [posting] : [];
     const copied = (half: Posting): void => {
       if (--half.open === 0) finished.push(half);
     };
     for (const send of sends) {
-      const other = this.#match(`${rank}>${send.peer}`, { message: send, posting });
+      const other = this.#match(`${rank}>${send.peer} ${channel}`, { message: send, posting });
       if (!other) continue;
       checkSizes(send, rank, other.message, send.peer);
       encodeCopies(encoder, send.regions, other.message.regions, scratch);
@@ -49,7 +50,7 @@ export class DeviceHub {
       copied(other.posting);
     }
     for (const receive of receives) {
-      const other = this.#match(`${receive.peer}>${rank}`, { message: receive, posting });
+      const other = this.#match(`${receive.peer}>${rank} ${channel}`, { message: receive, posting });
       if (!other) continue;
       checkSizes(other.message, receive.peer, receive, rank);
       encodeCopies(encoder, other.message.regions, receive.regions, scratch);
@@ -61,11 +62,13 @@ export class DeviceHub {
     };
   }
 
-  /** Peers that this rank's posted messages wait for. */
-  awaitedBy(rank: number): number[] {
+  /** Peers that this rank's posted messages wait for; `channel`: of that one only. */
+  awaitedBy(rank: number, channel?: number): number[] {
     const peers = new Set<number>();
     for (const halves of this.#halves.values()) {
-      for (const { message, posting } of halves) if (posting.rank === rank) peers.add(message.peer);
+      for (const { message, posting } of halves) {
+        if (posting.rank === rank && (channel ?? posting.channel) === posting.channel) peers.add(message.peer);
+      }
     }
     return [...peers];
   }

@@ -20,6 +20,7 @@ export interface StagedMessage {
 /** An exchange, checked, and sorted by the links its messages take. Made once for each `Exchange` object. */
 export interface ExchangePlan {
   readonly label: string;
+  readonly channel: number;
   /** From the rank to itself: the k-th send is the k-th receive. */
   readonly own: readonly { readonly from: Message; readonly to: Message }[];
   /** Between ranks on one device. */
@@ -46,7 +47,7 @@ export interface RankLinks {
 
 /** @throws SplitkvError `internal` for a peer or region that can't be, naming the exchange. */
 export function planExchange(exchange: Exchange, links: RankLinks): ExchangePlan {
-  const { label } = exchange;
+  const { label, channel = 0 } = exchange;
   const sends = exchange.sends.map((transfer) => checkTransfer(label, 'send', transfer, links)).filter(carriesBytes);
   const receives = exchange.receives
     .map((transfer) => checkTransfer(label, 'receive', transfer, links))
@@ -81,6 +82,7 @@ export function planExchange(exchange: Exchange, links: RankLinks): ExchangePlan
   const fromOthers = receives.filter(({ peer }) => peer !== links.rank);
   return {
     label,
+    channel,
     own,
     localSends: toOthers.filter(({ peer }) => links.isLocal(peer)),
     localReceives: fromOthers.filter(({ peer }) => links.isLocal(peer)),

@@ -6,7 +6,7 @@ interface Taker {
   readonly reject: (error: unknown) => void;
 }
 
-/** The messages of one sender that nobody has taken yet, or the receives that no message has come for. */
+/** The messages of one sender on one channel that nobody has taken yet, or the receives that no message has come for. */
 export class Inbox {
   readonly #messages: Uint8Array[] = [];
   readonly #takers: Taker[] = [];
@@ -15,10 +15,6 @@ export class Inbox {
   /** A receive waits: the next message is taken at once and needn't outlive its delivery. */
   get awaited(): boolean {
     return this.#takers.length > 0;
-  }
-
-  get closed(): SplitkvError | undefined {
-    return this.#closed;
   }
 
   /** @throws whatever a waiting receive's `take` throws, which its promise rejects with too. */
@@ -48,6 +44,31 @@ export class Inbox {
   close(reason: SplitkvError): void {
     this.#closed ??= reason;
     for (const taker of this.#takers.splice(0)) taker.reject(reason);
+  }
+}
+
+/** One sender's messages, by channel. */
+export class Inboxes {
+  readonly #channels = new Map<number, Inbox>();
+  #closed: SplitkvError | undefined;
+
+  get closed(): SplitkvError | undefined {
+    return this.#closed;
+  }
+
+  on(channel: number): Inbox {
+    let inbox = this.#channels.get(channel);
+    if (!inbox) {
+      this.#channels.set(channel, (inbox = new Inbox()));
+      if (this.#closed) inbox.close(this.#closed);
+    }
+    return inbox;
+  }
+
+  /** As `Inbox.close`, of all channels. */
+  close(reason: SplitkvError): void {
+    this.#closed ??= reason;
+    for (const inbox of this.#channels.values()) inbox.close(reason);
   }
 }
 

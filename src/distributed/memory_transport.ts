@@ -1,4 +1,4 @@
-import { Inbox, peerLost } from './inbox.js';
+import { Inboxes, peerLost } from './inbox.js';
 import type { Transport, TransportEvents } from './transport.js';
 
 /** Transports of ranks that live in one process. A message that its receiver waits for is handed over without a copy. */
@@ -9,7 +9,7 @@ export function createMemoryTransports(worldSize: number): Transport[] {
 }
 
 class MemoryTransport implements Transport {
-  readonly #inboxes = new Map<number, Inbox>();
+  readonly #inboxes = new Map<number, Inboxes>();
   #events: TransportEvents | undefined;
   #closed = false;
 
@@ -26,15 +26,15 @@ class MemoryTransport implements Transport {
     this.#events = events;
   }
 
-  send(to: number, bytes: Uint8Array): void {
+  send(to: number, bytes: Uint8Array, channel: number): void {
     const peer = this.ends[to]!;
     if (peer.#closed) throw peerLost(this.rank, to);
-    const inbox = peer.#inbox(this.rank);
+    const inbox = peer.#inboxesOf(this.rank).on(channel);
     inbox.deliver(inbox.awaited ? bytes : bytes.slice());
   }
 
-  receive(from: number, take: (bytes: Uint8Array) => void): Promise<void> {
-    return this.#inbox(from).receive(take);
+  receive(from: number, channel: number, take: (bytes: Uint8Array) => void): Promise<void> {
+    return this.#inboxesOf(from).on(channel).receive(take);
   }
 
   abort(reason: unknown): void {
@@ -45,8 +45,8 @@ class MemoryTransport implements Transport {
     if (this.#closed) return;
     this.#closed = true;
     for (const peer of this.#peers()) {
-      this.#inbox(peer.rank).close(peerLost(this.rank, peer.rank));
-      peer.#inbox(this.rank).close(peerLost(peer.rank, this.rank));
+      this.#inboxesOf(peer.rank).close(peerLost(this.rank, peer.rank));
+      peer.#inboxesOf(this.rank).close(peerLost(peer.rank, this.rank));
       peer.#events?.closed(this.rank);
     }
   }
@@ -55,9 +55,9 @@ class MemoryTransport implements Transport {
     return this.ends.filter((end) => end !== this && !end.#closed);
   }
 
-  #inbox(from: number): Inbox {
-    let inbox = this.#inboxes.get(from);
-    if (!inbox) this.#inboxes.set(from, (inbox = new Inbox()));
-    return inbox;
+  #inboxesOf(from: number): Inboxes {
+    let inboxes = this.#inboxes.get(from);
+    if (!inboxes) this.#inboxes.set(from, (inboxes = new Inboxes()));
+    return inboxes;
   }
 }

@@ -10,9 +10,9 @@ export interface Port {
 
 /** What goes over a port. Messages arrive in order. */
 export type PortMessage =
-  | { readonly type: 'bytes'; readonly bytes: ArrayBuffer }
+  | { readonly type: 'bytes'; readonly channel: number; readonly bytes: ArrayBuffer }
   /** The bytes lie in a slot of the sender's shared memory. */
-  | { readonly type: 'slot'; readonly slot: number; readonly size: number }
+  | { readonly type: 'slot'; readonly channel: number; readonly slot: number; readonly size: number }
   /** The sender's shared memory for this pair, before its first slot. */
   | { readonly type: 'memory'; readonly buffer: SharedArrayBuffer }
   /** A Web Lock that the sender holds for as long as it lives. */

@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { Inbox, peerLost } from './inbox.js';
+import { Inboxes, peerLost } from './inbox.js';
 import { decodeReason, encodeReason, type Port, type PortMessage } from './port.js';
 import { Presence } from './presence.js';
 import { canShareMemory, SharedSlots } from './shared_slots.js';
@@ -7,7 +7,7 @@ import type { Transport, TransportEvents } from './transport.js';
 
 interface PeerLink {
   readonly port: Port;
-  readonly inbox: Inbox;
+  readonly inboxes: Inboxes;
   /** Shared memory for messages to the peer, and for messages from it. */
   out: SharedSlots | undefined;
   in: SharedSlots | undefined;
@@ -40,7 +40,7 @@ export class PortTransport implements Transport {
       if (peer === rank) continue;
       const port = ports.get(peer);
       if (!port) throw usageError(`rank ${rank} of ${worldSize} has no port to rank ${peer}; see createPorts`);
-      this.#links.set(peer, { port, inbox: new Inbox(), out: undefined, in: undefined });
+      this.#links.set(peer, { port, inboxes: new Inboxes(), out: undefined, in: undefined });
     }
   }
 
@@ -56,21 +56,21 @@ export class PortTransport implements Transport {
     this.#presence.hold((lock) => this.#tell({ type: 'presence', lock }));
   }
 
-  send(to: number, bytes: Uint8Array): void {
+  send(to: number, bytes: Uint8Array, channel: number): void {
     const link = this.#links.get(to)!;
-    if (link.inbox.closed) throw link.inbox.closed;
+    if (link.inboxes.closed) throw link.inboxes.closed;
     const slot = this.#share ? this.#slotsTo(link).put(bytes) : undefined;
     if (slot !== undefined) {
-      post(link, { type: 'slot', slot, size: bytes.byteLength });
+      post(link, { type: 'slot', channel, slot, size: bytes.byteLength });
       return;
     }
     const copy = new Uint8Array(bytes.byteLength);
     copy.set(bytes);
-    post(link, { type: 'bytes', bytes: copy.buffer }, [copy.buffer]);
+    post(link, { type: 'bytes', channel, bytes: copy.buffer }, [copy.buffer]);
   }
 
-  receive(from: number, take: (bytes: Uint8Array) => void): Promise<void> {
-    return this.#links.get(from)!.inbox.receive(take);
+  receive(from: number, channel: number, take: (bytes: Uint8Array) => void): Promise<void> {
+    return this.#links.get(from)!.inboxes.on(channel).receive(take);
   }
 
   abort(reason: unknown): void {
@@ -82,15 +82,15 @@ export class PortTransport implements Transport {
     this.#closed = true;
     this.#tell({ type: 'close' });
     this.#presence.close();
-    for (const [peer, { port, inbox }] of this.#links) {
-      inbox.close(peerLost(this.rank, peer));
+    for (const [peer, { port, inboxes }] of this.#links) {
+      inboxes.close(peerLost(this.rank, peer));
       port.onmessage = null;
       port.close();
     }
   }
 
   #tell(message: PortMessage): void {
-    for (const link of this.#links.values()) if (!link.inbox.closed) post(link, message);
+    for (const link of this.#links.values()) if (!link.inboxes.closed) post(link, message);
   }
 
   #slotsTo(link: PeerLink): SharedSlots {
@@ -104,12 +104,12 @@ export class PortTransport implements Transport {
   #arrived(peer: number, link: PeerLink, message: PortMessage): void {
     switch (message.type) {
       case 'bytes':
-        deliver(link, new Uint8Array(message.bytes));
+        deliver(link, message.channel, new Uint8Array(message.bytes));
         break;
       case 'slot': {
         const bytes = new Uint8Array(message.size);
         link.in!.take(message.slot, bytes);
-        deliver(link, bytes);
+        deliver(link, message.channel, bytes);
         break;
       }
       case 'memory':
@@ -126,9 +126,9 @@ export class PortTransport implements Transport {
     }
   }
 
-  #peerGone(peer: number, { inbox }: PeerLink): void {
-    if (this.#closed || inbox.closed) return;
-    inbox.close(peerLost(this.rank, peer));
+  #peerGone(peer: number, { inboxes }: PeerLink): void {
+    if (this.#closed || inboxes.closed) return;
+    inboxes.close(peerLost(this.rank, peer));
     this.#events?.closed(peer);
   }
 }
@@ -137,9 +137,9 @@ function post({ port }: PeerLink, message: PortMessage, transfer: Transferable[]
   port.postMessage(message, transfer);
 }
 
-function deliver({ inbox }: PeerLink, bytes: Uint8Array): void {
+function deliver({ inboxes }: PeerLink, channel: number, bytes: Uint8Array): void {
   try {
-    inbox.deliver(bytes);
+    inboxes.on(channel).deliver(bytes);
   } catch {
     // The receive that refused it rejects, and its rank aborts.
   }

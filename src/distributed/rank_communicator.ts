@@ -30,10 +30,10 @@ export class RankCommunicator implements Communicator {
   readonly #scratch: BufferPool;
   readonly #plans = new WeakMap<Exchange, ExchangePlan>();
   readonly #closedPeers = new Set<number>();
-  /** Receives of the running exchange that nothing has come for. */
-  readonly #awaited = new Set<Message>();
-  #running = false;
-  #reject: ((reason: unknown) => void) | undefined;
+  /** Channels that an exchange is under way on. */
+  readonly #running = new Set<number>();
+  /** Ends the waits under way. */
+  readonly #rejects = new Set<(reason: unknown) => void>();
   #failure: { readonly reason: unknown } | undefined;
   #disposed = false;
 
@@ -49,7 +49,7 @@ export class RankCommunicator implements Communicator {
       aborted: (reason) => this.#fail(reason),
       closed: (peer) => {
         this.#closedPeers.add(peer);
-        if (this.#hub?.awaitedBy(this.rank).includes(peer)) this.#reject?.(peerLost(this.rank, peer));
+        if (this.#hub?.awaitedBy(this.rank).includes(peer)) this.#rejectAll(peerLost(this.rank, peer));
       },
     });
   }
@@ -64,12 +64,15 @@ export class RankCommunicator implements Communicator {
 
   async exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void> {
     const start = performance.now();
+    const { channel = 0 } = exchange;
+    let entered = false;
     try {
       if (this.#failure) throw this.#failure.reason;
-      if (this.#running) {
+      if (this.#running.has(channel)) {
         throw new SplitkvError('internal', `${exchange.label}: rank ${this.rank} is in the middle of another exchange`);
       }
-      this.#running = true;
+      this.#running.add(channel);
+      entered = true;
       this.device.assertAlive();
       const plan = this.#planOf(exchange);
       await this.#perform(encoder, plan);
@@ -82,7 +85,7 @@ export class RankCommunicator implements Communicator {
       this.abort(error);
       throw this.#failure!.reason;
     } finally {
-      this.#running = false;
+      if (entered) this.#running.delete(channel);
       this.stats.waitMs += performance.now() - start;
     }
   }
@@ -106,7 +109,11 @@ export class RankCommunicator implements Communicator {
     if (this.#failure) return;
     this.#failure = { reason };
     this.#hub?.withdraw(this.rank);
-    this.#reject?.(reason);
+    this.#rejectAll(reason);
+  }
+
+  #rejectAll(reason: unknown): void {
+    for (const reject of this.#rejects) reject(reason);
   }
 
   #planOf(exchange: Exchange): ExchangePlan {
@@ -136,42 +143,42 @@ export class RankCommunicator implements Communicator {
     const copied = this.#postLocal(encoder, plan, work);
     this.device.gpu.queue.submit([encoder.finish()]);
     copied?.();
-    for (const message of plan.remoteReceives) work.push(this.#receive(message));
+    const awaited = new Set(plan.remoteReceives);
+    for (const message of plan.remoteReceives) work.push(this.#receive(message, plan.channel, awaited));
     if (staging) work.push(this.#sendStaged(staging, plan));
-    if (work.length > 0) await this.#bounded(plan.label, Promise.all(work));
+    if (work.length > 0) await this.#bounded(plan, awaited, Promise.all(work));
   }
 
   #postLocal(encoder: GPUCommandEncoder, plan: ExchangePlan, work: Promise<void>[]): (() => void) | undefined {
-    const { localSends: sends, localReceives: receives } = plan;
+    const { channel, localSends: sends, localReceives: receives } = plan;
     if (!this.#hub || sends.length + receives.length === 0) return undefined;
     const gone = [...sends, ...receives].find(({ peer }) => this.#closedPeers.has(peer));
     if (gone) throw peerLost(this.rank, gone.peer);
     let done = (): void => {};
     work.push(new Promise((resolve) => (done = resolve)));
-    return this.#hub.post(encoder, { rank: this.rank, sends, receives, done }, this.#scratch);
+    return this.#hub.post(encoder, { rank: this.rank, channel, sends, receives, done }, this.#scratch);
   }
 
-  async #receive(message: Message): Promise<void> {
-    this.#awaited.add(message);
+  async #receive(message: Message, channel: number, awaited: Set<Message>): Promise<void> {
     try {
-      await this.#transport.receive(message.peer, (bytes) => {
+      await this.#transport.receive(message.peer, channel, (bytes) => {
         if (bytes.byteLength !== message.size) {
           throw sizeMismatch(message.label, bytes.byteLength, message.peer, message.size, this.rank);
         }
         if (!this.#failure) uploadRegions(this.device, bytes, message.regions);
       });
     } finally {
-      this.#awaited.delete(message);
+      awaited.delete(message);
     }
   }
 
-  async #sendStaged(staging: Buffer, { remoteSends, stagedBytes }: ExchangePlan): Promise<void> {
+  async #sendStaged(staging: Buffer, { channel, remoteSends, stagedBytes }: ExchangePlan): Promise<void> {
     await this.device.wait(staging.gpu.mapAsync(GPUMapMode.READ, 0, stagedBytes));
     try {
       const bytes = new Uint8Array(staging.gpu.getMappedRange(0, stagedBytes));
       if (this.#failure) return;
       for (const { peer, offset, size } of remoteSends) {
-        this.#transport.send(peer, bytes.subarray(offset, offset + size));
+        this.#transport.send(peer, bytes.subarray(offset, offset + size), channel);
       }
     } finally {
       staging.gpu.unmap();
@@ -180,22 +187,25 @@ export class RankCommunicator implements Communicator {
   }
 
   /** Every way that a wait can end: the work, an abort from any side, a lost device, the time limit. */
-  async #bounded(label: string, work: Promise<unknown>): Promise<void> {
+  async #bounded(plan: ExchangePlan, awaited: ReadonlySet<Message>, work: Promise<unknown>): Promise<void> {
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let giveUp: ((reason: unknown) => void) | undefined;
     try {
       await new Promise<unknown>((resolve, reject) => {
-        this.#reject = reject;
-        timer = setTimeout(() => reject(this.#late(label)), this.#timeoutMs);
+        giveUp = reject;
+        this.#rejects.add(reject);
+        timer = setTimeout(() => reject(this.#late(plan, awaited)), this.#timeoutMs);
         this.device.orLost(work).then(resolve, reject);
       });
     } finally {
       clearTimeout(timer);
-      this.#reject = undefined;
+      this.#rejects.delete(giveUp!);
     }
   }
 
-  #late(label: string): SplitkvError {
-    const peers = new Set([...(this.#hub?.awaitedBy(this.rank) ?? []), ...[...this.#awaited].map(({ peer }) => peer)]);
+  #late({ label, channel }: ExchangePlan, awaited: ReadonlySet<Message>): SplitkvError {
+    const local = this.#hub?.awaitedBy(this.rank, channel) ?? [];
+    const peers = new Set([...local, ...[...awaited].map(({ peer }) => peer)]);
     const limit = `${this.#timeoutMs / 1000} s`;
     const what =
       peers.size > 0

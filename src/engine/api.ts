@@ -30,7 +30,7 @@ export interface LoadOptions {
   readonly kv?: KvType;
   /** Tokens the KV cache holds for a sequence; default: the model's maximum, at most 4096. */
   readonly contextLength?: number;
-  /** Prompt tokens computed in one go; default 512. Never changes a bit of the result. */
+  /** Prompt tokens computed in one go; default 512, and 256 where stages of layers work side by side. Never changes a bit of the result. */
   readonly prefillChunk?: number;
   /** Decode steps submitted ahead of the host's reading, 1 to 4; default 4. Never changes the result. */
   readonly stepsInFlight?: number;

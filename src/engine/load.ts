@@ -17,7 +17,6 @@ import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
 import { WorkerGroup } from './worker_group.js';
 
 const DEFAULT_CONTEXT = 4096;
-export const DEFAULT_PREFILL_CHUNK = 512;
 const OPTION_NAMES = [
   'weights',
   'kv',
@@ -104,9 +103,12 @@ export async function openModel(
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
   const kvType = options.kv ?? 'f32';
-  const prefillChunk = options.prefillChunk ?? DEFAULT_PREFILL_CHUNK;
   const facts = { config, type, kvType, contextLength };
-  const subject = { ...facts, prefillChunk, seatsOf: (of: Plan) => seats({ ...facts, plan: of }) };
+  const subject = {
+    ...facts,
+    prefillChunk: options.prefillChunk,
+    seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
+  };
   const { plan, adapters, budgets, picked } = await choosePlan(options, subject);
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
   let last: LoadProgress | undefined;

@@ -12,7 +12,7 @@ import type { KvType, LoadOptions, WeightType } from './api.js';
 import { planOutlook } from './auto_plan.js';
 import { memoryBudgets } from './budgets.js';
 import { usualRequest } from './choose_plan.js';
-import { checkContext, checkOptions, DEFAULT_PREFILL_CHUNK, modelName } from './load.js';
+import { checkContext, checkOptions, modelName } from './load.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { rankAdapters, rankCount } from './rank_adapters.js';
 
@@ -103,7 +103,7 @@ export async function planModel(
       type,
       kvType,
       contextLength,
-      prefillChunk: options.prefillChunk ?? DEFAULT_PREFILL_CHUNK,
+      prefillChunk: options.prefillChunk,
       seatsOf: ({ stages }) => ({ slots: Math.ceil(request.batch / stages.length), batches: stages.length }),
     },
     adapters: rankAdapters(options, count),

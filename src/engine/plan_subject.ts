@@ -1,9 +1,11 @@
-import type { Plan } from '../placement/index.js';
+import { defaultPromptChunk, type Plan } from '../placement/index.js';
 import type { MemorySubject } from './budgets.js';
 import type { RunnerOptions } from './rank.js';
 
 /** What a plan is wanted for. */
-export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'prefillChunk'> {
+export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength'> {
+  /** Default: the plan's. */
+  readonly prefillChunk?: number | undefined;
   /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
   readonly seatsOf: (plan: Plan) => Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
 }
@@ -12,4 +14,9 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
 export const runnerOf = (
   { kvType, contextLength, prefillChunk, seatsOf }: PlanSubject,
   plan: Plan,
-): Omit<RunnerOptions, 'memory'> => ({ ...seatsOf(plan), contextLength, prefillChunk, kvType });
+): Omit<RunnerOptions, 'memory'> => ({
+  ...seatsOf(plan),
+  contextLength,
+  prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
+  kvType,
+});

@@ -13,6 +13,7 @@ import type { World } from '../model/world.js';
 import { CHUNK_TOKENS, localChunks, ownsChunk, type RowRange, sequenceRanges } from '../placement/index.js';
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
+import { CallQueue } from './call_queue.js';
 import type { LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions, StartOptions } from './rank.js';
 import { RowBlocks } from './row_blocks.js';
 
@@ -60,9 +61,7 @@ export class RankRunner implements Rank {
   #copyScratch: Buffer | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
   #again: { readonly rows: RowBuffers; readonly program: Program } | undefined;
-  /** Calls run one after another. */
-  #queue: Promise<unknown> = Promise.resolve();
-  #busy = 0;
+  readonly #queue = new CallQueue();
 
   private constructor(
     readonly device: Device,
@@ -176,22 +175,17 @@ export class RankRunner implements Rank {
     return recorder.finish();
   }
 
-  /** Calls run in order. One that finds nothing before it runs at once. */
-  #inOrder<T>(body: () => Promise<T>): Promise<T> {
+  /** Calls run in order; only the steps of two batches run side by side, since they share nothing but weights and cache. */
+  #inOrder<T>(body: () => Promise<T>, batch?: number): Promise<T> {
     const run = async (): Promise<T> => {
       try {
         return await body();
       } catch (error) {
         this.abort(error);
         throw error;
-      } finally {
-        this.#busy--;
       }
     };
-    const idle = this.#busy++ === 0;
-    const result = idle ? run() : this.#queue.then(run);
-    this.#queue = result.catch(() => {});
-    return result;
+    return batch === undefined ? this.#queue.alone(run) : this.#queue.inLane(batch, run);
   }
 
   #batchOf(slot: number): { readonly batch: Batch; readonly row: number } {
@@ -429,8 +423,8 @@ export class RankRunner implements Rank {
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
       this.device.assertAlive();
-      return batch.step(decodes, { rows, chunks: chunksOf(longest) });
-    });
+      return batch.step(decodes, { rows, chunks: chunksOf(longest), channel: index });
+    }, index);
     return read?.();
   }
 
@@ -449,7 +443,7 @@ export class RankRunner implements Rank {
 
   async slotLogits(slot: number): Promise<Float32Array | undefined> {
     const { batch, row } = this.#batchOf(slot);
-    await this.#queue;
+    await this.#queue.idle();
     return batch.logitsOf(row);
   }
 
@@ -463,7 +457,7 @@ export class RankRunner implements Rank {
   }
 
   async reset(): Promise<void> {
-    await this.#queue;
+    await this.#queue.idle();
     for (const slot of this.#slots.keys()) this.#release(slot);
   }
 

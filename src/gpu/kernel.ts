@@ -18,6 +18,8 @@ export interface StepShape {
   readonly chunks: number;
   /** Where prompt rows are split over ranks: the rows of each rank's block; `rows` is this rank's own. */
   readonly blocks?: readonly number[];
+  /** Steps under way side by side exchange with other ranks on channels of their own; default 0. */
+  readonly channel?: number;
 }
 export type GridSpec = Grid | ((step: StepShape) => Grid);
 

@@ -38,6 +38,9 @@ export class World {
   hop(recorder: Recorder, label: string, transfers: (step: StepShape) => Omit<Exchange, 'label'>): void {
     const { sends, receives } = transfers({ rows: 1, chunks: 1, blocks: this.topology.blockRanks.map(() => 1) });
     if (sends.length === 0 && receives.length === 0) return;
-    recorder.hop({ label, run: (encoder, step) => this.exchange(encoder, { label, ...transfers(step) }) });
+    recorder.hop({
+      label,
+      run: (encoder, step) => this.exchange(encoder, { label, channel: step.channel ?? 0, ...transfers(step) }),
+    });
   }
 }

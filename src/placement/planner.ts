@@ -8,6 +8,7 @@ import { makePlan, type PlanOptions } from './make_plan.js';
 import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 import type { Plan } from './plan.js';
 import { POLICIES } from './policy.js';
+import { defaultPromptChunk } from './prompt_chunk.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
 export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'activationBytes' | 'slots'> {
@@ -18,8 +19,8 @@ export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'activatio
   readonly promptLength: number;
   /** Tokens that follow the prompt; the decode speed is that halfway through them. Default 128. */
   readonly newTokens?: number;
-  /** Prompt tokens computed at once. */
-  readonly promptChunk: number;
+  /** Prompt tokens computed at once; default: the plan's. */
+  readonly promptChunk?: number | undefined;
 }
 
 export const DEFAULT_NEW_TOKENS = 128;
@@ -75,7 +76,7 @@ export function predictPlan(
         'run it and measure (bench, or the metrics of serve)',
     );
   }
-  const { batch = 1, promptLength, promptChunk, newTokens = DEFAULT_NEW_TOKENS } = workload;
+  const { batch = 1, promptLength, promptChunk = defaultPromptChunk(plan), newTokens = DEFAULT_NEW_TOKENS } = workload;
   const memoryOptions = {
     ...workload,
     slots: workload.slotsOf?.(plan) ?? Math.max(batch, plan.stages.length),

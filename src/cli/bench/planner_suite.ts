@@ -5,7 +5,7 @@ import { openModelFiles, storedType } from '../../engine/model_files.js';
 import { RankGroup } from '../../engine/rank_group.js';
 import type { Runner } from '../../engine/runner.js';
 import { openSource } from '../../loader/index.js';
-import { type PlanCandidate, pickPlan, type PlanPrediction } from '../../placement/index.js';
+import { defaultPromptChunk, type PlanCandidate, pickPlan, type PlanPrediction } from '../../placement/index.js';
 import type { Terminal } from '../command.js';
 import type { ModelRequest } from '../model_options.js';
 import { type BenchDocument, readEnvironment } from './environment.js';
@@ -101,7 +101,7 @@ async function runModel(
   );
   const outlookAt = (promptLength: number, fresh: boolean): Promise<PlanOutlook> =>
     planOutlook({
-      subject: { config, type, kvType, contextLength, prefillChunk: 512, seatsOf: () => ({ slots: 1 }) },
+      subject: { config, type, kvType, contextLength, seatsOf: () => ({ slots: 1 }) },
       adapters: requests,
       budgets: [],
       virtual: false,
@@ -123,7 +123,7 @@ async function runModel(
         plan: candidate.plan,
         adapters: requests.slice(0, candidate.worldSize),
         virtual: false,
-        runner: { slots: 1, batches: 1, contextLength, prefillChunk: 512, kvType },
+        runner: { slots: 1, batches: 1, contextLength, prefillChunk: defaultPromptChunk(candidate.plan), kvType },
         signal,
       });
       contenders.push({ candidate, group });

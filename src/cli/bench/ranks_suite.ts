@@ -1,11 +1,11 @@
 import { SplitkvError } from '../../base/errors.js';
 import { median, quantile } from '../../base/stats.js';
 import { RankGroup } from '../../engine/rank_group.js';
-import type { Runner } from '../../engine/runner.js';
+import { MAX_STEPS_IN_FLIGHT, type Runner } from '../../engine/runner.js';
 import { openSource, readJson, TensorReader } from '../../loader/index.js';
 import { parseModelConfig } from '../../model/config.js';
 import { modelShape } from '../../model/shape.js';
-import { checkPlan, makePlan } from '../../placement/index.js';
+import { checkPlan, defaultPromptChunk, makePlan } from '../../placement/index.js';
 import type { Terminal } from '../command.js';
 import type { ModelRequest } from '../model_options.js';
 import { type BenchDocument, readEnvironment } from './environment.js';
@@ -76,7 +76,7 @@ export async function runRanksSuite(
         slots,
         batches,
         contextLength: Math.min(config.maxPositions, Math.max(promptTokens, 256) + maxTokens),
-        prefillChunk: 512,
+        prefillChunk: defaultPromptChunk(made),
         kvType: kv ?? 'f32',
       },
       signal: terminal.signal,
@@ -136,14 +136,9 @@ function decodeTask(prompts: readonly (readonly number[])[], maxTokens: number):
       for (const [slot, prompt] of prompts.entries()) {
         await runner.prefill(prompt, maxTokens + 1, { seed: 0 }, undefined, slot);
       }
-      const all: number[] = [...(await runner.sampleFirst())];
+      const first = await runner.sampleFirst();
       const started = performance.now();
-      const ahead: Promise<Uint32Array>[] = [];
-      for (let step = 0; step < maxTokens; step++) {
-        ahead.push(runner.step());
-        if (ahead.length === 4) all.push(...(await ahead.shift()!));
-      }
-      for (const ids of ahead) all.push(...(await ids));
+      const all = [first, ...(await stepsOf(runner, 0, maxTokens))].flatMap((ids) => [...ids]);
       const seconds = (performance.now() - started) / 1000;
       for (const slot of prompts.keys()) await runner.release(slot);
       return { seconds, ids: all };
@@ -161,9 +156,8 @@ function twoRequestsTask(prompts: readonly (readonly number[])[], maxTokens: num
       const answers = await Promise.all(
         prompts.map(async (prompt, slot) => {
           await runner.prefill(prompt, maxTokens, { seed: 0 }, undefined, slot);
-          const ids = [(await runner.sampleFirst(slot))[0]!];
-          for (let step = 1; step < maxTokens; step++) ids.push((await runner.step(slot))[0]!);
-          return ids;
+          const first = await runner.sampleFirst(slot);
+          return [first, ...(await stepsOf(runner, slot, maxTokens - 1))].map(([id]) => id!);
         }),
       );
       const seconds = (performance.now() - started) / 1000;
@@ -171,6 +165,18 @@ function twoRequestsTask(prompts: readonly (readonly number[])[], maxTokens: num
       return { seconds, ids: answers.flat() };
     },
   };
+}
+
+/** Decode steps of a batch, submitted ahead as `generate` does. */
+async function stepsOf(runner: Runner, batch: number, steps: number): Promise<Uint32Array[]> {
+  const all: Uint32Array[] = [];
+  const ahead: Promise<Uint32Array>[] = [];
+  for (let step = 0; step < steps; step++) {
+    ahead.push(runner.step(batch));
+    if (ahead.length === MAX_STEPS_IN_FLIGHT) all.push(await ahead.shift()!);
+  }
+  for (const ids of ahead) all.push(await ids);
+  return all;
 }
 
 async function race(
