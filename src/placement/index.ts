@@ -34,7 +34,6 @@ export {
   type Stage,
   type VocabShare,
 } from './plan.js';
-export { keepsCacheOnly, type ModelShape, type Plan, type RankShare, type Stage, type VocabShare } from './plan.js';
 export { defaultPromptChunk } from './prompt_chunk.js';
 export { type RowRange, sequenceRanges } from './sequence_ranges.js';
 export { explainPick, formatPlanTable } from './plan_table.js';
