@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vite';
+import { bundleWgsl } from './scripts/build_plugins.mjs';
 import { serveFiles } from './src/server/static_files.js';
 
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -27,8 +28,9 @@ export default defineConfig({
     },
   },
   // A rank's worker loads parts on demand, as the page does.
-  worker: { format: 'es', rollupOptions: { external } },
+  worker: { format: 'es', plugins: () => [bundleWgsl()], rollupOptions: { external } },
   plugins: [
+    bundleWgsl(),
     {
       name: 'splitkv-models',
       configureServer: ({ middlewares }) => void middlewares.use(serveFiles('/models', root('models'))),

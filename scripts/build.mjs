@@ -7,6 +7,7 @@ import { rmSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'vite';
+import { bundleWgsl, sharedWorker } from './build_plugins.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
@@ -19,11 +20,10 @@ const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
 
 await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
 
-const workerNames = { entryFileNames: 'splitkv-[name].js', chunkFileNames: 'splitkv-rank_worker-[name].js' };
 await build({
   ...common,
   base: './',
-  worker: { format: 'es', rollupOptions: { external: nodeOnly, output: workerNames } },
+  plugins: [bundleWgsl(), sharedWorker('splitkv-rank_worker.js')],
   build: {
     outDir: 'dist',
     emptyOutDir: false,
@@ -31,11 +31,24 @@ await build({
     sourcemap: true,
     chunkSizeWarningLimit: 2000, // WGSL is text
     lib: {
-      entry: { splitkv: join(root, 'src/index.ts'), 'splitkv-node_rank_worker': nodeWorker },
+      entry: {
+        splitkv: join(root, 'src/index.ts'),
+        'splitkv-rank_worker': join(root, 'src/engine/rank_worker.ts'),
+        'splitkv-node_rank_worker': nodeWorker,
+      },
       formats: ['es'],
       fileName: (_format, name) => `${name}.js`,
     },
-    rollupOptions: { external: nodeOnly, output: { chunkFileNames: 'splitkv-[name].js' } },
+    rollupOptions: {
+      external: nodeOnly,
+      output: {
+        chunkFileNames: 'splitkv-[name].js',
+        // Vite leaves the whitespace of libraries in, for annotations that ours hasn't.
+        minify: true,
+        // Who imports SplitkvError alone gets nothing else.
+        codeSplitting: { groups: [{ name: 'errors', test: /\/src\/base\/errors\.ts$/ }] },
+      },
+    },
   },
 });
 

@@ -2,7 +2,8 @@
 export { type ErrorCode, SplitkvError } from './base/errors.js';
 export type * from './engine/api.js';
 export { load } from './engine/load.js';
-export { type AdapterBasics, type AdaptersMeasure, MATVEC_SIZE, measureAdapters } from './engine/measure/basics.js';
-export { planModel, type PlanModelOptions, type PlanReport } from './engine/plan_model.js';
+export type { AdapterBasics, AdaptersMeasure } from './engine/measure/basics.js';
+export { MATVEC_SIZE } from './engine/measure/matvec_size.js';
+export { measureAdapters, planModel, serve } from './engine/on_demand.js';
+export type { PlanModelOptions, PlanReport } from './engine/plan_model.js';
 export type * from './engine/serving/api.js';
-export { serve } from './engine/serving/serving_model.js';

@@ -1,9 +1,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
-import { isBlockType, openGguf, readJson, readText, type Source, TensorReader } from '../loader/index.js';
+import { isBlockType, readJson, readText, type Source, TensorReader } from '../loader/index.js';
 import { type ModelConfig, parseModelConfig } from '../model/config.js';
-import { ggufArchitecture, ggufConfig } from '../model/gguf_config.js';
-import { ggufTensorIndex } from '../model/gguf_tensors.js';
-import { ggufTokenizerFiles, loadTokenizer, type Tokenizer } from '../tokenizer/index.js';
+import { loadTokenizer, type Tokenizer } from '../tokenizer/index.js';
 
 /** What a model's files say, read as far as it is asked for. */
 export interface ModelFiles {
@@ -15,7 +13,8 @@ export interface ModelFiles {
 
 /** Of a Hugging Face folder, or of the GGUF file that `source.gguf` names. */
 export async function openModelFiles(source: Source, signal?: AbortSignal): Promise<ModelFiles> {
-  if (source.gguf !== undefined) return openGgufFiles(source, source.gguf, signal);
+  // A page that reads no GGUF file doesn't download what reads them.
+  if (source.gguf !== undefined) return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal);
   const config = parseModelConfig(
     await readJson(source, 'config.json', signal),
     await readJson(source, 'generation_config.json', signal),
@@ -24,17 +23,6 @@ export async function openModelFiles(source: Source, signal?: AbortSignal): Prom
     config,
     tokenizer: () => readTokenizer(source, signal),
     reader: () => TensorReader.open(source, signal),
-  };
-}
-
-async function openGgufFiles(source: Source, file: string, signal: AbortSignal | undefined): Promise<ModelFiles> {
-  const gguf = await openGguf(source, file, signal);
-  const tokenizerFiles = ggufTokenizerFiles(gguf.metadata, gguf.what);
-  const config = await ggufConfig(source, gguf, tokenizerFiles?.generationConfig, signal);
-  return {
-    config,
-    tokenizer: async () => tokenizerFiles && loadTokenizer(tokenizerFiles),
-    reader: async () => new TensorReader(source, ggufTensorIndex(gguf, ggufArchitecture(gguf), config)),
   };
 }
 

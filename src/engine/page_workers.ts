@@ -1,24 +1,22 @@
 import type { WorkerEvents, WorkerHandle } from './worker_handle.js';
 import type { WorkerReport } from './worker_protocol.js';
 
+/** In a build the worker's script lies beside this file, named like it. */
+const beside = import.meta.url.replace(/page_workers\.js$/, 'rank_worker.js');
+
 /** Browsers refuse a worker whose script is of another origin, say a CDN's: then one of this origin imports it. */
-class Worker extends globalThis.Worker {
-  constructor(script: URL, options: WorkerOptions) {
-    if (script.origin === globalThis.location.origin) {
-      super(script, options);
-      return;
-    }
-    const importing = URL.createObjectURL(
-      new Blob([`import ${JSON.stringify(script.href)};`], { type: 'text/javascript' }),
-    );
-    super(importing, options);
+function startWorker(): Worker {
+  if (beside !== import.meta.url && new URL(beside).origin !== globalThis.location.origin) {
+    const importing = new Blob([`import ${JSON.stringify(beside)};`], { type: 'text/javascript' });
+    return new Worker(URL.createObjectURL(importing), { type: 'module', name: 'splitkv rank' });
   }
+  // Bundlers find the worker's script by this very form.
+  return new Worker(new URL('./rank_worker.ts', import.meta.url), { type: 'module', name: 'splitkv rank' });
 }
 
 /** A rank in a Web Worker. */
 export function startPageWorker(events: WorkerEvents): WorkerHandle {
-  // Bundlers find the worker's script by this very form.
-  const worker = new Worker(new URL('./rank_worker.ts', import.meta.url), { type: 'module', name: 'splitkv rank' });
+  const worker = startWorker();
   let over = false;
   const tell = (why: string): void => {
     if (over) return;

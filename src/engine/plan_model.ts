@@ -11,9 +11,9 @@ import {
 import type { KvType, LoadOptions, WeightType } from './api.js';
 import { planOutlook } from './auto_plan.js';
 import { memoryBudgets } from './budgets.js';
-import { usualRequest } from './choose_plan.js';
 import { checkContext, checkOptions, modelName } from './load.js';
 import { openModelFiles, storedType } from './model_files.js';
+import { usualRequest } from './pick_plan.js';
 import { rankAdapters, rankCount } from './rank_adapters.js';
 
 export interface PlanModelOptions extends Pick<

@@ -6,6 +6,7 @@ import { allocateMatrix } from '../../model/matrix.js';
 import { recordLinear } from '../../model/record_linear.js';
 import type { HopMeasure } from '../../placement/index.js';
 import { measureHop } from './links.js';
+import { MATVEC_SIZE } from './matvec_size.js';
 import { measureOverheads, type Overheads } from './overheads.js';
 import { timeProgram } from './timing.js';
 
@@ -24,7 +25,6 @@ export interface AdaptersMeasure {
   readonly exchanges: readonly (HopMeasure & { readonly a: number; readonly b: number })[];
 }
 
-export const MATVEC_SIZE = 2048;
 const COPY_BYTES = 32 * 2 ** 20;
 const ROUNDS = 5;
 
