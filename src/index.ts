@@ -5,5 +5,6 @@ export { load } from './engine/load.js';
 export type { AdapterBasics, AdaptersMeasure } from './engine/measure/basics.js';
 export { MATVEC_SIZE } from './engine/measure/matvec_size.js';
 export { measureAdapters, planModel, serve } from './engine/on_demand.js';
-export type { PlanModelOptions, PlanReport } from './engine/plan_model.js';
+export type { DownloadSize, PlanModelOptions, PlanReport } from './engine/plan_model.js';
 export type * from './engine/serving/api.js';
+export { type CachedModel, deleteCached, listCached } from './loader/index.js';

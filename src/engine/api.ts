@@ -236,6 +236,14 @@ export interface ChatCompletions {
   ): Promise<ChatCompletion>;
 }
 
+export interface SelfTestResult {
+  readonly passed: boolean;
+  /** The model's folder has a self_test.json; without one the model is checked against itself only. */
+  readonly stored: boolean;
+  /** What is wrong and what to do about it, where it didn't pass. */
+  readonly problem?: string;
+}
+
 /** A loaded model. `LoadOptions.requests` generations run at once; others wait their turn. */
 export interface Model {
   readonly info: ModelInfo;
@@ -245,6 +253,12 @@ export interface Model {
   tokenize(text: string): number[];
   detokenize(tokens: readonly number[]): string;
   readonly chat: { readonly completions: ChatCompletions };
+  /**
+   * Runs a few tokens and tells whether the GPU computed them rightly: against the ids stored in the model's folder
+   * (self_test.json: {"cases": [{"prompt": [ids], "tokens": [ids]}]}), and prompt kernels against those of generated tokens.
+   * @throws SplitkvError as `generate`; `format` where the file can't be read
+   */
+  selfTest(options?: { readonly signal?: AbortSignal }): Promise<SelfTestResult>;
   /** Stats of `logits` runs and loading: adapter, memory, dispatches. */
   stats(): RunStats;
   /**

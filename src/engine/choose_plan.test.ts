@@ -8,6 +8,7 @@ import { modelShape } from '../model/shape.js';
 import { type MachineMeasure, makePlan } from '../placement/index.js';
 import { machineOf } from '../placement/testing/machine.js';
 import type { LoadOptions } from './api.js';
+import { adapterMisfit } from './adapter_fit.js';
 import { outlookOn } from './auto_plan.js';
 import { choosePlan } from './choose_plan.js';
 import { load } from './load.js';
@@ -203,6 +204,11 @@ describe('on adapters that are measured', () => {
       batch: 1,
     });
     expect(report.machine.ranks).toHaveLength(2);
+    const tokenizer = files.find(({ name }) => name === 'tokenizer.json')!.size;
+    const { bytes } = report.download!;
+    // The tensors in f32, without the header.
+    expect(bytes - tokenizer).toBe([...model.weights.values()].reduce((sum, { data }) => sum + data.length * 4, 0));
+    expect(report).toMatchObject({ download: { storedBytes: 0, complete: false }, misfit: undefined });
     expect(report.candidates).toContain(report.pick);
     for (const { policy } of report.candidates.filter(({ plan }) => plan)) expect(report.table).toContain(policy);
     // Plain data, as it crosses from a page to the command line.
@@ -215,5 +221,19 @@ describe('on adapters that are measured', () => {
     await expect(planModel(fileListSource(files), { adapter, promptTokens: 0 })).rejects.toMatchObject({
       code: 'usage',
     });
+    const withoutWeights = files.filter(({ name }) => !name.endsWith('.safetensors'));
+    await expect(
+      planModel(fileListSource(withoutWeights), { adapter, contextLength, weights: 'f32', tryMemory: true }),
+    ).resolves.toMatchObject({ download: undefined, misfit: undefined });
+  });
+
+  test('adapterMisfit tells which buffer is too large, before anything is loaded', async () => {
+    const single = makePlan('single', 1, modelShape(config));
+    const request = { adapterName: adapter };
+    expect(await adapterMisfit(single, subject, [request], false)).toBeUndefined();
+    const large = { ...config, vocabSize: 2 ** 26 };
+    const misfit = await adapterMisfit(single, { ...subject, config: large }, [request], false);
+    expect(misfit).toMatch(/exceed this adapter's max\w+ of [\d,]+ \(.+\); use smaller weights/);
+    expect(misfit).toContain(adapter);
   });
 });

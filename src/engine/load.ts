@@ -43,6 +43,8 @@ export interface OpenedModel {
   readonly group: ModelRanks;
   readonly tokenizer: Tokenizer | undefined;
   readonly name: string;
+  /** Its files, for what is read later. */
+  readonly source?: Source;
   readonly loadSeconds: number;
   /** Where the planner chose. */
   readonly picked?: PickedPlan | undefined;
@@ -129,7 +131,7 @@ export async function openModel(
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
   report({ ...last, phase: 'ready' });
   const name = modelName(source.gguf ?? source.name);
-  return { config, group, tokenizer, name, loadSeconds: (performance.now() - started) / 1000, picked };
+  return { config, group, tokenizer, name, source, loadSeconds: (performance.now() - started) / 1000, picked };
 }
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */

@@ -1,4 +1,5 @@
 import { usageError } from '../base/errors.js';
+import type { Source } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type {
@@ -12,6 +13,7 @@ import type {
   ModelInfo,
   Prompt,
   RunStats,
+  SelfTestResult,
 } from './api.js';
 import { chatCompletions } from './chat_api.js';
 import type { PickedPlan } from './choose_plan.js';
@@ -46,6 +48,7 @@ export class LoadedModel implements Model {
   readonly #stepsInFlight: number;
   readonly #turns: Turns;
   readonly #picked: PickedPlan | undefined;
+  readonly #source: Source | undefined;
   readonly #disposal = new AbortController();
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
@@ -57,6 +60,7 @@ export class LoadedModel implements Model {
     this.#stepsInFlight = stepsInFlight;
     this.#turns = new Turns(group.runner.options.batches ?? 1);
     this.#picked = opened.picked;
+    this.#source = opened.source;
     this.info = modelInfo(opened);
     this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
   }
@@ -103,6 +107,11 @@ export class LoadedModel implements Model {
       );
       return { positions, rows };
     });
+  }
+
+  async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
+    const { readSelfTest, runSelfTest } = await import('./self_test.js');
+    return runSelfTest(this, this.#source ? await readSelfTest(this.#source, signal) : [], signal);
   }
 
   tokenize(text: string): number[] {

@@ -1,5 +1,5 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
-import { openSource, type Source } from '../loader/index.js';
+import { listCached, openSource, type Source } from '../loader/index.js';
 import {
   explainPick,
   formatPlanTable,
@@ -9,11 +9,13 @@ import {
   type PlanPrediction,
 } from '../placement/index.js';
 import type { KvType, LoadOptions, WeightType } from './api.js';
+import { adapterMisfit } from './adapter_fit.js';
 import { planOutlook } from './auto_plan.js';
 import { memoryBudgets } from './budgets.js';
 import { checkContext, checkOptions, modelName } from './load.js';
-import { openModelFiles, storedType } from './model_files.js';
+import { type ModelFiles, openModelFiles, storedType } from './model_files.js';
 import { usualRequest } from './pick_plan.js';
+import type { PlanSubject } from './plan_subject.js';
 import { rankAdapters, rankCount } from './rank_adapters.js';
 
 export interface PlanModelOptions extends Pick<
@@ -37,6 +39,8 @@ export interface PlanModelOptions extends Pick<
   readonly batch?: number;
   /** Measure again what was measured before. */
   readonly fresh?: boolean;
+  /** Try whether the adapters can hold the pick: as much memory is taken for a moment. Default false. */
+  readonly tryMemory?: boolean;
   /** Told what is being measured, for people. */
   readonly onProgress?: (what: string) => void;
 }
@@ -59,6 +63,20 @@ export interface PlanReport {
   readonly why: string;
   /** The candidates as a table for people. */
   readonly table: string;
+  /** Undefined where the weights aren't there yet. */
+  readonly download: DownloadSize | undefined;
+  /** With `tryMemory`: why the adapters can't hold the pick all the same, by their limits and the memory free now. */
+  readonly misfit: string | undefined;
+}
+
+/** What loading reads, in bytes. */
+export interface DownloadSize {
+  /** Of the tensors and the tokenizer. */
+  readonly bytes: number;
+  /** Of these, what this browser keeps from an earlier load, perhaps of one that was cut short; 0 in Node. */
+  readonly storedBytes: number;
+  /** Nothing is left to download. */
+  readonly complete: boolean;
 }
 
 /** Ranks that plans are made for where nothing is said. */
@@ -73,7 +91,7 @@ export async function planModel(
   where: string | URL | readonly File[] | Source,
   options: PlanModelOptions = {},
 ): Promise<PlanReport> {
-  const { promptTokens, newTokens, batch = 1, fresh, onProgress, ...loadOptions } = options;
+  const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, ...loadOptions } = options;
   checkOptions(loadOptions);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
@@ -97,18 +115,20 @@ export async function planModel(
     );
   }
   const count = rankCount({ ranks: options.ranks ?? RANKS });
-  const { candidates, machine } = await planOutlook({
-    subject: {
-      config,
-      type,
-      kvType,
-      contextLength,
-      prefillChunk: options.prefillChunk,
-      seatsOf: ({ stages }) => ({ slots: Math.ceil(request.batch / stages.length), batches: stages.length }),
-    },
+  const virtual = options.virtualRanks ?? false;
+  const subject: PlanSubject = {
+    config,
+    type,
+    kvType,
+    contextLength,
+    prefillChunk: options.prefillChunk,
+    seatsOf: ({ stages }) => ({ slots: Math.ceil(request.batch / stages.length), batches: stages.length }),
+  };
+  const { candidates, machine, adapters } = await planOutlook({
+    subject,
     adapters: rankAdapters(options, count),
     budgets: memoryBudgets(options.memory, count),
-    virtual: options.virtualRanks ?? false,
+    virtual,
     workload: request,
     exactMemory: true,
     ...(fresh !== undefined && { fresh }),
@@ -129,6 +149,8 @@ export async function planModel(
     pick,
     why,
     table: formatPlanTable(candidates, pick),
+    download: await downloadSize(source, files, signal),
+    misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, virtual) : undefined,
   };
 }
 
@@ -140,6 +162,24 @@ function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'p
     if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
     return { pick: undefined, why: error.message };
   }
+}
+
+async function downloadSize(
+  source: Source,
+  files: ModelFiles,
+  signal: AbortSignal | undefined,
+): Promise<DownloadSize | undefined> {
+  const reader = await files.reader().catch((error: unknown) => {
+    if (error instanceof SplitkvError && error.code === 'io') return undefined;
+    throw error;
+  });
+  if (!reader) return undefined;
+  let bytes = 0;
+  for (const { start, end } of reader.index.tensors.values()) bytes += end - start;
+  if (source.gguf === undefined) bytes += (await source.size('tokenizer.json', signal)) ?? 0;
+  const stored = source.url === undefined ? [] : await listCached().catch(() => []);
+  const own = stored.find(({ url }) => url === source.url);
+  return { bytes, storedBytes: Math.min(own?.bytes ?? 0, bytes), complete: own?.complete ?? false };
 }
 
 function within(name: string, value: number | undefined, high: number): number | undefined {

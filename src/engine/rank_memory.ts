@@ -1,4 +1,4 @@
-import { openPaperDevice } from '../gpu/index.js';
+import { type Device, openPaperDevice } from '../gpu/index.js';
 import type { ModelConfig } from '../model/config.js';
 import { loadWeights } from '../model/family.js';
 import { type LayerSlice, rankSlice, spanLength } from '../model/shape.js';
@@ -25,13 +25,19 @@ export async function memoryOnPaper(plan: Plan, subject: MemorySubject, runner: 
   return memories;
 }
 
-async function rankOnPaper(
+/**
+ * What one rank takes.
+ * @param like a device with the adapter's limits; default: what current GPUs offer
+ * @throws SplitkvError `limit` where a buffer exceeds them
+ */
+export async function rankOnPaper(
   plan: Plan,
   rank: number,
   { config, type }: MemorySubject,
   runner: RunnerOptions,
+  like?: Device,
 ): Promise<Omit<RankMemory, 'rank'>> {
-  const device = await openPaperDevice();
+  const device = await openPaperDevice(like);
   const world = new World(plan, rank);
   const reader = blankWeights(config, rankSlice(plan, rank, config));
   const weights = await loadWeights(device, config, reader, type, world);

@@ -22,15 +22,18 @@ const LIMITS = {
 /**
  * A device on paper: it counts what is allocated (`usage`) and compiles, keeps and runs nothing. What a rank will take is known
  * before there is a GPU.
+ * @param like a device whose limits and name it has
  */
-export function openPaperDevice(): Promise<Device> {
+export function openPaperDevice(like?: Device): Promise<Device> {
   for (const [name, value] of Object.entries(CONSTANTS)) {
     if (!(name in globalThis)) Object.assign(globalThis, { [name]: value });
   }
   const nothing = (): object => ({});
+  const limits = { ...LIMITS, ...like?.traits.limits };
+  const features = new Set(like?.traits.f16 ? ['shader-f16'] : []);
   const gpu = {
-    limits: LIMITS,
-    features: new Set(),
+    limits,
+    features,
     lost: new Promise(() => {}),
     queue: { writeBuffer: () => {}, submit: () => {}, onSubmittedWorkDone: () => Promise.resolve() },
     createBuffer: () => ({ destroy: () => {} }),
@@ -44,9 +47,12 @@ export function openPaperDevice(): Promise<Device> {
     destroy: () => {},
   };
   const adapter = {
-    limits: LIMITS,
-    features: new Set(),
-    info: { vendor: '', architecture: '', device: '', description: 'paper', isFallbackAdapter: false },
+    limits,
+    features,
+    info: {
+      ...(like?.adapter ?? { vendor: '', architecture: '', device: '', description: 'paper' }),
+      isFallbackAdapter: like?.traits.software ?? false,
+    },
     requestDevice: () => Promise.resolve(gpu),
   };
   return Device.open(adapter as unknown as GPUAdapter);
