@@ -22,6 +22,8 @@ export interface LinearProblem {
   readonly bias: boolean;
   /** Elements, a multiple of 4; the row's padding up to it or to a multiple of 32 is zero. */
   readonly xStride: number;
+  /** Element of a row of x that the contraction starts at: a multiple of 4. Defaults to 0. */
+  readonly xOffset?: number;
   /** Elements. */
   readonly outStride: number;
   /** Element of the out row that output 0 goes to: for a weight in several shards. Defaults to 0. */
@@ -64,12 +66,16 @@ export function planLinear(
   readonly fragments: readonly string[];
   readonly constants: Readonly<Record<string, boolean>>;
 } {
-  const { rows, inFeatures, outFeatures, type, xStride, outStride, outOffset = 0, output = 'sum' } = problem;
+  const { rows, inFeatures, outFeatures, type, xStride, xOffset = 0 } = problem;
+  const { outStride, outOffset = 0, output = 'sum' } = problem;
   const modelInFeatures = problem.modelInFeatures ?? inFeatures;
   const unit = UNIT_ELEMENTS[type];
   const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
   if (xStride % 4 !== 0 || xStride < inFeatures) {
     throw bad(`xStride is ${xStride}, expected a multiple of 4 from inFeatures (${inFeatures}) on`);
+  }
+  if (xOffset % 4 !== 0 || xOffset < 0 || xOffset + inFeatures > xStride) {
+    throw bad(`xOffset is ${xOffset}, expected a multiple of 4 up to xStride - inFeatures (${xStride - inFeatures})`);
   }
   if (outOffset + outFeatures > outStride) {
     throw bad(`outputs ${outOffset} .. ${outOffset + outFeatures} don't fit an out row of ${outStride}`);
@@ -90,7 +96,8 @@ export function planLinear(
       first_unit: segments.weightStart / unit,
       unit_vec4s: unit / 4,
       x_stride4: xStride / 4,
-      x_start4: segments.start / 4,
+      // Wraps below 0, as the kernels' u32 sums do.
+      x_start4: (segments.start - xOffset) / 4 >>> 0,
       out_stride: outStride,
       out_offset: outOffset,
       segment_total: segments.total,

@@ -4,7 +4,7 @@ import { parseMemory, parseRanks } from '../app/rank_options.js';
 import { SplitkvError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
 import { findGguf, isGgufName } from '../loader/index.js';
-import { parsePlan, type Plan } from '../placement/index.js';
+import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './model_host.js';
 import type { Options, OptionSpecs } from './options.js';
@@ -29,7 +29,10 @@ export const modelOptions = {
     value: 'N',
     help: 'GPU devices that run the model: how many (default 1), or an adapter each: "high-performance,low-power", or names (Node)',
   },
-  plan: { value: 'PLAN', help: 'auto (default), tp, sp, tp+sp, pp, ep, products such as "pp x tp", or a FILE.json' },
+  plan: {
+    value: 'PLAN',
+    help: 'auto (default), tp, sp, tp+sp, pp, ep, products such as "pp x tp", or a FILE.json: a plan, or what arrange --out wrote',
+  },
   'virtual-ranks': { help: 'all ranks on one device: tries a plan without more GPUs' },
   workers: { help: 'each rank in a worker of its own: a worker_thread (Node), a Web Worker (Chrome)' },
   memory: { value: 'SIZE', help: 'GPU memory a rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own' },
@@ -86,7 +89,7 @@ function readText<T>(options: Options, name: string, parse: (text: string, given
 }
 
 /** A policy's name, or a plan file's content. */
-async function planOption(text: string | undefined): Promise<string | Plan | undefined> {
+async function planOption(text: string | undefined): Promise<string | PlanFile | undefined> {
   if (text === undefined || !text.endsWith('.json')) return text;
   const { readFile } = await import('node:fs/promises');
   let content: string;
@@ -98,7 +101,7 @@ async function planOption(text: string | undefined): Promise<string | Plan | und
       `--plan ${text}: can't be read (${error instanceof Error ? error.message : String(error)})`,
     );
   }
-  return parsePlan(parseJson(content, text));
+  return parsePlanFile(parseJson(content, text), text);
 }
 
 async function checkedModel(options: Options): Promise<string> {

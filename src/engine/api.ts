@@ -3,7 +3,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
 import type { KvType } from '../model/kv_cache.js';
-import type { ModelShape, Plan } from '../placement/index.js';
+import type { ModelShape, Plan, PlanFile } from '../placement/index.js';
 
 export type { KvType } from '../model/kv_cache.js';
 export type { ModelShape, Plan } from '../placement/index.js';
@@ -41,9 +41,9 @@ export interface LoadOptions {
    */
   readonly ranks?: number | readonly string[];
   /**
-   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep' and products such as 'pp x tp'), or a plan.
+   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep' and products such as 'pp x tp'), a plan, or an arrangement that `splitkv arrange --out` wrote.
    */
-  readonly plan?: string | Plan;
+  readonly plan?: string | PlanFile;
   /** All ranks on one device: a plan can be tried without more GPUs. */
   readonly virtualRanks?: boolean;
   /**

@@ -38,7 +38,7 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
   let plan: Plan;
   if (typeof asked !== 'string') {
     // Most pages name a policy.
-    plan = (await import('../placement/parse_plan.js')).parsePlan(asked);
+    plan = (await import('./read_plan.js')).readPlan(asked, shape, subject);
     if (options.ranks !== undefined && plan.worldSize !== ranks) {
       throw usageError(
         `the plan is for ${plan.worldSize} ranks, and ranks asks for ${ranks}: leave ranks out, or change it`,

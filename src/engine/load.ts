@@ -4,7 +4,7 @@ import { cachedSource, listCached, openSource, type Source } from '../loader/ind
 import type { ModelConfig } from '../model/config.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { WeightProgress } from '../model/weight_loader.js';
-import type { Plan } from '../placement/index.js';
+import { pipelineDepth, type Plan } from '../placement/index.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
@@ -72,7 +72,7 @@ export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
 export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
   const opened = await openModel(where, options, ({ plan }) => ({
     slots: 1,
-    batches: options.requests ?? plan.stages.length,
+    batches: options.requests ?? pipelineDepth(plan),
   }));
   return new LoadedModel(opened, options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT);
 }

@@ -5,6 +5,7 @@ import {
   formatPlanTable,
   type MachineMeasure,
   pickPlan,
+  pipelineDepth,
   type PlanCandidate,
   type PlanPrediction,
 } from '../placement/index.js';
@@ -122,7 +123,7 @@ export async function planModel(
     kvType,
     contextLength,
     prefillChunk: options.prefillChunk,
-    seatsOf: ({ stages }) => ({ slots: Math.ceil(request.batch / stages.length), batches: stages.length }),
+    seatsOf: (of) => ({ slots: Math.ceil(request.batch / pipelineDepth(of)), batches: pipelineDepth(of) }),
   };
   const { candidates, machine, adapters } = await planOutlook({
     subject,

@@ -1,7 +1,7 @@
 import { type Device, openPaperDevice } from '../gpu/index.js';
 import type { ModelConfig } from '../model/config.js';
 import { loadWeights } from '../model/family.js';
-import { type LayerSlice, rankSlice, spanLength } from '../model/shape.js';
+import { type LayerSlice, rankSlice, spanLength, totalLength } from '../model/shape.js';
 import { World } from '../model/world.js';
 import type { Plan, RankMemory } from '../placement/index.js';
 import type { MemorySubject } from './budgets.js';
@@ -52,14 +52,17 @@ function formOf(plan: Plan, rank: number, config: ModelConfig): string {
   const slice = rankSlice(plan, rank, config);
   const layer = ({ index, queryHeads, kvHeads, mlp, experts }: LayerSlice): unknown[] => [
     index,
-    ...[queryHeads, kvHeads, experts].map(spanLength),
+    // Several runs of heads pad their columns by where they are cut.
+    queryHeads.length > 1 ? queryHeads : totalLength(queryHeads),
+    totalLength(kvHeads),
+    spanLength(experts),
     mlp,
   ];
   const rows = [slice.embeddingRows, slice.headRows].map((span) => (span ? spanLength(span) : 0));
   const samples = plan.head[0]!.rank === rank;
   const caches = plan.stages.map(({ shares }) => {
     const share = shares.find((candidate) => candidate.rank === rank);
-    return share && [share.kvHeads.length, share.lanes, share.sequences];
+    return share && [share.kvHeads.length, share.lanes, share.sequences, share.copies];
   });
   return JSON.stringify([slice.layers.map(layer), rows, samples, caches]);
 }

@@ -245,6 +245,7 @@ export class RankRunner implements Rank {
       if (!this.#owns(slot, 0, 0)) return;
       const { device } = this;
       const buffers = this.#forward.cacheBuffers;
+      if (buffers.length === 0) return;
       // A buffer can't be copied onto itself.
       this.#copyScratch ??= device.createBuffer('block copy', Math.max(...buffers.map(({ blockBytes }) => blockBytes)));
       const scratch = this.#copyScratch.gpu;

@@ -5,6 +5,7 @@ import {
   CHUNK_TOKENS,
   chunkOwner,
   leastLoadedOffset,
+  pipelineDepth,
   type Plan,
   type RowRange,
   sequenceRanges,
@@ -59,7 +60,7 @@ export class Runner {
     this.sequenceRanges = dealt ? sequenceRanges(dealt.weights, slots) : [[0, slots]];
     this.split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0]!)).size));
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
-    this.#prefillsInFlight = plan.stages.length;
+    this.#prefillsInFlight = pipelineDepth(plan);
   }
 
   /** Bytes of the KV cache on all ranks, and what one token takes of them. */

@@ -80,7 +80,7 @@ export class AttentionRanks implements StageAttention {
   readonly #own: AttentionBlock;
 
   constructor(
-    readonly device: Device,
+    readonly device: Pick<Device, 'createBuffer'>,
     readonly world: World,
     readonly stage: StageTopology,
     readonly shape: AttentionShape,

@@ -33,7 +33,7 @@ export class DealtAttention implements StageAttention {
   readonly #merged: Buffer | undefined;
 
   constructor(
-    readonly device: Device,
+    readonly device: Pick<Device, 'createBuffer'>,
     readonly world: World,
     stage: StageTopology,
     readonly shape: AttentionShape,

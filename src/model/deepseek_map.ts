@@ -47,7 +47,8 @@ export interface MoeMap {
 }
 
 /** Undefined: the model has none, or the rank none of it. */
-export interface DeepseekLayerMap extends Pick<LayerSlice, 'index' | 'queryHeads'> {
+export interface DeepseekLayerMap extends Pick<LayerSlice, 'index'> {
+  readonly queryHeads: Span;
   readonly inputNorm: VectorSpec;
   /** q_proj's rows of the heads or all of q_a_proj (padded to 32 rows), then all of kv_a_proj_with_mqa: latent, rotary key. */
   readonly project: MatrixSpec | undefined;
@@ -88,13 +89,16 @@ export function deepseekMap(config: DeepseekConfig, slice: RankSlice = wholeSlic
   };
 }
 
+/** Heads of a latent cache are never arranged freely. */
+const onlyRun = (runs: readonly Span[]): Span => runs[0] ?? [0, 0];
+
 function layerMap(config: DeepseekConfig, slice: LayerSlice): DeepseekLayerMap {
   const { hiddenSize, moe } = config;
   const name = `layers.${slice.index}.`;
   const prefix = `model.layers.${slice.index}.`;
   return {
     index: slice.index,
-    queryHeads: slice.queryHeads,
+    queryHeads: onlyRun(slice.queryHeads),
     inputNorm: wholeVector(`${name}input_norm`, `${prefix}input_layernorm.weight`, hiddenSize),
     ...attentionMap(config, slice, name, `${prefix}self_attn.`),
     postNorm: wholeVector(`${name}post_norm`, `${prefix}post_attention_layernorm.weight`, hiddenSize),
@@ -105,7 +109,9 @@ function layerMap(config: DeepseekConfig, slice: LayerSlice): DeepseekLayerMap {
   };
 }
 
-function attentionMap(config: DeepseekConfig, { heads, queryHeads }: LayerSlice, name: string, prefix: string) {
+function attentionMap(config: DeepseekConfig, slice: LayerSlice, name: string, prefix: string) {
+  const heads = onlyRun(slice.heads);
+  const queryHeads = onlyRun(slice.queryHeads);
   const { hiddenSize, numHeads, qLoraRank, kvLoraRank, qkNopeHeadDim, qkRopeHeadDim, vHeadDim, attentionBias } = config;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
   const oSegments = holdSegments(modelInFeatures, contraction, heads);

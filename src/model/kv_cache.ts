@@ -26,7 +26,8 @@ export const kvBytesPerToken = (shape: Pick<KvShape, 'numLayers' | 'numKvHeads' 
 /** Allocates the cache. @throws SplitkvError `limit` when a layer's K or V exceeds one buffer or binding. */
 export function allocateKvCache(device: Device, shape: KvShape): KvCache {
   const bytes = (kvBytesPerToken(shape) * shape.block * shape.numBlocks) / shape.numLayers / 2;
-  const layers = Array.from({ length: shape.numLayers }, (_, layer) => ({
+  // A rank may hold none of a layer's heads.
+  const layers = Array.from({ length: shape.numKvHeads === 0 ? 0 : shape.numLayers }, (_, layer) => ({
     k: device.createBuffer(
       `layers.${shape.firstLayer + layer}.k_cache (${shape.block * shape.numBlocks} tokens)`,
       bytes,

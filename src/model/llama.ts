@@ -14,7 +14,7 @@ import { fitRows, fusesNorm, recordLinear, recordSwiglu } from './record_linear.
 import { allocateParts, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
 import { activationStride, chunksOf, DOWN_SEGMENTS, partialsOf, type Role } from './roles.js';
 import { ropeTable } from './rope_table.js';
-import { queryHeads, spanLength } from './shape.js';
+import { Scratch } from './scratch.js';
 import { recordStageRows } from './stage_rows.js';
 import type { StageTopology } from './topology.js';
 import { EmbeddingRanks } from './vocab_ranks.js';
@@ -38,7 +38,8 @@ interface LlamaStage {
 
 interface StageRows {
   readonly qkv: Buffer | undefined;
-  readonly attention: StageAttention;
+  /** Where the rank attends for some heads. */
+  readonly attention: StageAttention | undefined;
   readonly attended: Buffer;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly gateUp: Buffer | undefined;
@@ -49,7 +50,8 @@ interface StageRows {
 
 interface LlamaRows extends RowBuffers {
   readonly embedding: EmbeddingRanks;
-  readonly stages: readonly StageRows[];
+  /** By stage of the plan. */
+  readonly stages: ReadonlyMap<number, StageRows>;
 }
 
 /** The forward program of the Llama family on one rank. */
@@ -122,7 +124,7 @@ export class LlamaForward implements Forward {
   }
 
   #headsOf(share: RankShare): number {
-    return spanLength(queryHeads(this.config, [share.heads[0]!, share.heads[0]! + share.heads.length]));
+    return (share.heads.length * this.config.numHeads) / this.config.numKvHeads;
   }
 
   #qkvStrideOf(share: RankShare): number {
@@ -151,7 +153,7 @@ export class LlamaForward implements Forward {
   }
 
   allocateRows(role: Role, rows: number): LlamaRows {
-    const { config, device, world, options } = this;
+    const { config, device, world } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = role === 'prompt' ? world.topology.rowBlocks : 1;
     const buffers: RowBuffers = {
@@ -162,50 +164,62 @@ export class LlamaForward implements Forward {
       x: floats('x', rows * this.hiddenStride),
       normed: fusesNorm(device, role, rows, config.hiddenSize) ? undefined : floats('normed', rows * this.hiddenStride),
     };
+    const scratch = new Scratch(device);
+    const stages = this.#stages
+      .toSorted((a, b) => b.heads - a.heads)
+      .map((stage) => [stage.index, this.#stageRows(scratch, buffers, stage)] as const);
     return {
       ...buffers,
       embedding: new EmbeddingRanks(device, world, config, this.weights.embedding, buffers, this.hiddenStride),
-      stages: this.#stages.map((stage): StageRows => {
-        const qkv = keepsCacheOnly(stage.topology.share) ? undefined : floats('qkv', rows * stage.qkvStride);
-        const shape = {
-          headsOf: (share: RankShare) => this.#headsOf(share),
-          queryStrideOf: (share: RankShare) => this.#qkvStrideOf(share),
-          dim: config.headDim,
-          contextLength: options.contextLength,
-          chunkOffsets: options.chunkOffsets,
-        };
-        const { rowInfo } = buffers;
-        const outStride = activationStride(stage.heads * config.headDim);
-        const parts = (name: string, count: number): Parts | undefined =>
-          stage.split ? allocateParts(device, role, name, count, rows, config.hiddenSize) : undefined;
-        return {
-          qkv,
-          attention: stage.topology.dealt
-            ? new DealtAttention(device, world, stage.topology, shape, { role, rows, rowInfo, queries: qkv, outStride })
-            : new AttentionRanks(device, world, stage.topology, shape, { role, rows, rowInfo, queries: qkv! }),
-          attended: floats('attended', rows * outStride),
-          gateUp: role === 'prompt' ? floats('gate_up', rows * 2 * activationStride(stage.mlpWidth)) : undefined,
-          hidden: floats('hidden', rows * activationStride(stage.mlpWidth)),
-          oParts: parts('o parts', config.numKvHeads),
-          downParts: parts('down parts', DOWN_SEGMENTS.total),
-        };
-      }),
+      stages: new Map(stages),
+    };
+  }
+
+  #stageRows(scratch: Scratch, { role, rows, rowInfo }: RowBuffers, stage: LlamaStage): StageRows {
+    const { config, world, options } = this;
+    const { topology } = stage;
+    const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
+    const attends = stage.heads > 0;
+    const qkv = attends && !keepsCacheOnly(topology.share) ? floats('qkv', rows * stage.qkvStride) : undefined;
+    const shape = {
+      headsOf: (share: RankShare) => this.#headsOf(share),
+      queryStrideOf: (share: RankShare) => this.#qkvStrideOf(share),
+      dim: config.headDim,
+      contextLength: options.contextLength,
+      chunkOffsets: options.chunkOffsets,
+    };
+    const outStride = activationStride(stage.heads * config.headDim);
+    const parts = (name: string, count: number): Parts | undefined =>
+      stage.split ? allocateParts(scratch, role, name, count, rows, config.hiddenSize) : undefined;
+    const attention = (): StageAttention =>
+      topology.dealt
+        ? new DealtAttention(scratch, world, topology, shape, { role, rows, rowInfo, queries: qkv, outStride })
+        : new AttentionRanks(scratch, world, topology, shape, { role, rows, rowInfo, queries: qkv! });
+    return {
+      qkv,
+      attention: attends ? attention() : undefined,
+      attended: floats('attended', rows * Math.max(outStride, 32)),
+      gateUp: role === 'prompt' ? floats('gate_up', rows * 2 * activationStride(stage.mlpWidth)) : undefined,
+      hidden: floats('hidden', rows * activationStride(stage.mlpWidth)),
+      oParts: parts('o parts', config.numKvHeads),
+      downParts: parts('down parts', DOWN_SEGMENTS.total),
     };
   }
 
   recordLayers(recorder: Recorder, buffers: LlamaRows): void {
     buffers.embedding.record(recorder);
-    const own = new Map(this.#stages.map((stage, at) => [stage.index, { stage, rows: buffers.stages[at]! }]));
+    const own = new Map(this.#stages.map((stage) => [stage.index, stage]));
     for (const index of this.world.plan.stages.keys()) {
       recordStageRows(recorder, this.world, index, buffers.x, this.hiddenStride);
-      const held = own.get(index);
-      if (!held) continue;
-      const { stage, rows } = held;
-      rows.attention.recordRows(recorder);
-      for (const at of stage.cache.layers.keys()) {
+      const stage = own.get(index);
+      if (!stage) continue;
+      const rows = buffers.stages.get(index)!;
+      const [first, end] = stage.topology.stage.layers;
+      rows.attention?.recordRows(recorder);
+      for (let at = 0; at < end - first; at++) {
         const layer = stage.layers[at];
-        if (layer) this.#recordProjection(recorder, buffers, stage, rows, layer);
-        this.#recordAttention(recorder, buffers, stage, rows, at, layer);
+        if (layer?.qkv) this.#recordProjection(recorder, buffers, stage, rows, layer);
+        if (rows.attention) this.#recordAttention(recorder, buffers, stage, rows, rows.attention, at, layer);
         if (layer) {
           this.#recordOutput(recorder, buffers, stage, rows, layer);
           this.#recordMlp(recorder, buffers, stage, rows, layer);
@@ -236,10 +250,10 @@ export class LlamaForward implements Forward {
     buffers: LlamaRows,
     stage: LlamaStage,
     rows: StageRows,
+    attention: StageAttention,
     at: number,
     weights: LlamaLayerWeights | undefined,
   ): void {
-    const { attention } = rows;
     attention.recordQueries(recorder);
     // Every block's keys before any attention: rows of one block attend to those of another.
     for (const block of attention.blocks) this.#recordAppend(recorder, buffers, stage, block, at, weights);
@@ -256,25 +270,30 @@ export class LlamaForward implements Forward {
   ): void {
     const { config } = this;
     const { topology } = stage;
-    const attendedStride = activationStride(stage.heads * config.headDim);
-    const input = { x: rows.attended, xStride: attendedStride, segments: weights.oSegments };
-    if (!rows.oParts) {
-      recordLinear(recorder, buffers, weights.o!, {
+    const parts = rows.oParts;
+    const xStride = activationStride(stage.heads * config.headDim);
+    let xOffset = 0;
+    for (const { matrix, segments } of weights.o) {
+      const input = { x: rows.attended, xStride, xOffset, segments };
+      xOffset += segments.end - segments.start;
+      if (parts) {
+        recordLinear(recorder, buffers, matrix, {
+          ...input,
+          out: partsFrom(parts, segments.first),
+          outStride: parts.stride,
+          output: 'segments',
+        });
+        continue;
+      }
+      recordLinear(recorder, buffers, matrix, {
         ...input,
         bias: weights.oBias,
         out: buffers.x,
         outStride: this.hiddenStride,
         epilogue: 'residual',
       });
-      return;
     }
-    const parts = rows.oParts;
-    recordLinear(recorder, buffers, weights.o!, {
-      ...input,
-      out: partsFrom(parts, weights.oSegments.first),
-      outStride: parts.stride,
-      output: 'segments',
-    });
+    if (!parts) return;
     this.world.hop(recorder, 'o_proj', (step) => segmentTransfers(topology, parts, ({ heads }) => heads, step));
     recordReduce(recorder, parts, {
       width: config.hiddenSize,

@@ -9,6 +9,7 @@ import {
   type RankSlice,
   type Span,
   spanLength,
+  totalLength,
   wholeSlice,
 } from './shape.js';
 import {
@@ -33,8 +34,8 @@ export interface LlamaLayerMap extends Pick<LayerSlice, 'index' | 'queryHeads' |
   readonly qkvBias: VectorSpec | undefined;
   readonly qNorm: VectorSpec | undefined;
   readonly kNorm: VectorSpec | undefined;
-  readonly o: MatrixSpec | undefined;
-  readonly oSegments: HeldSegments;
+  /** A matrix of o_proj's columns for each run of heads; none without heads. */
+  readonly o: readonly OutputSpec[];
   readonly oBias: VectorSpec | undefined;
   readonly postNorm: VectorSpec;
   /** Gate rows, then up rows, each padded to 32. */
@@ -43,6 +44,12 @@ export interface LlamaLayerMap extends Pick<LayerSlice, 'index' | 'queryHeads' |
   readonly down: MatrixSpec | undefined;
   readonly downSegments: HeldSegments;
   readonly downBias: VectorSpec | undefined;
+}
+
+/** o_proj's columns of a run of neighbouring heads. */
+export interface OutputSpec {
+  readonly matrix: MatrixSpec;
+  readonly segments: HeldSegments;
 }
 
 export interface LlamaMap {
@@ -71,16 +78,20 @@ export function llamaMap(config: LlamaConfig, slice: RankSlice = wholeSlice(conf
     const name = (what: string): string => `layers.${index}.${what}`;
     const { attentionBias, mlpBias, qkNorm } = config;
     const { modelInFeatures, ...attention } = attentionSegments(config);
-    const oSegments = holdSegments(modelInFeatures, attention, heads);
     const downSegments = holdSegments(intermediateSize, DOWN_SEGMENTS, mlp);
-    const headRows = ([first, end]: Span): Span => [first * headDim, end * headDim];
+    const headRows = (tensor: string, all: number, runs: readonly Span[]) =>
+      runs.map(([first, end]) => ({
+        tensor: `${attentionPrefix}${tensor}`,
+        all: all * headDim,
+        rows: [first * headDim, end * headDim] as const,
+      }));
     const qkv = [
-      { tensor: `${attentionPrefix}q_proj`, all: numHeads * headDim, rows: headRows(queryHeads) },
-      { tensor: `${attentionPrefix}k_proj`, all: numKvHeads * headDim, rows: headRows(kvHeads) },
-      { tensor: `${attentionPrefix}v_proj`, all: numKvHeads * headDim, rows: headRows(kvHeads) },
+      ...headRows('q_proj', numHeads, queryHeads),
+      ...headRows('k_proj', numKvHeads, kvHeads),
+      ...headRows('v_proj', numKvHeads, kvHeads),
     ];
     const hidden: Span = [downSegments.start, downSegments.end];
-    const attends = spanLength(queryHeads) > 0;
+    const attends = totalLength(queryHeads) > 0;
     const hasMlp = spanLength(hidden) > 0;
     return {
       index,
@@ -108,15 +119,18 @@ export function llamaMap(config: LlamaConfig, slice: RankSlice = wholeSlice(conf
           : undefined,
       qNorm: attends && qkNorm ? wholeVector(name('q_norm'), `${attentionPrefix}q_norm.weight`, headDim) : undefined,
       kNorm: attends && qkNorm ? wholeVector(name('k_norm'), `${attentionPrefix}k_norm.weight`, headDim) : undefined,
-      o: attends
-        ? {
-            name: name('o'),
+      o: heads.map((run): OutputSpec => {
+        const segments = holdSegments(modelInFeatures, attention, run);
+        return {
+          segments,
+          matrix: {
+            name: name(heads.length === 1 ? 'o' : `o.${run[0]}`),
             inFeatures: modelInFeatures,
-            segments: oSegments,
+            segments,
             parts: [allRows(`${attentionPrefix}o_proj.weight`, hiddenSize)],
-          }
-        : undefined,
-      oSegments,
+          },
+        };
+      }),
       oBias: attentionBias.o ? wholeVector(name('o_bias'), `${attentionPrefix}o_proj.bias`, hiddenSize) : undefined,
       postNorm: wholeVector(name('post_norm'), `${prefix}post_attention_layernorm.weight`, hiddenSize),
       gateUp: hasMlp
@@ -166,7 +180,7 @@ export function llamaSpecs({ embedding, layers, norm, head }: LlamaMap): Spec[] 
       layer.qkvBias,
       layer.qNorm,
       layer.kNorm,
-      layer.o,
+      ...layer.o.map(({ matrix }) => matrix),
       layer.oBias,
       layer.postNorm,
       layer.gateUp,

@@ -12,16 +12,15 @@ export interface LlamaLayerWeights {
   /** Of the layer in the model. */
   readonly index: number;
   /** Query heads and kv heads, by the model's numbers, whose rows qkv has; both empty without qkv and o. */
-  readonly queryHeads: Span;
-  readonly kvHeads: Span;
+  readonly queryHeads: readonly Span[];
+  readonly kvHeads: readonly Span[];
   readonly inputNorm: Buffer;
   readonly qkv: Matrix | undefined;
   readonly qkvBias: Buffer | undefined;
   readonly qNorm: Buffer | undefined;
   readonly kNorm: Buffer | undefined;
-  readonly o: Matrix | undefined;
-  /** The segments of o_proj's contraction that it holds, also where they are none (count 0). */
-  readonly oSegments: HeldSegments;
+  /** o_proj's columns, a matrix for each run of neighbouring heads, with the segments of the contraction that it is. */
+  readonly o: readonly { readonly matrix: Matrix; readonly segments: HeldSegments }[];
   /** For whoever adds up all segments. */
   readonly oBias: Buffer | undefined;
   readonly postNorm: Buffer;
@@ -62,6 +61,8 @@ export async function loadLlamaWeights(
   const embedding = await loader.vocab(map.embedding);
   const layers: LlamaLayerWeights[] = [];
   for (const layer of map.layers) {
+    const o: LlamaLayerWeights['o'][number][] = [];
+    for (const { matrix, segments } of layer.o) o.push({ matrix: await loader.matrix(matrix), segments });
     layers.push({
       index: layer.index,
       queryHeads: layer.queryHeads,
@@ -71,8 +72,7 @@ export async function loadLlamaWeights(
       qkvBias: await loader.vector(layer.qkvBias),
       qNorm: await loader.vector(layer.qNorm),
       kNorm: await loader.vector(layer.kNorm),
-      o: await loader.matrix(layer.o),
-      oSegments: layer.oSegments,
+      o,
       oBias: await loader.vector(layer.oBias),
       postNorm: await loader.vector(layer.postNorm),
       // Gate and up tiles are read together, so they can't lie in different bindings.

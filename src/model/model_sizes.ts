@@ -42,7 +42,7 @@ type Bytes = (...specs: readonly (Spec | undefined)[]) => number;
 
 function llamaLayer(layer: LlamaLayerMap, heads: readonly number[], bytes: Bytes): LayerSizes {
   return {
-    attentionSegments: shareOut(bytes(layer.qkv, layer.qkvBias, layer.o), heads),
+    attentionSegments: shareOut(bytes(layer.qkv, layer.qkvBias, ...layer.o.map(({ matrix }) => matrix)), heads),
     attentionShared: bytes(layer.inputNorm, layer.qNorm, layer.kNorm, layer.oBias),
     mlpSegments: shareOut(
       bytes(layer.gateUp, layer.gateUpBias, layer.down),

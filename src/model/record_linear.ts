@@ -14,6 +14,8 @@ export interface Projection {
   readonly x: Buffer;
   /** Elements between rows of x. */
   readonly xStride: number;
+  /** Element of its row that x starts at: a multiple of 4. Default 0. */
+  readonly xOffset?: number;
   /** RMS-normalise x first. */
   readonly norm?: { readonly weight: Buffer; readonly eps: number };
   readonly bias?: Buffer | undefined;
@@ -77,6 +79,7 @@ export function recordLinear(
       ...(io.output && { output: io.output }),
       bias: io.bias !== undefined,
       xStride: io.xStride,
+      xOffset: io.xOffset ?? 0,
       outStride: io.outStride,
       outOffset: (io.outOffset ?? 0) + shard.firstRow,
       outScale: io.outScale ?? 1,

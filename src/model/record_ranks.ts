@@ -4,6 +4,7 @@ import type { Exchange, Region, Transfer } from '../distributed/communicator.js'
 import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
 import type { RankShare } from '../placement/plan.js';
 import type { Role } from './roles.js';
+import { runsOf } from './shape.js';
 import type { StageTopology } from './topology.js';
 
 /** Rows of a buffer that travel: the first `rows` of them. */
@@ -24,7 +25,7 @@ export interface Parts {
 }
 
 export function allocateParts(
-  device: Device,
+  device: Pick<Device, 'createBuffer'>,
   role: Role,
   name: string,
   count: number,
@@ -58,14 +59,13 @@ export function segmentTransfers(
   segmentsOf: (share: RankShare) => readonly number[],
   step: StepShape,
 ): Omit<Exchange, 'label'> {
-  const regions = (of: RankShare): Region[] => {
-    const segments = segmentsOf(of);
-    return partRegions(parts, segments[0] ?? 0, segments.length, step.rows);
-  };
+  const regions = (of: RankShare): Region[] =>
+    runsOf(segmentsOf(of)).flatMap(([first, end]) => partRegions(parts, first, end - first, step.rows));
   const others = peers.filter((peer) => peer !== share);
+  const some = ({ regions: list }: Transfer): boolean => list.length > 0;
   return {
-    sends: others.map(({ rank }): Transfer => ({ peer: rank, regions: regions(share) })),
-    receives: others.map((peer): Transfer => ({ peer: peer.rank, regions: regions(peer) })),
+    sends: others.map(({ rank }): Transfer => ({ peer: rank, regions: regions(share) })).filter(some),
+    receives: others.map((peer): Transfer => ({ peer: peer.rank, regions: regions(peer) })).filter(some),
   };
 }
 

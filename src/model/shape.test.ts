@@ -92,15 +92,15 @@ describe('rankSlice', () => {
   it('gives a rank its layers, heads, columns, experts and rows', () => {
     expect(rankSlice(plan, 2, config)).toEqual({
       layers: [
-        { index: 0, heads: [0, 0], queryHeads: [0, 0], kvHeads: [0, 0], mlp: [0, 0], experts: [0, 0] },
-        { index: 1, heads: [5, 8], queryHeads: [1, 3], kvHeads: [0, 1], mlp: [3, 8], experts: [5, 8] },
-        { index: 2, heads: [5, 8], queryHeads: [1, 3], kvHeads: [0, 1], mlp: [3, 8], experts: [5, 8] },
+        { index: 0, heads: [], queryHeads: [], kvHeads: [], mlp: [0, 0], experts: [0, 0] },
+        { index: 1, heads: [[5, 8]], queryHeads: [[1, 3]], kvHeads: [[0, 1]], mlp: [3, 8], experts: [5, 8] },
+        { index: 2, heads: [[5, 8]], queryHeads: [[1, 3]], kvHeads: [[0, 1]], mlp: [3, 8], experts: [5, 8] },
       ],
       embeddingRows: [0, 320],
       headRows: [0, 128],
     });
     expect(rankSlice(plan, 0, config)).toMatchObject({
-      layers: [{ index: 0, queryHeads: [0, 1] }],
+      layers: [{ index: 0, queryHeads: [[0, 1]] }],
       embeddingRows: [0, 320],
     });
     expect(rankSlice(plan, 0, config)).not.toHaveProperty('headRows');
@@ -130,6 +130,25 @@ describe('rankSlice', () => {
 
   it.each([-1, 4, 0.5])('refuses rank %d of 4', (rank) => {
     expect(() => rankSlice(plan, rank, config)).toThrow(/is not in the plan 'by hand', whose ranks are 0 to 3/);
+  });
+
+  it('gives runs of heads that are arranged freely', () => {
+    const gqa = llama({ num_attention_heads: 12, num_key_value_heads: 6 });
+    const stages = [{ layers: [0, 2] as const, shares: [share(0, { heads: [0, 2, 3, 5], mlp: [1] })] }];
+    const runs = [
+      [0, 1],
+      [2, 4],
+      [5, 6],
+    ];
+    expect(rankSlice({ ...plan, stages }, 0, gqa).layers[1]).toMatchObject({
+      heads: runs,
+      queryHeads: [
+        [0, 2],
+        [4, 8],
+        [10, 12],
+      ],
+      kvHeads: runs,
+    });
   });
 
   it.each([

@@ -9,17 +9,29 @@ export type Span = readonly [first: number, end: number];
 
 const NOTHING: Span = [0, 0];
 export const spanLength = ([first, end]: Span): number => end - first;
+export const totalLength = (spans: readonly Span[]): number => spans.reduce((sum, span) => sum + spanLength(span), 0);
+
+/** Runs of neighbours of an ascending list: [0, 1, 4] is [0, 2) and [4, 5). */
+export function runsOf(list: readonly number[]): Span[] {
+  const runs: [first: number, end: number][] = [];
+  for (const value of list) {
+    const run = runs.at(-1);
+    if (run?.[1] === value) run[1]++;
+    else runs.push([value, value + 1]);
+  }
+  return runs;
+}
 
 /** What a rank holds of one layer. Spans are of the model's numbers and may be empty. */
 export interface LayerSlice {
   /** In the model and in its checkpoint. */
   readonly index: number;
-  /** Attention segments (ModelShape). */
-  readonly heads: Span;
-  /** The query heads of those segments: none where MLA's groups are empty. */
-  readonly queryHeads: Span;
+  /** Attention segments (ModelShape), as runs: several where heads are arranged freely, at most one for MLA. */
+  readonly heads: readonly Span[];
+  /** The query heads of those segments, run by run: none where MLA's groups are empty. */
+  readonly queryHeads: readonly Span[];
   /** kv heads whose k and v rows it holds; MLA: [0, 1), the latent's, with any attention segment. */
-  readonly kvHeads: Span;
+  readonly kvHeads: readonly Span[];
   /** Segments of the MLP's intermediate size; of the shared experts' too. */
   readonly mlp: Span;
   readonly experts: Span;
@@ -99,13 +111,12 @@ export function modelShape(config: ModelConfig): ModelShape {
   };
 }
 
-function layerSlice(config: ModelConfig, index: number, heads: Span, mlp: Span, experts: Span): LayerSlice {
-  const anyHeads = spanLength(heads) > 0;
+function layerSlice(config: ModelConfig, index: number, heads: readonly Span[], mlp: Span, experts: Span): LayerSlice {
   return {
     index,
     heads,
-    queryHeads: queryHeads(config, heads),
-    kvHeads: isDeepseek(config) ? (anyHeads ? [0, 1] : NOTHING) : heads,
+    queryHeads: heads.map((run) => queryHeads(config, run)),
+    kvHeads: isDeepseek(config) ? heads.slice(0, 1).map(() => [0, 1]) : heads,
     mlp,
     experts,
   };
@@ -113,7 +124,7 @@ function layerSlice(config: ModelConfig, index: number, heads: Span, mlp: Span, 
 
 /** True where a rank holds weights of the layer, not only its cache. */
 export const holdsWeights = ({ heads, mlp, experts }: LayerSlice): boolean =>
-  spanLength(heads) + spanLength(mlp) + spanLength(experts) > 0;
+  totalLength(heads) + spanLength(mlp) + spanLength(experts) > 0;
 
 /** Everything: a model without a plan. */
 export function wholeSlice(config: ModelConfig): RankSlice {
@@ -121,7 +132,7 @@ export function wholeSlice(config: ModelConfig): RankSlice {
   const rows: Span = [0, config.vocabSize];
   return {
     layers: Array.from({ length: config.numLayers }, (_, index) =>
-      layerSlice(config, index, heads, [0, DOWN_SEGMENTS.total], [0, numExperts(config)]),
+      layerSlice(config, index, [heads], [0, DOWN_SEGMENTS.total], [0, numExperts(config)]),
     ),
     embeddingRows: rows,
     headRows: rows,
@@ -139,7 +150,9 @@ export function rankSlice(plan: Plan, rank: number, config: ModelConfig): RankSl
   const layers = plan.stages.flatMap(({ layers: [first, end], shares }) => {
     const share = shares.find((candidate) => candidate.rank === rank);
     if (!share) return [];
-    const heads = run(share, 'heads');
+    const heads = isDeepseek(config)
+      ? [run(share, 'heads')].filter((span) => spanLength(span) > 0)
+      : runsOf(share.heads);
     const mlp = run(share, 'mlp');
     const experts = run(share, 'experts');
     return Array.from({ length: end - first }, (_, layer) => layerSlice(config, first + layer, heads, mlp, experts));

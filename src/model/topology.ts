@@ -1,5 +1,5 @@
 import { SplitkvError, unsupportedError } from '../base/errors.js';
-import { keepsCacheOnly, type Plan, type RankShare, runsOwnRows, type Stage } from '../placement/index.js';
+import { isArranged, keepsCacheOnly, type Plan, type RankShare, runsOwnRows, type Stage } from '../placement/index.js';
 
 /** Merge lanes of attention; sequence indices divide them. */
 const LANES = 8;
@@ -66,6 +66,7 @@ export const sequenceOf = (lanes: readonly number[]): { readonly ranks: number; 
 function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
   const share = stage.shares.find((candidate) => candidate.rank === rank);
   if (!share) return undefined;
+  if (isArranged(stage)) return arrangedTopology(stage, share);
   const groups: RankShare[][] = [];
   const withWeights = stage.shares.filter((candidate) => !keepsCacheOnly(candidate));
   for (const candidate of [...withWeights].toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
@@ -100,6 +101,25 @@ function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
   };
 }
 
+/** Every rank is a weight group of its own, and attends for its own heads. */
+function arrangedTopology(stage: Stage, share: RankShare): StageTopology {
+  const peers = stage.shares.toSorted((a, b) => a.rank - b.rank);
+  return {
+    stage,
+    share,
+    dealt: undefined,
+    groups: peers.map((peer) => [peer]),
+    group: peers.indexOf(share),
+    peers,
+    sequence: { ranks: 1, index: 0 },
+    owners: [share.rank],
+    attendsForAll: false,
+    spreadsExperts: false,
+    rowBlocks: 1,
+    rowBlock: 0,
+  };
+}
+
 function dealtSequences(sharing: readonly RankShare[], share: RankShare): DealtSequences {
   const root = sharing.find((candidate) => !keepsCacheOnly(candidate))!;
   const members = [root, ...sharing.filter((candidate) => candidate !== root)];
@@ -116,6 +136,11 @@ export function rankTopology(plan: Plan, rank: number): RankTopology {
   if (plan.stages.some(runsOwnRows)) {
     throw unsupportedError(
       `plan '${plan.policy}': ranks that run their own rows can be planned, but not run yet: use token or ep`,
+    );
+  }
+  if (plan.stages.some(({ shares }) => shares.some(({ copies = [] }) => copies.length > 0))) {
+    throw unsupportedError(
+      `plan '${plan.policy}': copied heads can be planned, but not run yet: arrange with --copies 0`,
     );
   }
   const everyRank = Array.from({ length: plan.worldSize }, (_, other) =>

@@ -7,7 +7,7 @@ import { MemorySource } from '../loader/testing/memory_source.js';
 import type { Plan } from '../placement/plan.js';
 import { isDeepseek, type ModelConfig } from './config.js';
 import { loadDeepseekWeights } from './deepseek_weights.js';
-import { loadLlamaWeights } from './llama_weights.js';
+import { type LlamaLayerWeights, loadLlamaWeights } from './llama_weights.js';
 import type { Matrix } from './matrix.js';
 import { rankSlice, type RankSlice } from './shape.js';
 import { handPlan, type HandStage, range } from './testing/plans.js';
@@ -56,6 +56,32 @@ const cases: Record<string, Case> = {
         { rank: 0, rows: [128, 330] },
       ],
     },
+  },
+  'heads anywhere, copies, other places in every layer': {
+    model: {
+      config: {
+        model_type: 'qwen2',
+        hidden_size: 40,
+        num_hidden_layers: 2,
+        num_attention_heads: 10,
+        num_key_value_heads: 5,
+        head_dim: 8,
+        intermediate_size: 100,
+      },
+    },
+    stages: () => [
+      { layers: [0, 1], heads: [[0, 2, 4], [], [1, 2, 3]], mlp: [range(0, 3), range(3, 6), range(6, 8)] },
+      {
+        layers: [1, 2],
+        heads: [
+          [1, 3],
+          [0, 2, 4],
+          [0, 4],
+        ],
+        mlp: [range(0, 3), range(3, 6), range(6, 8)],
+      },
+    ],
+    vocabulary: { head: [{ rank: 2, rows: [0, 320] }] },
   },
   'every bias, a rank of the cache alone, a rank of columns alone': {
     model: {
@@ -153,11 +179,16 @@ function flat(weights: object, prefix = ''): Record<string, Matrix | Buffer> {
       if (value instanceof Buffer || (typeof value === 'object' && value !== null && 'shards' in value)) {
         return [[`${prefix}${name}`, value]];
       }
+      if (name === 'o' && Array.isArray(value)) return outputs(value);
       if (name === 'mlp') return Object.entries(flat(value));
       return name === 'shared' && value ? Object.entries(flat(value, 'shared.')) : [];
     }),
   );
 }
+
+/** o_proj, run by run of heads: 'o', or 'o' and the first head of each. */
+const outputs = (runs: LlamaLayerWeights['o']): [string, Matrix][] =>
+  runs.map(({ matrix, segments }) => [runs.length === 1 ? 'o' : `o.${segments.first}`, matrix]);
 
 const load = (
   device: Device,

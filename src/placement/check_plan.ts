@@ -1,10 +1,11 @@
 import { type SplitkvError, usageError } from '../base/errors.js';
+import { checkArranged } from './check_arranged.js';
 import { checkCache } from './check_cache.js';
 import { checkSequences } from './check_sequences.js';
 import { checkVocabulary } from './check_vocabulary.js';
 import { checkWeights } from './check_weights.js';
 import { count, range, showList } from './lists.js';
-import { keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage } from './plan.js';
+import { isArranged, keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
 
 /**
@@ -16,6 +17,8 @@ import type { Refuse } from './refuse.js';
  * - The cache of a stage is cut along the sequence into S equal residue classes of lanes. Either each rank keeps the kv heads of
  *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
  *   them. MLA's latent is always the latter.
+ * - Or heads are arranged freely (`isArranged`): each rank keeps the whole cache of its own heads, MLP segments are cut, and a head
+ *   that several ranks hold is listed in the copies of each, with shares that add up to 1.
  * - Where sequences are dealt out (`sequences`), ranks without weights each follow one root, and every rank keeps all lanes.
  * - Where all of those ranks hold the same heads (attention data parallelism), they hold all, in one stage, and all rows of the
  *   vocabulary; an MLP segment is on one rank, or all are on every rank.
@@ -39,6 +42,10 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
       const roots = { ...stage, shares: stage.shares.filter((share) => !keepsCacheOnly(share)) };
       checkWeights(roots, shape, refuseHere);
       checkCache(roots, shape, refuseHere);
+      continue;
+    }
+    if (isArranged(stage)) {
+      checkArranged(stage, plan.sharing, shape, refuseHere);
       continue;
     }
     checkWeights(stage, shape, refuseHere);

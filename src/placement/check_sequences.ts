@@ -20,7 +20,7 @@ export function checkSequences(stage: Stage, { latent }: ModelShape, refuse: Ref
     if (lanes.length !== MERGE_LANES) {
       throw refuse(`rank ${rank}: lanes ${showList(lanes)}; a rank that keeps whole sequences has all ${MERGE_LANES}`);
     }
-    if (!keepsCacheOnly(share)) continue;
+    if (share.heads.length > 0) continue;
     if (mlp.length + experts.length > 0) {
       throw refuse(
         `rank ${rank} has no heads, but MLP segments or experts: a rank that keeps sequences holds no weights`,

@@ -20,9 +20,11 @@ function describeShare(share: RankShare, shape: ModelShape): string {
   if (keepsCacheOnly(share)) return `no weights, cache${dealt}`;
   const { segmentHeads, mlpSegments, numExperts, latent } = shape;
   const held = (list: readonly number[], sizes: readonly number[]): number => sum(list.map((item) => sizes[item]!));
+  const copied = (share.copies ?? []).map(({ head, share: own }) => `${head} (${Math.round(own * 100)}%)`);
   const parts = [
     `query heads ${part(held(share.heads, segmentHeads), sum(segmentHeads))}${latent ? '' : ` (kv heads ${showList(share.heads)})`}`,
   ];
+  if (copied.length > 0) parts.push(`copies of ${copied.join(', ')}`);
   const columns = sum(mlpSegments);
   if (columns > 0) parts.push(`MLP columns ${part(held(share.mlp, mlpSegments), columns)}`);
   if (numExperts > 0) {

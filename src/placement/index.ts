@@ -9,6 +9,7 @@ export type {
 } from './cost/measure.js';
 export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
+export { arrangedPlan } from './arranged_plan.js';
 export { checkPlan } from './check_plan.js';
 export { describePlan } from './describe_plan.js';
 export { makePlan, type PlanOptions } from './make_plan.js';
@@ -25,9 +26,15 @@ export {
   ownsChunk,
 } from './owner.js';
 export { parsePlan } from './parse_plan.js';
+export { isArrangement, parsePlanFile, type PlanFile } from './plan_file.js';
 export {
+  COPY_SHARING,
+  type CopySharing,
+  type HeadCopy,
+  isArranged,
   keepsCacheOnly,
   type ModelShape,
+  pipelineDepth,
   type Plan,
   type RankShare,
   runsOwnRows,

@@ -58,6 +58,11 @@ const MAX_PROPOSED = 16;
  * @throws SplitkvError `usage`: an unknown policy or option, or ranks that don't fit, naming what would.
  */
 export function makePlan(policy: string, worldSize: number, shape: ModelShape, options: PlanOptions = {}): Plan {
+  if (policy.trim().toLowerCase() === 'arranged') {
+    throw usageError(
+      "plan 'arranged' is made from loads: give --plan the file that `splitkv arrange --out FILE` writes",
+    );
+  }
   const parsed = parsePolicy(policy);
   checkOptions(options, shape);
   if (!Number.isInteger(worldSize) || worldSize < 1) {
@@ -189,7 +194,7 @@ function shares(firstRank: number, ranks: number, form: StageForm, shape: ModelS
 }
 
 /** Vocabulary rows over ranks, as even as the granule allows; with fewer granules than ranks, the last ranks hold none. */
-function cutRows(vocabSize: number, firstRank: number, ranks: number): VocabShare[] {
+export function cutRows(vocabSize: number, firstRank: number, ranks: number): VocabShare[] {
   const granules = spreadEvenly(Math.ceil(vocabSize / VOCAB_GRANULE), ranks);
   return granules.flatMap(([first, end], i) =>
     end === first

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { didYouMean, usageError } from '../base/errors.js';
 import { parseJson, show } from '../base/json.js';
-import type { Plan } from './plan.js';
+import { COPY_SHARING, type Plan } from './plan.js';
 
 /** Each schema's error says what to write in its place. */
 const whole = z.int('a whole number from 0 on').check(z.minimum(0, 'a whole number from 0 on'));
@@ -9,10 +9,18 @@ const list = z.array(whole, 'a list of whole numbers, such as [0, 1]');
 const span = z.tuple([whole, whole], 'two whole numbers, first and end: [0, 12] means 0 to 11');
 
 const weight = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
+const copy = z.strictObject(
+  {
+    head: whole,
+    share: z.number('a share between 0 and 1').check(z.gt(0, 'a share above 0'), z.lt(1, 'a share below 1')),
+  },
+  'an object such as {"head": 2, "share": 0.5}',
+);
 const share = z.strictObject(
   {
     rank: whole,
     heads: list,
+    copies: z.optional(z.array(copy, 'a list such as [{"head": 2, "share": 0.5}]')),
     mlp: list,
     experts: list,
     kvHeads: list,
@@ -29,6 +37,7 @@ const schema = z.strictObject(
     version: z.literal(1, '1, the version this splitkv reads'),
     policy: z.string('the policy\'s name in quotes, such as "tp"'),
     worldSize: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
+    sharing: z.optional(z.enum(COPY_SHARING, '"sequences" or "lanes"')),
     stages: z.array(stage, 'a list, one entry a run of layers'),
     embedding: vocab,
     head: vocab,
@@ -72,5 +81,6 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
 function keysAt(path: readonly PropertyKey[]): string[] {
   if (path.length === 0) return Object.keys(schema.shape);
   if (path[0] !== 'stages') return Object.keys(vocabShare.shape);
+  if (path.includes('copies')) return Object.keys(copy.shape);
   return Object.keys(path.includes('shares') ? share.shape : stage.shape);
 }

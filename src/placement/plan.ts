@@ -27,11 +27,27 @@ export interface ModelShape {
   readonly numExperts: number;
 }
 
+/** A rank's part of a kv head that several ranks of the stage hold: a copy of the head. */
+export interface HeadCopy {
+  readonly head: number;
+  /** Of the head's attention, above 0 and below 1; the shares of a head's copies add up to 1. */
+  readonly share: number;
+}
+
+/**
+ * How ranks that hold copies of a head share its attention. 'sequences': each sequence is with one of them. 'lanes': they share the
+ * merge lanes of every sequence, which helps one sequence alone and takes an exchange more a layer.
+ */
+export type CopySharing = (typeof COPY_SHARING)[number];
+export const COPY_SHARING = ['sequences', 'lanes'] as const;
+
 /** What one rank holds of a stage's layers. Lists are ascending. */
 export interface RankShare {
   readonly rank: number;
   /** Attention segments whose q, k, v (MLA: q, kv_b) and o weights it holds. */
   readonly heads: readonly number[];
+  /** Those of `heads` that other ranks hold too, ascending; only in arranged stages. */
+  readonly copies?: readonly HeadCopy[] | undefined;
   /** Segments of the MLP's intermediate size (gate, up and down weights; shared experts too). */
   readonly mlp: readonly number[];
   /** Routed experts; empty without experts. */
@@ -50,7 +66,25 @@ export interface RankShare {
 }
 
 /** True for a rank that keeps sequences of another rank and no weights. */
-export const keepsCacheOnly = ({ heads }: Pick<RankShare, 'heads'>): boolean => heads.length === 0;
+export const keepsCacheOnly = ({ heads, mlp, experts }: Pick<RankShare, 'heads' | 'mlp' | 'experts'>): boolean =>
+  heads.length + mlp.length + experts.length === 0;
+
+/**
+ * True for a stage whose heads are arranged freely: a rank may hold any of them, with gaps, copies of others' heads, or none at all.
+ * Every rank then keeps the cache of its own heads, and no two hold all the same.
+ */
+export const isArranged = ({ shares }: Pick<Stage, 'shares'>): boolean =>
+  shares.every(({ sequences }) => sequences === undefined) &&
+  shares.some(
+    (share) =>
+      share.copies !== undefined ||
+      hasGap(share.heads) ||
+      (!keepsCacheOnly(share) && share.experts.length === 0 && (share.heads.length === 0 || share.mlp.length === 0)),
+  );
+
+/** An ascending list that isn't a run of neighbours. */
+export const hasGap = (list: readonly number[]): boolean =>
+  list.length > 0 && list.at(-1)! - list[0]! !== list.length - 1;
 
 /** Contiguous layers [first, end) held by the same ranks in the same way. */
 export interface Stage {
@@ -73,9 +107,11 @@ export const runsOwnRows = ({ shares }: Pick<Stage, 'shares'>): boolean =>
 
 export interface Plan {
   readonly version: 1;
-  /** The policy that made it, for people: 'single', 'tp', 'sp', 'tp+sp', 'pp', 'pp x tp', 'adp', ... */
+  /** The policy that made it, for people: 'single', 'tp', 'sp', 'tp+sp', 'pp', 'pp x tp', 'adp', 'arranged', ... */
   readonly policy: string;
   readonly worldSize: number;
+  /** How copies of a head share it; where heads are copied. */
+  readonly sharing?: CopySharing | undefined;
   /** In order of layers; together they cover every layer once. */
   readonly stages: readonly Stage[];
   /** Either all rows on every rank of the first stage, or rows cut over them. */
@@ -86,3 +122,13 @@ export interface Plan {
    */
   readonly head: readonly VocabShare[];
 }
+
+/**
+ * Runs of layers that work on different steps at once: stages that share no rank with the one before. Arranged plans have many
+ * stages on the same ranks.
+ */
+export const pipelineDepth = ({ stages }: Pick<Plan, 'stages'>): number =>
+  stages.filter(({ shares }, at) => {
+    const before = stages[at - 1]?.shares ?? [];
+    return !shares.some(({ rank }) => before.some((share) => share.rank === rank));
+  }).length;

@@ -6,7 +6,7 @@ import type { ModelWork } from './cost/work.js';
 import { range } from './lists.js';
 import { makePlan, type PlanOptions } from './make_plan.js';
 import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
-import type { Plan } from './plan.js';
+import { isArranged, type Plan, pipelineDepth } from './plan.js';
 import { POLICIES } from './policy.js';
 import { defaultPromptChunk } from './prompt_chunk.js';
 
@@ -76,10 +76,15 @@ export function predictPlan(
         'run it and measure (bench, or the metrics of serve)',
     );
   }
+  if (plan.stages.some(isArranged)) {
+    throw usageError(
+      `plan '${plan.policy}' arranges heads by load, which predictions don't know; measure it: splitkv bench --suite arranged`,
+    );
+  }
   const { batch = 1, promptLength, promptChunk = defaultPromptChunk(plan), newTokens = DEFAULT_NEW_TOKENS } = workload;
   const memoryOptions = {
     ...workload,
-    slots: workload.slotsOf?.(plan) ?? Math.max(batch, plan.stages.length),
+    slots: workload.slotsOf?.(plan) ?? Math.max(batch, pipelineDepth(plan)),
     ...options.bytesOf?.(plan),
   };
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);

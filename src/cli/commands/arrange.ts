@@ -6,10 +6,11 @@ import {
   type ArrangementProblem,
   MODES,
   OBJECTIVES,
+  type ArrangementFile,
   parseProfile,
-  type Profile,
   toArrangementFile,
 } from '../../placement/arrangement/index.js';
+import { COPY_SHARING } from '../../placement/index.js';
 import { describeArrangement } from '../arrangement_text.js';
 import { type Command, commonOptions } from '../command.js';
 import type { Options } from '../options.js';
@@ -37,6 +38,10 @@ export const command: Command = {
       help: 'heads that fit in the memory of one rank, over all layers, copies included; default: no limit',
     },
     batch: { value: 'B', help: 'requests a batch: shares become multiples of 1/B; default: real numbers' },
+    sharing: {
+      value: 'HOW',
+      help: 'for --out: copies of a head share it by sequences, or by lanes (chunks of every sequence); default: lanes where one sequence runs at a time',
+    },
     out: { value: 'FILE', help: 'also write the arrangement there, as a plan' },
     ...commonOptions,
   },
@@ -49,7 +54,8 @@ export const command: Command = {
     const found = arrange(problem);
     const seconds = (performance.now() - start) / 1000;
     const out = options.text('out');
-    if (out !== undefined) await writeOut(out, profile, problem.ranks, found);
+    const sharing = options.oneOf('sharing', COPY_SHARING);
+    if (out !== undefined) await writeOut(out, toArrangementFile(profile.model, problem.ranks, found, sharing));
     if (options.has('json')) await terminal.write(`${JSON.stringify(jsonDocument(found, seconds))}\n`);
     else await terminal.write(describeArrangement(profile, problem, found, seconds));
     if (out !== undefined && !options.has('json')) await terminal.write(`\nwritten to ${out}\n`);
@@ -89,9 +95,9 @@ async function readText(path: string): Promise<string> {
   }
 }
 
-async function writeOut(path: string, profile: Profile, ranks: number, found: Arrangement): Promise<void> {
+async function writeOut(path: string, file: ArrangementFile): Promise<void> {
   try {
-    await writeFile(path, `${JSON.stringify(toArrangementFile(profile.model, ranks, found))}\n`);
+    await writeFile(path, `${JSON.stringify(file)}\n`);
   } catch (error) {
     throw new SplitkvError('io', `--out ${path}: can't be written: ${(error as Error).message}`, { cause: error });
   }

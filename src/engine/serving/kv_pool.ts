@@ -86,7 +86,7 @@ function bytesOnBusiestRank({ config, type, kvType, plan }: ModelFacts): {
         ({ kvBytes }) => kvBytes,
       ),
     ) / SAMPLE_TOKENS;
-  const oneLayer = { ...plan, stages: plan.stages.map((stage) => ({ ...stage, layers: [0, 1] as const })) };
+  const oneLayer = Math.max(...plan.stages.map((stage) => of({ ...plan, stages: [{ ...stage, layers: [0, 1] }] })));
   const split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0])).size));
-  return { tokenBytes: of(plan), layerBytes: of(oneLayer), split };
+  return { tokenBytes: of(plan), layerBytes: oneLayer, split };
 }

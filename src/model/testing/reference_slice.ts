@@ -156,6 +156,12 @@ function attention(
   { heads }: RankShare,
 ): Expected {
   const group = numHeads / numKvHeads;
+  const runs: number[][] = [];
+  for (const head of heads) {
+    const run = runs.at(-1);
+    if (run?.at(-1) === head - 1) run.push(head);
+    else runs.push([head]);
+  }
   const kvRows = heads.flatMap((head) => range(head * headDim, (head + 1) * headDim));
   const qRows = heads.flatMap((head) => range(head * group * headDim, (head + 1) * group * headDim));
   const parts = [
@@ -176,7 +182,13 @@ function attention(
     }),
     ...checkpoint.optional('qNorm', `${prefix}q_norm.weight`),
     ...checkpoint.optional('kNorm', `${prefix}k_norm.weight`),
-    o: checkpoint.columns(`${prefix}o_proj.weight`, qRows[0]!, qRows.at(-1)! + 1),
+    ...Object.fromEntries(
+      runs.map((run) => {
+        const [first, end] = [run[0]!, run.at(-1)! + 1].map((head) => head * group * headDim);
+        const name = runs.length === 1 ? 'o' : `o.${run[0]!}`;
+        return [name, checkpoint.columns(`${prefix}o_proj.weight`, first!, end!)];
+      }),
+    ),
   };
 }
 

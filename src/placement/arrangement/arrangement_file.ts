@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { usageError } from '../../base/errors.js';
 import { sum } from '../lists.js';
+import { COPY_SHARING, type CopySharing } from '../plan.js';
 import { parseForm } from './form.js';
 import { type Arrangement, type Mode, MODES, type Placement } from './types.js';
 
@@ -12,6 +13,8 @@ export interface ArrangementFile {
   readonly model: string;
   readonly ranks: number;
   readonly mode: Mode;
+  /** How copies of a head share it; undefined: by lanes where one sequence runs at a time, else by sequences. */
+  readonly sharing?: CopySharing | undefined;
   /** [layer][kv head]: where its copies lie, ascending by rank, and the share of its requests each serves. */
   readonly placement: Placement;
 }
@@ -34,17 +37,24 @@ const schema = z.strictObject(
     model: z.string("the model's name in quotes"),
     ranks: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
     mode: z.enum(MODES, `the mode that made it: ${MODES.join(', ')}`),
+    sharing: z.optional(z.enum(COPY_SHARING, `"sequences" or "lanes"`)),
     placement: z.array(heads, 'a list, one entry a layer').check(z.minLength(1, 'at least one layer')),
   },
   'an arrangement: an object with version, policy, model, ranks, mode and placement',
 );
 
-export const toArrangementFile = (model: string, ranks: number, { mode, placement }: Arrangement): ArrangementFile => ({
+export const toArrangementFile = (
+  model: string,
+  ranks: number,
+  { mode, placement }: Arrangement,
+  sharing?: CopySharing,
+): ArrangementFile => ({
   version: 1,
   policy: 'arranged',
   model,
   ranks,
   mode,
+  ...(sharing && { sharing }),
   placement,
 });
 

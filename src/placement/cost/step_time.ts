@@ -1,5 +1,5 @@
 import { sum } from '../lists.js';
-import type { Plan } from '../plan.js';
+import { type Plan, pipelineDepth } from '../plan.js';
 import type { MachineMeasure } from './measure.js';
 import { generatedRows, promptRows, promptSteps } from './step_rows.js';
 import { stageSteps } from './stage_step.js';
@@ -25,7 +25,7 @@ export function generatedStep(
   slots: number,
   length: number,
 ): StepTime {
-  const batches = Math.min(plan.stages.length, slots);
+  const batches = Math.min(pipelineDepth(plan), slots);
   const step = generatedRows(Math.ceil(slots / batches), length);
   const timesOf = (busy: number): StageTime[] =>
     stageTimes(plan, stageSteps(plan, step), work, machine, step, step.rows, busy);

@@ -1,0 +1,35 @@
+import { Random } from '../../base/random.js';
+import type { ArrangementFile } from '../arrangement/index.js';
+import type { CopySharing, ModelShape } from '../plan.js';
+
+/**
+ * An arrangement by dice: every head anywhere, `copies` of a layer's heads on several ranks with unequal shares. Ranks may be left
+ * without heads in a layer.
+ */
+export function randomArrangement(
+  { numLayers, kvHeads }: Pick<ModelShape, 'numLayers' | 'kvHeads'>,
+  ranks: number,
+  options: { readonly seed: number; readonly copies?: number; readonly sharing?: CopySharing },
+): ArrangementFile {
+  const random = new Random(options.seed);
+  return {
+    version: 1,
+    policy: 'arranged',
+    model: 'dice',
+    ranks,
+    mode: 'greedy',
+    ...(options.sharing && { sharing: options.sharing }),
+    placement: Array.from({ length: numLayers }, () => {
+      const copied = new Set(Array.from({ length: options.copies ?? 0 }, () => random.integer(kvHeads)));
+      return Array.from({ length: kvHeads }, (_, head) => {
+        const count = copied.has(head) ? Math.min(ranks, 2 + random.integer(2)) : 1;
+        const holders = new Set<number>();
+        while (holders.size < count) holders.add(random.integer(ranks));
+        const list = [...holders].toSorted((a, b) => a - b);
+        const parts = list.map(() => 1 + random.integer(5));
+        const total = parts.reduce((sum, part) => sum + part, 0);
+        return list.map((rank, i) => ({ rank, share: parts[i]! / total }));
+      });
+    }),
+  };
+}
