@@ -12,6 +12,7 @@ const floors = [
   ['src/model'],
   ['src/engine', 'src/simulate'],
   ['src/index\\.ts'],
+  ['src/bench'],
   ['src/app', 'src/cli', 'src/server'],
 ];
 const tests = '(\\.(test|bench)\\.ts$|/testing/|^e2e/)';

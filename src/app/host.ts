@@ -37,6 +37,7 @@ async function attempt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<Ou
 }
 
 const onProgress = (line: string): void => void emit({ kind: 'progress', line });
+const onWarning = (message: string): void => void emit({ kind: 'warning', message });
 
 function loaded(): Model {
   if (!model) throw new SplitkvError('internal', 'no model is loaded in the page');
@@ -52,7 +53,6 @@ window.splitkvHost = {
         if (line !== last) void emit({ kind: 'progress', line });
         last = line;
       };
-      const onWarning = (message: string): void => void emit({ kind: 'warning', message });
       model = await load(new URL(url, document.baseURI), { ...options, signal, onProgress, onWarning });
       return model.info;
     }),
@@ -88,6 +88,11 @@ window.splitkvHost = {
     }),
   plan: (url, options) =>
     attempt((signal) => planModel(new URL(url, document.baseURI), { ...options, signal, onProgress })),
+  bench: (request) =>
+    attempt(async (signal) => {
+      const { runSuite } = await import('../bench/run_suite.js');
+      return runSuite(request, { signal, onProgress, onWarning });
+    }),
   abort: () => running.abort(new Error('interrupted')),
   close: () =>
     attempt(async () => {

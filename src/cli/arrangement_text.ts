@@ -11,7 +11,7 @@ import {
   rankLoads,
   utilisation,
 } from '../placement/arrangement/index.js';
-import { alignedTable } from './bench/table.js';
+import { alignedTable } from '../bench/table.js';
 
 /** An arrangement for people: before and after, how near it is to the best, and who holds what in each layer. */
 export function describeArrangement(

@@ -11,7 +11,8 @@ const START_TIMEOUT_MS = 60_000;
 /** The page says once a second that it lives; loading may keep it busy for a while. */
 const SILENCE_TIMEOUT_MS = 120_000;
 
-interface Session {
+/** A page of headless Chrome with the library, and a model served to it. */
+export interface Session {
   readonly modelUrl: string;
   readonly browser: Browser;
   /** Runs one call in the page; whatever happens to the page meanwhile becomes an error. */
@@ -125,7 +126,7 @@ export async function planInChrome(
   }
 }
 
-async function openSession(
+export async function openSession(
   model: string,
   signal: AbortSignal,
   onWarning: (message: string) => void,

@@ -2,12 +2,14 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
+import { type BenchDocument, SOFTWARE_NOTE } from '../../bench/document.js';
+import type { DecodeResult } from '../../bench/suites/decode.js';
+import type { KernelResult } from '../../bench/suites/kernels.js';
+import type { RanksResult } from '../../bench/suites/ranks.js';
+import type { ServeResult } from '../../bench/suites/serve.js';
+import { testAdapters } from '../../gpu/testing/adapters.js';
 import { runCli } from '../testing/run_cli.js';
-import type { DecodeResult } from './decode_suite.js';
-import type { BenchDocument } from './environment.js';
-import { SOFTWARE_NOTE } from './environment.js';
 import type { LoadResult } from './load_suite.js';
-import { alignedTable } from './table.js';
 
 // Each starts processes that compile their kernels anew; on a software adapter that takes its time.
 vi.setConfig({ testTimeout: 180_000 });
@@ -15,20 +17,28 @@ vi.setConfig({ testTimeout: 180_000 });
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-bench-test-'));
 afterAll(() => rmSync(scratch, { recursive: true }));
 const tiny = ['--model', 'models/tiny-gqa'];
+const { name: adapter } = (await testAdapters()).at(-1)!;
+const inNode = ['--host', 'node', '--adapter', adapter, '--json'];
 
 describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => {
   test.each<[string, string[], string]>([
     [
       'an unknown suite',
       ['--suite', 'scales'],
-      "--suite scales: expected decode, ranks, planner, scale, load, kernels. Did you mean 'scale'?",
+      "--suite scales: expected decode, prefill, kernels, ranks, serve, planner, scale, load. Did you mean 'scale'?",
     ],
     ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
     ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],
     ['lengths that are none', ['--prompt-tokens', '8,many'], '--prompt-tokens 8,many: expected integers of at least 1'],
     ['no runs', ['--runs', '0'], '--runs 0: expected an integer of at least 1'],
     ['runs of scale', ['--suite', 'scale', '--runs', '3'], '--runs has no meaning for --suite scale'],
-    ['a host for kernels', ['--suite', 'kernels', '--host', 'chrome'], '--host has no meaning for --suite kernels'],
+    ['clients of kernels', ['--suite', 'kernels', '--clients', '2'], '--clients has no meaning for --suite kernels'],
+    ['one rank', ['--suite', 'ranks', '--ranks', '2,1'], '--ranks 2,1: expected integers of at least 2'],
+    [
+      'an unknown kernel',
+      ['--suite', 'kernels', '--host', 'node', '--kernel', 'soft'],
+      "--kernel soft: no kernel's folder contains it; there are attention/attention_merge,",
+    ],
     ['several lengths for scale', ['--suite', 'scale', '--prompt-tokens', '8,9'], '--suite scale takes one length'],
     ['several weights for load', ['--suite', 'load', ...tiny, '--weights', 'f16,q8'], '--suite load takes one type'],
     ['load without a model', ['--suite', 'load'], '--model is missing'],
@@ -48,22 +58,23 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
 
   test('a missing model is a failure, not bad usage', async () => {
     for (const suite of ['decode', 'scale', 'load']) {
-      const { code, stderr } = await runCli(['bench', '--suite', suite, '--model', join(scratch, 'none')]);
+      const { code, stderr } = await runCli(['bench', '--suite', suite, '--model', join(scratch, 'none'), '--json']);
       expect(stderr).toContain('no such folder');
       expect(code).toBe(1);
     }
   });
 });
 
-test('decode: weights side by side, medians of their samples, the same document on stdout and in a file', async () => {
-  const settings = ['--weights', 'f16,q8', '--prompt-tokens', '9,40', '--max-tokens', '2', '--runs', '2'];
-  const args = ['bench', ...tiny, ...settings, '--context', '64', '--json', '--out', scratch];
-  const { code, stdout, stderr } = await runCli(args);
+test('decode: weights side by side, medians of their samples, a report, and what changed since', async () => {
+  const settings = ['--weights', 'f16,q8', '--prompt-tokens', '9,40', '--max-tokens', '2', '--runs', '3'];
+  const args = ['bench', ...tiny, ...inNode, ...settings, '--context', '64'];
+  const { code, stdout, stderr } = await runCli([...args, '--out', scratch]);
   expect(code, stderr).toBe(0);
   const document = JSON.parse(stdout) as BenchDocument<DecodeResult>;
-  expect(JSON.parse(readFileSync(join(scratch, 'decode-node.json'), 'utf8'))).toEqual(document);
+  const file = join(scratch, 'decode-node.json');
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(document);
   expect(document.suite).toBe('decode');
-  const { environment, results } = document;
+  const { environment, results, measurements } = document;
   expect(environment).toMatchObject({ host: 'node', node: process.version });
   expect(environment.adapters).toHaveLength(1);
   expect(environment.note).toBe(environment.adapters[0]!.software ? SOFTWARE_NOTE : undefined);
@@ -74,23 +85,86 @@ test('decode: weights side by side, medians of their samples, the same document 
     ['q8', 40],
   ]);
   for (const [index, result] of results.entries()) {
-    const [a, b, ...more] = result.samples.map((sample) => sample.tokens_per_second);
-    expect(more).toEqual([]);
-    expect(Math.min(a!, b!)).toBeGreaterThan(0);
-    expect(result.tokens_per_second).toBeCloseTo((a! + b!) / 2, 9);
+    const speeds = result.samples.map((sample) => sample.tokens_per_second);
+    expect(speeds).toHaveLength(3);
+    expect(Math.min(...speeds)).toBeGreaterThan(0);
+    expect(result.tokens_per_second).toBe(speeds.toSorted((a, b) => a - b)[1]);
     expect(result.ttft_ms).toBeGreaterThan(0);
     expect(result.generated_tokens).toBe(2);
-    expect(result.speed_ratio).toBe(result.tokens_per_second / results[index - (index % 2)]!.tokens_per_second);
+    const first = results[index - (index % 2)]!;
+    const ratios = speeds.map((speed, run) => speed / first.samples[run]!.tokens_per_second);
+    expect(result.speed_ratio.value).toBe(ratios.toSorted((a, b) => a - b)[1]);
+    expect(measurements!.filter(({ metric }) => metric === 'decode')[index]!.samples).toEqual(speeds);
   }
   const table = readFileSync(join(scratch, 'decode-node.txt'), 'utf8');
   expect(table).toMatch(/^tiny-gqa +q8 +40 .*$/m);
   expect(table.includes(SOFTWARE_NOTE)).toBe(environment.note !== undefined);
+  expect(readFileSync(join(scratch, 'decode-node.html'), 'utf8')).toContain('<svg');
+
+  // As if everything had been a thousand times as slow then.
+  const slower = measurements!.map((measurement) => ({
+    ...measurement,
+    samples: measurement.samples.map((sample) => (measurement.better === 'higher' ? sample / 1e3 : sample * 1e3)),
+  }));
+  writeFileSync(join(scratch, 'old.json'), JSON.stringify({ ...document, measurements: slower }));
+  const again = await runCli([...args, '--compare', join(scratch, 'old.json')]);
+  expect(again.code, again.stderr).toBe(0);
+  const { comparison } = JSON.parse(again.stdout) as BenchDocument<DecodeResult>;
+  expect(comparison!.date).toBe(environment.date);
+  expect(comparison!.changes.map(({ verdict }) => verdict)).toEqual(measurements!.map(() => 'better'));
+
+  const wrong = await runCli(['bench', '--suite', 'prefill', ...inNode, '--compare', file]);
+  expect(wrong.stderr).toContain("a document of suite 'decode', this run is of 'prefill'");
+  expect(wrong.code).toBe(1);
+});
+
+test('kernels: times against what the adapter can do', async () => {
+  const args = ['--suite', 'kernels', '--kernel', 'norm/', '--runs', '2'];
+  const { code, stdout, stderr } = await runCli(['bench', ...args, ...inNode]);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as BenchDocument<KernelResult>;
+  expect(results.length).toBeGreaterThan(1);
+  expect(new Set(results.map(({ kernel }) => kernel))).toEqual(new Set(['rms_norm']));
+  for (const { us, gbps, copy_share: copy, fma_share: fma, samples } of results) {
+    expect(samples).toHaveLength(2);
+    expect(us).toBeGreaterThan(0);
+    expect(copy).toBeGreaterThan(0);
+    expect(fma).toBeGreaterThan(0);
+    // Peaks are what every kernel's numbers are divided by.
+    expect(gbps / copy).toBeCloseTo(results[0]!.gbps / results[0]!.copy_share, 6);
+  }
+});
+
+test('serve: clients side by side; ranks: several numbers of them', async () => {
+  const short = ['--prompt-tokens', '12', '--max-tokens', '2', '--runs', '1', ...tiny, ...inNode];
+  const serve = await runCli(['bench', '--suite', 'serve', '--clients', '1,3', '--requests', '1', ...short]);
+  expect(serve.code, serve.stderr).toBe(0);
+  const served = JSON.parse(serve.stdout) as BenchDocument<ServeResult>;
+  expect(served.results.map(({ clients, requests }) => [clients, requests])).toEqual([
+    [1, 1],
+    [3, 3],
+  ]);
+  for (const { ttft_ms: ttft } of served.results) expect(ttft.p95).toBeGreaterThanOrEqual(ttft.p50);
+
+  const args = ['--suite', 'ranks', '--plan', 'tp', '--ranks', '2,4', '--batch', '1', ...short];
+  const ranks = await runCli(['bench', ...args]);
+  expect(ranks.code, ranks.stderr).toBe(0);
+  const { results } = JSON.parse(ranks.stdout) as BenchDocument<RanksResult>;
+  expect(results.map(({ task, plan, ranks: count }) => `${task} ${plan} ${count}`)).toEqual([
+    'prefill single 1',
+    'prefill tp 2',
+    'prefill tp 4',
+    'decode single 1',
+    'decode tp 2',
+    'decode tp 4',
+  ]);
 });
 
 test('decode refuses a prompt that leaves no room', async () => {
   const { code, stderr } = await runCli([
     'bench',
     ...tiny,
+    ...inNode,
     '--context',
     '64',
     '--prompt-tokens',
@@ -126,13 +200,4 @@ test('scale: each load in its own process; a load that fails is told and the oth
   const [failure] = (JSON.parse(failed.stdout) as BenchDocument<{ error: string }>).results;
   expect(failure).toMatchObject({ model: scratch, weights: 'q8' });
   expect(failed.stderr).toContain(failure!.error);
-});
-
-test('a table has its numbers to the right', () => {
-  const rows = [
-    ['name', 'n'],
-    ['a', '1.5'],
-    ['longer', '10'],
-  ];
-  expect(alignedTable(rows, 1)).toBe('name      n\na       1.5\nlonger   10\n');
 });

@@ -2,41 +2,7 @@ import { execFile } from 'node:child_process';
 import { arch, cpus, release, totalmem, type } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { ModelInfo } from '../../index.js';
-
-export interface BenchAdapter {
-  readonly name: string;
-  readonly vendor: string;
-  readonly architecture: string;
-  readonly device: string;
-  readonly description: string;
-  readonly software: boolean;
-}
-
-/** What the numbers of a benchmark depend on beside the code. */
-export interface BenchEnvironment {
-  readonly date: string;
-  /** Undefined outside a git checkout; ends with '+' where files were changed since. */
-  readonly commit?: string;
-  readonly host: 'node' | 'chrome';
-  readonly node: string;
-  readonly chrome?: string;
-  readonly os: string;
-  readonly cpu: string;
-  readonly cpu_threads: number;
-  readonly memory_bytes: number;
-  readonly adapters: readonly BenchAdapter[];
-  readonly note?: string;
-}
-
-/** One document of `bench --json`; what a result holds depends on the suite. */
-export interface BenchDocument<Result> {
-  readonly suite: string;
-  readonly environment: BenchEnvironment;
-  readonly results: readonly Result[];
-}
-
-export const SOFTWARE_NOTE = 'software adapter: only ratios within a run mean anything';
+import { type BenchAdapter, type BenchEnvironment, SOFTWARE_NOTE } from '../../bench/document.js';
 
 export async function readEnvironment(
   host: 'node' | 'chrome',
@@ -59,15 +25,6 @@ export async function readEnvironment(
     ...(distinct.some(({ software }) => software) && { note: SOFTWARE_NOTE }),
   };
 }
-
-export const benchAdapter = ({ adapter }: ModelInfo): BenchAdapter => ({
-  name: adapter.name,
-  vendor: adapter.vendor,
-  architecture: adapter.architecture,
-  device: adapter.device,
-  description: adapter.description,
-  software: adapter.software,
-});
 
 /** The commit of the checkout this code lies in; a package inside somebody else's repository has none. */
 async function readCommit(): Promise<string | undefined> {

@@ -1,11 +1,12 @@
 import { basename, resolve } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
-import { Random } from '../../base/random.js';
+import { benchAdapter, type BenchAdapter, type BenchDocument } from '../../bench/document.js';
+import { randomPrompt } from '../../bench/prompt.js';
 import { openSource, TensorReader } from '../../loader/index.js';
 import type { GenerateResult } from '../../index.js';
 import { type ModelRequest, openHost } from '../model_options.js';
-import { benchAdapter, type BenchAdapter, type BenchDocument, readEnvironment } from './environment.js';
+import { readEnvironment } from './environment.js';
 import { chromeMemoryMeter, type MemoryMeter, type MemoryReport, nodeMemoryMeter } from './memory.js';
 
 export interface LoadResult {
@@ -47,12 +48,6 @@ export interface LoadMemory extends MemoryReport {
 }
 
 const BAR_BEYOND_LARGEST_TENSOR = 256e6;
-
-/** Token ids that any model has, the same for every run. */
-export function randomPrompt(length: number, vocabSize: number): number[] {
-  const random = new Random(length);
-  return Array.from({ length }, () => random.integer(vocabSize));
-}
 
 /** Loads a model once in this process, or in one Chrome, and generates from a short prompt. */
 export async function runLoadSuite(

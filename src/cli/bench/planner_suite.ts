@@ -8,9 +8,10 @@ import { openSource } from '../../loader/index.js';
 import { defaultPromptChunk, type PlanCandidate, pickPlan, type PlanPrediction } from '../../placement/index.js';
 import type { Terminal } from '../command.js';
 import type { ModelRequest } from '../model_options.js';
-import { type BenchDocument, readEnvironment } from './environment.js';
-import { randomPrompt } from './load_suite.js';
-import { alignedTable, decimals } from './table.js';
+import type { BenchDocument } from '../../bench/document.js';
+import { readEnvironment } from './environment.js';
+import { randomPrompt } from '../../bench/prompt.js';
+import { alignedTable, decimals } from '../../bench/table.js';
 
 export interface PlannerRequest {
   readonly models: readonly { readonly name: string; readonly request: ModelRequest }[];

@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process';
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import type { Terminal } from '../command.js';
-import { type BenchDocument, readEnvironment } from './environment.js';
+import type { BenchDocument } from '../../bench/document.js';
+import { readEnvironment } from './environment.js';
 import type { LoadMemory, LoadResult } from './load_suite.js';
 import { scaleModelFolder } from './scale_models.js';
 import { isScaleModel } from './scale_names.js';
-import { alignedTable, decimals, megabytes } from './table.js';
+import { alignedTable, decimals, megabytes } from '../../bench/table.js';
 
 export interface ScaleFailure {
   readonly model: string;

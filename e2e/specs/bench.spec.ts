@@ -1,0 +1,48 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import AxeBuilder from '@axe-core/playwright';
+import { expect, test } from '@playwright/test';
+import type { BenchDocument } from '../../src/bench/document.js';
+import type { DecodeResult } from '../../src/bench/suites/decode.js';
+import type { KernelResult } from '../../src/bench/suites/kernels.js';
+import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
+
+const out = mkdtempSync(join(tmpdir(), 'splitkv-bench-e2e-'));
+test.afterAll(() => rmSync(out, { recursive: true }));
+
+const bench = async <Result>(...args: string[]): Promise<BenchDocument<Result>> => {
+  const { code, stdout, stderr } = await splitkv(['bench', '--json', '--host', 'chrome', '--out', out, ...args]);
+  expect(code, stderr).toBe(0);
+  return JSON.parse(stdout) as BenchDocument<Result>;
+};
+
+test('decode in Chrome, and its report in a page: light, dark and narrow', async ({ page }) => {
+  const args = ['--weights', 'f16,q8', '--prompt-tokens', '8,24', '--max-tokens', '4', '--runs', '2'];
+  const { environment, results } = await bench<DecodeResult>(...args);
+  expect(environment.chrome).toMatch(/^\d+\./);
+  expect(results).toHaveLength(4);
+  for (const { tokens_per_second: speed, samples } of results) {
+    expect(samples).toHaveLength(2);
+    expect(speed).toBeGreaterThan(0);
+  }
+
+  const html = readFileSync(join(out, 'decode-chrome.html'), 'utf8');
+  const requests: string[] = [];
+  page.on('request', (request) => requests.push(request.url()));
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.setContent(html);
+    await expect(page.getByRole('img', { name: 'decode, tokens/s' })).toBeVisible();
+    expect((await new AxeBuilder({ page }).analyze()).violations).toEqual([]);
+  }
+  await page.setViewportSize({ width: 360, height: 640 });
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth)).toBe(true);
+  expect(requests.filter((url) => !url.startsWith('data:'))).toEqual([]);
+});
+
+test('kernels in Chrome agree with their references', async () => {
+  const { results } = await bench<KernelResult>('--suite', 'kernels', '--kernel', 'mlp/', '--runs', '1');
+  expect(results.length).toBeGreaterThan(3);
+  for (const { copy_share: copy } of results) expect(copy).toBeGreaterThan(0);
+});

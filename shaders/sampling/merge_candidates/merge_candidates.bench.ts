@@ -1,4 +1,0 @@
-import { benchKernel } from '../../../src/gpu/testing/bench_kernel.js';
-import { suite } from './cases.js';
-
-await benchKernel(suite);

@@ -1,0 +1,48 @@
+import type { SuiteHooks, SuiteOutcome } from './document.js';
+import type { DecodeRequest } from './suites/decode.js';
+import type { KernelsRequest } from './suites/kernels.js';
+import type { PrefillRequest } from './suites/prefill.js';
+import type { RanksRequest } from './suites/ranks.js';
+import type { ServeRequest } from './suites/serve.js';
+
+/** What a suite measures: plain data, so that it can be told to a page. */
+export type SuiteRequest = DecodeRequest | PrefillRequest | KernelsRequest | RanksRequest | ServeRequest;
+
+export interface SuiteRun extends SuiteOutcome<unknown> {
+  /** The results for people. */
+  readonly table: string;
+}
+
+/**
+ * Runs a suite in this process or page, whichever it is; models are named by what `load` takes there.
+ * @throws SplitkvError `usage` for an impossible request, `internal` for a wrong result: then nothing is timed
+ */
+export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promise<SuiteRun> {
+  switch (request.suite) {
+    case 'decode': {
+      const { decodeTable, runDecode } = await import('./suites/decode.js');
+      const outcome = await runDecode(request, hooks);
+      return { ...outcome, table: decodeTable(outcome.results) };
+    }
+    case 'prefill': {
+      const { prefillTable, runPrefill } = await import('./suites/prefill.js');
+      const outcome = await runPrefill(request, hooks);
+      return { ...outcome, table: prefillTable(outcome.results) };
+    }
+    case 'kernels': {
+      const { kernelsTable, runKernels } = await import('./suites/kernels.js');
+      const outcome = await runKernels(request, hooks);
+      return { ...outcome, table: kernelsTable(outcome.results, outcome.rates) };
+    }
+    case 'ranks': {
+      const { ranksTable, runRanks } = await import('./suites/ranks.js');
+      const outcome = await runRanks(request, hooks);
+      return { ...outcome, table: ranksTable(outcome.results) };
+    }
+    case 'serve': {
+      const { runServe, serveTable } = await import('./suites/serve.js');
+      const outcome = await runServe(request, hooks);
+      return { ...outcome, table: serveTable(outcome.results) };
+    }
+  }
+}

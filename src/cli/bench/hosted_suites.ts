@@ -1,0 +1,89 @@
+import type { BenchDocument } from '../../bench/document.js';
+import type { SuiteRequest } from '../../bench/run_suite.js';
+import type { PlainLoadOptions } from '../../bench/suites/answers.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import type { Terminal } from '../command.js';
+import type { Options } from '../options.js';
+import {
+  benchHost,
+  benchModel,
+  integerList,
+  oneWeights,
+  onePromptLength,
+  requestFor,
+  weightsList,
+} from './bench_options.js';
+import { runHosted } from './run_hosted.js';
+
+/** The suites that run in Node or in a page alike. */
+export type HostedSuite = SuiteRequest['suite'];
+
+export interface SuiteResult {
+  readonly document: BenchDocument<unknown>;
+  readonly table: string;
+  readonly failed?: boolean;
+}
+
+const RUNS = 7;
+
+/** Reads what the suite is asked to do, and does it. */
+export async function runHostedSuite(suite: HostedSuite, options: Options, terminal: Terminal): Promise<SuiteResult> {
+  const host = benchHost(options);
+  if (options.has('one-core')) process.env['LP_NUM_THREADS'] ??= '1';
+  const model = suite === 'kernels' ? '.' : await benchModel(options, terminal);
+  return runHosted(await suiteRequest(suite, model, options, terminal), { host, model }, terminal);
+}
+
+async function suiteRequest(
+  suite: HostedSuite,
+  model: string,
+  options: Options,
+  terminal: Terminal,
+): Promise<SuiteRequest> {
+  const runs = options.integer('runs', 1) ?? RUNS;
+  const adapterName = options.text('adapter');
+  const adapter: AdapterRequest = adapterName === undefined ? {} : { adapterName };
+  if (suite === 'kernels') {
+    const [kernel, part] = [options.text('kernel'), options.text('case')];
+    return { suite, runs, adapter, ...(kernel !== undefined && { kernel }), ...(part !== undefined && { case: part }) };
+  }
+  const maxTokens = options.integer('max-tokens', 2);
+  if (suite === 'ranks') {
+    const weights = oneWeights(options, suite);
+    const kv = options.oneOf('kv', ['f32', 'f16']);
+    await requestFor(options, terminal, model, weights, undefined, []);
+    return {
+      suite,
+      model,
+      adapter,
+      ...(weights !== undefined && { weights }),
+      ...(kv !== undefined && { kv }),
+      plans: (options.text('plan') ?? 'tp,sp,pp').split(',').map((plan) => plan.trim()),
+      ranks: integerList(options, 'ranks', 2) ?? [2],
+      promptTokens: onePromptLength(options, suite, 1024),
+      batch: options.integer('batch', 1, 256) ?? 8,
+      maxTokens: maxTokens ?? 32,
+      runs,
+    };
+  }
+  if (suite === 'serve') {
+    const { options: load } = await requestFor(options, terminal, model, oneWeights(options, suite));
+    return {
+      suite,
+      model,
+      options: load,
+      clients: integerList(options, 'clients') ?? [1, 4, 16],
+      requestsEach: options.integer('requests', 1) ?? 2,
+      promptTokens: onePromptLength(options, suite, 128),
+      maxTokens: maxTokens ?? 32,
+      runs,
+    };
+  }
+  const loads: PlainLoadOptions[] = [];
+  for (const type of weightsList(options) ?? [undefined]) {
+    loads.push((await requestFor(options, terminal, model, type)).options);
+  }
+  const promptTokens = integerList(options, 'prompt-tokens');
+  const answers = { model, loads, runs, ...(promptTokens && { promptTokens }) };
+  return suite === 'decode' ? { suite, ...answers, maxTokens: maxTokens ?? 32 } : { suite, ...answers };
+}

@@ -1,0 +1,58 @@
+import type { BenchDocument } from '../../bench/document.js';
+import type { SuiteRequest, SuiteRun } from '../../bench/run_suite.js';
+import { openSession } from '../chrome_host.js';
+import type { Terminal } from '../command.js';
+import { readEnvironment } from './environment.js';
+
+export interface BenchPlace {
+  readonly host: 'node' | 'chrome';
+  /** The model's path or URL; '.' where the suite needs none. */
+  readonly model: string;
+}
+
+/** Runs a suite in this process, or in a page of headless Chrome. */
+export async function runHosted(
+  request: SuiteRequest,
+  { host, model }: BenchPlace,
+  terminal: Terminal,
+): Promise<{ readonly document: BenchDocument<unknown>; readonly table: string }> {
+  const onWarning = (message: string): void => terminal.note(`splitkv: warning: ${message}`);
+  const { run, chrome } = host === 'chrome' ? await runInChrome(request, model, terminal, onWarning) : await runHere();
+  const { adapters, results, measurements, table } = run;
+  const environment = await readEnvironment(host, adapters, chrome);
+  return { document: { suite: request.suite, environment, results, measurements }, table };
+
+  async function runHere(): Promise<{ readonly run: SuiteRun; readonly chrome?: string }> {
+    const { runSuite } = await import('../../bench/run_suite.js');
+    const { signal } = terminal;
+    return { run: await runSuite(request, { signal, onProgress: (line) => terminal.progress(line), onWarning }) };
+  }
+}
+
+async function runInChrome(
+  request: SuiteRequest,
+  model: string,
+  terminal: Terminal,
+  onWarning: (message: string) => void,
+): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
+  const session = await openSession(model, terminal.signal, onWarning);
+  session.onEvent = (event) => {
+    if (event.kind === 'progress') terminal.progress(event.line);
+    else if (event.kind === 'warning') onWarning(event.message);
+  };
+  try {
+    const inPage = atUrl(request, session.modelUrl);
+    const run = await session.call((page) => page.evaluate((asked) => window.splitkvHost.bench(asked), inPage));
+    return { run, chrome: session.browser.version() };
+  } finally {
+    await session.close();
+  }
+}
+
+/** The request as the page can follow it. The browser's profile is thrown away: keeping weights in it would be for nothing. */
+function atUrl(request: SuiteRequest, model: string): SuiteRequest {
+  if (request.suite === 'kernels') return request;
+  if (request.suite === 'ranks') return { ...request, model };
+  if (request.suite === 'serve') return { ...request, model, options: { ...request.options, cache: false } };
+  return { ...request, model, loads: request.loads.map((options) => ({ ...options, cache: false })) };
+}
