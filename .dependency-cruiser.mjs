@@ -20,7 +20,7 @@ const room = (rooms) => `^(${rooms.join('|')})(/|$)`;
 
 const upwards = floors.slice(0, -1).map((rooms, floor) => ({
   name: `no-upward-import-from-${rooms[0].replace(/.*\//, '').replace(/\W+/g, '-')}`,
-  comment: `Imports go down: app, cli, server -> index -> engine, simulate -> model -> shaders, distributed, placement, loader, tokenizer -> gpu -> base.`,
+  comment: `Imports go down: app, cli, server -> bench -> index -> engine, simulate -> model -> shaders, distributed, placement, loader, tokenizer -> gpu -> base.`,
   severity: 'error',
   from: { path: room(rooms), pathNot: tests },
   to: { path: room(floors.slice(floor + 1).flat()) },

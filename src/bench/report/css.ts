@@ -31,6 +31,8 @@ svg { width: 100%; height: auto; display: block; font: 12px system-ui, sans-seri
 .bar { fill: var(--c0); opacity: 0.55; }
 .whisker { stroke: var(--text); stroke-width: 1.5; fill: none; }
 .sample { fill: var(--text); opacity: 0.35; }
+.line ~ g .whisker { stroke: var(--series); }
+.line ~ g .sample { fill: var(--series); }
 .line { fill: none; stroke: var(--series); stroke-width: 2; }
 .dot { fill: var(--series); }
 .series0 { --series: var(--c0); }

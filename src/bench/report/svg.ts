@@ -54,11 +54,11 @@ function linesSvg({ title, unit, xName, lines }: LineChart): string {
   const marks = ticks(Math.max(...all.flatMap(({ samples }) => samples), Number.MIN_VALUE));
   const places = [...new Set(all.map(({ x }) => x))].toSorted((a, b) => a - b);
   const [first, last] = [Math.log2(places[0]!), Math.log2(places.at(-1)!)];
-  const x = (value: number): string =>
-    (last === first
-      ? (left + WIDTH - right) / 2
-      : left + 24 + ((WIDTH - left - right - 48) * (Math.log2(value) - first)) / (last - first)
-    ).toFixed(1);
+  const inner = [left + 32, WIDTH - right - 32] as const;
+  const x = (value: number): number =>
+    last === first
+      ? (inner[0] + inner[1]) / 2
+      : inner[0] + ((inner[1] - inner[0]) * (Math.log2(value) - first)) / (last - first);
   const y = (value: number): string => (bottom - ((bottom - top) * value) / marks.at(-1)!).toFixed(1);
   const grid = [
     ...marks.map(
@@ -66,21 +66,27 @@ function linesSvg({ title, unit, xName, lines }: LineChart): string {
         `<path class="grid" d="M${left} ${y(mark)}H${WIDTH - right}"/><text class="tick" x="${left - 8}" y="${Number(y(mark)) + 4}" text-anchor="end">${mark}</text>`,
     ),
     ...places.map(
-      (place) => `<text class="tick" x="${x(place)}" y="${bottom + 18}" text-anchor="middle">${place}</text>`,
+      (place) =>
+        `<text class="tick" x="${x(place).toFixed(1)}" y="${bottom + 18}" text-anchor="middle">${place}</text>`,
     ),
     `<text class="tick" x="${(left + WIDTH - right) / 2}" y="${height - 4}" text-anchor="middle">${escapeHtml(xName)}</text>`,
   ];
   const drawn = lines.map(({ name, points }, index) => {
+    // Beside each other, so that no interval hides another.
+    const aside = 7 * (index - (lines.length - 1) / 2);
+    const placed = (value: number): string => (x(value) + aside).toFixed(1);
     const dots = points.map((point) => {
       const { value, low, high } = point.estimate;
-      const at = x(point.x);
+      const at = placed(point.x);
       return [
         `<g>${told({ ...point, name: `${name}, ${xName} ${point.x}` }, unit)}`,
         ...point.samples.map((sample) => `<circle class="sample" cx="${at}" cy="${y(sample)}" r="2"/>`),
         `<path class="whisker" d="M${at} ${y(low)}V${y(high)}"/><circle class="dot" cx="${at}" cy="${y(value)}" r="4.5"/></g>`,
       ].join('');
     });
-    const path = points.map((point, i) => `${i === 0 ? 'M' : 'L'}${x(point.x)} ${y(point.estimate.value)}`).join('');
+    const path = points
+      .map((point, i) => `${i === 0 ? 'M' : 'L'}${placed(point.x)} ${y(point.estimate.value)}`)
+      .join('');
     return `<g class="series${index % COLOURS}"><path class="line" d="${path}"/>${dots.join('')}</g>`;
   });
   return svg(height, `${title}, ${unit}`, [...grid, ...drawn]);
