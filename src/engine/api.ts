@@ -4,10 +4,12 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { ModelShape, Plan, PlanFile } from '../placement/index.js';
+import type { PrefillKind } from './prefill/prefill_worker.js';
 
 export type { KvType } from '../model/kv_cache.js';
 export type { ModelShape, Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';
+export type { PrefillKind } from './prefill/prefill_worker.js';
 
 export interface LoadProgress {
   /** 'weights' while tensors are read, packed and uploaded; 'ready' once, at the end. */
@@ -55,6 +57,11 @@ export interface LoadOptions {
   readonly memory?: number | readonly number[];
   /** Generations that may run at once; default: as many as a pipeline has stages, else 1. More wait their turn. */
   readonly requests?: number;
+  /**
+   * Prompts are computed on a device of their own, with whole weights, and their keys and values handed over to the ranks. Default:
+   * the ranks compute prompts themselves.
+   */
+  readonly prefill?: PrefillOptions;
   readonly powerPreference?: GPUPowerPreference;
   /** Part of an adapter's name; Node only. */
   readonly adapter?: string;
@@ -63,6 +70,16 @@ export interface LoadOptions {
   readonly onProgress?: (progress: LoadProgress) => void;
   readonly onWarning?: (message: string) => void;
   readonly signal?: AbortSignal;
+}
+
+export interface PrefillOptions {
+  /**
+   * 'splitkv': our own kernels; texts and logits are the same bits as without. 'onnxruntime': the package onnxruntime-web, on a graph
+   * made of the same weights; they agree within tolerance.
+   */
+  readonly kind: PrefillKind;
+  /** A power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
+  readonly adapter?: string;
 }
 
 export interface SamplingOptions {
@@ -169,6 +186,8 @@ export interface ModelInfo {
     readonly weightBytes: number;
     readonly kvBytes: number;
   }[];
+  /** The device that computes prompts, where they have one. */
+  readonly prefill?: { readonly kind: PrefillKind; readonly adapter: string; readonly weightBytes: number };
 }
 
 export interface LogitsOptions {

@@ -1,7 +1,8 @@
-import { abortedError, SplitkvError, usageError } from '../base/errors.js';
+import { abortedError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { StopScanner, type Tokenizer } from '../tokenizer/index.js';
 import type { FinishReason, GenerateOptions, GenerateResult } from './api.js';
-import type { RankCounts } from './rank.js';
+import type { PrefillWorker } from './prefill/prefill_worker.js';
+import type { DrawOptions, RankCounts } from './rank.js';
 import type { Runner } from './runner.js';
 import { checkSampling, randomSeed } from './sampling.js';
 
@@ -77,7 +78,11 @@ export async function generate(
   tokenizer: Tokenizer | undefined,
   prompt: readonly number[],
   eosIds: readonly number[],
-  options: GenerateOptions & { readonly stepsInFlight: number; readonly slot: number },
+  options: GenerateOptions & {
+    readonly stepsInFlight: number;
+    readonly slot: number;
+    readonly prefiller?: PrefillWorker | undefined;
+  },
   signal: AbortSignal,
   emit: (text: string) => void,
 ): Promise<Omit<GenerateResult, 'stats'> & { readonly speed: Speed }> {
@@ -107,7 +112,7 @@ export async function generate(
 
   try {
     if (signal.aborted) throw abortedError('generate', signal);
-    await runner.prefill(prompt, maxTokens, { ...options, seed }, signal, options.slot);
+    await computePrompt(runner, prompt, maxTokens, { ...options, seed }, signal);
     before = await runner.counts();
     prefilledAt = performance.now();
     loop = tokenLoop(runner, prompt, {
@@ -164,6 +169,21 @@ export async function generate(
       ranks: perToken(before, await runner.counts(), tokens.length),
     },
   };
+}
+
+/** Where there is a prefill worker it computes the prompt, and the ranks take over what it gives. */
+async function computePrompt(
+  runner: Runner,
+  prompt: readonly number[],
+  maxTokens: number,
+  { prefiller, slot, ...options }: DrawOptions & Pick<Parameters<typeof generate>[4], 'prefiller' | 'slot'>,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!prefiller) return runner.prefill(prompt, maxTokens, options, signal, slot);
+  runner.checkPrompt(prompt);
+  const kv = await prefiller.prefill(prompt, signal);
+  throwIfAborted(signal, 'prefill');
+  await runner.takeOver(prompt, maxTokens, options, kv, slot);
 }
 
 function perToken(before: readonly RankCounts[], after: readonly RankCounts[], tokens: number): Speed['ranks'] {

@@ -12,6 +12,8 @@ import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
 import { runnerOf } from './plan_subject.js';
+import { checkPrefill, openPrefill } from './prefill/open_prefill.js';
+import type { PrefillWorker } from './prefill/prefill_worker.js';
 import { type ModelRanks, RankGroup } from './rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
 import { WorkerGroup } from './worker_group.js';
@@ -29,6 +31,7 @@ const OPTION_NAMES = [
   'workers',
   'memory',
   'requests',
+  'prefill',
   'powerPreference',
   'adapter',
   'cache',
@@ -46,6 +49,8 @@ export interface OpenedModel {
   /** Its files, for what is read later. */
   readonly source?: Source;
   readonly loadSeconds: number;
+  /** Where prompts are computed on a device of their own. */
+  readonly prefiller?: PrefillWorker | undefined;
   /** Where the planner chose. */
   readonly picked?: PickedPlan | undefined;
 }
@@ -129,9 +134,28 @@ export async function openModel(
   const group = place
     ? await WorkerGroup.open({ ...shared, place, cache, oneByOne: await isDownloading(source), onWarning })
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
+  let prefiller: PrefillWorker | undefined;
+  try {
+    prefiller =
+      options.prefill &&
+      (await openPrefill({
+        ...shared,
+        options: options.prefill,
+        reader,
+        adapter: adapters[0]!,
+        ranks: plan.worldSize,
+        place,
+        cache,
+        onWarning,
+      }));
+  } catch (error) {
+    await group.dispose();
+    throw error;
+  }
   report({ ...last, phase: 'ready' });
   const name = modelName(source.gguf ?? source.name);
-  return { config, group, tokenizer, name, source, loadSeconds: (performance.now() - started) / 1000, picked };
+  const loadSeconds = (performance.now() - started) / 1000;
+  return { config, group, prefiller, tokenizer, name, source, loadSeconds, picked };
 }
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */
@@ -154,6 +178,7 @@ export function checkOptions(options: LoadOptions): void {
   if (options.workers && options.virtualRanks) {
     throw usageError('workers: a rank in a worker has a device of its own; leave workers or virtualRanks out');
   }
+  checkPrefill(options.prefill);
   inRange('requests', options.requests, 1, 64);
   inRange('contextLength', options.contextLength, 1, 2 ** 20);
   inRange('prefillChunk', options.prefillChunk, 1, 4096);

@@ -23,6 +23,7 @@ import type { Speed } from './generate.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './model_info.js';
 import { eosIds, needTokenizer, promptTokens, tokenIds } from './prompt_tokens.js';
+import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './rank_group.js';
 import type { Runner } from './runner.js';
 import { Turns } from './turns.js';
@@ -44,6 +45,7 @@ export class LoadedModel implements Model {
   readonly chat: { readonly completions: ChatCompletions };
   readonly #config: ModelConfig;
   readonly #group: ModelRanks;
+  readonly #prefiller: PrefillWorker | undefined;
   readonly #tokenizer: Tokenizer | undefined;
   readonly #stepsInFlight: number;
   readonly #turns: Turns;
@@ -56,6 +58,7 @@ export class LoadedModel implements Model {
     const { config, group, tokenizer } = opened;
     this.#config = config;
     this.#group = group;
+    this.#prefiller = opened.prefiller;
     this.#tokenizer = tokenizer;
     this.#stepsInFlight = stepsInFlight;
     this.#turns = new Turns(group.runner.options.batches ?? 1);
@@ -79,7 +82,7 @@ export class LoadedModel implements Model {
           this.#tokenizer,
           promptTokens(prompt, this.#tokenizer),
           eosIds(this.#config, this.#tokenizer),
-          { ...options, stepsInFlight: this.#stepsInFlight, slot },
+          { ...options, stepsInFlight: this.#stepsInFlight, slot, prefiller: this.#prefiller },
           AbortSignal.any(signals),
           emit,
         );
@@ -152,12 +155,14 @@ export class LoadedModel implements Model {
     return this.#turns.alone(async () => {
       this.#assertOpen();
       await this.#group.recover(signal);
+      await this.#prefiller?.recover(signal);
     });
   }
 
   async dispose(): Promise<void> {
     this.#disposal.abort(new Error('the model was disposed'));
     await this.#turns.idle();
+    await this.#prefiller?.dispose();
     await this.#group.dispose();
   }
 
@@ -172,5 +177,6 @@ export class LoadedModel implements Model {
   #assertUsable(): void {
     this.#assertOpen();
     this.#group.assertUsable();
+    this.#prefiller?.assertUsable();
   }
 }

@@ -4,7 +4,7 @@ import type { ModelInfo } from './api.js';
 import type { OpenedModel } from './load.js';
 
 /** What an opened model is, in numbers and words. */
-export function modelInfo({ config, group, tokenizer, name, loadSeconds, picked }: OpenedModel): ModelInfo {
+export function modelInfo({ config, group, prefiller, tokenizer, name, loadSeconds, picked }: OpenedModel): ModelInfo {
   const { runner } = group;
   const { type, plan } = group.options;
   return {
@@ -31,5 +31,8 @@ export function modelInfo({ config, group, tokenizer, name, loadSeconds, picked 
       weightBytes: bytes,
       kvBytes,
     })),
+    ...(prefiller && {
+      prefill: { kind: prefiller.kind, adapter: prefiller.adapter, weightBytes: prefiller.weightBytes },
+    }),
   };
 }

@@ -1,5 +1,6 @@
 import type { KvType } from '../model/kv_cache.js';
 import type { SamplingOptions } from './api.js';
+import type { KvPiece } from './prefill/handed_kv.js';
 
 /** How every rank of a model is set up; alike on all. */
 export interface RunnerOptions {
@@ -48,6 +49,8 @@ export interface RankFacts {
   readonly kvBytesPerToken: number;
   readonly dispatchesPerStep: number;
   readonly exchangesPerStep: number;
+  /** Bytes of a KV block in each cache buffer, in the order of layers. */
+  readonly cacheBlockBytes: readonly number[];
 }
 
 /**
@@ -70,6 +73,12 @@ export interface Rank {
    * `sampleFirst`.
    */
   prefill(slot: number, tokens: Uint32Array, start: number, last: boolean): Promise<void>;
+  /** The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block]. */
+  readKv(slot: number): Promise<Uint8Array>;
+  /** Of a slot whose prompt was just run, f32 [hiddenStride]: the last layer's output for its last token. Where the head is. */
+  readLastRow(slot: number): Promise<Float32Array>;
+  /** Takes over keys and values that were computed elsewhere; the slot has its blocks already. `start` may follow. */
+  takeOver(slot: number, piece: KvPiece): Promise<void>;
   /** Logits of positions that the last `prefill` ran, [count][vocabSize]; the root's answer counts. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /** Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels. */

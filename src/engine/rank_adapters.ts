@@ -22,10 +22,12 @@ export function rankAdapters(
   if (adapter !== undefined || powerPreference) {
     throw usageError('ranks names an adapter for each rank: leave adapter and powerPreference out');
   }
-  return ranks.map((name) =>
-    PREFERENCES.includes(name) ? { powerPreference: name as GPUPowerPreference } : { adapterName: name },
-  );
+  return ranks.map(namedAdapter);
 }
+
+/** By a power preference, or by part of its name. */
+export const namedAdapter = (name: string): AdapterRequest =>
+  PREFERENCES.includes(name) ? { powerPreference: name as GPUPowerPreference } : { adapterName: name };
 
 /** @throws SplitkvError `usage` for a number of ranks that can't be */
 export function rankCount({ ranks = 1 }: Pick<LoadOptions, 'ranks'>): number {

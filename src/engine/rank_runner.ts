@@ -14,6 +14,8 @@ import { CHUNK_TOKENS, localChunks, ownsChunk, type RowRange, sequenceRanges } f
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import { CallQueue } from './call_queue.js';
+import { readBlocks, writeBlocks } from './prefill/cache_blocks.js';
+import type { KvPiece } from './prefill/handed_kv.js';
 import type { LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions, StartOptions } from './rank.js';
 import { RowBlocks } from './row_blocks.js';
 
@@ -27,11 +29,16 @@ const RECOMPUTED_ROWS = 16;
 export const INACTIVE = 0xffffffff;
 
 interface Slot {
+  /** Own blocks, where this rank hands them out. */
   blocks: number[];
+  /** By logical block; NO_BLOCK where another rank holds it. */
+  table: Uint32Array;
   chunkOffset: number;
   /** Tokens run so far. */
   length: number;
 }
+
+const freeSlot = (): Slot => ({ blocks: [], table: new Uint32Array(), chunkOffset: 0, length: 0 });
 
 /**
  * A rank in this process: its GPU state (cache, activations) and its programs, captured once. A step replays a program; on one
@@ -91,7 +98,7 @@ export class RankRunner implements Rank {
     // A rank that keeps no sequence still binds a cache.
     this.#numBlocks = Math.max(1, Math.min(whole, pool ?? whole));
     this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
-    this.#slots = Array.from({ length: total }, () => ({ blocks: [], chunkOffset: 0, length: 0 }));
+    this.#slots = Array.from({ length: total }, () => freeSlot());
     this.#blockTable = device.createBuffer('block_table', total * this.#tableStride * 4);
     this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
     this.#forward = model.createForward({
@@ -140,6 +147,7 @@ export class RankRunner implements Rank {
       kvBytesPerToken: forward.cacheBytesPerToken,
       dispatchesPerStep: batch!.dispatches,
       exchangesPerStep: batch!.hops,
+      cacheBlockBytes: forward.cacheBuffers.map(({ blockBytes }) => blockBytes),
     };
   }
 
@@ -204,7 +212,7 @@ export class RankRunner implements Rank {
       );
       const physical = this.#blocks.allocate(owned.length * KV_BLOCK);
       for (const [index, block] of owned.entries()) table[block] = physical[index]!;
-      this.#slots[slot] = { blocks: physical, chunkOffset, length: 0 };
+      this.#slots[slot] = { blocks: physical, table, chunkOffset, length: 0 };
       this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
       this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
     });
@@ -216,12 +224,12 @@ export class RankRunner implements Rank {
       const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
       if (this.#split === 1) {
         if (this.#owns(slot, 0, chunkOffset)) table.set(blocks);
-        this.#slots[slot] = { ...state, chunkOffset };
+        this.#slots[slot] = { ...state, table, chunkOffset };
       } else {
         const owned = Array.from(blocks.keys()).filter((block) => this.#owns(slot, block, chunkOffset));
         const held = this.#resize(chunkOffset === state.chunkOffset ? state.blocks : this.#freed(state), owned.length);
         for (const [index, block] of owned.entries()) table[block] = held[index]!;
-        this.#slots[slot] = { ...state, blocks: held, chunkOffset };
+        this.#slots[slot] = { ...state, blocks: held, table, chunkOffset };
       }
       this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
       this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
@@ -356,6 +364,28 @@ export class RankRunner implements Rank {
     return this.device.gpu.createCommandEncoder();
   }
 
+  readKv(slot: number): Promise<Uint8Array> {
+    return this.#inOrder(() => readBlocks(this.device, this.#forward.cacheBuffers, [...this.#slots[slot]!.table]));
+  }
+
+  readLastRow(slot: number): Promise<Float32Array> {
+    return this.#inOrder(async () => {
+      const { batch, row } = this.#batchOf(slot);
+      const bytes = this.#forward.hiddenStride * 4;
+      return new Float32Array(await this.device.read(batch.headX!, row * bytes, bytes));
+    });
+  }
+
+  takeOver(slot: number, { tokens, firstBlock, bytes, lastRow }: KvPiece): Promise<void> {
+    return this.#inOrder(async () => {
+      const state = this.#slots[slot]!;
+      if (bytes) writeBlocks(this.device, this.#forward.cacheBuffers, state.table, firstBlock, bytes);
+      const { batch, row } = this.#batchOf(slot);
+      if (lastRow && batch.headX) this.device.write(batch.headX, row * this.#forward.hiddenStride * 4, lastRow);
+      state.length = tokens;
+    });
+  }
+
   logits(run: LogitsRun): Promise<Float32Array | undefined> {
     return this.#inOrder(async () => {
       const { device, world, vocabSize } = this;
@@ -436,7 +466,7 @@ export class RankRunner implements Rank {
   #release(slot: number): void {
     const state = this.#slots[slot]!;
     this.#blocks.release(state.blocks);
-    this.#slots[slot] = { blocks: [], chunkOffset: 0, length: 0 };
+    this.#slots[slot] = freeSlot();
     if (this.device.isLost) return;
     const { batch, row } = this.#batchOf(slot);
     batch.stop(row);

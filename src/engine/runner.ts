@@ -1,5 +1,7 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import type { ModelConfig } from '../model/config.js';
 import type { KvType } from '../model/kv_cache.js';
+import { modelShape } from '../model/shape.js';
 import { rankTopology } from '../model/topology.js';
 import {
   CHUNK_TOKENS,
@@ -10,6 +12,7 @@ import {
   type RowRange,
   sequenceRanges,
 } from '../placement/index.js';
+import { type HandedKv, pieceFor } from './prefill/handed_kv.js';
 import type { DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { LOGITS_ROWS } from './rank_runner.js';
 import { stepEnd } from './row_blocks.js';
@@ -43,7 +46,7 @@ export class Runner {
   constructor(
     readonly ranks: readonly Rank[],
     readonly plan: Plan,
-    readonly config: { readonly vocabSize: number; readonly maxPositions: number },
+    readonly config: ModelConfig,
     readonly options: RunnerOptions,
   ) {
     const { slots, batches = 1 } = options;
@@ -119,6 +122,58 @@ export class Runner {
     const tokens = Uint32Array.from(prompt);
     await this.#runPrompt(slot, tokens, signal);
     await this.all((rank) => rank.start(slot, sampling, tokens));
+  }
+
+  /**
+   * As `prefill`, with keys and values that a prefill worker computed of this very prompt.
+   * @throws as `prefill`.
+   */
+  async takeOver(
+    prompt: readonly number[],
+    maxTokens: number,
+    sampling: DrawOptions,
+    kv: HandedKv,
+    slot = 0,
+  ): Promise<void> {
+    this.checkPrompt(prompt);
+    await this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
+    await Promise.all([
+      this.handOver(slot, kv),
+      this.all((rank) => rank.start(slot, sampling, Uint32Array.from(prompt))),
+    ]);
+    this.#slots[slot]!.length = prompt.length;
+  }
+
+  /** Gives each rank its part of a handover, from block `firstBlock` on; the slot has its blocks already. */
+  async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<void> {
+    const { plan, options } = this;
+    const { slots } = options;
+    const shape = modelShape(this.config);
+    const row = slot % slots;
+    await this.all((rank) =>
+      rank.takeOver(slot, pieceFor(plan, rank.facts.rank, kv, { ...shape, firstBlock, slot: row, slots })),
+    );
+  }
+
+  /**
+   * Computes a prompt for other ranks. One rank with whole weights.
+   * @throws as `prefill`.
+   */
+  async computeKv(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
+    this.checkPrompt(prompt);
+    const [rank] = this.ranks;
+    const { cacheBlockBytes } = rank!.facts;
+    await this.#admit(0, prompt.length);
+    try {
+      await this.#runPrompt(0, Uint32Array.from(prompt), signal);
+      const [bytes, lastRow] = await Promise.all([rank!.readKv(0), rank!.readLastRow(0)]);
+      const blocks = bytes.byteLength / cacheBlockBytes.reduce((sum, size) => sum + size, 0);
+      let at = 0;
+      const buffers = cacheBlockBytes.map((size) => bytes.subarray(at, (at += size * blocks)));
+      return { tokens: prompt.length, blocks, buffers, lastRow };
+    } finally {
+      await this.release(0);
+    }
   }
 
   async #runPrompt(slot: number, tokens: Uint32Array, signal: AbortSignal | undefined): Promise<void> {

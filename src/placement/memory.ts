@@ -1,9 +1,9 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
-import { range, sameList, sum } from './lists.js';
+import { range, sum } from './lists.js';
 import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
-import { sequenceRanges } from './sequence_ranges.js';
+import { ownSlots } from './sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
 
 export interface MemoryOptions {
@@ -61,19 +61,17 @@ function layerCacheBytes(
 ): number {
   const { contextLength, block = CHUNK_TOKENS } = options;
   const { kvHeads, lanes } = share;
-  const slots = ownSlots(share, stage, options.slots);
+  const slots = sequencesOn(share, stage, options.slots);
   const { split } = laneSplit(lanes)!;
   // Whatever offsets the sequences get, a rank needs room for as many of their chunks as any index may own.
   const tokens = Math.min(localChunks(contextLength, split) * CHUNK_TOKENS, alignUp(contextLength, block));
   return kvHeads.length * slots * tokens * sizes.kvToken;
 }
 
-/** Where sequences are dealt out, those that the rank keeps. */
-function ownSlots(share: RankShare, stage: readonly RankShare[], slots: number): number {
+/** Sequences that the rank keeps; where none are dealt out, there may be a part of one. */
+function sequencesOn(share: RankShare, stage: readonly RankShare[], slots: number): number {
   if (share.sequences === undefined) return slots;
-  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
-  const weights = members.map(({ sequences = 0 }) => sequences);
-  const [first, end] = sequenceRanges(weights, Math.ceil(slots))[members.indexOf(share)]!;
+  const [first, end] = ownSlots(share, stage, Math.ceil(slots));
   return end - first;
 }
 

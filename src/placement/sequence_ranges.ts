@@ -1,3 +1,6 @@
+import { sameList } from './lists.js';
+import type { RankShare } from './plan.js';
+
 /** Rows [first, end). */
 export type RowRange = readonly [first: number, end: number];
 
@@ -20,4 +23,12 @@ export function sequenceRanges(weights: readonly number[], slots: number): RowRa
     next += count;
     return [first, next];
   });
+}
+
+/** The slots whose cache a rank of a stage keeps: all, but where whole sequences are dealt out. */
+export function ownSlots(share: RankShare, stage: readonly RankShare[], slots: number): RowRange {
+  if (share.sequences === undefined) return [0, slots];
+  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
+  const weights = members.map(({ sequences = 0 }) => sequences);
+  return sequenceRanges(weights, slots)[members.indexOf(share)]!;
 }

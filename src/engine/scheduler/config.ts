@@ -33,6 +33,8 @@ export interface SchedulerOptions {
   readonly watermark?: number;
   /** Iterations that a point of priority is worth; default 50. */
   readonly agingIterations?: number;
+  /** Prompts are computed elsewhere: a sequence runs once `Scheduler.hand` has said that its prompt is there. Default false. */
+  readonly handover?: boolean;
   /** As `attention_dp_config` in JSON: see adp/config.ts. Read only with several ranks. */
   readonly attentionDpConfig?: unknown;
 }
@@ -53,6 +55,7 @@ const KEYS = [
   'prefixCaching',
   'watermark',
   'agingIterations',
+  'handover',
   'attentionDpConfig',
 ];
 
@@ -72,6 +75,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     prefixCaching = false,
     watermark = 0.01,
     agingIterations = 50,
+    handover = false,
     attentionDpConfig,
   } = options;
   if (!Array.isArray(ranks) || ranks.length === 0) throw usageError('scheduler: ranks is empty: give at least one');
@@ -103,6 +107,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     chunkedPrefill,
     prefixCaching,
     watermark,
+    handover,
     attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
   };
 }

@@ -14,6 +14,17 @@ export interface PrefillChunk {
   readonly samples: boolean;
 }
 
+/**
+ * Tokens [start, prompt length) of a sequence whose prompt was computed elsewhere: to be written into its cache, from the block of
+ * `start` on. They take no rows.
+ */
+export interface Handover {
+  readonly sequence: ScheduledSequence;
+  readonly start: number;
+  /** Whether the prompt's last row gives the first generated token. */
+  readonly samples: boolean;
+}
+
 /** The first `tokens` tokens of block `from` are to be copied to block `to`, in every layer, before anything else runs. */
 export interface BlockCopy {
   readonly from: number;
@@ -21,12 +32,13 @@ export interface BlockCopy {
   readonly tokens: number;
 }
 
-/** One rank's part of an iteration. In order: copies, block tables, prefill chunks and decode rows in any order. */
+/** One rank's part of an iteration. In order: copies, block tables, handovers, prefill chunks and decode rows in any order. */
 export interface RankWork {
   /** In this order: a later copy may overwrite what an earlier one reads. */
   readonly copies: readonly BlockCopy[];
   /** Sequences whose `blocks` or `slot` changed: their rows of the block table are to be written. */
   readonly tables: readonly ScheduledSequence[];
+  readonly handed: readonly Handover[];
   readonly prefills: readonly PrefillChunk[];
   /** One row each: the last token sampled goes in, at position `computed` - 1, and the next one is sampled. */
   readonly decodes: readonly ScheduledSequence[];

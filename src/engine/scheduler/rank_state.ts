@@ -2,7 +2,7 @@ import { type BlockDemand, blockDemand, mayAdmit } from './admission.js';
 import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
 import { blocksFor, type RankLimits, type SchedulerConfig } from './config.js';
-import type { BlockCopy, PrefillChunk } from './iteration.js';
+import type { BlockCopy, Handover, PrefillChunk } from './iteration.js';
 import { victimOf } from './preemption.js';
 import { PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
@@ -14,6 +14,7 @@ const UNCACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0 };
 export class WorkList {
   readonly copies: BlockCopy[] = [];
   readonly tables: ScheduledSequence[] = [];
+  readonly handed: Handover[] = [];
   readonly prefills: PrefillChunk[] = [];
   readonly decodes: Sequence[] = [];
   readonly preempted: Sequence[] = [];
@@ -117,11 +118,11 @@ export class RankState {
     const budget = this.config.maxTokensPerIteration - work.decodes.length;
     const first = this.running.find((sequence) => sequence.status === 'prefill');
     if (first) return chunkRows(this.config, first, first.computed, budget) > 0;
-    const head = this.pending.at(0);
+    const head = this.#nextPending();
     if (!head || this.#freeSlots.length === 0 || head.outstanding > 0 || work.preempted.length > 0) return false;
     if (!this.wouldAdmit(head)) return false;
-    const cached = this.cachedTokens(head);
-    return cached === head.target || chunkRows(this.config, head, cached, budget) > 0;
+    const known = this.#knownTokens(head, this.cachedTokens(head));
+    return known === head.target || chunkRows(this.config, head, known, budget) > 0;
   }
 
   /** Adds a row for every sequence that decodes. Blocks run out: the last in order make room. */
@@ -160,6 +161,7 @@ export class RankState {
     sequence.computed = 0;
     sequence.confirmed = 0;
     sequence.preemptions++;
+    sequence.handed = false;
     this.bind(sequence);
     work.preempted.push(sequence);
   }
@@ -180,12 +182,13 @@ export class RankState {
     }
     if (work.preempted.length > 0) return; // blocks have just run out
     for (;;) {
-      const head = this.pending.at(0);
+      const head = this.#nextPending();
       // Rows in flight may still bring ids that recomputing it needs.
       if (!head || places === 0 || this.#freeSlots.length === 0 || head.outstanding > 0) return;
       const match = this.#match(head);
-      const rows = match.tokens === head.target ? 0 : chunkRows(this.config, head, match.tokens, budget);
-      if (rows === 0 && match.tokens < head.target) return;
+      const known = this.#knownTokens(head, match.tokens);
+      const rows = known === head.target ? 0 : chunkRows(this.config, head, known, budget);
+      if (rows === 0 && known < head.target) return;
       const demand = this.demand(head, match);
       if (!this.#mayAdmit(head, demand)) return;
       this.#admit(head, match, demand.fresh, work);
@@ -194,6 +197,16 @@ export class RankState {
       budget -= rows;
       places--;
     }
+  }
+
+  /** The first that may run: where prompts come from elsewhere, the first whose prompt is there. */
+  #nextPending(): Sequence | undefined {
+    return this.config.handover ? this.pending.find(({ handed }) => handed) : this.pending.at(0);
+  }
+
+  /** Tokens that a waiting sequence would have in the cache as soon as it is admitted. */
+  #knownTokens(sequence: Sequence, cached: number): number {
+    return sequence.handed ? Math.max(cached, sequence.promptLength) : cached;
   }
 
   #admit(sequence: Sequence, match: PrefixMatch, fresh: number, work: WorkList): void {
@@ -214,8 +227,17 @@ export class RankState {
     sequence.confirmed = match.tokens;
     sequence.status = 'prefill';
     insertInOrder(this.running, sequence);
+    if (sequence.handed && sequence.computed < sequence.promptLength) this.#takeOver(sequence, work);
     this.#settle(sequence);
     work.tables.push(sequence);
+  }
+
+  #takeOver(sequence: Sequence, work: WorkList): void {
+    const samples = sequence.sampled === 0;
+    work.handed.push({ sequence, start: sequence.computed, samples });
+    sequence.computed = sequence.promptLength;
+    if (samples) sequence.sampled = 1;
+    sequence.outstanding++;
   }
 
   #addChunk(sequence: Sequence, count: number, work: WorkList): void {

@@ -1,13 +1,14 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { contextPolicy } from './adp/policy.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
-import type { Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
+import type { Handover, Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
 import { RankState, WorkList } from './rank_state.js';
 import type { ContextPolicy } from './routing.js';
-import { checkSpec, type EndReason, type RequestSpec, type ScheduledSequence, Sequence } from './sequence.js';
+import { checkSpec, type EndReason, type RequestSpec, inOrder, type ScheduledSequence, Sequence } from './sequence.js';
 import { WaitingQueue } from './waiting_queue.js';
 
 type Chunk = PrefillChunk & { readonly sequence: Sequence };
+type Taken = Handover & { readonly sequence: Sequence };
 
 /**
  * Continuous batching, without a GPU and without a clock: what the next iteration runs follows from the calls made so far and
@@ -49,6 +50,21 @@ export class Scheduler {
 
   sequence(id: string): ScheduledSequence | undefined {
     return this.#sequences.get(id);
+  }
+
+  /** Of the requests that wait for their prompts to be handed over, the first in order. */
+  get nextToHand(): ScheduledSequence | undefined {
+    const queues = [this.#waiting, ...this.ranks.map(({ pending }) => pending)];
+    const firsts = queues.flatMap((queue) => queue.find(({ handed }) => !handed) ?? []);
+    return firsts.toSorted(inOrder)[0];
+  }
+
+  /** A request's prompt was computed elsewhere and may be taken over. False when no such request waits. */
+  hand(id: string): boolean {
+    const sequence = this.#sequences.get(id);
+    if (sequence?.status !== 'waiting') return false;
+    sequence.handed = true;
+    return true;
   }
 
   /** @throws SplitkvError `usage` (impossible request, id in use), `context_full` (the prompt never fits). */
@@ -107,9 +123,12 @@ export class Scheduler {
     }
     this.#inFlight.shift();
     const complete: Sequence[] = [];
-    for (const [index, { prefills, decodes }] of iteration.ranks.entries()) {
+    for (const [index, { handed, prefills, decodes }] of iteration.ranks.entries()) {
       const rank = this.ranks[index]!;
       const rankIds = ids?.[index];
+      for (const { sequence, samples } of handed as readonly Taken[]) {
+        if (this.#advance(sequence, rank, sequence.promptLength, samples, rankIds)) complete.push(sequence);
+      }
       for (const { sequence, start, count, samples } of prefills as readonly Chunk[]) {
         if (this.#advance(sequence, rank, start + count, samples, rankIds)) complete.push(sequence);
       }
@@ -166,6 +185,6 @@ function idOf(ids: ArrayLike<number>, { id, rank, slot }: Sequence): number {
   return token;
 }
 
-function freeze({ copies, tables, prefills, decodes, preempted, contextTokens, tokens }: WorkList): RankWork {
-  return { copies, tables, prefills, decodes, preempted, contextTokens, tokens };
+function freeze({ copies, tables, handed, prefills, decodes, preempted, contextTokens, tokens }: WorkList): RankWork {
+  return { copies, tables, handed, prefills, decodes, preempted, contextTokens, tokens };
 }

@@ -12,6 +12,11 @@ export class WaitingQueue {
     return this.#items[index];
   }
 
+  /** The first that meets a condition. */
+  find(meets: (sequence: Sequence) => boolean): Sequence | undefined {
+    return this.#items.find(meets);
+  }
+
   insert(sequence: Sequence): void {
     insertInOrder(this.#items, sequence);
   }

@@ -2,9 +2,11 @@ import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../rank.js';
 import type { ModelRanks } from '../rank_group.js';
 import type { RowRange } from '../../placement/index.js';
+import type { PrefillWorker } from '../prefill/prefill_worker.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
 import { IterationRunner } from './iteration_runner.js';
+import { PromptFeed } from './prompt_feed.js';
 
 /** A request as tokens. */
 export interface EngineRequest extends DrawOptions {
@@ -40,6 +42,8 @@ export interface EngineOptions extends Pick<SchedulerOptions, 'prefixCaching' | 
   readonly kvBlocks: number;
   /** Iterations submitted ahead of reading the ids; default 2. */
   readonly iterationsInFlight?: number;
+  /** Computes prompts on a device of its own; the ranks take over what it gives. */
+  readonly prefiller?: PrefillWorker | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
   readonly recover?: boolean;
 }
@@ -98,6 +102,7 @@ export class Engine {
   /** Slots of each KV pool. */
   #pools: readonly RowRange[] = [];
   #iterations: IterationRunner;
+  readonly #feed: PromptFeed | undefined;
   readonly #running = new Map<string, Running>();
   readonly #inFlight: InFlight[] = [];
   #next = 0;
@@ -119,6 +124,19 @@ export class Engine {
     readonly ranks: ModelRanks,
     readonly options: EngineOptions,
   ) {
+    const { prefiller } = options;
+    if (prefiller?.kind === 'onnxruntime' && options.prefixCaching) {
+      throw usageError(
+        "prefixCaching: onnxruntime's keys and values may depend on a prompt's length, so no other prompt may share them; turn it off, or use prefill kind splitkv",
+      );
+    }
+    this.#feed =
+      prefiller &&
+      new PromptFeed(
+        prefiller,
+        (id) => this.#running.get(id)!.request.prompt,
+        () => this.#wake?.(),
+      );
     this.#scheduler = this.#newScheduler();
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
@@ -131,6 +149,7 @@ export class Engine {
       kvBlocks,
       iterationsInFlight: _depth,
       recover: _recover,
+      prefiller,
       ...rest
     } = this.options;
     const { runner } = this.ranks;
@@ -150,12 +169,17 @@ export class Engine {
       contextLength: runner.contextLength,
       maxTokensPerIteration: Math.max(tokensPerIteration, slots + 1),
       maxChunkTokens: runner.promptRows,
+      handover: prefiller !== undefined,
       ...rest,
     });
   }
 
   #newIterations(): IterationRunner {
-    return new IterationRunner(this.ranks.runner, (id) => drawOptions(this.#running.get(id)!.request));
+    return new IterationRunner(
+      this.ranks.runner,
+      (id) => drawOptions(this.#running.get(id)!.request),
+      (id) => this.#feed!.take(id),
+    );
   }
 
   get metrics(): EngineMetrics {
@@ -218,6 +242,7 @@ export class Engine {
     const running = this.#running.get(id);
     if (!running) return;
     this.#running.delete(id);
+    this.#feed?.drop(id);
     this.#totals.requests[end]++;
     running.resolve(end);
   }
@@ -228,6 +253,7 @@ export class Engine {
     for (const id of this.#running.keys()) this.#abort(id);
     this.#wake?.();
     await this.#loop;
+    await this.#feed?.dispose();
     await this.ranks.dispose();
   }
 
@@ -267,16 +293,17 @@ export class Engine {
     const depth = single ? 1 : (this.options.iterationsInFlight ?? 2);
     while (this.#inFlight.length < depth) {
       const started = performance.now();
+      this.#feed?.pump(this.#scheduler);
       const iteration = this.#scheduler.schedule(started / 1000);
       if (!iteration) return;
       this.#totals.iterations++;
       const slots: { id: string; slot: number }[] = [];
-      for (const [pool, { prefills, decodes, preempted }] of iteration.ranks.entries()) {
-        const starting = prefills.filter((chunk) => chunk.samples).map(({ sequence }) => sequence);
+      for (const [pool, { handed, prefills, decodes, preempted }] of iteration.ranks.entries()) {
+        const starting = [...handed, ...prefills].filter(({ samples }) => samples).map(({ sequence }) => sequence);
         const [first] = this.#pools[pool]!;
         for (const { id, slot } of [...starting, ...decodes]) slots.push({ id, slot: first + slot });
         this.#totals.preemptions += preempted.length;
-        for (const { sequence, start } of prefills) {
+        for (const { sequence, start } of [...handed, ...prefills]) {
           if (start === sequence.cachedTokens) this.#totals.cached += start;
         }
       }

@@ -1,5 +1,7 @@
 import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset } from '../../placement/index.js';
+import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../rank.js';
+import { KV_BLOCK } from '../rank_runner.js';
 import type { Runner } from '../runner.js';
 import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
 
@@ -19,6 +21,8 @@ export class IterationRunner {
   constructor(
     readonly runner: Runner,
     readonly samplingOf: (id: string) => DrawOptions,
+    /** What a prefill worker computed of a request's prompt. */
+    readonly handedOf: (id: string) => HandedKv,
   ) {
     this.#split = runner.split;
   }
@@ -49,6 +53,12 @@ export class IterationRunner {
       const slotOf = ({ slot }: ScheduledSequence): number => firstSlots[pool]! + slot;
       if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(firstSlots[pool]!, work.copies)));
       for (const sequence of work.tables) this.#setBlocks(sequence, slotOf(sequence), call);
+      for (const { sequence, start, samples: begins } of work.handed) {
+        const slot = slotOf(sequence);
+        call(runner.handOver(slot, this.handedOf(sequence.id), Math.floor(start / KV_BLOCK)));
+        if (begins) this.#start(sequence, slot, call);
+        samples ||= begins;
+      }
       for (const chunk of work.prefills) {
         this.#prefill(chunk, slotOf(chunk.sequence), call);
         samples ||= chunk.samples;
@@ -106,17 +116,21 @@ export class IterationRunner {
     call: (of: Promise<unknown>) => void,
   ): void {
     const { runner } = this;
-    const { prompt } = sequence;
     const tokens = Uint32Array.from({ length: count }, (_, i) => sequence.tokenAt(start + i));
     call(
       runner.all((rank) =>
         role === 'prompt' ? rank.prefill(slot, tokens, start, samples) : rank.recompute(slot, tokens, start),
       ),
     );
-    if (!samples) return;
+    if (samples) this.#start(sequence, slot, call);
+  }
+
+  /** The next step samples the first token of a prompt that is in the cache. */
+  #start(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
     const sampling = this.samplingOf(sequence.id);
-    const seen = Uint32Array.from({ length: prompt.length }, (_, position) => sequence.tokenAt(position));
-    call(runner.all((rank) => rank.start(slot, sampling, seen)));
+    const { length } = sequence.prompt;
+    const seen = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
+    call(this.runner.all((rank) => rank.start(slot, sampling, seen)));
     this.#rows.get(slot)!.decoding = true;
   }
 

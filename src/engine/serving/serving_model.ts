@@ -61,9 +61,11 @@ export async function serve(
       slots,
       kvBlocks: opened.group.runner.options.kvBlocks!,
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
-      prefixCaching: prefixCaching ?? opened.group.runner.split === 1,
+      prefixCaching: prefixCaching ?? (opened.group.runner.split === 1 && opened.prefiller?.kind !== 'onnxruntime'),
+      prefiller: opened.prefiller,
     });
   } catch (error) {
+    await opened.prefiller?.dispose();
     await opened.group.dispose();
     throw error;
   }

@@ -80,6 +80,9 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
       audit(scheduler);
       finish(String(index), sequence);
     }
+    // A prefill worker that takes two rounds for a prompt.
+    const next = options.handover && now % 2 === 0 ? scheduler.nextToHand : undefined;
+    if (next && !scheduler.hand(next.id)) throw new Error(`${next.id} doesn't wait`);
     const iteration = scheduler.schedule(now * 0.02);
     if (iteration) {
       memory.run(iteration);
@@ -101,9 +104,10 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
 
 /** Ids as the GPU would give them: of every slot, poison where no row sampled. */
 function sampledIds({ ranks }: Iteration, limits: RandomRun['options']['ranks']): number[][] {
-  return ranks.map(({ prefills, decodes }, rank) => {
+  return ranks.map(({ handed, prefills, decodes }, rank) => {
     const ids = Array.from({ length: limits[rank]!.slots }, () => -1);
-    const rows = [...prefills.filter(({ samples }) => samples).map(({ sequence }) => sequence), ...decodes];
+    const begun = [...handed, ...prefills].filter(({ samples }) => samples);
+    const rows = [...begun.map(({ sequence }) => sequence), ...decodes];
     for (const { id, slot, sampled } of rows) ids[slot] = generatedOf(Number(id), sampled).at(-1)!;
     return ids;
   });
@@ -111,8 +115,9 @@ function sampledIds({ ranks }: Iteration, limits: RandomRun['options']['ranks'])
 
 function endedBy({ ranks }: Iteration, requests: readonly RandomRequest[]): string[] {
   const ended: string[] = [];
-  for (const { prefills, decodes } of ranks) {
-    const sampled = [...prefills.filter(({ samples }) => samples).map(({ sequence }) => sequence), ...decodes];
+  for (const { handed, prefills, decodes } of ranks) {
+    const begun = [...handed, ...prefills].filter(({ samples }) => samples);
+    const sampled = [...begun.map(({ sequence }) => sequence), ...decodes];
     for (const { id, generated, status } of sampled) {
       // This iteration's token is the next to be received.
       if (status !== 'finished' && generated.length + 1 >= requests[Number(id)]!.endsAfter) ended.push(id);
@@ -129,6 +134,12 @@ function checkBudgets(iteration: Iteration, { config }: Scheduler): void {
     if (work.tokens > config.maxTokensPerIteration) throw new Error(`${where}: ${work.tokens} rows`);
     if (work.prefills.length > config.maxPrefillSequences) throw new Error(`${where}: too many prefills`);
     if (work.decodes.length > config.ranks[rank]!.slots) throw new Error(`${where}: more rows than slots`);
+    if (config.handover && work.prefills.some(({ role }) => role === 'prompt'))
+      throw new Error(`${where}: prompt rows`);
+    for (const { sequence, start } of work.handed) {
+      if (start >= sequence.prompt.length || sequence.computed < sequence.prompt.length)
+        throw new Error(`${where}: handover`);
+    }
     const seen = new Set<string>();
     for (const { sequence, start, count, role, samples } of work.prefills) {
       const boundary = sequence.prompt.length;
@@ -146,8 +157,9 @@ function checkBudgets(iteration: Iteration, { config }: Scheduler): void {
 
 const describe = (iteration: Iteration): string =>
   JSON.stringify(
-    iteration.ranks.map(({ copies, tables, prefills, decodes, preempted }) => ({
+    iteration.ranks.map(({ copies, tables, handed, prefills, decodes, preempted }) => ({
       copies,
+      handed: handed.map(({ sequence, start }) => [sequence.id, start]),
       tables: tables.map(({ id, slot, blocks }) => [id, slot, blocks]),
       prefills: prefills.map(({ sequence, start, count, role }) => [sequence.id, start, count, role]),
       decodes: decodes.map(({ id, slot, computed }) => [id, slot, computed]),

@@ -25,6 +25,13 @@ export class KvModel {
         target.fill(Number.NaN);
         target.set(source.subarray(0, tokens));
       }
+      for (const { sequence, start } of work.handed) {
+        // Whole blocks are written.
+        const first = start - (start % this.blockTokens);
+        const end = sequence.prompt.length;
+        for (let position = first; position < end; position++) this.#write(rank, sequence, position);
+        this.#check(rank, sequence, end);
+      }
       for (const { sequence, start, count } of work.prefills) {
         for (let position = start; position < start + count; position++) this.#write(rank, sequence, position);
         this.#check(rank, sequence, start + count);

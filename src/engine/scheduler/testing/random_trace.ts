@@ -58,6 +58,7 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     maxChunkTokens: fc.integer({ min: 1, max: 12 }),
     maxPrefillSequences: fc.integer({ min: 1, max: 3 }),
     watermark: fc.constantFrom(0, 0.1),
+    handover: fc.boolean(),
     agingIterations: fc.integer({ min: 1, max: 20 }),
     budget: fc.integer({ min: 1, max: 16 }),
     attentionDpConfig,

@@ -1,0 +1,79 @@
+import { NO_BLOCK } from '../../../shaders/cache/kv_cache.js';
+import { SplitkvError } from '../../base/errors.js';
+import type { Device } from '../../gpu/index.js';
+import type { Forward } from '../../model/forward.js';
+
+type CacheBuffers = Forward['cacheBuffers'];
+
+/** Bytes that are mapped at once, about. */
+const STAGING_BYTES = 2 ** 26;
+
+/**
+ * Reads a sequence's KV blocks off the GPU.
+ * @param table physical blocks in logical order, all of them on this rank
+ * @returns [cache buffer][block] in the cache's layout
+ */
+export async function readBlocks(
+  device: Device,
+  buffers: CacheBuffers,
+  table: readonly number[],
+): Promise<Uint8Array<ArrayBuffer>> {
+  const copies = buffers.flatMap(({ buffer, blockBytes: size }) =>
+    table.map((block) => ({ buffer, offset: block * size, size })),
+  );
+  const all = new Uint8Array(copies.reduce((sum, { size }) => sum + size, 0));
+  const largest = Math.max(...copies.map(({ size }) => size));
+  const staging = device.createBuffer(
+    'KV on its way',
+    Math.min(all.byteLength, Math.max(STAGING_BYTES, largest)),
+    'staging',
+  );
+  try {
+    let done = 0;
+    for (let next = 0; next < copies.length;) {
+      const encoder = device.gpu.createCommandEncoder();
+      let at = 0;
+      for (; next < copies.length && at + copies[next]!.size <= staging.size; next++) {
+        const { buffer, offset, size } = copies[next]!;
+        encoder.copyBufferToBuffer(buffer.gpu, offset, staging.gpu, at, size);
+        at += size;
+      }
+      device.gpu.queue.submit([encoder.finish()]);
+      await device.wait(staging.gpu.mapAsync(GPUMapMode.READ));
+      all.set(new Uint8Array(staging.gpu.getMappedRange(0, at)), done);
+      staging.gpu.unmap();
+      done += at;
+    }
+    return all;
+  } finally {
+    staging.dispose();
+  }
+}
+
+/**
+ * Writes KV blocks that came from elsewhere where a sequence's table says; those that another rank holds are passed over.
+ * @param bytes as `readBlocks` gives them, from logical block `first` on
+ */
+export function writeBlocks(
+  device: Device,
+  buffers: CacheBuffers,
+  table: ArrayLike<number>,
+  first: number,
+  bytes: Uint8Array,
+): void {
+  const blocks = bytes.byteLength / buffers.reduce((sum, { blockBytes }) => sum + blockBytes, 0);
+  if (!Number.isInteger(blocks) || first + blocks > table.length) {
+    throw new SplitkvError(
+      'internal',
+      `${bytes.byteLength} bytes of KV from block ${first} on fit no table of ${table.length}`,
+    );
+  }
+  let at = 0;
+  for (const { buffer, blockBytes } of buffers) {
+    for (let block = first; block < first + blocks; block++) {
+      const physical = table[block]!;
+      if (physical !== NO_BLOCK) device.write(buffer, physical * blockBytes, bytes.subarray(at, at + blockBytes));
+      at += blockBytes;
+    }
+  }
+}

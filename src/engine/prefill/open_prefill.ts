@@ -1,0 +1,81 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { didYouMean, usageError } from '../../base/errors.js';
+import { openDevice } from '../../gpu/index.js';
+import type { TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../../model/config.js';
+import type { WeightProgress } from '../../model/weight_loader.js';
+import { modelShape } from '../../model/shape.js';
+import { makePlan } from '../../placement/index.js';
+import type { PrefillOptions } from '../api.js';
+import type { ModelPlace } from '../model_place.js';
+import type { RunnerOptions } from '../rank.js';
+import { type AdapterRequest, namedAdapter } from '../rank_adapters.js';
+import { RankGroup } from '../rank_group.js';
+import { WorkerGroup } from '../worker_group.js';
+import { PREFILL_KINDS, type PrefillWorker } from './prefill_worker.js';
+import { SplitkvPrefill } from './splitkv_prefill.js';
+
+const KEYS: readonly string[] = ['kind', 'adapter'] satisfies (keyof PrefillOptions)[];
+
+export interface PrefillRequest {
+  readonly options: PrefillOptions;
+  readonly config: ModelConfig;
+  readonly reader: TensorReader;
+  readonly type: WeightType;
+  /** As of the ranks that generate. */
+  readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType'>;
+  /** Where nothing is asked for: the first rank's. */
+  readonly adapter: AdapterRequest;
+  /** Ranks that generate: the worker's device comes after theirs. */
+  readonly ranks: number;
+  /** Where the model is, for a worker thread of its own. */
+  readonly place: ModelPlace | undefined;
+  readonly cache: boolean;
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+  readonly onWarning?: ((message: string) => void) | undefined;
+}
+
+/** @throws SplitkvError `usage` for options that say nothing known */
+export function checkPrefill(options: PrefillOptions | undefined): void {
+  if (options === undefined) return;
+  if (typeof options !== 'object' || options === null) {
+    throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: '${PREFILL_KINDS.join("' or '")}' }`);
+  }
+  for (const key of Object.keys(options)) {
+    if (!KEYS.includes(key)) throw usageError(`prefill: unknown option '${key}'.${didYouMean(key, KEYS)}`);
+  }
+  const { kind, adapter } = options;
+  if (!PREFILL_KINDS.includes(kind)) {
+    throw usageError(
+      `prefill kind '${String(kind)}': use ${PREFILL_KINDS.join(' or ')}.${didYouMean(String(kind), PREFILL_KINDS)}`,
+    );
+  }
+  if (adapter !== undefined && typeof adapter !== 'string') {
+    throw usageError(`prefill adapter ${JSON.stringify(adapter)}: expected a name, or high-performance or low-power`);
+  }
+}
+
+/** Opens a prefill worker: a device of its own, with whole weights. @throws as `load` */
+export async function openPrefill(request: PrefillRequest): Promise<PrefillWorker> {
+  const { options, config, type, runner, ranks, place, signal, onProgress } = request;
+  const adapter = options.adapter === undefined ? request.adapter : namedAdapter(options.adapter);
+  const shared = {
+    config,
+    type,
+    plan: makePlan('single', 1, modelShape(config)),
+    adapters: [adapter],
+    runner: { ...runner, slots: 1 },
+    signal,
+    onProgress,
+  };
+  const group = place
+    ? await WorkerGroup.open({ ...shared, place, cache: request.cache, oneByOne: false, onWarning: request.onWarning })
+    : await RankGroup.open({
+        ...shared,
+        reader: request.reader,
+        virtual: false,
+        open: (asked) => openDevice({ ...asked, instance: ranks }),
+      });
+  return new SplitkvPrefill(group);
+}

@@ -1,0 +1,23 @@
+import type { HandedKv } from './handed_kv.js';
+
+/** How a prefill worker computes: our own kernels, or onnxruntime-web on a graph made of the same weights. */
+export type PrefillKind = 'splitkv' | 'onnxruntime';
+export const PREFILL_KINDS: readonly PrefillKind[] = ['splitkv', 'onnxruntime'];
+
+/** Disaggregated prefill: prompts are computed on a device of their own, and handed over to the ranks that generate. */
+export interface PrefillWorker {
+  readonly kind: PrefillKind;
+  /** Where it computes, for people. */
+  readonly adapter: string;
+  readonly weightBytes: number;
+  /**
+   * Computes a prompt, checked before; prompts are computed in the order of the calls.
+   * @throws SplitkvError `aborted`, `device_lost`, `peer_lost`
+   */
+  prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv>;
+  /** @throws SplitkvError when only `recover` helps. */
+  assertUsable(): void;
+  /** Makes it usable again after its device, or its thread, was lost. */
+  recover(signal?: AbortSignal): Promise<void>;
+  dispose(): Promise<void>;
+}

@@ -1,0 +1,86 @@
+import { type ErrorCode, SplitkvError } from '../../base/errors.js';
+import type { HandedKv } from '../prefill/handed_kv.js';
+import type { PrefillWorker } from '../prefill/prefill_worker.js';
+import type { Scheduler } from '../scheduler/index.js';
+
+/** Prompts that may be computed and wait on the host for room on the ranks. */
+const AHEAD = 4;
+/** Times that the worker is made anew for one prompt. */
+const ATTEMPTS = 3;
+const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
+
+/**
+ * Keeps a prefill worker busy with the prompts that wait, the first in the scheduler's order first, and holds what it computed until
+ * the ranks take it over.
+ */
+export class PromptFeed {
+  readonly #ready = new Map<string, HandedKv>();
+  #working: { readonly id: string; readonly control: AbortController; readonly ended: Promise<void> } | undefined;
+  #failure: unknown;
+  #closed = false;
+
+  constructor(
+    readonly worker: PrefillWorker,
+    readonly promptOf: (id: string) => readonly number[],
+    /** Called when a prompt is ready, or none will be any more. */
+    readonly wake: () => void,
+  ) {}
+
+  /** Tells the scheduler of ready prompts and starts on the next one. @throws what the worker failed with for good */
+  pump(scheduler: Scheduler): void {
+    if (this.#failure !== undefined) throw this.#failure;
+    for (const id of this.#ready.keys()) scheduler.hand(id);
+    if (this.#working || this.#closed || this.#ready.size >= AHEAD) return;
+    const next = scheduler.nextToHand;
+    if (next) this.#start(next.id);
+  }
+
+  /** What the ranks are to take over now. */
+  take(id: string): HandedKv {
+    const kv = this.#ready.get(id);
+    if (!kv) throw new SplitkvError('internal', `request ${id}: its prompt isn't there to be handed over`);
+    this.#ready.delete(id);
+    return kv;
+  }
+
+  /** A request that ended: its prompt isn't needed. */
+  drop(id: string): void {
+    this.#ready.delete(id);
+    if (this.#working?.id === id) this.#working.control.abort();
+  }
+
+  async dispose(): Promise<void> {
+    this.#closed = true;
+    this.#working?.control.abort();
+    await this.#working?.ended;
+    await this.worker.dispose();
+  }
+
+  #start(id: string): void {
+    const control = new AbortController();
+    const ended = this.#compute(id, control.signal)
+      .catch((error: unknown) => {
+        if (!control.signal.aborted) this.#failure = error;
+      })
+      .finally(() => {
+        this.#working = undefined;
+        this.wake();
+      });
+    this.#working = { id, control, ended };
+  }
+
+  async #compute(id: string, signal: AbortSignal): Promise<void> {
+    const prompt = this.promptOf(id);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const kv = await this.worker.prefill(prompt, signal);
+        if (!signal.aborted) this.#ready.set(id, kv);
+        return;
+      } catch (error) {
+        const lost = error instanceof SplitkvError && LOST.includes(error.code);
+        if (!lost || attempt === ATTEMPTS) throw error;
+        await this.worker.recover(signal);
+      }
+    }
+  }
+}
