@@ -3,6 +3,7 @@ import type { PlainLoadOptions } from '../app/host_protocol.js';
 import { parseMemory, parseRanks } from '../app/rank_options.js';
 import { SplitkvError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
+import type { PrefillOptions } from '../index.js';
 import { findGguf, isGgufName } from '../loader/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
@@ -35,6 +36,11 @@ export const modelOptions = {
   },
   'virtual-ranks': { help: 'all ranks on one device: tries a plan without more GPUs' },
   workers: { help: 'each rank in a worker of its own: a worker_thread (Node), a Web Worker (Chrome)' },
+  'prefill-worker': {
+    value: 'KIND',
+    help: 'compute prompts on a device of their own: splitkv (our kernels; the same bits) or onnxruntime (needs onnxruntime-web)',
+  },
+  'prefill-adapter': { value: 'NAME', help: "the prefill worker's adapter; default: the first rank's" },
   memory: { value: 'SIZE', help: 'GPU memory a rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own' },
   ...commonOptions,
 } as const satisfies OptionSpecs;
@@ -79,7 +85,16 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     virtualRanks: options.has('virtual-ranks') || undefined,
     workers: options.has('workers') || undefined,
     memory: readText(options, 'memory', parseMemory),
+    prefill: prefillOption(options),
   });
+}
+
+function prefillOption(options: Options): PrefillOptions | undefined {
+  const kind = options.oneOf('prefill-worker', ['splitkv', 'onnxruntime']);
+  const adapter = options.text('prefill-adapter');
+  if (kind !== undefined) return { kind, ...(adapter !== undefined && { adapter }) };
+  if (adapter !== undefined) throw usageError('--prefill-adapter needs --prefill-worker splitkv or onnxruntime');
+  return undefined;
 }
 
 /** What a reader makes of an option's text; undefined where it wasn't given. */

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
+import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
 import type { DrawOptions } from '../rank.js';
 import type { RankGroup } from '../rank_group.js';
 import { openRunner } from '../testing/open_runner.js';
@@ -111,6 +113,56 @@ describe('engine', () => {
       expect(metrics.cachedTokensTotal).toBeGreaterThan(0);
     }
     await engine.dispose();
+  });
+
+  describe('prompts computed by a worker', () => {
+    const openWorker = async (): Promise<SplitkvPrefill> =>
+      new SplitkvPrefill((await openRunner({ adapter: adapter.name, model: llama, contextLength: 640 })).group);
+
+    test.each<[string, Partial<Parameters<typeof openRunner>[0]>, Partial<EngineOptions>]>([
+      ['one rank, too few blocks', {}, { kvBlocks: 9 }],
+      ['one rank, prefixes shared', {}, { prefixCaching: true }],
+      ['three ranks, token', { plan: 'token', ranks: 3, virtual: true }, { slots: 5, kvBlocks: 45 }],
+    ])('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
+      const expected = await alone(all, maxTokens);
+      const prefiller = await openWorker();
+      const { engine } = await open(options, { prefiller, ...engineOptions });
+      const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
+      const dropped = ask(engine, { prompt: all[1]!, maxTokens, seed: 0 });
+      setTimeout(dropped.abort, 5);
+      for (const [index, { tokens, ended }] of running.entries()) {
+        expect(await ended).toBe('length');
+        expect(tokens, `request ${index}`).toEqual(expected[index]);
+      }
+      expect(await dropped.ended).toBe('aborted');
+      const { metrics } = engine;
+      expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
+      if (engineOptions.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+      await engine.dispose();
+    });
+
+    test('the worker loses its device: another one computes what is left', { timeout: 300_000 }, async () => {
+      const expected = await alone(all, maxTokens);
+      const prefiller = await openWorker();
+      const { engine } = await open({}, { prefiller });
+      const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
+      (prefiller.ranks as RankGroup).devices[0]!.gpu.destroy();
+      for (const [index, { tokens, ended }] of running.entries()) {
+        expect(await ended).toBe('length');
+        expect(tokens, `request ${index}`).toEqual(expected[index]);
+      }
+      expect(engine.metrics.recoveriesTotal).toBe(0);
+      await engine.dispose();
+    });
+
+    test('a worker that fails for good ends every request', { timeout: 300_000 }, async () => {
+      const prefiller = await openWorker();
+      prefiller.prefill = () => Promise.reject(new SplitkvError('limit', 'no room'));
+      const { engine } = await open({}, { prefiller });
+      const { ended } = ask(engine, { prompt: [1, 2, 3], maxTokens: 2, seed: 0 });
+      await expect(ended).rejects.toThrow('no room');
+      await engine.dispose();
+    });
   });
 
   test('requests come, leave and are aborted at random', { timeout: 300_000 }, async () => {
