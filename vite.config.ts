@@ -5,7 +5,8 @@ import { serveFiles } from './src/server/static_files.js';
 
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-const external = [/^node:/, 'webgpu']; // loaded only where the code finds itself in Node
+// Loaded only where the code finds itself in Node, or is asked for it.
+const external = [/^node:/, 'webgpu', /^onnxruntime-web/];
 
 /** The demo page and the page that the command line runs in; models/ is served beside them with byte ranges. */
 export default defineConfig({

@@ -54,11 +54,22 @@ export function checkPrefill(options: PrefillOptions | undefined): void {
   if (adapter !== undefined && typeof adapter !== 'string') {
     throw usageError(`prefill adapter ${JSON.stringify(adapter)}: expected a name, or high-performance or low-power`);
   }
+  if (kind === 'onnxruntime' && adapter !== undefined) {
+    throw usageError(
+      `prefill adapter '${adapter}': onnxruntime-web chooses its own; leave it out, or use kind 'splitkv'`,
+    );
+  }
 }
 
 /** Opens a prefill worker: a device of its own, with whole weights. @throws as `load` */
 export async function openPrefill(request: PrefillRequest): Promise<PrefillWorker> {
-  const { options, config, type, runner, ranks, place, signal, onProgress } = request;
+  const { options, config, reader, type, ranks, place, signal, onProgress } = request;
+  const { contextLength, prefillChunk, kvType } = request.runner;
+  const runner = { contextLength, prefillChunk, kvType };
+  if (options.kind === 'onnxruntime') {
+    const { OnnxPrefill } = await import('./onnx/onnx_prefill.js');
+    return OnnxPrefill.open({ config, reader, type, runner, signal, onProgress });
+  }
   const adapter = options.adapter === undefined ? request.adapter : namedAdapter(options.adapter);
   const shared = {
     config,
@@ -73,7 +84,7 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
     ? await WorkerGroup.open({ ...shared, place, cache: request.cache, oneByOne: false, onWarning: request.onWarning })
     : await RankGroup.open({
         ...shared,
-        reader: request.reader,
+        reader,
         virtual: false,
         open: (asked) => openDevice({ ...asked, instance: ranks }),
       });

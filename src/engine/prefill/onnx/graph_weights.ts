@@ -1,0 +1,88 @@
+import { packTiles, unpackTiles, type WeightType } from '../../../../shaders/linear/pack.js';
+import { throwIfAborted } from '../../../base/errors.js';
+import type { TensorReader } from '../../../loader/index.js';
+import type { LlamaConfig } from '../../../model/llama_config.js';
+import { type LlamaLayerMap, llamaMap, llamaSpecs } from '../../../model/llama_map.js';
+import { expectedTensors, type MatrixSpec, matrixType, type VectorSpec } from '../../../model/weight_map.js';
+import type { WeightProgress } from '../../../model/weight_loader.js';
+import type { OnnxModel } from './graph.js';
+import { type GraphTensor, LlamaGraph } from './llama_graph.js';
+
+export interface GraphWeightsOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+}
+
+/**
+ * Reads a Llama-family checkpoint into a prefill graph. Weights take the values that the ranks' packed ones have, so that prompt and
+ * answer are of one model also where that is quantised.
+ * @throws SplitkvError `format` for a missing or misshapen tensor, `aborted`
+ */
+export async function buildLlamaGraph(
+  config: LlamaConfig,
+  reader: TensorReader,
+  type: WeightType,
+  { signal, onProgress }: GraphWeightsOptions,
+): Promise<OnnxModel> {
+  const map = llamaMap(config);
+  const { embedding } = map;
+  // The head stays with the ranks.
+  const tensors = expectedTensors(llamaSpecs({ ...map, norm: undefined, head: embedding }));
+  for (const [name, { shape }] of tensors) reader.expectTensor(name, shape);
+  const totalBytes = [...tensors.keys()].reduce((sum, name) => sum + reader.byteLength(name), 0);
+  let loadedBytes = 0;
+  let tensorsLoaded = 0;
+
+  const rows = async (tensor: string, count: number): Promise<Float32Array> => {
+    throwIfAborted(signal, 'loading');
+    const data = await reader.readRows(tensor, 0, count, { signal });
+    loadedBytes += reader.byteLength(tensor);
+    tensorsLoaded++;
+    onProgress?.({ loadedBytes, totalBytes, tensorsLoaded, tensorsTotal: tensors.size, tensor });
+    return data;
+  };
+  const matrix = async (spec: MatrixSpec): Promise<GraphTensor> => {
+    const { inFeatures, parts } = spec;
+    const all = parts.reduce((sum, part) => sum + part.rows, 0);
+    const data = new Float32Array(all * inFeatures);
+    let at = 0;
+    for (const { tensor, rows: count } of parts) {
+      const stored = await rows(tensor, count);
+      data.set(asPacked(matrixType(spec, type), stored, count, inFeatures), at);
+      at += stored.length;
+    }
+    return { data, dims: [all, inFeatures] };
+  };
+  const vector = async <S extends VectorSpec | undefined>(
+    spec: S,
+  ): Promise<S extends VectorSpec ? GraphTensor : undefined> => {
+    if (!spec) return undefined as never;
+    const pieces: Float32Array[] = [];
+    for (const { tensor, length } of spec.parts) pieces.push(await rows(tensor!, length));
+    const data = Float32Array.from(pieces.flatMap((piece) => [...piece]));
+    return { data, dims: [data.length] } as never;
+  };
+  const layer = async (of: LlamaLayerMap) => ({
+    inputNorm: await vector(of.inputNorm),
+    qkv: await matrix(of.qkv!),
+    qkvBias: await vector(of.qkvBias),
+    qNorm: await vector(of.qNorm),
+    kNorm: await vector(of.kNorm),
+    o: await matrix(of.o!),
+    oBias: await vector(of.oBias),
+    postNorm: await vector(of.postNorm),
+    gateUp: await matrix(of.gateUp!),
+    gateUpBias: await vector(of.gateUpBias),
+    down: await matrix(of.down!),
+    downBias: await vector(of.downBias),
+  });
+
+  const graph = new LlamaGraph(config, await matrix(embedding!.matrix));
+  for (const of of map.layers) graph.add(await layer(of));
+  return graph.finish();
+}
+
+/** Rows as they are when they were packed as this type: f32 ones don't change. */
+function asPacked(type: WeightType, rows: Float32Array, count: number, columns: number): Float32Array {
+  return type === 'f32' ? rows : unpackTiles(type, packTiles(type, rows, count, columns), count, columns);
+}

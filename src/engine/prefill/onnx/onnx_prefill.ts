@@ -1,0 +1,152 @@
+import type { WeightType } from '../../../../shaders/linear/pack.js';
+import { SplitkvError, throwIfAborted, unsupportedError } from '../../../base/errors.js';
+import type { TensorReader } from '../../../loader/index.js';
+import { isDeepseek, type ModelConfig } from '../../../model/config.js';
+import type { LlamaConfig } from '../../../model/llama_config.js';
+import { activationStride } from '../../../model/roles.js';
+import { ropeTable } from '../../../model/rope_table.js';
+import { ceilDiv } from '../../../base/math.js';
+import type { RunnerOptions } from '../../rank.js';
+import { KV_BLOCK } from '../../rank_runner.js';
+import type { HandedKv } from '../handed_kv.js';
+import type { PrefillWorker } from '../prefill_worker.js';
+import { buildLlamaGraph, type GraphWeightsOptions } from './graph_weights.js';
+import { cacheBlocks } from './kv_blocks.js';
+import { NAMES } from './llama_graph.js';
+import { openOrt, type OrtHost, type OrtSession, type OrtTensor } from './runtime.js';
+
+/** Added to scores that a row may not see. */
+const HIDDEN = -1e30;
+
+export interface OnnxPrefillOptions extends GraphWeightsOptions {
+  readonly config: ModelConfig;
+  readonly reader: TensorReader;
+  readonly type: WeightType;
+  readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType'>;
+}
+
+/**
+ * A prefill worker of onnxruntime-web: it runs a graph that is built from the checkpoint, and its present keys and values are
+ * taken over as cache blocks.
+ */
+export class OnnxPrefill implements PrefillWorker {
+  readonly kind = 'onnxruntime';
+  readonly #rope: Float32Array;
+  #last: Promise<unknown> = Promise.resolve();
+
+  private constructor(
+    readonly host: OrtHost,
+    readonly session: OrtSession,
+    readonly config: LlamaConfig,
+    readonly runner: OnnxPrefillOptions['runner'],
+    readonly weightBytes: number,
+  ) {
+    this.#rope = ropeTable(config, runner.contextLength);
+  }
+
+  /**
+   * @throws SplitkvError `unsupported` for a model that there is no graph for, or without the package; `limit` when the runtime
+   *   can't take the graph; as the checkpoint's reader
+   */
+  static async open({ config, reader, type, runner, ...options }: OnnxPrefillOptions): Promise<OnnxPrefill> {
+    if (isDeepseek(config)) {
+      throw unsupportedError(
+        `prefill kind 'onnxruntime' has a graph for the Llama family only; this model (${config.architecture}) caches a latent: use prefill kind 'splitkv'`,
+      );
+    }
+    const host = await openOrt();
+    const { model, files } = await buildLlamaGraph(config, reader, type, options);
+    const weightBytes = files.reduce((sum, { data }) => sum + data.byteLength, 0);
+    let session: OrtSession;
+    try {
+      session = await host.ort.InferenceSession.create(model, {
+        executionProviders: host.providers,
+        externalData: files,
+      });
+    } catch (error) {
+      throw new SplitkvError(
+        'limit',
+        `onnxruntime-web can't take the prefill graph (${error instanceof Error ? error.message : String(error)}); ` +
+          "its WebAssembly memory ends at 4 GiB, and weights are f32 there: use prefill kind 'splitkv'",
+        { cause: error },
+      );
+    }
+    return new OnnxPrefill(host, session, config, runner, weightBytes);
+  }
+
+  get adapter(): string {
+    return `onnxruntime-web (${this.host.providers[0]})`;
+  }
+
+  prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
+    const result = this.#last.then(() => this.#compute(prompt, signal));
+    this.#last = result.catch(() => {});
+    return result;
+  }
+
+  async #compute(prompt: readonly number[], signal: AbortSignal | undefined): Promise<HandedKv> {
+    const { numLayers, numKvHeads, headDim, hiddenSize } = this.config;
+    const names = Array.from({ length: numLayers }, (_, layer) =>
+      (['key', 'value'] as const).map((which) => ({
+        which,
+        past: NAMES.past(layer, which),
+        present: NAMES.present(layer, which),
+      })),
+    ).flat();
+    const empty = (): OrtTensor => new this.host.ort.Tensor('float32', new Float32Array(), [numKvHeads, 0, headDim]);
+    let caches = names.map(empty);
+    const lastRow = new Float32Array(activationStride(hiddenSize));
+    try {
+      for (let start = 0; start < prompt.length; start += this.runner.prefillChunk) {
+        throwIfAborted(signal, 'prefill');
+        const tokens = prompt.slice(start, start + this.runner.prefillChunk);
+        const feeds = Object.fromEntries(names.map(({ past }, index) => [past, caches[index]!]));
+        const results = await this.session.run({ ...feeds, ...this.#inputs(tokens, start) });
+        for (const cache of caches) cache.dispose();
+        caches = names.map(({ present }) => results[present]!);
+        lastRow.set(results[NAMES.lastRow]!.data);
+        results[NAMES.lastRow]!.dispose();
+      }
+      const shape = { kvHeads: numKvHeads, headDim, kvType: this.runner.kvType, block: KV_BLOCK };
+      return {
+        tokens: prompt.length,
+        blocks: ceilDiv(prompt.length, KV_BLOCK),
+        buffers: names.map(({ which }, index) => cacheBlocks(which, caches[index]!.data, prompt.length, shape)),
+        lastRow,
+      };
+    } finally {
+      for (const cache of caches) cache.dispose();
+    }
+  }
+
+  /** What a run of tokens needs beside the cache before it. */
+  #inputs(tokens: readonly number[], start: number): Record<string, OrtTensor> {
+    const { Tensor } = this.host.ort;
+    const rows = tokens.length;
+    const half = this.config.headDim / 2;
+    const turns = this.#rope.subarray(start * half * 2, (start + rows) * half * 2);
+    const every = (offset: 0 | 1): Float32Array => turns.filter((_, index) => index % 2 === offset);
+    const length = start + rows;
+    const mask = new Float32Array(rows * length);
+    for (let row = 0; row < rows; row++) mask.fill(HIDDEN, row * length + start + row + 1, (row + 1) * length);
+    return {
+      [NAMES.tokens]: new Tensor('int64', BigInt64Array.from(tokens, BigInt), [rows]),
+      [NAMES.cos]: new Tensor('float32', every(0), [rows, 1, half]),
+      [NAMES.sin]: new Tensor('float32', every(1), [rows, 1, half]),
+      [NAMES.mask]: new Tensor('float32', mask, [rows, length]),
+    };
+  }
+
+  assertUsable(): void {
+    // Its memory is the process's own: there is no device to lose.
+  }
+
+  async recover(): Promise<void> {
+    // As above.
+  }
+
+  async dispose(): Promise<void> {
+    await this.#last;
+    await this.session.release();
+  }
+}
