@@ -12,7 +12,7 @@ import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
 import { runnerOf } from './plan_subject.js';
-import { checkPrefill, openPrefill } from './prefill/open_prefill.js';
+import { checkPrefill } from './prefill/check_prefill.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import { type ModelRanks, RankGroup } from './rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
@@ -138,7 +138,9 @@ export async function openModel(
   try {
     prefiller =
       options.prefill &&
-      (await openPrefill({
+      (await (
+        await import('./prefill/open_prefill.js')
+      ).openPrefill({
         ...shared,
         options: options.prefill,
         reader,

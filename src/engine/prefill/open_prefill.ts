@@ -1,5 +1,4 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import { didYouMean, usageError } from '../../base/errors.js';
 import { openDevice } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config.js';
@@ -12,10 +11,8 @@ import type { RunnerOptions } from '../rank.js';
 import { type AdapterRequest, namedAdapter } from '../rank_adapters.js';
 import { RankGroup } from '../rank_group.js';
 import { WorkerGroup } from '../worker_group.js';
-import { PREFILL_KINDS, type PrefillWorker } from './prefill_worker.js';
+import type { PrefillWorker } from './prefill_worker.js';
 import { SplitkvPrefill } from './splitkv_prefill.js';
-
-const KEYS: readonly string[] = ['kind', 'adapter'] satisfies (keyof PrefillOptions)[];
 
 export interface PrefillRequest {
   readonly options: PrefillOptions;
@@ -34,31 +31,6 @@ export interface PrefillRequest {
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
-}
-
-/** @throws SplitkvError `usage` for options that say nothing known */
-export function checkPrefill(options: PrefillOptions | undefined): void {
-  if (options === undefined) return;
-  if (typeof options !== 'object' || options === null) {
-    throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: '${PREFILL_KINDS.join("' or '")}' }`);
-  }
-  for (const key of Object.keys(options)) {
-    if (!KEYS.includes(key)) throw usageError(`prefill: unknown option '${key}'.${didYouMean(key, KEYS)}`);
-  }
-  const { kind, adapter } = options;
-  if (!PREFILL_KINDS.includes(kind)) {
-    throw usageError(
-      `prefill kind '${String(kind)}': use ${PREFILL_KINDS.join(' or ')}.${didYouMean(String(kind), PREFILL_KINDS)}`,
-    );
-  }
-  if (adapter !== undefined && typeof adapter !== 'string') {
-    throw usageError(`prefill adapter ${JSON.stringify(adapter)}: expected a name, or high-performance or low-power`);
-  }
-  if (kind === 'onnxruntime' && adapter !== undefined) {
-    throw usageError(
-      `prefill adapter '${adapter}': onnxruntime-web chooses its own; leave it out, or use kind 'splitkv'`,
-    );
-  }
 }
 
 /** Opens a prefill worker: a device of its own, with whole weights. @throws as `load` */

@@ -68,7 +68,7 @@ export async function buildLlamaGraph(
     qkvBias: await vector(of.qkvBias),
     qNorm: await vector(of.qNorm),
     kNorm: await vector(of.kNorm),
-    o: await matrix(of.o!),
+    o: await matrix(of.o[0]!.matrix),
     oBias: await vector(of.oBias),
     postNorm: await vector(of.postNorm),
     gateUp: await matrix(of.gateUp!),
