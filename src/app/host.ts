@@ -70,12 +70,12 @@ window.splitkvHost = {
       await Promise.all(sent);
       return generation.result;
     }),
-  logits: (tokens, all) =>
+  logits: (tokens, all, promptLength) =>
     attempt(async (signal) => {
       const sent: Promise<void>[] = [];
       const onRow = (position: number, row: Float32Array): void =>
         void sent.push(emit({ kind: 'row', position, base64: toBase64(row) }));
-      await loaded().logits(tokens, { all, signal, onRow });
+      await loaded().logits(tokens, { all, signal, onRow, ...(promptLength !== undefined && { promptLength }) });
       await Promise.all(sent);
       return sent.length;
     }),

@@ -43,7 +43,7 @@ export interface HostPage {
     options: Omit<GenerateOptions, 'signal'>,
   ): Promise<Outcome<GenerateResult>>;
   /** Rows come as events; the value is their number. */
-  logits(tokens: readonly number[], all: boolean): Promise<Outcome<number>>;
+  logits(tokens: readonly number[], all: boolean, promptLength?: number): Promise<Outcome<number>>;
   stats(): Promise<Outcome<RunStats>>;
   adapters(): Promise<Outcome<AdapterEntry[]>>;
   /** @param preferences of the adapters to measure */

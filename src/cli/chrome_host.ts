@@ -58,14 +58,18 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
         ] as const),
       );
     },
-    async logits(tokens, { all, onRow: take }) {
+    async logits(tokens, { all, promptLength, onRow: take }) {
       let arrived = 0;
       onRow = (position, row) => {
         arrived++;
         take(position, row);
       };
       const count = await session.call((page) =>
-        page.evaluate(([ids, every]) => window.splitkvHost.logits(ids, every), [tokens, all ?? false] as const),
+        page.evaluate(([ids, every, prompt]) => window.splitkvHost.logits(ids, every, prompt), [
+          tokens,
+          all ?? false,
+          promptLength,
+        ] as const),
       );
       if (arrived !== count) {
         throw new SplitkvError('internal', `the page computed ${count} rows of logits, ${arrived} arrived`);

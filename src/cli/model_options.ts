@@ -5,6 +5,7 @@ import { SplitkvError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
 import type { PrefillOptions } from '../index.js';
 import { findGguf, isGgufName } from '../loader/index.js';
+import { parseProfile, type Profile } from '../placement/arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './model_host.js';
@@ -18,6 +19,18 @@ export const modelOptions = {
   },
   weights: { value: 'TYPE', help: 'f32, f16, q8, q4; default: as stored' },
   kv: { value: 'TYPE', help: 'KV cache in f32 (default) or f16' },
+  'kv-budget': {
+    value: 'B',
+    help: "part of a prompt's KV cache that is kept, above 0 and at most 1, such as 0.2; default: all of it",
+  },
+  'kv-policy': {
+    value: 'POLICY',
+    help: "how much of it each kv head keeps: ada (default) by its share of the layer's attention, snap all alike, static by --kv-profile; none keeps everything",
+  },
+  'kv-window': { value: 'N', help: 'the last tokens of a prompt, which choose what is kept; 1 to 256, default 32' },
+  'kv-kernel': { value: 'N', help: 'neighbouring entries chosen alike: an odd number, default 7' },
+  'kv-alpha': { value: 'A', help: 'ada: the part of the budget that every head gets, 0 to 1, default 0.2' },
+  'kv-profile': { value: 'FILE', help: 'static: what heads kept in a measurement (`splitkv profile --out FILE`)' },
   context: { value: 'N', help: "tokens the KV cache holds; default: the model's maximum, at most 4096" },
   'prefill-chunk': {
     value: 'N',
@@ -76,6 +89,12 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
   return defined({
     weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
     kv: options.oneOf('kv', ['f32', 'f16']),
+    kvBudget: options.number('kv-budget', 'a number above 0 and at most 1', (b) => b > 0 && b <= 1),
+    kvPolicy: options.oneOf('kv-policy', ['none', 'snap', 'ada', 'static']),
+    kvWindow: options.integer('kv-window', 1, 256),
+    kvKernel: options.integer('kv-kernel', 1, 255),
+    kvAlpha: options.number('kv-alpha', 'a number from 0 to 1', (a) => a >= 0 && a <= 1),
+    kvProfile: await profileOption(options.text('kv-profile')),
     contextLength: options.integer('context', 1),
     prefillChunk: options.integer('prefill-chunk', 1),
     stepsInFlight: options.integer('steps-in-flight', 1, 4),
@@ -106,17 +125,23 @@ function readText<T>(options: Options, name: string, parse: (text: string, given
 /** A policy's name, or a plan file's content. */
 async function planOption(text: string | undefined): Promise<string | PlanFile | undefined> {
   if (text === undefined || !text.endsWith('.json')) return text;
+  return parsePlanFile(parseJson(await readGiven('plan', text), text), text);
+}
+
+async function profileOption(path: string | undefined): Promise<Profile | undefined> {
+  return path === undefined ? undefined : parseProfile(await readGiven('kv-profile', path), path);
+}
+
+async function readGiven(option: string, path: string): Promise<string> {
   const { readFile } = await import('node:fs/promises');
-  let content: string;
   try {
-    content = await readFile(text, 'utf8');
+    return await readFile(path, 'utf8');
   } catch (error) {
     throw new SplitkvError(
       'io',
-      `--plan ${text}: can't be read (${error instanceof Error ? error.message : String(error)})`,
+      `--${option} ${path}: can't be read (${error instanceof Error ? error.message : String(error)})`,
     );
   }
-  return parsePlanFile(parseJson(content, text), text);
 }
 
 async function checkedModel(options: Options): Promise<string> {

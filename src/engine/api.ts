@@ -2,11 +2,15 @@
 
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
+import type { KvPolicy } from '../model/compression/options.js';
 import type { KvType } from '../model/kv_cache.js';
+import type { Profile } from '../placement/arrangement/index.js';
 import type { ModelShape, Plan, PlanFile } from '../placement/index.js';
 import type { PrefillKind } from './prefill/prefill_worker.js';
 
+export type { KvPolicy } from '../model/compression/options.js';
 export type { KvType } from '../model/kv_cache.js';
+export type { Profile } from '../placement/arrangement/index.js';
 export type { ModelShape, Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';
 export type { PrefillKind } from './prefill/prefill_worker.js';
@@ -30,6 +34,21 @@ export interface LoadOptions {
   readonly weights?: WeightType | 'auto';
   /** Element type of the KV cache; default 'f32'. */
   readonly kv?: KvType;
+  /** Part of a prompt's cache that is kept, above 0 and at most 1: each kv head evicts the entries that it attends to least. Default: all of it. */
+  readonly kvBudget?: number;
+  /**
+   * How many entries each head keeps: 'ada' (default with a kvBudget) by its share of the layer's best scores, 'snap' all alike, 'static'
+   * in proportion to a kvProfile; 'none' evicts nothing.
+   */
+  readonly kvPolicy?: 'none' | KvPolicy;
+  /** The last tokens of a prompt, whose queries score the entries and which are always kept: 1 to 256, default 32. */
+  readonly kvWindow?: number;
+  /** Neighbouring entries that score as the best of them: an odd number, default 7. */
+  readonly kvKernel?: number;
+  /** 'ada': the part of the budget that every head gets whatever its scores, 0 to 1 in steps of 0.001; default 0.2. */
+  readonly kvAlpha?: number;
+  /** 'static': what each head kept in a measurement, as `splitkv profile` writes it. */
+  readonly kvProfile?: Profile;
   /** Tokens the KV cache holds for a sequence; default: the model's maximum, at most 4096. */
   readonly contextLength?: number;
   /** Prompt tokens computed in one go; default 512, and 256 where stages of layers work side by side. Never changes a bit of the result. */
@@ -129,6 +148,19 @@ export interface RankStats {
   readonly us_per_exchange: number;
 }
 
+/** What compression left of a prompt's cache. */
+export interface KvCompressionStats {
+  readonly policy: KvPolicy;
+  readonly budget: number;
+  readonly prompt_tokens: number;
+  /** Entries that a head kept: mean, fewest, most. */
+  readonly kept_tokens: { readonly mean: number; readonly least: number; readonly most: number };
+  /** Of the blocks that the prompt took before, and takes now; the others are free. */
+  readonly bytes_before: number;
+  readonly bytes_after: number;
+  readonly ranks: readonly { readonly bytes_before: number; readonly bytes_after: number }[];
+}
+
 export interface RunStats {
   readonly tokens_per_second: number;
   readonly ttft_ms: number;
@@ -137,6 +169,8 @@ export interface RunStats {
   readonly adapter: string;
   readonly ranks: readonly RankStats[];
   readonly plan: string;
+  /** Of a generation whose prompt was compressed. */
+  readonly kv_compression?: KvCompressionStats;
   /** Of a generation: what the planner expected of it, where it chose the plan. */
   readonly predicted?: { readonly tokens_per_second: number; readonly ttft_ms: number };
 }
@@ -193,6 +227,11 @@ export interface ModelInfo {
 export interface LogitsOptions {
   /** Every position, not only the last. */
   readonly all?: boolean;
+  /**
+   * Tokens that are the prompt, default all. Those behind it are computed one by one, as if they had been generated: their logits see a
+   * cache whose prompt was compressed.
+   */
+  readonly promptLength?: number;
   /** Takes each row as it comes, in order of positions; the result then has no rows. For large vocabularies. */
   readonly onRow?: (position: number, logits: Float32Array) => void;
   readonly signal?: AbortSignal;

@@ -1,5 +1,6 @@
 import { SplitkvError } from '../base/errors.js';
 import type { AdapterRequest } from '../gpu/index.js';
+import { checkCompressible } from '../model/compression/options.js';
 import { modelWork } from '../model/model_work.js';
 import {
   type MachineMeasure,
@@ -77,7 +78,10 @@ export async function outlookOn(
   const machine = reorder(withBudgets, order);
   for (const { plan } of predictPlans(work, machine, workload)) if (plan) await count(plan);
   return {
-    candidates: predictPlans(work, machine, workload, options),
+    candidates: predictPlans(work, machine, workload, options).map((candidate) => {
+      const why = candidate.plan && incompressible(subject, candidate.plan);
+      return why === undefined ? candidate : { ...candidate, refused: why };
+    }),
     adapters: order.map((rank) => adapters[rank]!),
     budgets: order.map((rank) => budgets[rank]),
     machine,
@@ -86,8 +90,22 @@ export async function outlookOn(
   };
 }
 
+/** Why a plan can't compress prompts as asked. */
+function incompressible({ compression }: PlanSubject, plan: Plan): string | undefined {
+  if (!compression) return undefined;
+  try {
+    checkCompressible(plan, compression.policy);
+    return undefined;
+  } catch (error) {
+    if (error instanceof SplitkvError && error.code === 'unsupported') return error.message;
+    throw error;
+  }
+}
+
 /** With a plan that has room for no sequence at all: as for one, which the planner then refuses. */
-function runnerFor(subject: PlanSubject, plan: Plan): RunnerOptions {
+function runnerFor(asked: PlanSubject, plan: Plan): RunnerOptions {
+  const { compression: _, ...plain } = asked;
+  const subject = incompressible(asked, plan) === undefined ? asked : plain;
   try {
     return runnerOf(subject, plan);
   } catch (error) {

@@ -1,4 +1,5 @@
 import { usageError } from '../base/errors.js';
+import { checkCompressible } from '../model/compression/options.js';
 import { modelShape } from '../model/shape.js';
 import { checkPlan, makePlan, type Plan } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
@@ -48,6 +49,7 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
     plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape);
   }
   checkPlan(plan, shape);
+  if (subject.compression) checkCompressible(plan, subject.compression.policy);
   const adapters = rankAdapters(options, plan.worldSize);
   const budgets = memoryBudgets(options.memory, plan.worldSize);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);

@@ -1,6 +1,7 @@
 import { abortedError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { StopScanner, type Tokenizer } from '../tokenizer/index.js';
-import type { FinishReason, GenerateOptions, GenerateResult } from './api.js';
+import type { FinishReason, GenerateOptions, GenerateResult, KvCompressionStats } from './api.js';
+import { kvCompressionStats } from './kv_stats.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { DrawOptions, RankCounts } from './rank.js';
 import type { Runner } from './runner.js';
@@ -85,7 +86,9 @@ export async function generate(
   },
   signal: AbortSignal,
   emit: (text: string) => void,
-): Promise<Omit<GenerateResult, 'stats'> & { readonly speed: Speed }> {
+): Promise<
+  Omit<GenerateResult, 'stats'> & { readonly speed: Speed; readonly compressed: KvCompressionStats | undefined }
+> {
   const started = performance.now();
   const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
   if (!Number.isSafeInteger(maxTokens) || maxTokens < 1)
@@ -102,6 +105,7 @@ export async function generate(
   let detail: FinishDetail = 'aborted';
   let loop: ReturnType<typeof tokenLoop> | undefined;
   let before: readonly RankCounts[] = [];
+  let compressed: KvCompressionStats | undefined;
   let prefilledAt = started;
   let firstAt = started;
   let lastAt = started;
@@ -115,6 +119,7 @@ export async function generate(
     await computePrompt(runner, prompt, maxTokens, { ...options, seed }, signal);
     before = await runner.counts();
     prefilledAt = performance.now();
+    compressed = await kvCompressionStats(runner, options.slot, prompt.length);
     loop = tokenLoop(runner, prompt, {
       maxTokens,
       eosIds: options.ignoreEos ? [] : eosIds,
@@ -163,6 +168,7 @@ export async function generate(
     finish_reason: REASONS[detail],
     finish_detail: detail,
     seed,
+    compressed,
     speed: {
       ttftMs: firstAt - started,
       tokensPerSecond: tokens.length > 0 ? tokens.length / seconds : 0,

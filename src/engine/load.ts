@@ -1,13 +1,16 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
-import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
+import { didYouMean, throwIfAborted, unsupportedError, usageError } from '../base/errors.js';
 import { cachedSource, listCached, openSource, type Source } from '../loader/index.js';
+import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config.js';
+import { checkWindowFits } from '../model/compression/window.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { WeightProgress } from '../model/weight_loader.js';
 import { pipelineDepth, type Plan } from '../placement/index.js';
 import type { Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
+import { KV_OPTION_NAMES, kvCompression } from './kv_compression.js';
 import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
@@ -22,6 +25,7 @@ const DEFAULT_CONTEXT = 4096;
 const OPTION_NAMES = [
   'weights',
   'kv',
+  ...KV_OPTION_NAMES,
   'contextLength',
   'prefillChunk',
   'stepsInFlight',
@@ -62,6 +66,8 @@ export interface ModelFacts {
   readonly kvType: KvType;
   readonly plan: Plan;
   readonly contextLength: number;
+  /** Where prompts are compressed. */
+  readonly compression?: CompressionOptions;
 }
 
 /** How many sequences the ranks are set up for. */
@@ -110,7 +116,11 @@ export async function openModel(
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
   const kvType = options.kv ?? 'f32';
-  const facts = { config, type, kvType, contextLength };
+  const compression = kvCompression(options, config);
+  if (compression && options.prefill) {
+    throw unsupportedError("kvBudget: prompts that a prefill worker computes aren't compressed: leave one of them out");
+  }
+  const facts = { config, type, kvType, contextLength, ...(compression && { compression }) };
   const subject = {
     ...facts,
     prefillChunk: options.prefillChunk,
@@ -134,6 +144,7 @@ export async function openModel(
   const group = place
     ? await WorkerGroup.open({ ...shared, place, cache, oneByOne: await isDownloading(source), onWarning })
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
+  if (compression) await checkWindow(compression, group);
   let prefiller: PrefillWorker | undefined;
   try {
     prefiller =
@@ -158,6 +169,16 @@ export async function openModel(
   const name = modelName(source.gguf ?? source.name);
   const loadSeconds = (performance.now() - started) / 1000;
   return { config, group, prefiller, tokenizer, name, source, loadSeconds, picked };
+}
+
+/** Frees the ranks and throws where a prompt step has no room for compression's window. */
+async function checkWindow({ window }: CompressionOptions, group: ModelRanks): Promise<void> {
+  try {
+    checkWindowFits(window, group.runner.promptRows);
+  } catch (error) {
+    await group.dispose();
+    throw error;
+  }
 }
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */

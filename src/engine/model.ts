@@ -77,7 +77,7 @@ export class LoadedModel implements Model {
           if (!OPTION_NAMES.includes(name))
             throw usageError(`generate: unknown option '${name}'; use ${OPTION_NAMES.join(', ')}`);
         }
-        const { speed, ...result } = await generate(
+        const { speed, compressed, ...result } = await generate(
           this.#runner,
           this.#tokenizer,
           promptTokens(prompt, this.#tokenizer),
@@ -87,7 +87,10 @@ export class LoadedModel implements Model {
           emit,
         );
         this.#speed = speed;
-        return { ...result, stats: { ...this.stats(), ...this.#predicted(result) } };
+        return {
+          ...result,
+          stats: { ...this.stats(), ...(compressed && { kv_compression: compressed }), ...this.#predicted(result) },
+        };
       });
     });
   }
@@ -98,8 +101,16 @@ export class LoadedModel implements Model {
       const signal = AbortSignal.any([this.#disposal.signal, ...(options.signal ? [options.signal] : [])]);
       const positions: number[] = [];
       const rows: Float32Array[] = [];
+      const ids = tokenIds(tokens);
+      const { promptLength = ids.length } = options;
+      if (
+        options.promptLength !== undefined &&
+        !(Number.isInteger(promptLength) && promptLength >= 1 && promptLength <= ids.length)
+      ) {
+        throw usageError(`promptLength ${promptLength}: expected an integer from 1 to the ${ids.length} tokens given`);
+      }
       await this.#runner.logits(
-        tokenIds(tokens),
+        ids,
         options.all ?? false,
         (position, row) => {
           positions.push(position);
@@ -107,6 +118,7 @@ export class LoadedModel implements Model {
           else rows.push(row);
         },
         signal,
+        promptLength,
       );
       return { positions, rows };
     });

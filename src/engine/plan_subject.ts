@@ -3,7 +3,7 @@ import type { MemorySubject } from './budgets.js';
 import type { RunnerOptions } from './rank.js';
 
 /** What a plan is wanted for. */
-export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength'> {
+export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'compression'> {
   /** Default: the plan's. */
   readonly prefillChunk?: number | undefined;
   /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
@@ -12,11 +12,12 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
 
 /** How the ranks of a plan are to be set up. @throws as `seatsOf` */
 export const runnerOf = (
-  { kvType, contextLength, prefillChunk, seatsOf }: PlanSubject,
+  { kvType, contextLength, prefillChunk, compression, seatsOf }: PlanSubject,
   plan: Plan,
 ): Omit<RunnerOptions, 'memory'> => ({
   ...seatsOf(plan),
   contextLength,
   prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
   kvType,
+  ...(compression && { compression }),
 });

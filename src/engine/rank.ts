@@ -1,3 +1,4 @@
+import type { CompressionOptions } from '../model/compression/options.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { SamplingOptions } from './api.js';
 import type { KvPiece } from './prefill/handed_kv.js';
@@ -14,6 +15,8 @@ export interface RunnerOptions {
   readonly kvType: KvType;
   /** KV blocks that sequences share (of all ranks that split them together); default: as many as every slot may need. */
   readonly kvBlocks?: number;
+  /** How prompts are compressed; undefined: not at all. */
+  readonly compression?: CompressionOptions;
   /** Bytes of GPU memory that each rank may take; undefined: no limit. */
   readonly memory?: readonly (number | undefined)[];
 }
@@ -26,6 +29,22 @@ export type StartOptions = DrawOptions & { readonly counter?: number };
 export interface LogitsRun {
   readonly start: number;
   readonly count: number;
+}
+
+/** What a head kept of a prompt. */
+export interface KeptEntries {
+  /** Of the model, as the kv head. */
+  readonly layer: number;
+  readonly head: number;
+  readonly entries: number;
+}
+
+/** What a slot's prompt takes of a rank's cache. All empty where it wasn't compressed, or where another rank keeps it. */
+export interface CacheUse {
+  /** Bytes of its blocks before it was compressed, and after. */
+  readonly promptBytes: number;
+  readonly keptBytes: number;
+  readonly kept: readonly KeptEntries[];
 }
 
 /** What a rank counted. */
@@ -64,13 +83,15 @@ export interface Rank {
    * cache by itself; `admit` does both.
    */
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void>;
+  /** Instead of `setBlocks`, where prompts are compressed: makes room for positions below `tokens` of a slot. */
+  reserve(slot: number, tokens: number): Promise<void>;
   /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
   copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
   /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
   /**
    * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
-   * `sampleFirst`.
+   * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window.
    */
   prefill(slot: number, tokens: Uint32Array, start: number, last: boolean): Promise<void>;
   /** The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block]. */
@@ -100,6 +121,8 @@ export interface Rank {
   release(slot: number): Promise<void>;
   /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; for tests. */
   slotLogits(slot: number): Promise<Float32Array | undefined>;
+  /** What compression left of a slot's prompt. */
+  cacheUse(slot: number): Promise<CacheUse>;
   counts(): Promise<RankCounts>;
   /** This rank can't go on: tells the others, whose waits end with the reason. */
   abort(reason: unknown): void;

@@ -4,6 +4,8 @@ import { limitError, SplitkvError } from '../base/errors.js';
 import { alignUp, ceilDiv, formatBytes } from '../base/math.js';
 import type { Region } from '../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../gpu/index.js';
+import { isCompressed } from '../model/compression/budgets.js';
+import type { StageCompression } from '../model/compression/stage_compression.js';
 import type { DeviceModel } from '../model/family.js';
 import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
 import { chunksOf } from '../model/roles.js';
@@ -14,9 +16,10 @@ import { CHUNK_TOKENS, localChunks, ownsChunk, type RowRange, sequenceRanges } f
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import { CallQueue } from './call_queue.js';
+import { HeadPages } from './head_pages.js';
 import { readBlocks, writeBlocks } from './prefill/cache_blocks.js';
 import type { KvPiece } from './prefill/handed_kv.js';
-import type { LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions, StartOptions } from './rank.js';
+import type { CacheUse, LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions, StartOptions } from './rank.js';
 import { RowBlocks } from './row_blocks.js';
 
 /** Tokens a KV block: small enough that short sequences waste little, and it divides the 256-token chunk. */
@@ -53,6 +56,8 @@ export class RankRunner implements Rank {
   readonly #split: number;
   /** Token parallelism: who keeps sequences, and the slots (of a batch) whose cache is kept here. */
   readonly #dealt: (DealtSequences & { readonly range: RowRange }) | undefined;
+  /** Where prompts are compressed: blocks and tables of each head, instead of one table. */
+  readonly #pages: HeadPages | undefined;
   readonly #blockTable: Buffer;
   readonly #chunkOffsets: Buffer;
   readonly #tableStride: number;
@@ -60,6 +65,8 @@ export class RankRunner implements Rank {
   readonly #batches: readonly Batch[];
   readonly #prompt: RowBuffers;
   readonly #prefill: Program;
+  /** The step that ends a prompt which is compressed. */
+  readonly #compressing: Program | undefined;
   readonly #logitsX: Buffer | undefined;
   readonly #logitsRows: Buffer | undefined;
   readonly #logitsProgram: Program;
@@ -83,14 +90,14 @@ export class RankRunner implements Rank {
     // The stages of a rank are split alike, or the one that holds most says how many chunks there must be room for.
     const split = Math.min(...topology.stages.flatMap((stage) => (stage ? [stage.sequence.ranks] : [])));
     this.#split = split;
-    this.#tableStride = ceilDiv(contextLength, KV_BLOCK);
+    const contextBlocks = ceilDiv(contextLength, KV_BLOCK);
     const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
     // Where sequences are dealt out, the slots whose cache is kept here.
     const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
     const range = dealt && sequenceRanges(dealt.weights, slots)[dealt.index]!;
     this.#dealt = dealt && { ...dealt, range: range! };
     const kept = range ? (range[1] - range[0]) * batches : total;
-    const whole = Math.min(this.#tableStride, localChunks(contextLength, split) * chunkBlocks) * kept;
+    const whole = Math.min(contextBlocks, localChunks(contextLength, split) * chunkBlocks) * kept;
     // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
     const pool =
       options.kvBlocks &&
@@ -99,7 +106,23 @@ export class RankRunner implements Rank {
     this.#numBlocks = Math.max(1, Math.min(whole, pool ?? whole));
     this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
     this.#slots = Array.from({ length: total }, () => freeSlot());
-    this.#blockTable = device.createBuffer('block_table', total * this.#tableStride * 4);
+    const { compression } = options;
+    this.#pages =
+      compression &&
+      new HeadPages(
+        device,
+        topology.stages.filter((stage) => stage !== undefined),
+        {
+          slots: total,
+          numBlocks: this.#numBlocks,
+          block: KV_BLOCK,
+          contextLength,
+        },
+      );
+    this.#tableStride = this.#pages?.tableStride ?? contextBlocks;
+    this.#blockTable = this.#pages
+      ? device.createBuffer('block_table', 4)
+      : device.createBuffer('block_table', total * this.#tableStride * 4);
     this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
     this.#forward = model.createForward({
       type: options.kvType,
@@ -109,6 +132,7 @@ export class RankRunner implements Rank {
       chunkOffsets: this.#chunkOffsets,
       tableStride: this.#tableStride,
       contextLength,
+      ...(compression && { perHead: { compression, tables: this.#pages!.tables } }),
     } satisfies CacheOptions);
     const forward = this.#forward;
     const wanted = Math.min(options.prefillChunk, contextLength);
@@ -126,6 +150,9 @@ export class RankRunner implements Rank {
     this.#logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
     this.#logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
     this.#prefill = this.#record('prefill', (recorder) => forward.recordLayers(recorder, this.#prompt));
+    this.#compressing =
+      compression &&
+      this.#record('prefill, compressed', (recorder) => forward.recordLayers(recorder, this.#prompt, true));
     this.#logitsProgram = this.#record('logits', (recorder) => {
       if (heads) {
         const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
@@ -202,6 +229,7 @@ export class RankRunner implements Rank {
   }
 
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void> {
+    if (this.#pages) return this.reserve(slot, tokens);
     return this.#inOrder(async () => {
       const state = this.#slots[slot]!;
       if (state.blocks.length > 0) throw new SplitkvError('internal', `slot ${slot} is in use`);
@@ -215,6 +243,13 @@ export class RankRunner implements Rank {
       this.#slots[slot] = { blocks: physical, table, chunkOffset, length: 0 };
       this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
       this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+    });
+  }
+
+  reserve(slot: number, tokens: number): Promise<void> {
+    return this.#inOrder(async () => {
+      if (this.#owns(slot, 0, 0)) this.#pages!.reserve(slot, tokens);
+      else this.#pages!.leaveOut(slot);
     });
   }
 
@@ -293,7 +328,11 @@ export class RankRunner implements Rank {
       const rows = counts[rowBlock]!;
       const step: StepShape = { rows, chunks: chunksOf(end), blocks: this.#dealtRows(slot, rows) ?? counts };
       let encoder = device.gpu.createCommandEncoder();
-      encoder = await this.#prefill.run(encoder, step);
+      const compressions = last ? this.#compressionsOf(end) : [];
+      for (const each of compressions) {
+        each.prepare({ slot, length: end, firstRow: tokens.length - this.options.compression!.window });
+      }
+      encoder = await (compressions.length > 0 ? this.#compressing! : this.#prefill).run(encoder, step);
       if (last) {
         const { batch, row } = this.#batchOf(slot);
         encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, batch.headX, row);
@@ -302,7 +341,27 @@ export class RankRunner implements Rank {
       state.length = end;
       // One step at a time on the queue, so that an abort or a lost device shows at once.
       await device.wait(device.gpu.queue.onSubmittedWorkDone());
+      if (compressions.length > 0 && this.#owns(slot, 0, 0)) {
+        const kept = await Promise.all(compressions.map((each) => each.keptLengths()));
+        this.#pages!.compressed(slot, end, kept);
+      }
     });
+  }
+
+  /** What compresses a prompt of so many tokens: nothing where it is within the budget. */
+  #compressionsOf(length: number): readonly StageCompression[] {
+    const { compression } = this.options;
+    return compression && isCompressed(compression, length) ? this.#forward.compressions! : [];
+  }
+
+  async cacheUse(slot: number): Promise<CacheUse> {
+    await this.#queue.idle();
+    if (!this.#pages) return { promptBytes: 0, keptBytes: 0, kept: [] };
+    const heads = this.world.topology.stages.reduce(
+      (sum, stage) => sum + (stage ? (stage.stage.layers[1] - stage.stage.layers[0]) * stage.share.kvHeads.length : 0),
+      0,
+    );
+    return this.#pages.use(slot, (this.#forward.cacheBytesPerToken * KV_BLOCK) / heads);
   }
 
   /** Rows of one slot's tokens by the member that keeps its sequence. */
@@ -454,7 +513,10 @@ export class RankRunner implements Rank {
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
       this.device.assertAlive();
-      return batch.step(decodes, { rows, chunks: chunksOf(longest), channel: index });
+      // Compressed sequences have fewer entries than positions.
+      const { slots } = this.options;
+      const evicted = this.#pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
+      return batch.step(decodes, { rows, chunks: chunksOf(Math.max(1, longest - evicted)), channel: index });
     }, index);
     return read?.();
   }
@@ -466,6 +528,7 @@ export class RankRunner implements Rank {
   #release(slot: number): void {
     const state = this.#slots[slot]!;
     this.#blocks.release(state.blocks);
+    this.#pages?.release(slot);
     this.#slots[slot] = freeSlot();
     if (this.device.isLost) return;
     const { batch, row } = this.#batchOf(slot);

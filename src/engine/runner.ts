@@ -1,4 +1,6 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { isCompressed } from '../model/compression/budgets.js';
+import { endBeforeWindow } from '../model/compression/window.js';
 import type { ModelConfig } from '../model/config.js';
 import type { KvType } from '../model/kv_cache.js';
 import { modelShape } from '../model/shape.js';
@@ -13,7 +15,7 @@ import {
   sequenceRanges,
 } from '../placement/index.js';
 import { type HandedKv, pieceFor } from './prefill/handed_kv.js';
-import type { DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
+import type { CacheUse, DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { LOGITS_ROWS } from './rank_runner.js';
 import { stepEnd } from './row_blocks.js';
 
@@ -198,7 +200,14 @@ export class Runner {
   }
 
   #stepEnd(slot: number, start: number, end: number): number {
-    return stepEnd(this.#rowBlocks, this.#slots[slot]!.chunkOffset, start, end, this.promptRows);
+    const { compression } = this.options;
+    const reached = stepEnd(this.#rowBlocks, this.#slots[slot]!.chunkOffset, start, end, this.promptRows);
+    return compression && isCompressed(compression, end) ? endBeforeWindow(reached, end, compression.window) : reached;
+  }
+
+  /** What compression left of a slot's prompt, by rank. */
+  cacheUse(slot = 0): Promise<CacheUse[]> {
+    return Promise.all(this.ranks.map((rank) => rank.cacheUse(slot)));
   }
 
   /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
@@ -216,41 +225,67 @@ export class Runner {
   }
 
   /**
-   * Logits of the prompt's positions, computed as prompt rows; `onRow` gets them in order.
+   * Logits of positions, in order, to `onRow`. The first `promptLength` tokens (default: all) are the prompt, and computed as prompt rows;
+   * those behind it one by one, as rows of tokens that were generated.
    * @throws as `prefill`.
    */
   async logits(
-    prompt: readonly number[],
+    text: readonly number[],
     all: boolean,
     onRow: (position: number, logits: Float32Array) => void,
     signal?: AbortSignal,
+    promptLength = text.length,
   ): Promise<void> {
-    this.checkPrompt(prompt);
-    await this.#admit(0, prompt.length);
-    const tokens = Uint32Array.from(prompt);
-    const { vocabSize } = this.config;
+    this.checkPrompt(text);
+    await this.#admit(0, text.length);
     try {
-      for (let start = 0; start < tokens.length;) {
+      await this.#promptLogits(
+        Uint32Array.from(text.slice(0, promptLength)),
+        all,
+        promptLength === text.length,
+        onRow,
+        signal,
+      );
+      for (let position = promptLength; position < text.length; position++) {
         throwIfAborted(signal, 'logits');
-        const end = this.#stepEnd(0, start, tokens.length);
-        const from = start;
-        await this.all((rank) => rank.prefill(0, tokens.slice(from, end), from, false));
-        const first = all ? start : end === tokens.length ? end - 1 : end;
-        for (let at = first; at < end;) {
-          // A run may not cross a chunk, whose rows may be another rank's.
-          const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
-          const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
-          const rows = (await this.all((rank) => rank.logits(run)))!;
-          for (let i = 0; i < run.count; i++) {
-            onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
-          }
-          at += run.count;
-        }
-        start = end;
+        const token = text[position]!;
+        await this.all((rank) => rank.resume(0, { seed: 0 }, Uint32Array.of(token), token, position));
+        await this.step(0);
+        if (all || position === text.length - 1) onRow(position, await this.slotLogits(0));
       }
     } finally {
       await this.release(0);
     }
+  }
+
+  async #promptLogits(
+    tokens: Uint32Array,
+    all: boolean,
+    isWhole: boolean,
+    onRow: (position: number, logits: Float32Array) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const { vocabSize } = this.config;
+    for (let start = 0; start < tokens.length;) {
+      throwIfAborted(signal, 'logits');
+      const end = this.#stepEnd(0, start, tokens.length);
+      const from = start;
+      const last = !isWhole && end === tokens.length;
+      await this.all((rank) => rank.prefill(0, tokens.slice(from, end), from, last));
+      const first = all ? start : isWhole && end === tokens.length ? end - 1 : end;
+      for (let at = first; at < end;) {
+        // A run may not cross a chunk, whose rows may be another rank's.
+        const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
+        const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
+        const rows = (await this.all((rank) => rank.logits(run)))!;
+        for (let i = 0; i < run.count; i++) {
+          onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
+        }
+        at += run.count;
+      }
+      start = end;
+    }
+    this.#slots[0]!.length = tokens.length;
   }
 
   /** The logits that the slot's next token was or will be sampled from; for tests. */

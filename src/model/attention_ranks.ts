@@ -1,4 +1,4 @@
-import { attentionMerge } from '../../shaders/attention/attention_merge/index.js';
+import { attentionMerge, type HeadTables } from '../../shaders/attention/attention_merge/index.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../shaders/cache/kv_cache.js';
 import { ceilDiv } from '../base/math.js';
 import type { Exchange, Region, Transfer } from '../distributed/communicator.js';
@@ -56,8 +56,14 @@ export interface StageAttention {
   target(block: AttentionBlock): { readonly partial_o: Buffer; readonly partial_ml: Buffer };
   /** After a block's attention of generated rows. */
   recordLanes(recorder: Recorder, block: AttentionBlock): void;
-  /** Everything home, merged into `out` (undefined on a rank that runs no rows of its own). */
-  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number): void;
+  /** Everything home, merged into `out` (undefined on a rank that runs no rows of its own). `tables`: of a per-head cache. */
+  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void;
+}
+
+/** Tells a merge how many entries each head has. Only ranks that hold whole sequences have caches by head. */
+export interface MergeTables {
+  readonly perHead: HeadTables;
+  readonly blockTable: Tensor;
 }
 
 /**
@@ -206,17 +212,22 @@ export class AttentionRanks implements StageAttention {
   }
 
   /** Sends every block's partials home, and merges this rank's own rows into `out`. */
-  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number): void {
+  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void {
     const { shape, rows } = this;
     const own = this.#own;
     const problem = { rows, heads: own.heads, headDim: shape.dim, partials: this.partials, outStride };
     if (!this.#home) {
-      recorder.dispatch(attentionMerge, problem, {
-        partial_o: own.partialO,
-        partial_ml: own.partialMl,
-        row_info: own.rowInfo,
-        out,
-      });
+      recorder.dispatch(
+        attentionMerge,
+        { ...problem, ...(tables && { perHead: tables.perHead }) },
+        {
+          partial_o: own.partialO,
+          partial_ml: own.partialMl,
+          row_info: own.rowInfo,
+          block_table: tables?.blockTable,
+          out,
+        },
+      );
       return;
     }
     this.world.hop(recorder, 'partials', (step) => this.#partialTransfers(step));

@@ -2,7 +2,7 @@ import { attentionMerge } from '../../shaders/attention/attention_merge/index.js
 import type { Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape } from '../gpu/index.js';
 import { type RowRange, sequenceRanges } from '../placement/index.js';
-import type { AttentionBlock, AttentionShape, StageAttention } from './attention_ranks.js';
+import type { AttentionBlock, AttentionShape, MergeTables, StageAttention } from './attention_ranks.js';
 import { rowsOf } from './record_ranks.js';
 import { chunksOf, partialsOf, type Role } from './roles.js';
 import type { DealtSequences, StageTopology } from './topology.js';
@@ -117,17 +117,25 @@ export class DealtAttention implements StageAttention {
     // One rank has every chunk of its sequences: nothing travels before the merge.
   }
 
-  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number): void {
+  recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void {
     const { rows, shape } = this;
     const [block] = this.blocks;
     const { root, members, index } = this.#dealt;
     recorder.dispatch(
       attentionMerge,
-      { rows: rows.rows, heads: block!.heads, headDim: shape.dim, partials: this.partials, outStride },
+      {
+        rows: rows.rows,
+        heads: block!.heads,
+        headDim: shape.dim,
+        partials: this.partials,
+        outStride,
+        ...(tables && { perHead: tables.perHead }),
+      },
       {
         partial_o: block!.partialO,
         partial_ml: block!.partialMl,
         row_info: this.#rowInfo,
+        block_table: tables?.blockTable,
         out: this.#merged ?? out,
       },
       block!.stepOf,

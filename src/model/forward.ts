@@ -1,4 +1,6 @@
 import type { Buffer, Recorder } from '../gpu/index.js';
+import type { CompressionOptions } from './compression/options.js';
+import type { StageCompression } from './compression/stage_compression.js';
 import type { KvType } from './kv_cache.js';
 import type { Role } from './roles.js';
 
@@ -32,6 +34,15 @@ export interface CacheOptions {
   readonly chunkOffsets: Buffer;
   /** Tokens a sequence may have. */
   readonly contextLength: number;
+  /** Where prompts are compressed head by head: every kv head has tables and blocks of its own. */
+  readonly perHead?: PerHeadCache;
+}
+
+/** A cache whose heads keep different numbers of entries. A block of `CacheOptions.numBlocks` is then one of each kv head. */
+export interface PerHeadCache {
+  readonly compression: CompressionOptions;
+  /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
+  readonly tables: ReadonlyMap<number, Buffer>;
 }
 
 /** A model family's forward program on one rank: recorded once, replayed each step. */
@@ -44,11 +55,16 @@ export interface Forward {
   readonly cacheBuffers: readonly { readonly buffer: Buffer; readonly blockBytes: number }[];
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
+  /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */
+  readonly compressions?: readonly StageCompression[];
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number;
   allocateRows(role: Role, rows: number): RowBuffers;
-  /** This rank's part of embedding and layers, with the hops between, for rows that `allocateRows` of this program made. */
-  recordLayers(recorder: Recorder, buffers: RowBuffers): void;
+  /**
+   * This rank's part of embedding and layers, with the hops between, for rows that `allocateRows` of this program made.
+   * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.
+   */
+  recordLayers(recorder: Recorder, buffers: RowBuffers, compresses?: boolean): void;
   /**
    * Final norm and this rank's rows of the output head for `rows` rows of `x`; logits are f32 [rows][logitsStride], each at its
    * token's place. Rows whose logits are wanted run the generated rows' kernels, whatever their role was before. Nothing where

@@ -5,6 +5,7 @@ import { unsupportedError } from '../base/errors.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
 import { keepsCacheOnly, type RankShare } from '../placement/index.js';
 import { AttentionRanks, type StageAttention } from './attention_ranks.js';
+import { StageCompression } from './compression/stage_compression.js';
 import { DealtAttention } from './dealt_attention.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
@@ -34,6 +35,8 @@ interface LlamaStage {
   readonly mlpWidth: number;
   /** Other ranks hold other segments of the contractions. */
   readonly split: boolean;
+  /** Of a per-head cache. */
+  readonly compression: StageCompression | undefined;
 }
 
 interface StageRows {
@@ -72,7 +75,10 @@ export class LlamaForward implements Forward {
     readonly options: CacheOptions,
     readonly world: World,
   ) {
-    this.#stages = world.topology.stages.flatMap((topology, index) => (topology ? [this.#stage(index, topology)] : []));
+    const scratch = new Scratch(device);
+    this.#stages = world.topology.stages.flatMap((topology, index) =>
+      topology ? [this.#stage(index, topology, scratch)] : [],
+    );
     this.cacheBytes = this.#stages.reduce((sum, { cache }) => sum + cache.bytes, 0);
     this.cacheBytesPerToken = this.#stages.reduce((sum, { cache }) => sum + kvBytesPerToken(cache), 0);
     const table = ropeTable(config, options.contextLength);
@@ -83,7 +89,7 @@ export class LlamaForward implements Forward {
     this.headRows = weights.head?.matrix.outFeatures ?? 0;
   }
 
-  #stage(index: number, topology: StageTopology): LlamaStage {
+  #stage(index: number, topology: StageTopology, scratch: Scratch): LlamaStage {
     const { config, options } = this;
     const { share, stage, dealt } = topology;
     if (dealt && config.qkNorm) {
@@ -93,6 +99,7 @@ export class LlamaForward implements Forward {
     }
     const holder = dealt?.root ?? share;
     const [first, end] = stage.layers;
+    const [heads, kvHeads] = [this.#headsOf(holder), holder.heads.length];
     const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
     return {
       index,
@@ -107,11 +114,15 @@ export class LlamaForward implements Forward {
         block: options.block,
         numBlocks: options.numBlocks,
       }),
-      heads: this.#headsOf(holder),
-      kvHeads: holder.heads.length,
+      heads,
+      kvHeads,
       qkvStride: this.#qkvStrideOf(holder),
       mlpWidth: layers[0] ? layers[0].downSegments.end - layers[0].downSegments.start : 0,
       split: topology.groups.length > 1 && !keepsCacheOnly(share),
+      compression:
+        options.perHead && heads > 0
+          ? new StageCompression(this.device, this.world, config, options, topology, heads, scratch)
+          : undefined,
     };
   }
 
@@ -121,6 +132,10 @@ export class LlamaForward implements Forward {
         [k, v].map((buffer) => ({ buffer, blockBytes: cache.bytes / cache.layers.length / 2 / cache.numBlocks })),
       ),
     );
+  }
+
+  get compressions(): readonly StageCompression[] {
+    return this.#stages.flatMap(({ compression }) => (compression ? [compression] : []));
   }
 
   #headsOf(share: RankShare): number {
@@ -206,7 +221,7 @@ export class LlamaForward implements Forward {
     };
   }
 
-  recordLayers(recorder: Recorder, buffers: LlamaRows): void {
+  recordLayers(recorder: Recorder, buffers: LlamaRows, compresses = false): void {
     buffers.embedding.record(recorder);
     const own = new Map(this.#stages.map((stage) => [stage.index, stage]));
     for (const index of this.world.plan.stages.keys()) {
@@ -219,7 +234,10 @@ export class LlamaForward implements Forward {
       for (let at = 0; at < end - first; at++) {
         const layer = stage.layers[at];
         if (layer?.qkv) this.#recordProjection(recorder, buffers, stage, rows, layer);
-        if (rows.attention) this.#recordAttention(recorder, buffers, stage, rows, rows.attention, at, layer);
+        if (rows.attention) {
+          this.#recordAttention(recorder, buffers, stage, rows, rows.attention, at, layer);
+          if (compresses) this.#recordCompression(recorder, stage, rows.attention, at);
+        }
         if (layer) {
           this.#recordOutput(recorder, buffers, stage, rows, layer);
           this.#recordMlp(recorder, buffers, stage, rows, layer);
@@ -258,7 +276,38 @@ export class LlamaForward implements Forward {
     // Every block's keys before any attention: rows of one block attend to those of another.
     for (const block of attention.blocks) this.#recordAppend(recorder, buffers, stage, block, at, weights);
     for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at);
-    attention.recordMerge(recorder, rows.attended, activationStride(stage.heads * this.config.headDim));
+    const [own] = attention.blocks;
+    attention.recordMerge(
+      recorder,
+      rows.attended,
+      activationStride(stage.heads * this.config.headDim),
+      this.options.perHead && {
+        perHead: this.#shapeOf(stage, buffers.rows, own!),
+        blockTable: this.#blockTable(stage, at),
+      },
+    );
+  }
+
+  /** A layer's block table: heads of a compressed cache have one each. */
+  #blockTable({ topology }: LlamaStage, at: number): Buffer {
+    const { perHead, blockTable } = this.options;
+    return perHead ? perHead.tables.get(topology.stage.layers[0] + at)! : blockTable;
+  }
+
+  /** After attention of the rows that end a prompt. */
+  #recordCompression(recorder: Recorder, stage: LlamaStage, attention: StageAttention, at: number): void {
+    const { k, v } = stage.cache.layers[at]!;
+    const [block] = attention.blocks;
+    stage.compression!.record(recorder, at, {
+      q: block!.queries,
+      qStride: block!.queryStride,
+      partialMl: attention.target(block!).partial_ml,
+      lanes: attention.partials,
+      k,
+      v,
+      blockTable: this.#blockTable(stage, at),
+      stepOf: block!.stepOf,
+    });
   }
 
   #recordOutput(
@@ -317,6 +366,7 @@ export class LlamaForward implements Forward {
       kvType: options.type,
       block: options.block,
       tableStride: options.tableStride,
+      perHead: options.perHead !== undefined,
     };
   }
 
@@ -344,7 +394,7 @@ export class LlamaForward implements Forward {
         q_norm: weights?.qNorm,
         k_norm: weights?.kNorm,
         row_info: block.rowInfo,
-        block_table: this.options.blockTable,
+        block_table: this.#blockTable(stage, at),
         k_cache: k,
         v_cache: v,
       },
@@ -374,7 +424,7 @@ export class LlamaForward implements Forward {
       k_cache: k,
       v_cache: v,
       row_info: block.rowInfo,
-      block_table: options.blockTable,
+      block_table: this.#blockTable(stage, at),
       chunk_offsets: options.chunkOffsets,
       ...attention.target(block),
     };

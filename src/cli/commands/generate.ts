@@ -41,7 +41,9 @@ export const command: Command = {
     await terminal.write(json ? `${JSON.stringify(result)}\n` : '\n');
     if (!json) {
       const predicted = options.has('verbose') ? predictedLines(result.stats) : [];
-      terminal.note([summary(result), ...predicted, ...rankLines(result.stats)].join('\n'));
+      terminal.note(
+        [summary(result), ...compressionLines(result.stats), ...predicted, ...rankLines(result.stats)].join('\n'),
+      );
     }
     return result.finish_reason === 'abort' ? 130 : 0;
   },
@@ -85,6 +87,16 @@ function predictedLines({ predicted, tokens_per_second: speed, ttft_ms: ttft }: 
   return [
     `predicted: ${predicted.tokens_per_second.toFixed(1)} tokens/s (${ratio(predicted.tokens_per_second, speed)}), ` +
       `first after ${predicted.ttft_ms.toFixed(0)} ms (${ratio(predicted.ttft_ms, ttft)})`,
+  ];
+}
+
+/** What compression left of the prompt's cache. */
+function compressionLines({ kv_compression: kv }: RunStats): string[] {
+  if (!kv) return [];
+  const { mean, least, most } = kv.kept_tokens;
+  return [
+    `prompt's cache: ${formatBytes(kv.bytes_before)} before, ${formatBytes(kv.bytes_after)} after compression (${kv.policy}, budget ${kv.budget}); ` +
+      `heads keep ${mean.toFixed(0)} of ${kv.prompt_tokens} tokens (${least} to ${most})`,
   ];
 }
 

@@ -10,6 +10,10 @@ export const command: Command = {
   options: {
     tokens: { value: 'IDS', help: 'ids with commas, or @FILE.json: one list of ids, or a list of lists' },
     all: { help: 'every position, not only the last' },
+    'prompt-length': {
+      value: 'N',
+      help: 'the first N ids are the prompt (default: all); those behind it are computed as if generated, over its compressed cache',
+    },
     output: { value: 'WHAT', help: 'full (default), top, or argmax' },
     top: { value: 'N', help: 'how many --output top lists a position; default 10' },
     ...modelOptions,
@@ -21,6 +25,9 @@ export const command: Command = {
     );
     const output = options.oneOf('output', ['full', 'top', 'argmax']) ?? 'full';
     const top = options.integer('top', 1) ?? 10;
+    const promptLength = options.integer('prompt-length', 1);
+    const short = lists.find((tokens) => tokens.length < (promptLength ?? 0));
+    if (short) throw usageError(`--prompt-length ${promptLength}: a list has ${short.length} ids; give at most that`);
     const results: LogitsDescription[] = [];
     const host = await openHost(request);
     try {
@@ -29,6 +36,7 @@ export const command: Command = {
         const describer = new LogitsDescriber(output, top);
         await host.logits(tokens, {
           all: options.has('all'),
+          ...(promptLength !== undefined && { promptLength }),
           signal: terminal.signal,
           onRow: (position, row) => describer.add(position, row),
         });

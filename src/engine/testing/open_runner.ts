@@ -1,6 +1,7 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { Device } from '../../gpu/index.js';
 import { fileListSource, TensorReader } from '../../loader/index.js';
+import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/kv_cache.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
@@ -24,6 +25,7 @@ export interface OpenRunnerOptions {
   readonly contextLength?: number;
   readonly prefillChunk?: number;
   readonly kvBlocks?: number;
+  readonly compression?: CompressionOptions;
   readonly open?: GroupOptions['open'];
 }
 
@@ -56,6 +58,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
       contextLength: options.contextLength ?? 600,
       prefillChunk: options.prefillChunk ?? 64,
       kvType: options.kv ?? 'f32',
+      ...(options.compression && { compression: options.compression }),
       ...(options.kvBlocks !== undefined && { kvBlocks: options.kvBlocks }),
     },
   });

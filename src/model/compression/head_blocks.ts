@@ -16,6 +16,10 @@ export interface HeadBlocksShape {
   readonly contextLength: number;
 }
 
+/** Words of a head's table. */
+export const headTableStride = ({ contextLength, block }: Pick<HeadBlocksShape, 'contextLength' | 'block'>): number =>
+  ceilDiv(contextLength, block) + HEAD_TABLE_LEAD;
+
 interface Head {
   evicted: number;
   readonly blocks: number[];
@@ -33,8 +37,8 @@ export class HeadBlocks {
   readonly #heads: Head[][][];
 
   constructor(readonly shape: HeadBlocksShape) {
-    const { layers, slots, kvHeads, numBlocks, block, contextLength } = shape;
-    this.tableStride = ceilDiv(contextLength, block) + HEAD_TABLE_LEAD;
+    const { layers, slots, kvHeads, numBlocks } = shape;
+    this.tableStride = headTableStride(shape);
     this.#free = Array.from({ length: layers }, () => Array.from({ length: numBlocks }, (_, i) => numBlocks - 1 - i));
     this.#heads = Array.from({ length: layers }, () =>
       Array.from({ length: slots }, () => Array.from({ length: kvHeads }, () => ({ evicted: 0, blocks: [] }))),

@@ -1,5 +1,6 @@
 import { MAX_WINDOW } from '../../../shaders/compress/problem.js';
 import { didYouMean, unsupportedError, usageError } from '../../base/errors.js';
+import { keepsCacheOnly, MERGE_LANES, type Plan, runsOwnRows, type Stage } from '../../placement/index.js';
 
 /**
  * How many entries each kv head keeps of a prompt:
@@ -52,10 +53,10 @@ export function compressionOptions(
     throw usageError(`kvWindow ${window}: expected an integer from 1 to ${MAX_WINDOW}`);
   }
   if (!Number.isInteger(poolWidth) || poolWidth < 1 || poolWidth > 255 || poolWidth % 2 === 0) {
-    throw usageError(`kvPoolWidth ${poolWidth}: expected an odd number from 1 (no pooling) to 255`);
+    throw usageError(`kvKernel ${poolWidth}: expected an odd number from 1 (no pooling) to 255`);
   }
   if (!(floor >= 0 && floor <= 1) || Math.abs(floor * 1000 - Math.round(floor * 1000)) > 1e-6) {
-    throw usageError(`kvFloor ${floor}: expected 0 to 1 in steps of 0.001`);
+    throw usageError(`kvAlpha ${floor}: expected 0 to 1 in steps of 0.001`);
   }
   if (policy === 'static') checkLoads(loads, model);
   return options;
@@ -81,11 +82,40 @@ function checkLoads(loads: CompressionOptions['loads'], { numLayers, numKvHeads 
   }
 }
 
-/** Whether a rank's part of a plan can be compressed: it holds whole sequences of its heads. */
-export function checkCompressible(sequence: { readonly ranks: number }): void {
-  if (sequence.ranks === 1) return;
-  throw unsupportedError(
-    `kvPolicy: this plan splits a sequence's chunks over ${sequence.ranks} ranks, and compaction would move entries from one ` +
-      'rank to another; use a plan that splits heads (tp), layers (pp) or sequences (token, adp), or kvPolicy none',
-  );
+/**
+ * Whether prompts can be compressed by a plan: ranks hold whole sequences of their heads, and those that split a layer's heads split
+ * the sequences alike.
+ * @throws SplitkvError `unsupported`
+ */
+export function checkCompressible({ policy: plan, stages }: Plan, policy: KvPolicy): void {
+  const split = Math.max(...stages.flatMap(({ shares }) => shares.map(({ lanes }) => MERGE_LANES / lanes.length)));
+  if (split > 1) {
+    throw unsupportedError(
+      `kvPolicy: plan '${plan}' splits a sequence's chunks over ${split} ranks, and compaction would move entries from one ` +
+        'rank to another; use a plan that splits heads (tp), layers (pp) or sequences (token), or kvPolicy none',
+    );
+  }
+  if (stages.some((stage) => runsOwnRows(stage) || stage.shares.some(({ copies = [] }) => copies.length > 0))) {
+    throw unsupportedError(
+      `kvPolicy: plan '${plan}' gives ranks with the same heads different sequences, which isn't compressed: use tp, pp or token, ` +
+        'an arrangement without copies, or kvPolicy none',
+    );
+  }
+  if (policy === 'ada' && stages.some((stage) => new Set(weightsOfGroups(stage)).size > 1)) {
+    throw unsupportedError(
+      `kvPolicy ada: plan '${plan}' deals the sequences of different heads to different ranks, but budgets are a layer's; give every ` +
+        "root's followers the same weights, or use snap or static",
+    );
+  }
 }
+
+/** How each weight group deals out its sequences. */
+const weightsOfGroups = ({ shares }: Stage): string[] =>
+  shares
+    .filter((share) => !keepsCacheOnly(share))
+    .map((root) => {
+      const followers = shares.filter((share) => keepsCacheOnly(share) && sameHeads(share.kvHeads, root.kvHeads));
+      return JSON.stringify([root, ...followers].map(({ sequences }) => sequences));
+    });
+
+const sameHeads = (a: readonly number[], b: readonly number[]): boolean => a.join() === b.join();

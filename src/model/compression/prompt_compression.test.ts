@@ -79,7 +79,7 @@ async function compress(device: Device, policy: KvPolicy, ranks: readonly Rank[]
       ...model,
       ...own,
       layers: [0, 1],
-      firstModelHead: first,
+      modelHeads: Array.from({ length: count }, (_, head) => first + head),
       contextLength: 700,
     });
     const partialO = device.createBuffer('o', own.rows * own.heads * own.lanes * own.headDim * 4);
@@ -127,10 +127,11 @@ async function compress(device: Device, policy: KvPolicy, ranks: readonly Rank[]
       else await new Promise<void>((resolve) => waiting.push(resolve));
       const copy = device.gpu.createCommandEncoder();
       for (const other of scores) {
-        if (other.firstHead === shared.firstHead) continue;
+        if (other.buffer === shared.buffer) continue;
         const row = shared.stride * 4;
-        const at = other.firstHead * row;
-        copy.copyBufferToBuffer(other.buffer.gpu, at, shared.buffer.gpu, at, other.heads * row);
+        for (const head of other.heads) {
+          copy.copyBufferToBuffer(other.buffer.gpu, head * row, shared.buffer.gpu, head * row, row);
+        }
       }
       device.gpu.queue.submit([copy.finish()]);
     };

@@ -8,6 +8,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer, Device, Recorder, StepShape, Tensor } from '../../gpu/index.js';
 import type { KvType } from '../kv_cache.js';
+import type { Scratch } from '../scratch.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import type { CompressedModel, CompressionOptions } from './options.js';
 
@@ -15,11 +16,11 @@ import type { CompressedModel, CompressionOptions } from './options.js';
 export interface CompressionShape extends CompressedModel {
   /** Of the model, those that this rank holds, in order. */
   readonly layers: readonly number[];
-  /** Query and kv heads of this rank's weights, and where they stand among the model's kv heads. */
+  /** Query heads of this rank's weights. */
   readonly heads: number;
-  readonly kvHeads: number;
-  readonly firstModelHead: number;
-  /** kv heads of this rank's cache, and where those of its weights stand among them. */
+  /** kv heads of this rank's weights by the model's numbers, ascending. */
+  readonly modelHeads: readonly number[];
+  /** kv heads of this rank's cache, and where those of its weights begin among them, side by side. */
   readonly cacheKvHeads: number;
   readonly firstKvHead: number;
   readonly headDim: number;
@@ -29,6 +30,8 @@ export interface CompressionShape extends CompressedModel {
   readonly tableStride: number;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
+  /** Where compressions that never run at the same time may work together; otherwise each has buffers of its own. */
+  readonly scratch?: Scratch;
 }
 
 /** What a layer's compression reads after attention of the rows that end a prompt. */
@@ -51,8 +54,24 @@ export interface LayerTensors {
 export interface SharedScores {
   readonly buffer: Buffer;
   readonly stride: number;
-  readonly firstHead: number;
-  readonly heads: number;
+  /** By the model's numbers. */
+  readonly heads: readonly number[];
+}
+
+/** Heads of this rank that are neighbours in the model, too: `count` from the rank's `first` and the model's `head`. */
+interface HeadRun {
+  readonly first: number;
+  readonly head: number;
+  readonly count: number;
+}
+
+function headRuns(modelHeads: readonly number[]): HeadRun[] {
+  const starts = [...modelHeads.keys()].filter((at) => at === 0 || modelHeads[at] !== modelHeads[at - 1]! + 1);
+  return starts.map((first, i) => ({
+    first,
+    head: modelHeads[first]!,
+    count: (starts[i + 1] ?? modelHeads.length) - first,
+  }));
 }
 
 /** Rows of a small table, each a binding of its own. */
@@ -72,29 +91,33 @@ export class PromptCompression {
   readonly #scores: Buffer;
   readonly #pooled: Buffer;
   readonly #kept: Buffer;
-  /** [layers] rows: entries beside the window by the model's heads, and entries that this rank's heads keep. */
+  /** A row a layer: entries beside the window, by the model's heads. */
   readonly #caps: Buffer;
+  /** A row a layer and run of heads: entries that they keep. */
   readonly #lengths: Buffer;
   readonly #stride: number;
+  readonly #runs: readonly HeadRun[];
 
   constructor(
     readonly device: Device,
     readonly options: CompressionOptions,
     readonly shape: CompressionShape,
   ) {
-    const { numKvHeads, kvHeads, layers, contextLength } = shape;
+    const { numKvHeads, modelHeads, layers, contextLength, scratch = device } = shape;
     // Whole cache lines, and each head's row may be bound by itself.
     this.#stride = alignUp(contextLength, 64);
-    const words = (name: string, count: number): Buffer => device.createBuffer(`kv compression ${name}`, count * 4);
-    this.#info = words('info', COMPRESS_INFO_WORDS);
-    this.#scores = words('scores', numKvHeads * this.#stride);
-    this.#pooled = words('pooled scores', numKvHeads * this.#stride);
-    this.#kept = words('kept entries', kvHeads * this.#stride);
-    this.#caps = words('budgets', (layers.length * rowBytes(numKvHeads)) / 4);
-    this.#lengths = words('kept lengths', (layers.length * rowBytes(kvHeads)) / 4);
+    this.#runs = headRuns(modelHeads);
+    const words = (maker: Pick<Device, 'createBuffer'>, name: string, count: number): Buffer =>
+      maker.createBuffer(`kv compression ${name}`, count * 4);
+    this.#info = words(device, 'info', COMPRESS_INFO_WORDS);
+    this.#scores = words(scratch, 'scores', numKvHeads * this.#stride);
+    this.#pooled = words(scratch, 'pooled scores', numKvHeads * this.#stride);
+    this.#kept = words(scratch, 'kept entries', numKvHeads * this.#stride);
+    this.#caps = words(device, 'budgets', (layers.length * rowBytes(numKvHeads)) / 4);
+    this.#lengths = words(device, 'kept lengths', (layers.length * this.#runs.length * rowBytes(numKvHeads)) / 4);
   }
 
-  /** Bytes of the scratch: two scores of each of the model's heads and an entry of each own one, a token of context. */
+  /** Bytes it works in: two scores and an entry of each of the model's heads, a token of context. */
   get bytes(): number {
     return [this.#info, this.#scores, this.#pooled, this.#kept, this.#caps, this.#lengths].reduce(
       (sum, { size }) => sum + size,
@@ -113,10 +136,11 @@ export class PromptCompression {
     shareScores?: (recorder: Recorder, scores: SharedScores) => void,
   ): void {
     const { options, shape } = this;
-    const { numKvHeads, kvHeads, firstModelHead } = shape;
+    const { numKvHeads, modelHeads } = shape;
     const { stepOf } = tensors;
+    const kvHeads = modelHeads.length;
     const selection = { scoreStride: this.#stride, window: options.window };
-    const cache = { ...shape, ...selection, perHead: true, firstScoreHead: firstModelHead };
+    const cache = { ...shape, ...selection, kvHeads, perHead: true };
     const info = this.#info;
     recorder.dispatch(
       snapScores,
@@ -131,15 +155,19 @@ export class PromptCompression {
       },
       stepOf,
     );
-    const pooling = { ...selection, heads: kvHeads, width: options.poolWidth };
-    recorder.dispatch(
-      snapPool,
-      pooling,
-      { scores: this.#headRows(this.#scores), compress_info: info, pooled: this.#headRows(this.#pooled) },
-      stepOf,
-    );
+    for (const { first, head, count } of this.#runs) {
+      recorder.dispatch(
+        snapPool,
+        { ...selection, heads: count, width: options.poolWidth },
+        {
+          scores: this.#headRows(this.#scores, first, count),
+          compress_info: info,
+          pooled: this.#headRows(this.#pooled, head, count),
+        },
+        stepOf,
+      );
+    }
     const caps = { buffer: this.#caps, offset: at * rowBytes(numKvHeads), size: rowBytes(numKvHeads) };
-    const lengths = { buffer: this.#lengths, offset: at * rowBytes(kvHeads), size: rowBytes(kvHeads) };
     if (options.policy === 'ada') {
       if (numKvHeads > kvHeads) {
         if (!shareScores) {
@@ -148,30 +176,37 @@ export class PromptCompression {
             `'ada' on ${kvHeads} of ${numKvHeads} kv heads needs the other ranks' scores`,
           );
         }
-        shareScores(recorder, {
-          buffer: this.#pooled,
-          stride: this.#stride,
-          firstHead: firstModelHead,
-          heads: kvHeads,
-        });
+        shareScores(recorder, { buffer: this.#pooled, stride: this.#stride, heads: modelHeads });
       }
       const problem = { ...selection, heads: numKvHeads, floor: options.floor };
       recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps }, stepOf);
     }
-    const kept = { kept: this.#kept, kept_lengths: lengths, compress_info: info };
-    recorder.dispatch(snapSelect, cache, { ...kept, pooled: this.#pooled, caps }, stepOf);
-    recorder.dispatch(
-      kvCompact,
-      cache,
-      { ...kept, block_table: tensors.blockTable, k_cache: tensors.k, v_cache: tensors.v },
-      stepOf,
-    );
+    for (const [run, { first, head, count }] of this.#runs.entries()) {
+      const kept = { kept: this.#headRows(this.#kept, first, count), kept_lengths: this.#lengthsOf(at, run) };
+      recorder.dispatch(
+        snapSelect,
+        { ...selection, kvHeads: count, firstScoreHead: head },
+        { ...kept, compress_info: info, pooled: this.#pooled, caps },
+        stepOf,
+      );
+      recorder.dispatch(
+        kvCompact,
+        { ...cache, kvHeads: count, firstKvHead: shape.firstKvHead + first },
+        { ...kept, compress_info: info, block_table: tensors.blockTable, k_cache: tensors.k, v_cache: tensors.v },
+        stepOf,
+      );
+    }
   }
 
-  /** This rank's heads of a buffer of all heads' scores. */
-  #headRows(buffer: Buffer): Tensor {
+  /** Some heads' rows of a buffer of all heads. */
+  #headRows(buffer: Buffer, first: number, count: number): Tensor {
     const row = this.#stride * 4;
-    return { buffer, offset: this.shape.firstModelHead * row, size: this.shape.kvHeads * row };
+    return { buffer, offset: first * row, size: count * row };
+  }
+
+  #lengthsOf(at: number, run: number): { readonly buffer: Buffer; readonly offset: number; readonly size: number } {
+    const size = rowBytes(this.shape.numKvHeads);
+    return { buffer: this.#lengths, offset: (at * this.#runs.length + run) * size, size };
   }
 
   /**
@@ -196,10 +231,13 @@ export class PromptCompression {
 
   /** Entries that each head of this rank kept of the prompt that was compressed last: [layer][kv head]. */
   async keptLengths(): Promise<number[][]> {
-    const { kvHeads, layers } = this.shape;
     const words = new Uint32Array(await this.device.read(this.#lengths));
-    const row = rowBytes(kvHeads) / 4;
-    return layers.map((_, at) => Array.from(words.subarray(at * row, at * row + kvHeads)));
+    return this.shape.layers.map((_, at) =>
+      this.#runs.flatMap(({ count }, run) => {
+        const from = this.#lengthsOf(at, run).offset / 4;
+        return Array.from(words.subarray(from, from + count));
+      }),
+    );
   }
 
   dispose(): void {

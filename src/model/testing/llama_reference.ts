@@ -8,17 +8,28 @@ import {
   rotatePair,
   swiglu,
   type Vector,
+  type Visible,
 } from './reference_math.js';
 
+/** What a cache lets a layer's queries see of its keys, both rotated, by position. */
+export type ReferenceCache = (layer: number, q: Vector[], k: Vector[]) => Visible;
+
 /** Grouped-query attention and SwiGLU of the Llama family. */
-export function llamaLayers(config: LlamaConfig, tensor: Lookup): ReferenceLayers {
+export function llamaLayers(config: LlamaConfig, tensor: Lookup, cache?: ReferenceCache): ReferenceLayers {
   return {
-    attention: (layer, rows) => attention(config, tensor, `model.layers.${layer}.self_attn.`, rows),
+    attention: (layer, rows) =>
+      attention(config, tensor, `model.layers.${layer}.self_attn.`, rows, (q, k) => cache?.(layer, q, k)),
     mlp: (layer, row) => mlp(config, tensor, `model.layers.${layer}.mlp.`, row),
   };
 }
 
-function attention(config: LlamaConfig, tensor: Lookup, prefix: string, x: Vector[]): Vector[] {
+function attention(
+  config: LlamaConfig,
+  tensor: Lookup,
+  prefix: string,
+  x: Vector[],
+  visible: (q: Vector[], k: Vector[]) => Visible | undefined,
+): Vector[] {
   const { hiddenSize, numHeads, numKvHeads, headDim, attentionBias } = config;
   const project = (name: 'q' | 'k' | 'v', heads: number) => {
     const weight = tensor(`${prefix}${name}_proj.weight`, heads * headDim, hiddenSize);
@@ -44,7 +55,7 @@ function attention(config: LlamaConfig, tensor: Lookup, prefix: string, x: Vecto
   const outWeight = tensor(`${prefix}o_proj.weight`, hiddenSize, numHeads * headDim);
   const outBias = attentionBias.o ? tensor(`${prefix}o_proj.bias`, hiddenSize) : undefined;
   const shape = { numHeads, numKvHeads, qkDim: headDim, vDim: headDim, scale: 1 / Math.sqrt(headDim) };
-  return causalAttention(shape, q, k, v).map((mixed) => matVec(outWeight, mixed, outBias));
+  return causalAttention(shape, q, k, v, visible(q, k)).map((mixed) => matVec(outWeight, mixed, outBias));
 }
 
 function mlp(config: LlamaConfig, tensor: Lookup, prefix: string, x: Vector): Vector {

@@ -1,7 +1,7 @@
 import { Random } from '../../base/random.js';
 import { isDeepseek, type ModelConfig } from '../config.js';
 import { deepseekLayers, type DeepseekTrace } from './deepseek_reference.js';
-import { llamaLayers } from './llama_reference.js';
+import { llamaLayers, type ReferenceCache } from './llama_reference.js';
 import { addAll, lookupIn, matVec, rmsNorm, type WeightMap } from './reference_math.js';
 
 export type { ReferenceTensor, WeightMap } from './reference_math.js';
@@ -10,6 +10,8 @@ export type { ReferenceTensor, WeightMap } from './reference_math.js';
 export interface ReferenceOptions extends DeepseekTrace {
   /** The context length a runtime would allocate, which chooses LongRoPE's list; default: max_position_embeddings. */
   contextLength?: number;
+  /** The Llama family: a cache that doesn't keep everything. */
+  cache?: ReferenceCache;
 }
 
 /**
@@ -27,7 +29,9 @@ export function referenceLogits(
   const { scaleEmb, residualScale, logitScale } = isDeepseek(config)
     ? config
     : { scaleEmb: 1, residualScale: 1, logitScale: 1 };
-  const layers = isDeepseek(config) ? deepseekLayers(config, tensor, options) : llamaLayers(config, tensor);
+  const layers = isDeepseek(config)
+    ? deepseekLayers(config, tensor, options)
+    : llamaLayers(config, tensor, options.cache);
   const embedding = tensor('model.embed_tokens.weight', vocabSize, hiddenSize);
   const x = tokens.map((token) => {
     if (!(token >= 0 && token < vocabSize)) throw new Error(`reference: token ${token} of ${vocabSize}`);

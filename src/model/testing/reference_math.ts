@@ -77,12 +77,16 @@ export interface HeadShape {
   scale: number;
 }
 
+/** Whether the query at a position still finds the key at `t`, no later one, in the cache of a kv head. */
+export type Visible = (kvHead: number, position: number, t: number) => boolean;
+
 /** Causal attention: query head h reads kv head floor(h / (numHeads / numKvHeads)). */
 export function causalAttention(
   { numHeads, numKvHeads, qkDim, vDim, scale }: HeadShape,
   q: Vector[],
   k: Vector[],
   v: Vector[],
+  visible: Visible = () => true,
 ): Vector[] {
   return q.map((query, position) => {
     const mixed = new Float64Array(numHeads * vDim);
@@ -91,7 +95,7 @@ export function causalAttention(
       const scores = new Float64Array(position + 1);
       for (let t = 0; t <= position; t++) {
         const key = k[t]!;
-        let sum = 0;
+        let sum = visible(kvHead, position, t) ? 0 : -Infinity;
         for (let d = 0; d < qkDim; d++) sum += query[head * qkDim + d]! * key[kvHead * qkDim + d]!;
         scores[t] = sum * scale;
       }

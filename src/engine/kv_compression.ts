@@ -1,0 +1,54 @@
+import { unsupportedError, usageError } from '../base/errors.js';
+import { type CompressionOptions, compressionOptions } from '../model/compression/options.js';
+import { isDeepseek, type ModelConfig } from '../model/config.js';
+import { parseProfile } from '../placement/arrangement/index.js';
+import type { LoadOptions } from './api.js';
+
+/** The options of a load that say how prompts are compressed. */
+export const KV_OPTION_NAMES = [
+  'kvBudget',
+  'kvPolicy',
+  'kvWindow',
+  'kvKernel',
+  'kvAlpha',
+  'kvProfile',
+] as const satisfies readonly (keyof LoadOptions)[];
+
+/**
+ * How prompts of a model are compressed; undefined: not at all.
+ * @throws SplitkvError `usage` for options that are none or don't go together; `unsupported` for a model whose cache has no heads
+ */
+export function kvCompression(options: LoadOptions, config: ModelConfig): CompressionOptions | undefined {
+  const { kvBudget, kvPolicy = kvBudget === undefined ? 'none' : 'ada', kvWindow, kvKernel, kvAlpha } = options;
+  if (kvPolicy === 'none') {
+    const stray = KV_OPTION_NAMES.find((name) => options[name] !== undefined);
+    if (options.kvPolicy === undefined && stray !== undefined) {
+      throw usageError(`${stray} is for a compressed cache: give kvBudget too, or leave it out`);
+    }
+    return undefined;
+  }
+  if (kvBudget === undefined) {
+    throw usageError(`kvPolicy '${kvPolicy}' needs kvBudget: the part of a prompt that is kept, such as 0.2`);
+  }
+  if (options.kvProfile !== undefined && kvPolicy !== 'static') {
+    throw usageError(`kvProfile is what kvPolicy 'static' keeps by, not '${kvPolicy}': leave one of them out`);
+  }
+  if (isDeepseek(config)) {
+    throw unsupportedError(
+      'kvPolicy: latent attention (MLA) caches one latent for all heads, so no head has entries of its own to evict; its cache is small already: ' +
+        'use kvPolicy none',
+    );
+  }
+  const loads = options.kvProfile && parseProfile(options.kvProfile, 'kvProfile').layers;
+  return compressionOptions(
+    {
+      policy: kvPolicy,
+      budget: kvBudget,
+      ...(kvWindow !== undefined && { window: kvWindow }),
+      ...(kvKernel !== undefined && { poolWidth: kvKernel }),
+      ...(kvAlpha !== undefined && { floor: kvAlpha }),
+      ...(loads && { loads }),
+    },
+    config,
+  );
+}

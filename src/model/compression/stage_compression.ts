@@ -1,0 +1,65 @@
+import type { Device, Recorder } from '../../gpu/index.js';
+import type { CacheOptions } from '../forward.js';
+import type { LlamaConfig } from '../llama_config.js';
+import type { Scratch } from '../scratch.js';
+import type { StageTopology } from '../topology.js';
+import type { World } from '../world.js';
+import { type LayerTensors, PromptCompression } from './prompt_compression.js';
+import { scoreTransfers } from './share_scores.js';
+
+/** The compression of a stage's layers on a rank, and the exchange of scores where ranks split the heads. */
+export class StageCompression {
+  /** Of the model. */
+  readonly layers: readonly number[];
+  readonly kvHeads: readonly number[];
+  readonly #compression: PromptCompression;
+
+  /** `heads`: query heads of this rank's weights, or of its root's. Stages of a rank work in the same `scratch`. */
+  constructor(
+    device: Device,
+    readonly world: World,
+    config: Pick<LlamaConfig, 'numLayers' | 'numKvHeads' | 'headDim'>,
+    cache: CacheOptions,
+    readonly topology: StageTopology,
+    heads: number,
+    scratch: Scratch,
+  ) {
+    const { stage, share, dealt } = topology;
+    const [first, end] = stage.layers;
+    const modelHeads = (dealt?.root ?? share).heads;
+    this.layers = Array.from({ length: end - first }, (_, at) => first + at);
+    this.kvHeads = share.kvHeads;
+    this.#compression = new PromptCompression(device, cache.perHead!.compression, {
+      numLayers: config.numLayers,
+      numKvHeads: config.numKvHeads,
+      layers: this.layers,
+      heads,
+      modelHeads,
+      cacheKvHeads: share.kvHeads.length,
+      firstKvHead: share.kvHeads.indexOf(modelHeads[0]!),
+      headDim: config.headDim,
+      kvType: cache.type,
+      block: cache.block,
+      tableStride: cache.tableStride,
+      contextLength: cache.contextLength,
+      scratch,
+    });
+  }
+
+  /** Adds the compression of the `at`-th layer, after its attention. */
+  record(recorder: Recorder, at: number, tensors: LayerTensors): void {
+    this.#compression.record(recorder, at, tensors, (to, scores) =>
+      this.world.hop(to, 'scores', (step) => scoreTransfers(this.topology, scores, step)),
+    );
+  }
+
+  /** Before the step that ends a prompt: see `PromptCompression.prepare`. */
+  prepare(prompt: { readonly slot: number; readonly length: number; readonly firstRow: number }): void {
+    this.#compression.prepare(prompt);
+  }
+
+  /** Entries that the heads kept of the last prompt: [layer][kv head of this rank]. */
+  keptLengths(): Promise<number[][]> {
+    return this.#compression.keptLengths();
+  }
+}
