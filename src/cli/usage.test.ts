@@ -56,6 +56,21 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       "--host crome: expected node, chrome. Did you mean 'chrome'?",
     ],
     ['an adapter in Chrome', [...generate, '--host', 'chrome', '--adapter', 'x'], '--adapter needs --host node'],
+    [
+      'a KV budget above 1',
+      [...generate, '--kv-budget', '20'],
+      '--kv-budget 20: expected a number above 0 and at most 1',
+    ],
+    [
+      'a KV policy that is none',
+      [...generate, '--kv-policy', 'all'],
+      '--kv-policy all: expected none, snap, ada, static',
+    ],
+    [
+      'a profile without its budget',
+      [...generate, '--kv-profile', file('profile.json', '{"model": "m", "kv_budget": 0.2}')],
+      'profile.json.layers',
+    ],
     ['a rank without an adapter', [...generate, '--ranks', 'a,,b'], '--ranks a,,b: expected a number of ranks'],
     ['a size that is none', [...generate, '--memory', 'lots'], '--memory lots: expected a size such as 500MB'],
     ['no tokens', logits, '--tokens is missing'],

@@ -9,6 +9,7 @@ import { modelShape } from '../model/shape.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
 import { arrangedPlan, type Plan } from '../placement/index.js';
 import { randomArrangement } from '../placement/testing/arrangements.js';
+import { load } from './load.js';
 import { openRunner, type OpenRunnerOptions } from './testing/open_runner.js';
 import { randomFiles } from './testing/random_source.js';
 
@@ -256,6 +257,36 @@ describe('compression in the running engine', () => {
       }
     },
   );
+
+  test('stats tell what is left of the prompt, in bytes of its blocks', { timeout: 120_000 }, async () => {
+    const { files } = randomFiles(model);
+    const options = { adapter, contextLength: 768, kvBudget: 0.25, kvPolicy: 'snap', kvWindow: WINDOW } as const;
+    await expect(load(files, { ...options, prefillChunk: 8 })).rejects.toThrow(
+      /kvWindow 16: a prompt step has room for 8 rows/,
+    );
+    const loaded = await load(files, { ...options, plan: 'tp', ranks: 2, virtualRanks: true });
+    try {
+      const { stats } = await loaded.generate(tokens(400), { maxTokens: 2 }).result;
+      const headBlock = 2 * 64 * 16 * 4;
+      const half = { bytes_before: 2 * 2 * 7 * headBlock, bytes_after: 2 * 2 * 2 * headBlock };
+      expect(stats.kv_compression).toEqual({
+        policy: 'snap',
+        budget: 0.25,
+        prompt_tokens: 400,
+        kept_tokens: { mean: 100, least: 100, most: 100 },
+        bytes_before: 2 * half.bytes_before,
+        bytes_after: 2 * half.bytes_after,
+        ranks: [half, half],
+      });
+      const short = await loaded.generate(tokens(10), { maxTokens: 2 }).result;
+      expect(short.stats.kv_compression).toBeUndefined();
+      await expect(loaded.logits(tokens(5), { promptLength: 6 })).rejects.toThrow(
+        /promptLength 6: .* 1 to the 5 tokens/,
+      );
+    } finally {
+      await loaded.dispose();
+    }
+  });
 });
 
 function lazily<T>(make: () => T): () => T {

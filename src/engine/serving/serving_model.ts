@@ -1,4 +1,4 @@
-import { didYouMean, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { didYouMean, type ErrorCode, SplitkvError, unsupportedError, usageError } from '../../base/errors.js';
 import type { Source } from '../../loader/index.js';
 import type { Prompt } from '../api.js';
 import { type ModelFacts, type OpenedModel, openModel } from '../load.js';
@@ -47,6 +47,9 @@ export async function serve(
   const { slots = DEFAULT_SLOTS, kvBlocks, kvMemory, tokensPerIteration, prefixCaching, ...loadOptions } = options;
   for (const name of ['requests', 'stepsInFlight']) {
     if (name in loadOptions) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
+  }
+  if (loadOptions.kvBudget !== undefined && loadOptions.kvPolicy !== 'none') {
+    throw unsupportedError('serve: sequences that share prefixes and blocks are not compressed: leave kvBudget out');
   }
   inRange('slots', slots, 1, MAX_SLOTS);
   inRange('tokensPerIteration', tokensPerIteration, 1, 2 ** 20);

@@ -1,0 +1,103 @@
+import { describe, expect, test } from 'vitest';
+import { checkCompressible } from '../model/compression/options.js';
+import { modelShape } from '../model/shape.js';
+import { makeRandomModel } from '../model/testing/random_model.js';
+import { makePlan } from '../placement/index.js';
+import type { LoadOptions } from './api.js';
+import { kvCompression } from './kv_compression.js';
+import { load } from './load.js';
+import { randomFiles } from './testing/random_source.js';
+
+const { config } = makeRandomModel({ config: { num_attention_heads: 8, num_key_value_heads: 4 } });
+const profile = { model: 'm', kv_budget: 0.2, layers: [1, 2].map(() => [10, 20, 30, 40]) };
+
+describe('how prompts are compressed', () => {
+  test('a budget alone is Ada-KV with the defaults of the papers', () => {
+    expect(kvCompression({ kvBudget: 0.2 }, config)).toEqual({
+      policy: 'ada',
+      budget: 0.2,
+      window: 32,
+      poolWidth: 7,
+      floor: 0.2,
+    });
+    expect(
+      kvCompression({ kvBudget: 1, kvPolicy: 'snap', kvWindow: 8, kvKernel: 1, kvAlpha: 0 }, config),
+    ).toMatchObject({ policy: 'snap', window: 8, poolWidth: 1, floor: 0 });
+    expect(kvCompression({ kvBudget: 0.1, kvPolicy: 'static', kvProfile: profile }, config)?.loads).toEqual(
+      profile.layers,
+    );
+  });
+
+  test("without a budget, or with 'none', nothing is compressed", () => {
+    expect(kvCompression({}, config)).toBeUndefined();
+    expect(kvCompression({ kvPolicy: 'none' }, config)).toBeUndefined();
+    expect(kvCompression({ kvPolicy: 'none', kvBudget: 0.2, kvWindow: 8 }, config)).toBeUndefined();
+  });
+
+  test.each<[LoadOptions, RegExp]>([
+    [{ kvBudget: 0 }, /kvBudget 0: expected a part of the prompt, above 0 and at most 1/],
+    [{ kvBudget: 1.5 }, /kvBudget 1.5/],
+    [{ kvBudget: Number.NaN }, /kvBudget NaN/],
+    [{ kvPolicy: 'snap' }, /kvPolicy 'snap' needs kvBudget/],
+    [{ kvWindow: 8 }, /kvWindow is for a compressed cache: give kvBudget too/],
+    [{ kvBudget: 0.2, kvPolicy: 'sanp' as 'snap' }, /kvPolicy 'sanp': use .*Did you mean 'snap'/],
+    [{ kvBudget: 0.2, kvWindow: 0 }, /kvWindow 0: expected an integer from 1 to 256/],
+    [{ kvBudget: 0.2, kvKernel: 4 }, /kvKernel 4: expected an odd number/],
+    [{ kvBudget: 0.2, kvAlpha: 1.2 }, /kvAlpha 1.2: expected 0 to 1/],
+    [{ kvBudget: 0.2, kvPolicy: 'static' }, /'static' needs the heads' loads/],
+    [{ kvBudget: 0.2, kvProfile: profile }, /kvProfile is what kvPolicy 'static' keeps by, not 'ada'/],
+    [
+      { kvBudget: 0.2, kvPolicy: 'static', kvProfile: { ...profile, layers: [[1, 2]] } },
+      /1 layers of 2 kv heads; this model has 2 of 4/,
+    ],
+    [
+      { kvBudget: 0.2, kvPolicy: 'static', kvProfile: { ...profile, layers: 3 as unknown as number[][] } },
+      /kvProfile.layers/,
+    ],
+  ])('%o is refused', (options, message) => {
+    expect(() => kvCompression(options, config)).toThrow(message);
+  });
+
+  test('latent attention has no heads to compress', () => {
+    const { config: latent } = makeRandomModel({ config: { model_type: 'deepseek_v3' } });
+    expect(() => kvCompression({ kvBudget: 0.2 }, latent)).toThrow(/one latent for all heads/);
+    expect(kvCompression({ kvPolicy: 'none' }, latent)).toBeUndefined();
+  });
+
+  test('plans that split a sequence are refused, the others are not', () => {
+    const shape = modelShape(config);
+    for (const [policy, ranks] of [
+      ['single', 1],
+      ['tp', 4],
+      ['pp', 2],
+      ['token', 3],
+      ['tp x token', 4],
+    ] as const) {
+      checkCompressible(makePlan(policy, ranks, shape), 'ada');
+    }
+    for (const [policy, ranks] of [
+      ['sp', 2],
+      ['tp+sp', 2],
+      ['tp x sp', 4],
+    ] as const) {
+      expect(() => checkCompressible(makePlan(policy, ranks, shape), 'snap'), policy).toThrow(
+        /splits a sequence's chunks/,
+      );
+    }
+    const uneven = makePlan('tp x token', 4, shape);
+    const [stage] = uneven.stages;
+    const shares = stage!.shares.map((share, i) => ({ ...share, sequences: i === 0 ? 2 : 1 }));
+    const plan = { ...uneven, stages: [{ ...stage!, shares }] };
+    expect(() => checkCompressible(plan, 'ada')).toThrow(/give every root's followers the same weights/);
+    checkCompressible(plan, 'snap');
+    expect(() => checkCompressible(makePlan('adp', 2, shape), 'snap')).toThrow(/ranks with the same heads/);
+  });
+
+  test('loading checks the plan before a device is opened', async () => {
+    const { files } = randomFiles({});
+    const options = { kvBudget: 0.5, adapter: 'no such adapter' };
+    await expect(load(files, { ...options, plan: 'sp', ranks: 2 })).rejects.toThrow(
+      /splits a sequence's chunks over 2/,
+    );
+  });
+});
