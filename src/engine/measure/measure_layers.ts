@@ -6,10 +6,8 @@ import type { Overheads } from './overheads.js';
 import { BATCH, Probe, type ProbeSubject } from './probe.js';
 import { chooseLayers, type LayerKind, layerRead } from './probe_layers.js';
 
-/** Weights that are read in turn, so that no cache holds them all: a GPU's may hold a layer or two. */
-const GPU_BYTES = 64 * 2 ** 20;
-/** A CPU's work doesn't wait for memory: one layer will do. */
-const CPU_BYTES = 1;
+/** Weights that are read in turn, so that no cache holds more of them than of the model's: it may hold a layer or two. */
+const WEIGHT_BYTES = 64 * 2 ** 20;
 const MOST_BYTES = 512 * 2 ** 20;
 /** A timed run of prompt rows takes about this long at most. */
 const PROMPT_SECONDS = 0.1;
@@ -26,9 +24,8 @@ export async function measureLayers(
 ): Promise<LayerMeasure> {
   const { config, type, kvType } = subject;
   const sizes = modelSizes(config, type, kvType);
-  const wanted = device.traits.software ? CPU_BYTES : GPU_BYTES;
   const open = (part: 'whole' | 'half'): Promise<Probe> =>
-    Probe.open(device, subject, chooseLayers(config, sizes, kind, part, wanted, MOST_BYTES));
+    Probe.open(device, subject, chooseLayers(config, sizes, kind, part, WEIGHT_BYTES, MOST_BYTES));
   const whole = await open('whole');
   await whole.check();
   const half = await open('half');
