@@ -24,7 +24,7 @@ export default defineConfig({
     target: 'es2023',
     chunkSizeWarningLimit: 2000, // WGSL is text
     rollupOptions: {
-      input: [root('src/app/index.html'), root('src/app/host.html')],
+      input: ['index', 'chat', 'host'].map((page) => root(`src/app/${page}.html`)),
       external,
     },
   },

@@ -1,6 +1,6 @@
 /**
  * `npm run build`: dist/splitkv.js (the library; beside it its parts, the WGSL inside, of which those that only Node or a worker
- * needs load on demand) with its declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
+ * needs load on demand) and dist/splitkv-chat.js (the element) with their declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
  */
 import { spawnSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
@@ -33,6 +33,7 @@ await build({
     lib: {
       entry: {
         splitkv: join(root, 'src/index.ts'),
+        'splitkv-chat': join(root, 'src/app/chat/index.ts'),
         'splitkv-rank_worker': join(root, 'src/engine/rank_worker.ts'),
         'splitkv-node_rank_worker': nodeWorker,
       },

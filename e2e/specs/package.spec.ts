@@ -29,7 +29,7 @@ const gzipped = (files: Iterable<string>): number =>
 /** What any page may need that loads a model in safetensors and generates with it, its ranks in workers. */
 const core = (): Set<string> => reached('splitkv.js', 'splitkv-page_workers.js', 'splitkv-rank_worker.js');
 /** What comes with the first use of it. */
-const ON_DEMAND = ['pick_plan', 'plan_model', 'basics', 'gguf_files', 'serving_model', 'parse_plan'];
+const ON_DEMAND = ['chat', 'self_test', 'pick_plan', 'plan_model', 'basics', 'gguf_files', 'serving_model', 'parse_plan'];
 
 test('the runtime is small: dependencies, WGSL and workers included', () => {
   const files = core();

@@ -1,4 +1,5 @@
 /** The demo page. parameters.ts lists what its address may say. */
+import './site_nav.js';
 import { type ErrorCode, load, type Model, SplitkvError } from '../index.js';
 import { describeChoice, listBrowserAdapters } from './adapter_list.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from './example.js';

@@ -1,0 +1,170 @@
+import AxeBuilder from '@axe-core/playwright';
+import { expect, type Page, test } from '@playwright/test';
+import { QUESTIONS } from '../../src/app/example.js';
+import { chatOf, chatPage } from '../support/chat_page.js';
+import { serveSite, type StaticSite } from '../support/static_site.js';
+
+// The test server builds dist/ before it starts; the pages here are served as plain files.
+
+const pages = {
+  'plain.html': chatPage('autostart no-self-test'),
+  'asks.html': chatPage(''),
+  'wrong.html': chatPage('weights="q5" autostart'),
+  'long.html': chatPage('autostart no-self-test context="96" temperature="1" seed="5" max-tokens="2000"'),
+};
+let site: StaticSite;
+test.beforeAll(async () => {
+  site = await serveSite(pages);
+});
+test.afterAll(() => site.close());
+
+const ready = (page: Page) => expect(chatOf(page).status).toHaveText(/^Ready: f16, .* on .*the CPU, slowly/);
+
+async function checkAccessibility(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  expect(violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`)).toEqual(
+    [],
+  );
+}
+
+for (const isolated of [false, true]) {
+  test(`one script tag makes a chat, ${isolated ? 'under cross-origin isolation' : 'on any site'}`, async ({
+    page,
+  }) => {
+    const own = isolated ? await serveSite(pages, { isolated }) : site;
+    const problems: string[] = [];
+    const foreign: string[] = [];
+    page.on('pageerror', (error) => problems.push(error.message));
+    page.on('request', (request) => {
+      if (!request.url().startsWith(own.url) && !/^(blob|data):/.test(request.url())) foreign.push(request.url());
+    });
+    await page.goto(`${own.url}plain.html`);
+    const { field, answers, note, button, stop } = chatOf(page);
+    await ready(page);
+    expect(await page.evaluate(() => crossOriginIsolated)).toBe(isolated);
+    await field.fill(QUESTIONS[0].question);
+    await field.press('Enter');
+    await expect(answers).toHaveText(QUESTIONS[0].answer);
+    await expect(answers).toHaveAttribute('aria-busy', 'false');
+    await expect(note).toHaveText(/tokens\/s/);
+    await expect(field).toHaveValue('');
+    await expect(stop).toBeHidden();
+    await button(QUESTIONS[1].question).click();
+    await expect(answers.nth(1)).toHaveText(QUESTIONS[1].answer);
+    await button('New conversation').click();
+    await expect(answers).toHaveCount(0);
+    await expect(field).toBeFocused();
+    expect(problems).toEqual([]);
+    expect(foreign).toEqual([]);
+    if (isolated) own.close();
+  });
+}
+
+test('before a download: size, memory, speed and plan; then it loads, checks itself and is ready', async ({ page }) => {
+  const weights: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().endsWith('.safetensors')) weights.push(request.headers()['range'] ?? 'all');
+  });
+  await page.goto(`${site.url}asks.html`);
+  const { chat, status, button, send } = chatOf(page);
+  const start = button('Download 4.1 MiB and start');
+  await expect(start).toBeVisible();
+  for (const text of [
+    /Download\s*4\.1 MiB/,
+    /GPU memory.*which fits/,
+    /Expected speed\s*\d.*tokens\/s on /,
+    /Plan\s*one GPU/,
+  ]) {
+    await expect(chat).toContainText(text);
+  }
+  expect(
+    weights.every((range) => range === 'bytes=0-65535'),
+    weights.join(),
+  ).toBe(true);
+  await expect(send).toHaveAttribute('aria-disabled', 'true');
+  await checkAccessibility(page);
+  const seen = page.evaluate(
+    () =>
+      new Promise<string[]>((resolve) => {
+        const states: string[] = [];
+        document.addEventListener('splitkv-state', (event) => {
+          states.push((event as CustomEvent<{ state: string }>).detail.state);
+          if (states.at(-1) === 'ready') resolve(states);
+        });
+      }),
+  );
+  await start.click();
+  await ready(page);
+  expect(await seen).toEqual(['loading', 'checking', 'ready']);
+  await expect(status).toBeVisible();
+
+  // The second visit finds it in the browser and need not ask.
+  await page.reload();
+  await ready(page);
+});
+
+test('an answer streams, can be stopped by Escape, and the next one is whole', async ({ page }) => {
+  await page.goto(`${site.url}plain.html`);
+  await ready(page);
+  const { chat, field, stop, answers, note } = chatOf(page);
+  await chat.evaluate((element) => element.setAttribute('max-tokens', '3000'));
+  await chat.evaluate((element) => element.removeAttribute('about'));
+  await ready(page);
+  await field.fill('tell me a story about a fox');
+  await field.press('Enter');
+  await expect(answers).toHaveAttribute('aria-busy', 'true');
+  await expect(answers).not.toBeEmpty();
+  await expect(stop).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(answers).toHaveAttribute('aria-busy', 'false');
+  await expect(note).toContainText('Stopped.');
+  await expect(field).toBeFocused();
+});
+
+test('keyboard alone, a phone, dark and light: nothing is out of reach, and axe finds nothing', async ({ page }) => {
+  await page.setViewportSize({ width: 340, height: 640 });
+  await page.goto(`${site.url}plain.html`);
+  await ready(page);
+  const { field, send, answers } = chatOf(page);
+  await field.focus();
+  await page.keyboard.type(QUESTIONS[2].question);
+  await page.keyboard.press('Tab');
+  await expect(send).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(answers).toHaveText(QUESTIONS[2].answer);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    await checkAccessibility(page);
+  }
+  const { content, view } = await page.evaluate(() => ({
+    content: document.documentElement.scrollWidth,
+    view: document.documentElement.clientWidth,
+  }));
+  expect(content).toBeLessThanOrEqual(view);
+});
+
+test('what goes wrong is explained, with what to do', async ({ page }) => {
+  const { problem, button, status } = chatOf(page);
+  await page.goto(`${site.url}wrong.html`);
+  await expect(problem).toContainText('The chat is set up wrongly');
+  await problem.getByText('What was reported').click();
+  await expect(problem).toContainText("weights 'q5': use auto, f32, f16, q8, q4.");
+  await checkAccessibility(page);
+
+  // Another model, by its attribute; it isn't there.
+  await page.locator('splitkv-chat').evaluate((element) => {
+    element.removeAttribute('weights');
+    element.setAttribute('model', 'models/nosuch/');
+  });
+  await expect(problem).toContainText("The model can't be downloaded");
+  await expect(problem).toContainText('has no config.json');
+  await expect(button('Try again')).toBeVisible();
+
+  await page.goto(`${site.url}long.html`);
+  await ready(page);
+  await button(QUESTIONS[0].question).click();
+  await expect(problem).toContainText('The conversation is too long');
+  await button('New conversation').last().click();
+  await expect(problem).toBeHidden();
+  await expect(status).toContainText('Ready');
+});

@@ -1,0 +1,108 @@
+import { describe, expect, test } from 'vitest';
+import { SplitkvError } from '../../base/errors.js';
+import { explain, SelfTestFailure } from './explain.js';
+import { duration, ProgressMeter, progressText } from './progress_meter.js';
+import { type Attribute, misspelt, readSettings } from './settings.js';
+
+const settings = (attributes: Partial<Record<Attribute, string>>) => readSettings((name) => attributes[name] ?? null);
+
+describe('attributes', () => {
+  test('say how to load and how to answer', () => {
+    const read = settings({
+      ranks: '2',
+      plan: 'tp',
+      weights: 'q4',
+      context: '1024',
+      memory: '1.5GB',
+      workers: '',
+      temperature: '0.7',
+      'top-k': '40',
+      seed: '0',
+      autostart: '',
+    });
+    expect(read.load).toEqual({
+      ranks: 2,
+      plan: 'tp',
+      weights: 'q4',
+      contextLength: 1024,
+      memory: 1_500_000_000,
+      workers: true,
+    });
+    expect(read.sampling).toEqual({ maxTokens: 512, temperature: 0.7, topK: 40, seed: 0 });
+    expect(read).toMatchObject({ autostart: true, selfTest: true, about: undefined });
+  });
+
+  test('leave the ranks open by "auto", which is the default', () => {
+    expect(settings({ ranks: 'auto' }).load).toEqual({});
+    expect(settings({}).load).toEqual({});
+    expect(settings({ ranks: 'high-performance,low-power' }).load.ranks).toEqual(['high-performance', 'low-power']);
+  });
+
+  test.each([
+    [{ context: '0' }, 'context="0": expected a whole number above 0'],
+    [{ context: '1e3' }, 'context="1e3"'],
+    [{ temperature: '-1' }, 'temperature="-1": expected a number from 0 on'],
+    [{ temperature: '' }, 'temperature=""'],
+    [{ memory: 'much' }, 'memory="much"'],
+    [{ ranks: '2,' }, 'ranks="2,"'],
+  ])('%o is refused by name', (attributes, message) => {
+    expect(() => settings(attributes)).toThrow(message);
+  });
+
+  test('that are misspelt are found; those of every element are left alone', () => {
+    expect(misspelt(['weigths', 'class', 'data-x', 'id', 'model', 'style', 'onclick', 'xyz'])).toEqual([
+      "<splitkv-chat> has no attribute 'weigths'. Did you mean 'weights'?",
+    ]);
+  });
+});
+
+describe('progress', () => {
+  const MB = 2 ** 20;
+
+  test('has no speed at first, then that of the last seconds', () => {
+    const meter = new ProgressMeter();
+    expect(meter.add(0, 100 * MB, 0)).toEqual({ bytesPerSecond: undefined, secondsLeft: undefined });
+    expect(meter.add(50 * MB, 100 * MB, 1000)).toEqual({ bytesPerSecond: 50 * MB, secondsLeft: 1 });
+    // From the disk came much at once; the network is slower.
+    for (let second = 2; second <= 10; second++) meter.add((50 + second) * MB, 100 * MB, second * 1000);
+    const { bytesPerSecond, secondsLeft } = meter.add(61 * MB, 100 * MB, 11_000);
+    expect(bytesPerSecond).toBeCloseTo(MB);
+    expect(secondsLeft).toBeCloseTo(39);
+  });
+
+  test('begins anew with another download, and waits where nothing comes', () => {
+    const meter = new ProgressMeter();
+    meter.add(0, 10, 0);
+    meter.add(10, 10, 1000);
+    expect(meter.add(0, 10, 2000).bytesPerSecond).toBeUndefined();
+    expect(meter.add(0, 10, 3000).secondsLeft).toBeUndefined();
+  });
+
+  test('in words', () => {
+    expect(progressText(12 * MB, 300 * MB, { bytesPerSecond: 5.2 * MB, secondsLeft: 55.4 })).toBe(
+      '12 MiB of 300 MiB, 5.2 MiB/s, about 55 s left',
+    );
+    expect(progressText(5, 10, { bytesPerSecond: undefined, secondsLeft: undefined })).toBe('5 B of 10 B');
+    expect(progressText(10, 10, { bytesPerSecond: 5, secondsLeft: 0 })).toBe('10 B of 10 B, 5 B/s');
+    expect([0.2, 89, 91, 3600, 7200, 20_000].map(duration)).toEqual(['1 s', '89 s', '2 min', '60 min', '2 h', '6 h']);
+  });
+});
+
+describe('errors', () => {
+  const remedies = (error: unknown, load = {}) => explain(error, load).remedies.map(({ label }) => label);
+
+  test('that memory makes offer what takes less of it, as far as that goes', () => {
+    const error = new SplitkvError('limit', 'too large');
+    expect(remedies(error)).toEqual(['Try it in 4 bits', 'Try a context of 1024 tokens', 'Try again']);
+    expect(remedies(error, { weights: 'q4', contextLength: 1024 })).toEqual(['Try again']);
+    expect(explain(error, { weights: 'f16', ranks: 2 }).remedies[0]!.load).toEqual({ weights: 'q4', ranks: 2 });
+  });
+
+  test('each have a title, advice and what was reported', () => {
+    expect(remedies(new SplitkvError('device_lost', 'gone'))).toEqual(['Bring it back']);
+    expect(remedies(new SplitkvError('usage', 'wrong'))).toEqual([]);
+    expect(remedies(new SelfTestFailure('it says 1'))).toEqual(['Try again', 'Use it all the same']);
+    expect(explain(new Error('what'), {})).toMatchObject({ title: 'Something is broken', detail: 'what' });
+    expect(explain('text', {}).detail).toBe('text');
+  });
+});

@@ -1,0 +1,122 @@
+import { type ErrorCode, type LoadOptions, SplitkvError } from '../../index.js';
+
+/** The model was loaded, and what it computes is wrong. */
+export class SelfTestFailure extends SplitkvError {
+  constructor(problem: string) {
+    super('internal', problem);
+  }
+}
+
+/** What can be done about an error, by pressing a button. */
+export interface Remedy {
+  readonly label: string;
+  /**
+   * 'retry': load the model again, with these options instead; 'recover': bring lost ranks back; 'clear': begin a new conversation;
+   * 'ignore': go on all the same.
+   */
+  readonly action: 'retry' | 'recover' | 'clear' | 'ignore';
+  readonly load?: LoadOptions;
+}
+
+/** An error for people: what happened, what to do, what the library said. */
+export interface Explanation {
+  readonly title: string;
+  readonly advice: string;
+  readonly detail: string;
+  readonly remedies: readonly Remedy[];
+}
+
+const TITLES: Readonly<Record<ErrorCode, string>> = {
+  usage: 'The chat is set up wrongly',
+  no_webgpu: 'No GPU can be reached',
+  limit: "The model doesn't fit this GPU",
+  format: "The model's files can't be read",
+  config: "The model's configuration is wrong",
+  unsupported: "This kind of model can't be run",
+  device_lost: 'The GPU went away',
+  peer_lost: 'A part of the model went away',
+  context_full: 'The conversation is too long',
+  io: "The model can't be downloaded",
+  aborted: 'Stopped',
+  internal: 'Something is broken',
+};
+
+const ADVICE: Readonly<Record<ErrorCode, string>> = {
+  usage: 'Whoever wrote this page can put it right.',
+  no_webgpu:
+    'Use Chrome, Edge or another browser with WebGPU, switch on hardware acceleration in its settings, and update the GPU driver.',
+  limit:
+    'Close other tabs that use the GPU, or run the model smaller: in fewer bits a weight, or with a shorter context.',
+  format: 'The files are damaged, or were changed meanwhile. Load them again.',
+  config: 'Whoever provides the model can put it right.',
+  unsupported: 'Take another model.',
+  device_lost:
+    'That happens when the driver restarts, when the computer slept, or when memory ran out. The weights are still on this computer; ' +
+    'bringing them back takes a moment.',
+  peer_lost: 'The weights are still on this computer; bringing them back takes a moment.',
+  context_full: 'The model can keep no more of it. Begin a new conversation.',
+  io: 'Check the connection and try again: what has been downloaded is kept, and only the rest will be fetched.',
+  aborted: 'What has been downloaded is kept.',
+  internal: 'Load the page again. Where that changes nothing, update the browser and the GPU driver.',
+};
+
+/** @param load what the model was to be loaded with */
+export function explain(error: unknown, load: LoadOptions): Explanation {
+  const code = error instanceof SplitkvError ? error.code : 'internal';
+  if (error instanceof SelfTestFailure) {
+    return {
+      title: 'This GPU computes wrongly',
+      advice: 'The model was tried with a few tokens before the first question, and they came out wrong.',
+      detail: error.message,
+      remedies: [
+        { label: 'Try again', action: 'retry' },
+        { label: 'Use it all the same', action: 'ignore' },
+      ],
+    };
+  }
+  return {
+    title: TITLES[code],
+    advice: ADVICE[code],
+    detail: error instanceof Error ? error.message : String(error),
+    remedies: remedies(code, load),
+  };
+}
+
+const SHORTEST_CONTEXT = 512;
+const DEFAULT_CONTEXT = 4096;
+
+function remedies(code: ErrorCode, load: LoadOptions): Remedy[] {
+  switch (code) {
+    case 'limit': {
+      const context = Math.floor((load.contextLength ?? DEFAULT_CONTEXT) / 4);
+      return [
+        ...(load.weights === 'q4'
+          ? []
+          : [{ label: 'Try it in 4 bits', action: 'retry', load: { ...load, weights: 'q4' } } as const]),
+        ...(context < SHORTEST_CONTEXT
+          ? []
+          : [
+              {
+                label: `Try a context of ${context} tokens`,
+                action: 'retry',
+                load: { ...load, contextLength: context },
+              } as const,
+            ]),
+        { label: 'Try again', action: 'retry' },
+      ];
+    }
+    case 'device_lost':
+    case 'peer_lost':
+      return [{ label: 'Bring it back', action: 'recover' }];
+    case 'context_full':
+      return [{ label: 'New conversation', action: 'clear' }];
+    case 'usage':
+    case 'config':
+    case 'unsupported':
+      return [];
+    case 'aborted':
+      return [{ label: 'Go on', action: 'retry' }];
+    default:
+      return [{ label: 'Try again', action: 'retry' }];
+  }
+}

@@ -1,0 +1,15 @@
+/** `import 'splitkv/chat'` makes `<splitkv-chat>` known to the page. */
+import { SplitkvChat } from './element.js';
+
+export { SplitkvChat } from './element.js';
+export type { Answer, ChatState } from './session.js';
+export { ATTRIBUTES, type Attribute } from './settings.js';
+
+declare global {
+  interface HTMLElementTagNameMap {
+    'splitkv-chat': SplitkvChat;
+  }
+}
+
+// A page may import two copies, by two ways: the first one serves.
+if (!customElements.get('splitkv-chat')) customElements.define('splitkv-chat', SplitkvChat);

@@ -1,0 +1,116 @@
+import { didYouMean, usageError } from '../../base/errors.js';
+import type { KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
+import { listBrowserAdapters } from '../adapter_list.js';
+import { parseMemory, parseRanks } from '../rank_options.js';
+
+/** Every attribute of the element, with what it says. The element reads no others. */
+export const ATTRIBUTES = {
+  model: 'URL of a model folder or .gguf file, relative to the page',
+  ranks: '"auto": a rank on each GPU there is; a number; or adapters, such as "high-performance,low-power"',
+  plan: '"auto", "tp", "sp" and so on; default: auto',
+  weights: 'f32, f16, q8 or q4; default: as the files have them',
+  kv: 'f32 or f16: the KV cache',
+  context: 'tokens of the context',
+  memory: 'bytes that a rank may take: 500MB, 1.5GB; or one for each with commas between',
+  workers: 'present: each rank in a worker of its own',
+  virtual: 'present: all ranks on one device',
+  autostart: 'present: downloads without asking first',
+  'no-self-test': 'present: answers are not checked before the first question',
+  'max-tokens': 'tokens of an answer; default 512',
+  temperature: '0 (default): always the likeliest token',
+  'top-p': 'share of the likeliest tokens to draw from; default 1',
+  'top-k': 'how many of the likeliest tokens to draw from; default: all',
+  seed: 'the same seed gives the same answers',
+  system: 'the system message',
+  about: 'a text that every question is about: each is asked by itself, after this text',
+  suggestions: 'questions to offer, with | between',
+  label: "the chat's name, as screen readers say it; default: Chat",
+  placeholder: 'in the empty field; default: Ask something',
+} as const;
+
+export type Attribute = keyof typeof ATTRIBUTES;
+
+/** What a chat is to be, as its attributes say. */
+export interface ChatSettings {
+  readonly load: LoadOptions;
+  readonly sampling: SamplingOptions & { readonly maxTokens: number };
+  readonly autostart: boolean;
+  readonly selfTest: boolean;
+  readonly system: string | undefined;
+  readonly about: string | undefined;
+}
+
+const DEFAULT_MAX_TOKENS = 512;
+
+/** @throws SplitkvError `usage` for a value that can't be read, with its attribute; the library judges the rest. */
+export function readSettings(attribute: (name: Attribute) => string | null): ChatSettings {
+  const text = (name: Attribute): string | undefined => attribute(name) ?? undefined;
+  const has = (name: Attribute): boolean => attribute(name) !== null;
+  const read = <T>(name: Attribute, parse: (value: string, given: string) => T): T | undefined => {
+    const value = text(name);
+    return value === undefined ? undefined : parse(value, `${name}="${value}"`);
+  };
+  const ranks = attribute('ranks') === 'auto' ? undefined : read('ranks', parseRanks);
+  return {
+    load: defined({
+      ranks,
+      plan: text('plan'),
+      weights: text('weights') as WeightType | undefined,
+      kv: text('kv') as KvType | undefined,
+      contextLength: read('context', wholeNumber),
+      memory: read('memory', parseMemory),
+      workers: has('workers') || undefined,
+      virtualRanks: has('virtual') || undefined,
+    }),
+    sampling: {
+      maxTokens: read('max-tokens', wholeNumber) ?? DEFAULT_MAX_TOKENS,
+      ...defined({
+        temperature: read('temperature', number),
+        topP: read('top-p', number),
+        topK: read('top-k', wholeNumber),
+        seed: read('seed', number),
+      }),
+    },
+    autostart: has('autostart'),
+    selfTest: !has('no-self-test'),
+    system: text('system'),
+    about: text('about'),
+  };
+}
+
+/** The ranks of `ranks="auto"`: one on each different GPU. @throws SplitkvError `no_webgpu` */
+export async function everyAdapter(): Promise<number | readonly string[]> {
+  const entries = await listBrowserAdapters();
+  const different = entries.filter(({ same_as: same }) => same === undefined);
+  return different.length > 1 ? different.map(({ request }) => request) : 1;
+}
+
+/** Attributes that look like one of the element's own, but aren't: a slip, which would else be silent. */
+export function misspelt(names: readonly string[]): string[] {
+  const known = Object.keys(ATTRIBUTES);
+  const foreign = names.filter(
+    (name) => !known.includes(name) && !/^(data-|aria-|on)/.test(name) && !GLOBAL.includes(name),
+  );
+  return foreign.flatMap((name) => {
+    const hint = didYouMean(name, known);
+    return hint === '' ? [] : [`<splitkv-chat> has no attribute '${name}'.${hint}`];
+  });
+}
+
+const GLOBAL = ['class', 'id', 'style', 'slot', 'part', 'title', 'lang', 'dir', 'hidden', 'role', 'tabindex', 'is'];
+
+type Defined<T> = { [K in keyof T]: Exclude<T[K], undefined> };
+
+/** Without what isn't given. */
+const defined = <T extends object>(values: T): Partial<Defined<T>> =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Partial<Defined<T>>;
+
+function wholeNumber(text: string, given: string): number {
+  if (!/^[1-9]\d*$/.test(text)) throw usageError(`${given}: expected a whole number above 0`);
+  return Number(text);
+}
+
+function number(text: string, given: string): number {
+  if (!/^\d+(\.\d+)?$/.test(text)) throw usageError(`${given}: expected a number from 0 on`);
+  return Number(text);
+}
