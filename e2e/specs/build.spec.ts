@@ -69,7 +69,8 @@ test("the packed library's types are found, and say what is wrong", () => {
     cpSync('package.json', join(packed, 'package.json'));
     writeFileSync(join(root, 'package.json'), '{"type": "module"}');
     const use = "import { load } from 'splitkv';\nconst { info } = await load('model', { weights: 'q4' });\n";
-    const element = "import 'splitkv/chat';\nexport const state: number = document.createElement('splitkv-chat').state;\n";
+    const element =
+      "import 'splitkv/chat';\nexport const state: number = document.createElement('splitkv-chat').messages[0]!.content;\n";
     writeFileSync(join(root, 'use.ts'), `${use}export const size: string = info.vocabSize;\n${element}`);
     const options = [
       '--noEmit',
@@ -85,11 +86,10 @@ test("the packed library's types are found, and say what is wrong", () => {
     ];
     const tsc = [resolve('node_modules/typescript/bin/tsc'), ...options, 'use.ts'];
     const { stdout } = spawnSync(process.execPath, tsc, { encoding: 'utf8', cwd: root });
-    expect(stdout).toBe(
-      "use.ts(3,14): error TS2322: Type 'number' is not assignable to type 'string'.\n" +
-        "use.ts(5,14): error TS2322: Type 'ChatState' is not assignable to type 'number'.\n" +
-        "  Type '\"empty\"' is not assignable to type 'number'.\n",
-    );
+    expect(stdout.match(/^use.*/gm)).toEqual([
+      "use.ts(3,14): error TS2322: Type 'number' is not assignable to type 'string'.",
+      "use.ts(5,14): error TS2322: Type 'string' is not assignable to type 'number'.",
+    ]);
   } finally {
     rmSync(root, { recursive: true, force: true });
   }

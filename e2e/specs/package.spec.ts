@@ -10,14 +10,17 @@ import { serveFiles } from '../../src/server/static_files.js';
 
 // The test server builds dist/ before it starts.
 
-/** The files of dist/ that these import, and those import, statically. */
-function reached(...entries: readonly string[]): Set<string> {
+const STATIC = /(?:from|import)\s*["'`]\.\/([\w.-]+\.js)["'`]/g;
+const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
+
+/** The files of dist/ that these import, and those import; on demand, too, but for Node's. */
+function reached(entries: readonly string[], kinds: readonly RegExp[]): Set<string> {
   const files = new Set<string>();
   const add = (file: string): void => {
-    if (files.has(file)) return;
+    if (files.has(file) || file.startsWith('splitkv-node')) return;
     files.add(file);
     const text = readFileSync(join('dist', file), 'utf8');
-    for (const [, next] of text.matchAll(/(?:from|import)\s*["'`]\.\/([\w.-]+\.js)["'`]/g)) add(next!);
+    for (const kind of kinds) for (const [, next] of text.matchAll(kind)) add(next!);
   };
   for (const entry of entries) add(entry);
   return files;
@@ -27,24 +30,28 @@ const gzipped = (files: Iterable<string>): number =>
   [...files].reduce((sum, file) => sum + gzipSync(readFileSync(join('dist', file)), { level: 9 }).length, 0);
 
 /** What any page may need that loads a model in safetensors and generates with it, its ranks in workers. */
-const core = (): Set<string> => reached('splitkv.js', 'splitkv-page_workers.js', 'splitkv-rank_worker.js');
-/** What comes with the first use of it. */
-const ON_DEMAND = ['chat', 'self_test', 'pick_plan', 'plan_model', 'basics', 'gguf_files', 'serving_model', 'parse_plan'];
+const CORE = ['splitkv.js', 'splitkv-page_workers.js', 'splitkv-rank_worker.js'];
 
 test('the runtime is small: dependencies, WGSL and workers included', () => {
-  const files = core();
+  const files = reached(CORE, [STATIC]);
   const kilobytes = gzipped(files) / 1000;
   expect(files.size).toBeGreaterThan(5);
   expect(kilobytes).toBeGreaterThan(50);
   expect(kilobytes).toBeLessThan(150);
 });
 
-test('what is loaded on demand is not loaded before, and is not large', () => {
-  const first = core();
-  const all = reached(...first, ...ON_DEMAND.map((name) => `splitkv-${name}.js`));
-  for (const name of ON_DEMAND) expect(first).not.toContain(`splitkv-${name}.js`);
+test('what few pages need is loaded on demand, and the element is small', () => {
+  const first = reached(CORE, [STATIC]);
+  const all = reached(CORE, [STATIC, ON_DEMAND]);
+  for (const name of ['serving_model', 'gguf_files', 'plan_model', 'self_test']) {
+    expect(first).not.toContain(`splitkv-${name}.js`);
+    expect(all).toContain(`splitkv-${name}.js`);
+  }
   expect(gzipped(all) / 1000).toBeLessThan(200);
-  const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !all.has(file));
+  const chat = [...reached(['splitkv-chat.js'], [STATIC])].filter((file) => !all.has(file));
+  expect(chat).toEqual(['splitkv-chat.js']);
+  expect(gzipped(chat) / 1000).toBeLessThan(20);
+  const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !all.has(file) && !chat.includes(file));
   for (const file of rest) expect(file, 'any other file is for Node').toMatch(/^splitkv-node/);
 });
 
@@ -75,9 +82,12 @@ test.describe('for bundlers', () => {
       'one',
       "import { SplitkvError } from 'splitkv'; globalThis.found = new SplitkvError('usage', '');",
     );
-    const [file, ...more] = readdirSync(join(folder, 'assets'));
-    expect(more).toEqual([]);
-    expect(readFileSync(join(folder, 'assets', file!), 'utf8').length).toBeLessThan(3000);
+    const page = readFileSync(join(folder, 'index.html'), 'utf8');
+    const [, file] = /<script[^>]* src="([^"]+)"/.exec(page)!;
+    const script = readFileSync(join(folder, file!), 'utf8');
+    expect(page).not.toContain('modulepreload');
+    expect(script.length).toBeLessThan(3000);
+    expect(script).not.toMatch(/\bimport\b/);
   });
 
   test('a bundled page runs ranks in workers', async ({ page }) => {

@@ -1,5 +1,6 @@
-import { type ChatMessage, type Model, SplitkvError } from '../../index.js';
+import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
+import type { ChatMessage, Model } from '../../index.js';
 import { explain, type Remedy } from './explain.js';
 import { ChatParts } from './parts.js';
 import { previewOf } from './preview.js';

@@ -1,4 +1,5 @@
-import { type ErrorCode, type LoadOptions, SplitkvError } from '../../index.js';
+import { type ErrorCode, SplitkvError } from '../../base/errors.js';
+import type { LoadOptions } from '../../index.js';
 
 /** The model was loaded, and what it computes is wrong. */
 export class SelfTestFailure extends SplitkvError {

@@ -1,14 +1,14 @@
-import {
-  type ChatMessage,
-  type ErrorCode,
-  type GenerateResult,
-  load,
-  type LoadOptions,
-  type LoadProgress,
-  type Model,
-  planModel,
-  type PlanReport,
-  SplitkvError,
+import { SplitkvError } from '../../base/errors.js';
+import { load } from '../../engine/load.js';
+import { planModel } from '../../engine/on_demand.js';
+import type {
+  ChatMessage,
+  ErrorCode,
+  GenerateResult,
+  LoadOptions,
+  LoadProgress,
+  Model,
+  PlanReport,
 } from '../../index.js';
 import { inBackgroundToo } from './background.js';
 import { SelfTestFailure } from './explain.js';
