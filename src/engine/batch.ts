@@ -32,21 +32,26 @@ export class Batch {
   /** Those rows: their prompt's last row is in headX. */
   readonly #first = new Set<number>();
 
-  /** Slots [firstSlot, firstSlot + slots) of the rank. */
+  readonly slots: number;
+  readonly firstSlot: number;
+
+  /** Slots [firstSlot, firstSlot + rows) are this rank's; all ranks together have `allRows`, where each runs its own. */
   constructor(
     readonly device: Device,
     readonly world: World,
     readonly forward: Forward,
     readonly vocabSize: number,
-    readonly slots: number,
-    readonly firstSlot: number,
+    readonly own: { readonly rows: number; readonly allRows: number; readonly firstSlot: number },
   ) {
     const { hiddenStride, logitsStride } = forward;
-    this.#rows = forward.allocateRows('generated', slots);
+    const { rows: slots, firstSlot, allRows } = own;
+    this.slots = slots;
+    this.firstSlot = firstSlot;
+    this.#rows = forward.allocateRows('generated', slots, Math.max(slots, allRows));
     const heads = forward.headRows > 0;
     this.headX = heads ? device.createBuffer('head x', slots * hiddenStride * 4) : undefined;
     if (heads) {
-      const shares = headShares(world.plan);
+      const shares = headShares(world);
       this.#sampler = new Sampler(device, {
         slots,
         vocabSize,
@@ -115,6 +120,7 @@ export class Batch {
   /** The sampled tokens and their positions go from the root to every other rank. */
   #recordNext(recorder: Recorder): void {
     const { rank, plan, topology } = this.world;
+    if (topology.ownRows) return;
     const { tokens, rowInfo } = this.#rows;
     const transfer = (peer: number): Transfer => ({
       peer,
@@ -174,6 +180,11 @@ export class Batch {
       if (decodes) encoder = await this.#layers.run(encoder, step);
       this.#placeFirst(encoder);
       encoder = await program.run(encoder, step);
+    }
+    if (step.rows === 0) {
+      // Another rank's rows needed this one; of its own there are none, and so no ids.
+      device.gpu.queue.submit([encoder.finish()]);
+      return undefined;
     }
     const next = this.#ids && this.#sampler!.nextIds();
     const read = next && this.#ids!.record(encoder, next.ids, next.offset);

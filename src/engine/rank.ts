@@ -92,18 +92,29 @@ export interface Rank {
   /**
    * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
    * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window.
+   * `rowsByRank`, where every rank runs rows of its own: how many each runs in this call, which all make with theirs; a rank without
+   * any is given no tokens.
    */
-  prefill(slot: number, tokens: Uint32Array, start: number, last: boolean): Promise<void>;
+  prefill(
+    slot: number,
+    tokens: Uint32Array,
+    start: number,
+    last: boolean,
+    rowsByRank?: readonly number[],
+  ): Promise<void>;
   /** The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block]. */
   readKv(slot: number): Promise<Uint8Array>;
   /** Of a slot whose prompt was just run, f32 [hiddenStride]: the last layer's output for its last token. Where the head is. */
   readLastRow(slot: number): Promise<Float32Array>;
   /** Takes over keys and values that were computed elsewhere; the slot has its blocks already. `start` may follow. */
   takeOver(slot: number, piece: KvPiece): Promise<void>;
-  /** Logits of positions that the last `prefill` ran, [count][vocabSize]; the root's answer counts. */
+  /** Logits of positions that the last `prefill` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
-  /** Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels. */
-  recompute(slot: number, tokens: Uint32Array, start: number): Promise<void>;
+  /**
+   * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.
+   * `rowsByRank` as for `prefill`.
+   */
+  recompute(slot: number, tokens: Uint32Array, start: number, rowsByRank?: readonly number[]): Promise<void>;
   /** Begins sampling at a slot whose prompt was just run; `seen`: its tokens. The next step samples its first token. */
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void>;
   /**
@@ -114,9 +125,15 @@ export interface Rank {
   /**
    * Samples a token of each of a batch's active slots; ids by slot of the batch, from the root. Slots that were just started
    * sample from their prompt; the others take part where `decodes`, after one decode step, and then the longest sequence has
-   * `longest` tokens. `rows`: slots from here on are all inactive; default all slots run.
+   * `longest` tokens. `rows`: slots from here on are all inactive; default all slots run. Where every rank runs rows of its own, the
+   * rows of each, and each answers with the ids of its own slots.
    */
-  step(batch: number, decodes: boolean, longest: number, rows?: number): Promise<Uint32Array | undefined>;
+  step(
+    batch: number,
+    decodes: boolean,
+    longest: number,
+    rows?: number | readonly number[],
+  ): Promise<Uint32Array | undefined>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
   /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; for tests. */

@@ -2,6 +2,7 @@ import { type Device, openPaperDevice } from '../gpu/index.js';
 import type { ModelConfig } from '../model/config.js';
 import { loadWeights } from '../model/family.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../model/shape.js';
+import { keptSlots, rankTopology } from '../model/topology.js';
 import { World } from '../model/world.js';
 import type { Plan, RankMemory } from '../placement/index.js';
 import type { MemorySubject } from './budgets.js';
@@ -17,7 +18,7 @@ export async function memoryOnPaper(plan: Plan, subject: MemorySubject, runner: 
   const known = new Map<string, Omit<RankMemory, 'rank'>>();
   const memories: RankMemory[] = [];
   for (let rank = 0; rank < plan.worldSize; rank++) {
-    const key = formOf(plan, rank, subject.config);
+    const key = formOf(plan, rank, subject.config, runner);
     let memory = known.get(key);
     if (!memory) known.set(key, (memory = await rankOnPaper(plan, rank, subject, runner)));
     memories.push({ rank, ...memory });
@@ -48,7 +49,7 @@ export async function rankOnPaper(
 }
 
 /** Ranks of one plan that hold as much of everything, and do as much, take the same memory. */
-function formOf(plan: Plan, rank: number, config: ModelConfig): string {
+function formOf(plan: Plan, rank: number, config: ModelConfig, { slots, batches = 1 }: RunnerOptions): string {
   const slice = rankSlice(plan, rank, config);
   const layer = ({ index, queryHeads, kvHeads, mlp, experts }: LayerSlice): unknown[] => [
     index,
@@ -59,10 +60,11 @@ function formOf(plan: Plan, rank: number, config: ModelConfig): string {
     mlp,
   ];
   const rows = [slice.embeddingRows, slice.headRows].map((span) => (span ? spanLength(span) : 0));
-  const samples = plan.head[0]!.rank === rank;
+  const samples = rankTopology(plan, rank).root === rank;
+  const kept = keptSlots(plan, rank, slots, batches)?.map(([first, end]) => end - first);
   const caches = plan.stages.map(({ shares }) => {
     const share = shares.find((candidate) => candidate.rank === rank);
     return share && [share.kvHeads.length, share.lanes, share.sequences, share.copies];
   });
-  return JSON.stringify([slice.layers.map(layer), rows, samples, caches]);
+  return JSON.stringify([slice.layers.map(layer), rows, samples, caches, kept]);
 }

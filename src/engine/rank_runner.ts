@@ -9,8 +9,8 @@ import type { StageCompression } from '../model/compression/stage_compression.js
 import type { DeviceModel } from '../model/family.js';
 import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
 import { chunksOf } from '../model/roles.js';
-import { type DealtSequences, rowSender } from '../model/topology.js';
-import { recordGatherLogits } from '../model/vocab_ranks.js';
+import { type DealtSequences, keptSlots, rowSender } from '../model/topology.js';
+import { headShares, recordGatherLogits } from '../model/vocab_ranks.js';
 import type { World } from '../model/world.js';
 import { CHUNK_TOKENS, localChunks, ownsChunk, type RowRange, sequenceRanges } from '../placement/index.js';
 import { Batch } from './batch.js';
@@ -54,8 +54,10 @@ export class RankRunner implements Rank {
   readonly #numBlocks: number;
   /** Ranks that a sequence's chunks are split over. */
   readonly #split: number;
-  /** Token parallelism: who keeps sequences, and the slots (of a batch) whose cache is kept here. */
-  readonly #dealt: (DealtSequences & { readonly range: RowRange }) | undefined;
+  /** Token parallelism: who keeps sequences. */
+  readonly #dealt: DealtSequences | undefined;
+  /** By batch: the slots whose cache is kept here, where whole sequences are dealt out to ranks. */
+  readonly #kept: readonly RowRange[] | undefined;
   /** Where prompts are compressed: blocks and tables of each head, instead of one table. */
   readonly #pages: HeadPages | undefined;
   readonly #blockTable: Buffer;
@@ -94,9 +96,11 @@ export class RankRunner implements Rank {
     const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
     // Where sequences are dealt out, the slots whose cache is kept here.
     const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
-    const range = dealt && sequenceRanges(dealt.weights, slots)[dealt.index]!;
-    this.#dealt = dealt && { ...dealt, range: range! };
-    const kept = range ? (range[1] - range[0]) * batches : total;
+    const { ownRows } = topology;
+    this.#dealt = dealt;
+    this.#kept = keptSlots(world.plan, world.rank, slots, batches);
+    const kept = this.#kept?.reduce((sum, [first, end]) => sum + end - first, 0) ?? total;
+    const together = ownRows?.ranks.length ?? 1;
     const whole = Math.min(contextBlocks, localChunks(contextLength, split) * chunkBlocks) * kept;
     // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
     const pool =
@@ -139,10 +143,8 @@ export class RankRunner implements Rank {
     // Blocks of split rows are whole chunks where a prompt is long enough.
     const chunk = topology.rowBlocks === 1 ? wanted : Math.min(Math.max(wanted, CHUNK_TOKENS), contextLength);
     const promptRows = forward.promptRows(chunk);
-    this.#prompt = forward.allocateRows(
-      'prompt',
-      alignUp(promptRows, topology.rowBlocks === 1 ? PREFILL_TILE_ROWS : 64),
-    );
+    const rows = alignUp(promptRows, topology.rowBlocks === 1 ? PREFILL_TILE_ROWS : 64);
+    this.#prompt = forward.allocateRows('prompt', rows, rows * together);
     const heads = forward.headRows > 0;
     const isRoot = world.rank === topology.root;
     const rowsBuffer = (name: string, rows: number, stride: number): Buffer =>
@@ -160,10 +162,12 @@ export class RankRunner implements Rank {
       }
       if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward.logitsStride);
     });
-    this.#batches = Array.from(
-      { length: batches },
-      (_, index) => new Batch(device, world, forward, vocabSize, slots, index * slots),
-    );
+    this.#batches = Array.from({ length: batches }, (_, index) => {
+      const [first, end] = ownRows ? this.#kept![index]! : [0, slots];
+      // A rank without slots of its own has a row that is never active.
+      const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
+      return new Batch(device, world, forward, vocabSize, own);
+    });
     const [batch] = this.#batches;
     this.facts = {
       rank: world.rank,
@@ -223,9 +227,19 @@ export class RankRunner implements Rank {
     return batch === undefined ? this.#queue.alone(run) : this.#queue.inLane(batch, run);
   }
 
-  #batchOf(slot: number): { readonly batch: Batch; readonly row: number } {
+  /** Where a slot's row is; undefined where another rank alone runs it. */
+  #batchOf(slot: number): { readonly batch: Batch; readonly row: number } | undefined {
+    if (this.world.topology.ownRows && !this.#keeps(slot)) return undefined;
+    const batch = this.#batches[Math.floor(slot / this.options.slots)]!;
+    return { batch, row: slot - batch.own.firstSlot };
+  }
+
+  /** The slot's cache is kept here, as far as whole sequences are dealt out to ranks. */
+  #keeps(slot: number): boolean {
+    if (!this.#kept) return true;
     const { slots } = this.options;
-    return { batch: this.#batches[Math.floor(slot / slots)]!, row: slot % slots };
+    const [first, end] = this.#kept[Math.floor(slot / slots)]!;
+    return slot % slots >= first && slot % slots < end;
   }
 
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void> {
@@ -304,18 +318,20 @@ export class RankRunner implements Rank {
   }
 
   #owns(slot: number, block: number, offset: number): boolean {
-    if (this.#dealt) {
-      const [first, end] = this.#dealt.range;
-      const row = slot % this.options.slots;
-      return row >= first && row < end;
-    }
+    if (this.#kept) return this.#keeps(slot);
     const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
     return this.world.topology.stages.some(
       (stage) => stage && ownsChunk(chunk, stage.sequence.ranks, stage.sequence.index, offset),
     );
   }
 
-  prefill(slot: number, tokens: Uint32Array, start: number, last: boolean): Promise<void> {
+  prefill(
+    slot: number,
+    tokens: Uint32Array,
+    start: number,
+    last: boolean,
+    rowsByRank?: readonly number[],
+  ): Promise<void> {
     return this.#inOrder(async () => {
       const { device, world } = this;
       const state = this.#slots[slot]!;
@@ -324,21 +340,23 @@ export class RankRunner implements Rank {
       const ran = new RowBlocks(rowBlocks, state.chunkOffset, start, end);
       this.#ran = ran;
       this.#writePrompt(ran, tokens, slot);
-      const counts = ran.counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
+      const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
+      const counts = tiled(ran.counts);
       const rows = counts[rowBlock]!;
-      const step: StepShape = { rows, chunks: chunksOf(end), blocks: this.#dealtRows(slot, rows) ?? counts };
+      const blocks = rowsByRank ? tiled(rowsByRank) : (this.#dealtRows(slot, rows) ?? counts);
+      const step: StepShape = { rows, chunks: chunksOf(end), blocks };
       let encoder = device.gpu.createCommandEncoder();
       const compressions = last ? this.#compressionsOf(end) : [];
       for (const each of compressions) {
         each.prepare({ slot, length: end, firstRow: tokens.length - this.options.compression!.window });
       }
       encoder = await (compressions.length > 0 ? this.#compressing! : this.#prefill).run(encoder, step);
-      if (last) {
-        const { batch, row } = this.#batchOf(slot);
-        encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, batch.headX, row);
+      const home = last && this.#batchOf(slot);
+      if (home) {
+        encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, home.batch.headX, home.row);
       }
       device.gpu.queue.submit([encoder.finish()]);
-      state.length = end;
+      if (tokens.length > 0) state.length = end;
       // One step at a time on the queue, so that an abort or a lost device shows at once.
       await device.wait(device.gpu.queue.onSubmittedWorkDone());
       if (compressions.length > 0 && this.#owns(slot, 0, 0)) {
@@ -397,14 +415,15 @@ export class RankRunner implements Rank {
     at: number,
   ): Promise<GPUCommandEncoder> {
     const { world } = this;
-    const { plan, rank } = world;
+    const { rank } = world;
     const ran = this.#ran!;
     const home = ran.blockOf(start);
     const bytes = this.#forward.hiddenStride * 4;
     const source: Region = { buffer: this.#prompt.x, offset: ran.rowOf(start) * bytes, size: count * bytes };
-    const links = plan.head
-      .filter(({ rows: [first, end] }) => end > first)
-      .map((share) => ({ to: share.rank, sender: rowSender(world.topology, home, share.rank) }));
+    const links = headShares(world).map((share) => ({
+      to: share.rank,
+      sender: world.topology.ownRows ? rank : rowSender(world.topology, home, share.rank),
+    }));
     if (links.some((link) => link.to === rank && link.sender === rank)) {
       encoder.copyBufferToBuffer(source.buffer.gpu, source.offset, to!.gpu, at * bytes, source.size);
     }
@@ -429,7 +448,7 @@ export class RankRunner implements Rank {
 
   readLastRow(slot: number): Promise<Float32Array> {
     return this.#inOrder(async () => {
-      const { batch, row } = this.#batchOf(slot);
+      const { batch, row } = this.#batchOf(slot)!;
       const bytes = this.#forward.hiddenStride * 4;
       return new Float32Array(await this.device.read(batch.headX!, row * bytes, bytes));
     });
@@ -439,8 +458,9 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const state = this.#slots[slot]!;
       if (bytes) writeBlocks(this.device, this.#forward.cacheBuffers, state.table, firstBlock, bytes);
-      const { batch, row } = this.#batchOf(slot);
-      if (lastRow && batch.headX) this.device.write(batch.headX, row * this.#forward.hiddenStride * 4, lastRow);
+      const home = this.#batchOf(slot);
+      const headX = home?.batch.headX;
+      if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
       state.length = tokens;
     });
   }
@@ -463,43 +483,47 @@ export class RankRunner implements Rank {
     });
   }
 
-  recompute(slot: number, tokens: Uint32Array, start: number): Promise<void> {
+  recompute(slot: number, tokens: Uint32Array, start: number, rowsByRank?: readonly number[]): Promise<void> {
     return this.#inOrder(async () => {
       const { device } = this;
       this.#again ??= await device.checked('preparing recomputation', () => {
-        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS);
+        const allRows = RECOMPUTED_ROWS * (this.world.topology.ownRows?.ranks.length ?? 1);
+        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, allRows);
         return { rows, program: this.#record('recompute', (recorder) => this.#forward.recordLayers(recorder, rows)) };
       });
       const { rows, program } = this.#again;
-      for (let at = 0; at < tokens.length; at += RECOMPUTED_ROWS) {
+      const longest = Math.max(tokens.length, ...(rowsByRank ?? []));
+      for (let at = 0; at < longest; at += RECOMPUTED_ROWS) {
         const piece = tokens.subarray(at, at + RECOMPUTED_ROWS);
         const rowInfo = new Uint32Array(RECOMPUTED_ROWS * 2).fill(INACTIVE);
         for (let row = 0; row < piece.length; row++) rowInfo.set([start + at + row, slot], row * 2);
         device.write(rows.tokens, 0, piece);
         device.write(rows.rowInfo, 0, rowInfo);
         const end = start + at + piece.length;
+        const blocks = rowsByRank?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
         const encoder = await program.run(device.gpu.createCommandEncoder(), {
-          rows: RECOMPUTED_ROWS,
+          rows: blocks?.[this.world.topology.ownRows!.index] ?? RECOMPUTED_ROWS,
           chunks: chunksOf(end),
           ...(this.#dealt && { blocks: this.#dealtRows(slot, RECOMPUTED_ROWS)! }),
+          ...(blocks && { blocks }),
         });
         device.gpu.queue.submit([encoder.finish()]);
-        this.#slots[slot]!.length = end;
+        if (piece.length > 0) this.#slots[slot]!.length = end;
       }
     });
   }
 
   resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
     return this.#inOrder(async () => {
-      const { batch, row } = this.#batchOf(slot);
-      await batch.resume(row, sampling, seen, token, position);
+      const home = this.#batchOf(slot);
+      await home?.batch.resume(home.row, sampling, seen, token, position);
     });
   }
 
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
     return this.#inOrder(async () => {
-      const { batch, row } = this.#batchOf(slot);
-      await batch.start(row, sampling, seen, this.#slots[slot]!.length - 1);
+      const home = this.#batchOf(slot);
+      await home?.batch.start(home.row, sampling, seen, this.#slots[slot]!.length - 1);
     });
   }
 
@@ -507,16 +531,18 @@ export class RankRunner implements Rank {
     index: number,
     decodes: boolean,
     longest: number,
-    rows = this.options.slots,
+    rows: number | readonly number[] = this.options.slots,
   ): Promise<Uint32Array | undefined> {
     const batch = this.#batches[index]!;
+    const shape =
+      typeof rows === 'number' ? { rows } : { rows: rows[this.world.topology.ownRows!.index]!, blocks: rows };
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
       this.device.assertAlive();
       // Compressed sequences have fewer entries than positions.
       const { slots } = this.options;
       const evicted = this.#pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
-      return batch.step(decodes, { rows, chunks: chunksOf(Math.max(1, longest - evicted)), channel: index });
+      return batch.step(decodes, { ...shape, chunks: chunksOf(Math.max(1, longest - evicted)), channel: index });
     }, index);
     return read?.();
   }
@@ -531,14 +557,14 @@ export class RankRunner implements Rank {
     this.#pages?.release(slot);
     this.#slots[slot] = freeSlot();
     if (this.device.isLost) return;
-    const { batch, row } = this.#batchOf(slot);
-    batch.stop(row);
+    const home = this.#batchOf(slot);
+    home?.batch.stop(home.row);
   }
 
   async slotLogits(slot: number): Promise<Float32Array | undefined> {
-    const { batch, row } = this.#batchOf(slot);
+    const home = this.#batchOf(slot);
     await this.#queue.idle();
-    return batch.logitsOf(row);
+    return home?.batch.logitsOf(home.row);
   }
 
   async counts(): Promise<RankCounts> {

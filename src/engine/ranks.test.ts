@@ -96,6 +96,8 @@ const contracts: readonly {
       ['tp+sp', 2, { devices: true }],
       ['pp', 2],
       ['token', 2, { devices: true }],
+      ['adp', 2, { devices: true }],
+      ['adp', 3],
     ],
   },
   {
@@ -113,6 +115,7 @@ const contracts: readonly {
       ['pp x sp', 4],
       ['tp x token', 4],
       ['pp x token', 4],
+      ['adp', 4],
     ],
   },
   {
@@ -124,6 +127,8 @@ const contracts: readonly {
       ['tp', 2],
       ['sp', 2, { devices: true }],
       ['ep', 4],
+      ['adp', 2, { devices: true }],
+      ['adp', 4],
       ['tp+sp', 4],
       ['pp', 3],
     ],
@@ -138,6 +143,7 @@ const contracts: readonly {
       ['tp+sp', 2, { devices: true }],
       ['sp', 4],
       ['pp x tp', 4],
+      ['adp', 3],
     ],
   },
 ];

@@ -5,19 +5,12 @@ import type { ModelConfig } from '../model/config.js';
 import type { KvType } from '../model/kv_cache.js';
 import { modelShape } from '../model/shape.js';
 import { rankTopology } from '../model/topology.js';
-import {
-  CHUNK_TOKENS,
-  chunkOwner,
-  leastLoadedOffset,
-  pipelineDepth,
-  type Plan,
-  type RowRange,
-  sequenceRanges,
-} from '../placement/index.js';
+import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, pipelineDepth, type Plan } from '../placement/index.js';
 import { type HandedKv, pieceFor } from './prefill/handed_kv.js';
 import type { CacheUse, DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { LOGITS_ROWS } from './rank_runner.js';
 import { stepEnd } from './row_blocks.js';
+import { SlotOwners, type SlotTokens } from './slot_owners.js';
 
 export { MAX_STEPS_IN_FLIGHT } from './batch.js';
 export type { RunnerOptions } from './rank.js';
@@ -35,8 +28,7 @@ interface Slot {
 export class Runner {
   /** Ranks that a sequence's chunks are split over. */
   readonly split: number;
-  /** Slots of a batch that share a KV pool: of each rank that keeps whole sequences, else all. */
-  readonly sequenceRanges: readonly RowRange[];
+  readonly owners: SlotOwners;
   /** Prompt rows that a step may have. */
   readonly promptRows: number;
   readonly #slots: Slot[];
@@ -61,8 +53,7 @@ export class Runner {
     const topology = rankTopology(plan, 0);
     this.#rowBlocks = topology.rowBlocks;
     this.#root = topology.root;
-    const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
-    this.sequenceRanges = dealt ? sequenceRanges(dealt.weights, slots) : [[0, slots]];
+    this.owners = new SlotOwners(plan, slots);
     this.split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0]!)).size));
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
     this.#prefillsInFlight = pipelineDepth(plan);
@@ -74,8 +65,8 @@ export class Runner {
     return {
       type: this.options.kvType,
       bytes: sum(({ facts }) => facts.kvBytes),
-      // A token is held by one rank of those that split a sequence.
-      bytesPerToken: sum(({ facts }) => facts.kvBytesPerToken) / this.split,
+      // A token is held by one rank of those that split a sequence, or that sequences are dealt out to.
+      bytesPerToken: sum(({ facts }) => facts.kvBytesPerToken) / this.split / this.owners.pools.length,
     };
   }
 
@@ -98,14 +89,64 @@ export class Runner {
   }
 
   /** The same call to every rank; all have ended when this settles. Resolves with the root's answer. */
-  async all<T>(call: (rank: Rank) => Promise<T>): Promise<T> {
-    const results = await Promise.allSettled(this.ranks.map((rank) => call(rank)));
+  async all<T>(call: (rank: Rank, index: number) => Promise<T>): Promise<T> {
+    return (await this.#each(call))[this.#root]!;
+  }
+
+  /** The same call to every rank; all have ended when this settles. */
+  async #each<T>(call: (rank: Rank, index: number) => Promise<T>): Promise<T[]> {
+    const results = await Promise.allSettled(this.ranks.map((rank, index) => call(rank, index)));
     const reasons = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
     if (reasons.length > 0) {
       // A rank that lost its device makes the others give up: its own error says why.
       throw reasons.find((reason) => reason instanceof SplitkvError && reason.code === 'device_lost') ?? reasons[0];
     }
-    return (results[this.#root] as PromiseFulfilledResult<T>).value;
+    return results.map((result) => (result as PromiseFulfilledResult<T>).value);
+  }
+
+  /** Runs pieces of prompts: one call for all ranks, with one piece at most for each rank that runs rows of its own. */
+  async prefillRound(round: readonly (SlotTokens & { readonly last: boolean })[]): Promise<void> {
+    await this.all((rank, index) => {
+      const { item, rows } = this.owners.shareOf(round, index);
+      return item
+        ? rank.prefill(item.slot, item.tokens, item.start, item.last, rows)
+        : rank.prefill(0, new Uint32Array(), 0, false, rows);
+    });
+  }
+
+  /** As `prefillRound`, for tokens that were generated before. */
+  async recomputeRound(round: readonly SlotTokens[]): Promise<void> {
+    await this.all((rank, index) => {
+      const { item, rows } = this.owners.shareOf(round, index);
+      return item
+        ? rank.recompute(item.slot, item.tokens, item.start, rows)
+        : rank.recompute(0, new Uint32Array(), 0, rows);
+    });
+  }
+
+  /**
+   * Samples a token of each of a batch's active slots; ids by slot of the batch.
+   * @param active the slots that take part, by number in the batch; default all
+   */
+  async sample(batch: number, decodes: boolean, longest: number, active?: readonly number[]): Promise<Uint32Array> {
+    const { owners } = this;
+    if (!owners.ranks) {
+      const rows = active && Math.max(...active) + 1;
+      return (await this.all((rank) => rank.step(batch, decodes, longest, rows)))!;
+    }
+    const ranges = owners.rangesOf(batch);
+    const rows = ranges.map(([first, end]) =>
+      active
+        ? Math.max(0, ...active.filter((slot) => slot >= first && slot < end).map((slot) => slot - first + 1))
+        : end - first,
+    );
+    const answers = await this.#each((rank) => rank.step(batch, decodes, longest, rows));
+    const ids = new Uint32Array(this.options.slots);
+    for (const [place, rank] of owners.ranks.entries()) {
+      const [first, end] = ranges[place]!;
+      ids.set(answers[rank]?.subarray(0, end - first) ?? [], first);
+    }
+    return ids;
   }
 
   /**
@@ -148,12 +189,10 @@ export class Runner {
 
   /** Gives each rank its part of a handover, from block `firstBlock` on; the slot has its blocks already. */
   async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<void> {
-    const { plan, options } = this;
-    const { slots } = options;
+    const { plan, owners } = this;
     const shape = modelShape(this.config);
-    const row = slot % slots;
-    await this.all((rank) =>
-      rank.takeOver(slot, pieceFor(plan, rank.facts.rank, kv, { ...shape, firstBlock, slot: row, slots })),
+    await this.all((rank, index) =>
+      rank.takeOver(slot, pieceFor(plan, index, kv, { ...shape, firstBlock, keeps: owners.keeps(index, slot) })),
     );
   }
 
@@ -185,8 +224,7 @@ export class Runner {
         throwIfAborted(signal, 'prefill');
         const end = this.#stepEnd(slot, start, tokens.length);
         const piece = tokens.slice(start, end);
-        const from = start;
-        const step = this.all((rank) => rank.prefill(slot, piece, from, end === tokens.length));
+        const step = this.prefillRound([{ slot, tokens: piece, start, last: end === tokens.length }]);
         step.catch(() => {});
         under.push(step);
         if (under.length >= this.#prefillsInFlight) await under.shift();
@@ -212,7 +250,7 @@ export class Runner {
 
   /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
   async sampleFirst(batch = 0): Promise<Uint32Array> {
-    return (await this.all((rank) => rank.step(batch, false, 1)))!;
+    return this.sample(batch, false, 1);
   }
 
   /** One decode step of a batch's active slots: feeds the last sampled ids, writes their KV, samples the next. */
@@ -221,7 +259,7 @@ export class Runner {
     const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
     for (const slot of own) if (slot.active) slot.length++;
     const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
-    return (await this.all((rank) => rank.step(batch, true, longest)))!;
+    return this.sample(batch, true, longest);
   }
 
   /**
@@ -266,18 +304,18 @@ export class Runner {
     signal: AbortSignal | undefined,
   ): Promise<void> {
     const { vocabSize } = this.config;
+    const owner = this.#ownerOf(0);
     for (let start = 0; start < tokens.length;) {
       throwIfAborted(signal, 'logits');
       const end = this.#stepEnd(0, start, tokens.length);
-      const from = start;
       const last = !isWhole && end === tokens.length;
-      await this.all((rank) => rank.prefill(0, tokens.slice(from, end), from, last));
+      await this.prefillRound([{ slot: 0, tokens: tokens.slice(start, end), start, last }]);
       const first = all ? start : isWhole && end === tokens.length ? end - 1 : end;
       for (let at = first; at < end;) {
         // A run may not cross a chunk, whose rows may be another rank's.
         const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
         const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
-        const rows = (await this.all((rank) => rank.logits(run)))!;
+        const rows = (await (owner ? owner.logits(run) : this.all((rank) => rank.logits(run))))!;
         for (let i = 0; i < run.count; i++) {
           onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
         }
@@ -290,6 +328,8 @@ export class Runner {
 
   /** The logits that the slot's next token was or will be sampled from; for tests. */
   async slotLogits(slot: number): Promise<Float32Array> {
+    const owner = this.#ownerOf(slot);
+    if (owner) return (await owner.slotLogits(slot))!;
     const slices = await Promise.all(this.plan.head.map(({ rank }) => this.ranks[rank]!.slotLogits(slot)));
     const logits = new Float32Array(this.config.vocabSize);
     for (const [index, { rows }] of this.plan.head.entries()) logits.set(slices[index]!, rows[0]);
@@ -321,6 +361,12 @@ export class Runner {
           `(the model's maximum is ${this.config.maxPositions}): shorten the prompt or load with a longer context`,
       );
     }
+  }
+
+  /** The one rank that runs the slot's rows, where each runs its own. */
+  #ownerOf(slot: number): Rank | undefined {
+    const { owners } = this;
+    return owners.ranks && this.ranks[owners.ranks[owners.placeOf(slot)]!];
   }
 
   async #admit(slot: number, tokens: number): Promise<void> {

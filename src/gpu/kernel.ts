@@ -16,7 +16,7 @@ export interface StepShape {
   readonly rows: number;
   /** 256-token chunks that the longest sequence of this step may use. */
   readonly chunks: number;
-  /** Where prompt rows are split over ranks: the rows of each rank's block; `rows` is this rank's own. */
+  /** Where rows are split over ranks, or every rank runs its own: the rows of each; `rows` is this rank's. */
   readonly blocks?: readonly number[];
   /** Steps under way side by side exchange with other ranks on channels of their own; default 0. */
   readonly channel?: number;

@@ -110,6 +110,7 @@ export class Recorder {
   readonly #pending: Pending[] = [];
   /** A hop follows the pending dispatches before this index. */
   readonly #hops: { readonly at: number; readonly hop: Hop }[] = [];
+  #view: ((step: StepShape) => StepShape) | undefined;
 
   constructor(
     readonly device: Device,
@@ -125,7 +126,7 @@ export class Recorder {
     kernel: Kernel<B, P, Problem>,
     problem: Problem,
     args: { readonly [K in keyof B]?: Tensor | undefined },
-    stepOf?: (step: StepShape) => StepShape,
+    stepOf = this.#view,
   ): void {
     const plan = kernel.plan(problem, this.device.traits);
     for (const name of Object.keys(args)) {
@@ -141,6 +142,13 @@ export class Recorder {
       params: plan.params,
       grid: stepOf ? (step) => gridOf(plan.grid, stepOf(step)) : plan.grid,
     });
+  }
+
+  /** Records `body`, whose dispatches see the step through `stepOf`. */
+  viewing(stepOf: (step: StepShape) => StepShape, body: () => void): void {
+    this.#view = stepOf;
+    body();
+    this.#view = undefined;
   }
 
   /** Ends a piece: what follows sees what the exchange brings. */

@@ -170,7 +170,7 @@ export class DeepseekForward implements Forward {
     return fitRows(this.device, wanted, widest * 4);
   }
 
-  allocateRows(role: Role, rows: number): DeepseekRows {
+  allocateRows(role: Role, rows: number, allRows = rows): DeepseekRows {
     const { config, device, world } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const { qLoraRank } = config;
@@ -182,8 +182,11 @@ export class DeepseekForward implements Forward {
       tokens: floats('tokens', blocks * rows),
       rowInfo: floats('row_info', blocks * rows * 2),
       x: floats('x', rows * this.hiddenStride),
-      // Experts read the normalised rows, so theirs is never fused.
-      normed: fused(config.hiddenSize) && !config.moe ? undefined : floats('normed', rows * this.hiddenStride),
+      // Experts and other ranks read the normalised rows, so theirs is never fused.
+      normed:
+        fused(config.hiddenSize) && !config.moe && !world.topology.ownRows
+          ? undefined
+          : floats('normed', rows * this.hiddenStride),
     };
     return {
       ...buffers,
@@ -211,7 +214,7 @@ export class DeepseekForward implements Forward {
           latentOut: floats('latent out', rows * stage.latentOutStride),
           attended: floats('attended', rows * stage.attendedStride),
           oParts: stage.split ? allocateParts(device, role, 'o parts', O_SEGMENTS, rows, config.hiddenSize) : undefined,
-          mlp: stage.mlp.allocateRows(role, rows),
+          mlp: stage.mlp.allocateRows(role, rows, allRows),
         };
       }),
     };

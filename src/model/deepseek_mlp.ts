@@ -8,6 +8,8 @@ import type { Buffer, Device, Recorder, StepShape } from '../gpu/index.js';
 import type { DeepseekConfig } from './config.js';
 import { type DeepseekLayerWeights, type DenseMlpWeights, isMoe, type MoeWeights } from './deepseek_weights.js';
 import type { RowBuffers } from './forward.js';
+import { GatheredMlp, recordGatheredMlp } from './gathered_mlp.js';
+import { GatheredRows } from './gathered_rows.js';
 import type { Matrix } from './matrix.js';
 import { recordLinear, recordSwiglu } from './record_linear.js';
 import { allocateParts, type Parts, recordReduce, rowsOf, segmentTransfers, together } from './record_ranks.js';
@@ -18,6 +20,7 @@ import type { World } from './world.js';
 export interface MlpRows {
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly gateUp: Buffer | undefined;
+  /** Of the dense layers. */
   readonly hidden: Buffer;
   /** Of the shared experts. Not the dense layers' buffer: each row's padding must stay zero, and their widths differ. */
   readonly sharedHidden: Buffer;
@@ -39,6 +42,24 @@ export interface MlpRows {
         readonly gathered: Buffer | undefined;
       }
     | undefined;
+  /** Where ranks run their own rows and share out experts or MLP segments; pairs, hidden and out of `moe` are then of all rows. */
+  readonly all:
+    | {
+        readonly rows: GatheredRows;
+        readonly x: Buffer;
+        readonly ids: Buffer | undefined;
+        /** Where MLP segments are cut: of dense layers, and of the shared experts. */
+        readonly dense: GatheredMlp | undefined;
+        readonly shared: GatheredMlp | undefined;
+      }
+    | undefined;
+}
+
+/** Rows that routed experts work on: f32 x [rows][hiddenStride], normalised, and their experts. */
+interface RoutedRows {
+  readonly rows: number;
+  readonly x: Buffer;
+  readonly ids: Buffer;
 }
 
 /** The MLP half of a DeepSeek layer: dense SwiGLU, or routed experts with shared ones beside them. */
@@ -82,25 +103,35 @@ export class DeepseekMlp {
   /** Elements of the widest buffer's row, for prompt rows. */
   get widestRow(): number {
     const { moe } = this.config;
+    const { ownRows, splitsMlp, share } = this.topology;
+    // Buffers of all ranks' rows are as many times as large.
+    const all = ownRows?.ranks.length ?? 1;
+    const segments = this.#split ? DOWN_SEGMENTS.total : ownRows && splitsMlp ? Math.max(8, all * share.mlp.length) : 0;
     const dense = Math.max(
-      2 * activationStride(Math.max(this.#denseWidth, this.#sharedWidth)),
-      this.#split ? DOWN_SEGMENTS.total * (this.hiddenStride + 32) : 0,
+      2 * activationStride(Math.max(this.#denseWidth, this.#sharedWidth)) * all,
+      segments * (this.hiddenStride + 32),
     );
     if (!moe) return dense;
     const { expertsPerToken, numExperts } = moe;
     return Math.max(
       dense,
       expertsPerToken *
-        Math.max(this.hiddenStride * Math.max(1, this.#expertRanks.length), activationStride(moe.intermediateSize)),
+        Math.max(
+          this.hiddenStride * Math.max(all, this.#expertRanks.length),
+          activationStride(moe.intermediateSize) * all,
+        ),
       activationStride(numExperts),
     );
   }
 
-  allocateRows(role: Role, rows: number): MlpRows {
+  allocateRows(role: Role, rows: number, allRows: number): MlpRows {
     const { device } = this;
+    const { ownRows, spreadsExperts } = this.topology;
     const { moe, hiddenSize } = this.config;
     const buffer = (name: string, words: number): Buffer => device.createBuffer(`${role} ${name}`, words * 4);
     const slots = moe ? rows * moe.expertsPerToken : 0;
+    const routedRows = ownRows && spreadsExperts ? allRows : rows;
+    const routed = moe ? routedRows * moe.expertsPerToken : 0;
     const parts = (name: string, width: number): Parts | undefined =>
       this.#split && width > 0 ? allocateParts(device, role, name, DOWN_SEGMENTS.total, rows, hiddenSize) : undefined;
     return {
@@ -118,13 +149,32 @@ export class DeepseekMlp {
             ids: buffer('expert ids', slots),
             weights: buffer('expert weights', slots),
             rowCount: buffer('row count', 1),
-            pairs: buffer('expert pairs', role === 'prompt' ? moe.numExperts * rows : 1),
+            pairs: buffer('expert pairs', role === 'prompt' ? moe.numExperts * routedRows : 1),
             pairCounts: buffer('expert pair counts', moe.numExperts),
-            hidden: buffer('expert hidden', slots * activationStride(moe.intermediateSize)),
-            out: buffer('expert out', slots * this.hiddenStride),
+            hidden: buffer('expert hidden', routed * activationStride(moe.intermediateSize)),
+            out: buffer('expert out', routed * this.hiddenStride),
             gathered: this.#owners && buffer('expert outs', this.#expertRanks.length * slots * this.hiddenStride),
           }
         : undefined,
+      all: this.#allocateAll(role, rows, allRows),
+    };
+  }
+
+  #allocateAll(role: Role, rows: number, allRows: number): MlpRows['all'] {
+    const { device, hiddenStride } = this;
+    const { ownRows, splitsMlp, spreadsExperts } = this.topology;
+    const { moe, hiddenSize } = this.config;
+    if (!ownRows || !(splitsMlp || spreadsExperts)) return undefined;
+    const gathered = new GatheredRows(device, ownRows, role, allRows);
+    const mlp = (name: string, width: number): GatheredMlp | undefined =>
+      splitsMlp ? new GatheredMlp(device, gathered, role, { name, rows, hiddenSize, width }) : undefined;
+    const buffer = (name: string, words: number): Buffer => device.createBuffer(`${role} ${name}`, words * 4);
+    return {
+      rows: gathered,
+      x: buffer('gathered x', allRows * hiddenStride),
+      ids: spreadsExperts ? buffer('gathered expert ids', allRows * moe!.expertsPerToken) : undefined,
+      dense: mlp('down', this.#denseWidth),
+      shared: moe && moe.numShared > 0 ? mlp('shared down', this.#sharedWidth) : undefined,
     };
   }
 
@@ -132,6 +182,17 @@ export class DeepseekMlp {
     const { mlp, postNorm } = layer;
     if (isMoe<DenseMlpWeights, MoeWeights>(mlp)) {
       this.#recordExperts(recorder, buffers, rows, mlp, postNorm);
+      return;
+    }
+    const gathered = rows.all?.dense;
+    if (gathered) {
+      recordGatheredMlp(recorder, this.world, buffers, gathered, mlp, {
+        norm: { weight: postNorm, eps: this.config.rmsNormEps },
+        gatheredX: rows.all.x,
+        width: this.config.hiddenSize,
+        stride: this.hiddenStride,
+        outScale: this.config.residualScale,
+      });
       return;
     }
     const parts = rows.downParts;
@@ -178,7 +239,8 @@ export class DeepseekMlp {
 
   /**
    * Routed experts read the normalised rows, so the norm is a dispatch of its own here. The shared experts' output is added to x
-   * first, then the weighted sum of the routed ones, in ascending expert order.
+   * first, then the weighted sum of the routed ones, in ascending expert order. Where ranks run their own rows, each routes its own
+   * and gets the outputs back.
    */
   #recordExperts(recorder: Recorder, buffers: RowBuffers, rows: MlpRows, weights: MoeWeights, postNorm: Buffer): void {
     const { hiddenStride } = this;
@@ -219,43 +281,32 @@ export class DeepseekMlp {
       },
     );
     // Different adapters may break a near tie differently; then one rank routes for all.
-    if (this.world.mixed && this.topology.spreadsExperts) this.#recordRouting(recorder, scratch.ids, scratch.weights);
-    if (buffers.role === 'prompt') {
-      recorder.dispatch(
-        moeSort,
-        { rows: buffers.rows, topK, experts: moe.numExperts },
-        { expert_ids: scratch.ids, row_count: scratch.rowCount, pairs: scratch.pairs, pair_counts: scratch.pairCounts },
-      );
+    const { all } = rows;
+    if (this.world.mixed && this.topology.spreadsExperts && !all) {
+      this.#recordRouting(recorder, scratch.ids, scratch.weights);
     }
-    const hiddenWidth = activationStride(moe.intermediateSize);
-    this.#recordExpertLinear(recorder, buffers, rows, weights, weights.expertsGateUp, {
-      x: normed,
-      xStride: hiddenStride,
-      xPerSlot: false,
-      inFeatures: this.config.hiddenSize,
-      out: scratch.hidden,
-      outStride: hiddenWidth,
-      outFeatures: moe.intermediateSize,
-      epilogue: 'swiglu',
-    });
-    this.#recordExpertLinear(recorder, buffers, rows, weights, weights.expertsDown, {
-      x: scratch.hidden,
-      xStride: hiddenWidth,
-      xPerSlot: true,
-      inFeatures: moe.intermediateSize,
-      out: scratch.out,
-      outStride: hiddenStride,
-      outFeatures: this.config.hiddenSize,
-      epilogue: 'none',
-    });
-    const sharedParts = weights.shared && rows.sharedParts;
-    if (weights.shared) {
+    if (all) {
+      const pairs = [{ mine: normed, all: all.x, stride: hiddenStride }];
+      if (all.ids) pairs.push({ mine: scratch.ids, all: all.ids, stride: topK });
+      this.world.hop(recorder, 'rows', (step) => all.rows.gather(pairs, step, all.ids && scratch.rowCount));
+    }
+    if (all?.ids) {
+      const routed = { rows: all.rows.rows, x: all.x, ids: all.ids };
+      recorder.viewing(all.rows.stepOf, () => this.#recordRouted(recorder, buffers.role, routed, scratch, weights));
+    } else {
+      const routed = { rows: buffers.rows, x: normed, ids: scratch.ids };
+      this.#recordRouted(recorder, buffers.role, routed, scratch, weights);
+    }
+    const sharedAll = weights.shared && all?.shared;
+    const sharedParts = weights.shared && (sharedAll?.parts ?? rows.sharedParts);
+    if (weights.shared && sharedAll) sharedAll.recordSegments(recorder, weights.shared, all!.x, hiddenStride);
+    else if (weights.shared) {
       this.#recordDense(recorder, buffers, rows, weights.shared, { x: normed }, rows.sharedHidden, sharedParts);
     }
     this.world.hop(recorder, 'experts', (step) =>
       together(
-        ...(sharedParts ? [this.#segments(sharedParts, step)] : []),
-        ...(scratch.gathered ? [this.#expertTransfers(scratch.out, scratch.gathered, buffers.rows, step)] : []),
+        ...(sharedParts ? [sharedAll?.segmentsHome(step) ?? this.#segments(sharedParts, step)] : []),
+        ...(scratch.gathered ? [this.#expertTransfers(scratch.out, scratch.gathered, buffers.rows, rows, step)] : []),
       ),
     );
     if (sharedParts) this.#recordReduce(recorder, buffers, sharedParts);
@@ -278,6 +329,47 @@ export class DeepseekMlp {
     );
   }
 
+  /** The outputs of this rank's experts for each row. */
+  #recordRouted(
+    recorder: Recorder,
+    role: Role,
+    routed: RoutedRows,
+    scratch: NonNullable<MlpRows['moe']>,
+    weights: MoeWeights,
+  ): void {
+    const { hiddenStride } = this;
+    const { hiddenSize } = this.config;
+    const { expertsPerToken: topK, numExperts, intermediateSize } = this.config.moe!;
+    if (role === 'prompt') {
+      recorder.dispatch(
+        moeSort,
+        { rows: routed.rows, topK, experts: numExperts },
+        { expert_ids: routed.ids, row_count: scratch.rowCount, pairs: scratch.pairs, pair_counts: scratch.pairCounts },
+      );
+    }
+    const hiddenWidth = activationStride(intermediateSize);
+    this.#recordExpertLinear(recorder, role, routed, scratch, weights, weights.expertsGateUp, {
+      x: routed.x,
+      xStride: hiddenStride,
+      xPerSlot: false,
+      inFeatures: hiddenSize,
+      out: scratch.hidden,
+      outStride: hiddenWidth,
+      outFeatures: intermediateSize,
+      epilogue: 'swiglu',
+    });
+    this.#recordExpertLinear(recorder, role, routed, scratch, weights, weights.expertsDown, {
+      x: scratch.hidden,
+      xStride: hiddenWidth,
+      xPerSlot: true,
+      inFeatures: intermediateSize,
+      out: scratch.out,
+      outStride: hiddenStride,
+      outFeatures: hiddenSize,
+      epilogue: 'none',
+    });
+  }
+
   #recordRouting(recorder: Recorder, ids: Buffer, weights: Buffer): void {
     const { shares } = this.topology.stage;
     const [router, ...others] = shares.map(({ rank }) => rank);
@@ -293,9 +385,16 @@ export class DeepseekMlp {
     });
   }
 
-  /** Every rank of the stage runs every row, so each needs all experts' outputs. */
-  #expertTransfers(out: Buffer, gathered: Buffer, rows: number, step: StepShape): Omit<Exchange, 'label'> {
+  /** Every rank that runs a row needs the outputs of all experts for it. */
+  #expertTransfers(
+    out: Buffer,
+    gathered: Buffer,
+    rows: number,
+    { all }: MlpRows,
+    step: StepShape,
+  ): Omit<Exchange, 'label'> {
     const stride = this.config.moe!.expertsPerToken * this.hiddenStride;
+    if (all) return all.rows.outputsHome(out, gathered, { stride, rows, computing: this.#expertRanks }, step);
     const own = this.#expertRanks.includes(this.world.rank);
     return {
       sends: own
@@ -313,8 +412,9 @@ export class DeepseekMlp {
 
   #recordExpertLinear(
     recorder: Recorder,
-    buffers: RowBuffers,
-    rows: MlpRows,
+    role: Role,
+    routed: RoutedRows,
+    scratch: NonNullable<MlpRows['moe']>,
     { experts: [first, end] }: MoeWeights,
     matrix: Matrix | undefined,
     io: {
@@ -330,13 +430,12 @@ export class DeepseekMlp {
   ): void {
     if (!matrix) return;
     const { numExperts, expertsPerToken } = this.config.moe!;
-    const scratch = rows.moe!;
     const rowsPerExpert = matrix.outFeatures / (end - first);
     const { x, out, ...shape } = io;
     for (const shard of matrix.shards) {
       const problem = {
         ...shape,
-        rows: buffers.rows,
+        rows: routed.rows,
         topK: expertsPerToken,
         experts: numExperts,
         type: matrix.type,
@@ -344,14 +443,14 @@ export class DeepseekMlp {
         expertCount: shard.rows / rowsPerExpert,
       };
       const tensors = { x, weight: shard.weight, scale: shard.scale, out };
-      if (buffers.role === 'prompt') {
+      if (role === 'prompt') {
         recorder.dispatch(expertLinearTiled, problem, {
           ...tensors,
           pairs: scratch.pairs,
           pair_counts: scratch.pairCounts,
         });
       } else {
-        recorder.dispatch(expertLinear, problem, { ...tensors, expert_ids: scratch.ids });
+        recorder.dispatch(expertLinear, problem, { ...tensors, expert_ids: routed.ids });
       }
     }
   }

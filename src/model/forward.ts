@@ -59,7 +59,8 @@ export interface Forward {
   readonly compressions?: readonly StageCompression[];
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number;
-  allocateRows(role: Role, rows: number): RowBuffers;
+  /** `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. */
+  allocateRows(role: Role, rows: number, allRows?: number): RowBuffers;
   /**
    * This rank's part of embedding and layers, with the hops between, for rows that `allocateRows` of this program made.
    * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.

@@ -8,6 +8,8 @@ import { AttentionRanks, type StageAttention } from './attention_ranks.js';
 import { StageCompression } from './compression/stage_compression.js';
 import { DealtAttention } from './dealt_attention.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
+import { GatheredMlp, recordGatheredMlp } from './gathered_mlp.js';
+import { GatheredRows } from './gathered_rows.js';
 import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
 import type { LlamaConfig } from './llama_config.js';
 import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
@@ -37,6 +39,8 @@ interface LlamaStage {
   readonly split: boolean;
   /** Of a per-head cache. */
   readonly compression: StageCompression | undefined;
+  /** Where ranks with rows of their own share out the MLP: how many; else 0. */
+  readonly gathers: number;
 }
 
 interface StageRows {
@@ -46,9 +50,11 @@ interface StageRows {
   readonly attended: Buffer;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly gateUp: Buffer | undefined;
-  readonly hidden: Buffer;
+  readonly hidden: Buffer | undefined;
   readonly oParts: Parts | undefined;
   readonly downParts: Parts | undefined;
+  /** Instead, where ranks run their own rows and share out the MLP. */
+  readonly gathered: { readonly mlp: GatheredMlp; readonly x: Buffer } | undefined;
 }
 
 interface LlamaRows extends RowBuffers {
@@ -123,6 +129,7 @@ export class LlamaForward implements Forward {
         options.perHead && heads > 0
           ? new StageCompression(this.device, this.world, config, options, topology, heads, scratch)
           : undefined,
+      gathers: topology.ownRows && topology.splitsMlp ? topology.ownRows.ranks.length : 0,
     };
   }
 
@@ -155,19 +162,22 @@ export class LlamaForward implements Forward {
     const chunks = chunksOf(contextLength);
     const widest = Math.max(
       this.hiddenStride,
-      ...this.#stages.map(({ heads, qkvStride, mlpWidth, split }) =>
+      ...this.#stages.map(({ heads, qkvStride, mlpWidth, split, gathers, topology }) =>
         Math.max(
           heads * partialsOf('prompt', chunks) * headDim,
           qkvStride,
-          2 * activationStride(mlpWidth),
+          2 * activationStride(mlpWidth) * Math.max(1, gathers),
           split ? Math.max(segments, DOWN_SEGMENTS.total) * (this.hiddenStride + 32) : 0,
+          gathers > 0
+            ? Math.max(DOWN_SEGMENTS.total, gathers * topology.share.mlp.length) * (this.hiddenStride + 32)
+            : 0,
         ),
       ),
     );
     return fitRows(this.device, wanted, widest * 4);
   }
 
-  allocateRows(role: Role, rows: number): LlamaRows {
+  allocateRows(role: Role, rows: number, allRows = rows): LlamaRows {
     const { config, device, world } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = role === 'prompt' ? world.topology.rowBlocks : 1;
@@ -177,12 +187,16 @@ export class LlamaForward implements Forward {
       tokens: floats('tokens', blocks * rows),
       rowInfo: floats('row_info', blocks * rows * 2),
       x: floats('x', rows * this.hiddenStride),
-      normed: fusesNorm(device, role, rows, config.hiddenSize) ? undefined : floats('normed', rows * this.hiddenStride),
+      // What other ranks read is never fused.
+      normed:
+        fusesNorm(device, role, rows, config.hiddenSize) && this.#stages.every(({ gathers }) => gathers === 0)
+          ? undefined
+          : floats('normed', rows * this.hiddenStride),
     };
     const scratch = new Scratch(device);
     const stages = this.#stages
       .toSorted((a, b) => b.heads - a.heads)
-      .map((stage) => [stage.index, this.#stageRows(scratch, buffers, stage)] as const);
+      .map((stage) => [stage.index, this.#stageRows(scratch, buffers, allRows, stage)] as const);
     return {
       ...buffers,
       embedding: new EmbeddingRanks(device, world, config, this.weights.embedding, buffers, this.hiddenStride),
@@ -190,7 +204,7 @@ export class LlamaForward implements Forward {
     };
   }
 
-  #stageRows(scratch: Scratch, { role, rows, rowInfo }: RowBuffers, stage: LlamaStage): StageRows {
+  #stageRows(scratch: Scratch, { role, rows, rowInfo }: RowBuffers, allRows: number, stage: LlamaStage): StageRows {
     const { config, world, options } = this;
     const { topology } = stage;
     const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
@@ -214,10 +228,29 @@ export class LlamaForward implements Forward {
       qkv,
       attention: attends ? attention() : undefined,
       attended: floats('attended', rows * Math.max(outStride, 32)),
-      gateUp: role === 'prompt' ? floats('gate_up', rows * 2 * activationStride(stage.mlpWidth)) : undefined,
-      hidden: floats('hidden', rows * activationStride(stage.mlpWidth)),
+      ...(stage.gathers > 0
+        ? { gateUp: undefined, hidden: undefined, gathered: this.#allocateGathered(role, rows, allRows, stage) }
+        : {
+            gateUp: role === 'prompt' ? floats('gate_up', rows * 2 * activationStride(stage.mlpWidth)) : undefined,
+            hidden: floats('hidden', rows * activationStride(stage.mlpWidth)),
+            gathered: undefined,
+          }),
       oParts: parts('o parts', config.numKvHeads),
       downParts: parts('down parts', DOWN_SEGMENTS.total),
+    };
+  }
+
+  #allocateGathered(role: Role, rows: number, allRows: number, stage: LlamaStage): StageRows['gathered'] {
+    const { device, config } = this;
+    const gathered = new GatheredRows(device, stage.topology.ownRows!, role, allRows);
+    return {
+      mlp: new GatheredMlp(device, gathered, role, {
+        name: 'down',
+        rows,
+        hiddenSize: config.hiddenSize,
+        width: stage.mlpWidth,
+      }),
+      x: device.createBuffer(`${role} gathered x`, allRows * this.hiddenStride * 4),
     };
   }
 
@@ -455,12 +488,22 @@ export class LlamaForward implements Forward {
   ): void {
     const { config } = this;
     const parts = rows.downParts;
+    const norm = { weight: weights.postNorm, eps: config.rmsNormEps };
+    if (rows.gathered) {
+      recordGatheredMlp(recorder, this.world, buffers, rows.gathered.mlp, weights, {
+        norm,
+        gatheredX: rows.gathered.x,
+        width: config.hiddenSize,
+        stride: this.hiddenStride,
+      });
+      return;
+    }
     recordSwiglu(recorder, buffers, weights, {
       x: buffers.x,
       xStride: this.hiddenStride,
-      norm: { weight: weights.postNorm, eps: config.rmsNormEps },
+      norm,
       gateUp: rows.gateUp,
-      hidden: rows.hidden,
+      hidden: rows.hidden!,
       parts,
     });
     if (!parts) return;

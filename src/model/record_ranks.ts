@@ -22,6 +22,8 @@ export interface Parts {
   readonly rows: number;
   /** Elements; a multiple of 64, so that every part may be bound by itself. */
   readonly stride: number;
+  /** Number of the first part there is room for. */
+  readonly first: number;
 }
 
 export function allocateParts(
@@ -31,25 +33,25 @@ export function allocateParts(
   count: number,
   rows: number,
   width: number,
+  first = 0,
 ): Parts {
   const stride = alignUp(width, 64);
-  return { buffer: device.createBuffer(`${role} ${name}`, count * rows * stride * 4), count, rows, stride };
+  return { buffer: device.createBuffer(`${role} ${name}`, count * rows * stride * 4), count, rows, stride, first };
 }
 
-/** Parts from `first` on, as a tensor that a kernel writes. */
-export const partsFrom = ({ buffer, rows, stride }: Parts, first: number): Tensor =>
-  first === 0 ? buffer : { buffer, offset: first * rows * stride * 4, size: buffer.size - first * rows * stride * 4 };
+/** Parts from number `from` on, as a tensor that a kernel writes. */
+export function partsFrom({ buffer, rows, stride, first }: Parts, from: number): Tensor {
+  const offset = (from - first) * rows * stride * 4;
+  return offset === 0 ? buffer : { buffer, offset, size: buffer.size - offset };
+}
 
-/** `rows` rows of the parts [first, first + count). */
-export function partRegions(parts: Parts, first: number, count: number, rows: number): Region[] {
+/** `rows` rows, from `firstRow` on, of the parts numbered [first, first + count). */
+export function partRegions(parts: Parts, first: number, count: number, rows: number, firstRow = 0): Region[] {
   const { buffer, stride } = parts;
   const bytes = parts.rows * stride * 4;
-  if (rows === parts.rows) return count === 0 ? [] : [{ buffer, offset: first * bytes, size: count * bytes }];
-  return Array.from({ length: count }, (_, i) => ({
-    buffer,
-    offset: (first + i) * bytes,
-    size: rows * stride * 4,
-  }));
+  const at = (part: number): number => (first - parts.first + part) * bytes + firstRow * stride * 4;
+  if (rows === parts.rows) return count === 0 ? [] : [{ buffer, offset: at(0), size: count * bytes }];
+  return Array.from({ length: count }, (_, part) => ({ buffer, offset: at(part), size: rows * stride * 4 }));
 }
 
 /** Every weight group's segments go to the rank of each other group that works on the same rows. */

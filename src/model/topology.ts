@@ -1,5 +1,14 @@
 import { SplitkvError, unsupportedError } from '../base/errors.js';
-import { isArranged, keepsCacheOnly, type Plan, type RankShare, runsOwnRows, type Stage } from '../placement/index.js';
+import {
+  isArranged,
+  keepsCacheOnly,
+  type Plan,
+  type RankShare,
+  type RowRange,
+  runsOwnRows,
+  sequenceRanges,
+  type Stage,
+} from '../placement/index.js';
 
 /** Merge lanes of attention; sequence indices divide them. */
 const LANES = 8;
@@ -10,6 +19,8 @@ export interface StageTopology {
   readonly share: RankShare;
   /** Token parallelism: who keeps the sequences. */
   readonly dealt: DealtSequences | undefined;
+  /** Attention data parallelism: who has rows of its own, this rank among them. */
+  readonly ownRows: OwnRows | undefined;
   /** Ranks of each weight group (equal heads and MLP segments), groups in the order of their heads. */
   readonly groups: readonly (readonly RankShare[])[];
   readonly group: number;
@@ -21,6 +32,8 @@ export interface StageTopology {
   readonly owners: readonly number[];
   /** This rank attends for the heads of every weight group, not only its own. */
   readonly attendsForAll: boolean;
+  /** MLP segments are cut over the stage's ranks. */
+  readonly splitsMlp: boolean;
   /** Routed experts are spread over the stage's ranks. */
   readonly spreadsExperts: boolean;
   /** Blocks that prompt rows may be split into, one a replica of the weights; 1: every rank runs every row. */
@@ -39,6 +52,13 @@ export interface DealtSequences {
   readonly index: number;
 }
 
+/** Ranks that run the rows of their own sequences, in the order of their shares (`StepShape.blocks`: rows by rank). */
+export interface OwnRows {
+  readonly ranks: readonly RankShare[];
+  /** This rank among them. */
+  readonly index: number;
+}
+
 /** What the whole plan says to one rank. */
 export interface RankTopology {
   readonly plan: Plan;
@@ -50,8 +70,9 @@ export interface RankTopology {
   readonly rowBlock: number;
   /** Ranks of every stage by row block. */
   readonly blockRanks: readonly (readonly number[])[];
-  /** The rank that samples. */
+  /** The rank that samples: this one, where every rank runs rows of its own. */
   readonly root: number;
+  readonly ownRows: OwnRows | undefined;
 }
 
 const sameList = (a: readonly number[], b: readonly number[]): boolean =>
@@ -75,7 +96,8 @@ function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
     else groups.push([candidate]);
   }
   const sharing = stage.shares.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
-  const dealt = share.sequences === undefined ? undefined : dealtSequences(sharing, share);
+  const ownRows = runsOwnRows(stage) ? { ranks: stage.shares, index: stage.shares.indexOf(share) } : undefined;
+  const dealt = share.sequences === undefined || ownRows ? undefined : dealtSequences(sharing, share);
   const holder = dealt?.root ?? share;
   const group = groups.findIndex((ranks) => ranks.includes(holder));
   const own = groups[group]!;
@@ -84,17 +106,20 @@ function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
   const replica = own.indexOf(holder);
   const attendsForAll = !dealt && groups.length > 1 && sharing.length > own.length;
   const spreadsExperts = withWeights.some(({ experts }) => !sameList(experts, holder.experts));
-  const splitsRows = !dealt && own.length > 1 && sharing.length === own.length && !spreadsExperts;
+  const splitsRows = !dealt && !ownRows && own.length > 1 && sharing.length === own.length && !spreadsExperts;
   return {
     stage,
     share,
     dealt,
+    ownRows,
     groups,
     group,
     peers: groups.map((ranks) => ranks[replica]!),
     sequence: sequenceOf(share.lanes),
-    owners: dealt ? [rank] : [...sharing].toSorted((a, b) => a.lanes[0]! - b.lanes[0]!).map((owner) => owner.rank),
+    owners:
+      dealt || ownRows ? [rank] : [...sharing].toSorted((a, b) => a.lanes[0]! - b.lanes[0]!).map((owner) => owner.rank),
     attendsForAll,
+    splitsMlp: withWeights.some(({ mlp }) => !sameList(mlp, holder.mlp)),
     spreadsExperts,
     rowBlocks: splitsRows ? own.length : 1,
     rowBlock: splitsRows ? replica : 0,
@@ -108,12 +133,14 @@ function arrangedTopology(stage: Stage, share: RankShare): StageTopology {
     stage,
     share,
     dealt: undefined,
+    ownRows: undefined,
     groups: peers.map((peer) => [peer]),
     group: peers.indexOf(share),
     peers,
     sequence: { ranks: 1, index: 0 },
     owners: [share.rank],
     attendsForAll: false,
+    splitsMlp: stage.shares.some(({ mlp }) => !sameList(mlp, share.mlp)),
     spreadsExperts: false,
     rowBlocks: 1,
     rowBlock: 0,
@@ -133,11 +160,6 @@ function dealtSequences(sharing: readonly RankShare[], share: RankShare): DealtS
 
 /** @throws SplitkvError `usage` for a rank that the plan gives nothing to do. */
 export function rankTopology(plan: Plan, rank: number): RankTopology {
-  if (plan.stages.some(runsOwnRows)) {
-    throw unsupportedError(
-      `plan '${plan.policy}': ranks that run their own rows can be planned, but not run yet: use token or ep`,
-    );
-  }
   if (plan.stages.some(({ shares }) => shares.some(({ copies = [] }) => copies.length > 0))) {
     throw unsupportedError(
       `plan '${plan.policy}': copied heads can be planned, but not run yet: arrange with --copies 0`,
@@ -151,6 +173,7 @@ export function rankTopology(plan: Plan, rank: number): RankTopology {
     throw new SplitkvError('usage', `the plan '${plan.policy}' gives rank ${rank} no layers: leave the rank out`);
   }
   const all = everyRank.flat().filter((stage) => stage !== undefined);
+  const ownRows = stages.find(Boolean)!.ownRows;
   const blocks = all[0]!.rowBlocks;
   // Rows stay where they are from stage to stage, or aren't split at all.
   const rowBlocks = all.every((stage) => stage.rowBlocks === blocks) ? blocks : 1;
@@ -165,8 +188,31 @@ export function rankTopology(plan: Plan, rank: number): RankTopology {
     blockRanks: Array.from({ length: rowBlocks }, (_, block) =>
       everyRank.flatMap((other, index) => (other.some(Boolean) && blockOf(other) === block ? [index] : [])),
     ),
-    root: plan.head[0]!.rank,
+    root: ownRows ? rank : plan.head[0]!.rank,
+    ownRows,
   };
+}
+
+/**
+ * Slots of a batch whose sequences each KV pool keeps: of all ranks together, or of each rank that keeps whole sequences. Batches take
+ * turns at who is first, so that those of one slot spread over ranks that run their own rows.
+ */
+export function slotRanges(plan: Plan, slots: number, batch = 0): readonly RowRange[] {
+  const { ownRows, stages } = rankTopology(plan, 0);
+  const weights =
+    ownRows?.ranks.map(({ sequences }) => sequences!) ?? stages.find((stage) => stage?.dealt)?.dealt?.weights;
+  if (!weights) return [[0, slots]];
+  const turn = ownRows ? batch % weights.length : 0;
+  const ranges = sequenceRanges([...weights.slice(turn), ...weights.slice(0, turn)], slots);
+  return [...ranges.slice(weights.length - turn), ...ranges.slice(0, weights.length - turn)];
+}
+
+/** By batch: the slots whose whole sequences a rank keeps; undefined where sequences aren't dealt out to ranks. */
+export function keptSlots(plan: Plan, rank: number, slots: number, batches: number): readonly RowRange[] | undefined {
+  const { ownRows, stages } = rankTopology(plan, rank);
+  const place = ownRows?.index ?? stages.find((stage) => stage?.dealt)?.dealt?.index;
+  if (place === undefined) return undefined;
+  return Array.from({ length: batches }, (_, batch) => slotRanges(plan, slots, batch)[place]!);
 }
 
 /**

@@ -1,7 +1,7 @@
 import { embedding } from '../../shaders/embedding/embedding/index.js';
 import type { Region, Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
-import { keepsCacheOnly, type Plan, type VocabShare } from '../placement/index.js';
+import { keepsCacheOnly, type VocabShare } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './record_ranks.js';
@@ -140,8 +140,9 @@ export class EmbeddingRanks {
   }
 }
 
-/** The ranks' rows of the output head, the root's first. */
-export const headShares = ({ head }: Plan): VocabShare[] => holders(head);
+/** Rows of the output head that a rank's tokens are sampled from, by the ranks that have them, the one that samples first. */
+export const headShares = ({ plan, rank, topology }: World): VocabShare[] =>
+  holders(plan.head).filter((share) => !topology.ownRows || share.rank === rank);
 
 /** Brings every rank's logits to the root: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. */
 export function recordGatherLogits(recorder: Recorder, world: World, logits: Buffer, logitsStride: number): void {
@@ -177,9 +178,9 @@ function recordGather(
   label: string,
   regions: (share: VocabShare, part: number, rows: number) => Region[],
 ): void {
-  const { plan, rank, topology } = world;
+  const { rank, topology } = world;
   const { root } = topology;
-  const shares = headShares(plan);
+  const shares = headShares(world);
   world.hop(recorder, label, (step) => {
     const transfer = (share: VocabShare, peer: number): Transfer => ({
       peer,

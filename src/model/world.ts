@@ -36,7 +36,8 @@ export class World {
 
   /** Records an exchange; none where the rank neither sends nor receives. */
   hop(recorder: Recorder, label: string, transfers: (step: StepShape) => Omit<Exchange, 'label'>): void {
-    const { sends, receives } = transfers({ rows: 1, chunks: 1, blocks: this.topology.blockRanks.map(() => 1) });
+    const { ownRows, blockRanks } = this.topology;
+    const { sends, receives } = transfers({ rows: 1, chunks: 1, blocks: (ownRows?.ranks ?? blockRanks).map(() => 1) });
     if (sends.length === 0 && receives.length === 0) return;
     recorder.hop({
       label,

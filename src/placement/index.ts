@@ -42,7 +42,7 @@ export {
   type VocabShare,
 } from './plan.js';
 export { defaultPromptChunk } from './prompt_chunk.js';
-export { ownSlots, type RowRange, sequenceRanges } from './sequence_ranges.js';
+export { type RowRange, sequenceRanges } from './sequence_ranges.js';
 export { explainPick, formatPlanTable } from './plan_table.js';
 export {
   DEFAULT_NEW_TOKENS,

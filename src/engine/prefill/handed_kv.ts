@@ -1,4 +1,4 @@
-import { ownSlots, type Plan } from '../../placement/index.js';
+import { type Plan, runsOwnRows } from '../../placement/index.js';
 
 /** Keys and values of a prompt that another device computed, and the prompt's last row. Plain data. */
 export interface HandedKv {
@@ -33,20 +33,18 @@ export interface CutOptions {
   readonly kvHeads: number;
   /** Blocks before it are there already. */
   readonly firstBlock: number;
-  /** The slot that the sequence gets, of so many in a batch. */
-  readonly slot: number;
-  readonly slots: number;
+  /** The rank keeps the sequence, as far as whole sequences are dealt out to ranks. */
+  readonly keeps: boolean;
 }
 
 /** Cuts a handover for one rank: its layers and its kv heads; nothing of a sequence that another rank keeps. */
 export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOptions): KvPiece {
-  const { numLayers, kvHeads, firstBlock, slot, slots } = options;
+  const { numLayers, kvHeads, firstBlock, keeps } = options;
   const perLayer = kv.buffers.length / numLayers;
   const parts: Uint8Array[] = [];
   for (const { layers, shares } of plan.stages) {
     const share = shares.find((candidate) => candidate.rank === rank);
-    const [first, end] = share ? ownSlots(share, shares, slots) : [0, 0];
-    if (!share || slot < first || slot >= end) continue;
+    if (!share || !keeps) continue;
     for (const buffer of kv.buffers.slice(layers[0] * perLayer, layers[1] * perLayer)) {
       const headBytes = buffer.byteLength / kv.blocks / kvHeads;
       for (let block = firstBlock; block < kv.blocks; block++) {
@@ -57,7 +55,8 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
       }
     }
   }
-  const samples = plan.head.some(({ rank: holder, rows }) => holder === rank && rows[1] > rows[0]);
+  const runsRow = keeps || !plan.stages.some(runsOwnRows);
+  const samples = runsRow && plan.head.some(({ rank: holder, rows }) => holder === rank && rows[1] > rows[0]);
   return {
     tokens: kv.tokens,
     firstBlock,

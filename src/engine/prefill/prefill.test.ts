@@ -44,6 +44,7 @@ describe('prefill worker of our own kernels', () => {
     ['tp x token', 6, 'llama', {}],
     ['pp', 2, 'llama', { virtual: false }],
     ['sp', 2, 'llama', {}],
+    ['adp', 3, 'llama', {}],
     ['arranged', 3, 'llama', { plan: arranged }],
     ['pp', 2, 'deepseek', {}],
     ['tp+sp', 2, 'deepseek', {}],

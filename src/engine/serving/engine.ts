@@ -153,7 +153,7 @@ export class Engine {
       ...rest
     } = this.options;
     const { runner } = this.ranks;
-    this.#pools = runner.sequenceRanges.filter(([first, end]) => end > first);
+    this.#pools = runner.owners.pools.filter(([first, end]) => end > first);
     if (rest.prefixCaching && runner.split > 1) {
       throw usageError(
         'prefixCaching: a plan that splits sequences over ranks keeps each prefix where its sequence began; use a plan without sp, or turn it off',

@@ -47,32 +47,36 @@ export class IterationRunner {
     for (const { id } of works.flatMap((work) => work.preempted)) {
       for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
     }
-    let samples = decodes.size > 0;
+    for (const [pool, work] of works.entries()) {
+      const first = firstSlots[pool]!;
+      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(first, work.copies)));
+      for (const sequence of work.tables) this.#setBlocks(sequence, first + sequence.slot, call);
+    }
+    const chunks = works.flatMap(({ prefills }, pool) =>
+      prefills.map((chunk) => ({ chunk, slot: firstSlots[pool]! + chunk.sequence.slot })),
+    );
+    this.#prefill(chunks, call);
+    const samples =
+      decodes.size > 0 ||
+      chunks.some(({ chunk }) => chunk.samples) ||
+      works.some(({ handed }) => handed.some(({ samples: begins }) => begins));
     let longest = 1;
     for (const [pool, work] of works.entries()) {
-      const slotOf = ({ slot }: ScheduledSequence): number => firstSlots[pool]! + slot;
-      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(firstSlots[pool]!, work.copies)));
-      for (const sequence of work.tables) this.#setBlocks(sequence, slotOf(sequence), call);
       for (const { sequence, start, samples: begins } of work.handed) {
-        const slot = slotOf(sequence);
+        const slot = firstSlots[pool]! + sequence.slot;
         call(runner.handOver(slot, this.handedOf(sequence.id), Math.floor(start / KV_BLOCK)));
         if (begins) this.#start(sequence, slot, call);
-        samples ||= begins;
-      }
-      for (const chunk of work.prefills) {
-        this.#prefill(chunk, slotOf(chunk.sequence), call);
-        samples ||= chunk.samples;
       }
       for (const sequence of work.decodes) {
         longest = Math.max(longest, sequence.computed);
-        const slot = slotOf(sequence);
+        const slot = firstSlots[pool]! + sequence.slot;
         if (!this.#rows.get(slot)!.decoding) this.#resume(sequence, slot, call);
       }
     }
     let sampled: Promise<Uint32Array | undefined> | undefined;
     if (samples) {
       const slots = [...this.#rows].flatMap(([slot, row]) => (row.decoding ? [slot] : []));
-      sampled = runner.all((rank) => rank.step(0, decodes.size > 0, longest, Math.max(...slots) + 1));
+      sampled = runner.sample(0, decodes.size > 0, longest, slots);
       call(sampled);
     }
     await Promise.all(calls);
@@ -111,18 +115,20 @@ export class IterationRunner {
   }
 
   #prefill(
-    { sequence, start, count, role, samples }: PrefillChunk,
-    slot: number,
+    chunks: readonly { readonly chunk: PrefillChunk; readonly slot: number }[],
     call: (of: Promise<unknown>) => void,
   ): void {
     const { runner } = this;
-    const tokens = Uint32Array.from({ length: count }, (_, i) => sequence.tokenAt(start + i));
-    call(
-      runner.all((rank) =>
-        role === 'prompt' ? rank.prefill(slot, tokens, start, samples) : rank.recompute(slot, tokens, start),
-      ),
-    );
-    if (samples) this.#start(sequence, slot, call);
+    const tokensOf = (role: PrefillChunk['role']) =>
+      chunks
+        .filter(({ chunk }) => chunk.role === role)
+        .map(({ chunk: { sequence, start, count, samples }, slot }) => {
+          const tokens = Uint32Array.from({ length: count }, (_, i) => sequence.tokenAt(start + i));
+          return { slot, tokens, start, last: samples };
+        });
+    for (const round of runner.owners.rounds(tokensOf('prompt'))) call(runner.prefillRound(round));
+    for (const round of runner.owners.rounds(tokensOf('generated'))) call(runner.recomputeRound(round));
+    for (const { chunk, slot } of chunks) if (chunk.samples) this.#start(chunk.sequence, slot, call);
   }
 
   /** The next step samples the first token of a prompt that is in the cache. */

@@ -1,8 +1,8 @@
 import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
-import { rankTopology } from '../../model/topology.js';
-import { CHUNK_TOKENS, type Plan, planMemory, sequenceRanges } from '../../placement/index.js';
+import { slotRanges } from '../../model/topology.js';
+import { CHUNK_TOKENS, type Plan, planMemory } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -68,9 +68,9 @@ export function kvBlocksOf(
 
 /** Slots of each KV pool: ranks that keep whole sequences have one each, in proportion to their slots. */
 function poolSlots(plan: Plan, slots: number): readonly number[] {
-  const dealt = rankTopology(plan, 0).stages.find((stage) => stage?.dealt)?.dealt;
-  const ranges = dealt ? sequenceRanges(dealt.weights, slots) : [[0, slots] as const];
-  return ranges.map(([first, end]) => end - first).filter((count) => count > 0);
+  return slotRanges(plan, slots)
+    .map(([first, end]) => end - first)
+    .filter((count) => count > 0);
 }
 
 /** Of one token's cache: what the rank with most of it holds, in all layers and in one. */
