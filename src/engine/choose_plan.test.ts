@@ -61,6 +61,7 @@ describe('without measuring, without a device', () => {
     ['tp', 2],
     ['sp', 2],
     ['pp', 2],
+    ['adp', 2],
   ])('%s on %i: fits into what it needs, and not into a byte less', async (policy, ranks) => {
     const exact = await needs(policy, ranks);
     await expect(choose({ plan: policy, ranks, memory: exact })).resolves.toMatchObject({ plan: { policy } });

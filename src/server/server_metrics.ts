@@ -1,4 +1,4 @@
-import type { ServingModel } from '../index.js';
+import type { RankBalance, ServingModel } from '../index.js';
 import type { Outcome } from './exchange.js';
 import { histogramText, metricText, type Sample } from './prometheus.js';
 
@@ -62,7 +62,48 @@ function modelTexts({ metrics, info }: ServingModel): string[] {
     counter('iterations', 'Iterations of the engine.', metrics.iterationsTotal),
     counter('preemptions', 'Requests sent back to the queue because KV blocks ran out.', metrics.preemptionsTotal),
     counter('recoveries', 'Times that lost ranks were rebuilt.', metrics.recoveriesTotal),
+    ...(metrics.balance ? balanceTexts(metrics.balance) : []),
     histogramText('splitkv_time_to_first_token_seconds', 'From the request to its first token.', metrics.firstToken),
     histogramText('splitkv_time_per_output_token_seconds', 'Between two tokens of an answer.', metrics.nextToken),
+  ];
+}
+
+/** The measures of docs/adp.md, where each request is on one of several ranks. */
+function balanceTexts({ last, tokensTotal, balance, secondsTotal, solSecondsTotal, solTps }: RankBalance): string[] {
+  const byRank = (values: readonly number[]): Sample[] =>
+    values.map((value, rank): Sample => [{ rank: String(rank) }, value]);
+  return [
+    metricText(
+      'splitkv_rank_tokens_total',
+      'counter',
+      'Rows of each rank, one at least in an iteration.',
+      byRank(tokensTotal),
+    ),
+    metricText(
+      'splitkv_rank_tokens',
+      'gauge',
+      'Rows of each rank in the latest iteration.',
+      byRank(last?.tokens ?? []),
+    ),
+    metricText(
+      'splitkv_balance_ratio',
+      'gauge',
+      'Average over most rows of a rank, in the latest iteration.',
+      last?.balance ?? 1,
+    ),
+    metricText(
+      'splitkv_mean_balance_ratio',
+      'gauge',
+      'The same over all iterations, weighed by their largest rank.',
+      balance,
+    ),
+    metricText('splitkv_iteration_seconds_total', 'counter', 'What iterations took.', secondsTotal),
+    metricText(
+      'splitkv_sol_seconds_total',
+      'counter',
+      'What they would have taken at perfect balance.',
+      solSecondsTotal,
+    ),
+    metricText('splitkv_sol_tokens_per_second', 'gauge', 'Tokens generated a second at perfect balance.', solTps),
   ];
 }

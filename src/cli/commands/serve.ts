@@ -2,7 +2,7 @@ import { parseMemory } from '../../app/rank_options.js';
 import { progressLine } from '../../app/progress.js';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
-import type { ServingModel } from '../../index.js';
+import type { AttentionDpOptions, ServingModel } from '../../index.js';
 import { ApiServer, type RequestRecord, type ServerOptions } from '../../server/api_server.js';
 import type { Command, Terminal } from '../command.js';
 import { defined, modelOptions, modelRequest } from '../model_options.js';
@@ -34,6 +34,13 @@ export const command: Command = {
       value: 'N',
       help: 'prompt and generated tokens computed in one go; more is sooner for prompts, fewer is steadier; default 512',
     },
+    'attention-dp-mode': {
+      value: 'MODE',
+      help: 'with --plan adp or token, which rank a request goes to: cost (default; by measured times) or trtllm',
+    },
+    'enable-balance': { help: 'with these plans, prompts wait until running them keeps the ranks evenly busy' },
+    'timeout-iters': { value: 'N', help: 'iterations that they wait for every rank to have one; default 50' },
+    'batching-wait-iters': { value: 'N', help: 'iterations that they then wait for more; default 10' },
     'no-prefix-caching': { help: 'compute every prompt whole' },
     'max-queue': { value: 'N', help: 'answers that may wait; beyond them clients get 429; default 128' },
     'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
@@ -49,6 +56,7 @@ export const command: Command = {
       kvMemory: size(options, 'kv-memory'),
       tokensPerIteration: options.integer('tokens-per-iteration', 1),
       prefixCaching: options.has('no-prefix-caching') ? false : undefined,
+      attentionDpConfig: attentionDp(options),
     });
     const { model: where, options: load, onProgress, onWarning, signal } = await modelRequest(options, terminal);
     // A port in use is told before the engine is read.
@@ -76,6 +84,21 @@ export const command: Command = {
     return 0;
   },
 };
+
+/** What the options say of `attention_dp_config`; undefined where they say nothing. */
+function attentionDp(options: Options): AttentionDpOptions | undefined {
+  const balance = options.has('enable-balance') || undefined;
+  for (const name of ['timeout-iters', 'batching-wait-iters']) {
+    if (options.has(name) && !balance) throw usageError(`--${name} is about waiting: give --enable-balance too`);
+  }
+  const config = defined({
+    mode: options.oneOf('attention-dp-mode', ['cost', 'trtllm']),
+    enable_balance: balance,
+    timeout_iters: options.integer('timeout-iters', 0),
+    batching_wait_iters: options.integer('batching-wait-iters', 0),
+  });
+  return Object.keys(config).length > 0 ? config : undefined;
+}
 
 function serverOptions(options: Options, terminal: Terminal): ServerOptions {
   const keys = options.texts('api-key');

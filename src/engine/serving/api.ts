@@ -5,6 +5,7 @@ import type { EngineMetrics } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
 
 export type { EngineMetrics } from './engine.js';
+export type { IterationRecord, RankBalance } from './rank_balance.js';
 export type { HistogramCounts } from './histogram.js';
 
 export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFlight'> {
@@ -18,6 +19,22 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
   readonly tokensPerIteration?: number;
   /** Sequences that begin alike share the beginning's cache; default true, but with plans that split sequences over ranks. */
   readonly prefixCaching?: boolean;
+  /**
+   * Which rank a request goes to and when its prompt runs, with plans that keep each request on one rank ('adp', 'token'); the names are
+   * TensorRT-LLM's. Defaults: cost, false, 50, 10 (docs/adp.md).
+   */
+  readonly attentionDpConfig?: AttentionDpOptions;
+}
+
+export interface AttentionDpOptions {
+  /** 'cost': by fitted times. 'trtllm': TensorRT-LLM's rules. */
+  readonly mode?: 'cost' | 'trtllm';
+  /** Prompts wait for company on other ranks, rather than run as soon as they fit. */
+  readonly enable_balance?: boolean;
+  /** Iterations that they wait for every rank to have one ... */
+  readonly timeout_iters?: number;
+  /** ... and then for more. */
+  readonly batching_wait_iters?: number;
 }
 
 export interface CompletionOptions extends SamplingOptions {

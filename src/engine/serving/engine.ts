@@ -7,6 +7,7 @@ import { KV_BLOCK } from '../rank_runner.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
 import { IterationRunner } from './iteration_runner.js';
 import { PromptFeed } from './prompt_feed.js';
+import { type IterationRecord, type RankBalance, RankBalanceMeter } from './rank_balance.js';
 
 /** A request as tokens. */
 export interface EngineRequest extends DrawOptions {
@@ -33,7 +34,10 @@ export interface EngineHandle {
   abort(): void;
 }
 
-export interface EngineOptions extends Pick<SchedulerOptions, 'prefixCaching' | 'watermark' | 'agingIterations'> {
+export interface EngineOptions extends Pick<
+  SchedulerOptions,
+  'prefixCaching' | 'watermark' | 'agingIterations' | 'attentionDpConfig'
+> {
   /** Requests decoded side by side. */
   readonly slots: number;
   /** Rows of an iteration, decode rows included: how much prompt runs beside the decode rows. */
@@ -46,6 +50,8 @@ export interface EngineOptions extends Pick<SchedulerOptions, 'prefixCaching' | 
   readonly prefiller?: PrefillWorker | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
   readonly recover?: boolean;
+  /** Told of each iteration as it completes. */
+  readonly onIteration?: (record: IterationRecord) => void;
 }
 
 export interface EngineMetrics {
@@ -60,6 +66,8 @@ export interface EngineMetrics {
   readonly recoveriesTotal: number;
   readonly kvBlocks: number;
   readonly kvBlocksFree: number;
+  /** Where each request is on one of several ranks. */
+  readonly balance?: RankBalance;
 }
 
 interface Running {
@@ -109,6 +117,8 @@ export class Engine {
   #wake: (() => void) | undefined;
   #closed: unknown;
   readonly #loop: Promise<void>;
+  readonly #balance: RankBalanceMeter;
+  #completedAt = 0;
   readonly #totals = {
     requests: { eos: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
     prompt: 0,
@@ -138,6 +148,9 @@ export class Engine {
         () => this.#wake?.(),
       );
     this.#scheduler = this.#newScheduler();
+    const { pools } = ranks.runner.owners;
+    const places = pools.flatMap(([first, end], place) => (end > first ? [place] : []));
+    this.#balance = new RankBalanceMeter(places, pools.length);
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
   }
@@ -149,11 +162,17 @@ export class Engine {
       kvBlocks,
       iterationsInFlight: _depth,
       recover: _recover,
+      onIteration: _onIteration,
       prefiller,
       ...rest
     } = this.options;
     const { runner } = this.ranks;
     this.#pools = runner.owners.pools.filter(([first, end]) => end > first);
+    if (rest.attentionDpConfig !== undefined && runner.owners.pools.length === 1) {
+      throw usageError(
+        `attention_dp_config: plan '${this.ranks.options.plan.policy}' doesn't choose a rank for each request; use plan adp or token, or leave it out`,
+      );
+    }
     if (rest.prefixCaching && runner.split > 1) {
       throw usageError(
         'prefixCaching: a plan that splits sequences over ranks keeps each prefix where its sequence began; use a plan without sp, or turn it off',
@@ -196,6 +215,7 @@ export class Engine {
       recoveriesTotal: this.#totals.recoveries,
       kvBlocks: ranks.reduce((sum, { limits }) => sum + limits.numBlocks, 0),
       kvBlocksFree: ranks.reduce((sum, { pool }) => sum + pool.numFree, 0),
+      ...(this.#balance.ranks > 1 && { balance: this.#balance.summary(this.#totals.generated) }),
     };
   }
 
@@ -328,7 +348,12 @@ export class Engine {
       running.over = end;
       ended.push(id);
     }
-    const seconds = (performance.now() - started) / 1000;
+    // Of several in flight, each takes from the end of the one before.
+    const now = performance.now();
+    const seconds = (now - Math.max(started, this.#completedAt)) / 1000;
+    this.#completedAt = now;
+    const record = this.#balance.add(iteration, seconds);
+    this.options.onIteration?.(record);
     const finished = this.#scheduler.complete(iteration, {
       ids: this.#pools.map(([first, end]) => ids?.subarray(first, end) ?? []),
       ended,

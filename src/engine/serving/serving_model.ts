@@ -4,6 +4,7 @@ import type { Prompt } from '../api.js';
 import { type ModelFacts, type OpenedModel, openModel } from '../load.js';
 import { modelInfo } from '../model_info.js';
 import { eosIds, promptTokens } from '../prompt_tokens.js';
+import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './completion.js';
 import { Engine, type EngineOptions } from './engine.js';
@@ -44,7 +45,15 @@ export async function serve(
   where: string | URL | readonly File[] | Source,
   options: ServeOptions = {},
 ): Promise<ServingModel> {
-  const { slots = DEFAULT_SLOTS, kvBlocks, kvMemory, tokensPerIteration, prefixCaching, ...loadOptions } = options;
+  const {
+    slots = DEFAULT_SLOTS,
+    kvBlocks,
+    kvMemory,
+    tokensPerIteration,
+    prefixCaching,
+    attentionDpConfig,
+    ...loadOptions
+  } = options;
   for (const name of ['requests', 'stepsInFlight']) {
     if (name in loadOptions) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
   }
@@ -53,6 +62,7 @@ export async function serve(
   }
   inRange('slots', slots, 1, MAX_SLOTS);
   inRange('tokensPerIteration', tokensPerIteration, 1, 2 ** 20);
+  if (attentionDpConfig !== undefined) parseAttentionDpConfig(attentionDpConfig);
   const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
   const { memory } = loadOptions;
   const opened = await openModel(where, loadOptions, (facts: ModelFacts) => {
@@ -66,6 +76,7 @@ export async function serve(
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
       prefixCaching: prefixCaching ?? (opened.group.runner.split === 1 && opened.prefiller?.kind !== 'onnxruntime'),
       prefiller: opened.prefiller,
+      ...(attentionDpConfig !== undefined && { attentionDpConfig }),
     });
   } catch (error) {
     await opened.prefiller?.dispose();

@@ -1,0 +1,69 @@
+import { BalanceMeter, balanceRatio, type Iteration, solTps } from '../scheduler/index.js';
+
+/** One iteration, as the measures of attention data parallelism see it. */
+export interface IterationRecord {
+  /** Rows of each rank; a rank without work counts as one padding row. */
+  readonly tokens: readonly number[];
+  /** Of those of all ranks, the prompts'. */
+  readonly contextTokens: number;
+  readonly seconds: number;
+  /** Average over most of `tokens`. */
+  readonly balance: number;
+}
+
+/** How evenly iterations were spread over the ranks that keep requests; docs/adp.md defines the measures. */
+export interface RankBalance {
+  /** The latest iteration. */
+  readonly last: IterationRecord | undefined;
+  /** Rows of each rank over all iterations. */
+  readonly tokensTotal: readonly number[];
+  /** Iterations weighed by their largest rank's rows, and all alike. */
+  readonly balance: number;
+  readonly iterationBalance: number;
+  /** What iterations took, and would have at perfect balance. */
+  readonly secondsTotal: number;
+  readonly solSecondsTotal: number;
+  /** Tokens generated a second of iterations, and at perfect balance. */
+  readonly tps: number;
+  readonly solTps: number;
+}
+
+/** Takes iterations as they complete. */
+export class RankBalanceMeter {
+  readonly #meter = new BalanceMeter();
+  readonly #totals: number[];
+  #last: IterationRecord | undefined;
+
+  /** `places`: the rank of each KV pool, among `ranks`. */
+  constructor(
+    readonly places: readonly number[],
+    readonly ranks: number,
+  ) {
+    this.#totals = Array.from({ length: ranks }, () => 0);
+  }
+
+  add({ ranks }: Iteration, seconds: number): IterationRecord {
+    const tokens = this.#totals.map(() => 1);
+    for (const [pool, work] of ranks.entries()) tokens[this.places[pool]!] = Math.max(1, work.tokens);
+    for (const [rank, count] of tokens.entries()) this.#totals[rank]! += count;
+    this.#meter.add(tokens, seconds);
+    const contextTokens = ranks.reduce((sum, work) => sum + work.contextTokens, 0);
+    this.#last = { tokens, contextTokens, seconds, balance: balanceRatio(tokens) };
+    return this.#last;
+  }
+
+  summary(generatedTokens: number): RankBalance {
+    const { summary } = this.#meter;
+    const tps = summary.seconds === 0 ? 0 : generatedTokens / summary.seconds;
+    return {
+      last: this.#last,
+      tokensTotal: [...this.#totals],
+      balance: summary.balance,
+      iterationBalance: summary.iterationBalance,
+      secondsTotal: summary.seconds,
+      solSecondsTotal: summary.solSeconds,
+      tps,
+      solTps: solTps(tps, summary),
+    };
+  }
+}
