@@ -98,9 +98,14 @@ describe('adp: every request gives what it gives alone on one rank', () => {
     ['MLP segments cut, on two', 'llama', two, {}],
     ['too few blocks: preempted and computed again', 'llama', two, { kvBlocks: 10 }],
     ['prefixes shared on each rank, prompts wait', 'llama', two, { prefixCaching: true, attentionDpConfig: waits }],
-    ['experts spread, on four, too few blocks', 'deepseek', four, { slots: 8, kvBlocks: 16 }],
+    ['experts spread, on four', 'deepseek', four, { slots: 8 }],
     ['fewer slots than ranks', 'deepseek', four, { slots: 3 }],
-    ['our balancer', 'deepseek', two, { attentionDpConfig: { mode: 'cost', enable_balance: true } }],
+    [
+      'our balancer, too few blocks',
+      'deepseek',
+      two,
+      { kvBlocks: 10, attentionDpConfig: { mode: 'cost', enable_balance: true } },
+    ],
   ])('%s (%s)', { timeout: 300_000 }, async (_name, model, options, engineOptions) => {
     const whole = await alone(model);
     const records: IterationRecord[] = [];
