@@ -51,6 +51,11 @@ export class IterationRunner {
       const first = firstSlots[pool]!;
       if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(first, work.copies)));
       for (const sequence of work.tables) this.#setBlocks(sequence, first + sequence.slot, call);
+      for (const { sequence, start, samples: begins } of work.handed) {
+        const slot = first + sequence.slot;
+        call(runner.handOver(slot, this.handedOf(sequence.id), Math.floor(start / KV_BLOCK)));
+        if (begins) this.#start(sequence, slot, call);
+      }
     }
     const chunks = works.flatMap(({ prefills }, pool) =>
       prefills.map((chunk) => ({ chunk, slot: firstSlots[pool]! + chunk.sequence.slot })),
@@ -62,11 +67,6 @@ export class IterationRunner {
       works.some(({ handed }) => handed.some(({ samples: begins }) => begins));
     let longest = 1;
     for (const [pool, work] of works.entries()) {
-      for (const { sequence, start, samples: begins } of work.handed) {
-        const slot = firstSlots[pool]! + sequence.slot;
-        call(runner.handOver(slot, this.handedOf(sequence.id), Math.floor(start / KV_BLOCK)));
-        if (begins) this.#start(sequence, slot, call);
-      }
       for (const sequence of work.decodes) {
         longest = Math.max(longest, sequence.computed);
         const slot = firstSlots[pool]! + sequence.slot;
