@@ -51,7 +51,7 @@ header p { margin: 0; }
 .panel { margin-block-end: 0.9rem; padding: 0.8rem 0.9rem; border: 1px solid var(--chat-line); border-radius: 0.6rem; }
 .panel p { margin: 0.3rem 0; overflow-wrap: anywhere; }
 .panel .title { margin-block-start: 0; font-weight: 600; }
-.problem { border-color: var(--chat-bad); background: var(--chat-bad-ground); }
+.problem { margin-block-start: 0.9rem; border-color: var(--chat-bad); background: var(--chat-bad-ground); }
 .problem .title { color: var(--chat-bad); }
 .problem details { font-size: 0.9rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.25rem 0.9rem; margin: 0.3rem 0 0.7rem; }

@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import type { PlanReport } from '../../index.js';
+import { previewOf } from './preview.js';
+
+const MIB = 2 ** 20;
+const pick = { policy: 'sp', worldSize: 2, tokensPerSecond: 41.6, memory: [{ totalBytes: MIB }, { totalBytes: MIB }] };
+const report = (changes: object): PlanReport =>
+  ({
+    weights: 'q4',
+    contextLength: 4096,
+    machine: { ranks: [{ name: 'GPU A' }, { name: 'GPU B' }] },
+    download: { bytes: 10 * MIB, storedBytes: 0, complete: false },
+    pick,
+    misfit: undefined,
+    why: 'no plan fits',
+    ...changes,
+  }) as unknown as PlanReport;
+const facts = (changes: object) => Object.fromEntries(previewOf(report(changes)).facts);
+
+test('tells the download, memory, speed and plan', () => {
+  expect(facts({})).toEqual({
+    Download: '10 MiB',
+    'GPU memory': '2.0 MiB, which fits',
+    'Expected speed': '42 tokens/s on GPU A and GPU B',
+    Plan: 'sp on 2 ranks',
+    Weights: 'q4, context of 4,096 tokens',
+  });
+  expect(previewOf(report({}))).toMatchObject({ problem: undefined, start: 'Download 10 MiB and start' });
+});
+
+test('counts only what is left of a download that broke off', () => {
+  const download = { bytes: 10 * MIB, storedBytes: 4 * MIB, complete: false };
+  expect(facts({ download })['Download']).toBe('6.0 MiB: 4.0 MiB of 10 MiB are kept from before');
+  expect(previewOf(report({ download })).start).toBe('Download 6.0 MiB and start');
+});
+
+test('downloads nothing that is here', () => {
+  const download = { bytes: 10 * MIB, storedBytes: 10 * MIB, complete: true };
+  expect(facts({ download })['Download']).toBe('none: 10 MiB are kept in this browser');
+  expect(previewOf(report({ download })).start).toBe('Start');
+});
+
+test('says why it does not fit', () => {
+  expect(previewOf(report({ misfit: 'out of memory' }))).toMatchObject({ problem: 'out of memory' });
+  expect(facts({ misfit: 'out of memory' })['GPU memory']).toContain('does not fit');
+  expect(previewOf(report({ pick: undefined })).problem).toBe('no plan fits');
+  expect(facts({ pick: undefined })).not.toHaveProperty('Plan');
+});
