@@ -1,6 +1,7 @@
 import type { AdpRow } from '../simulate/adp_row.js';
 import type { AdpStudy } from '../simulate/adp_study.js';
 import type { PublishedRow } from '../simulate/published_run.js';
+import type { MeasuredStudy } from './adp/measure_adp.js';
 
 /** The table of a study, the published rows beside it where they are of the same run. */
 export function describeStudy({ rows, published }: AdpStudy, samePublished: boolean): string {
@@ -38,3 +39,28 @@ const row = (name: string, ...values: readonly string[]): string =>
   name.padEnd(14) + values.map((value) => value.padStart(11)).join('');
 
 const whole = (value: number): string => Math.round(value).toLocaleString('en-US');
+
+/** The table of a study that really ran: each figure as measured, and beside it as simulated. */
+export function describeMeasured({ measured, rows, parameters }: MeasuredStudy): string {
+  const heads = ['balance', 'TPS', 'SOL TPS', 'TTFT s', 'iterations'];
+  const figures = (each: AdpRow): string[] => [
+    `${(each.balance * 100).toFixed(2)}%`,
+    whole(each.tps),
+    whole(each.sol_tps),
+    each.mean_ttft_s.toFixed(2),
+    whole(each.iterations),
+  ];
+  const lines = [
+    row('', ...heads.flatMap((head) => [head, 'simulated'])),
+    ...measured.map((each, at) => {
+      const simulated = figures(rows[at]!);
+      return row(each.name, ...figures(each).flatMap((figure, index) => [figure, simulated[index]!]));
+    }),
+    '',
+    `${parameters['requests'] as number} requests on ${parameters['model'] as string}, ${parameters['ranks'] as number} ranks` +
+      `${parameters['virtual_ranks'] === true ? ' of one device, so that times say little of balance' : ''}. Simulated times: ` +
+      `${(parameters['iteration_seconds'] as number).toPrecision(3)} s an iteration and ` +
+      `${(parameters['token_seconds'] as number).toPrecision(3)} s a token, from the measured baseline unless given.`,
+  ];
+  return `${lines.join('\n')}\n`;
+}

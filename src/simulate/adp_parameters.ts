@@ -44,7 +44,9 @@ export function parametersOf(options: AdpStudyOptions): Record<string, unknown> 
     kv_tokens: options.kvTokens ?? null,
     iteration_seconds: time.baseSeconds,
     token_seconds: time.secondsPerToken,
-    model: 'seconds of an iteration = iteration_seconds + token_seconds * (tokens of the rank with most)',
+    model: `seconds of an iteration = iteration_seconds + token_seconds * (tokens of ${
+      time.counts === 'all' ? 'all ranks, which share a device' : 'the rank with most'
+    })`,
     balance: 'sum of tokens_avg over sum of tokens_max: iterations weighed by their largest rank',
   };
 }

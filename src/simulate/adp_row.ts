@@ -24,7 +24,7 @@ export interface AdpRow {
   readonly preemptions: number;
 }
 
-export function makeRow(name: RowName, result: SimulationResult, baseline: number | undefined): AdpRow {
+export function makeRow(name: RowName, result: Omit<SimulationResult, 'log'>, baseline: number | undefined): AdpRow {
   const tps = result.outputTokens / result.seconds;
   const ttft = [...result.ttftSeconds];
   return {

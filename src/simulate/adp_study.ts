@@ -1,3 +1,4 @@
+import type { SchedulerOptions } from '../engine/scheduler/index.js';
 import { BLOCK_TOKENS, checkTrace, parametersOf } from './adp_parameters.js';
 import { type AdpRow, makeRow, type RowName } from './adp_row.js';
 import { type LinearTime, linearTime } from './iteration_time.js';
@@ -22,7 +23,7 @@ export interface AdpStudyOptions {
 }
 
 /** A policy as `attention_dp_config` has it. */
-interface Policy {
+export interface Policy {
   readonly mode: 'trtllm' | 'cost';
   readonly enable_balance: boolean;
   readonly timeout_iters?: number;
@@ -42,17 +43,9 @@ export async function studyAdp(
   onRun: (name: string) => void | Promise<void> = () => {},
 ): Promise<AdpStudy> {
   checkTrace(options);
-  const { timeoutIters, batchingWaitIters } = options;
-  const waits = { timeout_iters: timeoutIters, batching_wait_iters: batchingWaitIters };
-  const policies: readonly (readonly [RowName, Policy])[] = [
-    ['baseline', { mode: 'trtllm', enable_balance: false }],
-    ['context_wait', { mode: 'trtllm', enable_balance: true, ...waits, batching_wait_iters: 0 }],
-    ['full', { mode: 'trtllm', enable_balance: true, ...waits }],
-    ['cost', { mode: 'cost', enable_balance: true, ...waits }],
-  ];
   const rows: AdpRow[] = [];
   const logs: Partial<Record<RowName, readonly LoggedIteration[]>> = {};
-  for (const [name, policy] of policies) {
+  for (const [name, policy] of policiesOf(options)) {
     await onRun(name);
     const result = runPolicy(options, policy);
     rows.push(makeRow(name, result, rows[0]?.tps));
@@ -66,26 +59,41 @@ export async function studyAdp(
   };
 }
 
+/** The policies of a study: the published ones, then our own. */
+export function policiesOf({
+  timeoutIters,
+  batchingWaitIters,
+}: Pick<AdpStudyOptions, 'timeoutIters' | 'batchingWaitIters'>): readonly (readonly [RowName, Policy])[] {
+  const waits = { timeout_iters: timeoutIters, batching_wait_iters: batchingWaitIters };
+  return [
+    ['baseline', { mode: 'trtllm', enable_balance: false }],
+    ['context_wait', { mode: 'trtllm', enable_balance: true, ...waits, batching_wait_iters: 0 }],
+    ['full', { mode: 'trtllm', enable_balance: true, ...waits }],
+    ['cost', { mode: 'cost', enable_balance: true, ...waits }],
+  ];
+}
+
+/** What the scheduler is told beside a policy. */
+export function schedulerOf(options: Omit<AdpStudyOptions, 'time'>): Omit<SchedulerOptions, 'attentionDpConfig'> {
+  const { trace, maxBatch, kvTokens, maxTokensPerIteration, chunkedPrefill } = options;
+  const longest = trace.reduce((most, { inputTokens, outputTokens }) => Math.max(most, inputTokens + outputTokens), 0);
+  const blocks = Math.ceil(longest / BLOCK_TOKENS);
+  const numBlocks = kvTokens === undefined ? maxBatch * blocks : Math.max(1, Math.floor(kvTokens / BLOCK_TOKENS));
+  return {
+    ranks: Array.from({ length: options.ranks }, () => ({ numBlocks, slots: maxBatch })),
+    blockTokens: BLOCK_TOKENS,
+    contextLength: longest,
+    maxTokensPerIteration,
+    chunkedPrefill,
+    watermark: kvTokens === undefined ? 0 : 0.01,
+  };
+}
+
 /** A run of the study's trace under one policy. */
 export function runPolicy(options: AdpStudyOptions, policy: Policy): SimulationResult {
-  const longest = options.trace.reduce(
-    (most, { inputTokens, outputTokens }) => Math.max(most, inputTokens + outputTokens),
-    0,
-  );
-  const blocks = Math.ceil(longest / BLOCK_TOKENS);
-  const { maxBatch, kvTokens } = options;
-  const numBlocks = kvTokens === undefined ? maxBatch * blocks : Math.max(1, Math.floor(kvTokens / BLOCK_TOKENS));
   return simulate(options.trace, {
     concurrency: options.concurrency,
     time: linearTime(options.time),
-    scheduler: {
-      ranks: Array.from({ length: options.ranks }, () => ({ numBlocks, slots: maxBatch })),
-      blockTokens: BLOCK_TOKENS,
-      contextLength: longest,
-      maxTokensPerIteration: options.maxTokensPerIteration,
-      chunkedPrefill: options.chunkedPrefill,
-      watermark: kvTokens === undefined ? 0 : 0.01,
-      attentionDpConfig: policy,
-    },
+    scheduler: { ...schedulerOf(options), attentionDpConfig: policy },
   });
 }

@@ -14,6 +14,17 @@ export const PUBLISHED_SETTINGS = {
   batchingWaitIters: 10,
 } as const;
 
+/** The same in small, for a run on a real model: its ratios of slots, prompts and clients, and shorter waits for shorter answers. */
+export const SMALL_SETTINGS = {
+  requests: 300,
+  ranks: 4,
+  meanInput: 24,
+  meanOutput: 32,
+  maxBatch: 8,
+  timeoutIters: 12,
+  batchingWaitIters: 3,
+} as const;
+
 export interface PublishedRow {
   readonly name: 'baseline' | 'context_wait' | 'full';
   readonly tps: number;

@@ -5,66 +5,90 @@ import { isPublishedRun } from '../../simulate/adp_parameters.js';
 import { type AdpStudyOptions, runPolicy, studyAdp } from '../../simulate/adp_study.js';
 import { calibrate } from '../../simulate/calibrate.js';
 import { paretoGrid } from '../../simulate/pareto.js';
-import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from '../../simulate/published_run.js';
+import {
+  LENGTHS,
+  PUBLISHED_ROWS,
+  PUBLISHED_SETTINGS,
+  PUBLISHED_TIME,
+  SMALL_SETTINGS,
+} from '../../simulate/published_run.js';
 import { adpReport } from '../../simulate/report/adp_report.js';
 import { syntheticTrace } from '../../simulate/synthetic_trace.js';
 import { parseTrace } from '../../simulate/trace_file.js';
 import type { Trace } from '../../simulate/trace.js';
+import { measureAdp } from '../adp/measure_adp.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
+import { modelOptions, modelRequest } from '../model_options.js';
 import type { Options } from '../options.js';
-import { describeStudy } from '../simulate_text.js';
+import { describeMeasured, describeStudy } from '../simulate_text.js';
 
-const {
-  requests,
-  ranks,
-  meanInput,
-  meanOutput,
-  maxBatch,
-  maxTokensPerIteration,
-  concurrency,
-  timeoutIters,
-  batchingWaitIters,
-} = PUBLISHED_SETTINGS;
+const { maxTokensPerIteration, concurrency } = PUBLISHED_SETTINGS;
 const SYNTHETIC = ['requests', 'mean-in', 'mean-out', 'seed'] as const;
+
+/** The default of an option, without a model and with one. */
+function presets(name: keyof typeof SMALL_SETTINGS): string {
+  return `default ${PUBLISHED_SETTINGS[name]}, with --model ${SMALL_SETTINGS[name]}`;
+}
+
+/** Where the trace really runs. */
+const runOptions = {
+  model: modelOptions.model,
+  weights: modelOptions.weights,
+  kv: modelOptions.kv,
+  adapter: modelOptions.adapter,
+  'virtual-ranks': modelOptions['virtual-ranks'],
+  workers: modelOptions.workers,
+} as const;
 
 export const command: Command = {
   summary:
     'Runs the scheduler on a clock instead of a GPU. adp: attention data parallelism, a trace under four policies: the baseline, ' +
-    "TensorRT-LLM's waits (context_wait, full) and ours (cost). Defaults are those of the run that NVIDIA published.",
-  usage: 'simulate adp [options]',
+    "TensorRT-LLM's waits (context_wait, full) and ours (cost). Defaults are those of the run that NVIDIA published. With --model the " +
+    'trace really runs, by plan adp: measured beside simulated.',
+  usage: 'simulate adp [options]\n       splitkv simulate adp --model DIR [--virtual-ranks] [options]',
   subjects: ['adp'],
   options: {
-    requests: { value: 'N', help: `requests of the synthetic trace; default ${requests}` },
-    'mean-in': { value: 'TOKENS', help: `mean prompt length; default ${meanInput}` },
-    'mean-out': { value: 'TOKENS', help: `mean generated length; default ${meanOutput}` },
+    requests: { value: 'N', help: `requests of the synthetic trace; ${presets('requests')}` },
+    'mean-in': { value: 'TOKENS', help: `mean prompt length; ${presets('meanInput')}` },
+    'mean-out': { value: 'TOKENS', help: `mean generated length; ${presets('meanOutput')}` },
     seed: { value: 'S', help: 'of the synthetic trace; default 1' },
     trace: {
       value: 'FILE',
       help: 'a trace instead: JSON or CSV with input_tokens, output_tokens and, if wanted, arrival_s, priority, ttft_deadline_s',
     },
-    ranks: { value: 'R', help: `default ${ranks}` },
-    'max-batch': { value: 'N', help: `requests that a rank may run; default ${maxBatch}` },
+    ranks: { value: 'R', help: `${presets('ranks')}; there also an adapter each, by name` },
+    'max-batch': { value: 'N', help: `requests that a rank may run; ${presets('maxBatch')}` },
     'max-tokens-per-iteration': {
       value: 'N',
-      help: `rows of an iteration on one rank; default ${maxTokensPerIteration}`,
+      help: `rows of an iteration on one rank; default ${maxTokensPerIteration}, with --model a full batch and the longest prompt`,
     },
-    concurrency: { value: 'N', help: `requests that clients have open at once; default ${concurrency}` },
-    'timeout-iters': { value: 'N', help: `default ${timeoutIters}` },
-    'batching-wait-iters': { value: 'N', help: `default ${batchingWaitIters}` },
+    concurrency: {
+      value: 'N',
+      help: `requests that clients have open at once; default ${concurrency}, with --model five for every four slots`,
+    },
+    'timeout-iters': { value: 'N', help: presets('timeoutIters') },
+    'batching-wait-iters': { value: 'N', help: presets('batchingWaitIters') },
     'chunked-prefill': { help: 'cut prompts to the budget; without it each runs whole' },
     'kv-tokens': { value: 'N', help: 'KV tokens of a rank; default: enough for any batch' },
-    'iteration-seconds': { value: 'S', help: `seconds of any iteration; default ${PUBLISHED_TIME.baseSeconds}` },
+    'iteration-seconds': {
+      value: 'S',
+      help: `seconds of any iteration; default ${PUBLISHED_TIME.baseSeconds}, with --model as the baseline measures`,
+    },
     'token-seconds': {
       value: 'S',
-      help: `seconds for each token of the rank that has most; default ${PUBLISHED_TIME.secondsPerToken}`,
+      help: `seconds for each token of the rank that has most; default ${PUBLISHED_TIME.secondsPerToken}, with --model as measured`,
     },
     calibrate: {
       help: 'fit these two first, so that the baseline has the published TPS and SOL TPS; they are told on stderr',
     },
     out: { value: 'FILE', help: 'also write an HTML report there: runs over iterations, and throughput against TTFT' },
+    ...runOptions,
     ...commonOptions,
   },
   async run(options, terminal) {
+    if (options.has('model')) return runMeasured(options, terminal);
+    const needless = Object.keys(runOptions).find((name) => options.has(name));
+    if (needless !== undefined) throw usageError(`--${needless} is for a run on a model: give --model too`);
     const given = await studyOptions(options);
     const study = options.has('calibrate') ? await calibrated(given, terminal) : given;
     const published = isPublishedRun(study);
@@ -92,10 +116,43 @@ export const command: Command = {
   },
 };
 
-async function studyOptions(options: Options): Promise<AdpStudyOptions> {
+/** Runs the trace on a model's ranks, and then on a clock. */
+async function runMeasured(options: Options, terminal: Terminal): Promise<number> {
+  for (const name of ['calibrate', 'out']) {
+    if (options.has(name)) throw usageError(`--${name} is for a simulation alone: leave it or --model out`);
+  }
+  const request = await modelRequest(options, terminal);
+  const ranks = request.options.ranks ?? SMALL_SETTINGS.ranks;
+  const count = typeof ranks === 'number' ? ranks : ranks.length;
+  const batch = options.integer('max-batch', 1) ?? SMALL_SETTINGS.maxBatch;
+  const meanInput = meanOf(options, 'mean-in') ?? SMALL_SETTINGS.meanInput;
+  const longest = Math.ceil(meanInput * LENGTHS.input.cut);
+  const study = await studyOptions(options, {
+    ...SMALL_SETTINGS,
+    ranks: count,
+    maxBatch: batch,
+    maxTokensPerIteration: batch + longest,
+    concurrency: Math.ceil(1.25 * batch * count),
+  });
+  const timed = options.has('iteration-seconds') || options.has('token-seconds');
+  const { time, ...untimed } = study;
+  const result = await measureAdp(
+    { ...request, options: { ...request.options, ranks } },
+    timed ? { ...untimed, time } : untimed,
+  );
+  await terminal.write(options.has('json') ? `${JSON.stringify(result)}\n` : describeMeasured(result));
+  return 0;
+}
+
+const LENGTH = 'a number of at least 1';
+const meanOf = (options: Options, name: string): number | undefined => options.number(name, LENGTH, (n) => n >= 1);
+
+type Presets = { readonly [K in keyof typeof PUBLISHED_SETTINGS]: number };
+
+async function studyOptions(options: Options, preset: Presets = PUBLISHED_SETTINGS): Promise<AdpStudyOptions> {
   const positive = 'a number above 0';
-  const batch = options.integer('max-batch', 1) ?? maxBatch;
-  const budget = options.integer('max-tokens-per-iteration', 2) ?? maxTokensPerIteration;
+  const batch = options.integer('max-batch', 1) ?? preset.maxBatch;
+  const budget = options.integer('max-tokens-per-iteration', 2) ?? preset.maxTokensPerIteration;
   if (budget <= batch) {
     throw usageError(
       `--max-tokens-per-iteration ${budget}: expected more than --max-batch ${batch}, else a full batch leaves no room for prompts`,
@@ -103,13 +160,13 @@ async function studyOptions(options: Options): Promise<AdpStudyOptions> {
   }
   const chunkedPrefill = options.has('chunked-prefill');
   return {
-    trace: await readTrace(options, chunkedPrefill ? Infinity : budget - batch),
-    ranks: options.integer('ranks', 1, 1024) ?? ranks,
+    trace: await readTrace(options, chunkedPrefill ? Infinity : budget - batch, preset),
+    ranks: options.has('model') ? preset.ranks : (options.integer('ranks', 1, 1024) ?? preset.ranks),
     maxBatch: batch,
     maxTokensPerIteration: budget,
-    concurrency: options.integer('concurrency', 1) ?? concurrency,
-    timeoutIters: options.integer('timeout-iters', 0) ?? timeoutIters,
-    batchingWaitIters: options.integer('batching-wait-iters', 0) ?? batchingWaitIters,
+    concurrency: options.integer('concurrency', 1) ?? preset.concurrency,
+    timeoutIters: options.integer('timeout-iters', 0) ?? preset.timeoutIters,
+    batchingWaitIters: options.integer('batching-wait-iters', 0) ?? preset.batchingWaitIters,
     chunkedPrefill,
     kvTokens: options.integer('kv-tokens', 1),
     time: {
@@ -120,14 +177,13 @@ async function studyOptions(options: Options): Promise<AdpStudyOptions> {
   };
 }
 
-async function readTrace(options: Options, maxInput: number): Promise<Trace> {
+async function readTrace(options: Options, maxInput: number, preset: Presets): Promise<Trace> {
   const file = options.text('trace');
   if (file === undefined) {
-    const length = 'a number of at least 1';
     return syntheticTrace({
-      requests: options.integer('requests', 1, 1_000_000) ?? requests,
-      meanInput: options.number('mean-in', length, (n) => n >= 1) ?? meanInput,
-      meanOutput: options.number('mean-out', length, (n) => n >= 1) ?? meanOutput,
+      requests: options.integer('requests', 1, 1_000_000) ?? preset.requests,
+      meanInput: meanOf(options, 'mean-in') ?? preset.meanInput,
+      meanOutput: meanOf(options, 'mean-out') ?? preset.meanOutput,
       seed: options.integer('seed', 0) ?? 1,
       maxInput,
     });

@@ -17,6 +17,8 @@ export interface EngineRequest extends DrawOptions {
   readonly eosIds: readonly number[];
   /** From -100 to 100, higher is sooner. */
   readonly priority?: number;
+  /** Seconds within which the first token should be there; what runs when may heed it (docs/adp.md). */
+  readonly firstTokenSeconds?: number;
   /** The logits of each token's position are wanted. */
   readonly logits?: boolean;
   /** Takes each token; true ends the request there (a stop text was found). */
@@ -36,7 +38,7 @@ export interface EngineHandle {
 
 export interface EngineOptions extends Pick<
   SchedulerOptions,
-  'prefixCaching' | 'watermark' | 'agingIterations' | 'attentionDpConfig'
+  'prefixCaching' | 'watermark' | 'agingIterations' | 'chunkedPrefill' | 'attentionDpConfig'
 > {
   /** Requests decoded side by side. */
   readonly slots: number;
@@ -186,7 +188,7 @@ export class Engine {
       })),
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
-      maxTokensPerIteration: Math.max(tokensPerIteration, slots + 1),
+      maxTokensPerIteration: Math.max(tokensPerIteration, ...this.#pools.map(([first, end]) => end - first + 1)),
       maxChunkTokens: runner.promptRows,
       handover: prefiller !== undefined,
       ...rest,
@@ -246,8 +248,14 @@ export class Engine {
     return { id, ended, abort: () => this.#abort(id) };
   }
 
-  #submit(id: string, { prompt, maxTokens, priority }: EngineRequest): void {
-    this.#scheduler.submit({ id, prompt, maxTokens, ...(priority !== undefined && { priority }) });
+  #submit(id: string, { prompt, maxTokens, priority, firstTokenSeconds }: EngineRequest): void {
+    this.#scheduler.submit({
+      id,
+      prompt,
+      maxTokens,
+      ...(priority !== undefined && { priority }),
+      ...(firstTokenSeconds !== undefined && { firstTokenDeadline: performance.now() / 1000 + firstTokenSeconds }),
+    });
     this.#wake?.();
   }
 

@@ -1,0 +1,63 @@
+import { describe, expect, test } from 'vitest';
+import { testAdapters } from '../gpu/testing/adapters.js';
+import { runCli } from './testing/run_cli.js';
+
+const adapter = (await testAdapters()).at(-1)!.name;
+const model = ['simulate', 'adp', '--model', 'models/tiny-mla', '--virtual-ranks', '--adapter', adapter];
+
+interface Row {
+  readonly name: string;
+  readonly tps: number;
+  readonly balance: number;
+  readonly sol_tps: number;
+  readonly mean_ttft_s: number;
+  readonly iterations: number;
+  readonly preemptions: number;
+}
+
+describe('simulate adp with a model', () => {
+  test("the clock's iterations are the ranks' iterations", { timeout: 300_000 }, async () => {
+    const size = ['--requests', '40', '--mean-in', '10', '--mean-out', '8', '--max-batch', '4', '--kv-tokens', '512'];
+    const { code, stdout, stderr } = await runCli([
+      ...model,
+      '--ranks',
+      '3',
+      ...size,
+      '--timeout-iters',
+      '6',
+      '--json',
+    ]);
+    expect(stderr).toBe('');
+    expect(code).toBe(0);
+    const { measured, rows, parameters } = JSON.parse(stdout) as {
+      measured: Row[];
+      rows: Row[];
+      parameters: Record<string, unknown>;
+    };
+    expect(parameters).toMatchObject({ model: 'tiny-mla', requests: 40, ranks: 3, concurrency: 15, timeout_iters: 6 });
+    expect(measured.map(({ name }) => name)).toEqual(['baseline', 'context_wait', 'full', 'cost']);
+    expect(rows.map(({ name }) => name)).toEqual(measured.map(({ name }) => name));
+    for (const [at, { balance, iterations, preemptions, ...times }] of measured.entries()) {
+      for (const value of [times.tps, times.sol_tps, times.mean_ttft_s]) expect(value).toBeGreaterThan(0);
+      // Our own policy goes by times, which differ.
+      if (times.name === 'cost') continue;
+      expect({ balance, iterations, preemptions }, times.name).toEqual({
+        balance: rows[at]!.balance,
+        iterations: rows[at]!.iterations,
+        preemptions: rows[at]!.preemptions,
+      });
+    }
+    // The policies do differ on this trace.
+    expect(measured[2]!.iterations).toBeGreaterThan(measured[0]!.iterations);
+  });
+
+  test.each<[string, string[], string]>([
+    ['a model that is missing', ['simulate', 'adp', '--virtual-ranks'], '--virtual-ranks is for a run on a model'],
+    ['a report of a measured run', [...model, '--out', 'x.html'], '--out is for a simulation alone'],
+    ['prompts beyond the budget', [...model, '--mean-in', '100', '--max-tokens-per-iteration', '50'], '--mean-in 100'],
+  ])('refuses %s', { timeout: 60_000 }, async (_what, args, message) => {
+    const { code, stderr } = await runCli(args);
+    expect(stderr).toContain(message);
+    expect(code).toBe(2);
+  });
+});
