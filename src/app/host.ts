@@ -79,6 +79,7 @@ window.splitkvHost = {
       await Promise.all(sent);
       return sent.length;
     }),
+  kept: (prompt) => attempt((signal) => loaded().kept(prompt, { signal })),
   stats: () => attempt(() => Promise.resolve(loaded().stats())),
   adapters: () => attempt(listBrowserAdapters),
   measure: (preferences) =>

@@ -4,6 +4,7 @@ import type {
   ErrorCode,
   GenerateOptions,
   GenerateResult,
+  KeptEntries,
   LoadOptions,
   ModelInfo,
   PlanModelOptions,
@@ -44,6 +45,7 @@ export interface HostPage {
   ): Promise<Outcome<GenerateResult>>;
   /** Rows come as events; the value is their number. */
   logits(tokens: readonly number[], all: boolean, promptLength?: number): Promise<Outcome<number>>;
+  kept(prompt: string | readonly number[]): Promise<Outcome<KeptEntries>>;
   stats(): Promise<Outcome<RunStats>>;
   adapters(): Promise<Outcome<AdapterEntry[]>>;
   /** @param preferences of the adapters to measure */

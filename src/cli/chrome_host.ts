@@ -75,6 +75,7 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
         throw new SplitkvError('internal', `the page computed ${count} rows of logits, ${arrived} arrived`);
       }
     },
+    kept: (prompt) => session.call((page) => page.evaluate((given) => window.splitkvHost.kept(given), prompt)),
     stats: () => session.call((page) => page.evaluate(() => window.splitkvHost.stats())),
     close: () => session.close(),
   };

@@ -15,10 +15,13 @@ const COMMANDS: Readonly<
   },
   plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
   bench: { summary: 'measure speed and memory', load: () => import('./commands/bench.js') },
+  profile: {
+    summary: 'measure what kv heads keep of compressed prompts',
+    load: () => import('./commands/profile.js'),
+  },
   arrange: { summary: 'arrange kv heads over ranks by load', load: () => import('./commands/arrange.js') },
   simulate: { summary: 'run the scheduler on a clock', load: () => import('./commands/simulate.js') },
 };
-const PLANNED = ['profile'];
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
@@ -42,8 +45,7 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
   }
   const names = Object.keys(COMMANDS);
   if (!Object.hasOwn(COMMANDS, name)) {
-    const what = PLANNED.includes(name) ? `command '${name}' is planned, not there yet.` : `unknown command '${name}'.`;
-    throw usageError(`${what}${didYouMean(name, names)} Commands: ${names.join(', ')}`);
+    throw usageError(`unknown command '${name}'.${didYouMean(name, names)} Commands: ${names.join(', ')}`);
   }
   const { command } = await COMMANDS[name]!.load();
   const options = parseOptions(name, command.options, withoutSubject(name, command, rest));

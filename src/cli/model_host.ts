@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright-core';
 import type { PlainLoadOptions } from '../app/host_protocol.js';
-import type { GenerateOptions, GenerateResult, LogitsOptions, ModelInfo, RunStats } from '../index.js';
+import type { GenerateOptions, GenerateResult, KeptEntries, LogitsOptions, ModelInfo, RunStats } from '../index.js';
 
 export interface HostRequest {
   /** A model folder, or an http(s) URL of one. */
@@ -25,6 +25,8 @@ export interface ModelHost {
   ): Promise<GenerateResult>;
   /** Rows go to `onRow` alone. */
   logits(tokens: readonly number[], options: LogitsOptions & Required<Pick<LogitsOptions, 'onRow'>>): Promise<void>;
+  /** What compression keeps of a prompt, fed as it is. */
+  kept(prompt: string | readonly number[]): Promise<KeptEntries>;
   stats(): Promise<RunStats>;
   close(): Promise<void>;
 }

@@ -89,12 +89,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
   return defined({
     weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
     kv: options.oneOf('kv', ['f32', 'f16']),
-    kvBudget: options.number('kv-budget', 'a number above 0 and at most 1', (b) => b > 0 && b <= 1),
-    kvPolicy: options.oneOf('kv-policy', ['none', 'snap', 'ada', 'static']),
-    kvWindow: options.integer('kv-window', 1, 256),
-    kvKernel: options.integer('kv-kernel', 1, 255),
-    kvAlpha: options.number('kv-alpha', 'a number from 0 to 1', (a) => a >= 0 && a <= 1),
-    kvProfile: await profileOption(options.text('kv-profile')),
+    ...(await kvOptions(options)),
     contextLength: options.integer('context', 1),
     prefillChunk: options.integer('prefill-chunk', 1),
     stepsInFlight: options.integer('steps-in-flight', 1, 4),
@@ -115,6 +110,17 @@ function prefillOption(options: Options): PrefillOptions | undefined {
   if (adapter !== undefined) throw usageError('--prefill-adapter needs --prefill-worker splitkv or onnxruntime');
   return undefined;
 }
+
+/** How prompts are compressed. */
+export const kvOptions = async (options: Options): Promise<PlainLoadOptions> =>
+  defined({
+    kvBudget: options.number('kv-budget', 'a number above 0 and at most 1', (b) => b > 0 && b <= 1),
+    kvPolicy: options.oneOf('kv-policy', ['none', 'snap', 'ada', 'static']),
+    kvWindow: options.integer('kv-window', 1, 256),
+    kvKernel: options.integer('kv-kernel', 1, 255),
+    kvAlpha: options.number('kv-alpha', 'a number from 0 to 1', (a) => a >= 0 && a <= 1),
+    kvProfile: await profileOption(options.text('kv-profile')),
+  });
 
 /** What a reader makes of an option's text; undefined where it wasn't given. */
 function readText<T>(options: Options, name: string, parse: (text: string, given: string) => T): T | undefined {

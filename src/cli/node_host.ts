@@ -30,6 +30,7 @@ export async function openNodeHost({
     async logits(tokens, logitsOptions) {
       await model.logits(tokens, logitsOptions);
     },
+    kept: (prompt) => model.kept(prompt, { signal }),
     stats: () => Promise.resolve(model.stats()),
     close: () => model.dispose(),
   };

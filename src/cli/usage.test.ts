@@ -24,7 +24,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       ['genrate'],
       "unknown command 'genrate'. Did you mean 'generate'? Commands: adapters, generate, logits",
     ],
-    ['a planned command', ['profile'], "command 'profile' is planned, not there yet."],
+    ['a profile without a budget', ['profile', '--model', scratch], '--kv-budget is missing'],
     [
       'an unknown option',
       [...generate, '--max-token', '3'],

@@ -237,6 +237,13 @@ export interface LogitsOptions {
   readonly signal?: AbortSignal;
 }
 
+/** What compression keeps of a prompt. */
+export interface KeptEntries {
+  readonly promptTokens: number;
+  /** [layer][kv head]: entries. */
+  readonly layers: readonly (readonly number[])[];
+}
+
 /** f32 logits of the reported positions. */
 export interface LogitsResult {
   readonly positions: readonly number[];
@@ -307,6 +314,8 @@ export interface Model {
   readonly info: ModelInfo;
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   logits(tokens: readonly number[] | Uint32Array | Int32Array, options?: LogitsOptions): Promise<LogitsResult>;
+  /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
+  kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;
   /** Token ids of a text, as `generate` would feed them. */
   tokenize(text: string): number[];
   detokenize(tokens: readonly number[]): string;

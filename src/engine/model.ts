@@ -7,6 +7,7 @@ import type {
   GenerateOptions,
   GenerateResult,
   Generation,
+  KeptEntries,
   LogitsOptions,
   LogitsResult,
   Model,
@@ -127,6 +128,18 @@ export class LoadedModel implements Model {
   async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
     const { readSelfTest, runSelfTest } = await import('./self_test.js');
     return runSelfTest(this, this.#source ? await readSelfTest(this.#source, signal) : [], signal);
+  }
+
+  kept(prompt: Prompt, options: { readonly signal?: AbortSignal } = {}): Promise<KeptEntries> {
+    return this.#turns.alone(async () => {
+      this.#assertUsable();
+      if (!this.#runner.options.compression) {
+        throw usageError('kept: nothing is compressed; load the model with a kvBudget, such as 0.2');
+      }
+      const tokens = promptTokens(prompt, this.#tokenizer);
+      const signal = AbortSignal.any([this.#disposal.signal, ...(options.signal ? [options.signal] : [])]);
+      return { promptTokens: tokens.length, layers: await this.#runner.kept(tokens, signal) };
+    });
   }
 
   tokenize(text: string): number[] {

@@ -248,6 +248,21 @@ export class Runner {
     return Promise.all(this.ranks.map((rank) => rank.cacheUse(slot)));
   }
 
+  /** Entries that each kv head keeps of a prompt, [layer][kv head]. @throws as `prefill` */
+  async kept(prompt: readonly number[], signal?: AbortSignal): Promise<number[][]> {
+    const { numLayers, kvHeads } = modelShape(this.config);
+    const layers = Array.from({ length: numLayers }, () => new Array<number>(kvHeads).fill(prompt.length));
+    try {
+      await this.prefill(prompt, 1, { seed: 0 }, signal);
+      for (const { kept } of await this.cacheUse()) {
+        for (const { layer, head, entries } of kept) layers[layer]![head] = entries;
+      }
+      return layers;
+    } finally {
+      await this.release();
+    }
+  }
+
   /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
   async sampleFirst(batch = 0): Promise<Uint32Array> {
     return this.sample(batch, false, 1);

@@ -12,6 +12,7 @@ import {
   weightsList,
 } from './bench_options.js';
 import type { SuiteResult } from './hosted_suites.js';
+import { kvOptions } from '../model_options.js';
 import { isScaleModel, SCALE_MODELS } from './scale_names.js';
 
 const SCALE_WEIGHTS = ['f16', 'q8', 'q4'];
@@ -39,6 +40,19 @@ export async function runPlanner(options: Options, terminal: Terminal): Promise<
     );
   });
   return { document, table: plannerTable(document) };
+}
+
+export async function runCompression(options: Options, terminal: Terminal): Promise<SuiteResult> {
+  const { compressionTable, runCompressionSuite } = await import('./compression_suite.js');
+  const { readQuestions } = await import('./questions.js');
+  const questions = await readQuestions(options.text('questions'), {
+    contexts: integerList(options, 'prompt-tokens') ?? [1024, 2048],
+    most: options.integer('samples', 1),
+  });
+  const model = options.text('model') ?? embeddedModel();
+  const request = await requestFor(options, terminal, model, oneWeights(options, 'compression'), undefined, []);
+  const document = await runCompressionSuite({ request, questions, kv: await kvOptions(options) }, terminal);
+  return { document, table: compressionTable(document.results) };
 }
 
 export async function runLoad(options: Options, terminal: Terminal): Promise<SuiteResult> {

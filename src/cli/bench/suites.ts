@@ -1,7 +1,7 @@
 import type { Terminal } from '../command.js';
 import type { Options } from '../options.js';
 import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
-import { runLoad, runPlanner, runScale } from './local_suites.js';
+import { runCompression, runLoad, runPlanner, runScale } from './local_suites.js';
 
 export interface SuiteEntry {
   readonly summary: string;
@@ -11,6 +11,7 @@ export interface SuiteEntry {
 }
 
 const PLACE = ['host', 'adapter'];
+const KV = ['kv-window', 'kv-kernel', 'kv-alpha'];
 const MODEL = ['model', 'weights', 'kv', 'context', 'prefill-chunk', 'steps-in-flight', ...PLACE];
 const hosted =
   (suite: HostedSuite): SuiteEntry['run'] =>
@@ -66,6 +67,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       'runs',
     ],
     run: hosted('serve'),
+  },
+  compression: {
+    summary: 'right answers about stories against the KV budget, by policy (the questions are in a checkout)',
+    options: ['model', 'weights', 'kv', ...PLACE, ...KV, 'questions', 'samples', 'prompt-tokens'],
+    run: runCompression,
   },
   planner: {
     summary: 'what the planner predicts of every plan against what they do',

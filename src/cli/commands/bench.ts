@@ -46,6 +46,11 @@ export const command: Command = {
     'one-core': { help: 'ranks, planner: one CPU core for each software device (llvmpipe)' },
     clients: { value: 'LIST', help: 'serve: numbers of clients with commas; default 1,4,16' },
     requests: { value: 'N', help: 'serve: questions of each client in a run; default 2' },
+    questions: {
+      value: 'FILE',
+      help: 'compression: JSON lines of {"context", "prompt", "answer"}; default models/eval.jsonl of the checkout',
+    },
+    samples: { value: 'N', help: 'compression: at most so many questions of each length; default all' },
     kernel: { value: 'NAME', help: "kernels: part of a kernel's folder; default: all of them" },
     case: { value: 'NAME', help: "kernels: part of a case's name; default: all of them" },
     compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },

@@ -1,0 +1,82 @@
+import { writeFile } from 'node:fs/promises';
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { Command } from '../command.js';
+import { modelOptions, modelRequest, openHost } from '../model_options.js';
+import { heatMapHtml } from '../profile/heat_map.js';
+import { type MeasuredProfile, measureProfile } from '../profile/measure.js';
+import { readPrompts } from '../profile/read_prompts.js';
+import { storyQuestion } from '../profile/story.js';
+import { profileTable } from '../profile/table.js';
+
+const DEFAULT_SAMPLES = 32;
+const DEFAULT_TOKENS = 1024;
+const { 'kv-profile': _profile, 'kv-budget': kvBudget, 'kv-policy': _policy, ...ownModelOptions } = modelOptions;
+
+export const command: Command = {
+  summary:
+    'Measures what each kv head keeps of sample prompts when their KV cache is compressed: the load that `splitkv arrange` arranges by, and ' +
+    'that --kv-policy static keeps by.',
+  usage: 'profile --model DIR --kv-budget B [options]',
+  options: {
+    'kv-budget': { ...kvBudget, help: 'part of a prompt that is kept, above 0 and below 1, such as 0.2' },
+    policy: { value: 'POLICY', help: 'ada (default) or snap, which keeps as much of every head' },
+    samples: { value: 'N', help: `how many samples; default ${DEFAULT_SAMPLES}, of --prompts all` },
+    prompts: {
+      value: 'FILE',
+      help: 'samples from a JSON list or JSON lines: texts, lists of token ids, or objects with a prompt; default: short stories made by rule',
+    },
+    'prompt-tokens': {
+      value: 'T',
+      help: `words of each story; default ${DEFAULT_TOKENS}, less in a smaller --context`,
+    },
+    seed: { value: 'S', help: 'of the stories; default 0' },
+    out: { value: 'FILE', help: 'write the profile there, as JSON' },
+    html: { value: 'FILE', help: 'write a heat map there' },
+    ...ownModelOptions,
+  },
+  async run(options, terminal) {
+    const request = await modelRequest(options, terminal);
+    const budget = request.options.kvBudget;
+    if (budget === undefined) {
+      throw usageError('--kv-budget is missing: give the part of a prompt that is kept, such as 0.2');
+    }
+    const policy = options.oneOf('policy', ['ada', 'snap']) ?? 'ada';
+    const count = options.integer('samples', 1, 100_000);
+    const file = options.text('prompts');
+    for (const name of ['seed', 'prompt-tokens']) {
+      if (file !== undefined && options.has(name))
+        throw usageError(`--${name} is for stories made by rule, not --prompts`);
+    }
+    const given = file === undefined ? undefined : await readPrompts(file, count);
+    const seed = options.integer('seed', 0, 2 ** 31) ?? 0;
+    const asked = options.integer('prompt-tokens', 16);
+    const host = await openHost({ ...request, options: { ...request.options, kvPolicy: policy } });
+    let profile: MeasuredProfile;
+    try {
+      const tokens = asked ?? Math.min(DEFAULT_TOKENS, Math.floor(host.info.contextLength / 2));
+      const samples =
+        given ??
+        Array.from({ length: count ?? DEFAULT_SAMPLES }, (_, at) => storyQuestion(tokens, seed * 100_003 + at).prompt);
+      profile = await measureProfile(host, samples, { budget, policy }, terminal);
+    } finally {
+      await host.close();
+    }
+    const json = `${JSON.stringify(profile)}\n`;
+    const [out, html] = [options.text('out'), options.text('html')];
+    if (out !== undefined) await write('out', out, json);
+    if (html !== undefined) await write('html', html, heatMapHtml(profile));
+    await terminal.write(options.has('json') ? json : profileTable(profile));
+    for (const path of [out, html]) if (path !== undefined) terminal.note(`written to ${path}`);
+    return 0;
+  },
+};
+
+async function write(option: string, path: string, text: string): Promise<void> {
+  try {
+    await writeFile(path, text);
+  } catch (error) {
+    throw new SplitkvError('io', `--${option} ${path}: can't be written: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,159 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { ModelInfo } from '../../index.js';
+import { arrange, parseProfile } from '../../placement/arrangement/index.js';
+import { runCli } from '../testing/run_cli.js';
+import { heatMapHtml } from './heat_map.js';
+import { measureProfile } from './measure.js';
+import { readPrompts } from './read_prompts.js';
+import { storyQuestion } from './story.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-profile-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const file = (name: string, text: string): string => {
+  writeFileSync(join(scratch, name), text);
+  return join(scratch, name);
+};
+
+const quiet = { progress: () => {} };
+const hostOf = (kept: readonly { promptTokens: number; layers: number[][] }[]) => {
+  let next = 0;
+  return {
+    info: { name: '<tiny>' } as ModelInfo,
+    kept: () => Promise.resolve(kept[next++ % kept.length]!),
+  };
+};
+const two = [
+  {
+    promptTokens: 100,
+    layers: [
+      [10, 30],
+      [25, 15],
+    ],
+  },
+  {
+    promptTokens: 200,
+    layers: [
+      [30, 50],
+      [45, 35],
+    ],
+  },
+];
+
+describe('a profile', () => {
+  test('means and spreads of what heads keep, in entries and as a part of each sample', async () => {
+    const profile = await measureProfile(hostOf(two), ['a', 'b'], { budget: 0.2, policy: 'ada' }, quiet);
+    expect(profile).toEqual({
+      model: '<tiny>',
+      kv_budget: 0.2,
+      policy: 'ada',
+      layers: [
+        [20, 40],
+        [35, 25],
+      ],
+      std: [
+        [10, 10],
+        [10, 10],
+      ],
+      share: [
+        [0.125, 0.275],
+        [0.2375, 0.1625],
+      ],
+      share_std: [
+        [0.025, 0.025],
+        [0.0125, 0.0125],
+      ],
+      samples: 2,
+      prompt_tokens: { mean: 150, least: 100, most: 200 },
+    });
+  });
+
+  test('is what `arrange` arranges by', async () => {
+    const profile = await measureProfile(hostOf(two), ['a', 'b'], { budget: 0.2, policy: 'ada' }, quiet);
+    const { layers } = parseProfile(JSON.stringify(profile), 'profile.json');
+    const { makespan } = arrange({ loads: layers, ranks: 2, mode: 'exact', objective: 'per-layer' });
+    expect(makespan).toBe(40 + 35);
+  });
+
+  test('of samples of which nothing is evicted is refused', async () => {
+    const whole = hostOf([{ promptTokens: 20, layers: [[20, 20]] }]);
+    await expect(measureProfile(whole, ['a'], { budget: 0.5, policy: 'snap' }, quiet)).rejects.toThrow(
+      /nothing of the sample was evicted: they have up to 20 tokens/,
+    );
+  });
+
+  test('as a heat map: every head by number, and names are escaped', async () => {
+    const profile = await measureProfile(hostOf(two), ['a', 'b'], { budget: 0.2, policy: 'ada' }, quiet);
+    const html = heatMapHtml(profile);
+    expect(html).toContain('&lt;tiny&gt;');
+    expect(html).not.toContain('<tiny>');
+    expect(html).not.toMatch(/NaN|undefined|https?:/);
+    expect(html.match(/<title>layer \d, head \d/g)).toHaveLength(4);
+    expect(html).toContain('layer 1, head 0: 24% ± 1.3% of a prompt, 35.0 entries');
+  });
+});
+
+describe('samples', () => {
+  test('stories are about as long as asked, end with a question about them, and follow from the seed', () => {
+    for (let seed = 0; seed < 40; seed++) {
+      const length = 40 + seed * 25;
+      const { prompt, answer } = storyQuestion(length, seed);
+      expect(storyQuestion(length, seed).prompt).toBe(prompt);
+      expect(Math.abs(prompt.split(' ').length - length)).toBeLessThan(16);
+      const subject = /(?:where is the|what is the code of|what does) (.*?)(?: like)? \?$/.exec(prompt)![1]!;
+      const told = prompt.split(/(?<=\.) /).find((sentence) => sentence.includes(subject) && sentence.endsWith(answer));
+      expect(told, `${seed}: ${subject}: ${answer}`).toBeDefined();
+    }
+    expect(storyQuestion(100, 1).prompt).not.toBe(storyQuestion(100, 2).prompt);
+  });
+
+  test('are read from lists, lines, texts, ids and objects', async () => {
+    const lines = file('lines.jsonl', '"a text"\n\n{"prompt": "b", "answer": "c"}\n[1, 2]\n{"tokens": [3]}\n');
+    expect(await readPrompts(lines)).toEqual(['a text', 'b', [1, 2], [3]]);
+    expect(await readPrompts(lines, 2)).toEqual(['a text', 'b']);
+    expect(await readPrompts(file('list.json', '["a", [1, 2]]'))).toEqual(['a', [1, 2]]);
+    expect(await readPrompts(file('ids.json', '[4, 5]'))).toEqual([[4, 5]]);
+  });
+
+  test.each([
+    ['{"text": "x"}', /entry 1: \{"text":"x"\} is no prompt/],
+    ['[1, -2]', /is no prompt/],
+    ['', /it holds no prompts/],
+    ['"a"', /--samples 3: .* holds 1 prompts/],
+    ['"a"\n{', /line 2: not valid JSON/],
+  ])('%s is refused', async (text, message) => {
+    await expect(readPrompts(file('bad.jsonl', text), text === '"a"' ? 3 : undefined)).rejects.toThrow(message);
+  });
+});
+
+test('splitkv profile writes what splitkv arrange reads', { timeout: 180_000 }, async () => {
+  const [out, html] = [join(scratch, 'profile.json'), join(scratch, 'profile.html')];
+  const model = ['--model', 'models/tiny-gqa', '--context', '256'];
+  const sampling = [
+    '--samples',
+    '3',
+    '--prompt-tokens',
+    '128',
+    '--seed',
+    '4',
+    '--kv-budget',
+    '0.4',
+    '--kv-window',
+    '8',
+  ];
+  const made = await runCli(['profile', ...model, ...sampling, '--out', out, '--html', html, '--json']);
+  expect(made.code, made.stderr).toBe(0);
+  const profile = parseProfile(JSON.parse(made.stdout));
+  expect(readFileSync(out, 'utf8')).toBe(made.stdout);
+  expect(readFileSync(html, 'utf8')).toContain('tiny-gqa');
+  expect(profile.layers.map((heads) => heads.length)).toEqual([4, 4, 4, 4]);
+  for (const heads of profile.layers) {
+    // The budget is a layer's, but for rounding.
+    expect(Math.abs(heads.reduce((a, b) => a + b, 0) - 4 * 0.4 * 128)).toBeLessThan(12);
+  }
+  const arranged = await runCli(['arrange', '--profile', out, '--ranks', '2', '--json']);
+  expect(arranged.code, arranged.stderr).toBe(0);
+  expect((JSON.parse(arranged.stdout) as { placement: unknown[] }).placement).toHaveLength(4);
+});
