@@ -12,7 +12,7 @@ export interface RankLimits {
 export interface SchedulerOptions {
   /**
    * One entry: one rank, or a tensor- or sequence-parallel plan, whose ranks hold shares of the same blocks. Several: attention
-   * data parallel, each request on one of them, iterations in lockstep.
+   * data parallel, each request on one of them, iterations in lockstep; or with `sharedRows` token parallel.
    */
   readonly ranks: readonly RankLimits[];
   /** Tokens a KV block; default 64. */
@@ -33,6 +33,11 @@ export interface SchedulerOptions {
   readonly watermark?: number;
   /** Iterations that a point of priority is worth; default 50. */
   readonly agingIterations?: number;
+  /**
+   * Token parallelism: pools only keep caches, and the same ranks compute the rows of all, so the row budget is one for all. Sequences
+   * are placed and moved so that attention is balanced. Default false.
+   */
+  readonly sharedRows?: boolean;
   /** Prompts are computed elsewhere: a sequence runs once `Scheduler.hand` has said that its prompt is there. Default false. */
   readonly handover?: boolean;
   /** As `attention_dp_config` in JSON: see adp/config.ts. Read only with several ranks. */
@@ -55,6 +60,7 @@ const KEYS = [
   'prefixCaching',
   'watermark',
   'agingIterations',
+  'sharedRows',
   'handover',
   'attentionDpConfig',
 ];
@@ -75,6 +81,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     prefixCaching = false,
     watermark = 0.01,
     agingIterations = 50,
+    sharedRows = false,
     handover = false,
     attentionDpConfig,
   } = options;
@@ -88,6 +95,12 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     agingIterations,
   };
   for (const [name, value] of Object.entries(counts)) atLeastOne(name, value);
+  const allSlots = (ranks as readonly RankLimits[]).reduce((sum, { slots }) => sum + slots, 0);
+  if (sharedRows && allSlots >= maxTokensPerIteration) {
+    throw usageError(
+      `maxTokensPerIteration ${maxTokensPerIteration}: expected more than the ${allSlots} slots of all ranks, which share it`,
+    );
+  }
   for (const [rank, { numBlocks, slots }] of ranks.entries()) {
     atLeastOne(`ranks[${rank}].numBlocks`, numBlocks);
     atLeastOne(`ranks[${rank}].slots`, slots);
@@ -107,6 +120,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     chunkedPrefill,
     prefixCaching,
     watermark,
+    sharedRows,
     handover,
     attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
   };

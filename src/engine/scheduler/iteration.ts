@@ -15,6 +15,16 @@ export interface PrefillChunk {
 }
 
 /**
+ * A sequence that moves to this rank's pool: its blocks `from` on the other rank are to be copied to its `blocks`, in order and in
+ * every layer, before anything else of the iteration.
+ */
+export interface SequenceMove {
+  readonly sequence: ScheduledSequence;
+  readonly from: { readonly rank: number; readonly slot: number; readonly blocks: readonly number[] };
+  readonly to: readonly number[];
+}
+
+/**
  * Tokens [start, prompt length) of a sequence whose prompt was computed elsewhere: to be written into its cache, from the block of
  * `start` on. They take no rows.
  */
@@ -32,8 +42,9 @@ export interface BlockCopy {
   readonly tokens: number;
 }
 
-/** One rank's part of an iteration. In order: copies, block tables, handovers, prefill chunks and decode rows in any order. */
+/** One rank's part of an iteration. In order: moves of all ranks, copies, block tables, handovers, prefill chunks and decode rows in any order. */
 export interface RankWork {
+  readonly moves: readonly SequenceMove[];
   /** In this order: a later copy may overwrite what an earlier one reads. */
   readonly copies: readonly BlockCopy[];
   /** Sequences whose `blocks` or `slot` changed: their rows of the block table are to be written. */

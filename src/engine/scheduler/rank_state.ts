@@ -2,7 +2,7 @@ import { type BlockDemand, blockDemand, mayAdmit } from './admission.js';
 import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
 import { blocksFor, type RankLimits, type SchedulerConfig } from './config.js';
-import type { BlockCopy, Handover, PrefillChunk } from './iteration.js';
+import type { BlockCopy, Handover, PrefillChunk, SequenceMove } from './iteration.js';
 import { victimOf } from './preemption.js';
 import { PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
@@ -12,6 +12,7 @@ const UNCACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0 };
 
 /** A rank's work of one iteration while it is being put together. */
 export class WorkList {
+  readonly moves: SequenceMove[] = [];
   readonly copies: BlockCopy[] = [];
   readonly tables: ScheduledSequence[] = [];
   readonly handed: Handover[] = [];
@@ -70,6 +71,11 @@ export class RankState {
     return this.#freeSlots.length;
   }
 
+  /** Tokens that running sequences attend to in a step. */
+  get attended(): number {
+    return this.running.reduce((sum, { computed }) => sum + computed, 0);
+  }
+
   /** Rows that running sequences still need before they can decode. */
   get outstandingContext(): number {
     let rows = 0;
@@ -82,8 +88,12 @@ export class RankState {
 
   /** Whether the rank's whole pool would hold the sequence at its longest. */
   canEverHold(sequence: Sequence): boolean {
-    const tokens = sequence.promptLength + sequence.maxTokens - 1;
-    return blocksFor(tokens, this.#blockTokens) <= this.limits.numBlocks;
+    return this.mostBlocks(sequence) <= this.limits.numBlocks;
+  }
+
+  /** Blocks of the sequence at its longest. */
+  mostBlocks({ promptLength, maxTokens }: Sequence): number {
+    return blocksFor(promptLength + maxTokens - 1, this.#blockTokens);
   }
 
   /** Blocks a waiting sequence would take now. */
@@ -113,6 +123,39 @@ export class RankState {
     this.pending.insert(sequence);
   }
 
+  /** Gives back those that wait here. */
+  unbindPending(): Sequence[] {
+    const sequences = this.pending.take(this.pending.length);
+    for (const sequence of sequences) {
+      sequence.rank = -1;
+      this.promptTokens -= sequence.promptLength;
+    }
+    return sequences;
+  }
+
+  /** Whether there is a slot and blocks for a running sequence of another rank. */
+  canTakeIn({ blocks }: Sequence): boolean {
+    return this.#freeSlots.length > 0 && this.pool.numFree >= blocks.length;
+  }
+
+  /** Takes a running sequence over that has nothing in flight, with copies of its blocks. */
+  takeIn(sequence: Sequence, from: RankState, work: WorkList): void {
+    const old = { rank: from.index, slot: sequence.slot, blocks: sequence.blocks };
+    const { capacity } = sequence;
+    const to = sequence.blocks.map(() => this.pool.allocate());
+    from.#leave(sequence);
+    sequence.rank = this.index;
+    sequence.blocks = to;
+    sequence.capacity = capacity;
+    sequence.slot = this.#freeSlots.pop()!;
+    this.promptTokens += sequence.promptLength;
+    this.numDecoding++;
+    insertInOrder(this.running, sequence);
+    this.cache?.register(sequence, 0, sequence.confirmed);
+    work.moves.push({ sequence, from: old, to: [...to] });
+    work.tables.push(sequence);
+  }
+
   /** Whether `planPrefills` would run anything: asked before a policy decides whether contexts run at all. */
   hasRunnableContext(work: WorkList): boolean {
     const budget = this.config.maxTokensPerIteration - work.decodes.length;
@@ -131,6 +174,7 @@ export class RankState {
     for (let i = 0; i < running.length; i++) {
       const sequence = running[i]!;
       if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
+      if (sequence.leavingFor >= 0) continue;
       if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, work)) continue; // it was itself the last in order
       }
@@ -162,13 +206,14 @@ export class RankState {
     sequence.confirmed = 0;
     sequence.preemptions++;
     sequence.handed = false;
+    sequence.leavingFor = -1;
     this.bind(sequence);
     work.preempted.push(sequence);
   }
 
-  /** Adds prefill chunks within the budget: running ones first, then waiting ones, each in order; none overtakes another. */
-  planPrefills(work: WorkList): void {
-    let budget = this.config.maxTokensPerIteration - work.decodes.length;
+  /** Adds prefill chunks within the budget of rows: running ones first, then waiting ones, each in order; none overtakes another. */
+  planPrefills(work: WorkList, rows = this.config.maxTokensPerIteration - work.decodes.length): void {
+    let budget = rows;
     let places = this.config.maxPrefillSequences;
     if (this.running.length > this.numDecoding) {
       for (const sequence of this.running) {

@@ -22,6 +22,8 @@ export interface ContextPolicy {
   route(waiting: WaitingQueue, ranks: readonly RankState[]): void;
   /** Whether contexts run in this iteration. May bind more requests, to run at once. */
   opens(waiting: WaitingQueue, situation: Situation): boolean;
+  /** Moves running sequences from rank to rank; runs before anything of the iteration is planned. */
+  move?(ranks: readonly RankState[], work: readonly WorkList[]): void;
   /** Told of every iteration that took a known time. */
   observe(iteration: Iteration, seconds: number): void;
 }

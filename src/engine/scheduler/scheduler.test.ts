@@ -35,11 +35,13 @@ describe('random traces', () => {
   test('every request finishes with its own tokens; blocks, slots and budgets hold; attention sees only its own tokens', () => {
     let preemptions = 0;
     let cached = 0;
+    let moves = 0;
     fc.assert(
       fc.property(randomRun, (run) => {
         const result = drive(run);
         preemptions += result.preemptions;
         cached += result.cachedTokens;
+        moves += result.moves;
         for (const [index, { maxTokens, endsAfter, abortedAfter }] of run.requests.entries()) {
           const { reason, generated } = result.outcomes.get(String(index))!;
           expect(generated).toEqual(generatedOf(index, generated.length));
@@ -55,6 +57,7 @@ describe('random traces', () => {
     // The traces do what they are for.
     expect(preemptions).toBeGreaterThan(100);
     expect(cached).toBeGreaterThan(100);
+    expect(moves).toBeGreaterThan(50);
   });
 
   test('the same calls give the same decisions', () => {

@@ -1,6 +1,7 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { contextPolicy } from './adp/policy.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
+import { inOrderOfPrompts } from './kv/kv_policy.js';
 import type { Handover, Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
 import { RankState, WorkList } from './rank_state.js';
 import type { ContextPolicy } from './routing.js';
@@ -98,15 +99,27 @@ export class Scheduler {
     const { ranks } = this;
     this.#policy.route(this.#waiting, ranks);
     const work = ranks.map(() => new WorkList());
+    this.#policy.move?.(ranks, work);
     for (const [index, rank] of ranks.entries()) rank.planDecodes(work[index]!);
     const situation = { iteration: this.#iteration, now, ranks, work };
     if (this.#policy.opens(this.#waiting, situation)) {
-      for (const [index, rank] of ranks.entries()) rank.planPrefills(work[index]!);
+      if (this.config.sharedRows) this.#planShared(work);
+      else for (const [index, rank] of ranks.entries()) rank.planPrefills(work[index]!);
     }
     if (!work.some(({ tokens, tables, preempted }) => tokens + tables.length + preempted.length > 0)) return undefined;
     const iteration = { number: this.#iteration++, ranks: work.map(freeze) };
     this.#inFlight.push(iteration);
     return iteration;
+  }
+
+  /** One budget for all ranks, whose prompts run in order. */
+  #planShared(work: readonly WorkList[]): void {
+    let rows = this.config.maxTokensPerIteration - work.reduce((sum, { tokens }) => sum + tokens, 0);
+    for (const rank of inOrderOfPrompts(this.ranks)) {
+      const own = work[rank.index]!;
+      rank.planPrefills(own, rows);
+      rows -= own.contextTokens;
+    }
   }
 
   /**
@@ -185,6 +198,16 @@ function idOf(ids: ArrayLike<number>, { id, rank, slot }: Sequence): number {
   return token;
 }
 
-function freeze({ copies, tables, handed, prefills, decodes, preempted, contextTokens, tokens }: WorkList): RankWork {
-  return { copies, tables, handed, prefills, decodes, preempted, contextTokens, tokens };
+function freeze({
+  moves,
+  copies,
+  tables,
+  handed,
+  prefills,
+  decodes,
+  preempted,
+  contextTokens,
+  tokens,
+}: WorkList): RankWork {
+  return { moves, copies, tables, handed, prefills, decodes, preempted, contextTokens, tokens };
 }

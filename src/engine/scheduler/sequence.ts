@@ -79,6 +79,8 @@ export class Sequence implements ScheduledSequence {
   preemptions = 0;
   /** Iteration in which it could first have run, had nothing made it wait; -1: not yet. */
   readySince = -1;
+  /** The rank whose pool it is about to be moved to; -1: none. It has no more rows until it is there. */
+  leavingFor = -1;
   /** Its prompt's keys and values, computed elsewhere, are there to be taken over. */
   handed = false;
   /** Whether it has been left out already of contexts that ran. */

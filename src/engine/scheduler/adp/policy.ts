@@ -1,9 +1,11 @@
 import type { SchedulerConfig } from '../config.js';
+import { KvPolicy } from '../kv/kv_policy.js';
 import { type ContextPolicy, OnePool } from '../routing.js';
 import { CostPolicy } from './cost_policy.js';
 import { TrtllmPolicy } from './trtllm_policy.js';
 
 export function contextPolicy(config: SchedulerConfig): ContextPolicy {
   if (config.ranks.length === 1) return new OnePool();
+  if (config.sharedRows) return new KvPolicy(config.handover);
   return config.attentionDp.mode === 'trtllm' ? new TrtllmPolicy(config) : new CostPolicy(config);
 }

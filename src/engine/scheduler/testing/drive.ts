@@ -15,6 +15,7 @@ export interface DriveResult {
   readonly decisions: readonly string[];
   readonly preemptions: number;
   readonly cachedTokens: number;
+  readonly moves: number;
 }
 
 const STEMS = [
@@ -50,6 +51,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   let now = 0;
   let preemptions = 0;
   let cachedTokens = 0;
+  let moves = 0;
   const finish = (id: string, sequence: { endReason: EndReason | undefined; generated: readonly number[] }): void => {
     if (outcomes.has(id)) throw new Error(`${id} finished twice`);
     outcomes.set(id, { reason: sequence.endReason!, generated: [...sequence.generated], finishedAt: now });
@@ -89,7 +91,8 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
       checkBudgets(iteration, scheduler);
       audit(scheduler);
       decisions.push(describe(iteration));
-      for (const { preempted, tables } of iteration.ranks) {
+      for (const { moves: moved, preempted, tables } of iteration.ranks) {
+        moves += moved.length;
         preemptions += preempted.length;
         for (const { cachedTokens: tokens } of tables) cachedTokens += tokens;
       }
@@ -99,7 +102,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   }
   while (inFlight.length > 0) complete();
   if (scheduler.schedule(now)) throw new Error('work without requests');
-  return { outcomes, decisions, preemptions, cachedTokens };
+  return { outcomes, decisions, preemptions, cachedTokens, moves };
 }
 
 /** Ids as the GPU would give them: of every slot, poison where no row sampled. */
@@ -127,6 +130,10 @@ function endedBy({ ranks }: Iteration, requests: readonly RandomRequest[]): stri
 }
 
 function checkBudgets(iteration: Iteration, { config }: Scheduler): void {
+  const all = iteration.ranks.reduce((sum, { tokens }) => sum + tokens, 0);
+  if (config.sharedRows && config.ranks.length > 1 && all > config.maxTokensPerIteration) {
+    throw new Error(`iteration ${iteration.number}: ${all} rows of all ranks`);
+  }
   for (const [rank, work] of iteration.ranks.entries()) {
     const where = `iteration ${iteration.number}, rank ${rank}`;
     const rows = work.prefills.reduce((sum, { count }) => sum + count, 0);
@@ -157,7 +164,8 @@ function checkBudgets(iteration: Iteration, { config }: Scheduler): void {
 
 const describe = (iteration: Iteration): string =>
   JSON.stringify(
-    iteration.ranks.map(({ copies, tables, handed, prefills, decodes, preempted }) => ({
+    iteration.ranks.map(({ moves, copies, tables, handed, prefills, decodes, preempted }) => ({
+      moves: moves.map(({ sequence, from, to }) => [sequence.id, from, to]),
       copies,
       handed: handed.map(({ sequence, start }) => [sequence.id, start]),
       tables: tables.map(({ id, slot, blocks }) => [id, slot, blocks]),

@@ -18,6 +18,13 @@ export class KvModel {
   }
 
   run({ ranks }: Iteration): void {
+    for (const [rank, { moves }] of ranks.entries()) {
+      for (const { from, to } of moves) {
+        for (const [index, block] of from.blocks.entries()) {
+          this.#block(rank, to[index]!).set(this.#block(from.rank, block));
+        }
+      }
+    }
     for (const [rank, work] of ranks.entries()) {
       for (const { from, to, tokens } of work.copies) {
         const source = this.#block(rank, from);

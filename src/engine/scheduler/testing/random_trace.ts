@@ -58,6 +58,7 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     maxChunkTokens: fc.integer({ min: 1, max: 12 }),
     maxPrefillSequences: fc.integer({ min: 1, max: 3 }),
     watermark: fc.constantFrom(0, 0.1),
+    sharedRows: fc.boolean(),
     handover: fc.boolean(),
     agingIterations: fc.integer({ min: 1, max: 20 }),
     budget: fc.integer({ min: 1, max: 16 }),
@@ -68,7 +69,11 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     blockTokens: BLOCK,
     contextLength: 60,
     // Room for the longest prompt beside no decode row, at least.
-    maxTokensPerIteration: Math.max(24, ...rest.ranks.map(({ slots }) => slots + 1)) + budget,
+    maxTokensPerIteration:
+      Math.max(
+        24,
+        rest.ranks.reduce((sum, { slots }) => sum + slots, 1),
+      ) + budget,
   }));
 
 export const randomRun: fc.Arbitrary<RandomRun> = fc.record({

@@ -1,0 +1,96 @@
+import { inOrder, type Sequence } from '../sequence.js';
+import type { RankState, WorkList } from '../rank_state.js';
+import type { ContextPolicy } from '../routing.js';
+import type { WaitingQueue } from '../waiting_queue.js';
+import { chooseMove } from './choose_move.js';
+import { placeSequence } from './place_sequence.js';
+
+/**
+ * Pools that only keep caches (token parallelism): the same ranks compute all rows. A sequence is placed when it can start, where
+ * attention is least for the pool's share; running ones are moved where the balance would otherwise be bad.
+ */
+export class KvPolicy implements ContextPolicy {
+  constructor(private readonly handover: boolean) {}
+
+  route(waiting: WaitingQueue, ranks: readonly RankState[]): void {
+    // Whoever hasn't started is placed anew: another pool may have room by now.
+    for (const rank of ranks) for (const sequence of rank.unbindPending()) waiting.insert(sequence);
+    const placed = ranks.map(() => ({ blocks: 0, sequences: 0, tokens: 0 }));
+    const ready = ({ outstanding, handed }: Sequence): boolean => outstanding === 0 && (handed || !this.handover);
+    for (;;) {
+      const next = waiting.find(ready);
+      if (!next) return;
+      const pools = ranks.flatMap((rank, index) => {
+        const { blocks, sequences, tokens } = placed[index]!;
+        const room =
+          rank.numFreeSlots > sequences && rank.canEverHold(next) && rank.wouldAdmit(next, blocks, sequences);
+        if (!room) return [];
+        const { limits } = rank;
+        return { index, weight: limits.numBlocks, attended: rank.attended + tokens, cached: rank.cachedTokens(next) };
+      });
+      const index = placeSequence(pools, next.target);
+      // None overtakes the first.
+      if (index === undefined) return;
+      const taken = placed[index]!;
+      taken.blocks += ranks[index]!.demand(next).fresh;
+      taken.sequences++;
+      taken.tokens += next.target;
+      waiting.remove(next);
+      ranks[index]!.bind(next);
+    }
+  }
+
+  opens(): boolean {
+    return true;
+  }
+
+  observe(): void {}
+
+  /**
+   * Begins a move where one helps; runs it as soon as nothing of its sequence is in flight. One at a time.
+   * @param work of each rank, in which nothing is planned yet
+   */
+  move(ranks: readonly RankState[], work: readonly WorkList[]): void {
+    const leaving = ranks.flatMap((rank) => rank.running.find(({ leavingFor }) => leavingFor >= 0) ?? [])[0];
+    const sequence = leaving ?? this.#begin(ranks);
+    if (!sequence || sequence.outstanding > 0) return;
+    const target = ranks[sequence.leavingFor]!;
+    sequence.leavingFor = -1;
+    // The room may be gone by now.
+    if (target.canTakeIn(sequence)) target.takeIn(sequence, ranks[sequence.rank]!, work[target.index]!);
+  }
+
+  #begin(ranks: readonly RankState[]): Sequence | undefined {
+    const pools = ranks.map((rank) => ({
+      weight: rank.limits.numBlocks,
+      attended: rank.attended,
+      blocks: rank.limits.numBlocks,
+      freeBlocks: rank.pool.numFree,
+      freeSlots: rank.numFreeSlots,
+      growing: rank.numDecoding,
+    }));
+    const movable = ranks.flatMap((rank, pool) =>
+      rank.running.flatMap((sequence) => {
+        const remaining = sequence.maxTokens - sequence.sampled;
+        if (sequence.status !== 'decode' || remaining <= 0) return [];
+        const blocks = sequence.blocks.length;
+        return { sequence, pool, tokens: sequence.computed, blocks, most: rank.mostBlocks(sequence), remaining };
+      }),
+    );
+    const move = chooseMove(pools, movable);
+    if (!move) return undefined;
+    const { sequence } = move.sequence;
+    sequence.leavingFor = move.to;
+    return sequence;
+  }
+}
+
+/** Pools in the order of the first sequence of each that has prompt rows to run. */
+export function inOrderOfPrompts(ranks: readonly RankState[]): RankState[] {
+  const first = (rank: RankState): Sequence | undefined =>
+    rank.running.find(({ status }) => status === 'prefill') ?? rank.pending.at(0);
+  return ranks.toSorted((a, b) => {
+    const [one, other] = [first(a), first(b)];
+    return one && other ? inOrder(one, other) : one ? -1 : other ? 1 : 0;
+  });
+}

@@ -1,0 +1,26 @@
+/** A KV pool that has room for a new sequence. */
+export interface PlacePool {
+  readonly index: number;
+  /** Its share of the work, in any unit. */
+  readonly weight: number;
+  /** Tokens that its sequences attend to in a step, those that are about to start included. */
+  readonly attended: number;
+  /** Tokens of the new sequence that it has cached. */
+  readonly cached: number;
+}
+
+/**
+ * The pool for a new sequence of `tokens` tokens: where attention, for the pool's share, is least with it. Tokens that must be computed
+ * count once for all pools together, so that of pools about equal the one with its beginning in the cache gets it.
+ * @returns undefined without pools
+ */
+export function placeSequence(pools: readonly PlacePool[], tokens: number): number | undefined {
+  const weights = pools.reduce((sum, { weight }) => sum + weight, 0);
+  let best: number | undefined;
+  let least = Infinity;
+  for (const { index, weight, attended, cached } of pools) {
+    const cost = (attended + tokens) / weight + (tokens - cached) / weights;
+    if (cost < least) [best, least] = [index, cost];
+  }
+  return best;
+}
