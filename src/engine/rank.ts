@@ -25,6 +25,12 @@ export type DrawOptions = SamplingOptions & { readonly seed: number };
 /** `counter`: tokens that were sampled before, of a request that goes on. */
 export type StartOptions = DrawOptions & { readonly counter?: number };
 
+/** KV blocks of a slot, by the numbers of the pool that it is of. */
+export interface SlotBlocks {
+  readonly slot: number;
+  readonly blocks: readonly number[];
+}
+
 /** A run of consecutive prompt positions whose logits are wanted. */
 export interface LogitsRun {
   readonly start: number;
@@ -87,6 +93,11 @@ export interface Rank {
   reserve(slot: number, tokens: number): Promise<void>;
   /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
   copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
+  /**
+   * Copies KV blocks from the rank that keeps slot `from.slot` to the one that keeps `to.slot`, in order and in every layer; the two are
+   * different ranks that share sequences out among them.
+   */
+  moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void>;
   /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
   /**

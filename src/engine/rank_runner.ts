@@ -17,9 +17,19 @@ import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import { CallQueue } from './call_queue.js';
 import { HeadPages } from './head_pages.js';
+import { blockMessages } from './kv_move.js';
 import { readBlocks, writeBlocks } from './prefill/cache_blocks.js';
 import type { KvPiece } from './prefill/handed_kv.js';
-import type { CacheUse, LogitsRun, Rank, RankCounts, RankFacts, RunnerOptions, StartOptions } from './rank.js';
+import type {
+  CacheUse,
+  LogitsRun,
+  Rank,
+  RankCounts,
+  RankFacts,
+  RunnerOptions,
+  SlotBlocks,
+  StartOptions,
+} from './rank.js';
 import { RowBlocks } from './row_blocks.js';
 
 /** Tokens a KV block: small enough that short sequences waste little, and it divides the 256-token chunk. */
@@ -317,6 +327,33 @@ export class RankRunner implements Rank {
     });
   }
 
+  moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {
+    return this.#inOrder(async () => {
+      const { device, world } = this;
+      const dealt = this.#dealt!;
+      const [source, target] = [from, to].map(({ slot }) => dealt.members[this.#memberOf(slot)]!.rank);
+      if (world.rank !== source && world.rank !== target) return;
+      for (const regions of blockMessages(
+        this.#forward.cacheBuffers,
+        world.rank === source ? from.blocks : to.blocks,
+      )) {
+        await world.exchange(device.gpu.createCommandEncoder(), {
+          label: 'moved KV',
+          sends: world.rank === source ? [{ peer: target!, regions }] : [],
+          receives: world.rank === target ? [{ peer: source!, regions }] : [],
+        });
+      }
+    });
+  }
+
+  /** Of those that sequences are dealt out to, the one that keeps a slot's. */
+  #memberOf(slot: number): number {
+    const row = slot % this.options.slots;
+    return sequenceRanges(this.#dealt!.weights, this.options.slots).findIndex(
+      ([first, end]) => row >= first && row < end,
+    );
+  }
+
   #owns(slot: number, block: number, offset: number): boolean {
     if (this.#kept) return this.#keeps(slot);
     const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
@@ -385,10 +422,8 @@ export class RankRunner implements Rank {
   /** Rows of one slot's tokens by the member that keeps its sequence. */
   #dealtRows(slot: number, rows: number): number[] | undefined {
     if (!this.#dealt) return undefined;
-    const row = slot % this.options.slots;
-    return sequenceRanges(this.#dealt.weights, this.options.slots).map(([first, end]) =>
-      row >= first && row < end ? rows : 0,
-    );
+    const owner = this.#memberOf(slot);
+    return this.#dealt.members.map((_, member) => (member === owner ? rows : 0));
   }
 
   #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): void {

@@ -65,6 +65,8 @@ export interface EngineMetrics {
   readonly generatedTokensTotal: number;
   readonly iterationsTotal: number;
   readonly preemptionsTotal: number;
+  /** Sequences whose cache was moved to another rank. */
+  readonly movesTotal: number;
   readonly recoveriesTotal: number;
   readonly kvBlocks: number;
   readonly kvBlocksFree: number;
@@ -128,6 +130,7 @@ export class Engine {
     generated: 0,
     iterations: 0,
     preemptions: 0,
+    moves: 0,
     recoveries: 0,
   };
 
@@ -190,6 +193,8 @@ export class Engine {
       contextLength: runner.contextLength,
       maxTokensPerIteration: Math.max(tokensPerIteration, ...this.#pools.map(([first, end]) => end - first + 1)),
       maxChunkTokens: runner.promptRows,
+      // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
+      sharedRows: this.#pools.length > 1 && !runner.owners.ranks && rest.attentionDpConfig === undefined,
       handover: prefiller !== undefined,
       ...rest,
     });
@@ -214,6 +219,7 @@ export class Engine {
       generatedTokensTotal: this.#totals.generated,
       iterationsTotal: this.#totals.iterations,
       preemptionsTotal: this.#totals.preemptions,
+      movesTotal: this.#totals.moves,
       recoveriesTotal: this.#totals.recoveries,
       kvBlocks: ranks.reduce((sum, { limits }) => sum + limits.numBlocks, 0),
       kvBlocksFree: ranks.reduce((sum, { pool }) => sum + pool.numFree, 0),
@@ -326,11 +332,12 @@ export class Engine {
       if (!iteration) return;
       this.#totals.iterations++;
       const slots: { id: string; slot: number }[] = [];
-      for (const [pool, { handed, prefills, decodes, preempted }] of iteration.ranks.entries()) {
+      for (const [pool, { moves, handed, prefills, decodes, preempted }] of iteration.ranks.entries()) {
         const starting = [...handed, ...prefills].filter(({ samples }) => samples).map(({ sequence }) => sequence);
         const [first] = this.#pools[pool]!;
         for (const { id, slot } of [...starting, ...decodes]) slots.push({ id, slot: first + slot });
         this.#totals.preemptions += preempted.length;
+        this.#totals.moves += moves.length;
         for (const { sequence, start } of [...handed, ...prefills]) {
           if (start === sequence.cachedTokens) this.#totals.cached += start;
         }

@@ -47,6 +47,14 @@ export class IterationRunner {
     for (const { id } of works.flatMap((work) => work.preempted)) {
       for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
     }
+    for (const [pool, { moves }] of works.entries()) {
+      for (const { sequence, from, to } of moves) {
+        const source = { slot: firstSlots[from.rank]! + from.slot, blocks: from.blocks };
+        const target = { slot: firstSlots[pool]! + sequence.slot, blocks: to };
+        if (this.#rows.get(source.slot)?.id === sequence.id) this.#free(source.slot, call);
+        call(runner.all((rank) => rank.moveBlocks(source, target)));
+      }
+    }
     for (const [pool, work] of works.entries()) {
       const first = firstSlots[pool]!;
       if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(first, work.copies)));

@@ -56,8 +56,9 @@ export class KvPolicy implements ContextPolicy {
     if (!sequence || sequence.outstanding > 0) return;
     const target = ranks[sequence.leavingFor]!;
     sequence.leavingFor = -1;
-    // The room may be gone by now.
     if (target.canTakeIn(sequence)) target.takeIn(sequence, ranks[sequence.rank]!, work[target.index]!);
+    // The room is gone: it goes on where it is, and its row is made again.
+    else work[sequence.rank]!.tables.push(sequence);
   }
 
   #begin(ranks: readonly RankState[]): Sequence | undefined {
