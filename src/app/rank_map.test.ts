@@ -94,6 +94,10 @@ test('a rank that keeps only cache holds no heads', () => {
   expect(texts(groups[0]!).slice(1, 3)).toEqual(['Attention: none of 2 kv heads, no query heads', 'MLP: no columns']);
 });
 
+test('ranks that run rows of their own all sample', () => {
+  expect(mapOf('adp', 2, gqaShape(2)).map(({ samples }) => samples)).toEqual([true, true]);
+});
+
 test('many pieces become runs', () => {
   const experts = mapOf('ep', 2, { ...mlaShape(8), numExperts: 64 }).map(({ groups }) => named(groups, 'Experts'));
   expect(experts.map(picture)).toEqual(['X.', '.X']);

@@ -1,6 +1,13 @@
 import { grouped } from '../base/math.js';
 import type { ModelInfo } from '../index.js';
-import { MERGE_LANES, type ModelShape, type RankShare, type Stage, type VocabShare } from '../placement/index.js';
+import {
+  MERGE_LANES,
+  type ModelShape,
+  type RankShare,
+  runsOwnRows,
+  type Stage,
+  type VocabShare,
+} from '../placement/index.js';
 import { count, range, sameList, showList, sum } from '../placement/lists.js';
 
 /** One piece of a model, or a run of them; `size` is its share of the whole strip. */
@@ -40,7 +47,7 @@ export function rankMap({ plan, shape, ranks }: Pick<ModelInfo, 'plan' | 'shape'
     adapter: ranks[rank]!.adapter,
     weightBytes: ranks[rank]!.weightBytes,
     kvBytes: ranks[rank]!.kvBytes,
-    samples: plan.head[0]?.rank === rank,
+    samples: plan.head[0]?.rank === rank || plan.stages.some(runsOwnRows),
     groups: [
       ...plan.stages.flatMap((stage) => {
         const share = stage.shares.find((candidate) => candidate.rank === rank);

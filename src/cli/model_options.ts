@@ -45,7 +45,7 @@ export const modelOptions = {
   },
   plan: {
     value: 'PLAN',
-    help: 'auto (default), tp, sp, tp+sp, pp, ep, products such as "pp x tp", or a FILE.json: a plan, or what arrange --out wrote',
+    help: 'auto (default), tp, sp, tp+sp, pp, ep, token, adp, products such as "pp x tp", or a FILE.json: a plan, or what arrange --out wrote',
   },
   'virtual-ranks': { help: 'all ranks on one device: tries a plan without more GPUs' },
   workers: { help: 'each rank in a worker of its own: a worker_thread (Node), a Web Worker (Chrome)' },

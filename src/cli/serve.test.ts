@@ -76,6 +76,51 @@ describe('serve', () => {
   });
 });
 
+test('attention data parallelism: answers, and how evenly the ranks worked', { timeout: 300_000 }, async () => {
+  const plan = [
+    '--ranks',
+    '2',
+    '--virtual-ranks',
+    '--plan',
+    'adp',
+    '--enable-balance',
+    '--timeout-iters',
+    '4',
+    '--no-prefix-caching',
+  ];
+  running = new ServerProcess(['--model', 'models/tiny-mla', ...plan, '--slots', '4', '--port', '0', '--json']);
+  const document = JSON.parse(await running.ready()) as ReadyDocument;
+  expect(document).toMatchObject({ plan: 'adp', slots: 4, ranks: [{}, {}] });
+  const wanted = { messages, model: document.model, max_tokens: 12 };
+  const texts = await Promise.all(
+    [0, 1, 2].map(async () => ((await (await ask(document.url, wanted)).json()) as { choices: unknown }).choices),
+  );
+  expect(texts[1]).toEqual(texts[0]);
+  expect(texts[2]).toEqual(texts[0]);
+  expect(JSON.stringify(texts[0])).toContain(QUESTIONS[0].answer);
+  const metrics = await (await fetch(`${document.url}/metrics`)).text();
+  const value = (name: string): number =>
+    Number(
+      metrics
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.slice(name.length + 1),
+    );
+  // Each rank had a prompt, which is longer than the answers.
+  const prompts = value('splitkv_prompt_tokens_total') / 3;
+  for (const rank of [0, 1]) {
+    expect(value(`splitkv_rank_tokens_total{rank="${rank}"}`)).toBeGreaterThan(prompts / 2);
+    expect(value(`splitkv_rank_tokens{rank="${rank}"}`)).toBeGreaterThan(0);
+  }
+  for (const ratio of ['splitkv_balance_ratio', 'splitkv_mean_balance_ratio']) {
+    expect(value(ratio)).toBeGreaterThanOrEqual(0.5);
+    expect(value(ratio)).toBeLessThanOrEqual(1);
+  }
+  expect(value('splitkv_sol_seconds_total')).toBeLessThanOrEqual(value('splitkv_iteration_seconds_total'));
+  expect(value('splitkv_sol_tokens_per_second')).toBeGreaterThan(0);
+  expect(await running.stop('SIGINT')).toBe(0);
+});
+
 describe('serve: bad usage and failure, one line on stderr', () => {
   test.each<[string, string[], number, string]>([
     ['a host', ['--host', 'chrome'], 2, 'unknown option --host'],
@@ -85,6 +130,13 @@ describe('serve: bad usage and failure, one line on stderr', () => {
     ['several sizes', ['--kv-memory', '1MB,2MB'], 2, '--kv-memory 1MB,2MB: expected one size'],
     ['an empty key', ['--api-key='], 2, '--api-key: expected letters'],
     ['an origin with a path', ['--allow-origin', 'https://a.example/x'], 2, 'such as https://a.example, or *'],
+    ['waits without balance', ['--timeout-iters', '4'], 2, '--timeout-iters is about waiting: give --enable-balance'],
+    [
+      'balance without ranks to balance',
+      ['--enable-balance'],
+      2,
+      "plan 'single' doesn't choose a rank for each request",
+    ],
     ['an address of others', ['--listen', '203.0.113.1'], 1, "can't listen on 203.0.113.1"],
   ])('%s', async (_what, args, expected, message) => {
     const { code, stdout, stderr } = await runCli(['serve', ...model, ...args]);

@@ -170,6 +170,7 @@ describe('compression in the running engine', () => {
     ['static', 'tp', 4],
     ['snap', 'pp x tp', 4],
     ['ada', 'token', 3],
+    ['ada', 'adp', 2],
     ['ada', 'tp x token', 4],
     ['ada', 'arranged', 3, { plan: arranged(3) }],
     ['static', 'arranged', 2, { plan: arranged(2) }],

@@ -1,7 +1,8 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../rank.js';
 import type { ModelRanks } from '../rank_group.js';
-import type { RowRange } from '../../placement/index.js';
+import { slotRanges } from '../../model/topology.js';
+import type { Plan, RowRange } from '../../placement/index.js';
 import type { PrefillWorker } from '../prefill/prefill_worker.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
@@ -96,6 +97,14 @@ interface InFlight {
 /** What rebuilding a rank helps against. */
 const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 
+/** @throws SplitkvError `usage` for a plan whose requests are all on the same ranks: there is nothing to balance */
+export function checkChoosesRank(plan: Plan): void {
+  if (slotRanges(plan, 1).length > 1) return;
+  throw usageError(
+    `attention_dp_config: plan '${plan.policy}' doesn't choose a rank for each request; use plan adp or token, or leave it out`,
+  );
+}
+
 /** What sampling needs of a request, and nothing that can't go to a worker. */
 const drawOptions = ({ seed, temperature, topK, topP, repetitionPenalty }: EngineRequest): DrawOptions => ({
   seed,
@@ -153,8 +162,8 @@ export class Engine {
         () => this.#wake?.(),
       );
     this.#scheduler = this.#newScheduler();
-    const { pools } = ranks.runner.owners;
-    const places = pools.flatMap(([first, end], place) => (end > first ? [place] : []));
+    const { pools, ranks: ownRows } = ranks.runner.owners;
+    const places = pools.flatMap(([first, end], place) => (end > first ? [ownRows?.[place] ?? place] : []));
     this.#balance = new RankBalanceMeter(places, pools.length);
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
@@ -173,11 +182,7 @@ export class Engine {
     } = this.options;
     const { runner } = this.ranks;
     this.#pools = runner.owners.pools.filter(([first, end]) => end > first);
-    if (rest.attentionDpConfig !== undefined && runner.owners.pools.length === 1) {
-      throw usageError(
-        `attention_dp_config: plan '${this.ranks.options.plan.policy}' doesn't choose a rank for each request; use plan adp or token, or leave it out`,
-      );
-    }
+    if (rest.attentionDpConfig !== undefined) checkChoosesRank(this.ranks.options.plan);
     if (rest.prefixCaching && runner.split > 1) {
       throw usageError(
         'prefixCaching: a plan that splits sequences over ranks keeps each prefix where its sequence began; use a plan without sp, or turn it off',

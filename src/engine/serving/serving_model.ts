@@ -7,7 +7,7 @@ import { eosIds, promptTokens } from '../prompt_tokens.js';
 import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './completion.js';
-import { Engine, type EngineOptions } from './engine.js';
+import { checkChoosesRank, Engine, type EngineOptions } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from './kv_pool.js';
 
@@ -66,6 +66,7 @@ export async function serve(
   const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
   const { memory } = loadOptions;
   const opened = await openModel(where, loadOptions, (facts: ModelFacts) => {
+    if (attentionDpConfig !== undefined) checkChoosesRank(facts.plan);
     const budgets = typeof memory === 'number' ? Array.from({ length: facts.plan.worldSize }, () => memory) : memory;
     return { slots, kvBlocks: kvBlocksOf(facts, slots, pool, budgets) };
   });
