@@ -15,6 +15,25 @@ const common = { hidden_act: 'silu', tie_word_embeddings: true, torch_dtype: 'bf
 
 /** config.json of models whose size is what counts, as published; their weights are made here. */
 export const SCALE_CONFIGS: Readonly<Record<ScaleModel, Record<string, unknown>>> = {
+  'random-14m': {
+    ...common,
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    num_hidden_layers: 4,
+    hidden_size: 512,
+    intermediate_size: 1536,
+    num_attention_heads: 8,
+    num_key_value_heads: 4,
+    head_dim: 64,
+    vocab_size: 2048,
+    max_position_embeddings: 2048,
+    rope_theta: 10000,
+    rms_norm_eps: 1e-5,
+    attention_bias: false,
+    mlp_bias: false,
+    bos_token_id: 0,
+    eos_token_id: 0,
+  },
   'smollm2-135m': {
     ...common,
     architectures: ['LlamaForCausalLM'],

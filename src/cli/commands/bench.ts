@@ -1,7 +1,7 @@
 import { EMBEDDED_MODEL } from '../../app/example.js';
 import { usageError } from '../../base/errors.js';
 import { documentJson, documentText, readOlder, withComparison, writeDocument } from '../bench/output.js';
-import { SCALE_MODELS } from '../bench/scale_names.js';
+import { MADE_MODELS } from '../bench/scale_names.js';
 import { SUITES } from '../bench/suites.js';
 import { type Command, commonOptions } from '../command.js';
 import { modelOptions } from '../model_options.js';
@@ -24,7 +24,7 @@ export const command: Command = {
     },
     model: {
       value: 'DIR',
-      help: `a model folder or its URL; default ${EMBEDDED_MODEL.replace(/\/$/, '')}; also ${SCALE_MODELS.join(' and ')} by name, with random weights`,
+      help: `a model folder or its URL; default ${EMBEDDED_MODEL.replace(/\/$/, '')}; also ${MADE_MODELS.join(', ')} by name, with random weights`,
     },
     weights: {
       value: 'LIST',
