@@ -7,7 +7,7 @@ import type { Sequence } from './sequence.js';
  * since together with the prompt they may be more than any budget.
  */
 export function chunkRows(
-  config: Pick<SchedulerConfig, 'chunkedPrefill' | 'maxChunkTokens'>,
+  config: Pick<SchedulerConfig, 'chunkedPrefill' | 'maxChunkTokens' | 'eviction'>,
   sequence: Sequence,
   computed: number,
   budget: number,
@@ -15,5 +15,8 @@ export function chunkRows(
   const inPrompt = computed < sequence.promptLength;
   const remaining = (inPrompt ? Math.min(sequence.target, sequence.promptLength) : sequence.target) - computed;
   if (inPrompt && !config.chunkedPrefill) return remaining <= budget ? remaining : 0;
-  return Math.min(remaining, budget, config.maxChunkTokens);
+  const rows = Math.min(remaining, budget, config.maxChunkTokens);
+  if (!inPrompt || rows === remaining) return rows;
+  // The last chunk of a prompt that is compressed has its whole window.
+  return Math.min(rows, remaining - (config.eviction?.windowOf(sequence.promptLength) ?? 0));
 }

@@ -9,6 +9,14 @@ export interface RankLimits {
   readonly slots: number;
 }
 
+/** Prompts whose cache is compressed when they end, as functions of a prompt's length. */
+export interface PromptEviction {
+  /** Rows that a prompt's last chunk has at least; 0 for prompts that are left as they are. */
+  windowOf(promptLength: number): number;
+  /** Tokens that its blocks need no longer hold from then on. */
+  evictedOf(promptLength: number): number;
+}
+
 export interface SchedulerOptions {
   /**
    * One entry: one rank, or a tensor- or sequence-parallel plan, whose ranks hold shares of the same blocks. Several: attention
@@ -40,12 +48,15 @@ export interface SchedulerOptions {
   readonly sharedRows?: boolean;
   /** Prompts are computed elsewhere: a sequence runs once `Scheduler.hand` has said that its prompt is there. Default false. */
   readonly handover?: boolean;
+  /** Default: nothing is evicted. */
+  readonly eviction?: PromptEviction;
   /** As `attention_dp_config` in JSON: see adp/config.ts. Read only with several ranks. */
   readonly attentionDpConfig?: unknown;
 }
 
 /** Checked options, defaults filled in. */
-export interface SchedulerConfig extends Required<Omit<SchedulerOptions, 'attentionDpConfig'>> {
+export interface SchedulerConfig extends Required<Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction'>> {
+  readonly eviction?: PromptEviction | undefined;
   readonly attentionDp: AttentionDpConfig;
 }
 
@@ -62,6 +73,7 @@ const KEYS = [
   'agingIterations',
   'sharedRows',
   'handover',
+  'eviction',
   'attentionDpConfig',
 ];
 
@@ -83,6 +95,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     agingIterations = 50,
     sharedRows = false,
     handover = false,
+    eviction,
     attentionDpConfig,
   } = options;
   if (!Array.isArray(ranks) || ranks.length === 0) throw usageError('scheduler: ranks is empty: give at least one');
@@ -122,6 +135,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     watermark,
     sharedRows,
     handover,
+    eviction,
     attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
   };
 }

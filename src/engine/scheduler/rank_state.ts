@@ -38,6 +38,8 @@ export class RankState {
   numDecoding = 0;
   /** Prompt tokens of all bound sequences, as they came. */
   promptTokens = 0;
+  /** Compressed since the last iteration was planned. */
+  readonly #compressed: Sequence[] = [];
   readonly #freeSlots: number[];
   readonly #watermarkBlocks: number;
   readonly #blockTokens: number;
@@ -171,6 +173,10 @@ export class RankState {
   /** Adds a row for every sequence that decodes. Blocks run out: the last in order make room. */
   planDecodes(work: WorkList): void {
     const { running } = this;
+    // Their blocks hold other tokens than before.
+    for (const sequence of this.#compressed.splice(0)) {
+      if (sequence.evicted > 0 && running.includes(sequence)) work.tables.push(sequence);
+    }
     for (let i = 0; i < running.length; i++) {
       const sequence = running[i]!;
       if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
@@ -312,6 +318,18 @@ export class RankState {
       if (partOfPrompt || Math.floor(end / this.#blockTokens) > first) this.cache.register(sequence, first, end);
     }
     sequence.confirmed = end;
+    if (end >= sequence.promptLength && sequence.evicted === 0) this.#evict(sequence);
+  }
+
+  /** A prompt was compressed: blocks behind what is left of it are free. */
+  #evict(sequence: Sequence): void {
+    const evicted = this.config.eviction?.evictedOf(sequence.promptLength) ?? 0;
+    if (evicted === 0) return;
+    sequence.evicted = evicted;
+    const kept = blocksFor(sequence.capacity - evicted, this.#blockTokens);
+    this.pool.release(sequence.blocks.splice(kept));
+    sequence.capacity = kept * this.#blockTokens + evicted;
+    this.#compressed.push(sequence);
   }
 
   /** Frees what a sequence holds, at once, whether it runs or waits. */
@@ -329,6 +347,7 @@ export class RankState {
     this.pool.release(sequence.blocks);
     sequence.blocks = [];
     sequence.capacity = 0;
+    sequence.evicted = 0;
     this.#freeSlots.push(sequence.slot);
   }
 

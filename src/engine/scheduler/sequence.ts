@@ -34,6 +34,8 @@ export interface ScheduledSequence {
   readonly slot: number;
   /** Physical KV block of tokens [i * block, (i + 1) * block). */
   readonly blocks: readonly number[];
+  /** Tokens that `blocks` have room for, those included that compression evicted. */
+  readonly capacity: number;
   /** Tokens whose KV is written by the iterations scheduled so far. A decode row just scheduled has position computed - 1. */
   readonly computed: number;
   /** Tokens sampled by the iterations scheduled so far; `generated` follows behind. */
@@ -64,8 +66,9 @@ export class Sequence implements ScheduledSequence {
   rank = -1;
   slot = -1;
   blocks: number[] = [];
-  /** Tokens that `blocks` hold. */
   capacity = 0;
+  /** Tokens of the prompt that compression evicted. */
+  evicted = 0;
   computed = 0;
   sampled = 0;
   received = 0;

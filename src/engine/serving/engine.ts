@@ -4,6 +4,8 @@ import type { ModelRanks } from '../rank_group.js';
 import { slotRanges } from '../../model/topology.js';
 import type { Plan, RowRange } from '../../placement/index.js';
 import type { PrefillWorker } from '../prefill/prefill_worker.js';
+import { promptEviction } from '../../model/compression/eviction.js';
+import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
 import { IterationRunner } from './iteration_runner.js';
@@ -181,6 +183,14 @@ export class Engine {
       ...rest
     } = this.options;
     const { runner } = this.ranks;
+    const { compression } = runner.options;
+    const shape = modelShape(runner.config);
+    if (compression && rest.prefixCaching) {
+      throw usageError(
+        'prefixCaching: a prompt that is compressed keeps other entries with every ending, so none can share them; turn it off, or leave kvBudget out',
+      );
+    }
+    const window = compression?.window ?? 1;
     this.#pools = runner.owners.pools.filter(([first, end]) => end > first);
     if (rest.attentionDpConfig !== undefined) checkChoosesRank(this.ranks.options.plan);
     if (rest.prefixCaching && runner.split > 1) {
@@ -196,11 +206,19 @@ export class Engine {
       })),
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
-      maxTokensPerIteration: Math.max(tokensPerIteration, ...this.#pools.map(([first, end]) => end - first + 1)),
+      maxTokensPerIteration: Math.max(tokensPerIteration, ...this.#pools.map(([first, end]) => end - first + window)),
       maxChunkTokens: runner.promptRows,
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
       sharedRows: this.#pools.length > 1 && !runner.owners.ranks && rest.attentionDpConfig === undefined,
       handover: prefiller !== undefined,
+      ...(compression && {
+        eviction: promptEviction(
+          compression,
+          { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
+          this.ranks.options.plan,
+          KV_BLOCK,
+        ),
+      }),
       ...rest,
     });
   }

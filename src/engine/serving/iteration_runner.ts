@@ -7,6 +7,7 @@ import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/ind
 
 interface Row {
   readonly id: string;
+  readonly sequence: ScheduledSequence;
   readonly chunkOffset: number;
   /** Takes part in decode steps. */
   decoding: boolean;
@@ -42,7 +43,7 @@ export class IterationRunner {
     const decodes = new Set(works.flatMap((work) => work.decodes.map(({ id }) => id)));
     for (const [slot, row] of this.#rows) {
       // Ended, aborted or preempted: its row must not write where another sequence's tokens may now be.
-      if (row.decoding && !decodes.has(row.id)) this.#free(slot, call);
+      if (row.sequence.status === 'finished' || (row.decoding && !decodes.has(row.id))) this.#free(slot, call);
     }
     for (const { id } of works.flatMap((work) => work.preempted)) {
       for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
@@ -102,15 +103,19 @@ export class IterationRunner {
   }
 
   #setBlocks(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
-    const { id, blocks } = sequence;
+    const { id, blocks, capacity } = sequence;
     let row = this.#rows.get(slot);
     if (row && row.id !== id) {
       this.#free(slot, call);
       row = undefined;
     }
-    row ??= { id, chunkOffset: this.#offsetFor(sequence), decoding: false };
+    row ??= { id, sequence, chunkOffset: this.#offsetFor(sequence), decoding: false };
     this.#rows.set(slot, row);
     const { chunkOffset } = row;
+    if (this.runner.options.compression) {
+      call(this.runner.all((rank) => rank.reserve(slot, capacity)));
+      return;
+    }
     const now = [...blocks];
     call(this.runner.all((rank) => rank.setBlocks(slot, now, chunkOffset)));
   }
@@ -132,7 +137,9 @@ export class IterationRunner {
         .filter(({ chunk }) => chunk.role === role)
         .map(({ chunk: { sequence, start, count, samples }, slot }) => {
           const tokens = Uint32Array.from({ length: count }, (_, i) => sequence.tokenAt(start + i));
-          return { slot, tokens, start, last: samples };
+          // Also of a prompt that is computed again: compression comes with its end.
+          const last = samples || (role === 'prompt' && start + count === sequence.prompt.length);
+          return { slot, tokens, start, last };
         });
     for (const round of runner.owners.rounds(tokensOf('prompt'))) call(runner.prefillRound(round));
     for (const round of runner.owners.rounds(tokensOf('generated'))) call(runner.recomputeRound(round));

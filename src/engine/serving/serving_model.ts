@@ -1,4 +1,4 @@
-import { didYouMean, type ErrorCode, SplitkvError, unsupportedError, usageError } from '../../base/errors.js';
+import { didYouMean, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { Source } from '../../loader/index.js';
 import type { Prompt } from '../api.js';
 import { type ModelFacts, type OpenedModel, openModel } from '../load.js';
@@ -57,9 +57,6 @@ export async function serve(
   for (const name of ['requests', 'stepsInFlight']) {
     if (name in loadOptions) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
   }
-  if (loadOptions.kvBudget !== undefined && loadOptions.kvPolicy !== 'none') {
-    throw unsupportedError('serve: sequences that share prefixes and blocks are not compressed: leave kvBudget out');
-  }
   inRange('slots', slots, 1, MAX_SLOTS);
   inRange('tokensPerIteration', tokensPerIteration, 1, 2 ** 20);
   if (attentionDpConfig !== undefined) parseAttentionDpConfig(attentionDpConfig);
@@ -75,7 +72,7 @@ export async function serve(
       slots,
       kvBlocks: opened.group.runner.options.kvBlocks!,
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
-      prefixCaching: prefixCaching ?? (opened.group.runner.split === 1 && opened.prefiller?.kind !== 'onnxruntime'),
+      prefixCaching: prefixCaching ?? mayShare(opened),
       prefiller: opened.prefiller,
       ...(attentionDpConfig !== undefined && { attentionDpConfig }),
     });
@@ -85,6 +82,10 @@ export async function serve(
     throw error;
   }
 }
+
+/** Whether sequences that begin alike may have a beginning of the cache in common. */
+const mayShare = ({ group: { runner }, prefiller }: OpenedModel): boolean =>
+  runner.split === 1 && runner.options.compression === undefined && prefiller?.kind !== 'onnxruntime';
 
 /** Text over the engine. */
 export class EngineServingModel implements ServingModel {
