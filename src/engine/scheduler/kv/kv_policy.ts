@@ -10,7 +10,11 @@ import { placeSequence } from './place_sequence.js';
  * attention is least for the pool's share; running ones are moved where the balance would otherwise be bad.
  */
 export class KvPolicy implements ContextPolicy {
-  constructor(private readonly handover: boolean) {}
+  /** `moves`: false where caches can't be copied block by block, as their heads have blocks of their own. */
+  constructor(
+    private readonly handover: boolean,
+    private readonly moves = true,
+  ) {}
 
   route(waiting: WaitingQueue, ranks: readonly RankState[]): void {
     // Whoever hasn't started is placed anew: another pool may have room by now.
@@ -52,7 +56,7 @@ export class KvPolicy implements ContextPolicy {
    */
   move(ranks: readonly RankState[], work: readonly WorkList[]): void {
     const leaving = ranks.flatMap((rank) => rank.running.find(({ leavingFor }) => leavingFor >= 0) ?? [])[0];
-    const sequence = leaving ?? this.#begin(ranks);
+    const sequence = leaving ?? (this.moves ? this.#begin(ranks) : undefined);
     if (!sequence || sequence.outstanding > 0) return;
     const target = ranks[sequence.leavingFor]!;
     sequence.leavingFor = -1;
