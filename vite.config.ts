@@ -6,7 +6,7 @@ import { serveFiles } from './src/server/static_files.js';
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
 // Loaded only where the code finds itself in Node, or is asked for it.
-const external = [/^node:/, 'webgpu', /^onnxruntime-web/];
+const external = [/^node:/, 'webgpu', 'node-llama-cpp', /^onnxruntime-web/];
 
 /** The demo page and the page that the command line runs in; models/ is served beside them with byte ranges. */
 export default defineConfig({

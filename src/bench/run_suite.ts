@@ -1,12 +1,13 @@
 import type { SuiteHooks, SuiteOutcome } from './document.js';
 import type { DecodeRequest } from './suites/decode.js';
 import type { KernelsRequest } from './suites/kernels.js';
+import type { PeersRequest } from './suites/peers.js';
 import type { PrefillRequest } from './suites/prefill.js';
 import type { RanksRequest } from './suites/ranks.js';
 import type { ServeRequest } from './suites/serve.js';
 
 /** What a suite measures: plain data, so that it can be told to a page. */
-export type SuiteRequest = DecodeRequest | PrefillRequest | KernelsRequest | RanksRequest | ServeRequest;
+export type SuiteRequest = DecodeRequest | PrefillRequest | KernelsRequest | RanksRequest | ServeRequest | PeersRequest;
 
 export interface SuiteRun extends SuiteOutcome<unknown> {
   /** The results for people. */
@@ -38,6 +39,11 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { ranksTable, runRanks } = await import('./suites/ranks.js');
       const outcome = await runRanks(request, hooks);
       return { ...outcome, table: ranksTable(outcome.results) };
+    }
+    case 'peers': {
+      const { peersTable, runPeers } = await import('./suites/peers.js');
+      const outcome = await runPeers(request, hooks);
+      return { ...outcome, table: peersTable(outcome.results, outcome.leftOut) };
     }
     case 'serve': {
       const { runServe, serveTable } = await import('./suites/serve.js');

@@ -21,12 +21,22 @@ const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, im
  * Serves the pages and one model folder on the loopback interface: from source by Vite in a checkout, else from the build.
  * @param model a folder, a GGUF file, or an http(s) URL, which stays where it is
  * @param port 0 takes a free one; another takes the next free one from there on (in a checkout)
+ * @param folders served beside them, by the paths that they begin with
  */
-export async function startPageServer(model: string, port = 0): Promise<PageServer> {
+export async function startPageServer(
+  model: string,
+  port = 0,
+  folders: Readonly<Record<string, string>> = {},
+): Promise<PageServer> {
   const remote = /^https?:\/\//.test(model);
   const folder = isGgufName(model) ? dirname(resolve(model)) : resolve(model);
   const prefix = `/model/${basename(folder)}/`;
-  const modelFiles = serveFiles(remote ? '/model/' : prefix, remote ? root('models') : folder);
+  const ofModel = serveFiles(remote ? '/model/' : prefix, remote ? root('models') : folder);
+  const handlers = [ofModel, ...Object.entries(folders).map(([at, from]) => serveFiles(at, from))];
+  const modelFiles: Files = (request, response, next) => {
+    const first = handlers.reduceRight<() => void>((later, handler) => () => handler(request, response, later), next);
+    first();
+  };
   const path = isGgufName(model) ? prefix + basename(model) : prefix;
   const modelPath = encodeURI(path).replace(/[?#]/g, encodeURIComponent);
   const server = existsSync(root('src/app/host.ts'))

@@ -16,7 +16,7 @@ import {
 import { runHosted } from './run_hosted.js';
 
 /** The suites that run in Node or in a page alike. */
-export type HostedSuite = SuiteRequest['suite'];
+export type HostedSuite = Exclude<SuiteRequest['suite'], 'peers'>;
 
 export interface SuiteResult {
   readonly document: BenchDocument<unknown>;

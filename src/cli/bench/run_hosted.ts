@@ -2,22 +2,26 @@ import type { BenchDocument } from '../../bench/document.js';
 import type { SuiteRequest, SuiteRun } from '../../bench/run_suite.js';
 import { openSession } from '../chrome_host.js';
 import type { Terminal } from '../command.js';
+import { type PageServer, startPageServer } from '../page_server.js';
 import { readEnvironment } from './environment.js';
 
 export interface BenchPlace {
   readonly host: 'node' | 'chrome';
   /** The model's path or URL; '.' where the suite needs none. */
   readonly model: string;
+  /** Folders that the page needs beside the model, by the paths that they are served under. */
+  readonly folders?: Readonly<Record<string, string>>;
 }
 
 /** Runs a suite in this process, or in a page of headless Chrome. */
 export async function runHosted(
   request: SuiteRequest,
-  { host, model }: BenchPlace,
+  { host, model, folders = {} }: BenchPlace,
   terminal: Terminal,
 ): Promise<{ readonly document: BenchDocument<unknown>; readonly table: string }> {
   const onWarning = (message: string): void => terminal.note(`splitkv: warning: ${message}`);
-  const { run, chrome } = host === 'chrome' ? await runInChrome(request, model, terminal, onWarning) : await runHere();
+  const { run, chrome } =
+    host === 'chrome' ? await runInChrome(request, model, folders, terminal, onWarning) : await runHere();
   const { adapters, results, measurements, table } = run;
   const environment = await readEnvironment(host, adapters, chrome);
   return { document: { suite: request.suite, environment, results, measurements }, table };
@@ -32,10 +36,25 @@ export async function runHosted(
 async function runInChrome(
   request: SuiteRequest,
   model: string,
+  folders: Readonly<Record<string, string>>,
   terminal: Terminal,
   onWarning: (message: string) => void,
 ): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
-  const session = await openSession(model, terminal.signal, onWarning);
+  const server = await startPageServer(model, 0, folders);
+  try {
+    return await runInPage(request, server, terminal, onWarning);
+  } finally {
+    await server.close();
+  }
+}
+
+async function runInPage(
+  request: SuiteRequest,
+  server: PageServer,
+  terminal: Terminal,
+  onWarning: (message: string) => void,
+): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
+  const session = await openSession('', terminal.signal, onWarning, server);
   session.onEvent = (event) => {
     if (event.kind === 'progress') terminal.progress(event.line);
     else if (event.kind === 'warning') onWarning(event.message);
@@ -52,7 +71,7 @@ async function runInChrome(
 /** The request as the page can follow it. The browser's profile is thrown away: keeping weights in it would be for nothing. */
 function atUrl(request: SuiteRequest, model: string): SuiteRequest {
   if (request.suite === 'kernels') return request;
-  if (request.suite === 'ranks') return { ...request, model };
+  if (request.suite === 'ranks' || request.suite === 'peers') return { ...request, model };
   if (request.suite === 'serve') return { ...request, model, options: { ...request.options, cache: false } };
   return { ...request, model, loads: request.loads.map((options) => ({ ...options, cache: false })) };
 }

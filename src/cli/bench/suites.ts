@@ -2,6 +2,7 @@ import type { Terminal } from '../command.js';
 import type { Options } from '../options.js';
 import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
 import { runCompression, runLoad, runPlanner, runScale } from './local_suites.js';
+import { runPeersSuite } from './peers_suite.js';
 
 export interface SuiteEntry {
   readonly summary: string;
@@ -72,6 +73,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     summary: 'right answers about stories against the KV budget, by policy (the questions are in a checkout)',
     options: ['model', 'weights', 'kv', ...PLACE, ...KV, 'questions', 'samples', 'prompt-tokens'],
     run: runCompression,
+  },
+  peers: {
+    summary: 'other runtimes on the same weights and the same adapter (in a checkout)',
+    options: ['model', 'weights', ...PLACE, 'prompt-tokens', 'max-tokens', 'runs'],
+    run: runPeersSuite,
   },
   planner: {
     summary: 'what the planner predicts of every plan against what they do',

@@ -2,15 +2,20 @@ import { ProtoWriter } from './proto.js';
 
 /** A value in a graph, by its name. */
 export type Value = string;
-type ElementType = 'f32' | 'i64';
+export type ElementType = 'f32' | 'f16' | 'u8' | 'i32' | 'i64';
 /** A number, or a name for one that differs from run to run. */
 type Dimension = number | string;
-type Attribute = number | readonly number[];
+/** Whole numbers, unless marked. */
+type Attribute = number | readonly number[] | { readonly float: number };
+type Attributes = Readonly<Record<string, Attribute>>;
 
-const ELEMENT: Readonly<Record<ElementType, number>> = { f32: 1, i64: 7 };
+const ELEMENT: Readonly<Record<ElementType, number>> = { f32: 1, u8: 2, i32: 6, i64: 7, f16: 10 };
 const IR_VERSION = 8;
 const OPSET = 17;
+/** Operators that ONNX Runtime adds: 'com.microsoft.NAME'. */
+const RUNTIME_DOMAIN = 'com.microsoft';
 const EXTERNAL = 1;
+const FLOAT = 1;
 const INT = 2;
 const INTS = 7;
 
@@ -27,7 +32,11 @@ export class GraphBuilder {
   readonly #constants = new Map<string, Value>();
   #count = 0;
 
-  constructor(readonly name: string) {
+  /** @param place where weights are kept: in files of their own, or in the model, which then ends at 2 GB */
+  constructor(
+    readonly name: string,
+    readonly place: 'files' | 'model' = 'files',
+  ) {
     this.#graph.text(2, name);
   }
 
@@ -40,13 +49,22 @@ export class GraphBuilder {
     this.#graph.message(12, (info) => writeInfo(info, value, type, dims));
   }
 
-  /** Weights, kept in a file of their own. */
-  weights(name: Value, data: Float32Array<ArrayBuffer>, dims: readonly number[]): Value {
+  /** Weights, row-major. */
+  weights(
+    name: Value,
+    data: Float32Array<ArrayBuffer> | Uint16Array<ArrayBuffer> | Uint8Array<ArrayBuffer>,
+    dims: readonly number[],
+    type: ElementType = 'f32',
+  ): Value {
     const path = `${name}.bin`;
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    this.#files.push({ path, data: bytes });
+    if (this.place === 'files') this.#files.push({ path, data: bytes });
     this.#graph.message(5, (tensor) => {
-      writeTensor(tensor, name, 'f32', dims);
+      writeTensor(tensor, name, type, dims);
+      if (this.place === 'model') {
+        tensor.bytes(9, bytes);
+        return;
+      }
       const entries = { location: path, offset: '0', length: String(bytes.byteLength) };
       for (const [key, value] of Object.entries(entries)) {
         tensor.message(13, (entry) => entry.text(1, key).text(2, value));
@@ -79,12 +97,7 @@ export class GraphBuilder {
   }
 
   /** One operator with one output; `name` names it, where its name matters. */
-  op(
-    type: string,
-    inputs: readonly Value[],
-    attributes: Readonly<Record<string, Attribute>> = {},
-    name?: Value,
-  ): Value {
+  op(type: string, inputs: readonly Value[], attributes: Attributes = {}, name?: Value): Value {
     return this.split(type, inputs, 1, attributes, name)[0]!;
   }
 
@@ -93,26 +106,37 @@ export class GraphBuilder {
     type: string,
     inputs: readonly Value[],
     outputs: number,
-    attributes: Readonly<Record<string, Attribute>> = {},
-    name = `${type}_${this.#count++}`,
+    attributes: Attributes = {},
+    name = this.#nameOf(type),
   ): Value[] {
     const values = Array.from({ length: outputs }, (_, index) => (index === 0 ? name : `${name}.${index}`));
+    this.node(type, inputs, values, attributes, name);
+    return values;
+  }
+
+  /** One operator whose inputs and outputs have names of their own; an empty one stands for an optional value left out. */
+  node(
+    type: string,
+    inputs: readonly Value[],
+    outputs: readonly Value[],
+    attributes: Attributes = {},
+    name = this.#nameOf(type),
+  ): void {
     this.#graph.message(1, (node) => {
       for (const input of inputs) node.text(1, input);
-      for (const value of values) node.text(2, value);
-      node.text(3, name).text(4, type);
+      for (const value of outputs) node.text(2, value);
+      node.text(3, name);
+      const domain = type.startsWith(`${RUNTIME_DOMAIN}.`) ? RUNTIME_DOMAIN : undefined;
+      node.text(4, domain === undefined ? type : type.slice(domain.length + 1));
       for (const [key, value] of Object.entries(attributes)) {
-        node.message(5, (attribute) => {
-          attribute.text(1, key);
-          if (typeof value === 'number') attribute.int(3, value).int(20, INT);
-          else {
-            for (const each of value) attribute.int(8, each);
-            attribute.int(20, INTS);
-          }
-        });
+        node.message(5, (attribute) => writeAttribute(attribute.text(1, key), value));
       }
+      if (domain !== undefined) node.text(7, domain);
     });
-    return values;
+  }
+
+  #nameOf(type: string): Value {
+    return `${type}_${this.#count++}`;
   }
 
   finish(): OnnxModel {
@@ -121,8 +145,18 @@ export class GraphBuilder {
       .text(2, 'splitkv')
       .bytes(7, this.#graph.finish())
       .message(8, (opset) => opset.text(1, '').int(2, OPSET))
+      .message(8, (opset) => opset.text(1, RUNTIME_DOMAIN).int(2, 1))
       .finish();
     return { model, files: this.#files };
+  }
+}
+
+function writeAttribute(attribute: ProtoWriter, value: Attribute): void {
+  if (typeof value === 'number') attribute.int(3, value).int(20, INT);
+  else if ('float' in value) attribute.float(2, value.float).int(20, FLOAT);
+  else {
+    for (const each of value) attribute.int(8, each);
+    attribute.int(20, INTS);
   }
 }
 

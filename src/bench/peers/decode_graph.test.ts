@@ -1,0 +1,111 @@
+import * as ort from 'onnxruntime-web';
+import { describe, expect, test } from 'vitest';
+import { BLOCK, packTiles, unpackTiles } from '../../../shaders/linear/pack.js';
+import { Random } from '../../base/random.js';
+import { openModelFiles } from '../../engine/model_files.js';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { load } from '../../index.js';
+import { fileListSource, openSource } from '../../loader/index.js';
+import type { LlamaConfig } from '../../model/llama_config.js';
+import { makeRandomModel } from '../../model/testing/random_model.js';
+import { randomPrompt } from '../prompt.js';
+import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
+import { q4Blocks } from './q4_blocks.js';
+
+const { name: adapter } = (await testAdapters()).at(-1)!;
+ort.env.wasm.numThreads = 1;
+ort.env.logLevel = 'error';
+
+const integers = (values: readonly number[], dims: readonly number[]) =>
+  new ort.Tensor('int64', BigInt64Array.from(values, BigInt), dims);
+
+/** Logits after the first `split` ids, and after all of them with the others as a second run over the cache. */
+async function ortLogits(
+  config: LlamaConfig,
+  model: Awaited<ReturnType<typeof decodeGraph>>,
+  lengths: 'counts' | 'mask',
+  ids: readonly number[],
+  split: number,
+): Promise<Float32Array[]> {
+  const session = await ort.InferenceSession.create(model.model, {
+    executionProviders: ['wasm'],
+    externalData: [...model.files],
+  });
+  const names = Array.from({ length: config.numLayers }, (_, layer) =>
+    (['key', 'value'] as const).map(
+      (which) => [DECODE_NAMES.past(layer, which), DECODE_NAMES.present(layer, which)] as const,
+    ),
+  ).flat();
+  const none = new ort.Tensor('float32', new Float32Array(), [1, config.numKvHeads, 0, config.headDim]);
+  let past: Record<string, ort.Tensor> = Object.fromEntries(names.map(([name]) => [name, none]));
+  const rows: Float32Array[] = [];
+  for (const [first, end] of [
+    [0, split],
+    [split, ids.length],
+  ] as const) {
+    const told =
+      lengths === 'mask'
+        ? {
+            [DECODE_NAMES.mask]: integers(
+              Array.from({ length: end }, () => 1),
+              [1, end],
+            ),
+          }
+        : {
+            [DECODE_NAMES.lastIndex]: new ort.Tensor('int32', Int32Array.of(end - 1), [1]),
+            [DECODE_NAMES.total]: new ort.Tensor('int32', Int32Array.of(end), [1]),
+          };
+    const results = await session.run({
+      ...past,
+      ...told,
+      [DECODE_NAMES.ids]: integers(ids.slice(first, end), [1, end - first]),
+    });
+    rows.push(results[DECODE_NAMES.logits]!.data as Float32Array);
+    past = Object.fromEntries(names.map(([before, after]) => [before, results[after]!]));
+  }
+  await session.release();
+  return rows;
+}
+
+describe('the decode graph in ONNX Runtime gives our logits', () => {
+  test.each([
+    ['models/tiny-gqa', 'f32', 'counts', 'files'],
+    ['models/tiny-gqa', 'q4', 'mask', 'model'],
+    ['qwen2', 'f32', 'mask', 'model'],
+  ] as const)('%s as %s, lengths as %s, weights in the %s', async (name, weights, lengths, place) => {
+    const random = name === 'qwen2' ? makeRandomModel({ seed: 3, config: { model_type: 'qwen2' } }) : undefined;
+    const files = random && [...random.files].map(([path, data]) => new File([data], path));
+    const read = await openModelFiles(files ? fileListSource(files) : await openSource(name));
+    const config = read.config as LlamaConfig;
+    const ids = randomPrompt(21, config.vocabSize);
+    const graph = await decodeGraph(config, await read.reader(), { weights, positions: 64, lengths, place });
+    expect(graph.files.length > 0).toBe(place === 'files');
+    const theirs = await ortLogits(config, graph, lengths, ids, 20);
+    const model = await load(files ?? name, { weights, adapter, contextLength: 64 });
+    for (const [index, length] of [20, 21].entries()) {
+      const { rows } = await model.logits(ids.slice(0, length));
+      const largest = rows[0]!.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      const error = rows[0]!.reduce((most, value, id) => Math.max(most, Math.abs(value - theirs[index]![id]!)), 0);
+      expect(error / largest).toBeLessThan(1e-4);
+    }
+    await model.dispose();
+  });
+
+  test('a model with q and k norms is refused', async () => {
+    const { files } = makeRandomModel({ seed: 3, config: { model_type: 'qwen3' } });
+    const read = await openModelFiles(fileListSource([...files].map(([path, data]) => new File([data], path))));
+    const options = { weights: 'f32', positions: 8, lengths: 'mask', place: 'model' } as const;
+    await expect(decodeGraph(read.config as LlamaConfig, await read.reader(), options)).rejects.toMatchObject({
+      code: 'unsupported',
+    });
+  });
+});
+
+test('q4 blocks are the numbers that our kernels multiply by', () => {
+  const [rows, columns] = [37, 96];
+  const values = new Random(8).normals(rows * columns);
+  values.fill(0, columns, columns + BLOCK); // a block of zeros has no scale
+  const { data, scales } = q4Blocks(values, rows, columns);
+  const unpacked = Float32Array.from(values, (_, i) => (((data[i >> 1]! >> (4 * (i & 1))) & 15) - 8) * scales[i >> 5]!);
+  expect(unpacked).toEqual(unpackTiles('q4', packTiles('q4', values, rows, columns), rows, columns));
+});

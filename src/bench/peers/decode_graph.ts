@@ -1,0 +1,211 @@
+import { unsupportedError } from '../../base/errors.js';
+import { GraphBuilder, type OnnxModel, type Value } from '../../engine/prefill/onnx/graph.js';
+import type { TensorReader } from '../../loader/index.js';
+import type { LlamaConfig } from '../../model/llama_config.js';
+import { ropeTable } from '../../model/rope_table.js';
+import { q4Blocks } from './q4_blocks.js';
+
+export type PeerWeights = 'f32' | 'q4';
+
+/** Names of the graph's inputs and outputs. */
+export const DECODE_NAMES = {
+  ids: 'input_ids',
+  mask: 'attention_mask',
+  lastIndex: 'seqlens_k',
+  total: 'total_sequence_length',
+  logits: 'logits',
+  past: (layer: number, which: 'key' | 'value') => `past_key_values.${layer}.${which}`,
+  present: (layer: number, which: 'key' | 'value') => `present.${layer}.${which}`,
+} as const;
+
+export interface DecodeGraphOptions {
+  readonly weights: PeerWeights;
+  /** Positions that rotations are there for. */
+  readonly positions: number;
+  /** How the length is told: the counts themselves, or an attention mask, which transformers.js feeds. */
+  readonly lengths: 'counts' | 'mask';
+  /** Where the weights are; transformers.js fetches one file. */
+  readonly place: 'files' | 'model';
+}
+
+/**
+ * A Llama-family model as ONNX Runtime runs it best: GroupQueryAttention with its rotation inside, over packed q, k and v; fused norms with
+ * skips; MatMulNBits for q4. It is the graph that onnxruntime-genai's builder exports; the logits are of the last row.
+ */
+export async function decodeGraph(
+  config: LlamaConfig,
+  reader: TensorReader,
+  options: DecodeGraphOptions,
+): Promise<OnnxModel> {
+  if (config.qkNorm)
+    throw unsupportedError('the decode graph for ONNX Runtime has no q and k norms; choose a model without them');
+  return new DecodeGraph(config, reader, options).build();
+}
+
+class DecodeGraph {
+  readonly #graph: GraphBuilder;
+
+  constructor(
+    readonly config: LlamaConfig,
+    readonly reader: TensorReader,
+    readonly options: DecodeGraphOptions,
+  ) {
+    this.#graph = new GraphBuilder('decode', options.place);
+  }
+
+  async build(): Promise<OnnxModel> {
+    const graph = this.#graph;
+    const { config } = this;
+    const { hiddenSize, vocabSize, numLayers, numHeads, numKvHeads, headDim } = config;
+    const names = DECODE_NAMES;
+    const kvDims = (length: string) => ['batch_size', numKvHeads, length, headDim];
+    const ids = graph.input(names.ids, 'i64', ['batch_size', 'sequence_length']);
+    const [lastIndex, total] = this.#lengths();
+    const [cos, sin] = this.#rotations();
+    const table = await this.#rows(['model.embed_tokens.weight']);
+    const embedding = graph.weights('embedding', this.#asMultiplied(table, hiddenSize), [vocabSize, hiddenSize]);
+    let skip = graph.op('Gather', [embedding, ids], { axis: 0 });
+    let normed = await this.#norm(skip, undefined, 'model.layers.0.input_layernorm.weight');
+    for (let layer = 0; layer < numLayers; layer++) {
+      const prefix = `model.layers.${layer}.`;
+      const attention = `${prefix}self_attn.`;
+      const qkv = await this.#linear(
+        normed.normed,
+        ['q', 'k', 'v'].map((name) => `${attention}${name}_proj`),
+        hiddenSize,
+      );
+      const past = (['key', 'value'] as const).map((which) =>
+        graph.input(names.past(layer, which), 'f32', kvDims('past_sequence_length')),
+      );
+      const present = (['key', 'value'] as const).map((which) => names.present(layer, which));
+      const attended = `attention_${layer}`;
+      graph.node(
+        'com.microsoft.GroupQueryAttention',
+        [qkv, '', '', ...past, lastIndex, total, cos, sin],
+        [attended, ...present],
+        { num_heads: numHeads, kv_num_heads: numKvHeads, scale: { float: headDim ** -0.5 }, do_rotary: 1 },
+      );
+      for (const name of present) graph.output(name, 'f32', kvDims('present_sequence_length'));
+      const o = await this.#linear(attended, [`${attention}o_proj`], numHeads * headDim);
+      const middle = await this.#norm(normed.sum, o, `${prefix}post_attention_layernorm.weight`);
+      const gate = await this.#linear(middle.normed, [`${prefix}mlp.gate_proj`], hiddenSize);
+      const up = await this.#linear(middle.normed, [`${prefix}mlp.up_proj`], hiddenSize);
+      const silu = graph.op('Mul', [gate, graph.op('Sigmoid', [gate])]);
+      const hidden = graph.op('Mul', [silu, up]);
+      skip = await this.#linear(hidden, [`${prefix}mlp.down_proj`], config.intermediateSize);
+      const next = layer + 1 < numLayers ? `model.layers.${layer + 1}.input_layernorm.weight` : 'model.norm.weight';
+      normed = await this.#norm(middle.sum, skip, next);
+    }
+    const last = graph.op('Gather', [normed.normed, graph.integers([-1])], { axis: 1 });
+    const head = this.reader.index.tensors.has('lm_head.weight') ? 'lm_head' : 'model.embed_tokens';
+    await this.#linear(last, [head], hiddenSize, names.logits);
+    graph.output(names.logits, 'f32', ['batch_size', 1, vocabSize]);
+    return graph.finish();
+  }
+
+  /** i32 [batch]: the index of the last token; i32 [1]: tokens in all. */
+  #lengths(): [Value, Value] {
+    const graph = this.#graph;
+    const names = DECODE_NAMES;
+    if (this.options.lengths === 'counts') {
+      return [graph.input(names.lastIndex, 'i32', ['batch_size']), graph.input(names.total, 'i32', [1])];
+    }
+    const mask = graph.input(names.mask, 'i64', ['batch_size', 'total_sequence_length']);
+    const asI32 = (value: Value): Value => graph.op('Cast', [value], { to: 6 });
+    const sum = graph.op('ReduceSum', [mask, graph.integers([1])], { keepdims: 0 });
+    const last = asI32(graph.op('Sub', [sum, graph.integers([1])]));
+    const total = asI32(graph.op('Gather', [graph.op('Shape', [mask]), graph.integers([1])], { axis: 0 }));
+    return [last, total];
+  }
+
+  /** f32 [positions][head_dim / 2] each. */
+  #rotations(): [Value, Value] {
+    const { positions } = this.options;
+    const table = ropeTable(this.config, positions);
+    const half = this.config.headDim / 2;
+    const [cos, sin] = [0, 1].map((part) => table.filter((_, index) => index % 2 === part));
+    return [
+      this.#graph.weights('rope_cos', cos!, [positions, half]),
+      this.#graph.weights('rope_sin', sin!, [positions, half]),
+    ];
+  }
+
+  /** RMSNorm of x + y (or of x), and that sum. */
+  async #norm(
+    x: Value,
+    y: Value | undefined,
+    tensor: string,
+  ): Promise<{ readonly normed: Value; readonly sum: Value }> {
+    const graph = this.#graph;
+    const weight = graph.weights(tensor, await this.#rows([tensor]), [this.config.hiddenSize]);
+    const epsilon = { float: this.config.rmsNormEps };
+    if (y === undefined) {
+      return {
+        normed: graph.op('SimplifiedLayerNormalization', [x, weight], { axis: -1, epsilon, stash_type: 1 }),
+        sum: x,
+      };
+    }
+    const [normed, sum] = [`${tensor}.normed`, `${tensor}.sum`];
+    graph.node('com.microsoft.SkipSimplifiedLayerNormalization', [x, y, weight], [normed, '', '', sum], { epsilon });
+    return { normed, sum };
+  }
+
+  /** x times the modules' weights, one below the other; with their biases, where they have any. */
+  async #linear(x: Value, modules: readonly string[], inFeatures: number, name?: Value): Promise<Value> {
+    const graph = this.#graph;
+    const rows = await this.#rows(modules.map((module) => `${module}.weight`));
+    const outFeatures = rows.length / inFeatures;
+    const label = `${modules.join('+')}.matrix`;
+    const biases = modules.map((module) => `${module}.bias`).filter((bias) => this.reader.index.tensors.has(bias));
+    const product = biases.length > 0 ? undefined : name;
+    let out: Value;
+    if (this.options.weights === 'q4') {
+      const { data, scales } = q4Blocks(rows, outFeatures, inFeatures);
+      const blocks = inFeatures / 32;
+      out = graph.op(
+        'com.microsoft.MatMulNBits',
+        [
+          x,
+          graph.weights(`${label}.q4`, data, [outFeatures, blocks, 16], 'u8'),
+          graph.weights(`${label}.scales`, scales, [outFeatures * blocks]),
+        ],
+        { K: inFeatures, N: outFeatures, bits: 4, block_size: 32 },
+        product,
+      );
+    } else {
+      const matrix = graph.weights(label, transposed(rows, outFeatures, inFeatures), [inFeatures, outFeatures]);
+      out = graph.op('MatMul', [x, matrix], {}, product);
+    }
+    if (biases.length === 0) return out;
+    const bias = graph.weights(`${label}.bias`, await this.#rows(biases), [outFeatures]);
+    return graph.op('Add', [out, bias], {}, name);
+  }
+
+  /** Tensors one below the other. */
+  async #rows(tensors: readonly string[]): Promise<Float32Array<ArrayBuffer>> {
+    const pieces: Float32Array[] = [];
+    for (const tensor of tensors) pieces.push(await this.reader.readVector(tensor));
+    const all = new Float32Array(pieces.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const piece of pieces) {
+      all.set(piece, at);
+      at += piece.length;
+    }
+    return all;
+  }
+
+  /** The values that our own kernels multiply by. */
+  #asMultiplied(rows: Float32Array<ArrayBuffer>, columns: number): Float32Array<ArrayBuffer> {
+    if (this.options.weights === 'f32') return rows;
+    const { data, scales } = q4Blocks(rows, rows.length / columns, columns);
+    return rows.map((_, index) => (((data[index >> 1]! >> (4 * (index & 1))) & 15) - 8) * scales[index >> 5]!);
+  }
+}
+
+function transposed(rows: Float32Array, outFeatures: number, inFeatures: number): Float32Array<ArrayBuffer> {
+  const out = new Float32Array(rows.length);
+  for (let row = 0; row < outFeatures; row++) {
+    for (let k = 0; k < inFeatures; k++) out[k * outFeatures + row] = rows[row * inFeatures + k]!;
+  }
+  return out;
+}

@@ -1,0 +1,44 @@
+import { median } from '../../base/stats.js';
+import type { Device } from '../../gpu/index.js';
+import type { SuiteHooks } from '../document.js';
+import { interleave } from '../interleave.js';
+import { pairedRatio } from '../statistics.js';
+import { attentionTask } from './attention_task.js';
+import { checkTask, type KernelTask, timedContenders } from './kernel_task.js';
+import { linearTask } from './linear_task.js';
+import type { Ort } from './ort.js';
+import type { PeerResult } from './peer_result.js';
+
+/** Attention by the lengths given, and a q4 matrix: our kernels against ONNX Runtime's operators. */
+export async function raceKernels(
+  device: Device,
+  ort: Ort,
+  { lengths, size, runs }: { readonly lengths: readonly number[]; readonly size: number; readonly runs: number },
+  hooks: SuiteHooks,
+): Promise<PeerResult[]> {
+  const results: PeerResult[] = [];
+  const race = async (task: KernelTask): Promise<void> => {
+    try {
+      hooks.onProgress(`checking ${task.name}`);
+      const errors = await checkTask(task);
+      const samples = await interleave(await timedContenders(task), runs, hooks);
+      for (const [index, { runtime }] of task.contenders.entries()) {
+        results.push({
+          task: task.name,
+          runtime,
+          device: 'WebGPU',
+          unit: 'us',
+          value: median(samples[index]!),
+          speed_ratio: pairedRatio(samples[index]!, samples[0]!),
+          error: errors[index]!,
+          samples: samples[index]!,
+        });
+      }
+    } finally {
+      await task.dispose();
+    }
+  };
+  for (const length of lengths) await race(await attentionTask(device, ort, length));
+  await race(await linearTask(device, ort, size));
+  return results;
+}

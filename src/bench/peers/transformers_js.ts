@@ -1,0 +1,137 @@
+import { SplitkvError } from '../../base/errors.js';
+import type { TensorReader } from '../../loader/index.js';
+import type { LlamaConfig } from '../../model/llama_config.js';
+import { decodeGraph, type PeerWeights } from './decode_graph.js';
+import type { PeerModel } from './peer_model.js';
+
+/** The part of transformers.js that is used here. */
+interface TransformersModule {
+  readonly env: {
+    readonly version: string;
+    allowLocalModels: boolean;
+    allowRemoteModels: boolean;
+    localModelPath: string;
+    useBrowserCache: boolean;
+    useWasmCache: boolean;
+    fetch: (url: string | URL) => Promise<Response>;
+    readonly backends: { readonly onnx: { readonly wasm: { wasmPaths: unknown; numThreads: number } } };
+  };
+  readonly Tensor: new (type: 'int64', data: BigInt64Array, dims: readonly number[]) => object;
+  readonly AutoModelForCausalLM: {
+    from_pretrained(
+      name: string,
+      options: object,
+    ): Promise<{
+      generate(options: object): Promise<unknown>;
+      dispose(): Promise<unknown>;
+    }>;
+  };
+}
+
+/** URLs of the packages' dist folders. */
+export interface TransformersPlaces {
+  readonly transformers: string;
+  readonly onnxruntimeCommon: string;
+  /** The version of onnxruntime-web that transformers.js comes with. */
+  readonly onnxruntimeWeb: string;
+}
+
+export interface TransformersOptions {
+  readonly config: LlamaConfig;
+  /** The checkpoint's config.json. */
+  readonly configJson: Readonly<Record<string, unknown>>;
+  readonly reader: TensorReader;
+  readonly weights: PeerWeights;
+  readonly contextLength: number;
+  readonly device: GPUDevice;
+}
+
+const FOLDER = 'peer-model';
+
+/**
+ * The model in transformers.js: the graph that its models have, its generation loop, its own version of onnxruntime-web.
+ * @throws SplitkvError `unsupported` where the packages can't be loaded
+ */
+export async function openTransformers(places: TransformersPlaces, options: TransformersOptions): Promise<PeerModel> {
+  const { config, configJson, reader, weights, contextLength, device } = options;
+  const { AutoModelForCausalLM, Tensor, env } = await importTransformers(places);
+  env.allowLocalModels = true;
+  env.allowRemoteModels = false;
+  env.localModelPath = '/';
+  env.useBrowserCache = false;
+  env.useWasmCache = false;
+  const { wasm } = env.backends.onnx;
+  wasm.wasmPaths = places.onnxruntimeWeb;
+  wasm.numThreads = 1;
+  const { model } = await decodeGraph(config, reader, {
+    weights,
+    positions: contextLength,
+    lengths: 'mask',
+    place: 'model',
+  });
+  // Without the ids that end an answer, none ends one.
+  const { eos_token_id: _, ...plain } = configJson;
+  const files: Readonly<Record<string, BodyInit>> = {
+    'config.json': JSON.stringify({ ...plain, head_dim: config.headDim, num_key_value_heads: config.numKvHeads }),
+    'onnx/model.onnx': model,
+  };
+  env.fetch = async (url) => {
+    const found = Object.entries(files).find(([name]) => String(url).endsWith(`${FOLDER}/${name}`));
+    return found ? new Response(found[1]) : new Response('', { status: 404 });
+  };
+  const loaded = await AutoModelForCausalLM.from_pretrained(FOLDER, {
+    dtype: 'fp32',
+    device: 'webgpu',
+    session_options: { executionProviders: [{ name: 'webgpu', device }] },
+  });
+  return {
+    name: `transformers.js ${env.version}`,
+    device: 'WebGPU',
+    async answer(prompt, maxTokens) {
+      const ids: number[] = [];
+      let first = 0;
+      let prompted = false;
+      const streamer = {
+        put(value: readonly (readonly bigint[])[]): void {
+          if (prompted) {
+            if (ids.length === 0) first = performance.now();
+            ids.push(...value[0]!.map(Number));
+          }
+          prompted = true; // what comes first is the prompt itself
+        },
+        end(): void {},
+      };
+      const dims = [1, prompt.length];
+      const started = performance.now();
+      await loaded.generate({
+        inputs: new Tensor('int64', BigInt64Array.from(prompt, BigInt), dims),
+        attention_mask: new Tensor('int64', new BigInt64Array(prompt.length).fill(1n), dims),
+        max_new_tokens: maxTokens,
+        do_sample: false,
+        streamer,
+      });
+      return { ids, ttftMs: first - started, tokenMs: (performance.now() - first) / (maxTokens - 1) };
+    },
+    async dispose() {
+      await loaded.dispose();
+    },
+  };
+}
+
+async function importTransformers(places: TransformersPlaces): Promise<TransformersModule> {
+  // Its modules name each other as bundlers resolve them.
+  const map = document.createElement('script');
+  map.type = 'importmap';
+  map.textContent = JSON.stringify({
+    imports: {
+      'onnxruntime-common': `${places.onnxruntimeCommon}esm/index.js`,
+      'onnxruntime-web/webgpu': `${places.onnxruntimeWeb}ort.webgpu.bundle.min.mjs`,
+    },
+  });
+  document.head.append(map);
+  try {
+    return (await import(/* @vite-ignore */ `${places.transformers}transformers.web.js`)) as TransformersModule;
+  } catch (error) {
+    throw new SplitkvError('unsupported', `transformers.js can't be loaded: ${String(error)}`, { cause: error });
+  }
+}

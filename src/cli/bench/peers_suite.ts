@@ -1,0 +1,67 @@
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { unsupportedError, usageError } from '../../base/errors.js';
+import type { Terminal } from '../command.js';
+import type { Options } from '../options.js';
+import type { PeerPackages } from '../../bench/peers/page_peers.js';
+import type { PeersRequest } from '../../bench/suites/peers.js';
+import { benchHost, benchModel, integerList, oneWeights, requestFor } from './bench_options.js';
+import type { SuiteResult } from './hosted_suites.js';
+import { runHosted } from './run_hosted.js';
+
+const ORT_PATH = '/peers/onnxruntime-web';
+/** What bench/peers/install.mjs installed. */
+const OWN_PATH = '/peers/node_modules';
+const OWN_FOLDER = fileURLToPath(new URL('../../../bench/peers/node_modules', import.meta.url));
+
+/** Other runtimes on the same weights and the same adapter. Their packages are in a checkout only. */
+export async function runPeersSuite(options: Options, terminal: Terminal): Promise<SuiteResult> {
+  const host = benchHost(options);
+  const model = await benchModel(options, terminal);
+  const weights = oneWeights(options, 'peers') ?? 'f32';
+  if (weights !== 'f32' && weights !== 'q4') {
+    throw usageError(`--weights ${weights}: --suite peers compares f32 or q4, which every runtime reads`);
+  }
+  await requestFor(options, terminal, model, weights);
+  const adapterName = options.text('adapter');
+  const promptTokens = integerList(options, 'prompt-tokens');
+  const request: PeersRequest = {
+    suite: 'peers',
+    model,
+    weights,
+    adapter: adapterName === undefined ? {} : { adapterName },
+    ...(promptTokens && { promptTokens }),
+    maxTokens: options.integer('max-tokens', 3) ?? 32,
+    runs: options.integer('runs', 1) ?? 7,
+    ...(host === 'chrome' && { packages: packages() }),
+  };
+  const folders = { [ORT_PATH]: packageFolder('onnxruntime-web'), [OWN_PATH]: OWN_FOLDER };
+  return runHosted(request, { host, model, ...(host === 'chrome' && { folders }) }, terminal);
+}
+
+function packages(): PeerPackages {
+  const installed = (name: string): boolean => existsSync(join(OWN_FOLDER, name));
+  return {
+    onnxruntimeWeb: `${ORT_PATH}/`,
+    ...(installed('@huggingface/transformers') && {
+      transformers: {
+        transformers: `${OWN_PATH}/@huggingface/transformers/dist/`,
+        onnxruntimeCommon: `${OWN_PATH}/onnxruntime-common/dist/`,
+        onnxruntimeWeb: `${OWN_PATH}/onnxruntime-web/dist/`,
+      },
+    }),
+    ...(installed('@wllama/wllama') && { wllama: `${OWN_PATH}/@wllama/wllama/esm/` }),
+  };
+}
+
+function packageFolder(name: string): string {
+  try {
+    return dirname(createRequire(import.meta.url).resolve(name));
+  } catch (error) {
+    throw unsupportedError(
+      `--suite peers runs in a checkout of splitkv with its development packages (npm install): ${name} isn't installed (${String(error)})`,
+    );
+  }
+}
