@@ -5,6 +5,7 @@ import AxeBuilder from '@axe-core/playwright';
 import { expect, test } from '@playwright/test';
 import type { BenchDocument } from '../../src/bench/document.js';
 import type { DecodeResult } from '../../src/bench/suites/decode.js';
+import type { PeerResult } from '../../src/bench/peers/peer_result.js';
 import type { KernelResult } from '../../src/bench/suites/kernels.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 
@@ -45,4 +46,20 @@ test('kernels in Chrome agree with their references', async () => {
   const { results } = await bench<KernelResult>('--suite', 'kernels', '--kernel', 'mlp/', '--runs', '1');
   expect(results.length).toBeGreaterThan(3);
   for (const { copy_share: copy } of results) expect(copy).toBeGreaterThan(0);
+});
+
+test('onnxruntime-web on the same weights in the same page: the same logits, tokens and outputs', async () => {
+  const args = ['--suite', 'peers', '--prompt-tokens', '12', '--max-tokens', '6', '--runs', '1'];
+  const { results } = await bench<PeerResult>(...args);
+  const of = (runtime: string): PeerResult[] => results.filter((result) => result.runtime.startsWith(runtime));
+  const operators = of('onnxruntime-web').filter(({ unit }) => unit === 'us');
+  expect(operators.map(({ task }) => task)).toEqual(['attention over 12', 'q4 matrix 2048 x 2048']);
+  for (const { error } of operators) expect(error).toBeLessThan(1e-3);
+  const [ours] = of('splitkv').filter(({ unit }) => unit !== 'us');
+  const [theirs] = of('onnxruntime-web').filter(({ unit }) => unit !== 'us');
+  expect(theirs).toMatchObject({ task: 'decode at 12', same_tokens: 6 });
+  expect(theirs!.error).toBeLessThan(1e-4);
+  // One pass, one submit, one id read back a token; it has more to do on the host.
+  expect(ours!.calls).toMatchObject({ passes: 1, submits: 1, maps: 1 });
+  expect(theirs!.calls!.dispatches).toBeGreaterThan(ours!.calls!.dispatches);
 });
