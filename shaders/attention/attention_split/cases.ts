@@ -142,9 +142,14 @@ const cases = [
   ),
 ];
 
+const large = (['f32', 'f16'] as const).map((kvType) => ({
+  ...splitCase(`32/8 d128 ${kvType}, large`, { heads: 32, kvHeads: 8, headDim: 128, kvType, block: 64 }, [[16383, 0]]),
+  large: true,
+}));
+
 export const suite: KernelSuite<typeof attentionSplit.bindings, typeof attentionSplit.params, AttentionCase> = {
   kernel: attentionSplit,
-  cases,
+  cases: [...cases, ...large],
   inputs: attentionInputs,
   outputs: ({ rows, heads, headDim, maxChunks }) => ({
     partial_o: { type: 'f32', length: rows * heads * maxChunks * headDim },

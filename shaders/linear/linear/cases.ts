@@ -107,6 +107,12 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
     linearCase('many segments lower tileRows', rowsProblem(8, 512, 33, { segments: { total: 64, align: 8 } })),
     linearCase('matvec 2048 x 2048, f16', rowsProblem(1, 2048, 2048)),
     linearCase('matvec 2048 x 2048, q4', rowsProblem(1, 2048, 2048, { type: 'q4' })),
+    ...WEIGHT_TYPES.map((type) =>
+      linearCase(`${type}, large`, rowsProblem(1, 4096, 8192, { type }), {
+        large: true,
+        tolerance: { absolute: 1e-4, relative: 2e-5 },
+      }),
+    ),
   ],
   inputs: linearInputs,
   outputs: (problem): Record<string, { type: 'f32'; length: number }> =>

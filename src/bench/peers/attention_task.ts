@@ -36,7 +36,8 @@ export async function attentionTask(device: Device, ort: Ort, tokens: number): P
   const ours = await oursOf(device, operands);
   const peer = await ortOf(ort, operands);
   return {
-    name: `attention over ${tokens}`,
+    name: 'attention',
+    tokens,
     contenders: [ours, peer],
     async dispose() {
       ours.dispose();

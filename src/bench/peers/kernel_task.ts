@@ -5,6 +5,8 @@ import type { Contender } from '../interleave.js';
 /** The same operator by our kernels and by a peer's, several in a chain: each takes what the one before gave. */
 export interface KernelTask {
   readonly name: string;
+  /** In the cache. */
+  readonly tokens?: number;
   readonly contenders: readonly KernelContender[];
   dispose(): Promise<void>;
 }

@@ -4,6 +4,8 @@ import type { GpuCalls } from './count_calls.js';
 /** What one runtime did of one task. */
 export interface PeerResult {
   readonly task: string;
+  /** Tokens of the prompt or of the cache, where the task has any. */
+  readonly tokens?: number;
   readonly runtime: string;
   readonly device: string;
   /** Tokens a second from the first token on, or microseconds of one operator. */

@@ -25,6 +25,7 @@ export async function raceKernels(
       for (const [index, { runtime }] of task.contenders.entries()) {
         results.push({
           task: task.name,
+          ...(task.tokens !== undefined && { tokens: task.tokens }),
           runtime,
           device: 'WebGPU',
           unit: 'us',

@@ -44,7 +44,8 @@ export async function raceModels(
   return models.map(({ name, device }, index): PeerResult => {
     const speeds = steps[index]!.map((ms) => 1000 / ms);
     return {
-      task: `decode at ${prompt.length}`,
+      task: 'decode',
+      tokens: prompt.length,
       runtime: name,
       device,
       unit: 'tokens/s',

@@ -64,7 +64,7 @@ export async function runKernels(request: KernelsRequest, hooks: SuiteHooks): Pr
     const results: KernelResult[] = [];
     for (const folder of folders) {
       const suite = await loadKernelSuite(folder);
-      const cases = suite.cases.filter(({ name, needsF16 }) => name.includes(part) && (!needsF16 || device.traits.f16));
+      const cases = suite.cases.filter((testCase) => isWanted(testCase, part, device));
       results.push(...(await timeCases(device, suite, cases, runs, rates, hooks)));
     }
     if (results.length === 0) throw usageError(`--case ${part}: no case's name contains it`);
@@ -73,6 +73,9 @@ export async function runKernels(request: KernelsRequest, hooks: SuiteHooks): Pr
     device.dispose();
   }
 }
+
+const isWanted = ({ name, needsF16, large }: KernelCase<unknown>, part: string, { traits }: Device): boolean =>
+  name.includes(part) && (!needsF16 || traits.f16) && (!large || !traits.software || part !== '');
 
 const measurement = (result: KernelResult): Measurement => ({
   metric: 'kernel time',

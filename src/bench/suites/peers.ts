@@ -99,11 +99,12 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
   }
 }
 
-function measurements({ task, runtime, device, unit, samples, ttft_samples: firsts }: PeerResult): Measurement[] {
-  const setting = { task, runtime, device };
-  const [metric, better] = unit === 'us' ? (['operator', 'lower'] as const) : (['decode', 'higher'] as const);
+function measurements(result: PeerResult): Measurement[] {
+  const { task, tokens, runtime, device, unit, samples, ttft_samples: firsts } = result;
+  const setting = { runtime, device, ...(tokens !== undefined && { tokens }) };
+  const better = unit === 'us' ? 'lower' : 'higher';
   return [
-    { metric, unit, better, setting, samples },
+    { metric: task, unit, better, setting, samples },
     ...(firsts
       ? [{ metric: 'time to first token', unit: 'ms', better: 'lower' as const, setting, samples: firsts }]
       : []),
@@ -118,10 +119,11 @@ export function peersTable(results: readonly PeerResult[], leftOut: readonly str
     parts.push(
       alignedTable(
         [
-          ['operator', 'runtime', 'us', 'ours / it', 'error'],
+          ['operator', 'runtime', 'tokens', 'us', 'ours / it', 'error'],
           ...operators.map((result) => [
             result.task,
             result.runtime,
+            result.tokens === undefined ? '-' : String(result.tokens),
             decimals(result.value),
             ratio(result.speed_ratio),
             result.error!.toExponential(1),
@@ -139,9 +141,9 @@ export function peersTable(results: readonly PeerResult[], leftOut: readonly str
     alignedTable(
       [
         [
-          'task',
           'runtime',
           'device',
+          'tokens',
           'tokens/s',
           'ours / it',
           'TTFT ms',
@@ -153,9 +155,9 @@ export function peersTable(results: readonly PeerResult[], leftOut: readonly str
           'logits',
         ],
         ...answers.map((result) => [
-          result.task,
           result.runtime,
           result.device,
+          String(result.tokens),
           decimals(result.value),
           ratio(result.speed_ratio),
           decimals(result.ttft_ms!),
@@ -165,7 +167,7 @@ export function peersTable(results: readonly PeerResult[], leftOut: readonly str
           result.error === undefined ? '-' : result.error.toExponential(1),
         ]),
       ],
-      3,
+      2,
     ),
     `Medians of ${results[0]!.samples.length} interleaved runs. ours / it: our speed over its, with 95% intervals. dispatches, submits, maps: of a token. ` +
       `same: greedy tokens, from the first on, that are ours. logits, error: the largest difference from ours, over the largest number.\nNot run: ${leftOut.join('; ')}.\n`,

@@ -20,6 +20,8 @@ export interface KernelCase<Problem> {
   readonly step?: StepShape;
   /** Needs the adapter feature shader-f16. */
   readonly needsF16?: boolean;
+  /** Of a real model's size, for benchmarks on GPUs: tests leave it out, and benchmarks on CPU adapters where it isn't asked for. */
+  readonly large?: boolean;
   /** Small enough for wgsl_reflect's race detector, which interprets WGSL in JavaScript. */
   readonly races?: boolean;
 }

@@ -30,7 +30,8 @@ export const BASELINE_TRAITS: DeviceTraits = {
 export async function testKernel<B extends Bindings, P extends ParamTypes, Problem>(
   suite: KernelSuite<B, P, Problem>,
 ): Promise<void> {
-  const { kernel, cases } = suite;
+  const { kernel } = suite;
+  const cases = suite.cases.filter(({ large }) => large !== true);
   const adapters = await testAdapters();
 
   describe(kernel.name, () => {
