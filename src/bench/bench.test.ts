@@ -38,21 +38,21 @@ const documentOf = (...measurements: Measurement[]): BenchDocument<unknown> => (
 });
 
 describe('intervals', () => {
-  test('hold the true median and the true ratio about 95 times in 100', () => {
+  test('hold the true median and the true ratio about 95 times in 100, of 40 tries', () => {
     const random = new Random(3);
     const draw = (mean: number): number[] => Array.from({ length: 15 }, () => mean + random.normal());
     let medians = 0;
     let ratios = 0;
-    for (let i = 0; i < 100; i++) {
+    for (let i = 0; i < 40; i++) {
       const [a, b] = [draw(20), draw(10)];
       const { low, high } = medianEstimate(a);
       if (low <= 20 && 20 <= high) medians++;
       const two = ratioOfMedians(a, b);
       if (two.low <= 2 && 2 <= two.high) ratios++;
     }
-    expect(medians).toBeGreaterThan(85);
-    expect(ratios).toBeGreaterThan(85);
-    expect(medians + ratios).toBeLessThan(200);
+    expect(medians).toBeGreaterThan(33);
+    expect(ratios).toBeGreaterThan(33);
+    expect(medians + ratios).toBeLessThan(80);
   });
 
   test('pairs cancel what slows both', () => {
