@@ -1,5 +1,7 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
+import { modelShape } from '../model/shape.js';
+import { makePlan, type Plan, type RankShare } from '../placement/index.js';
 import { load } from './load.js';
 import { randomFiles } from './testing/random_source.js';
 
@@ -38,3 +40,42 @@ test.each(['llama', 'deepseek_v3'])(
     await many.dispose();
   },
 );
+
+describe('plans by hand', async () => {
+  const { model, files } = randomFiles({ seed: 10, config: { model_type: 'deepseek_v3', intermediate_size: 256 } });
+  const shape = modelShape(model.config);
+  const base = makePlan('adp', 3, shape);
+  const [stage] = base.stages;
+  const all = Array.from({ length: shape.numExperts }, (_, expert) => expert);
+  // Only some segments of the shared experts have columns: a rank may have none of those.
+  const segments = [[0], [1, 2, 3], [4, 5, 6, 7]];
+  const withShares = (shares: readonly RankShare[]): Plan => ({ ...base, stages: [{ ...stage!, shares }] });
+  const { shares } = stage!;
+  const shared = { adapter, contextLength: 256, prefillChunk: 64 };
+  const run = async (options: object): Promise<unknown[]> => {
+    const loaded = await load(files, { ...shared, ...options });
+    const rows = (await loaded.logits(prompts[2]!, { all: true })).rows.map((row) =>
+      Buffer.from(row.buffer).toString('hex'),
+    );
+    const { tokens } = await loaded.generate(prompts[0]!, { maxTokens: 8, ignoreEos: true, temperature: 0.9, seed: 2 })
+      .result;
+    await loaded.dispose();
+    return [...rows, tokens];
+  };
+  const expected = run({});
+
+  test.each<[string, Plan]>([
+    ['MLP segments cut beside experts', withShares(shares.map((share, rank) => ({ ...share, mlp: segments[rank]! })))],
+    [
+      'experts everywhere, MLP segments cut',
+      withShares(shares.map((share, rank) => ({ ...share, mlp: segments[rank]!, experts: all }))),
+    ],
+    ['nothing shared out', withShares(shares.map((share) => ({ ...share, experts: all })))],
+    [
+      'all sequences on the first rank, in another order',
+      withShares(shares.map((share) => ({ ...share, sequences: share.rank === 0 ? 1 : 0 })).toReversed()),
+    ],
+  ])('%s: the same bits', { timeout: 120_000 }, async (_name, plan) => {
+    expect(await run({ plan, virtualRanks: true })).toEqual(await expected);
+  });
+});

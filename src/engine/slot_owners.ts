@@ -15,6 +15,8 @@ export class SlotOwners {
   /** Where ranks run their own rows: the ranks, in the order of `StepShape.blocks`. */
   readonly ranks: readonly number[] | undefined;
   readonly #plan: Plan;
+  /** By batch: asked for in every step. */
+  readonly #ranges: (readonly RowRange[])[] = [];
 
   constructor(
     plan: Plan,
@@ -27,7 +29,7 @@ export class SlotOwners {
 
   /** The slots of a batch that each of `ranks` runs. */
   rangesOf(batch: number): readonly RowRange[] {
-    return slotRanges(this.#plan, this.slots, batch);
+    return (this.#ranges[batch] ??= slotRanges(this.#plan, this.slots, batch));
   }
 
   /** The place among `ranks` of the one that runs a slot; 0 where all do. */

@@ -106,7 +106,11 @@ export class DeepseekMlp {
     const { ownRows, splitsMlp, share } = this.topology;
     // Buffers of all ranks' rows are as many times as large.
     const all = ownRows?.ranks.length ?? 1;
-    const segments = this.#split ? DOWN_SEGMENTS.total : ownRows && splitsMlp ? Math.max(8, all * share.mlp.length) : 0;
+    const segments = this.#split
+      ? DOWN_SEGMENTS.total
+      : ownRows && splitsMlp
+        ? Math.max(DOWN_SEGMENTS.total, all * share.mlp.length)
+        : 0;
     const dense = Math.max(
       2 * activationStride(Math.max(this.#denseWidth, this.#sharedWidth)) * all,
       segments * (this.hiddenStride + 32),
@@ -120,7 +124,7 @@ export class DeepseekMlp {
           this.hiddenStride * Math.max(all, this.#expertRanks.length),
           activationStride(moe.intermediateSize) * all,
         ),
-      activationStride(numExperts),
+      activationStride(numExperts) * all,
     );
   }
 
