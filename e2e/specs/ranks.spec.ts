@@ -151,3 +151,42 @@ for (const [model, plans] of [
     for (const options of plans) expect(await digest({ ranks: 2, ...options }), options.plan).toBe(one);
   });
 }
+
+test('a plan file: heads by load, a layer at a time, copies joined', async ({ page }) => {
+  const on = (rank: number) => [{ rank, share: 1 }];
+  const half = [
+    { rank: 0, share: 0.5 },
+    { rank: 1, share: 0.5 },
+  ];
+  const file = {
+    version: 1,
+    policy: 'arranged',
+    model: 'tiny-gqa',
+    ranks: 2,
+    mode: 'fair-copy',
+    loads: Array.from({ length: 4 }, () => [40, 10, 30, 20]),
+    placement: [[half, on(1), on(0), on(1)], ...Array.from({ length: 3 }, () => [on(0), on(0), on(1), on(1)])],
+  };
+  await page.route('**/plan.json', (route) =>
+    route.fulfill({ body: JSON.stringify(file), contentType: 'application/json' }),
+  );
+  await page.goto('/?plan=plan.json&virtual=1&context=512&max_tokens=4');
+  await ready(page);
+  await expect(page.locator('#plan')).toHaveText('Plan arranged on 2 ranks, all on one device.');
+  const own = page.locator('#arrangement-own');
+  const tiles = own.locator('.arrangement-rank').first().locator('.arrangement-head');
+  await expect(tiles).toHaveText(['0 50%', '2']);
+  await expect(own.locator('.arrangement-links path')).toHaveCount(1);
+  await own.getByRole('button', { name: 'Layer 2: busy 100%' }).click();
+  await expect(tiles).toHaveText(['0', '1']);
+  await expect(own.locator('.arrangement-links path')).toHaveCount(0);
+  await ask(page, STORY, QUESTIONS[0].question);
+
+  // Another one, without running it.
+  await page.getByLabel('Look at an arrangement').setInputFiles({
+    name: 'other.json',
+    mimeType: 'application/json',
+    buffer: Buffer.from(JSON.stringify({ ...file, ranks: 1 })),
+  });
+  await expect(page.locator('#arrangement-error')).toContainText('of 1 ranks the last is 0');
+});

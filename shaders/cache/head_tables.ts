@@ -1,3 +1,4 @@
+import kvHoles from '../lib/kv_holes.wgsl?raw';
 import kvTable from '../lib/kv_table.wgsl?raw';
 import type { CacheHeads, KvShape } from './kv_cache.js';
 
@@ -16,6 +17,9 @@ export const HEAD_TABLE_LEAD = 1;
 
 /** WGSL of a kernel that reads block tables; it declares the variants of `tableConstants`. */
 export const tableWgsl: readonly string[] = [kvTable];
+
+/** WGSL of a kernel that attends, and must know which chunks lie elsewhere; after `kvWgsl`. */
+export const chunkTableWgsl: readonly string[] = [kvTable, kvHoles];
 
 export const tableConstants = ({ perHead = false }: TableLayout): { readonly PER_HEAD: boolean } => ({
   PER_HEAD: perHead,

@@ -97,7 +97,7 @@ export function planLinear(
       unit_vec4s: unit / 4,
       x_stride4: xStride / 4,
       // Wraps below 0, as the kernels' u32 sums do.
-      x_start4: (segments.start - xOffset) / 4 >>> 0,
+      x_start4: ((segments.start - xOffset) / 4) >>> 0,
       out_stride: outStride,
       out_offset: outOffset,
       segment_total: segments.total,

@@ -1,5 +1,6 @@
 /** The demo page. parameters.ts lists what its address may say. */
 import './site_nav.js';
+import { fetchPlanFile, listenForArrangements } from './arrangement_file.js';
 import { type ErrorCode, load, type Model, SplitkvError } from '../index.js';
 import { describeChoice, listBrowserAdapters } from './adapter_list.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from './example.js';
@@ -31,13 +32,19 @@ async function open(where: URL | readonly File[], name: string, { load: options 
   updateButtons();
   try {
     await previous?.dispose();
+    const plan =
+      typeof options.plan === 'string' && options.plan.endsWith('.json')
+        ? await fetchPlanFile(options.plan)
+        : options.plan;
     model = await load(where, {
       ...options,
+      ...(plan !== undefined && { plan }),
       onProgress: (progress) => showProgress(name, progress),
       onWarning: (message) => console.warn(message),
     });
     showModel(model.info);
-    panel.show(model.info, model.stats(), options.virtualRanks ?? false);
+    const loads = typeof plan === 'object' && 'loads' in plan ? plan.loads : undefined;
+    panel.show(model.info, model.stats(), options.virtualRanks ?? false, loads);
     ui.question.focus({ preventScroll: true });
   } catch (error) {
     ui.progress.hidden = true;
@@ -149,6 +156,7 @@ async function showAdapters(): Promise<void> {
 }
 
 fillPlacementForm(query);
+listenForArrangements();
 // A browser without WebGPU is told by the load, with what to do about it.
 showAdapters().catch(() => {});
 try {

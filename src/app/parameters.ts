@@ -10,7 +10,7 @@ export const PARAMETERS = {
   context: 'tokens of the context',
   max_tokens: 'tokens of an answer',
   ranks: 'how many, or an adapter for each with commas between',
-  plan: 'auto, tp, sp, tp+sp, pp, ep, token, adp, and products such as pp x tp',
+  plan: 'auto, tp, sp, tp+sp, pp, ep, token, adp, products such as pp x tp, or the URL of a plan or an arrangement (.json)',
   virtual: '1: all ranks on one device',
   memory: 'of a rank: 500MB, 1.5GB, 300MiB; or one for each with commas between',
   requests: 'generations that may run at once',

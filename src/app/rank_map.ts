@@ -1,8 +1,10 @@
 import { grouped } from '../base/math.js';
 import type { ModelInfo } from '../index.js';
 import {
+  isArranged,
   MERGE_LANES,
   type ModelShape,
+  type Plan,
   type RankShare,
   runsOwnRows,
   type Stage,
@@ -49,13 +51,44 @@ export function rankMap({ plan, shape, ranks }: Pick<ModelInfo, 'plan' | 'shape'
     kvBytes: ranks[rank]!.kvBytes,
     samples: plan.head[0]?.rank === rank || plan.stages.some(runsOwnRows),
     groups: [
-      ...plan.stages.flatMap((stage) => {
+      ...(plan.stages.length > 1 && plan.stages.some(isArranged) ? [arrangedStrips(plan, rank, shape)] : []),
+      ...stagesShown(plan).flatMap((stage) => {
         const share = stage.shares.find((candidate) => candidate.rank === rank);
         return share ? [stageStrips(stage, share, shape)] : [];
       }),
       [rowStrip('Embedding', plan.embedding, rank, shape), rowStrip('Output head', plan.head, rank, shape)],
     ],
   }));
+}
+
+/** Arranged heads differ from layer to layer: they are added up, and drawn layer by layer elsewhere. */
+const stagesShown = ({ stages }: Plan): readonly Stage[] =>
+  stages.length > 1 && stages.some(isArranged) ? [] : stages;
+
+function arrangedStrips({ stages }: Plan, rank: number, shape: ModelShape): Strip[] {
+  const shares = stages.flatMap(({ layers: [first, end], shares: all }) => {
+    const share = all.find((candidate) => candidate.rank === rank);
+    return share ? range(first, end).map(() => share) : [];
+  });
+  const held = sum(shares.map(({ heads }) => heads.length));
+  const copies = sum(shares.map(({ copies: own = [] }) => own.length));
+  const total = shape.numLayers * shape.kvHeads;
+  const mlp = shares[0]?.mlp ?? [];
+  const columns = sum(shape.mlpSegments);
+  const text =
+    `${held} kv heads of all layers' ${grouped(total)}` +
+    (copies > 0 ? `, ${copies} of them shared with other ranks` : '');
+  return [
+    {
+      name: 'Attention',
+      text,
+      tiles: [
+        { size: held, held: true },
+        { size: Math.max(0, total - held), held: false },
+      ].filter(({ size }) => size > 0),
+    },
+    strip('MLP', `${part(sum(mlp.map((item) => shape.mlpSegments[item]!)), columns)} columns`, mlp, shape.mlpSegments),
+  ];
 }
 
 function stageStrips({ layers }: Stage, share: RankShare, shape: ModelShape): Strip[] {

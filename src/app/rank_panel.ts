@@ -1,5 +1,8 @@
 import type { ModelInfo, RunStats } from '../index.js';
+import { isArranged } from '../placement/index.js';
 import { count } from '../placement/lists.js';
+import { arrangementMap, placementOf } from './arrangement_map.js';
+import { ArrangementView } from './arrangement_view.js';
 import { ChunkGrid } from './chunk_grid.js';
 import { element, pair } from './dom.js';
 import { figures, type Progress, rankTraffic } from './figures.js';
@@ -23,13 +26,24 @@ export class RankPanel {
   readonly #list = element('rank-cards', HTMLOListElement);
   readonly #table = element('rank-table', HTMLTableElement);
   readonly #grid = new ChunkGrid(element('chunks', HTMLDivElement));
+  readonly #arrangement = new ArrangementView();
+  readonly #arranged = element('arrangement-own', HTMLDivElement);
   #info: ModelInfo | undefined;
   #ranks: readonly RankHoldings[] = [];
   #cards: readonly RankCard[] = [];
 
-  /** @param virtual all ranks are on one device */
-  show(info: ModelInfo, stats: RunStats, virtual: boolean): void {
+  /**
+   * @param virtual all ranks are on one device
+   * @param loads of an arranged plan, [layer][kv head], where they are known
+   */
+  show(info: ModelInfo, stats: RunStats, virtual: boolean, loads?: readonly (readonly number[])[]): void {
     this.#info = info;
+    this.#arranged.hidden = !info.plan.stages.some(isArranged);
+    if (!this.#arranged.hidden) {
+      this.#arranged.append(this.#arrangement.node);
+      const placement = placementOf(info.plan, info.shape.kvHeads);
+      this.#arrangement.show(arrangementMap(placement, info.plan.worldSize, loads), loads !== undefined);
+    }
     this.#ranks = rankMap(info);
     this.#cards = this.#ranks.map((holdings) => new RankCard(holdings));
     this.#list.replaceChildren(...this.#cards.map(({ node }) => node));

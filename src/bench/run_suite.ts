@@ -1,4 +1,5 @@
 import type { SuiteHooks, SuiteOutcome } from './document.js';
+import type { ArrangedRequest } from './suites/arranged.js';
 import type { DecodeRequest } from './suites/decode.js';
 import type { KernelsRequest } from './suites/kernels.js';
 import type { PeersRequest } from './suites/peers.js';
@@ -7,7 +8,14 @@ import type { RanksRequest } from './suites/ranks.js';
 import type { ServeRequest } from './suites/serve.js';
 
 /** What a suite measures: plain data, so that it can be told to a page. */
-export type SuiteRequest = DecodeRequest | PrefillRequest | KernelsRequest | RanksRequest | ServeRequest | PeersRequest;
+export type SuiteRequest =
+  | DecodeRequest
+  | PrefillRequest
+  | KernelsRequest
+  | RanksRequest
+  | ServeRequest
+  | PeersRequest
+  | ArrangedRequest;
 
 export interface SuiteRun extends SuiteOutcome<unknown> {
   /** The results for people. */
@@ -44,6 +52,11 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { peersTable, runPeers } = await import('./suites/peers.js');
       const outcome = await runPeers(request, hooks);
       return { ...outcome, table: peersTable(outcome.results, outcome.leftOut) };
+    }
+    case 'arranged': {
+      const { arrangedTable, runArranged } = await import('./suites/arranged.js');
+      const outcome = await runArranged(request, hooks);
+      return { ...outcome, table: arrangedTable(outcome.results) };
     }
     case 'serve': {
       const { runServe, serveTable } = await import('./suites/serve.js');

@@ -134,7 +134,8 @@ async function planOption(text: string | undefined): Promise<string | PlanFile |
   return parsePlanFile(parseJson(await readGiven('plan', text), text), text);
 }
 
-async function profileOption(path: string | undefined): Promise<Profile | undefined> {
+/** What a profile's file holds. */
+export async function profileOption(path: string | undefined): Promise<Profile | undefined> {
   return path === undefined ? undefined : parseProfile(await readGiven('kv-profile', path), path);
 }
 

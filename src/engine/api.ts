@@ -161,6 +161,18 @@ export interface KvCompressionStats {
   readonly ranks: readonly { readonly bytes_before: number; readonly bytes_after: number }[];
 }
 
+/** How attention was spread over several ranks, by what the first decode step read of the cache. */
+export interface AttentionStats {
+  /** KV tokens by rank, added up over layers and kv heads. */
+  readonly kv_tokens_per_step: readonly number[];
+  /** Of the rank that read most in each layer, added up: all ranks wait for it. */
+  readonly busiest_kv_tokens_per_step: number;
+  /** All tokens / (ranks * busiest): 1 when no rank waits. */
+  readonly utilisation: number;
+  /** Of an arranged plan: what `splitkv arrange` expected. */
+  readonly predicted_utilisation?: number;
+}
+
 export interface RunStats {
   readonly tokens_per_second: number;
   readonly ttft_ms: number;
@@ -169,6 +181,8 @@ export interface RunStats {
   readonly adapter: string;
   readonly ranks: readonly RankStats[];
   readonly plan: string;
+  /** Of a generation on several ranks. */
+  readonly attention?: AttentionStats;
   /** Of a generation whose prompt was compressed. */
   readonly kv_compression?: KvCompressionStats;
   /** Of a generation: what the planner expected of it, where it chose the plan. */

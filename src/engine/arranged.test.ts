@@ -1,10 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
+import { compressionOptions } from '../model/compression/options.js';
+import { modelSizes } from '../model/model_sizes.js';
 import { modelShape } from '../model/shape.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
-import { arrangedPlan, type Plan } from '../placement/index.js';
+import { arrangedPlan, planMemory, type Plan } from '../placement/index.js';
 import { randomArrangement } from '../placement/testing/arrangements.js';
-import { firstDifference, runAlone, runTogether } from './testing/run_bits.js';
+import { busiest } from './attention_stats.js';
+import { openRunner } from './testing/open_runner.js';
+import { firstDifference, runAlone, runTogether, somePrompt } from './testing/run_bits.js';
 import { randomFiles } from './testing/random_source.js';
 
 const models: Record<string, RandomModelOptions> = {
@@ -70,4 +74,102 @@ describe('heads anywhere, another place in every layer: the bits of one rank', a
     const many = await runTogether(lengths, 3, { ...options, plan: arranged('llama', 3, { seed: 5 }), virtual: true });
     expect(firstDifference(many, one)).toBe(-1);
   });
+});
+
+describe('copied heads: the bits of one rank', async () => {
+  const adapter = (await testAdapters()).at(-1)!.name;
+
+  test.each([
+    ['llama', 'f32', 'f32', [1, 257, 700], [3]],
+    ['qwen3', 'q4', 'f16', [600], [8]],
+  ] as const)(
+    'copies share lanes: %s, %s, kv %s: prompts of %j, on %j ranks',
+    { timeout: 300_000 },
+    async (model, weights, kv, lengths, sizes) => {
+      const options = { adapter, model: models[model]!, weights, kv };
+      const one = await runAlone(lengths, options);
+      for (const ranks of sizes) {
+        const plan = arranged(model, ranks, { seed: 40 + ranks, copies: 3, sharing: 'lanes' });
+        expect(plan.sharing).toBe('lanes');
+        const many = await runAlone(lengths, { ...options, plan, virtual: true });
+        expect(firstDifference(many, one), `${ranks} ranks: first row that differs`).toBe(-1);
+      }
+    },
+  );
+
+  test.each(['lanes', 'sequences'] as const)('%s: the cache is shared out, as planned', async (sharing) => {
+    const [slots, contextLength] = [4, 1500];
+    const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
+    const { config } = randomFiles(models['llama']!).model;
+    const options = { adapter, model: models['llama']!, plan, virtual: true, slots, contextLength };
+    const { group, runner } = await openRunner(options);
+    const held = group.ranks.map(({ facts }) => facts.kvBytes);
+    try {
+      for (const slot of [0, 2]) await runner.prefill(somePrompt(300 + slot), 20, { seed: 0 }, undefined, slot);
+      const read = await runner.kvTokens();
+      // Every head's entries, those of the next token included, lie on one rank.
+      for (const layer of [0, 1, 2]) {
+        expect(read.reduce((sum, layers) => sum + layers[layer]!, 0)).toBe(5 * (301 + 303));
+      }
+      const { utilisation, busiest_kv_tokens_per_step: most } = busiest(read);
+      expect(most).toBe([0, 1, 2].reduce((sum, layer) => sum + Math.max(...read.map((layers) => layers[layer]!)), 0));
+      expect(utilisation).toBeCloseTo((3 * 5 * 604) / (3 * most), 12);
+    } finally {
+      group.dispose();
+    }
+    const sizes = modelSizes(config, 'f32', 'f32');
+    const planned = planMemory(plan, sizes, { contextLength, slots, block: 64 }).map(({ kvBytes }) => kvBytes);
+    for (const [rank, bytes] of held.entries()) {
+      // Blocks of whole chunks, where the context ends within one.
+      expect(bytes).toBeGreaterThanOrEqual(planned[rank]!);
+      expect(bytes).toBeLessThan(planned[rank]! * 1.1);
+    }
+    const one = 15 * slots * contextLength * sizes.kvToken;
+    const copies = plan.stages.flatMap(({ shares }) => shares.flatMap((share) => share.copies ?? [])).length;
+    expect(copies).toBeGreaterThan(8);
+    // Copies round up to sequences, or to the lanes of 6 chunks: less than if every copy had room for all.
+    expect(held.reduce((sum, bytes) => sum + bytes)).toBeLessThan(one * 1.4);
+  });
+
+  test.each(['lanes', 'sequences'] as const)(
+    '%s: sequences that come and go',
+    { timeout: 300_000 },
+    async (sharing) => {
+      const options = { adapter, model: models['llama']!, weights: 'f16', kv: 'f32' } as const;
+      // More chunks than lanes, too.
+      const lengths = sharing === 'lanes' ? [2100, 5, 600, 40, 300] : [300, 5, 600, 257, 40, 16, 520];
+      const one = await runTogether(lengths, 4, options);
+      const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
+      const many = await runTogether(lengths, 4, { ...options, plan, virtual: true });
+      expect(firstDifference(many, one)).toBe(-1);
+    },
+  );
+
+  test.each([
+    ['ada', 'sequences'],
+    ['static', 'sequences'],
+    ['ada', 'lanes'],
+  ] as const)(
+    'prompts that are compressed (%s), copies that share %s, as on one rank',
+    { timeout: 300_000 },
+    async (policy, sharing) => {
+      const loads = [
+        [40, 60, 110, 30, 90],
+        [90, 10, 40, 140, 20],
+        [20, 30, 200, 10, 60],
+      ];
+      const counts = { numLayers: 3, numKvHeads: 5 };
+      const compression = compressionOptions(
+        { policy, budget: sharing === 'lanes' ? 0.5 : 0.3, window: 16, poolWidth: 5, loads },
+        counts,
+      );
+      const options = { adapter, model: models['llama']!, weights: 'f16', kv: 'f16', compression } as const;
+      // Of 1200 tokens, some heads keep several chunks.
+      const lengths = sharing === 'lanes' ? [1200, 5, 300] : [300, 5, 400, 257, 40, 300];
+      const one = await runTogether(lengths, 3, options);
+      const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
+      const many = await runTogether(lengths, 3, { ...options, plan, virtual: true });
+      expect(firstDifference(many, one)).toBe(-1);
+    },
+  );
 });

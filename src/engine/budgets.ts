@@ -51,7 +51,8 @@ export async function checkBudgets(
   if (budgets.every((budget) => budget === undefined)) return;
   const { config, type } = subject;
   const { contextLength, kvType } = runner;
-  const options = { contextLength, block: KV_BLOCK, slots: sequencesOf(runner) };
+  const compressed = runner.compression !== undefined;
+  const options = { contextLength, block: KV_BLOCK, slots: sequencesOf(runner), compressed };
   checkMemory(
     plan,
     modelSizes(config, type, kvType),

@@ -56,7 +56,10 @@ async function run(policy: KvPolicy | 'none', setup: Setup = {}, budget?: number
   try {
     const rows: Buffer[] = [];
     await runner.prefill(tokens(LENGTH), BEHIND + 1, { seed: 0 });
-    const kept = keptOf(await runner.cacheUse());
+    const uses = await runner.cacheUse();
+    const kept = keptOf(uses);
+    // Every head once, whoever has copies of it.
+    expect(uses.flatMap((use) => use.kept)).toHaveLength(kept.flat().length);
     const ids: number[] = [];
     for (let step = 0; step <= BEHIND; step++) {
       const [id] = await (step === 0 ? runner.sampleFirst() : runner.step());
@@ -161,8 +164,8 @@ describe('compression in the running engine', () => {
 
   // Heads with gaps, none on some rank, other places in each layer.
   const shape = modelShape(randomFiles(model).model.config);
-  const arranged = (ranks: number): Plan =>
-    arrangedPlan(randomArrangement(shape, ranks, { seed: 5 }), shape, 'sequences');
+  const arranged = (ranks: number, copies = 0): Plan =>
+    arrangedPlan(randomArrangement(shape, ranks, { seed: 5, copies }), shape, 'sequences');
 
   test.each<[KvPolicy, string, number, Setup?]>([
     ['ada', 'tp', 2, { virtual: false }],
@@ -174,6 +177,8 @@ describe('compression in the running engine', () => {
     ['ada', 'tp x token', 4],
     ['ada', 'arranged', 3, { plan: arranged(3) }],
     ['static', 'arranged', 2, { plan: arranged(2) }],
+    ['ada', 'arranged with copies', 3, { plan: arranged(3, 3) }],
+    ['ada', 'arranged with copies that share lanes', 3, { plan: { ...arranged(3, 3), sharing: 'lanes' } }],
     ['ada', 'single', 1, { prefillChunk: 16 }],
     ['snap', 'single', 1, { prefillChunk: 48, kv: 'f16' }],
   ])(

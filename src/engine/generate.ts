@@ -1,6 +1,7 @@
 import { abortedError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { StopScanner, type Tokenizer } from '../tokenizer/index.js';
-import type { FinishReason, GenerateOptions, GenerateResult, KvCompressionStats } from './api.js';
+import type { AttentionStats, FinishReason, GenerateOptions, GenerateResult, KvCompressionStats } from './api.js';
+import { attentionStats } from './attention_stats.js';
 import { kvCompressionStats } from './kv_stats.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { DrawOptions, RankCounts } from './rank.js';
@@ -87,7 +88,11 @@ export async function generate(
   signal: AbortSignal,
   emit: (text: string) => void,
 ): Promise<
-  Omit<GenerateResult, 'stats'> & { readonly speed: Speed; readonly compressed: KvCompressionStats | undefined }
+  Omit<GenerateResult, 'stats'> & {
+    readonly speed: Speed;
+    readonly compressed: KvCompressionStats | undefined;
+    readonly attention: AttentionStats | undefined;
+  }
 > {
   const started = performance.now();
   const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
@@ -106,6 +111,7 @@ export async function generate(
   let loop: ReturnType<typeof tokenLoop> | undefined;
   let before: readonly RankCounts[] = [];
   let compressed: KvCompressionStats | undefined;
+  let attention: AttentionStats | undefined;
   let prefilledAt = started;
   let firstAt = started;
   let lastAt = started;
@@ -120,6 +126,7 @@ export async function generate(
     before = await runner.counts();
     prefilledAt = performance.now();
     compressed = await kvCompressionStats(runner, options.slot, prompt.length);
+    attention = await attentionStats(runner);
     loop = tokenLoop(runner, prompt, {
       maxTokens,
       eosIds: options.ignoreEos ? [] : eosIds,
@@ -169,6 +176,7 @@ export async function generate(
     finish_detail: detail,
     seed,
     compressed,
+    attention,
     speed: {
       ttftMs: firstAt - started,
       tokensPerSecond: tokens.length > 0 ? tokens.length / seconds : 0,

@@ -1,7 +1,8 @@
 import type { Buffer, Device } from '../gpu/index.js';
 import { ceilDiv } from '../base/math.js';
-import { HeadBlocks, headTableStride } from '../model/compression/head_blocks.js';
+import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../model/compression/head_blocks.js';
 import type { StageTopology } from '../model/topology.js';
+import { CHUNK_TOKENS, chunkRoom, type CopyOwners, type RankShare, type Stage } from '../placement/index.js';
 import type { CacheUse, KeptEntries } from './rank.js';
 
 export interface HeadPagesShape {
@@ -11,6 +12,13 @@ export interface HeadPagesShape {
   /** Tokens a block. */
   readonly block: number;
   readonly contextLength: number;
+  /** Where heads are copied. */
+  readonly owners?: CopyOwners | undefined;
+  /**
+   * Copies that share lanes each keep all of a prompt until it ends (`settle`): which entries will be left, and so whose they are, is
+   * decided then.
+   */
+  readonly wholePrompts?: boolean;
 }
 
 /** Layers that are cached alike. */
@@ -19,6 +27,8 @@ interface PagedStage {
   readonly numLayers: number;
   readonly kvHeads: readonly number[];
   readonly blocks: HeadBlocks;
+  /** Whether a block of a slot's head is this rank's, of those that hold copies of it. */
+  readonly owns: NonNullable<HeadBlocksShape['holds']>;
 }
 
 interface Slot {
@@ -27,14 +37,20 @@ interface Slot {
   /** Of the prompt, once it was compressed. */
   readonly prompt: number;
   readonly kept: readonly KeptEntries[];
+  /** Of all heads here, copies included. */
+  readonly mostKept: number;
+  /** Every copy of a head has its own entries only. */
+  readonly settled: boolean;
 }
 
-const EMPTY: Slot = { room: 0, prompt: 0, kept: [] };
+const EMPTY: Slot = { room: 0, prompt: 0, kept: [], mostKept: 0, settled: false };
 
-/** The blocks of a rank's cache whose heads are compressed one by one, and the tables in which kernels find them. */
+/** The blocks of a rank's cache whose heads keep different entries, and the tables in which kernels find them. */
 export class HeadPages {
   /** By the model's layer: u32 [slots][kv heads][tableStride]. */
   readonly tables: ReadonlyMap<number, Buffer>;
+  /** By the model's layer: blocks of all its kv heads together. */
+  readonly headBlocks: ReadonlyMap<number, number>;
   readonly tableStride: number;
   readonly #stages: readonly PagedStage[];
   readonly #slots: Slot[];
@@ -49,9 +65,21 @@ export class HeadPages {
     this.#stages = holding.map(({ stage, share }) => {
       const [firstLayer, end] = stage.layers;
       const [layers, kvHeads] = [end - firstLayer, share.kvHeads.length];
-      const blocks = new HeadBlocks({ ...shape, layers, kvHeads, numBlocks: shape.numBlocks * kvHeads });
-      return { firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks };
+      const owns = ownerOf(shape, stage, share);
+      const blocks = new HeadBlocks({
+        ...shape,
+        layers,
+        kvHeads,
+        numBlocks: this.#blocksOf(stage, share),
+        holds: (slot, head, block) => this.#hasWhole(slot) || owns(slot, head, block),
+      });
+      return { firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks, owns };
     });
+    this.headBlocks = new Map(
+      this.#stages.flatMap(({ firstLayer, numLayers, blocks }) =>
+        Array.from({ length: numLayers }, (_, at) => [firstLayer + at, blocks.shape.numBlocks] as const),
+      ),
+    );
     this.tableStride = headTableStride(shape);
     this.tables = new Map(
       this.#stages.flatMap(({ firstLayer, numLayers, kvHeads }) =>
@@ -64,8 +92,13 @@ export class HeadPages {
     this.#slots = Array.from({ length: shape.slots }, () => EMPTY);
   }
 
-  /** Makes room for positions below `tokens`, more than the slot had or as many. @throws SplitkvError `context_full` */
-  reserve(slot: number, tokens: number): void {
+  /**
+   * Makes room for positions below `tokens`, more than the slot had or as many; chunks of a new sequence are rotated by
+   * `chunkOffset`.
+   * @throws SplitkvError `context_full`
+   */
+  reserve(slot: number, tokens: number, chunkOffset = 0): void {
+    if (this.#slots[slot]!.room === 0) this.shape.owners?.admit(slot, tokens, chunkOffset);
     for (const stage of this.#stages) if (stage.blocks.reserve(slot, tokens)) this.#write(stage, slot);
     this.#slots[slot] = { ...this.#slots[slot]!, room: tokens };
   }
@@ -86,26 +119,44 @@ export class HeadPages {
       stage.blocks.reserve(slot, room);
       this.#write(stage, slot);
     }
-    const entries = this.#stages.flatMap(({ firstLayer, kvHeads }, index) =>
+    const entries = this.#stages.flatMap(({ firstLayer, kvHeads, owns }, index) =>
       kept[index]!.flatMap((layer, at) =>
-        layer.map((count, head) => ({ layer: firstLayer + at, head: kvHeads[head]!, entries: count })),
+        layer.flatMap((count, head) =>
+          // Of a copied head, another rank may keep the sequence, or its first chunk.
+          owns(slot, head, 0) ? [{ layer: firstLayer + at, head: kvHeads[head]!, entries: count }] : [],
+        ),
       ),
     );
-    this.#slots[slot] = { room, prompt: length, kept: entries };
+    const mostKept = kept.flat(2).reduce((most, count) => Math.max(most, count), 0);
+    this.#slots[slot] = { ...this.#slots[slot]!, prompt: length, kept: entries, mostKept };
   }
 
   release(slot: number): void {
     for (const { blocks } of this.#stages) blocks.release(slot);
+    this.shape.owners?.release(slot);
     this.#slots[slot] = EMPTY;
   }
 
   /** Entries that every head of the sequences in slots [first, end) has fewer than positions, at least. */
   leastEvicted(first: number, end: number): number {
-    const evicted = this.#slots.slice(first, end).flatMap(({ room, prompt, kept }) => {
-      if (room === 0) return [];
-      return [kept.length === 0 ? 0 : prompt - kept.reduce((most, { entries }) => Math.max(most, entries), 0)];
-    });
+    const active = this.#slots.slice(first, end).filter(({ room }) => room > 0);
+    const evicted = active.map(({ prompt, mostKept }) => prompt - mostKept);
     return evicted.length === 0 ? 0 : Math.min(...evicted);
+  }
+
+  /** Entries of a slot's heads that lie here, in a layer of the model, when the sequence has `length` tokens. */
+  entries(layer: number, slot: number, length: number): number {
+    const stage = this.#stages.find(
+      ({ firstLayer, numLayers }) => layer >= firstLayer && layer < firstLayer + numLayers,
+    );
+    return stage ? stage.blocks.entries(layer - stage.firstLayer, slot, length) : 0;
+  }
+
+  /** The slot's prompt is there, whole or compressed: copies that share its lanes part with each other's. */
+  settle(slot: number): void {
+    if (!this.shape.wholePrompts) return;
+    this.#slots[slot] = { ...this.#slots[slot]!, settled: true };
+    for (const stage of this.#stages) if (stage.blocks.settle(slot)) this.#write(stage, slot);
   }
 
   /** What the slot's prompt takes. @param headBlockBytes of a block of one head, K and V */
@@ -125,4 +176,28 @@ export class HeadPages {
       this.device.write(this.tables.get(firstLayer + at)!, offset, blocks.table(at, slot));
     }
   }
+
+  /** Copies keep a prompt whole until it is settled. */
+  #hasWhole(slot: number): boolean {
+    return this.shape.wholePrompts === true && !this.#slots[slot]!.settled;
+  }
+
+  /** Blocks of all of a layer's heads: of a copied one, for this rank's part. */
+  #blocksOf(stage: Stage, { rank, kvHeads, copies = [] }: RankShare): number {
+    const { owners, slots, numBlocks, block, contextLength, wholePrompts } = this.shape;
+    if (!owners || wholePrompts) return kvHeads.length * numBlocks;
+    const room = { slots, tokens: contextLength };
+    const parts = copies.map(({ head }) => {
+      const chunks = chunkRoom(stage, owners.plan.sharing, { rank, head }, room);
+      return Math.min(numBlocks, (chunks * CHUNK_TOKENS) / block);
+    });
+    return (kvHeads.length - copies.length) * numBlocks + parts.reduce((sum, part) => sum + part, 0);
+  }
+}
+
+function ownerOf({ owners, block }: HeadPagesShape, stage: Stage, { rank, kvHeads }: RankShare): PagedStage['owns'] {
+  if (!owners) return () => true;
+  const index = owners.plan.stages.indexOf(stage);
+  return (slot, kvHead, at) =>
+    owners.holds(rank, index, kvHeads[kvHead]!, slot, Math.floor((at * block) / CHUNK_TOKENS));
 }

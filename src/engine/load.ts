@@ -127,6 +127,11 @@ export async function openModel(
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
   };
   const { plan, adapters, budgets, picked } = await choosePlan(options, subject);
+  if (plan.sharing !== undefined && options.prefill) {
+    throw unsupportedError(
+      'prefill: what a prefill worker computes has no place where heads are copied: arrange with --copies 0, or leave prefill out',
+    );
+  }
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
   let last: LoadProgress | undefined;
   const shared = {

@@ -78,7 +78,7 @@ export class LoadedModel implements Model {
           if (!OPTION_NAMES.includes(name))
             throw usageError(`generate: unknown option '${name}'; use ${OPTION_NAMES.join(', ')}`);
         }
-        const { speed, compressed, ...result } = await generate(
+        const { speed, compressed, attention, ...result } = await generate(
           this.#runner,
           this.#tokenizer,
           promptTokens(prompt, this.#tokenizer),
@@ -90,7 +90,12 @@ export class LoadedModel implements Model {
         this.#speed = speed;
         return {
           ...result,
-          stats: { ...this.stats(), ...(compressed && { kv_compression: compressed }), ...this.#predicted(result) },
+          stats: {
+            ...this.stats(),
+            ...(attention && { attention }),
+            ...(compressed && { kv_compression: compressed }),
+            ...this.#predicted(result),
+          },
         };
       });
     });

@@ -151,6 +151,11 @@ export interface Rank {
   slotLogits(slot: number): Promise<Float32Array | undefined>;
   /** What compression left of a slot's prompt. */
   cacheUse(slot: number): Promise<CacheUse>;
+  /**
+   * KV tokens that a decode step reads here when the sequences have these lengths, by slot (0: none): by layer of the model, added up
+   * over kv heads.
+   */
+  kvTokens(lengths: readonly number[]): Promise<number[]>;
   counts(): Promise<RankCounts>;
   /** This rank can't go on: tells the others, whose waits end with the reason. */
   abort(reason: unknown): void;

@@ -12,7 +12,15 @@ import { chunksOf } from '../model/roles.js';
 import { type DealtSequences, keptSlots, rowSender } from '../model/topology.js';
 import { headShares, recordGatherLogits } from '../model/vocab_ranks.js';
 import type { World } from '../model/world.js';
-import { CHUNK_TOKENS, localChunks, ownsChunk, type RowRange, sequenceRanges } from '../placement/index.js';
+import {
+  CHUNK_TOKENS,
+  CopyOwners,
+  localChunks,
+  localTokens,
+  ownsChunk,
+  type RowRange,
+  sequenceRanges,
+} from '../placement/index.js';
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import { CallQueue } from './call_queue.js';
@@ -68,7 +76,7 @@ export class RankRunner implements Rank {
   readonly #dealt: DealtSequences | undefined;
   /** By batch: the slots whose cache is kept here, where whole sequences are dealt out to ranks. */
   readonly #kept: readonly RowRange[] | undefined;
-  /** Where prompts are compressed: blocks and tables of each head, instead of one table. */
+  /** Where prompts are compressed or heads are copied: blocks and tables of each head, instead of one table. */
   readonly #pages: HeadPages | undefined;
   readonly #blockTable: Buffer;
   readonly #chunkOffsets: Buffer;
@@ -121,18 +129,13 @@ export class RankRunner implements Rank {
     this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
     this.#slots = Array.from({ length: total }, () => freeSlot());
     const { compression } = options;
-    this.#pages =
-      compression &&
-      new HeadPages(
-        device,
-        topology.stages.filter((stage) => stage !== undefined),
-        {
-          slots: total,
-          numBlocks: this.#numBlocks,
-          block: KV_BLOCK,
-          contextLength,
-        },
-      );
+    const owners = world.plan.sharing && new CopyOwners(world.plan, total);
+    if (compression || owners) {
+      const held = topology.stages.filter((stage) => stage !== undefined);
+      const wholePrompts = compression !== undefined && world.plan.sharing === 'lanes';
+      const shape = { slots: total, numBlocks: this.#numBlocks, block: KV_BLOCK, contextLength, owners, wholePrompts };
+      this.#pages = new HeadPages(device, held, shape);
+    }
     this.#tableStride = this.#pages?.tableStride ?? contextBlocks;
     this.#blockTable = this.#pages
       ? device.createBuffer('block_table', 4)
@@ -146,7 +149,9 @@ export class RankRunner implements Rank {
       chunkOffsets: this.#chunkOffsets,
       tableStride: this.#tableStride,
       contextLength,
-      ...(compression && { perHead: { compression, tables: this.#pages!.tables } }),
+      ...(this.#pages && {
+        perHead: { compression, owners, tables: this.#pages.tables, headBlocks: this.#pages.headBlocks },
+      }),
     } satisfies CacheOptions);
     const forward = this.#forward;
     const wanted = Math.min(options.prefillChunk, contextLength);
@@ -253,7 +258,7 @@ export class RankRunner implements Rank {
   }
 
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void> {
-    if (this.#pages) return this.reserve(slot, tokens);
+    if (this.#pages) return this.reserve(slot, tokens, chunkOffset);
     return this.#inOrder(async () => {
       const state = this.#slots[slot]!;
       if (state.blocks.length > 0) throw new SplitkvError('internal', `slot ${slot} is in use`);
@@ -270,14 +275,16 @@ export class RankRunner implements Rank {
     });
   }
 
-  reserve(slot: number, tokens: number): Promise<void> {
+  reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
     return this.#inOrder(async () => {
-      if (this.#owns(slot, 0, 0)) this.#pages!.reserve(slot, tokens);
+      if (this.#owns(slot, 0, 0)) this.#pages!.reserve(slot, tokens, chunkOffset);
       else this.#pages!.leaveOut(slot);
     });
   }
 
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void> {
+    // Heads have blocks of their own: only how many there are counts.
+    if (this.#pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
     return this.#inOrder(async () => {
       const state = this.#slots[slot]!;
       const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
@@ -381,7 +388,7 @@ export class RankRunner implements Rank {
       const counts = tiled(ran.counts);
       const rows = counts[rowBlock]!;
       const blocks = rowsByRank ? tiled(rowsByRank) : (this.#dealtRows(slot, rows) ?? counts);
-      const step: StepShape = { rows, chunks: chunksOf(end), blocks };
+      const step: StepShape = { rows, chunks: chunksOf(end), blocks, slots: { first: slot, same: true } };
       let encoder = device.gpu.createCommandEncoder();
       const compressions = last ? this.#compressionsOf(end) : [];
       for (const each of compressions) {
@@ -400,6 +407,7 @@ export class RankRunner implements Rank {
         const kept = await Promise.all(compressions.map((each) => each.keptLengths()));
         this.#pages!.compressed(slot, end, kept);
       }
+      if (last) this.#pages?.settle(slot);
     });
   }
 
@@ -412,11 +420,31 @@ export class RankRunner implements Rank {
   async cacheUse(slot: number): Promise<CacheUse> {
     await this.#queue.idle();
     if (!this.#pages) return { promptBytes: 0, keptBytes: 0, kept: [] };
-    const heads = this.world.topology.stages.reduce(
-      (sum, stage) => sum + (stage ? (stage.stage.layers[1] - stage.stage.layers[0]) * stage.share.kvHeads.length : 0),
-      0,
-    );
-    return this.#pages.use(slot, (this.#forward.cacheBytesPerToken * KV_BLOCK) / heads);
+    return this.#pages.use(slot, this.#forward.headBlockBytes!);
+  }
+
+  async kvTokens(lengths: readonly number[]): Promise<number[]> {
+    await this.#queue.idle();
+    const { plan, topology } = this.world;
+    const sum = (of: (length: number, slot: number) => number): number =>
+      lengths.reduce((total, length, slot) => total + (length > 0 ? of(length, slot) : 0), 0);
+    return plan.stages.flatMap(({ layers: [first, end] }, index) => {
+      const stage = topology.stages[index];
+      return Array.from({ length: end - first }, (_, at) => {
+        if (!stage) return 0;
+        if (this.#pages) return sum((length, slot) => this.#pages!.entries(first + at, slot, length));
+        const { ranks, index: own } = stage.sequence;
+        return sum((length, slot) => {
+          const { chunkOffset } = this.#slots[slot]!;
+          const tokens = this.#kept
+            ? this.#owns(slot, 0, 0)
+              ? length
+              : 0
+            : localTokens(length, ranks, own, chunkOffset);
+          return stage.share.kvHeads.length * tokens;
+        });
+      });
+    });
   }
 
   /** Rows of one slot's tokens by the member that keeps its sequence. */
@@ -539,6 +567,7 @@ export class RankRunner implements Rank {
         const encoder = await program.run(device.gpu.createCommandEncoder(), {
           rows: blocks?.[this.world.topology.ownRows!.index] ?? RECOMPUTED_ROWS,
           chunks: chunksOf(end),
+          slots: { first: slot, same: true },
           ...(this.#dealt && { blocks: this.#dealtRows(slot, RECOMPUTED_ROWS)! }),
           ...(blocks && { blocks }),
         });
@@ -577,7 +606,12 @@ export class RankRunner implements Rank {
       // Compressed sequences have fewer entries than positions.
       const { slots } = this.options;
       const evicted = this.#pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
-      return batch.step(decodes, { ...shape, chunks: chunksOf(Math.max(1, longest - evicted)), channel: index });
+      return batch.step(decodes, {
+        ...shape,
+        chunks: chunksOf(Math.max(1, longest - evicted)),
+        channel: index,
+        slots: { first: index * slots, same: false },
+      });
     }, index);
     return read?.();
   }

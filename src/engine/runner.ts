@@ -5,7 +5,14 @@ import type { ModelConfig } from '../model/config.js';
 import type { KvType } from '../model/kv_cache.js';
 import { modelShape } from '../model/shape.js';
 import { rankTopology } from '../model/topology.js';
-import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, pipelineDepth, type Plan } from '../placement/index.js';
+import {
+  CHUNK_TOKENS,
+  chunkOwner,
+  leastLoadedOffset,
+  MERGE_LANES,
+  pipelineDepth,
+  type Plan,
+} from '../placement/index.js';
 import { type HandedKv, pieceFor } from './prefill/handed_kv.js';
 import type { CacheUse, DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { LOGITS_ROWS } from './rank_runner.js';
@@ -59,6 +66,11 @@ export class Runner {
     this.#prefillsInFlight = pipelineDepth(plan);
   }
 
+  /** Whether two sequences may have KV blocks in common: a block of a sequence is one block on every rank that holds any of it. */
+  get sharesBlocks(): boolean {
+    return this.split === 1 && this.plan.sharing === undefined;
+  }
+
   /** Bytes of the KV cache on all ranks, and what one token takes of them. */
   get kv(): { readonly type: KvType; readonly bytes: number; readonly bytesPerToken: number } {
     const sum = (of: (rank: Rank) => number): number => this.ranks.reduce((total, rank) => total + of(rank), 0);
@@ -72,6 +84,12 @@ export class Runner {
 
   get contextLength(): number {
     return this.options.contextLength;
+  }
+
+  /** KV tokens that the next decode step of the active slots reads: [rank][layer of the model], added up over kv heads. */
+  kvTokens(): Promise<number[][]> {
+    const lengths = this.#slots.map(({ active, length }) => (active ? length + 1 : 0));
+    return Promise.all(this.ranks.map((rank) => rank.kvTokens(lengths)));
   }
 
   /** Dispatches that one decode step replays on the busiest rank, sampling included. */
@@ -394,11 +412,13 @@ export class Runner {
 
   /** Chunks that active sequences may come to have, by sequence index. */
   #chunksPerIndex(): number[] {
-    const chunks = Array.from({ length: this.split }, () => 0);
+    // Copies of a head share the lanes of every sequence: rotated, so that not all begin with the same copy.
+    const indices = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
+    const chunks = Array.from({ length: indices }, () => 0);
     for (const { active, chunkOffset, room } of this.#slots) {
       if (!active) continue;
       for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) {
-        chunks[chunkOwner(chunk, this.split, chunkOffset)]! += 1;
+        chunks[chunkOwner(chunk, indices, chunkOffset)]! += 1;
       }
     }
     return chunks;

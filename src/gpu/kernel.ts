@@ -20,6 +20,8 @@ export interface StepShape {
   readonly blocks?: readonly number[];
   /** Steps under way side by side exchange with other ranks on channels of their own; default 0. */
   readonly channel?: number;
+  /** Slots of the rows: of the first one; the others' follow it, or are the `same`. */
+  readonly slots?: { readonly first: number; readonly same: boolean };
 }
 export type GridSpec = Grid | ((step: StepShape) => Grid);
 

@@ -17,6 +17,8 @@ export interface AttentionShape {
   readonly queryStrideOf: (share: RankShare) => number;
   /** Elements of a head's output. */
   readonly dim: number;
+  /** Heads have lost entries, so that ranks differ in how many chunks a step has. */
+  readonly uneven?: boolean;
   /** Tokens a sequence may have. */
   readonly contextLength: number;
   readonly chunkOffsets: Buffer;
@@ -47,15 +49,15 @@ export interface StageAttention {
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
   readonly share: { readonly ranks: number; readonly index: number };
-  readonly layout: 'row' | 'lane';
+  readonly layout: 'row' | 'lane' | 'head';
   /** Before the stage's first layer: which rows are this rank's. */
   recordRows(recorder: Recorder): void;
   /** Brings every block's queries here. */
   recordQueries(recorder: Recorder): void;
   /** What attention writes for a block. */
   target(block: AttentionBlock): { readonly partial_o: Buffer; readonly partial_ml: Buffer };
-  /** After a block's attention of generated rows. */
-  recordLanes(recorder: Recorder, block: AttentionBlock): void;
+  /** After a block's attention of generated rows. `tables`: of a per-head cache. */
+  recordLanes(recorder: Recorder, block: AttentionBlock, tables?: MergeTables): void;
   /** Everything home, merged into `out` (undefined on a rank that runs no rows of its own). `tables`: of a per-head cache. */
   recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void;
 }
@@ -64,6 +66,8 @@ export interface StageAttention {
 export interface MergeTables {
   readonly perHead: HeadTables;
   readonly blockTable: Tensor;
+  /** Tokens a block. */
+  readonly block: number;
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { Buffer, Recorder } from '../gpu/index.js';
 import type { CompressionOptions } from './compression/options.js';
 import type { StageCompression } from './compression/stage_compression.js';
+import type { CopyOwners } from '../placement/index.js';
 import type { KvType } from './kv_cache.js';
 import type { Role } from './roles.js';
 
@@ -34,15 +35,19 @@ export interface CacheOptions {
   readonly chunkOffsets: Buffer;
   /** Tokens a sequence may have. */
   readonly contextLength: number;
-  /** Where prompts are compressed head by head: every kv head has tables and blocks of its own. */
+  /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
   readonly perHead?: PerHeadCache;
 }
 
-/** A cache whose heads keep different numbers of entries. A block of `CacheOptions.numBlocks` is then one of each kv head. */
+/** A cache whose heads keep different entries. A block of `CacheOptions.numBlocks` is then one of each kv head. */
 export interface PerHeadCache {
-  readonly compression: CompressionOptions;
+  readonly compression?: CompressionOptions | undefined;
+  /** Where heads are copied: who holds what of them. */
+  readonly owners?: CopyOwners | undefined;
   /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
   readonly tables: ReadonlyMap<number, Buffer>;
+  /** By the model's layer: blocks of all the rank's kv heads together. */
+  readonly headBlocks: ReadonlyMap<number, number>;
 }
 
 /** A model family's forward program on one rank: recorded once, replayed each step. */
@@ -53,6 +58,8 @@ export interface Forward {
   readonly cacheBytesPerToken: number;
   /** Every cache buffer, with the bytes of a block in it: block b begins at b * blockBytes. */
   readonly cacheBuffers: readonly { readonly buffer: Buffer; readonly blockBytes: number }[];
+  /** Of a per-head cache: bytes of a block of one head, K and V. */
+  readonly headBlockBytes?: number;
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
   /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */

@@ -12,6 +12,8 @@ export interface KvShape {
   /** Tokens a block. */
   readonly block: number;
   readonly numBlocks: number;
+  /** Where a block holds one head: a layer's blocks of all its heads; default numBlocks of each. */
+  readonly headBlocks?: number | undefined;
 }
 
 /** The paged KV cache: a K and a V buffer a layer (layouts in shaders/lib/kv_*.wgsl). */
@@ -25,7 +27,8 @@ export const kvBytesPerToken = (shape: Pick<KvShape, 'numLayers' | 'numKvHeads' 
 
 /** Allocates the cache. @throws SplitkvError `limit` when a layer's K or V exceeds one buffer or binding. */
 export function allocateKvCache(device: Device, shape: KvShape): KvCache {
-  const bytes = (kvBytesPerToken(shape) * shape.block * shape.numBlocks) / shape.numLayers / 2;
+  const { numKvHeads, numLayers, headBlocks = shape.numBlocks * numKvHeads } = shape;
+  const bytes = numKvHeads === 0 ? 0 : (kvBytesPerToken(shape) * shape.block * headBlocks) / numKvHeads / numLayers / 2;
   // A rank may hold none of a layer's heads.
   const layers = Array.from({ length: shape.numKvHeads === 0 ? 0 : shape.numLayers }, (_, layer) => ({
     k: device.createBuffer(

@@ -4,8 +4,9 @@ import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
 import { unsupportedError } from '../base/errors.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
 import { keepsCacheOnly, type RankShare } from '../placement/index.js';
-import { AttentionRanks, type StageAttention } from './attention_ranks.js';
+import { AttentionRanks, type MergeTables, type StageAttention } from './attention_ranks.js';
 import { StageCompression } from './compression/stage_compression.js';
+import { CopiedAttention, guestsOf } from './copied_attention.js';
 import { DealtAttention } from './dealt_attention.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { GatheredMlp, recordGatheredMlp } from './gathered_mlp.js';
@@ -14,7 +15,7 @@ import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
 import type { LlamaConfig } from './llama_config.js';
 import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
 import { fitRows, fusesNorm, recordLinear, recordSwiglu } from './record_linear.js';
-import { allocateParts, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
+import { allocateParts, headTransfers, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
 import { activationStride, chunksOf, DOWN_SEGMENTS, partialsOf, type Role } from './roles.js';
 import { ropeTable } from './rope_table.js';
 import { Scratch } from './scratch.js';
@@ -63,12 +64,21 @@ interface LlamaRows extends RowBuffers {
   readonly stages: ReadonlyMap<number, StageRows>;
 }
 
+/** Copies of this rank's heads hold other merge lanes of the same sequences. */
+const sharesLanes = ({ share }: StageTopology, { plan }: World): boolean =>
+  plan.sharing === 'lanes' && (share.copies ?? []).length > 0;
+
+/** kv heads whose cache a rank has, copies by their share. */
+const ownHeads = ({ kvHeads, copies = [] }: RankShare): number =>
+  copies.reduce((sum, { share }) => sum + share - 1, kvHeads.length);
+
 /** The forward program of the Llama family on one rank. */
 export class LlamaForward implements Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;
   readonly cacheBytes: number;
   readonly cacheBytesPerToken: number;
+  readonly headBlockBytes: number;
   readonly headRows: number;
   readonly #stages: readonly LlamaStage[];
   readonly #rope: Buffer;
@@ -86,7 +96,11 @@ export class LlamaForward implements Forward {
       topology ? [this.#stage(index, topology, scratch)] : [],
     );
     this.cacheBytes = this.#stages.reduce((sum, { cache }) => sum + cache.bytes, 0);
-    this.cacheBytesPerToken = this.#stages.reduce((sum, { cache }) => sum + kvBytesPerToken(cache), 0);
+    this.headBlockBytes = kvBytesPerToken({ ...config, ...options, numLayers: 1, numKvHeads: 1 }) * options.block;
+    this.cacheBytesPerToken = this.#stages.reduce(
+      (sum, { cache, topology }) => sum + kvBytesPerToken({ ...cache, numKvHeads: ownHeads(topology.share) }),
+      0,
+    );
     const table = ropeTable(config, options.contextLength);
     this.#rope = device.createBuffer('rope_table', table.byteLength);
     device.write(this.#rope, 0, table);
@@ -119,6 +133,7 @@ export class LlamaForward implements Forward {
         type: options.type,
         block: options.block,
         numBlocks: options.numBlocks,
+        headBlocks: options.perHead?.headBlocks.get(first),
       }),
       heads,
       kvHeads,
@@ -126,7 +141,7 @@ export class LlamaForward implements Forward {
       mlpWidth: layers[0] ? layers[0].downSegments.end - layers[0].downSegments.start : 0,
       split: topology.groups.length > 1 && !keepsCacheOnly(share),
       compression:
-        options.perHead && heads > 0
+        options.perHead?.compression && heads > 0
           ? new StageCompression(this.device, this.world, config, options, topology, heads, scratch)
           : undefined,
       gathers: topology.ownRows && topology.splitsMlp ? topology.ownRows.ranks.length : 0,
@@ -162,9 +177,12 @@ export class LlamaForward implements Forward {
     const chunks = chunksOf(contextLength);
     const widest = Math.max(
       this.hiddenStride,
-      ...this.#stages.map(({ heads, qkvStride, mlpWidth, split, gathers, topology }) =>
+      ...this.#stages.map(({ heads, kvHeads: own, qkvStride, mlpWidth, split, gathers, topology }) =>
         Math.max(
-          heads * partialsOf('prompt', chunks) * headDim,
+          // Lanes of copied heads come from other ranks, too.
+          (sharesLanes(topology, this.world) ? (heads / own) * (own + guestsOf(topology)) : heads) *
+            partialsOf('prompt', chunks) *
+            headDim,
           qkvStride,
           2 * activationStride(mlpWidth) * Math.max(1, gathers),
           split ? Math.max(segments, DOWN_SEGMENTS.total) * (this.hiddenStride + 32) : 0,
@@ -214,16 +232,24 @@ export class LlamaForward implements Forward {
       headsOf: (share: RankShare) => this.#headsOf(share),
       queryStrideOf: (share: RankShare) => this.#qkvStrideOf(share),
       dim: config.headDim,
+      uneven: options.perHead?.compression !== undefined,
       contextLength: options.contextLength,
       chunkOffsets: options.chunkOffsets,
     };
     const outStride = activationStride(stage.heads * config.headDim);
     const parts = (name: string, count: number): Parts | undefined =>
       stage.split ? allocateParts(scratch, role, name, count, rows, config.hiddenSize) : undefined;
-    const attention = (): StageAttention =>
-      topology.dealt
-        ? new DealtAttention(scratch, world, topology, shape, { role, rows, rowInfo, queries: qkv, outStride })
-        : new AttentionRanks(scratch, world, topology, shape, { role, rows, rowInfo, queries: qkv! });
+    const attention = (): StageAttention => {
+      if (topology.dealt) {
+        return new DealtAttention(scratch, world, topology, shape, { role, rows, rowInfo, queries: qkv, outStride });
+      }
+      const input = { role, rows, rowInfo, queries: qkv! };
+      // A prompt that is compressed is whole on every copy until it ends.
+      const whole = role === 'prompt' && options.perHead?.compression !== undefined;
+      return sharesLanes(topology, world) && !whole
+        ? new CopiedAttention(this.device, scratch, world, topology, shape, input)
+        : new AttentionRanks(scratch, world, topology, shape, input);
+    };
     return {
       qkv,
       attention: attends ? attention() : undefined,
@@ -310,15 +336,20 @@ export class LlamaForward implements Forward {
     for (const block of attention.blocks) this.#recordAppend(recorder, buffers, stage, block, at, weights);
     for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at);
     const [own] = attention.blocks;
-    attention.recordMerge(
-      recorder,
-      rows.attended,
-      activationStride(stage.heads * this.config.headDim),
-      this.options.perHead && {
-        perHead: this.#shapeOf(stage, buffers.rows, own!),
-        blockTable: this.#blockTable(stage, at),
-      },
-    );
+    const outStride = activationStride(stage.heads * this.config.headDim);
+    attention.recordMerge(recorder, rows.attended, outStride, this.#tables(buffers, stage, own!, at));
+  }
+
+  /** What a merge must know of a per-head cache. */
+  #tables(
+    { rows }: LlamaRows,
+    stage: LlamaStage,
+    block: StageAttention['blocks'][number],
+    at: number,
+  ): MergeTables | undefined {
+    if (!this.options.perHead) return undefined;
+    const perHead = this.#shapeOf(stage, rows, block);
+    return { perHead, blockTable: this.#blockTable(stage, at), block: perHead.block };
   }
 
   /** A layer's block table: heads of a compressed cache have one each. */
@@ -376,7 +407,12 @@ export class LlamaForward implements Forward {
       });
     }
     if (!parts) return;
-    this.world.hop(recorder, 'o_proj', (step) => segmentTransfers(topology, parts, ({ heads }) => heads, step));
+    const owners = this.options.perHead?.owners;
+    this.world.hop(recorder, 'o_proj', (step) =>
+      owners
+        ? headTransfers(topology, this.world.plan, parts, owners, step)
+        : segmentTransfers(topology, parts, ({ heads }) => heads, step),
+    );
     recordReduce(recorder, parts, {
       width: config.hiddenSize,
       bias: weights.oBias,
@@ -475,7 +511,7 @@ export class LlamaForward implements Forward {
       );
     } else {
       recorder.dispatch(attentionSplit, { ...problem, maxChunks: attention.partials }, tensors, block.stepOf);
-      attention.recordLanes(recorder, block);
+      attention.recordLanes(recorder, block, this.#tables(buffers, stage, block, at));
     }
   }
 

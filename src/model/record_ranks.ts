@@ -2,7 +2,8 @@ import { reduceSegments } from '../../shaders/linear/reduce_segments/index.js';
 import { alignUp } from '../base/math.js';
 import type { Exchange, Region, Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
-import type { RankShare } from '../placement/plan.js';
+import type { CopyOwners } from '../placement/index.js';
+import type { Plan, RankShare } from '../placement/plan.js';
 import type { Role } from './roles.js';
 import { runsOf } from './shape.js';
 import type { StageTopology } from './topology.js';
@@ -68,6 +69,47 @@ export function segmentTransfers(
   return {
     sends: others.map(({ rank }): Transfer => ({ peer: rank, regions: regions(share) })).filter(some),
     receives: others.map((peer): Transfer => ({ peer: peer.rank, regions: regions(peer) })).filter(some),
+  };
+}
+
+/**
+ * o_proj's segments where heads are copied: a head's rows come from the one rank whose output of them counts, which sends them to all
+ * others of the stage.
+ */
+export function headTransfers(
+  { stage, share, peers }: StageTopology,
+  plan: Plan,
+  parts: Parts,
+  owners: CopyOwners,
+  { rows, slots }: StepShape,
+): Omit<Exchange, 'label'> {
+  const index = plan.stages.indexOf(stage);
+  const slotOf = (row: number): number => (slots ? slots.first + (slots.same ? 0 : row) : 0);
+  const byRank = new Map<number, Region[]>();
+  const add = (rank: number, head: number, first: number, end: number): void => {
+    const offset = (head * parts.rows + first) * parts.stride * 4;
+    const region = { buffer: parts.buffer, offset, size: (end - first) * parts.stride * 4 };
+    byRank.set(rank, [...(byRank.get(rank) ?? []), region]);
+  };
+  for (let head = 0; head < parts.count; head++) {
+    const holders = peers.filter(({ heads }) => heads.includes(head));
+    if (holders.length === 1) {
+      add(holders[0]!.rank, head, 0, rows);
+      continue;
+    }
+    for (let first = 0; first < rows;) {
+      const home = owners.home(index, head, slotOf(first));
+      let end = first + 1;
+      while (end < rows && (slots?.same !== false || owners.home(index, head, slotOf(end)) === home)) end++;
+      add(home, head, first, end);
+      first = end;
+    }
+  }
+  const others = peers.filter((peer) => peer !== share).map(({ rank }) => rank);
+  const from = (rank: number): Region[] => byRank.get(rank) ?? [];
+  return {
+    sends: others.map((peer): Transfer => ({ peer, regions: from(share.rank) })),
+    receives: others.map((peer): Transfer => ({ peer, regions: from(peer) })),
   };
 }
 

@@ -1,4 +1,4 @@
-import { SplitkvError, unsupportedError } from '../base/errors.js';
+import { SplitkvError } from '../base/errors.js';
 import {
   isArranged,
   keepsCacheOnly,
@@ -160,11 +160,6 @@ function dealtSequences(sharing: readonly RankShare[], share: RankShare): DealtS
 
 /** @throws SplitkvError `usage` for a rank that the plan gives nothing to do. */
 export function rankTopology(plan: Plan, rank: number): RankTopology {
-  if (plan.stages.some(({ shares }) => shares.some(({ copies = [] }) => copies.length > 0))) {
-    throw unsupportedError(
-      `plan '${plan.policy}': copied heads can be planned, but not run yet: arrange with --copies 0`,
-    );
-  }
   const everyRank = Array.from({ length: plan.worldSize }, (_, other) =>
     plan.stages.map((stage) => stageTopology(stage, other)),
   );

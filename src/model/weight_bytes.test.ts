@@ -54,6 +54,39 @@ describe('bytes over all ranks are those of one rank and what the plan repeats',
     expect(sum(ranks)).toBe(weightBytes(even, type).bytes + 3 * norms(even));
   });
 
+  it.each(types)('heads anywhere: the norms, and the slices of every copy, %s', (type) => {
+    const rows = range(0, 3).map((rank) => ({ rank, rows: [64 * rank, rank === 2 ? 256 : 64 * (rank + 1)] as const }));
+    const mlp = [range(0, 3), range(3, 6), range(6, 8)];
+    const plan = handPlan(
+      even,
+      [
+        {
+          layers: [0, 1],
+          heads: [
+            [0, 2],
+            [1, 3],
+            [2, 3],
+          ],
+          mlp,
+        },
+        { layers: [1, 2], heads: [[], [0, 1, 3], [1, 2]], mlp },
+      ],
+      { embedding: rows, head: rows },
+    );
+    const ranks = rankBytes(plan, even, type);
+    // q, k, v and o of a kv head with its two query heads.
+    const head = even.hiddenSize * 32 * (2 + 1 + 1 + 2) * BYTES[type];
+    expect(sum(ranks)).toBe(weightBytes(even, type).bytes + 2 * norms(even) + 3 * head);
+    // MLP segments of 32 columns: gate, up and down; rows of the embedding and the head.
+    const column = 3 * even.hiddenSize * 32 * BYTES[type];
+    const row = 2 * even.hiddenSize * BYTES[type];
+    expect(ranks).toEqual([
+      norms(even) + 2 * head + 6 * column + 64 * row,
+      norms(even) + 5 * head + 6 * column + 64 * row,
+      norms(even) + 4 * head + 4 * column + 128 * row,
+    ]);
+  });
+
   it.each(types)('replicas of weight groups and a whole embedding: all of that, %s', (type) => {
     const heads = [
       [0, 1],

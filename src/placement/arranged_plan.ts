@@ -49,6 +49,7 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
     policy: 'arranged',
     worldSize: ranks,
     ...(copied && { sharing }),
+    ...(file.utilisation !== undefined && { utilisation: file.utilisation }),
     stages,
     embedding: rows,
     head: rows,

@@ -10,6 +10,7 @@ export type {
 export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './arranged_plan.js';
+export { chunkRoom, copiedHeads, CopyOwners, type Holder, holdersOf, homeOf, laneHolders } from './copies.js';
 export { checkPlan } from './check_plan.js';
 export { describePlan } from './describe_plan.js';
 export { makePlan, type PlanOptions } from './make_plan.js';

@@ -1,5 +1,6 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
+import { chunkRoom } from './copies.js';
 import { range, sum } from './lists.js';
 import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
@@ -13,6 +14,8 @@ export interface MemoryOptions {
   readonly slots: number;
   /** Tokens of a cache block, which divides a chunk; default a chunk. */
   readonly block?: number;
+  /** Prompts are compressed: copies that share a head's lanes each have room for all of it until then. */
+  readonly compressed?: boolean;
   /** What the working buffers of each rank take besides; default 0. */
   readonly activationBytes?: readonly number[];
   /** Weights of each rank where they are known more exactly than by ModelSizes: padding depends on how a matrix is cut. */
@@ -37,7 +40,7 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
       const share = shares.find((candidate) => candidate.rank === rank);
       if (!share) continue;
       for (const layer of sizes.layers.slice(...layers)) weightBytes += layerBytes(layer, share);
-      kvBytes += (layers[1] - layers[0]) * layerCacheBytes(share, shares, sizes, options);
+      kvBytes += (layers[1] - layers[0]) * layerCacheBytes(share, shares, plan.sharing, sizes, options);
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
     const activationBytes = options.activationBytes?.[rank] ?? 0;
@@ -56,6 +59,7 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
 function layerCacheBytes(
   share: RankShare,
   stage: readonly RankShare[],
+  sharing: Plan['sharing'],
   sizes: ModelSizes,
   options: MemoryOptions,
 ): number {
@@ -64,9 +68,19 @@ function layerCacheBytes(
   const slots = sequencesOn(share, stage, options.slots);
   const { split } = laneSplit(lanes)!;
   // Whatever offsets the sequences get, a rank needs room for as many of their chunks as any index may own.
-  const tokens = Math.min(localChunks(contextLength, split) * CHUNK_TOKENS, alignUp(contextLength, block));
-  return kvHeads.length * slots * tokens * sizes.kvToken;
+  const whole = alignUp(contextLength, block);
+  const tokens = Math.min(localChunks(contextLength, split) * CHUNK_TOKENS, whole);
+  const parts = sharing === 'lanes' && options.compressed ? [] : (share.copies ?? []);
+  const copied = parts.map(({ head }) => {
+    const of = { rank: share.rank, head };
+    return chunkTokens(chunkRoom({ shares: stage }, sharing, of, { slots, tokens: contextLength }), whole, slots);
+  });
+  return ((kvHeads.length - copied.length) * slots * tokens + sum(copied)) * sizes.kvToken;
 }
+
+/** Tokens of some chunks, of `slots` sequences of at most `whole` tokens. */
+const chunkTokens = (chunks: number, whole: number, slots: number): number =>
+  Math.min(chunks * CHUNK_TOKENS, Math.ceil(slots) * whole);
 
 /** Sequences that the rank keeps; where none are dealt out, there may be a part of one. */
 function sequencesOn(share: RankShare, stage: readonly RankShare[], slots: number): number {

@@ -37,6 +37,11 @@ const schema = z.strictObject(
     version: z.literal(1, '1, the version this splitkv reads'),
     policy: z.string('the policy\'s name in quotes, such as "tp"'),
     worldSize: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
+    utilisation: z.optional(
+      z
+        .number('a number from 0 to 1')
+        .check(z.minimum(0, 'a number from 0 to 1'), z.maximum(1, 'a number from 0 to 1')),
+    ),
     sharing: z.optional(z.enum(COPY_SHARING, '"sequences" or "lanes"')),
     stages: z.array(stage, 'a list, one entry a run of layers'),
     embedding: vocab,

@@ -112,6 +112,8 @@ export interface Plan {
   readonly worldSize: number;
   /** How copies of a head share it; where heads are copied. */
   readonly sharing?: CopySharing | undefined;
+  /** Of an arrangement: the part of their time that ranks should be busy with attention, as the search expected it. */
+  readonly utilisation?: number | undefined;
   /** In order of layers; together they cover every layer once. */
   readonly stages: readonly Stage[];
   /** Either all rows on every rank of the first stage, or rows cut over them. */

@@ -12,7 +12,7 @@
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised; of this rank's local lanes (share.wgsl)
 // partial_ml   [rows][heads][lanes] (m, l) f32, natural log, scale applied
-// or, by the strides in params, both as [lanes][rows][heads]...: a lane's partials are one run
+// or, by the strides in params, both as [lanes][rows][heads]... or [heads][lanes][rows]...: a lane's, or a head's, partials are one run
 //
 // Grid (local lanes, kv heads * ceil(group / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
 // kv head, which share each tile of K, then V, in workgroup memory. As 8 x 16 threads: a thread scores QUERIES/8 vectors
@@ -38,8 +38,9 @@ struct Params {
   cache_kv_heads: u32,
   first_kv_head: u32,
   q_units: u32,
-  // Of partials: from (row, head) to (row, head), and from local lane to local lane.
-  item_stride: u32,
+  // Of partials: from row to row, from head to head, and from local lane to local lane.
+  row_stride: u32,
+  head_stride: u32,
   lane_stride: u32,
   table_stride: u32,
   share_ranks: u32,
@@ -131,6 +132,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   var m = EMPTY_M;
   var l = 0.0;
 
+  if (!holds_chunk(table, lane)) {
+    // Another rank's lane, whole: the empty state.
+    end = 0u;
+  }
   for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);
     for (var start = chunk * CHUNK; start < chunk_end; start += KEY_TILE) {
@@ -230,16 +235,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     for (var i = 0u; i < PARTS; i++) {
       l += parts[i * QUERIES + mine];
     }
-    let item = my_row * params.heads + kv_head * params.group + my_head;
-    partial_ml[item * params.item_stride + partial_lane] = vec2<f32>(m, l);
+    let item = my_row * params.row_stride + (kv_head * params.group + my_head) * params.head_stride;
+    partial_ml[item + partial_lane] = vec2<f32>(m, l);
   }
   for (var j = 0u; j < THREAD_QUERIES; j++) {
     let vector = ty + 8u * j;
     let head = first_head + vector / TILE_ROWS;
     let row = first_row + vector % TILE_ROWS;
     if (limit[j] != 0u && head < params.group) {
-      let item = row * params.heads + kv_head * params.group + head;
-      let to = (item * params.item_stride + partial_lane) * HEAD_UNITS;
+      let item = row * params.row_stride + (kv_head * params.group + head) * params.head_stride;
+      let to = (item + partial_lane) * HEAD_UNITS;
       for (var i = 0u; i < THREAD_UNITS; i++) {
         let unit = tx + 16u * i;
         if (unit < HEAD_UNITS) {

@@ -19,8 +19,9 @@ struct Params {
   cache_kv_heads: u32,
   first_kv_head: u32,
   q_units: u32,
-  // Of partials: from (row, head) to (row, head), and from local lane to local lane.
-  item_stride: u32,
+  // Of partials: from row to row, from head to head, and from local lane to local lane.
+  row_stride: u32,
+  head_stride: u32,
   lane_stride: u32,
   table_stride: u32,
   share_ranks: u32,
@@ -85,12 +86,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let last = position - gone;
   let query = row * params.q_units + head * HEAD_UNITS;
   let lane = own_chunk(slot, group_id.x);
-  let partial = (row * params.heads + head) * params.item_stride + group_id.x * params.lane_stride;
+  let partial = row * params.row_stride + head * params.head_stride + group_id.x * params.lane_stride;
 
   var m = EMPTY_M;
   var l = 0.0;
   for (var unit = 0u; unit < params.head_units; unit++) {
     partial_o[partial * HEAD_UNITS + unit] = vec4<f32>();
+  }
+  if (!holds_chunk(table, lane)) {
+    // Another rank's lane, whole: the empty state.
+    end = 0u;
   }
   for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);

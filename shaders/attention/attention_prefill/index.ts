@@ -1,6 +1,6 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { type TableLayout, tableConstants, tableWgsl } from '../../cache/head_tables.js';
+import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/head_tables.js';
 import {
   type CacheHeads,
   cacheHeads,
@@ -15,7 +15,6 @@ import share from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import {
   checkLanes,
-  LAYOUT_PARAMS,
   layoutStrides,
   localLanes,
   type PartialLayout,
@@ -52,8 +51,15 @@ export interface AttentionPrefillProblem extends CacheHeads, TableLayout {
   readonly scale: number;
   /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
   readonly share?: Share;
-  /** 'row' where left out. 'lane': [lanes][rows][heads], where the problem's rows count. */
-  readonly partialLayout?: PartialLayout;
+  /** 'row' where left out. 'lane': [lanes][rows][heads], 'head': [heads][lanes][rows], where the problem's rows count. */
+  readonly partialLayout?: PartialLayout | 'head';
+}
+
+function headStrides(problem: AttentionPrefillProblem) {
+  const { rows, heads, lanes, partialLayout = 'row' } = problem;
+  if (partialLayout === 'head') return { row_stride: 1, head_stride: lanes * rows, lane_stride: rows };
+  const { item_stride, lane_stride } = layoutStrides(partialLayout, problem);
+  return { row_stride: item_stride * heads, head_stride: item_stride, lane_stride };
 }
 
 /** Prompt rows: causal attention over the paged cache, which already holds the rows' own k and v; one partial a merge lane. */
@@ -75,7 +81,9 @@ export const attentionPrefill = defineKernel({
     cache_kv_heads: 'u32',
     first_kv_head: 'u32',
     q_units: 'u32',
-    ...LAYOUT_PARAMS,
+    row_stride: 'u32',
+    head_stride: 'u32',
+    lane_stride: 'u32',
     table_stride: 'u32',
     ...SHARE_PARAMS,
     group: 'u32',
@@ -99,7 +107,7 @@ export const attentionPrefill = defineKernel({
       heads,
       ...cacheHeads('attention_prefill', problem),
       q_units: qStride / 4,
-      ...layoutStrides(problem.partialLayout ?? 'row', problem),
+      ...headStrides(problem),
       table_stride: problem.tableStride,
       ...shared.params,
       group,
@@ -108,7 +116,7 @@ export const attentionPrefill = defineKernel({
       tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
     };
-    const fragments = [...kvWgsl(problem.kvType), ...tableWgsl, softmaxState, share];
+    const fragments = [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, share];
     const constants = {
       ...kvConstants(problem),
       ...tableConstants(problem),

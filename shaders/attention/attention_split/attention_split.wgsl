@@ -15,7 +15,7 @@
 // scores (a vec4 a key) and the read of K and V. Scores: one key a thread. Values: SLICES token slices x LANES units.
 // Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by the query heads of a kv head. GPU: STATS = 16 threads scan scores,
 // LANES = HEAD_UNITS, LANES * SLICES <= THREADS = 256. Software adapters: STATS = LANES = THREADS, SLICES = 1.
-// Chunks beyond the row's keys and inactive rows: nothing is written.
+// Chunks beyond the row's keys, those of another rank (kv_holes.wgsl) and inactive rows: nothing is written.
 const THREADS: u32 = 256; // variant
 const STATS: u32 = 16; // variant
 const LANES: u32 = 16; // variant
@@ -122,6 +122,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let last = info.x - evicted_entries(table);
   let first = own_chunk(info.y, group_id.x) * CHUNK;
   if (first > last) {
+    return;
+  }
+  if (!holds_chunk(table, first / CHUNK)) {
     return;
   }
   let count = min(CHUNK, last - first + 1u);

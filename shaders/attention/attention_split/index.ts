@@ -1,6 +1,6 @@
 import { usageError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { type TableLayout, tableConstants, tableWgsl } from '../../cache/head_tables.js';
+import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/head_tables.js';
 import {
   type CacheHeads,
   cacheHeads,
@@ -76,7 +76,7 @@ export const attentionSplit = defineKernel({
       ? { THREADS: 8, STATS: 8, LANES: 8, SLICES: 1 }
       : { THREADS: 256, STATS: 16, LANES: units, SLICES: Math.min(16, Math.floor(256 / units)) };
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, softmaxState, share, source],
+      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, share, source],
       constants: {
         ...kvConstants(problem),
         ...tableConstants(problem),

@@ -1,6 +1,6 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { tableConstants, tableWgsl } from '../../cache/head_tables.js';
+import { chunkTableWgsl, tableConstants } from '../../cache/head_tables.js';
 import { type CacheHeads, cacheHeads, checkKvShape, kvConstants, type KvType, kvWgsl } from '../../cache/kv_cache.js';
 import { promptSteps } from '../problem.js';
 import source from './kv_compact.wgsl?raw';
@@ -37,7 +37,7 @@ export const kvCompact = defineKernel({
     checkKvShape('kv_compact', problem);
     const layout = traits.software ? { TILE: 1, UNITS: 8 } : { TILE: 64, UNITS: 4 };
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, source],
+      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, source],
       constants: { ...kvConstants(problem), ...tableConstants({ perHead: true }), ...layout },
       params: { score_stride: scoreStride, ...cacheHeads('kv_compact', problem), table_stride: tableStride },
       // Keys, then values.

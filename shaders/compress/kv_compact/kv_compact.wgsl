@@ -7,7 +7,7 @@
 // kept           [kv heads][score_stride] u32, ascending
 // kept_lengths   [kv heads] u32
 // compress_info  (-, length, slot, -), see compress_info.ts
-// block_table    see kv_table.wgsl, of heads; nothing is evicted yet. Its blocks stay as they are
+// block_table    see kv_table.wgsl, of heads; nothing is evicted yet. Its blocks stay as they are. A head without any is left alone
 // k_cache, v_cache  see kv_layout.wgsl, KvUnit; blocks of one head
 //
 // Grid (ceil(HEAD_UNITS / UNITS), kv heads, 2): a workgroup = UNITS units (4 dims each) of a head's keys (z = 0) or values (z = 1),
@@ -50,10 +50,12 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // Neighbouring threads take what neighbours in memory: entries of a key's unit, units of a value's entry.
   let unit = group_id.x * UNITS + select(thread / TILE, thread % UNITS, is_value);
   let place = select(thread % TILE, thread / UNITS, is_value);
+  // A copied head's sequence may be with another rank, which moves its entries.
+  let holds = holds_chunk(table, 0u);
 
   for (var start = 0u; start < count; start += TILE) {
     let to = start + place;
-    let moves = to < count && unit < HEAD_UNITS;
+    let moves = holds && to < count && unit < HEAD_UNITS;
     var moved = KvUnit();
     if (moves) {
       let source = kept[from_head + to];
@@ -77,7 +79,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       storageBarrier();
     }
   }
-  if (thread == 0u && group_id.x == 0u && !is_value) {
+  if (holds && thread == 0u && group_id.x == 0u && !is_value) {
     block_table[table] = compress_info[1] - count;
   }
 }

@@ -1,7 +1,7 @@
 import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { type TableLayout, tableConstants, tableWgsl } from '../../cache/head_tables.js';
+import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/head_tables.js';
 import {
   type CacheHeads,
   cacheHeads,
@@ -75,7 +75,7 @@ export const snapScores = defineKernel({
     }
     const threads = traits.software ? 16 : 64;
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, softmaxState, source],
+      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, source],
       constants: { ...kvConstants(problem), ...tableConstants(problem), THREADS: threads, WINDOW: window },
       params: {
         heads,

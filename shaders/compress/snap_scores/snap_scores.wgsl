@@ -74,6 +74,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
   let table = head_table(compress_info[2], params.first_kv_head + kv_head);
+  // A copied head's sequence may be with another rank, which scores it.
+  if (!holds_chunk(table, 0u)) {
+    return;
+  }
   let first_row = compress_info[0];
   let lanes = min(params.lanes, (length + CHUNK - 1u) / CHUNK);
   // Threads beyond the keys compute the last one's score again, and don't write it.

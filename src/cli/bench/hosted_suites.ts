@@ -3,6 +3,7 @@ import type { SuiteRequest } from '../../bench/run_suite.js';
 import type { PlainLoadOptions } from '../../bench/suites/answers.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { Terminal } from '../command.js';
+import { profileOption } from '../model_options.js';
 import type { Options } from '../options.js';
 import {
   benchHost,
@@ -63,6 +64,25 @@ async function suiteRequest(
       promptTokens: onePromptLength(options, suite, 1024),
       batch: options.integer('batch', 1, 256) ?? 8,
       maxTokens: maxTokens ?? 32,
+      runs,
+    };
+  }
+  if (suite === 'arranged') {
+    const weights = oneWeights(options, suite);
+    const kv = options.oneOf('kv', ['f32', 'f16']);
+    const profile = await profileOption(options.text('kv-profile'));
+    return {
+      suite,
+      model,
+      adapter,
+      ...(weights !== undefined && { weights }),
+      ...(kv !== undefined && { kv }),
+      ...(profile && { profile }),
+      ranks: integerList(options, 'ranks', 2) ?? [2, 4, 8],
+      batches: integerList(options, 'batch') ?? [1, 8, 32],
+      budget: options.number('kv-budget', 'a part above 0 and at most 1', (part) => part > 0 && part <= 1) ?? 0.2,
+      promptTokens: onePromptLength(options, suite, 2048),
+      maxTokens: maxTokens ?? 8,
       runs,
     };
   }

@@ -53,6 +53,24 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     ],
     run: hosted('ranks'),
   },
+  arranged: {
+    summary: 'heads arranged by load on several devices: in order, by load, copied',
+    options: [
+      'model',
+      'weights',
+      'kv',
+      'kv-budget',
+      'kv-profile',
+      ...PLACE,
+      'ranks',
+      'batch',
+      'prompt-tokens',
+      'max-tokens',
+      'runs',
+      'one-core',
+    ],
+    run: hosted('arranged'),
+  },
   serve: {
     summary: 'many clients at once: throughput and latency',
     options: [

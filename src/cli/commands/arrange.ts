@@ -55,7 +55,8 @@ export const command: Command = {
     const seconds = (performance.now() - start) / 1000;
     const out = options.text('out');
     const sharing = options.oneOf('sharing', COPY_SHARING);
-    if (out !== undefined) await writeOut(out, toArrangementFile(profile.model, problem.ranks, found, sharing));
+    if (out !== undefined)
+      await writeOut(out, toArrangementFile(profile.model, problem.ranks, found, { sharing, loads: profile.layers }));
     if (options.has('json')) await terminal.write(`${JSON.stringify(jsonDocument(found, seconds))}\n`);
     else await terminal.write(describeArrangement(profile, problem, found, seconds));
     if (out !== undefined && !options.has('json')) await terminal.write(`\nwritten to ${out}\n`);

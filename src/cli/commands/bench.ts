@@ -34,7 +34,7 @@ export const command: Command = {
       value: 'N',
       help: "tokens the KV cache holds; default: the model's, at most 4096; for scale and load 512",
     },
-    ranks: { value: 'LIST', help: 'ranks, planner: how many; ranks: numbers with commas; default 2' },
+    ranks: { value: 'LIST', help: 'ranks, planner: how many; ranks: numbers with commas; default 2, arranged 2,4,8' },
     plan: { value: 'LIST', help: 'ranks: policies with commas; default tp,sp,pp' },
     'prompt-tokens': {
       value: 'LIST',
@@ -42,7 +42,10 @@ export const command: Command = {
     },
     'max-tokens': { value: 'N', help: 'tokens to generate; default 32, for scale and load 16' },
     runs: { value: 'N', help: 'timed runs of each setting; default 7, planner 5' },
-    batch: { value: 'N', help: 'ranks: sequences decoded side by side; default 8' },
+    batch: {
+      value: 'N',
+      help: 'sequences decoded side by side: ranks one number, default 8; arranged with commas, default 1,8,32',
+    },
     'one-core': { help: 'ranks, planner: one CPU core for each software device (llvmpipe)' },
     clients: { value: 'LIST', help: 'serve: numbers of clients with commas; default 1,4,16' },
     requests: { value: 'N', help: 'serve: questions of each client in a run; default 2' },

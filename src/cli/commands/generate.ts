@@ -42,7 +42,13 @@ export const command: Command = {
     if (!json) {
       const predicted = options.has('verbose') ? predictedLines(result.stats) : [];
       terminal.note(
-        [summary(result), ...compressionLines(result.stats), ...predicted, ...rankLines(result.stats)].join('\n'),
+        [
+          summary(result),
+          ...compressionLines(result.stats),
+          ...predicted,
+          ...rankLines(result.stats),
+          ...attentionLines(result.stats),
+        ].join('\n'),
       );
     }
     return result.finish_reason === 'abort' ? 130 : 0;
@@ -97,6 +103,17 @@ function compressionLines({ kv_compression: kv }: RunStats): string[] {
   return [
     `prompt's cache: ${formatBytes(kv.bytes_before)} before, ${formatBytes(kv.bytes_after)} after compression (${kv.policy}, budget ${kv.budget}); ` +
       `heads keep ${mean.toFixed(0)} of ${kv.prompt_tokens} tokens (${least} to ${most})`,
+  ];
+}
+
+/** What ranks read of the cache, and wait for the one that reads most. */
+function attentionLines({ attention, plan }: RunStats): string[] {
+  if (!attention || plan !== 'arranged') return [];
+  const percent = (part: number): string => `${(part * 100).toFixed(1)}%`;
+  const { predicted_utilisation: expected } = attention;
+  return [
+    `attention: ranks read ${attention.kv_tokens_per_step.join(', ')} KV tokens in the first step, busy ${percent(attention.utilisation)}` +
+      (expected === undefined ? '' : ` (${percent(expected)} expected)`),
   ];
 }
 

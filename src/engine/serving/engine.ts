@@ -193,9 +193,9 @@ export class Engine {
     const window = compression?.window ?? 1;
     this.#pools = runner.owners.pools.filter(([first, end]) => end > first);
     if (rest.attentionDpConfig !== undefined) checkChoosesRank(this.ranks.options.plan);
-    if (rest.prefixCaching && runner.split > 1) {
+    if (rest.prefixCaching && !runner.sharesBlocks) {
       throw usageError(
-        'prefixCaching: a plan that splits sequences over ranks keeps each prefix where its sequence began; use a plan without sp, or turn it off',
+        'prefixCaching: a plan that splits sequences over ranks, or copies heads, keeps each prefix where its sequence began; use a plan without sp and copies, or turn it off',
       );
     }
     return new Scheduler({

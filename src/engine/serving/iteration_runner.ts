@@ -1,4 +1,4 @@
-import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset } from '../../placement/index.js';
+import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, MERGE_LANES } from '../../placement/index.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../rank.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -17,6 +17,7 @@ interface Row {
 export class IterationRunner {
   /** By slot of the batch: the sequence whose cache it has. */
   readonly #rows = new Map<number, Row>();
+  /** Ways that offsets may rotate a sequence's chunks. */
   readonly #split: number;
 
   constructor(
@@ -25,7 +26,7 @@ export class IterationRunner {
     /** What a prefill worker computed of a request's prompt. */
     readonly handedOf: (id: string) => HandedKv,
   ) {
-    this.#split = runner.split;
+    this.#split = runner.plan.sharing === 'lanes' ? MERGE_LANES : runner.split;
   }
 
   /**

@@ -85,7 +85,7 @@ export async function serve(
 
 /** Whether sequences that begin alike may have a beginning of the cache in common. */
 const mayShare = ({ group: { runner }, prefiller }: OpenedModel): boolean =>
-  runner.split === 1 && runner.options.compression === undefined && prefiller?.kind !== 'onnxruntime';
+  runner.sharesBlocks && runner.options.compression === undefined && prefiller?.kind !== 'onnxruntime';
 
 /** Text over the engine. */
 export class EngineServingModel implements ServingModel {

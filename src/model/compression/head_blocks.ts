@@ -14,6 +14,8 @@ export interface HeadBlocksShape {
   readonly block: number;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
+  /** Whether a block of a slot's kv head (by its place in the cache) lies here; all of them where left out. */
+  readonly holds?: (slot: number, kvHead: number, block: number) => boolean;
 }
 
 /** Words of a head's table. */
@@ -22,8 +24,11 @@ export const headTableStride = ({ contextLength, block }: Pick<HeadBlocksShape, 
 
 interface Head {
   evicted: number;
+  /** NO_BLOCK where another rank holds the entries. */
   readonly blocks: number[];
 }
+
+const held = (blocks: readonly number[]): number[] => blocks.filter((block) => block !== NO_BLOCK);
 
 /**
  * Which blocks hold the entries of each (layer, slot, kv head). Every layer has blocks of its own to hand out; a head takes them
@@ -54,18 +59,31 @@ export class HeadBlocks {
   /** Blocks of all layers that a slot has. */
   usedBy(slot: number): number {
     return this.#heads.reduce(
-      (sum, layer) => sum + layer[slot]!.reduce((own, { blocks }) => own + blocks.length, 0),
+      (sum, layer) => sum + layer[slot]!.reduce((own, { blocks }) => own + held(blocks).length, 0),
       0,
     );
   }
 
   /** Blocks more than it has that a slot needs to hold positions below `tokens`, in the layer that needs most beyond its free ones. */
   missing(slot: number, tokens: number): number {
-    return Math.max(...this.#heads.map((layer, at) => this.#wanted(layer[slot]!, tokens) - this.#free[at]!.length));
+    return Math.max(
+      ...this.#heads.map((layer, at) => this.#wanted(slot, layer[slot]!, tokens) - this.#free[at]!.length),
+    );
   }
 
-  #wanted(heads: readonly Head[], tokens: number): number {
-    return heads.reduce((sum, head) => sum + Math.max(0, this.#blocksFor(head, tokens) - head.blocks.length), 0);
+  #wanted(slot: number, heads: readonly Head[], tokens: number): number {
+    let wanted = 0;
+    for (const [index, head] of heads.entries()) {
+      for (let block = head.blocks.length; block < this.#blocksFor(head, tokens); block++) {
+        if (this.holds(slot, index, block)) wanted++;
+      }
+    }
+    return wanted;
+  }
+
+  /** Whether a block of a slot's kv head, by its place in the cache, lies here. */
+  holds(slot: number, kvHead: number, block: number): boolean {
+    return this.shape.holds?.(slot, kvHead, block) ?? true;
   }
 
   #blocksFor({ evicted }: Head, tokens: number): number {
@@ -87,9 +105,9 @@ export class HeadBlocks {
     }
     let changed = false;
     for (const [at, layer] of this.#heads.entries()) {
-      for (const head of layer[slot]!) {
+      for (const [index, head] of layer[slot]!.entries()) {
         while (head.blocks.length < this.#blocksFor(head, tokens)) {
-          head.blocks.push(this.#free[at]!.pop()!);
+          head.blocks.push(this.holds(slot, index, head.blocks.length) ? this.#free[at]!.pop()! : NO_BLOCK);
           changed = true;
         }
       }
@@ -113,7 +131,7 @@ export class HeadBlocks {
           );
         }
         head.evicted = length - entries;
-        const left = head.blocks.splice(ceilDiv(entries, this.shape.block));
+        const left = held(head.blocks.splice(ceilDiv(entries, this.shape.block)));
         this.#free[at]!.push(...left.reverse());
         freed += left.length;
       }
@@ -121,11 +139,39 @@ export class HeadBlocks {
     return freed;
   }
 
+  /** Frees a slot's blocks that needn't lie here, now that `holds` says so; true where tables changed. */
+  settle(slot: number): boolean {
+    let changed = false;
+    for (const [at, layer] of this.#heads.entries()) {
+      for (const [index, { blocks }] of layer[slot]!.entries()) {
+        for (const [place, block] of blocks.entries()) {
+          if (block === NO_BLOCK || this.holds(slot, index, place)) continue;
+          this.#free[at]!.push(block);
+          blocks[place] = NO_BLOCK;
+          changed = true;
+        }
+      }
+    }
+    return changed;
+  }
+
+  /** Entries that lie here of a slot's heads in a layer, when the sequence has `length` tokens. */
+  entries(layer: number, slot: number, length: number): number {
+    const { block } = this.shape;
+    return this.#heads[layer]![slot]!.reduce((sum, { evicted, blocks }) => {
+      const left = length - evicted;
+      return blocks.reduce(
+        (own, held, at) => own + (held === NO_BLOCK ? 0 : Math.min(block, Math.max(0, left - at * block))),
+        sum,
+      );
+    }, 0);
+  }
+
   /** Ends a sequence. */
   release(slot: number): void {
     for (const [at, layer] of this.#heads.entries()) {
       for (const head of layer[slot]!) {
-        this.#free[at]!.push(...head.blocks.splice(0).reverse());
+        this.#free[at]!.push(...held(head.blocks.splice(0)).reverse());
         head.evicted = 0;
       }
     }

@@ -95,12 +95,6 @@ export function checkCompressible({ policy: plan, stages }: Plan, policy: KvPoli
         'rank to another; use a plan that splits heads (tp), layers (pp) or sequences (token), or kvPolicy none',
     );
   }
-  if (stages.some(({ shares }) => shares.some(({ copies = [] }) => copies.length > 0))) {
-    throw unsupportedError(
-      `kvPolicy: plan '${plan}' gives ranks with copies of a head different sequences, which isn't compressed: use tp, pp, token or adp, ` +
-        'an arrangement without copies, or kvPolicy none',
-    );
-  }
   if (policy === 'ada' && stages.some((stage) => !runsOwnRows(stage) && new Set(weightsOfGroups(stage)).size > 1)) {
     throw unsupportedError(
       `kvPolicy ada: plan '${plan}' deals the sequences of different heads to different ranks, but budgets are a layer's; give every ` +

@@ -169,15 +169,13 @@ export class PromptCompression {
     }
     const caps = { buffer: this.#caps, offset: at * rowBytes(numKvHeads), size: rowBytes(numKvHeads) };
     if (options.policy === 'ada') {
-      if (numKvHeads > kvHeads) {
-        if (!shareScores) {
-          throw new SplitkvError(
-            'internal',
-            `'ada' on ${kvHeads} of ${numKvHeads} kv heads needs the other ranks' scores`,
-          );
-        }
-        shareScores(recorder, { buffer: this.#pooled, stride: this.#stride, heads: modelHeads });
+      if (numKvHeads > kvHeads && !shareScores) {
+        throw new SplitkvError(
+          'internal',
+          `'ada' on ${kvHeads} of ${numKvHeads} kv heads needs the other ranks' scores`,
+        );
       }
+      shareScores?.(recorder, { buffer: this.#pooled, stride: this.#stride, heads: modelHeads });
       const problem = { ...selection, heads: numKvHeads, floor: options.floor };
       recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps }, stepOf);
     }

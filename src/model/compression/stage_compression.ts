@@ -1,4 +1,5 @@
-import type { Device, Recorder } from '../../gpu/index.js';
+import type { Device, Recorder, StepShape } from '../../gpu/index.js';
+import type { CopyOwners } from '../../placement/index.js';
 import type { CacheOptions } from '../forward.js';
 import type { LlamaConfig } from '../llama_config.js';
 import type { Scratch } from '../scratch.js';
@@ -13,6 +14,7 @@ export class StageCompression {
   readonly layers: readonly number[];
   readonly kvHeads: readonly number[];
   readonly #compression: PromptCompression;
+  readonly #owners: CopyOwners | undefined;
 
   /** `heads`: query heads of this rank's weights, or of its root's. Stages of a rank work in the same `scratch`. */
   constructor(
@@ -26,10 +28,11 @@ export class StageCompression {
   ) {
     const { stage, share, dealt } = topology;
     const [first, end] = stage.layers;
+    this.#owners = cache.perHead!.owners;
     const modelHeads = (dealt?.root ?? share).heads;
     this.layers = Array.from({ length: end - first }, (_, at) => first + at);
     this.kvHeads = share.kvHeads;
-    this.#compression = new PromptCompression(device, cache.perHead!.compression, {
+    this.#compression = new PromptCompression(device, cache.perHead!.compression!, {
       numLayers: config.numLayers,
       numKvHeads: config.numKvHeads,
       layers: this.layers,
@@ -49,8 +52,20 @@ export class StageCompression {
   /** Adds the compression of the `at`-th layer, after its attention. */
   record(recorder: Recorder, at: number, tensors: LayerTensors): void {
     this.#compression.record(recorder, at, tensors, (to, scores) =>
-      this.world.hop(to, 'scores', (step) => scoreTransfers(this.topology, scores, step)),
+      this.world.hop(to, 'scores', (step) => scoreTransfers(this.topology, scores, step, this.#ownerIn(step))),
     );
+  }
+
+  /** Who scores a head of the step's prompt, where heads are copied. */
+  #ownerIn({ slots }: StepShape): ((head: number) => number) | undefined {
+    const owners = this.#owners;
+    if (!owners) return undefined;
+    const { stage } = this.topology;
+    const index = this.world.plan.stages.indexOf(stage);
+    return (head) => {
+      const holders = stage.shares.filter(({ heads }) => heads.includes(head));
+      return holders.length === 1 ? holders[0]!.rank : owners.home(index, head, slots?.first ?? 0);
+    };
   }
 
   /** Before the step that ends a prompt: see `PromptCompression.prepare`. */

@@ -15,6 +15,10 @@ export interface ArrangementFile {
   readonly mode: Mode;
   /** How copies of a head share it; undefined: by lanes where one sequence runs at a time, else by sequences. */
   readonly sharing?: CopySharing | undefined;
+  /** Of the search: all loads / (ranks * makespan). */
+  readonly utilisation?: number | undefined;
+  /** [layer][kv head]: what it was made from. */
+  readonly loads?: readonly (readonly number[])[] | undefined;
   /** [layer][kv head]: where its copies lie, ascending by rank, and the share of its requests each serves. */
   readonly placement: Placement;
 }
@@ -26,6 +30,7 @@ const rank = z.int('a rank, a whole number from 0 on').check(z.minimum(0, 'a ran
 const share = z
   .number('a share, above 0 and at most 1')
   .check(z.positive('a share above 0'), z.maximum(1, 'a share of at most 1'));
+const load = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
 const copies = z
   .array(z.strictObject({ rank, share }, 'an object such as {"rank": 0, "share": 1}'), 'a list of {"rank", "share"}')
   .check(z.minLength(1, 'at least one {"rank", "share"}'));
@@ -38,6 +43,12 @@ const schema = z.strictObject(
     ranks: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
     mode: z.enum(MODES, `the mode that made it: ${MODES.join(', ')}`),
     sharing: z.optional(z.enum(COPY_SHARING, `"sequences" or "lanes"`)),
+    utilisation: z.optional(
+      z
+        .number('a number from 0 to 1')
+        .check(z.minimum(0, 'a number from 0 to 1'), z.maximum(1, 'a number from 0 to 1')),
+    ),
+    loads: z.optional(z.array(z.array(load, 'a list, one number a kv head'), 'a list, one entry a layer')),
     placement: z.array(heads, 'a list, one entry a layer').check(z.minLength(1, 'at least one layer')),
   },
   'an arrangement: an object with version, policy, model, ranks, mode and placement',
@@ -46,8 +57,8 @@ const schema = z.strictObject(
 export const toArrangementFile = (
   model: string,
   ranks: number,
-  { mode, placement }: Arrangement,
-  sharing?: CopySharing,
+  { mode, utilisation, placement }: Arrangement,
+  { sharing, loads }: Pick<ArrangementFile, 'sharing' | 'loads'> = {},
 ): ArrangementFile => ({
   version: 1,
   policy: 'arranged',
@@ -55,6 +66,8 @@ export const toArrangementFile = (
   ranks,
   mode,
   ...(sharing && { sharing }),
+  utilisation: Math.min(1, utilisation),
+  ...(loads && { loads }),
   placement,
 });
 

@@ -1,0 +1,9 @@
+// Which chunks of a head lie in this rank's cache. Joined after kv_layout.wgsl and kv_table.wgsl.
+
+// With PER_HEAD the entries of a chunk may be another rank's: its blocks are NO_BLOCK, and so are those of all chunks of its lane.
+fn holds_chunk(table: u32, chunk: u32) -> bool {
+  if (PER_HEAD) {
+    return entry_block(table, chunk * (CHUNK / BLOCK)) != NO_BLOCK;
+  }
+  return true;
+}

@@ -1,0 +1,173 @@
+import { CHUNK_TOKENS, MERGE_LANES } from './owner.js';
+import { range, sum } from './lists.js';
+import type { Plan, RankShare, Stage } from './plan.js';
+
+/** A rank's part of a copied head. */
+export interface Holder {
+  readonly rank: number;
+  readonly share: number;
+}
+
+/** Ranks that hold a head of a stage, ascending, and the share of each; one with a share of 1 where it isn't copied. */
+export const holdersOf = ({ shares }: Pick<Stage, 'shares'>, head: number): Holder[] =>
+  shares
+    .filter(({ heads }) => heads.includes(head))
+    .map(({ rank, copies = [] }) => ({ rank, share: copies.find((copy) => copy.head === head)?.share ?? 1 }))
+    .toSorted((a, b) => a.rank - b.rank);
+
+/** The rank that merges the lanes of a head and projects it, where copies share lanes: the one with most of it. */
+export const homeOf = (holders: readonly Holder[]): number =>
+  holders.reduce((best, holder) => (holder.share > best.share ? holder : best)).rank;
+
+/**
+ * Who holds each merge lane of a head whose copies share lanes, before an offset rotates them: in proportion to the shares, every copy
+ * at least one, and spread out, so that a sequence of few chunks is shared too.
+ */
+export function laneHolders(holders: readonly Holder[]): number[] {
+  const exact = holders.map(({ share }) => share * MERGE_LANES);
+  const counts = exact.map((lanes) => Math.max(1, Math.floor(lanes)));
+  for (let left = MERGE_LANES - sum(counts); left !== 0; left -= Math.sign(left)) {
+    // Who lacks most gets one more; who has most too many, one less.
+    const lack = (at: number): number => exact[at]! - counts[at]!;
+    const able = range(0, counts.length).filter((at) => left > 0 || counts[at]! > 1);
+    const at = able.reduce((best, next) => ((lack(next) - lack(best)) * left > 0 ? next : best));
+    counts[at]! += Math.sign(left);
+  }
+  // Smooth weighted round robin: each step the one that is most behind.
+  const credit = counts.map(() => 0);
+  return range(0, MERGE_LANES).map(() => {
+    for (const [at, count] of counts.entries()) credit[at]! += count;
+    const at = credit.indexOf(Math.max(...credit));
+    credit[at]! -= MERGE_LANES;
+    return holders[at]!.rank;
+  });
+}
+
+/** Sequences of a copied head that one copy may come to hold, of `slots`. */
+export const copySlots = (share: number, slots: number): number => Math.min(slots, Math.ceil(share * slots - 1e-9));
+
+/** Whole chunks of room that a rank needs for a head: of `slots` sequences of up to `tokens` tokens. */
+export function chunkRoom(
+  stage: Pick<Stage, 'shares'>,
+  sharing: Plan['sharing'],
+  { rank, head }: { readonly rank: number; readonly head: number },
+  { slots, tokens }: { readonly slots: number; readonly tokens: number },
+): number {
+  const chunks = Math.ceil(tokens / CHUNK_TOKENS);
+  const holders = holdersOf(stage, head);
+  if (holders.length < 2) return slots * chunks;
+  if (sharing === 'sequences') return copySlots(holders.find((holder) => holder.rank === rank)!.share, slots) * chunks;
+  const lanes = laneHolders(holders);
+  const held = (offset: number): number =>
+    range(0, chunks).filter((chunk) => lanes[(chunk + offset) % MERGE_LANES] === rank).length;
+  return slots * Math.max(...range(0, MERGE_LANES).map(held));
+}
+
+interface Copied {
+  readonly holders: readonly Holder[];
+  readonly home: number;
+  /** 'lanes': by lane. */
+  readonly lanes: readonly number[];
+  /** 'sequences': tokens and sequences of each holder, and who holds each slot's. */
+  readonly tokens: number[];
+  readonly sequences: number[];
+  readonly bySlot: Map<number, number>;
+}
+
+/**
+ * Who holds which copied head's cache of which sequence, decided anew for every sequence that comes: by lanes, or whole sequences to
+ * the copy that is most behind its share of tokens. Every rank keeps one of these and tells it the same, so all decide alike.
+ */
+export class CopyOwners {
+  /** By stage, by head; only copied ones. */
+  readonly #copied: readonly ReadonlyMap<number, Copied>[];
+  readonly #offsets = new Map<number, { readonly offset: number; readonly tokens: number }>();
+
+  constructor(
+    readonly plan: Plan,
+    readonly slots: number,
+  ) {
+    this.#copied = plan.stages.map((stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head)])));
+  }
+
+  /** A sequence comes: `tokens` that it may have, as far as that is known; `offset` rotates its chunks. */
+  admit(slot: number, tokens: number, offset: number): void {
+    this.release(slot);
+    this.#offsets.set(slot, { offset, tokens });
+    if (this.plan.sharing !== 'sequences') return;
+    for (const stage of this.#copied) {
+      for (const copied of stage.values()) {
+        const at = mostBehind(copied, tokens, this.slots, [...stage.values()]);
+        copied.bySlot.set(slot, at);
+        copied.tokens[at]! += tokens;
+        copied.sequences[at]!++;
+      }
+    }
+  }
+
+  release(slot: number): void {
+    const held = this.#offsets.get(slot);
+    if (!held) return;
+    this.#offsets.delete(slot);
+    for (const copied of this.#copied.flatMap((stage) => [...stage.values()])) {
+      const at = copied.bySlot.get(slot);
+      if (at === undefined) continue;
+      copied.bySlot.delete(slot);
+      copied.tokens[at]! -= held.tokens;
+      copied.sequences[at]!--;
+    }
+  }
+
+  /** Whether a rank holds a chunk of a slot's cache of a head that is its own, or one of its own copies. */
+  holds(rank: number, stage: number, head: number, slot: number, chunk: number): boolean {
+    const copied = this.#copied[stage]!.get(head);
+    if (!copied) return true;
+    if (this.plan.sharing === 'sequences') return this.home(stage, head, slot) === rank;
+    const offset = this.#offsets.get(slot)?.offset ?? 0;
+    return copied.lanes[(chunk + offset) % MERGE_LANES] === rank;
+  }
+
+  /** The rank whose output of a copied head counts, for a slot's rows; slots without a sequence have one too. */
+  home(stage: number, head: number, slot: number): number {
+    const copied = this.#copied[stage]!.get(head)!;
+    const at = copied.bySlot.get(slot);
+    return at === undefined ? copied.home : copied.holders[at]!.rank;
+  }
+}
+
+/** Heads of a stage that several ranks hold, ascending. */
+export const copiedHeads = ({ shares }: Pick<Stage, 'shares'>): number[] =>
+  [...new Set(shares.flatMap(({ copies = [] }: RankShare) => copies.map(({ head }) => head)))].toSorted(
+    (a, b) => a - b,
+  );
+
+function copiedOf(stage: Stage, head: number): Copied {
+  const holders = holdersOf(stage, head);
+  return {
+    holders,
+    home: homeOf(holders),
+    lanes: laneHolders(holders),
+    tokens: holders.map(() => 0),
+    sequences: holders.map(() => 0),
+    bySlot: new Map(),
+  };
+}
+
+/** The copy, with room for another sequence, that would least exceed its share; of equals the one whose rank has fewest sequences. */
+function mostBehind(
+  { holders, tokens, sequences }: Copied,
+  added: number,
+  slots: number,
+  all: readonly Copied[],
+): number {
+  const busy = ({ rank }: Holder): number =>
+    sum(all.map((other) => other.sequences[other.holders.findIndex((holder) => holder.rank === rank)] ?? 0));
+  const load = (at: number): number => (tokens[at]! + added) / holders[at]!.share;
+  return range(0, holders.length)
+    .filter((at) => sequences[at]! < copySlots(holders[at]!.share, slots))
+    .reduce((best, at) => {
+      const [a, b] = [load(best), load(at)];
+      if (Math.abs(a - b) > 1e-9 * Math.max(a, b)) return b < a ? at : best;
+      return busy(holders[at]!) < busy(holders[best]!) ? at : best;
+    });
+}
