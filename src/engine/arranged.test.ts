@@ -67,6 +67,22 @@ describe('heads anywhere, another place in every layer: the bits of one rank', a
     },
   );
 
+  test(
+    'more ranks than MLP segments: the last hold heads only, in some layers nothing',
+    { timeout: 300_000 },
+    async () => {
+      const options = { adapter, model: models['qwen3']!, weights: 'f32', kv: 'f32' } as const;
+      const on = (rank: number) => [{ rank, share: 1 }];
+      const shape = modelShape(randomFiles(models['qwen3']!).model.config);
+      const placement = [[8, 3, 9, 8, 0, 1, 9, 2].map(on), [7, 3, 9, 5, 0, 1, 6, 2].map(on)];
+      const file = { version: 1, policy: 'arranged', model: 'm', ranks: 10, mode: 'greedy', placement } as const;
+      const plan = arrangedPlan(file, shape, 'lanes');
+      expect(plan.stages.map(({ shares }) => shares.length)).toEqual([10, 9]);
+      const one = await runAlone([300], options);
+      expect(firstDifference(await runAlone([300], { ...options, plan, virtual: true }), one)).toBe(-1);
+    },
+  );
+
   test('sequences that come and go in a batch', { timeout: 300_000 }, async () => {
     const options = { adapter, model: models['llama']!, weights: 'f16', kv: 'f32' } as const;
     const lengths = [300, 5, 257, 40, 16];

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
 import { arrangedPlan } from './arranged_plan.js';
 import type { ArrangementFile } from './arrangement/index.js';
+import { CopyOwners } from './copies.js';
 import { checkPlan } from './check_plan.js';
 import { isArranged, type ModelShape, pipelineDepth, type Plan, type RankShare } from './plan.js';
 import { parsePlan } from './parse_plan.js';
@@ -194,6 +195,17 @@ describe('arranged stages that are refused', () => {
     ['expected 0 to 3', (s) => (s[1]!.heads = s[1]!.kvHeads = [1, 2, 4])],
   ])('%s', (message, edit) => {
     expect(change(edit)).toContain(message);
+  });
+
+  test('more copies than lanes can share sequences only', () => {
+    const all = Array.from({ length: 9 }, (_, rank) => ({ rank, share: 1 / 9 }));
+    const made = (sharing: 'lanes' | 'sequences') =>
+      arrangedPlan(file([[all, on(0), on(0), on(0)]], 9), shape, sharing);
+    expect(refusal(() => checkPlan(made('lanes'), shape))).toContain('has more copies than the 8 merge lanes');
+    checkPlan(made('sequences'), shape);
+    const owners = new CopyOwners(made('sequences'), 9);
+    for (let slot = 0; slot < 9; slot++) owners.admit(slot, 100, 0);
+    expect(new Set([...Array(9).keys()].map((slot) => owners.home(0, 0, slot))).size).toBe(9);
   });
 
   test("a rank that holds nothing of a layer isn't listed there", () => {

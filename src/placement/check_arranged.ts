@@ -31,6 +31,16 @@ export function checkArranged(
         : `MLP segment ${segment} is held by ranks ${holders.join(' and ')}; with arranged heads one rank holds it`,
     );
   }
+  if (sharing === 'lanes') {
+    const crowded = [...shape.segmentHeads.keys()].find(
+      (head) => shares.filter(({ heads }) => heads.includes(head)).length > MERGE_LANES,
+    );
+    if (crowded !== undefined) {
+      throw refuse(
+        `kv head ${crowded} has more copies than the ${MERGE_LANES} merge lanes that they share; write "sharing": "sequences"`,
+      );
+    }
+  }
   if (sharing === undefined && shares.some(({ copies = [] }) => copies.length > 0)) {
     throw refuse(
       'heads are copied, and nothing says how copies share them: write "sharing": "sequences" or "lanes" in the plan',

@@ -87,7 +87,10 @@ export class CopyOwners {
     readonly plan: Plan,
     readonly slots: number,
   ) {
-    this.#copied = plan.stages.map((stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head)])));
+    const { sharing } = plan;
+    this.#copied = plan.stages.map(
+      (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing)])),
+    );
   }
 
   /** A sequence comes: `tokens` that it may have, as far as that is known; `offset` rotates its chunks. */
@@ -141,12 +144,12 @@ export const copiedHeads = ({ shares }: Pick<Stage, 'shares'>): number[] =>
     (a, b) => a - b,
   );
 
-function copiedOf(stage: Stage, head: number): Copied {
+function copiedOf(stage: Stage, head: number, sharing: Plan['sharing']): Copied {
   const holders = holdersOf(stage, head);
   return {
     holders,
     home: homeOf(holders),
-    lanes: laneHolders(holders),
+    lanes: sharing === 'lanes' ? laneHolders(holders) : [],
     tokens: holders.map(() => 0),
     sequences: holders.map(() => 0),
     bySlot: new Map(),

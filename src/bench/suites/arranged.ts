@@ -23,6 +23,8 @@ import { alignedTable, decimals, ratio } from '../table.js';
 export interface ArrangedRequest {
   readonly suite: 'arranged';
   readonly model: string;
+  /** A random model with the layers and heads of Llama-3-8B besides. */
+  readonly wide: boolean;
   readonly weights?: WeightType;
   readonly kv?: KvType;
   /** Every rank's. */
@@ -122,7 +124,6 @@ async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promi
   const files = await openModelFiles(await openSource(request.model, signal), signal);
   const reader = await files.reader();
   const given = llamaOnly(files.config);
-  const wide = llamaOnly(parseModelConfig(WIDE_HEADS));
   const { profile } = request;
   if (profile && (profile.layers.length !== given.numLayers || profile.layers[0]!.length !== given.numKvHeads)) {
     throw usageError(
@@ -131,7 +132,7 @@ async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promi
     );
   }
   const drawn = ({ numLayers, numKvHeads }: LlamaConfig): number[][] => lognormalLoads(7, numLayers, numKvHeads);
-  return [
+  const models: BenchModel[] = [
     {
       name: request.model.split(/[\\/]/).findLast((part) => part !== '') ?? request.model,
       config: given,
@@ -139,14 +140,18 @@ async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promi
       type: request.weights ?? storedType(reader),
       loads: profile?.layers ?? drawn(given),
     },
-    {
+  ];
+  if (request.wide) {
+    const wide = llamaOnly(parseModelConfig(WIDE_HEADS));
+    models.push({
       name: '32 layers x 8 kv heads',
       config: wide,
       reader: syntheticWeights(wide, wholeSlice(wide)),
       type: request.weights ?? 'f16',
       loads: drawn(wide),
-    },
-  ];
+    });
+  }
+  return models;
 }
 
 function llamaOnly(config: ModelConfig): LlamaConfig {

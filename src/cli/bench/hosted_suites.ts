@@ -74,6 +74,7 @@ async function suiteRequest(
     return {
       suite,
       model,
+      wide: options.text('model') === undefined,
       adapter,
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
