@@ -2,7 +2,7 @@ import { SplitkvError } from '../base/errors.js';
 import type { PlanFile } from '../placement/index.js';
 import { arrangementMap } from './arrangement_map.js';
 import { ArrangementView } from './arrangement_view.js';
-import { element } from './dom.js';
+import { element, make } from './dom.js';
 
 /** A plan or an arrangement that the address names: a URL that ends with .json. @throws SplitkvError as `parsePlanFile`, or `io` */
 export async function fetchPlanFile(url: string): Promise<PlanFile> {
@@ -17,6 +17,7 @@ export function listenForArrangements(): void {
   const input = element('arrangement-input', HTMLInputElement);
   const error = element('arrangement-error', HTMLParagraphElement);
   const view = new ArrangementView();
+  const title = make('h3', '');
   input.addEventListener('change', () => {
     const [file] = input.files ?? [];
     if (file) void show(file);
@@ -25,11 +26,13 @@ export function listenForArrangements(): void {
   async function show(file: File): Promise<void> {
     try {
       const { parseArrangementFile } = await import('../placement/arrangement/arrangement_file.js');
-      const { placement, ranks, loads } = parseArrangementFile(await file.text(), file.name);
+      const { model, placement, ranks, loads } = parseArrangementFile(await file.text(), file.name);
       error.textContent = '';
-      element('arrangement-file', HTMLDivElement).append(view.node);
+      title.textContent = `An arrangement for ${model}`;
+      element('arrangement-file', HTMLDivElement).append(title, view.node);
       view.show(arrangementMap(placement, ranks, loads), loads !== undefined);
     } catch (reason) {
+      title.remove();
       view.node.remove();
       error.textContent = reason instanceof Error ? reason.message : String(reason);
     }
