@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-// Kernel benchmarks: npx vitest run -c vitest.bench.config.ts [folder]. One file at a time: they share the machine's adapters.
+// Comparisons of kernels (`bench --suite kernels` times each alone): npx vitest run -c vitest.bench.config.ts [folder]. One file at a time.
 export default defineConfig({
   // Its `main` is CommonJS in a package of type module, which Node refuses.
   resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },

@@ -13,7 +13,15 @@ import { ensurePackages, root } from './setup.mjs';
 ensurePackages();
 rmSync(join(root, 'dist'), { recursive: true, force: true });
 
-const nodeOnly = [/^node:/, ...builtinModules, 'webgpu', 'node-llama-cpp', /^onnxruntime-web/, 'playwright-core', 'vite'];
+const nodeOnly = [
+  /^node:/,
+  ...builtinModules,
+  'webgpu',
+  'node-llama-cpp',
+  /^onnxruntime-web/,
+  'playwright-core',
+  'vite',
+];
 // What runs in the worker_thread of a rank: src/engine/node_workers.ts looks for it beside itself, under a name like its own.
 const nodeWorker = join(root, 'src/engine/node_rank_worker.ts');
 const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
