@@ -41,7 +41,7 @@ export async function checkTask({ name, contenders }: KernelTask): Promise<reado
     if (largest > 0 && error < TOLERANCE) return error;
     throw new SplitkvError(
       'internal',
-      `${name}: ${contenders[index]!.runtime} differs from ours by ${error} of the largest element, so nothing is timed; please report it with the adapter`,
+      `${name}: ${contenders[index]!.runtime} differs from ours by ${error} of the largest element, so it isn't timed; please report it with the adapter`,
     );
   });
 }

@@ -41,9 +41,10 @@ export class Ort {
 
   /**
    * @param folder URL of the package's dist folder
+   * @param powerPreference of the adapter
    * @throws SplitkvError `unsupported` where it can't be loaded
    */
-  static async open(folder: string): Promise<Ort> {
+  static async open(folder: string, powerPreference: GPUPowerPreference | undefined): Promise<Ort> {
     let module: OrtModule;
     try {
       module = (await import(/* @vite-ignore */ `${folder}ort.webgpu.bundle.min.mjs`)) as OrtModule;
@@ -55,7 +56,7 @@ export class Ort {
     module.env.wasm.wasmPaths = folder;
     module.env.wasm.numThreads = 1;
     module.env.logLevel = 'error';
-    const adapter = (await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' }))!;
+    const adapter = (await navigator.gpu.requestAdapter(powerPreference ? { powerPreference } : {}))!;
     // Everything that it may make use of: subgroups, f16, and the adapter's own limits.
     const requiredLimits: Record<string, number> = {};
     for (const key in adapter.limits) {

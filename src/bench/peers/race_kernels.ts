@@ -1,3 +1,4 @@
+import { SplitkvError } from '../../base/errors.js';
 import { median } from '../../base/stats.js';
 import type { Device } from '../../gpu/index.js';
 import type { SuiteHooks } from '../document.js';
@@ -9,11 +10,12 @@ import { linearTask } from './linear_task.js';
 import type { Ort } from './ort.js';
 import type { PeerResult } from './peer_result.js';
 
-/** Attention by the lengths given, and a q4 matrix: our kernels against ONNX Runtime's operators. */
+/** Attention by the lengths given, and a q4 matrix: our kernels against ONNX Runtime's operators. A task that they differ in isn't timed: why is added to `leftOut`. */
 export async function raceKernels(
   device: Device,
   ort: Ort,
   { lengths, size, runs }: { readonly lengths: readonly number[]; readonly size: number; readonly runs: number },
+  leftOut: string[],
   hooks: SuiteHooks,
 ): Promise<PeerResult[]> {
   const results: PeerResult[] = [];
@@ -35,6 +37,9 @@ export async function raceKernels(
           samples: samples[index]!,
         });
       }
+    } catch (error) {
+      if (!(error instanceof SplitkvError) || error.code !== 'internal') throw error;
+      leftOut.push(error.message);
     } finally {
       await task.dispose();
     }

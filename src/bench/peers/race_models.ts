@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { median } from '../../base/stats.js';
 import type { SuiteHooks } from '../document.js';
 import { interleave } from '../interleave.js';
@@ -18,29 +18,42 @@ export interface RaceOptions {
   readonly runs: number;
 }
 
-/** Greedy answers to one prompt, in turns; the first model is ours. @throws SplitkvError `internal` where one computes another thing */
+/**
+ * Greedy answers to one prompt, in turns; the first model is ours. One that computes another thing isn't timed: why is added to `leftOut`.
+ */
 export async function raceModels(
-  models: readonly PeerModel[],
+  all: readonly PeerModel[],
   prompt: readonly number[],
   options: RaceOptions,
+  leftOut: string[],
   hooks: SuiteHooks,
 ): Promise<PeerResult[]> {
   const { maxTokens, runs } = options;
-  const [ours] = models;
+  const [ours] = all;
   const expected = await ours!.answer(prompt, maxTokens);
   const logits = await ours!.logits!(prompt);
   const checks: Checked[] = [];
-  for (const model of models) {
+  const models: PeerModel[] = [];
+  for (const model of all) {
     hooks.onProgress(`checking ${model.name}, prompt of ${prompt.length} tokens`);
-    checks.push(await check(model, prompt, expected, logits, TOLERANCE[options.weights]));
+    throwIfAborted(hooks.signal, 'bench');
+    try {
+      checks.push(await check(model, prompt, expected, logits, TOLERANCE[options.weights]));
+      models.push(model);
+    } catch (error) {
+      if (model === ours) throw error;
+      leftOut.push(
+        `${model.name} at ${prompt.length} tokens: ${error instanceof Error ? error.message : String(error)}`,
+      );
+    }
   }
   const contenders = models.map((model) => ({
     name: `${model.name}, prompt of ${prompt.length} tokens`,
     run: () => model.answer(prompt, maxTokens),
   }));
-  const all = await interleave(contenders, runs, hooks);
-  const steps = all.map((answers) => answers.map(({ tokenMs }) => tokenMs));
-  const firsts = all.map((answers) => answers.map(({ ttftMs }) => ttftMs));
+  const samples = await interleave(contenders, runs, hooks);
+  const steps = samples.map((answers) => answers.map(({ tokenMs }) => tokenMs));
+  const firsts = samples.map((answers) => answers.map(({ ttftMs }) => ttftMs));
   return models.map(({ name, device }, index): PeerResult => {
     const speeds = steps[index]!.map((ms) => 1000 / ms);
     return {
@@ -70,7 +83,7 @@ async function check(
   tolerance: number,
 ): Promise<Checked> {
   const wrong = (what: string): SplitkvError =>
-    new SplitkvError('internal', `${model.name} ${what}, so nothing is timed; please report it with the adapter`);
+    new SplitkvError('internal', `it ${what}, so it isn't timed; please report it with the adapter`);
   const { answer, calls } = await counted(model, prompt, expected.ids.length);
   const differs = expected.ids.findIndex((id, at) => answer.ids[at] !== id);
   const same = differs < 0 ? expected.ids.length : differs;

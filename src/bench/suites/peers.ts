@@ -33,7 +33,7 @@ export interface PeersOutcome extends SuiteOutcome<PeerResult> {
   readonly leftOut: readonly string[];
 }
 
-/** Runtimes on the same weights and the same adapter, in one run; one whose results differ ends it before any number is told. */
+/** Runtimes on the same weights and the same adapter, in one run; one whose results differ isn't timed. */
 export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promise<PeersOutcome> {
   const { signal, onProgress } = hooks;
   const { weights, maxTokens, runs, packages } = request;
@@ -58,7 +58,7 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
         `--prompt-tokens ${Math.max(...lengths)}: with ${maxTokens} more the model has room for ${config.maxPositions}; ask for fewer`,
       );
     }
-    const { adapterName } = request.adapter;
+    const { adapterName, powerPreference } = request.adapter;
     onProgress('loading the model in splitkv');
     const ourOptions = {
       weights,
@@ -66,14 +66,15 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
       signal,
       cache: false,
       ...(adapterName !== undefined && { adapter: adapterName }),
+      ...(powerPreference && { powerPreference }),
     };
     models.push(await openOurs(request.model, ourOptions));
     const results: PeerResult[] = [];
     const leftOut = ['web-llm: needs a library compiled for each model, which no package carries'];
     const subject = { source, files, config, weights, contextLength };
     if (packages) {
-      ort = await Ort.open(packages.onnxruntimeWeb);
-      results.push(...(await raceKernels(device, ort, { lengths, size: 2048, runs }, hooks)));
+      ort = await Ort.open(packages.onnxruntimeWeb, request.adapter.powerPreference);
+      results.push(...(await raceKernels(device, ort, { lengths, size: 2048, runs }, leftOut, hooks)));
       leftOut.push(...(await openPagePeers(ort, packages, subject, models, hooks)));
     } else {
       const { openLlamaCpp } = await import('../peers/node_llama_cpp.js');
@@ -83,7 +84,13 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
     }
     for (const length of lengths) {
       results.push(
-        ...(await raceModels(models, randomPrompt(length, config.vocabSize), { weights, maxTokens, runs }, hooks)),
+        ...(await raceModels(
+          models,
+          randomPrompt(length, config.vocabSize),
+          { weights, maxTokens, runs },
+          leftOut,
+          hooks,
+        )),
       );
     }
     return {

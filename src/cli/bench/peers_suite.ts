@@ -31,7 +31,9 @@ export async function runPeersSuite(options: Options, terminal: Terminal): Promi
     suite: 'peers',
     model,
     weights,
-    adapter: adapterName === undefined ? {} : { adapterName },
+    // wllama and transformers.js ask for the same by themselves.
+    adapter:
+      host === 'chrome' ? { powerPreference: 'high-performance' } : adapterName === undefined ? {} : { adapterName },
     ...(promptTokens && { promptTokens }),
     maxTokens: options.integer('max-tokens', 3) ?? 32,
     runs: options.integer('runs', 1) ?? 7,
