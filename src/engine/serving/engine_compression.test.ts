@@ -80,6 +80,7 @@ describe('serving with compressed prompts', () => {
     ['too few blocks: prompts are compressed again', 'ada', {}, { kvBlocks: 8 }],
     ['too few blocks', 'snap', {}, { kvBlocks: 8 }],
     ['two ranks, tp', 'ada', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 14 }],
+    ['two ranks, adp', 'ada', { plan: 'adp', ranks: 2, virtual: true }, { kvBlocks: 16 }],
     ['three ranks, token', 'static', { plan: 'token', ranks: 3, virtual: true }, { kvBlocks: 40 }],
   ])('%s, %s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, policy, options, sizes) => {
     const expected = await alone(policy);

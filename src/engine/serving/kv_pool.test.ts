@@ -64,6 +64,12 @@ describe('KV blocks', () => {
     expect(Math.floor((least * Math.min(...shares)) / 8)).toBeGreaterThanOrEqual(16);
   });
 
+  test('ranks that run their own rows hold whole sequences, each its slots', () => {
+    expect(kvBlocksOf(facts('adp', 2), 4, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
+    // Of 5 slots one rank has 3, and the memory is what it may take.
+    expect(kvBlocksOf(facts('adp', 2), 5, { kvMemory: 64 * TOKEN * 12 })).toBe(20);
+  });
+
   test('the default ends at 1 GiB, but holds a whole context', () => {
     const large = { num_hidden_layers: 32, num_key_value_heads: 4, head_dim: 128, max_position_embeddings: 131072 };
     const token = 32 * 2 * 4 * 128 * 4;
