@@ -12,8 +12,8 @@ const { config } = makeRandomModel({ config: { num_attention_heads: 8, num_key_v
 const profile = { model: 'm', kv_budget: 0.2, layers: [1, 2].map(() => [10, 20, 30, 40]) };
 
 describe('how prompts are compressed', () => {
-  test('a budget alone is Ada-KV with the defaults of the papers', () => {
-    expect(kvCompression({ kvBudget: 0.2 }, config)).toEqual({
+  test('a budget alone is Ada-KV with the defaults of the papers', async () => {
+    expect(await kvCompression({ kvBudget: 0.2 }, config)).toEqual({
       policy: 'ada',
       budget: 0.2,
       window: 32,
@@ -21,17 +21,17 @@ describe('how prompts are compressed', () => {
       floor: 0.2,
     });
     expect(
-      kvCompression({ kvBudget: 1, kvPolicy: 'snap', kvWindow: 8, kvKernel: 1, kvAlpha: 0 }, config),
+      await kvCompression({ kvBudget: 1, kvPolicy: 'snap', kvWindow: 8, kvKernel: 1, kvAlpha: 0 }, config),
     ).toMatchObject({ policy: 'snap', window: 8, poolWidth: 1, floor: 0 });
-    expect(kvCompression({ kvBudget: 0.1, kvPolicy: 'static', kvProfile: profile }, config)?.loads).toEqual(
+    expect((await kvCompression({ kvBudget: 0.1, kvPolicy: 'static', kvProfile: profile }, config))?.loads).toEqual(
       profile.layers,
     );
   });
 
-  test("without a budget, or with 'none', nothing is compressed", () => {
-    expect(kvCompression({}, config)).toBeUndefined();
-    expect(kvCompression({ kvPolicy: 'none' }, config)).toBeUndefined();
-    expect(kvCompression({ kvPolicy: 'none', kvBudget: 0.2, kvWindow: 8 }, config)).toBeUndefined();
+  test("without a budget, or with 'none', nothing is compressed", async () => {
+    expect(await kvCompression({}, config)).toBeUndefined();
+    expect(await kvCompression({ kvPolicy: 'none' }, config)).toBeUndefined();
+    expect(await kvCompression({ kvPolicy: 'none', kvBudget: 0.2, kvWindow: 8 }, config)).toBeUndefined();
   });
 
   test.each<[LoadOptions, RegExp]>([
@@ -54,14 +54,14 @@ describe('how prompts are compressed', () => {
       { kvBudget: 0.2, kvPolicy: 'static', kvProfile: { ...profile, layers: 3 as unknown as number[][] } },
       /kvProfile.layers/,
     ],
-  ])('%o is refused', (options, message) => {
-    expect(() => kvCompression(options, config)).toThrow(message);
+  ])('%o is refused', async (options, message) => {
+    await expect(kvCompression(options, config)).rejects.toThrow(message);
   });
 
-  test('latent attention has no heads to compress', () => {
+  test('latent attention has no heads to compress', async () => {
     const { config: latent } = makeRandomModel({ config: { model_type: 'deepseek_v3' } });
-    expect(() => kvCompression({ kvBudget: 0.2 }, latent)).toThrow(/one latent for all heads/);
-    expect(kvCompression({ kvPolicy: 'none' }, latent)).toBeUndefined();
+    await expect(kvCompression({ kvBudget: 0.2 }, latent)).rejects.toThrow(/one latent for all heads/);
+    expect(await kvCompression({ kvPolicy: 'none' }, latent)).toBeUndefined();
   });
 
   test('plans that split a sequence are refused, the others are not', () => {

@@ -1,8 +1,7 @@
 import { unsupportedError, usageError } from '../base/errors.js';
 import { type CompressionOptions, compressionOptions } from '../model/compression/options.js';
 import { isDeepseek, type ModelConfig } from '../model/config.js';
-import { parseProfile } from '../placement/arrangement/index.js';
-import type { LoadOptions } from './api.js';
+import type { LoadOptions, Profile } from './api.js';
 
 /** The options of a load that say how prompts are compressed. */
 export const KV_OPTION_NAMES = [
@@ -18,7 +17,10 @@ export const KV_OPTION_NAMES = [
  * How prompts of a model are compressed; undefined: not at all.
  * @throws SplitkvError `usage` for options that are none or don't go together; `unsupported` for a model whose cache has no heads
  */
-export function kvCompression(options: LoadOptions, config: ModelConfig): CompressionOptions | undefined {
+export async function kvCompression(
+  options: LoadOptions,
+  config: ModelConfig,
+): Promise<CompressionOptions | undefined> {
   const { kvBudget, kvPolicy = kvBudget === undefined ? 'none' : 'ada', kvWindow, kvKernel, kvAlpha } = options;
   if (kvPolicy === 'none') {
     const stray = KV_OPTION_NAMES.find((name) => options[name] !== undefined);
@@ -39,7 +41,7 @@ export function kvCompression(options: LoadOptions, config: ModelConfig): Compre
         'use kvPolicy none',
     );
   }
-  const loads = options.kvProfile && parseProfile(options.kvProfile, 'kvProfile').layers;
+  const loads = options.kvProfile && (await loadsOf(options.kvProfile));
   return compressionOptions(
     {
       policy: kvPolicy,
@@ -51,4 +53,10 @@ export function kvCompression(options: LoadOptions, config: ModelConfig): Compre
     },
     config,
   );
+}
+
+/** The form of profiles is checked by code that few pages need. */
+async function loadsOf(profile: unknown): Promise<Profile['layers']> {
+  const { parseProfile } = await import('../placement/arrangement/profile.js');
+  return parseProfile(profile, 'kvProfile').layers;
 }

@@ -116,7 +116,7 @@ export async function openModel(
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
   const kvType = options.kv ?? 'f32';
-  const compression = kvCompression(options, config);
+  const compression = await kvCompression(options, config);
   if (compression && options.prefill) {
     throw unsupportedError("kvBudget: prompts that a prefill worker computes aren't compressed: leave one of them out");
   }

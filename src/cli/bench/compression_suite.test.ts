@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { BUDGETS, type CompressionResult, compressionTable, POLICIES } from './compression_suite.js';
+import { compressionSvg } from './compression_svg.js';
 import { readQuestions } from './questions.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-questions-'));
@@ -17,6 +18,8 @@ test("a policy's right answers are a column, a budget's a row; without compressi
     context: 1024,
     policy,
     budget,
+    window: 32,
+    kernel: 7,
     right,
     asked: 9,
     bytes_before: 0,
@@ -44,3 +47,32 @@ test('questions are read by length; what is none is refused', async () => {
   await expect(readQuestions(file('{"prompt": "p"}'), { contexts: [8] })).rejects.toThrow(/line 1: expected/);
   await expect(readQuestions(join(scratch, 'none'), { contexts: [8] })).rejects.toThrow(/can't be read/);
 });
+
+test('the plot has a panel a length and a point for every answer, without compression one for each policy', () => {
+  const results = [1024, 2048].flatMap((context) =>
+    [7, 13].flatMap((kernel) => [
+      {
+        context,
+        policy: 'none',
+        budget: 1,
+        window: 8,
+        kernel,
+        right: 4,
+        asked: 4,
+        bytes_before: 0,
+        bytes_after: 0,
+      } as const,
+      ...POLICIES.map((policy) => ({ ...none, context, policy, kernel, budget: 0.5, right: 1 })),
+    ]),
+  );
+  const svg = compressionSvg(results);
+  expect(svg.match(/prompts of about \d+ tokens/g)).toEqual([
+    'prompts of about 1024 tokens',
+    'prompts of about 2048 tokens',
+  ]);
+  expect(svg.match(/<title>/g)).toHaveLength(2 * 2 * 2 * 3);
+  expect(svg).toContain('ada, window 8, kernel 13, budget 50%: 1 of 4');
+  expect(svg).not.toMatch(/NaN|undefined/);
+});
+
+const none = { window: 8, asked: 4, bytes_before: 0, bytes_after: 0 };

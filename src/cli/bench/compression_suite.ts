@@ -1,6 +1,7 @@
 import type { BenchDocument, Measurement } from '../../bench/document.js';
 import { benchAdapter } from '../../bench/document.js';
 import type { KvPolicy, Profile } from '../../index.js';
+import { COMPRESSION_DEFAULTS } from '../../model/compression/options.js';
 import type { PlainLoadOptions } from '../../app/host_protocol.js';
 import type { Terminal } from '../command.js';
 import { openHost, type ModelRequest } from '../model_options.js';
@@ -28,6 +29,8 @@ export interface CompressionResult {
   readonly context: number;
   readonly policy: KvPolicy | 'none';
   readonly budget: number;
+  readonly window: number;
+  readonly kernel: number;
   readonly right: number;
   readonly asked: number;
   /** Of the prompts' blocks, over all questions. */
@@ -48,6 +51,7 @@ export async function runCompressionSuite(
   terminal: Terminal,
 ): Promise<BenchDocument<CompressionResult>> {
   const contexts = [...new Set(questions.map(({ context }) => context))].toSorted((a, b) => a - b);
+  const { kvWindow: window = COMPRESSION_DEFAULTS.window, kvKernel: kernel = COMPRESSION_DEFAULTS.poolWidth } = kv;
   const results: CompressionResult[] = [];
   const adapters = [];
   for (const context of contexts) {
@@ -77,7 +81,7 @@ export async function runCompressionSuite(
           counts.bytes_before += stats.kv_compression?.bytes_before ?? 0;
           counts.bytes_after += stats.kv_compression?.bytes_after ?? 0;
         }
-        results.push({ context, policy, budget, asked: asked.length, ...counts });
+        results.push({ context, policy, budget, window, kernel, asked: asked.length, ...counts });
       } finally {
         await host.close();
       }
@@ -108,11 +112,11 @@ async function profileAt(
   }
 }
 
-const measurementOf = ({ context, policy, budget, right, asked }: CompressionResult): Measurement => ({
+const measurementOf = ({ context, policy, budget, window, kernel, right, asked }: CompressionResult): Measurement => ({
   metric: `right answers at ${context} tokens`,
   unit: '%',
   better: 'higher',
-  setting: { 'budget (%)': 100 * budget, policy },
+  setting: { 'budget (%)': 100 * budget, policy, window: `${window}`, kernel: `${kernel}` },
   samples: [(100 * right) / asked],
 });
 

@@ -34,14 +34,14 @@ export interface CompressedModel {
   readonly numKvHeads: number;
 }
 
-const DEFAULTS = { window: 32, poolWidth: 7, floor: 0.2 } as const;
+export const COMPRESSION_DEFAULTS = { window: 32, poolWidth: 7, floor: 0.2 } as const;
 
 /** Options with defaults for what is left out. @throws SplitkvError `usage` that names the option, its value and what it may be. */
 export function compressionOptions(
   given: Pick<CompressionOptions, 'policy' | 'budget'> & Partial<CompressionOptions>,
   model: CompressedModel,
 ): CompressionOptions {
-  const options = { ...DEFAULTS, ...given };
+  const options = { ...COMPRESSION_DEFAULTS, ...given };
   const { policy, budget, window, poolWidth, floor, loads } = options;
   if (!KV_POLICIES.includes(policy)) {
     throw usageError(`kvPolicy '${policy}': use 'none', 'snap', 'ada' or 'static'.${didYouMean(policy, KV_POLICIES)}`);
