@@ -24,7 +24,8 @@ import {
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import { CallQueue } from './call_queue.js';
-import { HeadPages } from './head_pages.js';
+import type * as CompressionModule from './compression_parts.js';
+import type { HeadPages } from './head_pages.js';
 import { blockMessages } from './kv_move.js';
 import { readBlocks, writeBlocks } from './prefill/cache_blocks.js';
 import type { KvPiece } from './prefill/handed_kv.js';
@@ -48,6 +49,8 @@ export const LOGITS_ROWS = 8;
 const RECOMPUTED_ROWS = 16;
 /** Row positions that mark a row as inactive. */
 export const INACTIVE = 0xffffffff;
+
+type CompressionParts = typeof CompressionModule;
 
 interface Slot {
   /** Own blocks, where this rank hands them out. */
@@ -103,6 +106,7 @@ export class RankRunner implements Rank {
     readonly vocabSize: number,
     model: DeviceModel,
     readonly options: RunnerOptions,
+    parts: CompressionParts | undefined,
   ) {
     const { slots, batches = 1, contextLength } = options;
     const total = slots * batches;
@@ -130,11 +134,11 @@ export class RankRunner implements Rank {
     this.#slots = Array.from({ length: total }, () => freeSlot());
     const { compression } = options;
     const owners = world.plan.sharing && new CopyOwners(world.plan, total);
-    if (compression || owners) {
+    if (parts) {
       const held = topology.stages.filter((stage) => stage !== undefined);
       const wholePrompts = compression !== undefined && world.plan.sharing === 'lanes';
       const shape = { slots: total, numBlocks: this.#numBlocks, block: KV_BLOCK, contextLength, owners, wholePrompts };
-      this.#pages = new HeadPages(device, held, shape);
+      this.#pages = new parts.HeadPages(device, held, shape);
     }
     this.#tableStride = this.#pages?.tableStride ?? contextBlocks;
     this.#blockTable = this.#pages
@@ -150,7 +154,13 @@ export class RankRunner implements Rank {
       tableStride: this.#tableStride,
       contextLength,
       ...(this.#pages && {
-        perHead: { compression, owners, tables: this.#pages.tables, headBlocks: this.#pages.headBlocks },
+        perHead: {
+          compression,
+          compressor: parts!.StageCompression,
+          owners,
+          tables: this.#pages.tables,
+          headBlocks: this.#pages.headBlocks,
+        },
       }),
     } satisfies CacheOptions);
     const forward = this.#forward;
@@ -205,10 +215,12 @@ export class RankRunner implements Rank {
     model: DeviceModel,
     options: RunnerOptions,
   ): Promise<RankRunner> {
+    const perHead = options.compression !== undefined || world.plan.sharing !== undefined;
+    const parts = perHead ? await import('./compression_parts.js') : undefined;
     const before = device.usage.bytes;
     const runner = await device.checked(
       `preparing rank ${world.rank}`,
-      () => new RankRunner(device, world, config.vocabSize, model, options),
+      () => new RankRunner(device, world, config.vocabSize, model, options, parts),
     );
     const budget = options.memory?.[world.rank];
     const activations = device.usage.bytes - before - runner.facts.kvBytes;

@@ -42,6 +42,8 @@ export interface CacheOptions {
 /** A cache whose heads keep different entries. A block of `CacheOptions.numBlocks` is then one of each kv head. */
 export interface PerHeadCache {
   readonly compression?: CompressionOptions | undefined;
+  /** What compresses: the class is handed over, so that programs that never compress needn't load it. */
+  readonly compressor: typeof StageCompression;
   /** Where heads are copied: who holds what of them. */
   readonly owners?: CopyOwners | undefined;
   /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */

@@ -5,7 +5,7 @@ import { unsupportedError } from '../base/errors.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
 import { keepsCacheOnly, type RankShare } from '../placement/index.js';
 import { AttentionRanks, type MergeTables, type StageAttention } from './attention_ranks.js';
-import { StageCompression } from './compression/stage_compression.js';
+import type { StageCompression } from './compression/stage_compression.js';
 import { CopiedAttention, guestsOf } from './copied_attention.js';
 import { DealtAttention } from './dealt_attention.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
@@ -142,7 +142,7 @@ export class LlamaForward implements Forward {
       split: topology.groups.length > 1 && !keepsCacheOnly(share),
       compression:
         options.perHead?.compression && heads > 0
-          ? new StageCompression(this.device, this.world, config, options, topology, heads, scratch)
+          ? new options.perHead.compressor(this.device, this.world, config, options, topology, heads, scratch)
           : undefined,
       gathers: topology.ownRows && topology.splitsMlp ? topology.ownRows.ranks.length : 0,
     };
