@@ -190,6 +190,11 @@ export class Engine {
         'prefixCaching: a prompt that is compressed keeps other entries with every ending, so none can share them; turn it off, or leave kvBudget out',
       );
     }
+    if (compression && runner.plan.sharing !== undefined) {
+      throw usageError(
+        "kvBudget: the scheduler can't tell what copies of heads take of compressed prompts; arrange with --copies 0, or leave kvBudget out",
+      );
+    }
     const window = compression?.window ?? 1;
     this.#pools = runner.owners.pools.filter(([first, end]) => end > first);
     if (rest.attentionDpConfig !== undefined) checkChoosesRank(this.ranks.options.plan);
