@@ -4,7 +4,7 @@ import { checkCache } from './check_cache.js';
 import { checkSequences } from './check_sequences.js';
 import { checkVocabulary } from './check_vocabulary.js';
 import { checkWeights } from './check_weights.js';
-import { count, range, showList } from './lists.js';
+import { count, range, sameList, showList } from './lists.js';
 import { isArranged, keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
 
@@ -51,7 +51,27 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
     checkWeights(stage, shape, refuseHere);
     checkCache(stage, shape, refuseHere);
   }
+  checkDealing(plan, refuse);
   checkVocabulary(plan, shape, refuse);
+}
+
+/** Ranks of one place keep the same sequences, whatever their root and stage. */
+function checkDealing({ stages }: Plan, refuse: Refuse): void {
+  const dealt = stages.flatMap((stage) => {
+    if (runsOwnRows(stage) || stage.shares.some(({ sequences }) => sequences === undefined)) return [];
+    const roots = stage.shares.filter((share) => !keepsCacheOnly(share));
+    return roots.map((root) => {
+      const followers = stage.shares.filter((share) => share !== root && sameList(share.kvHeads, root.kvHeads));
+      return { root: root.rank, weights: [root, ...followers].map(({ sequences }) => sequences!) };
+    });
+  });
+  const [first] = dealt;
+  const other = dealt.find(({ weights }) => !sameList(weights, first!.weights));
+  if (!first || !other) return;
+  throw refuse(
+    `sequences are dealt out ${showList(first.weights)} to rank ${first.root} and those that follow it, but ` +
+      `${showList(other.weights)} to rank ${other.root} and its own: a sequence has its place in every stage, so give them the same weights`,
+  );
 }
 
 /** "layers 0-11". */

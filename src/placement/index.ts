@@ -10,6 +10,7 @@ export type {
 export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './arranged_plan.js';
+export { maxSequences } from './capacity.js';
 export { chunkRoom, copiedHeads, CopyOwners, type Holder, holdersOf, homeOf, laneHolders } from './copies.js';
 export { checkPlan } from './check_plan.js';
 export { describePlan } from './describe_plan.js';
@@ -44,6 +45,7 @@ export {
 } from './plan.js';
 export { defaultPromptChunk } from './prompt_chunk.js';
 export { type RowRange, sequenceRanges } from './sequence_ranges.js';
+export { roomByPlace, type SequenceRoom, sequenceWeights } from './sequence_weights.js';
 export { explainPick, formatPlanTable } from './plan_table.js';
 export {
   DEFAULT_NEW_TOKENS,

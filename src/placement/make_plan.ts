@@ -24,6 +24,11 @@ export interface PlanOptions {
   readonly embeddingCost?: number | undefined;
   /** What the last stage pays besides, in the unit of layerCosts; default 0. */
   readonly headCost?: number | undefined;
+  /**
+   * Token plans: the share of the sequences that a root keeps, and each of those that follow it, in any unit; alike for every root.
+   * Default: 0.5 and 1 each (see `sequenceWeights`).
+   */
+  readonly sequenceWeights?: readonly number[] | undefined;
 }
 
 const OPTION_NAMES = [
@@ -33,6 +38,7 @@ const OPTION_NAMES = [
   'layerCosts',
   'embeddingCost',
   'headCost',
+  'sequenceWeights',
 ] as const satisfies readonly (keyof PlanOptions)[];
 
 /** World sizes that messages propose. */
@@ -155,9 +161,6 @@ function assemble(
   };
 }
 
-/** A root's share of the sequences beside 1 of a rank without weights, whose memory is all for them. */
-const ROOT_SEQUENCES = 0.5;
-
 /** Roots, each followed by the ranks that keep sequences of it. */
 function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
   const members = ranks / form.tensor;
@@ -165,8 +168,9 @@ function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: M
   return roots.flatMap((root, group) =>
     range(0, members).map((member): RankShare => {
       const rank = firstRank + group * members + member;
-      if (member === 0) return { ...root, rank, sequences: ROOT_SEQUENCES };
-      return { ...root, rank, heads: [], mlp: [], experts: [], sequences: 1 };
+      const sequences = form.weights![member]!;
+      if (member === 0) return { ...root, rank, sequences };
+      return { ...root, rank, heads: [], mlp: [], experts: [], sequences };
     }),
   );
 }
@@ -215,7 +219,9 @@ function checkOptions(options: PlanOptions, { numLayers }: ModelShape): void {
       throw usageError(`${name} ${value}: expected a whole number from 1 on`);
     }
   }
-  const { layerCosts, embeddingCost = 0, headCost = 0 } = options;
+  const { layerCosts, embeddingCost = 0, headCost = 0, sequenceWeights } = options;
+  const wrong = sequenceWeights?.find((weight) => !(weight >= 0 && weight < Infinity));
+  if (wrong !== undefined) throw usageError(`sequenceWeights has ${wrong}; expected numbers from 0 on`);
   if (layerCosts && layerCosts.length !== numLayers) {
     throw usageError(`layerCosts has ${layerCosts.length} entries; this model has ${count(numLayers, 'layer')}`);
   }

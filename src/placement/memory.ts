@@ -1,7 +1,7 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
 import { chunkRoom } from './copies.js';
-import { range, sum } from './lists.js';
+import { range, sameList, sum } from './lists.js';
 import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
 import { ownSlots } from './sequence_ranges.js';
@@ -82,11 +82,15 @@ function layerCacheBytes(
 const chunkTokens = (chunks: number, whole: number, slots: number): number =>
   Math.min(chunks * CHUNK_TOKENS, Math.ceil(slots) * whole);
 
-/** Sequences that the rank keeps; where none are dealt out, there may be a part of one. */
+/** Sequences that the rank keeps. A pool of blocks may have room for a part of one: each rank has its share of that. */
 function sequencesOn(share: RankShare, stage: readonly RankShare[], slots: number): number {
   if (share.sequences === undefined) return slots;
-  const [first, end] = ownSlots(share, stage, Math.ceil(slots));
-  return end - first;
+  if (Number.isInteger(slots)) {
+    const [first, end] = ownSlots(share, stage, slots);
+    return end - first;
+  }
+  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
+  return (slots * share.sequences) / sum(members.map(({ sequences = 0 }) => sequences));
 }
 
 function vocabularyBytes(plan: Plan, sizes: ModelSizes, rank: number): number {

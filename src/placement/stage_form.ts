@@ -1,7 +1,8 @@
-import { count, range } from './lists.js';
+import { count, range, showList } from './lists.js';
 import { MERGE_LANES } from './owner.js';
 import type { ModelShape } from './plan.js';
 import type { Policy } from './policy.js';
+import { sequenceWeights } from './sequence_weights.js';
 
 /** How the ranks of a stage share it. */
 export interface StageForm {
@@ -17,6 +18,8 @@ export interface StageForm {
   readonly spreadExperts: boolean;
   /** Each weight group is one root, and ranks that keep sequences of it and no weights. */
   readonly token?: boolean;
+  /** Of a token plan: shares of the sequences, a root's first. */
+  readonly weights?: readonly number[];
   /** Each rank runs the rows of its own sequences (attention data parallelism). */
   readonly ownRows?: boolean;
   /** Groups of ranks with different MLP segments, where the heads are on every rank; default `tensor`. */
@@ -26,6 +29,7 @@ export interface StageForm {
 export interface Degrees {
   readonly tensor?: number | undefined;
   readonly sequence?: number | undefined;
+  readonly sequenceWeights?: readonly number[] | undefined;
 }
 
 /** Ranks that can hold different heads and MLP segments. */
@@ -73,7 +77,21 @@ function token(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | s
       : `they make no ${wanted.tensor ?? 'several'} roots with ranks that follow them`;
   }
   const cuts = tensor > 1;
-  const form = { tensor, sequence: 1, ownHeads: !shape.latent, cutVocabulary: cuts, spreadExperts: cuts, token: true };
+  const members = ranks / tensor;
+  const rooms = range(0, members).map((place) => ({ root: place === 0 }));
+  const weights = wanted.sequenceWeights ?? sequenceWeights(rooms, 1);
+  if (weights.length !== members || weights.every((weight) => weight === 0)) {
+    return `sequenceWeights ${showList(weights)}: expected ${members}, a root's first, and one of them above 0`;
+  }
+  const form = {
+    tensor,
+    sequence: 1,
+    ownHeads: !shape.latent,
+    cutVocabulary: cuts,
+    spreadExperts: cuts,
+    token: true,
+    weights,
+  };
   return asWanted(form, { sequence: wanted.sequence }, ranks);
 }
 

@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { modelShape } from '../../model/shape.js';
+import { makePlan } from '../../placement/index.js';
+import { memoryOnPaper } from '../rank_memory.js';
+import { randomFiles } from '../testing/random_source.js';
+import type { ServingModel } from './api.js';
+import { serve } from './serving_model.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { Engine, type EngineMetrics, type EngineOptions } from './engine.js';
 
@@ -15,24 +21,19 @@ const requests = Array.from({ length: 8 }, (_, index) => ({
   temperature: index % 4 === 0 ? 0.8 : 0,
 }));
 
-async function answers(
-  options: Partial<OpenRunnerOptions>,
-  engineOptions: Partial<EngineOptions>,
-): Promise<{ tokens: number[][]; metrics: EngineMetrics }> {
-  const slots = engineOptions.slots ?? 1;
-  const kvBlocks = engineOptions.kvBlocks ?? 64;
-  const { group } = await openRunner({
+const openGroup = (options: Partial<OpenRunnerOptions>) =>
+  openRunner({
     adapter,
     model: { seed: 61, config: { num_attention_heads: 6, num_key_value_heads: 3 } },
     contextLength: 320,
     prefillChunk: 64,
-    slots,
-    kvBlocks,
     virtual: true,
     ...options,
   });
-  const engine = new Engine(group, { slots, kvBlocks, tokensPerIteration: 96, ...engineOptions });
-  const tokens = await Promise.all(
+
+/** What every request gets. */
+const ask = (engine: Engine): Promise<number[][]> =>
+  Promise.all(
     requests.map(async (request) => {
       const own: number[] = [];
       const { ended } = engine.submit({
@@ -47,6 +48,16 @@ async function answers(
       return own;
     }),
   );
+
+async function answers(
+  options: Partial<OpenRunnerOptions>,
+  engineOptions: Partial<EngineOptions>,
+): Promise<{ tokens: number[][]; metrics: EngineMetrics }> {
+  const slots = engineOptions.slots ?? 1;
+  const kvBlocks = engineOptions.kvBlocks ?? 64;
+  const { group } = await openGroup({ slots, kvBlocks, ...options });
+  const engine = new Engine(group, { slots, kvBlocks, tokensPerIteration: 96, ...engineOptions });
+  const tokens = await ask(engine);
   const { metrics } = engine;
   expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
   await engine.dispose();
@@ -67,6 +78,72 @@ describe('token parallelism in the serving engine', () => {
       const { tokens, metrics } = await answers(options, engineOptions);
       expect(tokens).toEqual(alone.tokens);
       expect(metrics.movesTotal).toBeGreaterThan(0);
+    },
+  );
+
+  test(
+    'a rank that only keeps caches is lost: the others keep their weights, and every request finishes',
+    { timeout: 300_000 },
+    async () => {
+      const alone = await answers({}, {});
+      const { group } = await openGroup({ plan: 'token', ranks: 3, virtual: false, slots: 5, kvBlocks: 25 });
+      const [root, lost, other] = group.ranks;
+      expect(lost!.facts.weightBytes).toBe(0);
+      const engine = new Engine(group, { slots: 5, kvBlocks: 25, tokensPerIteration: 96 });
+      const running = ask(engine);
+      await expect.poll(() => engine.metrics.generatedTokensTotal, { timeout: 60_000 }).toBeGreaterThan(20);
+      lost!.device.gpu.destroy();
+      expect(await running).toEqual(alone.tokens);
+      expect(engine.metrics.recoveriesTotal).toBe(1);
+      // The very ranks that were there, with what they had loaded.
+      expect(group.ranks[0]).toBe(root);
+      expect(group.ranks[2]).toBe(other);
+      expect(group.ranks[1]).not.toBe(lost);
+      await engine.dispose();
+    },
+  );
+
+  test(
+    'memory budgets: a token plan holds what its ranks have room for, and serves it at once',
+    { timeout: 300_000 },
+    async () => {
+      const { model, files } = randomFiles({
+        seed: 62,
+        config: { num_hidden_layers: 8, hidden_size: 128, intermediate_size: 512 },
+      });
+      const contextLength = 256;
+      const shared = { adapter, contextLength, prefillChunk: 32, slots: 24, virtualRanks: true } as const;
+      const [root] = await memoryOnPaper(
+        makePlan('token', 3, modelShape(model.config)),
+        { config: model.config, type: 'f32' },
+        { ...shared, kvType: 'f32', kvBlocks: 1 },
+      );
+      // Room for a few contexts beside whole weights.
+      const context = 8 * 2 * 2 * 16 * 4 * contextLength;
+      const memory = root!.totalBytes + 4 * context;
+      const token = await serve(files, { ...shared, ranks: 3, plan: 'token', memory });
+      const single = await serve(files, { ...shared, memory });
+      const weights = token.info.plan.stages[0]!.shares.map(({ sequences }) => sequences!);
+      expect(weights[0]).toBeLessThan(weights[1]! / 2);
+      expect(weights[1]).toBe(1);
+      // Three ranks with whole weights each would hold three times what one does.
+      expect(token.info.kvBlocks).toBeGreaterThan(3 * single.info.kvBlocks);
+      for (const { weightBytes, kvBytes } of token.info.ranks) expect(weightBytes + kvBytes).toBeLessThan(memory);
+      const most = async (served: ServingModel): Promise<number> => {
+        const completions = Array.from({ length: 24 }, (_, index) =>
+          served.complete(prompt(220, index), { maxTokens: 6, ignoreEos: true }),
+        );
+        let running = 0;
+        await Promise.all(
+          completions.map(async (completion) => {
+            for await (const _event of completion) running = Math.max(running, served.metrics.running);
+          }),
+        );
+        return running;
+      };
+      expect(await most(token)).toBeGreaterThan(3 * (await most(single)));
+      await token.dispose();
+      await single.dispose();
     },
   );
 });

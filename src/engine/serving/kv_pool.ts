@@ -1,8 +1,8 @@
 import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
-import { slotRanges } from '../../model/topology.js';
-import { CHUNK_TOKENS, type Plan, planMemory } from '../../placement/index.js';
+import { keptSlots, slotRanges } from '../../model/topology.js';
+import { CHUNK_TOKENS, keepsCacheOnly, type Plan, planMemory } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -40,20 +40,26 @@ export function kvBlocksOf(
   }
   const { tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts);
   const pools = poolSlots(facts.plan, slots);
-  /** Of all pools, when the largest has no more than these bytes of its rank. */
-  const fitting = (bytes: number, perToken: number): number => {
+  /** Of all pools, when one with so many slots has no more than these bytes of its rank. */
+  const fitting = (bytes: number, perToken: number, own = Math.max(...pools)): number => {
     const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
     // A rank of several that split sequences has room for a chunk more than its part of each.
     const inPool = split === 1 ? held : (held - (slots * CHUNK_TOKENS) / KV_BLOCK) * split;
-    return Math.floor((inPool * slots) / Math.max(...pools));
+    return own === 0 ? Infinity : Math.floor((inPool * slots) / own);
   };
   if (kvMemory === undefined) {
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
-    const room = weights.map((bytes, rank) => DEFAULT_SHARE * (budgets[rank]! - bytes));
-    const memory = Math.min(DEFAULT_MEMORY, ...room);
-    const sensible = Math.min(fitting(memory, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes));
-    // What not even a whole context fits in is refused by who checks the budgets, with advice.
-    return Math.min(most, Math.max(Math.ceil((context * slots) / Math.min(...pools)), sensible));
+    const held = weights.map((bytes, rank) => {
+      const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (budgets[rank]! - bytes));
+      const [first, end] = keptSlots(facts.plan, rank, slots, 1)?.[0] ?? [0, slots];
+      return fitting(room, tokenBytes, end - first);
+    });
+    const sensible = Math.min(fitting(DEFAULT_MEMORY, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes), ...held);
+    // Every pool holds a whole context, but a root's whose memory is limited. What they don't fit in is refused by who checks the
+    // budgets, with advice.
+    const followed = facts.plan.stages.some(({ shares }) => shares.some(keepsCacheOnly));
+    const whole = followed && budgets.length > 0 ? Math.max(...pools) : Math.min(...pools);
+    return Math.min(most, Math.max(Math.ceil((context * slots) / whole), sensible));
   }
   if (!(kvMemory > 0)) throw usageError(`kvMemory ${kvMemory}: expected bytes above 0`);
   const blocks = fitting(kvMemory, tokenBytes);

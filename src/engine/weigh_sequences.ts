@@ -1,0 +1,48 @@
+import { modelSizes } from '../model/model_sizes.js';
+import { modelShape } from '../model/shape.js';
+import { makePlan, type Plan, planMemory, roomByPlace, sequenceWeights } from '../placement/index.js';
+import type { LoadOptions } from './api.js';
+import { memoryBudgets } from './budgets.js';
+import { measureMachine } from './measure/measure_machine.js';
+import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { rankAdapters } from './rank_adapters.js';
+import { memoryOnPaper } from './rank_memory.js';
+import { KV_BLOCK } from './rank_runner.js';
+
+/**
+ * A token plan with its sequences dealt out by what ranks have: memory, where the options limit it, and how fast each adapter attends,
+ * where they name several. Adapters are measured once.
+ * @throws as `measureMachine`
+ */
+export async function weighSequences(plan: Plan, options: LoadOptions, subject: PlanSubject): Promise<Plan> {
+  const budgets = memoryBudgets(options.memory, plan.worldSize);
+  const several = Array.isArray(options.ranks) && new Set(options.ranks).size > 1 && !options.virtualRanks;
+  if (!several && budgets.every((budget) => budget === undefined)) return plan;
+  const { config, type, kvType, contextLength } = subject;
+  const { slots, batches = 1 } = subject.seatsOf(plan);
+  const machine = several
+    ? await measureMachine({
+        subject: { config, type, kvType, contextLength, batched: slots * batches > 1 },
+        adapters: rankAdapters(options, plan.worldSize),
+        virtual: false,
+        signal: options.signal,
+      })
+    : undefined;
+  // What a rank takes beside caches doesn't depend on how many sequences it keeps.
+  const fixed = await memoryOnPaper(plan, subject, runnerOf(subject, plan));
+  const rooms = fixed.map(({ rank, weightBytes, activationBytes }) => {
+    const layer = machine?.ranks[rank]!.dense ?? machine?.ranks[rank]!.expert;
+    const budget = budgets[rank];
+    return {
+      bytes: budget === undefined ? undefined : budget - weightBytes - activationBytes,
+      speed: layer && 1 / layer.generated.attention,
+    };
+  });
+  const places = roomByPlace(plan, rooms);
+  const sizes = modelSizes(config, type, kvType);
+  const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, block: KV_BLOCK });
+  const wanted = caches.reduce((sum, { kvBytes }) => sum + kvBytes, 0) / (plan.worldSize / places.length);
+  return makePlan(plan.policy, plan.worldSize, modelShape(config), {
+    sequenceWeights: sequenceWeights(places, wanted),
+  });
+}
