@@ -130,7 +130,7 @@ describe('token parallelism in the serving engine', () => {
       expect(token.info.kvBlocks).toBeGreaterThan(3 * single.info.kvBlocks);
       for (const { weightBytes, kvBytes } of token.info.ranks) expect(weightBytes + kvBytes).toBeLessThan(memory);
       const most = async (served: ServingModel): Promise<number> => {
-        const completions = Array.from({ length: 24 }, (_, index) =>
+        const completions = Array.from({ length: 16 }, (_, index) =>
           served.complete(prompt(220, index), { maxTokens: 6, ignoreEos: true }),
         );
         let running = 0;
