@@ -24,7 +24,7 @@ export default defineConfig({
     target: 'es2023',
     chunkSizeWarningLimit: 2000, // WGSL is text
     rollupOptions: {
-      input: ['index', 'chat', 'host'].map((page) => root(`src/app/${page}.html`)),
+      input: ['index', 'chat', 'bench', 'arrange', 'simulate', 'host'].map((page) => root(`src/app/${page}.html`)),
       external,
     },
   },

@@ -4,6 +4,9 @@ import { make } from './dom.js';
 const PAGES = [
   ['chat.html', 'Chat'],
   ['index.html', 'Ranks'],
+  ['bench.html', 'Bench'],
+  ['arrange.html', 'Arrange'],
+  ['simulate.html', 'Simulate'],
 ] as const;
 
 /** `<site-nav>`: the links between the pages. */

@@ -35,7 +35,7 @@ export function adpReport({ study, pareto, published }: AdpReport): string {
 <h2>Result</h2>
 <p class="soft">balance: mean ratio of average to most tokens over ranks, iterations weighed by the most loaded rank's tokens. SOL TPS: what perfect
 balance of the same iterations would give. TTFT: mean time to first token.</p>
-<div class="scroll">${table(study.rows, published ? study.published : [])}</div>
+<div class="scroll" role="region" aria-label="Result" tabindex="0">${table(study.rows, published ? study.published : [])}</div>
 ${published ? PUBLISHED_NOTE : ''}
 <h2>Tokens per rank and balance</h2>
 <p class="soft">Left:<span class="key blue"></span>mean over ranks, shaded from the least to the most loaded one.
@@ -70,7 +70,7 @@ function table(rows: readonly AdpRow[], published: readonly PublishedRow[]): str
 <td>${row.mean_ttft_s.toFixed(2)}</td><td>${row.p95_ttft_s.toFixed(2)}</td><td>${whole(row.iterations)}</td></tr>`;
   });
   const beside = published.length > 0 ? '<th>published</th>' : '';
-  return `<table><thead><tr><th></th><th>TPS</th>${beside}<th>balance</th>${beside}<th>SOL TPS</th>${beside}<th>speedup</th>${beside}
+  return `<table><thead><tr><td></td><th>TPS</th>${beside}<th>balance</th>${beside}<th>SOL TPS</th>${beside}<th>speedup</th>${beside}
 <th>TTFT s</th><th>p95 TTFT s</th><th>iterations</th></tr></thead><tbody>${cells.join('')}</tbody></table>`;
 }
 

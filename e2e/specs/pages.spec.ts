@@ -1,0 +1,119 @@
+import { readFileSync } from 'node:fs';
+import { expect, type Page, test } from '@playwright/test';
+import { exampleProfile } from '../../src/app/example_profile.js';
+import { arrange } from '../../src/placement/arrangement/index.js';
+import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
+import { checkAccessibility } from '../support/accessibility.js';
+
+// On a phone, where things are most in each other's way.
+test.use({ viewport: { width: 340, height: 700 } });
+
+/** Opens a page and fills in its form. */
+async function open(page: Page, name: string, fields: Readonly<Record<string, string>> = {}): Promise<string[]> {
+  const problems: string[] = [];
+  page.on('pageerror', (error) => problems.push(error.message));
+  await page.goto(`/${name}.html`);
+  for (const [field, value] of Object.entries(fields)) await page.locator(`[name="${field}"]`).fill(value);
+  return problems;
+}
+
+test('the pages link to each other, and each says where it is', async ({ page }) => {
+  await open(page, 'arrange');
+  for (const [name, heading] of [
+    ['Simulate', 'Simulate'],
+    ['Bench', 'Bench'],
+    ['Chat', 'Chat'],
+    ['Ranks', 'splitkv'],
+    ['Arrange', 'Arrange'],
+  ] as const) {
+    await page.getByRole('navigation').getByRole('link', { name }).click();
+    await expect(page.getByRole('heading', { level: 1 })).toHaveText(heading);
+    await expect(page.getByRole('navigation').locator('[aria-current]')).toHaveText(name);
+  }
+});
+
+test('arrange: the arrangement of the library, drawn, and saved as a plan', async ({ page }) => {
+  const problems = await open(page, 'arrange');
+  const { layers } = exampleProfile(6, 8, 1);
+  const found = (mode: 'static' | 'exact') =>
+    arrange({ loads: layers, ranks: 4, mode, objective: 'per-layer' }).makespan.toLocaleString('en-US', {
+      maximumFractionDigits: 1,
+    });
+  await expect(page.locator('#verdict')).toContainText('nothing better exists within these limits');
+  const row = (name: string) => page.getByRole('row').filter({ has: page.getByRole('rowheader', { name }) });
+  await expect(row('static')).toContainText(found('static'));
+  await expect(row('exact')).toContainText(found('exact'));
+  await expect(page.locator('.layer')).toHaveCount(6);
+  await checkAccessibility(page);
+  const download = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'Save it as a plan' }).click();
+  const plan = JSON.parse(readFileSync(await (await download).path(), 'utf8')) as object;
+  expect(plan).toMatchObject({ policy: 'arranged', ranks: 4, mode: 'exact' });
+
+  await page.getByLabel('Mode').selectOption('fair-copy');
+  await page.getByRole('button', { name: 'Arrange' }).click();
+  await expect(row('fair-copy')).toBeVisible();
+  await expect(page.locator('.piece.shared').first()).toBeAttached();
+  await page.getByLabel('Profile').fill('{"layers": [[1, 2], [3]]}');
+  await page.getByRole('button', { name: 'Arrange' }).click();
+  await expect(page.getByRole('alert')).toContainText('profile');
+  expect(problems).toEqual([]);
+});
+
+test('simulate: the rows of the command line, and its report', async ({ page }) => {
+  const small = { requests: '300', ranks: '4', 'max-batch': '16', concurrency: '160', 'mean-out': '100', seed: '5' };
+  const problems = await open(page, 'simulate', small);
+  await page.getByRole('button', { name: 'Simulate' }).click();
+  await expect(page.locator('#status')).toContainText('Done in');
+  const { stdout } = await splitkv([
+    'simulate',
+    'adp',
+    '--json',
+    ...Object.entries(small).flatMap(([name, value]) => [`--${name}`, value]),
+  ]);
+  const { rows } = JSON.parse(stdout) as { rows: { tps: number; iterations: number }[] };
+  const report = page.frameLocator('#report');
+  for (const [index, { tps, iterations }] of rows.entries()) {
+    const row = report.getByRole('row').nth(index + 1);
+    await expect(row).toContainText(Math.round(tps).toLocaleString('en-US'));
+    await expect(row).toContainText(iterations.toLocaleString('en-US'));
+  }
+  await checkAccessibility(page);
+  await page.locator('[name="max-tokens"]').fill('16');
+  await page.getByRole('button', { name: 'Simulate' }).click();
+  await expect(page.getByRole('alert')).toContainText('leaves no room for prompts');
+
+  // A long one can be stopped.
+  await open(page, 'simulate');
+  await page.getByRole('button', { name: 'Simulate' }).click();
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await expect(page.locator('#status')).toHaveText('Stopped.');
+  expect(problems).toEqual([]);
+});
+
+test('bench: a suite runs in the page, with plots and every sample', async ({ page }) => {
+  const problems = await open(page, 'bench', { weights: 'f16', prompts: '16, 32', runs: '2', tokens: '4' });
+  await page.getByRole('button', { name: 'Run' }).click();
+  await expect(page.locator('#status')).toContainText('Done on');
+  await expect(page.locator('#plots figure')).toHaveCount(2);
+  await expect(page.locator('#table')).toContainText(/tiny-gqa +f16 +16 /);
+  await checkAccessibility(page);
+  const download = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'Save all samples' }).click();
+  const { measurements } = JSON.parse(readFileSync(await (await download).path(), 'utf8')) as {
+    measurements: { samples: number[] }[];
+  };
+  expect(measurements.map(({ samples }) => samples.length)).toEqual([2, 2, 2, 2]);
+  await page.locator('[name="prompts"]').fill('many');
+  await page.getByRole('button', { name: 'Run' }).click();
+  await expect(page.getByRole('alert')).toContainText('prompt lengths "many"');
+  expect(problems).toEqual([]);
+});
+
+test('ranks and chat: axe finds nothing, before a model is there', async ({ page }) => {
+  for (const address of ['/index.html?model=/models/nosuch', '/chat.html?model=/models/nosuch&autostart']) {
+    await page.goto(address);
+    await expect(page.getByRole('alert').first()).toContainText('no config.json');
+    await checkAccessibility(page);
+  }
+});
