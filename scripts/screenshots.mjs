@@ -1,0 +1,85 @@
+/**
+ * `node scripts/screenshots.mjs`: the pictures of the README, docs/images/*.png, taken of the built pages (npm run build) in the
+ * Chrome that is found. Small, and in the colours of a light system.
+ */
+import { mkdirSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { ensureChrome, root } from './setup.mjs';
+
+process.env.CHROME_PATH = ensureChrome();
+await import('./run_typescript.mjs');
+const { launchChrome } = await import('../src/cli/chrome.ts');
+const { serveFiles } = await import('../src/server/static_files.ts');
+
+const [models, pages] = [
+  serveFiles('/models', join(root, 'models')),
+  serveFiles('/', join(root, 'dist/app')),
+];
+const server = createServer((request, response) =>
+  models(request, response, () => pages(request, response, () => response.writeHead(404).end())),
+);
+await new Promise((done) => server.listen(0, '127.0.0.1', done));
+const base = `http://127.0.0.1:${server.address().port}/`;
+const folder = join(root, 'docs/images');
+mkdirSync(folder, { recursive: true });
+
+const { browser } = await launchChrome();
+const page = await browser.newPage({ viewport: { width: 760, height: 620 }, colorScheme: 'light' });
+page.setDefaultTimeout(180_000);
+const shoot = async (name, height) => {
+  await page.setViewportSize({ width: 760, height });
+  await page.screenshot({ path: join(folder, `${name}.png`) });
+  console.log(`docs/images/${name}.png`);
+};
+
+try {
+  await page.goto(`${base}chat.html`);
+  await page.getByRole('button', { name: /^Download/ }).waitFor();
+  await page.locator('splitkv-chat').scrollIntoViewIfNeeded();
+  await page.setViewportSize({ width: 760, height: 1000 });
+  await page.locator('splitkv-chat').screenshot({ path: join(folder, 'before_download.png') });
+  console.log('docs/images/before_download.png');
+  await page.getByRole('button', { name: /^Download/ }).click();
+  await page.getByText(/^Ready:/).waitFor();
+  for (const index of [0, 2]) {
+    await page.getByRole('group', { name: 'Questions to try' }).getByRole('button').nth(index).click();
+    await page.locator('splitkv-chat .note').nth(index === 0 ? 0 : 1).waitFor();
+  }
+  await page.locator('splitkv-chat').screenshot({ path: join(folder, 'chat.png') });
+  console.log('docs/images/chat.png');
+
+  await page.goto(`${base}index.html?ranks=2&plan=sp&virtual=1`);
+  await page.getByText('tiny-gqa is ready.').waitFor();
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByText(/dispatches a token/).waitFor();
+  await page.locator('#ranks').screenshot({ path: join(folder, 'ranks.png') });
+  console.log('docs/images/ranks.png');
+
+  await page.goto(`${base}arrange.html`);
+  await page.locator('#verdict').waitFor();
+  await page.locator('#result').scrollIntoViewIfNeeded();
+  await page.evaluate(() => document.querySelector('#result').scrollIntoView());
+  await shoot('arrange', 560);
+
+  await page.goto(`${base}bench.html`);
+  await page.locator('[name=prompts]').fill('16, 64, 256');
+  await page.locator('[name=runs]').fill('3');
+  await page.getByRole('button', { name: 'Run' }).click();
+  await page.getByText(/^Done on/).waitFor();
+  await page.evaluate(() => document.querySelector('#result').scrollIntoView());
+  await shoot('bench', 640);
+
+  await page.goto(`${base}simulate.html`);
+  await page.locator('[name=requests]').fill('2000');
+  await page.locator('[name=concurrency]').fill('640');
+  await page.locator('[name=max-batch]').fill('64');
+  await page.getByRole('button', { name: 'Simulate' }).click();
+  await page.getByText(/^Done in/).waitFor();
+  await page.evaluate(() => document.querySelector('#result').scrollIntoView());
+  await shoot('simulate', 640);
+} finally {
+  await browser.close();
+  server.close();
+  server.closeAllConnections();
+}
