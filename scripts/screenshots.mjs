@@ -12,10 +12,7 @@ await import('./run_typescript.mjs');
 const { launchChrome } = await import('../src/cli/chrome.ts');
 const { serveFiles } = await import('../src/server/static_files.ts');
 
-const [models, pages] = [
-  serveFiles('/models', join(root, 'models')),
-  serveFiles('/', join(root, 'dist/app')),
-];
+const [models, pages] = [serveFiles('/models', join(root, 'models')), serveFiles('/', join(root, 'dist/app'))];
 const server = createServer((request, response) =>
   models(request, response, () => pages(request, response, () => response.writeHead(404).end())),
 );
@@ -44,7 +41,10 @@ try {
   await page.getByText(/^Ready:/).waitFor();
   for (const index of [0, 2]) {
     await page.getByRole('group', { name: 'Questions to try' }).getByRole('button').nth(index).click();
-    await page.locator('splitkv-chat .note').nth(index === 0 ? 0 : 1).waitFor();
+    await page
+      .locator('splitkv-chat .note')
+      .nth(index === 0 ? 0 : 1)
+      .waitFor();
   }
   await page.locator('splitkv-chat').screenshot({ path: join(folder, 'chat.png') });
   console.log('docs/images/chat.png');

@@ -54,7 +54,7 @@ test('arrange: the arrangement of the library, drawn, and saved as a plan', asyn
   await page.getByRole('button', { name: 'Arrange' }).click();
   await expect(row('fair-copy')).toBeVisible();
   await expect(page.locator('.piece.shared').first()).toBeAttached();
-  await page.getByLabel('Profile').fill('{"layers": [[1, 2], [3]]}');
+  await page.locator('#profile').fill('{"layers": [[1, 2], [3]]}');
   await page.getByRole('button', { name: 'Arrange' }).click();
   await expect(page.getByRole('alert')).toContainText('profile');
   expect(problems).toEqual([]);
