@@ -23,7 +23,7 @@ mkdirSync(folder, { recursive: true });
 
 const { browser } = await launchChrome();
 const page = await browser.newPage({ viewport: { width: 760, height: 620 }, colorScheme: 'light' });
-page.setDefaultTimeout(180_000);
+page.setDefaultTimeout(60_000);
 const shoot = async (name, height) => {
   await page.setViewportSize({ width: 760, height });
   await page.screenshot({ path: join(folder, `${name}.png`) });
