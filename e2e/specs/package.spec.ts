@@ -37,13 +37,20 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   const kilobytes = gzipped(files) / 1000;
   expect(files.size).toBeGreaterThan(5);
   expect(kilobytes).toBeGreaterThan(50);
-  expect(kilobytes).toBeLessThan(160);
+  expect(kilobytes).toBeLessThan(150);
 });
 
 test('what few pages need is loaded on demand, and the element is small', () => {
   const first = reached(CORE, [STATIC]);
   const all = reached(CORE, [STATIC, ON_DEMAND]);
-  for (const name of ['serving_model', 'gguf_files', 'plan_model', 'self_test', 'compression_parts']) {
+  for (const name of [
+    'serving_model',
+    'gguf_files',
+    'plan_model',
+    'self_test',
+    'compression_parts',
+    'deepseek_family',
+  ]) {
     expect(first).not.toContain(`splitkv-${name}.js`);
     expect(all).toContain(`splitkv-${name}.js`);
   }

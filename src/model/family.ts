@@ -2,12 +2,10 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import { isDeepseek, type ModelConfig } from './config.js';
-import { DeepseekForward } from './deepseek.js';
-import { loadDeepseekWeights } from './deepseek_weights.js';
 import type { CacheOptions, Forward } from './forward.js';
 import { LlamaForward } from './llama.js';
 import { loadLlamaWeights } from './llama_weights.js';
-import { type RankSlice, rankSlice } from './shape.js';
+import { rankSlice } from './shape.js';
 import type { LoadWeightsOptions } from './weight_loader.js';
 import type { World } from './world.js';
 
@@ -30,11 +28,11 @@ export async function loadWeights(
   world: World,
   options: LoadWeightsOptions = {},
 ): Promise<DeviceModel> {
-  const slice: RankSlice = rankSlice(world.plan, world.rank, config);
   if (isDeepseek(config)) {
-    const weights = await loadDeepseekWeights(device, config, reader, type, { ...options, slice });
-    return { ...weights, createForward: (cache) => new DeepseekForward(device, config, weights, cache, world) };
+    const { loadDeepseek } = await import('./deepseek_family.js');
+    return loadDeepseek(device, config, reader, type, world, options);
   }
+  const slice = rankSlice(world.plan, world.rank, config);
   const weights = await loadLlamaWeights(device, config, reader, type, { ...options, slice });
   return { ...weights, createForward: (cache) => new LlamaForward(device, config, weights, cache, world) };
 }
