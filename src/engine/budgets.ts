@@ -6,7 +6,6 @@ import { weightBytes } from '../model/weight_bytes.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { checkMemory, type Plan, type RankMemory } from '../placement/index.js';
 import type { RunnerOptions } from './rank.js';
-import { memoryOnPaper } from './rank_memory.js';
 import { KV_BLOCK } from './rank_runner.js';
 
 /** A model whose weights take memory. */
@@ -49,6 +48,8 @@ export async function checkBudgets(
   budgets: readonly (number | undefined)[],
 ): Promise<void> {
   if (budgets.every((budget) => budget === undefined)) return;
+  // Few loads have a budget.
+  const { memoryOnPaper } = await import('./rank_memory.js');
   const { config, type } = subject;
   const { contextLength, kvType } = runner;
   const compressed = runner.compression !== undefined;
