@@ -42,7 +42,7 @@ try {
   for (const index of [0, 2]) {
     await page.getByRole('group', { name: 'Questions to try' }).getByRole('button').nth(index).click();
     await page
-      .locator('splitkv-chat .note')
+      .locator('splitkv-chat .log .note')
       .nth(index === 0 ? 0 : 1)
       .waitFor();
   }
