@@ -65,7 +65,11 @@ function entryOf(name: string, shape: readonly number[], table: Float32Array): T
             bytes: (rowEnd - rowStart) * width * 4,
             convertTo: (out) => {
               for (let row = rowStart; row < rowEnd; row++) {
-                fillRow(out.subarray((row - rowStart) * width, (row - rowStart + 1) * width), values, row * STRIDE);
+                fillRow(
+                  out.subarray((row - rowStart) * width, (row - rowStart + 1) * width),
+                  values,
+                  row * STRIDE + columnStart,
+                );
               }
             },
           }),
