@@ -1,11 +1,6 @@
 /** The report's style; colours keep a contrast of 4.5 with the ground in both schemes. */
 export const REPORT_CSS = `
 :root {
-  color-scheme: light dark;
-  --ground: light-dark(#ffffff, #14171c);
-  --raised: light-dark(#f5f6f8, #1d2128);
-  --text: light-dark(#1b1f24, #e6e9ee);
-  --quiet: light-dark(#57606a, #a3adba);
   --grid: light-dark(#e1e5ea, #2f3641);
   --c0: light-dark(#1d5fd1, #6ea8fe);
   --c1: light-dark(#b45309, #f0a35c);
@@ -14,9 +9,6 @@ export const REPORT_CSS = `
   --c4: light-dark(#be123c, #ff8fa3);
   --c5: light-dark(#0e7490, #5fd0e6);
 }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 860px; margin: 0 auto; padding: 24px 16px 64px; }
 h1 { font-size: 1.6rem; margin: 0 0 8px; }
 h2 { font-size: 1.2rem; margin: 32px 0 8px; }
 .environment { color: var(--quiet); margin: 0; }

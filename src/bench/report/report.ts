@@ -3,6 +3,7 @@ import { comparisonTable, decimals, environmentLines, ratio, settingText } from 
 import { medianEstimate } from '../statistics.js';
 import { type Chart, chartsOf } from './charts.js';
 import { REPORT_CSS } from './css.js';
+import { pageHtml } from './page.js';
 import { chartSvg, escapeHtml, legendHtml } from './svg.js';
 
 /**
@@ -13,19 +14,10 @@ export function reportHtml(document: BenchDocument<unknown>, table: string): str
   const { suite, comparison } = document;
   const { note, ...environment } = document.environment;
   const title = `splitkv bench: ${suite}`;
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escapeHtml(title)}</title>
-<link rel="icon" href="data:,">
-<style>${REPORT_CSS}</style>
-</head>
-<body>
-<main>
-<h1>${escapeHtml(title)}</h1>
-<p class="environment">${escapeHtml(environmentLines(environment).trim()).replaceAll('\n', '<br>')}</p>
+  return pageHtml(
+    title,
+    REPORT_CSS,
+    `<p class="environment">${escapeHtml(environmentLines(environment).trim()).replaceAll('\n', '<br>')}</p>
 ${note === undefined ? '' : `<p class="note" role="note">${escapeHtml(note)}</p>`}
 ${comparison ? comparisonSection(comparison) : ''}
 <section aria-labelledby="plots"><h2 id="plots">Plots</h2>
@@ -35,11 +27,8 @@ ${chartsOf(document).map(chartFigure).join('\n')}
 <section aria-labelledby="results"><h2 id="results">Results</h2>
 <pre tabindex="0" aria-labelledby="results">${escapeHtml(table)}</pre>
 ${measurementsTable(document)}
-</section>
-</main>
-</body>
-</html>
-`;
+</section>`,
+  );
 }
 
 const chartFigure = (chart: Chart): string =>

@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../bench/report/svg.js';
+import { pageHtml } from '../../bench/report/page.js';
 import type { MeasuredProfile } from './measure.js';
 
 const LEFT = 64;
@@ -13,27 +13,15 @@ export function heatMapHtml(profile: MeasuredProfile): string {
   const { model, kv_budget: budget, samples, prompt_tokens: tokens, policy } = profile;
   const title = `${model}: kept part of the KV cache by head`;
   const most = Math.max(...profile.share.flat());
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escapeHtml(title)}</title>
-<link rel="icon" href="data:,">
-<style>${CSS}</style>
-</head>
-<body>
-<main>
-<h1>${escapeHtml(title)}</h1>
-<p>KV budget ${budget}, policy ${policy}, ${samples} samples of ${tokens.least} to ${tokens.most} tokens (mean ${tokens.mean.toFixed(0)}).
+  return pageHtml(
+    title,
+    CSS,
+    `<p>KV budget ${budget}, policy ${policy}, ${samples} samples of ${tokens.least} to ${tokens.most} tokens (mean ${tokens.mean.toFixed(0)}).
 A cell's colour is the part of a prompt that the head keeps, on average; the line at its foot is one standard deviation over the samples, full width for ${percent(Math.max(...profile.share_std.flat()))}.</p>
 <figure>${legend(most)}${mapSvg(profile, most)}</figure>
 <h2>Numbers</h2>
-${table(profile)}
-</main>
-</body>
-</html>
-`;
+${table(profile)}`,
+  );
 }
 
 const percent = (part: number): string => `${(100 * part).toFixed(part < 0.1 ? 1 : 0)}%`;
@@ -95,18 +83,10 @@ function table({ layers, std, share, share_std: shareStd }: MeasuredProfile): st
 
 const CSS = `
 :root {
-  color-scheme: light dark;
-  --ground: light-dark(#ffffff, #14171c);
-  --raised: light-dark(#f5f6f8, #1d2128);
-  --text: light-dark(#1b1f24, #e6e9ee);
-  --quiet: light-dark(#57606a, #a3adba);
   /* Text keeps a contrast of 4.5 with both and with all between. */
   --cold: light-dark(#ffffff, #171b22);
   --hot: light-dark(#5f97f5, #2f62c9);
 }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 860px; margin: 0 auto; padding: 24px 16px 64px; }
 h1 { font-size: 1.5rem; margin: 0 0 8px; }
 h2 { font-size: 1.15rem; margin: 28px 0 8px; }
 figure { margin: 16px 0 0; }
