@@ -13,45 +13,38 @@ import type { ScaleModel } from './scale_names.js';
 
 const common = { hidden_act: 'silu', tie_word_embeddings: true, torch_dtype: 'bfloat16', initializer_range: 0.02 };
 
+const random = {
+  ...common,
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  num_key_value_heads: 4,
+  head_dim: 64,
+  max_position_embeddings: 2048,
+  rope_theta: 10000,
+  rms_norm_eps: 1e-5,
+  attention_bias: false,
+  mlp_bias: false,
+  bos_token_id: 0,
+  eos_token_id: 0,
+};
+
 /** config.json of models whose size is what counts, as published; their weights are made here. */
 export const SCALE_CONFIGS: Readonly<Record<ScaleModel, Record<string, unknown>>> = {
   'random-14m': {
-    ...common,
-    architectures: ['LlamaForCausalLM'],
-    model_type: 'llama',
+    ...random,
     num_hidden_layers: 4,
     hidden_size: 512,
     intermediate_size: 1536,
     num_attention_heads: 8,
-    num_key_value_heads: 4,
-    head_dim: 64,
     vocab_size: 2048,
-    max_position_embeddings: 2048,
-    rope_theta: 10000,
-    rms_norm_eps: 1e-5,
-    attention_bias: false,
-    mlp_bias: false,
-    bos_token_id: 0,
-    eos_token_id: 0,
   },
   'random-46m': {
-    ...common,
-    architectures: ['LlamaForCausalLM'],
-    model_type: 'llama',
+    ...random,
     num_hidden_layers: 6,
     hidden_size: 768,
     intermediate_size: 2304,
     num_attention_heads: 12,
-    num_key_value_heads: 4,
-    head_dim: 64,
     vocab_size: 4096,
-    max_position_embeddings: 2048,
-    rope_theta: 10000,
-    rms_norm_eps: 1e-5,
-    attention_bias: false,
-    mlp_bias: false,
-    bos_token_id: 0,
-    eos_token_id: 0,
   },
   'smollm2-135m': {
     ...common,
