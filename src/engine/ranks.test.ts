@@ -3,7 +3,7 @@ import { testAdapters } from '../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
 import type { PlanOptions } from '../placement/index.js';
 import type { KvType, WeightType } from './api.js';
-import { openRunner, type OpenRunnerOptions } from './testing/open_runner.js';
+import { runAlone } from './testing/run_bits.js';
 
 const long = { max_position_embeddings: 2304 };
 const models: Record<string, RandomModelOptions> = {
@@ -36,41 +36,6 @@ const models: Record<string, RandomModelOptions> = {
   deepseek: { seed: 23, config: { ...long, model_type: 'deepseek_v3' } },
   minicpm3: { seed: 24, config: { ...long, model_type: 'minicpm3', num_attention_heads: 8 } },
 };
-
-const prompt = (length: number): number[] => Array.from({ length }, (_, i) => (i * 37 + 101 + ((i * i) % 53)) % 320);
-const bytes = (row: Float32Array): Buffer => Buffer.from(row.slice().buffer);
-
-interface Run extends Omit<OpenRunnerOptions, 'adapter' | 'model'> {
-  readonly weights: WeightType;
-  readonly kv: KvType;
-}
-
-/** Logits of every position of a prompt as long as the longest, then of 3 generated rows after a prompt of each length. */
-async function run(adapter: string, model: string, lengths: readonly number[], options: Run): Promise<Buffer[]> {
-  const longest = Math.max(...lengths);
-  const { runner, group } = await openRunner({
-    adapter,
-    model: models[model]!,
-    contextLength: longest + 8,
-    prefillChunk: 512,
-    ...options,
-  });
-  try {
-    const rows: Buffer[] = [];
-    await runner.logits(prompt(longest), true, (_position, row) => rows.push(bytes(row)));
-    for (const length of lengths) {
-      await runner.prefill(prompt(length), 8, { seed: 0 });
-      for (let step = 0; step < 3; step++) {
-        await (step === 0 ? runner.sampleFirst() : runner.step());
-        rows.push(bytes(await runner.slotLogits(0)));
-      }
-      await runner.release();
-    }
-    return rows;
-  } finally {
-    group.dispose();
-  }
-}
 
 type Case = readonly [plan: string, ranks: number, options?: PlanOptions & { readonly devices?: boolean }];
 
@@ -156,16 +121,10 @@ describe('the same bits as on one rank', async () => {
     for (const { model, weights, kv, lengths, cases } of contracts) {
       test(`${model}, ${weights}, kv ${kv}, on ${adapter.name}`, { timeout: 600_000 }, async () => {
         const spans = all ? lengths : lengths.filter((length) => length < 500);
-        const one = await run(adapter.name, model, spans, { weights, kv });
+        const given = { adapter: adapter.name, model: models[model]!, weights, kv };
+        const one = await runAlone(spans, given);
         for (const [plan, ranks, { devices = false, ...planOptions } = {}] of all ? cases : cases.slice(0, 3)) {
-          const many = await run(adapter.name, model, spans, {
-            weights,
-            kv,
-            plan,
-            ranks,
-            planOptions,
-            virtual: !devices,
-          });
+          const many = await runAlone(spans, { ...given, plan, ranks, planOptions, virtual: !devices });
           expect(many).toHaveLength(one.length);
           const different = many.findIndex((row, index) => !row.equals(one[index]!));
           expect(different, `${plan} on ${ranks} ranks: first row that differs`).toBe(-1);
