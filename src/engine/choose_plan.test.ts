@@ -168,6 +168,25 @@ describe('on adapters that are measured', () => {
     }
   });
 
+  test('a server’s sequences are dealt out where only the first rank has room for weights', async () => {
+    const many: PlanSubject = { ...subject, together: 8, seatsOf: () => ({ slots: 8 }) };
+    const bytes = async (policy: string, ranks: number): Promise<number[]> => {
+      const plan = makePlan(policy, ranks, modelShape(config));
+      return (await memoryOnPaper(plan, many, runnerOf(many, plan))).map(({ totalBytes }) => totalBytes);
+    };
+    const [root, keeper] = (await bytes('token', 2)) as [number, number];
+    const memory = [root + 1e6, keeper + 1e6];
+    expect(memory[0]).toBeLessThan((await bytes('single', 1))[0]!);
+    expect(memory[1]).toBeLessThan(Math.min(...(await bytes('tp', 2)), ...(await bytes('pp', 2))));
+    const options = { adapter, ranks: 2, memory };
+    const { plan, budgets, picked } = await choosePlan(options, many);
+    expect(plan.policy).toBe('token');
+    expect(budgets).toEqual(memory);
+    expect(picked!.why).toContain('one rank has no room');
+    // One request at a time has nothing to deal out.
+    await expect(choosePlan(options, { ...many, together: undefined })).rejects.toMatchObject({ code: 'limit' });
+  });
+
   test('one rank where ranks would only wait for each other, and a word about it', async () => {
     const warnings: string[] = [];
     const onWarning = (message: string): void => void warnings.push(message);

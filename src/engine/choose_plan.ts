@@ -5,6 +5,7 @@ import { checkPlan, keepsCacheOnly, makePlan, type Plan } from '../placement/ind
 import type { LoadOptions } from './api.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
+import type { PlanRanks } from './weigh_sequences.js';
 import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
 
 /** What the planner said of the plan that it picked. */
@@ -48,13 +49,20 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
   } else {
     plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape);
     if (plan.stages.some(({ shares }) => shares.some(keepsCacheOnly))) {
-      plan = await (await import('./weigh_sequences.js')).weighSequences(plan, options, subject);
+      const { weighSequences } = await import('./weigh_sequences.js');
+      plan = await weighSequences(plan, ranksOf(plan, options), subject);
     }
   }
   checkPlan(plan, shape);
   if (subject.compression) checkCompressible(plan, subject.compression.policy);
-  const adapters = rankAdapters(options, plan.worldSize);
-  const budgets = memoryBudgets(options.memory, plan.worldSize);
+  const { adapters, budgets } = ranksOf(plan, options);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
   return { plan, adapters, budgets };
 }
+
+const ranksOf = ({ worldSize }: Plan, options: LoadOptions): PlanRanks => ({
+  adapters: rankAdapters(options, worldSize),
+  budgets: memoryBudgets(options.memory, worldSize),
+  virtual: options.virtualRanks ?? false,
+  signal: options.signal,
+});

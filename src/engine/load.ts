@@ -88,11 +88,15 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   return new LoadedModel(opened, options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT);
 }
 
-/** Opens a model's files and its ranks, with as many seats as the caller wants. @throws as `load` */
+/**
+ * Opens a model's files and its ranks, with as many seats as the caller wants; `together`: as `PlanSubject`'s.
+ * @throws as `load`
+ */
 export async function openModel(
   where: string | URL | readonly File[] | Source,
   options: LoadOptions,
   seats: (facts: ModelFacts) => Seats,
+  together?: number,
 ): Promise<OpenedModel> {
   const started = performance.now();
   checkOptions(options);
@@ -124,6 +128,7 @@ export async function openModel(
   const subject = {
     ...facts,
     prefillChunk: options.prefillChunk,
+    together,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
   };
   const { plan, adapters, budgets, picked } = await choosePlan(options, subject);

@@ -1,9 +1,9 @@
-import { explainPick, pickPlan, predictPlan } from '../placement/index.js';
+import { dealsSequences, explainPick, keepsCacheOnly, pickPlan, predictPlan } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
 import { planOutlook } from './auto_plan.js';
-import { memoryBudgets } from './budgets.js';
+import { checkBudgets, memoryBudgets } from './budgets.js';
 import type { ChosenPlan } from './choose_plan.js';
-import type { PlanSubject } from './plan_subject.js';
+import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { rankAdapters } from './rank_adapters.js';
 
 const PROMPT_TOKENS = 1024;
@@ -27,16 +27,26 @@ export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ra
     virtual: options.virtualRanks ?? false,
     workload: {
       ...usualRequest(subject.contextLength),
-      ...(options.requests !== undefined && { batch: options.requests }),
+      batch: subject.together ?? options.requests ?? 1,
     },
     exactMemory: options.memory !== undefined,
     signal: options.signal,
   });
-  const best = pickPlan(candidates);
+  // Requests of `load` each have a cache of their own: there are no sequences to deal out.
+  const best = pickPlan(
+    candidates.filter(({ plan }) => subject.together !== undefined || !plan || !dealsSequences(plan)),
+  );
+  const own = { adapters: adapters.slice(0, best.worldSize), budgets: budgets.slice(0, best.worldSize) };
+  let { plan } = best;
+  if (plan.stages.some(({ shares }) => shares.some(keepsCacheOnly))) {
+    const { weighSequences } = await import('./weigh_sequences.js');
+    const { virtualRanks: virtual = false, signal } = options;
+    plan = await weighSequences(plan, { ...own, virtual, signal }, subject);
+    await checkBudgets(plan, subject, runnerOf(subject, plan), own.budgets);
+  }
   return {
-    plan: best.plan,
-    adapters: adapters.slice(0, best.worldSize),
-    budgets: budgets.slice(0, best.worldSize),
+    plan,
+    ...own,
     picked: {
       why: explainPick(candidates, best),
       ranks,

@@ -6,6 +6,8 @@ import type { RunnerOptions } from './rank.js';
 export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'compression'> {
   /** Default: the plan's. */
   readonly prefillChunk?: number | undefined;
+  /** Sequences that a server's steps have side by side: plans are picked for them. Default: for the requests of `load`, each its own. */
+  readonly together?: number | undefined;
   /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
   readonly seatsOf: (plan: Plan) => Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
 }

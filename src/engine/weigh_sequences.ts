@@ -1,31 +1,40 @@
 import { modelSizes } from '../model/model_sizes.js';
 import { modelShape } from '../model/shape.js';
 import { makePlan, type Plan, planMemory, roomByPlace, sequenceWeights } from '../placement/index.js';
-import type { LoadOptions } from './api.js';
-import { memoryBudgets } from './budgets.js';
+import type { AdapterRequest } from '../gpu/index.js';
 import { measureMachine } from './measure/measure_machine.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
-import { rankAdapters } from './rank_adapters.js';
 import { memoryOnPaper } from './rank_memory.js';
 import { KV_BLOCK } from './rank_runner.js';
 
+/** The ranks of a plan, in their order. */
+export interface PlanRanks {
+  readonly adapters: readonly AdapterRequest[];
+  /** Bytes that each may take; undefined: no limit. */
+  readonly budgets: readonly (number | undefined)[];
+  readonly virtual: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
- * A token plan with its sequences dealt out by what ranks have: memory, where the options limit it, and how fast each adapter attends,
- * where they name several. Adapters are measured once.
+ * A token plan with its sequences dealt out by what ranks have: memory, where it is limited, and how fast each adapter attends, where there are several. Adapters are measured once.
  * @throws as `measureMachine`
  */
-export async function weighSequences(plan: Plan, options: LoadOptions, subject: PlanSubject): Promise<Plan> {
-  const budgets = memoryBudgets(options.memory, plan.worldSize);
-  const several = Array.isArray(options.ranks) && new Set(options.ranks).size > 1 && !options.virtualRanks;
+export async function weighSequences(
+  plan: Plan,
+  { adapters, budgets, virtual, signal }: PlanRanks,
+  subject: PlanSubject,
+): Promise<Plan> {
+  const several = !virtual && new Set(adapters.map(({ adapterName }) => adapterName)).size > 1;
   if (!several && budgets.every((budget) => budget === undefined)) return plan;
   const { config, type, kvType, contextLength } = subject;
   const { slots, batches = 1 } = subject.seatsOf(plan);
   const machine = several
     ? await measureMachine({
         subject: { config, type, kvType, contextLength, batched: slots * batches > 1 },
-        adapters: rankAdapters(options, plan.worldSize),
+        adapters,
         virtual: false,
-        signal: options.signal,
+        signal,
       })
     : undefined;
   // What a rank takes beside caches doesn't depend on how many sequences it keeps.

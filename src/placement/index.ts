@@ -34,6 +34,7 @@ export {
   type CopySharing,
   type HeadCopy,
   isArranged,
+  dealsSequences,
   keepsCacheOnly,
   type ModelShape,
   pipelineDepth,

@@ -5,8 +5,6 @@ import { makePlan } from './make_plan.js';
 import { planMemory } from './memory.js';
 import { parsePlan } from './parse_plan.js';
 import { type ModelShape, type Plan, type RankShare, runsOwnRows } from './plan.js';
-import { predictPlan } from './planner.js';
-import { machineOf } from './testing/machine.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';
 
 const dense = gqaShape(2);
@@ -165,18 +163,4 @@ test('memory: weights of the vocabulary and of attention on every rank, each seq
   expect(memory.map(({ weightBytes }) => weightBytes)).toEqual([2, 2, 1, 1].map((count) => whole + 4 * count * 7));
   // Of equals the later ones get what is left over.
   expect(memory.map(({ kvBytes }) => kvBytes)).toEqual([1, 1, 2, 2].map((slots) => 4 * slots * 256 * 4));
-});
-
-test('its speed is not predicted, and it says so', () => {
-  const work = {
-    shape: dense,
-    sizes: { layers: [], embeddingRow: 1, headRow: 1, tied: false, finalNorm: 0, kvToken: 1 },
-    stepDispatches: 1,
-    expertsPerToken: 0,
-    queryBytes: 1,
-    newKvBytes: 1,
-    stateBytes: 1,
-  };
-  const workload = { contextLength: 512, promptLength: 10, promptChunk: 256 };
-  expect(() => predictPlan(makePlan('adp', 2, dense), work, machineOf(2), workload)).toThrow("isn't predicted");
 });

@@ -98,6 +98,10 @@ export interface VocabShare {
   readonly rows: readonly [first: number, end: number];
 }
 
+/** True where ranks keep whole sequences. */
+export const dealsSequences = ({ stages }: Pick<Plan, 'stages'>): boolean =>
+  stages.some(({ shares }) => shares.some(({ sequences }) => sequences !== undefined));
+
 /** True for attention data parallelism: several ranks with the same heads, each with the rows and the cache of its own sequences. */
 export const runsOwnRows = ({ shares }: Pick<Stage, 'shares'>): boolean =>
   shares.length > 1 &&

@@ -30,6 +30,21 @@ describe('predictPlans', () => {
     ]);
   });
 
+  test('with several requests also plans that keep whole sequences on ranks', () => {
+    const many = { ...workload, batch: 16 };
+    const candidates = predictPlans(work, machineOf(4), many);
+    const names = candidates.filter(({ worldSize }) => worldSize === 4).map(({ policy }) => policy);
+    expect(names).toEqual(expect.arrayContaining(['token', 'tp x token', 'pp x token', 'adp']));
+    // On ranks of equal links the weights count, which tp cuts everywhere and token nowhere.
+    const seconds = (policy: string) => (find(candidates, policy, 4) as PlanPrediction).decode.seconds;
+    expect(seconds('tp')).toBeLessThan(seconds('tp x token'));
+    expect(seconds('tp x token')).toBeLessThan(seconds('token'));
+    expect(seconds('token')).toBeLessThan((find(candidates, 'single', 1) as PlanPrediction).decode.seconds);
+    // A batch takes all of its prompts.
+    const { requestSeconds, firstTokenSeconds, decode } = find(candidates, 'tp', 4) as PlanPrediction;
+    expect(requestSeconds).toBeCloseTo(16 * firstTokenSeconds + 128 * decode.seconds, 9);
+  });
+
   test('plans that come to the same are listed once, experts where there are some', () => {
     const mla = predictPlans(workOf({ ...mlaShape(16), numExperts: 8 }), machineOf(2), workload);
     // On MLA tp+sp is tp.

@@ -30,8 +30,9 @@ export interface PlanPrediction {
   readonly plan: Plan;
   /** Of all sequences together. */
   readonly tokensPerSecond: number;
+  /** Of a request alone. */
   readonly firstTokenSeconds: number;
-  /** From the prompt to the last new token of a request: what plans are picked by. */
+  /** From the first prompt to the last new token of a request, or of a batch of them: what plans are picked by. */
   readonly requestSeconds: number;
   /** One step: a token of every sequence. */
   readonly decode: StepTime;
@@ -52,15 +53,15 @@ export interface PlannerOptions {
   readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
 }
 
-/** Keeping whole sequences on ranks pays with many of them, not with a request or two: it isn't predicted. */
-export const PREDICTED_POLICIES = POLICIES.filter((policy) => !policy.includes('token') && policy !== 'adp');
+/** Policies that keep whole sequences on ranks: nothing for one request. */
+const DEALING = POLICIES.filter((policy) => policy.includes('token') || policy === 'adp');
 
 /** Predictions aren't exact: a plan on more ranks must look this much faster, as a share, to be picked. */
 const MARGIN = 0.05;
 
 /**
  * What a (checked) plan does on the machine's first ranks.
- * @throws SplitkvError `usage` for a machine with fewer ranks, measures missing, or a plan that deals whole sequences out.
+ * @throws SplitkvError `usage` for a machine with fewer ranks, measures missing, or an arranged plan.
  */
 export function predictPlan(
   plan: Plan,
@@ -70,12 +71,6 @@ export function predictPlan(
   options: PlannerOptions = {},
 ): PlanPrediction {
   checkMachine(machine, work, plan.worldSize);
-  if (plan.stages.some(({ shares }) => shares.some(({ sequences }) => sequences !== undefined))) {
-    throw usageError(
-      `plan '${plan.policy}' deals whole sequences out to ranks; that pays with many requests at once, and isn't predicted: ` +
-        'run it and measure (bench, or the metrics of serve)',
-    );
-  }
   if (plan.stages.some(isArranged)) {
     throw usageError(
       `plan '${plan.policy}' arranges heads by load, which predictions don't know; measure it: splitkv bench --suite arranged`,
@@ -90,6 +85,7 @@ export function predictPlan(
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
   const decode = generatedStep(plan, work, machine, batch, length);
   const prompt = promptTime(plan, work, machine, promptLength, promptChunk);
+  const prompts = batch === 1 ? prompt : promptTime(plan, work, machine, promptLength, promptChunk, batch);
   const refused = refusal('limit', () =>
     checkMemory(
       plan,
@@ -102,7 +98,7 @@ export function predictPlan(
     plan,
     tokensPerSecond: batch / decode.seconds,
     firstTokenSeconds: prompt.seconds,
-    requestSeconds: prompt.seconds + newTokens * decode.seconds,
+    requestSeconds: prompts.seconds + newTokens * decode.seconds,
     decode,
     prompt,
     memory: planMemory(plan, work.sizes, memoryOptions),
@@ -112,7 +108,7 @@ export function predictPlan(
 
 /**
  * Policies on 1, 2, ... all of the machine's ranks. Policies that come to the same plan are listed once; those for experts
- * only where the model has some.
+ * only where the model has some, those that keep whole sequences on ranks only with several.
  */
 export function predictPlans(
   work: ModelWork,
@@ -124,7 +120,8 @@ export function predictPlans(
   const candidates: PlanCandidate[] = [];
   for (const worldSize of range(1, machine.ranks.length + 1)) {
     const seen = new Set<string>();
-    for (const policy of PREDICTED_POLICIES) {
+    for (const policy of POLICIES) {
+      if (DEALING.includes(policy) && (workload.batch ?? 1) === 1) continue;
       if ((policy === 'single') !== (worldSize === 1)) continue;
       if (policy.includes('ep') && work.shape.numExperts === 0) continue;
       const plan = refusal('usage', () => makePlan(policy, worldSize, work.shape, pipelineCosts(work, workload)));

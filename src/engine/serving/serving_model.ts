@@ -1,7 +1,7 @@
 import { didYouMean, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { Source } from '../../loader/index.js';
 import type { Prompt } from '../api.js';
-import { type ModelFacts, type OpenedModel, openModel } from '../load.js';
+import { type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
 import { eosIds, promptTokens } from '../prompt_tokens.js';
 import { parseAttentionDpConfig } from '../scheduler/index.js';
@@ -62,11 +62,12 @@ export async function serve(
   if (attentionDpConfig !== undefined) parseAttentionDpConfig(attentionDpConfig);
   const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
   const { memory } = loadOptions;
-  const opened = await openModel(where, loadOptions, (facts: ModelFacts) => {
+  const seats = (facts: ModelFacts): Seats => {
     if (attentionDpConfig !== undefined) checkChoosesRank(facts.plan);
     const budgets = typeof memory === 'number' ? Array.from({ length: facts.plan.worldSize }, () => memory) : memory;
     return { slots, kvBlocks: kvBlocksOf(facts, slots, pool, budgets) };
-  });
+  };
+  const opened = await openModel(where, loadOptions, seats, slots);
   try {
     return new EngineServingModel(opened, {
       slots,

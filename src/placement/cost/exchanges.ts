@@ -36,8 +36,7 @@ export function hopSeconds({ hops, crowding }: MachineMeasure, { messages }: Hop
 
 /** The hops of one layer of a stage. `routed`: the layer has routed experts. */
 export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): Hop[] {
-  const { groups, rows, lanes } = stage;
-  const { shares } = stage.stage;
+  const { groups, rows, lanes, holders: shares } = stage;
   const { segmentHeads, mlpSegments, hiddenSize } = work.shape;
   const rowBytes = rows * hiddenSize * 4;
   const headsOf = (share: RankShare): number => sum(share.heads.map((segment) => segmentHeads[segment]!));
@@ -64,7 +63,15 @@ export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): H
   const parts = (label: string, key: 'heads' | 'mlp', sizes: readonly number[]): Hop =>
     hop(label, peersOf, (from) => filled(from[key], sizes) * rowBytes);
 
+  if (stage.runsOwnRows) return ownRowsHops(stage, work, routed);
   const hops: Hop[] = [];
+  if (stage.dealt.length > 0) {
+    const outputs = (share: RankShare): number => headsOf(share) * (work.stateBytes - STATE_SUMS);
+    hops.push(
+      dealtHop('queries', stage, (root, kept) => ({ out: (kept * queries(root)) / rows })),
+      dealtHop('attended', stage, (root, kept) => ({ back: kept * outputs(root) })),
+    );
+  }
   if (stage.rowSplit > 1) hops.push(hop('queries', groupOf, queries));
   else if (stage.attendsForAll) hops.push(hop('queries', peersOf, queries));
   if (stage.split > 1) {
@@ -89,6 +96,50 @@ export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): H
   return hops.filter(({ messages }) => messages.length > 0);
 }
 
+/** Of a merge lane, its maximum and its sum: outputs that are merged travel without. */
+const STATE_SUMS = 2 * 4;
+
+/** Between the roots and the ranks that keep sequences for them; `bytes`: of a member that keeps so many of the step's rows. */
+const dealtHop = (
+  label: string,
+  stage: StageStep,
+  bytes: (root: RankShare, kept: number) => { readonly out?: number; readonly back?: number },
+): Hop => ({
+  label,
+  messages: stage.dealt
+    .flatMap(([root, ...members]) =>
+      members.flatMap((member) => {
+        const { out = 0, back = 0 } = bytes(root!, stage.keptOf(member));
+        return [
+          { from: root!.rank, to: member.rank, bytes: out },
+          { from: member.rank, to: root!.rank, bytes: back },
+        ];
+      }),
+    )
+    .filter(isSent),
+});
+
+/** Where ranks run rows of their own: all rows to everyone for what is cut or spread, and the results home. */
+function ownRowsHops(stage: StageStep, work: ModelWork, routed: boolean): Hop[] {
+  const { holders, rowsOf } = stage;
+  const spread = routed && stage.spreadsExperts;
+  if (!spread && !stage.cutsMlp) return [];
+  const rowBytes = work.shape.hiddenSize * 4;
+  const computed = (share: RankShare): number =>
+    (stage.cutsMlp ? share.mlp.filter((segment) => work.shape.mlpSegments[segment]! > 0).length : 0) +
+    (spread && share.experts.length > 0 ? work.expertsPerToken : 0);
+  const hop = (label: string, bytes: (holder: RankShare, to: RankShare) => number): Hop => ({
+    label,
+    messages: holders
+      .flatMap((to) => holders.map((holder) => ({ from: holder.rank, to: to.rank, bytes: bytes(holder, to) })))
+      .filter(isSent),
+  });
+  return [
+    hop('rows', (holder) => rowsOf(holder) * rowBytes),
+    hop(spread ? 'experts' : 'down_proj', (holder, to) => rowsOf(to) * computed(holder) * rowBytes),
+  ].filter(({ messages }) => messages.length > 0);
+}
+
 const isSent = ({ from, to, bytes }: Message): boolean => from !== to && bytes > 0;
 
 /**
@@ -99,7 +150,7 @@ export function stepHops(plan: Plan, stages: readonly StageStep[], work: ModelWo
   const { vocabSize, hiddenSize } = work.shape;
   const [first] = stages as [StageStep];
   const rowBytes = hiddenSize * 4;
-  const ranksOf = ({ stage }: StageStep): number[] => stage.shares.map(({ rank }) => rank);
+  const ranksOf = ({ holders }: StageStep): number[] => holders.map(({ rank }) => rank);
   const cut = plan.embedding.some(({ rows: [start, end] }) => end - start < vocabSize);
   const missing = plan.embedding.length < ranksOf(first).length;
   const hops: Hop[][] = stages.map(() => []);
@@ -115,8 +166,9 @@ export function stepHops(plan: Plan, stages: readonly StageStep[], work: ModelWo
     });
     hops[i + 1]!.push({ label: 'stage', messages: messages.filter(isSent) });
   }
-  if (samples > 0) {
-    const last = stages.at(-1)!;
+  const last = stages.at(-1)!;
+  // Where ranks run rows of their own, each samples and keeps its tokens.
+  if (samples > 0 && !last.runsOwnRows) {
     const lastHops = hops.at(-1)!;
     const holders = plan.head.map(({ rank }) => rank);
     if (last.rowSplit > 1) {

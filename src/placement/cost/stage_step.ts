@@ -1,11 +1,19 @@
 import { sameList } from '../lists.js';
 import { laneSplit, MERGE_LANES } from '../owner.js';
-import type { Plan, RankShare, Stage } from '../plan.js';
+import { keepsCacheOnly, type Plan, type RankShare, runsOwnRows, type Stage } from '../plan.js';
 import type { StepRows } from './work.js';
 
 /** How the ranks of a checked stage work together. */
 interface StageView {
   readonly stage: Stage;
+  /** Those with weights. */
+  readonly holders: readonly RankShare[];
+  /** Where whole sequences are dealt out: lists of ranks that deal some kv heads' sequences out among themselves, the root first. */
+  readonly dealt: readonly (readonly RankShare[])[];
+  /** Every rank runs the rows of its own sequences, and MLP segments or experts of all rows. */
+  readonly runsOwnRows: boolean;
+  /** MLP segments are cut over the ranks. */
+  readonly cutsMlp: boolean;
   /** Replicas of each weight group. */
   readonly groups: readonly (readonly RankShare[])[];
   readonly replicas: number;
@@ -27,6 +35,10 @@ export interface StageStep extends StageView {
   readonly rows: number;
   /** Rows that a rank runs. */
   readonly rowsOf: (share: RankShare) => number;
+  /** Rows of its MLP segments: all, where ranks run their own rows and compute segments for each other. */
+  readonly mlpRowsOf: (share: RankShare) => number;
+  /** Rows whose sequences a rank keeps, where whole sequences are dealt out. */
+  readonly keptOf: (share: RankShare) => number;
   /** Sum over the step's rows of the cached tokens that a rank attends to for each. */
   readonly attendedOf: (share: RankShare) => number;
   /** Merge lanes that a rank sends of a row. */
@@ -39,13 +51,27 @@ export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
     const indexOf = ({ lanes }: RankShare): number => laneSplit(lanes)!.index;
     const own = rowSplit > 1 ? step.ownRows(rowSplit) : undefined;
     const attended = step.attended(view.split);
+    const kept = new Map<RankShare, number>();
+    for (const members of view.dealt) {
+      const counts = step.dealt(members.map(({ sequences = 0 }) => sequences));
+      for (const [index, member] of members.entries()) kept.set(member, counts[index]!);
+    }
+    const rowsOf = (share: RankShare): number => {
+      if (keepsCacheOnly(share)) return 0;
+      return (view.runsOwnRows ? kept.get(share) : own?.[indexOf(share)]) ?? step.rows;
+    };
     return {
       ...view,
       role: step.role,
       rowSplit,
-      rows: own ? Math.max(...own) : step.rows,
-      rowsOf: (share) => own?.[indexOf(share)] ?? step.rows,
-      attendedOf: (share) => attended[indexOf(share)]!,
+      rows: Math.max(...view.holders.map(rowsOf)),
+      rowsOf,
+      mlpRowsOf: (share) => (view.runsOwnRows && view.cutsMlp ? step.rows : rowsOf(share)),
+      keptOf: (share) => kept.get(share) ?? 0,
+      attendedOf: (share) => {
+        if (view.dealt.length === 0) return attended[indexOf(share)]!;
+        return (attended[0]! * kept.get(share)!) / step.rows;
+      },
       lanes: Math.ceil(Math.min(MERGE_LANES, step.chunks) / view.split),
     };
   });
@@ -60,17 +86,41 @@ function stageViews({ stages }: Plan): StageView[] {
 
 function stageView(stage: Stage): StageView {
   const { shares } = stage;
+  const holders = shares.filter((share) => !keepsCacheOnly(share));
+  const [first] = holders as [RankShare];
   const groups: RankShare[][] = [];
-  for (const share of shares) {
-    const group = groups.find(([first]) => sameList(first!.heads, share.heads));
+  for (const share of holders) {
+    const group = groups.find(([member]) => sameList(member!.heads, share.heads));
     if (group) group.push(share);
     else groups.push([share]);
   }
-  const [first] = shares as [RankShare];
+  const ownRows = runsOwnRows(stage);
   const { split } = laneSplit(first.lanes)!;
-  const replicas = shares.length / groups.length;
-  const attendsForAll = groups.length > 1 && split === shares.length;
-  const spreadsExperts = shares.some(({ experts }) => !sameList(experts, first.experts));
-  const rowSplit = attendsForAll || spreadsExperts ? 1 : replicas;
-  return { stage, groups, replicas, split, attendsForAll, spreadsExperts, rowSplit };
+  const replicas = holders.length / groups.length;
+  const attendsForAll = groups.length > 1 && split === holders.length;
+  const spreadsExperts = holders.some(({ experts }) => !sameList(experts, first.experts));
+  return {
+    stage,
+    holders,
+    dealt: dealtMembers(shares),
+    runsOwnRows: ownRows,
+    cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
+    groups,
+    replicas,
+    split,
+    attendsForAll,
+    spreadsExperts,
+    rowSplit: ownRows || attendsForAll || spreadsExperts ? 1 : replicas,
+  };
+}
+
+/** The root first: slots are dealt out in this order. */
+function dealtMembers(shares: readonly RankShare[]): RankShare[][] {
+  const lists: RankShare[][] = [];
+  for (const share of shares.filter(({ sequences }) => sequences !== undefined)) {
+    const members = lists.find(([member]) => sameList(member!.kvHeads, share.kvHeads));
+    if (members) members.push(share);
+    else lists.push([share]);
+  }
+  return lists.map((members) => members.toSorted((a, b) => Number(keepsCacheOnly(a)) - Number(keepsCacheOnly(b))));
 }

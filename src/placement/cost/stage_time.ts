@@ -1,5 +1,5 @@
 import { sum } from '../lists.js';
-import type { Plan, RankShare } from '../plan.js';
+import { keepsCacheOnly, type Plan, type RankShare } from '../plan.js';
 import type { LayerSizes } from '../sizes.js';
 import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';
 import { expectedLargest, expertsRead } from './expert_load.js';
@@ -37,7 +37,7 @@ export function stageTimes(
     const pairsOf = expertPairs(stage, work, step.rows);
     const hopsOf = [layerHops(stage, work, false), layerHops(stage, work, true)] as const;
     const hops: Hop[] = [...outside[index]!];
-    let computeSeconds = index === 0 ? machine.ranks[stage.stage.shares[0]!.rank]!.submitSeconds : 0;
+    let computeSeconds = index === 0 ? machine.ranks[stage.holders[0]!.rank]!.submitSeconds : 0;
     const [first, end] = stage.stage.layers;
     for (let layer = first; layer < end; layer++) {
       const sizes = work.sizes.layers[layer]!;
@@ -49,9 +49,18 @@ export function stageTimes(
       }
     }
     if (index === stages.length - 1) {
-      computeSeconds += slowest(plan.head.slice(0, 1), (_, adapter) => work.stepDispatches * adapter.dispatchSeconds);
-      computeSeconds += slowest(plan.head, ({ rows: [start, stop] }, adapter) =>
-        linearSeconds(adapter.head, (stop - start) * work.sizes.headRow, samples),
+      const own = stage.runsOwnRows;
+      computeSeconds += slowest(
+        own ? plan.head : plan.head.slice(0, 1),
+        (_, adapter) => work.stepDispatches * adapter.dispatchSeconds,
+      );
+      // Where ranks run rows of their own, each samples those of its sequences.
+      const sampled = (rank: number): number => {
+        const share = stage.holders.find((holder) => holder.rank === rank)!;
+        return own ? Math.round((samples * stage.rowsOf(share)) / step.rows) : samples;
+      };
+      computeSeconds += slowest(plan.head, ({ rank, rows: [start, stop] }, adapter) =>
+        linearSeconds(adapter.head, (stop - start) * work.sizes.headRow, sampled(rank)),
       );
     }
     const times = new Map<Hop, number>();
@@ -86,7 +95,7 @@ function layerParts(
   pairsOf: (share: RankShare) => { readonly pairs: number; readonly read: number },
   dispatches: number,
 ): Part[] {
-  const { rowsOf, attendedOf, role } = stage;
+  const { rowsOf, mlpRowsOf, attendedOf, role } = stage;
   const of = (adapter: AdapterMeasure): RowsMeasure => (sizes.expert > 0 ? adapter.expert : adapter.dense)![role];
   const held = (list: readonly number[], bytes: readonly number[]): number =>
     sum(list.map((segment) => bytes[segment]!));
@@ -98,11 +107,13 @@ function layerParts(
       const measure = of(adapter);
       const { pairs, read } = sizes.expert > 0 ? pairsOf(share) : { pairs: 0, read: 0 };
       return (
-        linearSeconds(measure, sizes.mlpShared + held(share.mlp, sizes.mlpSegments), rowsOf(share)) +
+        linearSeconds(measure, sizes.mlpShared, rowsOf(share)) +
+        linearSeconds(measure, held(share.mlp, sizes.mlpSegments), mlpRowsOf(share)) +
         sizes.expert * (read * measure.secondsPerByte + pairs * measure.secondsPerByteRow)
       );
     },
-    (_, adapter) => of(adapter).layerSeconds + dispatches * adapter.dispatchSeconds,
+    // A rank that keeps caches only attends while the others do.
+    (share, adapter) => (keepsCacheOnly(share) ? 0 : of(adapter).layerSeconds + dispatches * adapter.dispatchSeconds),
   ];
 }
 
@@ -113,7 +124,7 @@ function expertPairs(
   rows: number,
 ): (share: RankShare) => { readonly pairs: number; readonly read: number } {
   const { numExperts } = work.shape;
-  const parts = stage.stage.shares.map(({ experts }) => experts.length / numExperts);
+  const parts = stage.holders.map(({ experts }) => experts.length / numExperts);
   const largest = stage.spreadsExperts
     ? expectedLargest(rows * work.expertsPerToken, parts) / Math.max(...parts)
     : undefined;

@@ -1,5 +1,6 @@
 import { range, sum } from '../lists.js';
 import { CHUNK_TOKENS, localTokens } from '../owner.js';
+import { sequenceRanges } from '../sequence_ranges.js';
 import type { StepRows } from './work.js';
 
 /** One generated row of each of `slots` sequences that are `length` tokens long. */
@@ -9,6 +10,7 @@ export function generatedRows(slots: number, length: number): StepRows {
     role: 'generated',
     rows: slots,
     ownRows: (split) => range(0, split).map(() => slots),
+    dealt: (weights) => sequenceRanges(weights, slots).map(([first, end]) => end - first),
     attended: (split) => {
       if (slots === 1 || length === 0) return range(0, split).map((index) => localTokens(length, split, index, 0));
       // Offsets spread the sequences' chunks as even as can be.
@@ -20,15 +22,21 @@ export function generatedRows(slots: number, length: number): StepRows {
   };
 }
 
-/** Prompt rows at positions first .. first + rows - 1 of a sequence. */
-export function promptRows(first: number, rows: number): StepRows {
+/** Prompt rows at positions first .. first + rows - 1 of a sequence; or of several at once, which are dealt out to as many ranks. */
+export function promptRows(first: number, rows: number, prompts = 1): StepRows {
   return {
     role: 'prompt',
-    rows,
+    rows: prompts * rows,
     ownRows: (split) => ownRows(first, first + rows, split),
+    // Nothing else is placed: each goes to the rank that is to have the most sequences.
+    dealt: (weights) => {
+      const order = [...weights.keys()].toSorted((a, b) => weights[b]! - weights[a]! || a - b);
+      return weights.map((_, index) => (order.indexOf(index) < prompts ? rows : 0));
+    },
     attended: (split) =>
-      range(0, split).map((index) =>
-        sum(range(first + 1, first + rows + 1).map((length) => localTokens(length, split, index, 0))),
+      range(0, split).map(
+        (index) =>
+          prompts * sum(range(first + 1, first + rows + 1).map((length) => localTokens(length, split, index, 0))),
       ),
     chunks: Math.ceil((first + rows) / CHUNK_TOKENS),
   };
@@ -38,15 +46,15 @@ export function promptRows(first: number, rows: number): StepRows {
 const ownRows = (first: number, end: number, split: number): number[] =>
   range(0, split).map((index) => localTokens(end, split, index, 0) - localTokens(first, split, index, 0));
 
-/** The steps of a prompt: as long as none of the ranks that split its rows gets more than `chunkRows`. */
-export function promptSteps(length: number, chunkRows: number, rowSplit: number): StepRows[] {
+/** The steps of a prompt, or of several at once: as long as none of the ranks that split its rows gets more than `chunkRows`. */
+export function promptSteps(length: number, chunkRows: number, rowSplit: number, prompts = 1): StepRows[] {
   // Split rows are whole chunks where the prompt is long enough.
   const most = rowSplit === 1 ? chunkRows : Math.max(chunkRows, CHUNK_TOKENS);
   const steps: StepRows[] = [];
   for (let first = 0; first < length;) {
     let end = Math.min(first + most, length);
     while (end < length && Math.max(...ownRows(first, end + 1, rowSplit)) <= most) end++;
-    steps.push(promptRows(first, end - first));
+    steps.push(promptRows(first, end - first, prompts));
     first = end;
   }
   return steps;

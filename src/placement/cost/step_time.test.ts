@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { makePlan } from '../make_plan.js';
 import type { ModelShape, Plan } from '../plan.js';
-import { PREDICTED_POLICIES } from '../planner.js';
+import { POLICIES } from '../policy.js';
 import { LAYER, machineOf, workOf } from '../testing/machine.js';
 import { anyShape, gqaShape, mlaShape } from '../testing/shapes.js';
 import { generatedStep, promptTime } from './step_time.js';
@@ -89,6 +89,37 @@ describe('a step of generated rows', () => {
     expect(attention(4)).toBeCloseTo(2 * 256 * 4 * 1e-6, 12);
   });
 
+  test('by hand: token deals the sequences out, the root has the weights to itself', () => {
+    const perByte = 1e-9 + 5 * 1e-10;
+    const weights = (4000 + 8000 + 25600) * perByte;
+    const attended = (sequences: number) => sequences * 4096 * 4 * 1e-6;
+    // Half a share for the root: of five sequences one, and two for each of the others.
+    const token = generated('token', 3, work, machineOf(3), 5);
+    expect(token.seconds).toBeCloseTo(weights + attended(2), 12);
+    // A root's heads, with those who keep them.
+    const roots = generated('tp x token', 4, work, machineOf(4), 3).seconds;
+    expect(roots).toBeCloseTo((37600 * (1e-9 + 3e-10)) / 2 + attended(2) / 2, 12);
+    // Queries there and outputs back: 2 rows of 8 heads of 64 and 4 kv heads' new keys and values, in f32.
+    const slow = generated('token', 3, work, machineOf(3, { bytesPerSecond: 1 }), 5);
+    const queries = 2 * (8 * 64 * 4 + 4 * 2 * 64 * 4);
+    const outputs = 2 * (2 * 8 * 64 * 4);
+    expect(slow).toMatchObject({ exchanges: 3, exchangeSeconds: queries + outputs + 5 * 4 });
+  });
+
+  test('by hand: adp deals sequences and their rows out, and cuts the MLP', () => {
+    const perByte = (rows: number) => 1e-9 + rows * 1e-10;
+    const adp = generated('adp', 2, work, machineOf(2), 6);
+    // Three rows each, but for the MLP: half of it, for all six.
+    const expected = (4000 + 25600) * perByte(3) + 4000 * perByte(6) + 3 * 4096 * 4 * 1e-6;
+    expect(adp.seconds).toBeCloseTo(expected, 12);
+    expect(adp.exchanges).toBe(2);
+    const slow = generated('adp', 2, work, machineOf(2, { bytesPerSecond: 1 }), 6);
+    expect(slow.exchangeSeconds).toBe(3 * 1024 + 3 * 4 * 1024);
+    // A rank whose sequence it isn't helps with the MLP.
+    const one = generated('adp', 2, work, machineOf(2), 1);
+    expect(one.seconds).toBeCloseTo((4000 + 25600) * perByte(1) + 4000 * perByte(1) + 4096 * 4 * 1e-6, 12);
+  });
+
   test('the slowest rank counts', () => {
     const machine = machineOf(2);
     const [fast] = machine.ranks;
@@ -139,7 +170,7 @@ describe('a step of generated rows', () => {
     fc.assert(
       fc.property(
         anyShape,
-        fc.constantFrom(...PREDICTED_POLICIES),
+        fc.constantFrom(...POLICIES),
         fc.integer({ min: 2, max: 8 }),
         fc.integer({ min: 1, max: 8 }),
         fc.integer({ min: 1, max: 9000 }),
@@ -167,25 +198,20 @@ describe('a step of generated rows', () => {
 
   test('on separate devices with free links more of them never lose', () => {
     fc.assert(
-      fc.property(
-        anyShape,
-        fc.constantFrom(...PREDICTED_POLICIES),
-        fc.integer({ min: 2, max: 8 }),
-        (model, policy, ranks) => {
-          let plan: Plan;
-          try {
-            plan = makePlan(policy, ranks, model);
-          } catch {
-            return;
-          }
-          const of = workOf(model);
-          const one = makePlan('single', 1, model);
-          const machine = machineOf(ranks);
-          expect(generatedStep(plan, of, machine, 2, 4096).seconds).toBeLessThanOrEqual(
-            generatedStep(one, of, machine, 2, 4096).seconds * (1 + 1e-9),
-          );
-        },
-      ),
+      fc.property(anyShape, fc.constantFrom(...POLICIES), fc.integer({ min: 2, max: 8 }), (model, policy, ranks) => {
+        let plan: Plan;
+        try {
+          plan = makePlan(policy, ranks, model);
+        } catch {
+          return;
+        }
+        const of = workOf(model);
+        const one = makePlan('single', 1, model);
+        const machine = machineOf(ranks);
+        expect(generatedStep(plan, of, machine, 2, 4096).seconds).toBeLessThanOrEqual(
+          generatedStep(one, of, machine, 2, 4096).seconds * (1 + 1e-9),
+        );
+      }),
       { numRuns: 200 },
     );
   });
@@ -234,6 +260,19 @@ describe('a prompt', () => {
     // Replicas that split the rows take twice as many at once.
     expect(waits('sp', 1024)).toBe(3);
     expect(waits('sp', 1025)).toBe(4);
+  });
+
+  test('several prompts follow each other, or run on a rank each', () => {
+    const time = (policy: string, ranks: number, prompts: number) =>
+      promptTime(makePlan(policy, ranks, shape), work, machineOf(ranks), 300, 512, prompts).seconds;
+    expect(time('tp', 2, 5)).toBeCloseTo(5 * time('tp', 2, 1), 12);
+    // Rounds of two, two and one; a prompt's rank has its rows of the MLP halved, and the other's rows of its own half.
+    const rows = (count: number) => 1e-9 + count * 1e-11;
+    const round = (prompts: number) =>
+      4000 * rows(300) + 4000 * rows(300 * prompts) + ((300 * 301) / 2) * 4 * 1e-7 + 25600 * 1.1e-9;
+    expect(time('adp', 2, 5)).toBeCloseTo(2 * round(2) + round(1), 12);
+    // The root runs all rows; the prompt's attention is another rank's.
+    expect(time('token', 3, 1)).toBeCloseTo(time('single', 1, 1), 12);
   });
 
   test('replicas share a long prompt’s rows and cache, but not a short one’s', () => {

@@ -1,8 +1,8 @@
-import { sum } from '../lists.js';
+import { range, sum } from '../lists.js';
 import { type Plan, pipelineDepth } from '../plan.js';
 import type { MachineMeasure } from './measure.js';
 import { generatedRows, promptRows, promptSteps } from './step_rows.js';
-import { stageSteps } from './stage_step.js';
+import { type StageStep, stageSteps } from './stage_step.js';
 import { type StageTime, stageTimes } from './stage_time.js';
 import type { ModelWork } from './work.js';
 
@@ -39,8 +39,8 @@ export function generatedStep(
 }
 
 /**
- * A whole prompt, at most `chunkRows` rows of a rank at a time, and the sampling of its first token. A pipeline's stages work on
- * steps that follow each other.
+ * Whole prompts, one after the other (or one a rank, where ranks run rows of their own), at most `chunkRows` rows of a rank at a time,
+ * and the sampling of their first tokens. A pipeline's stages work on steps that follow each other.
  */
 export function promptTime(
   plan: Plan,
@@ -48,19 +48,27 @@ export function promptTime(
   machine: MachineMeasure,
   promptLength: number,
   chunkRows: number,
+  prompts = 1,
 ): StepTime {
-  const { rowSplit } = stageSteps(plan, promptRows(0, 1))[0]!;
-  const steps = promptSteps(promptLength, chunkRows, rowSplit);
-  const timesOf = (busy: number): StageTime[][] =>
-    steps.map((step, i) => {
-      const samples = i === steps.length - 1 ? 1 : 0;
+  const [{ rowSplit, runsOwnRows }] = stageSteps(plan, promptRows(0, 1)) as [StageStep];
+  const atOnce = runsOwnRows ? Math.min(prompts, plan.worldSize) : 1;
+  const timesOf = (count: number, busy: number): StageTime[][] => {
+    const steps = promptSteps(promptLength, chunkRows, rowSplit, count);
+    return steps.map((step, i) => {
+      const samples = i === steps.length - 1 ? count : 0;
       return stageTimes(plan, stageSteps(plan, step), work, machine, step, samples, busy);
     });
-  const alone = timesOf(1);
+  };
+  const all = (busy: number): StageTime[][] => {
+    const round = timesOf(atOnce, busy);
+    const rest = prompts % atOnce;
+    return [...range(0, Math.floor(prompts / atOnce)).flatMap(() => round), ...(rest > 0 ? timesOf(rest, busy) : [])];
+  };
+  const alone = all(1);
   const busy = sum(alone.flat().map(secondsOf)) / pipelined(alone);
-  const times = busy > 1 ? timesOf(busy) : alone;
+  const times = busy > 1 ? all(busy) : alone;
   // The host waits for every step, and at last for the token.
-  const waits = (steps.length + 1) * machine.ranks[0]!.waitSeconds;
+  const waits = (times.length + Math.ceil(prompts / atOnce)) * machine.ranks[0]!.waitSeconds;
   return { ...total(times.flat()), seconds: pipelined(times) + waits };
 }
 
