@@ -1,7 +1,6 @@
 import { attentionPrefill } from '../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../shaders/attention/attention_split/index.js';
 import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
-import { unsupportedError } from '../base/errors.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
 import { keepsCacheOnly, type RankShare } from '../placement/index.js';
 import { AttentionRanks, type MergeTables, type StageAttention } from './attention_ranks.js';
@@ -112,11 +111,6 @@ export class LlamaForward implements Forward {
   #stage(index: number, topology: StageTopology, scratch: Scratch): LlamaStage {
     const { config, options } = this;
     const { share, stage, dealt } = topology;
-    if (dealt && config.qkNorm) {
-      throw unsupportedError(
-        "this model normalises keys with weights, which a rank that keeps sequences only doesn't hold: use sp or tp instead of token",
-      );
-    }
     const holder = dealt?.root ?? share;
     const [first, end] = stage.layers;
     const [heads, kvHeads] = [this.#headsOf(holder), holder.heads.length];
@@ -331,9 +325,13 @@ export class LlamaForward implements Forward {
     at: number,
     weights: LlamaLayerWeights | undefined,
   ): void {
-    attention.recordQueries(recorder);
+    const { dealt, share } = stage.topology;
+    // A root's rows travel with their keys normalised and rotated: no other rank has the weights of the norms.
+    const isRoot = share === dealt?.root;
+    if (!isRoot) attention.recordQueries(recorder);
     // Every block's keys before any attention: rows of one block attend to those of another.
     for (const block of attention.blocks) this.#recordAppend(recorder, buffers, stage, block, at, weights);
+    if (isRoot) attention.recordQueries(recorder);
     for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at);
     const [own] = attention.blocks;
     const outStride = activationStride(stage.heads * this.config.headDim);
@@ -449,10 +447,13 @@ export class LlamaForward implements Forward {
     weights: LlamaLayerWeights | undefined,
   ): void {
     const { k, v } = stage.cache.layers[at]!;
+    const { dealt, share } = stage.topology;
+    const isRoot = share === dealt?.root;
     recorder.dispatch(
       ropeAppend,
       {
         ...this.#shapeOf(stage, buffers.rows, block),
+        keys: isRoot ? 'kept' : dealt && 'ready',
         qkNorm: weights?.qNorm !== undefined,
         eps: this.config.rmsNormEps,
         qkvStride: block.queryStride,
@@ -467,7 +468,8 @@ export class LlamaForward implements Forward {
         k_cache: k,
         v_cache: v,
       },
-      block.stepOf,
+      // A root prepares the rows of all that follow it.
+      isRoot ? undefined : block.stepOf,
     );
   }
 

@@ -13,7 +13,7 @@ export interface RopeCase extends RopeAppendProblem, Eviction {
   readonly elsewhere?: readonly number[];
 }
 
-type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | keyof CacheHeads> &
+type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads> &
   Eviction;
 
 function ropeCase(
@@ -119,6 +119,35 @@ const cases = [
       [2, 0],
       [5, 1],
     ],
+    true,
+  ),
+  ropeCase(
+    'keys for a rank that keeps caches, qk norm, some appended here',
+    {
+      heads: 4,
+      kvHeads: 2,
+      headDim: 16,
+      qkNorm: true,
+      kvType: 'f32',
+      block: 16,
+      elsewhere: [1],
+      keys: 'kept',
+    },
+    [[3, 0], [20, 1], undefined, [21, 1]],
+  ),
+  ropeCase(
+    'keys that are ready, f16',
+    {
+      heads: 3,
+      kvHeads: 1,
+      headDim: 8,
+      qkNorm: false,
+      kvType: 'f16',
+      block: 16,
+      elsewhere: [0],
+      keys: 'ready',
+    },
+    [[2, 0], undefined, [17, 1], [18, 1]],
     true,
   ),
   ropeCase(

@@ -1,3 +1,4 @@
+import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { type TableLayout, tableConstants, tableWgsl } from '../../cache/head_tables.js';
@@ -27,6 +28,11 @@ export interface RopeAppendProblem extends CacheHeads, TableLayout {
   readonly tableStride: number;
   /** f32 elements from row to row of qkv. */
   readonly qkvStride: number;
+  /**
+   * Rows that travel to ranks that keep caches only. 'kept': keys are normalised and rotated in place too, also those that this rank
+   * doesn't append. 'ready': they were, so keys and values are appended as they are and queries left alone; no norm, rope_table unread.
+   */
+  readonly keys?: 'kept' | 'ready' | undefined;
 }
 
 /**
@@ -57,7 +63,9 @@ export const ropeAppend = defineKernel({
     eps: 'f32',
   },
   plan(problem: RopeAppendProblem, traits) {
-    const { heads, kvHeads, headDim, qkvStride } = problem;
+    const { heads, kvHeads, headDim, qkvStride, keys, qkNorm } = problem;
+    const ready = keys === 'ready';
+    if (ready && qkNorm) throw usageError('rope_append: keys that are ready were normalised before; leave qkNorm out');
     checkKvShape('rope_append', problem);
     queryGroup('rope_append', heads, kvHeads);
     const items = heads + 2 * kvHeads;
@@ -72,7 +80,9 @@ export const ropeAppend = defineKernel({
         ...tableConstants(problem),
         LANES: lanes,
         HEAD_TILE: headTile,
-        QK_NORM: problem.qkNorm,
+        QK_NORM: qkNorm,
+        KEEP_KEYS: keys === 'kept',
+        READY: ready,
       },
       params: {
         heads,
@@ -84,7 +94,7 @@ export const ropeAppend = defineKernel({
         lanes,
         eps: problem.eps,
       },
-      grid: (step) => [ceilDiv(items, headTile), step.rows, 1],
+      grid: (step) => [ceilDiv(ready ? 2 * kvHeads : items, headTile), step.rows, 1],
     };
   },
 });

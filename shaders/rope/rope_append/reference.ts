@@ -6,11 +6,12 @@ import type { RopeCase } from './cases.js';
 
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
-  const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, firstKvHead = 0 } = problem;
+  const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } =
+    problem;
   const shape = blockShape(problem);
   const given = inputs['qkv']!;
   const qkv = Float64Array.from(given);
-  const keys = Array.from(inputs['k_cache']!);
+  const cached = Array.from(inputs['k_cache']!);
   const values = Array.from(inputs['v_cache']!);
   const table = inputs['rope_table']!;
 
@@ -23,6 +24,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
     }
   };
   const rotated = (x: ArrayLike<number>, weight: HostArray, position: number): Float64Array => {
+    if (keys === 'ready') return Float64Array.from(x);
     let squares = 0;
     for (let i = 0; i < headDim; i++) squares += x[i]! * x[i]!;
     const scale = qkNorm ? 1 / Math.sqrt(squares / headDim + Math.fround(eps)) : 1;
@@ -44,15 +46,17 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
         qkv.set(rotated(x, inputs['q_norm']!, position), at);
         continue;
       }
+      const isKey = vector < heads + kvHeads;
+      if (keys === 'kept' && isKey) qkv.set(rotated(x, inputs['k_norm']!, position), at);
       const head = firstKvHead + ((vector - heads) % kvHeads);
       const entry = rowEntries(problem, info, head) - 1;
       const table = headTable(problem, slot, head) + (problem.perHead ? HEAD_TABLE_LEAD : 0);
       const physical = inputs['block_table']![table + Math.floor(entry / block)]!;
       if (physical === NO_BLOCK) continue;
       const stored = problem.perHead ? 0 : head;
-      if (vector < heads + kvHeads) {
+      if (isKey) {
         for (const [i, value] of rotated(x, inputs['k_norm']!, position).entries()) {
-          append(keys, keyUnit(shape, physical, stored, i >> 2, entry % block), i & 3, value);
+          append(cached, keyUnit(shape, physical, stored, i >> 2, entry % block), i & 3, value);
         }
       } else {
         for (let i = 0; i < headDim; i++) {
@@ -61,5 +65,5 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       }
     }
   }
-  return { qkv, k_cache: keys, v_cache: values };
+  return { qkv, k_cache: cached, v_cache: values };
 }

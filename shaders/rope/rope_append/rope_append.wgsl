@@ -4,6 +4,9 @@
 //   out[i]       = y[i] cos(i) - y[i + d/2] sin(i)
 //   out[i + d/2] = y[i + d/2] cos(i) + y[i] sin(i)          i < d/2, half-split pairs; v is copied unchanged
 //
+// Where a rank without weights keeps the rows' cache, the rank that has them normalises and rotates (KEEP_KEYS: k also in place),
+// the rows travel, and there k and v are appended as they are (READY: no norm, no rotation, q isn't touched).
+//
 // qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; q is written back in place
 // rope_table   [position][HEAD_DIM/2] (cos, sin) f32
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
@@ -11,12 +14,15 @@
 // block_table  see kv_table.wgsl; NO_BLOCK: the row's k and v are of another rank's cache
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, written are kv_heads from first_kv_head on
 //
-// Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each.
+// Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each; READY: of k
+// and v alone.
 // Variants: HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for software adapters (no barrier); chosen by index.ts.
-// Inactive rows: nothing is read or written. Rows without a block: only q is.
+// Inactive rows: nothing is read or written. Rows without a block: only q is, and k in place.
 const LANES: u32 = 8; // variant
 const HEAD_TILE: u32 = 8; // variant
 const QK_NORM: bool = true; // variant
+const KEEP_KEYS: bool = false; // variant
+const READY: bool = false; // variant
 const THREADS: u32 = HEAD_TILE * LANES;
 const HALF_UNITS: u32 = HEAD_UNITS / 2u;
 
@@ -56,7 +62,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (position == INACTIVE) {
     return;
   }
-  let vector = group_id.x * HEAD_TILE + thread / LANES;
+  let vector = group_id.x * HEAD_TILE + thread / LANES + select(0u, params.heads, READY);
   let lane = thread % LANES;
   let exists = vector < params.heads + 2u * params.kv_heads;
   let is_query = vector < params.heads;
@@ -94,7 +100,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(row_info[row].y, head);
   let entry = position - evicted_entries(table);
   let physical = entry_block(table, entry / BLOCK);
-  if (!is_query && physical == NO_BLOCK) {
+  let appends = !is_query && physical != NO_BLOCK;
+  if (!is_query && !appends && (is_value || !KEEP_KEYS)) {
     return;
   }
   let offset = entry % BLOCK;
@@ -117,19 +124,24 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         high = (high * inverse) * k_norm[HALF_UNITS + unit];
       }
     }
-    let at = position * (HEAD_DIM / 2u) + unit * 4u;
-    let r0 = rope_table[at];
-    let r1 = rope_table[at + 1u];
-    let r2 = rope_table[at + 2u];
-    let r3 = rope_table[at + 3u];
-    let cosine = vec4<f32>(r0.x, r1.x, r2.x, r3.x);
-    let sine = vec4<f32>(r0.y, r1.y, r2.y, r3.y);
-    let rotated_low = fma(low, cosine, -(high * sine));
-    let rotated_high = fma(high, cosine, low * sine);
-    if (is_query) {
+    var rotated_low = low;
+    var rotated_high = high;
+    if (!READY) {
+      let at = position * (HEAD_DIM / 2u) + unit * 4u;
+      let r0 = rope_table[at];
+      let r1 = rope_table[at + 1u];
+      let r2 = rope_table[at + 2u];
+      let r3 = rope_table[at + 3u];
+      let cosine = vec4<f32>(r0.x, r1.x, r2.x, r3.x);
+      let sine = vec4<f32>(r0.y, r1.y, r2.y, r3.y);
+      rotated_low = fma(low, cosine, -(high * sine));
+      rotated_high = fma(high, cosine, low * sine);
+    }
+    if (is_query || KEEP_KEYS) {
       qkv[base + unit] = rotated_low;
       qkv[base + HALF_UNITS + unit] = rotated_high;
-    } else {
+    }
+    if (appends) {
       let to = key_base(physical, block_heads(), block_head(head), offset);
       k_cache[to + unit * BLOCK] = kv_pack(rotated_low);
       k_cache[to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high);
