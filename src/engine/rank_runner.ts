@@ -241,7 +241,7 @@ export class RankRunner implements Rank {
     return recorder.finish();
   }
 
-  /** Calls run in order; only the steps of two batches run side by side, since they share nothing but weights and cache. */
+  /** Calls run in order; only the steps of two batches, and what they alone read, run side by side: they share nothing but weights and cache. */
   #inOrder<T>(body: () => Promise<T>, batch?: number): Promise<T> {
     const run = async (): Promise<T> => {
       try {
@@ -297,6 +297,8 @@ export class RankRunner implements Rank {
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void> {
     // Heads have blocks of their own: only how many there are counts.
     if (this.#pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
+    // Only its own batch reads a slot's table. Where this rank hands out the blocks, who comes first would count.
+    const batch = this.#split === 1 ? Math.floor(slot / this.options.slots) : undefined;
     return this.#inOrder(async () => {
       const state = this.#slots[slot]!;
       const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
@@ -311,7 +313,7 @@ export class RankRunner implements Rank {
       }
       this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
       this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
-    });
+    }, batch);
   }
 
   #freed({ blocks }: Slot): number[] {

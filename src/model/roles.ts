@@ -21,5 +21,9 @@ export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK_TOKENS
 export const partialsOf = (role: Role, maxChunks: number): number =>
   role === 'prompt' ? Math.min(MERGE_LANES, maxChunks) : maxChunks;
 
+/** A few-row kernel reads the weights once for so many rows. */
+export const FULL_TILE_ROWS = 8;
+
 /** Rows that one workgroup of a few-row kernel takes at once; never changes a row's bits. */
-export const tileRows = (rows: number): 1 | 2 | 4 | 8 => (rows >= 8 ? 8 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1);
+export const tileRows = (rows: number): 1 | 2 | 4 | 8 =>
+  rows >= FULL_TILE_ROWS ? FULL_TILE_ROWS : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;

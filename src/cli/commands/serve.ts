@@ -34,6 +34,10 @@ export const command: Command = {
       value: 'N',
       help: 'prompt and generated tokens computed in one go; more is sooner for prompts, fewer is steadier; default 512',
     },
+    'micro-batches': {
+      value: 'N',
+      help: 'answers in N groups whose steps run side by side, so that ranks wait less for each other; default auto: pipelines and token plans',
+    },
     'attention-dp-mode': {
       value: 'MODE',
       help: 'with --plan adp or token, which rank a request goes to: cost (default; by measured times) or trtllm',
@@ -55,6 +59,7 @@ export const command: Command = {
       slots: options.integer('slots', 1, 256),
       kvMemory: size(options, 'kv-memory'),
       tokensPerIteration: options.integer('tokens-per-iteration', 1),
+      microBatches: microBatches(options),
       prefixCaching: options.has('no-prefix-caching') ? false : undefined,
       attentionDpConfig: attentionDp(options),
     });
@@ -84,6 +89,9 @@ export const command: Command = {
     return 0;
   },
 };
+
+const microBatches = (options: Options): number | 'auto' | undefined =>
+  options.text('micro-batches') === 'auto' ? 'auto' : options.integer('micro-batches', 1, 256);
 
 /** What the options say of `attention_dp_config`; undefined where they say nothing. */
 function attentionDp(options: Options): AttentionDpOptions | undefined {
@@ -155,6 +163,7 @@ function document({ url, modelName }: ApiServer, { info }: ServingModel): object
     model: modelName,
     context: info.contextLength,
     slots: info.slots,
+    micro_batches: info.microBatches,
     kv_blocks: info.kvBlocks,
     plan: info.plan.policy,
     ranks: info.ranks.map(({ adapter, weightBytes, kvBytes }) => ({

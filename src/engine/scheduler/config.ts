@@ -7,6 +7,8 @@ export interface RankLimits {
   readonly numBlocks: number;
   /** Sequences that may be running: rows of a decode step. */
   readonly slots: number;
+  /** Of those, the slots of each micro-batch, which follow one another; as many micro-batches on every rank. Default: one. */
+  readonly microBatches?: readonly number[];
 }
 
 /** Prompts whose cache is compressed when they end, as functions of a prompt's length. */
@@ -46,6 +48,10 @@ export interface SchedulerOptions {
    * are placed and moved so that attention is balanced. Default false.
    */
   readonly sharedRows?: boolean;
+  /** Micro-batches are opened one by one, another for every so many sequences; default 1. */
+  readonly rowsPerMicroBatch?: number;
+  /** Sequences may go from slot to slot of their rank while they run; default true. */
+  readonly shiftsSlots?: boolean;
   /** Prompts are computed elsewhere: a sequence runs once `Scheduler.hand` has said that its prompt is there. Default false. */
   readonly handover?: boolean;
   /** Default: nothing is evicted. */
@@ -72,6 +78,8 @@ const KEYS = [
   'watermark',
   'agingIterations',
   'sharedRows',
+  'rowsPerMicroBatch',
+  'shiftsSlots',
   'handover',
   'eviction',
   'attentionDpConfig',
@@ -94,6 +102,8 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     watermark = 0.01,
     agingIterations = 50,
     sharedRows = false,
+    rowsPerMicroBatch = 1,
+    shiftsSlots = true,
     handover = false,
     eviction,
     attentionDpConfig,
@@ -106,6 +116,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     maxChunkTokens,
     maxPrefillSequences,
     agingIterations,
+    rowsPerMicroBatch,
   };
   for (const [name, value] of Object.entries(counts)) atLeastOne(name, value);
   const allSlots = (ranks as readonly RankLimits[]).reduce((sum, { slots }) => sum + slots, 0);
@@ -124,6 +135,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
       );
     }
   }
+  checkMicroBatches(ranks);
   if (!(watermark >= 0 && watermark < 1)) {
     throw usageError(`scheduler: watermark ${watermark}: expected a number from 0 to below 1`);
   }
@@ -134,10 +146,23 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     prefixCaching,
     watermark,
     sharedRows,
+    shiftsSlots,
     handover,
     eviction,
     attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
   };
+}
+
+function checkMicroBatches(ranks: readonly RankLimits[]): void {
+  for (const [rank, { slots, microBatches = [slots] }] of ranks.entries()) {
+    const counts = microBatches.every((count) => Number.isSafeInteger(count) && count >= 0);
+    const sum = microBatches.reduce((total, count) => total + count, 0);
+    if (counts && sum === slots && microBatches.length === (ranks[0]!.microBatches?.length ?? 1)) continue;
+    throw usageError(
+      `scheduler: ranks[${rank}].microBatches ${microBatches.join(', ')}: expected counts that add up to its ${slots} slots, ` +
+        'and as many on every rank',
+    );
+  }
 }
 
 function atLeastOne(name: string, value: number): void {

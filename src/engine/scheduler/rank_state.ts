@@ -3,9 +3,11 @@ import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
 import { blocksFor, type RankLimits, type SchedulerConfig } from './config.js';
 import type { BlockCopy, Handover, PrefillChunk, SequenceMove } from './iteration.js';
+import { chooseGroup, type GroupLoad } from './micro_batches.js';
 import { victimOf } from './preemption.js';
 import { PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
+import { SlotGroups } from './slot_groups.js';
 import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
 
 const UNCACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0 };
@@ -40,7 +42,7 @@ export class RankState {
   promptTokens = 0;
   /** Compressed since the last iteration was planned. */
   readonly #compressed: Sequence[] = [];
-  readonly #freeSlots: number[];
+  readonly #slots: SlotGroups;
   readonly #watermarkBlocks: number;
   readonly #blockTokens: number;
 
@@ -48,6 +50,8 @@ export class RankState {
     readonly index: number,
     readonly limits: RankLimits,
     private readonly config: SchedulerConfig,
+    /** By micro-batch: sequences of all ranks that have a slot in it. */
+    readonly groupRows: number[] = (limits.microBatches ?? [limits.slots]).map(() => 0),
   ) {
     this.#blockTokens = config.blockTokens;
     this.cache = config.prefixCaching ? new PrefixCache(config.blockTokens) : undefined;
@@ -56,7 +60,7 @@ export class RankState {
       (block) => this.cache?.has(block) ?? false,
       (block) => this.cache?.forget(block),
     );
-    this.#freeSlots = Array.from({ length: limits.slots }, (_, index) => limits.slots - 1 - index);
+    this.#slots = new SlotGroups(limits.microBatches ?? [limits.slots]);
     this.#watermarkBlocks = Math.ceil(limits.numBlocks * config.watermark);
   }
 
@@ -70,7 +74,22 @@ export class RankState {
   }
 
   get numFreeSlots(): number {
-    return this.#freeSlots.length;
+    return this.#slots.numFree;
+  }
+
+  /** By micro-batch. */
+  get groupLoads(): GroupLoad[] {
+    const attended = this.groupRows.map(() => 0);
+    for (const { slot, computed } of this.running) attended[this.#slots.groupOf(slot)]! += computed;
+    return this.groupRows.map((rows, group) => ({
+      rows,
+      attended: attended[group]!,
+      freeSlots: this.#slots.freeIn(group),
+    }));
+  }
+
+  groupOf({ slot }: Sequence): number {
+    return this.#slots.groupOf(slot);
   }
 
   /** Tokens that running sequences attend to in a step. */
@@ -137,7 +156,7 @@ export class RankState {
 
   /** Whether there is a slot and blocks for a running sequence of another rank. */
   canTakeIn({ blocks }: Sequence): boolean {
-    return this.#freeSlots.length > 0 && this.pool.numFree >= blocks.length;
+    return this.#slots.numFree > 0 && this.pool.numFree >= blocks.length;
   }
 
   /** Takes a running sequence over that has nothing in flight, with copies of its blocks. */
@@ -149,7 +168,7 @@ export class RankState {
     sequence.rank = this.index;
     sequence.blocks = to;
     sequence.capacity = capacity;
-    sequence.slot = this.#freeSlots.pop()!;
+    this.#takeSlot(sequence, sequence.computed);
     this.promptTokens += sequence.promptLength;
     this.numDecoding++;
     insertInOrder(this.running, sequence);
@@ -158,13 +177,37 @@ export class RankState {
     work.tables.push(sequence);
   }
 
+  /** Puts a running sequence that has nothing in flight into another micro-batch, where that has a free slot; makes its row again. */
+  shift(sequence: Sequence, work: WorkList): void {
+    const group = sequence.shiftsTo;
+    sequence.shiftsTo = -1;
+    if (this.#slots.freeIn(group) > 0) {
+      this.#giveSlot(sequence);
+      sequence.slot = this.#slots.take(group);
+      this.groupRows[group]!++;
+    }
+    work.tables.push(sequence);
+  }
+
+  /** `tokens`: what it will attend to. */
+  #takeSlot(sequence: Sequence, tokens: number): void {
+    const group = this.#slots.count === 1 ? 0 : chooseGroup(this.groupLoads, tokens, this.config.rowsPerMicroBatch)!;
+    sequence.slot = this.#slots.take(group);
+    this.groupRows[group]!++;
+  }
+
+  #giveSlot({ slot }: Sequence): void {
+    this.#slots.give(slot);
+    this.groupRows[this.#slots.groupOf(slot)]!--;
+  }
+
   /** Whether `planPrefills` would run anything: asked before a policy decides whether contexts run at all. */
   hasRunnableContext(work: WorkList): boolean {
     const budget = this.config.maxTokensPerIteration - work.decodes.length;
     const first = this.running.find((sequence) => sequence.status === 'prefill');
     if (first) return chunkRows(this.config, first, first.computed, budget) > 0;
     const head = this.#nextPending();
-    if (!head || this.#freeSlots.length === 0 || head.outstanding > 0 || work.preempted.length > 0) return false;
+    if (!head || this.#slots.numFree === 0 || head.outstanding > 0 || work.preempted.length > 0) return false;
     if (!this.wouldAdmit(head)) return false;
     const known = this.#knownTokens(head, this.cachedTokens(head));
     return known === head.target || chunkRows(this.config, head, known, budget) > 0;
@@ -180,7 +223,7 @@ export class RankState {
     for (let i = 0; i < running.length; i++) {
       const sequence = running[i]!;
       if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
-      if (sequence.leavingFor >= 0) continue;
+      if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0) continue;
       if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, work)) continue; // it was itself the last in order
       }
@@ -235,7 +278,7 @@ export class RankState {
     for (;;) {
       const head = this.#nextPending();
       // Rows in flight may still bring ids that recomputing it needs.
-      if (!head || places === 0 || this.#freeSlots.length === 0 || head.outstanding > 0) return;
+      if (!head || places === 0 || this.#slots.numFree === 0 || head.outstanding > 0) return;
       const match = this.#match(head);
       const known = this.#knownTokens(head, match.tokens);
       const rows = known === head.target ? 0 : chunkRows(this.config, head, known, budget);
@@ -272,7 +315,7 @@ export class RankState {
       // The very block may have been the one given out: its content is still there.
       if (from !== to) work.copies.push({ from, to, tokens });
     }
-    sequence.slot = this.#freeSlots.pop()!;
+    this.#takeSlot(sequence, sequence.target);
     sequence.cachedTokens = match.tokens;
     sequence.computed = match.tokens;
     sequence.confirmed = match.tokens;
@@ -348,7 +391,8 @@ export class RankState {
     sequence.blocks = [];
     sequence.capacity = 0;
     sequence.evicted = 0;
-    this.#freeSlots.push(sequence.slot);
+    sequence.shiftsTo = -1;
+    this.#giveSlot(sequence);
   }
 
   #match(sequence: Sequence): PrefixMatch {

@@ -36,12 +36,14 @@ describe('random traces', () => {
     let preemptions = 0;
     let cached = 0;
     let moves = 0;
+    let shifts = 0;
     fc.assert(
       fc.property(randomRun, (run) => {
         const result = drive(run);
         preemptions += result.preemptions;
         cached += result.cachedTokens;
         moves += result.moves;
+        shifts += result.shifts;
         for (const [index, { maxTokens, endsAfter, abortedAfter }] of run.requests.entries()) {
           const { reason, generated } = result.outcomes.get(String(index))!;
           expect(generated).toEqual(generatedOf(index, generated.length));
@@ -58,6 +60,7 @@ describe('random traces', () => {
     expect(preemptions).toBeGreaterThan(100);
     expect(cached).toBeGreaterThan(100);
     expect(moves).toBeGreaterThan(50);
+    expect(shifts).toBeGreaterThan(10);
   });
 
   test('the same calls give the same decisions', () => {

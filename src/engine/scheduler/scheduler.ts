@@ -5,6 +5,7 @@ import { inOrderOfPrompts } from './kv/kv_policy.js';
 import type { Handover, Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
 import { RankState, WorkList } from './rank_state.js';
 import type { ContextPolicy } from './routing.js';
+import { shiftSlots } from './shift_slots.js';
 import { checkSpec, type EndReason, type RequestSpec, inOrder, type ScheduledSequence, Sequence } from './sequence.js';
 import { WaitingQueue } from './waiting_queue.js';
 
@@ -30,7 +31,8 @@ export class Scheduler {
   /** @throws SplitkvError `usage` for impossible options. */
   constructor(options: SchedulerOptions) {
     this.config = checkOptions(options);
-    this.ranks = this.config.ranks.map((limits, index) => new RankState(index, limits, this.config));
+    const groupRows = (this.config.ranks[0]!.microBatches ?? [0]).map(() => 0);
+    this.ranks = this.config.ranks.map((limits, index) => new RankState(index, limits, this.config, groupRows));
     this.#policy = contextPolicy(this.config);
   }
 
@@ -100,6 +102,7 @@ export class Scheduler {
     this.#policy.route(this.#waiting, ranks);
     const work = ranks.map(() => new WorkList());
     this.#policy.move?.(ranks, work);
+    if (this.config.shiftsSlots) shiftSlots(ranks, work, this.config.rowsPerMicroBatch);
     for (const [index, rank] of ranks.entries()) rank.planDecodes(work[index]!);
     const situation = { iteration: this.#iteration, now, ranks, work };
     if (this.#policy.opens(this.#waiting, situation)) {

@@ -84,6 +84,8 @@ export class Sequence implements ScheduledSequence {
   readySince = -1;
   /** The rank whose pool it is about to be moved to; -1: none. It has no more rows until it is there. */
   leavingFor = -1;
+  /** The micro-batch that it is about to go to, as `leavingFor`. */
+  shiftsTo = -1;
   /** Its prompt's keys and values, computed elsewhere, are there to be taken over. */
   handed = false;
   /** Whether it has been left out already of contexts that ran. */

@@ -17,6 +17,12 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
   readonly kvMemory?: number;
   /** Rows of an iteration, prompt and generated ones together: more gives prompts, fewer give running sequences their turn sooner; default 512. */
   readonly tokensPerIteration?: number;
+  /**
+   * Groups of sequences whose steps run side by side, so that a rank which waits for others in one works on another; 1 to `slots`, which
+   * is rounded up to a multiple. Default 'auto': as many as a pipeline's stages; 2 with plan 'token' and more than 8 slots, from 9
+   * running sequences on; else 1 (docs/token.md).
+   */
+  readonly microBatches?: number | 'auto';
   /** Sequences that begin alike share the beginning's cache; default true, but with plans that split sequences over ranks. */
   readonly prefixCaching?: boolean;
   /**
@@ -97,6 +103,7 @@ export interface Completion extends AsyncIterable<CompletionEvent> {
 
 export interface ServingInfo extends ModelInfo {
   readonly slots: number;
+  readonly microBatches: number;
   /** KV blocks of 64 tokens. */
   readonly kvBlocks: number;
   readonly prefixCaching: boolean;

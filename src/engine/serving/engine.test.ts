@@ -39,7 +39,7 @@ async function open(
     model: llama,
     contextLength: 640,
     prefillChunk: 64,
-    slots,
+    slots: slots / (options.batches ?? 1),
     kvBlocks,
     ...options,
   });
@@ -89,14 +89,14 @@ describe('engine', () => {
     ['prefixes shared', {}, { prefixCaching: true }],
     ['prefixes shared, too few blocks', {}, { prefixCaching: true, kvBlocks: 9 }],
     ['two ranks, tp', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
-    ['two ranks, sp', { plan: 'sp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
+    ['two ranks, sp, micro-batches', { plan: 'sp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 20 }],
     ['two ranks, token', { plan: 'token', ranks: 2, virtual: true }, { kvBlocks: 36 }],
     [
-      'three ranks, token, prefixes shared',
-      { plan: 'token', ranks: 3, virtual: true },
-      { slots: 5, prefixCaching: true },
+      'three ranks, token, prefixes shared, micro-batches',
+      { plan: 'token', ranks: 3, virtual: true, batches: 2 },
+      { slots: 6, prefixCaching: true },
     ],
-    ['two ranks, pp', { plan: 'pp', ranks: 2, virtual: true }, { kvBlocks: 9 }],
+    ['two ranks, pp, micro-batches', { plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
   ])('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
     const expected = await alone(all, maxTokens);
     const { engine } = await open(options, engineOptions);
@@ -122,7 +122,11 @@ describe('engine', () => {
     test.each<[string, Partial<Parameters<typeof openRunner>[0]>, Partial<EngineOptions>]>([
       ['one rank, too few blocks', {}, { kvBlocks: 9 }],
       ['one rank, prefixes shared', {}, { prefixCaching: true }],
-      ['three ranks, token', { plan: 'token', ranks: 3, virtual: true }, { slots: 5, kvBlocks: 45 }],
+      [
+        'three ranks, token, micro-batches',
+        { plan: 'token', ranks: 3, virtual: true, batches: 2 },
+        { slots: 6, kvBlocks: 45 },
+      ],
     ])('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
       const expected = await alone(all, maxTokens);
       const prefiller = await openWorker();

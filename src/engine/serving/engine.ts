@@ -2,13 +2,14 @@ import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../rank.js';
 import type { ModelRanks } from '../rank_group.js';
 import { slotRanges } from '../../model/topology.js';
-import type { Plan, RowRange } from '../../placement/index.js';
+import type { Plan } from '../../placement/index.js';
 import type { PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
 import { IterationRunner } from './iteration_runner.js';
+import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { type IterationRecord, type RankBalance, RankBalanceMeter } from './rank_balance.js';
 
@@ -41,9 +42,9 @@ export interface EngineHandle {
 
 export interface EngineOptions extends Pick<
   SchedulerOptions,
-  'prefixCaching' | 'watermark' | 'agingIterations' | 'chunkedPrefill' | 'attentionDpConfig'
+  'prefixCaching' | 'watermark' | 'agingIterations' | 'chunkedPrefill' | 'attentionDpConfig' | 'rowsPerMicroBatch'
 > {
-  /** Requests decoded side by side. */
+  /** Requests decoded side by side: the slots of all batches of the ranks. */
   readonly slots: number;
   /** Rows of an iteration, decode rows included: how much prompt runs beside the decode rows. */
   readonly tokensPerIteration: number;
@@ -122,8 +123,7 @@ const drawOptions = ({ seed, temperature, topK, topP, repetitionPenalty }: Engin
  */
 export class Engine {
   #scheduler: Scheduler;
-  /** Slots of each KV pool. */
-  #pools: readonly RowRange[] = [];
+  readonly #slots: PoolSlots;
   #iterations: IterationRunner;
   readonly #feed: PromptFeed | undefined;
   readonly #running = new Map<string, Running>();
@@ -163,10 +163,9 @@ export class Engine {
         (id) => this.#running.get(id)!.request.prompt,
         () => this.#wake?.(),
       );
+    this.#slots = new PoolSlots(ranks.runner.owners, ranks.runner.options.batches ?? 1);
     this.#scheduler = this.#newScheduler();
-    const { pools, ranks: ownRows } = ranks.runner.owners;
-    const places = pools.flatMap(([first, end], place) => (end > first ? [ownRows?.[place] ?? place] : []));
-    this.#balance = new RankBalanceMeter(places, pools.length);
+    this.#balance = new RankBalanceMeter(this.#slots.places, ranks.runner.owners.pools.length);
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
   }
@@ -196,7 +195,7 @@ export class Engine {
       );
     }
     const window = compression?.window ?? 1;
-    this.#pools = runner.owners.pools.filter(([first, end]) => end > first);
+    const { pools, sizes } = this.#slots;
     if (rest.attentionDpConfig !== undefined) checkChoosesRank(this.ranks.options.plan);
     if (rest.prefixCaching && !runner.sharesBlocks) {
       throw usageError(
@@ -205,16 +204,19 @@ export class Engine {
     }
     return new Scheduler({
       // Ranks that keep whole sequences have a pool each, in proportion to their slots.
-      ranks: this.#pools.map(([first, end]) => ({
-        numBlocks: Math.floor((kvBlocks * (end - first)) / slots),
-        slots: end - first,
+      ranks: pools.map(({ length }, pool) => ({
+        numBlocks: Math.floor((kvBlocks * length) / slots),
+        slots: length,
+        microBatches: sizes[pool]!,
       })),
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
-      maxTokensPerIteration: Math.max(tokensPerIteration, ...this.#pools.map(([first, end]) => end - first + window)),
+      maxTokensPerIteration: Math.max(tokensPerIteration, ...pools.map(({ length }) => length + window)),
       maxChunkTokens: runner.promptRows,
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
-      sharedRows: this.#pools.length > 1 && !runner.owners.ranks && rest.attentionDpConfig === undefined,
+      sharedRows: pools.length > 1 && !runner.owners.ranks && rest.attentionDpConfig === undefined,
+      // Where ranks hand out blocks by themselves a slot keeps its sequence's.
+      shiftsSlots: runner.sharesBlocks && compression === undefined,
       handover: prefiller !== undefined,
       ...(compression && {
         eviction: promptEviction(
@@ -231,6 +233,7 @@ export class Engine {
   #newIterations(): IterationRunner {
     return new IterationRunner(
       this.ranks.runner,
+      this.#slots,
       (id) => drawOptions(this.#running.get(id)!.request),
       (id) => this.#feed!.take(id),
     );
@@ -362,18 +365,14 @@ export class Engine {
       const slots: { id: string; slot: number }[] = [];
       for (const [pool, { moves, handed, prefills, decodes, preempted }] of iteration.ranks.entries()) {
         const starting = [...handed, ...prefills].filter(({ samples }) => samples).map(({ sequence }) => sequence);
-        const [first] = this.#pools[pool]!;
-        for (const { id, slot } of [...starting, ...decodes]) slots.push({ id, slot: first + slot });
+        for (const { id, slot } of [...starting, ...decodes]) slots.push({ id, slot: this.#slots.of(pool, slot) });
         this.#totals.preemptions += preempted.length;
         this.#totals.moves += moves.length;
         for (const { sequence, start } of [...handed, ...prefills]) {
           if (start === sequence.cachedTokens) this.#totals.cached += start;
         }
       }
-      const ids = this.#iterations.run(
-        iteration.ranks,
-        this.#pools.map(([first]) => first),
-      );
+      const ids = this.#iterations.run(iteration.ranks);
       ids.catch(() => {}); // awaited in order
       this.#inFlight.push({ iteration, slots, ids, started });
     }
@@ -398,7 +397,7 @@ export class Engine {
     const record = this.#balance.add(iteration, seconds);
     this.options.onIteration?.(record);
     const finished = this.#scheduler.complete(iteration, {
-      ids: this.#pools.map(([first, end]) => ids?.subarray(first, end) ?? []),
+      ids: this.#slots.pools.map((pool) => (ids ? pool.map((slot) => ids[slot]!) : [])),
       ended,
       seconds,
     });

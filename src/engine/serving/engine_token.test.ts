@@ -55,7 +55,7 @@ async function answers(
 ): Promise<{ tokens: number[][]; metrics: EngineMetrics }> {
   const slots = engineOptions.slots ?? 1;
   const kvBlocks = engineOptions.kvBlocks ?? 64;
-  const { group } = await openGroup({ slots, kvBlocks, ...options });
+  const { group } = await openGroup({ slots: slots / (options.batches ?? 1), kvBlocks, ...options });
   const engine = new Engine(group, { slots, kvBlocks, tokensPerIteration: 96, ...engineOptions });
   const tokens = await ask(engine);
   const { metrics } = engine;
@@ -67,9 +67,13 @@ async function answers(
 describe('token parallelism in the serving engine', () => {
   test.each<[string, Partial<OpenRunnerOptions>, Partial<EngineOptions>]>([
     ['token', { plan: 'token', ranks: 3, virtual: false }, { slots: 5, kvBlocks: 25 }],
-    ['token, prefixes shared', { plan: 'token', ranks: 3 }, { slots: 5, kvBlocks: 25, prefixCaching: true }],
+    [
+      'token, prefixes shared, micro-batches',
+      { plan: 'token', ranks: 3, batches: 2 },
+      { slots: 6, kvBlocks: 30, prefixCaching: true },
+    ],
     ['tp x token', { plan: 'tp x token', ranks: 6 }, { slots: 5, kvBlocks: 25 }],
-    ['pp x token', { plan: 'pp x token', ranks: 4 }, { slots: 6, kvBlocks: 30 }],
+    ['pp x token, micro-batches', { plan: 'pp x token', ranks: 4, batches: 2 }, { slots: 6, kvBlocks: 30 }],
   ])(
     '%s: sequences move between ranks and give what they give alone',
     { timeout: 300_000 },
@@ -86,10 +90,17 @@ describe('token parallelism in the serving engine', () => {
     { timeout: 300_000 },
     async () => {
       const alone = await answers({}, {});
-      const { group } = await openGroup({ plan: 'token', ranks: 3, virtual: false, slots: 5, kvBlocks: 25 });
+      const { group } = await openGroup({
+        plan: 'token',
+        ranks: 3,
+        virtual: false,
+        slots: 3,
+        batches: 2,
+        kvBlocks: 30,
+      });
       const [root, lost, other] = group.ranks;
       expect(lost!.facts.weightBytes).toBe(0);
-      const engine = new Engine(group, { slots: 5, kvBlocks: 25, tokensPerIteration: 96 });
+      const engine = new Engine(group, { slots: 6, kvBlocks: 30, tokensPerIteration: 96 });
       const running = ask(engine);
       await expect.poll(() => engine.metrics.generatedTokensTotal, { timeout: 60_000 }).toBeGreaterThan(20);
       lost!.device.gpu.destroy();

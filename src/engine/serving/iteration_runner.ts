@@ -4,6 +4,7 @@ import type { DrawOptions } from '../rank.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import type { Runner } from '../runner.js';
 import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
+import type { PoolSlots } from './pool_slots.js';
 
 interface Row {
   readonly id: string;
@@ -22,6 +23,7 @@ export class IterationRunner {
 
   constructor(
     readonly runner: Runner,
+    readonly slots: PoolSlots,
     readonly samplingOf: (id: string) => DrawOptions,
     /** What a prefill worker computed of a request's prompt. */
     readonly handedOf: (id: string) => HandedKv,
@@ -31,11 +33,11 @@ export class IterationRunner {
 
   /**
    * Runs one iteration's work.
-   * @param works of each KV pool; the slots of pool p begin at firstSlots[p] of the batch
-   * @returns ids by slot of the batch, where any sequence samples
+   * @param works of each KV pool
+   * @returns ids by slot, where any sequence samples
    */
-  async run(works: readonly RankWork[], firstSlots: readonly number[]): Promise<Uint32Array | undefined> {
-    const { runner } = this;
+  async run(works: readonly RankWork[]): Promise<Uint32Array | undefined> {
+    const { runner, slots } = this;
     const calls: Promise<unknown>[] = [];
     const call = <T>(of: Promise<T>): void => {
       of.catch(() => {}); // awaited below, together
@@ -43,53 +45,69 @@ export class IterationRunner {
     };
     const decodes = new Set(works.flatMap((work) => work.decodes.map(({ id }) => id)));
     for (const [slot, row] of this.#rows) {
-      // Ended, aborted or preempted: its row must not write where another sequence's tokens may now be.
-      if (row.sequence.status === 'finished' || (row.decoding && !decodes.has(row.id))) this.#free(slot, call);
+      const { status, rank, slot: now } = row.sequence;
+      // Ended, aborted, preempted or elsewhere: its row must not write where another sequence's tokens may now be.
+      const isOver = status === 'finished' || (row.decoding && !decodes.has(row.id));
+      if (isOver || (status === 'decode' && slots.of(rank, now) !== slot)) this.#free(slot, call);
     }
     for (const { id } of works.flatMap((work) => work.preempted)) {
       for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
     }
     for (const [pool, { moves }] of works.entries()) {
       for (const { sequence, from, to } of moves) {
-        const source = { slot: firstSlots[from.rank]! + from.slot, blocks: from.blocks };
-        const target = { slot: firstSlots[pool]! + sequence.slot, blocks: to };
-        if (this.#rows.get(source.slot)?.id === sequence.id) this.#free(source.slot, call);
+        const source = { slot: slots.of(from.rank, from.slot), blocks: from.blocks };
+        const target = { slot: slots.of(pool, sequence.slot), blocks: to };
         call(runner.all((rank) => rank.moveBlocks(source, target)));
       }
     }
     for (const [pool, work] of works.entries()) {
-      const first = firstSlots[pool]!;
-      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(first, work.copies)));
-      for (const sequence of work.tables) this.#setBlocks(sequence, first + sequence.slot, call);
+      const any = slots.of(pool, 0);
+      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
+      for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
       for (const { sequence, start, samples: begins } of work.handed) {
-        const slot = first + sequence.slot;
+        const slot = slots.of(pool, sequence.slot);
         call(runner.handOver(slot, this.handedOf(sequence.id), Math.floor(start / KV_BLOCK)));
         if (begins) this.#start(sequence, slot, call);
       }
     }
     const chunks = works.flatMap(({ prefills }, pool) =>
-      prefills.map((chunk) => ({ chunk, slot: firstSlots[pool]! + chunk.sequence.slot })),
+      prefills.map((chunk) => ({ chunk, slot: slots.of(pool, chunk.sequence.slot) })),
     );
     this.#prefill(chunks, call);
-    const samples =
-      decodes.size > 0 ||
-      chunks.some(({ chunk }) => chunk.samples) ||
-      works.some(({ handed }) => handed.some(({ samples: begins }) => begins));
-    let longest = 1;
     for (const [pool, work] of works.entries()) {
       for (const sequence of work.decodes) {
-        longest = Math.max(longest, sequence.computed);
-        const slot = firstSlots[pool]! + sequence.slot;
+        const slot = slots.of(pool, sequence.slot);
         if (!this.#rows.get(slot)!.decoding) this.#resume(sequence, slot, call);
       }
     }
-    let sampled: Promise<Uint32Array | undefined> | undefined;
-    if (samples) {
-      const slots = [...this.#rows].flatMap(([slot, row]) => (row.decoding ? [slot] : []));
-      sampled = runner.sample(0, decodes.size > 0, longest, slots);
-      call(sampled);
-    }
+    const sampled = this.#sample(decodes, call);
+    // Errors included: nothing of them may be under way when the ranks are set up anew.
+    await Promise.allSettled(calls);
     await Promise.all(calls);
+    return sampled;
+  }
+
+  /** A step of each batch that has anything to sample: the ranks run them side by side. */
+  #sample(decodes: ReadonlySet<string>, call: (of: Promise<unknown>) => void): Promise<Uint32Array> | undefined {
+    const { runner } = this;
+    const { slots, batches = 1 } = runner.options;
+    const steps: Promise<void>[] = [];
+    const ids = new Uint32Array(slots * batches);
+    for (let batch = 0; batch < batches; batch++) {
+      const active: number[] = [];
+      let longest = 0;
+      for (const [slot, { decoding, sequence }] of this.#rows) {
+        if (!decoding || Math.floor(slot / slots) !== batch) continue;
+        active.push(slot - batch * slots);
+        if (decodes.has(sequence.id)) longest = Math.max(longest, sequence.computed);
+      }
+      if (active.length === 0) continue;
+      const step = runner.sample(batch, longest > 0, Math.max(1, longest), active);
+      steps.push(step.then((own) => ids.set(own, batch * slots)));
+    }
+    if (steps.length === 0) return undefined;
+    const sampled = Promise.all(steps).then(() => ids);
+    call(sampled);
     return sampled;
   }
 

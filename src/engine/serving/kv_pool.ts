@@ -20,6 +20,7 @@ const SAMPLE_TOKENS = 8 * CHUNK_TOKENS;
  * KV blocks that the sequences share: as given, or as many as fit the memory given. Never more than all slots with whole contexts
  * can use.
  *
+ * @param slots of all batches
  * @param budgets bytes that each rank may take in all, where that is limited
  * @throws SplitkvError `usage` for both, or one out of range; `limit` when not one block fits
  */
@@ -28,6 +29,7 @@ export function kvBlocksOf(
   slots: number,
   { kvBlocks, kvMemory }: Pick<ServeOptions, 'kvBlocks' | 'kvMemory'>,
   budgets: readonly number[] = [],
+  batches = 1,
 ): number {
   const context = ceilDiv(facts.contextLength, KV_BLOCK);
   const most = slots * context;
@@ -39,7 +41,7 @@ export function kvBlocksOf(
     return Math.min(kvBlocks, most);
   }
   const { tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts);
-  const pools = poolSlots(facts.plan, slots);
+  const pools = poolSlots(facts.plan, slots / batches, batches);
   /** Of all pools, when one with so many slots has no more than these bytes of its rank. */
   const fitting = (bytes: number, perToken: number, own = Math.max(...pools)): number => {
     const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
@@ -51,8 +53,12 @@ export function kvBlocksOf(
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
     const held = weights.map((bytes, rank) => {
       const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (budgets[rank]! - bytes));
-      const [first, end] = keptSlots(facts.plan, rank, slots, 1)?.[0] ?? [0, slots];
-      return fitting(room, tokenBytes, end - first);
+      const kept = keptSlots(facts.plan, rank, slots / batches, batches) ?? [[0, slots]];
+      return fitting(
+        room,
+        tokenBytes,
+        kept.reduce((sum, [first, end]) => sum + end - first, 0),
+      );
     });
     const sensible = Math.min(fitting(DEFAULT_MEMORY, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes), ...held);
     // Every pool holds a whole context, but a root's whose memory is limited. What they don't fit in is refused by who checks the
@@ -73,9 +79,10 @@ export function kvBlocksOf(
 }
 
 /** Slots of each KV pool: ranks that keep whole sequences have one each, in proportion to their slots. */
-function poolSlots(plan: Plan, slots: number): readonly number[] {
-  return slotRanges(plan, slots)
-    .map(([first, end]) => end - first)
+function poolSlots(plan: Plan, slots: number, batches: number): readonly number[] {
+  const ranges = Array.from({ length: batches }, (_, batch) => slotRanges(plan, slots, batch));
+  return ranges[0]!
+    .map((_, pool) => ranges.reduce((sum, of) => sum + of[pool]![1] - of[pool]![0], 0))
     .filter((count) => count > 0);
 }
 

@@ -10,6 +10,7 @@ import { type CompletionHost, RunningCompletion } from './completion.js';
 import { checkChoosesRank, Engine, type EngineOptions } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from './kv_pool.js';
+import { microBatchesOf } from './micro_batches.js';
 
 const DEFAULT_SLOTS = 16;
 const MAX_SLOTS = 256;
@@ -50,6 +51,7 @@ export async function serve(
     kvBlocks,
     kvMemory,
     tokensPerIteration,
+    microBatches = 'auto',
     prefixCaching,
     attentionDpConfig,
     ...loadOptions
@@ -65,13 +67,17 @@ export async function serve(
   const seats = (facts: ModelFacts): Seats => {
     if (attentionDpConfig !== undefined) checkChoosesRank(facts.plan);
     const budgets = typeof memory === 'number' ? Array.from({ length: facts.plan.worldSize }, () => memory) : memory;
-    return { slots, kvBlocks: kvBlocksOf(facts, slots, pool, budgets) };
+    const { count } = microBatchesOf(facts.plan, slots, microBatches);
+    const own = Math.ceil(slots / count);
+    return { slots: own, batches: count, kvBlocks: kvBlocksOf(facts, own * count, pool, budgets, count) };
   };
   const opened = await openModel(where, loadOptions, seats, slots);
   try {
+    const { plan, options: set } = opened.group.runner;
     return new EngineServingModel(opened, {
-      slots,
-      kvBlocks: opened.group.runner.options.kvBlocks!,
+      slots: set.slots * set.batches!,
+      rowsPerMicroBatch: microBatchesOf(plan, slots, microBatches).rowsEach,
+      kvBlocks: set.kvBlocks!,
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
       prefixCaching: prefixCaching ?? mayShare(opened),
       prefiller: opened.prefiller,
@@ -105,7 +111,13 @@ export class EngineServingModel implements ServingModel {
     this.#opened = opened;
     this.#engine = new Engine(group, options);
     const { slots, prefixCaching = false } = options;
-    this.info = { ...modelInfo(opened), slots, kvBlocks: this.#engine.metrics.kvBlocks, prefixCaching };
+    this.info = {
+      ...modelInfo(opened),
+      slots,
+      microBatches: group.runner.options.batches ?? 1,
+      kvBlocks: this.#engine.metrics.kvBlocks,
+      prefixCaching,
+    };
     this.#host = {
       engine: this.#engine,
       tokenizer,

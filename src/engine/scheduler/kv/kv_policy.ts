@@ -77,7 +77,7 @@ export class KvPolicy implements ContextPolicy {
     const movable = ranks.flatMap((rank, pool) =>
       rank.running.flatMap((sequence) => {
         const remaining = sequence.maxTokens - sequence.sampled;
-        if (sequence.status !== 'decode' || remaining <= 0) return [];
+        if (sequence.status !== 'decode' || remaining <= 0 || sequence.shiftsTo >= 0) return [];
         const blocks = sequence.blocks.length;
         return { sequence, pool, tokens: sequence.computed, blocks, most: rank.mostBlocks(sequence), remaining };
       }),

@@ -2,6 +2,7 @@ import type { Scheduler } from '../scheduler.js';
 
 /** Throws unless every block and slot is accounted for: held by exactly the running sequences that name it, else free. */
 export function audit(scheduler: Scheduler): void {
+  const groupRows = scheduler.ranks[0]!.groupRows.map(() => 0);
   for (const rank of scheduler.ranks) {
     const holders = new Map<number, number>();
     const slots = new Set<number>();
@@ -9,6 +10,7 @@ export function audit(scheduler: Scheduler): void {
       for (const block of sequence.blocks) holders.set(block, (holders.get(block) ?? 0) + 1);
       if (slots.has(sequence.slot)) throw new Error(`rank ${rank.index}: slot ${sequence.slot} has two sequences`);
       slots.add(sequence.slot);
+      groupRows[rank.groupOf(sequence)]!++;
       if (new Set(sequence.blocks).size < sequence.blocks.length) {
         throw new Error(`${sequence.id} has a block twice: ${sequence.blocks.join(' ')}`);
       }
@@ -35,5 +37,8 @@ export function audit(scheduler: Scheduler): void {
     const prompts = [...rank.running, ...rank.pending].reduce((sum, { promptLength }) => sum + promptLength, 0);
     if (rank.promptTokens !== prompts)
       throw new Error(`rank ${rank.index}: ${rank.promptTokens} prompt tokens, not ${prompts}`);
+  }
+  for (const [group, rows] of scheduler.ranks[0]!.groupRows.entries()) {
+    if (rows !== groupRows[group]) throw new Error(`micro-batch ${group}: ${rows} rows, not ${groupRows[group]}`);
   }
 }

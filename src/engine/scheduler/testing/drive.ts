@@ -16,6 +16,8 @@ export interface DriveResult {
   readonly preemptions: number;
   readonly cachedTokens: number;
   readonly moves: number;
+  /** Sequences that went from one micro-batch to another. */
+  readonly shifts: number;
 }
 
 const STEMS = [
@@ -52,6 +54,8 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   let preemptions = 0;
   let cachedTokens = 0;
   let moves = 0;
+  let shifts = 0;
+  const groups = new Map<string, string>();
   const finish = (id: string, sequence: { endReason: EndReason | undefined; generated: readonly number[] }): void => {
     if (outcomes.has(id)) throw new Error(`${id} finished twice`);
     outcomes.set(id, { reason: sequence.endReason!, generated: [...sequence.generated], finishedAt: now });
@@ -96,13 +100,31 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
         preemptions += preempted.length;
         for (const { cachedTokens: tokens } of tables) cachedTokens += tokens;
       }
+      shifts += shiftsOf(iteration, scheduler, groups);
       inFlight.push({ iteration, ids: sampledIds(iteration, options.ranks) });
     }
     if (inFlight.length > 0 && (inFlight.length >= depth || !iteration)) complete();
   }
   while (inFlight.length > 0) complete();
   if (scheduler.schedule(now)) throw new Error('work without requests');
-  return { outcomes, decisions, preemptions, cachedTokens, moves };
+  return { outcomes, decisions, preemptions, cachedTokens, moves, shifts };
+}
+
+/** Decode rows that are of another micro-batch of the same rank than the last time. */
+function shiftsOf({ ranks }: Iteration, scheduler: Scheduler, groups: Map<string, string>): number {
+  let shifts = 0;
+  for (const [rank, { decodes, preempted }] of ranks.entries()) {
+    for (const { id } of preempted) groups.delete(id);
+    for (const { id, slot } of decodes) {
+      const { microBatches = [] } = scheduler.ranks[rank]!.limits;
+      let end = 0;
+      const group = microBatches.findIndex((size) => slot < (end += size));
+      const [oldRank, oldGroup] = groups.get(id)?.split('.') ?? [];
+      if (oldRank === String(rank) && oldGroup !== String(group)) shifts++;
+      groups.set(id, `${rank}.${group}`);
+    }
+  }
+  return shifts;
 }
 
 /** Ids as the GPU would give them: of every slot, poison where no row sampled. */

@@ -46,6 +46,10 @@ const attentionDpConfig = fc.record({
   batching_wait_iters: fc.nat(4),
 });
 
+/** Some of the parts are empty where there are few. */
+const cut = (slots: number, parts: number): number[] =>
+  Array.from({ length: parts }, (_, part) => Math.floor((slots + part) / parts));
+
 const options: fc.Arbitrary<SchedulerOptions> = fc
   .record({
     // Blocks for the longest request (23 + 24 tokens), and little more: preemption is the rule.
@@ -59,20 +63,23 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     maxPrefillSequences: fc.integer({ min: 1, max: 3 }),
     watermark: fc.constantFrom(0, 0.1),
     sharedRows: fc.boolean(),
+    microBatches: fc.integer({ min: 1, max: 3 }),
+    rowsPerMicroBatch: fc.integer({ min: 1, max: 4 }),
     handover: fc.boolean(),
     agingIterations: fc.integer({ min: 1, max: 20 }),
     budget: fc.integer({ min: 1, max: 16 }),
     attentionDpConfig,
   })
-  .map(({ budget, ...rest }) => ({
+  .map(({ budget, microBatches, ranks, ...rest }) => ({
     ...rest,
+    ranks: ranks.map(({ numBlocks, slots }) => ({ numBlocks, slots, microBatches: cut(slots, microBatches) })),
     blockTokens: BLOCK,
     contextLength: 60,
     // Room for the longest prompt beside no decode row, at least.
     maxTokensPerIteration:
       Math.max(
         24,
-        rest.ranks.reduce((sum, { slots }) => sum + slots, 1),
+        ranks.reduce((sum, { slots }) => sum + slots, 1),
       ) + budget,
   }));
 
