@@ -127,6 +127,17 @@ test.each([
   expect(mean(cost!.ttftSeconds)).toBeLessThanOrEqual(mean(full!.ttftSeconds));
 });
 
+test.each([
+  [study({ ranks: 12, maxBatch: 6, concurrency: 22 }, { requests: 700, seed: 502, meanInput: 23, meanOutput: 41 })],
+  [study({ ranks: 8, maxBatch: 1, concurrency: 8 }, { requests: 150, meanOutput: 100 })],
+  [study({ ranks: 8, maxBatch: 2, concurrency: 5 }, { requests: 200, seed: 593, meanInput: 673, meanOutput: 33 })],
+])('cost loses nothing where few requests run, so that waiting never pays', (options) => {
+  const [baseline, cost] = (['trtllm', 'cost'] as const).map((mode) =>
+    runPolicy(options, { mode, enable_balance: mode === 'cost' }),
+  );
+  expect(cost!.seconds).toBeLessThan(baseline!.seconds * 1.01);
+});
+
 test('a small KV pool costs preemptions, not requests', async () => {
   const options = study(
     { ranks: 2, maxBatch: 32, concurrency: 80, kvTokens: 20_000 },

@@ -25,7 +25,8 @@ const LOOKAHEAD = 48;
  *            would idle.
  * held(m):   what the n waiting ones, and then the new ones, lose until the m-th has come. A second of one request's wait is an
  *            idle slot, a 1/(running) part of a second's output, and its first token comes later: priced at 4 more idle slots.
- * cost:      what a context row has cost on average under this very rule, wait included.
+ * cost:      what a context row has cost on average under this very rule, wait included; no more than one costs that runs at once
+ *            alone, else waits that were too long would make the next ones look worthwhile.
  *
  * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (patience.ts), and
  * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay
@@ -63,8 +64,8 @@ export class CostPolicy implements ContextPolicy {
       const mustRun = this.#mustRun(able.length < waiting.length, placement, situation);
       // Any of them: priorities may put later ones first.
       if (!able.some(mustRun) && this.#waitingPays(able, placement, waiting, situation)) return true;
-      const { perRow } = this.#costs;
-      if (perRow !== undefined) placement = placement.cut(perRow, (each) => each.leftOut || mustRun(each));
+      const cost = this.#rowCost(situation);
+      if (cost !== undefined) placement = placement.cut(cost, (each) => each.leftOut || mustRun(each));
       if (placement.assigned.length > 0) leaveOut(able, placement, situation.iteration);
       this.#account(placement, situation);
     }
@@ -106,7 +107,7 @@ export class CostPolicy implements ContextPolicy {
 
   #waitingPays(able: readonly Sequence[], placement: Placement, waiting: WaitingQueue, situation: Situation): boolean {
     if (placement.assigned.length === 0) return true;
-    const cost = this.#costs.perRow ?? placement.excess / placement.rows;
+    const cost = this.#rowCost(situation) ?? placement.excess / placement.rows;
     const gap = this.#times.generationSeconds(mostRows(situation)) / this.#arrivals.perIteration;
     const worth = holdingCost(situation);
     const slots = freeSlots(situation.ranks);
@@ -124,6 +125,15 @@ export class CostPolicy implements ContextPolicy {
       if (longer + held < spared) return true;
     }
     return false;
+  }
+
+  /** Seconds that a context row is expected to cost; undefined before the first was accounted for. */
+  #rowCost(situation: Situation): number | undefined {
+    const { perRow } = this.#costs;
+    if (perRow === undefined) return undefined;
+    const rows = this.#recent.reduce((sum, each) => sum + each, 0) / this.#recent.length;
+    const alone = this.#times.rowSeconds.context + this.#times.contextOverhead(mostRows(situation)) / rows;
+    return Math.min(perRow, alone);
   }
 
   #imaginedRows(more: number): number {
