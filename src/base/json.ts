@@ -14,6 +14,7 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 
 /** A value as it may appear in a message: JSON, shortened. */
 export function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
+  // JSON has no NaN and no infinities: it would say null.
+  const text = (typeof value === 'number' ? undefined : JSON.stringify(value)) ?? String(value);
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }

@@ -61,10 +61,9 @@ function withoutSubject(name: string, { subjects }: Command, rest: readonly stri
   const [subject, ...options] = rest;
   if (!subjects || subject === '--help') return rest;
   if (subject !== undefined && subjects.includes(subject)) return options;
-  const what = subject === undefined || subject.startsWith('-') ? 'missing' : `'${subject}' is unknown`;
-  throw usageError(
-    `${name}: what to ${name} is ${what}.${didYouMean(subject ?? '', subjects)} Use: ${name} ${subjects.join(' | ')}`,
-  );
+  const what =
+    subject === undefined || subject.startsWith('-') ? `what to ${name} is missing` : `unknown subject '${subject}'`;
+  throw usageError(`${name}: ${what}.${didYouMean(subject ?? '', subjects)} Use: ${name} ${subjects.join(' | ')}`);
 }
 
 async function version(): Promise<string> {

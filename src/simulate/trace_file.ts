@@ -47,7 +47,9 @@ function csvRows(text: string, file: string): PlacedRow[] {
       throw formatError(`${file}: ${where} has ${cells.length} cells; line 1 names ${names.length}`);
     }
     const given = names.map((name, column) => [name, cells[column]!] as const).filter(([, cell]) => cell !== '');
-    rows.push({ where, row: Object.fromEntries(given.map(([name, cell]) => [name, Number(cell)])) });
+    // Text that is no number is left for the message.
+    const valueOf = (cell: string): unknown => (Number.isNaN(Number(cell)) ? cell : Number(cell));
+    rows.push({ where, row: Object.fromEntries(given.map(([name, cell]) => [name, valueOf(cell)])) });
   }
   return rows;
 }

@@ -78,7 +78,7 @@ describe('bad usage', () => {
   test.each<[string, string[], string]>([
     ['nothing to simulate', ['simulate'], 'what to simulate is missing. Use: simulate adp'],
     ['options only', ['simulate', '--seed', '1'], 'what to simulate is missing'],
-    ['an unknown subject', ['simulate', 'apd'], "'apd' is unknown. Did you mean 'adp'?"],
+    ['an unknown subject', ['simulate', 'apd'], "unknown subject 'apd'. Did you mean 'adp'?"],
     ['no room beside a batch', [...small, '--max-tokens-per-iteration', '16'], 'expected more than --max-batch 16'],
     ['a mean without room', [...small, '--mean-in', '5000'], '--mean-in 5000: prompts may have 4662 tokens'],
     ['a pool that no request fits', [...small, '--kv-tokens', '64'], '--kv-tokens 64: request 0 alone has'],
