@@ -32,6 +32,7 @@ export function callOf(
     stop: fields.stop,
     ignoreEos: fields.ignore_eos,
     priority: fields.priority,
+    firstTokenSeconds: fields.ttft_deadline_s,
     maxTokens: own.maxTokens,
     logprobs: own.logprobs,
   };

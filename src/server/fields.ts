@@ -21,7 +21,7 @@ const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
 
 export const optionalInteger = (low: number, high?: number) => z.nullish(integer(low, high));
 
-/** Fields that both kinds of completion have. The last four are our own. */
+/** Fields that both kinds of completion have. The last five are our own. */
 export const commonFields = {
   model: z.nullish(z.string("the model's name")),
   stream: flag,
@@ -37,6 +37,7 @@ export const commonFields = {
   top_k: optionalInteger(0),
   repetition_penalty: z.nullish(number('a number above 0', (value) => value > 0)),
   priority: optionalInteger(-100, 100),
+  ttft_deadline_s: z.nullish(number('seconds, a number of at least 0', (value) => value >= 0)),
   ignore_eos: flag,
 };
 

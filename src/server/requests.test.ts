@@ -7,7 +7,7 @@ import { parseTextRequest } from './text_request.js';
 
 const NAMES = (
   'model messages prompt stream stream_options n max_tokens max_completion_tokens temperature top_p seed stop logprobs top_logprobs ' +
-  'top_k repetition_penalty priority ignore_eos tools logit_bias response_format user best_of __proto__ constructor other'
+  'top_k repetition_penalty priority ttft_deadline_s ignore_eos tools logit_bias response_format user best_of __proto__ constructor other'
 ).split(' ');
 const value = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
@@ -53,6 +53,8 @@ describe('whatever JSON comes, it is a call within bounds or a 400 that says wha
       expect(temperature >= 0 && temperature <= 2 && topP > 0 && topP <= 1).toBe(true);
       expect(Number.isSafeInteger(logprobs) && logprobs >= 0 && logprobs <= 20).toBe(true);
       expect(Number.isSafeInteger(seed) && seed >= 0 && Math.abs(priority) <= 100).toBe(true);
+      const { firstTokenSeconds = 0 } = call.options;
+      expect(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0).toBe(true);
       for (const option of Object.values(call.options)) expect(option).not.toBeNull();
     };
     fc.assert(fc.property(value, check), { numRuns: 300 });
@@ -69,6 +71,7 @@ test('what a request says reaches the model under its own names', () => {
     ...fields,
     prompt: [[1, 2], 'x'],
     repetition_penalty: 1.1,
+    ttft_deadline_s: 0.25,
     stream: true,
   });
   expect(options).toEqual({
@@ -81,6 +84,7 @@ test('what a request says reaches the model under its own names', () => {
     priority: -3,
     ignoreEos: true,
     repetitionPenalty: 1.1,
+    firstTokenSeconds: 0.25,
     maxTokens: 16,
   });
   expect(call).toEqual({

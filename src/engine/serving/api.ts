@@ -56,6 +56,11 @@ export interface CompletionOptions extends SamplingOptions {
   readonly logprobs?: number;
   /** From -100 to 100, higher is sooner; default 0. */
   readonly priority?: number;
+  /**
+   * Seconds from the call by which each answer's first token should be there. Where prompts wait for company on other ranks
+   * (`attentionDpConfig`, mode cost), they wait no longer than that allows; 0 doesn't wait. Otherwise it changes nothing.
+   */
+  readonly firstTokenSeconds?: number;
   readonly signal?: AbortSignal;
 }
 

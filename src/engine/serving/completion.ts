@@ -122,8 +122,11 @@ export class RunningCompletion implements Completion {
   }
 
   #submit(part: Part): void {
+    const { firstTokenSeconds } = this.options;
+    const waited = (performance.now() - this.#started) / 1000;
     part.handle = this.host.engine.submit({
       ...part.request,
+      ...(firstTokenSeconds !== undefined && { firstTokenSeconds: Math.max(0, firstTokenSeconds - waited) }),
       onToken: (token, logits) => this.#onToken(part, token, logits),
     });
   }
@@ -202,11 +205,14 @@ export class RunningCompletion implements Completion {
 }
 
 function checkOptions(options: CompletionOptions, seed: number): void {
-  const { n, maxTokens, logprobs } = options;
+  const { n, maxTokens, logprobs, firstTokenSeconds } = options;
   checkSampling({ ...options, seed });
   inRange('n', n, 1, MAX_ANSWERS);
   inRange('maxTokens', maxTokens, 1, Number.MAX_SAFE_INTEGER);
   inRange('logprobs', logprobs, 0, MAX_LOGPROBS);
+  if (firstTokenSeconds !== undefined && !(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0)) {
+    throw usageError(`firstTokenSeconds ${String(firstTokenSeconds)}: expected a number of at least 0`);
+  }
 }
 
 function inRange(name: string, value: number | undefined, low: number, high: number): void {

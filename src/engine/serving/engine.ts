@@ -82,6 +82,8 @@ interface Running {
   readonly request: EngineRequest;
   readonly resolve: (end: EngineEnd) => void;
   readonly reject: (reason: unknown) => void;
+  /** When its first token should be there, in seconds of `performance.now()`. */
+  readonly firstTokenDeadline: number | undefined;
   /** Handed on so far. */
   emitted: number;
   /** After a recovery: tokens that come again and were handed on before. */
@@ -274,9 +276,13 @@ export class Engine {
       reject = no;
     });
     ended.catch(() => {}); // whoever asks hears of it
-    this.#running.set(id, { request, resolve, reject, emitted: 0, replay: 0, over: undefined });
+    const { firstTokenSeconds } = request;
+    const firstTokenDeadline =
+      firstTokenSeconds === undefined ? undefined : performance.now() / 1000 + firstTokenSeconds;
+    const running = { request, resolve, reject, firstTokenDeadline, emitted: 0, replay: 0, over: undefined };
+    this.#running.set(id, running);
     try {
-      this.#submit(id, request);
+      this.#submit(id, running);
     } catch (error) {
       this.#running.delete(id);
       throw error;
@@ -285,13 +291,13 @@ export class Engine {
     return { id, ended, abort: () => this.#abort(id) };
   }
 
-  #submit(id: string, { prompt, maxTokens, priority, firstTokenSeconds }: EngineRequest): void {
+  #submit(id: string, { request: { prompt, maxTokens, priority }, firstTokenDeadline }: Running): void {
     this.#scheduler.submit({
       id,
       prompt,
       maxTokens,
       ...(priority !== undefined && { priority }),
-      ...(firstTokenSeconds !== undefined && { firstTokenDeadline: performance.now() / 1000 + firstTokenSeconds }),
+      ...(firstTokenDeadline !== undefined && { firstTokenDeadline }),
     });
     this.#wake?.();
   }
@@ -432,7 +438,7 @@ export class Engine {
         for (const [id, running] of this.#running) {
           // The same seed gives the same tokens again: those handed on before are passed over.
           running.replay = running.emitted;
-          this.#submit(id, running.request);
+          this.#submit(id, running);
         }
         return true;
       } catch (again) {

@@ -1,8 +1,9 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import type { DrawOptions } from '../rank.js';
+import { Scheduler } from '../scheduler/index.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineOptions, type EngineRequest } from './engine.js';
 import type { IterationRecord } from './rank_balance.js';
@@ -206,7 +207,13 @@ test(
         return false;
       },
     };
-    await Promise.all([0, 1, 2, 3, 4].map((index) => ask(engine, index, request).ended));
+    const submit = vi.spyOn(Scheduler.prototype, 'submit');
+    const before = performance.now() / 1000;
+    const deadline = (index: number): Partial<EngineRequest> => (index === 3 ? { firstTokenSeconds: 600 } : {});
+    await Promise.all([0, 1, 2, 3, 4].map((index) => ask(engine, index, { ...request, ...deadline(index) }).ended));
+    const deadlines = submit.mock.calls.map(([{ firstTokenDeadline = 0 }]) => firstTokenDeadline - before);
+    expect(deadlines.map((seconds) => seconds >= 600 && seconds < 660)).toEqual([false, false, false, true, false]);
+    submit.mockRestore();
     expect(rows.map((row) => row.indexOf(Math.max(...row)))).toEqual(tokens);
     await engine.dispose();
   },

@@ -178,6 +178,7 @@ describe('a model that answers many at once', () => {
     ['temperature', () => model.complete('x', { temperature: -1 }), 'usage', 'temperature -1'],
     ['an empty stop', () => model.complete('x', { stop: ['a', ''] }), 'usage', 'a stop string is empty'],
     ['priority', () => model.complete('x', { priority: 101 }), 'usage', 'priority 101'],
+    ['a deadline', () => model.complete('x', { firstTokenSeconds: -1 }), 'usage', 'firstTokenSeconds -1: expected'],
     ['an unknown option', () => model.complete('x', { topp: 1 } as never), 'usage', "Did you mean 'topP'?"],
   ])('refuses %s, and nothing runs', (_what, ask, code, message) => {
     expect(ask).toThrow(expect.objectContaining({ code, message: expect.stringContaining(message) as string }));

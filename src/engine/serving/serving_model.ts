@@ -30,6 +30,7 @@ const OPTION_NAMES = [
   'ignoreEos',
   'logprobs',
   'priority',
+  'firstTokenSeconds',
   'signal',
 ] as const satisfies readonly (keyof CompletionOptions)[];
 
