@@ -19,7 +19,13 @@ export async function serveSite(
   {
     isolated = false,
     before,
-  }: { isolated?: boolean; before?: (request: IncomingMessage, response: ServerResponse) => boolean } = {},
+    more = {},
+  }: {
+    isolated?: boolean;
+    before?: (request: IncomingMessage, response: ServerResponse) => boolean;
+    /** Folders by the paths that they are served under. */
+    more?: Readonly<Record<string, string>>;
+  } = {},
 ): Promise<StaticSite> {
   const folders = (
     [
@@ -27,6 +33,7 @@ export async function serveSite(
       ['/app/models', 'models'],
       ['/app', 'dist/app'],
       ['/models', 'models'],
+      ...Object.entries(more),
     ] as const
   ).map(([prefix, folder]) => serveFiles(prefix, resolve(folder)));
   const server = createServer((request, response) => {

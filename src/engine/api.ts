@@ -6,14 +6,14 @@ import type { KvPolicy } from '../model/compression/options.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { Profile } from '../placement/arrangement/index.js';
 import type { ModelShape, Plan, PlanFile } from '../placement/index.js';
-import type { PrefillKind } from './prefill/prefill_worker.js';
+import type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
 
 export type { KvPolicy } from '../model/compression/options.js';
 export type { KvType } from '../model/kv_cache.js';
 export type { Profile } from '../placement/arrangement/index.js';
 export type { ModelShape, Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';
-export type { PrefillKind } from './prefill/prefill_worker.js';
+export type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
 
 export interface LoadProgress {
   /** 'weights' while tensors are read, packed and uploaded; 'ready' once, at the end. */
@@ -97,8 +97,17 @@ export interface PrefillOptions {
    * made of the same weights; they agree within tolerance.
    */
   readonly kind: PrefillKind;
-  /** A power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
+  /** Of kind 'splitkv': a power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
   readonly adapter?: string;
+  /**
+   * Of kind 'onnxruntime', in pages: the folder that holds onnxruntime-web's files (its package's `dist`). Default: the module
+   * `onnxruntime-web/webgpu`, which a bundler or an import map resolves.
+   */
+  readonly runtime?: string | URL;
+  /**
+   * Of kind 'onnxruntime': what the runtime computes on. Default: 'webgpu' in pages whose adapter is a GPU, else 'wasm'.
+   */
+  readonly provider?: OnnxProvider;
 }
 
 export interface SamplingOptions {

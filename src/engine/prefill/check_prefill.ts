@@ -1,8 +1,8 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import type { PrefillOptions } from '../api.js';
-import { PREFILL_KINDS } from './prefill_worker.js';
+import { ONNX_PROVIDERS, PREFILL_KINDS } from './prefill_worker.js';
 
-const KEYS: readonly string[] = ['kind', 'adapter'] satisfies (keyof PrefillOptions)[];
+const KEYS: readonly string[] = ['kind', 'adapter', 'runtime', 'provider'] satisfies (keyof PrefillOptions)[];
 
 /** @throws SplitkvError `usage` for options that say nothing known */
 export function checkPrefill(options: PrefillOptions | undefined): void {
@@ -13,7 +13,7 @@ export function checkPrefill(options: PrefillOptions | undefined): void {
   for (const key of Object.keys(options)) {
     if (!KEYS.includes(key)) throw usageError(`prefill: unknown option '${key}'.${didYouMean(key, KEYS)}`);
   }
-  const { kind, adapter } = options;
+  const { kind, adapter, runtime, provider } = options;
   if (!PREFILL_KINDS.includes(kind)) {
     throw usageError(
       `prefill kind '${String(kind)}': use ${PREFILL_KINDS.join(' or ')}.${didYouMean(String(kind), PREFILL_KINDS)}`,
@@ -25,6 +25,19 @@ export function checkPrefill(options: PrefillOptions | undefined): void {
   if (kind === 'onnxruntime' && adapter !== undefined) {
     throw usageError(
       `prefill adapter '${adapter}': onnxruntime-web chooses its own; leave it out, or use kind 'splitkv'`,
+    );
+  }
+  if (runtime !== undefined && typeof runtime !== 'string' && !(runtime instanceof URL)) {
+    throw usageError(`prefill runtime ${JSON.stringify(runtime)}: expected the URL of onnxruntime-web's dist folder`);
+  }
+  if (provider !== undefined && !ONNX_PROVIDERS.includes(provider)) {
+    throw usageError(
+      `prefill provider '${String(provider)}': use ${ONNX_PROVIDERS.join(' or ')}.${didYouMean(String(provider), ONNX_PROVIDERS)}`,
+    );
+  }
+  if (kind === 'splitkv' && (runtime ?? provider) !== undefined) {
+    throw usageError(
+      `prefill ${runtime === undefined ? 'provider' : 'runtime'}: it means something to kind 'onnxruntime' only; leave it out`,
     );
   }
 }

@@ -40,7 +40,7 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
   const runner = { contextLength, prefillChunk, kvType };
   if (options.kind === 'onnxruntime') {
     const { OnnxPrefill } = await import('./onnx/onnx_prefill.js');
-    return OnnxPrefill.open({ config, reader, type, runner, signal, onProgress });
+    return OnnxPrefill.open({ config, reader, type, runner, request: options, signal, onProgress });
   }
   const adapter = options.adapter === undefined ? request.adapter : namedAdapter(options.adapter);
   const shared = {

@@ -4,6 +4,10 @@ import type { HandedKv } from './handed_kv.js';
 export type PrefillKind = 'splitkv' | 'onnxruntime';
 export const PREFILL_KINDS: readonly PrefillKind[] = ['splitkv', 'onnxruntime'];
 
+/** What onnxruntime-web computes on: its execution providers. */
+export type OnnxProvider = 'webgpu' | 'wasm';
+export const ONNX_PROVIDERS: readonly OnnxProvider[] = ['webgpu', 'wasm'];
+
 /** Disaggregated prefill: prompts are computed on a device of their own, and handed over to the ranks that generate. */
 export interface PrefillWorker {
   readonly kind: PrefillKind;

@@ -3,6 +3,7 @@ import { SplitkvError, throwIfAborted, unsupportedError } from '../../../base/er
 import type { TensorReader } from '../../../loader/index.js';
 import { isDeepseek, type ModelConfig } from '../../../model/config.js';
 import type { LlamaConfig } from '../../../model/llama_config.js';
+import type { KvType } from '../../../model/kv_cache.js';
 import { activationStride } from '../../../model/roles.js';
 import { ropeTable } from '../../../model/rope_table.js';
 import { ceilDiv } from '../../../base/math.js';
@@ -13,7 +14,7 @@ import type { PrefillWorker } from '../prefill_worker.js';
 import { buildLlamaGraph, type GraphWeightsOptions } from './graph_weights.js';
 import { cacheBlocks } from './kv_blocks.js';
 import { NAMES } from './llama_graph.js';
-import { openOrt, type OrtHost, type OrtSession, type OrtTensor } from './runtime.js';
+import { openOrt, type OrtHost, type OrtRequest, type OrtSession, type OrtTensor } from './runtime.js';
 
 /** Added to scores that a row may not see. */
 const HIDDEN = -1e30;
@@ -23,6 +24,14 @@ export interface OnnxPrefillOptions extends GraphWeightsOptions {
   readonly reader: TensorReader;
   readonly type: WeightType;
   readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType'>;
+  readonly request?: OrtRequest;
+}
+
+export interface PresentKv {
+  /** f32 [kv_heads][tokens][head_dim] each; keys, then values of a layer. */
+  readonly present: readonly { readonly which: 'key' | 'value'; readonly data: Float32Array<ArrayBuffer> }[];
+  /** f32 [hiddenStride]: the last layer's output for the last token, before the final norm. */
+  readonly lastRow: Float32Array;
 }
 
 /**
@@ -48,19 +57,19 @@ export class OnnxPrefill implements PrefillWorker {
    * @throws SplitkvError `unsupported` for a model that there is no graph for, or without the package; `limit` when the runtime
    *   can't take the graph; as the checkpoint's reader
    */
-  static async open({ config, reader, type, runner, ...options }: OnnxPrefillOptions): Promise<OnnxPrefill> {
+  static async open({ config, reader, type, runner, request, ...options }: OnnxPrefillOptions): Promise<OnnxPrefill> {
     if (isDeepseek(config)) {
       throw unsupportedError(
         `prefill kind 'onnxruntime' has a graph for the Llama family only; this model (${config.architecture}) caches a latent: use prefill kind 'splitkv'`,
       );
     }
-    const host = await openOrt();
+    const host = await openOrt(request);
     const { model, files } = await buildLlamaGraph(config, reader, type, options);
     const weightBytes = files.reduce((sum, { data }) => sum + data.byteLength, 0);
     let session: OrtSession;
     try {
       session = await host.ort.InferenceSession.create(model, {
-        executionProviders: host.providers,
+        executionProviders: [host.provider],
         externalData: files,
       });
     } catch (error) {
@@ -75,7 +84,7 @@ export class OnnxPrefill implements PrefillWorker {
   }
 
   get adapter(): string {
-    return `onnxruntime-web (${this.host.providers[0]})`;
+    return this.host.place;
   }
 
   prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
@@ -85,6 +94,11 @@ export class OnnxPrefill implements PrefillWorker {
   }
 
   async #compute(prompt: readonly number[], signal: AbortSignal | undefined): Promise<HandedKv> {
+    return handedKv(await this.present(prompt, signal), prompt.length, this.config, this.runner.kvType);
+  }
+
+  /** Keys and values of a prompt, layer by layer, and what the last layer gave for its last token. */
+  async present(prompt: readonly number[], signal?: AbortSignal): Promise<PresentKv> {
     const { numLayers, numKvHeads, headDim, hiddenSize } = this.config;
     const names = Array.from({ length: numLayers }, (_, layer) =>
       (['key', 'value'] as const).map((which) => ({
@@ -107,13 +121,7 @@ export class OnnxPrefill implements PrefillWorker {
         lastRow.set(results[NAMES.lastRow]!.data);
         results[NAMES.lastRow]!.dispose();
       }
-      const shape = { kvHeads: numKvHeads, headDim, kvType: this.runner.kvType, block: KV_BLOCK };
-      return {
-        tokens: prompt.length,
-        blocks: ceilDiv(prompt.length, KV_BLOCK),
-        buffers: names.map(({ which }, index) => cacheBlocks(which, caches[index]!.data, prompt.length, shape)),
-        lastRow,
-      };
+      return { present: names.map(({ which }, index) => ({ which, data: caches[index]!.data })), lastRow };
     } finally {
       for (const cache of caches) cache.dispose();
     }
@@ -149,4 +157,20 @@ export class OnnxPrefill implements PrefillWorker {
     await this.#last;
     await this.session.release();
   }
+}
+
+/** Keys and values as ranks take them over. */
+export function handedKv(
+  { present, lastRow }: PresentKv,
+  tokens: number,
+  { numKvHeads: kvHeads, headDim }: LlamaConfig,
+  kvType: KvType,
+): HandedKv {
+  const shape = { kvHeads, headDim, kvType, block: KV_BLOCK };
+  return {
+    tokens,
+    blocks: ceilDiv(tokens, KV_BLOCK),
+    buffers: present.map(({ which, data }) => cacheBlocks(which, data, tokens, shape)),
+    lastRow,
+  };
 }

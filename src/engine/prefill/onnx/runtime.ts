@@ -1,8 +1,9 @@
-import { SplitkvError } from '../../../base/errors.js';
+import { SplitkvError, unsupportedError } from '../../../base/errors.js';
+import type { OnnxProvider } from '../prefill_worker.js';
 
 /** The part of onnxruntime-web that is used here. */
 export interface OrtTensor {
-  readonly data: Float32Array;
+  readonly data: Float32Array<ArrayBuffer>;
   dispose(): void;
 }
 export interface OrtSession {
@@ -10,6 +11,7 @@ export interface OrtSession {
   release(): Promise<void>;
 }
 export interface Ort {
+  readonly env: { readonly wasm: { wasmPaths?: unknown } };
   readonly Tensor: new (
     type: 'float32' | 'int64',
     data: Float32Array | BigInt64Array,
@@ -26,29 +28,65 @@ export interface Ort {
   };
 }
 
-/** Where it computes: in Node its WebAssembly; in a page WebGPU, where there is any. */
+/** The package in use. */
 export interface OrtHost {
   readonly ort: Ort;
-  readonly providers: readonly string[];
+  readonly provider: OnnxProvider;
+  /** Where it computes, for people. */
+  readonly place: string;
 }
 
-/** Loads the optional package. @throws SplitkvError `unsupported` when it isn't there */
-export async function openOrt(): Promise<OrtHost> {
-  const node = globalThis.process?.versions?.node !== undefined;
+export interface OrtRequest {
+  /** In pages: the folder of the package's files, where no bundler and no import map resolves its name. */
+  readonly runtime?: string | URL | undefined;
+  /** Default: WebGPU in pages whose adapter is a GPU. */
+  readonly provider?: OnnxProvider | undefined;
+}
+
+const inNode = globalThis.process?.versions?.node !== undefined;
+
+/**
+ * Loads the optional package.
+ * @throws SplitkvError `unsupported` when it isn't there, or for WebGPU where there is none
+ */
+export async function openOrt(request: OrtRequest = {}): Promise<OrtHost> {
+  const { provider, why } = await chosenProvider(request.provider);
+  const place = `onnxruntime-web (${provider}${why === undefined ? '' : `: ${why}`})`;
+  const { runtime } = request;
   try {
-    if (node) return { ort: (await import('onnxruntime-web')) as unknown as Ort, providers: ['wasm'] };
-    return { ort: (await import('onnxruntime-web/webgpu')) as unknown as Ort, providers: ['webgpu', 'wasm'] };
+    if (inNode) return { ort: (await import('onnxruntime-web')) as unknown as Ort, provider, place };
+    if (runtime === undefined) {
+      return { ort: (await import('onnxruntime-web/webgpu')) as unknown as Ort, provider, place };
+    }
+    const folder = new URL(`${String(runtime).replace(/\/$/, '')}/`, location.href).href;
+    const ort = (await import(/* @vite-ignore */ `${folder}ort.${provider}.bundle.min.mjs`)) as Ort;
+    ort.env.wasm.wasmPaths ??= folder;
+    return { ort, provider, place };
   } catch (error) {
     throw new SplitkvError(
       'unsupported',
       `prefill kind 'onnxruntime' needs the package onnxruntime-web, which can't be loaded (${
         error instanceof Error ? error.message : String(error)
       }): ${
-        node
+        inNode
           ? 'npm install onnxruntime-web'
-          : 'bundle it with the page, or name onnxruntime-web/webgpu in an import map'
+          : "bundle it with the page, name onnxruntime-web/webgpu in an import map, or serve the package's dist folder and name it: prefill: { kind: 'onnxruntime', runtime: '/onnxruntime-web/' }"
       }; or use prefill kind 'splitkv'`,
       { cause: error },
     );
   }
+}
+
+/** The provider asked for, or the one that is best here, and why it is where that may surprise. */
+async function chosenProvider(asked: OnnxProvider | undefined): Promise<{ provider: OnnxProvider; why?: string }> {
+  if (inNode) {
+    if (asked !== 'webgpu') return { provider: 'wasm' };
+    throw unsupportedError("prefill provider 'webgpu': onnxruntime-web has it in pages only; use 'wasm' in Node");
+  }
+  if (asked !== undefined) return { provider: asked };
+  const adapter = await navigator.gpu?.requestAdapter();
+  if (!adapter) return { provider: 'wasm', why: 'there is no WebGPU adapter' };
+  // The same CPU, which WebAssembly uses far better than shaders do.
+  if (adapter.info.isFallbackAdapter) return { provider: 'wasm', why: 'the adapter runs on the CPU' };
+  return { provider: 'webgpu' };
 }
