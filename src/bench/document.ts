@@ -39,6 +39,8 @@ export interface BenchDocument<Result> {
   readonly environment: BenchEnvironment;
   readonly results: readonly Result[];
   readonly measurements?: readonly Measurement[];
+  /** Of `peers`: runtimes that weren't run or not timed, and why. */
+  readonly left_out?: readonly { readonly runtime: string; readonly tokens?: number; readonly why: string }[];
   /** Against an older document, where one was given. */
   readonly comparison?: Comparison;
 }

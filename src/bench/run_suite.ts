@@ -2,6 +2,7 @@ import type { SuiteHooks, SuiteOutcome } from './document.js';
 import type { ArrangedRequest } from './suites/arranged.js';
 import type { DecodeRequest } from './suites/decode.js';
 import type { KernelsRequest } from './suites/kernels.js';
+import type { LeftOut } from './peers/peer_model.js';
 import type { PeersRequest } from './suites/peers.js';
 import type { PrefillRequest } from './suites/prefill.js';
 import type { RanksRequest } from './suites/ranks.js';
@@ -20,6 +21,8 @@ export type SuiteRequest =
 export interface SuiteRun extends SuiteOutcome<unknown> {
   /** The results for people. */
   readonly table: string;
+  /** What wasn't measured, and why. */
+  readonly leftOut?: readonly LeftOut[];
 }
 
 /**

@@ -7,6 +7,7 @@ import { cacheBlocks } from '../../engine/prefill/onnx/kv_blocks.js';
 import { GraphBuilder } from '../../engine/prefill/onnx/graph.js';
 import { type Buffer, type Device, Recorder } from '../../gpu/index.js';
 import { type KernelContender, type KernelTask, LINKS, runProgram } from './kernel_task.js';
+import { plannedForGpu } from './planned_for_gpu.js';
 import type { Ort, OrtTensor } from './ort.js';
 
 const HEADS = 32;
@@ -33,14 +34,15 @@ export async function attentionTask(device: Device, ort: Ort, tokens: number): P
     keys: random.normals(length),
     values: random.normals(length),
   };
-  const ours = await oursOf(device, operands);
+  const ours = [await oursOf(device, operands, 'splitkv')];
+  if (device.traits.software) ours.push(await oursOf(plannedForGpu(device), operands, 'splitkv, as on a GPU'));
   const peer = await ortOf(ort, operands);
   return {
     name: 'attention',
     tokens,
-    contenders: [ours, peer],
+    contenders: [...ours, peer],
     async dispose() {
-      ours.dispose();
+      for (const own of ours) own.dispose();
       await peer.dispose();
     },
   };
@@ -49,6 +51,7 @@ export async function attentionTask(device: Device, ort: Ort, tokens: number): P
 async function oursOf(
   device: Device,
   { tokens, q, keys, values }: Operands,
+  runtime: string,
 ): Promise<KernelContender & { dispose(): void }> {
   const shape = { kvHeads: KV_HEADS, headDim: HEAD_DIM, kvType: 'f32', block: BLOCK } as const;
   const blocks = ceilDiv(tokens, BLOCK);
@@ -105,7 +108,7 @@ async function oursOf(
   });
   const step = { rows: 1, chunks: maxChunks };
   return {
-    runtime: 'splitkv',
+    runtime,
     run: (times) => runProgram(device, program, step, times),
     result: async () => new Float32Array(await device.read(out)),
     dispose() {

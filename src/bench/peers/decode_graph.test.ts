@@ -9,8 +9,8 @@ import { fileListSource, openSource } from '../../loader/index.js';
 import type { LlamaConfig } from '../../model/llama_config.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
 import { randomPrompt } from '../prompt.js';
-import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
-import { q4Blocks } from './q4_blocks.js';
+import { DECODE_NAMES, decodeGraph, type DecodeGraphOptions } from './decode_graph.js';
+import { nBitsBlocks } from './n_bits_blocks.js';
 
 const { name: adapter } = (await testAdapters()).at(-1)!;
 ort.env.wasm.numThreads = 1;
@@ -23,7 +23,7 @@ const integers = (values: readonly number[], dims: readonly number[]) =>
 async function ortLogits(
   config: LlamaConfig,
   model: Awaited<ReturnType<typeof decodeGraph>>,
-  lengths: 'counts' | 'mask',
+  { lengths, weights }: Pick<DecodeGraphOptions, 'lengths' | 'weights'>,
   ids: readonly number[],
   split: number,
 ): Promise<Float32Array[]> {
@@ -36,7 +36,11 @@ async function ortLogits(
       (which) => [DECODE_NAMES.past(layer, which), DECODE_NAMES.present(layer, which)] as const,
     ),
   ).flat();
-  const none = new ort.Tensor('float32', new Float32Array(), [1, config.numKvHeads, 0, config.headDim]);
+  const dims = [1, config.numKvHeads, 0, config.headDim];
+  const none =
+    weights === 'f16'
+      ? new ort.Tensor('float16', new Uint16Array(), dims)
+      : new ort.Tensor('float32', new Float32Array(), dims);
   let past: Record<string, ort.Tensor> = Object.fromEntries(names.map(([name]) => [name, none]));
   const rows: Float32Array[] = [];
   for (const [first, end] of [
@@ -71,6 +75,8 @@ describe('the decode graph in ONNX Runtime gives our logits', () => {
   test.each([
     ['models/tiny-gqa', 'f32', 'counts', 'files'],
     ['models/tiny-gqa', 'q4', 'mask', 'model'],
+    ['models/tiny-gqa', 'q8', 'counts', 'files'],
+    ['models/tiny-gqa', 'f16', 'counts', 'files'],
     ['qwen2', 'f32', 'mask', 'model'],
   ] as const)('%s as %s, lengths as %s, weights in the %s', async (name, weights, lengths, place) => {
     const random = name === 'qwen2' ? makeRandomModel({ seed: 3, config: { model_type: 'qwen2' } }) : undefined;
@@ -80,13 +86,15 @@ describe('the decode graph in ONNX Runtime gives our logits', () => {
     const ids = randomPrompt(21, config.vocabSize);
     const graph = await decodeGraph(config, await read.reader(), { weights, positions: 64, lengths, place });
     expect(graph.files.length > 0).toBe(place === 'files');
-    const theirs = await ortLogits(config, graph, lengths, ids, 20);
-    const model = await load(files ?? name, { weights, adapter, contextLength: 64 });
+    const theirs = await ortLogits(config, graph, { lengths, weights }, ids, 20);
+    const kv = weights === 'f16' ? 'f16' : 'f32';
+    const model = await load(files ?? name, { weights, kv, adapter, contextLength: 64 });
     for (const [index, length] of [20, 21].entries()) {
       const { rows } = await model.logits(ids.slice(0, length));
       const largest = rows[0]!.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
       const error = rows[0]!.reduce((most, value, id) => Math.max(most, Math.abs(value - theirs[index]![id]!)), 0);
-      expect(error / largest).toBeLessThan(1e-4);
+      // In f16 the graph rounds every activation.
+      expect(error / largest).toBeLessThan(weights === 'f16' ? 0.01 : 1e-4);
     }
     await model.dispose();
   });
@@ -101,11 +109,12 @@ describe('the decode graph in ONNX Runtime gives our logits', () => {
   });
 });
 
-test('q4 blocks are the numbers that our kernels multiply by', () => {
+test.each(['q8', 'q4'] as const)('%s blocks are the numbers that our kernels multiply by', (type) => {
   const [rows, columns] = [37, 96];
   const values = new Random(8).normals(rows * columns);
   values.fill(0, columns, columns + BLOCK); // a block of zeros has no scale
-  const { data, scales } = q4Blocks(values, rows, columns);
-  const unpacked = Float32Array.from(values, (_, i) => (((data[i >> 1]! >> (4 * (i & 1))) & 15) - 8) * scales[i >> 5]!);
-  expect(unpacked).toEqual(unpackTiles('q4', packTiles('q4', values, rows, columns), rows, columns));
+  const { data, scales } = nBitsBlocks(type, values, rows, columns);
+  const level = (i: number): number => (type === 'q8' ? data[i]! - 128 : ((data[i >> 1]! >> (4 * (i & 1))) & 15) - 8);
+  const unpacked = Float32Array.from(values, (_, i) => level(i) * scales[i >> 5]!);
+  expect(unpacked).toEqual(unpackTiles(type, packTiles(type, values, rows, columns), rows, columns));
 });

@@ -1,11 +1,16 @@
+import { halfFromFloat } from '../../../shaders/linear/float16.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../base/errors.js';
-import { GraphBuilder, type OnnxModel, type Value } from '../../engine/prefill/onnx/graph.js';
+import { type ElementType, GraphBuilder, type OnnxModel, type Value } from '../../engine/prefill/onnx/graph.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { LlamaConfig } from '../../model/llama_config.js';
 import { ropeTable } from '../../model/rope_table.js';
-import { q4Blocks } from './q4_blocks.js';
+import { nBitsBlocks } from './n_bits_blocks.js';
+import { asMultiplied } from './peer_weights.js';
 
-export type PeerWeights = 'f32' | 'q4';
+/** Element types, as Cast names them. */
+const F32 = 1;
+const I32 = 6;
 
 /** Names of the graph's inputs and outputs. */
 export const DECODE_NAMES = {
@@ -19,7 +24,8 @@ export const DECODE_NAMES = {
 } as const;
 
 export interface DecodeGraphOptions {
-  readonly weights: PeerWeights;
+  /** f16: all of the graph computes in f16, and caches it. */
+  readonly weights: WeightType;
   /** Positions that rotations are there for. */
   readonly positions: number;
   /** How the length is told: the counts themselves, or an attention mask, which transformers.js feeds. */
@@ -30,7 +36,7 @@ export interface DecodeGraphOptions {
 
 /**
  * A Llama-family model as ONNX Runtime runs it best: GroupQueryAttention with its rotation inside, over packed q, k and v; fused norms with
- * skips; MatMulNBits for q4. It is the graph that onnxruntime-genai's builder exports; the logits are of the last row.
+ * skips; MatMulNBits for q8 and q4. It is the graph that onnxruntime-genai's builder exports; the logits are of the last row.
  */
 export async function decodeGraph(
   config: LlamaConfig,
@@ -44,6 +50,8 @@ export async function decodeGraph(
 
 class DecodeGraph {
   readonly #graph: GraphBuilder;
+  /** Of activations, caches and what isn't quantised. */
+  readonly #type: ElementType;
 
   constructor(
     readonly config: LlamaConfig,
@@ -51,6 +59,7 @@ class DecodeGraph {
     readonly options: DecodeGraphOptions,
   ) {
     this.#graph = new GraphBuilder('decode', options.place);
+    this.#type = options.weights === 'f16' ? 'f16' : 'f32';
   }
 
   async build(): Promise<OnnxModel> {
@@ -63,7 +72,8 @@ class DecodeGraph {
     const [lastIndex, total] = this.#lengths();
     const [cos, sin] = this.#rotations();
     const table = await this.#rows(['model.embed_tokens.weight']);
-    const embedding = graph.weights('embedding', this.#asMultiplied(table, hiddenSize), [vocabSize, hiddenSize]);
+    const rows = asMultiplied(this.options.weights, table, hiddenSize);
+    const embedding = this.#weights('embedding', rows, [vocabSize, hiddenSize]);
     let skip = graph.op('Gather', [embedding, ids], { axis: 0 });
     let normed = await this.#norm(skip, undefined, 'model.layers.0.input_layernorm.weight');
     for (let layer = 0; layer < numLayers; layer++) {
@@ -75,7 +85,7 @@ class DecodeGraph {
         hiddenSize,
       );
       const past = (['key', 'value'] as const).map((which) =>
-        graph.input(names.past(layer, which), 'f32', kvDims('past_sequence_length')),
+        graph.input(names.past(layer, which), this.#type, kvDims('past_sequence_length')),
       );
       const present = (['key', 'value'] as const).map((which) => names.present(layer, which));
       const attended = `attention_${layer}`;
@@ -85,7 +95,7 @@ class DecodeGraph {
         [attended, ...present],
         { num_heads: numHeads, kv_num_heads: numKvHeads, scale: { float: headDim ** -0.5 }, do_rotary: 1 },
       );
-      for (const name of present) graph.output(name, 'f32', kvDims('present_sequence_length'));
+      for (const name of present) graph.output(name, this.#type, kvDims('present_sequence_length'));
       const o = await this.#linear(attended, [`${attention}o_proj`], numHeads * headDim);
       const middle = await this.#norm(normed.sum, o, `${prefix}post_attention_layernorm.weight`);
       const gate = await this.#linear(middle.normed, [`${prefix}mlp.gate_proj`], hiddenSize);
@@ -98,7 +108,8 @@ class DecodeGraph {
     }
     const last = graph.op('Gather', [normed.normed, graph.integers([-1])], { axis: 1 });
     const head = this.reader.index.tensors.has('lm_head.weight') ? 'lm_head' : 'model.embed_tokens';
-    await this.#linear(last, [head], hiddenSize, names.logits);
+    const logits = await this.#linear(last, [head], hiddenSize);
+    graph.op('Cast', [logits], { to: F32 }, names.logits);
     graph.output(names.logits, 'f32', ['batch_size', 1, vocabSize]);
     return graph.finish();
   }
@@ -111,23 +122,20 @@ class DecodeGraph {
       return [graph.input(names.lastIndex, 'i32', ['batch_size']), graph.input(names.total, 'i32', [1])];
     }
     const mask = graph.input(names.mask, 'i64', ['batch_size', 'total_sequence_length']);
-    const asI32 = (value: Value): Value => graph.op('Cast', [value], { to: 6 });
+    const asI32 = (value: Value): Value => graph.op('Cast', [value], { to: I32 });
     const sum = graph.op('ReduceSum', [mask, graph.integers([1])], { keepdims: 0 });
     const last = asI32(graph.op('Sub', [sum, graph.integers([1])]));
     const total = asI32(graph.op('Gather', [graph.op('Shape', [mask]), graph.integers([1])], { axis: 0 }));
     return [last, total];
   }
 
-  /** f32 [positions][head_dim / 2] each. */
+  /** [positions][head_dim / 2] each. */
   #rotations(): [Value, Value] {
     const { positions } = this.options;
     const table = ropeTable(this.config, positions);
     const half = this.config.headDim / 2;
     const [cos, sin] = [0, 1].map((part) => table.filter((_, index) => index % 2 === part));
-    return [
-      this.#graph.weights('rope_cos', cos!, [positions, half]),
-      this.#graph.weights('rope_sin', sin!, [positions, half]),
-    ];
+    return [this.#weights('rope_cos', cos!, [positions, half]), this.#weights('rope_sin', sin!, [positions, half])];
   }
 
   /** RMSNorm of x + y (or of x), and that sum. */
@@ -137,7 +145,7 @@ class DecodeGraph {
     tensor: string,
   ): Promise<{ readonly normed: Value; readonly sum: Value }> {
     const graph = this.#graph;
-    const weight = graph.weights(tensor, await this.#rows([tensor]), [this.config.hiddenSize]);
+    const weight = this.#weights(tensor, await this.#rows([tensor]), [this.config.hiddenSize]);
     const epsilon = { float: this.config.rmsNormEps };
     if (y === undefined) {
       return {
@@ -151,34 +159,39 @@ class DecodeGraph {
   }
 
   /** x times the modules' weights, one below the other; with their biases, where they have any. */
-  async #linear(x: Value, modules: readonly string[], inFeatures: number, name?: Value): Promise<Value> {
+  async #linear(x: Value, modules: readonly string[], inFeatures: number): Promise<Value> {
     const graph = this.#graph;
+    const { weights } = this.options;
     const rows = await this.#rows(modules.map((module) => `${module}.weight`));
     const outFeatures = rows.length / inFeatures;
     const label = `${modules.join('+')}.matrix`;
-    const biases = modules.map((module) => `${module}.bias`).filter((bias) => this.reader.index.tensors.has(bias));
-    const product = biases.length > 0 ? undefined : name;
     let out: Value;
-    if (this.options.weights === 'q4') {
-      const { data, scales } = q4Blocks(rows, outFeatures, inFeatures);
+    if (weights === 'q8' || weights === 'q4') {
+      const { data, scales } = nBitsBlocks(weights, rows, outFeatures, inFeatures);
+      const bits = weights === 'q8' ? 8 : 4;
       const blocks = inFeatures / 32;
       out = graph.op(
         'com.microsoft.MatMulNBits',
         [
           x,
-          graph.weights(`${label}.q4`, data, [outFeatures, blocks, 16], 'u8'),
+          graph.weights(`${label}.${weights}`, data, [outFeatures, blocks, 4 * bits], 'u8'),
           graph.weights(`${label}.scales`, scales, [outFeatures * blocks]),
         ],
-        { K: inFeatures, N: outFeatures, bits: 4, block_size: 32 },
-        product,
+        { K: inFeatures, N: outFeatures, bits, block_size: 32 },
       );
     } else {
-      const matrix = graph.weights(label, transposed(rows, outFeatures, inFeatures), [inFeatures, outFeatures]);
-      out = graph.op('MatMul', [x, matrix], {}, product);
+      const matrix = transposed(rows, outFeatures, inFeatures);
+      out = graph.op('MatMul', [x, this.#weights(label, matrix, [inFeatures, outFeatures])]);
     }
+    const biases = modules.map((module) => `${module}.bias`).filter((bias) => this.reader.index.tensors.has(bias));
     if (biases.length === 0) return out;
-    const bias = graph.weights(`${label}.bias`, await this.#rows(biases), [outFeatures]);
-    return graph.op('Add', [out, bias], {}, name);
+    return graph.op('Add', [out, this.#weights(`${label}.bias`, await this.#rows(biases), [outFeatures])]);
+  }
+
+  /** Weights of the graph's own type. */
+  #weights(name: Value, data: Float32Array<ArrayBuffer>, dims: readonly number[]): Value {
+    const stored = this.#type === 'f16' ? Uint16Array.from(data, halfFromFloat) : data;
+    return this.#graph.weights(name, stored, dims, this.#type);
   }
 
   /** Tensors one below the other. */
@@ -192,13 +205,6 @@ class DecodeGraph {
       at += piece.length;
     }
     return all;
-  }
-
-  /** The values that our own kernels multiply by. */
-  #asMultiplied(rows: Float32Array<ArrayBuffer>, columns: number): Float32Array<ArrayBuffer> {
-    if (this.options.weights === 'f32') return rows;
-    const { data, scales } = q4Blocks(rows, rows.length / columns, columns);
-    return rows.map((_, index) => (((data[index >> 1]! >> (4 * (index & 1))) & 15) - 8) * scales[index >> 5]!);
   }
 }
 

@@ -4,13 +4,15 @@ import type { LlamaConfig } from '../../model/llama_config.js';
 import { modelToGguf } from '../../model/testing/gguf.js';
 import type { GgufValue } from '../../model/testing/gguf_file.js';
 import type { ReferenceTensor } from '../../model/testing/reference.js';
-import type { PeerWeights } from './decode_graph.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
 
-/** The checkpoint as a GGUF file: F32, or Q4_0 matrices, which hold the numbers that our q4 holds. */
+const MATRICES = { f32: 'F32', f16: 'F16', q8: 'Q8_0', q4: 'Q4_0' } as const;
+
+/** The checkpoint as a GGUF file; its matrices hold the numbers that ours hold. */
 export async function ggufBytes(
   config: LlamaConfig,
   reader: TensorReader,
-  weights: PeerWeights,
+  weights: WeightType,
   vocabulary?: Readonly<Record<string, GgufValue>>,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const tensors = new Map<string, ReferenceTensor>();
@@ -18,7 +20,7 @@ export async function ggufBytes(
     tensors.set(name, { shape: [...shape], data: await reader.readRows(name, 0, matrixShape({ shape }).rows) });
   }
   return modelToGguf(config, tensors, {
-    typeOf: (_name, shape) => (weights === 'q4' && shape.length === 2 ? 'Q4_0' : undefined),
+    typeOf: (_name, shape) => (shape.length === 2 ? MATRICES[weights] : undefined),
     metadata: vocabulary,
   });
 }

@@ -5,8 +5,9 @@ import { type Buffer, type Device, Recorder } from '../../gpu/index.js';
 import { allocateMatrix, type Matrix } from '../../model/matrix.js';
 import { recordLinear } from '../../model/record_linear.js';
 import { type KernelContender, type KernelTask, LINKS, runProgram } from './kernel_task.js';
+import { plannedForGpu } from './planned_for_gpu.js';
 import type { Ort } from './ort.js';
-import { q4Blocks } from './q4_blocks.js';
+import { nBitsBlocks } from './n_bits_blocks.js';
 
 interface Operands {
   readonly size: number;
@@ -25,19 +26,24 @@ export async function linearTask(device: Device, ort: Ort, size: number): Promis
     x: random.normals(size),
     matrices: Array.from({ length: LINKS }, () => random.normals(size * size, deviation)),
   };
-  const ours = await oursOf(device, operands);
+  const ours = [await oursOf(device, operands, 'splitkv')];
+  if (device.traits.software) ours.push(await oursOf(plannedForGpu(device), operands, 'splitkv, as on a GPU'));
   const peer = await ortOf(ort, operands);
   return {
     name: `q4 matrix ${size} x ${size}`,
-    contenders: [ours, peer],
+    contenders: [...ours, peer],
     async dispose() {
-      ours.dispose();
+      for (const own of ours) own.dispose();
       await peer.dispose();
     },
   };
 }
 
-async function oursOf(device: Device, { size, x, matrices }: Operands): Promise<KernelContender & { dispose(): void }> {
+async function oursOf(
+  device: Device,
+  { size, x, matrices }: Operands,
+  runtime: string,
+): Promise<KernelContender & { dispose(): void }> {
   const buffers: Buffer[] = [];
   const { program, out } = await device.checked('the matrix task', () => {
     const rows = Array.from({ length: LINKS + 1 }, () => device.createBuffer('row', size * 4));
@@ -53,7 +59,7 @@ async function oursOf(device: Device, { size, x, matrices }: Operands): Promise<
     return { program: recorder.finish(), out: rows.at(-1)! };
   });
   return {
-    runtime: 'splitkv',
+    runtime,
     run: (times) => runProgram(device, program, { rows: 1, chunks: 1 }, times),
     result: async () => new Float32Array(await device.read(out)),
     dispose() {
@@ -81,7 +87,7 @@ async function ortOf(
   const dims = [1, 1, size];
   let value = graph.input('x', 'f32', dims);
   for (const [link, values] of matrices.entries()) {
-    const { data, scales } = q4Blocks(values, size, size);
+    const { data, scales } = nBitsBlocks('q4', values, size, size);
     const weights = [
       graph.weights(`q4.${link}`, data, [size, size / 32, 16], 'u8'),
       graph.weights(`scales.${link}`, scales, [(size * size) / 32]),

@@ -89,12 +89,16 @@ export class Ort {
   }
 
   /** A zeroed tensor on the GPU, or one of the values given. */
-  onGpu(dims: readonly number[], data?: Float32Array<ArrayBuffer>): OrtTensor {
-    const size = 4 * dims.reduce((product, extent) => product * extent, 1);
+  onGpu(
+    dims: readonly number[],
+    data?: Float32Array<ArrayBuffer>,
+    dataType: 'float32' | 'float16' = 'float32',
+  ): OrtTensor {
+    const size = (dataType === 'float16' ? 2 : 4) * dims.reduce((product, extent) => product * extent, 1);
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
     const buffer = this.device.createBuffer({ size, usage });
     if (data) this.device.queue.writeBuffer(buffer, 0, data);
-    return this.module.Tensor.fromGpuBuffer(buffer, { dataType: 'float32', dims });
+    return this.module.Tensor.fromGpuBuffer(buffer, { dataType, dims });
   }
 
   async read(buffer: GPUBuffer): Promise<Float32Array> {

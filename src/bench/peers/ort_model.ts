@@ -1,22 +1,31 @@
+import { halfFromFloat } from '../../../shaders/linear/float16.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { unsupportedError } from '../../base/errors.js';
 import type { LlamaConfig } from '../../model/llama_config.js';
 import type { TensorReader } from '../../loader/index.js';
-import { DECODE_NAMES, decodeGraph, type PeerWeights } from './decode_graph.js';
+import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
 import type { Ort, OrtSession, OrtTensor } from './ort.js';
-import { argmax, type PeerModel } from './peer_model.js';
+import { type Answering, greedy, type PeerModel } from './peer_model.js';
+import { kvOf } from './peer_weights.js';
+
+export const NO_F16 = 'its f16 graphs need shader-f16, which the adapter lacks';
 
 export interface OrtModelOptions {
   readonly config: LlamaConfig;
   readonly reader: TensorReader;
-  readonly weights: PeerWeights;
+  readonly weights: WeightType;
   readonly contextLength: number;
 }
 
 /**
  * The model in onnxruntime-web, used as well as it can be: one session for prompt and steps, keys and values in one GPU buffer a layer that past and
  * present share, and nothing but the last row's logits read back.
+ * @throws SplitkvError `unsupported` for f16 where the adapter has none
  */
 export async function openOrtModel(ort: Ort, options: OrtModelOptions): Promise<PeerModel> {
   const { config, reader, weights, contextLength } = options;
+  const kv = kvOf(weights);
+  if (kv === 'f16' && !ort.device.features.has('shader-f16')) throw unsupportedError(NO_F16);
   const names = Array.from({ length: config.numLayers }, (_, layer) =>
     (['key', 'value'] as const).map((which) => ({
       past: DECODE_NAMES.past(layer, which),
@@ -33,7 +42,8 @@ export async function openOrtModel(ort: Ort, options: OrtModelOptions): Promise<
     graph,
     names.map(({ present }) => present),
   );
-  const caches = names.map(() => ort.onGpu([1, config.numKvHeads, contextLength, config.headDim]));
+  const cacheDims = [1, config.numKvHeads, contextLength, config.headDim];
+  const caches = names.map(() => ort.onGpu(cacheDims, undefined, kv === 'f16' ? 'float16' : 'float32'));
   const past = Object.fromEntries(names.map((name, index) => [name.past, caches[index]!]));
   const present = Object.fromEntries(names.map((name, index) => [name.present, caches[index]!]));
 
@@ -49,16 +59,28 @@ export async function openOrtModel(ort: Ort, options: OrtModelOptions): Promise<
     const results = await session.run(feeds, { ...present, [DECODE_NAMES.logits]: null });
     return results[DECODE_NAMES.logits]!.data;
   };
+  /** Answers after `prompt`, of whose tokens the first `before` are in the cache. */
+  const answering = (prompt: readonly number[], before: number): Answering => {
+    const logits = (): Promise<Float32Array> => run(prompt.slice(before), before);
+    const after = (id: number, generated: number): Promise<Float32Array> => run([id], prompt.length + generated - 1);
+    return { logits, answer: (maxTokens) => greedy(logits, after, maxTokens) };
+  };
   return {
     name: 'onnxruntime-web',
     device: 'WebGPU',
-    logits: (prompt) => run(prompt, 0),
-    async answer(prompt, maxTokens) {
-      const started = performance.now();
-      const ids = [argmax(await run(prompt, 0))];
-      const first = performance.now();
-      while (ids.length < maxTokens) ids.push(argmax(await run([ids.at(-1)!], prompt.length + ids.length - 1)));
-      return { ids, ttftMs: first - started, tokenMs: (performance.now() - first) / (maxTokens - 1) };
+    prompted: (prompt) => answering(prompt, 0),
+    filled({ prompt, present: given }) {
+      for (const [index, { data }] of given.entries()) {
+        const bytes = kv === 'f16' ? Uint16Array.from(data, halfFromFloat) : data;
+        const rowLength = bytes.length / config.numKvHeads;
+        const stride = contextLength * config.headDim * bytes.BYTES_PER_ELEMENT;
+        for (let head = 0; head < config.numKvHeads; head++) {
+          const row = bytes.subarray(head * rowLength, (head + 1) * rowLength);
+          ort.device.queue.writeBuffer(caches[index]!.gpuBuffer, head * stride, row);
+        }
+      }
+      // The prompt's last token runs as the others do, so that the logits after it are there.
+      return Promise.resolve(answering(prompt, prompt.length - 1));
     },
     async dispose() {
       await session.release();

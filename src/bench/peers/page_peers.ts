@@ -1,12 +1,12 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../base/errors.js';
 import type { ModelFiles } from '../../engine/model_files.js';
 import { readJson, type Source } from '../../loader/index.js';
 import type { LlamaConfig } from '../../model/llama_config.js';
 import type { SuiteHooks } from '../document.js';
-import type { PeerWeights } from './decode_graph.js';
 import type { Ort } from './ort.js';
 import { openOrtModel } from './ort_model.js';
-import type { PeerModel } from './peer_model.js';
+import type { LeftOut, PeerModel } from './peer_model.js';
 import { openTransformers, type TransformersPlaces } from './transformers_js.js';
 import { openWllama } from './wllama.js';
 
@@ -21,52 +21,68 @@ export interface PeerSubject {
   readonly source: Source;
   readonly files: ModelFiles;
   readonly config: LlamaConfig;
-  readonly weights: PeerWeights;
+  readonly weights: WeightType;
   readonly contextLength: number;
 }
 
-const NOT_INSTALLED = 'not installed; node bench/peers/install.mjs installs it';
+/** A runtime that may be there: undefined where its package isn't installed. */
+export interface Opening {
+  readonly runtime: string;
+  readonly open: (() => Promise<PeerModel>) | undefined;
+}
 
-/** Opens every runtime of a page into `models`. Returns what couldn't be opened, and why. */
-export async function openPagePeers(
-  ort: Ort,
-  packages: PeerPackages,
-  subject: PeerSubject,
-  models: PeerModel[],
-  { signal, onProgress }: SuiteHooks,
-): Promise<readonly string[]> {
+/** The runtimes of a page. */
+export function pagePeers(ort: Ort, packages: PeerPackages, subject: PeerSubject, signal: AbortSignal): Opening[] {
   const { source, files } = subject;
   const { transformers, wllama } = packages;
-  onProgress('loading the model in onnxruntime-web');
-  models.push(await openOrtModel(ort, { ...subject, reader: await files.reader() }));
-  const leftOut: string[] = [];
-  const attempt = async (name: string, open: (() => Promise<PeerModel>) | undefined): Promise<void> => {
+  const reader = (): ReturnType<ModelFiles['reader']> => files.reader();
+  return [
+    { runtime: 'onnxruntime-web', open: async () => openOrtModel(ort, { ...subject, reader: await reader() }) },
+    {
+      runtime: 'transformers.js',
+      open:
+        transformers &&
+        (async () =>
+          openTransformers(transformers, {
+            ...subject,
+            configJson: (await readJson(source, 'config.json', signal)) as Readonly<Record<string, unknown>>,
+            reader: await reader(),
+            device: ort.device,
+          })),
+    },
+    {
+      runtime: 'wllama',
+      open:
+        wllama === undefined
+          ? undefined
+          : async () =>
+              openWllama(wllama, {
+                ...subject,
+                reader: await reader(),
+                webgpu: ort.device.features.has('shader-f16'),
+              }),
+    },
+  ];
+}
+
+/** Opens what is there into `models`; what isn't, or fails, is added to `leftOut` with the reason. */
+export async function openPeers(
+  openings: readonly Opening[],
+  models: PeerModel[],
+  leftOut: LeftOut[],
+  { signal, onProgress }: SuiteHooks,
+): Promise<void> {
+  for (const { runtime, open } of openings) {
     throwIfAborted(signal, 'bench');
-    if (!open) return void leftOut.push(`${name}: ${NOT_INSTALLED}`);
-    onProgress(`loading the model in ${name}`);
+    if (!open) {
+      leftOut.push({ runtime, why: 'not installed; node bench/peers/install.mjs installs it' });
+      continue;
+    }
+    onProgress(`loading the model in ${runtime}`);
     try {
       models.push(await open());
     } catch (error) {
-      leftOut.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
+      leftOut.push({ runtime, why: error instanceof Error ? error.message : String(error) });
     }
-  };
-  await attempt(
-    'transformers.js',
-    transformers &&
-      (async () =>
-        openTransformers(transformers, {
-          ...subject,
-          configJson: (await readJson(source, 'config.json', signal)) as Readonly<Record<string, unknown>>,
-          reader: await files.reader(),
-          device: ort.device,
-        })),
-  );
-  const webgpu = ort.device.features.has('shader-f16');
-  await attempt(
-    'wllama',
-    wllama === undefined
-      ? undefined
-      : async () => openWllama(wllama, { ...subject, reader: await files.reader(), webgpu }),
-  );
-  return leftOut;
+  }
 }

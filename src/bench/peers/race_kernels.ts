@@ -8,6 +8,7 @@ import { attentionTask } from './attention_task.js';
 import { checkTask, type KernelTask, timedContenders } from './kernel_task.js';
 import { linearTask } from './linear_task.js';
 import type { Ort } from './ort.js';
+import type { LeftOut } from './peer_model.js';
 import type { PeerResult } from './peer_result.js';
 
 /** Attention by the lengths given, and a q4 matrix: our kernels against ONNX Runtime's operators. A task that they differ in isn't timed: why is added to `leftOut`. */
@@ -15,7 +16,7 @@ export async function raceKernels(
   device: Device,
   ort: Ort,
   { lengths, size, runs }: { readonly lengths: readonly number[]; readonly size: number; readonly runs: number },
-  leftOut: string[],
+  leftOut: LeftOut[],
   hooks: SuiteHooks,
 ): Promise<PeerResult[]> {
   const results: PeerResult[] = [];
@@ -39,7 +40,12 @@ export async function raceKernels(
       }
     } catch (error) {
       if (!(error instanceof SplitkvError) || error.code !== 'internal') throw error;
-      leftOut.push(error.message);
+      const { name, tokens } = task;
+      leftOut.push({
+        runtime: `onnxruntime-web: ${name}`,
+        ...(tokens !== undefined && { tokens }),
+        why: error.message,
+      });
     } finally {
       await task.dispose();
     }

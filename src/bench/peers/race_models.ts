@@ -4,119 +4,132 @@ import type { SuiteHooks } from '../document.js';
 import { interleave } from '../interleave.js';
 import { pairedRatio } from '../statistics.js';
 import { countCalls, type GpuCalls } from './count_calls.js';
-import type { PeerAnswer, PeerModel } from './peer_model.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { Answering, FilledContext, LeftOut, PeerAnswer, PeerModel } from './peer_model.js';
 import type { PeerResult } from './peer_result.js';
 
-/** Of the largest logit. f32 sums in another order; some runtimes round activations too where weights are quantised. */
-const TOLERANCE = { f32: 2e-3, q4: 0.1 } as const;
+/** Of the largest logit. f32 sums in another order; f16 is rounded at other places, and some runtimes round activations where weights are quantised. */
+const TOLERANCE: Readonly<Record<WeightType, number>> = { f32: 2e-3, f16: 0.02, q8: 0.03, q4: 0.1 };
 /** A runtime that gives no logits must agree on so many greedy tokens. */
 const SAME_TOKENS = 8;
 
 export interface RaceOptions {
-  readonly weights: 'f32' | 'q4';
+  readonly weights: WeightType;
   readonly maxTokens: number;
   readonly runs: number;
 }
 
+/** Where answers begin: after a prompt that each computes anew, or after one whose keys and values are there. */
+export type Beginning = { readonly prompt: readonly number[] } | FilledContext;
+
+interface Contestant {
+  readonly model: PeerModel;
+  readonly subject: Answering;
+  readonly checked: Checked;
+}
+
 /**
- * Greedy answers to one prompt, in turns; the first model is ours. One that computes another thing isn't timed: why is added to `leftOut`.
+ * Greedy answers, in turns; the first model is ours. One that computes another thing, or fails, isn't timed: why is added to `leftOut`.
+ * @throws as ours
  */
 export async function raceModels(
   all: readonly PeerModel[],
-  prompt: readonly number[],
+  beginning: Beginning,
   options: RaceOptions,
-  leftOut: string[],
+  leftOut: LeftOut[],
   hooks: SuiteHooks,
 ): Promise<PeerResult[]> {
-  const { maxTokens, runs } = options;
-  const [ours] = all;
-  const expected = await ours!.answer(prompt, maxTokens);
-  const logits = await ours!.logits!(prompt);
-  const checks: Checked[] = [];
-  const models: PeerModel[] = [];
+  const { maxTokens, runs, weights } = options;
+  const tokens = beginning.prompt.length;
+  const filled = 'present' in beginning;
+  const begin = (model: PeerModel): Promise<Answering> | Answering =>
+    'present' in beginning ? model.filled(beginning) : model.prompted(beginning.prompt);
+  let expected: Expected | undefined;
+  const contestants: Contestant[] = [];
   for (const model of all) {
-    hooks.onProgress(`checking ${model.name}, prompt of ${prompt.length} tokens`);
+    hooks.onProgress(`checking ${model.name} at ${tokens} tokens`);
     throwIfAborted(hooks.signal, 'bench');
     try {
-      checks.push(await check(model, prompt, expected, logits, TOLERANCE[options.weights]));
-      models.push(model);
+      const subject = await begin(model);
+      expected ??= { answer: await subject.answer(maxTokens), logits: await subject.logits!() };
+      contestants.push({ model, subject, checked: await check(subject, expected, TOLERANCE[weights]) });
     } catch (error) {
-      if (model === ours) throw error;
-      leftOut.push(
-        `${model.name} at ${prompt.length} tokens: ${error instanceof Error ? error.message : String(error)}`,
-      );
+      if (contestants.length === 0) throw error;
+      leftOut.push({ runtime: model.name, tokens, why: error instanceof Error ? error.message : String(error) });
     }
   }
-  const contenders = models.map((model) => ({
-    name: `${model.name}, prompt of ${prompt.length} tokens`,
-    run: () => model.answer(prompt, maxTokens),
+  const contenders = contestants.map(({ model, subject }) => ({
+    name: `${model.name}, ${filled ? 'cache' : 'prompt'} of ${tokens} tokens`,
+    run: () => subject.answer(maxTokens),
   }));
   const samples = await interleave(contenders, runs, hooks);
   const steps = samples.map((answers) => answers.map(({ tokenMs }) => tokenMs));
   const firsts = samples.map((answers) => answers.map(({ ttftMs }) => ttftMs));
-  return models.map(({ name, device }, index): PeerResult => {
+  return contestants.map(({ model, checked }, index): PeerResult => {
     const speeds = steps[index]!.map((ms) => 1000 / ms);
     return {
       task: 'decode',
-      tokens: prompt.length,
-      runtime: name,
-      device,
+      tokens,
+      runtime: model.name,
+      device: model.device,
       unit: 'tokens/s',
       value: median(speeds),
       speed_ratio: pairedRatio(steps[index]!, steps[0]!),
-      ttft_ms: median(firsts[index]!),
-      ttft_ratio: pairedRatio(firsts[index]!, firsts[0]!),
-      ...checks[index]!,
+      // A cache that is there tells nothing of the time that its prompt takes.
+      ...(!filled && {
+        ttft_ms: median(firsts[index]!),
+        ttft_ratio: pairedRatio(firsts[index]!, firsts[0]!),
+        ttft_samples: firsts[index]!,
+      }),
+      ...checked,
       samples: speeds,
-      ttft_samples: firsts[index]!,
     };
   });
 }
 
+interface Expected {
+  readonly answer: PeerAnswer;
+  readonly logits: Float32Array;
+}
+
 type Checked = Pick<PeerResult, 'same_tokens' | 'error' | 'calls'>;
 
-async function check(
-  model: PeerModel,
-  prompt: readonly number[],
-  expected: PeerAnswer,
-  logits: Float32Array,
-  tolerance: number,
-): Promise<Checked> {
+/** @throws SplitkvError `internal` where it isn't what ours gave */
+async function check(subject: Answering, { answer: ours, logits }: Expected, tolerance: number): Promise<Checked> {
   const wrong = (what: string): SplitkvError =>
     new SplitkvError('internal', `it ${what}, so it isn't timed; please report it with the adapter`);
-  const { answer, calls } = await counted(model, prompt, expected.ids.length);
-  const differs = expected.ids.findIndex((id, at) => answer.ids[at] !== id);
-  const same = differs < 0 ? expected.ids.length : differs;
+  const { answer, calls } = await counted(subject, ours.ids.length);
+  const differs = ours.ids.findIndex((id, at) => answer.ids[at] !== id);
+  const same = differs < 0 ? ours.ids.length : differs;
   const checked = { same_tokens: same, ...(calls && { calls }) };
-  if (answer.ids.length !== expected.ids.length)
-    throw wrong(`gave ${answer.ids.length} tokens instead of ${expected.ids.length}`);
-  if (!model.logits) {
-    if (same < Math.min(expected.ids.length, SAME_TOKENS)) throw wrong(`chose another token than ours at ${same}`);
+  if (answer.ids.length !== ours.ids.length)
+    throw wrong(`gave ${answer.ids.length} tokens instead of ${ours.ids.length}`);
+  if (!subject.logits) {
+    if (same < Math.min(ours.ids.length, SAME_TOKENS)) throw wrong(`chose another token than ours at ${same}`);
     return checked;
   }
-  const own = await model.logits(prompt);
+  const own = await subject.logits();
   const largest = logits.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   const error = logits.reduce((most, value, id) => Math.max(most, Math.abs(value - own[id]!)), 0) / largest;
   if (!(error < tolerance)) throw wrong(`differs from ours by ${error.toPrecision(2)} of the largest logit`);
   // Close logits, yet another first token: only a near tie allows that.
   const [first] = answer.ids;
-  const margin = (logits[expected.ids[0]!]! - logits[first!]!) / largest;
-  if (!(margin <= 2 * error)) throw wrong(`begins with token ${first} instead of ${expected.ids[0]}`);
+  const margin = (logits[ours.ids[0]!]! - logits[first!]!) / largest;
+  if (!(margin <= 2 * error)) throw wrong(`begins with token ${first} instead of ${ours.ids[0]}`);
   return { ...checked, error };
 }
 
 /** An answer, and the WebGPU calls of a token in it; undefined where none are seen (Node, workers, the CPU). */
 async function counted(
-  model: PeerModel,
-  prompt: readonly number[],
+  subject: Answering,
   maxTokens: number,
 ): Promise<{ readonly answer: PeerAnswer; readonly calls: GpuCalls | undefined }> {
   if (typeof GPUComputePassEncoder === 'undefined')
-    return { answer: await model.answer(prompt, maxTokens), calls: undefined };
+    return { answer: await subject.answer(maxTokens), calls: undefined };
   // Two lengths, so that what the prompt takes cancels.
-  const few = await countCalls(() => model.answer(prompt, 2));
+  const few = await countCalls(() => subject.answer(2));
   let answer: PeerAnswer | undefined;
-  const many = await countCalls(async () => (answer = await model.answer(prompt, maxTokens)));
+  const many = await countCalls(async () => (answer = await subject.answer(maxTokens)));
   const perToken = (name: keyof GpuCalls): number => (many[name] - few[name]) / (maxTokens - 2);
   const calls = {
     dispatches: perToken('dispatches'),

@@ -1,8 +1,12 @@
-import { SplitkvError } from '../../base/errors.js';
+import { halfFromFloat } from '../../../shaders/linear/float16.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { SplitkvError, unsupportedError } from '../../base/errors.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { LlamaConfig } from '../../model/llama_config.js';
-import { decodeGraph, type PeerWeights } from './decode_graph.js';
-import type { PeerModel } from './peer_model.js';
+import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
+import { NO_F16 } from './ort_model.js';
+import type { Answering, FilledContext, PeerModel } from './peer_model.js';
+import { kvOf } from './peer_weights.js';
 
 /** The part of transformers.js that is used here. */
 interface TransformersModule {
@@ -16,7 +20,12 @@ interface TransformersModule {
     fetch: (url: string | URL) => Promise<Response>;
     readonly backends: { readonly onnx: { readonly wasm: { wasmPaths: unknown; numThreads: number } } };
   };
-  readonly Tensor: new (type: 'int64', data: BigInt64Array, dims: readonly number[]) => object;
+  readonly Tensor: new (
+    type: 'int64' | 'float32' | 'float16',
+    data: BigInt64Array | Float32Array | Uint16Array,
+    dims: readonly number[],
+  ) => object;
+  readonly DynamicCache: new (entries: Readonly<Record<string, object>>) => { dispose(): Promise<void> };
   readonly AutoModelForCausalLM: {
     from_pretrained(
       name: string,
@@ -41,7 +50,7 @@ export interface TransformersOptions {
   /** The checkpoint's config.json. */
   readonly configJson: Readonly<Record<string, unknown>>;
   readonly reader: TensorReader;
-  readonly weights: PeerWeights;
+  readonly weights: WeightType;
   readonly contextLength: number;
   readonly device: GPUDevice;
 }
@@ -50,11 +59,12 @@ const FOLDER = 'peer-model';
 
 /**
  * The model in transformers.js: the graph that its models have, its generation loop, its own version of onnxruntime-web.
- * @throws SplitkvError `unsupported` where the packages can't be loaded
+ * @throws SplitkvError `unsupported` where the packages can't be loaded, or for f16 where the adapter has none
  */
 export async function openTransformers(places: TransformersPlaces, options: TransformersOptions): Promise<PeerModel> {
   const { config, configJson, reader, weights, contextLength, device } = options;
-  const { AutoModelForCausalLM, Tensor, env } = await importTransformers(places);
+  if (weights === 'f16' && !device.features.has('shader-f16')) throw unsupportedError(NO_F16);
+  const { AutoModelForCausalLM, DynamicCache, Tensor, env } = await importTransformers(places);
   env.allowLocalModels = true;
   env.allowRemoteModels = false;
   env.localModelPath = '/';
@@ -72,7 +82,12 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
   // Without the ids that end an answer, none ends one.
   const { eos_token_id: _, ...plain } = configJson;
   const files: Readonly<Record<string, BodyInit>> = {
-    'config.json': JSON.stringify({ ...plain, head_dim: config.headDim, num_key_value_heads: config.numKvHeads }),
+    'config.json': JSON.stringify({
+      ...plain,
+      head_dim: config.headDim,
+      num_key_value_heads: config.numKvHeads,
+      'transformers.js_config': { kv_cache_dtype: kvOf(weights) === 'f16' ? 'float16' : 'float32' },
+    }),
     'onnx/model.onnx': model,
   };
   env.fetch = async (url) => {
@@ -84,10 +99,26 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
     device: 'webgpu',
     session_options: { executionProviders: [{ name: 'webgpu', device }] },
   });
-  return {
-    name: `transformers.js ${env.version}`,
-    device: 'WebGPU',
-    async answer(prompt, maxTokens) {
+  /** Keys and values of all but the prompt's last token. */
+  const cacheOf = ({ prompt, present }: FilledContext) => {
+    const { numKvHeads, headDim } = config;
+    const before = prompt.length - 1;
+    const entries = present.map(({ which, data }, index) => {
+      const kept = Float32Array.from({ length: numKvHeads * before * headDim }, (_, at) => {
+        const row = before * headDim;
+        return data[Math.floor(at / row) * (row + headDim) + (at % row)]!;
+      });
+      const dims = [1, numKvHeads, before, headDim];
+      const tensor =
+        kvOf(weights) === 'f16'
+          ? new Tensor('float16', Uint16Array.from(kept, halfFromFloat), dims)
+          : new Tensor('float32', kept, dims);
+      return [DECODE_NAMES.past(index >> 1, which), tensor] as const;
+    });
+    return new DynamicCache(Object.fromEntries(entries));
+  };
+  const answering = (prompt: readonly number[], context: FilledContext | undefined): Answering => ({
+    async answer(maxTokens) {
       const ids: number[] = [];
       let first = 0;
       let prompted = false;
@@ -102,6 +133,7 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
         end(): void {},
       };
       const dims = [1, prompt.length];
+      const cache = context && cacheOf(context);
       const started = performance.now();
       await loaded.generate({
         inputs: new Tensor('int64', BigInt64Array.from(prompt, BigInt), dims),
@@ -109,9 +141,18 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
         max_new_tokens: maxTokens,
         do_sample: false,
         streamer,
+        ...(cache && { past_key_values: cache }),
       });
-      return { ids, ttftMs: first - started, tokenMs: (performance.now() - first) / (maxTokens - 1) };
+      const tokenMs = (performance.now() - first) / (maxTokens - 1);
+      await cache?.dispose(); // its own are left alone
+      return { ids, ttftMs: first - started, tokenMs };
     },
+  });
+  return {
+    name: `transformers.js ${env.version}`,
+    device: 'WebGPU',
+    prompted: (prompt) => answering(prompt, undefined),
+    filled: (context) => Promise.resolve(answering(context.prompt, context)),
     async dispose() {
       await loaded.dispose();
     },

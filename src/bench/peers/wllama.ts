@@ -1,10 +1,11 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError } from '../../base/errors.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { LlamaConfig } from '../../model/llama_config.js';
 import { dummyVocabulary } from '../../model/testing/gguf_vocabulary.js';
-import type { PeerWeights } from './decode_graph.js';
 import { ggufBytes } from './gguf_bytes.js';
-import type { PeerModel } from './peer_model.js';
+import type { Answering, PeerModel } from './peer_model.js';
+import { kvOf } from './peer_weights.js';
 
 /** The part of wllama that is used here. */
 interface WllamaModule {
@@ -24,7 +25,7 @@ interface WllamaModule {
 export interface WllamaOptions {
   readonly config: LlamaConfig;
   readonly reader: TensorReader;
-  readonly weights: PeerWeights;
+  readonly weights: WeightType;
   readonly contextLength: number;
   /** Its WebGPU needs shader-f16; without, and where it doesn't offload every layer, it runs on the CPU and says so. */
   readonly webgpu: boolean;
@@ -67,21 +68,20 @@ export async function openWllama(folder: string, options: WllamaOptions): Promis
     n_ctx: Math.max(256, contextLength + 8),
     n_gpu_layers: webgpu ? 99 : 0,
     n_threads: 1,
-    cache_type_k: 'f32',
-    cache_type_v: 'f32',
+    cache_type_k: kvOf(weights),
+    cache_type_v: kvOf(weights),
     log_level: 2,
   });
-  return {
-    name: 'wllama',
-    device: webgpu && offloaded ? 'WebGPU' : 'CPU (WebAssembly, 1 thread)',
-    async answer(prompt, maxTokens) {
+  /** @param reused whether keys and values of a prompt that the answer before had too are used again */
+  const answering = (prompt: readonly number[], reused: boolean): Answering => ({
+    async answer(maxTokens) {
       const started = performance.now();
       const { choices, timings } = await wllama.createCompletion({
         prompt: prompt.map((id) => `<t${id}>`).join(''),
         max_tokens: maxTokens,
         temperature: 0,
         ignore_eos: true,
-        cache_prompt: false,
+        cache_prompt: reused,
         n_cache_reuse: 0,
       });
       const whole = performance.now() - started;
@@ -90,6 +90,16 @@ export async function openWllama(folder: string, options: WllamaOptions): Promis
       // Its own clock for the tokens after the first; all before them is the time to the first.
       const tokenMs = timings.predicted_ms / Math.max(1, timings.predicted_n - 1);
       return { ids, ttftMs: Math.max(timings.prompt_ms, whole - timings.predicted_ms), tokenMs };
+    },
+  });
+  return {
+    name: 'wllama',
+    device: webgpu && offloaded ? 'WebGPU' : 'CPU (WebAssembly, 1 thread)',
+    prompted: (prompt) => answering(prompt, false),
+    async filled({ prompt }) {
+      const subject = answering(prompt, true);
+      await subject.answer(2);
+      return subject;
     },
     dispose: () => wllama.exit(),
   };

@@ -1,14 +1,16 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { openModelFiles } from '../../engine/model_files.js';
+import { OnnxPrefill } from '../../engine/prefill/onnx/onnx_prefill.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { openSource } from '../../loader/index.js';
 import { isDeepseek } from '../../model/config.js';
 import type { Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
-import type { PeerWeights } from '../peers/decode_graph.js';
 import { Ort } from '../peers/ort.js';
+import { kvOf } from '../peers/peer_weights.js';
 import { openOurs } from '../peers/ours.js';
-import { openPagePeers, type PeerPackages } from '../peers/page_peers.js';
-import type { PeerModel } from '../peers/peer_model.js';
+import { openPeers, pagePeers, type PeerPackages } from '../peers/page_peers.js';
+import type { LeftOut, PeerModel } from '../peers/peer_model.js';
 import type { PeerResult } from '../peers/peer_result.js';
 import { raceKernels } from '../peers/race_kernels.js';
 import { raceModels } from '../peers/race_models.js';
@@ -18,7 +20,7 @@ import { alignedTable, decimals, ratio } from '../table.js';
 export interface PeersRequest {
   readonly suite: 'peers';
   readonly model: string;
-  readonly weights: PeerWeights;
+  readonly weights: WeightType;
   readonly adapter: AdapterRequest;
   /** Undefined: 128, 1024 and 4064; on a software adapter 32 and 128. */
   readonly promptTokens?: readonly number[];
@@ -30,8 +32,11 @@ export interface PeersRequest {
 
 export interface PeersOutcome extends SuiteOutcome<PeerResult> {
   /** Runtimes that weren't run, and why. */
-  readonly leftOut: readonly string[];
+  readonly leftOut: readonly LeftOut[];
 }
+
+/** Longer contexts than this are given to the runtimes on a software adapter: their prompts take it minutes. */
+const LONGEST_SOFTWARE_PROMPT = 256;
 
 /** Runtimes on the same weights and the same adapter, in one run; one whose results differ isn't timed. */
 export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promise<PeersOutcome> {
@@ -52,6 +57,7 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
   const contextLength = Math.max(...lengths) + maxTokens;
   const models: PeerModel[] = [];
   let ort: Ort | undefined;
+  let filler: OnnxPrefill | undefined;
   try {
     if (contextLength > config.maxPositions) {
       throw usageError(
@@ -62,6 +68,7 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
     onProgress('loading the model in splitkv');
     const ourOptions = {
       weights,
+      kv: kvOf(weights),
       contextLength,
       signal,
       cache: false,
@@ -70,28 +77,36 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
     };
     models.push(await openOurs(request.model, ourOptions));
     const results: PeerResult[] = [];
-    const leftOut = ['web-llm: needs a library compiled for each model, which no package carries'];
+    const leftOut: LeftOut[] = [
+      { runtime: 'web-llm', why: 'it needs a library compiled for each model, which no package carries' },
+    ];
     const subject = { source, files, config, weights, contextLength };
     if (packages) {
       ort = await Ort.open(packages.onnxruntimeWeb, request.adapter.powerPreference);
       results.push(...(await raceKernels(device, ort, { lengths, size: 2048, runs }, leftOut, hooks)));
-      leftOut.push(...(await openPagePeers(ort, packages, subject, models, hooks)));
+      await openPeers(pagePeers(ort, packages, subject, signal), models, leftOut, hooks);
     } else {
       const { openLlamaCpp } = await import('../peers/node_llama_cpp.js');
-      onProgress('loading the model in llama.cpp');
-      models.push(await openLlamaCpp({ ...subject, reader: await files.reader() }));
-      leftOut.push('onnxruntime-web, transformers.js, wllama: they run in --host chrome');
+      const open = async (): Promise<PeerModel> => openLlamaCpp({ ...subject, reader: await files.reader() });
+      await openPeers([{ runtime: 'llama.cpp', open }], models, leftOut, hooks);
+      leftOut.push({ runtime: 'onnxruntime-web, transformers.js, wllama', why: 'they run in --host chrome' });
     }
+    const isGiven = (length: number): boolean => device.traits.software && length > LONGEST_SOFTWARE_PROMPT;
+    filler = lengths.some(isGiven)
+      ? await OnnxPrefill.open({
+          config,
+          reader: await files.reader(),
+          type: weights,
+          runner: { contextLength, prefillChunk: 512, kvType: kvOf(weights) },
+          request: { runtime: packages?.onnxruntimeWeb, provider: 'wasm' },
+          signal,
+        })
+      : undefined;
     for (const length of lengths) {
-      results.push(
-        ...(await raceModels(
-          models,
-          randomPrompt(length, config.vocabSize),
-          { weights, maxTokens, runs },
-          leftOut,
-          hooks,
-        )),
-      );
+      const prompt = randomPrompt(length, config.vocabSize);
+      if (isGiven(length)) onProgress(`computing a prompt of ${length} tokens for all`);
+      const beginning = isGiven(length) ? { prompt, ...(await filler!.present(prompt, signal)) } : { prompt };
+      results.push(...(await raceModels(models, beginning, { weights, maxTokens, runs }, leftOut, hooks)));
     }
     return {
       adapters: [{ ...device.adapter, name: device.name }],
@@ -101,6 +116,7 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
     };
   } finally {
     for (const model of models) await model.dispose();
+    await filler?.dispose();
     ort?.close();
     device.dispose();
   }
@@ -118,7 +134,7 @@ function measurements(result: PeerResult): Measurement[] {
   ];
 }
 
-export function peersTable(results: readonly PeerResult[], leftOut: readonly string[]): string {
+export function peersTable(results: readonly PeerResult[], leftOut: readonly LeftOut[]): string {
   const operators = results.filter(({ unit }) => unit === 'us');
   const answers = results.filter(({ unit }) => unit !== 'us');
   const parts: string[] = [];
@@ -167,8 +183,8 @@ export function peersTable(results: readonly PeerResult[], leftOut: readonly str
           String(result.tokens),
           decimals(result.value),
           ratio(result.speed_ratio),
-          decimals(result.ttft_ms!),
-          ratio(result.ttft_ratio!),
+          result.ttft_ms === undefined ? 'given' : decimals(result.ttft_ms),
+          result.ttft_ratio === undefined ? '-' : ratio(result.ttft_ratio),
           ...calls(result),
           String(result.same_tokens),
           result.error === undefined ? '-' : result.error.toExponential(1),
@@ -177,7 +193,15 @@ export function peersTable(results: readonly PeerResult[], leftOut: readonly str
       2,
     ),
     `Medians of ${results[0]!.samples.length} interleaved runs. ours / it: our speed over its, with 95% intervals. dispatches, submits, maps: of a token. ` +
-      `same: greedy tokens, from the first on, that are ours. logits, error: the largest difference from ours, over the largest number.\nNot run: ${leftOut.join('; ')}.\n`,
+      'same: greedy tokens, from the first on, that are ours. logits, error: the largest difference from ours, over the largest number. ' +
+      'TTFT given: the context was computed once for all.\n',
+    alignedTable(
+      [
+        ['not timed', 'tokens', 'why'],
+        ...leftOut.map(({ runtime, tokens, why }) => [runtime, tokens === undefined ? 'any' : String(tokens), why]),
+      ],
+      3,
+    ),
   );
   return parts.join('\n');
 }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { unsupportedError, usageError } from '../../base/errors.js';
+import { unsupportedError } from '../../base/errors.js';
 import type { Terminal } from '../command.js';
 import type { Options } from '../options.js';
 import type { PeerPackages } from '../../bench/peers/page_peers.js';
@@ -21,9 +21,6 @@ export async function runPeersSuite(options: Options, terminal: Terminal): Promi
   const host = benchHost(options);
   const model = await benchModel(options, terminal);
   const weights = oneWeights(options, 'peers') ?? 'f32';
-  if (weights !== 'f32' && weights !== 'q4') {
-    throw usageError(`--weights ${weights}: --suite peers compares f32 or q4, which every runtime reads`);
-  }
   await requestFor(options, terminal, model, weights);
   const adapterName = options.text('adapter');
   const promptTokens = integerList(options, 'prompt-tokens');

@@ -22,9 +22,10 @@ export async function runHosted(
   const onWarning = (message: string): void => terminal.note(`splitkv: warning: ${message}`);
   const { run, chrome } =
     host === 'chrome' ? await runInChrome(request, model, folders, terminal, onWarning) : await runHere();
-  const { adapters, results, measurements, table } = run;
+  const { adapters, results, measurements, table, leftOut } = run;
   const environment = await readEnvironment(host, adapters, chrome);
-  return { document: { suite: request.suite, environment, results, measurements }, table };
+  const document = { suite: request.suite, environment, results, measurements, ...(leftOut && { left_out: leftOut }) };
+  return { document, table };
 
   async function runHere(): Promise<{ readonly run: SuiteRun; readonly chrome?: string }> {
     const { runSuite } = await import('../../bench/run_suite.js');
