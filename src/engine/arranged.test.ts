@@ -161,6 +161,71 @@ describe('copied heads: the bits of one rank', async () => {
     },
   );
 
+  test.each([undefined, 'ada'] as const)(
+    'sequences that end: those left are shared out again, and go on as before (compressed: %s)',
+    { timeout: 300_000 },
+    async (policy) => {
+      const shape = modelShape(randomFiles(models['llama']!).model.config);
+      const halves = [0, 1].map((rank) => ({ rank, share: 0.5 }));
+      // In the second layer the ranks hold all heads, in the others one each for itself.
+      const placement = [0, 1, 2].map((layer) =>
+        [0, 1, 2, 3, 4].map((head) => (layer === 1 || head % 2 === 0 ? halves : [{ rank: head >> 1, share: 1 }])),
+      );
+      const file = { version: 1, policy: 'arranged', model: 'm', ranks: 2, mode: 'wrap', placement } as const;
+      const compression =
+        policy &&
+        compressionOptions(
+          { policy, budget: 0.3, window: 16, poolWidth: 5 },
+          { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
+        );
+      const options = {
+        adapter,
+        model: models['llama']!,
+        slots: 4,
+        contextLength: 500,
+        ...(compression && { compression }),
+      } as const;
+      const run = async (plan: Plan | undefined) => {
+        const { group, runner } = await openRunner({ ...options, ...(plan && { plan }) });
+        try {
+          const rows: Buffer[] = [];
+          const steps = async (count: number, slots: readonly number[]) => {
+            for (let step = 0; step < count; step++) {
+              await (step === 0 && rows.length === 0 ? runner.sampleFirst() : runner.step());
+              for (const slot of slots) rows.push(Buffer.from((await runner.slotLogits(slot)).slice().buffer));
+            }
+          };
+          for (const slot of [0, 1, 2, 3]) {
+            await runner.prefill(somePrompt(306 + slot, slot), 150, { seed: 0 }, undefined, slot);
+          }
+          await steps(2, [0, 1, 2, 3]);
+          const before = runner.copyMoves;
+          // By turns: one of the ranks is left with both of a head that was shared out evenly.
+          await runner.release(1);
+          await runner.release(3);
+          const lopsided = busiest(await runner.kvTokens());
+          await steps(3, [0, 2]);
+          const shared = busiest(await runner.kvTokens());
+          // Another takes their place, and some move again.
+          await runner.prefill(somePrompt(400), 60, { seed: 0 }, undefined, 1);
+          await runner.sampleFirst();
+          await runner.release(0);
+          await steps(12, [1, 2]);
+          return { rows, moves: [before, runner.copyMoves], lopsided, shared };
+        } finally {
+          group.dispose();
+        }
+      };
+      const one = await run(undefined);
+      const two = await run(arrangedPlan(file, shape, 'sequences'));
+      expect(firstDifference(two.rows, one.rows)).toBe(-1);
+      expect(one.moves).toEqual([0, 0]);
+      expect(two.moves[0]).toBe(0);
+      expect(two.moves[1]).toBeGreaterThan(1);
+      expect(two.shared.utilisation).toBeGreaterThan(two.lopsided.utilisation);
+    },
+  );
+
   test.each([
     ['ada', 'sequences'],
     ['static', 'sequences'],

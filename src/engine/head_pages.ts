@@ -2,10 +2,19 @@ import type { Buffer, Device } from '../gpu/index.js';
 import { ceilDiv } from '../base/math.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../model/compression/head_blocks.js';
 import type { StageTopology } from '../model/topology.js';
-import { CHUNK_TOKENS, chunkRoom, type CopyOwners, type RankShare, type Stage } from '../placement/index.js';
+import {
+  CHUNK_TOKENS,
+  chunkRoom,
+  type CopyMove,
+  type CopyOwners,
+  type RankShare,
+  type SharedSequence,
+  type Stage,
+} from '../placement/index.js';
 import type { CacheUse, KeptEntries } from './rank.js';
 
 export interface HeadPagesShape {
+  readonly rank: number;
   readonly slots: number;
   /** Blocks of each kv head, in every layer: heads of a layer share them. */
   readonly numBlocks: number;
@@ -21,8 +30,23 @@ export interface HeadPagesShape {
   readonly wholePrompts?: boolean;
 }
 
+/** Blocks of a kv head that are to be copied from or to another rank: those that hold entries, of one layer of the model. */
+export interface MovedBlocks {
+  readonly layer: number;
+  readonly blocks: readonly number[];
+}
+
+/** What this rank sends to another or receives from it; `receives` and `sends` of two ranks match piece by piece. */
+export interface PeerMoves {
+  readonly peer: number;
+  readonly sends: readonly MovedBlocks[];
+  readonly receives: readonly MovedBlocks[];
+}
+
 /** Layers that are cached alike. */
 interface PagedStage {
+  /** Of the plan. */
+  readonly index: number;
   readonly firstLayer: number;
   readonly numLayers: number;
   readonly kvHeads: readonly number[];
@@ -73,7 +97,8 @@ export class HeadPages {
         numBlocks: this.#blocksOf(stage, share),
         holds: (slot, head, block) => this.#hasWhole(slot) || owns(slot, head, block),
       });
-      return { firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks, owns };
+      const index = shape.owners?.plan.stages.indexOf(stage) ?? 0;
+      return { index, firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks, owns };
     });
     this.headBlocks = new Map(
       this.#stages.flatMap(({ firstLayer, numLayers, blocks }) =>
@@ -157,6 +182,46 @@ export class HeadPages {
     if (!this.shape.wholePrompts) return;
     this.#slots[slot] = { ...this.#slots[slot]!, settled: true };
     for (const stage of this.#stages) if (stage.blocks.settle(slot)) this.#write(stage, slot);
+  }
+
+  /**
+   * Decides anew which copies keep which of the sequences that are there (`CopyOwners.balance`), and takes blocks for what comes to this
+   * rank. Returns all moves, and what of them is this rank's to copy; `finish` frees what left, once it is copied.
+   */
+  balance(sequences: readonly SharedSequence[]): {
+    readonly moves: readonly CopyMove[];
+    readonly peers: readonly PeerMoves[];
+    readonly finish: () => void;
+  } {
+    const { rank, owners } = this.shape;
+    const moves = owners?.balance(sequences) ?? [];
+    const peers = new Map<number, { sends: MovedBlocks[]; receives: MovedBlocks[] }>();
+    const listsOf = (peer: number) => {
+      const lists = peers.get(peer) ?? { sends: [], receives: [] };
+      peers.set(peer, lists);
+      return lists;
+    };
+    const touched: { readonly stage: PagedStage; readonly slot: number; readonly gone: number | undefined }[] = [];
+    for (const { stage: index, head, slot, from, to, length } of moves) {
+      if (from !== rank && to !== rank) continue;
+      const stage = this.#stages.find((own) => own.index === index)!;
+      const kvHead = stage.kvHeads.indexOf(head);
+      const of = (blocks: readonly (readonly number[])[]): MovedBlocks[] =>
+        blocks.map((own, at) => ({ layer: stage.firstLayer + at, blocks: own }));
+      if (to === rank) listsOf(from).receives.push(...of(stage.blocks.takeIn(slot, kvHead, length)));
+      else listsOf(to).sends.push(...of(stage.blocks.blocksBelow(slot, kvHead, length)));
+      touched.push({ stage, slot, gone: from === rank ? kvHead : undefined });
+    }
+    return {
+      moves,
+      peers: [...peers].map(([peer, lists]) => ({ peer, ...lists })),
+      finish: () => {
+        for (const { stage, slot, gone } of touched) {
+          if (gone !== undefined) stage.blocks.giveAway(slot, gone);
+          this.#write(stage, slot);
+        }
+      },
+    };
   }
 
   /** What the slot's prompt takes. @param headBlockBytes of a block of one head, K and V */

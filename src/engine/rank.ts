@@ -1,5 +1,6 @@
 import type { CompressionOptions } from '../model/compression/options.js';
 import type { KvType } from '../model/kv_cache.js';
+import type { SharedSequence } from '../placement/index.js';
 import type { SamplingOptions } from './api.js';
 import type { KvPiece } from './prefill/handed_kv.js';
 
@@ -89,8 +90,11 @@ export interface Rank {
    * cache by itself; `admit` does both.
    */
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void>;
-  /** Instead of `setBlocks`, where prompts are compressed: makes room for positions below `tokens` of a slot. */
-  reserve(slot: number, tokens: number): Promise<void>;
+  /**
+   * Instead of `setBlocks`, where prompts are compressed: makes room for positions below `tokens` of a slot. `chunkOffset` rotates the
+   * chunks of a sequence that is new; default 0.
+   */
+  reserve(slot: number, tokens: number, chunkOffset?: number): Promise<void>;
   /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
   copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
   /**
@@ -98,6 +102,12 @@ export interface Rank {
    * different ranks that share sequences out among them.
    */
   moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void>;
+  /**
+   * Where copies of a head share it by sequences: they decide anew who keeps which of the sequences that there are, all of which are
+   * listed, and move what should be elsewhere. Returns how many pieces (a sequence's cache of one head, in the layers of a stage) moved,
+   * on all ranks together.
+   */
+  balanceCopies(sequences: readonly SharedSequence[]): Promise<number>;
   /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
   /**

@@ -20,13 +20,14 @@ import {
   ownsChunk,
   type RowRange,
   sequenceRanges,
+  type SharedSequence,
 } from '../placement/index.js';
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import { CallQueue } from './call_queue.js';
 import type * as CompressionModule from './compression_parts.js';
 import type { HeadPages } from './head_pages.js';
-import { blockMessages } from './kv_move.js';
+import { blockMessages, exchangePieces } from './kv_move.js';
 import { readBlocks, writeBlocks } from './prefill/cache_blocks.js';
 import type { KvPiece } from './prefill/handed_kv.js';
 import type {
@@ -137,7 +138,16 @@ export class RankRunner implements Rank {
     if (parts) {
       const held = topology.stages.filter((stage) => stage !== undefined);
       const wholePrompts = compression !== undefined && world.plan.sharing === 'lanes';
-      const shape = { slots: total, numBlocks: this.#numBlocks, block: KV_BLOCK, contextLength, owners, wholePrompts };
+      const { rank } = world;
+      const shape = {
+        rank,
+        slots: total,
+        numBlocks: this.#numBlocks,
+        block: KV_BLOCK,
+        contextLength,
+        owners,
+        wholePrompts,
+      };
       this.#pages = new parts.HeadPages(device, held, shape);
     }
     this.#tableStride = this.#pages?.tableStride ?? contextBlocks;
@@ -364,6 +374,17 @@ export class RankRunner implements Rank {
           receives: world.rank === target ? [{ peer: source!, regions }] : [],
         });
       }
+    });
+  }
+
+  balanceCopies(sequences: readonly SharedSequence[]): Promise<number> {
+    return this.#inOrder(async () => {
+      const { device, world } = this;
+      if (!this.#pages) return 0;
+      const { moves, peers, finish } = this.#pages.balance(sequences);
+      await exchangePieces(world, device, this.#forward, peers);
+      finish();
+      return moves.length;
     });
   }
 

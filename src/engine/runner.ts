@@ -1,5 +1,5 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
-import { isCompressed } from '../model/compression/budgets.js';
+import { capacity, isCompressed } from '../model/compression/budgets.js';
 import { endBeforeWindow } from '../model/compression/window.js';
 import type { ModelConfig } from '../model/config.js';
 import type { KvType } from '../model/kv_cache.js';
@@ -12,6 +12,7 @@ import {
   MERGE_LANES,
   pipelineDepth,
   type Plan,
+  type SharedSequence,
 } from '../placement/index.js';
 import { type HandedKv, pieceFor } from './prefill/handed_kv.js';
 import type { CacheUse, DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
@@ -27,9 +28,13 @@ interface Slot {
   chunkOffset: number;
   /** Tokens in the cache, or about to be by the steps submitted. */
   length: number;
+  /** Of its prompt, which may have been compressed. */
+  prompt: number;
   /** Tokens that the slot has room for. */
   room: number;
 }
+
+const freeSlot = (): Slot => ({ active: false, chunkOffset: 0, length: 0, prompt: 0, room: 0 });
 
 /** Drives the ranks of a model: the same calls to each, in the same order. Holds no GPU object itself. */
 export class Runner {
@@ -43,6 +48,9 @@ export class Runner {
   readonly #root: number;
   /** Prompt steps that may be on their way through the ranks at once. */
   readonly #prefillsInFlight: number;
+  /** Sequences came or went since copies of heads shared them out. */
+  #unbalanced = false;
+  #copyMoves = 0;
 
   constructor(
     readonly ranks: readonly Rank[],
@@ -51,12 +59,7 @@ export class Runner {
     readonly options: RunnerOptions,
   ) {
     const { slots, batches = 1 } = options;
-    this.#slots = Array.from({ length: slots * batches }, () => ({
-      active: false,
-      chunkOffset: 0,
-      length: 0,
-      room: 0,
-    }));
+    this.#slots = Array.from({ length: slots * batches }, () => freeSlot());
     const topology = rankTopology(plan, 0);
     this.#rowBlocks = topology.rowBlocks;
     this.#root = topology.root;
@@ -69,6 +72,28 @@ export class Runner {
   /** Whether two sequences may have KV blocks in common: a block of a sequence is one block on every rank that holds any of it. */
   get sharesBlocks(): boolean {
     return this.split === 1 && this.plan.sharing === undefined;
+  }
+
+  /** Whether copies of heads share whole sequences, which `balanceCopies` shares out anew. */
+  get sharesSequences(): boolean {
+    return this.plan.sharing === 'sequences';
+  }
+
+  /** Pieces that went from one copy of a head to another since the runner was made. */
+  get copyMoves(): number {
+    return this.#copyMoves;
+  }
+
+  /** Entries that heads have on average of a sequence of `length` tokens, the first `prompt` of which are its prompt. */
+  entriesOf(prompt: number, length: number): number {
+    const { compression } = this.options;
+    if (!compression || length < prompt || !isCompressed(compression, prompt)) return length;
+    return length - prompt + capacity(compression, prompt);
+  }
+
+  /** Copies of heads share the sequences that there are out anew; all of them are listed. */
+  async balanceCopies(sequences: readonly SharedSequence[]): Promise<void> {
+    this.#copyMoves += await this.all((rank) => rank.balanceCopies(sequences));
   }
 
   /** Bytes of the KV cache on all ranks, and what one token takes of them. */
@@ -202,7 +227,7 @@ export class Runner {
       this.handOver(slot, kv),
       this.all((rank) => rank.start(slot, sampling, Uint32Array.from(prompt))),
     ]);
-    this.#slots[slot]!.length = prompt.length;
+    Object.assign(this.#slots[slot]!, { length: prompt.length, prompt: prompt.length });
   }
 
   /** Gives each rank its part of a handover, from block `firstBlock` on; the slot has its blocks already. */
@@ -252,7 +277,8 @@ export class Runner {
       // Errors included: nothing may be under way when the slot is freed.
       for (const step of under) await step;
     }
-    this.#slots[slot]!.length = tokens.length;
+    Object.assign(this.#slots[slot]!, { length: tokens.length, prompt: tokens.length });
+    this.#unbalanced = this.sharesSequences;
   }
 
   #stepEnd(slot: number, start: number, end: number): number {
@@ -292,7 +318,23 @@ export class Runner {
     const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
     for (const slot of own) if (slot.active) slot.length++;
     const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
-    return this.sample(batch, true, longest);
+    const balanced = this.#unbalanced ? this.#balance() : undefined;
+    balanced?.catch(() => {}); // awaited below
+    const ids = await this.sample(batch, true, longest);
+    await balanced;
+    return ids;
+  }
+
+  #balance(): Promise<void> {
+    this.#unbalanced = false;
+    return this.balanceCopies(
+      this.#slots.flatMap(({ active, length, prompt, room }, slot): SharedSequence[] => {
+        if (!active) return [];
+        // A prompt that isn't whole yet stays where it is.
+        if (prompt === 0) return [{ slot, length, entries: this.entriesOf(room, room), remaining: 0 }];
+        return [{ slot, length, entries: this.entriesOf(prompt, length), remaining: Math.max(0, room - length) }];
+      }),
+    );
   }
 
   /**
@@ -356,7 +398,7 @@ export class Runner {
       }
       start = end;
     }
-    this.#slots[0]!.length = tokens.length;
+    Object.assign(this.#slots[0]!, { length: tokens.length, prompt: tokens.length });
   }
 
   /** The logits that the slot's next token was or will be sampled from; for tests. */
@@ -373,7 +415,8 @@ export class Runner {
   async release(slot = 0): Promise<void> {
     const state = this.#slots[slot]!;
     if (!state.active) return;
-    this.#slots[slot] = { active: false, chunkOffset: 0, length: 0, room: 0 };
+    this.#slots[slot] = freeSlot();
+    this.#unbalanced = this.sharesSequences;
     await Promise.allSettled(this.ranks.map((rank) => rank.release(slot)));
   }
 
@@ -406,7 +449,7 @@ export class Runner {
     const state = this.#slots[slot]!;
     if (state.active) throw new SplitkvError('internal', `slot ${slot} is in use`);
     const chunkOffset = leastLoadedOffset(this.#chunksPerIndex(), Math.ceil(tokens / CHUNK_TOKENS));
-    this.#slots[slot] = { active: true, chunkOffset, length: 0, room: tokens };
+    this.#slots[slot] = { active: true, chunkOffset, length: 0, prompt: 0, room: tokens };
     await this.all((rank) => rank.admit(slot, tokens, chunkOffset));
   }
 

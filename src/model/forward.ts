@@ -60,8 +60,9 @@ export interface Forward {
   readonly cacheBytesPerToken: number;
   /** Every cache buffer, with the bytes of a block in it: block b begins at b * blockBytes. */
   readonly cacheBuffers: readonly { readonly buffer: Buffer; readonly blockBytes: number }[];
-  /** Of a per-head cache: bytes of a block of one head, K and V. */
+  /** Of a per-head cache: bytes of a block of one head, K and V, and each layer's two buffers, which have half of them each. */
   readonly headBlockBytes?: number;
+  layerBuffers?(layer: number): readonly Buffer[];
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
   /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */

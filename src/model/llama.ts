@@ -150,6 +150,14 @@ export class LlamaForward implements Forward {
     );
   }
 
+  layerBuffers(layer: number): readonly Buffer[] {
+    const { cache } = this.#stages.find(
+      ({ topology: { stage } }) => layer >= stage.layers[0] && layer < stage.layers[1],
+    )!;
+    const { k, v } = cache.layers[layer - cache.firstLayer]!;
+    return [k, v];
+  }
+
   get compressions(): readonly StageCompression[] {
     return this.#stages.flatMap(({ compression }) => (compression ? [compression] : []));
   }

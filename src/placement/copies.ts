@@ -1,3 +1,4 @@
+import { chooseCopyMoves, type CopiedHead, type CopyPiece } from './copy_moves.js';
 import { CHUNK_TOKENS, MERGE_LANES } from './owner.js';
 import { range, sum } from './lists.js';
 import type { Plan, RankShare, Stage } from './plan.js';
@@ -63,6 +64,28 @@ export function chunkRoom(
   return slots * Math.max(...range(0, MERGE_LANES).map(held));
 }
 
+/** A sequence that is there, as far as sharing it out needs it. */
+export interface SharedSequence {
+  readonly slot: number;
+  /** Positions that its cache has, those of the step to come included. */
+  readonly length: number;
+  /** Entries that a head has of them, on average: fewer where its prompt was compressed. */
+  readonly entries: number;
+  /** Steps that it may still run; 0 while it mustn't move. */
+  readonly remaining: number;
+}
+
+/** A sequence's cache of a copied head, in the layers of a stage, goes from one copy to another. */
+export interface CopyMove {
+  readonly stage: number;
+  readonly head: number;
+  readonly slot: number;
+  readonly from: number;
+  readonly to: number;
+  /** Positions, as in `SharedSequence`. */
+  readonly length: number;
+}
+
 interface Copied {
   readonly holders: readonly Holder[];
   readonly home: number;
@@ -75,8 +98,9 @@ interface Copied {
 }
 
 /**
- * Who holds which copied head's cache of which sequence, decided anew for every sequence that comes: by lanes, or whole sequences to
- * the copy that is most behind its share of tokens. Every rank keeps one of these and tells it the same, so all decide alike.
+ * Who holds which copied head's cache of which sequence: by lanes, or whole sequences, each to the copy that is most behind its share of
+ * tokens when it comes, and decided anew (`balance`) as others come and go. Every rank keeps one of these and tells it the same, so all
+ * decide alike.
  */
 export class CopyOwners {
   /** By stage, by head; only copied ones. */
@@ -119,6 +143,40 @@ export class CopyOwners {
       copied.tokens[at]! -= held.tokens;
       copied.sequences[at]!--;
     }
+  }
+
+  /**
+   * Decides anew which copy has which of the sequences that are there, now that others came or went, and takes the moves as done. Nothing
+   * moves where copies share lanes.
+   */
+  balance(sequences: readonly SharedSequence[]): CopyMove[] {
+    return this.#copied.flatMap((stage, index) => {
+      const pieces = [...stage].flatMap(([head, copied]) =>
+        sequences.flatMap(({ slot, entries, remaining }): CopyPiece[] => {
+          const at = copied.bySlot.get(slot);
+          return at === undefined ? [] : [{ head, slot, rank: copied.holders[at]!.rank, entries, remaining }];
+        }),
+      );
+      if (pieces.length === 0) return [];
+      const heads = [...stage].map(([head, { holders }]): CopiedHead => ({
+        head,
+        holders: holders.map((holder) => ({ ...holder, room: copySlots(holder.share, this.slots) })),
+      }));
+      return chooseCopyMoves(heads, pieces).map((move) => {
+        this.#move(stage.get(move.head)!, move.slot, move.to);
+        return { stage: index, ...move, length: sequences.find(({ slot }) => slot === move.slot)!.length };
+      });
+    });
+  }
+
+  #move(copied: Copied, slot: number, rank: number): void {
+    const { tokens } = this.#offsets.get(slot)!;
+    const [before, after] = [copied.bySlot.get(slot)!, copied.holders.findIndex((holder) => holder.rank === rank)];
+    copied.bySlot.set(slot, after);
+    copied.tokens[before]! -= tokens;
+    copied.tokens[after]! += tokens;
+    copied.sequences[before]!--;
+    copied.sequences[after]!++;
   }
 
   /** Whether a rank holds a chunk of a slot's cache of a head that is its own, or one of its own copies. */

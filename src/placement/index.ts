@@ -11,7 +11,17 @@ export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './arranged_plan.js';
 export { maxSequences } from './capacity.js';
-export { chunkRoom, copiedHeads, CopyOwners, type Holder, holdersOf, homeOf, laneHolders } from './copies.js';
+export {
+  chunkRoom,
+  copiedHeads,
+  type CopyMove,
+  CopyOwners,
+  type Holder,
+  holdersOf,
+  homeOf,
+  laneHolders,
+  type SharedSequence,
+} from './copies.js';
 export { checkPlan } from './check_plan.js';
 export { describePlan } from './describe_plan.js';
 export { makePlan, type PlanOptions } from './make_plan.js';

@@ -61,6 +61,11 @@ function modelTexts({ metrics, info }: ServingModel): string[] {
     gauge('kv_blocks_used', 'KV blocks that requests hold.', kvBlocks - kvBlocksFree),
     counter('iterations', 'Iterations of the engine.', metrics.iterationsTotal),
     counter('moves', 'Requests whose KV blocks were moved to another rank.', metrics.movesTotal),
+    counter(
+      'copy_moves',
+      'Parts of requests (one head in some layers) that went to another copy of the head.',
+      metrics.copyMovesTotal,
+    ),
     counter('preemptions', 'Requests sent back to the queue because KV blocks ran out.', metrics.preemptionsTotal),
     counter('recoveries', 'Times that lost ranks were rebuilt.', metrics.recoveriesTotal),
     ...(metrics.balance ? balanceTexts(metrics.balance) : []),

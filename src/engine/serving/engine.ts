@@ -71,6 +71,8 @@ export interface EngineMetrics {
   readonly preemptionsTotal: number;
   /** Sequences whose cache was moved to another rank. */
   readonly movesTotal: number;
+  /** Sequences' caches of a head, in some layers, that went from one copy of the head to another. */
+  readonly copyMovesTotal: number;
   readonly recoveriesTotal: number;
   readonly kvBlocks: number;
   readonly kvBlocksFree: number;
@@ -144,6 +146,7 @@ export class Engine {
     iterations: 0,
     preemptions: 0,
     moves: 0,
+    copyMoves: 0,
     recoveries: 0,
   };
 
@@ -243,6 +246,7 @@ export class Engine {
 
   get metrics(): EngineMetrics {
     const { ranks } = this.#scheduler;
+    const { runner } = this.ranks;
     return {
       running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
       waiting: this.#scheduler.numWaiting,
@@ -253,6 +257,7 @@ export class Engine {
       iterationsTotal: this.#totals.iterations,
       preemptionsTotal: this.#totals.preemptions,
       movesTotal: this.#totals.moves,
+      copyMovesTotal: this.#totals.copyMoves + runner.copyMoves,
       recoveriesTotal: this.#totals.recoveries,
       kvBlocks: ranks.reduce((sum, { limits }) => sum + limits.numBlocks, 0),
       kvBlocksFree: ranks.reduce((sum, { pool }) => sum + pool.numFree, 0),
@@ -431,6 +436,7 @@ export class Engine {
     const lost = error instanceof SplitkvError && LOST.includes(error.code);
     if (this.#closed === undefined && lost && (this.options.recover ?? true)) {
       try {
+        this.#totals.copyMoves += this.ranks.runner.copyMoves;
         await this.ranks.recover();
         this.#totals.recoveries++;
         this.#scheduler = this.#newScheduler();

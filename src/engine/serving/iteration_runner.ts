@@ -1,4 +1,10 @@
-import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, MERGE_LANES } from '../../placement/index.js';
+import {
+  CHUNK_TOKENS,
+  chunkOwner,
+  leastLoadedOffset,
+  MERGE_LANES,
+  type SharedSequence,
+} from '../../placement/index.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../rank.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -20,6 +26,8 @@ export class IterationRunner {
   readonly #rows = new Map<number, Row>();
   /** Ways that offsets may rotate a sequence's chunks. */
   readonly #split: number;
+  /** Sequences came or went since copies of heads shared them out. */
+  #unbalanced = false;
 
   constructor(
     readonly runner: Runner,
@@ -70,6 +78,8 @@ export class IterationRunner {
         if (begins) this.#start(sequence, slot, call);
       }
     }
+    if (this.#unbalanced && runner.sharesSequences) call(runner.balanceCopies(this.#shared()));
+    this.#unbalanced = false;
     const chunks = works.flatMap(({ prefills }, pool) =>
       prefills.map((chunk) => ({ chunk, slot: slots.of(pool, chunk.sequence.slot) })),
     );
@@ -116,7 +126,25 @@ export class IterationRunner {
     this.#rows.clear();
   }
 
+  /** The sequences that there are, as copies of heads share them out. */
+  #shared(): SharedSequence[] {
+    const { runner } = this;
+    return [...this.#rows].map(([slot, { sequence, decoding }]) => {
+      const { prompt, computed, maxTokens, sampled } = sequence;
+      // A prompt that isn't whole yet stays where it is.
+      const remaining = decoding ? Math.max(0, maxTokens - sampled) : 0;
+      const entries = runner.entriesOf(prompt.length, Math.max(prompt.length, computed));
+      return { slot, length: computed, entries, remaining };
+    });
+  }
+
+  #decodes(slot: number): void {
+    this.#rows.get(slot)!.decoding = true;
+    this.#unbalanced = true;
+  }
+
   #free(slot: number, call: (of: Promise<unknown>) => void): void {
+    this.#unbalanced = true;
     this.#rows.delete(slot);
     call(this.runner.all((rank) => rank.release(slot)));
   }
@@ -128,11 +156,14 @@ export class IterationRunner {
       this.#free(slot, call);
       row = undefined;
     }
-    row ??= { id, sequence, chunkOffset: this.#offsetFor(sequence), decoding: false };
-    this.#rows.set(slot, row);
+    if (!row) {
+      row = { id, sequence, chunkOffset: this.#offsetFor(sequence), decoding: false };
+      this.#rows.set(slot, row);
+      this.#unbalanced = true;
+    }
     const { chunkOffset } = row;
     if (this.runner.options.compression) {
-      call(this.runner.all((rank) => rank.reserve(slot, capacity)));
+      call(this.runner.all((rank) => rank.reserve(slot, capacity, chunkOffset)));
       return;
     }
     const now = [...blocks];
@@ -171,7 +202,7 @@ export class IterationRunner {
     const { length } = sequence.prompt;
     const seen = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
     call(this.runner.all((rank) => rank.start(slot, sampling, seen)));
-    this.#rows.get(slot)!.decoding = true;
+    this.#decodes(slot);
   }
 
   /** Back where it was before it was preempted: the last token sampled is fed next. */
@@ -182,6 +213,6 @@ export class IterationRunner {
     const sampling = { ...this.samplingOf(id), counter: sampled - 1 };
     const token = sequence.tokenAt(position);
     call(this.runner.all((rank) => rank.resume(slot, sampling, seen, token, position)));
-    this.#rows.get(slot)!.decoding = true;
+    this.#decodes(slot);
   }
 }

@@ -155,6 +155,35 @@ export class HeadBlocks {
     return changed;
   }
 
+  /**
+   * A slot's kv head comes here from another rank: takes a block for each that it has there. Returns the first ones, those of positions
+   * below `length`, by layer.
+   */
+  takeIn(slot: number, kvHead: number, length: number): number[][] {
+    return this.#heads.map((layer, at) => {
+      const head = layer[slot]![kvHead]!;
+      for (const place of head.blocks.keys()) head.blocks[place] = this.#free[at]!.pop()!;
+      return head.blocks.slice(0, this.#blocksFor(head, length));
+    });
+  }
+
+  /** Blocks of a slot's kv head that positions below `length` take, by layer. */
+  blocksBelow(slot: number, kvHead: number, length: number): number[][] {
+    return this.#heads.map((layer) => {
+      const head = layer[slot]![kvHead]!;
+      return head.blocks.slice(0, this.#blocksFor(head, length));
+    });
+  }
+
+  /** A slot's kv head has gone to another rank: its blocks are free. */
+  giveAway(slot: number, kvHead: number): void {
+    for (const [at, layer] of this.#heads.entries()) {
+      const { blocks } = layer[slot]![kvHead]!;
+      this.#free[at]!.push(...blocks.toReversed());
+      blocks.fill(NO_BLOCK);
+    }
+  }
+
   /** Entries that lie here of a slot's heads in a layer, when the sequence has `length` tokens. */
   entries(layer: number, slot: number, length: number): number {
     const { block } = this.shape;
