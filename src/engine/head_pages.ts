@@ -1,5 +1,6 @@
 import type { Buffer, Device } from '../gpu/index.js';
 import { ceilDiv } from '../base/math.js';
+import { countedEntries } from '../model/compression/eviction.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../model/compression/head_blocks.js';
 import type { StageTopology } from '../model/topology.js';
 import {
@@ -28,6 +29,8 @@ export interface HeadPagesShape {
    * decided then.
    */
   readonly wholePrompts?: boolean;
+  /** Prompts are compressed: what a copy of a head takes isn't known beforehand, so each has room for all sequences. */
+  readonly compressed?: boolean;
 }
 
 /** Blocks of a kv head that are to be copied from or to another rank: those that hold entries, of one layer of the model. */
@@ -156,6 +159,18 @@ export class HeadPages {
     this.#slots[slot] = { ...this.#slots[slot]!, prompt: length, kept: entries, mostKept };
   }
 
+  /**
+   * Tokens of a slot's compressed prompt that its blocks here need no longer hold, in the layer with most: as many for each head, copies
+   * included, whoever keeps the sequence of them now.
+   */
+  evicted(slot: number): number {
+    const { prompt } = this.#slots[slot]!;
+    const counted = this.#stages.flatMap(({ blocks }) =>
+      blocks.left(slot, prompt).map((heads) => countedEntries(heads, this.shape.block)),
+    );
+    return prompt - counted.reduce((most, entries) => Math.max(most, entries), 0);
+  }
+
   release(slot: number): void {
     for (const { blocks } of this.#stages) blocks.release(slot);
     this.shape.owners?.release(slot);
@@ -249,8 +264,8 @@ export class HeadPages {
 
   /** Blocks of all of a layer's heads: of a copied one, for this rank's part. */
   #blocksOf(stage: Stage, { rank, kvHeads, copies = [] }: RankShare): number {
-    const { owners, slots, numBlocks, block, contextLength, wholePrompts } = this.shape;
-    if (!owners || wholePrompts) return kvHeads.length * numBlocks;
+    const { owners, slots, numBlocks, block, contextLength, compressed } = this.shape;
+    if (!owners || compressed) return kvHeads.length * numBlocks;
     const room = { slots, tokens: contextLength };
     const parts = copies.map(({ head }) => {
       const chunks = chunkRoom(stage, owners.plan.sharing, { rank, head }, room);

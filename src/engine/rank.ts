@@ -112,7 +112,8 @@ export interface Rank {
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
   /**
    * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
-   * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window.
+   * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window. Resolves with
+   * the tokens that the compressed prompt's blocks here need no longer hold, each head's; undefined where none was compressed.
    * `rowsByRank`, where every rank runs rows of its own: how many each runs in this call, which all make with theirs; a rank without
    * any is given no tokens.
    */
@@ -122,7 +123,7 @@ export interface Rank {
     start: number,
     last: boolean,
     rowsByRank?: readonly number[],
-  ): Promise<void>;
+  ): Promise<number | undefined>;
   /** The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block]. */
   readKv(slot: number): Promise<Uint8Array>;
   /** Of a slot whose prompt was just run, f32 [hiddenStride]: the last layer's output for its last token. Where the head is. */

@@ -137,18 +137,17 @@ export class RankRunner implements Rank {
     const owners = world.plan.sharing && new CopyOwners(world.plan, total);
     if (parts) {
       const held = topology.stages.filter((stage) => stage !== undefined);
-      const wholePrompts = compression !== undefined && world.plan.sharing === 'lanes';
-      const { rank } = world;
-      const shape = {
-        rank,
+      const compressed = compression !== undefined;
+      this.#pages = new parts.HeadPages(device, held, {
+        rank: world.rank,
         slots: total,
         numBlocks: this.#numBlocks,
         block: KV_BLOCK,
         contextLength,
         owners,
-        wholePrompts,
-      };
-      this.#pages = new parts.HeadPages(device, held, shape);
+        compressed,
+        wholePrompts: compressed && world.plan.sharing === 'lanes',
+      });
     }
     this.#tableStride = this.#pages?.tableStride ?? contextBlocks;
     this.#blockTable = this.#pages
@@ -410,7 +409,7 @@ export class RankRunner implements Rank {
     start: number,
     last: boolean,
     rowsByRank?: readonly number[],
-  ): Promise<void> {
+  ): Promise<number | undefined> {
     return this.#inOrder(async () => {
       const { device, world } = this;
       const state = this.#slots[slot]!;
@@ -438,11 +437,13 @@ export class RankRunner implements Rank {
       if (tokens.length > 0) state.length = end;
       // One step at a time on the queue, so that an abort or a lost device shows at once.
       await device.wait(device.gpu.queue.onSubmittedWorkDone());
-      if (compressions.length > 0 && this.#owns(slot, 0, 0)) {
+      const compressed = compressions.length > 0 && this.#owns(slot, 0, 0);
+      if (compressed) {
         const kept = await Promise.all(compressions.map((each) => each.keptLengths()));
         this.#pages!.compressed(slot, end, kept);
       }
       if (last) this.#pages?.settle(slot);
+      return compressed ? this.#pages!.evicted(slot) : undefined;
     });
   }
 

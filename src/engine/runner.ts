@@ -147,14 +147,24 @@ export class Runner {
     return results.map((result) => (result as PromiseFulfilledResult<T>).value);
   }
 
-  /** Runs pieces of prompts: one call for all ranks, with one piece at most for each rank that runs rows of its own. */
-  async prefillRound(round: readonly (SlotTokens & { readonly last: boolean })[]): Promise<void> {
-    await this.all((rank, index) => {
-      const { item, rows } = this.owners.shareOf(round, index);
+  /**
+   * Runs pieces of prompts: one call for all ranks, with one piece at most for each rank that runs rows of its own. Resolves with how many
+   * tokens blocks need no longer hold on any rank, of each slot whose prompt ended and was compressed.
+   */
+  async prefillRound(round: readonly (SlotTokens & { readonly last: boolean })[]): Promise<Map<number, number>> {
+    const shares = this.ranks.map((_, index) => this.owners.shareOf(round, index));
+    const answers = await this.#each((rank, index) => {
+      const { item, rows } = shares[index]!;
       return item
         ? rank.prefill(item.slot, item.tokens, item.start, item.last, rows)
         : rank.prefill(0, new Uint32Array(), 0, false, rows);
     });
+    const evicted = new Map<number, number>();
+    for (const [index, { item }] of shares.entries()) {
+      const here = answers[index];
+      if (item && here !== undefined) evicted.set(item.slot, Math.min(here, evicted.get(item.slot) ?? Infinity));
+    }
+    return evicted;
   }
 
   /** As `prefillRound`, for tokens that were generated before. */
@@ -261,7 +271,7 @@ export class Runner {
   }
 
   async #runPrompt(slot: number, tokens: Uint32Array, signal: AbortSignal | undefined): Promise<void> {
-    const under: Promise<void>[] = [];
+    const under: Promise<unknown>[] = [];
     try {
       for (let start = 0; start < tokens.length;) {
         throwIfAborted(signal, 'prefill');

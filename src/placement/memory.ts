@@ -14,7 +14,7 @@ export interface MemoryOptions {
   readonly slots: number;
   /** Tokens of a cache block, which divides a chunk; default a chunk. */
   readonly block?: number;
-  /** Prompts are compressed: copies that share a head's lanes each have room for all of it until then. */
+  /** Prompts are compressed: what a copy of a head takes isn't known beforehand, so each has room for all sequences. */
   readonly compressed?: boolean;
   /** What the working buffers of each rank take besides; default 0. */
   readonly activationBytes?: readonly number[];
@@ -70,7 +70,7 @@ function layerCacheBytes(
   // Whatever offsets the sequences get, a rank needs room for as many of their chunks as any index may own.
   const whole = alignUp(contextLength, block);
   const tokens = Math.min(localChunks(contextLength, split) * CHUNK_TOKENS, whole);
-  const parts = sharing === 'lanes' && options.compressed ? [] : (share.copies ?? []);
+  const parts = options.compressed ? [] : (share.copies ?? []);
   const copied = parts.map(({ head }) => {
     const of = { rank: share.rank, head };
     return chunkTokens(chunkRoom({ shares: stage }, sharing, of, { slots, tokens: contextLength }), whole, slots);

@@ -175,7 +175,7 @@ async function open(
   { signal }: SuiteHooks,
 ): Promise<Rival> {
   checkPlan(plan, modelShape(config));
-  const room = (runs + 1) * maxTokens + 1;
+  const room = (runs + 1) * maxTokens + 2;
   const contextLength = promptTokens + room;
   if (contextLength > config.maxPositions) {
     throw usageError(
@@ -205,6 +205,8 @@ async function open(
       await runner.prefill(prompt, room, { seed: 0 }, signal, slot);
     }
     await runner.sampleFirst();
+    // With the first step, copies share out anew what came to them one by one.
+    await runner.step();
     const read = await runner.kvTokens();
     return {
       group,

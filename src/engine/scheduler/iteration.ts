@@ -75,6 +75,8 @@ export interface IterationResults {
   readonly ids?: readonly ArrayLike<number>[];
   /** Requests that end with this iteration's token: end of text, a stop string. */
   readonly ended?: readonly string[];
+  /** By request: tokens of its prompt, which ended and was compressed, that blocks need no longer hold; default what `PromptEviction` says. */
+  readonly evicted?: ReadonlyMap<string, number>;
   /** Seconds the iteration took, as one rank measured them and told the others. */
   readonly seconds?: number;
 }

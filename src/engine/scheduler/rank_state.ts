@@ -366,7 +366,7 @@ export class RankState {
 
   /** A prompt was compressed: blocks behind what is left of it are free. */
   #evict(sequence: Sequence): void {
-    const evicted = this.config.eviction?.evictedOf(sequence.promptLength) ?? 0;
+    const evicted = sequence.toEvict ?? this.config.eviction?.evictedOf(sequence.promptLength) ?? 0;
     if (evicted === 0) return;
     sequence.evicted = evicted;
     const kept = blocksFor(sequence.capacity - evicted, this.#blockTokens);

@@ -133,11 +133,15 @@ export class Scheduler {
     if (this.#inFlight[0] !== iteration) {
       throw new SplitkvError('internal', `iteration ${iteration.number} isn't the oldest in flight`);
     }
-    const { ids, ended = [], seconds } = results;
+    const { ids, ended = [], seconds, evicted } = results;
     if (!ids && this.config.prefixCaching) {
       throw usageError(`iteration ${iteration.number}: prefix caching needs the sampled ids`);
     }
     this.#inFlight.shift();
+    for (const [id, tokens] of evicted ?? []) {
+      const sequence = this.#sequences.get(id);
+      if (sequence) sequence.toEvict = tokens;
+    }
     const complete: Sequence[] = [];
     for (const [index, { handed, prefills, decodes }] of iteration.ranks.entries()) {
       const rank = this.ranks[index]!;

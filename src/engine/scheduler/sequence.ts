@@ -69,6 +69,8 @@ export class Sequence implements ScheduledSequence {
   capacity = 0;
   /** Tokens of the prompt that compression evicted. */
   evicted = 0;
+  /** Those that it evicts, as far as that was told. */
+  toEvict: number | undefined;
   computed = 0;
   sampled = 0;
   received = 0;

@@ -8,7 +8,7 @@ import { promptEviction } from '../../model/compression/eviction.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
-import { IterationRunner } from './iteration_runner.js';
+import { type IterationOutcome, IterationRunner } from './iteration_runner.js';
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { type IterationRecord, type RankBalance, RankBalanceMeter } from './rank_balance.js';
@@ -97,7 +97,7 @@ interface Running {
 interface InFlight {
   readonly iteration: Iteration;
   readonly slots: readonly { readonly id: string; readonly slot: number }[];
-  readonly ids: Promise<Uint32Array | undefined>;
+  readonly outcome: Promise<IterationOutcome>;
   readonly started: number;
 }
 
@@ -192,11 +192,6 @@ export class Engine {
     if (compression && rest.prefixCaching) {
       throw usageError(
         'prefixCaching: a prompt that is compressed keeps other entries with every ending, so none can share them; turn it off, or leave kvBudget out',
-      );
-    }
-    if (compression && runner.plan.sharing !== undefined) {
-      throw usageError(
-        "kvBudget: the scheduler can't tell what copies of heads take of compressed prompts; arrange with --copies 0, or leave kvBudget out",
       );
     }
     const window = compression?.window ?? 1;
@@ -383,14 +378,14 @@ export class Engine {
           if (start === sequence.cachedTokens) this.#totals.cached += start;
         }
       }
-      const ids = this.#iterations.run(iteration.ranks);
-      ids.catch(() => {}); // awaited in order
-      this.#inFlight.push({ iteration, slots, ids, started });
+      const outcome = this.#iterations.run(iteration.ranks);
+      outcome.catch(() => {}); // awaited in order
+      this.#inFlight.push({ iteration, slots, outcome, started });
     }
   }
 
-  async #complete({ iteration, slots, ids: reading, started }: InFlight): Promise<void> {
-    const ids = await reading;
+  async #complete({ iteration, slots, outcome, started }: InFlight): Promise<void> {
+    const { ids, evicted } = await outcome;
     const ended: string[] = [];
     for (const { id, slot } of slots) {
       const running = this.#running.get(id);
@@ -411,6 +406,7 @@ export class Engine {
       ids: this.#slots.pools.map((pool) => (ids ? pool.map((slot) => ids[slot]!) : [])),
       ended,
       seconds,
+      evicted,
     });
     for (const { id, endReason } of finished) this.#finish(id, this.#running.get(id)?.over ?? endReason!);
   }
@@ -432,7 +428,7 @@ export class Engine {
   /** After a failure: true when the ranks work again and every request was queued anew. */
   async #recover(error: unknown): Promise<boolean> {
     // Nothing of the old ranks may still run.
-    await Promise.allSettled(this.#inFlight.splice(0).map(({ ids }) => ids));
+    await Promise.allSettled(this.#inFlight.splice(0).map(({ outcome }) => outcome));
     const lost = error instanceof SplitkvError && LOST.includes(error.code);
     if (this.#closed === undefined && lost && (this.options.recover ?? true)) {
       try {

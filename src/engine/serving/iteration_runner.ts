@@ -20,6 +20,14 @@ interface Row {
   decoding: boolean;
 }
 
+/** What an iteration gave. */
+export interface IterationOutcome {
+  /** By slot, where any sequence samples. */
+  readonly ids: Uint32Array | undefined;
+  /** Tokens that blocks need no longer hold, of each request whose prompt ended and was compressed. */
+  readonly evicted: ReadonlyMap<string, number>;
+}
+
 /** Does on the ranks what the scheduler decided. Calls are queued at once and run in order; only the sampled ids are awaited. */
 export class IterationRunner {
   /** By slot of the batch: the sequence whose cache it has. */
@@ -42,9 +50,8 @@ export class IterationRunner {
   /**
    * Runs one iteration's work.
    * @param works of each KV pool
-   * @returns ids by slot, where any sequence samples
    */
-  async run(works: readonly RankWork[]): Promise<Uint32Array | undefined> {
+  async run(works: readonly RankWork[]): Promise<IterationOutcome> {
     const { runner, slots } = this;
     const calls: Promise<unknown>[] = [];
     const call = <T>(of: Promise<T>): void => {
@@ -83,7 +90,8 @@ export class IterationRunner {
     const chunks = works.flatMap(({ prefills }, pool) =>
       prefills.map((chunk) => ({ chunk, slot: slots.of(pool, chunk.sequence.slot) })),
     );
-    this.#prefill(chunks, call);
+    const evicted = new Map<string, number>();
+    this.#prefill(chunks, call, evicted);
     for (const [pool, work] of works.entries()) {
       for (const sequence of work.decodes) {
         const slot = slots.of(pool, sequence.slot);
@@ -94,7 +102,7 @@ export class IterationRunner {
     // Errors included: nothing of them may be under way when the ranks are set up anew.
     await Promise.allSettled(calls);
     await Promise.all(calls);
-    return sampled;
+    return { ids: await sampled, evicted };
   }
 
   /** A step of each batch that has anything to sample: the ranks run them side by side. */
@@ -180,8 +188,10 @@ export class IterationRunner {
   #prefill(
     chunks: readonly { readonly chunk: PrefillChunk; readonly slot: number }[],
     call: (of: Promise<unknown>) => void,
+    evicted: Map<string, number>,
   ): void {
     const { runner } = this;
+    const idOf = (slot: number): string => chunks.find((chunk) => chunk.slot === slot)!.chunk.sequence.id;
     const tokensOf = (role: PrefillChunk['role']) =>
       chunks
         .filter(({ chunk }) => chunk.role === role)
@@ -191,7 +201,13 @@ export class IterationRunner {
           const last = samples || (role === 'prompt' && start + count === sequence.prompt.length);
           return { slot, tokens, start, last };
         });
-    for (const round of runner.owners.rounds(tokensOf('prompt'))) call(runner.prefillRound(round));
+    for (const round of runner.owners.rounds(tokensOf('prompt'))) {
+      call(
+        runner.prefillRound(round).then((compressed) => {
+          for (const [slot, tokens] of compressed) evicted.set(idOf(slot), tokens);
+        }),
+      );
+    }
     for (const round of runner.owners.rounds(tokensOf('generated'))) call(runner.recomputeRound(round));
     for (const { chunk, slot } of chunks) if (chunk.samples) this.#start(chunk.sequence, slot, call);
   }

@@ -87,18 +87,15 @@ function poolSlots(plan: Plan, slots: number, batches: number): readonly number[
 }
 
 /** Of one token's cache: what the rank with most of it holds, in all layers and in one. */
-function bytesOnBusiestRank({ config, type, kvType, plan }: ModelFacts): {
+function bytesOnBusiestRank({ config, type, kvType, plan, compression }: ModelFacts): {
   readonly tokenBytes: number;
   readonly layerBytes: number;
   readonly split: number;
 } {
   const sizes = modelSizes(config, type, kvType);
+  const options = { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed: compression !== undefined };
   const of = (some: Plan): number =>
-    Math.max(
-      ...planMemory(some, sizes, { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK }).map(
-        ({ kvBytes }) => kvBytes,
-      ),
-    ) / SAMPLE_TOKENS;
+    Math.max(...planMemory(some, sizes, options).map(({ kvBytes }) => kvBytes)) / SAMPLE_TOKENS;
   const oneLayer = Math.max(...plan.stages.map((stage) => of({ ...plan, stages: [{ ...stage, layers: [0, 1] }] })));
   const split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0])).size));
   return { tokenBytes: of(plan), layerBytes: oneLayer, split };

@@ -5,7 +5,7 @@ import { ceilDiv } from '../../base/math.js';
 import { makePlan } from '../../placement/index.js';
 import { gqaShape } from '../../placement/testing/shapes.js';
 import { baseEntries, givenBudgets, isCompressed } from './budgets.js';
-import { promptEviction } from './eviction.js';
+import { countedEntries, promptEviction } from './eviction.js';
 import { compressionOptions, type KvPolicy } from './options.js';
 
 const BLOCK = 64;
@@ -72,5 +72,25 @@ describe('what a pager that counts tokens takes for compressed heads', () => {
     const options = compressionOptions({ policy: 'snap', budget: 0.25 }, model);
     const { evictedOf } = promptEviction(options, model, makePlan('tp', 2, shape), BLOCK);
     expect([20, 100, 400, 1000].map(evictedOf)).toEqual([0, 68, 300, 750]);
+  });
+
+  test('heads as they turned out: no fewer blocks than they take, whatever comes behind, and never a block of each too many', () => {
+    const random = new Random(9);
+    const taken = (kept: readonly number[], more: number): number =>
+      kept.reduce((sum, own) => sum + ceilDiv(own + more, BLOCK), 0);
+    for (let run = 0; run < 300; run++) {
+      const kept = Array.from({ length: 1 + random.integer(8) }, () => 1 + random.integer(900));
+      const counted = countedEntries(kept, BLOCK);
+      const enough = (entries: number): boolean =>
+        Array.from({ length: 2 * BLOCK }, (_, more) => more).every(
+          (more) => taken(kept, more) <= kept.length * ceilDiv(entries + more, BLOCK),
+        );
+      expect(enough(counted)).toBe(true);
+      expect(counted).toBeLessThan(kept.reduce((a, b) => a + b) / kept.length + BLOCK);
+    }
+    expect(countedEntries([200, 200, 200], BLOCK)).toBe(200);
+    expect(countedEntries([64, 128], BLOCK)).toBe(128);
+    expect(countedEntries([65, 127], BLOCK)).toBe(127);
+    expect(countedEntries([64, 192, 128], BLOCK)).toBe(128);
   });
 });

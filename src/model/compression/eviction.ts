@@ -53,3 +53,16 @@ export function promptEviction(
 }
 
 const meanOf = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
+
+/**
+ * What heads that kept different numbers of entries count for: the least number m such that, however many entries more each gets, they
+ * take no more blocks than as many heads of m entries each would.
+ * @param block tokens of a block
+ */
+export function countedEntries(kept: readonly number[], block: number): number {
+  // Each head's last block may be full when the counted ones' is: what is then beyond must fit in what others lack.
+  const beyond = (entries: number): number => kept.reduce((sum, own) => sum + Math.ceil((own - entries) / block), 0);
+  let entries = Math.ceil(meanOf(kept));
+  while (beyond(entries) > 0) entries++;
+  return entries;
+}

@@ -184,6 +184,11 @@ export class HeadBlocks {
     }
   }
 
+  /** Entries that a slot's heads were left with of a prompt of `length` tokens, [layer][kv head], wherever they lie. */
+  left(slot: number, length: number): number[][] {
+    return this.#heads.map((layer) => layer[slot]!.map(({ evicted }) => length - evicted));
+  }
+
   /** Entries that lie here of a slot's heads in a layer, when the sequence has `length` tokens. */
   entries(layer: number, slot: number, length: number): number {
     const { block } = this.shape;
