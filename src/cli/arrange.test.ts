@@ -94,15 +94,17 @@ test('the text shows before and after, the proof, and who holds what', async () 
   expect(text).toMatch(/^exact +6\.000 +1\.000 +6\.000 +1\.000$/m);
   expect(text).toMatch(/^no makespan is lower within these limits; copies 0; [\d.]+ s$/m);
   expect(text).toMatch(/^0 +0\.750 +1\.000 +0 +1 2 3$/m);
-  const wrapped = await run(
-    '--profile',
-    file('one.json', { model: 'm', kv_budget: 1, layers: [[5]] }),
-    '--ranks',
-    '2',
-    '--mode',
-    'wrap',
-  );
+  const wrap = (load: number, ...more: string[]) => {
+    const profiled = file('one.json', { model: 'm', kv_budget: 1, layers: [[load]] });
+    return run('--profile', profiled, '--ranks', '2', '--mode', 'wrap', ...more);
+  };
+  const wrapped = await wrap(5);
   expect(wrapped).toMatch(/^0 +0\.500 +1\.000 +0:0\.5 +0:0\.5$/m);
+  // What of the copies runs for one request at a time.
+  expect(text).not.toContain('layers with copies');
+  expect(wrapped).toContain('with these loads in 0 of the 1 layers with copies');
+  expect(await wrap(5000)).toContain('with these loads in 1 of the 1 layers with copies');
+  expect(await wrap(5, '--sharing', 'lanes')).not.toContain('layers with copies');
 });
 
 describe('bad usage', () => {

@@ -11,6 +11,7 @@ import {
   rankLoads,
   utilisation,
 } from '../placement/arrangement/index.js';
+import { type CopySharing, LANE_ENTRIES, lanesThatPay } from '../placement/index.js';
 import { alignedTable } from '../bench/table.js';
 
 /** An arrangement for people: before and after, how near it is to the best, and who holds what in each layer. */
@@ -19,6 +20,7 @@ export function describeArrangement(
   problem: ArrangementProblem,
   found: Arrangement,
   seconds: number,
+  sharing: CopySharing | undefined,
 ): string {
   const { loads, ranks } = problem;
   const { memory: _memory, ...unlimited } = problem;
@@ -46,9 +48,24 @@ export function describeArrangement(
     '',
     summary,
     `${proof}; copies ${found.copies}; ${seconds.toFixed(2)} s`,
+    ...copiesText(problem, found, sharing),
     '',
     layerTable(problem, before, found.placement),
   ].join('\n');
+}
+
+/** What runs of the copies, where requests run side by side and where they don't. */
+function copiesText(
+  { loads, ranks }: ArrangementProblem,
+  found: Arrangement,
+  sharing: CopySharing | undefined,
+): string[] {
+  if (found.copies === 0 || sharing !== undefined) return [];
+  const { copied, shared } = lanesThatPay(found.placement, ranks, loads);
+  return [
+    'copies share out requests that run side by side (serve). One request at a time they help only heads that keep ' +
+      `${LANE_ENTRIES} entries or more: with these loads in ${shared} of the ${copied} layers with copies, the others run without, unless --sharing lanes is given`,
+  ];
 }
 
 function limitsText(problem: ArrangementProblem): string {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { fileListSource } from '../loader/index.js';
+import { compressionOptions } from '../model/compression/options.js';
 import { modelShape } from '../model/shape.js';
 import { type MachineMeasure, makePlan } from '../placement/index.js';
 import { machineOf } from '../placement/testing/machine.js';
@@ -69,6 +70,40 @@ describe('without measuring, without a device', () => {
       code: 'limit',
       message: expect.stringMatching(new RegExp(`^plan '${policy}': rank \\d needs .* but has .*: `)) as string,
     });
+  });
+
+  test('copies of an arrangement: by sequences side by side; of one alone, only where its heads have entries enough', async () => {
+    const { kvHeads } = modelShape(config);
+    const halves = [0, 1].map((rank) => ({ rank, share: 0.5 }));
+    const placement = [0, 1, 2].map((layer) =>
+      Array.from({ length: kvHeads }, (_, head) => (layer < 2 && head === 0 ? halves : [{ rank: head % 2, share: 1 }])),
+    );
+    // The first layer's copied head is long, the second's is not.
+    const loads = [0, 1, 2].map((layer) =>
+      Array.from({ length: kvHeads }, (_, head) => (layer === 0 && head === 0 ? 400 : 100)),
+    );
+    const plan = { version: 1, policy: 'arranged', model: 'm', ranks: 2, mode: 'wrap', placement, loads } as const;
+    const compression = compressionOptions({ policy: 'snap', budget: 0.5 }, { numLayers: 3, numKvHeads: kvHeads });
+    const ask = (of: Partial<PlanSubject>, sharing?: 'lanes') =>
+      choosePlan({ ...nowhere, plan: { ...plan, ...(sharing && { sharing }) } }, { ...subject, ...of });
+    const copiesOf = ({ plan: { stages } }: Awaited<ReturnType<typeof ask>>): number[] =>
+      stages.flatMap(({ layers, shares }) => (shares.some(({ copies }) => copies) ? [layers[0]] : []));
+
+    const batched = await ask({ seatsOf: () => ({ slots: 4 }) });
+    expect([batched.plan.sharing, copiesOf(batched), batched.note]).toEqual(['sequences', [0, 1], undefined]);
+    const short = await ask({});
+    expect([short.plan.sharing, copiesOf(short)]).toEqual([undefined, []]);
+    expect(short.note).toMatch(
+      /a head help one only where it keeps 2048 entries or more.* 0 of the 2 layers .*--sharing lanes/,
+    );
+    const some = await ask({ contextLength: 6000, compression });
+    expect([some.plan.sharing, copiesOf(some)]).toEqual(['lanes', [0]]);
+    expect(some.note).toMatch(/1 of the 2 layers/);
+    // Without a budget a prompt of half the context is kept whole.
+    const whole = await ask({ contextLength: 6000 });
+    expect([whole.plan.sharing, copiesOf(whole), whole.note]).toEqual(['lanes', [0, 1], undefined]);
+    const forced = await ask({}, 'lanes');
+    expect([forced.plan.sharing, copiesOf(forced), forced.note]).toEqual(['lanes', [0, 1], undefined]);
   });
 
   test('auto on one rank is checked too', async () => {

@@ -25,6 +25,8 @@ export interface ChosenPlan {
   readonly budgets: readonly (number | undefined)[];
   /** Where the planner had a choice. */
   readonly picked?: PickedPlan;
+  /** What whoever asked for the plan should know of it. */
+  readonly note?: string;
 }
 
 /**
@@ -38,9 +40,10 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
   const ranks = rankCount(options);
   if (asked === 'auto' && ranks > 1) return (await import('./pick_plan.js')).pickPlanFor(options, subject, ranks);
   let plan: Plan;
+  let note: string | undefined;
   if (typeof asked !== 'string') {
     // Most pages name a policy.
-    plan = (await import('./read_plan.js')).readPlan(asked, shape, subject);
+    ({ plan, note } = (await import('./read_plan.js')).readPlan(asked, shape, subject));
     if (options.ranks !== undefined && plan.worldSize !== ranks) {
       throw usageError(
         `the plan is for ${plan.worldSize} ranks, and ranks asks for ${ranks}: leave ranks out, or change it`,
@@ -57,7 +60,7 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
   if (subject.compression) checkCompressible(plan, subject.compression.policy);
   const { adapters, budgets } = ranksOf(plan, options);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
-  return { plan, adapters, budgets };
+  return { plan, adapters, budgets, ...(note !== undefined && { note }) };
 }
 
 const ranksOf = ({ worldSize }: Plan, options: LoadOptions): PlanRanks => ({

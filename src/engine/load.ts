@@ -131,12 +131,13 @@ export async function openModel(
     together,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
   };
-  const { plan, adapters, budgets, picked } = await choosePlan(options, subject);
+  const { plan, adapters, budgets, picked, note } = await choosePlan(options, subject);
   if (plan.sharing !== undefined && options.prefill) {
     throw unsupportedError(
       'prefill: what a prefill worker computes has no place where heads are copied: arrange with --copies 0, or leave prefill out',
     );
   }
+  if (note !== undefined) onWarning?.(note);
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
   let last: LoadProgress | undefined;
   const shared = {

@@ -23,6 +23,7 @@ export {
   type SharedSequence,
 } from './copies.js';
 export { checkPlan } from './check_plan.js';
+export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './lane_sharing.js';
 export { describePlan } from './describe_plan.js';
 export { makePlan, type PlanOptions } from './make_plan.js';
 export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';

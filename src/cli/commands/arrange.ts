@@ -40,7 +40,7 @@ export const command: Command = {
     batch: { value: 'B', help: 'requests a batch: shares become multiples of 1/B; default: real numbers' },
     sharing: {
       value: 'HOW',
-      help: 'for --out: copies of a head share it by sequences, or by lanes (chunks of every sequence); default: lanes where one sequence runs at a time',
+      help: 'for --out: copies of a head share it by sequences, or by lanes (chunks of every sequence); default: sequences where several run side by side; one at a time lanes, where heads keep enough for them to help',
     },
     out: { value: 'FILE', help: 'also write the arrangement there, as a plan' },
     ...commonOptions,
@@ -58,7 +58,7 @@ export const command: Command = {
     if (out !== undefined)
       await writeOut(out, toArrangementFile(profile.model, problem.ranks, found, { sharing, loads: profile.layers }));
     if (options.has('json')) await terminal.write(`${JSON.stringify(jsonDocument(found, seconds))}\n`);
-    else await terminal.write(describeArrangement(profile, problem, found, seconds));
+    else await terminal.write(describeArrangement(profile, problem, found, seconds, sharing));
     if (out !== undefined && !options.has('json')) await terminal.write(`\nwritten to ${out}\n`);
     return 0;
   },

@@ -105,5 +105,11 @@ export function parseArrangementFile(json: unknown, name = 'arrangement'): Arran
         throw usageError(`${where}[${head}]: its shares add up to ${total}; expected 1`);
     }
   }
+  const { loads } = file;
+  if (loads && loads.map(({ length }) => length).join() !== file.placement.map(({ length }) => length).join()) {
+    throw usageError(
+      `${name}.loads: expected as many layers and heads as placement has; leave it out, or arrange again`,
+    );
+  }
   return file;
 }
