@@ -1,4 +1,5 @@
 import { expect, type Page, test } from '@playwright/test';
+import type { SplitkvChat } from '../../src/app/chat/index.js';
 import { QUESTIONS } from '../../src/app/example.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
@@ -21,13 +22,23 @@ test.afterAll(() => site.close());
 const ready = (page: Page) => expect(chatOf(page).status).toHaveText(/^Ready: f16, .* on .*the CPU, slowly/);
 
 for (const isolated of [false, true]) {
-  test(`one script tag makes a chat, ${isolated ? 'under cross-origin isolation' : 'on any site'}`, async ({
+  test(`one script tag makes a chat, ${isolated ? 'under cross-origin isolation' : 'on any site, also one with a strict policy'}`, async ({
     page,
   }) => {
-    const own = isolated ? await serveSite(pages, { isolated }) : site;
+    const own = await serveSite(pages, {
+      isolated,
+      before: (_request, response) => {
+        // WebAssembly, eval, inline styles and other origins: nothing of it is needed.
+        if (!isolated) response.setHeader('Content-Security-Policy', "default-src 'self'");
+        return false;
+      },
+    });
     const problems: string[] = [];
     const foreign: string[] = [];
     page.on('pageerror', (error) => problems.push(error.message));
+    page.on('console', (message) => {
+      if (message.text().includes('Content Security Policy')) problems.push(message.text());
+    });
     page.on('request', (request) => {
       if (!request.url().startsWith(own.url) && !/^(blob|data):/.test(request.url())) foreign.push(request.url());
     });
@@ -49,7 +60,7 @@ for (const isolated of [false, true]) {
     await expect(field).toBeFocused();
     expect(problems).toEqual([]);
     expect(foreign).toEqual([]);
-    if (isolated) own.close();
+    own.close();
   });
 }
 
@@ -114,6 +125,54 @@ test('an answer streams, can be stopped by Escape, and the next one is whole', a
   await expect(field).toBeFocused();
 });
 
+test('an element keeps its model when it moves or answers otherwise, and ends all when it goes', async ({ page }) => {
+  await page.goto(`${site.url}plain.html`);
+  await ready(page);
+  const { chat, field, answers, button } = chatOf(page);
+  await page.evaluate(() => {
+    const seen: string[] = [];
+    Object.assign(globalThis, { seen, own: document.querySelector('splitkv-chat') });
+    document.addEventListener('splitkv-state', (event) =>
+      seen.push((event as CustomEvent<{ state: string }>).detail.state),
+    );
+  });
+  await chat.evaluate((element) => {
+    element.setAttribute('max-tokens', '2');
+    element.setAttribute('temperature', '0');
+    document.querySelector('main')!.append(document.createElement('div'));
+    document.querySelector('main > div')!.append(element);
+  });
+  await button(QUESTIONS[0].question).click();
+  await expect(answers).toHaveAttribute('aria-busy', 'false');
+  expect((await answers.textContent())!.split(' ').length).toBeLessThan(4);
+  const seen = () => page.evaluate(() => (globalThis as unknown as { seen: string[] }).seen);
+  expect(await seen()).toEqual(['answering', 'ready']);
+
+  // A conversation that is left in the middle of an answer leaves nothing behind; an element that is taken away, neither.
+  await chat.evaluate((element) => {
+    element.setAttribute('max-tokens', '3000');
+    element.setAttribute('temperature', '2');
+    element.removeAttribute('about');
+  });
+  await field.fill('tell me a story about a fox');
+  await field.press('Enter');
+  await expect(answers.nth(1)).not.toBeEmpty();
+  await button('New conversation').click();
+  await ready(page);
+  expect(await chat.evaluate((element) => (element as SplitkvChat).messages)).toEqual([]);
+  await field.fill('tell me a story about a fox');
+  await field.press('Enter');
+  await expect(answers).not.toBeEmpty();
+  const left = await page.evaluate(async () => {
+    const { own } = globalThis as unknown as { own: SplitkvChat };
+    own.remove();
+    while (own.state !== 'empty') await new Promise((resolve) => setTimeout(resolve, 10));
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return own.state === 'empty' && own.model === undefined;
+  });
+  expect(left).toBe(true);
+});
+
 test('keyboard alone, a phone, dark and light: nothing is out of reach, and axe finds nothing', async ({ page }) => {
   await page.setViewportSize({ width: 340, height: 640 });
   await page.goto(`${site.url}plain.html`);
@@ -129,7 +188,7 @@ test('keyboard alone, a phone, dark and light: nothing is out of reach, and axe 
 });
 
 test('what goes wrong is explained, with what to do', async ({ page }) => {
-  const { problem, button, status } = chatOf(page);
+  const { chat, problem, button, status } = chatOf(page);
   await page.goto(`${site.url}wrong.html`);
   await expect(problem).toContainText('The chat is set up wrongly');
   await problem.getByText('What was reported').click();
@@ -144,6 +203,18 @@ test('what goes wrong is explained, with what to do', async ({ page }) => {
   await expect(problem).toContainText("The model can't be downloaded");
   await expect(problem).toContainText('has no config.json');
   await expect(button('Try again')).toBeVisible();
+
+  // A wrong attribute ends what there is; put right, all is well again.
+  const set = (name: string, value: string) =>
+    page.locator('splitkv-chat').evaluate((element, change) => element.setAttribute(...change), [name, value] as const);
+  await set('model', 'models/tiny-gqa/');
+  await ready(page);
+  await set('top-p', '2');
+  await expect(problem).toContainText('The chat is set up wrongly');
+  expect(await chat.evaluate((element) => (element as SplitkvChat).state)).toBe('failed');
+  expect(await chat.evaluate((element) => (element as SplitkvChat).model === undefined)).toBe(true);
+  await set('top-p', '1');
+  await ready(page);
 
   await page.goto(`${site.url}long.html`);
   await ready(page);

@@ -1,6 +1,7 @@
 /** The chat page: the element, a choice of models, and what the browser keeps. */
 import './chat/index.js';
 import './site_nav.js';
+import { didYouMean } from '../base/errors.js';
 import { ATTRIBUTES } from './chat/index.js';
 import { element } from './dom.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from './example.js';
@@ -13,10 +14,15 @@ const folder = element('folder', HTMLInputElement);
 const kept = new KeptModels();
 
 // The address may say all that an attribute may.
-for (const name of Object.keys(ATTRIBUTES)) {
+const names = Object.keys(ATTRIBUTES);
+for (const name of names) {
   const value = query.get(name);
   if (value !== null) chat.setAttribute(name, value);
 }
+element('which-problem', HTMLParagraphElement).textContent = [...new Set(query.keys())]
+  .filter((name) => !names.includes(name))
+  .map((name) => `The address has a parameter '${name}', which means nothing here.${didYouMean(name, names)}`)
+  .join(' ');
 field.value = query.get('model') ?? EMBEDDED_MODEL;
 chat.setAttribute('model', field.value);
 if (!query.has('model')) {

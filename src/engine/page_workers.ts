@@ -1,3 +1,4 @@
+import { SplitkvError } from '../base/errors.js';
 import type { WorkerEvents, WorkerHandle } from './worker_handle.js';
 import type { WorkerReport } from './worker_protocol.js';
 
@@ -14,9 +15,19 @@ function startWorker(): Worker {
   return new Worker(new URL('./rank_worker.ts', import.meta.url), { type: 'module', name: 'splitkv rank' });
 }
 
-/** A rank in a Web Worker. */
+/** A rank in a Web Worker. @throws SplitkvError `unsupported` where the page's policy forbids it. */
 export function startPageWorker(events: WorkerEvents): WorkerHandle {
-  const worker = startWorker();
+  let worker: Worker;
+  try {
+    worker = startWorker();
+  } catch (error) {
+    throw new SplitkvError(
+      'unsupported',
+      `a rank's worker can't be started here: ${error instanceof Error ? error.message : String(error)}. ` +
+        `Allow workers in the page's Content-Security-Policy (worker-src, trusted types), or leave 'workers' out`,
+      { cause: error },
+    );
+  }
   let over = false;
   const tell = (why: string): void => {
     if (over) return;

@@ -1,23 +1,27 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { modelShape } from '../model/shape.js';
 import { listCached, openSource, type Source } from '../loader/index.js';
 import {
   explainPick,
   formatPlanTable,
   type MachineMeasure,
+  makePlan,
   pickPlan,
   pipelineDepth,
   type PlanCandidate,
   type PlanPrediction,
+  predictPlan,
 } from '../placement/index.js';
 import type { KvType, LoadOptions, WeightType } from './api.js';
 import { adapterMisfit } from './adapter_fit.js';
-import { planOutlook } from './auto_plan.js';
-import { memoryBudgets } from './budgets.js';
+import { type PlanOutlook, planOutlook } from './auto_plan.js';
+import { bytesOf, memoryBudgets } from './budgets.js';
 import { checkContext, checkOptions, modelName } from './load.js';
 import { type ModelFiles, openModelFiles, storedType } from './model_files.js';
 import { usualRequest } from './pick_plan.js';
-import type { PlanSubject } from './plan_subject.js';
+import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { rankAdapters, rankCount } from './rank_adapters.js';
+import { memoryOnPaper } from './rank_memory.js';
 
 export interface PlanModelOptions extends Pick<
   LoadOptions,
@@ -32,6 +36,8 @@ export interface PlanModelOptions extends Pick<
   | 'adapter'
   | 'signal'
 > {
+  /** A policy to be picked, on all ranks, instead of the planner's choice: as `load` with the same option. Default 'auto'. */
+  readonly plan?: string;
   /** Tokens of the prompt that plans are compared at; default: half the context, at most 1024. */
   readonly promptTokens?: number;
   /** Tokens that follow it; default: 128, as far as the context has room. */
@@ -58,7 +64,7 @@ export interface PlanReport {
   /** By rank: the fastest comes first, whatever the order they were named in. */
   readonly machine: MachineMeasure;
   readonly candidates: readonly PlanCandidate[];
-  /** The plan that `load` would take; undefined where none fits. */
+  /** The plan that `load` would take; undefined where it doesn't fit. */
   readonly pick: (PlanCandidate & PlanPrediction) | undefined;
   /** Why, in a sentence; or why none fits. */
   readonly why: string;
@@ -85,14 +91,15 @@ const RANKS = 2;
 
 /**
  * Tells what every plan would do with a model on this machine, without loading its weights. `ranks` is how many there may be, or an
- * adapter for each; default 2.
+ * adapter for each; default 2, or 1 where `plan` names a policy.
  * @throws as `load`, but not where no plan fits.
  */
 export async function planModel(
   where: string | URL | readonly File[] | Source,
   options: PlanModelOptions = {},
 ): Promise<PlanReport> {
-  const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, ...loadOptions } = options;
+  const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, plan, ...loadOptions } = options;
+  const policy = plan === 'auto' ? undefined : plan;
   checkOptions(loadOptions);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
@@ -115,7 +122,8 @@ export async function planModel(
       `a prompt of ${request.promptLength} tokens and ${request.newTokens} new ones exceed the context of ${contextLength}: ask for fewer, or a longer context`,
     );
   }
-  const count = rankCount({ ranks: options.ranks ?? RANKS });
+  const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
+  if (policy !== undefined) makePlan(policy, count, modelShape(config)); // refused before anything is measured
   const virtual = options.virtualRanks ?? false;
   const subject: PlanSubject = {
     config,
@@ -125,7 +133,7 @@ export async function planModel(
     prefillChunk: options.prefillChunk,
     seatsOf: (of) => ({ slots: Math.ceil(request.batch / pipelineDepth(of)), batches: pipelineDepth(of) }),
   };
-  const { candidates, machine, adapters } = await planOutlook({
+  const outlook = await planOutlook({
     subject,
     adapters: rankAdapters(options, count),
     budgets: memoryBudgets(options.memory, count),
@@ -136,7 +144,9 @@ export async function planModel(
     signal,
     ...(onProgress && { onProgress }),
   });
-  const { pick, why } = pickOrReason(candidates);
+  const { candidates, machine, adapters } = outlook;
+  const { pick, why } =
+    policy === undefined ? pickOrReason(candidates) : await namedOrReason(policy, count, subject, outlook);
   return {
     name: modelName(source.gguf ?? source.name),
     weights: type,
@@ -163,6 +173,20 @@ function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'p
     if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
     return { pick: undefined, why: error.message };
   }
+}
+
+/** What is predicted of a policy on all ranks, whether or not the planner looks at it for such requests. */
+async function namedOrReason(
+  policy: string,
+  worldSize: number,
+  subject: PlanSubject,
+  { work, machine, workload }: PlanOutlook,
+): Promise<Pick<PlanReport, 'pick' | 'why'>> {
+  const plan = makePlan(policy, worldSize, work.shape);
+  const exact = bytesOf(await memoryOnPaper(plan, subject, runnerOf(subject, plan)));
+  const prediction = predictPlan(plan, work, machine, workload, { bytesOf: () => exact });
+  if (prediction.refused !== undefined) return { pick: undefined, why: prediction.refused };
+  return { pick: { policy, worldSize, ...prediction }, why: `plan '${policy}' was asked for` };
 }
 
 async function downloadSize(

@@ -45,6 +45,8 @@ describe('attributes', () => {
     [{ temperature: '' }, 'temperature=""'],
     [{ memory: 'much' }, 'memory="much"'],
     [{ ranks: '2,' }, 'ranks="2,"'],
+    [{ 'top-p': '2' }, 'top_p 2'],
+    [{ seed: '99999999999999999999' }, 'seed'],
   ])('%o is refused by name', (attributes, message) => {
     expect(() => settings(attributes)).toThrow(message);
   });
@@ -104,5 +106,7 @@ describe('errors', () => {
     expect(remedies(new SelfTestFailure('it says 1'))).toEqual(['Try again', 'Use it all the same']);
     expect(explain(new Error('what'), {})).toMatchObject({ title: 'Something is broken', detail: 'what' });
     expect(explain('text', {}).detail).toBe('text');
+    const missing = new TypeError('Failed to fetch dynamically imported module: https://a.example/splitkv-node.js');
+    expect(explain(missing, {})).toMatchObject({ title: "A part of this page can't be downloaded" });
   });
 });

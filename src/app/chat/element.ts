@@ -22,6 +22,18 @@ const STATUS: Readonly<Record<ChatState, string>> = {
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
 /** Attributes that only change what is shown. */
 const LOOKS: readonly string[] = ['label', 'placeholder', 'suggestions'] satisfies Attribute[];
+/** Attributes that a loaded model needn't be loaded again for. */
+const MANNERS: readonly string[] = [
+  'autostart',
+  'no-self-test',
+  'max-tokens',
+  'temperature',
+  'top-p',
+  'top-k',
+  'seed',
+  'system',
+  'about',
+] satisfies Attribute[];
 
 /**
  * A chat with a model that runs in the page: `<splitkv-chat model="https://example.com/models/small/" ranks="auto">`.
@@ -68,6 +80,8 @@ export class SplitkvChat extends HTMLElement {
   #files: readonly File[] | undefined;
   #notice = '';
   #opening = false;
+  /** What the session was told to open has been closed, or there was nothing yet. */
+  #closed = true;
 
   constructor() {
     super();
@@ -143,20 +157,32 @@ export class SplitkvChat extends HTMLElement {
   connectedCallback(): void {
     for (const problem of misspelt(this.getAttributeNames())) console.warn(problem);
     this.#showLooks();
-    this.#openSoon();
+    if (this.#closed) this.#openSoon();
   }
 
   disconnectedCallback(): void {
     // Moved within the page, it is connected again at once.
     queueMicrotask(() => {
-      if (!this.isConnected) void this.#session.close();
+      if (this.isConnected) return;
+      this.#closed = true;
+      void this.#session.close();
     });
   }
 
   attributeChangedCallback(name: string, before: string | null, now: string | null): void {
     if (!this.isConnected || before === now) return;
     if (LOOKS.includes(name)) this.#showLooks();
+    else if (MANNERS.includes(name) && this.state !== 'failed') this.#adjust();
     else this.#openSoon();
+  }
+
+  #adjust(): void {
+    this.#showLooks();
+    try {
+      this.#session.adjust(readSettings((name) => this.getAttribute(name)));
+    } catch (error) {
+      void this.#session.refuse(error);
+    }
   }
 
   /** Once for all attributes that a script sets in a row. */
@@ -170,23 +196,23 @@ export class SplitkvChat extends HTMLElement {
   }
 
   #open(): void {
+    this.#closed = false;
     this.#parts.showPreview(undefined);
     this.#parts.showProblem(undefined);
     this.#parts.clearLog();
     this.#showLooks();
     try {
       const settings = readSettings((name) => this.getAttribute(name));
-      const address = this.getAttribute('model');
-      if (address === null && !this.#files) {
+      const address = this.getAttribute('model')?.trim() ?? '';
+      if (address === '' && !this.#files) {
         this.#parts.name.textContent = 'No model';
         return void this.#session.close();
       }
-      const where = this.#files ?? modelUrl(address!);
+      const where = this.#files ?? modelUrl(address);
       this.#parts.name.textContent = nameOf(where);
       void this.#session.open(where, settings);
     } catch (error) {
-      this.#parts.status.textContent = STATUS.failed;
-      this.#fail(error);
+      void this.#session.refuse(error);
     }
   }
 

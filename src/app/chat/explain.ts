@@ -56,7 +56,9 @@ const ADVICE: Readonly<Record<ErrorCode, string>> = {
     'bringing them back takes a moment.',
   peer_lost: 'The weights are still on this computer; bringing them back takes a moment.',
   context_full: 'The model can keep no more of it. Begin a new conversation.',
-  io: 'Check the connection and try again: what has been downloaded is kept, and only the rest will be fetched.',
+  io:
+    'Check the connection, and whether the model is where this page looks for it; then try again: what has been downloaded is kept, ' +
+    'and only the rest will be fetched.',
   aborted: 'What has been downloaded is kept.',
   internal: 'Load the page again. Where that changes nothing, update the browser and the GPU driver.',
 };
@@ -75,6 +77,14 @@ export function explain(error: unknown, load: LoadOptions): Explanation {
       ],
     };
   }
+  if (isMissingPart(error)) {
+    return {
+      title: "A part of this page can't be downloaded",
+      advice: 'Check the connection and try again; where that changes nothing, load the page again.',
+      detail: error.message,
+      remedies: [{ label: 'Try again', action: 'retry' }],
+    };
+  }
   return {
     title: TITLES[code],
     advice: ADVICE[code],
@@ -82,6 +92,10 @@ export function explain(error: unknown, load: LoadOptions): Explanation {
     remedies: remedies(code, load),
   };
 }
+
+/** Code that a page loads on demand, and that didn't come: Chrome, Firefox and Safari each say it their way. */
+const isMissingPart = (error: unknown): error is TypeError =>
+  error instanceof TypeError && /dynamically imported module|importing a module script failed/i.test(error.message);
 
 const SHORTEST_CONTEXT = 512;
 const DEFAULT_CONTEXT = 4096;

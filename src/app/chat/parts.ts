@@ -67,9 +67,11 @@ export class ChatParts {
     const form = make('form', '', this.#label, this.field, this.#send, this.#stop);
     const header = make('header', '', this.name, this.status, this.#clear);
     this.#chat.append(header, this.#body, form);
-    const style = make('style', '');
-    style.textContent = STYLE;
-    root.append(style, this.#chat);
+    // Pages whose policy forbids <style> elements allow this.
+    const style = new CSSStyleSheet();
+    style.replaceSync(STYLE);
+    root.adoptedStyleSheets = [style];
+    root.append(this.#chat);
     for (const part of [this.#about, this.#preview, this.#loading, this.#problem, this.#stop, this.#clear])
       part.hidden = true;
     this.#listen(form);

@@ -100,6 +100,20 @@ export class ChatSession {
     });
   }
 
+  /** Takes what can change while a model is loaded: how it answers, from the next question on, and whether to ask before a download. */
+  adjust(settings: ChatSettings): void {
+    this.#settings = settings;
+    if (settings.autostart) void this.start();
+  }
+
+  /** Ends what there was: what the session was told can't be understood. */
+  async refuse(error: unknown): Promise<void> {
+    const signal = await this.#begin();
+    if (signal.aborted) return;
+    this.#become('failed');
+    this.events.failed(error);
+  }
+
   /** Downloads and loads what was looked at. */
   async start(): Promise<void> {
     if (this.#state !== 'asking') return;
@@ -140,10 +154,15 @@ export class ChatSession {
     this.#answering = new AbortController();
     const signal = AbortSignal.any([work, this.#answering.signal]);
     this.#become('answering');
+    const conversation = this.#messages;
     let answer: Answer | undefined;
     const step = async (): Promise<void> => {
-      answer = await this.#answer(model, question, signal);
-      this.#messages = [...this.#messages, question, { role: 'assistant', content: answer.text }];
+      const written = await this.#answer(model, question, signal);
+      if (work.aborted) return; // the session goes on with something else
+      answer = written;
+      if (conversation === this.#messages) {
+        this.#messages = [...conversation, question, { role: 'assistant', content: answer.text }];
+      }
       this.#become('ready');
     };
     // What a question did wrong leaves the model as it was.
@@ -183,12 +202,13 @@ export class ChatSession {
 
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
-    const { weights, kv, contextLength, ranks, virtualRanks, memory } = this.#options;
+    const { weights, kv, contextLength, ranks, plan, virtualRanks, memory } = this.#options;
     const report = await planModel(this.#where!, {
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),
+      ...(typeof plan === 'string' && { plan }),
       ...(virtualRanks !== undefined && { virtualRanks }),
       ...(memory !== undefined && { memory }),
       tryMemory: true,
@@ -197,6 +217,7 @@ export class ChatSession {
     });
     if (signal.aborted) return false;
     this.events.preview(report);
+    if (this.#settings!.autostart) return true; // since it was opened
     if (report.download?.complete && report.pick && report.misfit === undefined) return true;
     this.#become('asking');
     return false;

@@ -1,4 +1,5 @@
 import { didYouMean, usageError } from '../../base/errors.js';
+import { checkSampling } from '../../engine/sampling.js';
 import type { KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
 import { listBrowserAdapters } from '../adapter_list.js';
 import { parseMemory, parseRanks } from '../rank_options.js';
@@ -50,6 +51,13 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
     const value = text(name);
     return value === undefined ? undefined : parse(value, `${name}="${value}"`);
   };
+  const sampling = defined({
+    temperature: read('temperature', number),
+    topP: read('top-p', number),
+    topK: read('top-k', wholeNumber),
+    seed: read('seed', number),
+  });
+  checkSampling({ seed: 0, ...sampling });
   const ranks = attribute('ranks') === 'auto' ? undefined : read('ranks', parseRanks);
   return {
     load: defined({
@@ -62,15 +70,7 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
       workers: has('workers') || undefined,
       virtualRanks: has('virtual') || undefined,
     }),
-    sampling: {
-      maxTokens: read('max-tokens', wholeNumber) ?? DEFAULT_MAX_TOKENS,
-      ...defined({
-        temperature: read('temperature', number),
-        topP: read('top-p', number),
-        topK: read('top-k', wholeNumber),
-        seed: read('seed', number),
-      }),
-    },
+    sampling: { maxTokens: read('max-tokens', wholeNumber) ?? DEFAULT_MAX_TOKENS, ...sampling },
     autostart: has('autostart'),
     selfTest: !has('no-self-test'),
     system: text('system'),
