@@ -107,6 +107,10 @@ function processTerminal(signal: AbortSignal): Terminal {
   };
 }
 
+/** Runs the command line on a terminal, errors told there; resolves to the exit code. */
+export const runOn = (argv: readonly string[], terminal: Terminal): Promise<number> =>
+  told(argv, terminal, () => dispatch(argv, terminal));
+
 /** Runs the command line and ends the process with its exit code. */
 export const run = (argv: readonly string[]): Promise<never> =>
   runProcess(argv, (terminal) => dispatch(argv, terminal));
@@ -127,15 +131,18 @@ export async function runProcess(
     process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILURE);
   });
   const terminal = processTerminal(interrupt.signal);
-  let code: number;
-  try {
-    code = await body(terminal);
-  } catch (error) {
-    code = report(error, argv.includes('--verbose'), terminal);
-  }
+  const code = await told(argv, terminal, () => body(terminal));
   await new Promise((resolve) => process.stdout.write('', resolve)); // flushed
   // Dawn and the browser may still hold handles; everything of ours is closed by now.
   process.exit(code);
+}
+
+async function told(argv: readonly string[], terminal: Terminal, body: () => Promise<number>): Promise<number> {
+  try {
+    return await body();
+  } catch (error) {
+    return report(error, argv.includes('--verbose'), terminal);
+  }
 }
 
 function report(error: unknown, verbose: boolean, terminal: Terminal): number {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { runCli } from './testing/run_cli.js';
+import { runHere } from './testing/run_here.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-cli-'));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -81,7 +82,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     ['fractions', [...logits, '--tokens', `@${file('fraction.json', '[1.5]')}`], 'list 0: 1.5 is no token id'],
     ['an unknown output', [...logits, '--tokens', '1', '--output', 'all'], '--output all: expected full, top, argmax'],
   ])('%s', async (_what, args, message) => {
-    const { code, stdout, stderr } = await runCli([...args, '--json']);
+    const { code, stdout, stderr } = await runHere([...args, '--json']);
     expect(stderr).toContain(message);
     expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
     expect(stdout).toBe('');
@@ -109,7 +110,7 @@ describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
     ['a missing token file', [...logits, '--tokens', '@/no/such.json'], "--tokens @/no/such.json: can't be read"],
     ['a broken token file', [...logits, '--tokens', `@${file('broken.json', '[1,')}`], 'not JSON'],
   ])('%s', async (_what, args, message) => {
-    const { code, stdout, stderr } = await runCli([...args, '--json']);
+    const { code, stdout, stderr } = await runHere([...args, '--json']);
     expect(stderr).toContain(message);
     expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
     expect(stdout).toBe('');

@@ -9,6 +9,7 @@ import type { RanksResult } from '../../bench/suites/ranks.js';
 import type { ServeResult } from '../../bench/suites/serve.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { runCli } from '../testing/run_cli.js';
+import { runHere } from '../testing/run_here.js';
 import type { LoadResult } from './load_suite.js';
 
 // Each starts processes that compile their kernels anew; on a software adapter that takes its time.
@@ -49,7 +50,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     ],
     ['an adapter in Chrome', ['--host', 'chrome', '--adapter', 'x'], '--adapter needs --host node'],
   ])('%s', async (_what, args, message) => {
-    const { code, stdout, stderr } = await runCli(['bench', ...args, '--json']);
+    const { code, stdout, stderr } = await runHere(['bench', ...args, '--json']);
     expect(stderr).toContain(message);
     expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
     expect(stdout).toBe('');
@@ -58,7 +59,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
 
   test('a missing model is a failure, not bad usage', async () => {
     for (const suite of ['decode', 'scale', 'load']) {
-      const { code, stderr } = await runCli(['bench', '--suite', suite, '--model', join(scratch, 'none'), '--json']);
+      const { code, stderr } = await runHere(['bench', '--suite', suite, '--model', join(scratch, 'none'), '--json']);
       expect(stderr).toContain('no such folder');
       expect(code).toBe(1);
     }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { AdpRow } from '../../simulate/adp_row.js';
-import { runCli } from '../testing/run_cli.js';
+import { runHere } from '../testing/run_here.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-simulate-'));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -32,7 +32,7 @@ interface Document {
 }
 
 async function simulated(args: readonly string[]): Promise<Document> {
-  const { code, stdout, stderr } = await runCli([...args, '--json']);
+  const { code, stdout, stderr } = await runHere([...args, '--json']);
   expect(code, stderr).toBe(0);
   return JSON.parse(stdout) as Document;
 }
@@ -54,7 +54,7 @@ test('--json: rows, published rows, parameters; the seed decides', async () => {
 
 test('a table, and a report', async () => {
   const out = join(scratch, 'report.html');
-  const { code, stdout, stderr } = await runCli([...small, '--out', out]);
+  const { code, stdout, stderr } = await runHere([...small, '--out', out]);
   expect(code, stderr).toBe(0);
   expect(stdout).toMatch(/^baseline +[\d,]+ +\d+\.\d\d% +[\d,]+ +1\.00 /m);
   expect(stdout).not.toContain('published'); // another run than the published one
@@ -93,7 +93,7 @@ describe('bad usage', () => {
       'request 0 has a prompt of 9000 tokens; an iteration takes 4678',
     ],
   ])('%s', async (_what, args, message) => {
-    const { code, stdout, stderr } = await runCli(args);
+    const { code, stdout, stderr } = await runHere(args);
     expect(stderr).toContain(message);
     expect(stdout).toBe('');
     expect(code).toBe(2);
@@ -104,11 +104,11 @@ describe('bad usage', () => {
       ['--trace', join(scratch, 'none.csv')],
       ['--trace', file('bad.csv', 'input_tokens\nx')],
     ]) {
-      const { code, stderr } = await runCli(['simulate', 'adp', ...args]);
+      const { code, stderr } = await runHere(['simulate', 'adp', ...args]);
       expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
       expect(code).toBe(1);
     }
-    const { code, stderr } = await runCli([...small, '--out', join(scratch, 'no/such/folder.html')]);
+    const { code, stderr } = await runHere([...small, '--out', join(scratch, 'no/such/folder.html')]);
     expect(stderr).toContain("can't be written");
     expect(code).toBe(1);
   });

@@ -1,0 +1,18 @@
+import { runOn } from '../main.js';
+import type { Finished } from './run_cli.js';
+
+/** Runs the command line in this process: for what ends before a device is opened, without the time that a process takes to start. */
+export async function runHere(args: readonly string[]): Promise<Finished> {
+  let stdout = '';
+  let stderr = '';
+  const code = await runOn(args, {
+    signal: new AbortController().signal,
+    write: (text) => {
+      stdout += text;
+      return Promise.resolve();
+    },
+    note: (line) => (stderr += `${line}\n`),
+    progress: () => {},
+  });
+  return { code, stdout, stderr };
+}
