@@ -7,6 +7,7 @@ import type { PeersRequest } from './suites/peers.js';
 import type { PrefillRequest } from './suites/prefill.js';
 import type { RanksRequest } from './suites/ranks.js';
 import type { ServeRequest } from './suites/serve.js';
+import type { ThroughputRequest } from './suites/throughput.js';
 
 /** What a suite measures: plain data, so that it can be told to a page. */
 export type SuiteRequest =
@@ -15,6 +16,7 @@ export type SuiteRequest =
   | KernelsRequest
   | RanksRequest
   | ServeRequest
+  | ThroughputRequest
   | PeersRequest
   | ArrangedRequest;
 
@@ -60,6 +62,11 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { arrangedTable, runArranged } = await import('./suites/arranged.js');
       const outcome = await runArranged(request, hooks);
       return { ...outcome, table: arrangedTable(outcome.results) };
+    }
+    case 'throughput': {
+      const { runThroughput, throughputTable } = await import('./suites/throughput.js');
+      const outcome = await runThroughput(request, hooks);
+      return { ...outcome, table: throughputTable(outcome.results) };
     }
     case 'serve': {
       const { runServe, serveTable } = await import('./suites/serve.js');

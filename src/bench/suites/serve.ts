@@ -10,7 +10,9 @@ import { type Estimate, pairedRatio } from '../statistics.js';
 export interface ServeRequest {
   readonly suite: 'serve';
   readonly model: string;
-  readonly options: Omit<ServeOptions, 'onProgress' | 'onWarning' | 'signal'>;
+  readonly options: Omit<ServeOptions, 'onProgress' | 'onWarning' | 'signal' | 'microBatches'>;
+  /** Side by side: the same questions with each. */
+  readonly microBatches: readonly (number | 'auto')[];
   /** Numbers of clients, each of which asks anew as soon as it has its answer. */
   readonly clients: readonly number[];
   /** Questions that each client asks in a run. */
@@ -24,12 +26,16 @@ export interface ServeRequest {
 export interface ServeResult {
   readonly model: string;
   readonly weights: string;
+  readonly plan: string;
+  readonly micro_batches: number;
   readonly clients: number;
   readonly requests: number;
   /** Generated tokens of all clients over the run's time; median of the runs. */
   readonly tokens_per_second: number;
   /** Beside the first number of clients, run by run. */
   readonly throughput_ratio: Estimate;
+  /** Beside as many clients with the first number of micro-batches. */
+  readonly micro_batch_ratio: Estimate;
   /** Over the requests of all runs, in milliseconds. */
   readonly ttft_ms: { readonly p50: number; readonly p95: number };
   readonly token_ms: { readonly p50: number; readonly p95: number };
@@ -43,50 +49,30 @@ interface Run {
   readonly tokenMs: readonly number[];
 }
 
-interface Question {
-  readonly prompt: readonly number[];
-  readonly tokens: string;
-}
-
 /** Throughput and latency of a server's engine under so and so many clients. Answers in company must be those given alone. */
 export async function runServe(request: ServeRequest, hooks: SuiteHooks): Promise<SuiteOutcome<ServeResult>> {
-  const { clients, runs, maxTokens, requestsEach } = request;
+  const { clients, runs, microBatches } = request;
   const { signal, onProgress, onWarning } = hooks;
   const slots = request.options.slots ?? Math.max(...clients);
-  onProgress(`loading ${request.model}`);
-  // The same prompts come in every run: a cache of them would answer from the second run on.
-  const model = await serve(request.model, { prefixCaching: false, ...request.options, slots, signal, onWarning });
+  const models: ServingModel[] = [];
   try {
-    const { info } = model;
-    const count = Math.max(...clients) * requestsEach;
-    const lengths = Array.from({ length: count }, (_, i) =>
-      Math.max(1, Math.round(request.promptTokens * (0.5 + ((i * 7) % 11) / 10))),
-    );
-    const room = info.contextLength - maxTokens;
-    const prompts = lengths.map((length, i) =>
-      randomPrompt(Math.min(length, room), info.vocabSize).map((id) => (id + i) % info.vocabSize),
-    );
-    const questions: Question[] = [];
-    for (const [index, prompt] of prompts.entries()) {
-      onProgress(`question ${index + 1} of ${count} alone`);
-      questions.push({ prompt, tokens: await answerIds(model, prompt, maxTokens, signal) });
+    for (const count of microBatches) {
+      onProgress(`loading ${request.model}, micro-batches: ${count}`);
+      // The same prompts come in every run: a cache of them would answer from the second run on.
+      const options = { prefixCaching: false, ...request.options, slots, microBatches: count, signal, onWarning };
+      models.push(await serve(request.model, options));
     }
-    onProgress(`all ${count} questions at once`);
-    const together = await Promise.all(prompts.map((prompt) => answerIds(model, prompt, maxTokens, signal)));
-    const wrong = questions.findIndex(({ tokens }, index) => tokens !== together[index]);
-    if (wrong >= 0) {
-      throw new SplitkvError(
-        'internal',
-        `question ${wrong + 1} has another answer in company than alone, so no speed is told; please report it with the adapter`,
-      );
-    }
-    const contenders = clients.map((number) => ({
-      name: `${number} clients`,
+    const { info } = models[0]!;
+    const prompts = promptsOf(request, info);
+    await checkAnswers(models, prompts, request, hooks);
+    const settings = models.flatMap((model) => clients.map((number) => ({ model, number })));
+    const contenders = settings.map(({ model, number }) => ({
+      name: `${number} clients, ${model.info.microBatches} micro-batches`,
       run: () => timeClients(model, prompts, number, request, signal),
     }));
     const all = await interleave(contenders, runs, hooks);
     const speeds = all.map((samples) => samples.map(({ tokensPerSecond }) => tokensPerSecond));
-    const results = clients.map((number, index): ServeResult => {
+    const results = settings.map(({ model, number }, index): ServeResult => {
       const tails = (of: (run: Run) => readonly number[]) => {
         const values = all[index]!.flatMap(of);
         return { p50: quantile(values, 0.5), p95: quantile(values, 0.95) };
@@ -94,17 +80,26 @@ export async function runServe(request: ServeRequest, hooks: SuiteHooks): Promis
       return {
         model: info.name,
         weights: info.weights,
+        plan: info.plan.policy,
+        micro_batches: model.info.microBatches,
         clients: number,
-        requests: number * requestsEach,
+        requests: number * request.requestsEach,
         tokens_per_second: median(speeds[index]!),
         throughput_ratio: pairedRatio(speeds[index]!, speeds[0]!),
+        micro_batch_ratio: pairedRatio(speeds[index]!, speeds[index % clients.length]!),
         ttft_ms: tails(({ ttftMs }) => ttftMs),
         token_ms: tails(({ tokenMs }) => tokenMs),
         samples: speeds[index]!,
       };
     });
-    const measurements = clients.flatMap((number, index): Measurement[] => {
-      const setting = { model: info.name, weights: info.weights, clients: number };
+    const measurements = settings.flatMap(({ model, number }, index): Measurement[] => {
+      const setting = {
+        model: info.name,
+        weights: info.weights,
+        plan: info.plan.policy,
+        micro_batches: model.info.microBatches,
+        clients: number,
+      };
       const firsts = all[index]!.map(({ ttftMs }) => median(ttftMs));
       return [
         { metric: 'throughput', unit: 'tokens/s', better: 'higher', setting, samples: speeds[index]! },
@@ -113,7 +108,41 @@ export async function runServe(request: ServeRequest, hooks: SuiteHooks): Promis
     });
     return { adapters: [benchAdapter(info)], results, measurements };
   } finally {
-    await model.dispose();
+    for (const model of models) await model.dispose();
+  }
+}
+
+function promptsOf(
+  { clients, requestsEach, promptTokens, maxTokens }: ServeRequest,
+  { contextLength, vocabSize }: ServingModel['info'],
+): number[][] {
+  const room = contextLength - maxTokens;
+  return Array.from({ length: Math.max(...clients) * requestsEach }, (_, i) => {
+    const length = Math.max(1, Math.round(promptTokens * (0.5 + ((i * 7) % 11) / 10)));
+    return randomPrompt(Math.min(length, room), vocabSize).map((id) => (id + i) % vocabSize);
+  });
+}
+
+async function checkAnswers(
+  models: readonly ServingModel[],
+  prompts: readonly (readonly number[])[],
+  { maxTokens }: ServeRequest,
+  { signal, onProgress }: SuiteHooks,
+): Promise<void> {
+  const alone: string[] = [];
+  for (const [index, prompt] of prompts.entries()) {
+    onProgress(`question ${index + 1} of ${prompts.length} alone`);
+    alone.push(await answerIds(models[0]!, prompt, maxTokens, signal));
+  }
+  for (const model of models) {
+    onProgress(`all ${prompts.length} questions at once`);
+    const together = await Promise.all(prompts.map((prompt) => answerIds(model, prompt, maxTokens, signal)));
+    const wrong = alone.findIndex((tokens, index) => tokens !== together[index]);
+    if (wrong < 0) continue;
+    throw new SplitkvError(
+      'internal',
+      `question ${wrong + 1} has another answer in company than alone, so no speed is told; please report it with the adapter`,
+    );
   }
 }
 
@@ -180,10 +209,13 @@ export function serveTable(results: readonly ServeResult[]): string {
         [
           'model',
           'weights',
+          'plan',
+          'micro-batches',
           'clients',
           'requests',
           'tokens/s',
           `/ ${results[0]!.clients} clients`,
+          `/ ${results[0]!.micro_batches} micro-batches`,
           'TTFT ms',
           '95%',
           'token ms',
@@ -192,15 +224,18 @@ export function serveTable(results: readonly ServeResult[]): string {
         ...results.map((result) => [
           result.model,
           result.weights,
+          result.plan,
+          String(result.micro_batches),
           String(result.clients),
           String(result.requests),
           decimals(result.tokens_per_second),
           ratio(result.throughput_ratio),
+          ratio(result.micro_batch_ratio),
           ...pair(result.ttft_ms),
           ...pair(result.token_ms),
         ]),
       ],
-      2,
+      3,
     ) +
     `\nMedians of ${results[0]!.samples.length} interleaved runs, each client asking again as soon as it is answered; answers in company were those given alone.\n`
   );

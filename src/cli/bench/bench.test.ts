@@ -7,6 +7,7 @@ import type { DecodeResult } from '../../bench/suites/decode.js';
 import type { KernelResult } from '../../bench/suites/kernels.js';
 import type { RanksResult } from '../../bench/suites/ranks.js';
 import type { ServeResult } from '../../bench/suites/serve.js';
+import type { ThroughputResult } from '../../bench/suites/throughput.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { runCli } from '../testing/run_cli.js';
 import { runHere } from '../testing/run_here.js';
@@ -26,7 +27,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown suite',
       ['--suite', 'scales'],
-      "--suite scales: expected decode, prefill, kernels, ranks, arranged, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
+      "--suite scales: expected decode, prefill, kernels, ranks, arranged, throughput, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
     ],
     ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
     ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],
@@ -138,12 +139,15 @@ test('kernels: times against what the adapter can do', async () => {
 
 test('serve: clients side by side; ranks: several numbers of them', async () => {
   const short = ['--prompt-tokens', '12', '--max-tokens', '2', '--runs', '1', ...tiny, ...inNode];
-  const serve = await runCli(['bench', '--suite', 'serve', '--clients', '1,3', '--requests', '1', ...short]);
+  const groups = ['--micro-batches', '1,2'];
+  const serve = await runCli(['bench', '--suite', 'serve', '--clients', '1,3', '--requests', '1', ...groups, ...short]);
   expect(serve.code, serve.stderr).toBe(0);
   const served = JSON.parse(serve.stdout) as BenchDocument<ServeResult>;
-  expect(served.results.map(({ clients, requests }) => [clients, requests])).toEqual([
-    [1, 1],
-    [3, 3],
+  expect(served.results.map(({ micro_batches: count, clients, requests }) => [count, clients, requests])).toEqual([
+    [1, 1, 1],
+    [1, 3, 3],
+    [2, 1, 1],
+    [2, 3, 3],
   ]);
   for (const { ttft_ms: ttft } of served.results) expect(ttft.p95).toBeGreaterThanOrEqual(ttft.p50);
 
@@ -159,6 +163,25 @@ test('serve: clients side by side; ranks: several numbers of them', async () => 
     'decode tp 2',
     'decode tp 4',
   ]);
+});
+
+test('throughput: plans and micro-batches by batch and context, beside replicas of one rank', async () => {
+  const setting = ['--plan', 'token', '--batch', '1,3', '--prompt-tokens', '9,70', '--max-tokens', '2', '--runs', '1'];
+  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'throughput', ...setting, ...tiny, ...inNode]);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as BenchDocument<ThroughputResult>;
+  const told = results.map(({ plan, ranks, micro_batches: count, batch, context }) =>
+    [plan, ranks, count, batch, context].join(' '),
+  );
+  const rivals = (batch: number, context: number): string[] =>
+    ['single 1 1', ...(batch > 1 ? ['replicas 2 1'] : []), 'token 2 1', ...(batch > 1 ? ['token 2 2'] : [])].map(
+      (rival) => `${rival} ${batch} ${context}`,
+    );
+  expect(told).toEqual([...rivals(1, 9), ...rivals(1, 70), ...rivals(3, 9), ...rivals(3, 70)]);
+  for (const { speedup, samples } of results) {
+    expect(samples[0]).toBeGreaterThan(0);
+    expect(speedup.value).toBeGreaterThan(0);
+  }
 });
 
 test('decode refuses a prompt that leaves no room', async () => {

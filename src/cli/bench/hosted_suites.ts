@@ -1,6 +1,7 @@
 import type { BenchDocument } from '../../bench/document.js';
 import type { SuiteRequest } from '../../bench/run_suite.js';
 import type { PlainLoadOptions } from '../../bench/suites/answers.js';
+import { usageError } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { Terminal } from '../command.js';
 import { profileOption } from '../model_options.js';
@@ -67,6 +68,26 @@ async function suiteRequest(
       runs,
     };
   }
+  if (suite === 'throughput') {
+    const weights = oneWeights(options, suite);
+    const kv = options.oneOf('kv', ['f32', 'f16']);
+    const [ranks = 2, ...others] = integerList(options, 'ranks', 2) ?? [];
+    if (others.length > 0) throw usageError(`--ranks ${options.text('ranks')}: --suite ${suite} takes one number`);
+    return {
+      suite,
+      model,
+      adapter,
+      ...(weights !== undefined && { weights }),
+      ...(kv !== undefined && { kv }),
+      plans: (options.text('plan') ?? 'tp,token').split(',').map((plan) => plan.trim()),
+      ranks,
+      microBatches: integerList(options, 'micro-batches') ?? [1, 2],
+      batches: integerList(options, 'batch') ?? [1, 8, 32],
+      contexts: integerList(options, 'prompt-tokens') ?? [128, 512, 1024],
+      maxTokens: maxTokens ?? 16,
+      runs,
+    };
+  }
   if (suite === 'arranged') {
     const weights = oneWeights(options, suite);
     const kv = options.oneOf('kv', ['f32', 'f16']);
@@ -93,6 +114,7 @@ async function suiteRequest(
       suite,
       model,
       options: load,
+      microBatches: integerList(options, 'micro-batches') ?? ['auto'],
       clients: integerList(options, 'clients') ?? [1, 4, 16],
       requestsEach: options.integer('requests', 1) ?? 2,
       promptTokens: onePromptLength(options, suite, 128),

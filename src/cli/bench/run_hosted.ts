@@ -72,9 +72,9 @@ async function runInPage(
 /** The request as the page can follow it. The browser's profile is thrown away: keeping weights in it would be for nothing. */
 function atUrl(request: SuiteRequest, model: string): SuiteRequest {
   if (request.suite === 'kernels') return request;
-  if (request.suite === 'ranks' || request.suite === 'peers' || request.suite === 'arranged') {
-    return { ...request, model };
-  }
   if (request.suite === 'serve') return { ...request, model, options: { ...request.options, cache: false } };
-  return { ...request, model, loads: request.loads.map((options) => ({ ...options, cache: false })) };
+  if (request.suite === 'decode' || request.suite === 'prefill') {
+    return { ...request, model, loads: request.loads.map((options) => ({ ...options, cache: false })) };
+  }
+  return { ...request, model };
 }

@@ -34,19 +34,29 @@ export const command: Command = {
       value: 'N',
       help: "tokens the KV cache holds; default: the model's, at most 4096; for scale and load 512",
     },
-    ranks: { value: 'LIST', help: 'ranks, planner: how many; ranks: numbers with commas; default 2, arranged 2,4,8' },
-    plan: { value: 'LIST', help: 'ranks: policies with commas; default tp,sp,pp' },
+    ranks: {
+      value: 'LIST',
+      help: 'how many; ranks, arranged: numbers with commas; default 2, arranged 2,4,8, serve 1',
+    },
+    plan: {
+      value: 'LIST',
+      help: 'ranks, throughput: policies with commas; default tp,sp,pp, throughput tp,token; serve: one',
+    },
     'prompt-tokens': {
       value: 'LIST',
-      help: 'decode, prefill: lengths with commas, default 128, 1024 and near the context (32 and 256 in software); else one',
+      help: 'decode, prefill: lengths with commas, default 128, 1024 and near the context (32 and 256 in software); throughput: default 128,512,1024; else one',
     },
     'max-tokens': { value: 'N', help: 'tokens to generate; default 32, for scale and load 16' },
     runs: { value: 'N', help: 'timed runs of each setting; default 7, planner 5' },
     batch: {
       value: 'N',
-      help: 'sequences decoded side by side: ranks one number, default 8; arranged with commas, default 1,8,32',
+      help: 'sequences decoded side by side: ranks one number, default 8; arranged, throughput with commas, default 1,8,32',
     },
-    'one-core': { help: 'ranks, planner: one CPU core for each software device (llvmpipe)' },
+    'micro-batches': {
+      value: 'LIST',
+      help: 'serve, throughput: groups of sequences whose steps run side by side; default auto, throughput 1,2',
+    },
+    'one-core': { help: 'ranks, planner, throughput, serve: one CPU core for each software device (llvmpipe)' },
     clients: { value: 'LIST', help: 'serve: numbers of clients with commas; default 1,4,16' },
     requests: { value: 'N', help: 'serve: questions of each client in a run; default 2' },
     questions: {
