@@ -7,6 +7,7 @@ import type { RandomModelOptions } from '../model/testing/random_model.js';
 import { arrangedPlan, planMemory, type Plan } from '../placement/index.js';
 import { randomArrangement } from '../placement/testing/arrangements.js';
 import { busiest } from './attention_stats.js';
+import { memoryOnPaper } from './rank_memory.js';
 import { openRunner } from './testing/open_runner.js';
 import { firstDifference, runAlone, runTogether, somePrompt } from './testing/run_bits.js';
 import { randomFiles } from './testing/random_source.js';
@@ -146,6 +147,24 @@ describe('copied heads: the bits of one rank', async () => {
     // Copies round up to sequences, or to the lanes of 6 chunks: less than if every copy had room for all.
     expect(held.reduce((sum, bytes) => sum + bytes)).toBeLessThan(one * 1.4);
   });
+
+  test.each(['lanes', 'sequences'] as const)(
+    '%s, prompts compressed: every copy has room for all sequences, as planned',
+    async (sharing) => {
+      const [slots, contextLength] = [4, 1536];
+      const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
+      const { config } = randomFiles(models['llama']!).model;
+      const compression = compressionOptions({ policy: 'ada', budget: 0.3 }, { numLayers: 3, numKvHeads: 5 });
+      const runner = { slots, contextLength, prefillChunk: 64, kvType: 'f32', compression } as const;
+      const held = await memoryOnPaper(plan, { config, type: 'f32' }, runner);
+      const sizes = modelSizes(config, 'f32', 'f32');
+      const planned = planMemory(plan, sizes, { contextLength, slots, block: 64, compressed: true });
+      expect(held.map(({ kvBytes }) => kvBytes)).toEqual(planned.map(({ kvBytes }) => kvBytes));
+      const heads = plan.stages.flatMap(({ shares }) => shares.map(({ kvHeads }) => kvHeads.length));
+      const all = heads.reduce((a, b) => a + b) * slots * contextLength * sizes.kvToken;
+      expect(planned.reduce((sum, { kvBytes }) => sum + kvBytes, 0)).toBe(all);
+    },
+  );
 
   test.each(['lanes', 'sequences'] as const)(
     '%s: sequences that come and go',

@@ -150,13 +150,15 @@ export class CopyOwners {
    * moves where copies share lanes.
    */
   balance(sequences: readonly SharedSequence[]): CopyMove[] {
+    const lengths = new Map(sequences.map(({ slot, length }) => [slot, length]));
     return this.#copied.flatMap((stage, index) => {
-      const pieces = [...stage].flatMap(([head, copied]) =>
-        sequences.flatMap(({ slot, entries, remaining }): CopyPiece[] => {
-          const at = copied.bySlot.get(slot);
-          return at === undefined ? [] : [{ head, slot, rank: copied.holders[at]!.rank, entries, remaining }];
-        }),
-      );
+      const pieces: CopyPiece[] = [];
+      for (const [head, { bySlot, holders }] of stage) {
+        for (const { slot, entries, remaining } of sequences) {
+          const at = bySlot.get(slot);
+          if (at !== undefined) pieces.push({ head, slot, rank: holders[at]!.rank, entries, remaining });
+        }
+      }
       if (pieces.length === 0) return [];
       const heads = [...stage].map(([head, { holders }]): CopiedHead => ({
         head,
@@ -164,7 +166,7 @@ export class CopyOwners {
       }));
       return chooseCopyMoves(heads, pieces).map((move) => {
         this.#move(stage.get(move.head)!, move.slot, move.to);
-        return { stage: index, ...move, length: sequences.find(({ slot }) => slot === move.slot)!.length };
+        return { stage: index, ...move, length: lengths.get(move.slot)! };
       });
     });
   }

@@ -36,26 +36,21 @@ const MOVING = 8;
  */
 export function chooseCopyMoves(heads: readonly CopiedHead[], pieces: readonly CopyPiece[]): PieceMove[] {
   const excess = excessByRank(heads, pieces);
-  const left = new Set(pieces);
-  const room = new Map(
-    heads.flatMap(({ head, holders }) =>
-      holders.map(({ rank, room: most }) => {
-        const held = pieces.filter((piece) => piece.head === head && piece.rank === rank).length;
-        return [`${head} ${rank}`, most - held] as const;
-      }),
-    ),
-  );
+  const places = new Map(heads.map(({ head, holders }) => [head, holders.map((holder) => ({ ...holder }))]));
+  for (const { head, rank } of pieces) places.get(head)!.find((place) => place.rank === rank)!.room--;
+  // Moving saves no more than the piece itself, in each step.
+  const left = new Set(pieces.filter(({ remaining }) => remaining > MOVING));
   const moves: PieceMove[] = [];
   for (;;) {
-    const best = worthiest(heads, left, excess, (head, rank) => room.get(`${head} ${rank}`)! > 0);
+    const best = worthiest(left, places, excess);
     if (!best) return moves;
     const { piece, to } = best;
     const { head, slot, rank: from, entries } = piece;
-    moves.push({ head, slot, from, to });
+    moves.push({ head, slot, from, to: to.rank });
     left.delete(piece);
     excess.set(from, excess.get(from)! - entries);
-    excess.set(to, excess.get(to)! + entries);
-    room.set(`${head} ${to}`, room.get(`${head} ${to}`)! - 1);
+    excess.set(to.rank, excess.get(to.rank)! + entries);
+    to.room--;
   }
 }
 
@@ -65,35 +60,43 @@ export function excessByRank(
   pieces: readonly Pick<CopyPiece, 'head' | 'rank' | 'entries'>[],
 ): Map<number, number> {
   const excess = new Map<number, number>();
-  const add = (rank: number, entries: number): void => void excess.set(rank, (excess.get(rank) ?? 0) + entries);
+  const all = new Map<number, number>();
+  const add = (to: Map<number, number>, key: number, entries: number): void =>
+    void to.set(key, (to.get(key) ?? 0) + entries);
+  for (const { head, rank, entries } of pieces) {
+    add(all, head, entries);
+    add(excess, rank, entries);
+  }
   for (const { head, holders } of heads) {
-    const own = pieces.filter((piece) => piece.head === head);
-    const all = own.reduce((sum, { entries }) => sum + entries, 0);
-    for (const { rank, share } of holders) add(rank, -share * all);
-    for (const { rank, entries } of own) add(rank, entries);
+    for (const { rank, share } of holders) add(excess, rank, -share * (all.get(head) ?? 0));
   }
   return excess;
 }
 
+/** A copy of a head, and how many sequences more it has room for. */
+interface Place {
+  readonly rank: number;
+  room: number;
+}
+
 /** From the rank with most too much the piece whose move is worth most, and where to; undefined when none is worth it. */
 function worthiest(
-  heads: readonly CopiedHead[],
   pieces: ReadonlySet<CopyPiece>,
+  places: ReadonlyMap<number, readonly Place[]>,
   excess: ReadonlyMap<number, number>,
-  hasRoom: (head: number, rank: number) => boolean,
-): { readonly piece: CopyPiece; readonly to: number } | undefined {
-  const [busiest, most] = [...excess].reduce(
-    (a, b) => (b[1] > a[1] || (b[1] === a[1] && b[0] < a[0]) ? b : a),
-    [-1, 0],
-  );
-  let best: { readonly piece: CopyPiece; readonly to: number } | undefined;
+): { readonly piece: CopyPiece; readonly to: Place } | undefined {
+  let [busiest, most] = [-1, 0];
+  for (const [rank, entries] of excess) {
+    if (entries > most || (entries === most && rank < busiest)) [busiest, most] = [rank, entries];
+  }
+  let best: { readonly piece: CopyPiece; readonly to: Place } | undefined;
   let bestWorth = 0;
   for (const piece of pieces) {
     if (piece.rank !== busiest) continue;
     const { head, entries, remaining } = piece;
-    for (const { rank: to } of heads.find((copied) => copied.head === head)!.holders) {
-      if (to === busiest || !hasRoom(head, to)) continue;
-      const saved = most - Math.max(most - entries, excess.get(to)! + entries);
+    for (const to of places.get(head)!) {
+      if (to.rank === busiest || to.room <= 0) continue;
+      const saved = most - Math.max(most - entries, excess.get(to.rank)! + entries);
       const worth = saved * Math.min(remaining, LASTING) - MOVING * entries;
       if (worth > bestWorth) [best, bestWorth] = [{ piece, to }, worth];
     }
