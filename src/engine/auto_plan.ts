@@ -16,6 +16,8 @@ import {
 import { bytesOf, sequencesOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from './measure/measure_machine.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { groupsWorth } from './scheduler/micro_batches.js';
+import { microBatchesOf } from './serving/micro_batches.js';
 import type { RunnerOptions } from './rank.js';
 import { memoryOnPaper } from './rank_memory.js';
 import { KV_BLOCK } from './rank_runner.js';
@@ -62,6 +64,7 @@ export async function outlookOn(
     promptChunk: prefillChunk,
     block: KV_BLOCK,
     slotsOf: (plan) => sequencesOf(runnerFor(subject, plan)),
+    ...(subject.together !== undefined && { batchesOf: serverBatches(subject.together) }),
   };
   const withBudgets = {
     ...measured,
@@ -89,6 +92,14 @@ export async function outlookOn(
     workload,
   };
 }
+
+/** Batches that a server's sequences run in, all slots taken. */
+const serverBatches =
+  (slots: number) =>
+  (plan: Plan): number => {
+    const { count, rowsEach } = microBatchesOf(plan, slots, 'auto');
+    return groupsWorth(slots, rowsEach, count);
+  };
 
 /** Why a plan can't compress prompts as asked. */
 function incompressible({ compression }: PlanSubject, plan: Plan): string | undefined {

@@ -19,6 +19,7 @@ import { bytesOf, memoryBudgets } from './budgets.js';
 import { checkContext, checkOptions, modelName } from './load.js';
 import { type ModelFiles, openModelFiles, storedType } from './model_files.js';
 import { usualRequest } from './pick_plan.js';
+import { microBatchesOf } from './serving/micro_batches.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { rankAdapters, rankCount } from './rank_adapters.js';
 import { memoryOnPaper } from './rank_memory.js';
@@ -131,7 +132,11 @@ export async function planModel(
     kvType,
     contextLength,
     prefillChunk: options.prefillChunk,
-    seatsOf: (of) => ({ slots: Math.ceil(request.batch / pipelineDepth(of)), batches: pipelineDepth(of) }),
+    ...(request.batch > 1 && { together: request.batch }),
+    seatsOf: (of) => {
+      const batches = request.batch > 1 ? microBatchesOf(of, request.batch, 'auto').count : pipelineDepth(of);
+      return { slots: Math.ceil(request.batch / batches), batches };
+    },
   };
   const outlook = await planOutlook({
     subject,

@@ -16,6 +16,8 @@ export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'activatio
   readonly batch?: number;
   /** Sequences that there is room for with a plan; default: the batch, or as many as a pipeline has stages. */
   readonly slotsOf?: (plan: Plan) => number;
+  /** Batches of a step's sequences whose steps run side by side with a plan; default: as many as a pipeline has stages. */
+  readonly batchesOf?: (plan: Plan) => number;
   readonly promptLength: number;
   /** Tokens that follow the prompt; the decode speed is that halfway through them. Default 128. */
   readonly newTokens?: number;
@@ -83,7 +85,7 @@ export function predictPlan(
     ...options.bytesOf?.(plan),
   };
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
-  const decode = generatedStep(plan, work, machine, batch, length);
+  const decode = generatedStep(plan, work, machine, batch, length, workload.batchesOf?.(plan));
   const prompt = promptTime(plan, work, machine, promptLength, promptChunk);
   const prompts = batch === 1 ? prompt : promptTime(plan, work, machine, promptLength, promptChunk, batch);
   const refused = refusal('limit', () =>

@@ -10,6 +10,8 @@ interface StageView {
   readonly holders: readonly RankShare[];
   /** Where whole sequences are dealt out: lists of ranks that deal some kv heads' sequences out among themselves, the root first. */
   readonly dealt: readonly (readonly RankShare[])[];
+  /** Ranks with weights and those that only attend wait for each other, and may work on other sequences meanwhile. */
+  readonly takesTurns: boolean;
   /** Every rank runs the rows of its own sequences, and MLP segments or experts of all rows. */
   readonly runsOwnRows: boolean;
   /** MLP segments are cut over the ranks. */
@@ -103,6 +105,7 @@ function stageView(stage: Stage): StageView {
     stage,
     holders,
     dealt: dealtMembers(shares),
+    takesTurns: holders.length < shares.length,
     runsOwnRows: ownRows,
     cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
     groups,

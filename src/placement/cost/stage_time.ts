@@ -15,6 +15,8 @@ export interface StageTime {
   /** Waiting for other ranks' bytes, those that come from the stage before included. */
   readonly exchangeSeconds: number;
   readonly exchanges: number;
+  /** How long steps of other sequences have to wait for it. */
+  readonly takenSeconds: number;
 }
 
 /**
@@ -37,35 +39,51 @@ export function stageTimes(
     const pairsOf = expertPairs(stage, work, step.rows);
     const hopsOf = [layerHops(stage, work, false), layerHops(stage, work, true)] as const;
     const hops: Hop[] = [...outside[index]!];
-    let computeSeconds = index === 0 ? machine.ranks[stage.holders[0]!.rank]!.submitSeconds : 0;
+    const submit = index === 0 ? machine.ranks[stage.holders[0]!.rank]!.submitSeconds : 0;
+    let computeSeconds = submit;
+    // What each rank does itself.
+    const own = new Map(stage.stage.shares.map(({ rank }) => [rank, submit]));
+    const spend = <Share extends { readonly rank: number }>(
+      shares: readonly Share[],
+      seconds: (share: Share, adapter: AdapterMeasure) => number,
+    ): void => {
+      computeSeconds += slowest(shares, seconds);
+      for (const share of shares) {
+        own.set(share.rank, own.get(share.rank)! + seconds(share, machine.ranks[share.rank]!));
+      }
+    };
     const [first, end] = stage.stage.layers;
     for (let layer = first; layer < end; layer++) {
       const sizes = work.sizes.layers[layer]!;
       const here = hopsOf[sizes.expert > 0 ? 1 : 0];
       hops.push(...here);
       const dispatches = extraDispatches(stage, here);
-      for (const part of layerParts(stage, sizes, pairsOf, dispatches)) {
-        computeSeconds += slowest(stage.stage.shares, part);
-      }
+      for (const part of layerParts(stage, sizes, pairsOf, dispatches)) spend(stage.stage.shares, part);
     }
     if (index === stages.length - 1) {
-      const own = stage.runsOwnRows;
-      computeSeconds += slowest(
-        own ? plan.head : plan.head.slice(0, 1),
+      const { runsOwnRows } = stage;
+      spend(
+        runsOwnRows ? plan.head : plan.head.slice(0, 1),
         (_, adapter) => work.stepDispatches * adapter.dispatchSeconds,
       );
       // Where ranks run rows of their own, each samples those of its sequences.
       const sampled = (rank: number): number => {
         const share = stage.holders.find((holder) => holder.rank === rank)!;
-        return own ? Math.round((samples * stage.rowsOf(share)) / step.rows) : samples;
+        return runsOwnRows ? Math.round((samples * stage.rowsOf(share)) / step.rows) : samples;
       };
-      computeSeconds += slowest(plan.head, ({ rank, rows: [start, stop] }, adapter) =>
+      spend(plan.head, ({ rank, rows: [start, stop] }, adapter) =>
         linearSeconds(adapter.head, (stop - start) * work.sizes.headRow, sampled(rank)),
       );
     }
     const times = new Map<Hop, number>();
     for (const hop of hops) if (!times.has(hop)) times.set(hop, hopSeconds(machine, hop));
-    return { computeSeconds, exchangeSeconds: sum(hops.map((hop) => times.get(hop)!)), exchanges: hops.length };
+    const exchangeSeconds = sum(hops.map((hop) => times.get(hop)!));
+    return {
+      computeSeconds,
+      exchangeSeconds,
+      exchanges: hops.length,
+      takenSeconds: stage.takesTurns ? Math.max(...own.values()) : computeSeconds + exchangeSeconds,
+    };
   });
 }
 

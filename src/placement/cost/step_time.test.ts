@@ -106,6 +106,20 @@ describe('a step of generated rows', () => {
     expect(slow).toMatchObject({ exchanges: 3, exchangeSeconds: queries + outputs + 5 * 4 });
   });
 
+  test('by hand: of two batches a root computes one while others attend for the other', () => {
+    const two = (machine = machineOf(3)) =>
+      generatedStep(makePlan('token', 3, shape), work, machine, 20, 256, 2).seconds;
+    // Ten rows each: of ten sequences the root has two, the others four.
+    const root = 37600 * (1e-9 + 10e-10) + 2 * 256 * 4e-6;
+    const keeper = 4 * 256 * 4e-6;
+    expect(two()).toBeCloseTo(2 * Math.max(root, keeper), 12);
+    // Slow links: a batch waits for its own last step.
+    const one = (machine: ReturnType<typeof machineOf>) =>
+      generatedStep(makePlan('token', 3, shape), work, machine, 10, 256, 1).seconds;
+    const slow = machineOf(3, { latencySeconds: 1 });
+    expect(two(slow)).toBeCloseTo(one(slow), 12);
+  });
+
   test('by hand: adp deals sequences and their rows out, and cuts the MLP', () => {
     const perByte = (rows: number) => 1e-9 + rows * 1e-10;
     const adp = generated('adp', 2, work, machineOf(2), 6);

@@ -15,8 +15,8 @@ export interface StepTime {
 }
 
 /**
- * One generated token of each of `slots` sequences of `length` tokens. A pipeline cuts them into as many batches as it has stages, so
- * that all of them work.
+ * One generated token of each of `slots` sequences of `length` tokens. They are cut into batches whose steps run side by side, by default
+ * as many as a pipeline has stages, so that all of them work.
  */
 export function generatedStep(
   plan: Plan,
@@ -24,14 +24,15 @@ export function generatedStep(
   machine: MachineMeasure,
   slots: number,
   length: number,
+  wanted = pipelineDepth(plan),
 ): StepTime {
-  const batches = Math.min(pipelineDepth(plan), slots);
+  const batches = Math.min(wanted, slots);
   const step = generatedRows(Math.ceil(slots / batches), length);
   const timesOf = (busy: number): StageTime[] =>
     stageTimes(plan, stageSteps(plan, step), work, machine, step, step.rows, busy);
   const periodOf = (times: readonly StageTime[]): number =>
     // The next token of a batch waits for its last one, and a stage for the batches before.
-    Math.max(sum(times.map(secondsOf)), batches * Math.max(...times.map(secondsOf)));
+    Math.max(sum(times.map(secondsOf)), batches * Math.max(...times.map(({ takenSeconds }) => takenSeconds)));
   const alone = timesOf(1);
   const busy = (batches * sum(alone.map(secondsOf))) / periodOf(alone);
   const times = busy > 1 ? timesOf(busy) : alone;
