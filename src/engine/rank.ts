@@ -81,7 +81,7 @@ export interface RankFacts {
 
 /**
  * One rank of a model: in this process, or in a worker. Every rank is given the same calls in the same order, and runs them in
- * that order; plain data in, plain data out. A call that fails leaves the rank broken until it is reset.
+ * that order, but for steps of different batches and the blocks of their slots, which run side by side; plain data in, plain data out. A call that fails leaves the rank broken until it is reset.
  */
 export interface Rank {
   readonly facts: RankFacts;
