@@ -12,9 +12,19 @@ export function parseJson(text: string, file: string): unknown {
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+/** JSON of what was parsed; undefined for what JSON doesn't have, and for lists in lists too many for the writer, which recurses. */
+export function jsonText(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
 /** A value as it may appear in a message: JSON, shortened. */
 export function show(value: unknown): string {
-  // JSON has no NaN and no infinities: it would say null.
-  const text = (typeof value === 'number' ? undefined : JSON.stringify(value)) ?? String(value);
+  if (typeof value === 'number') return String(value); // JSON has no NaN and no infinities: it would say null
+  const text = jsonText(value) ?? (typeof value === 'object' ? 'nested too deeply' : String(value as undefined));
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }

@@ -1,13 +1,15 @@
 import * as z from 'zod/mini';
 import { didYouMean } from '../base/errors.js';
-import { isObject, show } from '../base/json.js';
+import { isObject, jsonText, show } from '../base/json.js';
 import { type ApiError, badRequest } from './api_error.js';
 
 /** Each schema's error says what is expected in its place. Clients send null for what they leave out. */
 
 const integer = (low: number, high = Number.MAX_SAFE_INTEGER) => {
   const expected =
-    high === Number.MAX_SAFE_INTEGER ? `an integer of at least ${low}` : `an integer from ${low} to ${high}`;
+    high === Number.MAX_SAFE_INTEGER
+      ? `an integer of at least ${low} and below 2^53`
+      : `an integer from ${low} to ${high}`;
   return z.int(expected).check(z.minimum(low, expected), z.maximum(high, expected));
 };
 const number = (expected: string, accept: (value: number) => boolean) =>
@@ -108,8 +110,8 @@ function checkOther(name: string, value: unknown, known: readonly string[]): voi
     throw badRequest(`unknown field '${name}'.${didYouMean(name, known) || ` Known are ${known.join(', ')}`}`, name);
   }
   const neutral = UNSUPPORTED[name]!;
-  const text = JSON.stringify(value);
-  if (value === null || neutral.some((each) => JSON.stringify(each) === text)) return;
+  const text = jsonText(value);
+  if (value === null || neutral.some((each) => jsonText(each) === text)) return;
   const instead = neutral.length > 0 ? `leave it out, or send ${JSON.stringify(neutral[0])}` : 'leave it out';
   throw badRequest(`${name} is not supported by this server; ${instead}`, name);
 }

@@ -65,6 +65,20 @@ describe('whatever JSON comes, it is a call within bounds or a 400 that says wha
   });
 });
 
+test('lists nested too deeply for JSON to be written are refused like any other', () => {
+  const deep: unknown = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
+  const message = { role: 'user', content: deep };
+  for (const parse of [
+    () => parseTextRequest(deep),
+    () => parseTextRequest({ prompt: deep }),
+    () => parseTextRequest({ prompt: 'x', stop: deep }),
+    () => parseTextRequest({ prompt: 'x', tools: deep }),
+    () => parseChatRequest({ messages: [message] }, 5),
+  ]) {
+    expect(attempt(parse)).toBeUndefined();
+  }
+});
+
 test('what a request says reaches the model under its own names', () => {
   const fields = { n: 2, temperature: 0.5, top_p: 0.9, top_k: 4, seed: 7, stop: ['a'], priority: -3, ignore_eos: true };
   const { options, ...call } = parseTextRequest({

@@ -171,9 +171,10 @@ describe('refusals say what to do', () => {
     ['no heads', { loads: [[]] }, 'expected at least one layer with at least one head'],
     ['ragged layers', { loads: [[1, 2], [3]] }, 'layer 1 has 1 head, layer 0 has 2'],
     ['a negative load', { loads: [[1, -2]] }, 'layer 0, head 1 is -2; expected a number of at least 0'],
-    ['no number', { loads: [[Number.NaN]] }, 'layer 0, head 0 is null'],
+    ['no number', { loads: [[Number.NaN]] }, 'layer 0, head 0 is NaN'],
     ['no ranks', { ranks: 0 }, 'ranks 0: expected a whole number from 1 to 1024'],
     ['half a copy', { copies: 0.5 }, 'copies 0.5: expected a whole number of at least 0'],
+    ['loads beyond numbers', { loads: [[1e308, 1e308]] }, 'loads: they add up to more than a number holds'],
     ['an empty batch', { batch: 0 }, 'batch 0: expected a whole number of at least 1'],
     ['too little memory', { memory: 1 }, '2 ranks of 1 hold 2 heads, but 2 layers of 2 are 4; give at least 2'],
     [

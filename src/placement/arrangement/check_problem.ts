@@ -1,6 +1,6 @@
 import { usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
-import { count } from '../lists.js';
+import { count, sum } from '../lists.js';
 import type { ArrangementProblem } from './types.js';
 
 /** More ranks than any machine has; a slip of the keyboard should not fill the memory. */
@@ -25,6 +25,8 @@ export function checkProblem(problem: ArrangementProblem): void {
       throw usageError(`loads: layer ${layer}, head ${wrong} is ${show(row[wrong])}; expected a number of at least 0`);
     }
   }
+  if (!Number.isFinite(sum(loads.flat())))
+    throw usageError('loads: they add up to more than a number holds; give them in a larger unit');
   checkWhole('ranks', ranks, 1, MOST_RANKS);
   checkWhole('copies', copies ?? 0, 0);
   checkWhole('memory', memory ?? 1, 1);
