@@ -29,6 +29,7 @@ test('each parameter becomes an option', () => {
 test('ranks are a number or adapters', () => {
   expect(read('ranks=high-performance,low-power').load.ranks).toEqual(['high-performance', 'low-power']);
   expect(read('ranks=2&virtual=0').load).toEqual({ ranks: 2, virtualRanks: false });
+  expect(() => read('ranks=2.5')).toThrow('ranks=2.5 in the address: expected a number of ranks');
   expect(() => read('ranks=low-power,')).toThrow('ranks=low-power, in the address: expected a number of ranks');
 });
 

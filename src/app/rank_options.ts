@@ -10,7 +10,7 @@ import { usageError } from '../base/errors.js';
 export function parseRanks(text: string, given: string): number | readonly string[] {
   if (/^\d+$/.test(text)) return Number(text);
   const names = text.split(',').map((name) => name.trim());
-  if (names.includes('')) {
+  if (names.includes('') || names.some((name) => /^[-+]?[\d.]+$/.test(name))) {
     throw usageError(
       `${given}: expected a number of ranks, or an adapter for each, such as "high-performance,low-power"`,
     );

@@ -130,6 +130,7 @@ describe('comparison', () => {
     ['no samples', documentOf(speed({}, [])), 'expected a document'],
     ['samples that are no numbers', documentOf(speed({}, [Number.NaN])), 'expected a document'],
     ['no environment', { ...documentOf(), environment: null }, 'expected a document'],
+    ['no adapter', { ...documentOf(), environment: { ...environment, adapters: [null] } }, 'expected a document'],
   ])('refuses %s', (_what, document, message) => {
     expect(() => older(document)).toThrow(message);
   });

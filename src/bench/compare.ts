@@ -79,8 +79,9 @@ export function readOlderDocument(value: unknown, name: string, suite: string): 
   const expected = formatError(`${name}: expected a document that 'bench --json' or 'bench --out' wrote`);
   if (typeof value !== 'object' || value === null) throw expected;
   const { suite: found, environment, measurements } = value as Partial<BenchDocument<unknown>>;
-  if (typeof found !== 'string' || typeof environment !== 'object' || !Array.isArray(environment?.adapters))
-    throw expected;
+  const adapters: readonly unknown[] | undefined = environment?.adapters;
+  if (typeof found !== 'string' || typeof environment !== 'object' || !Array.isArray(adapters)) throw expected;
+  if (!adapters.every((adapter) => typeof (adapter as { name?: unknown } | null)?.name === 'string')) throw expected;
   if (found !== suite) {
     throw formatError(
       `${name}: a document of suite '${found}', this run is of '${suite}'; compare with one of the same suite`,

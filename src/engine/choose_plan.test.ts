@@ -282,6 +282,21 @@ describe('on adapters that are measured', () => {
     ).resolves.toMatchObject({ download: undefined, misfit: undefined });
   });
 
+  test('planModel tells of the plan that is named, though the planner would take another', async () => {
+    const options = { adapter, ranks: 2, virtualRanks: true, contextLength };
+    const { pick, candidates, why } = await planModel(fileListSource(files), { ...options, plan: 'tp' });
+    const listed = candidates.find(({ policy, worldSize }) => policy === 'tp' && worldSize === 2);
+    expect(pick).toEqual(listed);
+    expect(why).toBe("plan 'tp' was asked for");
+    // One request has nothing to deal out, so the planner lists no token plan; named, it is told of.
+    expect(candidates.some(({ policy }) => policy === 'token')).toBe(false);
+    const token = await planModel(fileListSource(files), { ...options, plan: 'token' });
+    expect(token.pick!.memory).toHaveLength(2);
+    await expect(planModel(fileListSource(files), { ...options, plan: 'tpp' })).rejects.toMatchObject({
+      code: 'usage',
+    });
+  });
+
   test('adapterMisfit tells which buffer is too large, before anything is loaded', async () => {
     const single = makePlan('single', 1, modelShape(config));
     const request = { adapterName: adapter };

@@ -106,8 +106,8 @@ async function once<T>(
     return await use({
       status,
       headers: response.headers,
-      body: (length) => readExactly(url, response, length, alive),
-      bodyUpTo: (limit) => readUpTo(response, limit, alive),
+      body: (length) => readExactly(url, chunks(response, stop.signal, alive), length),
+      bodyUpTo: (limit) => readUpTo(chunks(response, stop.signal, alive), limit),
     });
   } catch (error) {
     throw stop.signal.reason instanceof Transient ? stop.signal.reason : error;
@@ -120,13 +120,12 @@ async function once<T>(
 
 async function readExactly(
   url: string,
-  response: Response,
+  body: AsyncIterable<Uint8Array>,
   length: number,
-  alive: () => void,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const out = new Uint8Array(length);
   let done = 0;
-  for await (const chunk of chunks(response, alive)) {
+  for await (const chunk of body) {
     if (done + chunk.byteLength > length) {
       throw new SplitkvError(
         'io',
@@ -140,14 +139,10 @@ async function readExactly(
   return out;
 }
 
-async function readUpTo(
-  response: Response,
-  limit: number,
-  alive: () => void,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
+async function readUpTo(body: AsyncIterable<Uint8Array>, limit: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const parts: Uint8Array[] = [];
   let total = 0;
-  for await (const chunk of chunks(response, alive)) {
+  for await (const chunk of body) {
     total += chunk.byteLength;
     if (total > limit) return undefined;
     parts.push(chunk);
@@ -161,14 +156,19 @@ async function readUpTo(
   return out;
 }
 
-async function* chunks(response: Response, alive: () => void): AsyncGenerator<Uint8Array> {
+async function* chunks(response: Response, stop: AbortSignal, alive: () => void): AsyncGenerator<Uint8Array> {
   if (!response.body) return;
+  // A body that can't be decompressed never ends in Node, not even when its request is aborted.
+  const stopped = new Promise<never>((_, reject) => {
+    stop.addEventListener('abort', () => reject(stop.reason as Error), { once: true });
+  });
+  stopped.catch(() => {});
   const reader = response.body.getReader();
   try {
     for (;;) {
       let result;
       try {
-        result = await reader.read();
+        result = await Promise.race([reader.read(), stopped]);
       } catch (error) {
         throw new Transient(`the body broke off: ${describe(error)}`, { cause: error });
       }

@@ -195,6 +195,17 @@ describe('failures that pass', () => {
     expect(server.requests.length).toBe(3);
   });
 
+  it('of a body that says it is compressed, and is not', async () => {
+    const headers = { 'Content-Range': 'bytes 0-65535/200000', 'Content-Encoding': 'gzip' };
+    server.misbehave = (_, response) => {
+      response.writeHead(206, headers).end(new Uint8Array(65_536).fill(7));
+      return true;
+    };
+    await expect(source({ stallMs: 50, attempts: 2 }).size('w.safetensors')).rejects.toMatchObject({ code: 'io' });
+    const signal = AbortSignal.timeout(50);
+    await expect(source().size('w.safetensors', signal)).rejects.toMatchObject({ code: 'aborted' });
+  });
+
   it('waits as long as Retry-After asks', async () => {
     server.misbehave = first(status(503, { 'Retry-After': '1' }));
     const started = performance.now();

@@ -103,6 +103,17 @@ describe('files that are no tokenizer', () => {
     ],
     ['a strange pre-tokenizer', { tokenizerJson: { ...json, pre_tokenizer: { type: 'Magic' } } }, 'format', /Magic/],
     [
+      'a post-processor that fails with the first text',
+      {
+        tokenizerJson: {
+          ...json,
+          post_processor: { type: 'TemplateProcessing', single: [1], pair: [], special_tokens: {} },
+        },
+      },
+      'format',
+      /not a tokenizer this runtime reads/,
+    ],
+    [
       'another decoder',
       { tokenizerJson: { ...json, decoder: { type: 'WordPiece' } } },
       'unsupported',

@@ -43,6 +43,7 @@ export class Tokenizer implements PieceSource {
     this.strip = this.#decoder.strip;
     try {
       this.#library = new HuggingFaceTokenizer(json, config);
+      this.#library.encode('a'); // some parts are read with the first text only
     } catch (cause) {
       throw formatError(`tokenizer.json: not a tokenizer this runtime reads (${(cause as Error).message})`, cause);
     }

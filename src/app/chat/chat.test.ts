@@ -58,6 +58,10 @@ describe('attributes', () => {
   });
 });
 
+test('the element can be imported where there is no page', async () => {
+  await expect(import('./index.js')).resolves.toHaveProperty('SplitkvChat');
+});
+
 describe('progress', () => {
   const MB = 2 ** 20;
 

@@ -35,6 +35,9 @@ const MANNERS: readonly string[] = [
   'about',
 ] satisfies Attribute[];
 
+/** Pages that are also rendered on a server import the element there, too: it then does nothing. */
+const Base = (globalThis as Partial<typeof globalThis>).HTMLElement ?? (class {} as typeof HTMLElement);
+
 /**
  * A chat with a model that runs in the page: `<splitkv-chat model="https://example.com/models/small/" ranks="auto">`.
  *
@@ -44,7 +47,7 @@ const MANNERS: readonly string[] = [
  * Events, which bubble out of shadow trees: `splitkv-state` {state}, `splitkv-preview` (a PlanReport), `splitkv-progress` (a
  * LoadProgress), `splitkv-ready` {model}, `splitkv-piece` {text}, `splitkv-answer` {text, result}, `splitkv-error` {code, message}.
  */
-export class SplitkvChat extends HTMLElement {
+export class SplitkvChat extends Base {
   static readonly observedAttributes: readonly string[] = Object.keys(ATTRIBUTES);
 
   readonly #session = new ChatSession({

@@ -12,4 +12,5 @@ declare global {
 }
 
 // A page may import two copies, by two ways: the first one serves.
-if (!customElements.get('splitkv-chat')) customElements.define('splitkv-chat', SplitkvChat);
+const registry = (globalThis as Partial<typeof globalThis>).customElements;
+if (registry && !registry.get('splitkv-chat')) registry.define('splitkv-chat', SplitkvChat);

@@ -118,6 +118,9 @@ test('decode: weights side by side, medians of their samples, a report, and what
   const wrong = await runCli(['bench', '--suite', 'prefill', ...inNode, '--compare', file]);
   expect(wrong.stderr).toContain("a document of suite 'decode', this run is of 'prefill'");
   expect(wrong.code).toBe(1);
+  const nowhere = await runCli(['bench', ...inNode, '--out', file]);
+  expect(nowhere.stderr).toMatch(/^splitkv: --out .*: can't be written: EEXIST/m);
+  expect(nowhere.stderr).not.toContain('tokens');
 });
 
 test('kernels: times against what the adapter can do', async () => {

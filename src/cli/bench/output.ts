@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { compareDocuments, type OlderDocument, readOlderDocument } from '../../bench/compare.js';
 import type { BenchDocument } from '../../bench/document.js';
@@ -30,7 +30,20 @@ export function documentText(document: BenchDocument<unknown>, table: string): s
   return `${environmentLines(environment)}\n${table}${comparison ? `\n${comparisonTable(comparison)}` : ''}`;
 }
 
-/** Writes SUITE-HOST.json, .txt and .html; returns the report's path. */
+/** Makes the folder before anything is measured: a wrong one shall not cost a run. */
+export async function openDirectory(directory: string): Promise<void> {
+  try {
+    await mkdir(directory, { recursive: true });
+    await access(directory, constants.W_OK);
+  } catch (error) {
+    throw unwritable(directory, error);
+  }
+}
+
+const unwritable = (directory: string, error: unknown): SplitkvError =>
+  new SplitkvError('io', `--out ${directory}: can't be written: ${(error as Error).message}`, { cause: error });
+
+/** Writes SUITE-HOST.json, .txt and .html into a folder that is there; returns the report's path. */
 export async function writeDocument(
   directory: string,
   document: BenchDocument<unknown>,
@@ -38,12 +51,11 @@ export async function writeDocument(
 ): Promise<string> {
   const path = join(directory, `${document.suite}-${document.environment.host}`);
   try {
-    await mkdir(directory, { recursive: true });
     await writeFile(`${path}.json`, documentJson(document));
     await writeFile(`${path}.txt`, documentText(document, table));
     await writeFile(`${path}.html`, reportHtml(document, table));
   } catch (error) {
-    throw new SplitkvError('io', `--out ${directory}: can't be written: ${(error as Error).message}`, { cause: error });
+    throw unwritable(directory, error);
   }
   return `${path}.html`;
 }

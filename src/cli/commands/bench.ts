@@ -1,6 +1,13 @@
 import { EMBEDDED_MODEL } from '../../app/example.js';
 import { usageError } from '../../base/errors.js';
-import { documentJson, documentText, readOlder, withComparison, writeDocument } from '../bench/output.js';
+import {
+  documentJson,
+  documentText,
+  openDirectory,
+  readOlder,
+  withComparison,
+  writeDocument,
+} from '../bench/output.js';
 import { MADE_MODELS } from '../bench/scale_names.js';
 import { SUITES } from '../bench/suites.js';
 import { type Command, commonOptions } from '../command.js';
@@ -78,13 +85,13 @@ export const command: Command = {
     const suite = SUITES[name]!;
     checkOptions(name, options);
     const older = await readOlder(options.text('compare'), name);
-    const { document: measured, table, failed } = await suite.run(options, terminal);
-    const document = withComparison(measured, older);
     const json = options.has('json');
     const out = options.text('out') ?? (json ? undefined : DEFAULT_OUT);
-    const report = out === undefined ? undefined : await writeDocument(out, document, table);
+    if (out !== undefined) await openDirectory(out);
+    const { document: measured, table, failed } = await suite.run(options, terminal);
+    const document = withComparison(measured, older);
     await terminal.write(json ? documentJson(document) : documentText(document, table));
-    if (report !== undefined) terminal.note(`report: ${report}`);
+    if (out !== undefined) terminal.note(`report: ${await writeDocument(out, document, table)}`);
     return failed ? 1 : 0;
   },
 };
