@@ -62,7 +62,7 @@ export interface LoadOptions {
    */
   readonly ranks?: number | readonly string[];
   /**
-   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep', 'token', 'adp' and products such as 'pp x tp'), a plan, or an arrangement that `splitkv arrange --out` wrote.
+   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep', 'token', 'adp' and products such as 'pp x tp' or 'token x sp'), a plan, or an arrangement that `splitkv arrange --out` wrote.
    */
   readonly plan?: string | PlanFile;
   /** All ranks on one device: a plan can be tried without more GPUs. */

@@ -45,6 +45,8 @@ describe('the planner counts the exchanges that the engine makes', () => {
     ['llama', 'pp', 2],
     ['llama', 'token', 3],
     ['llama', 'tp x token', 4],
+    ['llama', 'token x sp', 3],
+    ['llama', 'token x sp', 4],
     ['llama', 'adp', 2],
     ['deepseek_v3', 'tp', 2],
     ['deepseek_v3', 'sp', 2],

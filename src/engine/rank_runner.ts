@@ -127,8 +127,7 @@ export class RankRunner implements Rank {
     const whole = Math.min(contextBlocks, localChunks(contextLength, split) * chunkBlocks) * kept;
     // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
     const pool =
-      options.kvBlocks &&
-      Math.ceil((options.kvBlocks * kept) / total / split) + (split === 1 ? 0 : total * chunkBlocks);
+      options.kvBlocks && Math.ceil((options.kvBlocks * kept) / total / split) + (split === 1 ? 0 : kept * chunkBlocks);
     // A rank that keeps no sequence still binds a cache.
     this.#numBlocks = Math.max(1, Math.min(whole, pool ?? whole));
     this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
@@ -361,7 +360,7 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const { device, world } = this;
       const dealt = this.#dealt!;
-      const [source, target] = [from, to].map(({ slot }) => dealt.members[this.#memberOf(slot)]!.rank);
+      const [source, target] = [from, to].map(({ slot }) => dealt.places[this.#placeOf(slot)]![0]!.rank);
       if (world.rank !== source && world.rank !== target) return;
       for (const regions of blockMessages(
         this.#forward.cacheBuffers,
@@ -387,8 +386,8 @@ export class RankRunner implements Rank {
     });
   }
 
-  /** Of those that sequences are dealt out to, the one that keeps a slot's. */
-  #memberOf(slot: number): number {
+  /** Of the places that sequences are dealt out to, the one that keeps a slot's. */
+  #placeOf(slot: number): number {
     const row = slot % this.options.slots;
     return sequenceRanges(this.#dealt!.weights, this.options.slots).findIndex(
       ([first, end]) => row >= first && row < end,
@@ -396,7 +395,7 @@ export class RankRunner implements Rank {
   }
 
   #owns(slot: number, block: number, offset: number): boolean {
-    if (this.#kept) return this.#keeps(slot);
+    if (!this.#keeps(slot)) return false;
     const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
     return this.world.topology.stages.some(
       (stage) => stage && ownsChunk(chunk, stage.sequence.ranks, stage.sequence.index, offset),
@@ -472,22 +471,18 @@ export class RankRunner implements Rank {
         const { ranks, index: own } = stage.sequence;
         return sum((length, slot) => {
           const { chunkOffset } = this.#slots[slot]!;
-          const tokens = this.#kept
-            ? this.#owns(slot, 0, 0)
-              ? length
-              : 0
-            : localTokens(length, ranks, own, chunkOffset);
+          const tokens = this.#keeps(slot) ? localTokens(length, ranks, own, chunkOffset) : 0;
           return stage.share.kvHeads.length * tokens;
         });
       });
     });
   }
 
-  /** Rows of one slot's tokens by the member that keeps its sequence. */
+  /** Rows of one slot's tokens by the place that keeps its sequence. */
   #dealtRows(slot: number, rows: number): number[] | undefined {
     if (!this.#dealt) return undefined;
-    const owner = this.#memberOf(slot);
-    return this.#dealt.members.map((_, member) => (member === owner ? rows : 0));
+    const owner = this.#placeOf(slot);
+    return this.#dealt.places.map((_, place) => (place === owner ? rows : 0));
   }
 
   #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): void {

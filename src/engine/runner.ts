@@ -46,6 +46,8 @@ export class Runner {
   readonly #slots: Slot[];
   readonly #rowBlocks: number;
   readonly #root: number;
+  /** Ranks of which one holds a token: those that split a sequence, or that sequences are dealt out to. */
+  readonly #holders: number;
   /** Prompt steps that may be on their way through the ranks at once. */
   readonly #prefillsInFlight: number;
   /** Sequences came or went since copies of heads shared them out. */
@@ -65,6 +67,8 @@ export class Runner {
     this.#root = topology.root;
     this.owners = new SlotOwners(plan, slots);
     this.split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0]!)).size));
+    const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
+    this.#holders = dealt?.places.flat().length ?? this.split * this.owners.pools.length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
     this.#prefillsInFlight = pipelineDepth(plan);
   }
@@ -102,8 +106,7 @@ export class Runner {
     return {
       type: this.options.kvType,
       bytes: sum(({ facts }) => facts.kvBytes),
-      // A token is held by one rank of those that split a sequence, or that sequences are dealt out to.
-      bytesPerToken: sum(({ facts }) => facts.kvBytesPerToken) / this.split / this.owners.pools.length,
+      bytesPerToken: sum(({ facts }) => facts.kvBytesPerToken) / this.#holders,
     };
   }
 

@@ -10,7 +10,7 @@ export interface SlotTokens {
 
 /** Who runs a slot's rows: every rank all of them, or (attention data parallelism) each rank those of its own slots. */
 export class SlotOwners {
-  /** Slots of a batch that share a KV pool: of each rank that keeps whole sequences, else all. */
+  /** Slots of a batch that share a KV pool: of each place that sequences are dealt out to, else all. */
   readonly pools: readonly RowRange[];
   /** Where ranks run their own rows: the ranks, in the order of `StepShape.blocks`. */
   readonly ranks: readonly number[] | undefined;

@@ -2,10 +2,13 @@ import { SplitkvError } from '../base/errors.js';
 import {
   isArranged,
   keepsCacheOnly,
+  type Place,
+  placeWeights,
   type Plan,
   type RankShare,
   type RowRange,
   runsOwnRows,
+  sequencePlaces,
   sequenceRanges,
   type Stage,
 } from '../placement/index.js';
@@ -41,15 +44,18 @@ export interface StageTopology {
   readonly rowBlock: number;
 }
 
-/** Whole sequences dealt out to ranks. */
+/** Sequences dealt out to ranks, or to groups of ranks that split each by the lanes of its chunks. */
 export interface DealtSequences {
   /** Holds the weights, and projects for all. */
   readonly root: RankShare;
-  /** The root, then the ranks that follow it. */
-  readonly members: readonly RankShare[];
+  /** Ranks that keep the same sequences; the root's place comes first, and the root in it. */
+  readonly places: readonly Place[];
+  /** By place. */
   readonly weights: readonly number[];
-  /** This rank among the members. */
-  readonly index: number;
+  /** This rank's. */
+  readonly place: number;
+  /** Ranks that split a sequence; 1: each is whole on one. Only a root that keeps none is a place of another size. */
+  readonly split: number;
 }
 
 /** Ranks that run the rows of their own sequences, in the order of their shares (`StepShape.blocks`: rows by rank). */
@@ -97,7 +103,7 @@ function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
   }
   const sharing = stage.shares.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
   const ownRows = runsOwnRows(stage) ? { ranks: stage.shares, index: stage.shares.indexOf(share) } : undefined;
-  const dealt = share.sequences === undefined || ownRows ? undefined : dealtSequences(sharing, share);
+  const dealt = share.sequences === undefined || ownRows ? undefined : dealtSequences(stage, share);
   const holder = dealt?.root ?? share;
   const group = groups.findIndex((ranks) => ranks.includes(holder));
   const own = groups[group]!;
@@ -147,14 +153,14 @@ function arrangedTopology(stage: Stage, share: RankShare): StageTopology {
   };
 }
 
-function dealtSequences(sharing: readonly RankShare[], share: RankShare): DealtSequences {
-  const root = sharing.find((candidate) => !keepsCacheOnly(candidate))!;
-  const members = [root, ...sharing.filter((candidate) => candidate !== root)];
+function dealtSequences({ shares }: Stage, share: RankShare): DealtSequences {
+  const places = sequencePlaces(share, shares);
   return {
-    root,
-    members,
-    weights: members.map(({ sequences }) => sequences!),
-    index: members.indexOf(share),
+    root: places[0]![0]!,
+    places,
+    weights: placeWeights(places),
+    place: places.findIndex((place) => place.includes(share)),
+    split: Math.max(...places.map(({ length }) => length)),
   };
 }
 
@@ -189,7 +195,7 @@ export function rankTopology(plan: Plan, rank: number): RankTopology {
 }
 
 /**
- * Slots of a batch whose sequences each KV pool keeps: of all ranks together, or of each rank that keeps whole sequences. Batches take
+ * Slots of a batch whose sequences each KV pool keeps: of all ranks together, or of each place that they are dealt out to. Batches take
  * turns at who is first, so that those of one slot spread over ranks that run their own rows.
  */
 export function slotRanges(plan: Plan, slots: number, batch = 0): readonly RowRange[] {
@@ -202,10 +208,10 @@ export function slotRanges(plan: Plan, slots: number, batch = 0): readonly RowRa
   return [...ranges.slice(weights.length - turn), ...ranges.slice(0, weights.length - turn)];
 }
 
-/** By batch: the slots whose whole sequences a rank keeps; undefined where sequences aren't dealt out to ranks. */
+/** By batch: the slots whose sequences a rank keeps, or a part of each; undefined where sequences aren't dealt out to ranks. */
 export function keptSlots(plan: Plan, rank: number, slots: number, batches: number): readonly RowRange[] | undefined {
   const { ownRows, stages } = rankTopology(plan, rank);
-  const place = ownRows?.index ?? stages.find((stage) => stage?.dealt)?.dealt?.index;
+  const place = ownRows?.index ?? stages.find((stage) => stage?.dealt)?.dealt?.place;
   if (place === undefined) return undefined;
   return Array.from({ length: batches }, (_, batch) => slotRanges(plan, slots, batch)[place]!);
 }

@@ -5,8 +5,10 @@ import { checkSequences } from './check_sequences.js';
 import { checkVocabulary } from './check_vocabulary.js';
 import { checkWeights } from './check_weights.js';
 import { count, range, sameList, showList } from './lists.js';
+import { MERGE_LANES } from './owner.js';
 import { isArranged, keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
+import { sequencePlaces } from './sequence_ranges.js';
 
 /**
  * Refuses a plan that doesn't place this model: every layer once and in order, every attention segment, MLP segment, expert,
@@ -19,7 +21,8 @@ import type { Refuse } from './refuse.js';
  *   them. MLA's latent is always the latter.
  * - Or heads are arranged freely (`isArranged`): each rank keeps the whole cache of its own heads, MLP segments are cut, and a head
  *   that several ranks hold is listed in the copies of each, with shares that add up to 1.
- * - Where sequences are dealt out (`sequences`), ranks without weights each follow one root, and every rank keeps all lanes.
+ * - Where sequences are dealt out (`sequences`), ranks without weights each follow one root. Every rank keeps all lanes of its own,
+ *   or 2, 4 or 8 neighbours split them: all alike, but a root that keeps none.
  * - Where all of those ranks hold the same heads (attention data parallelism), they hold all, in one stage, and all rows of the
  *   vocabulary; an MLP segment is on one rank, or all are on every rank.
  * - Experts are held by one rank each, a rank's contiguous, or all by every rank.
@@ -38,8 +41,9 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
     const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
     if (stage.shares.some(({ sequences }) => sequences !== undefined)) {
       checkSequences(stage, shape, refuseHere);
-      // Ranks that keep sequences only follow their root; what it holds is checked as ever.
-      const roots = { ...stage, shares: stage.shares.filter((share) => !keepsCacheOnly(share)) };
+      // Ranks that keep sequences only follow their root; what it holds is checked as ever, and that its place has all lanes.
+      const shares = stage.shares.filter((share) => !keepsCacheOnly(share));
+      const roots = { ...stage, shares: shares.map((root) => ({ ...root, lanes: range(0, MERGE_LANES) })) };
       checkWeights(roots, shape, refuseHere);
       checkCache(roots, shape, refuseHere);
       continue;
@@ -61,13 +65,22 @@ function checkDealing({ stages }: Plan, refuse: Refuse): void {
     if (runsOwnRows(stage) || stage.shares.some(({ sequences }) => sequences === undefined)) return [];
     const roots = stage.shares.filter((share) => !keepsCacheOnly(share));
     return roots.map((root) => {
-      const followers = stage.shares.filter((share) => share !== root && sameList(share.kvHeads, root.kvHeads));
-      return { root: root.rank, weights: [root, ...followers].map(({ sequences }) => sequences!) };
+      const members = sequencePlaces(root, stage.shares).flat();
+      const weights = members.map(({ sequences }) => sequences!);
+      return { root: root.rank, weights, lanes: members.map(({ lanes }) => lanes.join(' ')).join(', ') };
     });
   });
   const [first] = dealt;
-  const other = dealt.find(({ weights }) => !sameList(weights, first!.weights));
-  if (!first || !other) return;
+  if (!first) return;
+  const split = dealt.find(({ lanes }) => lanes !== first.lanes);
+  if (split) {
+    throw refuse(
+      `rank ${first.root} and those that follow it split sequences by lanes ${first.lanes}, rank ${split.root} and its own by ` +
+        `${split.lanes}: a sequence has its place in every stage, so give them the same lanes`,
+    );
+  }
+  const other = dealt.find(({ weights }) => !sameList(weights, first.weights));
+  if (!other) return;
   throw refuse(
     `sequences are dealt out ${showList(first.weights)} to rank ${first.root} and those that follow it, but ` +
       `${showList(other.weights)} to rank ${other.root} and its own: a sequence has its place in every stage, so give them the same weights`,

@@ -26,7 +26,7 @@ export interface PlanOptions {
   readonly headCost?: number | undefined;
   /**
    * Token plans: the share of the sequences that a root keeps, and each of those that follow it, in any unit; alike for every root.
-   * Default: 0.5 and 1 each (see `sequenceWeights`).
+   * Default: 0.5 and 1 each (see `sequenceWeights`). Where ranks split sequences, of each such group; 0 for a root beside them.
    */
   readonly sequenceWeights?: readonly number[] | undefined;
 }
@@ -56,7 +56,8 @@ const MAX_PROPOSED = 16;
  * - `pp`: contiguous layers, balanced by cost.
  * - `ep`: experts spread, all else as `sp`.
  * - `token`: one root with all weights, and ranks that keep sequences and no weights; `tp x token`: several roots, heads and MLP
- *   segments cut over them, each followed by as many ranks.
+ *   segments cut over them, each followed by as many ranks. `... x sp`: 2, 4 or 8 ranks split the chunks of each sequence, the root
+ *   among them; of an odd number it keeps none.
  * - `adp`: attention data parallelism. Attention and vocabulary on every rank, each sequence on one; experts spread, or without
  *   experts MLP segments cut.
  * - `pp x ...`: stages of ranks that share as the second policy says; the most balanced cut that fits, more ranks a stage first.
@@ -164,13 +165,18 @@ function assemble(
 /** Roots, each followed by the ranks that keep sequences of it. */
 function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
   const members = ranks / form.tensor;
-  const roots = shares(0, form.tensor, { ...form, token: false }, shape);
+  const { sequence: split, weights } = form;
+  const roots = shares(0, form.tensor, { ...form, sequence: 1, token: false }, shape);
+  // A root that is left over keeps nothing.
+  const before = members % split;
   return roots.flatMap((root, group) =>
     range(0, members).map((member): RankShare => {
       const rank = firstRank + group * members + member;
-      const sequences = form.weights![member]!;
-      if (member === 0) return { ...root, rank, sequences };
-      return { ...root, rank, heads: [], mlp: [], experts: [], sequences };
+      const alone = member < before;
+      const sequences = weights![alone ? member : before + Math.floor((member - before) / split)]!;
+      const own = { rank, sequences, lanes: alone ? root.lanes : lanesOf(split, (member - before) % split) };
+      if (member === 0) return { ...root, ...own };
+      return { ...root, ...own, heads: [], mlp: [], experts: [] };
     }),
   );
 }

@@ -1,10 +1,10 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
 import { chunkRoom } from './copies.js';
-import { range, sameList, sum } from './lists.js';
+import { range, sum } from './lists.js';
 import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
-import type { Plan, RankShare, VocabShare } from './plan.js';
-import { ownSlots } from './sequence_ranges.js';
+import { keepsCacheOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
+import { ownSlots, placeWeights, sequencePlaces } from './sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
 
 export interface MemoryOptions {
@@ -50,11 +50,13 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
 
 /** A share's weights in one layer, in bytes. */
 export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
-  layer.attentionShared +
-  sum(share.heads.map((segment) => layer.attentionSegments[segment]!)) +
-  layer.mlpShared +
-  sum(share.mlp.map((segment) => layer.mlpSegments[segment]!)) +
-  share.experts.length * layer.expert;
+  keepsCacheOnly(share)
+    ? 0
+    : layer.attentionShared +
+      sum(share.heads.map((segment) => layer.attentionSegments[segment]!)) +
+      layer.mlpShared +
+      sum(share.mlp.map((segment) => layer.mlpSegments[segment]!)) +
+      share.experts.length * layer.expert;
 
 function layerCacheBytes(
   share: RankShare,
@@ -89,8 +91,7 @@ function sequencesOn(share: RankShare, stage: readonly RankShare[], slots: numbe
     const [first, end] = ownSlots(share, stage, slots);
     return end - first;
   }
-  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
-  return (slots * share.sequences) / sum(members.map(({ sequences = 0 }) => sequences));
+  return (slots * share.sequences) / sum(placeWeights(sequencePlaces(share, stage)));
 }
 
 function vocabularyBytes(plan: Plan, sizes: ModelSizes, rank: number): number {

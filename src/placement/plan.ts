@@ -59,7 +59,7 @@ export interface RankShare {
   /**
    * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage where sequences aren't dealt
    * out. Token parallelism: a rank with weights is a root, and ranks without heads, MLP segments and experts keep sequences of the
-   * root with the same kvHeads; they hold cache and no weights. Attention data parallelism (`runsOwnRows`): every rank holds all
+   * root with the same kvHeads; they hold cache and no weights. Neighbours with parts of the lanes keep the same sequences together. Attention data parallelism (`runsOwnRows`): every rank holds all
    * heads and runs the rows of its own sequences; rows of all ranks meet where MLP segments or experts are cut.
    */
   readonly sequences?: number | undefined;

@@ -55,7 +55,7 @@ export interface PlannerOptions {
   readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
 }
 
-/** Policies that keep whole sequences on ranks: nothing for one request. */
+/** Policies that deal sequences out to ranks: for many requests at once. */
 const DEALING = POLICIES.filter((policy) => policy.includes('token') || policy === 'adp');
 
 /** Predictions aren't exact: a plan on more ranks must look this much faster, as a share, to be picked. */

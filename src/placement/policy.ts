@@ -5,7 +5,17 @@ export interface Policy {
   /** As plans and messages name it. */
   readonly name: string;
   readonly pipeline: boolean;
-  readonly inner: 'single' | 'tp' | 'sp' | 'tp+sp' | 'ep' | 'token' | 'tp x token' | 'adp';
+  readonly inner:
+    | 'single'
+    | 'tp'
+    | 'sp'
+    | 'tp+sp'
+    | 'ep'
+    | 'token'
+    | 'tp x token'
+    | 'token x sp'
+    | 'tp x token x sp'
+    | 'adp';
 }
 
 /** Every policy by its own name. */
@@ -18,12 +28,15 @@ export const POLICIES: readonly string[] = [
   'ep',
   'token',
   'tp x token',
+  'token x sp',
+  'tp x token x sp',
   'adp',
   'pp x tp',
   'pp x sp',
   'pp x tp+sp',
   'pp x ep',
   'pp x token',
+  'pp x token x sp',
 ];
 
 const AXES = ['pp', 'tp', 'sp', 'ep', 'token', 'adp'] as const;
@@ -50,8 +63,10 @@ export function parsePolicy(name: string): Policy & { readonly experts: boolean 
     }
     axes.add(axis);
   }
-  if (axes.has('token') && (axes.has('sp') || axes.has('ep'))) {
-    throw usageError(`plan '${name}': token keeps whole sequences on a rank; use token, tp x token or pp x token`);
+  if (axes.has('token') && axes.has('ep')) {
+    throw usageError(
+      `plan '${name}': the ranks that follow a root keep caches and no experts; use tp x token, which spreads them over the roots`,
+    );
   }
   if (axes.has('adp') && axes.size > (axes.has('ep') ? 2 : 1)) {
     throw usageError(
@@ -62,8 +77,12 @@ export function parsePolicy(name: string): Policy & { readonly experts: boolean 
     ? 'adp'
     : axes.has('token')
       ? axes.has('tp')
-        ? 'tp x token'
-        : 'token'
+        ? axes.has('sp')
+          ? 'tp x token x sp'
+          : 'tp x token'
+        : axes.has('sp')
+          ? 'token x sp'
+          : 'token'
       : axes.has('tp')
         ? axes.has('sp')
           ? 'tp+sp'

@@ -1,5 +1,6 @@
 import { sameList } from './lists.js';
-import type { RankShare } from './plan.js';
+import { MERGE_LANES } from './owner.js';
+import { keepsCacheOnly, type RankShare } from './plan.js';
 
 /** Rows [first, end). */
 export type RowRange = readonly [first: number, end: number];
@@ -25,10 +26,32 @@ export function sequenceRanges(weights: readonly number[], slots: number): RowRa
   });
 }
 
-/** The slots whose cache a rank of a stage keeps: all, but where whole sequences are dealt out. */
+/** Ranks that keep the same sequences: one alone, or several that split the chunks of each by merge lanes. */
+export type Place = readonly RankShare[];
+
+/** The places among which this rank's sequences are dealt out, the root's first: neighbours that together have all merge lanes. */
+export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): Place[] {
+  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
+  const roots = members.filter((member) => !keepsCacheOnly(member));
+  const places: RankShare[][] = [];
+  let lanes = MERGE_LANES;
+  for (const member of [...roots, ...members.filter((member) => !roots.includes(member))]) {
+    if (lanes >= MERGE_LANES) {
+      places.push([]);
+      lanes = 0;
+    }
+    places.at(-1)!.push(member);
+    lanes += member.lanes.length;
+  }
+  return places;
+}
+
+/** The shares of the sequences that places keep. */
+export const placeWeights = (places: readonly Place[]): number[] => places.map(([first]) => first!.sequences ?? 0);
+
+/** The slots whose cache a rank of a stage keeps: all, but where sequences are dealt out. */
 export function ownSlots(share: RankShare, stage: readonly RankShare[], slots: number): RowRange {
   if (share.sequences === undefined) return [0, slots];
-  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
-  const weights = members.map(({ sequences = 0 }) => sequences);
-  return sequenceRanges(weights, slots)[members.indexOf(share)]!;
+  const places = sequencePlaces(share, stage);
+  return sequenceRanges(placeWeights(places), slots)[places.findIndex((place) => place.includes(share))]!;
 }

@@ -1,6 +1,7 @@
 import { range, sum } from './lists.js';
 import type { Plan } from './plan.js';
 import { keepsCacheOnly } from './plan.js';
+import { sequencePlaces } from './sequence_ranges.js';
 
 /** What a rank has for the sequences that a token plan deals out to it. */
 export interface SequenceRoom {
@@ -57,21 +58,24 @@ const scaled = (values: readonly number[]): number[] => {
 
 /**
  * A token plan's room, by place among those that sequences are dealt out to: ranks of one place, in every group and stage, keep the
- * same sequences, so the tightest counts.
+ * same sequences, or equal parts of them, so the tightest counts.
  */
 export function roomByPlace(plan: Plan, rooms: readonly Omit<SequenceRoom, 'root'>[]): SequenceRoom[] {
   const groups = plan.stages.flatMap(({ shares }) => {
     const roots = shares.filter((share) => !keepsCacheOnly(share));
-    return roots.map((root) => shares.filter(({ kvHeads }) => String(kvHeads) === String(root.kvHeads)));
+    return roots.map((root) => sequencePlaces(root, shares));
   });
+  const split = Math.max(...groups[0]!.map(({ length }) => length));
   const least = (values: readonly (number | undefined)[]): number | undefined =>
     values.reduce((a, b) => (a === undefined ? b : b === undefined ? a : Math.min(a, b)), undefined);
-  return groups[0]!.map((_, place) => {
-    const own = groups.map((members) => rooms[members[place]!.rank]!);
+  return groups[0]!.map(({ length }, place) => {
+    const own = groups.flatMap((places) => places[place]!.map(({ rank }) => rooms[rank]!));
+    const together = (value: number | undefined): number | undefined => value && value * length;
     return {
       root: place === 0,
-      bytes: least(own.map(({ bytes }) => bytes)),
-      speed: own.some(({ speed }) => speed === undefined) ? undefined : least(own.map(({ speed }) => speed)),
+      // Beside ranks that split sequences a root keeps none.
+      bytes: length < split ? 0 : together(least(own.map(({ bytes }) => bytes))),
+      speed: own.some(({ speed }) => speed === undefined) ? undefined : together(least(own.map(({ speed }) => speed))),
     };
   });
 }

@@ -18,7 +18,7 @@ export interface StageForm {
   readonly spreadExperts: boolean;
   /** Each weight group is one root, and ranks that keep sequences of it and no weights. */
   readonly token?: boolean;
-  /** Of a token plan: shares of the sequences, a root's first. */
+  /** Of a token plan: shares of the sequences by place, a root's first. Of those that split sequences, only a root keeps none. */
   readonly weights?: readonly number[];
   /** Each rank runs the rows of its own sequences (attention data parallelism). */
   readonly ownRows?: boolean;
@@ -62,12 +62,22 @@ export function stageForm(
       return attentionData(ranks, shape, wanted);
     case 'token':
     case 'tp x token':
-      return token(ranks, shape, { ...wanted, tensor: wanted.tensor ?? (inner === 'token' ? 1 : undefined) });
+    case 'token x sp':
+    case 'tp x token x sp':
+      return token(
+        ranks,
+        shape,
+        { ...wanted, tensor: wanted.tensor ?? (inner.includes('tp') ? undefined : 1) },
+        inner.includes('sp'),
+      );
   }
 }
 
-/** As many roots as can be cut and keep a rank each that follows them. */
-function token(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | string {
+/**
+ * As many roots as can be cut and keep a rank each that follows them. `splits`: each sequence's chunks are split over as many ranks as
+ * possible, or as wanted; the root is one of them, or beside them and keeps no sequence.
+ */
+function token(ranks: number, shape: ModelShape, wanted: Degrees, splits: boolean): StageForm | string {
   const most = shape.latent ? 1 : maxTensor(shape);
   const roots = divisors(ranks).filter((roots) => roots <= most && ranks / roots > 1);
   const tensor = wanted.tensor ?? roots.at(-1);
@@ -78,14 +88,26 @@ function token(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | s
   }
   const cuts = tensor > 1;
   const members = ranks / tensor;
-  const rooms = range(0, members).map((place) => ({ root: place === 0 }));
+  const sequence = splits ? splitOver(members, wanted.sequence) : 1;
+  if (sequence === undefined) {
+    return `${wanted.sequence ?? 2} ranks that split a sequence, ${SPLITS.join(', ')} of them, make no ${count(members, 'rank')}, with or without the root`;
+  }
+  const rootAlone = sequence > 1 && members % sequence === 1;
+  const places = Math.ceil(members / sequence);
+  const rooms = range(0, places).map((place) => ({
+    root: place === 0,
+    ...(rootAlone && place === 0 && { bytes: 0 }),
+  }));
   const weights = wanted.sequenceWeights ?? sequenceWeights(rooms, 1);
-  if (weights.length !== members || weights.every((weight) => weight === 0)) {
-    return `sequenceWeights ${showList(weights)}: expected ${members}, a root's first, and one of them above 0`;
+  if (weights.length !== places || weights.every((weight) => weight === 0)) {
+    return `sequenceWeights ${showList(weights)}: expected ${places}, a root's first, and one of them above 0`;
+  }
+  if (rootAlone && weights[0] !== 0) {
+    return `sequenceWeights ${showList(weights)}: a root beside ranks that split sequences keeps none; begin with 0`;
   }
   const form = {
     tensor,
-    sequence: 1,
+    sequence,
     ownHeads: !shape.latent,
     cutVocabulary: cuts,
     spreadExperts: cuts,
@@ -94,6 +116,12 @@ function token(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | s
   };
   return asWanted(form, { sequence: wanted.sequence }, ranks);
 }
+
+const SPLITS: readonly number[] = [8, 4, 2];
+
+/** Ranks that may split a sequence, the most first, where so many members are groups of them, but perhaps the root. */
+const splitOver = (members: number, wanted: number | undefined): number | undefined =>
+  SPLITS.find((split) => (wanted ?? split) === split && members >= split && members % split <= 1);
 
 /** Experts are spread; without any, MLP segments are. */
 function attentionData(ranks: number, { numExperts, mlpSegments }: ModelShape, wanted: Degrees): StageForm | string {

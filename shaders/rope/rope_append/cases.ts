@@ -13,7 +13,10 @@ export interface RopeCase extends RopeAppendProblem, Eviction {
   readonly elsewhere?: readonly number[];
 }
 
-type Shape = Pick<RopeCase, 'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads> &
+type Shape = Pick<
+  RopeCase,
+  'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads
+> &
   Eviction;
 
 function ropeCase(

@@ -6,8 +6,7 @@ import type { RopeCase } from './cases.js';
 
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
-  const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } =
-    problem;
+  const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } = problem;
   const shape = blockShape(problem);
   const given = inputs['qkv']!;
   const qkv = Float64Array.from(given);

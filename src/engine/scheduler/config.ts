@@ -50,7 +50,7 @@ export interface SchedulerOptions {
   readonly sharedRows?: boolean;
   /** Micro-batches are opened one by one, another for every so many sequences; default 1. */
   readonly rowsPerMicroBatch?: number;
-  /** Sequences may go from slot to slot of their rank while they run; default true. */
+  /** Sequences may go from slot to slot while they run, of their rank or (with `sharedRows`) of another; default true. */
   readonly shiftsSlots?: boolean;
   /** Prompts are computed elsewhere: a sequence runs once `Scheduler.hand` has said that its prompt is there. Default false. */
   readonly handover?: boolean;

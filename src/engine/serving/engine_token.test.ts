@@ -85,6 +85,21 @@ describe('token parallelism in the serving engine', () => {
     },
   );
 
+  test.each<[string, Partial<OpenRunnerOptions>, Partial<EngineOptions>]>([
+    ['two ranks beside the root', { ranks: 3, virtual: false }, { slots: 5, kvBlocks: 12 }],
+    ['two pairs', { ranks: 4, planOptions: { sequence: 2 } }, { slots: 5, kvBlocks: 16 }],
+  ])(
+    'token x sp, %s: chunks of a sequence on several ranks, preemption, and the same tokens',
+    { timeout: 300_000 },
+    async (_name, options, engineOptions) => {
+      const alone = await answers({}, {});
+      const { tokens, metrics } = await answers({ plan: 'token x sp', ...options }, engineOptions);
+      expect(tokens).toEqual(alone.tokens);
+      expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+      expect(metrics.movesTotal).toBe(0);
+    },
+  );
+
   test(
     'a rank that only keeps caches is lost: the others keep their weights, and every request finishes',
     { timeout: 300_000 },

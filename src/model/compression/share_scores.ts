@@ -38,8 +38,8 @@ export function scoreTransfers(
 /** By weight group, the rank that attends for the group's heads to the sequences of this one: the group's own, or its follower. */
 function scorersOf({ stage, peers, dealt }: Place): { readonly rank: number; readonly heads: readonly number[] }[] {
   return peers.map(({ rank, heads, kvHeads }) => {
-    if (!dealt || dealt.index === 0) return { rank, heads };
+    if (!dealt || dealt.place === 0) return { rank, heads };
     const followers = stage.shares.filter((share) => keepsCacheOnly(share) && share.kvHeads.join() === kvHeads.join());
-    return { rank: followers[dealt.index - 1]!.rank, heads };
+    return { rank: followers[dealt.place - 1]!.rank, heads };
   });
 }

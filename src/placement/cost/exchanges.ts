@@ -66,10 +66,12 @@ export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): H
   if (stage.runsOwnRows) return ownRowsHops(stage, work, routed);
   const hops: Hop[] = [];
   if (stage.dealt.length > 0) {
-    const outputs = (share: RankShare): number => headsOf(share) * (work.stateBytes - STATE_SUMS);
+    const split = stage.placeSplit > 1;
+    // Of sequences that several ranks split lanes travel, else outputs.
+    const bytes = split ? lanes * work.stateBytes : work.stateBytes - STATE_SUMS;
     hops.push(
       dealtHop('queries', stage, (root, kept) => ({ out: (kept * queries(root)) / rows })),
-      dealtHop('attended', stage, (root, kept) => ({ back: kept * outputs(root) })),
+      dealtHop(split ? 'partials' : 'attended', stage, (root, kept) => ({ back: kept * headsOf(root) * bytes })),
     );
   }
   if (stage.rowSplit > 1) hops.push(hop('queries', groupOf, queries));
@@ -107,6 +109,7 @@ const dealtHop = (
 ): Hop => ({
   label,
   messages: stage.dealt
+    .map((places) => places.flat())
     .flatMap(([root, ...members]) =>
       members.flatMap((member) => {
         const { out = 0, back = 0 } = bytes(root!, stage.keptOf(member));

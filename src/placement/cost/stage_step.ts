@@ -1,6 +1,7 @@
 import { sameList } from '../lists.js';
 import { laneSplit, MERGE_LANES } from '../owner.js';
 import { keepsCacheOnly, type Plan, type RankShare, runsOwnRows, type Stage } from '../plan.js';
+import { type Place, placeWeights, sequencePlaces } from '../sequence_ranges.js';
 import type { StepRows } from './work.js';
 
 /** How the ranks of a checked stage work together. */
@@ -8,8 +9,10 @@ interface StageView {
   readonly stage: Stage;
   /** Those with weights. */
   readonly holders: readonly RankShare[];
-  /** Where whole sequences are dealt out: lists of ranks that deal some kv heads' sequences out among themselves, the root first. */
-  readonly dealt: readonly (readonly RankShare[])[];
+  /** Where sequences are dealt out: of some kv heads each, the places that they are dealt out to, the root's first. */
+  readonly dealt: readonly (readonly Place[])[];
+  /** Ranks of a place, which split its sequences; 1 elsewhere. */
+  readonly placeSplit: number;
   /** Ranks with weights and those that only attend wait for each other, and may work on other sequences meanwhile. */
   readonly takesTurns: boolean;
   /** Every rank runs the rows of its own sequences, and MLP segments or experts of all rows. */
@@ -52,11 +55,12 @@ export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
     const rowSplit = step.role === 'prompt' ? view.rowSplit : 1;
     const indexOf = ({ lanes }: RankShare): number => laneSplit(lanes)!.index;
     const own = rowSplit > 1 ? step.ownRows(rowSplit) : undefined;
-    const attended = step.attended(view.split);
+    const ways = Math.max(view.split, view.placeSplit);
+    const attended = step.attended(ways);
     const kept = new Map<RankShare, number>();
-    for (const members of view.dealt) {
-      const counts = step.dealt(members.map(({ sequences = 0 }) => sequences));
-      for (const [index, member] of members.entries()) kept.set(member, counts[index]!);
+    for (const places of view.dealt) {
+      const counts = step.dealt(placeWeights(places));
+      for (const [index, place] of places.entries()) for (const member of place) kept.set(member, counts[index]!);
     }
     const rowsOf = (share: RankShare): number => {
       if (keepsCacheOnly(share)) return 0;
@@ -72,9 +76,9 @@ export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
       keptOf: (share) => kept.get(share) ?? 0,
       attendedOf: (share) => {
         if (view.dealt.length === 0) return attended[indexOf(share)]!;
-        return (attended[0]! * kept.get(share)!) / step.rows;
+        return (attended[indexOf(share)]! * kept.get(share)!) / step.rows;
       },
-      lanes: Math.ceil(Math.min(MERGE_LANES, step.chunks) / view.split),
+      lanes: Math.ceil(Math.min(MERGE_LANES, step.chunks) / ways),
     };
   });
 }
@@ -97,14 +101,16 @@ function stageView(stage: Stage): StageView {
     else groups.push([share]);
   }
   const ownRows = runsOwnRows(stage);
-  const { split } = laneSplit(first.lanes)!;
+  const dealt = dealtPlaces(shares);
+  const split = dealt.length > 0 ? 1 : laneSplit(first.lanes)!.split;
   const replicas = holders.length / groups.length;
   const attendsForAll = groups.length > 1 && split === holders.length;
   const spreadsExperts = holders.some(({ experts }) => !sameList(experts, first.experts));
   return {
     stage,
     holders,
-    dealt: dealtMembers(shares),
+    dealt,
+    placeSplit: Math.max(1, ...dealt.flat().map(({ length }) => length)),
     takesTurns: holders.length < shares.length,
     runsOwnRows: ownRows,
     cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
@@ -117,13 +123,10 @@ function stageView(stage: Stage): StageView {
   };
 }
 
-/** The root first: slots are dealt out in this order. */
-function dealtMembers(shares: readonly RankShare[]): RankShare[][] {
-  const lists: RankShare[][] = [];
-  for (const share of shares.filter(({ sequences }) => sequences !== undefined)) {
-    const members = lists.find(([member]) => sameList(member!.kvHeads, share.kvHeads));
-    if (members) members.push(share);
-    else lists.push([share]);
-  }
-  return lists.map((members) => members.toSorted((a, b) => Number(keepsCacheOnly(a)) - Number(keepsCacheOnly(b))));
+function dealtPlaces(shares: readonly RankShare[]): Place[][] {
+  const dealing = shares.filter(({ sequences }) => sequences !== undefined);
+  const firsts = dealing.filter(
+    (share, at) => dealing.findIndex((other) => sameList(other.kvHeads, share.kvHeads)) === at,
+  );
+  return firsts.map((share) => sequencePlaces(share, shares));
 }

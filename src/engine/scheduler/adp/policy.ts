@@ -6,6 +6,6 @@ import { TrtllmPolicy } from './trtllm_policy.js';
 
 export function contextPolicy(config: SchedulerConfig): ContextPolicy {
   if (config.ranks.length === 1) return new OnePool();
-  if (config.sharedRows) return new KvPolicy(config.handover, config.eviction === undefined);
+  if (config.sharedRows) return new KvPolicy(config.handover, config.shiftsSlots && config.eviction === undefined);
   return config.attentionDp.mode === 'trtllm' ? new TrtllmPolicy(config) : new CostPolicy(config);
 }

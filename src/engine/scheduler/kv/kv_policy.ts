@@ -10,7 +10,7 @@ import { placeSequence } from './place_sequence.js';
  * attention is least for the pool's share; running ones are moved where the balance would otherwise be bad.
  */
 export class KvPolicy implements ContextPolicy {
-  /** `moves`: false where caches can't be copied block by block, as their heads have blocks of their own. */
+  /** `moves`: false where caches can't be copied block by block: heads have blocks of their own, or several ranks parts of a sequence. */
   constructor(
     private readonly handover: boolean,
     private readonly moves = true,
