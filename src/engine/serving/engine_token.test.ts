@@ -87,7 +87,7 @@ describe('token parallelism in the serving engine', () => {
 
   test.each<[string, Partial<OpenRunnerOptions>, Partial<EngineOptions>]>([
     ['two ranks beside the root', { ranks: 3, virtual: false }, { slots: 5, kvBlocks: 12 }],
-    ['two pairs', { ranks: 4, planOptions: { sequence: 2 } }, { slots: 5, kvBlocks: 16 }],
+    ['two pairs, micro-batches', { ranks: 4, planOptions: { sequence: 2 }, batches: 2 }, { slots: 6, kvBlocks: 18 }],
   ])(
     'token x sp, %s: chunks of a sequence on several ranks, preemption, and the same tokens',
     { timeout: 300_000 },
