@@ -55,8 +55,11 @@ export interface PlannerOptions {
   readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
 }
 
-/** Policies that deal sequences out to ranks: for many requests at once. */
+/** Policies that keep whole sequences on ranks: nothing for one request. */
 const DEALING = POLICIES.filter((policy) => policy.includes('token') || policy === 'adp');
+
+/** A token plan that splits sequences shares no prefixes: it isn't taken unasked. */
+const CANDIDATES = POLICIES.filter((policy) => !(policy.includes('token') && policy.includes('sp')));
 
 /** Predictions aren't exact: a plan on more ranks must look this much faster, as a share, to be picked. */
 const MARGIN = 0.05;
@@ -122,7 +125,7 @@ export function predictPlans(
   const candidates: PlanCandidate[] = [];
   for (const worldSize of range(1, machine.ranks.length + 1)) {
     const seen = new Set<string>();
-    for (const policy of POLICIES) {
+    for (const policy of CANDIDATES) {
       if (DEALING.includes(policy) && (workload.batch ?? 1) === 1) continue;
       if ((policy === 'single') !== (worldSize === 1)) continue;
       if (policy.includes('ep') && work.shape.numExperts === 0) continue;
