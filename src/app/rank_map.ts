@@ -111,8 +111,8 @@ function stageStrips({ layers }: Stage, share: RankShare, shape: ModelShape): St
   return strips.filter((entry) => entry !== false);
 }
 
-function cacheText({ kvHeads, lanes }: RankShare, shape: ModelShape): string {
-  if (kvHeads.length === 0 || lanes.length === 0) return 'none';
+function cacheText({ kvHeads, lanes, sequences }: RankShare, shape: ModelShape): string {
+  if (kvHeads.length === 0 || lanes.length === 0 || sequences === 0) return 'none';
   const what = shape.latent ? 'the latent' : items(kvHeads, shape.kvHeads, 'kv head');
   return `${what}, ${lanes.length === MERGE_LANES ? 'every lane' : `lanes ${lanes.join(' ')}`}`;
 }

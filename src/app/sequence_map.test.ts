@@ -18,6 +18,10 @@ test('chunks go round the ranks that split the sequence', () => {
   expect(owners(sequenceMap(plan('pp x sp', 4), 300, 'writing', 4096)), 'each its layers').toBe(
     Array(4).fill('0+2 1+3').join(' '),
   );
+  expect(owners(sequenceMap(plan('token x sp', 3), 300, 'writing', 4096)), 'beside the root').toBe('1 2 1 2 1 2 1 2');
+  expect(owners(sequenceMap(plan('token', 3), 300, 'writing', 4096)), 'whole on one').toBe(
+    Array(8).fill('2').join(' '),
+  );
 });
 
 test('tokens fill chunks in order, and the chunk being written is told', () => {

@@ -1,4 +1,4 @@
-import { CHUNK_TOKENS, laneSplit, MERGE_LANES, ownsChunk, type Plan } from '../placement/index.js';
+import { CHUNK_TOKENS, laneSplit, MERGE_LANES, ownsChunk, ownSlots, type Plan } from '../placement/index.js';
 import { count, range, showList, sum } from '../placement/lists.js';
 
 /** What the sequence is at: its prompt is being computed, tokens are being added, or it has ended. */
@@ -61,9 +61,12 @@ export function sequenceMap(
 
 function chunkOwners({ stages }: Plan, chunk: number, offset: number): number[] {
   const owners = stages.flatMap(({ shares }) =>
-    shares.filter(({ kvHeads, lanes }) => {
-      const held = laneSplit(lanes);
-      return kvHeads.length > 0 && held !== undefined && ownsChunk(chunk, held.split, held.index, offset);
+    shares.filter((share) => {
+      const held = laneSplit(share.lanes);
+      // Where sequences are dealt out, the page's only one is with some of the ranks.
+      const [first, end] = ownSlots(share, shares, 1);
+      if (share.kvHeads.length === 0 || end === first) return false;
+      return held !== undefined && ownsChunk(chunk, held.split, held.index, offset);
     }),
   );
   return [...new Set(owners.map(({ rank }) => rank))].toSorted((a, b) => a - b);

@@ -53,6 +53,7 @@ describe('the planner counts the exchanges that the engine makes', () => {
     ['deepseek_v3', 'ep', 2],
     ['deepseek_v3', 'pp', 2],
     ['deepseek_v3', 'adp', 2],
+    ['deepseek_v3', 'token', 3],
   ] as const)('%s, %s on %i', async (model, policy, ranks) => {
     const { group, runner, decode, prompt } = await exchanges(model, policy, ranks);
     // A rank that keeps caches only also copies its row numbers, to itself.

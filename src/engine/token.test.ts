@@ -32,6 +32,8 @@ const models: Record<string, RandomModelOptions> = {
       tie_word_embeddings: true,
     },
   },
+  deepseek: { seed: 23, config: { ...long, model_type: 'deepseek_v3' } },
+  minicpm3: { seed: 24, config: { ...long, model_type: 'minicpm3', num_attention_heads: 8 } },
   // Norms of queries and keys, whose weights a root alone holds.
   qwen3: {
     seed: 25,
@@ -79,6 +81,25 @@ describe('the bits of one rank', () => {
         ['token x sp', 3],
         ['token x sp', 8],
         ['tp x token x sp', 4],
+      ],
+    ],
+    [
+      'deepseek',
+      'f32',
+      [1, 300],
+      [
+        ['token', 3, { devices: true }],
+        ['pp x token', 4],
+        ['token x sp', 3],
+      ],
+    ],
+    [
+      'minicpm3',
+      'f16',
+      [700],
+      [
+        ['token', 2],
+        ['token x sp', 4],
       ],
     ],
   ])('%s, kv %s', { timeout: 300_000 }, async (model, kv, lengths, cases) => {

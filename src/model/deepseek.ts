@@ -3,19 +3,20 @@ import { mlaSplit } from '../../shaders/attention/mla_split/index.js';
 import { latentCacheBytes } from '../../shaders/cache/latent_cache.js';
 import { linearGrouped } from '../../shaders/linear/linear_grouped/index.js';
 import { mlaRopeAppend } from '../../shaders/rope/mla_rope_append/index.js';
-import { unsupportedError } from '../base/errors.js';
 import { alignUp } from '../base/math.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
-import type { RankShare } from '../placement/plan.js';
+import { keepsCacheOnly, type RankShare } from '../placement/index.js';
 import { AttentionRanks } from './attention_ranks.js';
 import type { DeepseekConfig } from './config.js';
+import { DealtAttention } from './dealt_attention.js';
 import { DeepseekMlp, type MlpRows } from './deepseek_mlp.js';
 import type { DeepseekLayerWeights, DeepseekWeights } from './deepseek_weights.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
+import type { Matrix } from './matrix.js';
 import { fitRows, fusesNorm, recordLinear } from './record_linear.js';
 import { allocateParts, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
 import { activationStride, chunksOf, partialsOf, type Role, tileRows } from './roles.js';
-import { ropeTable } from './rope_table.js';
+import { ropeBuffer } from './rope_table.js';
 import { queryHeads, spanLength } from './shape.js';
 import { ownRowInfo, recordStageRows } from './stage_rows.js';
 import type { StageTopology } from './topology.js';
@@ -26,9 +27,10 @@ import type { World } from './world.js';
 interface DeepseekStage {
   readonly index: number;
   readonly topology: StageTopology;
+  /** Empty on a rank that keeps cache only. */
   readonly layers: readonly DeepseekLayerWeights[];
   readonly latents: readonly Buffer[];
-  /** Query heads of this rank's weights. */
+  /** Query heads of this rank's weights, or of its root's. */
   readonly heads: number;
   readonly projectStride: number;
   readonly qStride: number;
@@ -37,18 +39,24 @@ interface DeepseekStage {
   readonly attendedStride: number;
   /** Other ranks hold other segments of the contractions. */
   readonly split: boolean;
-  readonly mlp: DeepseekMlp;
+  readonly mlp: DeepseekMlp | undefined;
 }
 
+/** The rows of a stage, as a rank that only keeps their cache attends to them. */
 interface StageRows {
+  readonly attention: AttentionRanks | DealtAttention;
+  readonly computed: ComputedRows | undefined;
+}
+
+/** What a rank with weights works in. */
+interface ComputedRows {
   /** q (or its bottleneck), then the latent and the rotary key: the layer's first projection. */
   readonly projected: Buffer;
   /** Normalised bottleneck, where there is one and its norm isn't fused. */
   readonly qNormed: Buffer | undefined;
   readonly q: Buffer | undefined;
-  /** [rows][heads][kvLoraRank + qkRopeHeadDim]: absorbed q and rotated q_pe. */
+  /** [rows][heads][kvLoraRank + qkRopeHeadDim]: absorbed q and rotated q_pe; behind them the row's own token, where it travels. */
   readonly qAbsorbed: Buffer;
-  readonly attention: AttentionRanks;
   /** [rows][heads][kvLoraRank]: attention's output, still in the latent space. */
   readonly latentOut: Buffer;
   readonly attended: Buffer;
@@ -60,6 +68,16 @@ interface DeepseekRows extends RowBuffers {
   readonly embedding: EmbeddingRanks;
   readonly stages: readonly StageRows[];
 }
+
+/** A matrix a head. */
+const groupedBy = (rows: number, heads: number, { type }: Matrix) => ({
+  rows,
+  tileRows: tileRows(rows),
+  groups: heads,
+  type,
+  xOffset: 0,
+  outOffset: 0,
+});
 
 /** Segments of o_proj's contraction: groups of query heads. */
 const O_SEGMENTS = 8;
@@ -74,7 +92,8 @@ export class DeepseekForward implements Forward {
   readonly cacheBytesPerToken: number;
   readonly headRows: number;
   readonly #stages: readonly DeepseekStage[];
-  readonly #rope: Buffer;
+  /** Where the rank has weights: what travels to others is rotated. */
+  readonly #rope: Buffer | undefined;
 
   /** Allocates the latent cache and the rope table. @throws SplitkvError `limit` when a layer's latents exceed one binding. */
   constructor(
@@ -98,21 +117,17 @@ export class DeepseekForward implements Forward {
     const layers = this.#stages.reduce((sum, { latents }) => sum + latents.length, 0);
     this.cacheBytes = layerBytes * layers;
     this.cacheBytesPerToken = this.cacheBytes / (options.block * options.numBlocks);
-    const table = ropeTable(config, options.contextLength);
-    this.#rope = device.createBuffer('rope_table', table.byteLength);
-    device.write(this.#rope, 0, table);
+    this.#rope = this.#stages.some(({ layers }) => layers.length > 0)
+      ? ropeBuffer(device, config, options.contextLength)
+      : undefined;
   }
 
   #stage(index: number, topology: StageTopology, layerBytes: number): DeepseekStage {
     const { config, device, options, world } = this;
-    if (topology.dealt) {
-      throw unsupportedError(
-        "this model normalises its latents with weights, which a rank that keeps sequences only doesn't hold: use tp+sp instead of token",
-      );
-    }
     const [first, end] = topology.stage.layers;
     const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
-    const heads = this.#headsOf(topology.share);
+    const holder = topology.dealt?.root ?? topology.share;
+    const heads = this.#headsOf(holder);
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
     return {
       index,
@@ -125,13 +140,13 @@ export class DeepseekForward implements Forward {
         ),
       ),
       heads,
-      projectStride: activationStride(layers[0]!.project!.outFeatures),
+      projectStride: activationStride(layers[0]?.project!.outFeatures ?? 0),
       qStride: activationStride(heads * (qkNopeHeadDim + qkRopeHeadDim)),
-      qAbsorbedStride: this.#qAbsorbedStrideOf(topology.share),
+      qAbsorbedStride: this.#qAbsorbedStrideOf(holder),
       latentOutStride: activationStride(heads * kvLoraRank),
       attendedStride: activationStride(heads * vHeadDim),
-      split: topology.groups.length > 1,
-      mlp: new DeepseekMlp(device, config, this.hiddenStride, world, topology, layers),
+      split: topology.groups.length > 1 && !keepsCacheOnly(topology.share),
+      mlp: layers.length > 0 ? new DeepseekMlp(device, config, this.hiddenStride, world, topology, layers) : undefined,
     };
   }
 
@@ -146,7 +161,9 @@ export class DeepseekForward implements Forward {
   }
 
   #qAbsorbedStrideOf(share: RankShare): number {
-    return alignUp(this.#headsOf(share) * (this.config.kvLoraRank + this.config.qkRopeHeadDim), 32);
+    // A root's rows travel with their tokens.
+    const tokens = this.#headsOf(share) + (this.world.topology.stages.some((stage) => stage?.dealt) ? 1 : 0);
+    return alignUp(tokens * (this.config.kvLoraRank + this.config.qkRopeHeadDim), 32);
   }
 
   promptRows(wanted: number): number {
@@ -163,7 +180,7 @@ export class DeepseekForward implements Forward {
           stage.latentOutStride,
           stage.attendedStride,
           stage.split ? O_SEGMENTS * (this.hiddenStride + 32) : 0,
-          stage.mlp.widestRow,
+          stage.mlp?.widestRow ?? 0,
         ),
       ),
     );
@@ -192,30 +209,32 @@ export class DeepseekForward implements Forward {
       ...buffers,
       embedding: new EmbeddingRanks(device, world, config, this.weights.embedding, buffers, this.hiddenStride),
       stages: this.#stages.map((stage): StageRows => {
+        const { topology, mlp, latentOutStride: outStride } = stage;
+        const shape = {
+          headsOf: (share: RankShare) => this.#headsOf(share),
+          queryStrideOf: (share: RankShare) => this.#qAbsorbedStrideOf(share),
+          dim: config.kvLoraRank,
+          contextLength: this.options.contextLength,
+          chunkOffsets: this.options.chunkOffsets,
+        };
+        const input = { role, rows, rowInfo: buffers.rowInfo };
+        const attends = (queries: Buffer | undefined): StageRows['attention'] =>
+          topology.dealt
+            ? new DealtAttention(device, world, topology, shape, { ...input, queries, outStride })
+            : new AttentionRanks(device, world, topology, shape, { ...input, queries: queries! });
+        if (!mlp) return { attention: attends(undefined), computed: undefined };
         const qAbsorbed = floats('q absorbed', rows * stage.qAbsorbedStride);
-        return {
+        const computed: ComputedRows = {
           projected: floats('projected', rows * stage.projectStride),
           qNormed: qLoraRank === null || fused(qLoraRank) ? undefined : floats('q normed', rows * stage.projectStride),
           q: qLoraRank === null ? undefined : floats('q', rows * stage.qStride),
           qAbsorbed,
-          attention: new AttentionRanks(
-            device,
-            world,
-            stage.topology,
-            {
-              headsOf: (share) => this.#headsOf(share),
-              queryStrideOf: (share) => this.#qAbsorbedStrideOf(share),
-              dim: config.kvLoraRank,
-              contextLength: this.options.contextLength,
-              chunkOffsets: this.options.chunkOffsets,
-            },
-            { role, rows, rowInfo: buffers.rowInfo, queries: qAbsorbed },
-          ),
-          latentOut: floats('latent out', rows * stage.latentOutStride),
+          latentOut: floats('latent out', rows * outStride),
           attended: floats('attended', rows * stage.attendedStride),
           oParts: stage.split ? allocateParts(device, role, 'o parts', O_SEGMENTS, rows, config.hiddenSize) : undefined,
-          mlp: stage.mlp.allocateRows(role, rows, allRows),
+          mlp: mlp.allocateRows(role, rows, allRows),
         };
+        return { attention: attends(qAbsorbed), computed };
       }),
     };
   }
@@ -227,27 +246,41 @@ export class DeepseekForward implements Forward {
       recordStageRows(recorder, this.world, index, buffers.x, this.hiddenStride);
       const held = own.get(index);
       if (!held) continue;
-      for (const [at, layer] of held.stage.layers.entries()) {
-        this.#recordAttention(recorder, buffers, held.stage, held.rows, held.stage.latents[at]!, layer);
-        held.stage.mlp.record(recorder, buffers, held.rows.mlp, layer);
+      const { stage, rows } = held;
+      const { attention, computed } = rows;
+      attention.recordRows(recorder);
+      for (const [at, latentCache] of stage.latents.entries()) {
+        const layer = stage.layers[at];
+        if (computed) this.#recordProjection(recorder, buffers, stage, computed, latentCache, layer!);
+        attention.recordQueries(recorder);
+        if (!computed) this.#recordAppend(recorder, buffers, stage, attention, latentCache);
+        this.#recordAttention(recorder, buffers, attention, latentCache);
+        attention.recordMerge(recorder, computed?.latentOut, stage.latentOutStride);
+        if (!computed) continue;
+        this.#recordOutput(recorder, buffers, stage, computed, layer!);
+        stage.mlp!.record(recorder, buffers, computed.mlp, layer!);
       }
     }
   }
 
-  #recordAttention(
+  get #latent() {
+    const { kvLoraRank, qkRopeHeadDim } = this.config;
+    return { kvLoraRank, qkRopeHeadDim, kvType: this.options.type, block: this.options.block };
+  }
+
+  /** Queries, absorbed, and the latents; those of this rank's sequences into its cache. */
+  #recordProjection(
     recorder: Recorder,
     buffers: DeepseekRows,
     stage: DeepseekStage,
-    stageRows: StageRows,
+    stageRows: ComputedRows,
     latentCache: Buffer,
     weights: DeepseekLayerWeights,
   ): void {
     const { config, options } = this;
     const { rows, role } = buffers;
     const { heads, topology } = stage;
-    const { attention } = stageRows;
-    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
-    const latent = { kvLoraRank, qkRopeHeadDim, kvType: options.type, block: options.block };
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
     recordLinear(recorder, buffers, weights.project!, {
       x: buffers.x,
       xStride: this.hiddenStride,
@@ -270,9 +303,10 @@ export class DeepseekForward implements Forward {
     recorder.dispatch(
       mlaRopeAppend,
       {
-        ...latent,
+        ...this.#latent,
         rows,
         heads,
+        ...(topology.dealt && { latents: 'kept' as const }),
         qkNopeHeadDim,
         eps: config.loraNormEps,
         tableStride: options.tableStride,
@@ -292,18 +326,10 @@ export class DeepseekForward implements Forward {
         q_abs: stageRows.qAbsorbed,
       },
     );
-    const grouped = {
-      rows,
-      tileRows: tileRows(rows),
-      groups: heads,
-      type: weights.absorb!.type,
-      xOffset: 0,
-      outOffset: 0,
-    };
     recorder.dispatch(
       linearGrouped,
       {
-        ...grouped,
+        ...groupedBy(rows, heads, weights.absorb!),
         inFeatures: qkNopeHeadDim,
         outFeatures: kvLoraRank,
         xStride: q.stride,
@@ -313,10 +339,50 @@ export class DeepseekForward implements Forward {
       },
       { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: stageRows.qAbsorbed },
     );
-    attention.recordQueries(recorder);
+  }
+
+  /** On a rank that keeps cache only: tokens as they came, behind the queries. */
+  #recordAppend(
+    recorder: Recorder,
+    { rows }: DeepseekRows,
+    { heads }: DeepseekStage,
+    { blocks }: StageRows['attention'],
+    latentCache: Buffer,
+  ): void {
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, loraNormEps: eps } = this.config;
+    const [block] = blocks;
+    const { queries, queryStride, rowInfo, stepOf } = block!;
+    recorder.dispatch(
+      mlaRopeAppend,
+      {
+        ...this.#latent,
+        rows,
+        heads,
+        latents: 'ready',
+        qkNopeHeadDim,
+        eps,
+        tableStride: this.options.tableStride,
+        qStride: alignUp(heads * (qkNopeHeadDim + qkRopeHeadDim), 4),
+        kvStride: queryStride,
+        kvOffset: heads * (kvLoraRank + qkRopeHeadDim),
+        qAbsStride: queryStride,
+      },
+      { kv_a: queries, row_info: rowInfo, block_table: this.options.blockTable, latent_cache: latentCache },
+      stepOf,
+    );
+  }
+
+  /** Every block's queries over the chunks of this rank. */
+  #recordAttention(
+    recorder: Recorder,
+    { rows, role }: DeepseekRows,
+    attention: StageRows['attention'],
+    latentCache: Buffer,
+  ): void {
+    const { config, options } = this;
     for (const block of attention.blocks) {
       const problem = {
-        ...latent,
+        ...this.#latent,
         rows,
         heads: block.heads,
         share: attention.share,
@@ -349,11 +415,23 @@ export class DeepseekForward implements Forward {
         attention.recordLanes(recorder, block);
       }
     }
-    attention.recordMerge(recorder, stageRows.latentOut, stage.latentOutStride);
+  }
+
+  /** Attention's outputs out of the latent space, and o_proj. */
+  #recordOutput(
+    recorder: Recorder,
+    buffers: DeepseekRows,
+    stage: DeepseekStage,
+    stageRows: ComputedRows,
+    weights: DeepseekLayerWeights,
+  ): void {
+    const { config } = this;
+    const { kvLoraRank, vHeadDim } = config;
+    const { heads, topology } = stage;
     recorder.dispatch(
       linearGrouped,
       {
-        ...grouped,
+        ...groupedBy(buffers.rows, heads, weights.valueUp!),
         inFeatures: kvLoraRank,
         outFeatures: vHeadDim,
         xStride: stage.latentOutStride,

@@ -16,7 +16,7 @@ import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
 import { fitRows, fusesNorm, recordLinear, recordSwiglu } from './record_linear.js';
 import { allocateParts, headTransfers, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
 import { activationStride, chunksOf, DOWN_SEGMENTS, partialsOf, type Role } from './roles.js';
-import { ropeTable } from './rope_table.js';
+import { ropeBuffer } from './rope_table.js';
 import { Scratch } from './scratch.js';
 import { recordStageRows } from './stage_rows.js';
 import type { StageTopology } from './topology.js';
@@ -80,7 +80,8 @@ export class LlamaForward implements Forward {
   readonly headBlockBytes: number;
   readonly headRows: number;
   readonly #stages: readonly LlamaStage[];
-  readonly #rope: Buffer;
+  /** Where the rank has weights: what travels to others is rotated. */
+  readonly #rope: Buffer | undefined;
 
   /** Allocates the cache and the rope table. @throws SplitkvError `limit` when a layer's K or V exceeds one binding. */
   constructor(
@@ -100,9 +101,9 @@ export class LlamaForward implements Forward {
       (sum, { cache, topology }) => sum + kvBytesPerToken({ ...cache, numKvHeads: ownHeads(topology.share) }),
       0,
     );
-    const table = ropeTable(config, options.contextLength);
-    this.#rope = device.createBuffer('rope_table', table.byteLength);
-    device.write(this.#rope, 0, table);
+    this.#rope = this.#stages.some(({ layers }) => layers.length > 0)
+      ? ropeBuffer(device, config, options.contextLength)
+      : undefined;
     this.hiddenStride = activationStride(config.hiddenSize);
     this.logitsStride = activationStride(config.vocabSize);
     this.headRows = weights.head?.matrix.outFeatures ?? 0;

@@ -1,3 +1,4 @@
+import type { Buffer, Device } from '../gpu/index.js';
 import type { RopeConfig, RopeStretch } from './rope_config.js';
 
 /** What is rotated: a whole head, or with latent attention the rotary part of it (a DeepSeek configuration as it is). */
@@ -80,4 +81,12 @@ export function ropeTable(config: RotaryConfig, positions: number): Float32Array
     }
   }
   return table;
+}
+
+/** The table on a device. */
+export function ropeBuffer(device: Device, config: RotaryConfig, positions: number): Buffer {
+  const table = ropeTable(config, positions);
+  const buffer = device.createBuffer('rope_table', table.byteLength);
+  device.write(buffer, 0, table);
+  return buffer;
 }

@@ -56,7 +56,14 @@ export {
   type VocabShare,
 } from './plan.js';
 export { defaultPromptChunk } from './prompt_chunk.js';
-export { type Place, placeWeights, type RowRange, sequencePlaces, sequenceRanges } from './sequence_ranges.js';
+export {
+  ownSlots,
+  type Place,
+  placeWeights,
+  type RowRange,
+  sequencePlaces,
+  sequenceRanges,
+} from './sequence_ranges.js';
 export { roomByPlace, type SequenceRoom, sequenceWeights } from './sequence_weights.js';
 export { explainPick, formatPlanTable } from './plan_table.js';
 export {

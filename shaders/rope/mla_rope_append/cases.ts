@@ -15,7 +15,7 @@ export function appendCase(
   name: string,
   shape: Shape,
   rowInfo: readonly RowInfo[],
-  { races = false, ...more }: { races?: boolean } & Pick<MlaRopeAppendCase, 'elsewhere'> = {},
+  { races = false, ...more }: { races?: boolean } & Pick<MlaRopeAppendCase, 'elsewhere' | 'latents'> = {},
 ): KernelCase<MlaRopeAppendCase> {
   const { heads, qkNopeHeadDim, qkRopeHeadDim, kvLoraRank, kvType, block } = shape;
   const qWidth = heads * (qkNopeHeadDim + qkRopeHeadDim);
@@ -32,7 +32,7 @@ export function appendCase(
       qOffset: 4,
       kvStride: stride,
       kvOffset: 4 + qWidth,
-      qAbsStride: alignUp(heads * latentWidth(shape), 32),
+      qAbsStride: alignUp((heads + (more.latents === 'kept' ? 1 : 0)) * latentWidth(shape), 32),
       rowInfo,
       ...more,
     },
@@ -105,6 +105,18 @@ export const suite: KernelSuite<typeof mlaRopeAppend.bindings, typeof mlaRopeApp
       { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
       [[4, 1], [19, 0], undefined, [5, 1], [0, 2]],
       { elsewhere: [1] },
+    ),
+    appendCase(
+      'latents for a rank that keeps caches, some appended here',
+      { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
+      [[4, 1], [19, 0], undefined, [5, 1]],
+      { elsewhere: [1], latents: 'kept', races: true },
+    ),
+    appendCase(
+      'latents that are ready',
+      { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
+      [[4, 1], [19, 0], undefined, [20, 0]],
+      { elsewhere: [1], latents: 'ready', races: true },
     ),
   ],
   inputs,

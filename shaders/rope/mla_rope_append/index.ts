@@ -30,6 +30,11 @@ export interface MlaRopeAppendProblem extends LatentShape {
   readonly kvOffset?: number;
   /** f32 elements from row to row of q_abs. */
   readonly qAbsStride: number;
+  /**
+   * Rows that travel to ranks that keep caches only. 'kept': q_abs[row] gets what the cache gets of its token, f32, behind the heads,
+   * whether or not this rank appends it. 'ready': kv_a has it, and it is appended as it is; the other tensors are left alone.
+   */
+  readonly latents?: 'kept' | 'ready' | undefined;
 }
 
 /**
@@ -73,7 +78,9 @@ export const mlaRopeAppend = defineKernel({
       kvStride,
       kvOffset = 0,
       qAbsStride,
+      latents,
     } = problem;
+    const ready = latents === 'ready';
     checkLatentShape('mla_rope_append', problem);
     checkHeads('mla_rope_append', heads);
     if (!Number.isInteger(qkNopeHeadDim) || qkNopeHeadDim < 4 || qkNopeHeadDim % 4 !== 0) {
@@ -88,12 +95,13 @@ export const mlaRopeAppend = defineKernel({
     }
     checkStride('mla_rope_append', 'qStride', qStride, qOffset + heads * (qkNopeHeadDim + qkRopeHeadDim));
     checkStride('mla_rope_append', 'kvStride', kvStride, kvOffset + latentWidth(problem));
-    checkStride('mla_rope_append', 'qAbsStride', qAbsStride, heads * latentWidth(problem));
+    const tokens = heads + (latents === 'kept' ? 1 : 0);
+    checkStride('mla_rope_append', 'qAbsStride', qAbsStride, tokens * latentWidth(problem));
     // Threads of a workgroup; on a software adapter they are one vector register, so that its barrier is cheap.
     const threads = traits.software ? 8 : 64;
     return {
       wgsl: [...latentWgsl(problem.kvType), rms, source],
-      constants: { ...latentConstants(problem), THREADS: threads },
+      constants: { ...latentConstants(problem), THREADS: threads, KEEP_LATENTS: latents === 'kept', READY: ready },
       params: {
         heads,
         rank: kvLoraRank,
@@ -108,7 +116,7 @@ export const mlaRopeAppend = defineKernel({
         eps: problem.eps,
       },
       // Workgroup 0 of a row has the latent and k_pe; the others share the pairs of units of q_pe.
-      grid: (step) => [1 + ceilDiv(heads * (qkRopeHeadDim / 8), threads), step.rows, 1],
+      grid: (step) => [ready ? 1 : 1 + ceilDiv(heads * (qkRopeHeadDim / 8), threads), step.rows, 1],
     };
   },
 });

@@ -5,6 +5,9 @@
 //   rope(y)[i + d/2] = y[i + d/2] cos(i) + y[i] sin(i)              i < d/2, half-split pairs, d = 4 rope_units
 //   cache token = (c, rope(kv_a[R..R+d)));   q_abs[head][R..R+d) = rope(q[head][nope..nope+d))
 //
+// Where a rank without weights keeps the rows' cache, the rank that has them puts the token behind its heads' q_abs too (KEEP_LATENTS),
+// the rows travel, and there it is appended as it is (READY: kv_a holds it; q_abs isn't touched).
+//
 // q            [rows][q_units*4] f32; head h at 4 (q_start + h (nope_units + rope_units)): nope elements, then rope
 // kv_a         [rows][kv_units*4] f32; from 4 kv_start: latent (R), then k_pe (rope)
 // norm_weight  [R] f32
@@ -12,12 +15,15 @@
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
 // block_table  [slot][table_stride] physical block of each BLOCK tokens; NO_BLOCK: the row's token is of another rank's cache
 // latent_cache see latent_layout.wgsl, KvUnit
-// q_abs        [rows][q_abs_units*4] f32; head h at h (R + d); only its last d elements are written
+// q_abs        [rows][q_abs_units*4] f32; head h at h (R + d); only its last d elements are written. KEEP_LATENTS: the token at
+//              heads (R + d)
 //
 // Grid (1 + ceil(heads * rope_units/2 / THREADS), rows, 1): workgroup 0 of a row = latent and k_pe; in the others a thread
-// rotates 4 pairs of one head. THREADS: 8 for software adapters, 64 for GPUs; changes no bit.
+// rotates 4 pairs of one head; READY: workgroup 0 alone. THREADS: 8 for software adapters, 64 for GPUs; changes no bit.
 // Inactive rows: nothing is read or written. Rows without a block: only q_abs is.
 const THREADS: u32 = 64; // variant
+const KEEP_LATENTS: bool = false; // variant
+const READY: bool = false; // variant
 
 struct Params {
   heads: u32,
@@ -85,10 +91,18 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
 
   let physical = block_table[row_info[row].y * params.table_stride + position / BLOCK];
-  if (physical == NO_BLOCK) {
+  let appends = physical != NO_BLOCK;
+  if (!appends && !KEEP_LATENTS) {
     return;
   }
   let start = row * params.kv_units + params.kv_start;
+  let to = latent_base(physical, rank_units + params.rope_units, position % BLOCK);
+  if (READY) {
+    for (var unit = thread; unit < rank_units + params.rope_units; unit += THREADS) {
+      latent_cache[to + unit * BLOCK] = kv_pack(kv_a[start + unit]);
+    }
+    return;
+  }
   for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
     var partial = 0.0;
     for (var k4 = j; k4 < rank_units; k4 += RMS_PARTIALS) {
@@ -98,14 +112,26 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   workgroupBarrier();
   let scale = rms_scale(f32(params.rank), params.eps);
-  let to = latent_base(physical, rank_units + params.rope_units, position % BLOCK);
+  let kept = row * params.q_abs_units + params.heads * (rank_units + params.rope_units);
   for (var unit = thread; unit < rank_units; unit += THREADS) {
-    latent_cache[to + unit * BLOCK] = kv_pack(rms_apply(kv_a[start + unit], scale, norm_weight[unit]));
+    let latent = rms_apply(kv_a[start + unit], scale, norm_weight[unit]);
+    if (KEEP_LATENTS) {
+      q_abs[kept + unit] = latent;
+    }
+    if (appends) {
+      latent_cache[to + unit * BLOCK] = kv_pack(latent);
+    }
   }
   let key = start + rank_units;
   for (var unit = thread; unit < half_units; unit += THREADS) {
     let rotated = rotate(kv_a[key + unit], kv_a[key + half_units + unit], position, unit);
-    latent_cache[to + (rank_units + unit) * BLOCK] = kv_pack(rotated.low);
-    latent_cache[to + (rank_units + half_units + unit) * BLOCK] = kv_pack(rotated.high);
+    if (KEEP_LATENTS) {
+      q_abs[kept + rank_units + unit] = rotated.low;
+      q_abs[kept + rank_units + half_units + unit] = rotated.high;
+    }
+    if (appends) {
+      latent_cache[to + (rank_units + unit) * BLOCK] = kv_pack(rotated.low);
+      latent_cache[to + (rank_units + half_units + unit) * BLOCK] = kv_pack(rotated.high);
+    }
   }
 }

@@ -29,7 +29,12 @@ export function mlaRopeAppendReference(problem: MlaRopeAppendCase, inputs: HostA
   const table = inputs['rope_table']!;
   const qAbs: number[] = new Array<number>(problem.rows * qAbsStride);
   for (const [row, info] of problem.rowInfo.entries()) {
-    if (!info) continue;
+    if (!info || problem.latents === 'ready') continue;
+    if (problem.latents === 'kept') {
+      for (const [i, value] of appendedLatent(problem, inputs, row).entries()) {
+        qAbs[row * qAbsStride + heads * width + i] = value;
+      }
+    }
     for (let head = 0; head < heads; head++) {
       const from = row * qStride + qOffset + head * (qkNopeHeadDim + qkRopeHeadDim) + qkNopeHeadDim;
       const rotated = rotate(Array.from(inputs['q']!.subarray(from, from + qkRopeHeadDim)), table, info[0]);
@@ -52,6 +57,7 @@ export function mlaRopeAppendReference(problem: MlaRopeAppendCase, inputs: HostA
 export function appendedLatent(problem: MlaRopeAppendCase, inputs: HostArrays, row: number): number[] {
   const { kvLoraRank, kvStride, kvOffset = 0, eps } = problem;
   const from = row * kvStride + kvOffset;
+  if (problem.latents === 'ready') return Array.from(inputs['kv_a']!.subarray(from, from + latentWidth(problem)));
   const latent = Array.from(inputs['kv_a']!.subarray(from, from + kvLoraRank));
   const mean = latent.reduce((sum, x) => sum + x * x, 0) / kvLoraRank;
   const normalised = latent.map((x, i) => (x / Math.sqrt(mean + eps)) * inputs['norm_weight']![i]!);

@@ -46,7 +46,7 @@ export function kvBlocksOf(
   const fitting = (bytes: number, perToken: number, own = Math.max(...pools)): number => {
     const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
     // A rank of several that split sequences has room for a chunk more than its part of each.
-    const inPool = split === 1 ? held : (held - (slots * CHUNK_TOKENS) / KV_BLOCK) * split;
+    const inPool = split === 1 ? held : (held - (own * CHUNK_TOKENS) / KV_BLOCK) * split;
     return own === 0 ? Infinity : Math.floor((inPool * slots) / own);
   };
   if (kvMemory === undefined) {

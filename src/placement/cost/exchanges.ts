@@ -69,8 +69,10 @@ export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): H
     const split = stage.placeSplit > 1;
     // Of sequences that several ranks split lanes travel, else outputs.
     const bytes = split ? lanes * work.stateBytes : work.stateBytes - STATE_SUMS;
+    // A row's own latent is as wide as an absorbed query.
+    const latentBytes = work.shape.latent ? work.queryBytes : 0;
     hops.push(
-      dealtHop('queries', stage, (root, kept) => ({ out: (kept * queries(root)) / rows })),
+      dealtHop('queries', stage, (root, kept) => ({ out: (kept * queries(root)) / rows + kept * latentBytes })),
       dealtHop(split ? 'partials' : 'attended', stage, (root, kept) => ({ back: kept * headsOf(root) * bytes })),
     );
   }
