@@ -60,6 +60,9 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   expect(gzipped(chat) / 1000).toBeLessThan(20);
   const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !all.has(file) && !chat.includes(file));
   for (const file of rest) expect(file, 'any other file is for Node').toMatch(/^splitkv-node/);
+  // Bundlers that don't know Node's modules leave these files out.
+  const { browser } = JSON.parse(readFileSync('package.json', 'utf8')) as { browser: Record<string, false> };
+  expect(Object.keys(browser).toSorted()).toEqual(rest.map((file) => `./dist/${file}`).toSorted());
 });
 
 test.describe('for bundlers', () => {
