@@ -94,11 +94,11 @@ describe('without measuring, without a device', () => {
     const short = await ask({});
     expect([short.plan.sharing, copiesOf(short)]).toEqual([undefined, []]);
     expect(short.note).toMatch(
-      /a head help one only where it keeps 2048 entries or more.* 0 of the 2 layers .*--sharing lanes/,
+      /a head help one only where it keeps 2048 entries or more: with this context copies run in 0 of the 2 layers that have any.*--sharing lanes/,
     );
     const some = await ask({ contextLength: 6000, compression });
     expect([some.plan.sharing, copiesOf(some)]).toEqual(['lanes', [0]]);
-    expect(some.note).toMatch(/1 of the 2 layers/);
+    expect(some.note).toMatch(/run in 1 of the 2 layers/);
     // Without a budget a prompt of half the context is kept whole.
     const whole = await ask({ contextLength: 6000 });
     expect([whole.plan.sharing, copiesOf(whole), whole.note]).toEqual(['lanes', [0, 1], undefined]);

@@ -36,7 +36,7 @@ export function readPlan(asked: PlanFile, shape: ModelShape, subject: PlanSubjec
   return {
     plan: arrangedPlan({ ...rest, placement }, shape, 'lanes'),
     note:
-      `arrangement: requests run one at a time, and copies of a head help one only where it keeps ${LANE_ENTRIES} entries or more. With this context ` +
-      `${shared} of the ${copied} layers with copies run with such; arrange with --sharing lanes to run all copies, or serve requests side by side`,
+      `arrangement: requests run one at a time, and copies of a head help one only where it keeps ${LANE_ENTRIES} entries or more: with this ` +
+      `context copies run in ${shared} of the ${copied} layers that have any. Arrange with --sharing lanes to run all, or serve requests side by side`,
   };
 }

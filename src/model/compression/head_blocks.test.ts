@@ -85,4 +85,45 @@ describe('blocks of heads', () => {
     for (let slot = 0; slot < 3; slot++) blocks.release(slot);
     expect(blocks.used).toBe(0);
   });
+
+  test('a head goes from one rank to another: as many blocks there, none here, and it grows there only', () => {
+    const here = new Set(['0 0', '0 1']);
+    const there = new Set<string>();
+    const [from, to] = [here, there].map(
+      (held) => new HeadBlocks({ ...shape, holds: (slot, head) => held.has(`${slot} ${head}`) }),
+    ) as [HeadBlocks, HeadBlocks];
+    for (const blocks of [from, to]) {
+      blocks.reserve(0, 300);
+      blocks.compressed(0, 300, [
+        [100, 200],
+        [130, 300],
+      ]);
+      blocks.reserve(0, 330);
+    }
+    expect([from.used, to.used]).toEqual([3 + 4 + 3 + 6, 0]);
+    // The second head, of 200 and 300 entries of the prompt: now 210 and 310.
+    const [sent, taken] = [from.blocksBelow(0, 1, 310), to.takeIn(0, 1, 310)];
+    expect([sent, taken].map((layers) => layers.map(({ length }) => length))).toEqual([
+      [4, 5],
+      [4, 5],
+    ]);
+    here.delete('0 1');
+    there.add('0 1');
+    from.giveAway(0, 1);
+    for (const blocks of [from, to]) check(blocks);
+    expect([from.used, to.used]).toEqual([6, 10]);
+    expect([0, 1].map((layer) => [from, to].map((blocks) => blocks.entries(layer, 0, 310)))).toEqual([
+      [110, 210],
+      [140, 310],
+    ]);
+    for (const blocks of [from, to]) blocks.reserve(0, 400);
+    expect([from.used, to.used]).toEqual([4 + 4, 5 + 7]);
+    from.release(0);
+    to.release(0);
+    expect([from.used, to.used]).toEqual([0, 0]);
+    const full = new HeadBlocks({ ...shape, numBlocks: 4, holds: (slot) => slot === 1 });
+    full.reserve(1, 128);
+    full.reserve(0, 64);
+    expect(() => full.takeIn(0, 1, 64)).toThrow('no room for kv head 1 of slot 0');
+  });
 });

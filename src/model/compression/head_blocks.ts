@@ -158,10 +158,14 @@ export class HeadBlocks {
   /**
    * A slot's kv head comes here from another rank: takes a block for each that it has there. Returns the first ones, those of positions
    * below `length`, by layer.
+   * @throws SplitkvError `internal` without room: whoever moves a head knows that there is some
    */
   takeIn(slot: number, kvHead: number, length: number): number[][] {
     return this.#heads.map((layer, at) => {
       const head = layer[slot]![kvHead]!;
+      if (this.#free[at]!.length < head.blocks.length) {
+        throw new SplitkvError('internal', `no room for kv head ${kvHead} of slot ${slot} on the rank that it goes to`);
+      }
       for (const place of head.blocks.keys()) head.blocks[place] = this.#free[at]!.pop()!;
       return head.blocks.slice(0, this.#blocksFor(head, length));
     });
