@@ -87,7 +87,11 @@ describe('without measuring, without a device', () => {
     const ask = (of: Partial<PlanSubject>, sharing?: 'lanes') =>
       choosePlan({ ...nowhere, plan: { ...plan, ...(sharing && { sharing }) } }, { ...subject, ...of });
     const copiesOf = ({ plan: { stages } }: Awaited<ReturnType<typeof ask>>): number[] =>
-      stages.flatMap(({ layers, shares }) => (shares.some(({ copies }) => copies) ? [layers[0]] : []));
+      [0, 1, 2].filter((layer) =>
+        stages.some(
+          ({ layers: [first, end], shares }) => layer >= first && layer < end && shares.some(({ copies }) => copies),
+        ),
+      );
 
     const batched = await ask({ seatsOf: () => ({ slots: 4 }) });
     expect([batched.plan.sharing, copiesOf(batched), batched.note]).toEqual(['sequences', [0, 1], undefined]);
@@ -99,9 +103,9 @@ describe('without measuring, without a device', () => {
     const some = await ask({ contextLength: 6000, compression });
     expect([some.plan.sharing, copiesOf(some)]).toEqual(['lanes', [0]]);
     expect(some.note).toMatch(/run in 1 of the 2 layers/);
-    // Without a budget a prompt of half the context is kept whole.
+    // Without a budget heads are as long as each other: one on each rank is even.
     const whole = await ask({ contextLength: 6000 });
-    expect([whole.plan.sharing, copiesOf(whole), whole.note]).toEqual(['lanes', [0, 1], undefined]);
+    expect([whole.plan.sharing, copiesOf(whole)]).toEqual([undefined, []]);
     const forced = await ask({}, 'lanes');
     expect([forced.plan.sharing, copiesOf(forced), forced.note]).toEqual(['lanes', [0, 1], undefined]);
   });
