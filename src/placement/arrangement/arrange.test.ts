@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { Random } from '../../base/random.js';
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
 import { busiestTotal, makespan } from './measures.js';
@@ -132,6 +133,13 @@ describe('the sizes that matter', () => {
       mode: 'exact',
       objective: 'per-layer',
     });
+    expect(found.gap).toBeLessThan(0.01);
+  });
+
+  test.each([2, 4])('so too where loads are small whole numbers, which tie, with %i copies', (copies) => {
+    const random = new Random(3);
+    const loads = Array.from({ length: 32 }, () => Array.from({ length: 32 }, () => 1 + random.integer(5)));
+    const found = arrange({ loads, ranks: 8, copies, mode: 'exact', objective: 'per-layer' });
     expect(found.gap).toBeLessThan(0.01);
   });
 

@@ -1,5 +1,5 @@
 import { sum } from '../lists.js';
-import { piecesBound } from './pieces_bound.js';
+import { piecesBound, wholeLoadsBound } from './pieces_bound.js';
 import { evenPeak, mostCopies, type Task } from './task.js';
 import type { HeadShare, LayerPlacement } from './types.js';
 
@@ -61,15 +61,16 @@ export function headShares(numHeads: number, pieces: readonly Piece[], ranks: re
 }
 
 /**
- * What the busiest rank has at least however heads are cut into equal pieces within the budgets: the mean, and the largest piece
- * that is left when always the largest is cut further.
+ * What the busiest rank has at least however heads are cut into equal pieces within the budgets: the mean, the largest piece that is
+ * left when always the largest is cut further, and what so few cuts of whole numbers allow.
  */
 export function equalSharesBound(task: Task): number {
   let copies: readonly number[] = [];
   for (copies of cutLargestFirst(task));
   if (copies.every((n) => n === 1)) return Math.max(evenPeak(task), piecesBound(task.loads, task.room.length));
   const largest = task.loads.map((load, head) => largestPiece(load, copies[head]!, task.batch));
-  return Math.max(evenPeak(task), ...largest);
+  const spent = sum(copies) - copies.length;
+  return Math.max(evenPeak(task), ...largest, wholeLoadsBound(task.loads, task.room.length, spent, task.batch));
 }
 
 /**

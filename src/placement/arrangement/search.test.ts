@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
-import { piecesBound } from './pieces_bound.js';
+import { piecesBound, wholeLoadsBound } from './pieces_bound.js';
 import { leastPeak, leastPeakOfAnyShares, leastWithinMemory } from './testing/brute_force.js';
 import { lognormalLoads } from './testing/loads.js';
 
@@ -22,6 +22,25 @@ describe('against every placement there is', () => {
       }),
       { numRuns: 150 },
     );
+  });
+
+  test('loads of whole numbers: the bound from few cuts holds', () => {
+    const wholes = fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 1, maxLength: 5 });
+    fc.assert(
+      fc.property(wholes, whole(1, 4), whole(0, 3), fc.constantFrom(1, 2, 12), (counts, ranks, copies, parts) => {
+        const loads = counts.map((count) => count / parts);
+        const bound = wholeLoadsBound(loads, ranks, copies, Infinity);
+        expect(bound).toBeLessThanOrEqual(leastPeak(loads, ranks, copies) * (1 + 1e-9));
+        expect(bound).toBeGreaterThanOrEqual((loads.reduce((a, b) => a + b) / ranks) * (1 - 1e-9));
+      }),
+      { numRuns: 150 },
+    );
+    // By hand: 95 on 8 ranks. With two copies four ranks have whole numbers: 11 of those, and the others would need 12.75.
+    const loads = Array.from({ length: 32 }, (_, i) => (i === 0 ? 2 : 3));
+    expect(wholeLoadsBound(loads, 8, 2, Infinity)).toBe(12);
+    // One copy, two ranks: halves of an odd load.
+    expect(wholeLoadsBound([3, 4], 2, 1, Infinity)).toBe(3.5);
+    expect(wholeLoadsBound([3, 4], 2, 1, 8)).toBe(3.5);
   });
 
   test('wrap finds the least makespan of any shares', () => {
