@@ -3,8 +3,8 @@ import { keepsCacheOnly, type Plan, type RankShare } from '../plan.js';
 import type { LayerSizes } from '../sizes.js';
 import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';
 import { expectedLargest, expertsRead } from './expert_load.js';
-import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure } from './measure.js';
-import { sideBySide } from './slowdown.js';
+import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure, type Slowdown } from './measure.js';
+import { sideBySide, slowdownAt } from './slowdown.js';
 import type { StageStep } from './stage_step.js';
 import type { ModelWork, StepRows } from './work.js';
 
@@ -82,9 +82,17 @@ export function stageTimes(
       computeSeconds,
       exchangeSeconds,
       exchanges: hops.length,
-      takenSeconds: stage.takesTurns ? Math.max(...own.values()) : computeSeconds + exchangeSeconds,
+      takenSeconds: stage.takesTurns
+        ? takenOf([...own.values()], machine.slowdown[stage.role], busyStages)
+        : computeSeconds + exchangeSeconds,
     };
   });
+}
+
+/** Until ranks that take turns are free again: the busiest, or all of them as fast as the machine lets so many work side by side. */
+function takenOf(own: readonly number[], slowdown: Slowdown, busyStages: number): number {
+  const ranks = own.length;
+  return Math.max(...own, (sum(own) * slowdownAt(slowdown, ranks * busyStages)) / ranks);
 }
 
 /** The time of some ranks until the last is done. */

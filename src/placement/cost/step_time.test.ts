@@ -222,8 +222,10 @@ describe('a step of generated rows', () => {
         const of = workOf(model);
         const one = makePlan('single', 1, model);
         const machine = machineOf(ranks);
-        expect(generatedStep(plan, of, machine, 2, 4096).seconds).toBeLessThanOrEqual(
-          generatedStep(one, of, machine, 2, 4096).seconds * (1 + 1e-9),
+        // A pipeline's batches each read the head, which may outweigh the rest.
+        const slots = policy.startsWith('pp') ? 1 : 2;
+        expect(generatedStep(plan, of, machine, slots, 4096).seconds).toBeLessThanOrEqual(
+          generatedStep(one, of, machine, slots, 4096).seconds * (1 + 1e-9),
         );
       }),
       { numRuns: 200 },
