@@ -210,6 +210,11 @@ export class Batch {
     this.#sampler?.stop(row);
   }
 
+  /** After a failure: every row is stopped, and no step in flight. */
+  reset(): void {
+    this.#sampler?.reset();
+  }
+
   /** This rank's rows of the head, in order. */
   async logitsOf(row: number): Promise<Float32Array | undefined> {
     if (!this.#sampler) return undefined;

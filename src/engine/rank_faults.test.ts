@@ -3,6 +3,7 @@ import { Random } from '../base/random.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import type { LoadOptions } from './api.js';
 import { load } from './load.js';
+import { openRunner } from './testing/open_runner.js';
 import { randomFiles } from './testing/random_source.js';
 
 const adapter = (await testAdapters()).at(-1)!;
@@ -61,6 +62,38 @@ describe('a rank that loses its device', () => {
       await expect(model.recover()).rejects.toMatchObject({ code: 'usage' });
     },
   );
+
+  test('a step that fails between its candidates and its token leaves nothing behind', async () => {
+    const { group } = await openRunner({ adapter: adapter.name, model: { seed: 3 }, plan: 'tp', ranks: 2 });
+    const answer = async (): Promise<number[]> => {
+      const { runner } = group;
+      await runner.prefill(prompt.slice(0, 40), 12, { seed: 1 });
+      const ids = [...(await runner.sampleFirst())];
+      for (let step = 0; step < 11; step++) ids.push(...(await runner.step()));
+      await runner.release();
+      return ids;
+    };
+    try {
+      const expected = await answer();
+      const [root] = group.ranks;
+      for (const label of ['candidates', 'down_proj', 'candidates']) {
+        const { communicator } = root!.world;
+        const exchange = communicator!.exchange.bind(communicator);
+        let left = 3;
+        vi.spyOn(communicator!, 'exchange').mockImplementation(async (encoder, what) => {
+          if (what.label !== label || left-- > 0) return exchange(encoder, what);
+          // What came before it in the step still runs.
+          root!.device.gpu.queue.submit([encoder.finish()]);
+          throw new Error('the link broke');
+        });
+        await expect(answer()).rejects.toThrow();
+        await group.recover();
+        expect(await answer(), label).toEqual(expected);
+      }
+    } finally {
+      group.dispose();
+    }
+  });
 
   test('an aborted prompt leaves the ranks in step', { timeout: 120_000 }, async () => {
     const { model } = await open({ plan: 'tp', ranks: 2 });

@@ -679,6 +679,7 @@ export class RankRunner implements Rank {
   async reset(): Promise<void> {
     await this.#queue.idle();
     for (const slot of this.#slots.keys()) this.#release(slot);
+    if (!this.device.isLost) for (const batch of this.#batches) batch.reset();
   }
 
   dispose(): void {

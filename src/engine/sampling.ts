@@ -167,6 +167,12 @@ export class Sampler {
     return { ids: this.#ids!, offset };
   }
 
+  /** A step that failed between its candidates and its ids was counted on the GPU alone: both counts begin anew. Nothing may be in flight. */
+  reset(): void {
+    this.#step = 0;
+    this.device.write(this.#counter, 0, new Uint32Array(1));
+  }
+
   /** Begins a request, or goes on with one that had sampled `counter` tokens: its parameters, and the tokens seen so far. */
   start(
     slot: number,
