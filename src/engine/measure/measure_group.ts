@@ -83,8 +83,9 @@ async function sideBySide(
     }
     const together = n === 1 ? slowest : await timeTogether(all.slice(0, n));
     seconds.set(n, together);
-    // Sharing everything is the worst there is; beyond it is noise.
-    slowdown.push([n, Math.min(n, Math.max(1, together / slowest))]);
+    // Sharing everything is the worst there is; beyond it is noise. Ranks of one device do.
+    const shared = all.slice(0, n).every(({ device }) => device === all[0]!.device);
+    slowdown.push([n, shared ? n : Math.min(n, Math.max(1, together / slowest))]);
   }
   return { seconds, slowdown: between(slowdown) };
 }

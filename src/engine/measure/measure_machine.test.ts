@@ -74,7 +74,7 @@ describe('a machine', () => {
     const adapters = [{ adapterName }, { adapterName }];
     const shared = { subject: subjectOf('llama'), adapters, virtual: true, store: countingStore() };
     const { slowdown } = await measureMachine(shared);
-    expect(slowdown.prompt[1]).toBeGreaterThan(1.3);
+    expect(slowdown).toEqual({ generated: [1, 2], prompt: [1, 2] });
   });
 
   test('an aborted signal ends it', async () => {
