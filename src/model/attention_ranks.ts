@@ -190,29 +190,9 @@ export class AttentionRanks implements StageAttention {
 
   /** After a block's attention of generated rows: its chunks merged into lanes, where they travel. */
   recordLanes(recorder: Recorder, block: AttentionBlock): void {
-    if (!this.#chunkPartials) return;
-    const { shape } = this;
-    recorder.dispatch(
-      attentionMerge,
-      {
-        mode: 'lanes',
-        rows: this.rows,
-        heads: block.heads,
-        headDim: shape.dim,
-        partials: this.partials,
-        share: this.share,
-        outStride: block.heads * shape.dim,
-      },
-      {
-        partial_o: this.#chunkPartials.o,
-        partial_ml: this.#chunkPartials.ml,
-        row_info: block.rowInfo,
-        chunk_offsets: shape.chunkOffsets,
-        out: block.partialO,
-        out_ml: block.partialMl,
-      },
-      block.stepOf,
-    );
+    const { shape, rows, partials, share } = this;
+    const chunks = this.#chunkPartials;
+    if (chunks) recordChunkLanes(recorder, { chunks, shape, rows, partials, share, block });
   }
 
   /** Sends every block's partials home, and merges this rank's own rows into `out`. */
@@ -280,4 +260,47 @@ export class AttentionRanks implements StageAttention {
     };
     return [...of(o, this.shape.dim), ...of(ml, 2)];
   }
+}
+
+/** A block's chunks merged into the merge lanes that travel. */
+export function recordChunkLanes(
+  recorder: Recorder,
+  {
+    chunks,
+    shape,
+    rows,
+    partials,
+    share,
+    block,
+  }: {
+    /** States of each chunk. */
+    readonly chunks: { readonly o: Buffer; readonly ml: Buffer };
+    readonly shape: Pick<AttentionShape, 'dim' | 'chunkOffsets'>;
+    readonly rows: number;
+    readonly partials: number;
+    readonly share: { readonly ranks: number; readonly index: number };
+    readonly block: AttentionBlock;
+  },
+): void {
+  recorder.dispatch(
+    attentionMerge,
+    {
+      mode: 'lanes',
+      rows,
+      heads: block.heads,
+      headDim: shape.dim,
+      partials,
+      share,
+      outStride: block.heads * shape.dim,
+    },
+    {
+      partial_o: chunks.o,
+      partial_ml: chunks.ml,
+      row_info: block.rowInfo,
+      chunk_offsets: shape.chunkOffsets,
+      out: block.partialO,
+      out_ml: block.partialMl,
+    },
+    block.stepOf,
+  );
 }

@@ -4,7 +4,13 @@ import { ceilDiv } from '../base/math.js';
 import type { Exchange, Region, Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape } from '../gpu/index.js';
 import { type RankShare, type RowRange, sequenceRanges } from '../placement/index.js';
-import type { AttentionBlock, AttentionShape, MergeTables, StageAttention } from './attention_ranks.js';
+import {
+  type AttentionBlock,
+  type AttentionShape,
+  type MergeTables,
+  recordChunkLanes,
+  type StageAttention,
+} from './attention_ranks.js';
 import { rowsOf } from './record_ranks.js';
 import { chunksOf, type Role } from './roles.js';
 import type { DealtSequences, StageTopology } from './topology.js';
@@ -173,29 +179,9 @@ export class DealtAttention implements StageAttention {
 
   recordLanes(recorder: Recorder, block: AttentionBlock): void {
     // Where one rank has every chunk of its sequences nothing travels before the merge.
-    if (!this.#chunkPartials) return;
-    const { rows, shape } = this;
-    recorder.dispatch(
-      attentionMerge,
-      {
-        mode: 'lanes',
-        rows: rows.rows,
-        heads: block.heads,
-        headDim: shape.dim,
-        partials: this.partials,
-        share: this.share,
-        outStride: block.heads * shape.dim,
-      },
-      {
-        partial_o: this.#chunkPartials.o,
-        partial_ml: this.#chunkPartials.ml,
-        row_info: block.rowInfo,
-        chunk_offsets: shape.chunkOffsets,
-        out: block.partialO,
-        out_ml: block.partialMl,
-      },
-      block.stepOf,
-    );
+    const { shape, partials, share } = this;
+    const chunks = this.#chunkPartials;
+    if (chunks) recordChunkLanes(recorder, { chunks, shape, rows: this.rows.rows, partials, share, block });
   }
 
   recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void {

@@ -2,12 +2,13 @@ import { SplitkvError, usageError } from '../../base/errors.js';
 import { median } from '../../base/stats.js';
 import { RankGroup } from '../../engine/rank_group.js';
 import { openModelFiles, storedType } from '../../engine/model_files.js';
-import { MAX_STEPS_IN_FLIGHT, type Runner } from '../../engine/runner.js';
+import type { Runner } from '../../engine/runner.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { KvType, WeightType } from '../../index.js';
 import { openSource } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { checkPlan, defaultPromptChunk, makePlan } from '../../placement/index.js';
+import { decodeSteps } from '../decode_steps.js';
 import type { BenchAdapter, Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { interleave } from '../interleave.js';
 import { randomPrompt } from '../prompt.js';
@@ -149,7 +150,7 @@ function decodeTask(prompts: readonly (readonly number[])[], maxTokens: number):
       }
       const first = await runner.sampleFirst();
       const started = performance.now();
-      const all = [first, ...(await stepsOf(runner, 0, maxTokens))].flatMap((ids) => [...ids]);
+      const all = [first, ...(await decodeSteps(runner, 0, maxTokens))].flatMap((ids) => [...ids]);
       const seconds = (performance.now() - started) / 1000;
       for (const slot of prompts.keys()) await runner.release(slot);
       return { seconds, ids: all };
@@ -168,7 +169,7 @@ function twoRequestsTask(prompts: readonly (readonly number[])[], maxTokens: num
         prompts.map(async (prompt, slot) => {
           await runner.prefill(prompt, maxTokens, { seed: 0 }, undefined, slot);
           const first = await runner.sampleFirst(slot);
-          return [first, ...(await stepsOf(runner, slot, maxTokens - 1))].map(([id]) => id!);
+          return [first, ...(await decodeSteps(runner, slot, maxTokens - 1))].map(([id]) => id!);
         }),
       );
       const seconds = (performance.now() - started) / 1000;
@@ -176,18 +177,6 @@ function twoRequestsTask(prompts: readonly (readonly number[])[], maxTokens: num
       return { seconds, ids: answers.flat() };
     },
   };
-}
-
-/** Decode steps of a batch, submitted ahead as `generate` does. */
-async function stepsOf(runner: Runner, batch: number, steps: number): Promise<Uint32Array[]> {
-  const all: Uint32Array[] = [];
-  const ahead: Promise<Uint32Array>[] = [];
-  for (let step = 0; step < steps; step++) {
-    ahead.push(runner.step(batch));
-    if (ahead.length === MAX_STEPS_IN_FLIGHT) all.push(await ahead.shift()!);
-  }
-  for (const ids of ahead) all.push(await ids);
-  return all;
 }
 
 async function race(task: Task, rivals: readonly Rival[], runs: number, hooks: SuiteHooks): Promise<RanksResult[]> {

@@ -3,12 +3,13 @@ import { median } from '../../base/stats.js';
 import { openModelFiles, storedType } from '../../engine/model_files.js';
 import type { HandedKv } from '../../engine/prefill/handed_kv.js';
 import { RankGroup } from '../../engine/rank_group.js';
-import { MAX_STEPS_IN_FLIGHT, type Runner } from '../../engine/runner.js';
+import type { Runner } from '../../engine/runner.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { KvType, WeightType } from '../../index.js';
 import { openSource } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { checkPlan, defaultPromptChunk, makePlan } from '../../placement/index.js';
+import { decodeSteps } from '../decode_steps.js';
 import type { BenchAdapter, Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { interleave } from '../interleave.js';
 import { randomPrompt } from '../prompt.js';
@@ -214,7 +215,7 @@ async function decode(
   const groups = Array.from({ length: microBatches }, (_, group) => group);
   const first = await Promise.all(groups.map((group) => runner.sampleFirst(group)));
   const started = performance.now();
-  const rest = await Promise.all(groups.map((group) => stepsOf(runner, group, maxTokens)));
+  const rest = await Promise.all(groups.map((group) => decodeSteps(runner, group, maxTokens)));
   const seconds = (performance.now() - started) / 1000;
   for (const sequence of sequences) await runner.release(slotOf(sequence));
   const ids = sequences.map((sequence) => {
@@ -222,18 +223,6 @@ async function decode(
     return [first[group]!, ...rest[group]!].map((step) => step[row]!);
   });
   return { seconds, ids };
-}
-
-/** Decode steps of a batch, submitted ahead as the serving engine does. */
-async function stepsOf(runner: Runner, batch: number, steps: number): Promise<Uint32Array[]> {
-  const all: Uint32Array[] = [];
-  const ahead: Promise<Uint32Array>[] = [];
-  for (let step = 0; step < steps; step++) {
-    ahead.push(runner.step(batch));
-    if (ahead.length === MAX_STEPS_IN_FLIGHT) all.push(await ahead.shift()!);
-  }
-  for (const ids of ahead) all.push(await ids);
-  return all;
 }
 
 export function throughputTable(results: readonly ThroughputResult[]): string {
