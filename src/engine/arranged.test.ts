@@ -3,78 +3,32 @@ import { testAdapters } from '../gpu/testing/adapters.js';
 import { compressionOptions } from '../model/compression/options.js';
 import { modelSizes } from '../model/model_sizes.js';
 import { modelShape } from '../model/shape.js';
-import type { RandomModelOptions } from '../model/testing/random_model.js';
 import { arrangedPlan, planMemory, type Plan } from '../placement/index.js';
 import { randomArrangement } from '../placement/testing/arrangements.js';
 import { busiest } from './attention_stats.js';
 import { memoryOnPaper } from './rank_memory.js';
+import { contractModels } from './testing/contract/cases.js';
 import { openRunner } from './testing/open_runner.js';
 import { firstDifference, runAlone, runTogether, somePrompt } from './testing/run_bits.js';
 import { randomFiles } from './testing/random_source.js';
 
-const models: Record<string, RandomModelOptions> = {
-  // Odd widths: heads of 24 cut quantisation blocks.
-  llama: {
-    seed: 31,
-    config: {
-      max_position_embeddings: 2304,
-      hidden_size: 72,
-      num_hidden_layers: 3,
-      num_attention_heads: 10,
-      num_key_value_heads: 5,
-      head_dim: 24,
-      intermediate_size: 300,
-      attention_bias: true,
-    },
-  },
-  qwen3: {
-    seed: 32,
-    config: {
-      max_position_embeddings: 2304,
-      model_type: 'qwen3',
-      num_attention_heads: 8,
-      num_key_value_heads: 8,
-      head_dim: 8,
-      intermediate_size: 300,
-      vocab_size: 500,
-      tie_word_embeddings: true,
-    },
-  },
-};
+const models = { llama: contractModels.biased, qwen3: contractModels.qwen3_tied };
 
-function arranged(model: string, ranks: number, options: Parameters<typeof randomArrangement>[2]): Plan {
-  const shape = modelShape(randomFiles(models[model]!).model.config);
+function arranged(model: keyof typeof models, ranks: number, options: Parameters<typeof randomArrangement>[2]): Plan {
+  const shape = modelShape(randomFiles(models[model]).model.config);
   return arrangedPlan(randomArrangement(shape, ranks, options), shape, options.sharing ?? 'lanes');
 }
 
-describe('heads anywhere, another place in every layer: the bits of one rank', async () => {
+describe('heads anywhere: the bits of one rank', async () => {
   const adapter = (await testAdapters()).at(-1)!.name;
-
-  test.each([
-    ['llama', 'f32', 'f32', [1, 255, 256, 257, 700], [2, 4]],
-    ['qwen3', 'q4', 'f16', [257, 700], [3, 8]],
-    ['llama', 'q8', 'f16', [300], [8]],
-  ] as const)(
-    '%s, %s, kv %s: prompts of %j, on %j ranks',
-    { timeout: 300_000 },
-    async (model, weights, kv, lengths, sizes) => {
-      const options = { adapter, model: models[model]!, weights, kv };
-      const one = await runAlone(lengths, options);
-      for (const ranks of sizes) {
-        const plan = arranged(model, ranks, { seed: ranks });
-        const many = await runAlone(lengths, { ...options, plan, virtual: true });
-        expect(firstDifference(many, one), `${ranks} ranks: first row that differs`).toBe(-1);
-      }
-    },
-  );
 
   test(
     'more ranks than MLP segments: the last hold heads only, in some layers nothing',
     { timeout: 300_000 },
     async () => {
-      const options = { adapter, model: models['qwen3']!, weights: 'f32', kv: 'f32' } as const;
+      const options = { adapter, model: models.qwen3, weights: 'f32', kv: 'f32' } as const;
       const on = (rank: number) => [{ rank, share: 1 }];
-      const shape = modelShape(randomFiles(models['qwen3']!).model.config);
+      const shape = modelShape(randomFiles(models.qwen3).model.config);
       const placement = [[8, 3, 9, 8, 0, 1, 9, 2].map(on), [7, 3, 9, 5, 0, 1, 6, 2].map(on)];
       const file = { version: 1, policy: 'arranged', model: 'm', ranks: 10, mode: 'greedy', placement } as const;
       const plan = arrangedPlan(file, shape, 'lanes');
@@ -85,7 +39,7 @@ describe('heads anywhere, another place in every layer: the bits of one rank', a
   );
 
   test('sequences that come and go in a batch', { timeout: 300_000 }, async () => {
-    const options = { adapter, model: models['llama']!, weights: 'f16', kv: 'f32' } as const;
+    const options = { adapter, model: models.llama, weights: 'f16', kv: 'f32' } as const;
     const lengths = [300, 5, 257, 40, 16];
     const one = await runTogether(lengths, 3, options);
     const many = await runTogether(lengths, 3, { ...options, plan: arranged('llama', 3, { seed: 5 }), virtual: true });
@@ -93,32 +47,14 @@ describe('heads anywhere, another place in every layer: the bits of one rank', a
   });
 });
 
-describe('copied heads: the bits of one rank', async () => {
+describe('copied heads', async () => {
   const adapter = (await testAdapters()).at(-1)!.name;
-
-  test.each([
-    ['llama', 'f32', 'f32', [1, 257, 700], [3]],
-    ['qwen3', 'q4', 'f16', [600], [8]],
-  ] as const)(
-    'copies share lanes: %s, %s, kv %s: prompts of %j, on %j ranks',
-    { timeout: 300_000 },
-    async (model, weights, kv, lengths, sizes) => {
-      const options = { adapter, model: models[model]!, weights, kv };
-      const one = await runAlone(lengths, options);
-      for (const ranks of sizes) {
-        const plan = arranged(model, ranks, { seed: 40 + ranks, copies: 3, sharing: 'lanes' });
-        expect(plan.sharing).toBe('lanes');
-        const many = await runAlone(lengths, { ...options, plan, virtual: true });
-        expect(firstDifference(many, one), `${ranks} ranks: first row that differs`).toBe(-1);
-      }
-    },
-  );
 
   test.each(['lanes', 'sequences'] as const)('%s: the cache is shared out, as planned', async (sharing) => {
     const [slots, contextLength] = [4, 1500];
     const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
-    const { config } = randomFiles(models['llama']!).model;
-    const options = { adapter, model: models['llama']!, plan, virtual: true, slots, contextLength };
+    const { config } = randomFiles(models.llama).model;
+    const options = { adapter, model: models.llama, plan, virtual: true, slots, contextLength };
     const { group, runner } = await openRunner(options);
     const held = group.ranks.map(({ facts }) => facts.kvBytes);
     try {
@@ -153,7 +89,7 @@ describe('copied heads: the bits of one rank', async () => {
     async (sharing) => {
       const [slots, contextLength] = [4, 1536];
       const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
-      const { config } = randomFiles(models['llama']!).model;
+      const { config } = randomFiles(models.llama).model;
       const compression = compressionOptions({ policy: 'ada', budget: 0.3 }, { numLayers: 3, numKvHeads: 5 });
       const runner = { slots, contextLength, prefillChunk: 64, kvType: 'f32', compression } as const;
       const held = await memoryOnPaper(plan, { config, type: 'f32' }, runner);
@@ -170,7 +106,7 @@ describe('copied heads: the bits of one rank', async () => {
     '%s: sequences that come and go',
     { timeout: 300_000 },
     async (sharing) => {
-      const options = { adapter, model: models['llama']!, weights: 'f16', kv: 'f32' } as const;
+      const options = { adapter, model: models.llama, weights: 'f16', kv: 'f32' } as const;
       // More chunks than lanes, too.
       const lengths = sharing === 'lanes' ? [2100, 5, 600, 40, 300] : [300, 5, 600, 257, 40, 16, 520];
       const one = await runTogether(lengths, 4, options);
@@ -184,7 +120,7 @@ describe('copied heads: the bits of one rank', async () => {
     'sequences that end: those left are shared out again, and go on as before (compressed: %s)',
     { timeout: 300_000 },
     async (policy) => {
-      const shape = modelShape(randomFiles(models['llama']!).model.config);
+      const shape = modelShape(randomFiles(models.llama).model.config);
       const halves = [0, 1].map((rank) => ({ rank, share: 0.5 }));
       // In the second layer the ranks hold all heads, in the others one each for itself.
       const placement = [0, 1, 2].map((layer) =>
@@ -199,7 +135,7 @@ describe('copied heads: the bits of one rank', async () => {
         );
       const options = {
         adapter,
-        model: models['llama']!,
+        model: models.llama,
         slots: 4,
         contextLength: 500,
         ...(compression && { compression }),
@@ -263,7 +199,7 @@ describe('copied heads: the bits of one rank', async () => {
         { policy, budget: sharing === 'lanes' ? 0.5 : 0.3, window: 16, poolWidth: 5, loads },
         counts,
       );
-      const options = { adapter, model: models['llama']!, weights: 'f16', kv: 'f16', compression } as const;
+      const options = { adapter, model: models.llama, weights: 'f16', kv: 'f16', compression } as const;
       // Of 1200 tokens, some heads keep several chunks.
       const lengths = sharing === 'lanes' ? [1200, 5, 300] : [300, 5, 400, 257, 40, 300];
       const one = await runTogether(lengths, 3, options);

@@ -1,0 +1,256 @@
+import { modelShape } from '../../../model/shape.js';
+import type { RandomModelOptions } from '../../../model/testing/random_model.js';
+import { arrangedPlan, type CopySharing, makePlan, type Plan, type PlanOptions } from '../../../placement/index.js';
+import { randomArrangement } from '../../../placement/testing/arrangements.js';
+import type { KvType, WeightType } from '../../api.js';
+import { randomFiles } from '../random_source.js';
+
+/**
+ * What the numerics contract is tried on: models, and the plans that must give the bits of one rank. The tests draw from these tables,
+ * `npm run contract` runs all of them.
+ */
+
+const long = { max_position_embeddings: 2304 };
+
+export const contractModels = {
+  // Odd widths, three kv heads: no even cut.
+  llama: {
+    seed: 21,
+    config: {
+      ...long,
+      hidden_size: 72,
+      num_attention_heads: 6,
+      num_key_value_heads: 3,
+      head_dim: 24,
+      intermediate_size: 300,
+    },
+  },
+  // Biases, tied embedding, a segment for each of 8 ranks.
+  qwen2: {
+    seed: 22,
+    config: {
+      ...long,
+      model_type: 'qwen2',
+      num_attention_heads: 8,
+      num_key_value_heads: 8,
+      head_dim: 8,
+      intermediate_size: 300,
+      vocab_size: 500,
+      tie_word_embeddings: true,
+    },
+  },
+  deepseek: { seed: 23, config: { ...long, model_type: 'deepseek_v3' } },
+  deepseek_v2: { seed: 26, config: { ...long, model_type: 'deepseek_v2' } },
+  minicpm3: { seed: 24, config: { ...long, model_type: 'minicpm3', num_attention_heads: 8 } },
+  // Norms of queries and keys, which rotate after them.
+  qwen3: {
+    seed: 25,
+    config: {
+      ...long,
+      model_type: 'qwen3',
+      hidden_size: 72,
+      num_attention_heads: 6,
+      num_key_value_heads: 2,
+      head_dim: 40,
+    },
+  },
+  mistral: { seed: 27, config: { ...long, model_type: 'mistral', num_key_value_heads: 4, tie_word_embeddings: true } },
+  // Biases everywhere, heads of 24 that cut quantisation blocks, five kv heads: for arranged plans.
+  biased: {
+    seed: 31,
+    config: {
+      ...long,
+      hidden_size: 72,
+      num_hidden_layers: 3,
+      num_attention_heads: 10,
+      num_key_value_heads: 5,
+      head_dim: 24,
+      intermediate_size: 300,
+      attention_bias: true,
+    },
+  },
+  qwen3_tied: {
+    seed: 32,
+    config: {
+      ...long,
+      model_type: 'qwen3',
+      num_attention_heads: 8,
+      num_key_value_heads: 8,
+      head_dim: 8,
+      intermediate_size: 300,
+      vocab_size: 500,
+      tie_word_embeddings: true,
+    },
+  },
+} satisfies Record<string, RandomModelOptions>;
+
+export type ContractModel = keyof typeof contractModels;
+
+export interface PlanCase {
+  /** Names the plan in reports. */
+  readonly name: string;
+  readonly make: (model: ContractModel) => Plan;
+  /** A device a rank, instead of one that all share. */
+  readonly devices: boolean;
+}
+
+/** Plans of a model, over prompts of some lengths. */
+export interface Contract {
+  readonly model: ContractModel;
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly lengths: readonly number[];
+  readonly prefillChunk: number;
+  readonly plans: readonly PlanCase[];
+}
+
+const shapeOf = (model: ContractModel) => modelShape(randomFiles(contractModels[model]).model.config);
+
+const of = (
+  policy: string,
+  ranks: number,
+  { devices = false, ...options }: PlanOptions & { readonly devices?: boolean } = {},
+): PlanCase => ({
+  name: `${policy} on ${ranks}${devices ? ' devices' : ''}`,
+  make: (model) => makePlan(policy, ranks, shapeOf(model), options),
+  devices,
+});
+
+const anywhere = (ranks: number, copies = 0, sharing: CopySharing = 'lanes'): PlanCase => ({
+  name: `arranged on ${ranks}${copies > 0 ? `, ${copies} copies by ${sharing}` : ''}`,
+  make: (model) => {
+    const shape = shapeOf(model);
+    const options = copies > 0 ? { seed: 40 + ranks, copies, sharing } : { seed: ranks };
+    return arrangedPlan(randomArrangement(shape, ranks, options), shape, sharing);
+  },
+  devices: false,
+});
+
+export const contracts: readonly Contract[] = [
+  {
+    model: 'llama',
+    weights: 'f32',
+    kv: 'f32',
+    lengths: [1, 255, 256, 257, 700],
+    prefillChunk: 512,
+    plans: [
+      of('tp', 2),
+      of('sp', 2),
+      of('tp', 3),
+      of('sp', 4, { devices: true }),
+      of('sp', 8),
+      of('tp+sp', 2, { devices: true }),
+      of('pp', 2),
+      of('token', 2, { devices: true }),
+      of('adp', 2, { devices: true }),
+      of('adp', 3),
+    ],
+  },
+  {
+    model: 'llama',
+    weights: 'f32',
+    kv: 'f32',
+    lengths: [1, 257, 700],
+    // Prompt steps that end within chunks and blocks.
+    prefillChunk: 208,
+    plans: [
+      of('token x sp', 2),
+      of('token x sp', 4),
+      of('token x sp', 5, { sequence: 2 }),
+      of('pp x token x sp', 4),
+      of('token x sp', 3, { devices: true }),
+    ],
+  },
+  {
+    model: 'qwen2',
+    weights: 'q4',
+    kv: 'f16',
+    lengths: [257, 2100],
+    prefillChunk: 512,
+    plans: [
+      of('tp', 8),
+      of('tp', 4),
+      of('sp', 2),
+      of('tp x sp', 4),
+      of('tp+sp', 8),
+      of('pp x tp', 4, { devices: true }),
+      of('pp x sp', 4),
+      of('tp x token', 4),
+      of('pp x token', 4),
+      of('adp', 4),
+    ],
+  },
+  {
+    model: 'qwen2',
+    weights: 'f32',
+    kv: 'f16',
+    lengths: [700],
+    prefillChunk: 208,
+    plans: [of('token x sp', 3), of('token x sp', 8), of('tp x token x sp', 4)],
+  },
+  {
+    model: 'qwen3',
+    weights: 'f32',
+    kv: 'f16',
+    lengths: [1, 300],
+    prefillChunk: 208,
+    plans: [of('token', 2), of('tp x token', 4), of('tp', 2), of('sp', 4), of('adp', 2)],
+  },
+  {
+    model: 'deepseek',
+    weights: 'q8',
+    kv: 'f32',
+    lengths: [1, 300],
+    prefillChunk: 512,
+    plans: [
+      of('tp', 2),
+      of('sp', 2, { devices: true }),
+      of('ep', 4),
+      of('adp', 2, { devices: true }),
+      of('adp', 4),
+      of('tp+sp', 4),
+      of('pp', 3),
+    ],
+  },
+  {
+    model: 'deepseek',
+    weights: 'f32',
+    kv: 'f32',
+    lengths: [1, 300],
+    prefillChunk: 208,
+    plans: [of('pp x token', 4), of('token x sp', 3), of('token', 3, { devices: true })],
+  },
+  {
+    model: 'minicpm3',
+    weights: 'f16',
+    kv: 'f16',
+    lengths: [256, 700],
+    prefillChunk: 512,
+    plans: [of('tp+sp', 8), of('tp+sp', 2, { devices: true }), of('sp', 4), of('pp x tp', 4), of('adp', 3)],
+  },
+  {
+    model: 'minicpm3',
+    weights: 'f32',
+    kv: 'f16',
+    lengths: [700],
+    prefillChunk: 208,
+    plans: [of('token', 2), of('token x sp', 4)],
+  },
+  {
+    model: 'biased',
+    weights: 'f32',
+    kv: 'f32',
+    lengths: [1, 255, 256, 257, 700],
+    prefillChunk: 512,
+    plans: [anywhere(2), anywhere(4), anywhere(3, 3), anywhere(3, 3, 'sequences')],
+  },
+  { model: 'biased', weights: 'q8', kv: 'f16', lengths: [300], prefillChunk: 512, plans: [anywhere(8)] },
+  {
+    model: 'qwen3_tied',
+    weights: 'q4',
+    kv: 'f16',
+    lengths: [257, 700],
+    prefillChunk: 512,
+    plans: [anywhere(3), anywhere(8), anywhere(8, 3)],
+  },
+];
