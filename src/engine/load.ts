@@ -109,8 +109,9 @@ export async function openModel(
   const place = options.workers ? await placeOf(where) : undefined;
   const cache = options.cache ?? true;
   const onWarning = oncePerText(options.onWarning);
-  const opened = await openSource(where, signal);
-  const source = cache ? await cachedSource(opened, { signal, onWarning }) : opened;
+  const source = await openSource(where, signal, undefined, async (found) =>
+    cache ? cachedSource(found, { signal, onWarning }) : found,
+  );
   const files = await openModelFiles(source, signal);
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);

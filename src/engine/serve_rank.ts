@@ -119,8 +119,9 @@ class RankServer implements ServedRank {
     const device = this.#device!;
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.post({ type: 'warning', message });
-    const opened = await openSource(whereOf(place), signal);
-    const source = cache ? await cachedSource(opened, { signal, onWarning }) : opened;
+    const source = await openSource(whereOf(place), signal, undefined, async (found) =>
+      cache ? cachedSource(found, { signal, onWarning }) : found,
+    );
     const files = await openModelFiles(source, signal);
     const reader = await files.reader();
     const world = new World(plan, rank, mixed);

@@ -69,7 +69,40 @@ describe('httpSource', () => {
       response.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' }).end('<html>'),
       true
     );
-    expect(await source().size('a.json')).toBeUndefined();
+    const page = source();
+    expect(await page.size('a.json')).toBeUndefined();
+    expect(page.absence!('a.json')).toBe(`GET ${server.url}a.json answered with a web page (text/html)`);
+    await expect(page.read('a.json', 0, 1)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('answered with a web page'),
+    });
+  });
+
+  it('says so when pages come in place of ranges', async () => {
+    const read = source();
+    await read.size('model.safetensors');
+    server.misbehave = (_, response) => (
+      response.writeHead(200, { 'Content-Type': 'text/html' }).end('<html>sign in</html>'),
+      true
+    );
+    await expect(read.read('model.safetensors', 70_000, 80_000)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('answered with a web page'),
+    });
+  });
+
+  const hex = 'ab'.repeat(32);
+  const base64 = Buffer.from(hex, 'hex').toString('base64');
+  it.each([
+    ['X-Linked-Etag', `"${hex}"`, hex],
+    ['X-Linked-Etag', '"3b3cb2aae7d1b48e4cfb46c5b8bdc12c1f2f7a04"', undefined], // of a small file: git's SHA-1
+    ['Repr-Digest', `sha-512=:AAAA:, sha-256=:${base64}:`, hex],
+    ['Digest', `SHA-256=${base64}`, hex],
+    ['Digest', 'SHA-256=short', undefined],
+    ['ETag', `"${hex}"`, undefined], // anything may be an ETag
+  ])('takes the SHA-256 of a file from its headers: %s: %s', async (name, value, expected) => {
+    server.misbehave = (_, response) => (response.setHeader(name, value), false);
+    expect(await source().sha256!('config.json')).toBe(expected);
   });
 
   it('uses Last-Modified for want of an ETag, and no version for want of both', async () => {

@@ -1,6 +1,7 @@
 import { SplitkvError, usageError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
 import { type Answer, type HttpOptions, request } from './http_request.js';
+import { parseSha256 } from './integrity.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAbort } from './source.js';
 
 /** What one look at a file tells: most headers and every small file come whole with it. */
@@ -11,11 +12,17 @@ const WHOLE_FILE_BYTES = 32 * 1024 * 1024;
 interface Probe {
   readonly size: number;
   readonly validator: string | undefined;
+  /** Of the whole file, in hex. */
+  readonly sha256: string | undefined;
   /** The first bytes of the file. */
   readonly head: Uint8Array<ArrayBuffer>;
   /** False: the server sends whole files only. */
   readonly ranges: boolean;
 }
+
+type Extent = Omit<Probe, 'validator' | 'sha256'>;
+
+const WEB_PAGE = 'answered with a web page (text/html)';
 
 /**
  * A model folder at an http(s) URL, read by range requests. A query in the URL (a signed link) goes with every file's.
@@ -34,6 +41,8 @@ class HttpSource implements Source {
   readonly #base: URL;
   readonly #options: HttpOptions;
   readonly #probes = new Map<string, Probe>();
+  /** Why files count as missing. */
+  readonly #absences = new Map<string, string>();
   #unreachable = false;
 
   constructor(base: URL, options: HttpOptions) {
@@ -48,20 +57,29 @@ class HttpSource implements Source {
 
   async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
     const probe = await this.#probe(file, signal);
-    if (!probe) throw missingFile(this.name, file);
+    if (!probe) throw missingFile(this.name, file, this.absence(file));
     return probe.validator;
+  }
+
+  async sha256(file: string, signal?: AbortSignal): Promise<string | undefined> {
+    return (await this.#probe(file, signal))?.sha256;
+  }
+
+  absence(file: string): string | undefined {
+    return this.#absences.get(file);
   }
 
   async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
     checkRange(file, start, end);
     const probe = await this.#probe(file, signal);
-    if (!probe) throw missingFile(this.name, file);
+    if (!probe) throw missingFile(this.name, file, this.absence(file));
     if (end > probe.size) throw beyondFile(this.name, file, start, end, probe.size);
     if (end <= probe.head.byteLength) return probe.head.slice(start, end);
     const url = this.#url(file);
     if (!probe.ranges) throw this.#noRanges(file, probe.size);
     if (start === end) return new Uint8Array(0);
     return this.#request(url, { range: `bytes=${start}-${end - 1}` }, signal, async (answer) => {
+      if (isPage(file, answer)) throw new SplitkvError('io', `GET ${url} ${WEB_PAGE} instead of the file`);
       if (answer.status === 200) throw this.#noRanges(file, probe.size);
       if (answer.status !== 206) throw unexpected(url, answer.status, `the bytes ${start} to ${end} of ${probe.size}`);
       const got = contentRange(url, answer);
@@ -90,35 +108,36 @@ class HttpSource implements Source {
     const url = this.#url(file);
     const range = { range: `bytes=0-${PROBE_BYTES - 1}` };
     const probe = await this.#request(url, range, signal, async (answer) => {
-      // Development servers answer any unknown path with their page: no file of a model folder is HTML.
-      const html = /^text\/html\b/i.test(answer.headers.get('content-type') ?? '') && !/\.html?$/.test(file);
-      if (answer.status === 404 || answer.status === 410 || (html && answer.status < 300)) return undefined;
-      const validator = validatorOf(answer);
-      if (answer.status === 416) return { size: 0, validator, head: new Uint8Array(0), ranges: true }; // an empty file has no range
-      if (answer.status === 200) return this.#wholeFile(file, answer, validator);
+      // Development servers answer any unknown path with their page.
+      const page = isPage(file, answer);
+      if (answer.status === 404 || answer.status === 410 || page) {
+        this.#absences.set(file, `GET ${url} ${page ? WEB_PAGE : `answered HTTP ${answer.status}`}`);
+        return undefined;
+      }
+      const known = { validator: validatorOf(answer), sha256: sha256Of(answer) };
+      if (answer.status === 416) return { size: 0, ...known, head: new Uint8Array(0), ranges: true }; // an empty file has no range
+      if (answer.status === 200) return { ...known, ...(await this.#wholeFile(file, answer)) };
       if (answer.status !== 206) throw unexpected(url, answer.status, 'the file');
-      return this.#firstBytes(url, answer, validator, signal);
+      return { ...known, ...(await this.#firstBytes(url, answer, signal)) };
     });
-    if (probe) this.#probes.set(file, probe);
+    if (probe) {
+      this.#probes.set(file, probe);
+      this.#absences.delete(file);
+    }
     return probe;
   }
 
-  async #wholeFile(file: string, answer: Answer, validator: string | undefined): Promise<Probe> {
+  async #wholeFile(file: string, answer: Answer): Promise<Extent> {
     const length = contentLength(answer);
     if (length === undefined || length <= WHOLE_FILE_BYTES) {
       const head = await answer.bodyUpTo(WHOLE_FILE_BYTES);
-      if (head) return { size: head.byteLength, validator, head, ranges: false };
+      if (head) return { size: head.byteLength, head, ranges: false };
     }
     if (length === undefined) throw this.#noRanges(file, undefined);
-    return { size: length, validator, head: new Uint8Array(0), ranges: false };
+    return { size: length, head: new Uint8Array(0), ranges: false };
   }
 
-  async #firstBytes(
-    url: string,
-    answer: Answer,
-    validator: string | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<Probe> {
+  async #firstBytes(url: string, answer: Answer, signal: AbortSignal | undefined): Promise<Extent> {
     const range = contentRange(url, answer);
     if (range?.total !== undefined) {
       const expected = Math.min(PROBE_BYTES, range.total);
@@ -128,7 +147,7 @@ class HttpSource implements Source {
           `GET ${url} sent bytes ${range.start} to ${range.end}; expected 0 to ${expected}. Is there a faulty proxy or CDN?`,
         );
       }
-      return { size: range.total, validator, head: await answer.body(expected), ranges: true };
+      return { size: range.total, head: await answer.body(expected), ranges: true };
     }
     // Other origins hide Content-Range unless they expose it; what a GET for all of it is about to send tells the size too.
     const head = await answer.bodyUpTo(PROBE_BYTES);
@@ -137,7 +156,7 @@ class HttpSource implements Source {
         'io',
         `GET ${url} sent more than the ${PROBE_BYTES} bytes asked for; is there a proxy that ignores ranges?`,
       );
-    if (head.byteLength < PROBE_BYTES) return { size: head.byteLength, validator, head, ranges: true };
+    if (head.byteLength < PROBE_BYTES) return { size: head.byteLength, head, ranges: true };
     const size = await this.#request(url, { range: 'bytes=0-' }, signal, async (whole) =>
       whole.status < 300 ? contentLength(whole) : undefined,
     );
@@ -147,7 +166,7 @@ class HttpSource implements Source {
         `${url}: its size is hidden; the server must send "Access-Control-Expose-Headers: Content-Range, ETag"`,
       );
     }
-    return { size, validator, head, ranges: true };
+    return { size, head, ranges: true };
   }
 
   #noRanges(file: string, size: number | undefined): SplitkvError {
@@ -200,7 +219,7 @@ function contentRange(
 ): { start: number; end: number; total: number | undefined } | undefined {
   const value = answer.headers.get('content-range');
   if (value === null) return undefined;
-  const match = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(value.trim());
+  const match = /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15}|\*)$/.exec(value.trim());
   if (!match) throw new SplitkvError('io', `GET ${url} has Content-Range '${value}'; expected 'bytes START-END/SIZE'`);
   return { start: Number(match[1]), end: Number(match[2]) + 1, total: match[3] === '*' ? undefined : Number(match[3]) };
 }
@@ -209,6 +228,20 @@ function contentRange(
 function contentLength(answer: Answer): number | undefined {
   const value = answer.headers.get('content-length');
   return value === null || answer.headers.has('content-encoding') ? undefined : Number(value);
+}
+
+/** No file of a model folder is HTML: development servers, sign-in pages of networks and error pages answer so. */
+const isPage = (file: string, answer: Answer): boolean =>
+  answer.status < 300 && /^text\/html\b/i.test(answer.headers.get('content-type') ?? '') && !/\.html?$/i.test(file);
+
+/** What the server says the whole file hashes to: Repr-Digest (RFC 9530), Digest (RFC 3230), or Hugging Face's ETag of a large file. */
+function sha256Of({ headers }: Answer): string | undefined {
+  const linked = /^"?([0-9a-f]{64})"?$/i.exec(headers.get('x-linked-etag')?.trim() ?? '');
+  if (linked) return linked[1]!.toLowerCase();
+  if (headers.has('content-encoding')) return undefined; // it would be that of the compressed bytes
+  const given = /(?:^|,)\s*sha-256\s*=\s*(?::([^:,]+):|([^:,\s]+))/i;
+  const digest = given.exec(headers.get('repr-digest') ?? '') ?? given.exec(headers.get('digest') ?? '');
+  return digest ? parseSha256(`sha256-${digest[1] ?? digest[2]}`) : undefined;
 }
 
 const validatorOf = (answer: Answer): string | undefined =>

@@ -10,21 +10,24 @@ import { missingFile, type Source } from './source.js';
  * the page) or files somebody chose; anywhere a Source. Throws `io` unless it is a GGUF file, or a folder that holds a config.json
  * or one GGUF model (a URL has to name the file: servers don't list folders). A server that can't be reached is no error yet:
  * cachedSource may have a copy, and the first read without one says what failed.
+ * @param through wraps the source before it is asked for anything, as cachedSource does
  */
 export async function openSource(
   where: string | URL | readonly File[] | Source,
   signal?: AbortSignal,
   http?: HttpOptions,
+  through: (source: Source) => Promise<Source> = async (source) => source,
 ): Promise<Source> {
-  const source = await sourceOf(where, http);
+  const source = await through(await sourceOf(where, http));
   if (await isThere(source, source.gguf ?? 'config.json', signal)) return source;
-  if (source.gguf !== undefined) throw missingFile(source.name, source.gguf);
+  if (source.gguf !== undefined) throw missingFile(source.name, source.gguf, source.absence?.(source.gguf));
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
   if (gguf !== undefined) return ggufSource(source, gguf);
+  const absence = source.absence?.('config.json');
   throw new SplitkvError(
     'io',
     `${source.name} has no config.json; expected a model folder as Hugging Face lays it out: ` +
-      `config.json, tokenizer.json, and model.safetensors or model.safetensors.index.json with its shards; or a .gguf file`,
+      `config.json, tokenizer.json, and model.safetensors or model.safetensors.index.json with its shards; or a .gguf file${absence === undefined ? '' : `. ${absence}`}`,
   );
 }
 

@@ -31,7 +31,7 @@ export async function readSafetensorsHeader(
   checkFileName(file);
   const what = `${file} of ${source.name}`;
   const fileBytes = await source.size(file, signal);
-  if (fileBytes === undefined) throw missingFile(source.name, file);
+  if (fileBytes === undefined) throw missingFile(source.name, file, source.absence?.(file));
   if (fileBytes < LENGTH_BYTES)
     throw formatError(`${what} has ${fileBytes} bytes; expected a safetensors file of at least ${LENGTH_BYTES}`);
   const length = await source.read(file, 0, LENGTH_BYTES, signal);

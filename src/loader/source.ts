@@ -14,6 +14,10 @@ export interface Source {
   read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>>;
   /** Text that changes when the file does (an etag, a date), or undefined when the source has nothing of the kind. */
   version(file: string, signal?: AbortSignal): Promise<string | undefined>;
+  /** SHA-256 of the whole file in hex, as far as its server tells. */
+  sha256?(file: string, signal?: AbortSignal): Promise<string | undefined>;
+  /** Why a file that was asked for counts as missing, where there is more to say: "GET URL answered with a web page (text/html)". */
+  absence?(file: string): string | undefined;
   /** Where it is, when it comes over the network: what a cache files it under. Without a query, which may be a signature. */
   readonly url?: string;
   /** The GGUF file that is the model, where it is one: then no other file is needed. */
@@ -93,8 +97,8 @@ export function checkRange(file: string, start: number, end: number): void {
   }
 }
 
-export const missingFile = (source: string, file: string): SplitkvError =>
-  new SplitkvError('io', `${file} is not in ${source}; expected that file there`);
+export const missingFile = (source: string, file: string, absence?: string): SplitkvError =>
+  new SplitkvError('io', `${file} is not in ${source}; expected that file there${absence ? `: ${absence}` : ''}`);
 
 export const beyondFile = (source: string, file: string, start: number, end: number, size: number): SplitkvError =>
   new SplitkvError(

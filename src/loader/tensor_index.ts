@@ -40,10 +40,11 @@ export async function readTensorIndex(source: Source, signal?: AbortSignal): Pro
   if ((await source.size(SINGLE_FILE, signal)) !== undefined) return indexOf(source, [SINGLE_FILE], new Map(), signal);
   const text = await readText(source, SHARD_INDEX, signal);
   if (text === undefined) {
+    const absence = source.absence?.(SINGLE_FILE);
     throw new SplitkvError(
       'io',
       `${source.name} holds no weights: expected ${SINGLE_FILE}, or ${SHARD_INDEX} and the files it lists ` +
-        `(PyTorch .bin checkpoints can be converted with save_pretrained(..., safe_serialization=True))`,
+        `(PyTorch .bin checkpoints can be converted with save_pretrained(..., safe_serialization=True))${absence === undefined ? '' : `. ${absence}`}`,
     );
   }
   const weightMap = parseWeightMap(text, source.name);

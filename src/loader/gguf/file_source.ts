@@ -15,6 +15,8 @@ export function ggufSource(folder: Source, file: string): Source {
     size: (name, signal) => folder.size(name, signal),
     read: (name, start, end, signal) => folder.read(name, start, end, signal),
     version: (name, signal) => folder.version(name, signal),
+    sha256: async (name, signal) => folder.sha256?.(name, signal),
+    absence: (name) => folder.absence?.(name),
   };
 }
 

@@ -42,7 +42,7 @@ const MAX_AXES = 4;
 export async function readGgufHeader(source: Source, file: string, signal?: AbortSignal): Promise<GgufHeader> {
   checkFileName(file);
   const fileBytes = await source.size(file, signal);
-  if (fileBytes === undefined) throw missingFile(source.name, file);
+  if (fileBytes === undefined) throw missingFile(source.name, file, source.absence?.(file));
   const cursor = new HeaderCursor(source, file, fileBytes, signal);
   const { what } = cursor;
   const version = await readVersion(cursor);
