@@ -7,7 +7,7 @@ import { rmSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'vite';
-import { bundleWgsl, sharedWorker } from './build_plugins.mjs';
+import { bundleWgsl, publishedWorker, withoutNode } from './build_plugins.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
@@ -28,10 +28,27 @@ const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
 
 await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
 
+// One script without imports, for who bundles the library.
+const [{ output }] = await build({
+  ...common,
+  plugins: [bundleWgsl(), withoutNode()],
+  build: {
+    write: false,
+    target: 'es2023',
+    chunkSizeWarningLimit: 2000,
+    lib: { entry: join(root, 'src/engine/rank_worker.ts'), formats: ['iife'], name: 'splitkvRank' },
+    rollupOptions: { output: { minify: true, codeSplitting: false } },
+  },
+});
+const worker = output[0].code;
+if (output.length !== 1 || /\bimport\s*\(|\bimport\.meta\b|^(import|export)\b/m.test(worker)) {
+  throw new Error("the rank's worker isn't one self-contained script");
+}
+
 await build({
   ...common,
   base: './',
-  plugins: [bundleWgsl(), sharedWorker('splitkv-rank_worker.js')],
+  plugins: [bundleWgsl(), publishedWorker(worker)],
   build: {
     outDir: 'dist',
     emptyOutDir: false,

@@ -1,4 +1,5 @@
-/** What both builds, of the library and of the pages, do to the source. */
+/** What the builds, of the library and of the pages, do to the source. */
+import { gzipSync } from 'node:zlib';
 
 /** WGSL as it is bundled: without comments, indentation and empty lines. The marks of variant lines stay: they are read (src/gpu/kernel.ts). */
 export const plainWgsl = (text) =>
@@ -20,27 +21,35 @@ export const bundleWgsl = () => ({
   },
 });
 
-const WORKER = '__SPLITKV_RANK_WORKER__';
+const EMPTY = '\0splitkv-node';
+
+/** Vite plugin for what runs in pages alone: files that only Node loads (node*.ts, by `import()`) are left out. */
+export const withoutNode = () => ({
+  name: 'splitkv-without-node',
+  enforce: 'pre',
+  resolveId: {
+    filter: { id: /\/node\w*\.js$/ },
+    handler: (id) => (id.startsWith('.') ? EMPTY : undefined),
+  },
+  load: { filter: { id: new RegExp(`^${EMPTY}$`) }, handler: () => 'export {};' },
+});
 
 /**
- * Vite plugin for the library: the worker's script is one of its entries, so that page and worker share their files. Vite would
- * bundle all of it a second time. The address is written as bundlers of those who use the library look for it.
+ * Vite plugin for the library: it starts ranks as rank_script_published.ts does. Side by side the worker is one of its entries, so that
+ * page and worker share their files.
+ * @param code the worker as one script
  */
-export const sharedWorker = (script) => ({
+export const publishedWorker = (code) => ({
   name: 'splitkv-worker',
-  transform: {
-    order: 'pre',
-    filter: { id: /\/page_workers\.ts$/ },
-    handler(code) {
-      const shared = code.replace("new URL('./rank_worker.ts', import.meta.url)", WORKER);
-      if (shared === code)
-        throw new Error("page_workers.ts no longer starts './rank_worker.ts'; see scripts/build_plugins.mjs");
-      return { code: shared, map: null };
+  enforce: 'pre',
+  resolveId: {
+    filter: { id: /^\.\/rank_script\.js$/ },
+    handler(_id, importer) {
+      return this.resolve('./rank_script_published.js', importer);
     },
   },
-  renderChunk(code) {
-    return code.includes(WORKER)
-      ? { code: code.replace(WORKER, `new URL("./${script}", import.meta.url)`), map: null }
-      : undefined;
+  load: {
+    filter: { id: /\/rank_worker_text\.ts$/ },
+    handler: () => `export const text = '${gzipSync(code, { level: 9 }).toString('base64')}';`,
   },
 });

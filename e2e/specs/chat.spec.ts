@@ -11,6 +11,10 @@ const pages = {
   'plain.html': chatPage('autostart no-self-test'),
   'asks.html': chatPage(''),
   'wrong.html': chatPage('weights="q5" autostart'),
+  // What frameworks do that render before the element's script has come.
+  'late.html': `<!doctype html><meta charset="utf-8"><splitkv-chat></splitkv-chat><script>
+    Object.assign(document.querySelector('splitkv-chat'), { model: 'models/tiny-gqa/', autostart: true, noSelfTest: '', maxTokens: 20, seed: null });
+  </script><script type="module" src="lib/splitkv-chat.js"></script>`,
   'long.html': chatPage('autostart no-self-test context="96" temperature="1" seed="5" max-tokens="2000"'),
 };
 let site: StaticSite;
@@ -168,9 +172,47 @@ test('an element keeps its model when it moves or answers otherwise, and ends al
     own.remove();
     while (own.state !== 'empty') await new Promise((resolve) => setTimeout(resolve, 10));
     await new Promise((resolve) => setTimeout(resolve, 300));
-    return own.state === 'empty' && own.model === undefined;
+    return own.state === 'empty' && own.engine === undefined;
   });
   expect(left).toBe(true);
+});
+
+test('properties are attributes, also those set before the element is defined', async ({ page }) => {
+  await page.goto(`${site.url}late.html`);
+  await ready(page);
+  const state = () =>
+    page.locator('splitkv-chat').evaluate((element: SplitkvChat) => ({
+      own: Object.keys(element),
+      model: element.model,
+      attribute: element.getAttribute('model'),
+      maxTokens: [element.maxTokens, element.getAttribute('max-tokens')],
+      noSelfTest: [element.noSelfTest, element.getAttribute('no-self-test')],
+      seed: [element.seed, element.getAttribute('seed')],
+      name: element.engine?.info.name,
+    }));
+  expect(await state()).toEqual({
+    own: [],
+    model: 'models/tiny-gqa/',
+    attribute: 'models/tiny-gqa/',
+    maxTokens: [20, '20'],
+    noSelfTest: [true, ''],
+    seed: [undefined, null],
+    name: 'tiny-gqa',
+  });
+  await page.locator('splitkv-chat').evaluate((element: SplitkvChat) => {
+    element.maxTokens = undefined;
+    element.seed = 7;
+    element.noSelfTest = false;
+    element.model = new URL('models/tiny-mla/', document.baseURI);
+  });
+  await ready(page);
+  await expect.poll(async () => (await state()).name).toBe('tiny-mla');
+  expect(await state()).toMatchObject({
+    model: `${site.url}models/tiny-mla/`,
+    maxTokens: [undefined, null],
+    noSelfTest: [false, null],
+    seed: [7, '7'],
+  });
 });
 
 test('keyboard alone, a phone, dark and light: nothing is out of reach, and axe finds nothing', async ({ page }) => {
@@ -212,7 +254,7 @@ test('what goes wrong is explained, with what to do', async ({ page }) => {
   await set('top-p', '2');
   await expect(problem).toContainText('The chat is set up wrongly');
   expect(await chat.evaluate((element) => (element as SplitkvChat).state)).toBe('failed');
-  expect(await chat.evaluate((element) => (element as SplitkvChat).model === undefined)).toBe(true);
+  expect(await chat.evaluate((element) => (element as SplitkvChat).engine === undefined)).toBe(true);
   await set('top-p', '1');
   await ready(page);
 

@@ -11,6 +11,8 @@ import { serveFiles } from '../../src/server/static_files.js';
 // The test server builds dist/ before it starts.
 
 const STATIC = /(?:from|import)\s*["'`]\.\/([\w.-]+\.js)["'`]/g;
+/** The worker's code as one script: only bundled pages whose ranks are in workers download it, as they share no files with workers. */
+const WORKER_TEXT = 'splitkv-rank_worker_text.js';
 const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
 
 /** The files of dist/ that these import, and those import; on demand, too, but for Node's. */
@@ -43,6 +45,8 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
 test('what few pages need is loaded on demand, and the element is small', () => {
   const first = reached(CORE, [STATIC]);
   const all = reached(CORE, [STATIC, ON_DEMAND]);
+  expect(all.delete(WORKER_TEXT)).toBe(true);
+  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(160);
   for (const name of [
     'serving_model',
     'gguf_files',
@@ -59,6 +63,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   expect(chat).toEqual(['splitkv-chat.js']);
   expect(gzipped(chat) / 1000).toBeLessThan(20);
   const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !all.has(file) && !chat.includes(file));
+  rest.splice(rest.indexOf(WORKER_TEXT), 1);
   for (const file of rest) expect(file, 'any other file is for Node').toMatch(/^splitkv-node/);
   // Bundlers that don't know Node's modules leave these files out.
   const { browser } = JSON.parse(readFileSync('package.json', 'utf8')) as { browser: Record<string, false> };
@@ -83,7 +88,7 @@ test.describe('for bundlers', () => {
       `<!doctype html><title>${name}</title><script type="module" src="./main.js"></script>`,
     );
     writeFileSync(join(folder, 'main.js'), script);
-    await build({ root: folder, base: './', configFile: false, logLevel: 'error', worker: { format: 'es' } });
+    await build({ root: folder, base: './', configFile: false, logLevel: 'error' });
     return join(folder, 'dist');
   };
 

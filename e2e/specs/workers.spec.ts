@@ -141,16 +141,27 @@ test('a rank that breaks in its worker fails the generation, and recover() repla
   }
 });
 
-test('a worker script that is not served is an error, not a wait', async ({ page, baseURL }) => {
+test('a worker script that is not served has a substitute; without that one it is an error, not a wait', async ({
+  page,
+  baseURL,
+}) => {
   const address = await plainPage(page, baseURL!.replace(/\/$/, ''));
+  const loads = () =>
+    page.evaluate(async (library) => {
+      const { load } = (await import(library)) as typeof import('../../src/index.js');
+      return load('/models/tiny-gqa/', { workers: true, cache: false }).then(
+        async (model) => {
+          await model.dispose();
+          return { code: 'none', message: '' };
+        },
+        ({ code, message }: { code: string; message: string }) => ({ code, message }),
+      );
+    }, address);
   await page.route('**/splitkv-rank_worker.js', (route) => route.fulfill({ status: 404 }));
-  const outcome = await page.evaluate(async (library) => {
-    const { load } = (await import(library)) as typeof import('../../src/index.js');
-    return load('/models/tiny-gqa/', { workers: true, cache: false }).then(
-      () => ({ code: 'none', message: '' }),
-      ({ code, message }: { code: string; message: string }) => ({ code, message }),
-    );
-  }, address);
+  expect(await loads()).toEqual({ code: 'none', message: '' });
+  await page.route('**/splitkv-rank_worker_text.js', (route) => route.fulfill({ status: 404 }));
+  await page.reload();
+  const outcome = await loads();
   expect(outcome).toMatchObject({ code: 'io', message: expect.stringContaining("worker can't be started") });
 });
 

@@ -1,50 +1,78 @@
 import { SplitkvError } from '../base/errors.js';
+import { startFile, startText } from './rank_script.js';
 import type { WorkerEvents, WorkerHandle } from './worker_handle.js';
-import type { WorkerReport } from './worker_protocol.js';
+import type { WorkerCommand, WorkerReport } from './worker_protocol.js';
 
-/** In a build the worker's script lies beside this file, named like it. */
-const beside = import.meta.url.replace(/page_workers\.js$/, 'rank_worker.js');
-
-/** Browsers refuse a worker whose script is of another origin, say a CDN's: then one of this origin imports it. */
-function startWorker(): Worker {
-  if (beside !== import.meta.url && new URL(beside).origin !== globalThis.location.origin) {
-    const importing = new Blob([`import ${JSON.stringify(beside)};`], { type: 'text/javascript' });
-    return new Worker(URL.createObjectURL(importing), { type: 'module', name: 'splitkv rank' });
-  }
-  // Bundlers find the worker's script by this very form.
-  return new Worker(new URL('./rank_worker.ts', import.meta.url), { type: 'module', name: 'splitkv rank' });
-}
-
-/** A rank in a Web Worker. @throws SplitkvError `unsupported` where the page's policy forbids it. */
+/**
+ * A rank in a Web Worker: of the worker's own file where there is one; where there is none, or it can't be loaded, of the same code in
+ * a blob. What was posted to a worker that never came to life is posted to the second one.
+ * @throws SplitkvError `unsupported` where the page's policy forbids it and there is no second way.
+ */
 export function startPageWorker(events: WorkerEvents): WorkerHandle {
-  let worker: Worker;
-  try {
-    worker = startWorker();
-  } catch (error) {
-    throw new SplitkvError(
-      'unsupported',
-      `a rank's worker can't be started here: ${error instanceof Error ? error.message : String(error)}. ` +
-        `Allow workers in the page's Content-Security-Policy (worker-src, trusted types), or leave 'workers' out`,
-      { cause: error },
-    );
-  }
+  let worker: Worker | undefined;
   let over = false;
+  /** Undefined as soon as a worker has said something. Nothing is transferred before: what is kept here is whole. */
+  let unheard: WorkerCommand[] | undefined = [];
   const tell = (why: string): void => {
     if (over) return;
     over = true;
     events.ended(why);
   };
-  worker.onmessage = ({ data }) => events.message(data as WorkerReport);
-  worker.onmessageerror = () => tell('a message of it could not be read');
-  // A script that isn't found, or that the page's policy forbids, has no message.
-  worker.onerror = (event) => tell((event as Partial<ErrorEvent>).message || 'its script could not be loaded');
+  const follow = (started: Worker, failed: (why: string) => void): void => {
+    worker = started;
+    started.onmessage = ({ data }) => {
+      unheard = undefined;
+      events.message(data as WorkerReport);
+    };
+    started.onmessageerror = () => tell('a message of it could not be read');
+    // A script that isn't found, or that the page's policy forbids, has no message.
+    started.onerror = (event) => {
+      const why = (event as Partial<ErrorEvent>).message || 'its script could not be loaded';
+      if (unheard) failed(why);
+      else tell(why);
+    };
+    for (const command of unheard ?? []) started.postMessage(command);
+  };
+  const second = async (start: () => Promise<Worker>): Promise<void> => {
+    worker?.terminate();
+    worker = undefined;
+    const forbidden = (why: string): void => tell(`${why}. ${advice('worker-src blob:')}`);
+    try {
+      const started = await start();
+      if (over) started.terminate();
+      else follow(started, forbidden);
+    } catch (error) {
+      forbidden(messageOf(error));
+    }
+  };
+  try {
+    if (startFile) follow(startFile(), (why) => (startText ? void second(startText) : tell(why)));
+    else void second(startText!);
+  } catch (error) {
+    if (!startText) {
+      throw new SplitkvError(
+        'unsupported',
+        `a rank's worker can't be started here: ${messageOf(error)}. ${advice('worker-src')}`,
+        { cause: error },
+      );
+    }
+    void second(startText);
+  }
   return {
-    post: (command, transfer) => worker.postMessage(command, transfer),
+    post: (command, transfer) => {
+      unheard?.push(command);
+      worker?.postMessage(command, transfer);
+    },
     hold: () => {},
     end: () => {
       over = true;
-      worker.terminate();
+      worker?.terminate();
       return Promise.resolve();
     },
   };
 }
+
+const advice = (directive: string): string =>
+  `Allow workers in the page's Content-Security-Policy (${directive}, trusted types), or leave 'workers' out`;
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

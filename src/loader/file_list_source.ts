@@ -26,7 +26,8 @@ export function fileListSource(files: readonly File[]): Source {
 
 const depth = (path: string): number => path.split('/').length;
 
-class FileListSource implements Source {
+/** Files by their names in a model folder. */
+export class FileListSource implements Source {
   readonly name: string;
   readonly #files: ReadonlyMap<string, File>;
 

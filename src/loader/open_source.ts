@@ -7,8 +7,8 @@ import { missingFile, type Source } from './source.js';
 
 /**
  * A model folder or a GGUF file: in Node a path or an http(s) or file URL; in browsers a URL (a relative one is resolved against
- * the page) or files somebody chose; anywhere a Source. Throws `io` unless it is a GGUF file, or a folder that holds a config.json
- * or one GGUF model (a URL has to name the file: servers don't list folders). A server that can't be reached is no error yet:
+ * the page; of an extension's package or a blob, too) or files somebody chose; anywhere a Source. Throws `io` unless it is a GGUF
+ * file, or a folder that holds a config.json or one GGUF model (a URL has to name the file: servers don't list folders). A server that can't be reached is no error yet:
  * cachedSource may have a copy, and the first read without one says what failed.
  * @param through wraps the source before it is asked for anything, as cachedSource does
  */
@@ -18,7 +18,7 @@ export async function openSource(
   http?: HttpOptions,
   through: (source: Source) => Promise<Source> = async (source) => source,
 ): Promise<Source> {
-  const source = await through(await sourceOf(where, http));
+  const source = await through(await sourceOf(where, http, signal));
   if (await isThere(source, source.gguf ?? 'config.json', signal)) return source;
   if (source.gguf !== undefined) throw missingFile(source.name, source.gguf, source.absence?.(source.gguf));
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
@@ -43,6 +43,7 @@ async function isThere(source: Source, file: string, signal: AbortSignal | undef
 async function sourceOf(
   where: string | URL | readonly File[] | Source,
   http: HttpOptions | undefined,
+  signal: AbortSignal | undefined,
 ): Promise<Source> {
   if (Array.isArray(where)) {
     if (where.length === 0) throw usageError('no files were given; expected the files of a model folder');
@@ -51,19 +52,26 @@ async function sourceOf(
   if (typeof where !== 'string' && !(where instanceof URL)) return where as Source;
   if (where === '') throw usageError('the model folder is an empty string; expected a path or URL');
   const url = where instanceof URL ? where : absoluteUrl(where);
-  if (url && /^https?:$/.test(url.protocol)) return urlSource(url, http);
-  if (!isNode()) throw usageError(`${String(where)}: expected an http or https URL, or files`);
+  if (url && /^https?:$/.test(url.protocol)) return urlSource(url, (folder) => httpSource(folder, http));
+  if (url && LOCAL.test(url.protocol)) {
+    const { blobSource, PackagedSource } = await import('./local_source.js');
+    return url.protocol === 'blob:' ? blobSource(url, signal) : urlSource(url, (folder) => new PackagedSource(folder));
+  }
+  if (!isNode()) throw usageError(`${String(where)}: expected an http, https, extension or blob URL, or files`);
   if (url && url.protocol !== 'file:')
     throw usageError(`${url.href}: expected a path, or a URL with http, https or file`);
   const { directorySource } = await import('./node_files.js');
   return directorySource(url ?? (where as string));
 }
 
-function urlSource(url: URL, http: HttpOptions | undefined): Source {
-  if (!isGgufName(url.pathname)) return httpSource(url, http);
+/** URLs of what the browser itself holds: blobs, and files of an extension's package. */
+const LOCAL = /^(blob|[a-z]+(-[a-z]+)*-extension):$/;
+
+function urlSource(url: URL, open: (folder: URL) => Source): Source {
+  if (!isGgufName(url.pathname)) return open(url);
   const folder = new URL('.', url);
   folder.search = url.search; // a signature goes with every request
-  return ggufSource(httpSource(folder, http), decodeURIComponent(url.pathname.split('/').at(-1)!));
+  return ggufSource(open(folder), decodeURIComponent(url.pathname.split('/').at(-1)!));
 }
 
 /** The URL that the text is, or that it means on this page; undefined for a path. A drive letter is no scheme. */

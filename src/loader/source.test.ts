@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { fileListSource } from './file_list_source.js';
 import { httpSource } from './http_source.js';
+import { PackagedSource } from './local_source.js';
 import { directorySource } from './node_files.js';
 import { openSource } from './open_source.js';
 import { startServer, type TestServer } from './testing/http_server.js';
@@ -41,8 +42,22 @@ testSource('memory', async () => new MemorySource({ ...suiteFiles }));
 testSource('directory', async () => directorySource(folder));
 testSource('chosen files', async () => fileListSource(chosenFolder('my model/')));
 testSource('http', async () => httpSource(server.url));
+testSource('package of an extension', async () => new PackagedSource(new URL(server.url)));
 
 describe('openSource', () => {
+  it('takes the URL of a blob, which is a GGUF file', async () => {
+    const url = new URL(URL.createObjectURL(new Blob(['GGUF and more'])));
+    const source = await openSource(url);
+    expect(source.gguf).toBe('model.gguf');
+    expect(source.url).toBeUndefined();
+    expect(new TextDecoder().decode(await source.read('model.gguf', 5, 8))).toBe('and');
+    URL.revokeObjectURL(url.href);
+    await expect(openSource(url)).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringContaining('no such blob'),
+    });
+  });
+
   it('takes a path, a file URL, an http URL, files and a source', async () => {
     const memory = new MemorySource({ 'config.json': '{}' });
     expect(await openSource(memory)).toBe(memory);

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { explain, SelfTestFailure } from './explain.js';
+import { adoptProperties, attributeText, propertyName } from './properties.js';
 import { duration, ProgressMeter, progressText } from './progress_meter.js';
-import { type Attribute, misspelt, readSettings } from './settings.js';
+import { type Attribute, ATTRIBUTES, misspelt, NUMBERS, readSettings, SWITCHES } from './settings.js';
 
 const settings = (attributes: Partial<Record<Attribute, string>>) => readSettings((name) => attributes[name] ?? null);
 
@@ -112,5 +113,48 @@ describe('errors', () => {
     expect(explain('text', {}).detail).toBe('text');
     const missing = new TypeError('Failed to fetch dynamically imported module: https://a.example/splitkv-node.js');
     expect(explain(missing, {})).toMatchObject({ title: "A part of this page can't be downloaded" });
+  });
+});
+
+describe('properties', () => {
+  test('are named after their attributes', () => {
+    expect(['model', 'max-tokens', 'no-self-test', 'top-p'].map(propertyName)).toEqual([
+      'model',
+      'maxTokens',
+      'noSelfTest',
+      'topP',
+    ]);
+  });
+
+  test('become the text of their attribute, or take it away', () => {
+    for (const name of Object.keys(ATTRIBUTES) as Attribute[]) {
+      expect(attributeText(name, null), name).toBeUndefined();
+      expect(attributeText(name, undefined), name).toBeUndefined();
+      expect(attributeText(name, false), name).toBeUndefined();
+    }
+    for (const name of SWITCHES) {
+      // An empty text is how markup, and so JSX and templates, turn a switch on.
+      expect([true, '', 'true', 0].map((value) => attributeText(name, value))).toEqual(['', '', '', undefined]);
+    }
+    for (const name of NUMBERS) {
+      expect([0, 1.5, '7', ''].map((value) => attributeText(name, value))).toEqual(['0', '1.5', '7', undefined]);
+    }
+    expect(attributeText('model', new URL('https://a.example/m/'))).toBe('https://a.example/m/');
+    expect(attributeText('ranks', 2)).toBe('2');
+    expect(attributeText('ranks', ['high-performance', 'low-power'])).toBe('high-performance,low-power');
+    expect(attributeText('placeholder', '')).toBe('');
+  });
+
+  test('that were set before the class came are set anew', () => {
+    const told: unknown[] = [];
+    const element = Object.create({
+      set model(value: unknown) {
+        told.push(value);
+      },
+    }) as object;
+    Object.defineProperty(element, 'model', { value: 'a', configurable: true, writable: true });
+    adoptProperties(element, ['model', 'seed']);
+    expect(told).toEqual(['a']);
+    expect(Object.keys(element)).toEqual([]);
   });
 });

@@ -1,8 +1,10 @@
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import type { ChatMessage, Model } from '../../index.js';
+import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
 import { ChatParts } from './parts.js';
+import { adoptProperties, propertyName, withProperties } from './properties.js';
 import { previewOf } from './preview.js';
 import { ProgressMeter, progressText } from './progress_meter.js';
 import { type Answer, ChatSession, type ChatState } from './session.js';
@@ -36,16 +38,17 @@ const MANNERS: readonly string[] = [
 ] satisfies Attribute[];
 
 /** Pages that are also rendered on a server import the element there, too: it then does nothing. */
-const Base = (globalThis as Partial<typeof globalThis>).HTMLElement ?? (class {} as typeof HTMLElement);
+const Base = withProperties((globalThis as Partial<typeof globalThis>).HTMLElement ?? (class {} as typeof HTMLElement));
+/** What may have been set before the element was defined. */
+const SETTABLE = [...Object.keys(ATTRIBUTES).map(propertyName), 'files'];
 
 /**
  * A chat with a model that runs in the page: `<splitkv-chat model="https://example.com/models/small/" ranks="auto">`.
  *
- * Attributes: see ATTRIBUTES. Without `autostart` it tells size, memory, expected speed and plan first, and asks before it
- * downloads what this browser doesn't keep yet.
+ * Attributes: see ATTRIBUTES; each is a property, too (ChatProperties). Without `autostart` it tells size, memory, expected speed
+ * and plan first, and asks before it downloads what this browser doesn't keep yet.
  *
- * Events, which bubble out of shadow trees: `splitkv-state` {state}, `splitkv-preview` (a PlanReport), `splitkv-progress` (a
- * LoadProgress), `splitkv-ready` {model}, `splitkv-piece` {text}, `splitkv-answer` {text, result}, `splitkv-error` {code, message}.
+ * Its events bubble out of shadow trees: see SplitkvChatEventMap.
  */
 export class SplitkvChat extends Base {
   static readonly observedAttributes: readonly string[] = Object.keys(ATTRIBUTES);
@@ -96,10 +99,11 @@ export class SplitkvChat extends Base {
       remedy: (remedy) => this.#remedy(remedy),
     });
     this.#showState('empty');
+    adoptProperties(this, SETTABLE);
   }
 
   /** The loaded model, for whatever else a page wants of it. */
-  get model(): Model | undefined {
+  get engine(): Model | undefined {
     return this.#session.model;
   }
 
@@ -241,7 +245,7 @@ export class SplitkvChat extends Base {
   }
 
   #readyText(): string {
-    const info = this.model?.info;
+    const info = this.engine?.info;
     if (!info) return STATUS.ready;
     const adapters = [...new Set(info.ranks.map(({ adapter }) => adapter))].join(' + ');
     const slow = info.adapter.software ? ', which is the CPU, slowly' : '';
@@ -281,11 +285,11 @@ export class SplitkvChat extends Base {
     const { code, message } =
       error instanceof SplitkvError
         ? error
-        : { code: 'internal', message: error instanceof Error ? error.message : String(error) };
+        : { code: 'internal' as const, message: error instanceof Error ? error.message : String(error) };
     this.#tell('splitkv-error', { code, message });
   }
 
-  #tell(name: string, detail: unknown): void {
+  #tell<K extends keyof SplitkvChatEventMap>(name: K, detail: SplitkvChatEventMap[K]['detail']): void {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
   }
 }

@@ -2,6 +2,8 @@
 import { SplitkvChat } from './element.js';
 
 export { SplitkvChat } from './element.js';
+export type { ChatElement, SplitkvChatEventMap } from './events.js';
+export type { ChatProperties } from './properties.js';
 export type { Answer, ChatState } from './session.js';
 export { ATTRIBUTES, type Attribute } from './settings.js';
 

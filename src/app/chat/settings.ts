@@ -31,6 +31,18 @@ export const ATTRIBUTES = {
 
 export type Attribute = keyof typeof ATTRIBUTES;
 
+/** Attributes whose presence says all. */
+export const SWITCHES = ['workers', 'virtual', 'autostart', 'no-self-test'] as const satisfies Attribute[];
+/** Attributes that are a number. */
+export const NUMBERS = [
+  'context',
+  'max-tokens',
+  'temperature',
+  'top-p',
+  'top-k',
+  'seed',
+] as const satisfies Attribute[];
+
 /** What a chat is to be, as its attributes say. */
 export interface ChatSettings {
   readonly load: LoadOptions;
