@@ -3,6 +3,7 @@ import {
   type CacheDirectory,
   cacheNames,
   hashName,
+  isNotFound,
   openCacheFolder,
   readCacheFile,
   removeCacheEntry,
@@ -27,6 +28,16 @@ export async function openModelFolder(folder: CacheDirectory, url: string): Prom
   return model;
 }
 
+/** The same, or undefined when there is none. */
+export async function findModelFolder(folder: CacheDirectory, url: string): Promise<CacheDirectory | undefined> {
+  try {
+    return await folder.getDirectoryHandle(await hashName(url));
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
 /** The models in this origin's cache. Throws `Error` where the browser has no storage for it. */
 export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]> {
   const models: CachedModel[] = [];
@@ -34,7 +45,7 @@ export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]
   for (const name of await cacheNames(cache)) {
     const model = await cache.getDirectoryHandle(name);
     const url = await readUrl(model);
-    const files = await CachedFile.list(model);
+    const files = await CachedFile.versions(model);
     models.push({
       url: url ?? `(unknown ${name})`,
       bytes: files.reduce((sum, file) => sum + file.bytes, 0),

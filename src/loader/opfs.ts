@@ -40,11 +40,11 @@ export async function openCacheFolder(): Promise<CacheDirectory> {
 export async function writeCacheFile(
   directory: CacheDirectory,
   name: string,
-  data: Uint8Array<ArrayBuffer>,
+  ...data: readonly (Uint8Array<ArrayBuffer> | Promise<Uint8Array<ArrayBuffer>>)[]
 ): Promise<void> {
   const writable = await (await directory.getFileHandle(name, { create: true })).createWritable();
   try {
-    await writable.write(data);
+    for (const part of data) await writable.write(await part);
   } catch (error) {
     await writable.abort().catch(() => {});
     throw error;

@@ -24,8 +24,15 @@ export interface Source {
   readonly gguf?: string | undefined;
   /** Names of the files (of a folder on disk, those at its top), for sources that can tell. */
   list?(): Promise<readonly string[]>;
-  /** Resolves when what has been read so far is stored, for sources that store. */
+  /** Resolves when what has been read so far is stored and checked, for sources that store. */
   flush?(): Promise<void>;
+  /**
+   * SHA-256 of the whole file in hex, for sources that needn't read it again where they know already that it is the one expected.
+   * @param onBytes told how far it has come
+   */
+  hashes?(file: string, expected: string, onBytes?: (done: number) => void, signal?: AbortSignal): Promise<string>;
+  /** For sources that store: looks at what was read once more, and says what is damaged, where something is. */
+  damage?(signal?: AbortSignal): Promise<string | undefined>;
 }
 
 /** How far a load has come. Bytes are bytes of the checkpoint, not of what they turn into. */
