@@ -1,12 +1,10 @@
 import { grouped } from '../base/math.js';
 import type { ModelInfo } from '../index.js';
 import {
-  isArranged,
   MERGE_LANES,
   type ModelShape,
   type Plan,
   type RankShare,
-  runsOwnRows,
   type Stage,
   type VocabShare,
 } from '../placement/index.js';
@@ -49,9 +47,9 @@ export function rankMap({ plan, shape, ranks }: Pick<ModelInfo, 'plan' | 'shape'
     adapter: ranks[rank]!.adapter,
     weightBytes: ranks[rank]!.weightBytes,
     kvBytes: ranks[rank]!.kvBytes,
-    samples: plan.head[0]?.rank === rank || plan.stages.some(runsOwnRows),
+    samples: plan.head[0]?.rank === rank || plan.stages.some(({ kind }) => kind === 'adp'),
     groups: [
-      ...(plan.stages.length > 1 && plan.stages.some(isArranged) ? [arrangedStrips(plan, rank, shape)] : []),
+      ...(plan.stages.length > 1 && isArranged(plan) ? [arrangedStrips(plan, rank, shape)] : []),
       ...stagesShown(plan).flatMap((stage) => {
         const share = stage.shares.find((candidate) => candidate.rank === rank);
         return share ? [stageStrips(stage, share, shape)] : [];
@@ -62,8 +60,9 @@ export function rankMap({ plan, shape, ranks }: Pick<ModelInfo, 'plan' | 'shape'
 }
 
 /** Arranged heads differ from layer to layer: they are added up, and drawn layer by layer elsewhere. */
-const stagesShown = ({ stages }: Plan): readonly Stage[] =>
-  stages.length > 1 && stages.some(isArranged) ? [] : stages;
+const stagesShown = (plan: Plan): readonly Stage[] => (plan.stages.length > 1 && isArranged(plan) ? [] : plan.stages);
+
+const isArranged = ({ stages }: Plan): boolean => stages.some(({ kind }) => kind === 'arranged');
 
 function arrangedStrips({ stages }: Plan, rank: number, shape: ModelShape): Strip[] {
   const shares = stages.flatMap(({ layers: [first, end], shares: all }) => {

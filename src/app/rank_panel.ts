@@ -1,5 +1,4 @@
 import type { ModelInfo, RunStats } from '../index.js';
-import { isArranged } from '../placement/index.js';
 import { count } from '../placement/lists.js';
 import { arrangementMap, placementOf } from './arrangement_map.js';
 import { ArrangementView } from './arrangement_view.js';
@@ -38,7 +37,7 @@ export class RankPanel {
    */
   show(info: ModelInfo, stats: RunStats, virtual: boolean, loads?: readonly (readonly number[])[]): void {
     this.#info = info;
-    this.#arranged.hidden = !info.plan.stages.some(isArranged);
+    this.#arranged.hidden = !info.plan.stages.some(({ kind }) => kind === 'arranged');
     if (!this.#arranged.hidden) {
       this.#arranged.append(this.#arrangement.node);
       const placement = placementOf(info.plan, info.shape.kvHeads);

@@ -1,7 +1,7 @@
 import { usageError } from '../base/errors.js';
 import { checkCompressible } from '../model/compression/options.js';
 import { modelShape } from '../model/shape.js';
-import { checkPlan, keepsCacheOnly, makePlan, type Plan } from '../placement/index.js';
+import { checkPlan, isKvOnly, makePlan, type Plan } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
@@ -51,7 +51,7 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
     }
   } else {
     plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape);
-    if (plan.stages.some(({ shares }) => shares.some(keepsCacheOnly))) {
+    if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
       const { weighSequences } = await import('./weigh_sequences.js');
       plan = await weighSequences(plan, ranksOf(plan, options), subject);
     }

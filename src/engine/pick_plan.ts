@@ -1,4 +1,4 @@
-import { dealsSequences, explainPick, keepsCacheOnly, pickPlan, predictPlan } from '../placement/index.js';
+import { explainPick, isKvOnly, pickPlan, predictPlan } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
 import { planOutlook } from './auto_plan.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
@@ -34,11 +34,14 @@ export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ra
   });
   // Requests of `load` each have a cache of their own: there are no sequences to deal out.
   const best = pickPlan(
-    candidates.filter(({ plan }) => subject.together !== undefined || !plan || !dealsSequences(plan)),
+    candidates.filter(
+      ({ plan }) =>
+        subject.together !== undefined || !plan || !plan.stages.some(({ kind }) => kind === 'token' || kind === 'adp'),
+    ),
   );
   const own = { adapters: adapters.slice(0, best.worldSize), budgets: budgets.slice(0, best.worldSize) };
   let { plan } = best;
-  if (plan.stages.some(({ shares }) => shares.some(keepsCacheOnly))) {
+  if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
     const { weighSequences } = await import('./weigh_sequences.js');
     const { virtualRanks: virtual = false, signal } = options;
     plan = await weighSequences(plan, { ...own, virtual, signal }, subject);

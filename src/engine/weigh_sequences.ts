@@ -1,6 +1,6 @@
 import { modelSizes } from '../model/model_sizes.js';
 import { modelShape } from '../model/shape.js';
-import { keepsCacheOnly, makePlan, type Plan, planMemory, roomByPlace, sequenceWeights } from '../placement/index.js';
+import { isKvOnly, makePlan, type Plan, planMemory, roomByPlace, sequenceWeights } from '../placement/index.js';
 import type { AdapterRequest } from '../gpu/index.js';
 import { measureMachine } from './measure/measure_machine.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
@@ -50,7 +50,7 @@ export async function weighSequences(
   const places = roomByPlace(plan, rooms);
   const sizes = modelSizes(config, type, kvType);
   const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, block: KV_BLOCK });
-  const roots = plan.stages.flatMap(({ shares }) => shares.filter((share) => !keepsCacheOnly(share)));
+  const roots = plan.stages.flatMap(({ shares }) => shares.filter((share) => !isKvOnly(share)));
   const wanted = caches.reduce((sum, { kvBytes }) => sum + kvBytes, 0) / roots.length;
   return makePlan(plan.policy, plan.worldSize, modelShape(config), {
     sequenceWeights: sequenceWeights(places, wanted),

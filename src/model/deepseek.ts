@@ -5,7 +5,7 @@ import { linearGrouped } from '../../shaders/linear/linear_grouped/index.js';
 import { mlaRopeAppend } from '../../shaders/rope/mla_rope_append/index.js';
 import { alignUp } from '../base/math.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
-import { keepsCacheOnly, type RankShare } from '../placement/index.js';
+import { isKvOnly, type RankShare } from '../placement/index.js';
 import { AttentionRanks } from './attention_ranks.js';
 import type { DeepseekConfig } from './config.js';
 import { DealtAttention } from './dealt_attention.js';
@@ -145,7 +145,7 @@ export class DeepseekForward implements Forward {
       qAbsorbedStride: this.#qAbsorbedStrideOf(holder),
       latentOutStride: activationStride(heads * kvLoraRank),
       attendedStride: activationStride(heads * vHeadDim),
-      split: topology.groups.length > 1 && !keepsCacheOnly(topology.share),
+      split: topology.groups.length > 1 && !isKvOnly(topology.share),
       mlp: layers.length > 0 ? new DeepseekMlp(device, config, this.hiddenStride, world, topology, layers) : undefined,
     };
   }

@@ -2,7 +2,7 @@ import { attentionPrefill } from '../../shaders/attention/attention_prefill/inde
 import { attentionSplit } from '../../shaders/attention/attention_split/index.js';
 import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
 import type { Buffer, Device, Recorder } from '../gpu/index.js';
-import { keepsCacheOnly, type RankShare } from '../placement/index.js';
+import { isKvOnly, type RankShare } from '../placement/index.js';
 import { AttentionRanks, type MergeTables, type StageAttention } from './attention_ranks.js';
 import type { StageCompression } from './compression/stage_compression.js';
 import { CopiedAttention, guestsOf } from './copied_attention.js';
@@ -134,7 +134,7 @@ export class LlamaForward implements Forward {
       kvHeads,
       qkvStride: this.#qkvStrideOf(holder),
       mlpWidth: layers[0] ? layers[0].downSegments.end - layers[0].downSegments.start : 0,
-      split: topology.groups.length > 1 && !keepsCacheOnly(share),
+      split: topology.groups.length > 1 && !isKvOnly(share),
       compression:
         options.perHead?.compression && heads > 0
           ? new options.perHead.compressor(this.device, this.world, config, options, topology, heads, scratch)
@@ -230,7 +230,7 @@ export class LlamaForward implements Forward {
     const { topology } = stage;
     const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
     const attends = stage.heads > 0;
-    const qkv = attends && !keepsCacheOnly(topology.share) ? floats('qkv', rows * stage.qkvStride) : undefined;
+    const qkv = attends && !isKvOnly(topology.share) ? floats('qkv', rows * stage.qkvStride) : undefined;
     const shape = {
       headsOf: (share: RankShare) => this.#headsOf(share),
       queryStrideOf: (share: RankShare) => this.#qkvStrideOf(share),

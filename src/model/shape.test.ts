@@ -68,10 +68,12 @@ describe('rankSlice', () => {
     stages: [
       {
         layers: [0, 1],
+        kind: 'tensor',
         shares: [share(0, { heads: [0, 1, 2], mlp: [0, 1, 2, 3, 4, 5, 6, 7] }), share(2, { kvHeads: [0], lanes: [1] })],
       },
       {
         layers: [1, 3],
+        kind: 'tensor',
         shares: [
           share(1, { heads: [0, 1, 2, 3, 4], mlp: [0, 1, 2], experts: [0, 1, 2, 3, 4] }),
           share(2, { heads: [5, 6, 7], mlp: [3, 4, 5, 6, 7], experts: [5, 6, 7] }),
@@ -118,6 +120,7 @@ describe('rankSlice', () => {
         stages: [
           {
             layers: [0, numLayers],
+            kind: 'tensor',
             shares: [share(0, { heads: range(segmentHeads.length), mlp: range(8), experts: range(numExperts) })],
           },
         ],
@@ -134,7 +137,9 @@ describe('rankSlice', () => {
 
   it('gives runs of heads that are arranged freely', () => {
     const gqa = llama({ num_attention_heads: 12, num_key_value_heads: 6 });
-    const stages = [{ layers: [0, 2] as const, shares: [share(0, { heads: [0, 2, 3, 5], mlp: [1] })] }];
+    const stages = [
+      { layers: [0, 2] as const, kind: 'arranged' as const, shares: [share(0, { heads: [0, 2, 3, 5], mlp: [1] })] },
+    ];
     const runs = [
       [0, 1],
       [2, 4],
@@ -156,7 +161,7 @@ describe('rankSlice', () => {
     ['mlp', [3, 2]],
     ['experts', [0, 1, 1]],
   ] as const)('refuses %s that are no run', (what, list) => {
-    const stages = [{ layers: [0, 3] as const, shares: [share(0, { [what]: list })] }];
+    const stages = [{ layers: [0, 3] as const, kind: 'tensor' as const, shares: [share(0, { [what]: list })] }];
     expect(() => rankSlice({ ...plan, stages }, 0, config)).toThrow(
       `the plan gives rank 0 ${what} ${list.join(', ')}; expected neighbours, ascending`,
     );

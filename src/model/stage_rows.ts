@@ -1,6 +1,6 @@
 import type { Transfer } from '../distributed/communicator.js';
 import type { Buffer, Recorder, Tensor } from '../gpu/index.js';
-import { keepsCacheOnly } from '../placement/index.js';
+import { isKvOnly } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import { rowsOf } from './record_ranks.js';
 import { rowSource } from './topology.js';
@@ -20,7 +20,7 @@ export function recordStageRows(recorder: Recorder, world: World, stage: number,
   if (stage === 0) return;
   const { plan, rank } = world;
   // Ranks that keep sequences only run no rows of their own.
-  const running = plan.stages[stage]!.shares.filter((share) => !keepsCacheOnly(share));
+  const running = plan.stages[stage]!.shares.filter((share) => !isKvOnly(share));
   const sources = running
     .map((share) => ({
       to: share.rank,

@@ -1,13 +1,11 @@
 import { SplitkvError } from '../base/errors.js';
 import {
-  isArranged,
-  keepsCacheOnly,
+  isKvOnly,
   type Place,
   placeWeights,
   type Plan,
   type RankShare,
   type RowRange,
-  runsOwnRows,
   sequencePlaces,
   sequenceRanges,
   type Stage,
@@ -93,16 +91,16 @@ export const sequenceOf = (lanes: readonly number[]): { readonly ranks: number; 
 function stageTopology(stage: Stage, rank: number): StageTopology | undefined {
   const share = stage.shares.find((candidate) => candidate.rank === rank);
   if (!share) return undefined;
-  if (isArranged(stage)) return arrangedTopology(stage, share);
+  if (stage.kind === 'arranged') return arrangedTopology(stage, share);
   const groups: RankShare[][] = [];
-  const withWeights = stage.shares.filter((candidate) => !keepsCacheOnly(candidate));
+  const withWeights = stage.shares.filter((candidate) => !isKvOnly(candidate));
   for (const candidate of [...withWeights].toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
     const group = groups.find(([first]) => sameList(first!.heads, candidate.heads));
     if (group) group.push(candidate);
     else groups.push([candidate]);
   }
   const sharing = stage.shares.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
-  const ownRows = runsOwnRows(stage) ? { ranks: stage.shares, index: stage.shares.indexOf(share) } : undefined;
+  const ownRows = stage.kind === 'adp' ? { ranks: stage.shares, index: stage.shares.indexOf(share) } : undefined;
   const dealt = share.sequences === undefined || ownRows ? undefined : dealtSequences(stage, share);
   const holder = dealt?.root ?? share;
   const group = groups.findIndex((ranks) => ranks.includes(holder));
@@ -221,7 +219,7 @@ export function keptSlots(plan: Plan, rank: number, slots: number, batches: numb
  * rows.
  */
 export function rowSource(plan: Plan, stage: number, rank: number): number {
-  const before = { shares: plan.stages[stage - 1]!.shares.filter((share) => !keepsCacheOnly(share)) };
+  const before = { shares: plan.stages[stage - 1]!.shares.filter((share) => !isKvOnly(share)) };
   const blockOf = (other: number): number => rankTopology(plan, other).rowBlock;
   const sources = before.shares.map((share) => share.rank).filter((other) => blockOf(other) === blockOf(rank));
   if (sources.includes(rank)) return rank;
@@ -235,7 +233,7 @@ export function rowSource(plan: Plan, stage: number, rank: number): number {
 export function rowSender({ plan, blockRanks }: RankTopology, block: number, rank: number): number {
   const last = plan.stages
     .at(-1)!
-    .shares.filter((share) => !keepsCacheOnly(share))
+    .shares.filter((share) => !isKvOnly(share))
     .map((share) => share.rank);
   const senders = last.filter((other) => blockRanks[block]!.includes(other));
   return senders.includes(rank) ? rank : senders[last.indexOf(rank) % senders.length]!;

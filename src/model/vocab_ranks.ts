@@ -1,7 +1,7 @@
 import { embedding } from '../../shaders/embedding/embedding/index.js';
 import type { Region, Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
-import { keepsCacheOnly, type VocabShare } from '../placement/index.js';
+import { isKvOnly, type VocabShare } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './record_ranks.js';
@@ -49,7 +49,7 @@ export class EmbeddingRanks {
   /** A rank of the first stage that runs rows. */
   get #embeds(): boolean {
     const first = this.world.topology.stages[0];
-    return first !== undefined && !keepsCacheOnly(first.share);
+    return first !== undefined && !isKvOnly(first.share);
   }
 
   get #blocks(): number {
@@ -102,7 +102,7 @@ export class EmbeddingRanks {
   /** Ranks of the first stage that run the rows of a block. */
   #readers(block: number): number[] {
     const { plan, topology } = this.world;
-    const ranks = plan.stages[0]!.shares.filter((share) => !keepsCacheOnly(share)).map(({ rank }) => rank);
+    const ranks = plan.stages[0]!.shares.filter((share) => !isKvOnly(share)).map(({ rank }) => rank);
     return this.#blocks === 1 ? ranks : ranks.filter((rank) => topology.blockRanks[block]!.includes(rank));
   }
 

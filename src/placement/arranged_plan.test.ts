@@ -4,7 +4,7 @@ import { arrangedPlan } from './arranged_plan.js';
 import type { ArrangementFile } from './arrangement/index.js';
 import { CopyOwners } from './copies.js';
 import { checkPlan } from './check_plan.js';
-import { isArranged, type ModelShape, pipelineDepth, type Plan, type RankShare } from './plan.js';
+import { type ModelShape, pipelineDepth, type Plan, type RankShare } from './plan.js';
 import { parsePlan } from './parse_plan.js';
 import { parsePlanFile } from './plan_file.js';
 import { makePlan } from './make_plan.js';
@@ -57,6 +57,7 @@ describe('the plan of an arrangement', () => {
       stages: [
         {
           layers: [0, 2],
+          kind: 'arranged',
           shares: [
             {
               rank: 0,
@@ -71,6 +72,7 @@ describe('the plan of an arrangement', () => {
         },
         {
           layers: [2, 3],
+          kind: 'arranged',
           shares: [
             { rank: 0, heads: [], kvHeads: [], mlp: all.slice(0, 4), ...held },
             { rank: 1, heads: [0, 1, 2, 3], kvHeads: [0, 1, 2, 3], mlp: all.slice(4), ...held },
@@ -83,7 +85,7 @@ describe('the plan of an arrangement', () => {
     expect(parsePlan(JSON.stringify(plan))).toEqual(plan);
     // Both ranks work on every layer: there is no pipeline to fill.
     expect(pipelineDepth(plan)).toBe(1);
-    expect(plan.stages.every(isArranged)).toBe(true);
+    expect(plan.stages.every(({ kind }) => kind === 'arranged')).toBe(true);
   });
 
   test('random arrangements on 1 to 12 ranks are legal, or leave a rank idle', () => {

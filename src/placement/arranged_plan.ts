@@ -4,6 +4,7 @@ import { range } from './lists.js';
 import { cutRows } from './make_plan.js';
 import { MERGE_LANES } from './owner.js';
 import { spreadSegments } from './partition.js';
+import { kindOf } from './stage_kind.js';
 import type { CopySharing, HeadCopy, ModelShape, Plan, RankShare, Stage } from './plan.js';
 
 type LayerHeads = ArrangementFile['placement'][number];
@@ -35,7 +36,7 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
     if (before && sameShares(before.shares, shares)) {
       stages[stages.length - 1] = { ...before, layers: [before.layers[0], layer + 1] };
     } else {
-      stages.push({ layers: [layer, layer + 1], shares });
+      stages.push({ layers: [layer, layer + 1], kind: kindOf(shares), shares });
     }
   }
   const idle = range(0, ranks).find(

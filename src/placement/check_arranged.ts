@@ -1,12 +1,12 @@
 import { range, sameList, showList, sum } from './lists.js';
 import { MERGE_LANES } from './owner.js';
-import { type CopySharing, hasGap, keepsCacheOnly, type ModelShape, type RankShare, type Stage } from './plan.js';
+import { type CopySharing, hasGap, isKvOnly, type ModelShape, type RankShare, type Stage } from './plan.js';
 import { checkList, type Refuse } from './refuse.js';
 
 /** Shares of a head's copies add up to 1 within rounding. */
 const ROUNDING = 1e-6;
 
-/** Refuses a stage with freely arranged heads (`isArranged`) that isn't as `checkPlan` says. `sharing`: the plan's. */
+/** Refuses a stage of kind 'arranged' that isn't as `checkPlan` says. `sharing`: the plan's. */
 export function checkArranged(
   { shares }: Stage,
   sharing: CopySharing | undefined,
@@ -53,7 +53,7 @@ function checkShare(share: RankShare, shape: ModelShape, refuse: Refuse): void {
   checkList(heads, shape.segmentHeads.length, `rank ${rank}: heads`, refuse);
   checkList(mlp, shape.mlpSegments.length, `rank ${rank}: mlp`, refuse);
   checkList(experts, shape.numExperts, `rank ${rank}: experts`, refuse);
-  if (keepsCacheOnly(share)) throw refuse(`rank ${rank} holds nothing of these layers; leave it out of them`);
+  if (isKvOnly(share)) throw refuse(`rank ${rank} holds nothing of these layers; leave it out of them`);
   if (hasGap(mlp)) throw refuse(`rank ${rank}: mlp ${showList(mlp)} have a gap; for now a rank holds neighbours`);
   if (mlp.length > 0 && sum(mlp.map((segment) => shape.mlpSegments[segment]!)) === 0) {
     throw refuse(`rank ${rank}: mlp ${showList(mlp)} have no columns; give it a segment that has some, or none`);

@@ -1,6 +1,6 @@
 import { count, range, sameList, showList } from './lists.js';
 import { laneSplit, MERGE_LANES } from './owner.js';
-import { type ModelShape, type RankShare, runsOwnRows, type Stage } from './plan.js';
+import { type ModelShape, type RankShare, type Stage } from './plan.js';
 import { checkList, type Refuse } from './refuse.js';
 
 /** Refuses a stage whose cache isn't placed as `checkPlan` says. The stage's weights are checked already. */
@@ -26,7 +26,7 @@ export function checkCache(stage: Stage, shape: ModelShape, refuse: Refuse): voi
     );
   }
   // Sequences of their own are held by one rank each, whatever the head and the lane.
-  if (!runsOwnRows(stage)) checkOwners(shares, shape, refuse);
+  if (stage.kind !== 'adp') checkOwners(shares, shape, refuse);
 }
 
 /** Every rank keeps its own heads' cache, or every rank keeps all. */

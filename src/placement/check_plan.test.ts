@@ -187,8 +187,8 @@ describe('what people may write by hand', () => {
         policy: 'crossed',
         worldSize: 2,
         stages: [
-          { layers: [0, 1], shares: [share(1, 0), share(0, 1)] },
-          { layers: [1, 4], shares: [share(0, 0), share(1, 1)] },
+          { layers: [0, 1], kind: 'tensor', shares: [share(1, 0), share(0, 1)] },
+          { layers: [1, 4], kind: 'tensor', shares: [share(0, 0), share(1, 1)] },
         ],
         embedding: [{ rank: 1, rows: [0, 320] }],
         head: [

@@ -6,9 +6,10 @@ import { checkVocabulary } from './check_vocabulary.js';
 import { checkWeights } from './check_weights.js';
 import { count, range, sameList, showList } from './lists.js';
 import { MERGE_LANES } from './owner.js';
-import { isArranged, keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage } from './plan.js';
+import { isKvOnly, type ModelShape, type Plan, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
 import { sequencePlaces } from './sequence_ranges.js';
+import { checkKind } from './stage_kind.js';
 
 /**
  * Refuses a plan that doesn't place this model: every layer once and in order, every attention segment, MLP segment, expert,
@@ -19,11 +20,11 @@ import { sequencePlaces } from './sequence_ranges.js';
  * - The cache of a stage is cut along the sequence into S equal residue classes of lanes. Either each rank keeps the kv heads of
  *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
  *   them. MLA's latent is always the latter.
- * - Or heads are arranged freely (`isArranged`): each rank keeps the whole cache of its own heads, MLP segments are cut, and a head
+ * - Or heads are arranged freely (kind 'arranged'): each rank keeps the whole cache of its own heads, MLP segments are cut, and a head
  *   that several ranks hold is listed in the copies of each, with shares that add up to 1.
- * - Where sequences are dealt out (`sequences`), ranks without weights each follow one root. Every rank keeps all lanes of its own,
+ * - Where sequences are dealt out (kind 'token'), ranks without weights each follow one root. Every rank keeps all lanes of its own,
  *   or 2, 4 or 8 neighbours split them: all alike, but a root that keeps none.
- * - Where all of those ranks hold the same heads (attention data parallelism), they hold all, in one stage, and all rows of the
+ * - Where ranks run the rows of their own sequences (kind 'adp'), they hold all heads, in one stage, and all rows of the
  *   vocabulary; an MLP segment is on one rank, or all are on every rank.
  * - Experts are held by one rank each, a rank's contiguous, or all by every rank.
  *
@@ -35,20 +36,21 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
   checkRanks(plan, refuse);
   checkLayers(plan, shape, refuse);
   for (const stage of plan.stages) {
-    if (runsOwnRows(stage) && plan.stages.length > 1) {
+    if (stage.kind === 'adp' && plan.stages.length > 1) {
       throw refuse('ranks that run their own rows keep all layers: make it one stage, or leave sequences out');
     }
     const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
-    if (stage.shares.some(({ sequences }) => sequences !== undefined)) {
+    checkKind(stage, refuseHere);
+    if (stage.kind === 'token' || stage.kind === 'adp') {
       checkSequences(stage, shape, refuseHere);
       // Ranks that keep sequences only follow their root; what it holds is checked as ever, and that its place has all lanes.
-      const shares = stage.shares.filter((share) => !keepsCacheOnly(share));
+      const shares = stage.shares.filter((share) => !isKvOnly(share));
       const roots = { ...stage, shares: shares.map((root) => ({ ...root, lanes: range(0, MERGE_LANES) })) };
       checkWeights(roots, shape, refuseHere);
       checkCache(roots, shape, refuseHere);
       continue;
     }
-    if (isArranged(stage)) {
+    if (stage.kind === 'arranged') {
       checkArranged(stage, plan.sharing, shape, refuseHere);
       continue;
     }
@@ -62,8 +64,8 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
 /** Ranks of one place keep the same sequences, whatever their root and stage. */
 function checkDealing({ stages }: Plan, refuse: Refuse): void {
   const dealt = stages.flatMap((stage) => {
-    if (runsOwnRows(stage) || stage.shares.some(({ sequences }) => sequences === undefined)) return [];
-    const roots = stage.shares.filter((share) => !keepsCacheOnly(share));
+    if (stage.kind !== 'token') return [];
+    const roots = stage.shares.filter((share) => !isKvOnly(share));
     return roots.map((root) => {
       const members = sequencePlaces(root, stage.shares).flat();
       const weights = members.map(({ sequences }) => sequences!);

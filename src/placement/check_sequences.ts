@@ -1,17 +1,16 @@
 import { sameList, showList } from './lists.js';
 import { lanesOf, MERGE_LANES } from './owner.js';
-import { keepsCacheOnly, type ModelShape, runsOwnRows, type Stage } from './plan.js';
+import { isKvOnly, type ModelShape, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
 import { type Place, placeWeights, sequencePlaces } from './sequence_ranges.js';
 
 /** Refuses a stage that deals sequences out to ranks (token or attention data parallelism) otherwise than `RankShare.sequences` says. */
-export function checkSequences(stage: Stage, { latent }: ModelShape, refuse: Refuse): void {
-  const { shares } = stage;
+export function checkSequences({ kind, shares }: Stage, { latent }: ModelShape, refuse: Refuse): void {
   const silent = shares.find(({ sequences }) => sequences === undefined);
   if (silent) throw refuse(`rank ${silent.rank} has no sequences, others have: give every rank a weight, 0 for none`);
-  const roots = shares.filter((share) => !keepsCacheOnly(share));
+  const roots = shares.filter((share) => !isKvOnly(share));
   if (roots.length === 0) throw refuse('no rank holds weights: give one heads and MLP segments');
-  if (latent && roots.length > 1 && !runsOwnRows(stage)) {
+  if (latent && roots.length > 1 && kind !== 'adp') {
     throw refuse(
       `${roots.length} ranks hold weights; a latent cache has no heads to deal out: use one root, or give every rank all heads`,
     );
@@ -30,9 +29,9 @@ export function checkSequences(stage: Stage, { latent }: ModelShape, refuse: Ref
   }
   for (const root of roots) {
     const places = sequencePlaces(root, shares);
-    checkLanes(places, runsOwnRows(stage), refuse);
+    checkLanes(places, kind === 'adp', refuse);
     if (placeWeights(places).every((weight) => weight === 0)) {
-      const who = runsOwnRows(stage) ? 'the ranks' : `rank ${root.rank} and those that follow it`;
+      const who = kind === 'adp' ? 'the ranks' : `rank ${root.rank} and those that follow it`;
       throw refuse(`${who} keep no sequences: give one of them a weight above 0`);
     }
   }
@@ -60,7 +59,7 @@ function checkLanes(places: readonly Place[], ownRows: boolean, refuse: Refuse):
       }
     }
     const [first] = place;
-    if (place.length < split && (keepsCacheOnly(first!) || first!.sequences !== 0)) {
+    if (place.length < split && (isKvOnly(first!) || first!.sequences !== 0)) {
       throw refuse(
         `rank ${first!.rank} keeps whole sequences, others split theirs over ${split}: split all alike, and give a root beside them weight 0`,
       );

@@ -1,4 +1,4 @@
-import { keepsCacheOnly, type ModelShape, type Plan, runsOwnRows, type Stage, type VocabShare } from './plan.js';
+import { isKvOnly, type ModelShape, type Plan, type Stage, type VocabShare } from './plan.js';
 import type { Refuse } from './refuse.js';
 
 /** Cuts of the vocabulary lie at multiples of this many rows, so that a rank's part packs like any matrix. */
@@ -10,7 +10,7 @@ export function checkVocabulary({ stages, embedding, head }: Plan, { vocabSize }
   const last = ranksOf(stages.at(-1)!);
   checkHolders(embedding, first, 'embedding', 'first', refuse);
   checkHolders(head, last, 'head', 'last', refuse);
-  if (runsOwnRows(stages[0]!)) {
+  if (stages[0]!.kind === 'adp') {
     checkWhole(embedding, first, vocabSize, 'embedding', refuse);
     checkWhole(head, last, vocabSize, 'head', refuse);
     return;
@@ -27,7 +27,7 @@ export function checkVocabulary({ stages, embedding, head }: Plan, { vocabSize }
 }
 
 const ranksOf = (stage: Stage): Set<number> =>
-  new Set(stage.shares.filter((share) => !keepsCacheOnly(share)).map(({ rank }) => rank));
+  new Set(stage.shares.filter((share) => !isKvOnly(share)).map(({ rank }) => rank));
 
 function checkHolders(
   shares: readonly VocabShare[],

@@ -1,5 +1,5 @@
 import { count, range, sameList, showList, sum } from './lists.js';
-import { type ModelShape, type RankShare, runsOwnRows, type Stage } from './plan.js';
+import { type ModelShape, type RankShare, type Stage } from './plan.js';
 import { checkList, type Refuse } from './refuse.js';
 
 /** Refuses a stage whose attention segments, MLP segments or experts aren't placed as `checkPlan` says. */
@@ -9,7 +9,7 @@ export function checkWeights(stage: Stage, shape: ModelShape, refuse: Refuse): v
   const mlp = { key: 'mlp', what: 'MLP segment', holds: 'columns', sizes: shape.mlpSegments } as const;
   checkSegments(shares, heads, refuse);
   checkSegments(shares, mlp, refuse);
-  if (runsOwnRows(stage)) checkOneHolder(shares, refuse);
+  if (stage.kind === 'adp') checkOneHolder(shares, refuse);
   else checkPairs(shares, refuse);
   checkExperts(shares, shape.numExperts, refuse);
 }

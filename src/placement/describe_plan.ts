@@ -2,7 +2,7 @@ import { grouped } from '../base/math.js';
 import { layersName } from './check_plan.js';
 import { count, range, sameList, showList, sum } from './lists.js';
 import { MERGE_LANES } from './owner.js';
-import { keepsCacheOnly, type ModelShape, type Plan, type RankShare, type VocabShare } from './plan.js';
+import { isKvOnly, type ModelShape, type Plan, type RankShare, type VocabShare } from './plan.js';
 
 /** A plan as lines for people: which layers, heads, cache and vocabulary rows each rank holds. */
 export function describePlan(plan: Plan, shape: ModelShape): string[] {
@@ -19,8 +19,8 @@ function describeShare(share: RankShare, shape: ModelShape): string {
   const isSplit = share.lanes.length < MERGE_LANES;
   const whose = isSplit ? 'dealt to it and those with its other lanes' : 'dealt to it';
   const dealt = share.sequences === undefined ? '' : ` of sequences ${whose} (weight ${share.sequences})`;
-  if (keepsCacheOnly(share) && share.sequences === 0) return 'nothing: no sequences are dealt to it (weight 0)';
-  if (keepsCacheOnly(share)) return `no weights, cache${isSplit ? ` in lanes ${share.lanes.join(' ')}` : ''}${dealt}`;
+  if (isKvOnly(share) && share.sequences === 0) return 'nothing: no sequences are dealt to it (weight 0)';
+  if (isKvOnly(share)) return `no weights, cache${isSplit ? ` in lanes ${share.lanes.join(' ')}` : ''}${dealt}`;
   const { segmentHeads, mlpSegments, numExperts, latent } = shape;
   const held = (list: readonly number[], sizes: readonly number[]): number => sum(list.map((item) => sizes[item]!));
   const copied = (share.copies ?? []).map(({ head, share: own }) => `${head} (${Math.round(own * 100)}%)`);

@@ -44,15 +44,14 @@ export {
   COPY_SHARING,
   type CopySharing,
   type HeadCopy,
-  isArranged,
-  dealsSequences,
-  keepsCacheOnly,
+  isKvOnly,
   type ModelShape,
   pipelineDepth,
   type Plan,
   type RankShare,
-  runsOwnRows,
   type Stage,
+  STAGE_KINDS,
+  type StageKind,
   type VocabShare,
 } from './plan.js';
 export { defaultPromptChunk } from './prompt_chunk.js';

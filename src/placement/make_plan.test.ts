@@ -75,6 +75,7 @@ describe('tp', () => {
     expect(plan.stages).toEqual([
       {
         layers: [0, 4],
+        kind: 'tensor',
         shares: [
           { rank: 0, heads: [0], mlp: [0, 1, 2, 3], experts: [0, 1, 2], kvHeads: [0], lanes: [0, 1, 2, 3, 4, 5, 6, 7] },
           {

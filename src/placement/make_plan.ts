@@ -146,7 +146,7 @@ function assemble(
 ): Plan {
   const lastRank = (layers.length - 1) * ranks;
   // Roots alone hold vocabulary rows.
-  const [holders, step] = form.token ? [form.tensor, ranks / form.tensor] : [ranks, 1];
+  const [holders, step] = form.kind === 'token' ? [form.tensor, ranks / form.tensor] : [ranks, 1];
   const [embedding, head] = [0, lastRank].map((first) =>
     cutRows(shape.vocabSize, 0, holders).map((share) => ({ ...share, rank: first + share.rank * step })),
   );
@@ -156,9 +156,13 @@ function assemble(
     version: 1,
     policy,
     worldSize: layers.length * ranks,
-    stages: layers.map((span, stage) => ({ layers: span, shares: shares(stage * ranks, ranks, form, shape) })),
-    embedding: form.cutVocabulary ? embedding! : whole(0, form.token ? 1 : ranks),
-    head: form.cutVocabulary ? head! : whole(lastRank, form.ownRows ? ranks : 1),
+    stages: layers.map((span, stage) => ({
+      layers: span,
+      kind: form.kind,
+      shares: shares(stage * ranks, ranks, form, shape),
+    })),
+    embedding: form.cutVocabulary ? embedding! : whole(0, form.kind === 'token' ? 1 : ranks),
+    head: form.cutVocabulary ? head! : whole(lastRank, form.kind === 'adp' ? ranks : 1),
   };
 }
 
@@ -166,7 +170,7 @@ function assemble(
 function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
   const members = ranks / form.tensor;
   const { sequence: split, weights } = form;
-  const roots = shares(0, form.tensor, { ...form, sequence: 1, token: false }, shape);
+  const roots = shares(0, form.tensor, { ...form, sequence: 1, kind: 'tensor' }, shape);
   // A root that is left over keeps nothing.
   const before = members % split;
   return roots.flatMap((root, group) =>
@@ -182,7 +186,7 @@ function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: M
 }
 
 function shares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
-  if (form.token) return tokenShares(firstRank, ranks, form, shape);
+  if (form.kind === 'token') return tokenShares(firstRank, ranks, form, shape);
   const heads = spreadSegments(shape.segmentHeads, form.tensor)!;
   const mlpGroups = form.mlpGroups ?? form.tensor;
   const mlp = spreadSegments(shape.mlpSegments, mlpGroups)!;
@@ -198,7 +202,7 @@ function shares(firstRank: number, ranks: number, form: StageForm, shape: ModelS
       experts: range(first, end),
       kvHeads: form.ownHeads ? heads[group]! : range(0, shape.kvHeads),
       lanes: lanesOf(form.sequence, i % form.sequence),
-      ...(form.ownRows && { sequences: 1 }),
+      ...(form.kind === 'adp' && { sequences: 1 }),
     };
   });
 }

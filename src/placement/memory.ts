@@ -3,7 +3,7 @@ import { alignUp, formatBytes } from '../base/math.js';
 import { chunkRoom } from './copies.js';
 import { range, sum } from './lists.js';
 import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
-import { keepsCacheOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
+import { isKvOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
 import { ownSlots, placeWeights, sequencePlaces } from './sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
 
@@ -50,7 +50,7 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
 
 /** A share's weights in one layer, in bytes. */
 export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
-  keepsCacheOnly(share)
+  isKvOnly(share)
     ? 0
     : layer.attentionShared +
       sum(share.heads.map((segment) => layer.attentionSegments[segment]!)) +

@@ -4,7 +4,7 @@ import { describePlan } from './describe_plan.js';
 import { makePlan } from './make_plan.js';
 import { planMemory } from './memory.js';
 import { parsePlan } from './parse_plan.js';
-import { type ModelShape, type Plan, type RankShare, runsOwnRows } from './plan.js';
+import { type ModelShape, type Plan, type RankShare } from './plan.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';
 
 const dense = gqaShape(2);
@@ -35,7 +35,7 @@ describe('adp', () => {
     ).toEqual([2, 3, 3]);
     expect(plan.head).toEqual([0, 1, 2].map((rank) => ({ rank, rows: [0, 1000] })));
     expect(plan.embedding).toEqual(plan.head);
-    expect(runsOwnRows(plan.stages[0]!)).toBe(true);
+    expect(plan.stages[0]!.kind).toBe('adp');
   });
 
   test('with experts these are spread, and the MLP segments of dense layers and shared experts are everywhere', () => {
@@ -108,7 +108,7 @@ describe('plans by hand', () => {
     refusal(
       changed(plan, ({ rank }) => (rank === 3 ? { heads: [], mlp: [], experts: [] } : {})),
       moe,
-    ).toThrow('a latent cache has no heads to deal out: use one root, or give every rank all heads');
+    ).toThrow("rank 3 holds heads none, rank 0 0-7; with kind 'adp' every rank holds all");
     refusal(
       changed(plan, ({ rank }) => ({ mlp: rank < 2 ? [0, 1, 2, 3] : [4, 5, 6, 7] })),
       moe,

@@ -1,7 +1,8 @@
 import * as z from 'zod/mini';
 import { didYouMean, usageError } from '../base/errors.js';
 import { parseJson, show } from '../base/json.js';
-import { COPY_SHARING, type Plan } from './plan.js';
+import { COPY_SHARING, type Plan, STAGE_KINDS } from './plan.js';
+import { kindOf } from './stage_kind.js';
 
 /** Each schema's error says what to write in its place. */
 const whole = z.int('a whole number from 0 on').check(z.minimum(0, 'a whole number from 0 on'));
@@ -29,7 +30,14 @@ const share = z.strictObject(
   },
   'an object: what one rank holds',
 );
-const stage = z.strictObject({ layers: span, shares: z.array(share, 'a list, one entry a rank') }, 'an object');
+const stage = z.strictObject(
+  {
+    layers: span,
+    kind: z.optional(z.enum(STAGE_KINDS, `one of ${STAGE_KINDS.map((kind) => `"${kind}"`).join(', ')}`)),
+    shares: z.array(share, 'a list, one entry a rank'),
+  },
+  'an object',
+);
 const vocabShare = z.strictObject({ rank: whole, rows: span }, 'an object such as {"rank": 0, "rows": [0, 32000]}');
 const vocab = z.array(vocabShare, 'a list such as [{"rank": 0, "rows": [0, 32000]}]');
 const schema = z.strictObject(
@@ -52,6 +60,7 @@ const schema = z.strictObject(
 
 /**
  * Reads a plan from JSON text or from what JSON.parse gave. Only its form is checked: `checkPlan` tells whether it fits a model.
+ * Stages that don't say their kind get the one that they come to.
  *
  * @param name how messages call it: its file
  * @throws SplitkvError `usage` with the path of the first fault and what to write there; `format` for text that isn't JSON.
@@ -59,7 +68,7 @@ const schema = z.strictObject(
 export function parsePlan(json: unknown, name = 'plan'): Plan {
   const value = typeof json === 'string' ? parseJson(json, name) : json;
   const parsed = schema.safeParse(value);
-  if (parsed.success) return parsed.data;
+  if (parsed.success) return withKinds(parsed.data);
   const { issues } = parsed.error;
   // A misspelt key is also a missing one; the name that is there says more.
   const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]!;
@@ -73,6 +82,11 @@ export function parsePlan(json: unknown, name = 'plan'): Plan {
   const what = found === undefined ? 'is missing' : `is ${show(found)}`;
   throw usageError(`${pathName(name, issue.path)} ${what}; write ${issue.message}`);
 }
+
+const withKinds = (plan: z.infer<typeof schema>): Plan => ({
+  ...plan,
+  stages: plan.stages.map(({ layers, kind, shares }) => ({ layers, kind: kind ?? kindOf(shares), shares })),
+});
 
 /** ['stages', 0, 'layers'] -> "plan.stages[0].layers". */
 const pathName = (name: string, path: readonly PropertyKey[]): string =>

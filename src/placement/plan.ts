@@ -1,5 +1,3 @@
-import { sameList } from './lists.js';
-
 /**
  * Placement as data: who holds which weights and which pieces of the KV cache. Policies make a Plan, `checkPlan` refuses a wrong
  * one, the runtime reads it. Plain JSON, versioned; nothing here touches a GPU.
@@ -57,38 +55,36 @@ export interface RankShare {
   /** ... for the chunks of these merge lanes (chunk c is of lane c mod 8), before a sequence's offset rotates them. */
   readonly lanes: readonly number[];
   /**
-   * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage where sequences aren't dealt
-   * out. Token parallelism: a rank with weights is a root, and ranks without heads, MLP segments and experts keep sequences of the
-   * root with the same kvHeads; they hold cache and no weights. Neighbours with parts of the lanes keep the same sequences together. Attention data parallelism (`runsOwnRows`): every rank holds all
-   * heads and runs the rows of its own sequences; rows of all ranks meet where MLP segments or experts are cut.
+   * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage that deals none out. In 'token'
+   * stages a rank with weights is a root, and KV-only ranks keep sequences of the root with the same kvHeads; neighbours with parts of
+   * the lanes keep the same sequences together. In 'adp' stages every rank keeps the sequences whose rows it runs; rows of all ranks
+   * meet where MLP segments or experts are cut.
    */
   readonly sequences?: number | undefined;
 }
 
-/** True for a rank that keeps sequences of another rank and no weights. */
-export const keepsCacheOnly = ({ heads, mlp, experts }: Pick<RankShare, 'heads' | 'mlp' | 'experts'>): boolean =>
+/** True for a KV-only rank: it keeps sequences of a root and holds no weights. */
+export const isKvOnly = ({ heads, mlp, experts }: Pick<RankShare, 'heads' | 'mlp' | 'experts'>): boolean =>
   heads.length + mlp.length + experts.length === 0;
-
-/**
- * True for a stage whose heads are arranged freely: a rank may hold any of them, with gaps, copies of others' heads, or none at all.
- * Every rank then keeps the cache of its own heads, and no two hold all the same.
- */
-export const isArranged = ({ shares }: Pick<Stage, 'shares'>): boolean =>
-  shares.every(({ sequences }) => sequences === undefined) &&
-  shares.some(
-    (share) =>
-      share.copies !== undefined ||
-      hasGap(share.heads) ||
-      (!keepsCacheOnly(share) && share.experts.length === 0 && (share.heads.length === 0 || share.mlp.length === 0)),
-  );
 
 /** An ascending list that isn't a run of neighbours. */
 export const hasGap = (list: readonly number[]): boolean =>
   list.length > 0 && list.at(-1)! - list[0]! !== list.length - 1;
 
+/**
+ * How the ranks of a stage share it.
+ * - 'tensor': a grid of weight groups and replicas, with the cache cut by heads, by lanes or both: one rank, tp, sp, tp+sp, ep.
+ * - 'token': roots with weights, and KV-only ranks that keep whole sequences of a root, or split each by lanes.
+ * - 'adp': attention data parallelism: every rank holds all heads, and runs the rows of its own sequences.
+ * - 'arranged': a rank may hold any heads, with gaps, copies of others' heads, or none at all; it keeps the cache of its own.
+ */
+export type StageKind = (typeof STAGE_KINDS)[number];
+export const STAGE_KINDS = ['tensor', 'token', 'adp', 'arranged'] as const;
+
 /** Contiguous layers [first, end) held by the same ranks in the same way. */
 export interface Stage {
   readonly layers: readonly [first: number, end: number];
+  readonly kind: StageKind;
   readonly shares: readonly RankShare[];
 }
 
@@ -97,17 +93,6 @@ export interface VocabShare {
   readonly rank: number;
   readonly rows: readonly [first: number, end: number];
 }
-
-/** True where ranks keep whole sequences. */
-export const dealsSequences = ({ stages }: Pick<Plan, 'stages'>): boolean =>
-  stages.some(({ shares }) => shares.some(({ sequences }) => sequences !== undefined));
-
-/** True for attention data parallelism: several ranks with the same heads, each with the rows and the cache of its own sequences. */
-export const runsOwnRows = ({ shares }: Pick<Stage, 'shares'>): boolean =>
-  shares.length > 1 &&
-  shares.every(
-    (share) => share.sequences !== undefined && !keepsCacheOnly(share) && sameList(share.heads, shares[0]!.heads),
-  );
 
 export interface Plan {
   readonly version: 1;

@@ -6,7 +6,7 @@ import type { ModelWork } from './cost/work.js';
 import { range } from './lists.js';
 import { makePlan, type PlanOptions } from './make_plan.js';
 import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
-import { isArranged, type Plan, pipelineDepth } from './plan.js';
+import { type Plan, pipelineDepth } from './plan.js';
 import { POLICIES } from './policy.js';
 import { defaultPromptChunk } from './prompt_chunk.js';
 
@@ -76,7 +76,7 @@ export function predictPlan(
   options: PlannerOptions = {},
 ): PlanPrediction {
   checkMachine(machine, work, plan.worldSize);
-  if (plan.stages.some(isArranged)) {
+  if (plan.stages.some(({ kind }) => kind === 'arranged')) {
     throw usageError(
       `plan '${plan.policy}' arranges heads by load, which predictions don't know; measure it: splitkv bench --suite arranged`,
     );

@@ -1,6 +1,6 @@
 import { sameList } from './lists.js';
 import { MERGE_LANES } from './owner.js';
-import { keepsCacheOnly, type RankShare } from './plan.js';
+import { isKvOnly, type RankShare } from './plan.js';
 
 /** Rows [first, end). */
 export type RowRange = readonly [first: number, end: number];
@@ -32,7 +32,7 @@ export type Place = readonly RankShare[];
 /** The places among which this rank's sequences are dealt out, the root's first: neighbours that together have all merge lanes. */
 export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): Place[] {
   const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
-  const roots = members.filter((member) => !keepsCacheOnly(member));
+  const roots = members.filter((member) => !isKvOnly(member));
   const places: RankShare[][] = [];
   let lanes = MERGE_LANES;
   for (const member of [...roots, ...members.filter((member) => !roots.includes(member))]) {

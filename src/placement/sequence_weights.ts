@@ -1,6 +1,6 @@
 import { range, sum } from './lists.js';
 import type { Plan } from './plan.js';
-import { keepsCacheOnly } from './plan.js';
+import { isKvOnly } from './plan.js';
 import { sequencePlaces } from './sequence_ranges.js';
 
 /** What a rank has for the sequences that a token plan deals out to it. */
@@ -62,7 +62,7 @@ const scaled = (values: readonly number[]): number[] => {
  */
 export function roomByPlace(plan: Plan, rooms: readonly Omit<SequenceRoom, 'root'>[]): SequenceRoom[] {
   const groups = plan.stages.flatMap(({ shares }) => {
-    const roots = shares.filter((share) => !keepsCacheOnly(share));
+    const roots = shares.filter((share) => !isKvOnly(share));
     return roots.map((root) => sequencePlaces(root, shares));
   });
   const split = Math.max(...groups[0]!.map(({ length }) => length));

@@ -1,11 +1,12 @@
 import { count, range, showList } from './lists.js';
 import { MERGE_LANES } from './owner.js';
-import type { ModelShape } from './plan.js';
+import type { ModelShape, StageKind } from './plan.js';
 import type { Policy } from './policy.js';
 import { sequenceWeights } from './sequence_weights.js';
 
 /** How the ranks of a stage share it. */
 export interface StageForm {
+  readonly kind: Exclude<StageKind, 'arranged'>;
   /** Groups of ranks with different weights; each has ranks / tensor replicas. */
   readonly tensor: number;
   /** Ways the cache is split along the sequence. */
@@ -16,12 +17,8 @@ export interface StageForm {
   readonly cutVocabulary: boolean;
   /** Each expert is on one rank, rather than on every rank. */
   readonly spreadExperts: boolean;
-  /** Each weight group is one root, and ranks that keep sequences of it and no weights. */
-  readonly token?: boolean;
   /** Of a token plan: shares of the sequences by place, a root's first. Of those that split sequences, only a root keeps none. */
   readonly weights?: readonly number[];
-  /** Each rank runs the rows of its own sequences (attention data parallelism). */
-  readonly ownRows?: boolean;
   /** Groups of ranks with different MLP segments, where the heads are on every rank; default `tensor`. */
   readonly mlpGroups?: number;
 }
@@ -47,7 +44,14 @@ export function stageForm(
   shape: ModelShape,
   wanted: Degrees,
 ): StageForm | string {
-  const replicated = { tensor: 1, sequence: ranks, ownHeads: false, cutVocabulary: false, spreadExperts: false };
+  const replicated = {
+    kind: 'tensor',
+    tensor: 1,
+    sequence: ranks,
+    ownHeads: false,
+    cutVocabulary: false,
+    spreadExperts: false,
+  } as const;
   switch (inner) {
     case 'single':
       return ranks === 1 ? asWanted(replicated, wanted, ranks) : 'it runs on one';
@@ -106,14 +110,14 @@ function token(ranks: number, shape: ModelShape, wanted: Degrees, splits: boolea
     return `sequenceWeights ${showList(weights)}: a root beside ranks that split sequences keeps none; begin with 0`;
   }
   const form = {
+    kind: 'token',
     tensor,
     sequence,
     ownHeads: !shape.latent,
     cutVocabulary: cuts,
     spreadExperts: cuts,
-    token: true,
     weights,
-  };
+  } as const;
   return asWanted(form, { sequence: wanted.sequence }, ranks);
 }
 
@@ -129,12 +133,19 @@ function attentionData(ranks: number, { numExperts, mlpSegments }: ModelShape, w
   if (numExperts === 0 && ranks > columns) {
     return `this model's MLP segments can be cut over ${count(columns, 'rank')} at most`;
   }
-  const form = { tensor: 1, sequence: 1, ownHeads: false, cutVocabulary: false, spreadExperts: true };
+  const form = {
+    kind: 'tensor',
+    tensor: 1,
+    sequence: 1,
+    ownHeads: false,
+    cutVocabulary: false,
+    spreadExperts: true,
+  } as const;
   if (ranks === 1) return asWanted(form, wanted, ranks);
-  return asWanted({ ...form, ownRows: true, mlpGroups: numExperts === 0 ? ranks : 1 }, wanted, ranks);
+  return asWanted({ ...form, kind: 'adp', mlpGroups: numExperts === 0 ? ranks : 1 }, wanted, ranks);
 }
 
-const cut = { cutVocabulary: true, spreadExperts: true } as const;
+const cut = { kind: 'tensor', cutVocabulary: true, spreadExperts: true } as const;
 
 function tensor(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | string {
   return tensorMisfit(ranks, shape) ?? asWanted({ tensor: ranks, sequence: 1, ownHeads: true, ...cut }, wanted, ranks);

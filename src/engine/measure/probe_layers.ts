@@ -89,6 +89,7 @@ export function probePlan({ layers, heads, mlp, experts }: ProbeLayers, config: 
     stages: [
       {
         layers,
+        kind: 'tensor',
         shares: [
           {
             rank: 0,

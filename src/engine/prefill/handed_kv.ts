@@ -1,4 +1,4 @@
-import { type Plan, runsOwnRows } from '../../placement/index.js';
+import type { Plan } from '../../placement/index.js';
 
 /** Keys and values of a prompt that another device computed, and the prompt's last row. Plain data. */
 export interface HandedKv {
@@ -55,7 +55,7 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
       }
     }
   }
-  const runsRow = keeps || !plan.stages.some(runsOwnRows);
+  const runsRow = keeps || !plan.stages.some(({ kind }) => kind === 'adp');
   const samples = runsRow && plan.head.some(({ rank: holder, rows }) => holder === rank && rows[1] > rows[0]);
   return {
     tokens: kv.tokens,

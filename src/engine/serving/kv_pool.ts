@@ -2,7 +2,7 @@ import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { keptSlots, slotRanges } from '../../model/topology.js';
-import { CHUNK_TOKENS, keepsCacheOnly, type Plan, planMemory } from '../../placement/index.js';
+import { CHUNK_TOKENS, isKvOnly, type Plan, planMemory } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -63,7 +63,7 @@ export function kvBlocksOf(
     const sensible = Math.min(fitting(DEFAULT_MEMORY, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes), ...held);
     // Every pool holds a whole context, but a root's whose memory is limited. What they don't fit in is refused by who checks the
     // budgets, with advice.
-    const followed = facts.plan.stages.some(({ shares }) => shares.some(keepsCacheOnly));
+    const followed = facts.plan.stages.some(({ shares }) => shares.some(isKvOnly));
     const whole = followed && budgets.length > 0 ? Math.max(...pools) : Math.min(...pools);
     return Math.min(most, Math.max(Math.ceil((context * slots) / whole), sensible));
   }

@@ -1,6 +1,6 @@
 import { usageError } from '../../base/errors.js';
 import { FULL_TILE_ROWS } from '../../model/roles.js';
-import { keepsCacheOnly, type Plan, pipelineDepth } from '../../placement/index.js';
+import { isKvOnly, type Plan, pipelineDepth } from '../../placement/index.js';
 
 export interface MicroBatches {
   /** Batches that the slots are cut into. */
@@ -27,6 +27,6 @@ export function microBatchesOf(plan: Plan, slots: number, asked: number | 'auto'
   }
   const depth = pipelineDepth(plan);
   if (depth > 1) return { count: Math.min(depth, slots), rowsEach: 1 };
-  const attendElsewhere = plan.stages.some(({ shares }) => shares.some(keepsCacheOnly));
+  const attendElsewhere = plan.stages.some(({ shares }) => shares.some(isKvOnly));
   return { count: attendElsewhere && slots > FULL_TILE_ROWS ? 2 : 1, rowsEach: FULL_TILE_ROWS };
 }

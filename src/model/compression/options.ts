@@ -1,6 +1,6 @@
 import { MAX_WINDOW } from '../../../shaders/compress/problem.js';
 import { didYouMean, unsupportedError, usageError } from '../../base/errors.js';
-import { keepsCacheOnly, MERGE_LANES, type Plan, runsOwnRows, type Stage } from '../../placement/index.js';
+import { isKvOnly, MERGE_LANES, type Plan, type Stage } from '../../placement/index.js';
 
 /**
  * How many entries each kv head keeps of a prompt:
@@ -95,7 +95,7 @@ export function checkCompressible({ policy: plan, stages }: Plan, policy: KvPoli
         'rank to another; use a plan that splits heads (tp), layers (pp) or sequences (token), or kvPolicy none',
     );
   }
-  if (policy === 'ada' && stages.some((stage) => !runsOwnRows(stage) && new Set(weightsOfGroups(stage)).size > 1)) {
+  if (policy === 'ada' && stages.some((stage) => stage.kind !== 'adp' && new Set(weightsOfGroups(stage)).size > 1)) {
     throw unsupportedError(
       `kvPolicy ada: plan '${plan}' deals the sequences of different heads to different ranks, but budgets are a layer's; give every ` +
         "root's followers the same weights, or use snap or static",
@@ -106,9 +106,9 @@ export function checkCompressible({ policy: plan, stages }: Plan, policy: KvPoli
 /** How each weight group deals out its sequences. */
 const weightsOfGroups = ({ shares }: Stage): string[] =>
   shares
-    .filter((share) => !keepsCacheOnly(share))
+    .filter((share) => !isKvOnly(share))
     .map((root) => {
-      const followers = shares.filter((share) => keepsCacheOnly(share) && sameHeads(share.kvHeads, root.kvHeads));
+      const followers = shares.filter((share) => isKvOnly(share) && sameHeads(share.kvHeads, root.kvHeads));
       return JSON.stringify([root, ...followers].map(({ sequences }) => sequences));
     });
 

@@ -1,7 +1,7 @@
 import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
 import type { Exchange, Region, Transfer } from '../../distributed/communicator.js';
 import type { StepShape } from '../../gpu/index.js';
-import { keepsCacheOnly } from '../../placement/index.js';
+import { isKvOnly } from '../../placement/index.js';
 import type { StageTopology } from '../topology.js';
 import type { SharedScores } from './prompt_compression.js';
 
@@ -39,7 +39,7 @@ export function scoreTransfers(
 function scorersOf({ stage, peers, dealt }: Place): { readonly rank: number; readonly heads: readonly number[] }[] {
   return peers.map(({ rank, heads, kvHeads }) => {
     if (!dealt || dealt.place === 0) return { rank, heads };
-    const followers = stage.shares.filter((share) => keepsCacheOnly(share) && share.kvHeads.join() === kvHeads.join());
+    const followers = stage.shares.filter((share) => isKvOnly(share) && share.kvHeads.join() === kvHeads.join());
     return { rank: followers[dealt.place - 1]!.rank, heads };
   });
 }

@@ -21,6 +21,7 @@ export function handPlan(
 ): Plan {
   const made = stages.map(({ layers, heads, mlp, experts, firstRank = 0 }) => ({
     layers,
+    kind: 'tensor' as const,
     shares: heads.map((list, i): RankShare => ({
       rank: firstRank + i,
       heads: list,

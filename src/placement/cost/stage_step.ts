@@ -1,6 +1,6 @@
 import { sameList } from '../lists.js';
 import { laneSplit, MERGE_LANES } from '../owner.js';
-import { keepsCacheOnly, type Plan, type RankShare, runsOwnRows, type Stage } from '../plan.js';
+import { isKvOnly, type Plan, type RankShare, type Stage } from '../plan.js';
 import { type Place, placeWeights, sequencePlaces } from '../sequence_ranges.js';
 import type { StepRows } from './work.js';
 
@@ -63,7 +63,7 @@ export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
       for (const [index, place] of places.entries()) for (const member of place) kept.set(member, counts[index]!);
     }
     const rowsOf = (share: RankShare): number => {
-      if (keepsCacheOnly(share)) return 0;
+      if (isKvOnly(share)) return 0;
       return (view.runsOwnRows ? kept.get(share) : own?.[indexOf(share)]) ?? step.rows;
     };
     return {
@@ -92,7 +92,7 @@ function stageViews({ stages }: Plan): StageView[] {
 
 function stageView(stage: Stage): StageView {
   const { shares } = stage;
-  const holders = shares.filter((share) => !keepsCacheOnly(share));
+  const holders = shares.filter((share) => !isKvOnly(share));
   const [first] = holders as [RankShare];
   const groups: RankShare[][] = [];
   for (const share of holders) {
@@ -100,7 +100,7 @@ function stageView(stage: Stage): StageView {
     if (group) group.push(share);
     else groups.push([share]);
   }
-  const ownRows = runsOwnRows(stage);
+  const ownRows = stage.kind === 'adp';
   const dealt = dealtPlaces(shares);
   const split = dealt.length > 0 ? 1 : laneSplit(first.lanes)!.split;
   const replicas = holders.length / groups.length;

@@ -1,5 +1,5 @@
 import { sum } from '../lists.js';
-import { keepsCacheOnly, type Plan, type RankShare } from '../plan.js';
+import { isKvOnly, type Plan, type RankShare } from '../plan.js';
 import type { LayerSizes } from '../sizes.js';
 import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';
 import { expectedLargest, expertsRead } from './expert_load.js';
@@ -139,7 +139,7 @@ function layerParts(
       );
     },
     // A rank that keeps caches only attends while the others do.
-    (share, adapter) => (keepsCacheOnly(share) ? 0 : of(adapter).layerSeconds + dispatches * adapter.dispatchSeconds),
+    (share, adapter) => (isKvOnly(share) ? 0 : of(adapter).layerSeconds + dispatches * adapter.dispatchSeconds),
   ];
 }
 
