@@ -16,8 +16,11 @@ export type { WeightType } from '../../shaders/linear/pack.js';
 export type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
 
 export interface LoadProgress {
-  /** 'weights' while tensors are read, packed and uploaded; 'ready' once, at the end. */
-  readonly phase: 'config' | 'tokenizer' | 'weights' | 'ready';
+  /**
+   * 'download' while a file is read as a whole before it is used, as `integrity` asks for (bytes are those of that file); 'weights'
+   * while tensors are read, packed and uploaded; 'ready' once, at the end.
+   */
+  readonly phase: 'download' | 'config' | 'tokenizer' | 'weights' | 'ready';
   readonly loadedBytes: number;
   /** Bytes of tensors that this load reads. */
   readonly totalBytes: number;
@@ -86,6 +89,12 @@ export interface LoadOptions {
   readonly adapter?: string;
   /** Keep downloaded weights in the browser's private file system (OPFS); default true for http(s) sources in browsers. */
   readonly cache?: boolean;
+  /**
+   * SHA-256 of files by their names in the folder, in 64 hex digits or as `sha256-` and base64: {'model.safetensors': '9f86d0...'}.
+   * A file named here is read once as a whole and checked before anything of it is used; another is an `io` error. What the browser
+   * keeps and was checked before isn't read again. Files that aren't named aren't checked.
+   */
+  readonly integrity?: Readonly<Record<string, string>>;
   readonly onProgress?: (progress: LoadProgress) => void;
   readonly onWarning?: (message: string) => void;
   readonly signal?: AbortSignal;
@@ -330,6 +339,8 @@ export interface SelfTestResult {
   readonly stored: boolean;
   /** What is wrong and what to do about it, where it didn't pass. */
   readonly problem?: string;
+  /** It didn't pass, and a downloaded file is damaged, which explains it: `deleteCached(url)` and loading again mend it. */
+  readonly damaged?: boolean;
 }
 
 /** A loaded model. `LoadOptions.requests` generations run at once; others wait their turn. */
@@ -345,7 +356,8 @@ export interface Model {
   readonly chat: { readonly completions: ChatCompletions };
   /**
    * Runs a few tokens and tells whether the GPU computed them rightly: against the ids stored in the model's folder
-   * (self_test.json: {"cases": [{"prompt": [ids], "tokens": [ids]}]}), and prompt kernels against those of generated tokens.
+   * (self_test.json: {"cases": [{"prompt": [ids], "tokens": [ids]}]}), and prompt kernels against those of generated tokens. Where
+   * they differ, the files that this browser keeps are checked too, before the GPU is blamed.
    * @throws SplitkvError as `generate`; `format` where the file can't be read
    */
   selfTest(options?: { readonly signal?: AbortSignal }): Promise<SelfTestResult>;

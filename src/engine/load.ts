@@ -1,6 +1,6 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { didYouMean, throwIfAborted, unsupportedError, usageError } from '../base/errors.js';
-import { cachedSource, listCached, openSource, type Source } from '../loader/index.js';
+import { listCached, parseIntegrity, type Source } from '../loader/index.js';
 import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config.js';
 import { checkWindowFits } from '../model/compression/window.js';
@@ -14,6 +14,7 @@ import { KV_OPTION_NAMES, kvCompression } from './kv_compression.js';
 import { LoadedModel } from './model.js';
 import { openModelFiles, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
+import { openFiles, orDamage } from './open_files.js';
 import { runnerOf } from './plan_subject.js';
 import { checkPrefill } from './prefill/check_prefill.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
@@ -39,6 +40,7 @@ const OPTION_NAMES = [
   'powerPreference',
   'adapter',
   'cache',
+  'integrity',
   'onProgress',
   'onWarning',
   'signal',
@@ -98,6 +100,16 @@ export async function openModel(
   seats: (facts: ModelFacts) => Seats,
   together?: number,
 ): Promise<OpenedModel> {
+  return orDamage(options.signal, (opened) => openParts(where, options, seats, together, opened));
+}
+
+async function openParts(
+  where: string | URL | readonly File[] | Source,
+  options: LoadOptions,
+  seats: (facts: ModelFacts) => Seats,
+  together: number | undefined,
+  opened: (source: Source) => Source,
+): Promise<OpenedModel> {
   const started = performance.now();
   checkOptions(options);
   const { signal } = options;
@@ -109,9 +121,10 @@ export async function openModel(
   const place = options.workers ? await placeOf(where) : undefined;
   const cache = options.cache ?? true;
   const onWarning = oncePerText(options.onWarning);
-  const source = await openSource(where, signal, undefined, async (found) =>
-    cache ? cachedSource(found, { signal, onWarning }) : found,
-  );
+  const { integrity } = options;
+  const onProgress = ({ loadedBytes, totalBytes }: Pick<LoadProgress, 'loadedBytes' | 'totalBytes'>): void =>
+    report({ phase: 'download', loadedBytes, totalBytes });
+  const source = opened(await openFiles(where, { cache, integrity, onWarning, onProgress, signal }));
   const files = await openModelFiles(source, signal);
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);
@@ -154,11 +167,12 @@ export async function openModel(
     },
   } as const;
   const group = place
-    ? await WorkerGroup.open({ ...shared, place, cache, oneByOne: await isDownloading(source), onWarning })
+    ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: await isDownloading(source), onWarning })
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
   if (compression) await checkWindow(compression, group);
   let prefiller: PrefillWorker | undefined;
   try {
+    await source.flush?.(); // throws where what was read isn't one version of each file
     prefiller =
       options.prefill &&
       (await (
@@ -171,6 +185,7 @@ export async function openModel(
         ranks: plan.worldSize,
         place,
         cache,
+        integrity,
         onWarning,
       }));
   } catch (error) {
@@ -214,6 +229,7 @@ export function checkOptions(options: LoadOptions): void {
     throw usageError('workers: a rank in a worker has a device of its own; leave workers or virtualRanks out');
   }
   checkPrefill(options.prefill);
+  if (options.integrity !== undefined) parseIntegrity(options.integrity);
   inRange('requests', options.requests, 1, 64);
   inRange('contextLength', options.contextLength, 1, 2 ** 20);
   inRange('prefillChunk', options.prefillChunk, 1, 4096);

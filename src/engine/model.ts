@@ -132,7 +132,9 @@ export class LoadedModel implements Model {
 
   async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
     const { readSelfTest, runSelfTest } = await import('./self_test.js');
-    return runSelfTest(this, this.#source ? await readSelfTest(this.#source, signal) : [], signal);
+    const result = await runSelfTest(this, this.#source ? await readSelfTest(this.#source, signal) : [], signal);
+    const damage = result.passed ? undefined : await this.#source?.damage?.(signal);
+    return damage === undefined ? result : { ...result, problem: damage, damaged: true };
   }
 
   kept(prompt: Prompt, options: { readonly signal?: AbortSignal } = {}): Promise<KeptEntries> {

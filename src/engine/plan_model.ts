@@ -1,6 +1,6 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { modelShape } from '../model/shape.js';
-import { listCached, openSource, type Source } from '../loader/index.js';
+import { listCached, type Source } from '../loader/index.js';
 import {
   explainPick,
   formatPlanTable,
@@ -18,6 +18,7 @@ import { type PlanOutlook, planOutlook } from './auto_plan.js';
 import { bytesOf, memoryBudgets } from './budgets.js';
 import { checkContext, checkOptions, modelName } from './load.js';
 import { type ModelFiles, openModelFiles, storedType } from './model_files.js';
+import { openFiles } from './open_files.js';
 import { usualRequest } from './pick_plan.js';
 import { microBatchesOf } from './serving/micro_batches.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
@@ -35,6 +36,7 @@ export interface PlanModelOptions extends Pick<
   | 'memory'
   | 'powerPreference'
   | 'adapter'
+  | 'integrity'
   | 'signal'
 > {
   /** A policy to be picked, on all ranks, instead of the planner's choice: as `load` with the same option. Default 'auto'. */
@@ -91,8 +93,8 @@ export interface DownloadSize {
 const RANKS = 2;
 
 /**
- * Tells what every plan would do with a model on this machine, without loading its weights. `ranks` is how many there may be, or an
- * adapter for each; default 2, or 1 where `plan` names a policy.
+ * Tells what every plan would do with a model on this machine, without loading its weights (which `integrity` then only compares with what
+ * the server says of them). `ranks` is how many there may be, or an adapter for each; default 2, or 1 where `plan` names a policy.
  * @throws as `load`, but not where no plan fits.
  */
 export async function planModel(
@@ -104,7 +106,7 @@ export async function planModel(
   checkOptions(loadOptions);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
-  const source = await openSource(where, signal);
+  const source = await openFiles(where, { integrity: options.integrity, lookOnly: true, signal });
   const files = await openModelFiles(source, signal);
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);

@@ -2,12 +2,12 @@ import { SplitkvError, usageError } from '../base/errors.js';
 import { createPortCommunicator, type Port } from '../distributed/index.js';
 import { decodeReason, encodeReason } from '../distributed/port.js';
 import { type Device, openDevice } from '../gpu/index.js';
-import { cachedSource, openSource } from '../loader/index.js';
 import { loadWeights } from '../model/family.js';
 import type { WeightProgress } from '../model/weight_loader.js';
 import { World } from '../model/world.js';
 import { openModelFiles } from './model_files.js';
 import { whereOf } from './model_place.js';
+import { openFiles } from './open_files.js';
 import type { RankFacts } from './rank.js';
 import type { NamedAdapter } from './rank_group.js';
 import { RankRunner } from './rank_runner.js';
@@ -115,13 +115,11 @@ class RankServer implements ServedRank {
     return { ...device.adapter, name: device.name };
   }
 
-  async #load({ place, cache, type, plan, rank, mixed, runner }: SliceRequest): Promise<RankFacts> {
+  async #load({ place, cache, integrity, type, plan, rank, mixed, runner }: SliceRequest): Promise<RankFacts> {
     const device = this.#device!;
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.post({ type: 'warning', message });
-    const source = await openSource(whereOf(place), signal, undefined, async (found) =>
-      cache ? cachedSource(found, { signal, onWarning }) : found,
-    );
+    const source = await openFiles(whereOf(place), { cache, integrity, onWarning, signal });
     const files = await openModelFiles(source, signal);
     const reader = await files.reader();
     const world = new World(plan, rank, mixed);

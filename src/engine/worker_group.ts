@@ -15,8 +15,9 @@ import { WorkerRank } from './worker_rank.js';
 export interface WorkerGroupOptions {
   readonly config: ModelConfig;
   readonly place: ModelPlace;
-  /** As `LoadOptions.cache`. */
+  /** As of `LoadOptions`. */
   readonly cache: boolean;
+  readonly integrity?: Readonly<Record<string, string>> | undefined;
   /** Ranks load one after another, so that each finds in the cache what the one before downloaded. */
   readonly oneByOne: boolean;
   readonly type: WeightType;
@@ -125,11 +126,13 @@ export class WorkerGroup implements ModelRanks {
   }
 
   async #load(made: readonly WorkerRank[], all: readonly WorkerRank[]): Promise<void> {
-    const { place, cache, oneByOne, type, plan, runner, onProgress } = this.options;
+    const { place, cache, integrity, oneByOne, type, plan, runner, onProgress } = this.options;
     const mixed = all.some(({ adapter }) => adapter.name !== all[0]!.adapter.name);
     const progress = onProgress && progressOf(made.length, onProgress);
     const load = (rank: WorkerRank, index: number): Promise<void> =>
-      rank.load({ place, cache, type, plan, rank: rank.rank, mixed, runner }, (report) => progress?.(index, report));
+      rank.load({ place, cache, integrity, type, plan, rank: rank.rank, mixed, runner }, (report) =>
+        progress?.(index, report),
+      );
     if (!oneByOne) await Promise.all(made.map(load));
     else for (const [index, rank] of made.entries()) await load(rank, index);
   }

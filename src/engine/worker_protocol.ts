@@ -15,8 +15,9 @@ export type RankMethod = {
 /** A rank's slice of a model, as its worker loads it. */
 export interface SliceRequest {
   readonly place: ModelPlace;
-  /** As `LoadOptions.cache`. */
+  /** As of `LoadOptions`. */
   readonly cache: boolean;
+  readonly integrity?: Readonly<Record<string, string>> | undefined;
   readonly type: WeightType;
   readonly plan: Plan;
   readonly rank: number;

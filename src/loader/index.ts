@@ -1,5 +1,6 @@
-export { type CachedModel, deleteCached, listCached } from './cache_list.js';
-export { cachedSource, type CacheOptions } from './cached_source.js';
+export { cachedSource, deleteCached, listCached } from './cache.js';
+export type { CachedModel } from './cache_list.js';
+export type { CacheOptions } from './cached_source.js';
 export { type Dtype, isBlockType } from './dtype.js';
 export { fileListSource } from './file_list_source.js';
 export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
@@ -9,6 +10,7 @@ export type { GgufValue } from './gguf/header_value.js';
 export { absorbedView, orderedView, rowsView } from './gguf/views.js';
 export type { HttpOptions } from './http_request.js';
 export { httpSource } from './http_source.js';
+export { parseIntegrity } from './integrity.js';
 export { openSource } from './open_source.js';
 export { readSafetensorsHeader, type SafetensorsHeader } from './safetensors_header.js';
 export { type LoadProgress, type OnProgress, readJson, readText, type Source } from './source.js';

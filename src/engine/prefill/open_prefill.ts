@@ -28,6 +28,7 @@ export interface PrefillRequest {
   /** Where the model is, for a worker thread of its own. */
   readonly place: ModelPlace | undefined;
   readonly cache: boolean;
+  readonly integrity?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -53,7 +54,14 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
     onProgress,
   };
   const group = place
-    ? await WorkerGroup.open({ ...shared, place, cache: request.cache, oneByOne: false, onWarning: request.onWarning })
+    ? await WorkerGroup.open({
+        ...shared,
+        place,
+        cache: request.cache,
+        integrity: request.integrity,
+        oneByOne: false,
+        onWarning: request.onWarning,
+      })
     : await RankGroup.open({
         ...shared,
         reader,

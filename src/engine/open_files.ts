@@ -1,0 +1,46 @@
+import { SplitkvError } from '../base/errors.js';
+import { cachedSource, type OnProgress, openSource, type Source } from '../loader/index.js';
+import type { LoadOptions } from './api.js';
+
+export interface OpenFilesOptions {
+  readonly cache?: boolean | undefined;
+  readonly integrity?: LoadOptions['integrity'];
+  readonly onWarning?: LoadOptions['onWarning'];
+  /** Weights won't be read: nothing is stored, and weight files aren't checked against `integrity`. */
+  readonly lookOnly?: boolean;
+  /** Told of files that are read to be checked. */
+  readonly onProgress?: OnProgress | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A model's files, through the browser's cache, each checked against `integrity` before it is used. @throws as `openSource` */
+export async function openFiles(
+  where: string | URL | readonly File[] | Source,
+  { cache = true, integrity, onWarning, lookOnly = false, onProgress, signal }: OpenFilesOptions,
+): Promise<Source> {
+  return openSource(where, signal, undefined, async (found) => {
+    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly }) : found;
+    if (integrity === undefined) return source;
+    const { verifiedSource } = await import('../loader/verified_source.js');
+    return verifiedSource(source, integrity, { weights: !lookOnly, onProgress, signal });
+  });
+}
+
+/**
+ * What the work gives. Where it finds a file that makes no sense, the files are looked at once more: a download that came damaged
+ * is `io`, and says so, with what was found as its cause.
+ * @param work tells the source that it reads
+ */
+export async function orDamage<T>(
+  signal: AbortSignal | undefined,
+  work: (opened: (source: Source) => Source) => Promise<T>,
+): Promise<T> {
+  let read: Source | undefined;
+  try {
+    return await work((source) => (read = source));
+  } catch (error) {
+    if (!(error instanceof SplitkvError && (error.code === 'format' || error.code === 'config'))) throw error;
+    const damage = await read?.damage?.(signal);
+    throw damage === undefined ? error : new SplitkvError('io', damage, { cause: error });
+  }
+}
