@@ -1,4 +1,5 @@
-import { expect, type Page, test } from '@playwright/test';
+import { readFileSync } from 'node:fs';
+import { chromium, expect, type Page, test } from '@playwright/test';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
 import { QUESTIONS } from '../../src/app/example.js';
 import { checkAccessibility } from '../support/accessibility.js';
@@ -15,6 +16,8 @@ const pages = {
   'late.html': `<!doctype html><meta charset="utf-8"><splitkv-chat></splitkv-chat><script>
     Object.assign(document.querySelector('splitkv-chat'), { model: 'models/tiny-gqa/', autostart: true, noSelfTest: '', maxTokens: 20, seed: null });
   </script><script type="module" src="lib/splitkv-chat.js"></script>`,
+  'tested.html': chatPage('autostart'),
+  'one.html': chatPage('autostart').replace('ranks="auto"', 'ranks="1"'),
   'long.html': chatPage('autostart no-self-test context="96" temperature="1" seed="5" max-tokens="2000"'),
 };
 let site: StaticSite;
@@ -265,4 +268,95 @@ test('what goes wrong is explained, with what to do', async ({ page }) => {
   await button('New conversation').last().click();
   await expect(problem).toBeHidden();
   await expect(status).toContainText('Ready');
+});
+
+test('a download that came damaged is told from a broken GPU, and can be made again', async ({ page }) => {
+  const weights = readFileSync('models/tiny-gqa/model.safetensors');
+  let spoilt = true;
+  let deleted = 0;
+  const own = await serveSite(pages, {
+    before: (request, response) => {
+      if (!request.url!.endsWith('.safetensors')) return false;
+      const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range!)!;
+      const [start, end] = [Number(range[1]), Math.min(Number(range[2]) + 1, weights.byteLength)];
+      const bytes = Buffer.from(weights.subarray(start, end));
+      if (spoilt) {
+        // A megabyte behind the header: all else is as it should be.
+        for (let at = Math.max(start, 1_000_000); at < Math.min(end, 2_000_000); at++) bytes[at - start]! ^= 255;
+      }
+      if (end > 2_000_000 && start < 1_000_000) {
+        spoilt = false;
+        deleted++;
+      }
+      response.writeHead(206, {
+        ETag: '"the same"',
+        'Content-Range': `bytes ${start}-${end - 1}/${weights.byteLength}`,
+        'Content-Length': bytes.length,
+      });
+      response.end(bytes);
+      return true;
+    },
+  });
+  const reported: string[] = [];
+  page.on('console', (message) => {
+    if (message.type() === 'error' && message.text().includes('<splitkv-chat>')) reported.push(message.text());
+  });
+  await page.goto(`${own.url}tested.html`);
+  const { problem, button } = chatOf(page);
+  await expect(problem).toContainText('The download is damaged');
+  await expect(problem).not.toContainText('GPU');
+  expect(reported).toEqual([expect.stringContaining('is damaged')]);
+  await checkAccessibility(page);
+  // As long as its server can't be reached, what there is stays.
+  await page.context().setOffline(true);
+  await button('Download again').click();
+  await expect(problem).toContainText("The model can't be downloaded: you are offline");
+  await page.context().setOffline(false);
+  await page.reload();
+  await expect(problem).toContainText('The download is damaged');
+  expect(deleted).toBe(1);
+  await button('Download again').click();
+  await ready(page);
+  expect(deleted).toBe(2);
+  await page.reload();
+  await ready(page);
+  expect(deleted).toBe(2);
+  own.close();
+});
+
+test('a page that is neither on https nor on localhost is told so', async () => {
+  const { launchOptions } = test.info().project.use;
+  const browser = await chromium.launch({
+    ...launchOptions,
+    args: [...(launchOptions?.args ?? []), '--host-resolver-rules=MAP insecure.test 127.0.0.1'],
+  });
+  try {
+    const page = await browser.newPage();
+    for (const name of ['plain.html', 'asks.html', 'one.html']) {
+      await page.goto(`${site.url.replace('127.0.0.1', 'insecure.test')}${name}`);
+      const { problem } = chatOf(page);
+      await expect(problem).toContainText('This page must be served over https or from localhost');
+      await expect(problem).not.toContainText('driver');
+    }
+  } finally {
+    await browser.close();
+  }
+});
+
+test('a download that is stopped on purpose is no alarm, and goes on', async ({ page }) => {
+  let held = true;
+  const own = await serveSite(pages, {
+    before: (request) => held && request.url!.endsWith('.safetensors') && request.headers.range !== 'bytes=0-65535',
+  });
+  await page.goto(`${own.url}plain.html`);
+  const { chat, status, stop, problem, button } = chatOf(page);
+  await expect(status).toHaveText('Loading…');
+  await stop.click();
+  await expect(status).toHaveText('Stopped');
+  await expect(chat).toContainText('What has been downloaded is kept.');
+  await expect(problem).toBeHidden();
+  held = false;
+  await button('Go on').click();
+  await ready(page);
+  own.close();
 });

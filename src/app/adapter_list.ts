@@ -1,4 +1,4 @@
-import { SplitkvError } from '../base/errors.js';
+import { noWebGpu } from '../gpu/index.js';
 
 /** What an adapter offers, as plain data. */
 export interface AdapterEntry {
@@ -42,7 +42,7 @@ export function describeAdapter(adapter: GPUAdapter, request: string): AdapterEn
  * @throws SplitkvError `no_webgpu` where the browser has no WebGPU
  */
 export async function listBrowserAdapters(): Promise<AdapterEntry[]> {
-  if (!navigator.gpu) throw new SplitkvError('no_webgpu', 'this browser has no WebGPU (navigator.gpu is missing)');
+  if (!navigator.gpu) throw noWebGpu();
   const entries: AdapterEntry[] = [];
   for (const powerPreference of ['high-performance', 'low-power'] as const) {
     const adapter = await navigator.gpu.requestAdapter({ powerPreference });

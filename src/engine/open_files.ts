@@ -1,5 +1,5 @@
 import { SplitkvError } from '../base/errors.js';
-import { cachedSource, type OnProgress, openSource, type Source } from '../loader/index.js';
+import { cachedSource, deleteCached, type OnProgress, openSource, type Source } from '../loader/index.js';
 import type { LoadOptions } from './api.js';
 
 export interface OpenFilesOptions {
@@ -43,4 +43,14 @@ export async function orDamage<T>(
     const damage = await read?.damage?.(signal);
     throw damage === undefined ? error : new SplitkvError('io', damage, { cause: error });
   }
+}
+
+/**
+ * Removes what the browser keeps of a model, so that the next load downloads all of it.
+ * @throws SplitkvError `io` where its server can't be reached or hasn't got it: then what there is stays
+ */
+export async function forgetFiles(where: string | URL | readonly File[] | Source, signal?: AbortSignal): Promise<void> {
+  const source = await openSource(where, signal);
+  await source.size(source.gguf ?? 'config.json', signal);
+  if (source.url !== undefined) await deleteCached(source.url);
 }

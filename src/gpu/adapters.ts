@@ -15,19 +15,22 @@ export interface AdapterRequest {
 
 const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
 
+/** The error of a page without `navigator.gpu`. */
+export function noWebGpu(): SplitkvError {
+  const secure = globalThis.isSecureContext !== false;
+  return new SplitkvError(
+    'no_webgpu',
+    secure
+      ? 'this browser has no WebGPU (navigator.gpu is missing); use Chrome or Edge 121 or newer, or enable WebGPU in its settings'
+      : 'this page must be served over https or from localhost: browsers offer WebGPU to such pages only (secure contexts)',
+  );
+}
+
 /** The WebGPU entry point: `navigator.gpu` in a browser, Dawn (npm package `webgpu`) in Node. */
 async function gpuEntry(adapterName: string | undefined, instance: number | undefined): Promise<GPU> {
   if (isNode) return (await import('./node.js')).nodeGpu(adapterName, instance);
   const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
-  if (!gpu) {
-    const secure = globalThis.isSecureContext !== false;
-    throw new SplitkvError(
-      'no_webgpu',
-      secure
-        ? 'this browser has no WebGPU (navigator.gpu is missing); use Chrome or Edge 121 or newer, or enable WebGPU in its settings'
-        : 'WebGPU needs a secure context: serve the page over https or from localhost',
-    );
-  }
+  if (!gpu) throw noWebGpu();
   if (adapterName !== undefined) {
     throw new SplitkvError(
       'usage',

@@ -105,6 +105,56 @@ describe('errors', () => {
     expect(explain(error, { weights: 'f16', ranks: 2 }).remedies[0]!.load).toEqual({ weights: 'q4', ranks: 2 });
   });
 
+  test('of a damaged download offer to download it again, where it was downloaded', () => {
+    const damaged = new SplitkvError(
+      'io',
+      'the downloaded copy of model.safetensors of https://a.example/ is damaged: x',
+    );
+    expect(explain(damaged, {}, true)).toMatchObject({
+      title: 'The download is damaged',
+      remedies: [{ label: 'Download again', action: 'download' }],
+    });
+    const broken = new SplitkvError('format', 'tokenizer.json of https://a.example/ is not JSON');
+    expect(explain(broken, {}, true).remedies).toEqual([{ label: 'Download again', action: 'download' }]);
+    expect(remedies(broken)).toEqual(['Try again']);
+  });
+
+  test.each([
+    ['GET https://a.example/m/config.json answered HTTP 403; expected the file (206)', 'its server refuses it'],
+    ['https://a.example/m/ has no config.json; expected a model folder', 'it is not there'],
+    [
+      'https://a.example/m/ has no config.json. GET https://a.example/ answered with a web page (text/html)',
+      'a web page',
+    ],
+    ['GET https://a.example/m/a failed 4 times; the last time: the body broke off after 3 of 9 bytes', 'broke off'],
+    [
+      'GET https://a.example/m/a failed: Failed to fetch (is the server up, and does it allow this origin by CORS?)',
+      'reached',
+    ],
+  ])('of a download say why: %s', (message, reason) => {
+    const { title, address } = explain(new SplitkvError('io', message), {}, true);
+    expect(title).toMatch(/^The model can't be downloaded: /);
+    expect(title).toContain(reason);
+    expect(address).toMatch(/^https:\/\/a\.example\/[a-z/]*/);
+  });
+
+  test('a page that is no secure context is told so, whatever the GPU', () => {
+    Object.assign(globalThis, { isSecureContext: false });
+    try {
+      expect(explain(new SplitkvError('no_webgpu', 'x'), {})).toMatchObject({
+        title: 'This page must be served over https or from localhost',
+        remedies: [],
+      });
+    } finally {
+      Reflect.deleteProperty(globalThis, 'isSecureContext');
+    }
+    expect(explain(new SplitkvError('no_webgpu', 'x'), {}).title).toBe('No GPU can be reached');
+  });
+
+  test('stopping is none', () => {
+    expect(explain(new SplitkvError('aborted', 'x'), {}, true)).toMatchObject({ title: 'Stopped', neutral: true });
+  });
+
   test('each have a title, advice and what was reported', () => {
     expect(remedies(new SplitkvError('device_lost', 'gone'))).toEqual(['Bring it back']);
     expect(remedies(new SplitkvError('usage', 'wrong'))).toEqual([]);

@@ -63,7 +63,8 @@ export class SplitkvChat extends Base {
     progress: (progress) => {
       const { phase, loadedBytes, totalBytes } = progress;
       const pace = this.#meter.add(loadedBytes, totalBytes, performance.now());
-      const text = phase === 'weights' ? progressText(loadedBytes, totalBytes, pace) : 'The first files…';
+      const text =
+        phase === 'weights' || phase === 'download' ? progressText(loadedBytes, totalBytes, pace) : 'The first files…';
       this.#parts.showProgress({ text, loaded: loadedBytes, total: totalBytes });
       this.#tell('splitkv-progress', progress);
     },
@@ -275,13 +276,19 @@ export class SplitkvChat extends Base {
     if (action === 'retry') {
       this.#parts.clearLog();
       void this.#session.retry(load);
+    } else if (action === 'download') {
+      this.#parts.clearLog();
+      void this.#session.downloadAgain();
     } else if (action === 'recover') void this.#session.recover();
     else if (action === 'ignore') this.#session.ignore();
     else this.clear();
   }
 
   #fail(error: unknown): void {
-    this.#parts.showProblem(explain(error, this.#session.options));
+    const explanation = explain(error, this.#session.options, this.#session.downloaded);
+    this.#parts.showProblem(explanation);
+    if (explanation.neutral && this.state === 'failed') this.#parts.status.textContent = explanation.title;
+    else if (!explanation.neutral) console.error('<splitkv-chat>', error);
     const { code, message } =
       error instanceof SplitkvError
         ? error

@@ -12,10 +12,10 @@ export class SelfTestFailure extends SplitkvError {
 export interface Remedy {
   readonly label: string;
   /**
-   * 'retry': load the model again, with these options instead; 'recover': bring lost ranks back; 'clear': begin a new conversation;
+   * 'retry': load the model again, with these options instead; 'download': delete what is kept of it first; 'recover': bring lost ranks back; 'clear': begin a new conversation;
    * 'ignore': go on all the same.
    */
-  readonly action: 'retry' | 'recover' | 'clear' | 'ignore';
+  readonly action: 'retry' | 'download' | 'recover' | 'clear' | 'ignore';
   readonly load?: LoadOptions;
 }
 
@@ -24,6 +24,10 @@ export interface Explanation {
   readonly title: string;
   readonly advice: string;
   readonly detail: string;
+  /** The address that it is about. */
+  readonly address?: string | undefined;
+  /** Nothing went wrong. */
+  readonly neutral?: boolean;
   readonly remedies: readonly Remedy[];
 }
 
@@ -63,8 +67,13 @@ const ADVICE: Readonly<Record<ErrorCode, string>> = {
   internal: 'Load the page again. Where that changes nothing, update the browser and the GPU driver.',
 };
 
-/** @param load what the model was to be loaded with */
-export function explain(error: unknown, load: LoadOptions): Explanation {
+const DOWNLOAD_AGAIN: Remedy = { label: 'Download again', action: 'download' };
+
+/**
+ * @param load what the model was to be loaded with
+ * @param downloaded the model comes over the network, so that this browser may keep a copy of it
+ */
+export function explain(error: unknown, load: LoadOptions, downloaded = false): Explanation {
   const code = error instanceof SplitkvError ? error.code : 'internal';
   if (error instanceof SelfTestFailure) {
     return {
@@ -85,12 +94,67 @@ export function explain(error: unknown, load: LoadOptions): Explanation {
       remedies: [{ label: 'Try again', action: 'retry' }],
     };
   }
+  const detail = error instanceof Error ? error.message : String(error);
+  if (code === 'no_webgpu' && globalThis.isSecureContext === false) {
+    return {
+      title: 'This page must be served over https or from localhost',
+      advice:
+        "Browsers let only such pages use the GPU. Whoever serves this page can put it right; the GPU isn't at fault.",
+      detail,
+      remedies: [],
+    };
+  }
+  if (code === 'io' && /\bis damaged\b/.test(detail)) {
+    return {
+      title: 'The download is damaged',
+      advice: "What this browser keeps of the model isn't what it should be. Downloading it again puts that right.",
+      detail,
+      remedies: downloaded ? [DOWNLOAD_AGAIN] : [{ label: 'Try again', action: 'retry' }],
+    };
+  }
   return {
     title: TITLES[code],
     advice: ADVICE[code],
-    detail: error instanceof Error ? error.message : String(error),
-    remedies: remedies(code, load),
+    detail,
+    neutral: code === 'aborted',
+    remedies: code === 'format' && downloaded ? [DOWNLOAD_AGAIN] : remedies(code, load),
+    ...(code === 'io' && downloaded && explainIo(detail)),
   };
+}
+
+/** What the server did, as far as the message tells. */
+const REASONS: readonly (readonly [message: RegExp, reason: string, advice: string])[] = [
+  [
+    /answered with a web page/,
+    'a web page came instead',
+    'Perhaps this network wants you to sign in first, or the model is not at this address.',
+  ],
+  [
+    /answered HTTP (404|410)|has no config\.json|is not in |holds no weights/,
+    'it is not there',
+    'Check the address that this page looks for it at.',
+  ],
+  [/answered HTTP 40[13]/, 'its server refuses it', 'It may need a login, or an access token.'],
+  [
+    /broke off|nothing came for/,
+    'the connection broke off',
+    'Try again: what has been downloaded is kept, and only the rest will be fetched.',
+  ],
+  [
+    /allow this origin by CORS/,
+    "its server can't be reached",
+    'Check the connection, and whether the server allows this page to read from it (CORS); then try again.',
+  ],
+];
+
+function explainIo(detail: string): Pick<Explanation, 'title' | 'advice' | 'address'> | undefined {
+  const offline = globalThis.navigator?.onLine === false;
+  const found = offline
+    ? ['', 'you are offline', 'This browser keeps no whole copy of it. Connect, and try again.']
+    : REASONS.find(([message]) => message.test(detail));
+  const address = /\bhttps?:\/\/[^\s'")]+/.exec(detail)?.[0].replace(/[.,;:]+$/, '');
+  if (!found) return { title: TITLES.io, advice: ADVICE.io, address };
+  return { title: `${TITLES.io}: ${found[1]}`, advice: found[2]!, address };
 }
 
 /** Code that a page loads on demand, and that didn't come: Chrome, Firefox and Safari each say it their way. */

@@ -161,7 +161,9 @@ export class ChatParts {
   showProblem(explanation: Explanation | undefined): void {
     this.#problem.hidden = explanation === undefined;
     if (!explanation) return this.#problem.replaceChildren();
-    const { title, advice, detail, remedies } = explanation;
+    const { title, advice, detail, address, neutral = false, remedies } = explanation;
+    this.#problem.role = neutral ? 'group' : 'alert';
+    this.#problem.classList.toggle('problem', !neutral);
     const buttons = remedies.map((remedy, index) => {
       const button = make('button', index === 0 ? '' : 'quiet', remedy.label);
       button.type = 'button';
@@ -171,6 +173,7 @@ export class ChatParts {
     this.#problem.replaceChildren(
       make('p', 'title', title),
       make('p', '', advice),
+      ...(address === undefined ? [] : [make('p', 'note', address)]),
       make('details', '', make('summary', '', 'What was reported'), make('p', '', detail)),
       make('div', 'actions', ...buttons),
     );

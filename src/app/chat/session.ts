@@ -1,6 +1,7 @@
 import { SplitkvError } from '../../base/errors.js';
 import { load } from '../../engine/load.js';
 import { planModel } from '../../engine/on_demand.js';
+import { forgetFiles } from '../../engine/open_files.js';
 import type {
   ChatMessage,
   ErrorCode,
@@ -126,6 +127,25 @@ export class ChatSession {
     if (this.#where && this.#settings) await this.open(this.#where, { ...this.#settings, autostart: true }, options);
   }
 
+  /** The same model, of which nothing that this browser kept is used any more. */
+  async downloadAgain(): Promise<void> {
+    const where = this.#where;
+    if (!where) return;
+    const signal = await this.#begin();
+    let ready = false;
+    await this.#guard(signal, async () => {
+      this.#become('looking');
+      await forgetFiles(where, signal);
+      ready = !signal.aborted;
+    });
+    if (ready) await this.retry();
+  }
+
+  /** Whether the model comes over the network. */
+  get downloaded(): boolean {
+    return this.#where !== undefined && !Array.isArray(this.#where);
+  }
+
   /** Brings lost ranks back. */
   async recover(): Promise<void> {
     const model = this.#model;
@@ -202,7 +222,7 @@ export class ChatSession {
 
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
-    const { weights, kv, contextLength, ranks, plan, virtualRanks, memory } = this.#options;
+    const { weights, kv, contextLength, ranks, plan, virtualRanks, memory, integrity } = this.#options;
     const report = await planModel(this.#where!, {
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
@@ -211,6 +231,7 @@ export class ChatSession {
       ...(typeof plan === 'string' && { plan }),
       ...(virtualRanks !== undefined && { virtualRanks }),
       ...(memory !== undefined && { memory }),
+      ...(integrity !== undefined && { integrity }),
       tryMemory: true,
       signal,
       onProgress: (what) => this.events.measuring(what),
@@ -242,8 +263,8 @@ export class ChatSession {
 
   async #test(model: Model, signal: AbortSignal): Promise<void> {
     this.#become('checking');
-    const { passed, problem } = await model.selfTest({ signal });
-    if (!passed) throw new SelfTestFailure(problem!);
+    const { passed, problem, damaged } = await model.selfTest({ signal });
+    if (!passed) throw damaged ? new SplitkvError('io', problem!) : new SelfTestFailure(problem!);
   }
 
   /** After a loss the ranks are brought back, and the same seed gives the same tokens again: what was written stays as it is. */
