@@ -14,9 +14,9 @@ import type {
 import type { AdapterEntry } from './adapter_list.js';
 
 /** What of a load can be told to another process. */
-export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
+export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal' | 'fetch'>;
 
-export type PlainPlanOptions = Omit<PlanModelOptions, 'onProgress' | 'signal'>;
+export type PlainPlanOptions = Omit<PlanModelOptions, 'onProgress' | 'signal' | 'fetch'>;
 
 /**
  * What the command line and the page it runs in say to each other: calls go to `window.splitkvHost` by Playwright's evaluate, events

@@ -18,6 +18,8 @@ export interface Command {
   readonly options: OptionSpecs;
   /** Words one of which follows the command's name, before the options. */
   readonly subjects?: readonly string[];
+  /** What the one word is called that may stand among the options: `options.text('MODEL')`. */
+  readonly argument?: string;
   /** The exit code; errors are thrown. */
   run(options: Options, terminal: Terminal): Promise<number>;
 }

@@ -13,6 +13,8 @@ const COMMANDS: Readonly<
     summary: 'answer many requests at once, by the OpenAI API over HTTP',
     load: () => import('./commands/serve.js'),
   },
+  pull: { summary: 'download a model of the Hugging Face Hub', load: () => import('./commands/pull.js') },
+  models: { summary: 'the models on this disk, and the catalog', load: () => import('./commands/models.js') },
   plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
   bench: { summary: 'measure speed and memory', load: () => import('./commands/bench.js') },
   profile: {
@@ -48,7 +50,7 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
     throw usageError(`unknown command '${name}'.${didYouMean(name, names)} Commands: ${names.join(', ')}`);
   }
   const { command } = await COMMANDS[name]!.load();
-  const options = parseOptions(name, command.options, withoutSubject(name, command, rest));
+  const options = parseOptions(name, command.options, withoutSubject(name, command, rest), command.argument);
   if (options.has('help')) {
     await terminal.write(`${command.summary}\n\nUsage: splitkv ${command.usage}\n\n${optionHelp(command.options)}\n`);
     return 0;

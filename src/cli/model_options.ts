@@ -1,22 +1,30 @@
-import { join } from 'node:path';
 import type { PlainLoadOptions } from '../app/host_protocol.js';
 import { parseMemory, parseRanks } from '../app/rank_options.js';
 import { SplitkvError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
-import type { PrefillOptions } from '../index.js';
-import { findGguf, isGgufName } from '../loader/index.js';
+import type { NetworkOptions, PrefillOptions } from '../index.js';
 import { parseProfile, type Profile } from '../placement/arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './model_host.js';
 import type { Options, OptionSpecs } from './options.js';
 
+/** Which Hub is asked, and as whom. */
+export const hubOptions = {
+  hub: { value: 'URL', help: 'the Hub; default HF_ENDPOINT, or https://huggingface.co' },
+  token: {
+    value: 'TOKEN',
+    help: 'for gated and private models of the Hub; better in HF_TOKEN, or by `hf auth login`, as others see a command line',
+  },
+} as const satisfies OptionSpecs;
+
 /** Options of every command that loads a model. */
 export const modelOptions = {
   model: {
-    value: 'DIR',
-    help: 'a model folder (config.json, tokenizer.json, *.safetensors) or a .gguf file, or its URL',
+    value: 'MODEL',
+    help: 'a model folder (config.json, tokenizer.json, *.safetensors) or a .gguf file, its URL, or a model of the Hugging Face Hub: ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME:Q4_K_M, or a name that `splitkv models` lists; it is downloaded first',
   },
+  ...hubOptions,
   weights: { value: 'TYPE', help: 'f32, f16, q8, q4; default: as stored' },
   kv: { value: 'TYPE', help: 'KV cache in f32 (default) or f16' },
   'kv-budget': {
@@ -62,21 +70,42 @@ export interface ModelRequest extends HostRequest {
   readonly host: 'node' | 'chrome';
 }
 
-/** What the options say about the model, checked; nothing is loaded yet. */
-export async function modelRequest(options: Options, terminal: Terminal): Promise<ModelRequest> {
+/**
+ * What the options say about the model, checked; nothing is loaded yet, but a model of the Hub is downloaded.
+ * @param pull false: it isn't, and stays `hf:...`
+ */
+export async function modelRequest(options: Options, terminal: Terminal, pull = true): Promise<ModelRequest> {
   const verbose = options.has('verbose');
   const host = options.oneOf('host', ['node', 'chrome']) ?? 'node';
   if (host === 'chrome' && options.has('adapter')) {
     throw usageError("--adapter needs --host node: browsers can't choose an adapter by name; use --ranks low-power");
   }
-  return {
-    host,
-    options: await loadOptions(options),
-    model: await checkedModel(options),
+  const given = options.required('model', 'name a model folder, or a model of the Hub, e.g. --model models/tiny-gqa');
+  const network = networkOptions(options);
+  const telling = {
     signal: terminal.signal,
-    onProgress: (line) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line)),
-    onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
+    onProgress: (line: string) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line)),
+    onWarning: (message: string) => terminal.note(`splitkv: warning: ${message}`),
   };
+  const load = await loadOptions(options);
+  const { modelPath } = await import('./model_path.js');
+  const model = await modelPath(given, { network, pull, ...telling });
+  return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
+}
+
+export const networkOptions = (options: Options): NetworkOptions =>
+  defined({ hub: options.text('hub'), token: options.text('token') });
+
+/** Files on this disk need no Hub, and a page can't read the environment. */
+async function networkFor(
+  model: string,
+  host: ModelRequest['host'],
+  network: NetworkOptions,
+): Promise<Pick<PlainLoadOptions, 'hub' | 'token'>> {
+  if (!model.startsWith('hf:')) return {};
+  if (host === 'node') return network;
+  const { endpoint, token } = await (await import('../loader/hub/node_hub_settings.js')).nodeAccess(network);
+  return defined({ hub: endpoint, token });
 }
 
 /** Loads the model in this process or in Chrome. */
@@ -149,22 +178,6 @@ async function readGiven(option: string, path: string): Promise<string> {
       `--${option} ${path}: can't be read (${error instanceof Error ? error.message : String(error)})`,
     );
   }
-}
-
-async function checkedModel(options: Options): Promise<string> {
-  const model = options.required('model', 'name a model folder, e.g. --model models/tiny-gqa');
-  if (/^https?:\/\//.test(model)) return model;
-  const { readdir, stat } = await import('node:fs/promises');
-  const found = await stat(model).catch(() => undefined);
-  if (!found) throw new SplitkvError('io', `--model ${model}: no such folder`);
-  if (!found.isDirectory()) {
-    if (isGgufName(model)) return model;
-    throw new SplitkvError('io', `--model ${model}: expected a folder with config.json and weights, or a .gguf file`);
-  }
-  // Named here, because a page that is served the folder can't look for it.
-  const files = await readdir(model);
-  const gguf = files.includes('config.json') ? undefined : findGguf(files, model);
-  return gguf === undefined ? model : join(model, gguf);
 }
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };

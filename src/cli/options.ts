@@ -57,8 +57,11 @@ export class Options {
   }
 }
 
-/** Reads a command's arguments; unknown options and stray words are refused with the nearest known name. */
-export function parseOptions(command: string, specs: OptionSpecs, argv: readonly string[]): Options {
+/**
+ * Reads a command's arguments; unknown options and stray words are refused with the nearest known name.
+ * @param argument what the one word is called that may stand among them
+ */
+export function parseOptions(command: string, specs: OptionSpecs, argv: readonly string[], argument?: string): Options {
   const { tokens } = parseArgs({
     args: [...argv],
     options: Object.fromEntries(
@@ -74,6 +77,10 @@ export function parseOptions(command: string, specs: OptionSpecs, argv: readonly
   const values = new Map<string, string[]>();
   for (const token of tokens) {
     if (token.kind === 'positional') {
+      if (argument !== undefined && !values.has(argument)) {
+        values.set(argument, [token.value]);
+        continue;
+      }
       throw usageError(`${command}: unexpected argument '${token.value}'; options look like --name value`);
     }
     if (token.kind !== 'option') continue;

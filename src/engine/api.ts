@@ -2,6 +2,7 @@
 
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
+import type { NetworkOptions } from '../loader/index.js';
 import type { KvPolicy } from '../model/compression/options.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { Profile } from '../placement/arrangement/index.js';
@@ -14,11 +15,12 @@ export type { Profile } from '../placement/arrangement/index.js';
 export type { ModelShape, Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';
 export type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
+export type { NetworkOptions } from '../loader/index.js';
 
 export interface LoadProgress {
   /**
-   * 'download' while a file is read as a whole before it is used, as `integrity` asks for (bytes are those of that file); 'weights'
-   * while tensors are read, packed and uploaded; 'ready' once, at the end.
+   * 'download' while files are read as a whole before any is used: those that `integrity` names, and in Node those of a model of the
+   * Hub (bytes are those of such files); 'weights' while tensors are read, packed and uploaded; 'ready' once, at the end.
    */
   readonly phase: 'download' | 'config' | 'tokenizer' | 'weights' | 'ready';
   readonly loadedBytes: number;
@@ -29,7 +31,7 @@ export interface LoadProgress {
   readonly tensor?: string;
 }
 
-export interface LoadOptions {
+export interface LoadOptions extends NetworkOptions {
   /**
    * How matrices are kept on the GPU. 'auto' (default) keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0
    * in q4, other quantised types in q8.
@@ -87,7 +89,10 @@ export interface LoadOptions {
   readonly powerPreference?: GPUPowerPreference;
   /** Part of an adapter's name; Node only. */
   readonly adapter?: string;
-  /** Keep downloaded weights in the browser's private file system (OPFS); default true for http(s) sources in browsers. */
+  /**
+   * Keep what is downloaded; default true. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the
+   * cache that its tools share (HF_HUB_CACHE); without it they are read by ranges each time.
+   */
   readonly cache?: boolean;
   /**
    * SHA-256 of files by their names in the folder, in 64 hex digits or as `sha256-` and base64: {'model.safetensors': '9f86d0...'}.

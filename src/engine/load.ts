@@ -1,6 +1,13 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { didYouMean, throwIfAborted, unsupportedError, usageError } from '../base/errors.js';
-import { listCached, parseIntegrity, type Source } from '../loader/index.js';
+import {
+  checkNetwork,
+  listCached,
+  NETWORK_OPTION_NAMES,
+  type NetworkOptions,
+  parseIntegrity,
+  type Source,
+} from '../loader/index.js';
 import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config.js';
 import { checkWindowFits } from '../model/compression/window.js';
@@ -41,6 +48,7 @@ const OPTION_NAMES = [
   'adapter',
   'cache',
   'integrity',
+  ...NETWORK_OPTION_NAMES,
   'onProgress',
   'onWarning',
   'signal',
@@ -78,7 +86,8 @@ export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
 /**
  * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
  *
- * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, or the files (browser)
+ * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, the files (browser), or a model of
+ *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of `MODELS`
  * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
  *   allocated until then is freed.
  */
@@ -118,13 +127,17 @@ async function openParts(
     options.onProgress?.({ loadedBytes: 0, totalBytes: 0, tensorsLoaded: 0, tensorsTotal: 0, ...progress });
 
   report({ phase: 'config' });
-  const place = options.workers ? await placeOf(where) : undefined;
   const cache = options.cache ?? true;
   const onWarning = oncePerText(options.onWarning);
   const { integrity } = options;
+  if (options.workers && options.fetch) {
+    throw usageError("workers: a fetch function can't be sent to a worker; leave one of them out");
+  }
+  const network = networkOf(options);
   const onProgress = ({ loadedBytes, totalBytes }: Pick<LoadProgress, 'loadedBytes' | 'totalBytes'>): void =>
     report({ phase: 'download', loadedBytes, totalBytes });
-  const source = opened(await openFiles(where, { cache, integrity, onWarning, onProgress, signal }));
+  const source = opened(await openFiles(where, { network, cache, integrity, onWarning, onProgress, signal }));
+  const place = options.workers ? await placeOf(where, network, source.at) : undefined;
   const files = await openModelFiles(source, signal);
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);
@@ -208,6 +221,14 @@ async function checkWindow({ window }: CompressionOptions, group: ModelRanks): P
   }
 }
 
+/** What is said of the network, and nothing else. */
+export const networkOf = ({ hub, token, headers, fetch: given }: NetworkOptions): NetworkOptions => ({
+  ...(hub !== undefined && { hub }),
+  ...(token !== undefined && { token }),
+  ...(headers && { headers }),
+  ...(given && { fetch: given }),
+});
+
 /** Whether reading the weights fills the browser's cache: from then on they are there. */
 async function isDownloading({ url, flush }: Source): Promise<boolean> {
   if (flush === undefined) return false;
@@ -230,6 +251,7 @@ export function checkOptions(options: LoadOptions): void {
   }
   checkPrefill(options.prefill);
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
+  checkNetwork(options);
   inRange('requests', options.requests, 1, 64);
   inRange('contextLength', options.contextLength, 1, 2 ** 20);
   inRange('prefillChunk', options.prefillChunk, 1, 4096);
@@ -267,9 +289,10 @@ export function checkContext(asked: number | undefined, config: ModelConfig): nu
   return asked;
 }
 
-/** The last part of a path or URL. */
+/** The last part of a path or URL; of a snapshot in the Hub's cache, the repository's name. */
 export const modelName = (source: string): string =>
   source
+    .replace(/models--(?:[^\\/]+--)?([^\\/]+)[\\/]snapshots[\\/][0-9a-f]{40}[\\/]?$/, '$1')
     .replace(/[?#].*$/, '')
     .split(/[\\/]/)
     .filter(Boolean)

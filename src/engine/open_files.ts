@@ -1,24 +1,39 @@
 import { SplitkvError } from '../base/errors.js';
-import { cachedSource, deleteCached, type OnProgress, openSource, type Source } from '../loader/index.js';
+import {
+  cachedSource,
+  deleteCached,
+  type OnProgress,
+  type OpenOptions,
+  openSource,
+  type Source,
+} from '../loader/index.js';
 import type { LoadOptions } from './api.js';
 
 export interface OpenFilesOptions {
+  /** How the Hub and servers are asked. */
+  readonly network?: OpenOptions;
   readonly cache?: boolean | undefined;
   readonly integrity?: LoadOptions['integrity'];
   readonly onWarning?: LoadOptions['onWarning'];
   /** Weights won't be read: nothing is stored, and weight files aren't checked against `integrity`. */
   readonly lookOnly?: boolean;
-  /** Told of files that are read to be checked. */
+  /** Told of files that are read to be checked, and of what Node downloads from the Hub. */
   readonly onProgress?: OnProgress | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A model's files, through the browser's cache, each checked against `integrity` before it is used. @throws as `openSource` */
+/** A model's files, through the browser's cache or (Node) that of the Hub's tools, each checked against `integrity` before it is used. @throws as `openSource` */
 export async function openFiles(
   where: string | URL | readonly File[] | Source,
-  { cache = true, integrity, onWarning, lookOnly = false, onProgress, signal }: OpenFilesOptions,
+  { network, cache = true, integrity, onWarning, lookOnly = false, onProgress, signal }: OpenFilesOptions,
 ): Promise<Source> {
-  return openSource(where, signal, undefined, async (found) => {
+  const options: OpenOptions = {
+    ...network,
+    whole: cache && !lookOnly,
+    onWarning,
+    onProgress: (progress) => onProgress?.({ phase: 'download', tensorsLoaded: 0, tensorsTotal: 0, ...progress }),
+  };
+  return openSource(where, signal, options, async (found) => {
     const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly }) : found;
     if (integrity === undefined) return source;
     const { verifiedSource } = await import('../loader/verified_source.js');

@@ -16,7 +16,7 @@ import type { KvType, LoadOptions, WeightType } from './api.js';
 import { adapterMisfit } from './adapter_fit.js';
 import { type PlanOutlook, planOutlook } from './auto_plan.js';
 import { bytesOf, memoryBudgets } from './budgets.js';
-import { checkContext, checkOptions, modelName } from './load.js';
+import { checkContext, checkOptions, modelName, networkOf } from './load.js';
 import { type ModelFiles, openModelFiles, storedType } from './model_files.js';
 import { openFiles } from './open_files.js';
 import { usualRequest } from './pick_plan.js';
@@ -38,6 +38,10 @@ export interface PlanModelOptions extends Pick<
   | 'adapter'
   | 'integrity'
   | 'signal'
+  | 'hub'
+  | 'token'
+  | 'headers'
+  | 'fetch'
 > {
   /** A policy to be picked, on all ranks, instead of the planner's choice: as `load` with the same option. Default 'auto'. */
   readonly plan?: string;
@@ -106,7 +110,12 @@ export async function planModel(
   checkOptions(loadOptions);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
-  const source = await openFiles(where, { integrity: options.integrity, lookOnly: true, signal });
+  const source = await openFiles(where, {
+    network: networkOf(options),
+    integrity: options.integrity,
+    lookOnly: true,
+    signal,
+  });
   const files = await openModelFiles(source, signal);
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);

@@ -6,7 +6,7 @@ import { loadWeights } from '../model/family.js';
 import type { WeightProgress } from '../model/weight_loader.js';
 import { World } from '../model/world.js';
 import { openModelFiles } from './model_files.js';
-import { whereOf } from './model_place.js';
+import { networkAt, whereOf } from './model_place.js';
 import { openFiles } from './open_files.js';
 import type { RankFacts } from './rank.js';
 import type { NamedAdapter } from './rank_group.js';
@@ -119,7 +119,7 @@ class RankServer implements ServedRank {
     const device = this.#device!;
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.post({ type: 'warning', message });
-    const source = await openFiles(whereOf(place), { cache, integrity, onWarning, signal });
+    const source = await openFiles(whereOf(place), { network: networkAt(place), cache, integrity, onWarning, signal });
     const files = await openModelFiles(source, signal);
     const reader = await files.reader();
     const world = new World(plan, rank, mixed);

@@ -13,15 +13,23 @@ export interface HttpOptions {
   /** Headers of every request, e.g. authorization. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly fetch?: typeof fetch;
+  /** What an answer of status 400 or more means, where the server says more than its status; undefined leaves it to the caller. */
+  readonly refusal?: (url: string, status: number, headers: Headers) => SplitkvError | undefined;
 }
 
 /** A failure that another try may mend. `waitMs` is what the server asked for. */
 class Transient extends Error {
   readonly waitMs: number | undefined;
+  /** What to throw once no more tries are left. */
+  readonly refusal: SplitkvError | undefined;
 
-  constructor(message: string, options?: ErrorOptions & { waitMs?: number | undefined }) {
+  constructor(
+    message: string,
+    options?: ErrorOptions & { waitMs?: number | undefined; refusal?: SplitkvError | undefined },
+  ) {
     super(message, options);
     this.waitMs = options?.waitMs;
+    this.refusal = options?.refusal;
   }
 }
 
@@ -57,6 +65,7 @@ export async function request<T>(
       if (!(error instanceof Transient)) throw error;
       const askedMs = error.waitMs ?? 0;
       if (attempt >= attempts || askedMs > maxRetryAfterMs) {
+        if (error.refusal) throw error.refusal;
         const times = attempt === 1 ? '' : ` ${attempt} times; the last time`;
         const asked =
           askedMs > maxRetryAfterMs ? `; it asks to wait ${Math.ceil(askedMs / 1000)} s, try again then` : '';
@@ -100,9 +109,12 @@ async function once<T>(
     });
     alive();
     const { status } = response;
+    const refusal = status >= 400 ? options.refusal?.(url, status, response.headers) : undefined;
     if (status === 408 || status === 429 || (status >= 500 && status !== 501)) {
-      throw new Transient(`HTTP ${status} ${response.statusText}`.trimEnd(), { waitMs: retryAfter(response.headers) });
+      const waitMs = retryAfter(response.headers);
+      throw new Transient(`HTTP ${status} ${response.statusText}`.trimEnd(), { waitMs, refusal });
     }
+    if (refusal) throw refusal;
     return await use({
       status,
       headers: response.headers,
@@ -189,7 +201,7 @@ function describe(error: unknown): string {
 }
 
 /** Seconds or a date. */
-function retryAfter(headers: Headers): number | undefined {
+export function retryAfter(headers: Headers): number | undefined {
   const value = headers.get('retry-after');
   if (value === null) return undefined;
   const ms = /^\d+$/.test(value.trim()) ? Number(value) * 1000 : Date.parse(value) - Date.now();

@@ -26,6 +26,9 @@ export async function directorySource(where: string | URL): Promise<Source> {
   return new DirectorySource(directory);
 }
 
+export const isOnDisk = async (path: string): Promise<boolean> =>
+  (await stat(path).catch(() => undefined)) !== undefined;
+
 class DirectorySource implements Source {
   readonly name: string;
 

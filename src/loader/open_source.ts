@@ -1,13 +1,26 @@
 import { SplitkvError, usageError } from '../base/errors.js';
+import { listCached } from './cache_list.js';
 import { fileListSource } from './file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file_source.js';
-import type { HttpOptions } from './http_request.js';
 import { httpSource } from './http_source.js';
-import { missingFile, type Source } from './source.js';
+import { HUB, hubForm } from './hub/hub_form.js';
+import { httpOptionsOf, type NetworkOptions } from './hub/hub_options.js';
+import { type LoadProgress, missingFile, type Source } from './source.js';
+
+export interface OpenOptions extends NetworkOptions {
+  /** The commit of the Hub's that was found before. */
+  readonly commit?: string | undefined;
+  /** Node: a model of the Hub is downloaded whole, into the cache that all of its tools share. */
+  readonly whole?: boolean | undefined;
+  /** Told of that download. */
+  readonly onProgress?: ((progress: Pick<LoadProgress, 'file' | 'loadedBytes' | 'totalBytes'>) => void) | undefined;
+  readonly onWarning?: ((message: string) => void) | undefined;
+}
 
 /**
  * A model folder or a GGUF file: in Node a path or an http(s) or file URL; in browsers a URL (a relative one is resolved against
- * the page; of an extension's package or a blob, too) or files somebody chose; anywhere a Source. Throws `io` unless it is a GGUF
+ * the page; of an extension's package or a blob, too) or files somebody chose; anywhere a Source, or a model of the Hugging Face Hub
+ * or of the catalog by its name (hub/hub_form.ts); a folder or file of that name wins. Throws `io` unless it is a GGUF
  * file, or a folder that holds a config.json or one GGUF model (a URL has to name the file: servers don't list folders). A server that can't be reached is no error yet:
  * cachedSource may have a copy, and the first read without one says what failed.
  * @param through wraps the source before it is asked for anything, as cachedSource does
@@ -15,10 +28,12 @@ import { missingFile, type Source } from './source.js';
 export async function openSource(
   where: string | URL | readonly File[] | Source,
   signal?: AbortSignal,
-  http?: HttpOptions,
+  options: OpenOptions = {},
   through: (source: Source) => Promise<Source> = async (source) => source,
 ): Promise<Source> {
-  const source = await through(await sourceOf(where, http, signal));
+  const found = await sourceOf(where, options, signal);
+  const wrapped = await through(found);
+  const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
   if (await isThere(source, source.gguf ?? 'config.json', signal)) return source;
   if (source.gguf !== undefined) throw missingFile(source.name, source.gguf, source.absence?.(source.gguf));
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
@@ -42,7 +57,7 @@ async function isThere(source: Source, file: string, signal: AbortSignal | undef
 
 async function sourceOf(
   where: string | URL | readonly File[] | Source,
-  http: HttpOptions | undefined,
+  options: OpenOptions,
   signal: AbortSignal | undefined,
 ): Promise<Source> {
   if (Array.isArray(where)) {
@@ -51,7 +66,10 @@ async function sourceOf(
   }
   if (typeof where !== 'string' && !(where instanceof URL)) return where as Source;
   if (where === '') throw usageError('the model folder is an empty string; expected a path or URL');
+  const named = await namedSource(String(where), options, signal);
+  if (named) return named;
   const url = where instanceof URL ? where : absoluteUrl(where);
+  const http = httpOptionsOf(options);
   if (url && /^https?:$/.test(url.protocol)) return urlSource(url, (folder) => httpSource(folder, http));
   if (url && LOCAL.test(url.protocol)) {
     const { blobSource, PackagedSource } = await import('./local_source.js');
@@ -66,6 +84,61 @@ async function sourceOf(
 
 /** URLs of what the browser itself holds: blobs, and files of an extension's package. */
 const LOCAL = /^(blob|[a-z]+(-[a-z]+)*-extension):$/;
+
+/**
+ * A model of the Hub or the catalog, where the text is the name of one; undefined for a path or URL. What may be either is the
+ * folder or file where there is one: in Node on disk, in a page at the URL that it is relative to the page.
+ */
+async function namedSource(
+  text: string,
+  options: OpenOptions,
+  signal: AbortSignal | undefined,
+): Promise<Source | undefined> {
+  const form = hubForm(text);
+  if (form === undefined) return pageOfHub(text, options, signal);
+  const hub = (): Promise<typeof import('./hub/open_hub.js')> => import('./hub/open_hub.js');
+  if (form === 'hub') return (await hub()).openHub(text, options, signal);
+  if (!inPage()) {
+    if (await (await import('./node_files.js')).isOnDisk(text)) return undefined;
+    const { openCatalogModel, openHub, unknownWord } = await hub();
+    const elsewhere = 'a folder or file of that name on this disk';
+    if (form !== 'word') return openHub(text, options, signal, elsewhere);
+    const known = await openCatalogModel(text, options, signal, elsewhere);
+    if (known) return known;
+    throw unknownWord(text, `${text} does not exist on this disk`);
+  }
+  if (form === 'word') return (await hub()).openCatalogModel(text, options, signal);
+  if (form === 'pinned') return (await hub()).openHub(text, options, signal);
+  const url = absoluteUrl(text)!;
+  const http = { ...httpOptionsOf(options), attempts: 2 };
+  const here = urlSource(url, (folder) => httpSource(folder, http));
+  if (await isHere(here, signal)) return undefined;
+  return (await hub()).openHub(text, options, signal, `a model at ${url.href}`);
+}
+
+/** Whether a page's own server, or this browser's cache of it, has what may also be a name of the Hub. */
+async function isHere(here: Source, signal: AbortSignal | undefined): Promise<boolean> {
+  try {
+    return (await here.size(here.gguf ?? 'config.json', signal)) !== undefined;
+  } catch (error) {
+    if (!(error instanceof SplitkvError) || error.code !== 'io') throw error;
+    return (await listCached().catch(() => [])).some(({ url }) => url === here.url);
+  }
+}
+
+/** The model whose page on the Hub the text is the address of. */
+async function pageOfHub(
+  text: string,
+  options: OpenOptions,
+  signal: AbortSignal | undefined,
+): Promise<Source | undefined> {
+  if (!/^https?:/i.test(text) || !URL.canParse(text)) return undefined;
+  const url = new URL(text);
+  if (url.origin !== HUB && (options.hub === undefined || url.origin !== new URL(options.hub).origin)) return undefined;
+  const { hubNameOf, openHub } = await import('./hub/open_hub.js');
+  const name = hubNameOf(url, options);
+  return name && openHub(name, options, signal);
+}
 
 function urlSource(url: URL, open: (folder: URL) => Source): Source {
   if (!isGgufName(url.pathname)) return open(url);
@@ -83,5 +156,8 @@ function absoluteUrl(where: string): URL | undefined {
 
 /** Of the document, else of the worker. */
 const pageUrl = (): string | undefined => globalThis.document?.baseURI ?? globalThis.location?.href;
+
+/** Names may be those of folders beside the page; else of folders on disk. */
+const inPage = (): boolean => pageUrl() !== undefined || !isNode();
 
 const isNode = (): boolean => globalThis.process?.versions?.node !== undefined;

@@ -5,7 +5,7 @@ import { interleave } from '../interleave.js';
 import { randomPrompt } from '../prompt.js';
 
 /** What of a load can be told to another process. */
-export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
+export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal' | 'fetch'>;
 
 export interface AnswersRequest {
   /** A path (Node) or a URL. */

@@ -10,7 +10,7 @@ import { type Estimate, pairedRatio } from '../statistics.js';
 export interface ServeRequest {
   readonly suite: 'serve';
   readonly model: string;
-  readonly options: Omit<ServeOptions, 'onProgress' | 'onWarning' | 'signal' | 'microBatches'>;
+  readonly options: Omit<ServeOptions, 'onProgress' | 'onWarning' | 'signal' | 'fetch' | 'microBatches'>;
   /** Side by side: the same questions with each. */
   readonly microBatches: readonly (number | 'auto')[];
   /** Numbers of clients, each of which asks anew as soon as it has its answer. */

@@ -30,8 +30,8 @@ export const command: Command = {
       help: 'chrome or node; default chrome where one is found (not for planner, scale, load), on its GPU or else in software',
     },
     model: {
-      value: 'DIR',
-      help: `a model folder or its URL; default ${EMBEDDED_MODEL.replace(/\/$/, '')}; also ${MADE_MODELS.join(', ')} by name, with random weights`,
+      value: 'MODEL',
+      help: `a model, as for generate; default ${EMBEDDED_MODEL.replace(/\/$/, '')}; also ${MADE_MODELS.join(', ')} by name, with random weights`,
     },
     weights: {
       value: 'LIST',

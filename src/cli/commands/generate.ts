@@ -8,7 +8,7 @@ import type { Options } from '../options.js';
 
 export const command: Command = {
   summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
-  usage: 'generate --model DIR --prompt TEXT [options]',
+  usage: 'generate --model MODEL --prompt TEXT [options]',
   options: {
     prompt: { value: 'TEXT', help: '- reads it from stdin' },
     'max-tokens': { value: 'N', help: 'default 256' },

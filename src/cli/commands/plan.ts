@@ -6,15 +6,17 @@ import { type Command, commonOptions } from '../command.js';
 import { defined, modelOptions, type ModelRequest, modelRequest } from '../model_options.js';
 import type { OptionSpecs } from '../options.js';
 
-const { model, weights, kv, context, host, adapter, ranks, memory } = modelOptions;
+const { model, hub, token, weights, kv, context, host, adapter, ranks, memory } = modelOptions;
 
 export const command: Command = {
   summary:
     'Predicts what every plan would do with a model on this machine, and names the one that `--plan auto` takes. Adapters are ' +
     'measured with the model’s own kernels, once; its weights are not loaded.',
-  usage: 'plan --model DIR [--ranks N] [options]',
+  usage: 'plan --model MODEL [--ranks N] [options]',
   options: {
     model,
+    hub,
+    token,
     ranks: { ...ranks, help: 'GPU devices there may be: how many (default 2), or an adapter each, as for generate' },
     weights,
     kv,
@@ -32,7 +34,7 @@ export const command: Command = {
     ...commonOptions,
   } satisfies OptionSpecs,
   async run(options, terminal) {
-    const request = await modelRequest(options, terminal);
+    const request = await modelRequest(options, terminal, false);
     const { plan: _, stepsInFlight: __, ...loadOptions } = request.options;
     const report = await makeReport(request, {
       ...loadOptions,

@@ -16,7 +16,7 @@ export const command: Command = {
   summary:
     'Measures what each kv head keeps of sample prompts when their KV cache is compressed: the load that `splitkv arrange` arranges by, and ' +
     'that --kv-policy static keeps by.',
-  usage: 'profile --model DIR --kv-budget B [options]',
+  usage: 'profile --model MODEL --kv-budget B [options]',
   options: {
     'kv-budget': { ...kvBudget, help: 'part of a prompt that is kept, above 0 and below 1, such as 0.2' },
     policy: { value: 'POLICY', help: 'ada (default) or snap, which keeps as much of every head' },

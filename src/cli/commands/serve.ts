@@ -14,7 +14,7 @@ const { host: _host, 'steps-in-flight': _steps, ...ownModelOptions } = modelOpti
 
 export const command: Command = {
   summary: 'Serves a model by the OpenAI API over HTTP, many requests at once. Runs in Node, until Ctrl-C or SIGTERM.',
-  usage: 'serve --model DIR [--port P] [options]',
+  usage: 'serve --model MODEL [--port P] [options]',
   options: {
     port: { value: 'P', help: `default ${DEFAULT_PORT}; 0 takes a free one` },
     listen: { value: 'ADDRESS', help: 'default 127.0.0.1: nobody but this machine; 0.0.0.0 or :: for everybody' },

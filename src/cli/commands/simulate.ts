@@ -33,6 +33,8 @@ function presets(name: keyof typeof SMALL_SETTINGS): string {
 /** Where the trace really runs. */
 const runOptions = {
   model: modelOptions.model,
+  hub: modelOptions.hub,
+  token: modelOptions.token,
   weights: modelOptions.weights,
   kv: modelOptions.kv,
   adapter: modelOptions.adapter,
@@ -45,7 +47,7 @@ export const command: Command = {
     'Runs the scheduler on a clock instead of a GPU. adp: attention data parallelism, a trace under four policies: the baseline, ' +
     "TensorRT-LLM's waits (context_wait, full) and ours (cost). Defaults are those of the run that NVIDIA published. With --model the " +
     'trace really runs, by plan adp: measured beside simulated.',
-  usage: 'simulate adp [options]\n       splitkv simulate adp --model DIR [--virtual-ranks] [options]',
+  usage: 'simulate adp [options]\n       splitkv simulate adp --model MODEL [--virtual-ranks] [options]',
   subjects: ['adp'],
   options: {
     requests: { value: 'N', help: `requests of the synthetic trace; ${presets('requests')}` },

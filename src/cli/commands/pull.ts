@@ -1,0 +1,52 @@
+import { usageError } from '../../base/errors.js';
+import { formatBytes } from '../../base/math.js';
+import { catalogHint } from '../../loader/hub/catalog.js';
+import { type Command, commonOptions } from '../command.js';
+import { hubNameOf, pull } from '../model_path.js';
+import { hubOptions, networkOptions } from '../model_options.js';
+
+export const command: Command = {
+  summary:
+    'Downloads a model of the Hugging Face Hub into the local cache that its tools share (HF_HUB_CACHE, else HF_HOME/hub, else ' +
+    '~/.cache/huggingface/hub), and prints where it lies. What is there stays, what broke off goes on, and files are checked by their hashes.',
+  usage:
+    'pull MODEL [options]\n\nMODEL: ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME:Q4_K_M, or a name that `splitkv models` lists',
+  argument: 'MODEL',
+  options: { ...hubOptions, ...commonOptions },
+  async run(options, terminal) {
+    const given = options.text('MODEL');
+    if (given === undefined) throw usageError('pull: which model? For example `splitkv pull smollm2-360m-instruct`');
+    const network = networkOptions(options);
+    const name = await hubNameOf(given, network);
+    if (name === undefined) {
+      throw usageError(
+        `pull ${given}: expected ORG/NAME, or a name of the catalog (\`splitkv models\`).${catalogHint(given)}`,
+      );
+    }
+    const verbose = options.has('verbose');
+    const pulled = await pull(name, {
+      network,
+      signal: terminal.signal,
+      onProgress: (line) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line)),
+      onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
+    });
+    const { repo, commit, folder, gguf, files, bytes, downloadedBytes } = pulled;
+    if (options.has('json')) {
+      const document = {
+        model: repo,
+        commit,
+        path: folder,
+        gguf: gguf ?? null,
+        files,
+        bytes,
+        downloaded_bytes: downloadedBytes,
+      };
+      await terminal.write(`${JSON.stringify(document)}\n`);
+      return 0;
+    }
+    await terminal.write(`${folder}${gguf === undefined ? '' : `/${gguf}`}\n`);
+    const came = downloadedBytes === 0 ? 'nothing was missing' : `${formatBytes(downloadedBytes)} downloaded`;
+    terminal.note(`${repo} at ${commit.slice(0, 12)}: ${files.length} files, ${formatBytes(bytes)}; ${came}`);
+    return 0;
+  },
+};

@@ -1,0 +1,57 @@
+import { didYouMean } from '../../base/errors.js';
+import catalog from '../../../models/catalog.json?raw';
+import type { HubName } from './hub_name.js';
+
+/** A model that runs here, by a name of its own: `load(name)`. */
+export interface CatalogModel {
+  /** 'smollm2-360m-instruct'. */
+  readonly name: string;
+  /** Its repository on the Hugging Face Hub. */
+  readonly id: string;
+  /** The branch, tag or commit that is meant. */
+  readonly revision: string;
+  /** Of a repository of GGUF files, the one that is meant. */
+  readonly file?: string;
+  /** As the Hub calls it: 'apache-2.0'. */
+  readonly license: string;
+  /** The licence has to be accepted on the Hub first; downloading then needs a token. */
+  readonly gated: boolean;
+  readonly parameters: number;
+  /** Of the weight files and the tokenizer. */
+  readonly downloadBytes: number;
+  /** GPU memory that the weights take, by `weights`. */
+  readonly weightBytes: { readonly f16: number; readonly q8: number; readonly q4: number };
+  /** GPU memory of a token in the KV cache in f32; half of it in f16. */
+  readonly kvBytesPerToken: number;
+  /** Tokens that the model was made for; `load` takes at most 4096 unless `contextLength` says more. */
+  readonly contextLength: number;
+  /** What its makers recommend; empty: they say nothing. */
+  readonly sampling: {
+    readonly temperature?: number;
+    readonly topP?: number;
+    readonly topK?: number;
+    readonly repetitionPenalty?: number;
+  };
+  /** SHA-256 of files, where it is known: `LoadOptions.integrity`. */
+  readonly integrity?: Readonly<Record<string, string>>;
+  /** What of this was written down from memory or computed, and not compared with the repository. */
+  readonly unverified: readonly string[];
+}
+
+/** Small models that run here, the smallest first. */
+export const MODELS = /* @__PURE__ */ JSON.parse(catalog) as readonly CatalogModel[];
+
+/** The catalog's model of that name, or of the name its repository has without its owner; any case. */
+export function catalogModel(word: string): CatalogModel | undefined {
+  const wanted = word.toLowerCase();
+  return MODELS.find(({ name, id }) => name === wanted || id.split('/')[1]!.toLowerCase() === wanted);
+}
+
+export const catalogHubName = ({ id, revision, file }: CatalogModel): HubName => ({ repo: id, revision, file });
+
+/** ` Did you mean 'x'?`, or nothing. */
+export const catalogHint = (word: string): string =>
+  didYouMean(
+    word,
+    MODELS.map(({ name }) => name),
+  );

@@ -1,0 +1,128 @@
+import { usageError } from '../../base/errors.js';
+
+/** A model of the Hugging Face Hub, as people name it. */
+export interface HubName {
+  /** 'ORG/NAME', or 'NAME' of the few repositories that have no owner. */
+  readonly repo: string;
+  /** A branch, tag or commit. */
+  readonly revision: string;
+  /** The .gguf file that is meant, with its folder. */
+  readonly file?: string | undefined;
+  /** The quantisation that is meant, where no file is named: 'Q4_K_M'. */
+  readonly quant?: string | undefined;
+}
+
+export const DEFAULT_REVISION = 'main';
+
+const FORM = 'ORG/NAME[@REVISION][/FILE.gguf], or ORG/NAME:QUANTISATION';
+const MAX_NAME = 96;
+
+/**
+ * Reads `[hf:]ORG/NAME[@REVISION][/FILE.gguf]` or `[hf:]ORG/NAME:Q4_K_M`. A revision may hold slashes; before a file only those of
+ * `refs/pr/1` and `refs/convert/x`, others as %2F.
+ * @throws SplitkvError `usage` saying which part is wrong
+ */
+export function parseHubName(text: string): HubName {
+  const given = text.replace(/^hf:(\/\/)?/i, '');
+  const wrong = (why: string): Error => usageError(`'${text}' is no model of the Hub: ${why}; expected ${FORM}`);
+  const at = given.indexOf('@');
+  const named = at === -1 ? given : given.slice(0, at);
+  let revision = at === -1 ? undefined : given.slice(at + 1);
+  let file: string | undefined;
+  let repo = named;
+  if (revision === undefined) {
+    const [org, name, ...path] = named.split('/');
+    if (path.length > 0) file = path.join('/');
+    repo = name === undefined ? org! : `${org}/${name}`;
+  } else if (isGguf(revision)) {
+    const match = /^(refs\/(?:pr\/\d+|convert\/[\w.-]+)|[^/]+)\/(.+)$/.exec(revision);
+    if (!match) throw wrong(`'${revision}' names a file, and no revision before it`);
+    [, revision, file] = match;
+  }
+  let quant: string | undefined;
+  const colon = repo.indexOf(':');
+  if (colon !== -1) {
+    quant = repo.slice(colon + 1);
+    repo = repo.slice(0, colon);
+    if (!/^[\w.-]+$/.test(quant)) throw wrong(`'${quant}' is no name of a quantisation, such as Q4_K_M`);
+    if (file !== undefined) throw wrong(`give the quantisation '${quant}' or the file, not both`);
+    if (quant.toLowerCase() === 'latest') quant = undefined; // what other programs call the default
+  }
+  const problem = problemOf(repo);
+  if (problem !== undefined) throw wrong(problem);
+  if (file !== undefined && !isGguf(file)) throw wrong(`'${file}' is no .gguf file`);
+  if (file?.split('/').some((part) => part === '' || part === '.' || part === '..'))
+    throw wrong(`'${file}' is no path`);
+  return { repo, revision: checkedRevision(revision, wrong), file, quant };
+}
+
+/** What is wrong with a repository's name, by the Hub's own rules. */
+function problemOf(repo: string): string | undefined {
+  const parts = repo.split('/');
+  if (parts.length > 2 || parts.includes('')) return `'${repo}' is no owner and name`;
+  for (const part of parts) {
+    if (!/^[\w.-]+$/.test(part)) return `'${part}' may hold letters, digits, '-', '_' and '.'`;
+    if (/^[-.]|[-.]$/.test(part)) return `'${part}' begins or ends with '-' or '.'`;
+    if (/--|\.\./.test(part)) return `'${part}' holds '--' or '..'`;
+    if (part.length > MAX_NAME) return `'${part.slice(0, 20)}...' is longer than ${MAX_NAME} characters`;
+  }
+  return repo.endsWith('.git') ? `'${repo}' ends in .git` : undefined;
+}
+
+function checkedRevision(text: string | undefined, wrong: (why: string) => Error): string {
+  if (text === undefined) return DEFAULT_REVISION;
+  let revision: string;
+  try {
+    revision = decodeURIComponent(text);
+  } catch {
+    throw wrong(`the revision '${text}' has a % that encodes nothing`);
+  }
+  // What git refuses in names of branches and tags, as far as it could do harm in a path.
+  if (!/^[^\s\p{Cc}\\?#~^:*[]+$/u.test(revision) || /(^|\/)\.|\.\.|\/$|^\/|\/\/|@\{/.test(revision)) {
+    throw wrong(`'${revision}' is no branch, tag or commit`);
+  }
+  return revision;
+}
+
+const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
+
+/** As a person would write it. */
+export const hubText = ({ repo, revision, file, quant }: HubName): string =>
+  repo +
+  (quant === undefined ? '' : `:${quant}`) +
+  (revision === DEFAULT_REVISION ? '' : `@${file === undefined ? revision : encodeURIComponent(revision)}`) +
+  (file === undefined ? '' : `/${file}`);
+
+export const isCommit = (revision: string): boolean => /^[0-9a-f]{40}$/.test(revision);
+
+/** Where the files of a revision are: with a final slash. */
+export const resolveUrl = (endpoint: string, repo: string, revision: string): string =>
+  `${endpoint}/${repo}/resolve/${encodeURIComponent(revision)}/`;
+
+/**
+ * The model that an address of the Hub's own means: that of a repository's page, of a tree or file in it, or of what is
+ * downloaded. Undefined for other addresses.
+ */
+export function hubNameOfUrl(url: URL, endpoint: string): HubName | undefined {
+  const base = new URL(`${endpoint}/`);
+  if (url.origin !== base.origin || !url.pathname.startsWith(base.pathname) || url.search !== '') return undefined;
+  const parts = url.pathname.slice(base.pathname.length).split('/').filter(Boolean).map(decoded);
+  const [org, name, kind, revision, ...path] = parts;
+  if (org === undefined || name === undefined || ['datasets', 'spaces', 'api', 'models'].includes(org))
+    return undefined;
+  if (problemOf(`${org}/${name}`) !== undefined) return undefined;
+  const repo = `${org}/${name}`;
+  if (kind === undefined) return { repo, revision: DEFAULT_REVISION };
+  if (!['tree', 'blob', 'resolve'].includes(kind) || revision === undefined) return undefined;
+  if (path.length === 0) return { repo, revision };
+  const file = path.join('/');
+  return isGguf(file) ? { repo, revision, file } : undefined;
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

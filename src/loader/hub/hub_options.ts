@@ -1,0 +1,58 @@
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { HttpOptions } from '../http_request.js';
+
+/** How a model that comes over the network is asked for. */
+export interface NetworkOptions {
+  /** The Hub that names such as ORG/NAME mean; default https://huggingface.co, in Node what HF_ENDPOINT says. */
+  readonly hub?: string | URL | undefined;
+  /**
+   * An access token of the Hub, for gated and private models: sent to the Hub alone. In Node by default that of HF_TOKEN or of the
+   * file where `hf auth login` keeps it. In a page whoever opens it can read the token.
+   */
+  readonly token?: string | undefined;
+  /** Headers of every request for the model's files, wherever they are. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** What makes the requests; default: the global fetch. Not with `workers`. */
+  readonly fetch?: typeof fetch | undefined;
+}
+
+export const NETWORK_OPTION_NAMES = [
+  'hub',
+  'token',
+  'headers',
+  'fetch',
+] as const satisfies readonly (keyof NetworkOptions)[];
+
+/** @throws SplitkvError `usage` */
+export function checkNetwork({ hub, token, headers, fetch: given }: NetworkOptions): void {
+  if (hub !== undefined) endpointOf(hub, 'hub');
+  if (token !== undefined) checkToken(token, 'token');
+  if (given !== undefined && typeof given !== 'function')
+    throw usageError('fetch: expected a function like the global fetch');
+  try {
+    if (headers !== undefined) new Headers(headers);
+  } catch (error) {
+    throw usageError(`headers: ${(error as Error).message}; expected an object of names and texts`);
+  }
+}
+
+/** Without a final slash. @throws SplitkvError `usage` */
+export function endpointOf(hub: string | URL, from: string): string {
+  const url = URL.canParse(String(hub)) ? new URL(hub) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '' || url.username !== '') {
+    throw usageError(`${from} '${String(hub)}': expected the http(s) address of a Hub, such as https://huggingface.co`);
+  }
+  return url.href.replace(/\/+$/, '');
+}
+
+/** @throws SplitkvError `usage`, without the token: it is a secret */
+export function checkToken(token: string, from: string): string {
+  if (typeof token === 'string' && /^[\x21-\x7e]+$/.test(token)) return token;
+  throw new SplitkvError('usage', `${from}: expected an access token of the Hub (hf_...), without blanks`);
+}
+
+/** What goes with every request, the Hub's or not. */
+export const httpOptionsOf = ({ headers, fetch: given }: NetworkOptions): HttpOptions => ({
+  ...(headers && { headers }),
+  ...(given && { fetch: given }),
+});

@@ -1,0 +1,295 @@
+import { createHash } from 'node:crypto';
+import { lstat, mkdir, mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { openSource } from '../open_source.js';
+import { readText, type Source } from '../source.js';
+import { type HubServer, startHub } from '../testing/hub_server.js';
+import { parseHubName } from './hub_name.js';
+import { type PulledModel, pullModel } from './node_hub.js';
+import { deleteLocalModel, listLocalModels } from './node_hub_cache.js';
+import { hubCacheFolder, nodeAccess } from './node_hub_settings.js';
+
+const weights = Uint8Array.from({ length: 300_000 }, (_, i) => (i * 7) % 251);
+const files = {
+  'config.json': '{"a":1}',
+  'tokenizer.json': `{"t":"${'x'.repeat(2000)}"}`,
+  'model.safetensors': weights,
+  'README.md': 'not needed',
+};
+let hub: HubServer;
+let home: string;
+beforeEach(async () => {
+  hub = await startHub({ 'org/model': { files: { ...files }, branches: ['refs/pr/1'] } });
+  home = await mkdtemp(join(tmpdir(), 'splitkv-hub-'));
+  for (const name of ['HF_TOKEN', 'HF_HUB_CACHE', 'HF_TOKEN_PATH', 'HF_HUB_OFFLINE', 'HUGGINGFACE_HUB_CACHE']) {
+    vi.stubEnv(name, '');
+  }
+  vi.stubEnv('HUGGING_FACE_HUB_TOKEN', '');
+  vi.stubEnv('HF_HOME', home);
+  vi.stubEnv('HF_ENDPOINT', hub.url);
+});
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  await hub[Symbol.asyncDispose]();
+  await rm(home, { recursive: true, force: true });
+});
+
+const quick = (): Promise<Response> => Promise.reject(new Error('unreachable'));
+const pull = (text = 'org/model', options = {}): Promise<PulledModel> =>
+  pullModel(parseHubName(text), options, undefined);
+const open = (text: string, options = {}): Promise<Source> => openSource(text, undefined, { whole: true, ...options });
+const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
+const repository = (): string => join(home, 'hub', 'models--org--model');
+
+describe('pulling a model', () => {
+  it("lays it out as the Hub's tools do: blobs by hash, links in a snapshot, a ref", async () => {
+    const progress: number[] = [];
+    const pulled = await pull('org/model', {
+      onProgress: ({ loadedBytes, totalBytes }: { loadedBytes: number; totalBytes: number }) =>
+        progress.push(loadedBytes / totalBytes),
+    });
+    const commit = hub.commit('org/model');
+    expect(pulled).toMatchObject({ folder: join(repository(), 'snapshots', commit), gguf: undefined, commit });
+    expect(pulled.files).toEqual(['config.json', 'tokenizer.json', 'model.safetensors']);
+    expect(pulled.bytes).toBe(pulled.downloadedBytes);
+    expect(await readFile(join(repository(), 'refs', 'main'), 'utf8')).toBe(commit);
+    expect(await readlink(join(pulled.folder, 'model.safetensors'))).toBe(`../../blobs/${sha256(weights)}`);
+    expect(new Uint8Array(await readFile(join(pulled.folder, 'model.safetensors')))).toEqual(weights);
+    expect(await readFile(join(pulled.folder, 'config.json'), 'utf8')).toBe('{"a":1}');
+    expect(progress.at(-1)).toBe(1);
+    expect(progress).toEqual([...progress].sort((a, b) => a - b));
+  });
+
+  it('downloads nothing a second time, and only what changed when the branch has moved', async () => {
+    await pull();
+    hub.requests.length = 0;
+    expect((await pull()).downloadedBytes).toBe(0);
+    expect(hub.requests.map(({ url }) => url)).toEqual(['/api/models/org/model/revision/main?blobs=true']);
+    hub.repositories.get('org/model')!.files = { ...files, 'config.json': '{"a":22}' };
+    expect((await pull()).downloadedBytes).toBe(8);
+  });
+
+  it('uses what another tool has put there', async () => {
+    const commit = hub.commit('org/model');
+    const snapshot = join(repository(), 'snapshots', commit);
+    await mkdir(snapshot, { recursive: true });
+    await mkdir(join(repository(), 'blobs'));
+    await writeFile(join(repository(), 'blobs', sha256(weights)), weights);
+    await symlink(`../../blobs/${sha256(weights)}`, join(snapshot, 'model.safetensors'));
+    expect((await pull()).downloadedBytes).toBe(7 + files['tokenizer.json'].length);
+  });
+
+  it('goes on where a download broke off', async () => {
+    const blob = join(repository(), 'blobs', sha256(weights));
+    await mkdir(join(repository(), 'blobs'), { recursive: true });
+    await writeFile(`${blob}.incomplete`, weights.slice(0, 250_000));
+    await pull();
+    expect(new Uint8Array(await readFile(blob))).toEqual(weights);
+    expect(hub.requests.filter(({ origin }) => origin === 'cdn').map(({ range }) => range)).toContain(
+      'bytes=250000-299999',
+    );
+    await expect(stat(`${blob}.incomplete`)).rejects.toThrow();
+  });
+
+  it('keeps a part of what broke off, and refuses what arrives damaged', async () => {
+    const blob = join(repository(), 'blobs', sha256(weights));
+    await mkdir(join(repository(), 'blobs'), { recursive: true });
+    await writeFile(`${blob}.incomplete`, weights.slice(0, 250_000).fill(9, 1000, 1001));
+    await expect(pull()).rejects.toMatchObject({ code: 'io', message: expect.stringMatching(/arrived damaged/) });
+    await expect(stat(`${blob}.incomplete`)).rejects.toThrow(); // of no use
+    await pull();
+    expect(new Uint8Array(await readFile(blob))).toEqual(weights);
+  });
+
+  it('fetches a file again that is shorter than it should be', async () => {
+    const { folder } = await pull();
+    const blob = join(repository(), 'blobs', sha256(weights));
+    await writeFile(blob, weights.slice(0, 10));
+    await pull();
+    expect((await stat(join(folder, 'model.safetensors'))).size).toBe(weights.byteLength);
+  });
+
+  it('takes the shards that an index names, and one GGUF file of many', async () => {
+    const index = JSON.stringify({
+      weight_map: { a: 'model-00001-of-00002.safetensors', b: 'model-00002-of-00002.safetensors' },
+    });
+    hub.repositories.set('org/shards', {
+      files: {
+        'config.json': '{}',
+        'model.safetensors.index.json': index,
+        'model-00001-of-00002.safetensors': 'one',
+        'model-00002-of-00002.safetensors': 'two',
+        'consolidated.safetensors': 'not needed',
+      },
+    });
+    expect((await pull('org/shards')).files).toEqual([
+      'config.json',
+      'model.safetensors.index.json',
+      'model-00001-of-00002.safetensors',
+      'model-00002-of-00002.safetensors',
+    ]);
+    hub.repositories.set('org/g', { files: { 'q8/m-Q8_0.gguf': 'GGUF8', 'm-Q4_0.gguf': 'GGUF4' } });
+    expect(await pull('org/g:Q8_0')).toMatchObject({ gguf: 'q8/m-Q8_0.gguf', files: ['q8/m-Q8_0.gguf'] });
+    delete hub.repositories.get('org/shards')!.files['model-00002-of-00002.safetensors'];
+    await expect(pull('org/shards')).rejects.toThrow(/but not model-00002-of-00002\.safetensors/);
+  });
+
+  it('two pulls at once download once', async () => {
+    const [one, two] = await Promise.all([pull(), pull()]);
+    expect(one.downloadedBytes + two.downloadedBytes).toBe(one.bytes);
+  });
+
+  it('takes over the lock of a process that is gone', async () => {
+    const lock = join(home, 'hub', '.locks', 'models--org--model', `${sha256(weights)}.splitkv`);
+    await mkdir(join(lock, '..'), { recursive: true });
+    await writeFile(lock, `999999999 ${(await import('node:os')).hostname()}`);
+    expect((await pull()).downloadedBytes).toBeGreaterThan(0);
+    await expect(stat(lock)).rejects.toThrow();
+  });
+
+  it('ends when it is told to', async () => {
+    const signal = AbortSignal.abort();
+    await expect(pullModel(parseHubName('org/model'), {}, signal)).rejects.toMatchObject({ code: 'aborted' });
+  });
+});
+
+describe('a model by its name', () => {
+  it('is a folder on this disk where there is one, else the Hub', async () => {
+    const source = await open('org/model');
+    expect(source.name).toBe(join(repository(), 'snapshots', hub.commit('org/model')));
+    expect(source.at).toEqual({ where: source.name });
+    expect(await readText(source, 'config.json')).toBe('{"a":1}');
+    const cwd = process.cwd();
+    const here = await mkdtemp(join(tmpdir(), 'splitkv-here-'));
+    try {
+      process.chdir(here);
+      await mkdir('org/model', { recursive: true });
+      await writeFile('org/model/config.json', '{"local":1}');
+      expect(await readText(await open('org/model'), 'config.json')).toBe('{"local":1}');
+      expect(await readText(await open('hf:org/model'), 'config.json')).toBe('{"a":1}');
+      await expect(open('./org/other')).rejects.toThrow(/does not exist/);
+    } finally {
+      process.chdir(cwd);
+      await rm(here, { recursive: true });
+    }
+  });
+
+  it('tells both readings of a name that means nothing', async () => {
+    await expect(open('org/missing')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(
+        /org\/missing is not at .*\(nor is there a folder or file of that name on this disk\)/,
+      ),
+    });
+    await expect(open('smollm2-360m-instrukt')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/the catalog has no model .*Did you mean 'smollm2-360m-instruct'/),
+    });
+  });
+
+  it('may be one of the catalog, or the address of its page', async () => {
+    hub.repositories.set('HuggingFaceTB/SmolLM2-360M-Instruct', {
+      files,
+      branches: ['a10cc1512eabd3dde888204e902eca88bddb4951'],
+    });
+    expect(await readText(await open('SmolLM2-360M-Instruct'), 'config.json')).toBe('{"a":1}');
+    expect(await readText(await open(`${hub.url}/org/model`, { hub: hub.url }), 'config.json')).toBe('{"a":1}');
+  });
+
+  it('is read by ranges where only its plan is wanted, and from disk where it is there', async () => {
+    const remote = await open('org/model', { whole: false });
+    expect(remote.url).toBe(`${hub.url}/org/model/resolve/main/`);
+    await expect(lstat(repository())).rejects.toThrow();
+    await pull();
+    expect((await open('org/model', { whole: false })).name).toContain('snapshots');
+  });
+
+  it('opens the copy on disk where the Hub is out of reach, and says so', async () => {
+    await pull();
+    const warnings: string[] = [];
+    const onWarning = (message: string): void => void warnings.push(message);
+    const source = await open('org/model', { fetch: quick, onWarning });
+    expect(await readText(source, 'config.json')).toBe('{"a":1}');
+    expect(warnings).toEqual([
+      expect.stringMatching(/the copy on this disk is used, because the Hub .* can't be reached/),
+    ]);
+    vi.stubEnv('HF_HUB_OFFLINE', '1');
+    hub.requests.length = 0;
+    expect(await readText(await open('hf:org/model'), 'config.json')).toBe('{"a":1}');
+    expect(hub.requests).toEqual([]);
+    await expect(open('hf:org/other')).rejects.toThrow(/not complete in .*HF_HUB_OFFLINE/);
+  }, 20_000);
+
+  it('says that the Hub is out of reach where nothing is kept', async () => {
+    await expect(open('hf:org/model', { fetch: quick })).rejects.toThrow(/can't be reached.*unreachable/);
+  }, 20_000);
+});
+
+describe('the environment', () => {
+  it("gives the token of HF_TOKEN, else of the login's file; options win", async () => {
+    expect((await nodeAccess({})).token).toBeUndefined();
+    await writeFile(join(home, 'token'), 'hf_file\n');
+    expect((await nodeAccess({})).token).toBe('hf_file');
+    await writeFile(join(home, 'other'), 'hf_other');
+    vi.stubEnv('HF_TOKEN_PATH', join(home, 'other'));
+    expect((await nodeAccess({})).token).toBe('hf_other');
+    vi.stubEnv('HF_TOKEN', ' hf_env ');
+    expect((await nodeAccess({})).token).toBe('hf_env');
+    expect((await nodeAccess({ token: 'hf_given' })).token).toBe('hf_given');
+    vi.stubEnv('HF_HUB_DISABLE_IMPLICIT_TOKEN', '1');
+    expect((await nodeAccess({})).token).toBeUndefined();
+  });
+
+  it('names the Hub and the folders; its token goes to no other Hub', async () => {
+    vi.stubEnv('HF_TOKEN', 'hf_env');
+    expect(await nodeAccess({})).toMatchObject({ endpoint: hub.url, token: 'hf_env' });
+    expect(await nodeAccess({ hub: 'https://mirror.example/hf/' })).toMatchObject({
+      endpoint: 'https://mirror.example/hf',
+      token: undefined,
+    });
+    expect(hubCacheFolder({ HF_HOME: '/h' })).toBe(join('/h', 'hub'));
+    expect(hubCacheFolder({ HF_HOME: '/h', HF_HUB_CACHE: '/c' })).toBe('/c');
+    expect(hubCacheFolder({ XDG_CACHE_HOME: '/x' })).toBe(join('/x', 'huggingface', 'hub'));
+    await expect(nodeAccess({ hub: 'ftp://x' })).rejects.toMatchObject({ code: 'usage' });
+    vi.stubEnv('HF_TOKEN', 'two words');
+    await expect(nodeAccess({})).rejects.toMatchObject({ code: 'usage', message: expect.not.stringContaining('two') });
+  });
+
+  it('is sent to the Hub, not to a URL elsewhere', async () => {
+    vi.stubEnv('HF_TOKEN', 'hf_env');
+    hub.tokens.set('hf_env', { accepted: true });
+    hub.repositories.get('org/model')!.gated = true;
+    await pull();
+    expect(
+      hub.requests.filter(({ origin, authorization }) => (authorization !== undefined) !== (origin === 'hub')),
+    ).toEqual([]);
+    hub.requests.length = 0;
+    await open(`${hub.cdn}/model/`, { token: 'hf_env' }).catch(() => {});
+    expect(hub.requests.length).toBeGreaterThan(0);
+    expect(hub.requests.filter(({ authorization }) => authorization !== undefined)).toEqual([]);
+  });
+});
+
+describe('what is on this disk', () => {
+  it('is listed and deleted', async () => {
+    await pull();
+    hub.repositories.set('org/g', { files: { 'm-Q4_0.gguf': 'GGUF4' } });
+    await pull('org/g');
+    const cache = hubCacheFolder();
+    await mkdir(join(cache, 'models--org--begun', 'blobs'), { recursive: true });
+    await mkdir(join(cache, 'datasets--org--data'), { recursive: true });
+    const listed = await listLocalModels(cache);
+    expect(listed.map(({ repo, complete, gguf }) => [repo, complete, gguf])).toEqual([
+      ['org/g', true, ['m-Q4_0.gguf']],
+      ['org/model', true, []],
+    ]);
+    expect(listed[1]!.bytes).toBeGreaterThan(weights.byteLength);
+    await rm(join(listed[1]!.snapshot, 'model.safetensors'));
+    expect((await listLocalModels(cache))[1]).toMatchObject({ repo: 'org/model', complete: false });
+    expect(await deleteLocalModel(cache, 'org/model')).toBeGreaterThan(weights.byteLength);
+    expect(await deleteLocalModel(cache, 'org/model')).toBeUndefined();
+    expect(await listLocalModels(cache)).toHaveLength(1);
+  });
+});

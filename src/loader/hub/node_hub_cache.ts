@@ -1,0 +1,169 @@
+import { mkdir, readdir, readFile, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join, relative, sep } from 'node:path';
+import { DEFAULT_REVISION, isCommit } from './hub_name.js';
+
+/**
+ * The cache that all of the Hub's tools share, by its layout (https://huggingface.co/docs/hub/local-cache): for a repository a
+ * folder `models--ORG--NAME` with `refs/REVISION` (a commit), `blobs/ETAG` (what files contain) and `snapshots/COMMIT/FILE`
+ * (links to them).
+ */
+export class RepositoryCache {
+  readonly folder: string;
+
+  constructor(
+    readonly cache: string,
+    readonly repo: string,
+  ) {
+    this.folder = join(cache, ['models', ...repo.split('/')].join('--'));
+  }
+
+  blob(id: string): string {
+    return join(this.folder, 'blobs', id);
+  }
+
+  snapshot(commit: string): string {
+    return join(this.folder, 'snapshots', commit);
+  }
+
+  /** Where the one who downloads a blob says so. */
+  lock(id: string): string {
+    return join(this.cache, '.locks', ['models', ...this.repo.split('/')].join('--'), `${id}.splitkv`);
+  }
+
+  /** The commit that a branch or tag was at when it was last asked for. */
+  async commitOf(revision: string): Promise<string | undefined> {
+    if (isCommit(revision)) return revision;
+    const text = await readFile(join(this.folder, 'refs', ...revision.split('/')), 'utf8').catch(() => '');
+    return isCommit(text.trim()) ? text.trim() : undefined;
+  }
+
+  async note(revision: string, commit: string): Promise<void> {
+    if (isCommit(revision)) return;
+    const path = join(this.folder, 'refs', ...revision.split('/'));
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, commit);
+  }
+
+  /** The files of a snapshot, by their names, with their sizes; links to what isn't there any more are left out. */
+  async files(commit: string): Promise<Map<string, number>> {
+    const folder = this.snapshot(commit);
+    const entries = await readdir(folder, { recursive: true }).catch(() => []);
+    const files = new Map<string, number>();
+    for (const entry of entries) {
+      const info = await stat(join(folder, entry)).catch(() => undefined);
+      if (info?.isFile()) files.set(entry.split(sep).join('/'), info.size);
+    }
+    return files;
+  }
+
+  /** Makes a blob a file of a snapshot: by a link, or where links aren't allowed (Windows) by moving it there. */
+  async link(commit: string, file: string, id: string): Promise<void> {
+    const path = join(this.snapshot(commit), ...file.split('/'));
+    await mkdir(dirname(path), { recursive: true });
+    await rm(path, { force: true });
+    try {
+      await symlink(relative(dirname(path), this.blob(id)), path);
+    } catch (error) {
+      if (isThere(error)) return;
+      await rename(this.blob(id), path);
+    }
+  }
+}
+
+const isThere = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'EEXIST';
+
+/** A repository in the cache. */
+export interface LocalModel {
+  readonly repo: string;
+  /** The folder of the repository, and that of its newest snapshot. */
+  readonly folder: string;
+  readonly snapshot: string;
+  readonly revision: string;
+  /** On disk, of all its snapshots; parts of broken downloads count. */
+  readonly bytes: number;
+  /** Of the snapshot: there is all that a model needs. GGUF files in it. */
+  readonly complete: boolean;
+  readonly gguf: readonly string[];
+}
+
+/** The models in the cache, by name. Repositories that hold no model's files are left out. */
+export async function listLocalModels(cache: string): Promise<LocalModel[]> {
+  const names = await readdir(cache).catch(() => []);
+  const models: LocalModel[] = [];
+  for (const name of names.sort((a, b) => (a < b ? -1 : 1))) {
+    const [kind, ...parts] = name.split('--');
+    if (kind !== 'models' || parts.length === 0 || parts.length > 2) continue;
+    const repository = new RepositoryCache(cache, parts.join('/'));
+    const found = await newestSnapshot(repository);
+    if (!found) continue;
+    const files = await repository.files(found.commit);
+    const gguf = [...files.keys()].filter((file) => /\.gguf$/i.test(file));
+    const complete = gguf.length > 0 || (await hasWeights(repository.snapshot(found.commit), files));
+    if (!complete && !files.has('config.json')) continue;
+    models.push({
+      repo: repository.repo,
+      folder: repository.folder,
+      snapshot: repository.snapshot(found.commit),
+      revision: found.revision,
+      bytes: await bytesOf(repository.folder),
+      complete,
+      gguf,
+    });
+  }
+  return models;
+}
+
+async function newestSnapshot(
+  repository: RepositoryCache,
+): Promise<{ readonly commit: string; readonly revision: string } | undefined> {
+  const main = await repository.commitOf(DEFAULT_REVISION);
+  if (main !== undefined && (await repository.files(main)).size > 0)
+    return { commit: main, revision: DEFAULT_REVISION };
+  const folder = join(repository.folder, 'snapshots');
+  const dated = await Promise.all(
+    (await readdir(folder).catch(() => []))
+      .filter(isCommit)
+      .map(async (commit) => ({ commit, at: (await stat(join(folder, commit))).mtimeMs })),
+  );
+  const newest = dated.sort((a, b) => b.at - a.at)[0];
+  return newest && { commit: newest.commit, revision: newest.commit };
+}
+
+/** Config and all weight files of a folder of safetensors. */
+export async function hasWeights(folder: string, files: ReadonlyMap<string, number>): Promise<boolean> {
+  if (!files.has('config.json')) return false;
+  if (files.has('model.safetensors')) return true;
+  const shards = shardsOf(await readFile(join(folder, 'model.safetensors.index.json'), 'utf8').catch(() => ''));
+  return shards !== undefined && shards.every((shard) => files.has(shard));
+}
+
+/** The files that an index names; undefined for what is none. */
+export function shardsOf(index: string): string[] | undefined {
+  try {
+    const { weight_map: map } = JSON.parse(index) as { weight_map?: Record<string, unknown> };
+    const names = [...new Set(Object.values(map ?? {}))];
+    return names.length > 0 && names.every((name) => typeof name === 'string') ? (names as string[]) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a folder takes on disk; what links point to counts once. */
+async function bytesOf(folder: string): Promise<number> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  let bytes = 0;
+  for (const entry of entries) {
+    if (entry.isFile()) bytes += (await stat(join(entry.parentPath, entry.name)).catch(() => undefined))?.size ?? 0;
+  }
+  return bytes;
+}
+
+/** Removes a repository from the cache; how many bytes that frees, undefined where it isn't there. */
+export async function deleteLocalModel(cache: string, repo: string): Promise<number | undefined> {
+  const { folder } = new RepositoryCache(cache, repo);
+  const real = await realpath(folder).catch(() => undefined);
+  if (real === undefined) return undefined;
+  const bytes = await bytesOf(folder);
+  await rm(folder, { recursive: true, force: true });
+  return bytes;
+}

@@ -1,0 +1,46 @@
+import { readFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { HubAccess } from './hub_api.js';
+import { HUB } from './hub_form.js';
+import { checkToken, endpointOf, httpOptionsOf, type NetworkOptions } from './hub_options.js';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Where the Hub's tools keep models: HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub. */
+export const hubCacheFolder = (env: Environment = process.env): string =>
+  env['HF_HUB_CACHE'] || env['HUGGINGFACE_HUB_CACHE'] || join(hubHome(env), 'hub');
+
+const hubHome = (env: Environment): string =>
+  env['HF_HOME'] || join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'huggingface');
+
+/** HF_HUB_OFFLINE: nothing is asked of the Hub. */
+export const isOffline = (env: Environment = process.env): boolean => isSwitchedOn(env['HF_HUB_OFFLINE']);
+
+const isSwitchedOn = (value: string | undefined): boolean => /^(1|on|yes|true)$/i.test(value ?? '');
+
+/**
+ * The Hub that is asked, and with which token: what the options say, else the environment, as the Hub's own tools read it. The
+ * environment's token isn't sent to a Hub that only the options name.
+ * @throws SplitkvError `usage` for an address or token that is none
+ */
+export async function nodeAccess(options: NetworkOptions, env: Environment = process.env): Promise<HubAccess> {
+  const usual = endpointOf(env['HF_ENDPOINT'] || HUB, 'HF_ENDPOINT');
+  const endpoint = options.hub === undefined ? usual : endpointOf(options.hub, 'hub');
+  const token =
+    options.token !== undefined
+      ? checkToken(options.token, 'token')
+      : endpoint === usual && !isSwitchedOn(env['HF_HUB_DISABLE_IMPLICIT_TOKEN'])
+        ? await storedToken(env)
+        : undefined;
+  return { endpoint, token, http: httpOptionsOf(options) };
+}
+
+/** HF_TOKEN, else what `hf auth login` has written. */
+async function storedToken(env: Environment): Promise<string | undefined> {
+  const given = (env['HF_TOKEN'] || env['HUGGING_FACE_HUB_TOKEN'])?.trim();
+  if (given) return checkToken(given, 'HF_TOKEN');
+  const path = env['HF_TOKEN_PATH'] || join(hubHome(env), 'token');
+  const kept = (await readFile(path, 'utf8').catch(() => '')).trim();
+  return kept === '' ? undefined : checkToken(kept, path);
+}
