@@ -2,12 +2,12 @@
  * `npm run build`: dist/splitkv.js (the library; beside it its parts, the WGSL inside, of which those that only Node or a worker
  * needs load on demand) and dist/splitkv-chat.js (the element) with their declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
  */
-import { spawnSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'vite';
 import { bundleWgsl, publishedWorker, withoutNode } from './build_plugins.mjs';
+import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
@@ -78,6 +78,28 @@ await build({
   },
 });
 
+// By itself, as it shares nothing with the element but the element: that stays the one file with a side effect.
+await build({
+  ...common,
+  plugins: [
+    {
+      name: 'splitkv-element',
+      enforce: 'pre',
+      resolveId: {
+        filter: { id: /\/chat\/index\.js$/ },
+        handler: () => ({ id: './splitkv-chat.js', external: true }),
+      },
+    },
+  ],
+  build: {
+    outDir: 'dist',
+    emptyOutDir: false,
+    target: 'es2023',
+    lib: { entry: { 'splitkv-react': join(root, 'src/app/react/index.ts') }, formats: ['es'] },
+    rollupOptions: { external: ['react'], output: { minify: true, banner: "'use client';" } },
+  },
+});
+
 await build({
   ...common,
   ssr: { noExternal: true },
@@ -94,6 +116,5 @@ await build({
   },
 });
 
-const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'tsconfig.types.json')];
-if (spawnSync(process.execPath, tsc, { stdio: 'inherit' }).status !== 0) throw new Error('writing dist/types failed');
-console.log('built dist/splitkv.js, dist/types, dist/app, dist/cli');
+buildTypes(join(root, 'dist'));
+console.log('built dist/splitkv.js, its declarations, dist/app, dist/cli');

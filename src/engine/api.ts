@@ -86,7 +86,7 @@ export interface LoadOptions extends NetworkOptions {
    * the ranks compute prompts themselves.
    */
   readonly prefill?: PrefillOptions;
-  readonly powerPreference?: GPUPowerPreference;
+  readonly powerPreference?: 'high-performance' | 'low-power';
   /** Part of an adapter's name; Node only. */
   readonly adapter?: string;
   /**

@@ -3,7 +3,7 @@ import { Device } from './device.js';
 
 export interface AdapterRequest {
   /** A hint: browsers may ignore it, and two preferences may name the same GPU. */
-  readonly powerPreference?: GPUPowerPreference;
+  readonly powerPreference?: 'high-performance' | 'low-power';
   /** Part of an adapter's name. Node only: browsers can't choose by name. */
   readonly adapterName?: string;
   /**

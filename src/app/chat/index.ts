@@ -3,7 +3,7 @@ import { SplitkvChat } from './element.js';
 
 export { SplitkvChat } from './element.js';
 export type { ChatElement, SplitkvChatEventMap } from './events.js';
-export type { ChatProperties } from './properties.js';
+export type { ChatAttributes, ChatProperties, ChatPropertyValues } from './properties.js';
 export type { Answer, ChatState } from './session.js';
 export { ATTRIBUTES, type Attribute } from './settings.js';
 

@@ -6,14 +6,28 @@ export type CamelCase<T extends string> = T extends `${infer Head}-${infer Tail}
   ? `${Head}${Capitalize<CamelCase<Tail>>}`
   : T;
 
-export type SwitchAttribute = (typeof SWITCHES)[number];
-export type NumberAttribute = (typeof NUMBERS)[number];
-/** Attributes that are a text. Those that also take what is no text are written as text: a URL, a number of ranks, a list with commas between. */
-export type TextAttribute = Exclude<Attribute, SwitchAttribute | NumberAttribute>;
+type Switch = (typeof SWITCHES)[number];
+type NumberName = (typeof NUMBERS)[number];
 type Gone = null | undefined;
-export type TextValue<Name extends TextAttribute> =
-  | string
-  | (Name extends 'model' ? URL : Name extends 'ranks' | 'memory' ? number | readonly (string | number)[] : never);
+type TextList = number | string | readonly (number | string)[];
+/** What an attribute's property takes. A list is written with commas between. */
+type ValueOf<Name extends Attribute> = Name extends Switch
+  ? boolean | ''
+  : Name extends NumberName
+    ? number | string
+    : Name extends 'ranks' | 'memory'
+      ? TextList
+      : Name extends 'model'
+        ? string | URL
+        : string;
+
+/** What a template may give `<splitkv-chat>`: its attributes. */
+export type ChatAttributes = { readonly [Name in Attribute]?: ValueOf<Name> | Gone };
+
+/** What its properties may be set to. */
+export type ChatPropertyValues = { readonly [Name in Attribute as CamelCase<Name>]?: ValueOf<Name> | Gone } & {
+  readonly files?: readonly File[] | undefined;
+};
 
 /**
  * A property for each attribute, named in camel case (`maxTokens` is `max-tokens`): what is set becomes the attribute, null and undefined
@@ -21,9 +35,9 @@ export type TextValue<Name extends TextAttribute> =
  */
 export interface ChatProperties {
   get model(): string | undefined;
-  set model(value: TextValue<'model'> | Gone);
+  set model(value: string | URL | Gone);
   get ranks(): string | undefined;
-  set ranks(value: TextValue<'ranks'> | Gone);
+  set ranks(value: TextList | Gone);
   get plan(): string | undefined;
   set plan(value: string | Gone);
   get weights(): string | undefined;
@@ -33,7 +47,7 @@ export interface ChatProperties {
   get context(): number | undefined;
   set context(value: number | string | Gone);
   get memory(): string | undefined;
-  set memory(value: TextValue<'memory'> | Gone);
+  set memory(value: TextList | Gone);
   get workers(): boolean;
   set workers(value: boolean | '' | Gone);
   get virtual(): boolean;

@@ -1,0 +1,81 @@
+/** `import { SplitkvChat } from 'splitkv/react'`: `<splitkv-chat>` as a component, for React 18 and 19. */
+import { createElement, forwardRef, useEffect, useImperativeHandle, useRef } from 'react';
+import type { CSSProperties, ForwardRefExoticComponent, RefAttributes } from 'react';
+import {
+  type Attribute,
+  ATTRIBUTES,
+  type ChatPropertyValues,
+  type SplitkvChat as SplitkvChatElement,
+  type SplitkvChatEventMap,
+} from '../chat/index.js';
+import { attributeText, propertyName } from '../chat/properties.js';
+
+/** Called with the element's event: what it tells is its `detail`. */
+type Listener<Name extends keyof SplitkvChatEventMap> = ((event: SplitkvChatEventMap[Name]) => void) | undefined;
+
+export interface SplitkvChatProps extends ChatPropertyValues {
+  readonly onState?: Listener<'splitkv-state'>;
+  readonly onPreview?: Listener<'splitkv-preview'>;
+  readonly onProgress?: Listener<'splitkv-progress'>;
+  readonly onReady?: Listener<'splitkv-ready'>;
+  readonly onPiece?: Listener<'splitkv-piece'>;
+  readonly onAnswer?: Listener<'splitkv-answer'>;
+  readonly onError?: Listener<'splitkv-error'>;
+  readonly className?: string | undefined;
+  readonly id?: string | undefined;
+  readonly style?: CSSProperties | undefined;
+}
+
+const LISTENERS = {
+  onState: 'splitkv-state',
+  onPreview: 'splitkv-preview',
+  onProgress: 'splitkv-progress',
+  onReady: 'splitkv-ready',
+  onPiece: 'splitkv-piece',
+  onAnswer: 'splitkv-answer',
+  onError: 'splitkv-error',
+} as const satisfies Partial<Record<keyof SplitkvChatProps, keyof SplitkvChatEventMap>>;
+
+/**
+ * A chat with a model that runs in the page: `<SplitkvChat model="/models/small/" onAnswer={({ detail }) => save(detail.text)} />`. Its
+ * props are the element's properties; `ref` gives the element. On a server it renders the bare element.
+ */
+export const SplitkvChat: ForwardRefExoticComponent<SplitkvChatProps & RefAttributes<SplitkvChatElement>> = forwardRef(
+  function SplitkvChat(props: SplitkvChatProps, ref) {
+    const element = useRef<SplitkvChatElement>(null);
+    useImperativeHandle(ref, () => element.current!, []);
+    const latest = useRef(props);
+    useEffect(() => {
+      latest.current = props;
+    });
+    useEffect(() => {
+      const chat = element.current!;
+      const added = (Object.keys(LISTENERS) as (keyof typeof LISTENERS)[]).map((name) => {
+        const listener = (event: Event): void =>
+          (latest.current[name] as ((event: Event) => void) | undefined)?.(event);
+        chat.addEventListener(LISTENERS[name], listener);
+        return () => chat.removeEventListener(LISTENERS[name], listener);
+      });
+      return () => {
+        for (const remove of added) remove();
+      };
+    }, []);
+    const { files, className, id, style } = props;
+    useEffect(() => {
+      const chat = element.current!;
+      if (chat.files !== files) chat.files = files;
+    }, [files]);
+    // As attributes, which React 18 and a server's markup need.
+    const attributes = (Object.keys(ATTRIBUTES) as Attribute[]).map((name) => [
+      name,
+      attributeText(name, (props as Record<string, unknown>)[propertyName(name)]),
+    ]);
+    return createElement('splitkv-chat', {
+      ...Object.fromEntries(attributes),
+      class: className,
+      id,
+      style,
+      ref: element,
+    });
+  },
+);
