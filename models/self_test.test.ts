@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { load } from '../src/engine/load.js';
-import { openModelFiles } from '../src/engine/model_files.js';
+import { openModelFiles, openTokenizer } from '../src/engine/model_files.js';
 import { promptTokens } from '../src/engine/prompt_tokens.js';
 import type { SelfTestCase } from '../src/engine/self_test.js';
 import { testAdapters } from '../src/gpu/testing/adapters.js';
@@ -33,9 +33,10 @@ describe.each(['tiny-gqa', 'tiny-mla'])('%s/self_test.json', (name) => {
   if (process.env['SPLITKV_SELF_TEST']) {
     test('is written', async () => {
       const files = await openModelFiles(await openSource(folder));
-      const [tokenizer, weights] = [(await files.tokenizer())!, await weightsOf(folder)];
+      const reader = { ...(await openTokenizer(files)), contextLength: files.config.maxPositions };
+      const weights = await weightsOf(folder);
       const cases = QUESTIONS.map((question) => {
-        const prompt = [...promptTokens({ messages: [{ role: 'user', content: `${STORY} ${question}` }] }, tokenizer)];
+        const prompt = [...promptTokens({ messages: [{ role: 'user', content: `${STORY} ${question}` }] }, reader)];
         const tokens: number[] = [];
         while (tokens.length < 6) {
           const row = referenceLogits(files.config, weights, [...prompt, ...tokens]).at(-1)!;

@@ -37,6 +37,12 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     ['an option twice', [...generate, '--seed', '1', '--seed', '2'], '--seed was given twice'],
     ['no model', ['generate', '--prompt', 'x'], '--model is missing: name a model folder'],
     ['no prompt', ['generate', '--model', scratch], '--prompt is missing'],
+    [
+      'two prompts',
+      ['generate', '--model', scratch, '--prompt', 'x', '--tokens', '1'],
+      '--prompt and --tokens are two prompts',
+    ],
+    ['ids that are none', ['generate', '--model', scratch, '--tokens', '1,x'], '--tokens: "x" is no token id'],
     ['an empty prompt', ['generate', '--model', scratch, '--prompt', ''], '--prompt is empty'],
     [
       'a number below its range',

@@ -1,11 +1,12 @@
 import { abortedError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
-import { StopScanner, type Tokenizer } from '../tokenizer/index.js';
+import { StopScanner } from '../tokenizer/index.js';
 import type { AttentionStats, FinishReason, GenerateOptions, GenerateResult, KvCompressionStats } from './api.js';
 import { attentionStats } from './attention_stats.js';
 import { kvCompressionStats } from './kv_stats.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { DrawOptions, RankCounts } from './rank.js';
 import type { Runner } from './runner.js';
+import { needTokenizer, type PromptReader } from './prompt_tokens.js';
 import { checkSampling, randomSeed } from './sampling.js';
 
 export type FinishDetail = GenerateResult['finish_detail'];
@@ -77,7 +78,7 @@ export interface Speed {
 /** Runs one generation to its end. Emits text as it becomes certain; resolves with the whole. */
 export async function generate(
   runner: Runner,
-  tokenizer: Tokenizer | undefined,
+  reader: PromptReader,
   prompt: readonly number[],
   eosIds: readonly number[],
   options: GenerateOptions & {
@@ -104,6 +105,7 @@ export async function generate(
 
   const scanner = new StopScanner(stops);
   // Text after a prompt keeps the blank that a sentence's first token would lose.
+  const tokenizer = stops.length > 0 ? needTokenizer(reader, 'a stop text') : reader.tokenizer;
   const stream = tokenizer?.stream({ continues: true });
   const tokens: number[] = [];
   let text = '';

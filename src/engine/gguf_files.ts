@@ -1,7 +1,8 @@
-import { openGguf, type Source, TensorReader } from '../loader/index.js';
+import { SplitkvError } from '../base/errors.js';
+import { type GgufFile, openGguf, type Source, TensorReader } from '../loader/index.js';
 import { ggufArchitecture, ggufConfig } from '../model/gguf_config.js';
 import { ggufTensorIndex } from '../model/gguf_tensors.js';
-import { ggufTokenizerFiles, loadTokenizer } from '../tokenizer/index.js';
+import { ggufTokenizerFiles, type TokenizerFiles } from '../tokenizer/index.js';
 import type { ModelFiles } from './model_files.js';
 
 /** What a GGUF file's metadata says of the model in it. */
@@ -11,11 +12,30 @@ export async function openGgufFiles(
   signal: AbortSignal | undefined,
 ): Promise<ModelFiles> {
   const gguf = await openGguf(source, file, signal);
-  const tokenizerFiles = ggufTokenizerFiles(gguf.metadata, gguf.what);
-  const config = await ggufConfig(source, gguf, tokenizerFiles?.generationConfig, signal);
+  const { metadata, what } = gguf;
+  let tokenizer: TokenizerFiles | SplitkvError | undefined;
+  try {
+    tokenizer = ggufTokenizerFiles(metadata, what);
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'unsupported')) throw error;
+    tokenizer = error;
+  }
+  const generation = tokenizer instanceof SplitkvError ? namedIds(metadata) : tokenizer?.generationConfig;
+  const config = await ggufConfig(source, gguf, generation, signal);
   return {
     config,
-    tokenizer: async () => tokenizerFiles && loadTokenizer(tokenizerFiles),
+    tokenizerFiles: async () => {
+      if (tokenizer instanceof SplitkvError) throw tokenizer;
+      return tokenizer;
+    },
     reader: async () => new TensorReader(source, ggufTensorIndex(gguf, ggufArchitecture(gguf), config)),
   };
+}
+
+/** The ids that the file names itself, where its tokenizer isn't read. */
+function namedIds(metadata: GgufFile['metadata']): Record<string, unknown> {
+  const names = ['bos_token_id', 'eos_token_id'] as const;
+  return Object.fromEntries(
+    names.map((name) => [name, metadata.get(`tokenizer.ggml.${name}`)]).filter(([, id]) => Number.isInteger(id)),
+  );
 }

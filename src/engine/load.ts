@@ -14,12 +14,11 @@ import { checkWindowFits } from '../model/compression/window.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { WeightProgress } from '../model/weight_loader.js';
 import { pipelineDepth, type Plan } from '../placement/index.js';
-import type { Tokenizer } from '../tokenizer/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
 import { KV_OPTION_NAMES, kvCompression } from './kv_compression.js';
 import { LoadedModel } from './model.js';
-import { openModelFiles, storedType } from './model_files.js';
+import { type ModelTokenizer, openModelFiles, openTokenizer, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
 import { openFiles, orDamage } from './open_files.js';
 import { runnerOf } from './plan_subject.js';
@@ -55,10 +54,9 @@ const OPTION_NAMES = [
 ] as const satisfies readonly (keyof LoadOptions)[];
 
 /** A model on its ranks: what `load` and `serve` build on. */
-export interface OpenedModel {
+export interface OpenedModel extends ModelTokenizer {
   readonly config: ModelConfig;
   readonly group: ModelRanks;
-  readonly tokenizer: Tokenizer | undefined;
   readonly name: string;
   /** Its files, for what is read later. */
   readonly source?: Source;
@@ -142,7 +140,8 @@ async function openParts(
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);
   report({ phase: 'tokenizer' });
-  const tokenizer = await files.tokenizer();
+  const text = await openTokenizer(files);
+  if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const reader = await files.reader();
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
@@ -208,7 +207,7 @@ async function openParts(
   report({ ...last, phase: 'ready' });
   const name = modelName(source.gguf ?? source.name);
   const loadSeconds = (performance.now() - started) / 1000;
-  return { config, group, prefiller, tokenizer, name, source, loadSeconds, picked };
+  return { config, group, prefiller, ...text, name, source, loadSeconds, picked };
 }
 
 /** Frees the ranks and throws where a prompt step has no room for compression's window. */

@@ -1,7 +1,6 @@
 import { usageError } from '../base/errors.js';
 import type { Source } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
-import type { Tokenizer } from '../tokenizer/index.js';
 import type {
   ChatCompletions,
   GenerateOptions,
@@ -23,7 +22,7 @@ import { GenerationStream } from './generation_stream.js';
 import type { Speed } from './generate.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './model_info.js';
-import { eosIds, needTokenizer, promptTokens, tokenIds } from './prompt_tokens.js';
+import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from './prompt_tokens.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './rank_group.js';
 import type { Runner } from './runner.js';
@@ -47,7 +46,7 @@ export class LoadedModel implements Model {
   readonly #config: ModelConfig;
   readonly #group: ModelRanks;
   readonly #prefiller: PrefillWorker | undefined;
-  readonly #tokenizer: Tokenizer | undefined;
+  readonly #reader: PromptReader;
   readonly #stepsInFlight: number;
   readonly #turns: Turns;
   readonly #picked: PickedPlan | undefined;
@@ -56,11 +55,11 @@ export class LoadedModel implements Model {
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
   constructor(opened: OpenedModel, stepsInFlight: number) {
-    const { config, group, tokenizer } = opened;
+    const { config, group, tokenizer, noTokenizer } = opened;
     this.#config = config;
     this.#group = group;
     this.#prefiller = opened.prefiller;
-    this.#tokenizer = tokenizer;
+    this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#stepsInFlight = stepsInFlight;
     this.#turns = new Turns(group.runner.options.batches ?? 1);
     this.#picked = opened.picked;
@@ -80,9 +79,9 @@ export class LoadedModel implements Model {
         }
         const { speed, compressed, attention, ...result } = await generate(
           this.#runner,
-          this.#tokenizer,
-          promptTokens(prompt, this.#tokenizer),
-          eosIds(this.#config, this.#tokenizer),
+          this.#reader,
+          promptTokens(prompt, this.#reader),
+          eosIds(this.#config, this.#reader.tokenizer),
           { ...options, stepsInFlight: this.#stepsInFlight, slot, prefiller: this.#prefiller },
           AbortSignal.any(signals),
           emit,
@@ -143,18 +142,18 @@ export class LoadedModel implements Model {
       if (!this.#runner.options.compression) {
         throw usageError('kept: nothing is compressed; load the model with a kvBudget, such as 0.2');
       }
-      const tokens = promptTokens(prompt, this.#tokenizer);
+      const tokens = promptTokens(prompt, this.#reader);
       const signal = AbortSignal.any([this.#disposal.signal, ...(options.signal ? [options.signal] : [])]);
       return { promptTokens: tokens.length, layers: await this.#runner.kept(tokens, signal) };
     });
   }
 
   tokenize(text: string): number[] {
-    return [...needTokenizer(this.#tokenizer, 'tokenize').encode(text, { addSpecial: true })];
+    return [...needTokenizer(this.#reader, 'tokenize').encode(text, { addSpecial: true })];
   }
 
   detokenize(tokens: readonly number[]): string {
-    return needTokenizer(this.#tokenizer, 'detokenize').decode([...tokens], { skipSpecial: true });
+    return needTokenizer(this.#reader, 'detokenize').decode([...tokens], { skipSpecial: true });
   }
 
   stats(): RunStats {

@@ -1,13 +1,14 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
+import { SplitkvError, unsupportedError } from '../base/errors.js';
 import { isBlockType, readJson, readText, type Source, TensorReader } from '../loader/index.js';
 import { type ModelConfig, parseModelConfig } from '../model/config.js';
-import { loadTokenizer, type Tokenizer } from '../tokenizer/index.js';
+import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 
 /** What a model's files say, read as far as it is asked for. */
 export interface ModelFiles {
   readonly config: ModelConfig;
-  /** Undefined where there is none. */
-  tokenizer(): Promise<Tokenizer | undefined>;
+  /** Undefined where there is none. @throws SplitkvError `unsupported` for a kind that isn't read */
+  tokenizerFiles(): Promise<TokenizerFiles | undefined>;
   reader(): Promise<TensorReader>;
 }
 
@@ -21,20 +22,49 @@ export async function openModelFiles(source: Source, signal?: AbortSignal): Prom
   );
   return {
     config,
-    tokenizer: () => readTokenizer(source, signal),
+    tokenizerFiles: () => readTokenizerFiles(source, signal),
     reader: () => TensorReader.open(source, signal),
   };
 }
 
-async function readTokenizer(source: Source, signal: AbortSignal | undefined): Promise<Tokenizer | undefined> {
+async function readTokenizerFiles(
+  source: Source,
+  signal: AbortSignal | undefined,
+): Promise<TokenizerFiles | undefined> {
   const tokenizerJson = await readText(source, 'tokenizer.json', signal);
-  if (tokenizerJson === undefined) return undefined;
+  if (tokenizerJson === undefined) {
+    if ((await source.size('tokenizer.model', signal)) === undefined) return undefined;
+    throw unsupportedError(
+      "the model's tokenizer.model (SentencePiece) isn't read, and there is no tokenizer.json; transformers writes one: " +
+        'AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)',
+    );
+  }
   const [tokenizerConfig, generationConfig, chatTemplate] = await Promise.all([
     readText(source, 'tokenizer_config.json', signal),
     readText(source, 'generation_config.json', signal),
     readText(source, 'chat_template.jinja', signal),
   ]);
-  return loadTokenizer({ tokenizerJson, tokenizerConfig, generationConfig, chatTemplate });
+  return { tokenizerJson, tokenizerConfig, generationConfig, chatTemplate };
+}
+
+/** A model's tokenizer and what it was made of, or why there is none: token ids need none. */
+export interface ModelTokenizer {
+  readonly tokenizer: Tokenizer | undefined;
+  readonly tokenizerFiles?: TokenizerFiles;
+  /** What text fails with. */
+  readonly noTokenizer?: SplitkvError;
+}
+
+/** @throws SplitkvError `format` for broken files; `aborted`, and `io` for what can't be read although it is there */
+export async function openTokenizer(files: ModelFiles): Promise<ModelTokenizer> {
+  try {
+    const tokenizerFiles = await files.tokenizerFiles();
+    if (tokenizerFiles) return { tokenizer: loadTokenizer(tokenizerFiles), tokenizerFiles };
+    return { tokenizer: undefined, noTokenizer: new SplitkvError('io', 'the model has none: add its tokenizer.json') };
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'unsupported')) throw error;
+    return { tokenizer: undefined, noTokenizer: error };
+  }
 }
 
 /**

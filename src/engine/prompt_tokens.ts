@@ -1,37 +1,88 @@
-import { SplitkvError, usageError } from '../base/errors.js';
+import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
+import { grouped } from '../base/math.js';
 import type { ModelConfig } from '../model/config.js';
-import type { Tokenizer } from '../tokenizer/index.js';
+import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 import type { Prompt } from './api.js';
 
-/** The ids that a prompt feeds. @throws SplitkvError `usage` for what is no prompt, `io` where a tokenizer is missing */
-export function promptTokens(prompt: Prompt, tokenizer: Tokenizer | undefined): readonly number[] {
-  if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return tokenIds(prompt);
+/** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
+export interface PromptReader {
+  readonly tokenizer: Tokenizer | undefined;
+  /** What text fails with, where the folder's tokenizer can't be read. */
+  readonly noTokenizer?: SplitkvError | undefined;
+  readonly contextLength: number;
+}
+
+/** What a PromptReader is made of, as data that a worker can be sent. */
+export interface PromptSource {
+  readonly tokenizerFiles?: TokenizerFiles | undefined;
+  readonly noTokenizer?: { readonly code: ErrorCode; readonly message: string } | undefined;
+  readonly contextLength: number;
+}
+
+/** Reads prompts as the model that the source is of. */
+export function promptReader({ tokenizerFiles, noTokenizer, contextLength }: PromptSource): PromptReader {
+  return {
+    tokenizer: tokenizerFiles && loadTokenizer(tokenizerFiles),
+    noTokenizer: noTokenizer && new SplitkvError(noTokenizer.code, noTokenizer.message),
+    contextLength,
+  };
+}
+
+/**
+ * The ids that a prompt feeds. A text that is too long whatever its tokens are isn't tokenized.
+ * @throws SplitkvError `usage` for what is no prompt, `context_full` for more tokens than there is room for, `io` or `unsupported`
+ *   where there is no tokenizer
+ */
+export function promptTokens(prompt: Prompt, reader: PromptReader): readonly number[] {
+  if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
   if (typeof prompt === 'string') {
     if (prompt === '') throw usageError('the prompt is empty: give at least one character');
-    return [...needTokenizer(tokenizer, 'a text prompt').encode(prompt, { addSpecial: true })];
+    return encode(prompt, true, needTokenizer(reader, 'a text prompt'), reader);
   }
   const messages: unknown = (prompt as { messages?: unknown } | undefined)?.messages;
   if (!Array.isArray(messages))
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
-  const found = needTokenizer(tokenizer, 'a chat prompt');
-  const text = found.applyChatTemplate(messages, { addGenerationPrompt: true });
-  // The template writes the special tokens itself.
-  return found.encode(text, { addSpecial: false });
+  const tokenizer = needTokenizer(reader, 'a chat prompt');
+  // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
+  return encode(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true }), false, tokenizer, reader);
 }
+
+function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {
+  const { contextLength } = reader;
+  // A token stands for one character at least, or the text says more.
+  const fewest = text.length > contextLength ? tokenizer.fewestTokens(text) : 0;
+  if (fewest > contextLength) throw tooLong(`at least ${grouped(fewest)}`, contextLength);
+  return fitting(tokenizer.encode(text, { addSpecial }), reader);
+}
+
+function fitting(ids: readonly number[], { contextLength }: PromptReader): readonly number[] {
+  if (ids.length > contextLength) throw tooLong(grouped(ids.length), contextLength);
+  return ids;
+}
+
+const tooLong = (tokens: string, contextLength: number): SplitkvError =>
+  new SplitkvError(
+    'context_full',
+    `the prompt has ${tokens} tokens; the context holds ${grouped(contextLength)}: shorten the prompt, or load the model with a ` +
+      'longer context if it has one',
+  );
 
 /** Ids that end a text. */
 export const eosIds = (config: ModelConfig, tokenizer: Tokenizer | undefined): readonly number[] => [
   ...new Set([...config.eosTokenIds, ...(tokenizer?.eosIds ?? [])]),
 ];
 
-export function needTokenizer(tokenizer: Tokenizer | undefined, what: string): Tokenizer {
-  if (!tokenizer) {
-    throw new SplitkvError(
-      'io',
-      `${what} needs a tokenizer, and the model folder has no tokenizer.json; pass token ids, or add the file`,
-    );
-  }
-  return tokenizer;
+/** @throws SplitkvError `io` or `unsupported` where there is none */
+export function needTokenizer(
+  { tokenizer, noTokenizer }: Pick<PromptReader, 'tokenizer' | 'noTokenizer'>,
+  what: string,
+): Tokenizer {
+  if (tokenizer) return tokenizer;
+  throw new SplitkvError(
+    noTokenizer?.code ?? 'io',
+    `${what} needs a tokenizer: ${noTokenizer?.message ?? 'the model has none'}; or give token ids`,
+    { cause: noTokenizer },
+  );
 }
 
 /** Token ids in any list-like form as an array. @throws SplitkvError `usage` for anything else. */

@@ -1,7 +1,7 @@
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { byteLevelTokenizer, metaspaceTokenizer } from './testing/tiny_tokenizers.js';
+import { byteLevelTokenizer, metaspaceTokenizer, wordLevelTokenizer } from './testing/tiny_tokenizers.js';
 import { loadTokenizer } from './tokenizer.js';
 
 /** Well-formed text of every kind: ASCII, any code point, words both tokenizers have merges for. U+2581 is a blank to one of them. */
@@ -100,5 +100,50 @@ describe('leading blanks of a Metaspace decoder', () => {
       tokenizerJson: { ...json, decoder: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'never' } },
     });
     expect(never.decode([the, the])).toBe(' the the');
+  });
+});
+
+describe('no decoder: tokens with blanks between', () => {
+  const level = byteLevelTokenizer();
+  const { decoder: _, ...levelWithout } = level.json;
+  const words = wordLevelTokenizer();
+  const { decoder: __, ...wordsWithout } = words.json;
+  const cases: [string, Record<string, unknown>, Record<string, unknown>][] = [
+    ['byte-level, null', { ...level.json, decoder: null }, level.config],
+    ['byte-level, no key', levelWithout, level.config],
+    ['words, null', words.json, words.config],
+    ['words, no key', wordsWithout, words.config],
+  ];
+
+  it.each(cases)('%s: as the library, in pieces too', (_name, json, config) => {
+    const tokenizer = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config });
+    const library = new HuggingFaceTokenizer({ ...json, decoder: null }, { clean_up_tokenization_spaces: false });
+    const anyIds = fc.array(fc.integer({ min: 0, max: tokenizer.vocabSize - 1 }), { minLength: 1, maxLength: 20 });
+    fc.assert(
+      fc.property(anyIds, fc.boolean(), (ids, skipSpecial) => {
+        const expected = library.decode(ids, { skip_special_tokens: skipSpecial });
+        expect(tokenizer.decode(ids, { skipSpecial })).toBe(expected);
+        const stream = tokenizer.stream({ skipSpecial });
+        expect(ids.map((id) => stream.push(id)).join('') + stream.flush()).toBe(expected);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('an answer goes on behind its prompt', () => {
+    const tokenizer = loadTokenizer({ tokenizerJson: words.json, tokenizerConfig: words.config });
+    const ids = tokenizer.encode('the cat sat', { addSpecial: false });
+    expect(tokenizer.decode(ids)).toBe('the cat sat');
+    const stream = tokenizer.stream({ continues: true });
+    expect(ids.map((id) => stream.push(id))).toEqual([' the', ' cat', ' sat']);
+  });
+
+  it('a word of any length without a token is the one unknown token', () => {
+    const tokenizer = loadTokenizer({ tokenizerJson: words.json, tokenizerConfig: words.config });
+    expect(tokenizer.encode(`the ${'x'.repeat(100_000)} cat`)).toEqual([
+      tokenizer.idOf('the'),
+      tokenizer.idOf('[UNK]'),
+      tokenizer.idOf('cat'),
+    ]);
   });
 });

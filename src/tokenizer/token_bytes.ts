@@ -12,6 +12,8 @@ export interface TokenPiece {
 /** How token strings become text, read from the `decoder` of a tokenizer.json. */
 export interface TokenDecoder {
   piece(token: string): TokenPiece;
+  /** Of an added token, whose content is outside every decoding step. */
+  added(content: string): TokenPiece;
   /** Up to this many of this character are dropped at the very start of a text. */
   readonly strip: { readonly count: number; readonly character: string };
 }
@@ -22,10 +24,19 @@ const noStrip = { count: 0, character: '' };
 const supported =
   'supported are ByteLevel, Metaspace, and sequences of Replace, ByteFallback, Fuse, Metaspace and Strip at the start';
 
-/** Throws `unsupported` for a decoder outside what byte-level and SentencePiece-like tokenizers use. */
+/** Without a decoder tokens are words with a blank between, added ones too, as in Hugging Face tokenizers. */
+const word = (token: string): TokenPiece => text(` ${token}`);
+const joinedByBlanks: TokenDecoder = { piece: word, added: word, strip: { count: 1, character: ' ' } };
+
+/**
+ * @param config null or undefined: none
+ * @throws SplitkvError `unsupported` for a decoder outside what byte-level and SentencePiece-like tokenizers use
+ */
 export function createTokenDecoder(config: unknown): TokenDecoder {
+  if (config == null) return joinedByBlanks;
   const steps = flatten(config);
-  if (steps.length === 1 && steps[0]!.type === 'ByteLevel') return { piece: byteLevelPiece, strip: noStrip };
+  if (steps.length === 1 && steps[0]!.type === 'ByteLevel')
+    return { piece: byteLevelPiece, added: text, strip: noStrip };
   const replacements: [string, string][] = [];
   let byteFallback = false;
   let strip: TokenDecoder['strip'] = noStrip;
@@ -60,7 +71,7 @@ export function createTokenDecoder(config: unknown): TokenDecoder {
     if (byte !== null) return { bytes: Uint8Array.of(Number.parseInt(byte[1]!, 16)), raw: true };
     return text(replacements.reduce((value, [from, to]) => value.replaceAll(from, to), token));
   };
-  return { piece, strip };
+  return { piece, added: text, strip };
 }
 
 type Step = Record<string, unknown>;
@@ -99,6 +110,3 @@ function byteLevelPiece(token: string): TokenPiece {
   }
   return { bytes, raw: true };
 }
-
-/** An added token stands for its content, outside every decoding step. */
-export const addedPiece = text;

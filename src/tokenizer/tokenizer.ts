@@ -1,9 +1,10 @@
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
-import { formatError, SplitkvError, usageError } from '../base/errors.js';
+import { formatError, SplitkvError, unsupportedError, usageError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
 import { ChatTemplates, type ChatMessage, type ChatTemplateOptions } from './chat_template.js';
+import { LengthBound } from './length_bound.js';
 import { TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
-import { addedPiece, createTokenDecoder, type TokenDecoder, type TokenPiece } from './token_bytes.js';
+import { createTokenDecoder, type TokenDecoder, type TokenPiece } from './token_bytes.js';
 
 /** The files of a model folder that make a tokenizer: JSON as text or parsed. */
 export interface TokenizerFiles {
@@ -14,7 +15,7 @@ export interface TokenizerFiles {
   chatTemplate?: string | undefined;
 }
 
-/** Reads the files. Throws SplitkvError: `format` for what isn't a tokenizer, `unsupported` for a decoder we don't have. */
+/** Reads the files. Throws SplitkvError: `format` for what isn't a tokenizer, `unsupported` for parts that we don't have. */
 export function loadTokenizer(files: TokenizerFiles): Tokenizer {
   return new Tokenizer(files);
 }
@@ -34,18 +35,23 @@ export class Tokenizer implements PieceSource {
   readonly #special: ReadonlySet<number>;
   readonly #templates: ChatTemplates;
   readonly #pieces = new Map<number, TokenPiece | undefined>();
+  readonly #parts: { readonly json: Record<string, unknown>; readonly config: Record<string, unknown> };
+  #bound: LengthBound | undefined;
 
   constructor(files: TokenizerFiles) {
     const json = readTokenizerJson(files.tokenizerJson);
     const config = readOptional(files.tokenizerConfig, 'tokenizer_config.json');
     const generation = readOptional(files.generationConfig, 'generation_config.json');
+    this.#parts = { json, config };
     this.#decoder = createTokenDecoder(json.decoder);
     this.strip = this.#decoder.strip;
     try {
-      this.#library = new HuggingFaceTokenizer(json, config);
+      this.#library = new HuggingFaceTokenizer(json, { ...config, ...unknownWord(json) });
       this.#library.encode('a'); // some parts are read with the first text only
     } catch (cause) {
-      throw formatError(`tokenizer.json: not a tokenizer this runtime reads (${(cause as Error).message})`, cause);
+      const { message } = cause as Error;
+      if (/^Unknown \w+ type/.test(message)) throw unsupportedError(`tokenizer.json: ${message}: it is not supported`);
+      throw formatError(`tokenizer.json: not a tokenizer this runtime reads (${message})`, cause);
     }
     this.#tokens = this.#library.model?.vocab ?? [];
     this.vocabSize = this.#tokens.length;
@@ -74,10 +80,30 @@ export class Tokenizer implements PieceSource {
    * wants around a text, such as the beginning-of-sequence token. Leave it false for what a chat template has rendered.
    */
   encode(text: string, { addSpecial = true }: { addSpecial?: boolean } = {}): number[] {
-    const { ids } = this.#library.encode(text, { add_special_tokens: addSpecial });
+    const { ids } = this.#encode(text, addSpecial);
     if (!ids.every(Number.isInteger))
       throw formatError('tokenizer.json: a piece of the text has no token, and there is no unknown token');
     return ids;
+  }
+
+  #encode(text: string, addSpecial: boolean): { ids: number[] } {
+    try {
+      return this.#library.encode(text, { add_special_tokens: addSpecial });
+    } catch (error) {
+      // Some kinds put the tokens of one word on the stack.
+      if (!(error instanceof RangeError)) throw error;
+      throw usageError(`a text of ${text.length} characters without a break is too long for the tokenizer; cut it`);
+    }
+  }
+
+  /**
+   * At least how many tokens `encode` gives of the text, by its length and the longest token alone; 0 where that says nothing, as
+   * where one unknown token stands for a word of any length. Takes milliseconds a megabyte.
+   */
+  fewestTokens(text: string): number {
+    const { json, config } = this.#parts;
+    this.#bound ??= new LengthBound(json, config, (token) => this.#library.normalizer?.normalize(token) ?? token);
+    return this.#bound.fewestTokens(text);
   }
 
   /**
@@ -119,7 +145,7 @@ export class Tokenizer implements PieceSource {
     if (!Number.isInteger(id) || id < 0) throw usageError(`token id ${id}; expected a whole number from 0`);
     const token = this.#tokens[id];
     const piece =
-      token === undefined ? undefined : this.#added.has(id) ? addedPiece(token) : this.#decoder.piece(token);
+      token === undefined ? undefined : this.#added.has(id) ? this.#decoder.added(token) : this.#decoder.piece(token);
     this.#pieces.set(id, piece);
     return piece;
   }
@@ -134,6 +160,11 @@ function readTokenizerJson(source: unknown): Record<string, unknown> {
     throw formatError(`${file}: the key 'model' is ${show(json.model ?? null)}; expected an object with a vocabulary`);
   // Those who write the file by hand leave out what is null; the library wants to see it.
   return { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null, ...json };
+}
+
+/** The library looks for a word-level model's unknown token in the config, where it need not be. */
+function unknownWord({ model }: Record<string, unknown>): { unk_token?: unknown } {
+  return isObject(model) && model.type === 'WordLevel' && model.unk_token != null ? { unk_token: model.unk_token } : {};
 }
 
 function readOptional(source: unknown, file: string): Record<string, unknown> {

@@ -5,12 +5,17 @@ import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
+import { readTokenLists } from '../token_ids.js';
 
 export const command: Command = {
   summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
-  usage: 'generate --model MODEL --prompt TEXT [options]',
+  usage: 'generate --model MODEL (--prompt TEXT | --tokens 1,2,3) [options]',
   options: {
     prompt: { value: 'TEXT', help: '- reads it from stdin' },
+    tokens: {
+      value: 'IDS',
+      help: 'a prompt of token ids with commas, or @FILE.json with a list of them; needs no tokenizer, and is fed as it is',
+    },
     'max-tokens': { value: 'N', help: 'default 256' },
     temperature: { value: 'T', help: '0 (default) takes the likeliest token' },
     'top-k': { value: 'K', help: 'sample among the K likeliest; 0 (default) = all' },
@@ -24,9 +29,7 @@ export const command: Command = {
   async run(options, terminal) {
     const generateOptions: GenerateOptions = { ...samplingOptions(options), signal: terminal.signal };
     const request = await modelRequest(options, terminal);
-    const given = options.required('prompt', 'give a text, or - to read stdin');
-    const prompt = given === '-' ? await readAll(process.stdin) : given;
-    if (prompt === '') throw usageError('--prompt is empty: give a text to continue');
+    const prompt = await readPrompt(options);
     const json = options.has('json');
 
     const host = await openHost(request);
@@ -38,7 +41,9 @@ export const command: Command = {
     } finally {
       await host.close();
     }
-    await terminal.write(json ? `${JSON.stringify(result)}\n` : '\n');
+    // Without a tokenizer the ids are all there is.
+    const ids = result.text === '' ? result.tokens.join(',') : '';
+    await terminal.write(json ? `${JSON.stringify(result)}\n` : `${ids}\n`);
     if (!json) {
       const predicted = options.has('verbose') ? predictedLines(result.stats) : [];
       terminal.note(
@@ -54,6 +59,20 @@ export const command: Command = {
     return result.finish_reason === 'abort' ? 130 : 0;
   },
 };
+
+async function readPrompt(options: Options): Promise<string | readonly number[]> {
+  const tokens = options.text('tokens');
+  if (tokens !== undefined) {
+    if (options.has('prompt')) throw usageError('--prompt and --tokens are two prompts: give one of them');
+    const lists = await readTokenLists(tokens);
+    if (lists.length > 1) throw usageError(`--tokens ${tokens}: ${lists.length} lists; generate takes one`);
+    return lists[0]!;
+  }
+  const given = options.required('prompt', 'give a text, or - to read stdin; or --tokens');
+  const prompt = given === '-' ? await readAll(process.stdin) : given;
+  if (prompt === '') throw usageError('--prompt is empty: give a text to continue');
+  return prompt;
+}
 
 function samplingOptions(options: Options): GenerateOptions {
   const stop = options.texts('stop');

@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
 import type { Command, Terminal } from '../command.js';
 import { LogitsDescriber, type LogitsDescription, writeLogitsDocument } from '../logits_document.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
+import { readTokenLists, TOKENS_HINT } from '../token_ids.js';
 
 export const command: Command = {
   summary: 'Next-token logits after token ids: of the last position, or of every one.',
@@ -20,9 +20,7 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const request = await modelRequest(options, terminal);
-    const lists = await readTokens(
-      options.required('tokens', 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json'),
-    );
+    const lists = await readTokenLists(options.required('tokens', TOKENS_HINT));
     const output = options.oneOf('output', ['full', 'top', 'argmax']) ?? 'full';
     const top = options.integer('top', 1) ?? 10;
     const promptLength = options.integer('prompt-length', 1);
@@ -61,34 +59,4 @@ async function writeTable(results: readonly LogitsDescription[], terminal: Termi
     }
     await terminal.write(`sha256 ${sha256}\n`);
   }
-}
-
-/** `1,2,3`, or `@FILE.json` with one list of ids or a list of lists. */
-async function readTokens(argument: string): Promise<readonly (readonly number[])[]> {
-  if (!argument.startsWith('@')) {
-    const parts = argument.split(',').map((part) => part.trim());
-    return [parts.map((part) => tokenId(/^\d+$/.test(part) ? Number(part) : part, '--tokens'))];
-  }
-  const path = argument.slice(1);
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(await readFile(path, 'utf8'));
-  } catch (error) {
-    const why =
-      error instanceof SyntaxError ? `not JSON: ${error.message}` : `can't be read: ${(error as Error).message}`;
-    throw new SplitkvError('io', `--tokens @${path}: ${why}`, { cause: error });
-  }
-  if (!Array.isArray(parsed) || parsed.length === 0) {
-    throw usageError(`--tokens @${path}: expected a list of token ids, or a list of such lists, not empty`);
-  }
-  const lists: unknown[] = parsed.every((item) => Array.isArray(item)) ? parsed : [parsed];
-  return lists.map((list, index) => {
-    if (!Array.isArray(list) || list.length === 0) throw usageError(`--tokens @${path}: list ${index} is empty`);
-    return list.map((id) => tokenId(id, `--tokens @${path}: list ${index}`));
-  });
-}
-
-function tokenId(id: unknown, where: string): number {
-  if (typeof id === 'number' && Number.isSafeInteger(id) && id >= 0) return id;
-  throw usageError(`${where}: ${JSON.stringify(id)} is no token id; expected non-negative integers`);
 }

@@ -1,6 +1,7 @@
 /** What `serve` takes and what a model that answers many requests at once offers. Types only. */
 
 import type { GenerateResult, LoadOptions, ModelInfo, Prompt, SamplingOptions } from '../api.js';
+import type { PromptSource } from '../prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
 
@@ -126,6 +127,8 @@ export interface ServingMetrics extends EngineMetrics {
 export interface ServingModel {
   readonly info: ServingInfo;
   readonly metrics: ServingMetrics;
+  /** What reads prompts as this model does, for a thread of its own. */
+  readonly promptSource: PromptSource;
   /** Why it can't go on, once its ranks have failed for good. */
   readonly failure: unknown;
   /**

@@ -5,7 +5,7 @@ import { openSource } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
 import { load } from '../load.js';
-import { openModelFiles } from '../model_files.js';
+import { openModelFiles, openTokenizer } from '../model_files.js';
 import { placeOf } from '../model_place.js';
 import { BreakableRanks } from '../testing/breakable_ranks.js';
 import { openRunner } from '../testing/open_runner.js';
@@ -255,9 +255,9 @@ test(
       adapters: [{ adapterName: adapter }, { adapterName: adapter }],
       start: ranks.start,
     });
-    const tokenizer = await (await openModelFiles(await openSource(own))).tokenizer();
+    const text = await openTokenizer(await openModelFiles(await openSource(own)));
     const model = new EngineServingModel(
-      { config, group, tokenizer, name: 'test', loadSeconds: 0 },
+      { config, group, ...text, name: 'test', loadSeconds: 0 },
       { slots: 4, kvBlocks: 32, tokensPerIteration: 64 },
     );
     const all = prompts.map((prompt) => model.complete(prompt, options));

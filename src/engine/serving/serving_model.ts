@@ -3,7 +3,7 @@ import type { Source } from '../../loader/index.js';
 import type { Prompt } from '../api.js';
 import { type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
-import { eosIds, promptTokens } from '../prompt_tokens.js';
+import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
 import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './completion.js';
@@ -98,8 +98,9 @@ const mayShare = ({ group: { runner }, prefiller }: OpenedModel): boolean =>
 /** Text over the engine. */
 export class EngineServingModel implements ServingModel {
   readonly info: ServingInfo;
+  readonly promptSource: PromptSource;
   readonly #engine: Engine;
-  readonly #opened: OpenedModel;
+  readonly #reader: PromptReader;
   readonly #host: CompletionHost;
   readonly #firstToken = new Histogram(FIRST_TOKEN_SECONDS);
   readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
@@ -108,8 +109,8 @@ export class EngineServingModel implements ServingModel {
 
   /** @throws SplitkvError `usage` for impossible options */
   constructor(opened: OpenedModel, options: EngineOptions) {
-    const { config, tokenizer, group } = opened;
-    this.#opened = opened;
+    const { config, tokenizer, tokenizerFiles, noTokenizer, group } = opened;
+    const { contextLength } = group.runner;
     this.#engine = new Engine(group, options);
     const { slots, prefixCaching = false } = options;
     this.info = {
@@ -119,6 +120,9 @@ export class EngineServingModel implements ServingModel {
       kvBlocks: this.#engine.metrics.kvBlocks,
       prefixCaching,
     };
+    this.#reader = { tokenizer, noTokenizer, contextLength };
+    const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
+    this.promptSource = { tokenizerFiles, noTokenizer: why, contextLength };
     this.#host = {
       engine: this.#engine,
       tokenizer,
@@ -156,8 +160,9 @@ export class EngineServingModel implements ServingModel {
         throw usageError(`complete: unknown option '${name}'.${didYouMean(name, OPTION_NAMES)}`);
       }
     }
-    const { tokenizer } = this.#opened;
-    const tokens = prompts.map((prompt) => promptTokens(prompt, tokenizer));
+    // An answer of ids has no text for them to be in.
+    if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
+    const tokens = prompts.map((prompt) => promptTokens(prompt, this.#reader));
     try {
       return new RunningCompletion(this.#host, tokens, options);
     } catch (error) {

@@ -133,3 +133,21 @@ export function metaspaceTokenizer(): TinyTokenizer {
     config: { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' },
   };
 }
+
+/** Words of the corpus, one token each; every other word is [UNK]. Without a decoder, as such files mostly are. */
+export function wordLevelTokenizer(): TinyTokenizer {
+  const specials = ['[PAD]', '[UNK]', '[EOS]'];
+  const words = [...new Set(corpus.split(/\s+/))];
+  return {
+    json: {
+      version: '1.0',
+      added_tokens: added(specials),
+      normalizer: null,
+      pre_tokenizer: { type: 'WhitespaceSplit' },
+      post_processor: null,
+      decoder: null,
+      model: { type: 'WordLevel', vocab: index([...specials, ...words]), unk_token: '[UNK]' },
+    },
+    config: { tokenizer_class: 'PreTrainedTokenizerFast', clean_up_tokenization_spaces: false, eos_token: '[EOS]' },
+  };
+}
