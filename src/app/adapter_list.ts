@@ -12,6 +12,8 @@ export interface AdapterEntry {
   readonly request: string;
   /** The request whose adapter this one is again; two preferences may lead to one GPU. */
   readonly same_as?: string;
+  /** Taken where none is asked for, as far as that is known: browsers choose by themselves. */
+  readonly default?: boolean;
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
 }

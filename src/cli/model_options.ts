@@ -46,7 +46,10 @@ export const modelOptions = {
   },
   'steps-in-flight': { value: 'N', help: 'decode steps submitted ahead, 1 to 4; default 4; never changes the result' },
   host: { value: 'HOST', help: 'node (default: WebGPU by Dawn) or chrome' },
-  adapter: { value: 'NAME', help: "part of an adapter's name (--host node; see `splitkv adapters`)" },
+  adapter: {
+    value: 'NAME',
+    help: "part of an adapter's name (--host node; see `splitkv adapters`); default: a GPU, else the fastest software adapter",
+  },
   ranks: {
     value: 'N',
     help: 'GPU devices that run the model: how many (default 1), or an adapter each: "high-performance,low-power", or names (Node)',

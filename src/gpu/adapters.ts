@@ -2,7 +2,10 @@ import { SplitkvError } from '../base/errors.js';
 import { Device } from './device.js';
 
 export interface AdapterRequest {
-  /** A hint: browsers may ignore it, and two preferences may name the same GPU. */
+  /**
+   * A hint: browsers may ignore it, and two preferences may name the same GPU. Default: the browser's choice; in Node a discrete GPU
+   * before an integrated one. Node takes a software adapter only where there is no GPU, and of several the fastest.
+   */
   readonly powerPreference?: 'high-performance' | 'low-power';
   /** Part of an adapter's name. Node only: browsers can't choose by name. */
   readonly adapterName?: string;
@@ -26,9 +29,10 @@ export function noWebGpu(): SplitkvError {
   );
 }
 
-/** The WebGPU entry point: `navigator.gpu` in a browser, Dawn (npm package `webgpu`) in Node. */
-async function gpuEntry(adapterName: string | undefined, instance: number | undefined): Promise<GPU> {
-  if (isNode) return (await import('./node.js')).nodeGpu(adapterName, instance);
+/** By `navigator.gpu` in a browser, which chooses, and by Dawn (npm package `webgpu`) in Node. */
+async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {
+  if (isNode) return (await import('./node.js')).requestNodeAdapter(request);
+  const { adapterName, powerPreference } = request;
   const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
   if (!gpu) throw noWebGpu();
   if (adapterName !== undefined) {
@@ -37,7 +41,7 @@ async function gpuEntry(adapterName: string | undefined, instance: number | unde
       `adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`,
     );
   }
-  return gpu;
+  return gpu.requestAdapter(powerPreference === undefined ? {} : { powerPreference });
 }
 
 /**
@@ -45,13 +49,12 @@ async function gpuEntry(adapterName: string | undefined, instance: number | unde
  * @throws SplitkvError `no_webgpu` when there is none.
  */
 export async function openDevice(request: AdapterRequest = {}): Promise<Device> {
-  const gpu = await gpuEntry(request.adapterName, request.instance);
-  const options = request.powerPreference === undefined ? {} : { powerPreference: request.powerPreference };
   let adapter: GPUAdapter | null;
   let reason = 'the browser offers no adapter';
   try {
-    adapter = await gpu.requestAdapter(options);
+    adapter = await requestAdapter(request);
   } catch (error) {
+    if (error instanceof SplitkvError) throw error;
     adapter = null;
     reason = error instanceof Error ? error.message : String(error);
   }

@@ -1,4 +1,5 @@
 import { SplitkvError } from '../base/errors.js';
+import type { AdapterRequest } from './adapters.js';
 import { NodePacer } from './node_pacing.js';
 import { swiftshaderIcd } from './node_swiftshader.js';
 import { usePacer } from './pacing.js';
@@ -35,4 +36,52 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0): Pr
     entries.set(key, gpu);
   }
   return gpu;
+}
+
+/** Software adapters by how fast they are: llvmpipe compiles shaders for whole vectors of this CPU, SwiftShader for four lanes. */
+const SLOWEST_LAST = [/llvmpipe|lavapipe/i, /^(?!.*swiftshader)/i, /swiftshader/i];
+let fastest: Promise<string | undefined> | undefined;
+
+/**
+ * The adapter asked for by name, else the fastest: a GPU (a discrete one, unless low power is preferred) before a software adapter,
+ * and of those the fastest.
+ */
+export async function requestNodeAdapter({
+  powerPreference = 'high-performance',
+  adapterName,
+  instance,
+}: AdapterRequest): Promise<GPUAdapter | null> {
+  const adapter = await (await nodeGpu(adapterName, instance)).requestAdapter({ powerPreference });
+  if (adapterName !== undefined || !adapter?.info.isFallbackAdapter) return adapter;
+  const name = await (fastest ??= fastestAdapter());
+  return name === undefined ? adapter : (await nodeGpu(name, instance)).requestAdapter({ powerPreference });
+}
+
+async function fastestAdapter(): Promise<string | undefined> {
+  const ranked: (readonly [name: string, rank: number])[] = [];
+  for (const name of await nodeAdapterNames()) {
+    const adapter = await (await nodeGpu(name)).requestAdapter();
+    if (adapter) ranked.push([name, rankOf(name, adapter.info.isFallbackAdapter)]);
+  }
+  return ranked.sort(([, a], [, b]) => a - b)[0]?.[0];
+}
+
+/** Of adapters the one with the least is taken. */
+export const rankOf = (name: string, software: boolean): number =>
+  software ? 1 + SLOWEST_LAST.findIndex((pattern) => pattern.test(name)) : 0;
+
+/**
+ * What Dawn calls the adapters of this machine. It only lists them in the error that an impossible name gives.
+ * @throws SplitkvError `no_webgpu` where the package is missing
+ */
+export async function nodeAdapterNames(): Promise<readonly string[]> {
+  let listing = '';
+  try {
+    await (await nodeGpu('no adapter has this name')).requestAdapter();
+  } catch (error) {
+    if (error instanceof SplitkvError) throw error;
+    listing = String(error);
+  }
+  const found = [...listing.matchAll(/backend: '([^']*)', name: '([^']*)'/g)];
+  return found.filter(([, backend]) => backend !== 'null').map(([, , name]) => name!);
 }

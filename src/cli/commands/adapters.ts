@@ -1,7 +1,7 @@
 import { type AdapterEntry, describeAdapter } from '../../app/adapter_list.js';
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
-import { nodeGpu } from '../../gpu/node.js';
+import { nodeAdapterNames, nodeGpu, requestNodeAdapter } from '../../gpu/node.js';
 import { type AdapterBasics, type AdaptersMeasure, MATVEC_SIZE, measureAdapters } from '../../index.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 
@@ -55,22 +55,20 @@ async function chromeListing(quick: boolean, { signal, progress }: Terminal): Pr
   return measureChromeAdapters(signal, progress);
 }
 
-/** Every adapter that Dawn finds. It only lists their names in the error that an impossible name gives. */
+/** Every adapter that Dawn finds. */
 async function nodeAdapters(): Promise<AdapterEntry[]> {
-  let listing = '';
-  try {
-    await (await nodeGpu('no adapter has this name')).requestAdapter();
-  } catch (error) {
-    if (error instanceof SplitkvError) throw error;
-    listing = String(error);
-  }
   const entries: AdapterEntry[] = [];
-  for (const [, backend, name] of listing.matchAll(/backend: '([^']*)', name: '([^']*)'/g)) {
-    if (backend === 'null') continue;
+  for (const name of await nodeAdapterNames()) {
     const adapter = await (await nodeGpu(name)).requestAdapter();
-    if (adapter) entries.push({ ...describeAdapter(adapter, name!), name: name! });
+    if (adapter) entries.push({ ...describeAdapter(adapter, name), name });
   }
-  return entries;
+  const taken = await requestNodeAdapter({});
+  const first = taken && describeAdapter(taken, '');
+  const at = entries.findIndex(
+    ({ device, vendor, description }) =>
+      device === first?.device && vendor === first.vendor && description === first.description,
+  );
+  return entries.map((entry, index) => (index === at ? { ...entry, default: true } : entry));
 }
 
 /** Names are stable: other tools read them. */
@@ -109,7 +107,7 @@ function describe(entry: AdapterEntry, basics: AdapterBasics | undefined): strin
   if (sameAs !== undefined) return `${name}${byName}\n  the same GPU as ${sameAs}: it is no second rank\n`;
   const kind = `${vendor} ${architecture}`.trim() || 'unknown vendor';
   return [
-    `${name}${byName}`,
+    `${name}${byName}${entry.default === true ? ', taken unless another is asked for' : ''}`,
     `  ${kind}, ${software ? 'software (runs on the CPU)' : 'hardware'}`,
     `  f16 arithmetic ${features.includes('shader-f16') ? 'yes' : 'no'}, subgroups ${features.includes('subgroups') ? 'yes' : 'no'}`,
     `  largest buffer ${formatBytes(limits['maxBufferSize'] ?? 0)}, binding ${formatBytes(limits['maxStorageBufferBindingSize'] ?? 0)}`,

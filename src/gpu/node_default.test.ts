@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+import { openDevice } from './adapters.js';
+import { nodeAdapterNames, nodeGpu, rankOf } from './node.js';
+
+test('a GPU before software adapters, SwiftShader last', () => {
+  const names: [string, boolean][] = [
+    ['SwiftShader Device (Subzero)', true],
+    ['Microsoft Basic Render Driver', true],
+    ['llvmpipe (LLVM 15.0.6, 256 bits)', true],
+    ['NVIDIA H100', false],
+  ];
+  const sorted = names.sort((a, b) => rankOf(...a) - rankOf(...b)).map(([name]) => name.split(' ')[0]);
+  expect(sorted).toEqual(['NVIDIA', 'llvmpipe', 'Microsoft', 'SwiftShader']);
+});
+
+test('what is opened without a name is the first of them on this machine, whatever power is preferred', async () => {
+  const ranks = new Map<string, number>();
+  for (const name of await nodeAdapterNames()) {
+    const adapter = await (await nodeGpu(name)).requestAdapter();
+    if (adapter)
+      ranks.set(adapter.info.description || adapter.info.device, rankOf(name, adapter.info.isFallbackAdapter));
+  }
+  const best = Math.min(...ranks.values());
+  for (const request of [{}, { powerPreference: 'low-power' }, { instance: 1 }] as const) {
+    const device = await openDevice(request);
+    expect(device.traits.software).toBe(best > 0);
+    expect([...ranks].filter(([, rank]) => rank === best).map(([name]) => name)).toContain(device.name);
+    device.dispose();
+  }
+});
