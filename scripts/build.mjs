@@ -109,7 +109,12 @@ await build({
     ssr: true,
     // Chunks lie beside main.js: the code finds the package's files two folders up.
     rollupOptions: {
-      input: { main: join(root, 'src/cli/main.ts'), node_rank_worker: nodeWorker },
+      input: {
+        main: join(root, 'src/cli/main.ts'),
+        node_rank_worker: nodeWorker,
+        // The thread that reads large requests: src/server/request_thread.ts looks for it beside itself.
+        node_request_worker: join(root, 'src/server/node_request_worker.ts'),
+      },
       external: nodeOnly,
       output: { entryFileNames: '[name].js', chunkFileNames: '[name].js' },
     },

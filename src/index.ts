@@ -6,6 +6,7 @@ export type { AdapterBasics, AdaptersMeasure } from './engine/measure/basics.js'
 export { MATVEC_SIZE } from './engine/measure/matvec_size.js';
 export { measureAdapters, planModel, serve } from './engine/on_demand.js';
 export type { DownloadSize, PlanModelOptions, PlanReport } from './engine/plan_model.js';
+export type { PromptSource } from './engine/prompt_tokens.js';
 export type * from './engine/serving/api.js';
 export { type CachedModel, type CatalogModel, deleteCached, listCached, type Source } from './loader/index.js';
 export { MODELS } from './loader/hub/catalog.js';

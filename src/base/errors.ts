@@ -43,11 +43,16 @@ export function throwIfAborted(signal: AbortSignal | undefined, what: string): v
   if (signal?.aborted) throw abortedError(what, signal);
 }
 
+/** No name that anything here has is as long: what is longer is near none of them. */
+const MAX_NAME = 100;
+
 /** The candidate nearest to `name` by edit distance, or undefined when nothing is near. For "Did you mean ...?". */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
+  if (name.length > MAX_NAME) return undefined;
   let best: string | undefined;
   let bestDistance = Math.max(2, Math.floor(name.length / 3)) + 1;
   for (const candidate of candidates) {
+    if (Math.abs(candidate.length - name.length) >= bestDistance) continue;
     const distance = editDistance(name.toLowerCase(), candidate.toLowerCase());
     if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
   }

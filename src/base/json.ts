@@ -28,3 +28,6 @@ export function show(value: unknown): string {
   const text = jsonText(value) ?? (typeof value === 'object' ? 'nested too deeply' : String(value as undefined));
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }
+
+/** A name or text from outside as it may appear in a message: its first 100 characters. */
+export const shortened = (text: string): string => (text.length > 100 ? `${text.slice(0, 97)}...` : text);

@@ -1,5 +1,4 @@
 import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
-import { grouped } from '../base/math.js';
 import type { ModelConfig } from '../model/config.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 import type { Prompt } from './api.js';
@@ -51,20 +50,19 @@ function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader:
   const { contextLength } = reader;
   // A token stands for one character at least, or the text says more.
   const fewest = text.length > contextLength ? tokenizer.fewestTokens(text) : 0;
-  if (fewest > contextLength) throw tooLong(`at least ${grouped(fewest)}`, contextLength);
+  if (fewest > contextLength) throw tooLong(`at least ${fewest}`, contextLength);
   return fitting(tokenizer.encode(text, { addSpecial }), reader);
 }
 
 function fitting(ids: readonly number[], { contextLength }: PromptReader): readonly number[] {
-  if (ids.length > contextLength) throw tooLong(grouped(ids.length), contextLength);
+  if (ids.length > contextLength) throw tooLong(String(ids.length), contextLength);
   return ids;
 }
 
 const tooLong = (tokens: string, contextLength: number): SplitkvError =>
   new SplitkvError(
     'context_full',
-    `the prompt has ${tokens} tokens; the context holds ${grouped(contextLength)}: shorten the prompt, or load the model with a ` +
-      'longer context if it has one',
+    `the prompt has ${tokens} tokens; the context holds ${contextLength}: shorten the prompt or load with a longer context`,
   );
 
 /** Ids that end a text. */

@@ -38,6 +38,11 @@ export class Access {
     }
   }
 
+  /** Who asks, as far as that can be told: by key where keys are needed, else by address. Clients behind one proxy are one. */
+  clientOf({ headers: { authorization }, socket }: IncomingMessage): string {
+    return this.#keys.length > 0 && authorization !== undefined ? authorization : (socket.remoteAddress ?? '');
+  }
+
   /** Lets a page's browser show it the answer. @throws ApiError 403 */
   checkOrigin({ headers: { origin } }: IncomingMessage, response: ServerResponse): void {
     if (origin === undefined) return;

@@ -49,7 +49,7 @@ export async function answerRequest(
 }
 
 /** Only told to those who are still there: at a shutdown. */
-const stopped = (): ApiError =>
+export const stopped = (): ApiError =>
   new ApiError(503, 'the server shut down before the answer was complete', { code: 'shutting_down' });
 
 function ask(exchange: Exchange, model: ServingModel, { prompts, promptField, options }: CompletionCall): Completion {

@@ -6,6 +6,8 @@ export interface ApiErrorDetails {
   /** The field at fault. */
   readonly param?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** The rest of the request isn't read: the connection ends with the answer. */
+  readonly ends?: boolean;
   /** What the client isn't told, and whoever runs the server should know. */
   readonly cause?: unknown;
 }
@@ -52,8 +54,8 @@ export function toApiError(error: unknown, promptField?: string): ApiError {
         ...(promptField !== undefined && { param: promptField }),
       });
     }
-    // 'io' is a model without a tokenizer.
-    if (code === 'usage' || code === 'io') return badRequest(message);
+    // The latter two are models without a tokenizer.
+    if (code === 'usage' || code === 'io' || code === 'unsupported') return badRequest(message);
     if (LOST.includes(code)) {
       return new ApiError(503, 'the model lost its GPU and can answer no more; start the server again', {
         code,

@@ -3,17 +3,17 @@ import type { AddressInfo, Socket } from 'node:net';
 import { SplitkvError } from '../base/errors.js';
 import type { ServingModel } from '../index.js';
 import { Access } from './access.js';
-import { answerRequest } from './answer_request.js';
+import { answerRequest, stopped } from './answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
-import { parseChatRequest } from './chat_request.js';
 import { chatShape } from './chat_shape.js';
+import { BodyRooms } from './body_room.js';
 import { answerBrokenRequest } from './broken_request.js';
 import type { CompletionCall } from './completion_call.js';
 import { Exchange, type Outcome } from './exchange.js';
-import { readJson } from './read_json.js';
+import { readBody } from './read_body.js';
+import { RequestReader, SHORT_BODY } from './request_reader.js';
 import { checkMethod, findRoute, type Route } from './routes.js';
 import { ServerMetrics } from './server_metrics.js';
-import { parseTextRequest } from './text_request.js';
 import { textShape } from './text_shape.js';
 
 export interface ServerOptions {
@@ -31,6 +31,12 @@ export interface ServerOptions {
   readonly maxQueue?: number;
   /** Bytes of a request's body; default 1 MiB. */
   readonly maxBodyBytes?: number;
+  /** Bytes of all requests' bodies that are held at once, one client's up to half of them; default 64 MiB, or eight bodies. */
+  readonly maxBodiesBytes?: number;
+  /** Time to read, check and tokenize a request once it is there; default 10 s. */
+  readonly readMs?: number;
+  /** Connections at once; more are closed as they come. Default 1024. */
+  readonly maxConnections?: number;
   /** Bytes that may wait for a client that reads slowly; default 1 MiB. */
   readonly maxBufferedBytes?: number;
   /** Time for a request's headers (default 10 s), for all of it (60 s), and for a client to take any of a finished answer (30 s). */
@@ -61,6 +67,8 @@ const DEFAULTS = {
   maxQueue: 128,
   maxBodyBytes: 2 ** 20,
   maxBufferedBytes: 2 ** 20,
+  maxConnections: 1024,
+  readMs: 10_000,
   headersMs: 10_000,
   requestMs: 60_000,
   stallMs: 30_000,
@@ -78,7 +86,9 @@ export class ApiServer {
   readonly #access: Access;
   readonly #metrics = new ServerMetrics();
   readonly #live = new Set<Exchange>();
+  readonly #bodies: BodyRooms;
   #model: ServingModel | undefined;
+  #reader: RequestReader | undefined;
   #closing: Promise<void> | undefined;
   #idle: (() => void) | undefined;
   readonly #created = Math.floor(Date.now() / 1000);
@@ -87,6 +97,7 @@ export class ApiServer {
     this.#server = server;
     this.#options = options;
     this.#access = new Access(options.apiKeys ?? [], options.origins ?? []);
+    this.#bodies = new BodyRooms(options.maxBodiesBytes ?? Math.max(2 ** 26, 8 * options.maxBodyBytes));
     const { address, family, port } = server.address() as AddressInfo;
     this.url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
     server.on('request', (request, response) => this.#take(request, response));
@@ -107,6 +118,7 @@ export class ApiServer {
       keepAliveTimeout: 10_000,
       connectionsCheckingInterval: Math.min(1000, headersMs),
     });
+    server.maxConnections = options.maxConnections;
     await new Promise<void>((done, failed) => {
       server.once('error', (error: NodeJS.ErrnoException) => failed(listenError(error, host, port)));
       server.listen(port, host, done);
@@ -117,6 +129,7 @@ export class ApiServer {
   /** Answers with this model from now on. */
   open(model: ServingModel): void {
     this.#model = model;
+    this.#reader = new RequestReader(model, { maxMs: this.#options.readMs });
   }
 
   /** Requests under way. */
@@ -143,6 +156,7 @@ export class ApiServer {
     await this.#untilIdle(FAREWELL_MS);
     this.#server.closeAllConnections();
     await closed;
+    await this.#reader?.close();
   }
 
   /** Until no request is under way, or the time is over. */
@@ -203,7 +217,11 @@ export class ApiServer {
     checkMethod(route, request.method ?? '');
     if (route.name === '/health') return this.#health(exchange);
     if (route.name === '/metrics') {
-      const text = this.#metrics.text(this.#model, this.#live.size);
+      const text = this.#metrics.text(this.#model, {
+        live: this.#live.size,
+        bodyBytes: this.#bodies.bytes,
+        unread: this.#reader?.waiting ?? 0,
+      });
       return exchange.send(200, 'text/plain; version=0.0.4; charset=utf-8', text);
     }
     const model = this.#openModel();
@@ -248,16 +266,14 @@ export class ApiServer {
   }
 
   async #complete(exchange: Exchange, model: ServingModel, isChat: boolean): Promise<void> {
-    const { maxBodyBytes, maxBufferedBytes, heartbeatMs, onError } = this.#options;
-    const body = await readJson(exchange.request, exchange.response, maxBodyBytes);
-    const call = isChat ? parseChatRequest(body, model.info.contextLength) : parseTextRequest(body);
+    const { maxBufferedBytes, heartbeatMs, onError } = this.#options;
+    const call = await this.#read(exchange, model, isChat);
     this.#checkModel(call.model);
-    if (isChat && !model.info.hasChatTemplate) {
-      throw badRequest('this model has no chat template; send a prompt to /v1/completions', 'messages');
-    }
     // It may have begun to end while the body came.
     this.#openModel();
-    this.#checkQueue(model, call);
+    const { prompts, promptField, options } = call;
+    const wanted = prompts.length * (options.n ?? 1);
+    this.#checkQueue(model, wanted, prompts.length > this.#places(model) ? promptField : 'n');
     await answerRequest(exchange, model, call, isChat ? chatShape : textShape, {
       modelName: this.modelName,
       maxBufferedBytes,
@@ -266,18 +282,37 @@ export class ApiServer {
     });
   }
 
+  async #read({ request, response, signal }: Exchange, model: ServingModel, isChat: boolean): Promise<CompletionCall> {
+    const client = this.#access.clientOf(request);
+    const room = this.#bodies.open(client);
+    try {
+      const body = await readBody(request, response, this.#options.maxBodyBytes, room);
+      if (isChat && !model.info.hasChatTemplate) {
+        throw badRequest('this model has no chat template; send a prompt to /v1/completions', 'messages');
+      }
+      // No work for what there is no place for.
+      if (body.length > SHORT_BODY) this.#checkQueue(model, 1);
+      return await this.#reader!.read(body, isChat, client, signal);
+    } catch (error) {
+      throw signal.aborted ? stopped() : error;
+    } finally {
+      room.close();
+    }
+  }
+
+  #places({ info: { slots } }: ServingModel): number {
+    return slots + this.#options.maxQueue;
+  }
+
   /** @throws ApiError 429 when the queue is full, 400 for more answers than it could ever take */
-  #checkQueue(
-    { metrics, info: { slots } }: ServingModel,
-    { prompts, promptField, options: { n = 1 } }: CompletionCall,
-  ): void {
-    const places = slots + this.#options.maxQueue;
-    const wanted = prompts.length * n;
+  #checkQueue(model: ServingModel, wanted: number, param?: string): void {
+    const {
+      metrics,
+      info: { slots },
+    } = model;
+    const places = this.#places(model);
     if (wanted > places) {
-      throw badRequest(
-        `${wanted} answers in one request: this server takes at most ${places} at once`,
-        prompts.length > places ? promptField : 'n',
-      );
+      throw badRequest(`${wanted} answers in one request: this server takes at most ${places} at once`, param);
     }
     const { unfinished } = metrics;
     if (unfinished + wanted <= places) return;

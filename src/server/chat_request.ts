@@ -1,8 +1,10 @@
 import * as z from 'zod/mini';
+import { isObject, shortened } from '../base/json.js';
+import { grouped } from '../base/math.js';
 import type { ChatMessage } from '../index.js';
 import { badRequest } from './api_error.js';
 import { callOf, type CompletionCall } from './completion_call.js';
-import { commonFields, flag, optionalInteger, parseFields } from './fields.js';
+import { checkFieldCount, checkLength, commonFields, flag, optionalInteger, parseFields } from './fields.js';
 
 const ROLES = ['system', 'developer', 'user', 'assistant'] as const;
 const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
@@ -31,10 +33,11 @@ const UNSUPPORTED = ['audio', 'function_call', 'tool_calls', 'tool_call_id', 're
 
 /**
  * Reads the body of a request to /v1/chat/completions.
- * @param room tokens that an answer may have where the request doesn't say
+ * @param room tokens of the context: those that an answer may have where the request doesn't say, and as many messages as may be
  * @throws ApiError 400
  */
 export function parseChatRequest(body: unknown, room: number): CompletionCall {
+  if (isObject(body) && Array.isArray(body.messages)) checkMessages(body.messages, room);
   const fields = parseFields(schema, body);
   const { max_tokens: old, max_completion_tokens: maximum, logprobs, top_logprobs: top } = fields;
   if (old != null && maximum != null && old !== maximum) {
@@ -56,11 +59,26 @@ function messageOf(given: z.infer<typeof message>, name: string): ChatMessage {
   for (const [key, value] of Object.entries(others)) {
     if (IGNORED.includes(key) || value === null || (Array.isArray(value) && value.length === 0)) continue;
     const what = UNSUPPORTED.includes(key) ? 'is not supported by this server' : 'is no known field';
-    throw badRequest(`${name}.${key} ${what}; leave it out`, `${name}.${key}`);
+    const field = `${name}.${shortened(key)}`;
+    throw badRequest(`${field} ${what}; leave it out`, field);
   }
   return {
     // OpenAI's newer name of the same role, which templates don't know.
     role: role === 'developer' ? 'system' : role,
     content: typeof content === 'string' ? content : content.map(({ text }) => text).join(''),
   };
+}
+
+/** Each message, and each part of one, has a token at least. */
+function checkMessages(messages: readonly unknown[], most: number): void {
+  const expected = (what: string): string => `at most ${grouped(most)} ${what}, as many as the context has tokens`;
+  checkLength(messages, most, 'messages', expected('messages'));
+  let parts = 0;
+  for (const [index, given] of messages.entries()) {
+    if (!isObject(given)) continue;
+    checkFieldCount(given, `messages[${index}]`);
+    if (Array.isArray(given.content)) parts += given.content.length;
+  }
+  if (parts > most)
+    throw badRequest(`messages have ${grouped(parts)} parts; expected ${expected('parts')}`, 'messages');
 }

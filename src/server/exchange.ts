@@ -12,6 +12,11 @@ export type Outcome =
   | 'too_slow' // the client read too slowly
   | 'shut_down';
 
+const JSON_TYPE = 'application/json; charset=utf-8';
+/** How long, and how much, an early answer lets a client go on sending. */
+const LINGER_MS = 1000;
+const LINGER_BYTES = 4 * 2 ** 20;
+
 /** One request and the answer to it, up to its end. */
 export class Exchange {
   readonly id = `req_${randomUUID()}`;
@@ -59,11 +64,33 @@ export class Exchange {
     response.end(text);
   }
 
-  sendJson(status: number, body: object, outcome: Outcome = 'completed'): void {
-    this.send(status, 'application/json; charset=utf-8', JSON.stringify(body), outcome);
+  /**
+   * Ends the connection with the answer, which is complete. What the client still sends is read and dropped for a moment: if the
+   * connection were closed on it, the client might never see the answer.
+   */
+  #endUnread(outcome: Outcome, text: string): void {
+    const { request, response } = this;
+    response.write(text);
+    let bytes = 0;
+    const end = (): void => {
+      clearTimeout(timer);
+      request.off('data', drop).off('end', end).off('close', end);
+      this.end(outcome);
+    };
+    const drop = (chunk: Buffer): void => {
+      bytes += chunk.length;
+      if (bytes > LINGER_BYTES) end();
+    };
+    const timer = setTimeout(end, LINGER_MS);
+    request.once('end', end).once('close', end);
+    request.on('data', drop).resume();
   }
 
-  send(status: number, type: string, text: string, outcome: Outcome = 'completed'): void {
+  sendJson(status: number, body: object, outcome: Outcome = 'completed'): void {
+    this.send(status, JSON_TYPE, JSON.stringify(body), outcome);
+  }
+
+  send(status: number, type: string, text: string, outcome: Outcome = 'completed', ends = false): void {
     const { response } = this;
     if (response.headersSent) {
       response.destroy();
@@ -72,12 +99,15 @@ export class Exchange {
     response.statusCode = status;
     response.setHeader('Content-Type', type);
     response.setHeader('Content-Length', Buffer.byteLength(text));
-    this.end(outcome, text);
+    if (ends) response.setHeader('Connection', 'close');
+    if (ends && !this.request.complete) this.#endUnread(outcome, text);
+    else this.end(outcome, text);
   }
 
   sendError(error: ApiError): void {
     for (const [name, value] of Object.entries(error.details.headers ?? {})) this.response.setHeader(name, value);
-    this.sendJson(error.status, error.body, outcomeOf(error));
+    const { status, body, details } = error;
+    this.send(status, JSON_TYPE, JSON.stringify(body), outcomeOf(error), details.ends);
   }
 }
 

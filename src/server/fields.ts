@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { didYouMean } from '../base/errors.js';
-import { isObject, jsonText, show } from '../base/json.js';
+import { isObject, jsonText, shortened, show } from '../base/json.js';
+import { grouped } from '../base/math.js';
 import { type ApiError, badRequest } from './api_error.js';
 
 /** Each schema's error says what is expected in its place. Clients send null for what they leave out. */
@@ -17,6 +18,8 @@ const number = (expected: string, accept: (value: number) => boolean) =>
 export const flag = z.nullish(z.boolean('true or false'));
 
 const MAX_STOPS = 16;
+/** Fields of a request, known or not. */
+const MAX_FIELDS = 100;
 const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empty`;
 const ONE_STOP = 'a text of at least one character';
 const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
@@ -87,13 +90,36 @@ export function parseFields<Shape extends z.core.$ZodLooseShape>(
   body: unknown,
 ): z.infer<z.ZodMiniObject<Shape>> {
   if (!isObject(body)) throw badRequest(`the body is ${show(body)}; expected a JSON object`);
-  const parsed = schema.safeParse(body);
+  checkFieldCount(body, 'the body');
+  if (Array.isArray(body.stop)) checkLength(body.stop, MAX_STOPS, 'stop', STOP);
+  const parsed = parse(schema, body);
   if (!parsed.success) throw faultAt(parsed.error.issues[0]!, body);
   const known = Object.keys(schema.shape);
   for (const [name, value] of Object.entries(body)) {
     if (!known.includes(name) && !IGNORED.includes(name)) checkOther(name, value, known);
   }
   return parsed.data;
+}
+
+/** A list of too many faults makes the parser recurse too deeply. */
+function parse<Shape extends z.core.$ZodLooseShape>(schema: z.ZodMiniObject<Shape>, body: unknown) {
+  try {
+    return schema.safeParse(body);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw badRequest('the body has lists that are too long or nested too deeply');
+  }
+}
+
+/** @throws ApiError 400 for an object of more fields than any request has */
+export function checkFieldCount(value: object, name: string): void {
+  const { length } = Object.keys(value);
+  if (length > MAX_FIELDS) throw badRequest(`${name} has ${length} fields; expected at most ${MAX_FIELDS}`);
+}
+
+/** Before a list is parsed. @throws ApiError 400 */
+export function checkLength({ length }: readonly unknown[], most: number, name: string, expected: string): void {
+  if (length > most) throw badRequest(`${name} has ${grouped(length)} entries; expected ${expected}`, name);
 }
 
 function faultAt({ path, message }: z.core.$ZodIssue, body: unknown): ApiError {
@@ -107,7 +133,8 @@ function faultAt({ path, message }: z.core.$ZodIssue, body: unknown): ApiError {
 
 function checkOther(name: string, value: unknown, known: readonly string[]): void {
   if (!Object.hasOwn(UNSUPPORTED, name)) {
-    throw badRequest(`unknown field '${name}'.${didYouMean(name, known) || ` Known are ${known.join(', ')}`}`, name);
+    const shown = shortened(name);
+    throw badRequest(`unknown field '${shown}'.${didYouMean(name, known) || ` Known are ${known.join(', ')}`}`, shown);
   }
   const neutral = UNSUPPORTED[name]!;
   const text = jsonText(value);

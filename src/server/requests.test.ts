@@ -1,8 +1,11 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
+import { loadTokenizer } from '../tokenizer/index.js';
+import { byteLevelTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
 import { ApiError } from './api_error.js';
 import { parseChatRequest } from './chat_request.js';
 import type { CompletionCall } from './completion_call.js';
+import { readTokenCall } from './read_call.js';
 import { parseTextRequest } from './text_request.js';
 
 const NAMES = (
@@ -39,7 +42,7 @@ function attempt(parse: () => CompletionCall): CompletionCall | undefined {
 describe('whatever JSON comes, it is a call within bounds or a 400 that says what is wrong', () => {
   test.each([
     ['chat', { messages: [{ role: 'user', content: 'x' }] }, (json: unknown) => parseChatRequest(json, 100)],
-    ['text', { prompt: 'x' }, (json: unknown) => parseTextRequest(json)],
+    ['text', { prompt: 'x' }, (json: unknown) => parseTextRequest(json, 100)],
   ] as const)('%s', (_name, right, parse) => {
     let calls = 0;
     const check = (json: unknown): void => {
@@ -69,10 +72,10 @@ test('lists nested too deeply for JSON to be written are refused like any other'
   const deep: unknown = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
   const message = { role: 'user', content: deep };
   for (const parse of [
-    () => parseTextRequest(deep),
-    () => parseTextRequest({ prompt: deep }),
-    () => parseTextRequest({ prompt: 'x', stop: deep }),
-    () => parseTextRequest({ prompt: 'x', tools: deep }),
+    () => parseTextRequest(deep, 5),
+    () => parseTextRequest({ prompt: deep }, 5),
+    () => parseTextRequest({ prompt: 'x', stop: deep }, 5),
+    () => parseTextRequest({ prompt: 'x', tools: deep }, 5),
     () => parseChatRequest({ messages: [message] }, 5),
   ]) {
     expect(attempt(parse)).toBeUndefined();
@@ -81,13 +84,10 @@ test('lists nested too deeply for JSON to be written are refused like any other'
 
 test('what a request says reaches the model under its own names', () => {
   const fields = { n: 2, temperature: 0.5, top_p: 0.9, top_k: 4, seed: 7, stop: ['a'], priority: -3, ignore_eos: true };
-  const { options, ...call } = parseTextRequest({
-    ...fields,
-    prompt: [[1, 2], 'x'],
-    repetition_penalty: 1.1,
-    ttft_deadline_s: 0.25,
-    stream: true,
-  });
+  const { options, ...call } = parseTextRequest(
+    { ...fields, prompt: [[1, 2], 'x'], repetition_penalty: 1.1, ttft_deadline_s: 0.25, stream: true },
+    100,
+  );
   expect(options).toEqual({
     n: 2,
     temperature: 0.5,
@@ -113,4 +113,80 @@ test('what a request says reaches the model under its own names', () => {
     100,
   );
   expect(chat).toMatchObject({ options: { maxTokens: 100, logprobs: 0 }, includeUsage: true, stream: false });
+});
+
+describe('lists and names without end: 400 in a few words, before they are looked at one by one', () => {
+  const many = 300_001;
+  const message = { role: 'user', content: 'x' };
+  const part = { type: 'text', text: '' };
+  const fields = (count: number): object => Object.fromEntries(Array.from({ length: count }, (_, at) => [`f${at}`, 1]));
+  const text = (body: object) => () => parseTextRequest({ prompt: 'x', ...body }, 100);
+  const chat = (body: object) => () => parseChatRequest({ messages: [message], ...body }, 100);
+  test.each<[string, () => CompletionCall, string, string | undefined]>([
+    [
+      'messages',
+      chat({ messages: Array(many).fill(message) }),
+      'messages has 300,001 entries; expected at most 100',
+      'messages',
+    ],
+    ['wrong messages', chat({ messages: Array(many).fill(1) }), 'messages has 300,001 entries', 'messages'],
+    ['parts', chat({ messages: [{ role: 'user', content: Array(many).fill(part) }] }), '300,001 parts', 'messages'],
+    [
+      'fields of a message',
+      chat({ messages: [{ ...message, ...fields(many) }] }),
+      'messages[0] has 300003 fields',
+      undefined,
+    ],
+    ['ids', text({ prompt: Array(many).fill(1) }), 'the prompt has 300001 tokens; the context holds 100', 'prompt'],
+    ['ids of one prompt among others', text({ prompt: ['x', Array(many).fill(1)] }), '300001 tokens', 'prompt'],
+    ['prompts', text({ prompt: Array(many).fill('x') }), 'prompt has 300,001 entries', 'prompt'],
+    [
+      'stops',
+      text({ stop: Array(many).fill('x') }),
+      'stop has 300,001 entries; expected a text, or a list of at most 16',
+      'stop',
+    ],
+    ['fields', text(fields(many)), 'the body has 300002 fields; expected at most 100', undefined],
+    ['a name', text({ ['x'.repeat(900_000)]: 1 }), "unknown field 'xxx", `${'x'.repeat(97)}...`],
+    [
+      'a name in a message',
+      chat({ messages: [{ ...message, ['y'.repeat(900_000)]: 1 }] }),
+      'messages[0].yyy',
+      undefined,
+    ],
+    ['a value', text({ n: 'x'.repeat(900_000) }), 'n is "xxx', 'n'],
+  ])('%s', (_name, parse, told, param) => {
+    let error: ApiError | undefined;
+    try {
+      parse();
+    } catch (thrown) {
+      error = thrown as ApiError;
+    }
+    expect(error).toBeInstanceOf(ApiError);
+    expect(error!.status).toBe(400);
+    expect(error!.message).toContain(told);
+    expect(error!.message.length).toBeLessThan(1000);
+    if (param !== undefined) expect(error!.details.param).toBe(param);
+    expect(JSON.stringify(error!.body).length).toBeLessThan(1200);
+  });
+});
+
+test('a text that is too long is refused by its length: the tokenizer is not asked for its tokens', () => {
+  const { json, config } = byteLevelTokenizer();
+  const tokenizer = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config });
+  const encode = vi.spyOn(tokenizer, 'encode');
+  const reader = { tokenizer, contextLength: 100 };
+  const bytes = (body: object): Uint8Array => new TextEncoder().encode(JSON.stringify(body));
+  for (const prompt of ['a', ' ', 'the cat ', '\u{1f408}', '7', '<|user|>'].map((text) => text.repeat(100_000))) {
+    let error: unknown;
+    try {
+      readTokenCall(bytes({ prompt }), false, reader);
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toMatchObject({ status: 400, details: { code: 'context_length_exceeded', param: 'prompt' } });
+  }
+  expect(encode).not.toHaveBeenCalled();
+  const call = readTokenCall(bytes({ prompt: ['the cat', [5, 6]] }), false, reader);
+  expect(call.prompts).toEqual([tokenizer.encode('the cat'), [5, 6]]);
 });

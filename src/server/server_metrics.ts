@@ -2,6 +2,16 @@ import type { RankBalance, ServingModel } from '../index.js';
 import type { Outcome } from './exchange.js';
 import { histogramText, metricText, type Sample } from './prometheus.js';
 
+/** What the server is busy with. */
+interface Load {
+  /** Requests under way. */
+  readonly live: number;
+  /** Bytes of bodies held. */
+  readonly bodyBytes: number;
+  /** Large requests that wait to be read. */
+  readonly unread: number;
+}
+
 /** What the server counts, and the whole of what it tells Prometheus. */
 export class ServerMetrics {
   readonly #requests = new Map<string, Map<Outcome, number>>();
@@ -30,11 +40,13 @@ export class ServerMetrics {
     );
   }
 
-  text(model: ServingModel | undefined, live: number): string {
+  text(model: ServingModel | undefined, { live, bodyBytes, unread }: Load): string {
     const memory = process.memoryUsage();
     return [
       metricText('splitkv_requests_total', 'counter', 'HTTP requests that ended, by route and outcome.', this.requests),
       metricText('splitkv_requests_live', 'gauge', 'HTTP requests under way.', live),
+      metricText('splitkv_request_body_bytes', 'gauge', 'Bytes of request bodies that are held.', bodyBytes),
+      metricText('splitkv_requests_unread', 'gauge', 'Large requests that wait to be parsed and tokenized.', unread),
       ...(model ? modelTexts(model) : []),
       metricText('process_resident_memory_bytes', 'gauge', 'Resident memory of the server.', memory.rss),
       metricText('nodejs_heap_size_used_bytes', 'gauge', 'JavaScript heap in use.', memory.heapUsed),

@@ -1,6 +1,8 @@
 import * as z from 'zod/mini';
+import { isObject } from '../base/json.js';
+import { ApiError } from './api_error.js';
 import { callOf, type CompletionCall } from './completion_call.js';
-import { commonFields, optionalInteger, parseFields } from './fields.js';
+import { checkLength, commonFields, optionalInteger, parseFields } from './fields.js';
 
 /** As OpenAI's. */
 const DEFAULT_MAX_TOKENS = 16;
@@ -16,8 +18,13 @@ const schema = z.looseObject({
   logprobs: optionalInteger(0, 20),
 });
 
-/** Reads the body of a request to /v1/completions. @throws ApiError 400 */
-export function parseTextRequest(body: unknown): CompletionCall {
+/**
+ * Reads the body of a request to /v1/completions.
+ * @param contextLength longer lists of ids are refused before they are looked at
+ * @throws ApiError 400
+ */
+export function parseTextRequest(body: unknown, contextLength: number): CompletionCall {
+  if (isObject(body) && Array.isArray(body.prompt)) checkList(body.prompt, contextLength);
   const fields = parseFields(schema, body);
   const { prompt } = fields;
   const isOne = (given: typeof prompt): given is string | number[] =>
@@ -27,4 +34,14 @@ export function parseTextRequest(body: unknown): CompletionCall {
     maxTokens: fields.max_tokens ?? DEFAULT_MAX_TOKENS,
     logprobs: fields.logprobs ?? undefined,
   });
+}
+
+function checkList(prompt: readonly unknown[], contextLength: number): void {
+  const lists = typeof prompt[0] === 'number' ? [prompt] : prompt;
+  checkLength(lists, MAX_PROMPTS, 'prompt', PROMPT);
+  for (const list of lists) {
+    if (!Array.isArray(list) || list.length <= contextLength) continue;
+    const message = `the prompt has ${list.length} tokens; the context holds ${contextLength}: shorten the prompt`;
+    throw new ApiError(400, message, { code: 'context_length_exceeded', param: 'prompt' });
+  }
 }

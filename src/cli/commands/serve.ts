@@ -48,6 +48,8 @@ export const command: Command = {
     'no-prefix-caching': { help: 'compute every prompt whole' },
     'max-queue': { value: 'N', help: 'answers that may wait; beyond them clients get 429; default 128' },
     'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
+    'max-bodies': { value: 'SIZE', help: "all requests' bytes at once, one client's up to half; default 64MiB" },
+    'max-connections': { value: 'N', help: 'connections at once; more are closed; default 1024' },
     grace: { value: 'SECONDS', help: `what requests under way get at the end; default ${DEFAULT_GRACE_SECONDS}` },
     ...ownModelOptions,
     context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
@@ -124,6 +126,8 @@ function serverOptions(options: Options, terminal: Terminal): ServerOptions {
       modelName: options.text('served-name'),
       maxQueue: options.integer('max-queue', 0),
       maxBodyBytes: size(options, 'max-body'),
+      maxBodiesBytes: size(options, 'max-bodies'),
+      maxConnections: options.integer('max-connections', 1),
       onRequest: verbose ? (record: RequestRecord) => terminal.note(requestLine(record)) : undefined,
     }),
     onError: (error, id) => {

@@ -1,0 +1,23 @@
+/** What runs in the worker_thread that reads requests. */
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { promptReader, type PromptSource } from '../engine/prompt_tokens.js';
+import { toApiError } from './api_error.js';
+import { readTokenCall } from './read_call.js';
+import type { ThreadReply, ThreadRequest } from './request_thread.js';
+
+const port = parentPort as MessagePort;
+const reader = promptReader(workerData as PromptSource);
+
+port.on('message', ({ body, isChat }: ThreadRequest) => port.postMessage(reply(body, isChat)));
+port.postMessage('ready');
+
+function reply(body: Uint8Array, isChat: boolean): ThreadReply {
+  try {
+    return { call: readTokenCall(body, isChat, reader) };
+  } catch (error) {
+    const { status, message, details } = toApiError(error);
+    const { code, param, cause } = details;
+    const why = cause instanceof Error ? (cause.stack ?? cause.message) : undefined;
+    return { refused: { status, message, code, param, cause: why } };
+  }
+}

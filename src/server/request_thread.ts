@@ -1,0 +1,119 @@
+import { Worker } from 'node:worker_threads';
+import type { PromptSource } from '../index.js';
+import { ApiError, badRequest } from './api_error.js';
+import type { CompletionCall } from './completion_call.js';
+
+/** What the thread is asked, and what it says. */
+export interface ThreadRequest {
+  readonly body: Uint8Array;
+  readonly isChat: boolean;
+}
+export type ThreadReply =
+  | { readonly call: CompletionCall }
+  | {
+      readonly refused: {
+        readonly status: number;
+        readonly message: string;
+        readonly code?: string | undefined;
+        readonly param?: string | undefined;
+        /** What the client isn't told. */
+        readonly cause?: string | undefined;
+      };
+    };
+
+/** In a checkout this file is TypeScript; in a build the thread's script lies beside the command line's. */
+const here = import.meta.url;
+const typescript = here.endsWith('.ts');
+const script = new URL(typescript ? 'node_request_worker.ts' : 'node_request_worker.js', here);
+const execArgv = typescript
+  ? { execArgv: ['--import', here.replace(/src\/server\/request_thread\.ts$/, 'scripts/run_typescript.mjs')] }
+  : {};
+
+/** A thread that reads requests: parses, checks and tokenizes them, one at a time. */
+export class RequestThread {
+  #worker: Promise<Worker> | undefined;
+
+  constructor(
+    private readonly source: () => PromptSource,
+    private readonly maxMs: number,
+  ) {}
+
+  /** Starts it where it doesn't run. @throws ApiError 500 where that fails */
+  async start(): Promise<void> {
+    await this.#running();
+  }
+
+  /**
+   * The call that a body asks for, with prompts as token ids. The body's bytes go with it.
+   * @throws ApiError 400 for what is wrong with it, and where it takes longer than `maxMs`; 500 where the thread breaks
+   */
+  async read(request: ThreadRequest & { readonly body: Uint8Array<ArrayBuffer> }): Promise<CompletionCall> {
+    const worker = await this.#running();
+    let timer: NodeJS.Timeout | undefined;
+    const tooLong = new Promise<never>((_, reject) => {
+      const message = `reading this request takes longer than ${this.maxMs / 1000} s; send less text`;
+      timer = setTimeout(() => reject(badRequest(message)), this.maxMs);
+    });
+    let reply: ThreadReply;
+    try {
+      worker.postMessage(request, [request.body.buffer]);
+      reply = await Promise.race([nextMessage<ThreadReply>(worker), tooLong]);
+    } catch (error) {
+      // What it is busy with doesn't end by itself.
+      this.#worker = undefined;
+      await worker.terminate();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    if ('call' in reply) return reply.call;
+    const { status, message, code, param, cause } = reply.refused;
+    throw new ApiError(status, message, {
+      ...(code !== undefined && { code }),
+      ...(param !== undefined && { param }),
+      ...(cause !== undefined && { cause: new Error(cause) }),
+    });
+  }
+
+  async close(): Promise<void> {
+    const worker = await this.#worker?.catch(() => undefined);
+    await worker?.terminate();
+  }
+
+  #running(): Promise<Worker> {
+    if (!this.#worker) {
+      const started = startWorker(this.source());
+      started.catch(() => {
+        if (this.#worker === started) this.#worker = undefined;
+      });
+      this.#worker = started;
+    }
+    return this.#worker;
+  }
+}
+
+async function startWorker(source: PromptSource): Promise<Worker> {
+  const worker = new Worker(script, { workerData: source, name: 'splitkv requests', ...execArgv });
+  // Between two requests there is nobody to tell: the next one finds it gone.
+  worker.on('error', () => {});
+  await nextMessage<'ready'>(worker);
+  // It ends with the process.
+  worker.unref();
+  return worker;
+}
+
+/** What the thread says next. @throws ApiError 500 where it ends instead */
+function nextMessage<T>(worker: Worker): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const settle = (end: () => void): void => {
+      worker.off('message', answered).off('error', broke).off('exit', ended);
+      end();
+    };
+    const answered = (message: T): void => settle(() => resolve(message));
+    const broke = (cause: unknown): void =>
+      settle(() => reject(new ApiError(500, 'this request could not be read', { cause })));
+    const ended = (code: number): void => broke(new Error(`the thread that reads requests ended with code ${code}`));
+    worker.on('message', answered).on('error', broke).on('exit', ended);
+    if (worker.threadId < 0) ended(0);
+  });
+}
