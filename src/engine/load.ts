@@ -17,6 +17,7 @@ import { pipelineDepth, type Plan } from '../placement/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
 import { KV_OPTION_NAMES, kvCompression } from './kv_compression.js';
+import { LiveProgress } from './live_progress.js';
 import { LoadedModel } from './model.js';
 import { type ModelTokenizer, openModelFiles, openTokenizer, storedType } from './model_files.js';
 import { placeOf } from './model_place.js';
@@ -134,7 +135,9 @@ async function openParts(
   const network = networkOf(options);
   const onProgress = ({ loadedBytes, totalBytes }: Pick<LoadProgress, 'loadedBytes' | 'totalBytes'>): void =>
     report({ phase: 'download', loadedBytes, totalBytes });
-  const source = opened(await openFiles(where, { network, cache, integrity, onWarning, onProgress, signal }));
+  const progress = new LiveProgress(report);
+  const onBytes = (bytes: number): void => progress.arrived(bytes);
+  const source = opened(await openFiles(where, { network, cache, integrity, onWarning, onProgress, onBytes, signal }));
   const place = options.workers ? await placeOf(where, network, source.at) : undefined;
   const files = await openModelFiles(source, signal);
   const { config } = files;
@@ -165,7 +168,7 @@ async function openParts(
   }
   if (note !== undefined) onWarning?.(note);
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
-  let last: LoadProgress | undefined;
+  if (!place) progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
   const shared = {
     config,
     type,
@@ -173,10 +176,7 @@ async function openParts(
     adapters,
     runner: { ...runnerOf(subject, plan), memory: budgets },
     signal,
-    onProgress: (progress: WeightProgress) => {
-      last = { phase: 'weights', ...progress };
-      report(last);
-    },
+    onProgress: (used: WeightProgress) => progress.used({ phase: 'weights', ...used }),
   } as const;
   const group = place
     ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: await isDownloading(source), onWarning })
@@ -204,7 +204,7 @@ async function openParts(
     await group.dispose();
     throw error;
   }
-  report({ ...last, phase: 'ready' });
+  report({ ...progress.last, phase: 'ready' });
   const name = modelName(source.gguf ?? source.name);
   const loadSeconds = (performance.now() - started) / 1000;
   return { config, group, prefiller, ...text, name, source, loadSeconds, picked };

@@ -4,6 +4,7 @@ import { deleteCached, listCached } from './cache_list.js';
 import { cachedSource } from './cached_source.js';
 import { PIECE_BYTES } from './cached_file.js';
 import { httpSource } from './http_source.js';
+import { cacheNames } from './opfs.js';
 import type { LoadProgress, Source } from './source.js';
 import { type Misbehaviour, startServer, type TestServer } from './testing/http_server.js';
 import { MemoryFolder } from './testing/memory_folder.js';
@@ -392,6 +393,34 @@ describe('two tabs', () => {
     expect(same(await source.read(FILE, 0, SIZE), weights)).toBe(true);
     await source.flush!();
     expect(warnings).toEqual([expect.stringMatching(/not cached any further/)]);
+  });
+});
+
+describe('eviction in the middle of a load', () => {
+  it('of single pieces: they are fetched again and stored again', async () => {
+    await fill();
+    const source = await visit();
+    await source.read(FILE, 0, 10);
+    const [model] = await cacheNames(folder);
+    const versions = await folder.getDirectoryHandle(model!);
+    const version = (await cacheNames(versions)).find((name) => name.includes('.') && !name.endsWith('.json'))!;
+    for (const piece of ['0', '1']) await (await versions.getDirectoryHandle(version)).removeEntry(piece);
+    expect(same(await source.read(FILE, 0, SIZE), weights)).toBe(true);
+    await source.flush!();
+    expect(requested()).toEqual([PROBE, pieces(0, 1)]);
+    expect(same(await (await visit()).read(FILE, 0, SIZE), weights)).toBe(true);
+    expect(requested()).toEqual([PROBE]);
+  });
+
+  it('of all of it, with everything else of this site: the load goes on without storing', async () => {
+    const source = await visit();
+    await source.read(FILE, 0, 10);
+    await source.flush!();
+    for (const name of await cacheNames(folder)) await folder.removeEntry(name, { recursive: true });
+    expect(same(await source.read(FILE, 0, SIZE), weights)).toBe(true);
+    await source.flush!();
+    expect(warnings).toEqual([expect.stringMatching(/not cached any further/)]);
+    expect(same(await (await visit()).read(FILE, 0, SIZE), weights)).toBe(true);
   });
 });
 

@@ -15,6 +15,8 @@ export interface HttpOptions {
   readonly fetch?: typeof fetch;
   /** What an answer of status 400 or more means, where the server says more than its status; undefined leaves it to the caller. */
   readonly refusal?: (url: string, status: number, headers: Headers) => SplitkvError | undefined;
+  /** Told of bytes as they arrive, and of all of a request's as a negative number when it has ended: the sum is under way. */
+  readonly onBytes?: ((bytes: number) => void) | undefined;
 }
 
 /** A failure that another try may mend. `waitMs` is what the server asked for. */
@@ -96,6 +98,12 @@ async function once<T>(
     stalled = setTimeout(() => stop.abort(new Transient(`nothing came for ${stallMs / 1000} s`)), stallMs);
   };
   alive();
+  let received = 0;
+  const arrived = (bytes: number): void => {
+    alive();
+    received += bytes;
+    options.onBytes?.(bytes);
+  };
   try {
     const response = await doFetch(url + query, {
       headers: { ...options.headers, ...headers },
@@ -118,14 +126,15 @@ async function once<T>(
     return await use({
       status,
       headers: response.headers,
-      body: (length) => readExactly(url, chunks(response, stop.signal, alive), length),
-      bodyUpTo: (limit) => readUpTo(chunks(response, stop.signal, alive), limit),
+      body: (length) => readExactly(url, chunks(response, stop.signal, arrived), length),
+      bodyUpTo: (limit) => readUpTo(chunks(response, stop.signal, arrived), limit),
     });
   } catch (error) {
     throw stop.signal.reason instanceof Transient ? stop.signal.reason : error;
   } finally {
     clearTimeout(stalled);
     signal?.removeEventListener('abort', forward);
+    if (received > 0) options.onBytes?.(-received);
     stop.abort(); // whatever of the body nobody read
   }
 }
@@ -168,7 +177,11 @@ async function readUpTo(body: AsyncIterable<Uint8Array>, limit: number): Promise
   return out;
 }
 
-async function* chunks(response: Response, stop: AbortSignal, alive: () => void): AsyncGenerator<Uint8Array> {
+async function* chunks(
+  response: Response,
+  stop: AbortSignal,
+  arrived: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
   if (!response.body) return;
   // A body that can't be decompressed never ends in Node, not even when its request is aborted.
   const stopped = new Promise<never>((_, reject) => {
@@ -185,7 +198,7 @@ async function* chunks(response: Response, stop: AbortSignal, alive: () => void)
         throw new Transient(`the body broke off: ${describe(error)}`, { cause: error });
       }
       if (result.done) return;
-      alive();
+      arrived(result.value.byteLength);
       yield result.value;
     }
   } finally {

@@ -5,9 +5,10 @@ import { findGguf, ggufSource, isGgufName } from './gguf/file_source.js';
 import { httpSource } from './http_source.js';
 import { HUB, hubForm } from './hub/hub_form.js';
 import { httpOptionsOf, type NetworkOptions } from './hub/hub_options.js';
+import type { HttpOptions } from './http_request.js';
 import { type LoadProgress, missingFile, type Source } from './source.js';
 
-export interface OpenOptions extends NetworkOptions {
+export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'> {
   /** The commit of the Hub's that was found before. */
   readonly commit?: string | undefined;
   /** Node: a model of the Hub is downloaded whole, into the cache that all of its tools share. */
@@ -119,11 +120,11 @@ async function namedSource(
 /** Whether a page's own server, or this browser's cache of it, has what may also be a name of the Hub. */
 async function isHere(here: Source, signal: AbortSignal | undefined): Promise<boolean> {
   try {
-    return (await here.size(here.gguf ?? 'config.json', signal)) !== undefined;
+    if ((await here.size(here.gguf ?? 'config.json', signal)) !== undefined) return true;
   } catch (error) {
     if (!(error instanceof SplitkvError) || error.code !== 'io') throw error;
-    return (await listCached().catch(() => [])).some(({ url }) => url === here.url);
   }
+  return (await listCached().catch(() => [])).some(({ url, bytes }) => url === here.url && bytes > 0);
 }
 
 /** The model whose page on the Hub the text is the address of. */

@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../base/errors.js';
-import { load } from '../../engine/load.js';
+import { load, networkOf } from '../../engine/load.js';
 import { planModel } from '../../engine/on_demand.js';
 import { forgetFiles } from '../../engine/open_files.js';
 import type {
@@ -135,7 +135,7 @@ export class ChatSession {
     let ready = false;
     await this.#guard(signal, async () => {
       this.#become('looking');
-      await forgetFiles(where, signal);
+      await forgetFiles(where, networkOf(this.#options), signal);
       ready = !signal.aborted;
     });
     if (ready) await this.retry();

@@ -52,7 +52,12 @@ export function checkToken(token: string, from: string): string {
 }
 
 /** What goes with every request, the Hub's or not. */
-export const httpOptionsOf = ({ headers, fetch: given }: NetworkOptions): HttpOptions => ({
+export const httpOptionsOf = ({
+  headers,
+  fetch: given,
+  onBytes,
+}: NetworkOptions & Pick<HttpOptions, 'onBytes'>): HttpOptions => ({
   ...(headers && { headers }),
   ...(given && { fetch: given }),
+  ...(onBytes && { onBytes }),
 });
