@@ -67,8 +67,12 @@ export async function orDamage<T>(
  * Removes what the browser keeps of a model, so that the next load downloads all of it.
  * @throws SplitkvError `io` where its server can't be reached or hasn't got it: then what there is stays
  */
-export async function forgetFiles(where: string | URL | readonly File[] | Source, signal?: AbortSignal): Promise<void> {
-  const source = await openSource(where, signal);
+export async function forgetFiles(
+  where: string | URL | readonly File[] | Source,
+  network: OpenOptions,
+  signal?: AbortSignal,
+): Promise<void> {
+  const source = await openSource(where, signal, network);
   await source.size(source.gguf ?? 'config.json', signal);
   if (source.url !== undefined) await deleteCached(source.url);
 }
