@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SplitkvError } from '../base/errors.js';
+import { modelName } from '../engine/model_name.js';
 import { isGgufName } from '../loader/index.js';
 import { serveFiles } from '../server/static_files.js';
 
@@ -19,7 +20,7 @@ const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, im
 
 /**
  * Serves the pages and one model folder on the loopback interface: from source by Vite in a checkout, else from the build.
- * @param model a folder, a GGUF file, or an http(s) URL, which stays where it is
+ * @param model a folder, a GGUF file, or an http(s) URL or `hf:...`, which stays where it is
  * @param port 0 takes a free one; another takes the next free one from there on (in a checkout)
  * @param folders served beside them, by the paths that they begin with
  */
@@ -28,9 +29,9 @@ export async function startPageServer(
   port = 0,
   folders: Readonly<Record<string, string>> = {},
 ): Promise<PageServer> {
-  const remote = /^https?:\/\//.test(model);
+  const remote = /^(https?:\/\/|hf:)/.test(model);
   const folder = isGgufName(model) ? dirname(resolve(model)) : resolve(model);
-  const prefix = `/model/${basename(folder)}/`;
+  const prefix = `/model/${modelName(folder)}/`;
   const ofModel = serveFiles(remote ? '/model/' : prefix, remote ? root('models') : folder);
   const handlers = [ofModel, ...Object.entries(folders).map(([at, from]) => serveFiles(at, from))];
   const modelFiles: Files = (request, response, next) => {

@@ -1,9 +1,9 @@
-import { basename, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../app/example.js';
 import { rankTraffic } from '../app/figures.js';
 import { parseRanks } from '../app/rank_options.js';
 import { formatBytes } from '../base/math.js';
+import { modelName } from '../engine/model_name.js';
 import type { GenerateResult, ModelInfo } from '../index.js';
 import { describePlan } from '../placement/index.js';
 import { count } from '../placement/lists.js';
@@ -15,7 +15,10 @@ import { optionHelp, type Options, parseOptions, type OptionSpecs } from './opti
 import { startPageServer } from './page_server.js';
 
 const OPTIONS = {
-  model: { value: 'DIR', help: 'another model folder than the embedded one' },
+  model: {
+    value: 'MODEL',
+    help: 'another model than the embedded one, as for `splitkv generate`: smollm2-360m-instruct, say',
+  },
   prompt: { value: 'TEXT', help: 'another question than the one about the story' },
   ranks: {
     value: 'N',
@@ -47,13 +50,16 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
   }
   const placement = placementOf(options);
   const embedded = fileURLToPath(new URL(`../../${EMBEDDED_MODEL}`, import.meta.url));
-  const model = options.text('model') ?? embedded;
+  const given = options.text('model');
+  const model = given === undefined ? embedded : await otherModel(given, terminal);
   const prompt = options.text('prompt') ?? `${STORY} ${QUESTIONS[0].question}`;
   const server = await startPageServer(model, options.integer('port', 1, 65535) ?? 5173);
   try {
     const { ranks } = placement;
     const many = count(typeof ranks === 'number' ? ranks : ranks.length, 'rank');
-    await terminal.write(`${basename(resolve(model))} on ${many} in Chrome (WebGPU)\n\n> ${prompt}\n\n`);
+    await terminal.write(
+      `${modelName(model)} on ${many} in Chrome (WebGPU)\n${model === embedded ? EMBEDDED : ''}\n> ${prompt}\n\n`,
+    );
     const say = options.has('verbose') ? terminal.note : terminal.progress;
     const host = await openChromeHost(
       { model, options: placement, signal: terminal.signal, onProgress: say, onWarning: terminal.note },
@@ -79,6 +85,17 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
   } finally {
     await server.close();
   }
+}
+
+/** The default needs no network, so it is small enough to be part of the repository. */
+const EMBEDDED =
+  'a tiny model, trained here, that knows some 270 words and answers questions about stories;\n' +
+  'one that chats is downloaded by `npm start -- --model smollm2-360m-instruct` (`npx splitkv models` lists more)\n';
+
+async function otherModel(given: string, terminal: Terminal): Promise<string> {
+  const { modelPath } = await import('./model_path.js');
+  const { signal, progress: onProgress, note: onWarning } = terminal;
+  return modelPath(given, { network: {}, pull: true, signal, onProgress, onWarning });
 }
 
 function placementOf(options: Options): Placement {

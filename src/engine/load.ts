@@ -20,6 +20,7 @@ import { KV_OPTION_NAMES, kvCompression } from './kv_compression.js';
 import { LiveProgress } from './live_progress.js';
 import { LoadedModel } from './model.js';
 import { type ModelTokenizer, openModelFiles, openTokenizer, storedType } from './model_files.js';
+import { modelName } from './model_name.js';
 import { placeOf } from './model_place.js';
 import { openFiles, orDamage } from './open_files.js';
 import { runnerOf } from './plan_subject.js';
@@ -287,12 +288,3 @@ export function checkContext(asked: number | undefined, config: ModelConfig): nu
   }
   return asked;
 }
-
-/** The last part of a path or URL; of a snapshot in the Hub's cache, the repository's name. */
-export const modelName = (source: string): string =>
-  source
-    .replace(/models--(?:[^\\/]+--)?([^\\/]+)[\\/]snapshots[\\/][0-9a-f]{40}[\\/]?$/, '$1')
-    .replace(/[?#].*$/, '')
-    .split(/[\\/]/)
-    .filter(Boolean)
-    .at(-1) ?? source;

@@ -1,6 +1,7 @@
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import type { ChatMessage, Model } from '../../index.js';
+import { hubForm } from '../../loader/hub/hub_form.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
 import { ChatParts } from './parts.js';
@@ -40,7 +41,7 @@ const MANNERS: readonly string[] = [
 /** Pages that are also rendered on a server import the element there, too: it then does nothing. */
 const Base = withProperties((globalThis as Partial<typeof globalThis>).HTMLElement ?? (class {} as typeof HTMLElement));
 /** What may have been set before the element was defined. */
-const SETTABLE = [...Object.keys(ATTRIBUTES).map(propertyName), 'files'];
+const SETTABLE = [...Object.keys(ATTRIBUTES).map(propertyName), 'files', 'token'];
 
 /**
  * A chat with a model that runs in the page: `<splitkv-chat model="https://example.com/models/small/" ranks="auto">`.
@@ -85,6 +86,7 @@ export class SplitkvChat extends Base {
   readonly #parts: ChatParts;
   #meter = new ProgressMeter();
   #files: readonly File[] | undefined;
+  #token: string | undefined;
   #notice = '';
   #opening = false;
   /** What the session was told to open has been closed, or there was nothing yet. */
@@ -123,6 +125,19 @@ export class SplitkvChat extends Base {
 
   set files(files: readonly File[] | undefined) {
     this.#files = files;
+    this.#openSoon();
+  }
+
+  /**
+   * An access token of the Hub, for gated and private models: a person's own, asked for in the page. It is no attribute, as
+   * whoever reads a page's source would have it.
+   */
+  get token(): string | undefined {
+    return this.#token;
+  }
+
+  set token(token: string | undefined) {
+    this.#token = token ?? undefined;
     this.#openSoon();
   }
 
@@ -216,9 +231,10 @@ export class SplitkvChat extends Base {
         this.#parts.name.textContent = 'No model';
         return void this.#session.close();
       }
-      const where = this.#files ?? modelUrl(address);
+      const where = this.#files ?? modelAt(address);
       this.#parts.name.textContent = nameOf(where);
-      void this.#session.open(where, settings);
+      const load = this.#token === undefined ? settings.load : { ...settings.load, token: this.#token };
+      void this.#session.open(where, { ...settings, load });
     } catch (error) {
       void this.#session.refuse(error);
     }
@@ -301,8 +317,9 @@ export class SplitkvChat extends Base {
   }
 }
 
-/** @throws SplitkvError `usage` */
-function modelUrl(address: string): URL {
+/** A URL, or what may be a model's name, which is the library's to read. @throws SplitkvError `usage` */
+function modelAt(address: string): string | URL {
+  if (hubForm(address) !== undefined) return address;
   if (!URL.canParse(address, document.baseURI)) {
     throw new SplitkvError('usage', `model="${address}" is no URL of a model folder or .gguf file`);
   }
@@ -311,7 +328,8 @@ function modelUrl(address: string): URL {
   return url;
 }
 
-function nameOf(where: URL | readonly File[]): string {
+function nameOf(where: string | URL | readonly File[]): string {
+  if (typeof where === 'string') return where.replace(/^hf:/i, '');
   if (!(where instanceof URL)) return where[0]?.webkitRelativePath.split('/')[0] || where[0]?.name || 'files';
   return decodeURIComponent(where.pathname.split('/').filter(Boolean).at(-1) ?? where.host);
 }

@@ -125,6 +125,14 @@ export function explain(error: unknown, load: LoadOptions, downloaded = false): 
 /** What the server did, as far as the message tells. */
 const REASONS: readonly (readonly [message: RegExp, reason: string, advice: string])[] = [
   [
+    /\bis gated\b/,
+    'its licence has to be accepted first',
+    'Accept it at the address below. Then this page needs an access token of yours.',
+  ],
+  [/the Hub refuses the token/, 'the access token is refused', 'Make another one that may read.'],
+  [/HTTP 429/, 'its server wants to be asked less often', 'Try again later.'],
+  [/or it is private|may not see it|has no revision '/, 'it is not there', "Check the model's name."],
+  [
     /answered with a web page/,
     'a web page came instead',
     'Perhaps this network wants you to sign in first, or the model is not at this address.',

@@ -59,7 +59,7 @@ const RECOVERIES = 3;
 /** A chat without its looks: looks at a model, loads and tests it, answers, and goes on after a lost GPU. */
 export class ChatSession {
   #state: ChatState = 'empty';
-  #where: URL | readonly File[] | undefined;
+  #where: string | URL | readonly File[] | undefined;
   #settings: ChatSettings | undefined;
   #options: LoadOptions = {};
   #model: Model | undefined;
@@ -87,7 +87,7 @@ export class ChatSession {
   }
 
   /** Looks at a model, and loads it where nobody need be asked. What there was before ends. */
-  async open(where: URL | readonly File[], settings: ChatSettings, options = settings.load): Promise<void> {
+  async open(where: string | URL | readonly File[], settings: ChatSettings, options = settings.load): Promise<void> {
     const signal = await this.#begin();
     if (signal.aborted) return;
     this.#where = where;
@@ -232,6 +232,7 @@ export class ChatSession {
       ...(virtualRanks !== undefined && { virtualRanks }),
       ...(memory !== undefined && { memory }),
       ...(integrity !== undefined && { integrity }),
+      ...networkOf(this.#options),
       tryMemory: true,
       signal,
       onProgress: (what) => this.events.measuring(what),

@@ -6,7 +6,9 @@ import { parseMemory, parseRanks } from '../rank_options.js';
 
 /** Every attribute of the element, with what it says. The element reads no others. */
 export const ATTRIBUTES = {
-  model: 'URL of a model folder or .gguf file, relative to the page',
+  model:
+    'URL of a model folder or .gguf file, relative to the page; or a model of the Hugging Face Hub: hf:ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME where the page has no such folder, or a name of the catalog',
+  hub: 'address of the Hub that such names mean; default https://huggingface.co',
   ranks: '"auto": a rank on each GPU there is; a number; or adapters, such as "high-performance,low-power"',
   plan: '"auto", "tp", "sp" and so on; default: auto',
   weights: 'f32, f16, q8 or q4; default: as the files have them',
@@ -73,6 +75,7 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
   const ranks = attribute('ranks') === 'auto' ? undefined : read('ranks', parseRanks);
   return {
     load: defined({
+      hub: text('hub'),
       ranks,
       plan: text('plan'),
       weights: text('weights') as WeightType | undefined,

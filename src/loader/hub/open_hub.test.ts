@@ -1,0 +1,67 @@
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { openSource } from '../open_source.js';
+import type { Source } from '../source.js';
+import { type HubServer, startHub } from '../testing/hub_server.js';
+import { startServer, type TestServer } from '../testing/http_server.js';
+
+// Names in a page: the document is a stand-in, requests are real.
+
+const text = (value: string): Uint8Array => new TextEncoder().encode(value);
+let hub: HubServer;
+let site: TestServer;
+beforeEach(async () => {
+  hub = await startHub({
+    'org/model': { files: { 'config.json': '{}', 'model.safetensors': 'x' } },
+    'org/g': { files: { 'm-Q4_0.gguf': 'GGUF' } },
+    'HuggingFaceTB/SmolLM2-135M-Instruct': {
+      files: { 'config.json': '{}', 'model.safetensors': 'x' },
+      branches: ['12fd25f77366fa6b3b4b768ec3050bf629380bac'],
+    },
+  });
+  site = await startServer({});
+  vi.stubGlobal('document', { baseURI: site.url });
+});
+afterEach(async () => {
+  vi.unstubAllGlobals();
+  await site[Symbol.asyncDispose]();
+  await hub[Symbol.asyncDispose]();
+});
+const open = (where: string | URL): Promise<Source> => openSource(where, undefined, { hub: hub.url });
+
+it("ORG/NAME is the page's own folder where there is one, else the Hub's", async () => {
+  expect((await open('org/model')).url).toBe(`${hub.url}/org/model/resolve/main/`);
+  site.files.set('org/model/config.json', text('{}'));
+  expect((await open('org/model')).url).toBe(`${site.url}org/model`);
+  expect((await open('hf:org/model')).url).toBe(`${hub.url}/org/model/resolve/main/`);
+  expect((await open(new URL('hf:org/model'))).url).toBe(`${hub.url}/org/model/resolve/main/`);
+});
+
+it('ORG/NAME/FILE.gguf is a file beside the page where there is one', async () => {
+  expect((await open('org/g/m-Q4_0.gguf')).url).toBe(`${hub.url}/org/g/resolve/main/m-Q4_0.gguf`);
+  site.files.set('org/g/m-Q4_0.gguf', text('GGUF'));
+  expect((await open('org/g/m-Q4_0.gguf')).url).toBe(`${site.url}org/g/m-Q4_0.gguf`);
+});
+
+it('a slash at the end, a dot or a slash before, mean a URL and nothing else', async () => {
+  for (const where of ['org/model/', './org/model', '/org/model']) {
+    await expect(open(where)).rejects.toThrow(/has no config\.json/);
+  }
+  expect(hub.requests).toEqual([]);
+});
+
+it('a revision, a quantisation or a word of the catalog is asked of the Hub alone', async () => {
+  expect((await open('org/model@main')).url).toContain('/org/model/resolve/main/');
+  expect((await open('org/g:Q4_0')).gguf).toBe('m-Q4_0.gguf');
+  expect((await open('smollm2-135m-instruct')).name).toBe(
+    'HuggingFaceTB/SmolLM2-135M-Instruct@12fd25f77366fa6b3b4b768ec3050bf629380bac',
+  );
+  expect(site.requests).toEqual([]);
+  await expect(open('my-model')).rejects.toThrow(/my-model has no config\.json/); // a folder beside the page
+});
+
+it('neither is told with both readings', async () => {
+  await expect(open('org/missing')).rejects.toMatchObject({
+    code: 'io',
+    message: expect.stringMatching(/org\/missing is not at .*\(nor is there a model at http:.*\/model\/org\/missing\)/),
+  });
+});
