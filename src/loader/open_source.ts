@@ -2,7 +2,6 @@ import { SplitkvError, usageError } from '../base/errors.js';
 import { listCached } from './cache_list.js';
 import { fileListSource } from './file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file_source.js';
-import { httpSource } from './http_source.js';
 import { HUB, hubForm } from './hub/hub_form.js';
 import { httpOptionsOf, type NetworkOptions } from './hub/hub_options.js';
 import type { HttpOptions } from './http_request.js';
@@ -70,8 +69,7 @@ async function sourceOf(
   const named = await namedSource(String(where), options, signal);
   if (named) return named;
   const url = where instanceof URL ? where : absoluteUrl(where);
-  const http = httpOptionsOf(options);
-  if (url && /^https?:$/.test(url.protocol)) return urlSource(url, (folder) => httpSource(folder, http));
+  if (url && /^https?:$/.test(url.protocol)) return overHttp(url, httpOptionsOf(options));
   if (url && LOCAL.test(url.protocol)) {
     const { blobSource, PackagedSource } = await import('./local_source.js');
     return url.protocol === 'blob:' ? blobSource(url, signal) : urlSource(url, (folder) => new PackagedSource(folder));
@@ -111,8 +109,7 @@ async function namedSource(
   if (form === 'word') return (await hub()).openCatalogModel(text, options, signal);
   if (form === 'pinned') return (await hub()).openHub(text, options, signal);
   const url = absoluteUrl(text)!;
-  const http = { ...httpOptionsOf(options), attempts: 2 };
-  const here = urlSource(url, (folder) => httpSource(folder, http));
+  const here = await overHttp(url, { ...httpOptionsOf(options), attempts: 2 });
   if (await isHere(here, signal)) return undefined;
   return (await hub()).openHub(text, options, signal, `a model at ${url.href}`);
 }
@@ -139,6 +136,12 @@ async function pageOfHub(
   const { hubNameOf, openHub } = await import('./hub/open_hub.js');
   const name = hubNameOf(url, options);
   return name && openHub(name, options, signal);
+}
+
+/** A page whose models are files that somebody chose doesn't download what fetches others. */
+async function overHttp(url: URL, http: HttpOptions): Promise<Source> {
+  const { httpSource } = await import('./http_source.js');
+  return urlSource(url, (folder) => httpSource(folder, http));
 }
 
 function urlSource(url: URL, open: (folder: URL) => Source): Source {
