@@ -135,7 +135,7 @@ describe('serve: bad usage and failure, one line on stderr', () => {
       'balance without ranks to balance',
       ['--enable-balance'],
       2,
-      "plan 'single' doesn't choose a rank for each request",
+      "plan 'single': balance between ranks (attentionDpConfig, --enable-balance) can't be had with a plan that keeps all requests on the same ranks",
     ],
     ['an address of others', ['--listen', '203.0.113.1'], 1, "can't listen on 203.0.113.1"],
   ])('%s', async (_what, args, expected, message) => {

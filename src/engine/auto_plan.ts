@@ -1,10 +1,10 @@
 import { SplitkvError } from '../base/errors.js';
 import type { AdapterRequest } from '../gpu/index.js';
-import { checkCompressible } from '../model/compression/options.js';
 import { modelWork } from '../model/model_work.js';
 import {
   type MachineMeasure,
   makePlan,
+  misfit,
   type ModelWork,
   type Plan,
   type PlanCandidate,
@@ -15,7 +15,7 @@ import {
 } from '../placement/index.js';
 import { bytesOf, sequencesOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from './measure/measure_machine.js';
-import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import { groupsWorth } from './scheduler/micro_batches.js';
 import { microBatchesOf } from './serving/micro_batches.js';
 import type { RunnerOptions } from './rank.js';
@@ -82,7 +82,7 @@ export async function outlookOn(
   for (const { plan } of predictPlans(work, machine, workload)) if (plan) await count(plan);
   return {
     candidates: predictPlans(work, machine, workload, options).map((candidate) => {
-      const why = candidate.plan && incompressible(subject, candidate.plan);
+      const why = candidate.plan && misfit(subjectFeatures(subject), candidate.plan);
       return why === undefined ? candidate : { ...candidate, refused: why };
     }),
     adapters: order.map((rank) => adapters[rank]!),
@@ -101,22 +101,10 @@ const serverBatches =
     return groupsWorth(slots, rowsEach, count);
   };
 
-/** Why a plan can't compress prompts as asked. */
-function incompressible({ compression }: PlanSubject, plan: Plan): string | undefined {
-  if (!compression) return undefined;
-  try {
-    checkCompressible(plan, compression.policy);
-    return undefined;
-  } catch (error) {
-    if (error instanceof SplitkvError && error.code === 'unsupported') return error.message;
-    throw error;
-  }
-}
-
 /** With a plan that has room for no sequence at all: as for one, which the planner then refuses. */
 function runnerFor(asked: PlanSubject, plan: Plan): RunnerOptions {
   const { compression: _, ...plain } = asked;
-  const subject = incompressible(asked, plan) === undefined ? asked : plain;
+  const subject = misfit(subjectFeatures(asked), plan) === undefined ? asked : plain;
   try {
     return runnerOf(subject, plan);
   } catch (error) {

@@ -1,10 +1,9 @@
 import { usageError } from '../base/errors.js';
-import { checkCompressible } from '../model/compression/options.js';
 import { modelShape } from '../model/shape.js';
-import { checkPlan, isKvOnly, makePlan, type Plan } from '../placement/index.js';
+import { checkPlan, checkTogether, isKvOnly, makePlan, type Plan } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
-import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import type { PlanRanks } from './weigh_sequences.js';
 import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
 
@@ -57,7 +56,7 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
     }
   }
   checkPlan(plan, shape);
-  if (subject.compression) checkCompressible(plan, subject.compression.policy);
+  checkTogether(subjectFeatures(subject), plan);
   const { adapters, budgets } = ranksOf(plan, options);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
   return { plan, adapters, budgets, ...(note !== undefined && { note }) };

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { checkCompressible } from '../model/compression/options.js';
 import { modelShape } from '../model/shape.js';
 import { makeRandomModel } from '../model/testing/random_model.js';
-import { makePlan } from '../placement/index.js';
+import { checkPlan, makePlan, misfit } from '../placement/index.js';
 import type { LoadOptions } from './api.js';
 import { kvCompression } from './kv_compression.js';
 import { load } from './load.js';
@@ -60,7 +59,7 @@ describe('how prompts are compressed', () => {
 
   test('latent attention has no heads to compress', async () => {
     const { config: latent } = makeRandomModel({ config: { model_type: 'deepseek_v3' } });
-    await expect(kvCompression({ kvBudget: 0.2 }, latent)).rejects.toThrow(/one latent for all heads/);
+    await expect(kvCompression({ kvBudget: 0.2 }, latent)).rejects.toThrow(/all heads read one latent/);
     expect(await kvCompression({ kvPolicy: 'none' }, latent)).toBeUndefined();
   });
 
@@ -74,30 +73,30 @@ describe('how prompts are compressed', () => {
       ['tp x token', 4],
       ['adp', 2],
     ] as const) {
-      checkCompressible(makePlan(policy, ranks, shape), 'ada');
+      expect(misfit(['compression'], makePlan(policy, ranks, shape)), policy).toBeUndefined();
     }
     for (const [policy, ranks] of [
       ['sp', 2],
       ['tp+sp', 2],
       ['tp x sp', 4],
     ] as const) {
-      expect(() => checkCompressible(makePlan(policy, ranks, shape), 'snap'), policy).toThrow(
-        /splits a sequence's chunks/,
+      expect(misfit(['compression'], makePlan(policy, ranks, shape)), policy).toMatch(
+        /chunks of a sequence split over ranks/,
       );
     }
     const uneven = makePlan('tp x token', 4, shape);
     const [stage] = uneven.stages;
     const shares = stage!.shares.map((share, i) => ({ ...share, sequences: i === 0 ? 2 : 1 }));
     const plan = { ...uneven, stages: [{ ...stage!, shares }] };
-    expect(() => checkCompressible(plan, 'ada')).toThrow(/give every root's followers the same weights/);
-    checkCompressible(plan, 'snap');
+    // Budgets are a layer's: all of its heads keep a sequence on ranks of the same place.
+    expect(() => checkPlan(plan, shape)).toThrow(/so give them the same weights/);
   });
 
   test('loading checks the plan before a device is opened', async () => {
     const { files } = randomFiles({});
     const options = { kvBudget: 0.5, adapter: 'no such adapter' };
     await expect(load(files, { ...options, plan: 'sp', ranks: 2 })).rejects.toThrow(
-      /splits a sequence's chunks over 2/,
+      /plan 'sp': a compressed cache \(kvBudget\) can't be had with chunks of a sequence split over ranks .* use a plan that cuts heads/,
     );
   });
 });

@@ -1,6 +1,8 @@
-import { unsupportedError, usageError } from '../base/errors.js';
+import { usageError } from '../base/errors.js';
 import { type CompressionOptions, compressionOptions } from '../model/compression/options.js';
-import { isDeepseek, type ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config.js';
+import { modelShape } from '../model/shape.js';
+import { checkTogether, modelFeatures } from '../placement/index.js';
 import type { LoadOptions, Profile } from './api.js';
 
 /** The options of a load that say how prompts are compressed. */
@@ -35,12 +37,8 @@ export async function kvCompression(
   if (options.kvProfile !== undefined && kvPolicy !== 'static') {
     throw usageError(`kvProfile is what kvPolicy 'static' keeps by, not '${kvPolicy}': leave one of them out`);
   }
-  if (isDeepseek(config)) {
-    throw unsupportedError(
-      'kvPolicy: latent attention (MLA) caches one latent for all heads, so no head has entries of its own to evict; its cache is small already: ' +
-        'use kvPolicy none',
-    );
-  }
+  const shape = modelShape(config);
+  checkTogether(['compression', ...modelFeatures(shape)]);
   const loads = options.kvProfile && (await loadsOf(options.kvProfile));
   return compressionOptions(
     {
@@ -51,7 +49,7 @@ export async function kvCompression(
       ...(kvAlpha !== undefined && { floor: kvAlpha }),
       ...(loads && { loads }),
     },
-    config,
+    { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
   );
 }
 

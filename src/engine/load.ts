@@ -1,5 +1,5 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
-import { didYouMean, throwIfAborted, unsupportedError, usageError } from '../base/errors.js';
+import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
 import {
   checkNetwork,
   listCached,
@@ -13,7 +13,8 @@ import type { ModelConfig } from '../model/config.js';
 import { checkWindowFits } from '../model/compression/window.js';
 import type { KvType } from '../model/kv_cache.js';
 import type { WeightProgress } from '../model/weight_loader.js';
-import { pipelineDepth, type Plan } from '../placement/index.js';
+import { modelShape } from '../model/shape.js';
+import { checkTogether, type Feature, modelFeatures, pipelineDepth, type Plan } from '../placement/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
 import { KV_OPTION_NAMES, kvCompression } from './kv_compression.js';
@@ -25,7 +26,7 @@ import { placeOf } from './model_place.js';
 import { openFiles, orDamage } from './open_files.js';
 import { runnerOf } from './plan_subject.js';
 import { checkPrefill } from './prefill/check_prefill.js';
-import type { PrefillWorker } from './prefill/prefill_worker.js';
+import { prefillFeatures, type PrefillWorker } from './prefill/prefill_worker.js';
 import { type ModelRanks, RankGroup } from './rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
 import { WorkerGroup } from './worker_group.js';
@@ -100,7 +101,8 @@ export async function load(where: string | URL | readonly File[] | Source, optio
 }
 
 /**
- * Opens a model's files and its ranks, with as many seats as the caller wants; `together`: as `PlanSubject`'s.
+ * Opens a model's files and its ranks, with as many seats as the caller wants; `together` and `wanted`: as
+ * `PlanSubject`'s `together` and `features`.
  * @throws as `load`
  */
 export async function openModel(
@@ -108,8 +110,9 @@ export async function openModel(
   options: LoadOptions,
   seats: (facts: ModelFacts) => Seats,
   together?: number,
+  wanted: readonly Feature[] = [],
 ): Promise<OpenedModel> {
-  return orDamage(options.signal, (opened) => openParts(where, options, seats, together, opened));
+  return orDamage(options.signal, (opened) => openParts(where, options, seats, together, wanted, opened));
 }
 
 async function openParts(
@@ -117,6 +120,7 @@ async function openParts(
   options: LoadOptions,
   seats: (facts: ModelFacts) => Seats,
   together: number | undefined,
+  wanted: readonly Feature[],
   opened: (source: Source) => Source,
 ): Promise<OpenedModel> {
   const started = performance.now();
@@ -151,22 +155,17 @@ async function openParts(
 
   const kvType = options.kv ?? 'f32';
   const compression = await kvCompression(options, config);
-  if (compression && options.prefill) {
-    throw unsupportedError("kvBudget: prompts that a prefill worker computes aren't compressed: leave one of them out");
-  }
+  const features = [...wanted, ...(options.prefill ? prefillFeatures(options.prefill.kind) : [])];
+  checkTogether([...features, ...(compression ? ['compression' as const] : []), ...modelFeatures(modelShape(config))]);
   const facts = { config, type, kvType, contextLength, ...(compression && { compression }) };
   const subject = {
     ...facts,
     prefillChunk: options.prefillChunk,
     together,
+    features,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
   };
   const { plan, adapters, budgets, picked, note } = await choosePlan(options, subject);
-  if (plan.sharing !== undefined && options.prefill) {
-    throw unsupportedError(
-      'prefill: what a prefill worker computes has no place where heads are copied: arrange with --copies 0, or leave prefill out',
-    );
-  }
   if (note !== undefined) onWarning?.(note);
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
   if (!place) progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
@@ -246,9 +245,8 @@ export function checkOptions(options: LoadOptions): void {
   oneOf('weights', options.weights, ['auto', 'f32', 'f16', 'q8', 'q4']);
   oneOf('kv', options.kv, ['f32', 'f16']);
   oneOf('powerPreference', options.powerPreference, ['high-performance', 'low-power']);
-  if (options.workers && options.virtualRanks) {
-    throw usageError('workers: a rank in a worker has a device of its own; leave workers or virtualRanks out');
-  }
+  const given = (['workers', 'virtualRanks'] as const).filter((name) => options[name]);
+  checkTogether(given);
   checkPrefill(options.prefill);
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
   checkNetwork(options);

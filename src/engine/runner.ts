@@ -73,11 +73,6 @@ export class Runner {
     this.#prefillsInFlight = pipelineDepth(plan);
   }
 
-  /** Whether two sequences may have KV blocks in common: a block of a sequence is one block on every rank that holds any of it. */
-  get sharesBlocks(): boolean {
-    return this.split === 1 && this.plan.sharing === undefined;
-  }
-
   /** Whether copies of heads share whole sequences, which `balanceCopies` shares out anew. */
   get sharesSequences(): boolean {
     return this.plan.sharing === 'sequences';

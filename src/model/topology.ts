@@ -197,13 +197,19 @@ export function rankTopology(plan: Plan, rank: number): RankTopology {
  * turns at who is first, so that those of one slot spread over ranks that run their own rows.
  */
 export function slotRanges(plan: Plan, slots: number, batch = 0): readonly RowRange[] {
-  const { ownRows, stages } = rankTopology(plan, 0);
-  const weights =
-    ownRows?.ranks.map(({ sequences }) => sequences!) ?? stages.find((stage) => stage?.dealt)?.dealt?.weights;
+  const { ownRows } = rankTopology(plan, 0);
+  const weights = ownRows?.ranks.map(({ sequences }) => sequences!) ?? dealtWeights(plan);
   if (!weights) return [[0, slots]];
   const turn = ownRows ? batch % weights.length : 0;
   const ranges = sequenceRanges([...weights.slice(turn), ...weights.slice(0, turn)], slots);
   return [...ranges.slice(weights.length - turn), ...ranges.slice(0, weights.length - turn)];
+}
+
+/** Shares of the sequences by place, the same in every stage that deals them out. */
+function dealtWeights({ stages }: Plan): readonly number[] | undefined {
+  const stage = stages.find(({ kind }) => kind === 'token');
+  const root = stage?.shares.find((share) => !isKvOnly(share));
+  return root && placeWeights(sequencePlaces(root, stage!.shares));
 }
 
 /** By batch: the slots whose sequences a rank keeps, or a part of each; undefined where sequences aren't dealt out to ranks. */

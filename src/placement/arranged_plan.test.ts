@@ -115,7 +115,7 @@ describe('the plan of an arrangement', () => {
   });
 
   test.each<[string, ArrangementFile, ModelShape]>([
-    ["this model's cache is one latent", file([[on(0)]], 1), mlaShape(8)],
+    ['a latent has no kv heads to arrange', file([[on(0)]], 1), mlaShape(8)],
     ['1 layers of 4 kv heads; this model has 3 of 4', file([[on(0), on(0), on(0), on(0)]], 1), shape],
     [
       'rank 8 of 9 has no head in any layer',

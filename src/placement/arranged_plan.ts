@@ -1,5 +1,6 @@
 import { usageError } from '../base/errors.js';
 import type { ArrangementFile } from './arrangement/index.js';
+import { misfit, modelFeatures } from './capabilities.js';
 import { range } from './lists.js';
 import { cutRows } from './make_plan.js';
 import { MERGE_LANES } from './owner.js';
@@ -19,8 +20,8 @@ type LayerHeads = ArrangementFile['placement'][number];
 export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: CopySharing): Plan {
   const { placement, ranks } = file;
   const bad = (what: string): Error => usageError(`arrangement of '${file.model}': ${what}`);
-  if (shape.latent)
-    throw bad("this model's cache is one latent for all heads: there are none to arrange; use tp or sp");
+  const why = misfit(['arranged', ...modelFeatures(shape)]);
+  if (why !== undefined) throw bad(why);
   if (placement.length !== shape.numLayers || placement[0]!.length !== shape.kvHeads) {
     throw bad(
       `${placement.length} layers of ${placement[0]!.length} kv heads; this model has ${shape.numLayers} of ` +

@@ -13,13 +13,6 @@ export function checkArranged(
   shape: ModelShape,
   refuse: Refuse,
 ): void {
-  if (shape.latent) {
-    throw refuse(
-      'a rank has heads with gaps, copies, or none: a latent cache has no kv heads to arrange; use tp or sp',
-    );
-  }
-  if (shape.numExperts > 0)
-    throw refuse('heads are arranged, which this model with routed experts has no plan for; use ep');
   for (const share of shares) checkShare(share, shape, refuse);
   for (const head of shape.segmentHeads.keys()) checkHolders(head, shares, refuse);
   for (const segment of shape.mlpSegments.keys()) {

@@ -1,4 +1,5 @@
 import { type SplitkvError, usageError } from '../base/errors.js';
+import { misfit, modelFeatures } from './capabilities.js';
 import { checkArranged } from './check_arranged.js';
 import { checkCache } from './check_cache.js';
 import { checkSequences } from './check_sequences.js';
@@ -35,14 +36,13 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
   const refuse = (what: string): SplitkvError => usageError(`plan '${plan.policy}': ${what}`);
   checkRanks(plan, refuse);
   checkLayers(plan, shape, refuse);
+  for (const stage of plan.stages) checkKind(stage, (what) => refuse(`${layersName(stage)}: ${what}`));
+  const why = misfit(modelFeatures(shape), plan);
+  if (why !== undefined) throw refuse(why);
   for (const stage of plan.stages) {
-    if (stage.kind === 'adp' && plan.stages.length > 1) {
-      throw refuse('ranks that run their own rows keep all layers: make it one stage, or leave sequences out');
-    }
     const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
-    checkKind(stage, refuseHere);
     if (stage.kind === 'token' || stage.kind === 'adp') {
-      checkSequences(stage, shape, refuseHere);
+      checkSequences(stage, refuseHere);
       // Ranks that keep sequences only follow their root; what it holds is checked as ever, and that its place has all lanes.
       const shares = stage.shares.filter((share) => !isKvOnly(share));
       const roots = { ...stage, shares: shares.map((root) => ({ ...root, lanes: range(0, MERGE_LANES) })) };

@@ -1,20 +1,15 @@
 import { sameList, showList } from './lists.js';
 import { lanesOf, MERGE_LANES } from './owner.js';
-import { isKvOnly, type ModelShape, type Stage } from './plan.js';
+import { isKvOnly, type Stage } from './plan.js';
 import type { Refuse } from './refuse.js';
 import { type Place, placeWeights, sequencePlaces } from './sequence_ranges.js';
 
 /** Refuses a stage that deals sequences out to ranks (token or attention data parallelism) otherwise than `RankShare.sequences` says. */
-export function checkSequences({ kind, shares }: Stage, { latent }: ModelShape, refuse: Refuse): void {
+export function checkSequences({ kind, shares }: Stage, refuse: Refuse): void {
   const silent = shares.find(({ sequences }) => sequences === undefined);
   if (silent) throw refuse(`rank ${silent.rank} has no sequences, others have: give every rank a weight, 0 for none`);
   const roots = shares.filter((share) => !isKvOnly(share));
   if (roots.length === 0) throw refuse('no rank holds weights: give one heads and MLP segments');
-  if (latent && roots.length > 1 && kind !== 'adp') {
-    throw refuse(
-      `${roots.length} ranks hold weights; a latent cache has no heads to deal out: use one root, or give every rank all heads`,
-    );
-  }
   for (const share of shares) {
     const { rank, mlp, experts, kvHeads } = share;
     if (share.heads.length > 0) continue;

@@ -22,6 +22,16 @@ export {
   laneHolders,
   type SharedSequence,
 } from './copies.js';
+export {
+  axesFeatures,
+  checkTogether,
+  exclusionOf,
+  EXCLUSIONS,
+  type Feature,
+  FEATURES,
+  misfit,
+  modelFeatures,
+} from './capabilities.js';
 export { checkPlan } from './check_plan.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './lane_sharing.js';
 export { describePlan } from './describe_plan.js';

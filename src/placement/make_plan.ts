@@ -1,4 +1,5 @@
 import { didYouMean, usageError } from '../base/errors.js';
+import { axesFeatures, misfit, modelFeatures } from './capabilities.js';
 import { VOCAB_GRANULE } from './check_vocabulary.js';
 import { count, range } from './lists.js';
 import { lanesOf } from './owner.js';
@@ -75,9 +76,10 @@ export function makePlan(policy: string, worldSize: number, shape: ModelShape, o
   if (!Number.isInteger(worldSize) || worldSize < 1) {
     throw usageError(`plan '${parsed.name}' on ${worldSize} ranks: give a whole number from 1 on`);
   }
-  if (parsed.experts && shape.numExperts === 0) {
-    throw usageError(`plan '${policy}': this model has no experts to spread; use tp, sp, tp+sp or pp`);
-  }
+  const axes = new Set(parsed.axes);
+  if ((options.tensor ?? 1) > 1) axes.add('tp');
+  const why = misfit([...axesFeatures(axes), ...modelFeatures(shape)]);
+  if (why !== undefined) throw usageError(`plan '${policy}': ${why}`);
   const plan = build(parsed, worldSize, shape, options);
   if (typeof plan !== 'string') return plan;
   const fit = range(1, MAX_PROPOSED + 1).filter((size) => typeof build(parsed, size, shape, options) !== 'string');

@@ -56,9 +56,9 @@ describe('adp', () => {
     expect(makePlan('adp x ep', 2, moe)).toEqual(makePlan('adp', 2, moe));
     expect(() => makePlan('adp x ep', 2, dense)).toThrow('no experts to spread');
     for (const policy of ['pp x adp', 'adp x tp', 'adp x token', 'sp+adp']) {
-      expect(() => makePlan(policy, 4, dense), policy).toThrow('on one rank; use adp alone');
+      expect(() => makePlan(policy, 4, dense), policy).toThrow(/plan adp\) can't be had with .*adp alone/);
     }
-    expect(() => makePlan('adp', 2, dense, { tensor: 2 })).toThrow('a stage of this policy has tensor 1');
+    expect(() => makePlan('adp', 2, dense, { tensor: 2 })).toThrow('use adp alone');
     expect(() => makePlan('adp', 9, dense)).toThrow('cut over 8 ranks at most; use 1, 2, 3, 4, 5, 6, 7 or 8 ranks');
   });
 
@@ -104,7 +104,7 @@ describe('plans by hand', () => {
     refusal(
       changed(plan, ({ rank }) => ({ lanes: all.filter((lane) => lane % 4 === rank) })),
       moe,
-    ).toThrow('a rank that keeps whole sequences has all 8');
+    ).toThrow('give each rank all 8 merge lanes');
     refusal(
       changed(plan, ({ rank }) => (rank === 3 ? { heads: [], mlp: [], experts: [] } : {})),
       moe,
@@ -138,7 +138,7 @@ describe('plans by hand', () => {
       { ...stage!, layers: [0, 2] as const },
       { ...stage!, layers: [2, 4] as const },
     ];
-    refusal({ ...plan, stages: halves }, moe).toThrow('make it one stage, or leave sequences out');
+    refusal({ ...plan, stages: halves }, moe).toThrow('make it one stage (adp alone)');
   });
 });
 

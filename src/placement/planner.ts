@@ -1,5 +1,6 @@
 import { limitError, SplitkvError, usageError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
+import { axesFeatures, checkTogether, misfit, modelFeatures } from './capabilities.js';
 import type { MachineMeasure } from './cost/measure.js';
 import { generatedStep, promptTime, type StepTime } from './cost/step_time.js';
 import type { ModelWork } from './cost/work.js';
@@ -7,7 +8,7 @@ import { range } from './lists.js';
 import { makePlan, type PlanOptions } from './make_plan.js';
 import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 import { type Plan, pipelineDepth } from './plan.js';
-import { POLICIES } from './policy.js';
+import { parsePolicy, POLICIES } from './policy.js';
 import { defaultPromptChunk } from './prompt_chunk.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
@@ -76,11 +77,7 @@ export function predictPlan(
   options: PlannerOptions = {},
 ): PlanPrediction {
   checkMachine(machine, work, plan.worldSize);
-  if (plan.stages.some(({ kind }) => kind === 'arranged')) {
-    throw usageError(
-      `plan '${plan.policy}' arranges heads by load, which predictions don't know; measure it: splitkv bench --suite arranged`,
-    );
-  }
+  checkTogether(['prediction'], plan);
   const { batch = 1, promptLength, promptChunk = defaultPromptChunk(plan), newTokens = DEFAULT_NEW_TOKENS } = workload;
   const memoryOptions = {
     ...workload,
@@ -112,8 +109,8 @@ export function predictPlan(
 }
 
 /**
- * Policies on 1, 2, ... all of the machine's ranks. Policies that come to the same plan are listed once; those for experts
- * only where the model has some, those that keep whole sequences on ranks only with several.
+ * Policies on 1, 2, ... all of the machine's ranks. Policies that come to the same plan are listed once; those that
+ * the model can't have are left out, those that keep whole sequences on ranks only with several.
  */
 export function predictPlans(
   work: ModelWork,
@@ -128,7 +125,7 @@ export function predictPlans(
     for (const policy of CANDIDATES) {
       if (DEALING.includes(policy) && (workload.batch ?? 1) === 1) continue;
       if ((policy === 'single') !== (worldSize === 1)) continue;
-      if (policy.includes('ep') && work.shape.numExperts === 0) continue;
+      if (misfit([...axesFeatures(parsePolicy(policy).axes), ...modelFeatures(work.shape)]) !== undefined) continue;
       const plan = refusal('usage', () => makePlan(policy, worldSize, work.shape, pipelineCosts(work, workload)));
       if (typeof plan === 'string') {
         candidates.push({ policy, worldSize, refused: plan });

@@ -1,4 +1,5 @@
 import { didYouMean, usageError } from '../base/errors.js';
+import { axesFeatures, misfit } from './capabilities.js';
 
 /** How a stage's ranks share its work; `pipeline` cuts the layers into stages besides. */
 export interface Policy {
@@ -40,20 +41,20 @@ export const POLICIES: readonly string[] = [
 ];
 
 const AXES = ['pp', 'tp', 'sp', 'ep', 'token', 'adp'] as const;
-type Axis = (typeof AXES)[number];
+export type Axis = (typeof AXES)[number];
 
 /**
  * Reads a policy's name: axes in any order, joined by 'x', '*', '+' or a comma. 'tp x ep' is 'tp' and 'sp x ep' is 'ep': tp spreads the
- * experts anyway, and ep the lanes; 'adp x ep' is 'adp'. Such names still ask for a model with experts (`experts`).
+ * experts anyway, and ep the lanes; 'adp x ep' is 'adp'. Such names still ask for a model with experts (`axes`).
  * @throws SplitkvError `usage` for a name that is none.
  */
-export function parsePolicy(name: string): Policy & { readonly experts: boolean } {
+export function parsePolicy(name: string): Policy & { readonly axes: ReadonlySet<Axis> } {
   const words = name
     .trim()
     .toLowerCase()
     .split(/[\s,+*x×]+/);
   if (words.length === 1 && words[0] === 'single') {
-    return { name: 'single', pipeline: false, inner: 'single', experts: false };
+    return { name: 'single', pipeline: false, inner: 'single', axes: new Set() };
   }
   const axes = new Set<Axis>();
   for (const word of words) {
@@ -63,16 +64,8 @@ export function parsePolicy(name: string): Policy & { readonly experts: boolean 
     }
     axes.add(axis);
   }
-  if (axes.has('token') && axes.has('ep')) {
-    throw usageError(
-      `plan '${name}': the ranks that follow a root keep caches and no experts; use tp x token, which spreads them over the roots`,
-    );
-  }
-  if (axes.has('adp') && axes.size > (axes.has('ep') ? 2 : 1)) {
-    throw usageError(
-      `plan '${name}': adp keeps each request, with all of its layers and heads, on one rank; use adp alone`,
-    );
-  }
+  const why = misfit(axesFeatures(axes));
+  if (why !== undefined) throw usageError(`plan '${name}': ${why}`);
   const inner = axes.has('adp')
     ? 'adp'
     : axes.has('token')
@@ -97,6 +90,6 @@ export function parsePolicy(name: string): Policy & { readonly experts: boolean 
     name: !pipeline ? inner : inner === 'single' ? 'pp' : `pp x ${inner}`,
     pipeline,
     inner,
-    experts: axes.has('ep'),
+    axes,
   };
 }

@@ -85,7 +85,7 @@ describe('token x sp', () => {
       '4 ranks that split a sequence, 8, 4, 2 of them, make no 7 ranks, with or without the root; use 4, 5, 8, 9,',
     );
     expect(() => makePlan('token x sp', 3, shape, { sequenceWeights: [1, 1] })).toThrow('keeps none; begin with 0');
-    expect(() => makePlan('token x ep', 4, { ...shape, numExperts: 4 })).toThrow('keep caches and no experts');
+    expect(() => makePlan('token x ep', 4, { ...shape, numExperts: 4 })).toThrow('KV-only ranks hold no experts');
   });
 
   test('a rank needs room for its part of the sequences of its group', () => {

@@ -82,7 +82,7 @@ export function stageForm(
  * possible, or as wanted; the root is one of them, or beside them and keeps no sequence.
  */
 function token(ranks: number, shape: ModelShape, wanted: Degrees, splits: boolean): StageForm | string {
-  const most = shape.latent ? 1 : maxTensor(shape);
+  const most = maxTensor(shape);
   const roots = divisors(ranks).filter((roots) => roots <= most && ranks / roots > 1);
   const tensor = wanted.tensor ?? roots.at(-1);
   if (tensor === undefined || !roots.includes(tensor) || (wanted.tensor === undefined && tensor === 1)) {

@@ -1,3 +1,4 @@
+import type { Feature } from '../../placement/index.js';
 import type { HandedKv } from './handed_kv.js';
 
 /** How a prefill worker computes: our own kernels, or onnxruntime-web on a graph made of the same weights. */
@@ -25,3 +26,7 @@ export interface PrefillWorker {
   recover(signal?: AbortSignal): Promise<void>;
   dispose(): Promise<void>;
 }
+
+/** What a worker of this kind asks of the model, the plan and other options. */
+export const prefillFeatures = (kind: PrefillKind): Feature[] =>
+  kind === 'onnxruntime' ? ['prefillWorker', 'onnxPrefill'] : ['prefillWorker'];

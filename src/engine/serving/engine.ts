@@ -1,9 +1,8 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../rank.js';
 import type { ModelRanks } from '../rank_group.js';
-import { slotRanges } from '../../model/topology.js';
-import type { Plan } from '../../placement/index.js';
-import type { PrefillWorker } from '../prefill/prefill_worker.js';
+import { checkTogether, type Feature, misfit } from '../../placement/index.js';
+import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -104,13 +103,14 @@ interface InFlight {
 /** What rebuilding a rank helps against. */
 const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 
-/** @throws SplitkvError `usage` for a plan whose requests are all on the same ranks: there is nothing to balance */
-export function checkChoosesRank(plan: Plan): void {
-  if (slotRanges(plan, 1).length > 1) return;
-  throw usageError(
-    `attention_dp_config: plan '${plan.policy}' doesn't choose a rank for each request; use plan adp or token, or leave it out`,
-  );
-}
+/** What ranks were opened with, as far as it doesn't go with everything. */
+export const openedFeatures = (
+  { runner }: Pick<ModelRanks, 'runner'>,
+  prefiller: Pick<PrefillWorker, 'kind'> | undefined,
+): Feature[] => [
+  ...(runner.options.compression ? ['compression' as const] : []),
+  ...(prefiller ? prefillFeatures(prefiller.kind) : []),
+];
 
 /** What sampling needs of a request, and nothing that can't go to a worker. */
 const drawOptions = ({ seed, temperature, topK, topP, repetitionPenalty }: EngineRequest): DrawOptions => ({
@@ -156,11 +156,16 @@ export class Engine {
     readonly options: EngineOptions,
   ) {
     const { prefiller } = options;
-    if (prefiller?.kind === 'onnxruntime' && options.prefixCaching) {
-      throw usageError(
-        "prefixCaching: onnxruntime's keys and values may depend on a prompt's length, so no other prompt may share them; turn it off, or use prefill kind splitkv",
-      );
-    }
+    const { prefixCaching = false, attentionDpConfig } = options;
+    const features = openedFeatures(ranks, prefiller);
+    checkTogether(
+      [
+        ...features,
+        ...(prefixCaching ? ['prefixCaching' as const] : []),
+        ...(attentionDpConfig === undefined ? [] : ['attentionDp' as const]),
+      ],
+      ranks.options.plan,
+    );
     this.#feed =
       prefiller &&
       new PromptFeed(
@@ -189,19 +194,8 @@ export class Engine {
     const { runner } = this.ranks;
     const { compression } = runner.options;
     const shape = modelShape(runner.config);
-    if (compression && rest.prefixCaching) {
-      throw usageError(
-        'prefixCaching: a prompt that is compressed keeps other entries with every ending, so none can share them; turn it off, or leave kvBudget out',
-      );
-    }
     const window = compression?.window ?? 1;
     const { pools, sizes } = this.#slots;
-    if (rest.attentionDpConfig !== undefined) checkChoosesRank(this.ranks.options.plan);
-    if (rest.prefixCaching && !runner.sharesBlocks) {
-      throw usageError(
-        'prefixCaching: a plan that splits sequences over ranks, or copies heads, keeps each prefix where its sequence began; use a plan without sp and copies, or turn it off',
-      );
-    }
     return new Scheduler({
       // Ranks that keep whole sequences have a pool each, in proportion to their slots.
       ranks: pools.map(({ length }, pool) => ({
@@ -215,8 +209,7 @@ export class Engine {
       maxChunkTokens: runner.promptRows,
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
       sharedRows: pools.length > 1 && !runner.owners.ranks && rest.attentionDpConfig === undefined,
-      // Where ranks hand out blocks by themselves a slot keeps its sequence's.
-      shiftsSlots: runner.sharesBlocks && compression === undefined,
+      shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
       handover: prefiller !== undefined,
       ...(compression && {
         eviction: promptEviction(

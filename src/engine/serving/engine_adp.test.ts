@@ -223,7 +223,7 @@ test('its options need a plan that chooses ranks', { timeout: 60_000 }, async ()
   const { group } = await openRunner({ adapter: adapter.name, model: models['llama']!, slots: 2, kvBlocks: 8 });
   const options = { slots: 2, kvBlocks: 8, tokensPerIteration: 64 };
   expect(() => new Engine(group, { ...options, attentionDpConfig: waits })).toThrow(
-    "plan 'single' doesn't choose a rank for each request; use plan adp or token",
+    'there is no rank to choose for a request; use plan adp or token',
   );
   group.dispose();
 });

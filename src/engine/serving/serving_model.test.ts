@@ -280,5 +280,7 @@ test('options that make no sense are refused before anything is loaded', async (
   await expect(serve(files, { adapter, kvMemory: 1 })).rejects.toMatchObject({ code: 'limit' });
   await expect(
     serve(files, { adapter, ranks: 2, virtualRanks: true, plan: 'sp', prefixCaching: true }),
-  ).rejects.toThrow('prefixCaching: a plan that splits sequences');
+  ).rejects.toThrow(
+    "plan 'sp': chunks of a sequence split over ranks (sp, ep) can't be had with shared prefixes (prefixCaching)",
+  );
 });

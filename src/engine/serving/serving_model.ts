@@ -1,5 +1,6 @@
 import { didYouMean, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { Source } from '../../loader/index.js';
+import { misfit } from '../../placement/index.js';
 import type { Prompt } from '../api.js';
 import { type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
@@ -7,7 +8,7 @@ import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptToke
 import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './completion.js';
-import { checkChoosesRank, Engine, type EngineOptions } from './engine.js';
+import { Engine, type EngineOptions, openedFeatures } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from './kv_pool.js';
 import { microBatchesOf } from './micro_batches.js';
@@ -66,13 +67,16 @@ export async function serve(
   const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
   const { memory } = loadOptions;
   const seats = (facts: ModelFacts): Seats => {
-    if (attentionDpConfig !== undefined) checkChoosesRank(facts.plan);
     const budgets = typeof memory === 'number' ? Array.from({ length: facts.plan.worldSize }, () => memory) : memory;
     const { count } = microBatchesOf(facts.plan, slots, microBatches);
     const own = Math.ceil(slots / count);
     return { slots: own, batches: count, kvBlocks: kvBlocksOf(facts, own * count, pool, budgets, count) };
   };
-  const opened = await openModel(where, loadOptions, seats, slots);
+  const wanted = [
+    ...(prefixCaching ? ['prefixCaching' as const] : []),
+    ...(attentionDpConfig === undefined ? [] : ['attentionDp' as const]),
+  ];
+  const opened = await openModel(where, loadOptions, seats, slots, wanted);
   try {
     const { plan, options: set } = opened.group.runner;
     return new EngineServingModel(opened, {
@@ -92,8 +96,8 @@ export async function serve(
 }
 
 /** Whether sequences that begin alike may have a beginning of the cache in common. */
-const mayShare = ({ group: { runner }, prefiller }: OpenedModel): boolean =>
-  runner.sharesBlocks && runner.options.compression === undefined && prefiller?.kind !== 'onnxruntime';
+const mayShare = ({ group, prefiller }: OpenedModel): boolean =>
+  misfit([...openedFeatures(group, prefiller), 'prefixCaching'], group.options.plan) === undefined;
 
 /** Text over the engine. */
 export class EngineServingModel implements ServingModel {

@@ -1,6 +1,5 @@
 import { MAX_WINDOW } from '../../../shaders/compress/problem.js';
-import { didYouMean, unsupportedError, usageError } from '../../base/errors.js';
-import { isKvOnly, MERGE_LANES, type Plan, type Stage } from '../../placement/index.js';
+import { didYouMean, usageError } from '../../base/errors.js';
 
 /**
  * How many entries each kv head keeps of a prompt:
@@ -81,35 +80,3 @@ function checkLoads(loads: CompressionOptions['loads'], { numLayers, numKvHeads 
     throw usageError('every load is 0: at least one head must keep something');
   }
 }
-
-/**
- * Whether prompts can be compressed by a plan: ranks hold whole sequences of their heads, and those that split a layer's heads split
- * the sequences alike.
- * @throws SplitkvError `unsupported`
- */
-export function checkCompressible({ policy: plan, stages }: Plan, policy: KvPolicy): void {
-  const split = Math.max(...stages.flatMap(({ shares }) => shares.map(({ lanes }) => MERGE_LANES / lanes.length)));
-  if (split > 1) {
-    throw unsupportedError(
-      `kvPolicy: plan '${plan}' splits a sequence's chunks over ${split} ranks, and compaction would move entries from one ` +
-        'rank to another; use a plan that splits heads (tp), layers (pp) or sequences (token), or kvPolicy none',
-    );
-  }
-  if (policy === 'ada' && stages.some((stage) => stage.kind !== 'adp' && new Set(weightsOfGroups(stage)).size > 1)) {
-    throw unsupportedError(
-      `kvPolicy ada: plan '${plan}' deals the sequences of different heads to different ranks, but budgets are a layer's; give every ` +
-        "root's followers the same weights, or use snap or static",
-    );
-  }
-}
-
-/** How each weight group deals out its sequences. */
-const weightsOfGroups = ({ shares }: Stage): string[] =>
-  shares
-    .filter((share) => !isKvOnly(share))
-    .map((root) => {
-      const followers = shares.filter((share) => isKvOnly(share) && sameHeads(share.kvHeads, root.kvHeads));
-      return JSON.stringify([root, ...followers].map(({ sequences }) => sequences));
-    });
-
-const sameHeads = (a: readonly number[], b: readonly number[]): boolean => a.join() === b.join();

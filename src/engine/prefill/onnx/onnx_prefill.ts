@@ -1,12 +1,14 @@
 import type { WeightType } from '../../../../shaders/linear/pack.js';
-import { SplitkvError, throwIfAborted, unsupportedError } from '../../../base/errors.js';
+import { SplitkvError, throwIfAborted } from '../../../base/errors.js';
 import type { TensorReader } from '../../../loader/index.js';
 import { isDeepseek, type ModelConfig } from '../../../model/config.js';
 import type { LlamaConfig } from '../../../model/llama_config.js';
 import type { KvType } from '../../../model/kv_cache.js';
 import { activationStride } from '../../../model/roles.js';
+import { modelShape } from '../../../model/shape.js';
 import { ropeTable } from '../../../model/rope_table.js';
 import { ceilDiv } from '../../../base/math.js';
+import { checkTogether, modelFeatures } from '../../../placement/index.js';
 import type { RunnerOptions } from '../../rank.js';
 import { KV_BLOCK } from '../../rank_runner.js';
 import type { HandedKv } from '../handed_kv.js';
@@ -58,11 +60,8 @@ export class OnnxPrefill implements PrefillWorker {
    *   can't take the graph; as the checkpoint's reader
    */
   static async open({ config, reader, type, runner, request, ...options }: OnnxPrefillOptions): Promise<OnnxPrefill> {
-    if (isDeepseek(config)) {
-      throw unsupportedError(
-        `prefill kind 'onnxruntime' has a graph for the Llama family only; this model (${config.architecture}) caches a latent: use prefill kind 'splitkv'`,
-      );
-    }
+    checkTogether(['onnxPrefill', ...modelFeatures(modelShape(config))]);
+    if (isDeepseek(config)) throw new SplitkvError('internal', `there is no prefill graph of ${config.architecture}`);
     const host = await openOrt(request);
     const { model, files } = await buildLlamaGraph(config, reader, type, options);
     const weightBytes = files.reduce((sum, { data }) => sum + data.byteLength, 0);

@@ -1,0 +1,152 @@
+import { arrangedPlan } from '../arranged_plan.js';
+import { axesFeatures, type Exclusion, exclusionOf, EXCLUSIONS, type Feature, FEATURES } from '../capabilities.js';
+import { makePlan } from '../make_plan.js';
+import type { CopySharing, Plan } from '../plan.js';
+import { parsePolicy, POLICIES } from '../policy.js';
+import { randomArrangement } from './arrangements.js';
+import { gqaShape } from './shapes.js';
+
+/** docs/capabilities.md, from the data: `npm run capabilities` writes it, a test compares. */
+
+interface Row {
+  readonly name: string;
+  readonly plan: Plan;
+  /** What holds of it whatever the model. */
+  readonly features: readonly Feature[];
+}
+
+const COLUMNS: readonly (readonly [Feature, string])[] = [
+  ['latent', 'MLA'],
+  ['experts', 'experts'],
+  ['dense', 'no experts'],
+  ['compression', '`kvBudget`'],
+  ['prefixCaching', '`prefixCaching`'],
+  ['prefillWorker', '`prefill`'],
+  ['attentionDp', '`attentionDpConfig`'],
+  ['moves', 'moves'],
+  ['prediction', '`splitkv plan`'],
+];
+const MODEL: readonly Feature[] = ['gqa', 'latent', 'experts', 'dense'];
+const OPTIONS: readonly (readonly [Feature, string])[] = [
+  ['compression', '`kvBudget`'],
+  ['prefixCaching', '`prefixCaching`'],
+  ['prefillWorker', "`prefill` 'splitkv'"],
+  ['onnxPrefill', "`prefill` 'onnxruntime'"],
+  ['moves', 'moves'],
+  ['latent', 'MLA'],
+  ['workers', '`workers`'],
+  ['virtualRanks', '`virtualRanks`'],
+];
+
+const shape = gqaShape(8, { numExperts: 8, numLayers: 8 });
+const dense = gqaShape(8, { numLayers: 8 });
+
+function rows(): Row[] {
+  const named = POLICIES.map((name): Row => ({
+    name: `\`${name}\``,
+    // Two of a group, so that there are several groups.
+    plan: makePlan(name, name === 'single' ? 1 : 8, shape, name.includes('token x sp') ? { sequence: 2 } : {}),
+    features: axesFeatures(parsePolicy(name).axes),
+  }));
+  const arranged = (name: string, copies: number, sharing: CopySharing): Row => ({
+    name,
+    plan: arrangedPlan(randomArrangement(dense, 4, { seed: 1, copies }), dense, sharing),
+    features: ['arranged'],
+  });
+  return [
+    ...named,
+    arranged('`arranged`', 0, 'lanes'),
+    arranged('`arranged`, copies by sequences', 6, 'sequences'),
+    arranged('`arranged`, copies by lanes', 6, 'lanes'),
+  ];
+}
+
+const cell = (exclusion: Exclusion | undefined): string =>
+  exclusion ? `no [${EXCLUSIONS.indexOf(exclusion) + 1}](#why)` : 'yes';
+const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+const table = (head: readonly string[], body: readonly (readonly string[])[]): string =>
+  [line(head), line(head.map(() => '---')), ...body.map(line)].join('\n');
+
+/** What a feature implies: a prefill worker on onnxruntime is one. */
+const implied = (feature: Feature): Feature[] =>
+  feature === 'onnxPrefill' ? ['prefillWorker', 'onnxPrefill'] : [feature];
+
+function planTable(): string {
+  const of = ({ plan, features }: Row, column: Feature): Exclusion | undefined =>
+    MODEL.includes(column) ? exclusionOf([...features, column]) : exclusionOf([column], plan);
+  return table(
+    ['plan', ...COLUMNS.map(([, name]) => name)],
+    rows().map((row) => [row.name, ...COLUMNS.map(([column]) => cell(of(row, column)))]),
+  );
+}
+
+const isPrefill = (...of: readonly Feature[]): boolean =>
+  of.every((feature) => implied(feature).includes('prefillWorker'));
+
+function optionTable(): string {
+  return table(
+    ['', ...OPTIONS.map(([, name]) => name)],
+    OPTIONS.map(([a, name]) => [
+      name,
+      ...OPTIONS.map(([b]) =>
+        a === b || isPrefill(a, b) ? '' : cell(exclusionOf(new Set([...implied(a), ...implied(b)]))),
+      ),
+    ]),
+  );
+}
+
+/** Lines of at most `width` characters. */
+function wrapped(text: string, indent: string, width = 100): string {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= width) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(lines.length === 0 ? word : `${indent}${word}`);
+  }
+  return lines.join('\n');
+}
+
+function reasons(): string {
+  return EXCLUSIONS.map(({ of: [a, b], because, instead }, index) => {
+    const number = `${index + 1}. `;
+    return wrapped(`${number}**${FEATURES[a]}** with **${FEATURES[b]}**: ${because}; ${instead}.`, ' '.repeat(3));
+  }).join('\n');
+}
+
+/** Features that nothing excludes. */
+const free = (): string =>
+  (Object.keys(FEATURES) as Feature[])
+    .filter((feature) => !EXCLUSIONS.some(({ of }) => of.includes(feature)))
+    .map((feature) => FEATURES[feature])
+    .join('; ');
+
+export const capabilityPage = (): string => `# What goes together
+
+<!-- Written by \`npm run capabilities\` from src/placement/capabilities.ts: change that file, not this page. -->
+
+${wrapped(
+  'Which plans, models and options run together. Makers and checkers of plans, the planner, `load` and `serve` ask the same table, ' +
+    'and what it excludes is refused with the reason below, before anything is loaded.',
+  '',
+)}
+
+${wrapped(`These go with everything: ${free()}.`, '')}
+
+## Plans
+
+${wrapped(
+  '"Moves" are those of running sequences between slots and ranks: where there is a "no", sequences stay where they began. `tp` of a ' +
+    'model with MLA is `tp+sp`. `token x sp` with one group of ranks has none to choose for `attentionDpConfig`.',
+  '',
+)}
+
+${planTable()}
+
+## Options
+
+${optionTable()}
+
+## Why
+
+${reasons()}
+`;
