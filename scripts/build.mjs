@@ -2,7 +2,7 @@
  * `npm run build`: dist/splitkv.js (the library; beside it its parts, the WGSL inside, of which those that only Node or a worker
  * needs load on demand) and dist/splitkv-chat.js (the element) with their declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
  */
-import { rmSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'vite';
@@ -37,7 +37,7 @@ const [{ output }] = await build({
     target: 'es2023',
     chunkSizeWarningLimit: 2000,
     lib: { entry: join(root, 'src/engine/rank_worker.ts'), formats: ['iife'], name: 'splitkvRank' },
-    rollupOptions: { output: { minify: true, codeSplitting: false } },
+    rollupOptions: { external: nodeOnly, output: { minify: true, codeSplitting: false } },
   },
 });
 const worker = output[0].code;
@@ -100,26 +100,32 @@ await build({
   },
 });
 
+// The command line, and the page that it runs in Chrome: made of the same files. Its address of the package is two folders up.
 await build({
   ...common,
-  ssr: { noExternal: true },
+  base: './',
+  plugins: [bundleWgsl(), publishedWorker('')],
   build: {
     outDir: 'dist/cli',
-    target: 'node20',
-    ssr: true,
-    // Chunks lie beside main.js: the code finds the package's files two folders up.
-    rollupOptions: {
-      input: {
+    target: 'es2023',
+    chunkSizeWarningLimit: 2000,
+    lib: {
+      entry: {
         main: join(root, 'src/cli/main.ts'),
-        node_rank_worker: nodeWorker,
+        host: join(root, 'src/app/host.ts'),
+        'splitkv-rank_worker': join(root, 'src/engine/rank_worker.ts'),
+        'splitkv-node_rank_worker': nodeWorker,
         // The thread that reads large requests: src/server/request_thread.ts looks for it beside itself.
         node_request_worker: join(root, 'src/server/node_request_worker.ts'),
       },
-      external: nodeOnly,
-      output: { entryFileNames: '[name].js', chunkFileNames: '[name].js' },
+      formats: ['es'],
+      fileName: (_format, name) => `${name}.js`,
     },
+    rollupOptions: { external: nodeOnly, output: { chunkFileNames: 'splitkv-[name].js', minify: true } },
   },
 });
+const hostPage = readFileSync(join(root, 'src/app/host.html'), 'utf8').replace('./host.ts', './host.js');
+writeFileSync(join(root, 'dist/cli/host.html'), hostPage);
 
 buildTypes(join(root, 'dist'));
 console.log('built dist/splitkv.js, its declarations, dist/app, dist/cli');

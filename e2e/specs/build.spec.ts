@@ -1,9 +1,20 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
 import { QUESTIONS, STORY } from '../../src/app/example.js';
+import { packPackage } from '../apps/run_app.js';
 
 // The test server builds dist/ before it starts.
 
@@ -31,30 +42,57 @@ test('the built library works in a page by one import, without a bundler', async
   expect(text.trim()).toBe(answer);
 });
 
-test('the packed command line runs from its build, in Node and in Chrome', () => {
+test('the package, installed: small, without pages and maps, in order, and its command line answers in Node and in Chrome', () => {
   const root = mkdtempSync(join(tmpdir(), 'splitkv-pack-'));
+  const npm = (...args: string[]) => spawnSync('npm', args, { encoding: 'utf8', shell: process.platform === 'win32' });
   try {
-    for (const name of ['bin', 'dist', 'package.json']) cpSync(name, join(root, name), { recursive: true });
-    symlinkSync(resolve('node_modules'), join(root, 'node_modules'), 'junction');
+    const tarball = packPackage(root);
+    writeFileSync(join(root, 'package.json'), '{"private": true}');
+    const installed = npm('install', '--prefix', root, '--offline', '--no-audit', '--no-fund', tarball);
+    expect(installed.status, installed.stderr).toBe(0);
+    expect(readdirSync(join(root, 'node_modules')).filter((name) => !name.startsWith('.'))).toEqual(['splitkv']);
+
+    const packed = join(root, 'node_modules/splitkv');
+    const files = readdirSync(packed, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+    const bytes = (of: typeof files) =>
+      of.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+    expect(files.filter(({ name }) => name.endsWith('.map') || /^(index|chat)\.html$/.test(name))).toEqual([]);
+    const runtime = files.filter(({ parentPath }) => !parentPath.startsWith(join(packed, 'dist/cli')));
+    expect(runtime.length).toBeGreaterThan(40);
+    expect(bytes(runtime) / 1e6).toBeLessThan(1.3);
+    expect(bytes(files) / 1e6).toBeLessThan(2.7);
+
+    const lint = spawnSync(
+      process.execPath,
+      [resolve('node_modules/publint/src/cli.js'), packed, '--strict', '--pack', 'false'],
+      {
+        encoding: 'utf8',
+      },
+    );
+    expect(lint.status, lint.stdout + lint.stderr).toBe(0);
+    const published = npm('publish', '--dry-run', '--ignore-scripts', '--offline', '--json');
+    expect(published.status, published.stderr).toBe(0);
+
+    for (const name of ['webgpu', 'playwright-core'])
+      symlinkSync(resolve('node_modules', name), join(root, 'node_modules', name), 'junction');
     const run = (...args: string[]) =>
-      spawnSync(process.execPath, [join(root, 'bin/splitkv.js'), ...args], { encoding: 'utf8', cwd: tmpdir() });
+      spawnSync(process.execPath, [join(packed, 'bin/splitkv.js'), ...args], { encoding: 'utf8', cwd: tmpdir() });
     const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
     expect(run('--version').stdout).toBe(`${version}\n`);
+    const { question, answer } = QUESTIONS[2];
     for (const host of ['node', 'chrome']) {
       const args = [
         '--model',
         resolve('models/tiny-gqa'),
-        '--tokens',
-        '1,300',
-        '--output',
-        'argmax',
+        '--prompt',
+        `${STORY} ${question}`,
         '--host',
         host,
         '--json',
       ];
-      const { status, stdout, stderr } = run('logits', ...args);
+      const { status, stdout, stderr } = run('generate', ...args);
       expect(status, stderr).toBe(0);
-      expect((JSON.parse(stdout) as { results: { positions: number[] }[] }).results[0]!.positions).toEqual([1]);
+      expect((JSON.parse(stdout) as { text: string }).text.trim()).toBe(answer);
     }
   } finally {
     rmSync(root, { recursive: true, force: true });

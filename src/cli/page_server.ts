@@ -9,14 +9,16 @@ import { isGgufName } from '../loader/index.js';
 import { serveFiles } from '../server/static_files.js';
 
 export interface PageServer {
-  /** Ends with a slash; the pages are index.html and host.html. */
+  /** Ends with a slash; the page is host.html, in a checkout index.html and the others, too. */
   readonly url: string;
   /** Where the page finds the model folder or GGUF file, on this server or elsewhere. */
   readonly modelUrl: string;
   close(): Promise<void>;
 }
 
-const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+// Not written in one, which bundlers take for a file to carry along.
+const here = import.meta.url;
+const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, here));
 
 /**
  * Serves the pages and one model folder on the loopback interface: from source by Vite in a checkout, else from the build.
@@ -67,10 +69,10 @@ async function serveSource(port: number, modelFiles: Files): Promise<Omit<PageSe
 }
 
 async function serveBuild(port: number, modelFiles: Files): Promise<Omit<PageServer, 'modelUrl'>> {
-  const app = root('dist/app');
-  if (!existsSync(app))
-    throw new SplitkvError('io', `${app} is missing; install the package again, or run npm run build`);
-  const pages = serveFiles('/', app);
+  const built = root('dist/cli');
+  if (!existsSync(built))
+    throw new SplitkvError('io', `${built} is missing; install the package again, or run npm run build`);
+  const pages = serveFiles('/', built);
   const server = createServer((request, response) =>
     modelFiles(request, response, () => pages(request, response, () => response.writeHead(404).end())),
   );

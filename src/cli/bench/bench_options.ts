@@ -10,6 +10,9 @@ import { modelOptions, modelRequest, type ModelRequest } from '../model_options.
 import { type Options, parseOptions } from '../options.js';
 import { isScaleModel } from './scale_names.js';
 
+// Not written in one with what it is the base of, which bundlers take for a file to carry along.
+const here = import.meta.url;
+
 export const WEIGHTS = ['f32', 'f16', 'q8', 'q4'] as const;
 
 /** --host, or Chrome where it can be started: a user's GPU is most often a browser's. */
@@ -44,7 +47,7 @@ export async function benchModel(options: Options, terminal: Terminal): Promise<
 /** Source and build lie at different depths. */
 export function embeddedModel(): string {
   const found = ['../../../', '../../']
-    .map((up) => fileURLToPath(new URL(`${up}${EMBEDDED_MODEL}`, import.meta.url)))
+    .map((up) => fileURLToPath(new URL(`${up}${EMBEDDED_MODEL}`, here)))
     .find((folder) => existsSync(folder));
   if (found !== undefined) return found;
   throw usageError('--model is missing: name a model folder (the embedded one is in a checkout only)');
