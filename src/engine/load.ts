@@ -1,13 +1,6 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
-import {
-  checkNetwork,
-  listCached,
-  NETWORK_OPTION_NAMES,
-  type NetworkOptions,
-  parseIntegrity,
-  type Source,
-} from '../loader/index.js';
+import { listCached, type NetworkOptions, parseIntegrity, type Source } from '../loader/index.js';
 import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config.js';
 import { checkWindowFits } from '../model/compression/window.js';
@@ -50,7 +43,10 @@ const OPTION_NAMES = [
   'adapter',
   'cache',
   'integrity',
-  ...NETWORK_OPTION_NAMES,
+  'hub',
+  'token',
+  'headers',
+  'fetch',
   'onProgress',
   'onWarning',
   'signal',
@@ -88,7 +84,7 @@ export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
  * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
  *
  * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, the files (browser), or a model of
- *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of `MODELS`
+ *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of the catalog (`models()`)
  * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
  *   allocated until then is freed.
  */
@@ -249,7 +245,6 @@ export function checkOptions(options: LoadOptions): void {
   checkTogether(given);
   checkPrefill(options.prefill);
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
-  checkNetwork(options);
   inRange('requests', options.requests, 1, 64);
   inRange('contextLength', options.contextLength, 1, 2 ** 20);
   inRange('prefillChunk', options.prefillChunk, 1, 4096);

@@ -1,5 +1,5 @@
 import type { AdapterRequest } from '../gpu/index.js';
-import type { Source } from '../loader/index.js';
+import type { CatalogModel, Source } from '../loader/index.js';
 import type { AdaptersMeasure } from './measure/basics.js';
 import type { PlanModelOptions, PlanReport } from './plan_model.js';
 import type { ServeOptions, ServingModel } from './serving/api.js';
@@ -42,3 +42,6 @@ export async function measureAdapters(
 ): Promise<AdaptersMeasure> {
   return (await import('./measure/basics.js')).measureAdapters(requests, options);
 }
+
+/** The catalog: small models that run here, by names that `load` takes; the smallest first. */
+export const models = async (): Promise<readonly CatalogModel[]> => (await import('../loader/hub/catalog.js')).MODELS;

@@ -11,7 +11,7 @@ export { absorbedView, orderedView, rowsView } from './gguf/views.js';
 export type { HttpOptions } from './http_request.js';
 export { httpSource } from './http_source.js';
 export type { CatalogModel } from './hub/catalog.js';
-export { checkNetwork, NETWORK_OPTION_NAMES, type NetworkOptions } from './hub/hub_options.js';
+export type { NetworkOptions } from './hub/hub_options.js';
 export { parseIntegrity } from './integrity.js';
 export { type OpenOptions, openSource } from './open_source.js';
 export { readSafetensorsHeader, type SafetensorsHeader } from './safetensors_header.js';

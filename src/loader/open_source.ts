@@ -1,10 +1,9 @@
 import { SplitkvError, usageError } from '../base/errors.js';
-import { listCached } from './cache_list.js';
 import { fileListSource } from './file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file_source.js';
-import { HUB, hubForm } from './hub/hub_form.js';
-import { httpOptionsOf, type NetworkOptions } from './hub/hub_options.js';
 import type { HttpOptions } from './http_request.js';
+import { HUB, httpOptionsOf, hubForm } from './hub/hub_form.js';
+import type { NetworkOptions } from './hub/hub_options.js';
 import { type LoadProgress, missingFile, type Source } from './source.js';
 
 export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'> {
@@ -31,6 +30,9 @@ export async function openSource(
   options: OpenOptions = {},
   through: (source: Source) => Promise<Source> = async (source) => source,
 ): Promise<Source> {
+  if (options.hub ?? options.token ?? options.headers ?? options.fetch) {
+    (await import('./hub/hub_options.js')).checkNetwork(options);
+  }
   const found = await sourceOf(where, options, signal);
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
@@ -66,10 +68,16 @@ async function sourceOf(
   }
   if (typeof where !== 'string' && !(where instanceof URL)) return where as Source;
   if (where === '') throw usageError('the model folder is an empty string; expected a path or URL');
-  const named = await namedSource(String(where), options, signal);
-  if (named) return named;
   const url = where instanceof URL ? where : absoluteUrl(where);
-  if (url && /^https?:$/.test(url.protocol)) return overHttp(url, httpOptionsOf(options));
+  const text = String(where);
+  const form = hubForm(text);
+  const http = httpOptionsOf(options);
+  if (form !== undefined || (url && [HUB, options.hub && new URL(options.hub).origin].includes(url.origin))) {
+    const here = url && ((patience: HttpOptions): Promise<Source> => overHttp(url, { ...http, ...patience }));
+    const named = await (await import('./hub/open_hub.js')).openNamed(text, form, options, signal, here);
+    if (named) return named;
+  }
+  if (url && /^https?:$/.test(url.protocol)) return overHttp(url, http);
   if (url && LOCAL.test(url.protocol)) {
     const { blobSource, PackagedSource } = await import('./local_source.js');
     return url.protocol === 'blob:' ? blobSource(url, signal) : urlSource(url, (folder) => new PackagedSource(folder));
@@ -83,60 +91,6 @@ async function sourceOf(
 
 /** URLs of what the browser itself holds: blobs, and files of an extension's package. */
 const LOCAL = /^(blob|[a-z]+(-[a-z]+)*-extension):$/;
-
-/**
- * A model of the Hub or the catalog, where the text is the name of one; undefined for a path or URL. What may be either is the
- * folder or file where there is one: in Node on disk, in a page at the URL that it is relative to the page.
- */
-async function namedSource(
-  text: string,
-  options: OpenOptions,
-  signal: AbortSignal | undefined,
-): Promise<Source | undefined> {
-  const form = hubForm(text);
-  if (form === undefined) return pageOfHub(text, options, signal);
-  const hub = (): Promise<typeof import('./hub/open_hub.js')> => import('./hub/open_hub.js');
-  if (form === 'hub') return (await hub()).openHub(text, options, signal);
-  if (!inPage()) {
-    if (await (await import('./node_files.js')).isOnDisk(text)) return undefined;
-    const { openCatalogModel, openHub, unknownWord } = await hub();
-    const elsewhere = 'a folder or file of that name on this disk';
-    if (form !== 'word') return openHub(text, options, signal, elsewhere);
-    const known = await openCatalogModel(text, options, signal, elsewhere);
-    if (known) return known;
-    throw unknownWord(text, `${text} does not exist on this disk`);
-  }
-  if (form === 'word') return (await hub()).openCatalogModel(text, options, signal);
-  if (form === 'pinned') return (await hub()).openHub(text, options, signal);
-  const url = absoluteUrl(text)!;
-  const here = await overHttp(url, { ...httpOptionsOf(options), attempts: 2 });
-  if (await isHere(here, signal)) return undefined;
-  return (await hub()).openHub(text, options, signal, `a model at ${url.href}`);
-}
-
-/** Whether a page's own server, or this browser's cache of it, has what may also be a name of the Hub. */
-async function isHere(here: Source, signal: AbortSignal | undefined): Promise<boolean> {
-  try {
-    if ((await here.size(here.gguf ?? 'config.json', signal)) !== undefined) return true;
-  } catch (error) {
-    if (!(error instanceof SplitkvError) || error.code !== 'io') throw error;
-  }
-  return (await listCached().catch(() => [])).some(({ url, bytes }) => url === here.url && bytes > 0);
-}
-
-/** The model whose page on the Hub the text is the address of. */
-async function pageOfHub(
-  text: string,
-  options: OpenOptions,
-  signal: AbortSignal | undefined,
-): Promise<Source | undefined> {
-  if (!/^https?:/i.test(text) || !URL.canParse(text)) return undefined;
-  const url = new URL(text);
-  if (url.origin !== HUB && (options.hub === undefined || url.origin !== new URL(options.hub).origin)) return undefined;
-  const { hubNameOf, openHub } = await import('./hub/open_hub.js');
-  const name = hubNameOf(url, options);
-  return name && openHub(name, options, signal);
-}
 
 /** A page whose models are files that somebody chose doesn't download what fetches others. */
 async function overHttp(url: URL, http: HttpOptions): Promise<Source> {
@@ -160,8 +114,5 @@ function absoluteUrl(where: string): URL | undefined {
 
 /** Of the document, else of the worker. */
 const pageUrl = (): string | undefined => globalThis.document?.baseURI ?? globalThis.location?.href;
-
-/** Names may be those of folders beside the page; else of folders on disk. */
-const inPage = (): boolean => pageUrl() !== undefined || !isNode();
 
 const isNode = (): boolean => globalThis.process?.versions?.node !== undefined;

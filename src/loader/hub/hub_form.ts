@@ -1,3 +1,6 @@
+import type { HttpOptions } from '../http_request.js';
+import type { NetworkOptions } from './hub_options.js';
+
 /**
  * What a model's name looks like: 'hub' is the Hub's for certain (`hf:...`); 'pinned' is by its form (`ORG/NAME@REVISION`,
  * `ORG/NAME:Q4_K_M`); 'either' may also be a folder or file (`ORG/NAME`, `ORG/NAME/FILE.gguf`); a 'word' may be one of the
@@ -15,3 +18,14 @@ export function hubForm(where: string): 'hub' | 'pinned' | 'either' | 'word' | u
 
 /** The Hub, unless another endpoint is named. */
 export const HUB = 'https://huggingface.co';
+
+/** What goes with every request, the Hub's or not. */
+export const httpOptionsOf = ({
+  headers,
+  fetch: given,
+  onBytes,
+}: NetworkOptions & Pick<HttpOptions, 'onBytes'>): HttpOptions => ({
+  ...(headers && { headers }),
+  ...(given && { fetch: given }),
+  ...(onBytes && { onBytes }),
+});

@@ -1,5 +1,4 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
-import type { HttpOptions } from '../http_request.js';
 
 /** How a model that comes over the network is asked for. */
 export interface NetworkOptions {
@@ -15,13 +14,6 @@ export interface NetworkOptions {
   /** What makes the requests; default: the global fetch. Not with `workers`. */
   readonly fetch?: typeof fetch | undefined;
 }
-
-export const NETWORK_OPTION_NAMES = [
-  'hub',
-  'token',
-  'headers',
-  'fetch',
-] as const satisfies readonly (keyof NetworkOptions)[];
 
 /** @throws SplitkvError `usage` */
 export function checkNetwork({ hub, token, headers, fetch: given }: NetworkOptions): void {
@@ -50,14 +42,3 @@ export function checkToken(token: string, from: string): string {
   if (typeof token === 'string' && /^[\x21-\x7e]+$/.test(token)) return token;
   throw new SplitkvError('usage', `${from}: expected an access token of the Hub (hf_...), without blanks`);
 }
-
-/** What goes with every request, the Hub's or not. */
-export const httpOptionsOf = ({
-  headers,
-  fetch: given,
-  onBytes,
-}: NetworkOptions & Pick<HttpOptions, 'onBytes'>): HttpOptions => ({
-  ...(headers && { headers }),
-  ...(given && { fetch: given }),
-  ...(onBytes && { onBytes }),
-});

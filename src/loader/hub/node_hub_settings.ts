@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { HubAccess } from './hub_api.js';
-import { HUB } from './hub_form.js';
-import { checkToken, endpointOf, httpOptionsOf, type NetworkOptions } from './hub_options.js';
+import { HUB, httpOptionsOf } from './hub_form.js';
+import { checkToken, endpointOf, type NetworkOptions } from './hub_options.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -1,13 +1,14 @@
 import { SplitkvError } from '../../base/errors.js';
 import { listCached } from '../cache_list.js';
+import type { HttpOptions } from '../http_request.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
 import { catalogHint, catalogHubName, catalogModel } from './catalog.js';
 import { type HubAccess, HubUnreachable, listRepository } from './hub_api.js';
 import { chooseGguf } from './gguf_choice.js';
-import { HUB } from './hub_form.js';
+import { HUB, type hubForm, httpOptionsOf } from './hub_form.js';
 import { type HubName, hubNameOfUrl, parseHubName, resolveUrl } from './hub_name.js';
-import { checkToken, endpointOf, httpOptionsOf } from './hub_options.js';
+import { checkToken, endpointOf } from './hub_options.js';
 import { hubSource } from './hub_source.js';
 
 const inPage = (): boolean =>
@@ -81,27 +82,52 @@ async function keptModel({ endpoint }: HubAccess, name: HubName): Promise<HubNam
 }
 
 /**
- * A word: a model of the catalog, or undefined where the catalog has none of that name.
- * @param elsewhere as `openHub`
+ * A model of the Hub or the catalog, where the text is the name of one; undefined for a path or URL. What may be either is the
+ * folder or file where there is one: in Node on disk, in a page at the URL that it is relative to the page.
+ * @param form what the text looks like; undefined for a URL, which may be that of a page of the Hub
+ * @param here what it is relative to the page
  */
-export async function openCatalogModel(
-  word: string,
+export async function openNamed(
+  text: string,
+  form: ReturnType<typeof hubForm>,
   options: OpenOptions,
-  signal?: AbortSignal,
-  elsewhere?: string,
+  signal: AbortSignal | undefined,
+  here: ((patience: HttpOptions) => Promise<Source>) | undefined,
 ): Promise<Source | undefined> {
-  const model = catalogModel(word);
-  return model && openHub(catalogHubName(model), options, signal, elsewhere);
+  if (form === 'hub') return openHub(text, options, signal);
+  if (form === undefined) {
+    const name = hubNameOfUrl(new URL(text), endpointOf(options.hub ?? HUB, 'hub'));
+    return name && openHub(name, options, signal);
+  }
+  if (!inPage()) {
+    if (await (await import('../node_files.js')).isOnDisk(text)) return undefined;
+    const elsewhere = 'a folder or file of that name on this disk';
+    if (form !== 'word') return openHub(text, options, signal, elsewhere);
+    const model = catalogModel(text);
+    if (model) return openHub(catalogHubName(model), options, signal, elsewhere);
+    throw new SplitkvError(
+      'io',
+      `${text} does not exist on this disk, and the catalog has no model '${text}'.${catalogHint(text)} Expected a folder, ` +
+        'ORG/NAME of the Hugging Face Hub, or a name that `splitkv models` lists',
+    );
+  }
+  if (form === 'word') {
+    const model = catalogModel(text);
+    return model && openHub(catalogHubName(model), options, signal);
+  }
+  if (form === 'pinned') return openHub(text, options, signal);
+  const source = await here!({ attempts: 2 });
+  if (await isHere(source, signal)) return undefined;
+  const place = source.gguf === undefined ? source.name : source.url!;
+  return openHub(text, options, signal, `a model at ${place}`);
 }
 
-/** @throws SplitkvError `usage` or `io`, with what names there are */
-export const unknownWord = (word: string, found: string): SplitkvError =>
-  new SplitkvError(
-    'io',
-    `${found}, and the catalog has no model '${word}'.${catalogHint(word)} Expected a folder, ORG/NAME of the Hugging Face Hub, ` +
-      'or a name that `splitkv models` lists',
-  );
-
-/** The Hub's model that a URL of its pages means; undefined for any other URL. */
-export const hubNameOf = (url: URL, options: OpenOptions): HubName | undefined =>
-  hubNameOfUrl(url, endpointOf(options.hub ?? HUB, 'hub'));
+/** Whether a page's own server, or this browser's cache of it, has what may also be a name of the Hub. */
+async function isHere(here: Source, signal: AbortSignal | undefined): Promise<boolean> {
+  try {
+    if ((await here.size(here.gguf ?? 'config.json', signal)) !== undefined) return true;
+  } catch (error) {
+    if (!(error instanceof SplitkvError) || error.code !== 'io') throw error;
+  }
+  return (await listCached().catch(() => [])).some(({ url, bytes }) => url === here.url && bytes > 0);
+}
