@@ -14,6 +14,7 @@ import {
   valueUnit,
 } from '../cache/kv_cache.js';
 import { blockShape, HEAD_TABLE_LEAD, headTable, type TableLayout } from '../cache/head_tables.js';
+import { type QueryPieces, widestPiece } from './query_pieces.js';
 import { ownInputs, type Sharing } from './share_fixture.js';
 
 /** EMPTY_M of softmax_state.wgsl. */
@@ -35,6 +36,48 @@ export const rowEntries = (
   cacheHead: number,
 ): number => position + 1 - (perHead ? (evicted?.[slot]?.[cacheHead] ?? 0) : 0);
 
+/** Rows behind those of the step that there is room for. */
+export interface Idle {
+  readonly idle?: number;
+}
+
+/** A step's rows, and those that there is room for besides. */
+export const withIdle = (rowInfo: readonly RowInfo[], { idle = 0 }: Idle): RowInfo[] => [
+  ...rowInfo,
+  ...Array.from({ length: idle }, () => undefined),
+];
+
+/** First element of a head's query in a row; `width` elements a head. */
+export function queryStart(
+  { heads, rows, qStride, queryPieces = [heads] }: { heads: number; rows: number; qStride: number } & QueryPieces,
+  row: number,
+  head: number,
+  width: number,
+): number {
+  let before = 0;
+  let piece = 0;
+  while (head - before >= queryPieces[piece]!) before += queryPieces[piece++]!;
+  return (piece * rows + row) * qStride + (head - before) * width;
+}
+
+/** Rows of queries, [rows][qStride], as they lie in pieces. */
+export function inPieces(
+  q: HostArray,
+  problem: { readonly rows: number; readonly heads: number; readonly qStride: number },
+  width: number,
+  queryPieces: readonly number[],
+): Float32Array<ArrayBuffer> {
+  const { rows, heads, qStride } = problem;
+  const pieces = new Float32Array(queryPieces.length * rows * qStride).fill(Number.NaN);
+  for (let row = 0; row < rows; row++) {
+    for (let head = 0; head < heads; head++) {
+      const from = queryStart(problem, row, head, width);
+      pieces.set(q.subarray(from, from + width), queryStart({ ...problem, queryPieces }, row, head, width));
+    }
+  }
+  return pieces;
+}
+
 /** The kv head of the cache that a query head attends to. */
 export const cacheHeadOf = (
   { heads, kvHeads, firstKvHead = 0 }: { heads: number; kvHeads: number } & CacheHeads,
@@ -42,7 +85,7 @@ export const cacheHeadOf = (
 ): number => firstKvHead + Math.floor(head / (heads / kvHeads));
 
 /** What attention problems have in common, with the rows that a case runs. */
-export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction {
+export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction, QueryPieces, Idle {
   readonly rows: number;
   readonly heads: number;
   /** attention_split: of this rank's local chunks. */
@@ -56,7 +99,9 @@ export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction {
 export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvType' | 'block'> &
   CacheHeads &
   Sharing &
-  Eviction;
+  Eviction &
+  QueryPieces &
+  Idle;
 
 /** The layout of a cache that may hold more kv heads than the problem has. */
 export const cacheShape = (problem: KvShape & CacheHeads): KvShape => ({
@@ -68,20 +113,21 @@ export const cacheShape = (problem: KvShape & CacheHeads): KvShape => ({
 export function attentionCase(shape: Shape, rowInfo: readonly RowInfo[]): AttentionCase {
   const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
   const maxChunks = ceilDiv(longest, CHUNK_TOKENS) + 1;
+  const rows = withIdle(rowInfo, shape);
   return {
     ...shape,
-    rows: rowInfo.length,
+    rows: rows.length,
     maxChunks,
     tableStride: (maxChunks * CHUNK_TOKENS) / shape.block + (shape.perHead ? HEAD_TABLE_LEAD : 0),
-    qStride: alignUp(shape.heads * shape.headDim, 32),
+    qStride: alignUp(widestPiece(shape) * shape.headDim, 32),
     scale: shape.headDim ** -0.5,
-    rowInfo,
+    rowInfo: rows,
   };
 }
 
 /** The grid of a case: only as many chunks as its longest row has. */
-export const caseStep = ({ rowInfo }: AttentionCase): StepShape => ({
-  rows: rowInfo.length,
+export const caseStep = ({ rowInfo, idle = 0 }: AttentionCase): StepShape => ({
+  rows: rowInfo.length - idle,
   chunks: Math.max(1, ...rowInfo.map((info) => (info ? ceilDiv(info[0] + 1, CHUNK_TOKENS) : 0))),
 });
 
@@ -169,13 +215,13 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
     }
   }
   const inputs = {
-    q: random.normals(rowInfo.length * problem.qStride, 2),
+    q: random.normals((problem.queryPieces?.length ?? 1) * rowInfo.length * problem.qStride, 2),
     k_cache: keys,
     v_cache: values,
     row_info: rowInfoArray(rowInfo),
     block_table: problem.perHead ? ownTables(problem, table, lengths) : table,
   };
-  return problem.share ? ownAttentionInputs(problem, inputs) : inputs;
+  return problem.share || problem.masks ? ownAttentionInputs(problem, inputs) : inputs;
 }
 
 /**
@@ -230,10 +276,11 @@ export function scoresOf(
   head: number,
   entries: readonly number[],
 ): number[] {
-  const { headDim, block, qStride } = problem;
+  const { headDim, block } = problem;
   const shape = blockShape(problem);
   const kvHead = problem.perHead ? 0 : cacheHeadOf(problem, head);
-  const q = inputs['q']!.subarray(row * qStride + head * headDim, row * qStride + (head + 1) * headDim);
+  const start = queryStart(problem, row, head, headDim);
+  const q = inputs['q']!.subarray(start, start + headDim);
   const scale = Math.fround(problem.scale);
   const blocks = blocksOf(problem, inputs, row, head, entries);
   return entries.map((entry, i) => {

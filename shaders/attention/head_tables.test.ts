@@ -42,7 +42,7 @@ const paths: Path[] = [
 
 /** Merged rows of a problem, as bits: [row][head][dim]. */
 async function output(device: Device, traits: DeviceTraits, path: Path, problem: Path['problem'], inputs: HostArrays) {
-  const { rows, heads, kvHeads, headDim, tableStride, perHead } = problem;
+  const { rows, heads, kvHeads, headDim, tableStride, block, perHead } = problem;
   const suite = path.attend as typeof prefillSuite;
   const step = caseStep(path.problem);
   const partials = await runOn(device, suite, problem, inputs, step, traits);
@@ -58,7 +58,7 @@ async function output(device: Device, traits: DeviceTraits, path: Path, problem:
     partials: path.partials,
     outStride: heads * headDim,
     positions: problem.rowInfo.map((info) => info?.[0]),
-    ...(perHead ? { perHead: { kvHeads, tableStride } } : {}),
+    ...(perHead ? { perHead: { kvHeads, tableStride, block } } : {}),
   };
   const { out } = await runOn(device, mergeSuite, merge, given, step, traits);
   return bits(out!, 0, out!.length);

@@ -1,10 +1,21 @@
 import type { KernelPlan, ParamTypes } from '../../src/gpu/kernel.js';
+import { checkStride } from '../cache/kv_cache.js';
 import { type LatentShape, latentConstants, latentWgsl, latentWidth } from '../cache/latent_cache.js';
 import mlaAttend from '../lib/mla_attend.wgsl?raw';
 import mlaAttendRow from '../lib/mla_attend_row.wgsl?raw';
 import shareSource from '../lib/share.wgsl?raw';
+import partialLayoutSource from '../lib/partial_layout.wgsl?raw';
 import softmaxState from '../lib/softmax_state.wgsl?raw';
-import { LAYOUT_PARAMS, type layoutStrides, type Share, SHARE_PARAMS, sharePlan, WHOLE } from './share.js';
+import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from './query_pieces.js';
+import {
+  LAYOUT_PARAMS,
+  layoutParams,
+  type PartialLayout,
+  type Share,
+  SHARE_PARAMS,
+  sharePlan,
+  WHOLE,
+} from './share.js';
 
 /** What the attention kernels over the latent cache have in common (lib/mla_attend.wgsl). */
 export const MLA_BINDINGS = {
@@ -21,6 +32,7 @@ export const MLA_PARAMS = {
   rows: 'u32',
   heads: 'u32',
   q_units: 'u32',
+  ...PIECE_PARAMS,
   key_units: 'u32',
   rank_units: 'u32',
   ...LAYOUT_PARAMS,
@@ -36,7 +48,7 @@ export const MLA_PARAMS = {
 /** Query vectors that share each read of the latent: of a workgroup on a GPU, of an invocation on a software adapter. */
 export const MLA_VECTORS = 4;
 
-interface MlaProblem extends LatentShape {
+interface MlaProblem extends LatentShape, QueryPieces {
   readonly rows: number;
   readonly heads: number;
   readonly tableStride: number;
@@ -47,29 +59,33 @@ interface MlaProblem extends LatentShape {
 
 /**
  * The plan of a kernel, all but its grid, from its own file: `source`, or `rowSource` with `threads` invocations a workgroup.
- * `strides`: of partials.
+ * `lanes`: that partials have room for.
  */
 export function mlaPlan(
   kernel: string,
   problem: MlaProblem,
-  strides: ReturnType<typeof layoutStrides>,
+  partials: { readonly layout: PartialLayout; readonly lanes: number },
   file: { readonly source: string } | { readonly rowSource: string; readonly threads: number },
 ): Omit<KernelPlan<typeof MLA_PARAMS>, 'grid'> {
   const rankUnits = problem.kvLoraRank / 4;
+  const { rows, heads, qStride } = problem;
+  const pieces = piecesPlan(kernel, problem, qStride);
+  checkStride(kernel, 'qStride', qStride, widestPiece(problem) * latentWidth(problem));
   const shared = sharePlan(kernel, problem.share ?? WHOLE);
   const params = {
-    rows: problem.rows,
-    heads: problem.heads,
-    q_units: problem.qStride / 4,
+    rows,
+    heads,
+    q_units: qStride / 4,
+    ...pieces.params,
     key_units: latentWidth(problem) / 4,
     rank_units: rankUnits,
-    ...strides,
+    ...layoutParams(kernel, partials.layout, { rows, heads, lanes: partials.lanes }),
     table_stride: problem.tableStride,
     ...shared.params,
     scale: problem.scale,
   };
-  const fragments = [...latentWgsl(problem.kvType), softmaxState, shareSource];
-  const constants = { ...latentConstants(problem), ...shared.constants };
+  const fragments = [...latentWgsl(problem.kvType), softmaxState, shareSource, ...piecesWgsl, partialLayoutSource];
+  const constants = { ...latentConstants(problem), ...shared.constants, ...pieces.constants };
   // The order of sums follows from the rank and the kind of adapter alone.
   if ('rowSource' in file) {
     return {

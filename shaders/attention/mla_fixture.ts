@@ -4,12 +4,23 @@ import type { StepShape } from '../../src/gpu/kernel.js';
 import type { Expected, HostArray, HostArrays, KernelCase } from '../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, kvUnitBytes } from '../cache/kv_cache.js';
 import { latentCacheBytes, type LatentShape, latentUnit, latentWidth } from '../cache/latent_cache.js';
-import { attendedTokens, halfBits, halfNormal, halfValue, type RowInfo, rowInfoArray } from './fixture.js';
+import {
+  attendedTokens,
+  halfBits,
+  halfNormal,
+  halfValue,
+  type Idle,
+  queryStart,
+  type RowInfo,
+  rowInfoArray,
+  withIdle,
+} from './fixture.js';
+import { type QueryPieces, widestPiece } from './query_pieces.js';
 import { localLanes, type PartialLayout, WHOLE } from './share.js';
 import { localIndex, ownInputs, partialIndex, type Sharing } from './share_fixture.js';
 
 /** What problems of attention over the latent have in common, with the rows that a case runs. */
-export interface MlaCase extends LatentShape, Sharing {
+export interface MlaCase extends LatentShape, Sharing, QueryPieces, Idle {
   readonly rows: number;
   readonly heads: number;
   /** mla_split: of this rank's local chunks. */
@@ -24,27 +35,30 @@ export interface MlaCase extends LatentShape, Sharing {
 
 export type MlaShape = Pick<MlaCase, 'heads' | 'kvLoraRank' | 'qkRopeHeadDim' | 'kvType' | 'block'> &
   Sharing &
+  QueryPieces &
+  Idle &
   Pick<MlaCase, 'partialLayout'>;
 
 /** The problem of a shape and rows; strides as small as they may be, so that neighbours would show in an overrun. */
 export function mlaCase(shape: MlaShape, rowInfo: readonly RowInfo[]): MlaCase {
   const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
   const maxChunks = ceilDiv(longest, CHUNK_TOKENS) + 1;
+  const rows = withIdle(rowInfo, shape);
   return {
     ...shape,
-    rows: rowInfo.length,
+    rows: rows.length,
     maxChunks,
     lanes: localLanes(maxChunks, shape.share ?? WHOLE),
     tableStride: (maxChunks * CHUNK_TOKENS) / shape.block,
-    qStride: alignUp(shape.heads * latentWidth(shape), 32),
+    qStride: alignUp(widestPiece(shape) * latentWidth(shape), 32),
     scale: latentWidth(shape) ** -0.5,
-    rowInfo,
+    rowInfo: rows,
   };
 }
 
 /** The grid of a case: only as many chunks as its longest row has. */
-export const mlaStep = ({ rowInfo }: MlaCase): StepShape => ({
-  rows: rowInfo.length,
+export const mlaStep = ({ rowInfo, idle = 0 }: MlaCase): StepShape => ({
+  rows: rowInfo.length - idle,
   chunks: Math.max(1, ...rowInfo.map((info) => (info ? ceilDiv(info[0] + 1, CHUNK_TOKENS) : 0))),
 });
 
@@ -128,7 +142,7 @@ export function shuffledBlocks(count: number, random: Random): number[] {
  * must not matter is hostile: NaN in the cache, 0xffffffff in the block table, NaN in the q of inactive rows.
  */
 export function mlaInputs(problem: MlaCase, random: Random): HostArrays {
-  const { rowInfo, block, tableStride, qStride, heads } = problem;
+  const { rowInfo, block, tableStride, qStride, heads, queryPieces = [heads] } = problem;
   const width = latentWidth(problem);
   const lengths: number[] = [];
   for (const info of rowInfo) if (info) lengths[info[1]] = Math.max(lengths[info[1]] ?? 0, info[0] + 1);
@@ -143,8 +157,11 @@ export function mlaInputs(problem: MlaCase, random: Random): HostArrays {
       for (let i = 0; i < width; i++) writeLatent(problem, cache, physical, token % block, i, halfNormal(random));
     }
   }
-  const q = new Float32Array(rowInfo.length * qStride).fill(Number.NaN);
-  for (const [row, info] of rowInfo.entries()) if (info) q.set(random.normals(heads * width, 2), row * qStride);
+  const q = new Float32Array(queryPieces.length * rowInfo.length * qStride).fill(Number.NaN);
+  for (const [row, info] of rowInfo.entries()) {
+    for (let head = 0; info && head < heads; head++)
+      q.set(random.normals(width, 2), queryStart(problem, row, head, width));
+  }
   const inputs = { q_abs: q, latent_cache: cache, row_info: rowInfoArray(rowInfo), block_table: table };
   return problem.share ? ownMlaInputs(problem, inputs) : inputs;
 }
@@ -161,10 +178,11 @@ export function attendLatent(
   head: number,
   tokens: readonly number[],
 ): { o: Float64Array; m: number; l: number } {
-  const { kvLoraRank, block, tableStride, qStride } = problem;
+  const { kvLoraRank, block, tableStride } = problem;
   const width = latentWidth(problem);
   const slot = problem.rowInfo[row]![1];
-  const q = inputs['q_abs']!.subarray(row * qStride + head * width, row * qStride + (head + 1) * width);
+  const start = queryStart(problem, row, head, width);
+  const q = inputs['q_abs']!.subarray(start, start + width);
   const scale = Math.fround(problem.scale);
   const latents = tokens.map((token) => tokenLatent(problem, inputs, slot, token, tableStride, block));
   const scores = latents.map((latent) => scale * latent.reduce((sum, c, i) => sum + c * q[i]!, 0));

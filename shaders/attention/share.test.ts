@@ -4,10 +4,20 @@ import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';
 import { type MergeCase, suite as mergeSuite } from './attention_merge/cases.js';
+import { type LaneContributor, laneSources } from './attention_merge/lane_sources.js';
 import { bits, decisions, runOn } from './fixture.js';
-import { localChunks, localLanes, ownBase, WHOLE } from './share.js';
-import { localIndex } from './share_fixture.js';
-import { CONTEXTS, mlaPrefillPath, mlaSplitPath, type Path, prefillPath, splitPath } from './share_paths.js';
+import { laneMask, localChunks, localLanes, ownBase } from './share.js';
+import { localIndex, type Sharing } from './share_fixture.js';
+import {
+  chunksOf,
+  CONTEXTS,
+  lanesOf,
+  mlaPrefillPath,
+  mlaSplitPath,
+  type Path,
+  prefillPath,
+  splitPath,
+} from './share_paths.js';
 
 const RANKS = [1, 2, 4, 8];
 /** chunk_offsets of the slots: the same for all, one for each. */
@@ -40,58 +50,107 @@ function concatenated(arrays: readonly HostArray[]): Float32Array<ArrayBuffer> {
   return all;
 }
 
-/** The output of a path's rows: on one rank that shares nothing, or by way of `ranks` that share every sequence. */
+/** Ranks that hold lanes of every sequence, and how things lie between them. */
+interface Shared {
+  readonly members: readonly Sharing[];
+  readonly offsets: readonly number[];
+  readonly bundleHeads: number;
+  readonly queryPieces?: readonly number[];
+}
+
+/** The lane slots of a bundle that a rank holds. */
+const maskOf = ({ share, masks }: Sharing, { heads, perHead, bundleHeads }: Path & Shared, bundle: number): number =>
+  masks ? masks[Math.floor((bundle * bundleHeads) / (heads / perHead!.kvHeads))]! : laneMask(share!);
+
+/** The output of a path's rows: on one rank that shares nothing, or by way of ranks that each hold lanes of every sequence. */
 async function output(
   device: Device,
   traits: DeviceTraits,
   path: Path,
-  shared: { readonly ranks: number; readonly offsets: readonly number[] } | 'whole',
+  shared: Shared | 'whole',
 ): Promise<Uint32Array> {
-  const { rowInfo, heads, dim, perHead } = path;
+  const { rowInfo, heads, dim, perHead, ofLanes, maxChunks } = path;
   const rows = rowInfo.length;
   const outStride = heads * dim;
   const positions = rowInfo.map((info) => info?.[0]);
-  const problem = { rows, heads, headDim: dim, outStride, positions, ...(perHead && { perHead }) };
+  const problem = { rows, heads, headDim: dim, outStride, positions, partials: 1, ...(perHead && { perHead }) };
   const step = { rows, chunks: 11 };
-  const merge = async (rest: Pick<MergeCase, 'mode' | 'share' | 'partials'>, inputs: HostArrays) => {
+  const merge = async (rest: Partial<MergeCase>, inputs: HostArrays) => {
     const tensors = ['partial_o', 'partial_ml', 'row_info', 'chunk_offsets', ...(perHead ? ['block_table'] : [])];
-    const names = tensors.filter((name) => name in inputs);
+    const names = [...tensors, 'sources'].filter((name) => name in inputs);
     const given = Object.fromEntries(names.map((name) => [name, inputs[name]!]));
     return await runOn(device, mergeSuite, { ...problem, ...rest }, given, step, traits);
   };
   if (shared === 'whole') {
-    const partials = await path.attend(device, traits, 'whole');
-    const { out } = await merge({ partials: path.partials(WHOLE) }, partials);
+    const whole = await path.attend(device, traits, 'whole');
+    const { out } = await merge({ partials: ofLanes ? lanesOf(maxChunks, {}) : maxChunks }, whole);
     return bits(out!, 0, out!.length);
   }
+  const { members, offsets, bundleHeads, queryPieces } = shared;
   const travelled: { o: HostArray; ml: HostArray }[] = [];
+  const contributors: LaneContributor[][] = Array.from({ length: heads / bundleHeads }, () => []);
   let home: HostArrays = {};
-  const { ranks, offsets } = shared;
-  for (let index = 0; index < ranks; index++) {
-    const share = { ranks, index };
-    const own = await path.attend(device, traits, { share, offsets });
-    if (path.ofLanes) travelled.push({ o: own['partial_o']!, ml: own['partial_ml']! });
+  let base = 0;
+  for (const member of members) {
+    const lanes = lanesOf(maxChunks, member);
+    const own = await path.attend(device, traits, {
+      ...member,
+      offsets,
+      bundleHeads,
+      ...(queryPieces && { queryPieces }),
+    });
+    if (ofLanes) travelled.push({ o: own['partial_o']!, ml: own['partial_ml']! });
     else {
-      const { out, out_ml: ml } = await merge({ mode: 'lanes', share, partials: path.partials(share) }, own);
+      const local = { partials: chunksOf(maxChunks, member), ...(member.share && { share: member.share }) };
+      const { out, out_ml: ml } = await merge({ mode: 'lanes', bundleHeads, lanes, ...local }, own);
       travelled.push({ o: out!, ml: ml! });
     }
+    for (const [bundle, list] of contributors.entries()) {
+      const mask = maskOf(member, { ...path, ...shared }, bundle);
+      list.push({ mask, lanes, base: base + bundle * lanes * rows * bundleHeads });
+    }
+    base += lanes * rows * heads;
     home = own;
   }
   const gathered = {
     ...home,
     partial_o: concatenated(travelled.map(({ o }) => o)),
     partial_ml: concatenated(travelled.map(({ ml }) => ml)),
+    sources: laneSources(contributors, { rows, bundleHeads }),
   };
-  const share = { ranks, index: 0 };
-  const lanes = path.ofLanes ? path.partials(share) : MERGE_LANES / ranks;
-  const { out } = await merge({ mode: 'home', share, partials: lanes }, gathered);
+  const { out } = await merge({ mode: 'home', bundleHeads }, gathered);
   return bits(out!, 0, out!.length);
+}
+
+/** Ranks that share sequences by residues; where heads have tables of their own, also by uneven lanes of each head. */
+function sharings({ heads, bundleHeads, pieces, perHead }: Path): Shared[] {
+  const residues = RANKS.flatMap((ranks) =>
+    (ranks === 1 ? OFFSETS.slice(1) : OFFSETS).map((offsets): Shared => {
+      const members = Array.from({ length: ranks }, (_, index) => ({ share: { ranks, index } }));
+      const queryPieces = ranks === 2 ? pieces[0] : ranks === 8 ? pieces[1] : undefined;
+      return { members, offsets, bundleHeads: ranks > 2 ? bundleHeads : heads, ...(queryPieces && { queryPieces }) };
+    }),
+  );
+  const uneven = [
+    [
+      [0b10010010, 0b00000001],
+      [0b01101101, 0b11111110],
+    ],
+    [
+      [0b11111111, 0b00000010],
+      [0b00000000, 0b11111100],
+      [0b00000000, 0b00000001],
+    ],
+  ].flatMap((ranks) =>
+    OFFSETS.map((offsets): Shared => ({ members: ranks.map((masks) => ({ masks })), offsets, bundleHeads })),
+  );
+  return perHead ? [...residues, ...uneven] : residues;
 }
 
 const adapters = await testAdapters();
 for (const adapter of adapters) {
   describe(`ranks that share sequences give the bits of one rank on ${adapter.name}`, () => {
-    test.each([splitPath(), splitPath(true), prefillPath(), mlaSplitPath(), mlaPrefillPath()])(
+    test.each([splitPath(), splitPath(true), prefillPath(), prefillPath(true), mlaSplitPath(), mlaPrefillPath()])(
       '$name',
       { timeout: 300_000 },
       async (path) => {
@@ -101,12 +160,10 @@ for (const adapter of adapters) {
           const expected = await output(device, traits, path, 'whole');
           const written = path.rowInfo.filter(Boolean).length * path.heads * path.dim;
           expect(new Float32Array(expected.buffer).filter((x) => !Number.isNaN(x))).toHaveLength(written);
-          for (const ranks of RANKS) {
-            for (const offsets of ranks === 1 ? OFFSETS.slice(1) : OFFSETS) {
-              const got = await output(device, traits, path, { ranks, offsets });
-              const same = got.length === expected.length && got.every((word, i) => word === expected[i]);
-              expect(same, `${ranks} ranks, offsets ${offsets.join()}, software ${traits.software}`).toBe(true);
-            }
+          for (const shared of sharings(path)) {
+            const got = await output(device, traits, path, shared);
+            const same = got.length === expected.length && got.every((word, i) => word === expected[i]);
+            expect(same, `${JSON.stringify(shared)}, software ${traits.software}`).toBe(true);
           }
         }
         device.dispose();

@@ -47,28 +47,82 @@ export function sharePlan(
   return { constants: { SHARED: ranks > 1 }, params: { share_ranks: ranks, share_index: index } };
 }
 
-/** @throws SplitkvError when the share can't be, or partials of prompt rows have room for other lanes than a merge would read. */
+/** The lane slots of a rank's share, a bit each: slot s is lane (s - offset) mod 8 of a sequence with that chunk offset. */
+export function laneMask({ ranks, index }: Share): number {
+  let mask = 0;
+  for (let slot = index; slot < MERGE_LANES; slot += ranks) mask |= 1 << slot;
+  return mask;
+}
+
+/** Most lanes that the holder of the lane slots in `mask` has of a sequence of `chunks` chunks, whatever its chunk offset. */
+export function mostLanes(mask: number, chunks: number): number {
+  let most = 0;
+  for (let offset = 0; offset < MERGE_LANES; offset++) {
+    let held = 0;
+    for (let lane = 0; lane < Math.min(MERGE_LANES, chunks); lane++)
+      held += (mask >> ((lane + offset) % MERGE_LANES)) & 1;
+    most = Math.max(most, held);
+  }
+  return most;
+}
+
+/**
+ * @param holes of the lanes of the share some may lie elsewhere: there need not be room for all
+ * @throws SplitkvError when the share can't be, or partials of prompt rows have room for other lanes than a merge would read.
+ */
 export function checkLanes(
   kernel: string,
   { lanes, maxChunks, share }: { readonly lanes: number; readonly maxChunks: number; readonly share: Share },
+  holes = false,
 ): void {
   sharePlan(kernel, share);
-  if (Number.isInteger(lanes) && lanes >= 1 && lanes === localLanes(maxChunks, share)) return;
+  const most = localLanes(maxChunks, share);
+  if (Number.isInteger(lanes) && lanes >= 1 && (holes ? lanes <= most : lanes === most)) return;
   const shared = share.ranks > 1 ? ` / ${share.ranks}, rounded up` : '';
   throw usageError(
-    `${kernel}: lanes ${lanes} with maxChunks ${maxChunks}; expected min(${MERGE_LANES}, maxChunks)${shared}`,
+    `${kernel}: lanes ${lanes} with maxChunks ${maxChunks}; expected ${holes ? 'at most ' : ''}min(${MERGE_LANES}, maxChunks)${shared}`,
   );
 }
 
-/** How partials of prompt rows lie: a (row, head)'s lanes side by side, or a lane's (row, head)s in one run, as they travel. */
-export type PartialLayout = 'row' | 'lane';
+/** Where partials travel: those of `bundleHeads` neighbouring query heads lie together, [bundle][lanes][rows][bundleHeads]. */
+export interface HeadBundles {
+  /** Divides the heads. */
+  readonly bundleHeads: number;
+}
 
-/** Params of a kernel that writes partials: partial of (row, head) item and lane at item * item_stride + lane * lane_stride. */
-export const LAYOUT_PARAMS = { item_stride: 'u32', lane_stride: 'u32' } as const;
+/** How partials lie: a (row, head)'s lanes side by side, [rows][heads][lanes], or in bundles. The problem's rows count. */
+export type PartialLayout = 'row' | HeadBundles;
 
-/** Strides of partials in a layout; `rows` is the number there is room for. */
-export const layoutStrides = (
+/** Params of partial_layout.wgsl. */
+export const LAYOUT_PARAMS = {
+  bundle_heads: 'u32',
+  bundle_stride: 'u32',
+  row_stride: 'u32',
+  head_stride: 'u32',
+  lane_stride: 'u32',
+} as const;
+
+/**
+ * The params of partial_layout.wgsl; `rows` and `lanes` are the numbers there is room for.
+ * @throws SplitkvError when heads don't divide into bundles
+ */
+export function layoutParams(
+  kernel: string,
   layout: PartialLayout,
   { rows, heads, lanes }: { readonly rows: number; readonly heads: number; readonly lanes: number },
-): { readonly item_stride: number; readonly lane_stride: number } =>
-  layout === 'row' ? { item_stride: lanes, lane_stride: 1 } : { item_stride: 1, lane_stride: rows * heads };
+): { readonly [K in keyof typeof LAYOUT_PARAMS]: number } {
+  if (layout === 'row') {
+    return { bundle_heads: heads, bundle_stride: 0, row_stride: heads * lanes, head_stride: lanes, lane_stride: 1 };
+  }
+  const { bundleHeads } = layout;
+  if (!Number.isInteger(bundleHeads) || bundleHeads < 1 || heads % bundleHeads !== 0) {
+    throw usageError(`${kernel}: bundles of ${bundleHeads} heads; expected a divisor of the ${heads} query heads`);
+  }
+  return {
+    bundle_heads: bundleHeads,
+    bundle_stride: lanes * rows * bundleHeads,
+    row_stride: bundleHeads,
+    head_stride: 1,
+    lane_stride: rows * bundleHeads,
+  };
+}

@@ -1,33 +1,52 @@
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { HEAD_TABLE_LEAD, type TableLayout } from '../cache/head_tables.js';
-import { type CacheHeads, CHUNK_TOKENS, NO_BLOCK } from '../cache/kv_cache.js';
+import { type CacheHeads, CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../cache/kv_cache.js';
 import type { RowInfo } from './fixture.js';
 import { type PartialLayout, type Share, WHOLE } from './share.js';
 
 /** How a case's rank shares the sequences with others. */
 export interface Sharing {
   readonly share?: Share;
+  /** Instead, with perHead: by head of the cache, the lane slots that lie here, a bit each. Others' blocks are not in its table. */
+  readonly masks?: readonly number[];
   /** chunk_offsets; 0 where there is none. */
   readonly offsets?: readonly number[];
 }
 
-const owns = ({ share = WHOLE, offsets = [] }: Sharing, slot: number, chunk: number): boolean =>
-  (chunk + (offsets[slot] ?? 0)) % share.ranks === share.index;
+/** Whether a chunk (or merge lane) of a head of the cache lies here. */
+export const owns = (
+  { share = WHOLE, masks, offsets = [] }: Sharing,
+  slot: number,
+  chunk: number,
+  cacheHead = 0,
+): boolean => {
+  const place = chunk + (offsets[slot] ?? 0);
+  return masks ? ((masks[cacheHead]! >> (place % MERGE_LANES)) & 1) === 1 : place % share.ranks === share.index;
+};
 
-/** The place of a chunk (or merge lane) among those that the rank owns; undefined where it is another's. */
-export function localIndex(sharing: Sharing, slot: number, chunk: number): number | undefined {
-  if (!owns(sharing, slot, chunk)) return undefined;
+/** The place of a chunk (or merge lane) among those that lie here; undefined where it doesn't. */
+export function localIndex(sharing: Sharing, slot: number, chunk: number, cacheHead = 0): number | undefined {
+  if (!owns(sharing, slot, chunk, cacheHead)) return undefined;
   let before = 0;
-  for (let other = 0; other < chunk; other++) if (owns(sharing, slot, other)) before++;
+  for (let other = 0; other < chunk; other++) if (owns(sharing, slot, other, cacheHead)) before++;
   return before;
 }
 
+/** The place of a chunk among those that a generated row's partials have room for; undefined where it lies elsewhere. */
+export const chunkIndex = (sharing: Sharing, slot: number, chunk: number, cacheHead: number): number | undefined =>
+  sharing.masks && owns(sharing, slot, chunk, cacheHead) ? chunk : localIndex(sharing, slot, chunk, cacheHead);
+
 /** Index of a partial of (row, head) and a local chunk or lane, of `count`. */
-export const partialIndex = (
+export function partialIndex(
   { rows, heads, partialLayout = 'row' }: { rows: number; heads: number; partialLayout?: PartialLayout },
   count: number,
   [row, head, local]: readonly [row: number, head: number, local: number],
-): number => (partialLayout === 'row' ? (row * heads + head) * count + local : (local * rows + row) * heads + head);
+): number {
+  if (partialLayout === 'row') return (row * heads + head) * count + local;
+  const { bundleHeads } = partialLayout;
+  const bundle = Math.floor(head / bundleHeads);
+  return ((bundle * count + local) * rows + row) * bundleHeads + (head % bundleHeads);
+}
 
 const NAN_HALVES = 0x7e007e00;
 
@@ -61,7 +80,8 @@ export function ownInputs(
       const index = (word % tableStride) - lead;
       const at = slot * slotWords + word;
       const physical = table[at]!;
-      const elsewhere = index >= 0 && !owns(problem, slot, Math.floor((index * block) / CHUNK_TOKENS));
+      const elsewhere =
+        index >= 0 && !owns(problem, slot, Math.floor((index * block) / CHUNK_TOKENS), Math.floor(word / tableStride));
       if (physical === NO_BLOCK || !elsewhere) continue;
       table[at] = NO_BLOCK;
       for (const [name, words] of Object.entries(blockWords)) {

@@ -1,15 +1,25 @@
 import { Random } from '../../src/base/random.js';
 import type { Device, DeviceTraits } from '../../src/gpu/device.js';
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { prefillProblem, suite as prefillSuite } from './attention_prefill/cases.js';
+import { type PrefillCase, prefillProblem, suite as prefillSuite } from './attention_prefill/cases.js';
 import type { HeadTables } from './attention_merge/index.js';
 import { PREFILL_TILE_ROWS } from './attention_prefill/index.js';
 import { suite as splitSuite } from './attention_split/cases.js';
-import { attentionCase, attentionInputs, caseStep, ownAttentionInputs, type RowInfo, runOn } from './fixture.js';
+import {
+  attentionCase,
+  type AttentionCase,
+  attentionInputs,
+  caseStep,
+  inPieces,
+  ownAttentionInputs,
+  type RowInfo,
+  runOn,
+} from './fixture.js';
+import { latentWidth } from '../cache/latent_cache.js';
 import { mlaCase, mlaInputs, mlaStep, ownMlaInputs } from './mla_fixture.js';
 import { suite as mlaPrefillSuite } from './mla_prefill/cases.js';
 import { suite as mlaSplitSuite } from './mla_split/cases.js';
-import { localChunks, localLanes, type Share } from './share.js';
+import { localChunks, localLanes, mostLanes, WHOLE } from './share.js';
 import type { Sharing } from './share_fixture.js';
 
 /** Tokens of each slot's sequence. */
@@ -29,6 +39,13 @@ const prompt: RowInfo[] = CONTEXTS.flatMap((length, slot) => {
   return [...last, ...Array.from({ length: PREFILL_TILE_ROWS - last.length }, () => undefined)];
 });
 
+/** What a rank does of a path: which lanes it holds, and how things lie. */
+export interface Part extends Sharing {
+  /** Of the lanes that it writes. */
+  readonly bundleHeads: number;
+  readonly queryPieces?: readonly number[];
+}
+
 /** One of the attention kernels, over rows that it was made for. */
 export interface Path {
   readonly name: string;
@@ -40,96 +57,115 @@ export interface Path {
   readonly perHead?: HeadTables;
   /** Partials of prompt rows are of merge lanes, those of generated rows of chunks. */
   readonly ofLanes: boolean;
-  /** Partials of a (row, head) that a rank makes room for. */
-  readonly partials: (share: Share) => number;
+  /** Chunks that the longest sequence may have. */
+  readonly maxChunks: number;
+  /** Heads of a small bundle, and of pieces in which queries may come. */
+  readonly bundleHeads: number;
+  readonly pieces: readonly (readonly number[])[];
   /** The rank's inputs (row_info, chunk_offsets ...) with partial_o and partial_ml. 'whole': of one rank that shares nothing. */
-  readonly attend: (device: Device, traits: DeviceTraits, sharing: Required<Sharing> | 'whole') => Promise<HostArrays>;
+  readonly attend: (device: Device, traits: DeviceTraits, part: Part | 'whole') => Promise<HostArrays>;
 }
+
+/** Lanes of a head that a rank makes room for. */
+export const lanesOf = (maxChunks: number, { share, masks }: Sharing): number =>
+  masks ? Math.max(1, ...masks.map((mask) => mostLanes(mask, maxChunks))) : localLanes(maxChunks, share ?? WHOLE);
+
+/** Chunks of a head that a rank makes room for. */
+export const chunksOf = (maxChunks: number, { share }: Sharing): number => localChunks(maxChunks, share ?? WHOLE);
 
 const shape = { heads: 4, kvHeads: 2, headDim: 32, kvType: 'f16', block: 64 } as const;
 const latentShape = { heads: 5, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f16', block: 64 } as const;
 
 /** Entries evicted of each slot's heads: from none to nearly all. */
 const EVICTED = [[0, 0], [250, 1], [0, 100], [256, 2], [0, 600], [2000, 1100], []];
+/** The same, as far as the last two rows have entries. */
+const PROMPT_EVICTED = EVICTED.map((heads, slot) =>
+  heads.map((count) => Math.min(count, Math.max(0, CONTEXTS[slot]! - 2))),
+);
 
-export function splitPath(perHead = false): Path {
-  const problem = attentionCase({ ...shape, ...(perHead && { perHead, evicted: EVICTED }) }, generated);
-  const { kvHeads, tableStride } = problem;
-  const inputs = attentionInputs(problem, new Random(51));
-  const partials = (share: Share) => localChunks(problem.maxChunks, share);
+/** A part's problem: its lanes, and the layout of what it reads and writes. */
+const partOf = <Problem extends { readonly maxChunks: number }>(
+  problem: Problem,
+  { bundleHeads, ...part }: Part,
+  ofLanes: boolean,
+) => ({
+  ...problem,
+  ...part,
+  ...(ofLanes
+    ? { lanes: lanesOf(problem.maxChunks, part), partialLayout: { bundleHeads } }
+    : { maxChunks: chunksOf(problem.maxChunks, part) }),
+});
+
+const headPath = (name: string, problem: AttentionCase | PrefillCase, seed: number): Path => {
+  const inputs = attentionInputs(problem, new Random(seed));
+  const ofLanes = 'lanes' in problem;
+  const { kvHeads, tableStride, block, perHead = false, headDim, maxChunks } = problem;
   return {
-    name: perHead ? 'attention_split, heads of different lengths' : 'attention_split',
-    ...(perHead && { perHead: { kvHeads, tableStride } }),
-    rowInfo: generated,
+    name: perHead ? `${name}, heads of different lengths` : name,
+    ...(perHead && { perHead: { kvHeads, tableStride, block } }),
+    rowInfo: problem.rowInfo,
     heads: shape.heads,
-    dim: shape.headDim,
-    ofLanes: false,
-    partials,
-    async attend(device, traits, sharing) {
-      const part = sharing === 'whole' ? problem : { ...problem, ...sharing, maxChunks: partials(sharing.share) };
-      const own = sharing === 'whole' ? inputs : ownAttentionInputs(part, inputs);
-      return { ...own, ...(await runOn(device, splitSuite, part, own, caseStep(problem), traits)) };
+    dim: headDim,
+    ofLanes,
+    maxChunks,
+    bundleHeads: 2,
+    pieces: [
+      [2, 2],
+      [0, 2, 0, 2, 0],
+    ],
+    async attend(device, traits, part) {
+      const own = part === 'whole' ? problem : partOf(problem, part, ofLanes);
+      const q = own.queryPieces ? inPieces(inputs['q']!, problem, headDim, own.queryPieces) : inputs['q']!;
+      const given = part === 'whole' ? inputs : ownAttentionInputs(own, { ...inputs, q });
+      const suite = (ofLanes ? prefillSuite : splitSuite) as typeof splitSuite;
+      return { ...given, ...(await runOn(device, suite, own, given, caseStep(problem), traits)) };
     },
   };
-}
+};
 
-export function prefillPath(): Path {
-  const problem = prefillProblem(shape, prompt);
-  const inputs = attentionInputs(problem, new Random(52));
-  const partials = (share: Share) => localLanes(problem.maxChunks, share);
-  return {
-    name: 'attention_prefill',
-    rowInfo: prompt,
-    heads: shape.heads,
-    dim: shape.headDim,
-    ofLanes: true,
-    partials,
-    async attend(device, traits, sharing) {
-      const runs = { partialLayout: 'lane' } as const;
-      const part = sharing === 'whole' ? problem : { ...problem, ...sharing, ...runs, lanes: partials(sharing.share) };
-      const own = sharing === 'whole' ? inputs : ownAttentionInputs(part, inputs);
-      return { ...own, ...(await runOn(device, prefillSuite, part, own, caseStep(problem), traits)) };
-    },
-  };
-}
+export const splitPath = (perHead = false): Path =>
+  headPath(
+    'attention_split',
+    attentionCase({ ...shape, ...(perHead && { perHead, evicted: EVICTED }) }, generated),
+    51,
+  );
 
-export function mlaSplitPath(): Path {
-  const problem = mlaCase(latentShape, generated);
-  const inputs = mlaInputs(problem, new Random(53));
-  const { heads, kvLoraRank: dim } = latentShape;
-  const partials = (share: Share) => localChunks(problem.maxChunks, share);
-  return {
-    name: 'mla_split',
-    rowInfo: generated,
-    heads,
-    dim,
-    ofLanes: false,
-    partials,
-    async attend(device, traits, sharing) {
-      const part = sharing === 'whole' ? problem : { ...problem, ...sharing, maxChunks: partials(sharing.share) };
-      const own = sharing === 'whole' ? inputs : ownMlaInputs(part, inputs);
-      return { ...own, ...(await runOn(device, mlaSplitSuite, part, own, mlaStep(problem), traits)) };
-    },
-  };
-}
+export const prefillPath = (perHead = false): Path =>
+  headPath(
+    'attention_prefill',
+    prefillProblem({ ...shape, ...(perHead && { perHead, evicted: PROMPT_EVICTED }) }, prompt),
+    52,
+  );
 
-export function mlaPrefillPath(): Path {
-  const problem = mlaCase(latentShape, prompt);
-  const inputs = mlaInputs(problem, new Random(54));
-  const { heads, kvLoraRank: dim } = latentShape;
-  const partials = (share: Share) => localLanes(problem.maxChunks, share);
+const latentPath = (suite: typeof mlaSplitSuite, rowInfo: readonly RowInfo[], seed: number): Path => {
+  const problem = mlaCase(latentShape, rowInfo);
+  const inputs = mlaInputs(problem, new Random(seed));
+  const ofLanes = suite === mlaPrefillSuite;
   return {
-    name: 'mla_prefill',
-    rowInfo: prompt,
-    heads,
-    dim,
-    ofLanes: true,
-    partials,
-    async attend(device, traits, sharing) {
-      const runs = { partialLayout: 'lane' } as const;
-      const part = sharing === 'whole' ? problem : { ...problem, ...sharing, ...runs, lanes: partials(sharing.share) };
-      const own = sharing === 'whole' ? inputs : ownMlaInputs(part, inputs);
-      return { ...own, ...(await runOn(device, mlaPrefillSuite, part, own, mlaStep(problem), traits)) };
+    name: suite.kernel.name,
+    rowInfo,
+    heads: problem.heads,
+    dim: problem.kvLoraRank,
+    ofLanes,
+    maxChunks: problem.maxChunks,
+    bundleHeads: 1,
+    pieces: [
+      [3, 0, 2],
+      [1, 1, 1, 0, 1, 1],
+    ],
+    async attend(device, traits, part) {
+      const own = part === 'whole' ? problem : partOf(problem, part, ofLanes);
+      const q = inputs['q_abs']!;
+      const pieces = own.queryPieces ? inPieces(q, problem, latentWidth(problem), own.queryPieces) : q;
+      const given = part === 'whole' ? inputs : ownMlaInputs(own, { ...inputs, q_abs: pieces });
+      return {
+        ...given,
+        ...(await runOn(device, suite, own, given, mlaStep(problem), traits)),
+      };
     },
   };
-}
+};
+
+export const mlaSplitPath = (): Path => latentPath(mlaSplitSuite, generated, 53);
+
+export const mlaPrefillPath = (): Path => latentPath(mlaPrefillSuite, prompt, 54);

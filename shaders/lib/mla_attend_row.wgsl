@@ -18,8 +18,8 @@ var<workgroup> weights: array<vec4<f32>, TILE * THREADS>;
 struct Queries {
   // First unit in q_abs of each head.
   at: vec4<u32>,
-  // Index in partial_ml of the first head; units follow at to * rank_units in partial_o. A head beyond the last is not written.
-  to: u32,
+  // Index in partial_ml of each head; units follow at to * rank_units in partial_o. A head beyond the last is not written.
+  to: vec4<u32>,
   heads: u32,
   // Tokens attended to.
   limit: u32,
@@ -82,7 +82,7 @@ fn put_units(
   if (head >= queries.heads) {
     return;
   }
-  let at = (queries.to + head * params.item_stride) * params.rank_units + unit;
+  let at = queries.to[head] * params.rank_units + unit;
   var new0 = own * o0;
   var new1 = own * o1;
   if (merge) {
@@ -147,6 +147,6 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     }
   }
   for (var i = 0u; i < queries.heads; i++) {
-    partial_ml[queries.to + i * params.item_stride] = vec2<f32>(m[i], l[i]);
+    partial_ml[queries.to[i]] = vec2<f32>(m[i], l[i]);
   }
 }

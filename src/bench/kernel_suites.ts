@@ -8,7 +8,6 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'attention/attention_merge': () => import('../../shaders/attention/attention_merge/cases.js'),
   'attention/attention_prefill': () => import('../../shaders/attention/attention_prefill/cases.js'),
   'attention/attention_split': () => import('../../shaders/attention/attention_split/cases.js'),
-  'attention/merge_copies': () => import('../../shaders/attention/merge_copies/cases.js'),
   'attention/mla_prefill': () => import('../../shaders/attention/mla_prefill/cases.js'),
   'attention/mla_split': () => import('../../shaders/attention/mla_split/cases.js'),
   'compress/ada_budgets': () => import('../../shaders/compress/ada_budgets/cases.js'),

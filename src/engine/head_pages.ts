@@ -122,13 +122,15 @@ export class HeadPages {
 
   /**
    * Makes room for positions below `tokens`, more than the slot had or as many; chunks of a new sequence are rotated by
-   * `chunkOffset`.
+   * `chunkOffset`. True where the sequence is new.
    * @throws SplitkvError `context_full`
    */
-  reserve(slot: number, tokens: number, chunkOffset = 0): void {
-    if (this.#slots[slot]!.room === 0) this.shape.owners?.admit(slot, tokens, chunkOffset);
+  reserve(slot: number, tokens: number, chunkOffset = 0): boolean {
+    const isNew = this.#slots[slot]!.room === 0;
+    if (isNew) this.shape.owners?.admit(slot, tokens, chunkOffset);
     for (const stage of this.#stages) if (stage.blocks.reserve(slot, tokens)) this.#write(stage, slot);
     this.#slots[slot] = { ...this.#slots[slot]!, room: tokens };
+    return isNew;
   }
 
   /** Nothing of the slot is held here: nothing is appended for it. */

@@ -291,14 +291,14 @@ export class RankRunner implements Rank {
       for (const [index, block] of owned.entries()) table[block] = physical[index]!;
       this.#slots[slot] = { blocks: physical, table, chunkOffset, length: 0 };
       this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
-      this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+      this.#writeChunkOffset(slot, chunkOffset);
     });
   }
 
   reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
     return this.#inOrder(async () => {
-      if (this.#owns(slot, 0, 0)) this.#pages!.reserve(slot, tokens, chunkOffset);
-      else this.#pages!.leaveOut(slot);
+      if (!this.#owns(slot, 0, 0)) this.#pages!.leaveOut(slot);
+      else if (this.#pages!.reserve(slot, tokens, chunkOffset)) this.#writeChunkOffset(slot, chunkOffset);
     });
   }
 
@@ -320,8 +320,12 @@ export class RankRunner implements Rank {
         this.#slots[slot] = { ...state, blocks: held, table, chunkOffset };
       }
       this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
-      this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+      this.#writeChunkOffset(slot, chunkOffset);
     }, batch);
+  }
+
+  #writeChunkOffset(slot: number, chunkOffset: number): void {
+    this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
   }
 
   #freed({ blocks }: Slot): number[] {

@@ -1,4 +1,6 @@
 import { attentionMerge, type HeadTables } from '../../shaders/attention/attention_merge/index.js';
+import { laneSources, sharedLanes } from '../../shaders/attention/attention_merge/lane_sources.js';
+import type { PartialLayout } from '../../shaders/attention/share.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../shaders/cache/kv_cache.js';
 import { ceilDiv } from '../base/math.js';
 import type { Exchange, Region, Transfer } from '../distributed/communicator.js';
@@ -49,7 +51,8 @@ export interface StageAttention {
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
   readonly share: { readonly ranks: number; readonly index: number };
-  readonly layout: 'row' | 'lane' | 'head';
+  /** How attention of prompt rows lays out a block's partials. */
+  layoutOf(block: AttentionBlock): PartialLayout;
   /** Before the stage's first layer: which rows are this rank's. */
   recordRows(recorder: Recorder): void;
   /** Brings every block's queries here. */
@@ -66,8 +69,6 @@ export interface StageAttention {
 export interface MergeTables {
   readonly perHead: HeadTables;
   readonly blockTable: Tensor;
-  /** Tokens a block. */
-  readonly block: number;
 }
 
 /**
@@ -81,16 +82,17 @@ export class AttentionRanks implements StageAttention {
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
   readonly share: { readonly ranks: number; readonly index: number };
-  readonly layout: 'row' | 'lane';
   readonly role: Role;
   readonly rows: number;
   readonly #chunkPartials: { readonly o: Buffer; readonly ml: Buffer } | undefined;
-  readonly #home: { readonly o: Buffer; readonly ml: Buffer } | undefined;
+  readonly #home: { readonly o: Buffer; readonly ml: Buffer; readonly sources: Buffer } | undefined;
   readonly #lanes: number;
   readonly #own: AttentionBlock;
 
+  /** `scratch`: for what stages may share. */
   constructor(
-    readonly device: Pick<Device, 'createBuffer'>,
+    device: Device,
+    readonly scratch: Pick<Device, 'createBuffer'>,
     readonly world: World,
     readonly stage: StageTopology,
     readonly shape: AttentionShape,
@@ -109,13 +111,21 @@ export class AttentionRanks implements StageAttention {
     const chunks = ceilDiv(shape.contextLength, CHUNK_TOKENS);
     this.#lanes = ceilDiv(Math.min(MERGE_LANES, chunks), ranks);
     this.partials = role === 'prompt' ? this.#lanes : ceilDiv(chunks, ranks);
-    this.layout = ranks > 1 ? 'lane' : 'row';
     this.blocks = this.#makeBlocks(rows);
     this.#own = this.blocks.find(({ own }) => own)!;
-    const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
+    const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
     if (ranks > 1) {
-      const home = ranks * this.#lanes * rows.rows * this.#own.heads;
-      this.#home = { o: floats('home o', home * shape.dim), ml: floats('home ml', home * 2) };
+      const { heads } = this.#own;
+      const states = this.#lanes * rows.rows * heads;
+      const sources = laneSources([sharedLanes({ ranks }, { base: 0, lanes: this.#lanes, states })], {
+        rows: rows.rows,
+        bundleHeads: heads,
+      });
+      this.#home = {
+        o: floats('home o', ranks * states * shape.dim),
+        ml: floats('home ml', ranks * states * 2),
+        sources: filledBuffer(device, `${role} lane sources`, sources),
+      };
       if (role === 'generated') {
         const most = Math.max(...this.blocks.map(({ heads }) => heads));
         const states = rows.rows * most * this.partials;
@@ -125,7 +135,7 @@ export class AttentionRanks implements StageAttention {
   }
 
   #makeBlocks(rows: { role: Role; rows: number; rowInfo: Buffer; queries: Buffer }): AttentionBlock[] {
-    const { device, stage, shape } = this;
+    const { scratch, stage, shape } = this;
     const { role } = rows;
     const split = role === 'prompt' && stage.rowBlocks > 1;
     const group = stage.groups[stage.group]!;
@@ -134,7 +144,7 @@ export class AttentionRanks implements StageAttention {
       const queryStride = shape.queryStrideOf(share);
       const states = rows.rows * heads * (stage.sequence.ranks > 1 ? this.#lanes : this.partials);
       const floats = (name: string, count: number): Buffer =>
-        device.createBuffer(`${role} ${name} of rank ${share.rank}`, count * 4);
+        scratch.createBuffer(`${role} ${name} of rank ${share.rank}`, count * 4);
       return {
         share,
         own,
@@ -158,6 +168,11 @@ export class AttentionRanks implements StageAttention {
   /** Rows of a block in this step. */
   #rowsOf(block: AttentionBlock, step: StepShape): number {
     return (block.stepOf ? block.stepOf(step) : step).rows;
+  }
+
+  /** Lanes that travel lie together. */
+  layoutOf({ heads }: AttentionBlock): PartialLayout {
+    return this.#home ? { bundleHeads: heads } : 'row';
   }
 
   recordRows(): void {
@@ -192,18 +207,18 @@ export class AttentionRanks implements StageAttention {
   recordLanes(recorder: Recorder, block: AttentionBlock): void {
     const { shape, rows, partials, share } = this;
     const chunks = this.#chunkPartials;
-    if (chunks) recordChunkLanes(recorder, { chunks, shape, rows, partials, share, block });
+    if (chunks) recordChunkLanes(recorder, { chunks, shape, rows, partials, lanes: this.#lanes, share, block });
   }
 
   /** Sends every block's partials home, and merges this rank's own rows into `out`. */
   recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void {
     const { shape, rows } = this;
     const own = this.#own;
-    const problem = { rows, heads: own.heads, headDim: shape.dim, partials: this.partials, outStride };
+    const problem = { rows, heads: own.heads, headDim: shape.dim, outStride };
     if (!this.#home) {
       recorder.dispatch(
         attentionMerge,
-        { ...problem, ...(tables && { perHead: tables.perHead }) },
+        { ...problem, partials: this.partials, ...(tables && { perHead: tables.perHead }) },
         {
           partial_o: own.partialO,
           partial_ml: own.partialMl,
@@ -217,12 +232,13 @@ export class AttentionRanks implements StageAttention {
     this.world.hop(recorder, 'partials', (step) => this.#partialTransfers(step));
     recorder.dispatch(
       attentionMerge,
-      { ...problem, mode: 'home', partials: this.#lanes, share: this.share },
+      { ...problem, mode: 'home' },
       {
         partial_o: this.#home.o,
         partial_ml: this.#home.ml,
         row_info: own.rowInfo,
         chunk_offsets: shape.chunkOffsets,
+        sources: this.#home.sources,
         out,
       },
     );
@@ -262,6 +278,13 @@ export class AttentionRanks implements StageAttention {
   }
 }
 
+/** A buffer of a stage's own with contents that stay. */
+export function filledBuffer(device: Device, label: string, data: Uint32Array<ArrayBuffer>): Buffer {
+  const buffer = device.createBuffer(label, data.byteLength);
+  device.write(buffer, 0, data);
+  return buffer;
+}
+
 /** A block's chunks merged into the merge lanes that travel. */
 export function recordChunkLanes(
   recorder: Recorder,
@@ -270,6 +293,7 @@ export function recordChunkLanes(
     shape,
     rows,
     partials,
+    lanes,
     share,
     block,
   }: {
@@ -278,6 +302,8 @@ export function recordChunkLanes(
     readonly shape: Pick<AttentionShape, 'dim' | 'chunkOffsets'>;
     readonly rows: number;
     readonly partials: number;
+    /** That the block's partials have room for. */
+    readonly lanes: number;
     readonly share: { readonly ranks: number; readonly index: number };
     readonly block: AttentionBlock;
   },
@@ -290,8 +316,8 @@ export function recordChunkLanes(
       heads: block.heads,
       headDim: shape.dim,
       partials,
+      lanes,
       share,
-      outStride: block.heads * shape.dim,
     },
     {
       partial_o: chunks.o,

@@ -1,9 +1,17 @@
-import { mergeCopies } from '../../shaders/attention/merge_copies/index.js';
+import { attentionMerge } from '../../shaders/attention/attention_merge/index.js';
+import { type LaneContributor, laneSources } from '../../shaders/attention/attention_merge/lane_sources.js';
+import { mostLanes, type PartialLayout } from '../../shaders/attention/share.js';
 import { MERGE_LANES } from '../../shaders/cache/kv_cache.js';
 import type { Exchange, Region, Transfer } from '../distributed/communicator.js';
 import type { Buffer, Device, Recorder, StepShape } from '../gpu/index.js';
-import { holdersOf, homeOf } from '../placement/index.js';
-import type { AttentionBlock, AttentionShape, MergeTables, StageAttention } from './attention_ranks.js';
+import { holdersOf, homeOf, laneHolders } from '../placement/index.js';
+import {
+  type AttentionBlock,
+  type AttentionShape,
+  filledBuffer,
+  type MergeTables,
+  type StageAttention,
+} from './attention_ranks.js';
 import { together } from './record_ranks.js';
 import { chunksOf, type Role } from './roles.js';
 import type { StageTopology } from './topology.js';
@@ -13,8 +21,10 @@ import type { World } from './world.js';
 interface Copy {
   readonly place: number;
   readonly home: number;
-  /** Where this rank is home: the other ranks with copies, whose lanes come in this order behind the own heads. */
-  readonly guests: readonly number[];
+  /** Lane slots that lie here, a bit each. */
+  readonly mask: number;
+  /** Where this rank is home: the other ranks with copies, and their lane slots. Their lanes come in this order behind the own heads. */
+  readonly guests: readonly { readonly rank: number; readonly mask: number }[];
   readonly firstGuest: number;
 }
 
@@ -30,7 +40,6 @@ export class CopiedAttention implements StageAttention {
   readonly blocks: readonly AttentionBlock[];
   readonly partials: number;
   readonly share = { ranks: 1, index: 0 };
-  readonly layout = 'head';
   readonly #lanes: number;
   readonly #kvHeads: number;
   readonly #group: number;
@@ -38,7 +47,7 @@ export class CopiedAttention implements StageAttention {
   readonly #laneO: Buffer;
   readonly #laneMl: Buffer;
   readonly #chunkPartials: { readonly o: Buffer; readonly ml: Buffer } | undefined;
-  readonly #guests: Buffer;
+  readonly #sources: Buffer;
 
   /** `scratch`: for what stages may share. */
   constructor(
@@ -58,12 +67,10 @@ export class CopiedAttention implements StageAttention {
     this.#lanes = Math.min(MERGE_LANES, chunks);
     this.partials = role === 'prompt' ? this.#lanes : chunks;
     this.#copies = copiesOf(stage);
-    const guests = new Uint32Array(this.#kvHeads * 2);
-    for (const { place, guests: list, firstGuest } of this.#copies) guests.set([firstGuest, list.length], place * 2);
-    this.#guests = device.createBuffer(`${role} guests`, guests.byteLength);
-    device.write(this.#guests, 0, guests);
     const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
     const lanes = rows.rows * this.#group * this.#lanes * (this.#kvHeads + guestCount(this.#copies));
+    const sources = laneSources(this.#contributors(), { rows: rows.rows, bundleHeads: this.#group });
+    this.#sources = filledBuffer(device, `${role} lane sources`, sources);
     this.#laneO = floats('lane o', lanes * shape.dim);
     this.#laneMl = floats('lane ml', lanes * 2);
     if (role === 'generated') {
@@ -99,77 +106,93 @@ export class CopiedAttention implements StageAttention {
     return { partial_o: o, partial_ml: ml };
   }
 
+  layoutOf(): PartialLayout {
+    return { bundleHeads: this.#group };
+  }
+
   recordLanes(recorder: Recorder, block: AttentionBlock, tables?: MergeTables): void {
-    recorder.dispatch(mergeCopies, this.#problem('lanes', tables!, 0), {
-      ...this.target(),
-      row_info: block.rowInfo,
-      block_table: tables!.blockTable,
-      out: this.#laneO,
-      out_ml: this.#laneMl,
-    });
+    recorder.dispatch(
+      attentionMerge,
+      { ...this.#problem('lanes', tables!), partials: this.partials, lanes: this.#lanes },
+      {
+        ...this.target(),
+        row_info: block.rowInfo,
+        block_table: tables!.blockTable,
+        out: this.#laneO,
+        out_ml: this.#laneMl,
+      },
+    );
   }
 
   recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void {
     this.world.hop(recorder, 'copies', (step) => this.#transfers(step));
-    recorder.dispatch(mergeCopies, this.#problem('home', tables!, outStride), {
-      partial_o: this.#laneO,
-      partial_ml: this.#laneMl,
-      row_info: this.rows.rowInfo,
-      block_table: tables!.blockTable,
-      guests: this.#guests,
-      out,
-    });
+    recorder.dispatch(
+      attentionMerge,
+      { ...this.#problem('home', tables!), outStride },
+      {
+        partial_o: this.#laneO,
+        partial_ml: this.#laneMl,
+        row_info: this.rows.rowInfo,
+        chunk_offsets: this.shape.chunkOffsets,
+        block_table: tables!.blockTable,
+        sources: this.#sources,
+        out,
+      },
+    );
   }
 
-  #problem(mode: 'lanes' | 'home', { block, perHead }: MergeTables, outStride: number) {
+  #problem(mode: 'lanes' | 'home', { perHead }: MergeTables) {
     return {
       mode,
       rows: this.rows.rows,
       heads: this.#kvHeads * this.#group,
-      kvHeads: this.#kvHeads,
       headDim: this.shape.dim,
-      partials: this.partials,
-      lanes: this.#lanes,
-      block,
-      tableStride: perHead.tableStride,
-      outStride,
+      bundleHeads: this.#group,
+      perHead,
     };
+  }
+
+  /** Who holds which lanes of each kv head, as they lie here. Elsewhere than at its home, others' lanes of a head don't come. */
+  #contributors(): LaneContributor[][] {
+    const states = this.#lanes * this.rows.rows * this.#group;
+    return Array.from({ length: this.#kvHeads }, (_, place) => {
+      const copy = this.#copies.find((candidate) => candidate.place === place);
+      const of = (mask: number, at: number): LaneContributor => ({ mask, base: at * states, lanes: this.#lanes });
+      if (!copy || copy.home !== this.stage.share.rank) return [of(ALL_LANES, place)];
+      return [of(copy.mask, place), ...copy.guests.map(({ mask }, i) => of(mask, copy.firstGuest + i))];
+    });
   }
 
   #transfers(step: StepShape): Omit<Exchange, 'label'> {
     const own = this.stage.share.rank;
-    const transfer = (peer: number, place: number): Transfer => ({ peer, regions: this.#regions(place, step) });
+    const transfer = (peer: number, mask: number, place: number): Transfer => ({
+      peer,
+      regions: this.#regions(mask, place, step),
+    });
     return together(
-      ...this.#copies.map(({ place, home, guests, firstGuest }) => ({
-        sends: home === own ? [] : [transfer(home, place)],
-        receives: guests.map((peer, i) => transfer(peer, firstGuest + i)),
+      ...this.#copies.map(({ place, home, mask, guests, firstGuest }) => ({
+        sends: home === own ? [] : [transfer(home, mask, place)],
+        receives: guests.map(({ rank, mask }, i) => transfer(rank, mask, firstGuest + i)),
       })),
     );
   }
 
-  /** The lanes of a kv head, or of a guest, that the step's sequences have reached. */
-  #regions(place: number, { rows, chunks }: StepShape): Region[] {
-    const lanes = this.shape.uneven ? this.#lanes : Math.min(this.#lanes, chunks);
+  /** Of a kv head, or of a guest: the lanes that the step's sequences may have reached. */
+  #regions(mask: number, place: number, { rows, chunks }: StepShape): Region[] {
+    const lanes = mostLanes(mask, this.shape.uneven ? this.#lanes : Math.min(this.#lanes, chunks));
     const { rows: room } = this.rows;
     const of = (buffer: Buffer, width: number): Region[] => {
-      const lane = room * width * 4;
-      const region = (first: number, count: number, size: number): Region[] =>
-        Array.from({ length: count }, (_, i) => ({ buffer, offset: (first + i) * lane, size }));
-      const first = place * this.#group * this.#lanes;
-      if (rows < room) {
-        const heads = Array.from({ length: this.#group }, (_, head) => first + head * this.#lanes);
-        return heads.flatMap((head) => region(head, lanes, rows * width * 4));
-      }
-      if (lanes < this.#lanes) {
-        return Array.from({ length: this.#group }, (_, head) =>
-          region(first + head * this.#lanes, 1, lanes * lane),
-        ).flat();
-      }
-      return region(first, 1, this.#group * lanes * lane);
+      const row = this.#group * width * 4;
+      const lane = room * row;
+      const first = place * this.#lanes * lane;
+      if (rows === room) return [{ buffer, offset: first, size: lanes * lane }];
+      return Array.from({ length: lanes }, (_, i) => ({ buffer, offset: first + i * lane, size: rows * row }));
     };
     return [...of(this.#laneO, this.shape.dim), ...of(this.#laneMl, 2)];
   }
 }
+
+const ALL_LANES = 2 ** MERGE_LANES - 1;
 
 const guestCount = (copies: readonly Copy[]): number => copies.reduce((sum, { guests }) => sum + guests.length, 0);
 
@@ -179,10 +202,15 @@ function copiesOf({ stage, share }: StageTopology): Copy[] {
   for (const { head } of share.copies ?? []) {
     const holders = holdersOf(stage, head);
     const home = homeOf(holders);
+    const lanes = laneHolders(holders);
+    const maskOf = (rank: number): number =>
+      lanes.reduce((mask, holder, slot) => (holder === rank ? mask | (1 << slot) : mask), 0);
+    const others = holders.filter(({ rank }) => rank !== home);
     copies.push({
       place: share.heads.indexOf(head),
       home,
-      guests: home === share.rank ? holders.map(({ rank }) => rank).filter((rank) => rank !== home) : [],
+      mask: maskOf(share.rank),
+      guests: home === share.rank ? others.map(({ rank }) => ({ rank, mask: maskOf(rank) })) : [],
       firstGuest: share.heads.length + guestCount(copies),
     });
   }

@@ -1,4 +1,6 @@
 import { attentionMerge } from '../../shaders/attention/attention_merge/index.js';
+import { laneSources, sharedLanes } from '../../shaders/attention/attention_merge/lane_sources.js';
+import type { PartialLayout } from '../../shaders/attention/share.js';
 import { MERGE_LANES } from '../../shaders/cache/kv_cache.js';
 import { ceilDiv } from '../base/math.js';
 import type { Exchange, Region, Transfer } from '../distributed/communicator.js';
@@ -7,6 +9,7 @@ import { type RankShare, type RowRange, sequenceRanges } from '../placement/inde
 import {
   type AttentionBlock,
   type AttentionShape,
+  filledBuffer,
   type MergeTables,
   recordChunkLanes,
   type StageAttention,
@@ -40,7 +43,6 @@ export class DealtAttention implements StageAttention {
   readonly blocks: readonly AttentionBlock[];
   readonly partials: number;
   readonly share: { readonly ranks: number; readonly index: number };
-  readonly layout: 'row' | 'lane';
   readonly #dealt: DealtSequences;
   readonly #ranges: readonly RowRange[];
   readonly #isRoot: boolean;
@@ -54,11 +56,14 @@ export class DealtAttention implements StageAttention {
   readonly #lanes: number;
   /** Of split sequences, at the root: [rank of the place][lane][row][head]. */
   readonly #home: States | undefined;
+  readonly #sources: Buffer | undefined;
   /** Of split sequences, for generated rows: what lanes are merged from. */
   readonly #chunkPartials: States | undefined;
 
+  /** `scratch`: for what stages may share. */
   constructor(
-    readonly device: Pick<Device, 'createBuffer'>,
+    device: Device,
+    scratch: Pick<Device, 'createBuffer'>,
     readonly world: World,
     stage: StageTopology,
     readonly shape: AttentionShape,
@@ -76,14 +81,13 @@ export class DealtAttention implements StageAttention {
     this.#ranges = sequenceRanges(dealt.weights, rows.rows);
     this.#isRoot = stage.share === dealt.root;
     this.share = stage.sequence;
-    this.layout = this.share.ranks > 1 ? 'lane' : 'row';
     const chunks = chunksOf(shape.contextLength);
     const lanes = Math.min(MERGE_LANES, chunks);
     this.#lanes = ceilDiv(lanes, dealt.split);
     this.partials = ceilDiv(role === 'prompt' ? lanes : chunks, this.share.ranks);
     this.#queryStride = shape.queryStrideOf(dealt.root);
     const heads = shape.headsOf(dealt.root);
-    const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
+    const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
     const states = (name: string, count: number): States => ({
       o: floats(`${name} o`, count * shape.dim),
       ml: floats(`${name} ml`, count * 2),
@@ -95,6 +99,14 @@ export class DealtAttention implements StageAttention {
     const split = dealt.split > 1;
     this.#merged = this.#isRoot || split ? undefined : floats('merged', rows.rows * rows.outStride);
     this.#home = this.#isRoot && split ? states('home', dealt.split * this.#lanes * rows.rows * heads) : undefined;
+    if (this.#home) {
+      const lanes = sharedLanes(
+        { ranks: dealt.split },
+        { base: 0, lanes: this.#lanes, states: this.#lanes * rows.rows * heads },
+      );
+      const sources = laneSources([lanes], { rows: rows.rows, bundleHeads: heads });
+      this.#sources = filledBuffer(device, `${role} lane sources`, sources);
+    }
     // A root that keeps no sequence attends for none.
     const attends = dealt.weights[dealt.place]! > 0;
     const count = rows.rows * heads;
@@ -153,6 +165,11 @@ export class DealtAttention implements StageAttention {
     });
   }
 
+  /** Lanes that travel lie together. */
+  layoutOf({ heads }: AttentionBlock): PartialLayout {
+    return this.share.ranks > 1 ? { bundleHeads: heads } : 'row';
+  }
+
   recordRows(recorder: Recorder): void {
     if (this.#isRoot) return;
     this.world.hop(recorder, 'own rows', (step) => {
@@ -180,8 +197,9 @@ export class DealtAttention implements StageAttention {
   recordLanes(recorder: Recorder, block: AttentionBlock): void {
     // Where one rank has every chunk of its sequences nothing travels before the merge.
     const { shape, partials, share } = this;
+    const lanes = this.#lanes;
     const chunks = this.#chunkPartials;
-    if (chunks) recordChunkLanes(recorder, { chunks, shape, rows: this.rows.rows, partials, share, block });
+    if (chunks) recordChunkLanes(recorder, { chunks, shape, rows: this.rows.rows, partials, lanes, share, block });
   }
 
   recordMerge(recorder: Recorder, out: Buffer | undefined, outStride: number, tables?: MergeTables): void {
@@ -232,8 +250,6 @@ export class DealtAttention implements StageAttention {
         rows: rows.rows,
         heads: block!.heads,
         headDim: shape.dim,
-        partials: this.#lanes,
-        share: { ranks: this.#dealt.split, index: 0 },
         outStride,
       },
       {
@@ -241,6 +257,7 @@ export class DealtAttention implements StageAttention {
         partial_ml: this.#home.ml,
         row_info: this.#allRowInfo,
         chunk_offsets: shape.chunkOffsets,
+        sources: this.#sources,
         out,
       },
     );

@@ -220,8 +220,8 @@ export class DeepseekForward implements Forward {
         const input = { role, rows, rowInfo: buffers.rowInfo };
         const attends = (queries: Buffer | undefined): StageRows['attention'] =>
           topology.dealt
-            ? new DealtAttention(device, world, topology, shape, { ...input, queries, outStride })
-            : new AttentionRanks(device, world, topology, shape, { ...input, queries: queries! });
+            ? new DealtAttention(device, device, world, topology, shape, { ...input, queries, outStride })
+            : new AttentionRanks(device, device, world, topology, shape, { ...input, queries: queries! });
         if (!mlp) return { attention: attends(undefined), computed: undefined };
         const qAbsorbed = floats('q absorbed', rows * stage.qAbsorbedStride);
         const computed: ComputedRows = {
@@ -405,7 +405,7 @@ export class DeepseekForward implements Forward {
             ...problem,
             lanes: attention.partials,
             maxChunks: chunksOf(options.contextLength),
-            partialLayout: attention.layout,
+            partialLayout: attention.layoutOf(block),
           },
           tensors,
           block.stepOf,

@@ -244,14 +244,20 @@ export class LlamaForward implements Forward {
       stage.split ? allocateParts(scratch, role, name, count, rows, config.hiddenSize) : undefined;
     const attention = (): StageAttention => {
       if (topology.dealt) {
-        return new DealtAttention(scratch, world, topology, shape, { role, rows, rowInfo, queries: qkv, outStride });
+        return new DealtAttention(this.device, scratch, world, topology, shape, {
+          role,
+          rows,
+          rowInfo,
+          queries: qkv,
+          outStride,
+        });
       }
       const input = { role, rows, rowInfo, queries: qkv! };
       // A prompt that is compressed is whole on every copy until it ends.
       const whole = role === 'prompt' && options.perHead?.compression !== undefined;
       return sharesLanes(topology, world) && !whole
         ? new CopiedAttention(this.device, scratch, world, topology, shape, input)
-        : new AttentionRanks(scratch, world, topology, shape, input);
+        : new AttentionRanks(this.device, scratch, world, topology, shape, input);
     };
     return {
       qkv,
@@ -356,7 +362,7 @@ export class LlamaForward implements Forward {
   ): MergeTables | undefined {
     if (!this.options.perHead) return undefined;
     const perHead = this.#shapeOf(stage, rows, block);
-    return { perHead, blockTable: this.#blockTable(stage, at), block: perHead.block };
+    return { perHead, blockTable: this.#blockTable(stage, at) };
   }
 
   /** A layer's block table: heads of a compressed cache have one each. */
@@ -515,7 +521,7 @@ export class LlamaForward implements Forward {
           ...problem,
           lanes: attention.partials,
           maxChunks: chunksOf(options.contextLength),
-          partialLayout: attention.layout,
+          partialLayout: attention.layoutOf(block),
         },
         tensors,
         block.stepOf,

@@ -15,7 +15,13 @@ test('attention_merge refuses shapes it has no layout for', () => {
   expect(() => attentionMerge.plan({ ...problem, outStride: 32 }, BASELINE_TRAITS)).toThrow(/outStride 32/);
   const shared = { ...problem, share: { ranks: 4, index: 0 } };
   expect(() => attentionMerge.plan(shared, BASELINE_TRAITS)).toThrow(/mode 'all' with 4 ranks; use 'lanes'/);
-  expect(() => attentionMerge.plan({ ...shared, mode: 'home' }, BASELINE_TRAITS)).toThrow(/4 lanes of each of 4 ranks/);
+  expect(() => attentionMerge.plan({ ...shared, mode: 'home' }, BASELINE_TRAITS)).toThrow(/'home' with sources/);
+  expect(() => attentionMerge.plan({ ...shared, mode: 'lanes', lanes: 3 }, BASELINE_TRAITS)).toThrow(
+    /room for 3 lanes; expected 1 to 2/,
+  );
+  expect(() => attentionMerge.plan({ ...problem, mode: 'home', bundleHeads: 3 }, BASELINE_TRAITS)).toThrow(
+    /bundles of 3 heads; expected a divisor of the 2 query heads/,
+  );
 });
 
 for (const adapter of await testAdapters()) {

@@ -3,20 +3,25 @@
 // entries (kv_table.wgsl).
 //
 //   ALL    a rank that holds every chunk: all of it, from partials j, j + 8, ... of lane j
-//   LANES  a rank that shares the sequences: its own lanes, from its local chunks, and no further: what travels
-//   HOME   the rest, from the lanes of all share_ranks ranks
+//   LANES  a rank that holds some lanes: those, from its chunks, and no further: what travels
+//   HOME   the rest, from the lanes of all ranks that hold some
 // The same bits either way, whatever the number of ranks.
 //
-// partial_o     ALL, LANES: [rows][heads][partials][HEAD_UNITS*4] f32, unnormalised; of chunks, LANES: of local chunks. ALL also
-//               takes the lanes of prompt rows.
-//               HOME: [share_ranks][partials][rows][heads][HEAD_UNITS*4]; of each rank's local lanes
+// Lanes lie compactly: a rank has those of a head that it holds one behind the other, in ascending order. Which ones they are its share
+// of the sequences says (share.wgsl), or, HOLES, the head's table (kv_holes.wgsl).
+//
+// partial_o     ALL, LANES: [rows][heads][partials][HEAD_UNITS*4] f32, unnormalised; of chunks, LANES: of local chunks, HOLES: of all,
+//               those that lie elsewhere aren't read. ALL also takes the lanes of prompt rows.
+//               HOME: states of lanes, [lanes][rows][bundle_heads][HEAD_UNITS*4] of each bundle of heads and rank, wherever sources say
 // partial_ml    the same with (m, l) for a partial, f32, natural log, scale applied
 // row_info      [rows] (position, slot)
-// chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
+// chunk_offsets [slots]; read by HOME, and by LANES where ranks share the sequences
 // block_table   see kv_table.wgsl; read only with PER_HEAD
+// sources       HOME: [heads / bundle_heads][8] (base, mask): who holds lane slot (lane + chunk_offsets[slot]) mod 8 of a bundle, by the
+//               index of its first state in partial_ml, and a bit for each lane slot that it holds
 // out           ALL, HOME: [rows][out_units*4] f32; head h at h * HEAD_UNITS*4
-//               LANES: [lane_step][rows][heads][HEAD_UNITS*4] f32, unnormalised: o of this rank's local lanes
-// out_ml        LANES: [lane_step][rows][heads] (m, l) f32
+//               LANES: in bundles of heads (partial_layout.wgsl), [bundle][lanes][rows][bundle_heads][HEAD_UNITS*4] f32, unnormalised
+// out_ml        LANES: [bundle][lanes][rows][bundle_heads] (m, l) f32
 //
 // Grid (heads, ceil(HEAD_UNITS / UNITS), rows): a workgroup = UNITS units (4 dims each) of one (row, head), PARALLEL threads
 // each: for software adapters 1 (no barrier), for GPUs a thread a lane (ALL: 8, LANES: lane_step), HOME: 1. UNITS <= 32.
@@ -25,6 +30,8 @@ const HEAD_UNITS: u32 = 16; // variant
 const UNITS: u32 = 16; // variant
 const PARALLEL: u32 = 8; // variant
 const MODE: u32 = 0; // variant
+const HOLES: bool = false; // variant
+const BLOCK: u32 = 64; // variant
 const ALL: u32 = 0u;
 const LANES: u32 = 1u;
 const HOME: u32 = 2u;
@@ -32,6 +39,7 @@ const THREADS: u32 = UNITS * PARALLEL;
 const MERGE_LANES: u32 = 8u;
 const CHUNK: u32 = 256u;
 const INACTIVE: u32 = 0xffffffffu;
+const NO_BLOCK: u32 = 0xffffffffu;
 
 struct Params {
   rows: u32,
@@ -40,8 +48,14 @@ struct Params {
   out_units: u32,
   share_ranks: u32,
   share_index: u32,
-  // Lanes of a rank: MERGE_LANES / share_ranks; LANES: also the local chunks from one to the next of a lane.
+  // Lanes of a rank, MERGE_LANES / share_ranks: also the local chunks from one to the next of a lane.
   lane_step: u32,
+  // See partial_layout.wgsl; HOME: of bundle_heads alone.
+  bundle_heads: u32,
+  bundle_stride: u32,
+  row_stride: u32,
+  head_stride: u32,
+  lane_stride: u32,
   // PER_HEAD: query heads of a kv head, and where its kv heads stand in the tables.
   group: u32,
   cache_kv_heads: u32,
@@ -54,9 +68,10 @@ struct Params {
 @group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> chunk_offsets: array<u32>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
-@group(0) @binding(5) var<storage, read_write> out: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> out_ml: array<vec2<f32>>;
-@group(0) @binding(7) var<uniform> params: Params;
+@group(0) @binding(5) var<storage, read> sources: array<vec2<u32>>;
+@group(0) @binding(6) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> out_ml: array<vec2<f32>>;
+@group(0) @binding(8) var<uniform> params: Params;
 
 var<workgroup> lane_o: array<vec4<f32>, THREADS>;
 var<workgroup> lane_ml: array<vec2<f32>, PARALLEL>;
@@ -84,13 +99,17 @@ fn local_count(slot: u32, chunks: u32) -> u32 {
   return chunks;
 }
 
-// Lanes 0 .. count - 1 of all ranks.
+// Lanes 0 .. count - 1, wherever they come from.
 fn merge_home(row: u32, head: u32, offset: u32, count: u32, unit: u32) -> SoftmaxState {
+  let bundle = head / params.bundle_heads;
   var state = softmax_empty();
   for (var lane = 0u; lane < count; lane++) {
-    let owner = (lane + offset) % params.share_ranks;
-    let run = owner * params.partials + lane / params.share_ranks;
-    state = softmax_merge(state, partial((run * params.rows + row) * params.heads + head, unit));
+    let source = sources[bundle * MERGE_LANES + (lane + offset) % MERGE_LANES];
+    // Bit l: lane l, whose slot is (l + offset) mod 8, is of this rank, too. Its lower lanes come before this one.
+    let lanes = (source.y >> offset) | (source.y << (MERGE_LANES - offset));
+    let local = countOneBits(lanes & ((1u << lane) - 1u));
+    let at = source.x + (local * params.rows + row) * params.bundle_heads + head % params.bundle_heads;
+    state = softmax_merge(state, partial(at, unit));
   }
   return state;
 }
@@ -103,10 +122,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (info.x == INACTIVE) {
     return;
   }
-  var last = info.x;
-  if (PER_HEAD) {
-    last -= evicted_entries(head_table(info.y, params.first_kv_head + head / params.group));
-  }
+  let table = head_table(info.y, params.first_kv_head + head / params.group);
+  let last = info.x - evicted_entries(table);
   let chunks = last / CHUNK + 1u;
   let base = (row * params.heads + head) * params.partials;
   let unit = group_id.y * UNITS + thread % UNITS;
@@ -115,9 +132,21 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   if (MODE == LANES) {
     let count = min(params.partials, local_count(info.y, chunks));
+    let first = partial_at(head, 0u) + row * params.row_stride;
+    var held = 0u;
+    if (HOLES) {
+      held = held_lanes(table, min(count, MERGE_LANES));
+    }
     for (var lane = thread / UNITS; lane < min(count, params.lane_step); lane += PARALLEL) {
+      var local = lane;
+      if (HOLES) {
+        if ((held & (1u << lane)) == 0u) {
+          continue;
+        }
+        local = countOneBits(held & ((1u << lane) - 1u));
+      }
       let own = merge_lane(base, lane, count, loaded_unit);
-      let to = (lane * params.rows + row) * params.heads + head;
+      let to = first + local * params.lane_stride;
       if (unit < HEAD_UNITS) {
         out[to * HEAD_UNITS + unit] = own.o;
       }
@@ -130,12 +159,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   var state = softmax_empty();
   if (MODE == HOME) {
-    let count = min(chunks, min(MERGE_LANES, params.partials * params.share_ranks));
-    var offset = 0u;
-    if (SHARED) {
-      offset = chunk_offsets[info.y] % params.share_ranks;
-    }
-    state = merge_home(row, head, offset, count, loaded_unit);
+    state = merge_home(row, head, chunk_offsets[info.y] % MERGE_LANES, min(chunks, MERGE_LANES), loaded_unit);
   } else if (PARALLEL == 1u) {
     let count = min(params.partials, chunks);
     for (var lane = 0u; lane < min(count, MERGE_LANES); lane++) {

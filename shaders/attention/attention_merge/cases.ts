@@ -1,50 +1,100 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { HEAD_TABLE_LEAD } from '../../cache/head_tables.js';
+import { HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../../cache/kv_cache.js';
-import { EMPTY_M, type Eviction, ownTables, rowInfoArray } from '../fixture.js';
-import type { Sharing } from '../share_fixture.js';
+import { EMPTY_M, type Eviction, rowInfoArray } from '../fixture.js';
+import { mostLanes } from '../share.js';
+import { owns, type Sharing } from '../share_fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
-import { attentionMergeReference, givenPartials } from './reference.js';
+import { type LaneContributor, laneSources } from './lane_sources.js';
+import { attentionMergeReference, chunksOf, givenPartials, lanesOf } from './reference.js';
 
 export interface MergeCase extends AttentionMergeProblem, Sharing {
-  /** Of each row, whose slot has the row's number; undefined for an inactive row. */
+  readonly partials: number;
+  readonly outStride: number;
+  /** Of each row, whose slot has the row's number; undefined for an inactive row. There may be room for more rows. */
   readonly positions: readonly (number | undefined)[];
   /** Partials i of every row for which this holds are empty. */
   readonly empty?: (partial: number) => boolean;
   /** With perHead: by row, of each head of the cache. */
   readonly evicted?: Eviction['evicted'];
+  /** 'home': by bundle, the ranks that hold its lanes. */
+  readonly contributors?: readonly (readonly LaneContributor[])[];
 }
 
 /** The position of a row with `count` partials. */
 const withPartials = (count: number): number => count * CHUNK_TOKENS - 7;
 
+type Options = Pick<
+  MergeCase,
+  'empty' | 'mode' | 'share' | 'masks' | 'offsets' | 'perHead' | 'evicted' | 'bundleHeads' | 'lanes'
+> & {
+  /** 'home': by bundle, the lane slots of each rank that holds some. */
+  readonly holders?: readonly (readonly number[])[];
+  /** Rows behind the step's that there is room for. */
+  readonly idle?: number;
+  readonly races?: boolean;
+};
+
+/** States of lanes as they come home, of the last rank and bundle first, with room for one lane between them. */
+function homeStates(
+  holders: readonly (readonly number[])[],
+  { rows, bundleHeads, chunks }: { readonly rows: number; readonly bundleHeads: number; readonly chunks: number },
+): LaneContributor[][] {
+  let base = 0;
+  const placed = holders.toReversed().map((masks) =>
+    masks.toReversed().map((mask): LaneContributor => {
+      const lanes = mostLanes(mask, chunks);
+      base += (lanes + 1) * rows * bundleHeads;
+      return { mask, lanes, base: base - lanes * rows * bundleHeads };
+    }),
+  );
+  return placed.toReversed().map((contributors) => contributors.toReversed());
+}
+
 function mergeCase(
   name: string,
   [heads, headDim, partials]: readonly [number, number, number],
   positions: MergeCase['positions'],
-  options: Pick<MergeCase, 'empty' | 'mode' | 'share' | 'offsets' | 'perHead' | 'evicted'> & { races?: boolean } = {},
+  options: Options = {},
 ): KernelCase<MergeCase> {
-  const { races = false, ...more } = options;
-  const rows = positions.length;
+  const { races = false, holders, idle = 0, ...more } = options;
+  const rows = positions.length + idle;
   const outStride = alignUp(heads * headDim, 32);
+  const chunks = Math.max(...positions.map((at) => Math.floor((at ?? 0) / CHUNK_TOKENS) + 1));
   const merged = positions.reduce<number>(
     (sum, at) => sum + (at === undefined ? 0 : Math.min(partials, Math.floor(at / CHUNK_TOKENS) + 1)),
     0,
   );
+  const { bundleHeads = heads } = more;
   return {
     name,
-    problem: { rows, heads, headDim, partials, outStride, positions, ...more },
+    problem: {
+      rows,
+      heads,
+      headDim,
+      partials,
+      outStride,
+      positions,
+      ...more,
+      ...(holders && { contributors: homeStates(holders, { rows, bundleHeads, chunks }) }),
+    },
     seed: 3 + rows,
     // Lanes aren't divided by l, which goes to 200.
     tolerance: { absolute: more.mode === 'lanes' ? 4e-4 : 2e-6, relative: 1e-5 },
     flops: merged * heads * headDim * 2,
     bytes: merged * heads * (headDim + 2) * 4 + rows * heads * headDim * 4,
-    step: { rows, chunks: 1 },
+    step: { rows: positions.length, chunks: 1 },
     races,
   };
 }
+
+/** Masks of the lane slots of `ranks` ranks that share sequences. */
+const residues = (ranks: number): number[] =>
+  Array.from({ length: ranks }, (_, index) =>
+    Array.from({ length: MERGE_LANES / ranks }, (_, i) => 1 << (index + i * ranks)).reduce((a, b) => a | b),
+  );
 
 const cases = [
   mergeCase('tiny', [1, 8, 3], [withPartials(3)], { races: true }),
@@ -72,30 +122,51 @@ const cases = [
     share: { ranks: 8, index: 7 },
     offsets: [7, 6, 2],
   }),
-  mergeCase('tiny home', [1, 8, 2], [withPartials(2), undefined, 0], { mode: 'home', races: true }),
+  mergeCase('lanes of 2 of 4, in bundles', [6, 16, 5], [withPartials(17), undefined, withPartials(3), 0], {
+    mode: 'lanes',
+    share: { ranks: 4, index: 2 },
+    offsets: [0, 0, 3, 6],
+    bundleHeads: 2,
+    lanes: 2,
+    idle: 2,
+  }),
+  mergeCase('tiny home', [1, 8, 2], [withPartials(2), undefined, 0], { mode: 'home', holders: [[0xff]], races: true }),
   mergeCase('home of 4', [3, 64, 2], [withPartials(19), undefined, 0, withPartials(5), withPartials(8)], {
     mode: 'home',
-    share: { ranks: 4, index: 1 },
+    holders: [residues(4)],
     offsets: [3, 0, 1, 6, 9],
     races: true,
   }),
   mergeCase('home of 8, d192', [2, 192, 1], [withPartials(33), 0, withPartials(6)], {
     mode: 'home',
-    share: { ranks: 8, index: 0 },
+    holders: [residues(8)],
     offsets: [7, 6, 2],
   }),
   mergeCase('home of 2, short sequences', [2, 80, 2], [0, withPartials(3)], {
     mode: 'home',
-    share: { ranks: 2, index: 0 },
+    holders: [residues(2)],
     offsets: [1, 1],
   }),
+  mergeCase('home of 2 and 8, in bundles of two heads', [6, 16, 2], [withPartials(11), undefined, 0, withPartials(5)], {
+    mode: 'home',
+    holders: [residues(2), residues(8), [0xff]],
+    bundleHeads: 2,
+    offsets: [5, 0, 3, 0xffffffff],
+    idle: 3,
+  }),
+  mergeCase('home of uneven parts, one row', [4, 24, 2], [withPartials(20)], {
+    mode: 'home',
+    holders: [[0b10010010, 0b01101101], [0xff], [0b00000001, 0b11111100, 0b00000010], [0b11110000, 0b00001111]],
+    bundleHeads: 1,
+    offsets: [3],
+  }),
   mergeCase('tiny, heads of different lengths', [2, 8, 3], [withPartials(3), undefined, 0], {
-    perHead: { kvHeads: 2, tableStride: 4 },
+    perHead: { kvHeads: 2, tableStride: 4, block: CHUNK_TOKENS },
     evicted: [[520, 200]],
     races: true,
   }),
   mergeCase('heads of different lengths, 2 kv heads of 4', [6, 32, 20], [withPartials(20), withPartials(9), 255], {
-    perHead: { kvHeads: 2, cacheKvHeads: 4, firstKvHead: 1, tableStride: 21 },
+    perHead: { kvHeads: 2, cacheKvHeads: 4, firstKvHead: 1, tableStride: 21, block: CHUNK_TOKENS },
     evicted: [
       [0, 3000, 4000, 1],
       [1, 2, 2000, 3],
@@ -110,31 +181,91 @@ const cases = [
       mode: 'lanes',
       share: { ranks: 2, index: 1 },
       offsets: [0, 0, 3, 4],
-      perHead: { kvHeads: 2, tableStride: 20 },
+      perHead: { kvHeads: 2, tableStride: 20, block: CHUNK_TOKENS },
       evicted: [[4700, 2000], [], [], [0, 1500]],
     },
   ),
   mergeCase('home of 4, heads of different lengths', [4, 16, 2], [withPartials(19), undefined, 0, withPartials(5)], {
     mode: 'home',
-    share: { ranks: 4, index: 1 },
+    holders: [residues(4)],
     offsets: [3, 0, 1, 6],
-    perHead: { kvHeads: 4, tableStride: 20 },
+    perHead: { kvHeads: 4, tableStride: 20, block: CHUNK_TOKENS },
     evicted: [[4700, 4400, 4000, 0], [], [], [0, 0, 900, 1270]],
   }),
+  mergeCase('tiny lanes of heads of which other ranks hold some', [2, 8, 3], [withPartials(3), undefined, 0], {
+    mode: 'lanes',
+    perHead: { kvHeads: 2, tableStride: 13, block: 64 },
+    masks: [0b00000101, 0b11111010],
+    bundleHeads: 1,
+    lanes: 2,
+    offsets: [0, 0, 1],
+    races: true,
+  }),
+  mergeCase(
+    'lanes of heads of different lengths of which other ranks hold some',
+    [6, 24, 20],
+    [withPartials(20), 0, withPartials(9), undefined, 255, 256],
+    {
+      mode: 'lanes',
+      perHead: { kvHeads: 3, cacheKvHeads: 4, firstKvHead: 1, tableStride: 81, block: 64 },
+      masks: [0, 0b10010010, 0xff, 0b01101101],
+      bundleHeads: 2,
+      offsets: [3, 2, 7, 0, 1, 8],
+      evicted: [[0, 2200, 0, 1], [], [0, 700, 3]],
+      idle: 1,
+    },
+  ),
+  mergeCase('nothing here', [2, 64, 4], [withPartials(4)], {
+    mode: 'lanes',
+    perHead: { kvHeads: 2, tableStride: 17, block: 64 },
+    masks: [0, 0],
+  }),
+  mergeCase(
+    'home of heads of different lengths of which ranks hold some, d192',
+    [4, 192, 2],
+    [withPartials(10), undefined, withPartials(3), 0],
+    {
+      mode: 'home',
+      holders: [
+        [0b10010010, 0b01101101],
+        [0b11111110, 0b00000001],
+      ],
+      bundleHeads: 2,
+      offsets: [3, 0, 1, 5],
+      perHead: { kvHeads: 2, tableStride: 50, block: 64 },
+      evicted: [
+        [0, 2200],
+        [0, 0],
+        [700, 3],
+      ],
+    },
+  ),
 ];
 
-/** Only how much was evicted is read of a head's table. */
-function tables({ perHead, evicted, positions }: MergeCase): Uint32Array {
-  const table = { ...perHead!, perHead: true, block: CHUNK_TOKENS, ...(evicted && { evicted }) };
-  const lengths = positions.map((position) => (position === undefined ? undefined : position + 1));
-  const blocks = table.tableStride - HEAD_TABLE_LEAD;
-  return ownTables(table, new Uint32Array(positions.length * blocks).fill(NO_BLOCK), lengths);
+/** What was evicted of each head, and for each chunk that lies here some block. */
+function tables(problem: MergeCase): Uint32Array {
+  const { perHead, positions, masks, evicted } = problem;
+  const { kvHeads, cacheKvHeads = kvHeads, tableStride, block } = perHead!;
+  const words = new Uint32Array(positions.length * cacheKvHeads * tableStride).fill(NO_BLOCK);
+  for (const [slot, position] of positions.entries()) {
+    for (let head = 0; head < cacheKvHeads; head++) {
+      const table = headTable({ ...perHead!, perHead: true }, slot, head);
+      words[table] = evicted?.[slot]?.[head] ?? 0;
+      for (let chunk = 0; masks && position !== undefined && chunk < chunksOf(problem, slot, position, head); chunk++) {
+        const first = table + HEAD_TABLE_LEAD + (chunk * CHUNK_TOKENS) / block;
+        if (owns(problem, slot, chunk, head)) words.fill(7, first, first + CHUNK_TOKENS / block);
+      }
+    }
+  }
+  return words;
 }
 
 /** Partials of random sets of keys; those that a row doesn't have are NaN and must not matter. */
 function inputs(problem: MergeCase, random: Random): HostArrays {
-  const { rows, heads, headDim, partials, mode, share, offsets = [], positions, empty } = problem;
-  const states = rows * heads * partials * (mode === 'home' ? (share?.ranks ?? 1) : 1);
+  const { rows, heads, headDim, partials, mode, share, offsets = [], positions, empty, contributors } = problem;
+  const { bundleHeads = heads } = problem;
+  const ends = contributors?.flat().map(({ base, lanes }) => base + lanes * rows * bundleHeads);
+  const states = ends ? Math.max(...ends) : rows * heads * partials;
   const o = new Float32Array(states * headDim).fill(Number.NaN);
   const ml = new Float32Array(states * 2).fill(Number.NaN);
   for (const [row, position] of positions.entries()) {
@@ -154,7 +285,8 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
     partial_ml: ml,
     row_info: rowInfoArray(positions.map((position, row) => (position === undefined ? undefined : [position, row]))),
     ...(problem.perHead ? { block_table: tables(problem) } : {}),
-    ...(share ? { chunk_offsets: Uint32Array.from(positions, (_, row) => offsets[row] ?? 0) } : {}),
+    ...(share || mode === 'home' ? { chunk_offsets: Uint32Array.from(positions, (_, row) => offsets[row] ?? 0) } : {}),
+    ...(contributors && { sources: laneSources(contributors, { rows, bundleHeads }) }),
   };
 }
 
@@ -162,8 +294,9 @@ export const suite: KernelSuite<typeof attentionMerge.bindings, typeof attention
   kernel: attentionMerge,
   cases,
   inputs,
-  outputs: ({ rows, heads, headDim, outStride, mode, share }) => {
-    const states = (MERGE_LANES / (share?.ranks ?? 1)) * rows * heads;
+  outputs: (problem) => {
+    const { rows, heads, headDim, outStride, mode } = problem;
+    const states = lanesOf(problem) * rows * heads;
     return mode === 'lanes'
       ? { out: { type: 'f32', length: states * headDim }, out_ml: { type: 'f32', length: states * 2 } }
       : { out: { type: 'f32', length: rows * outStride } };

@@ -1,37 +1,50 @@
 import { unsupportedError, usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { tableConstants, tableWgsl } from '../../cache/head_tables.js';
-import { type CacheHeads, cacheHeads, checkStride, MERGE_LANES, queryGroup } from '../../cache/kv_cache.js';
+import { chunkTableWgsl, tableConstants } from '../../cache/head_tables.js';
+import {
+  type CacheHeads,
+  cacheHeads,
+  checkStride,
+  CHUNK_TOKENS,
+  MERGE_LANES,
+  queryGroup,
+} from '../../cache/kv_cache.js';
+import partialLayoutSource from '../../lib/partial_layout.wgsl?raw';
 import shareSource from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
-import { type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
+import { LAYOUT_PARAMS, layoutParams, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import source from './attention_merge.wgsl?raw';
 
 /**
  * 'all':   partials of a rank that holds every chunk, to the output.
- * 'lanes': local chunks of a rank that shares the sequences, to its local merge lanes, which then travel.
- * 'home':  the local lanes of all ranks that share the sequences, to the output.
+ * 'lanes': chunks of a rank that holds some of the merge lanes, to those, which then travel.
+ * 'home':  the lanes of all ranks that hold some, to the output.
  */
 export type MergeMode = 'all' | 'lanes' | 'home';
 
 export interface AttentionMergeProblem {
+  /** There is room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
   readonly headDim: number;
   /** 'all' where left out. */
   readonly mode?: MergeMode;
   /**
-   * Partials of a (row, head) in partial_o and partial_ml. 'all', 'lanes': maxChunks after attention_split, 'all' also lanes after
-   * attention_prefill: [rows][heads][partials]. 'home': local lanes of each rank: [ranks][partials][rows][heads].
+   * 'all', 'lanes': partials of a (row, head) in partial_o and partial_ml, [rows][heads][partials]: maxChunks after attention_split,
+   * 'all' also lanes after attention_prefill. Left out for 'home', which has sources.
    */
-  readonly partials: number;
-  /** 'lanes': the share of this rank; 'home': of any rank. One rank where left out. */
+  readonly partials?: number;
+  /** 'lanes': the share of this rank. One rank where left out: with perHead, the tables say which lanes it holds. */
   readonly share?: Share;
   /** The tables of a cache that is compressed head by head: every head has chunks of its own. Position + 1 entries where left out. */
   readonly perHead?: HeadTables;
-  /** f32 elements from row to row of out; 'lanes' writes [8 / ranks][rows][heads][headDim] whatever it is. */
-  readonly outStride: number;
+  /** 'lanes', 'home': neighbouring heads whose lanes lie together (`HeadBundles`); all heads where left out. */
+  readonly bundleHeads?: number;
+  /** 'lanes': lanes that each bundle of out has room for; 8 / ranks where left out. */
+  readonly lanes?: number;
+  /** 'all', 'home': f32 elements from row to row of out. */
+  readonly outStride?: number;
 }
 
 /** Where the heads of a merge stand in a compressed cache's tables, [slot][cacheKvHeads][tableStride]. */
@@ -39,6 +52,8 @@ export interface HeadTables extends CacheHeads {
   /** That the problem's query heads share. */
   readonly kvHeads: number;
   readonly tableStride: number;
+  /** Tokens of a cache block. */
+  readonly block: number;
 }
 
 const MODES: readonly MergeMode[] = ['all', 'lanes', 'home'];
@@ -54,8 +69,9 @@ const mergeTables = (tables: HeadTables | undefined, heads: number) =>
 
 /**
  * Merges attention partials: each merge lane's chunks in ascending order, then the lanes in order; then divides by l. 'lanes' on the
- * ranks that share the sequences, then 'home', give the bits of 'all' on one rank. chunk_offsets is read only where ranks share
- * the sequences, block_table only with perHead, out_ml is written by 'lanes' only; a lane without chunks is left unwritten.
+ * ranks that hold some, then 'home', give the bits of 'all' on one rank. sources (`laneSources`) is read by 'home' only, chunk_offsets
+ * by 'home' and where ranks share the sequences, block_table only with perHead; out_ml is written by 'lanes' only, [bundle][lanes][rows]
+ * [bundleHeads] as its out. A lane that the rank doesn't hold, or without chunks, is left unwritten.
  */
 export const attentionMerge = defineKernel({
   name: 'attention_merge',
@@ -65,6 +81,7 @@ export const attentionMerge = defineKernel({
     row_info: 'read',
     chunk_offsets: 'read',
     block_table: 'read',
+    sources: 'read',
     out: 'read_write',
     out_ml: 'read_write',
   },
@@ -75,37 +92,40 @@ export const attentionMerge = defineKernel({
     out_units: 'u32',
     ...SHARE_PARAMS,
     lane_step: 'u32',
+    ...LAYOUT_PARAMS,
     group: 'u32',
     cache_kv_heads: 'u32',
     first_kv_head: 'u32',
     table_stride: 'u32',
   },
   plan(problem: AttentionMergeProblem, traits) {
-    const { rows, heads, headDim, mode = 'all', partials, share = WHOLE, perHead, outStride } = problem;
+    const { rows, heads, headDim, mode = 'all', share = WHOLE, perHead } = problem;
+    const { bundleHeads = heads, outStride = 0 } = problem;
     if (headDim % 8 !== 0 || headDim < 8 || headDim > 1024) {
       throw unsupportedError(
         `attention_merge: head_dim ${headDim} is not supported; it must be a multiple of 8 from 8 to 1024`,
       );
     }
-    if (!Number.isInteger(partials) || partials < 1) {
+    const partials = problem.partials ?? 0;
+    if (mode !== 'home' && (!Number.isInteger(partials) || partials < 1)) {
       throw usageError(`attention_merge: ${partials} partials; expected an integer of at least 1`);
     }
     const shared = sharePlan('attention_merge', share);
-    if (mode === 'all' && share.ranks > 1) {
+    if (mode !== 'lanes' && share.ranks > 1) {
       throw usageError(
-        `attention_merge: mode 'all' with ${share.ranks} ranks; use 'lanes' on each rank, then 'home' where o_proj is`,
+        `attention_merge: mode '${mode}' with ${share.ranks} ranks; use 'lanes' on each rank, then 'home' with sources where o_proj is`,
       );
     }
     const laneStep = MERGE_LANES / share.ranks;
-    if (mode === 'home' && partials > laneStep) {
-      throw usageError(
-        `attention_merge: ${partials} lanes of each of ${share.ranks} ranks; expected at most ${laneStep}`,
-      );
+    const { lanes = laneStep } = problem;
+    if (!Number.isInteger(lanes) || lanes < 1 || lanes > laneStep) {
+      throw usageError(`attention_merge: room for ${lanes} lanes; expected 1 to ${laneStep}`);
     }
     if (mode !== 'lanes') checkStride('attention_merge', 'outStride', outStride, heads * headDim);
+    const holes = mode === 'lanes' && perHead !== undefined && share.ranks === 1;
     const units = Math.min(32, headDim / 4);
     return {
-      wgsl: [softmaxState, shareSource, ...tableWgsl, source],
+      wgsl: [softmaxState, shareSource, ...chunkTableWgsl, partialLayoutSource, source],
       constants: {
         ...tableConstants({ perHead: perHead !== undefined }),
         ...shared.constants,
@@ -113,6 +133,8 @@ export const attentionMerge = defineKernel({
         UNITS: units,
         PARALLEL: traits.software || mode === 'home' ? 1 : laneStep,
         MODE: MODES.indexOf(mode),
+        HOLES: holes,
+        BLOCK: holes ? perHead.block : CHUNK_TOKENS,
       },
       params: {
         rows,
@@ -121,6 +143,7 @@ export const attentionMerge = defineKernel({
         out_units: outStride / 4,
         ...shared.params,
         lane_step: laneStep,
+        ...layoutParams('attention_merge', { bundleHeads }, { rows, heads, lanes }),
         ...mergeTables(perHead, heads),
       },
       grid: (step) => [heads, ceilDiv(headDim / 4, units), step.rows],

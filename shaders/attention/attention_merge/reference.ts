@@ -1,7 +1,7 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
 import { cacheHeadOf, rowEntries } from '../fixture.js';
-import { localIndex } from '../share_fixture.js';
+import { chunkIndex, localIndex, partialIndex } from '../share_fixture.js';
 import { WHOLE } from '../share.js';
 import type { MergeCase } from './cases.js';
 
@@ -11,32 +11,41 @@ export interface Given {
   readonly at: number;
 }
 
-/** The partials that the merge of a head of a row at `position` reads, by who owns what; a row's slot is its number. */
+/** Lanes that 'lanes' has room for. */
+export const lanesOf = ({ lanes, share = WHOLE }: MergeCase): number => lanes ?? MERGE_LANES / share.ranks;
+
+/** Chunks of a row's head of the cache; a row's slot is its number. */
+export const chunksOf = ({ perHead, evicted }: MergeCase, row: number, position: number, cacheHead: number): number =>
+  Math.ceil(
+    rowEntries({ perHead: perHead !== undefined, ...(evicted && { evicted }) }, [position, row], cacheHead) /
+      CHUNK_TOKENS,
+  );
+
+const cacheHead = ({ perHead, heads }: MergeCase, head: number): number =>
+  perHead ? cacheHeadOf({ ...perHead, heads }, head) : 0;
+
+/** The partials that the merge of a head of a row at `position` reads, by who has what. */
 export function givenPartials(problem: MergeCase, row: number, position: number, head: number): Given[] {
-  const { rows, heads, partials, mode = 'all', share = WHOLE, perHead, offsets, evicted } = problem;
-  const entries = perHead
-    ? rowEntries(
-        { perHead: true, ...(evicted && { evicted }) },
-        [position, row],
-        cacheHeadOf({ ...perHead, heads }, head),
-      )
-    : position + 1;
-  const chunks = Math.ceil(entries / CHUNK_TOKENS);
+  const { rows, heads, partials, mode = 'all', offsets, contributors, bundleHeads = heads } = problem;
+  const own = cacheHead(problem, head);
+  const chunks = chunksOf(problem, row, position, own);
   const given: Given[] = [];
-  const byRow = (index: number) => (row * heads + head) * partials + index;
   if (mode === 'home') {
+    const taken = new Map<number, number>();
     for (let lane = 0; lane < Math.min(MERGE_LANES, chunks); lane++) {
-      for (let index = 0; index < share.ranks; index++) {
-        const local = localIndex({ share: { ...share, index }, ...(offsets && { offsets }) }, row, lane);
-        if (local === undefined) continue;
-        given.push({ lane, at: ((index * partials + local) * rows + row) * heads + head });
-      }
+      const slot = (lane + (offsets?.[row] ?? 0)) % MERGE_LANES;
+      const { base } = contributors![Math.floor(head / bundleHeads)]!.find(({ mask }) => (mask & (1 << slot)) !== 0)!;
+      // The rank's lanes so far.
+      const local = taken.get(base) ?? 0;
+      taken.set(base, local + 1);
+      given.push({ lane, at: base + (local * rows + row) * bundleHeads + (head % bundleHeads) });
     }
     return given;
   }
   for (let chunk = 0; chunk < chunks; chunk++) {
-    const local = mode === 'all' ? chunk : localIndex(problem, row, chunk);
-    if (local !== undefined && local < partials) given.push({ lane: chunk % MERGE_LANES, at: byRow(local) });
+    const local = mode === 'all' ? chunk : chunkIndex(problem, row, chunk, own);
+    if (local === undefined || local >= partials) continue;
+    given.push({ lane: chunk % MERGE_LANES, at: (row * heads + head) * partials + local });
   }
   return given;
 }
@@ -55,10 +64,11 @@ function union({ headDim }: MergeCase, inputs: HostArrays, at: readonly number[]
   return { o: sums, m, l };
 }
 
-/** o / l of all of a row's partials; 'lanes': (o, m, l) of each lane of the rank that has chunks. */
+/** o / l of all of a row's partials; 'lanes': (o, m, l) of each lane that the rank holds and that has chunks. */
 export function attentionMergeReference(problem: MergeCase, inputs: HostArrays): Expected {
-  const { rows, heads, headDim, mode, share = WHOLE, outStride, positions } = problem;
-  const states = (MERGE_LANES / share.ranks) * rows * heads;
+  const { rows, heads, headDim, mode, outStride, positions, bundleHeads = heads } = problem;
+  const lanes = lanesOf(problem);
+  const states = lanes * rows * heads;
   const out = new Array<number>(mode === 'lanes' ? states * headDim : rows * outStride);
   const outMl = new Array<number>(states * 2);
   for (const [row, position] of positions.entries()) {
@@ -73,7 +83,8 @@ export function attentionMergeReference(problem: MergeCase, inputs: HostArrays):
             inputs,
             own.map(({ at }) => at),
           );
-          const to = (localIndex(problem, row, lane)! * rows + row) * heads + head;
+          const local = localIndex(problem, row, lane, cacheHead(problem, head))!;
+          const to = partialIndex({ rows, heads, partialLayout: { bundleHeads } }, lanes, [row, head, local]);
           for (const [dim, value] of o.entries()) out[to * headDim + dim] = value;
           [outMl[to * 2], outMl[to * 2 + 1]] = [m, l];
         }

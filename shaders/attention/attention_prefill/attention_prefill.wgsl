@@ -4,7 +4,7 @@
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries
 //
-// q            [rows][q_units*4] f32; head h at h * HEAD_DIM
+// q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; the rows' own k and v are there already; of cache_kv_heads heads, attended to
 //              are those from first_kv_head on
 // row_info     [rows] (position, slot); each TILE_ROWS rows have one slot and ascending positions
@@ -12,16 +12,18 @@
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised; of this rank's local lanes (share.wgsl)
 // partial_ml   [rows][heads][lanes] (m, l) f32, natural log, scale applied
-// or, by the strides in params, both as [lanes][rows][heads]... or [heads][lanes][rows]...: a lane's, or a head's, partials are one run
+// or both in bundles of heads (partial_layout.wgsl), [bundle][lanes][rows][bundle_heads]...
 //
 // Grid (local lanes, kv heads * ceil(group / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
 // kv head, which share each tile of K, then V, in workgroup memory. As 8 x 16 threads: a thread scores QUERIES/8 vectors
 // against KEY_TILE/16 keys, and sums QUERIES/8 vectors of every 16th unit.
 // Variants, chosen by index.ts: KEY_TILE * HEAD_DIM <= 2048; HEAD_TILE 1 or 2; TILE_ROWS 16.
-// A lane without keys for a row: the empty state. Inactive rows: nothing is written.
+// A lane without keys for a row: the empty state; one that lies elsewhere (kv_holes.wgsl), too, or, COMPACT, nothing, and those that
+// lie here stand one behind the other. Inactive rows: nothing is written.
 const TILE_ROWS: u32 = 16; // variant
 const KEY_TILE: u32 = 32; // variant
 const HEAD_TILE: u32 = 2; // variant
+const COMPACT: bool = false; // variant
 const THREADS: u32 = 128u;
 const QUERIES: u32 = TILE_ROWS * HEAD_TILE;
 const THREAD_QUERIES: u32 = QUERIES / 8u;
@@ -38,7 +40,18 @@ struct Params {
   cache_kv_heads: u32,
   first_kv_head: u32,
   q_units: u32,
-  // Of partials: from row to row, from head to head, and from local lane to local lane.
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
+  // See partial_layout.wgsl.
+  bundle_heads: u32,
+  bundle_stride: u32,
   row_stride: u32,
   head_stride: u32,
   lane_stride: u32,
@@ -108,11 +121,18 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let gone = evicted_entries(table);
   end -= gone;
   let lane = own_chunk(slot, group_id.x);
-  let partial_lane = group_id.x * params.lane_stride;
+  var partial_lane = group_id.x;
+  if (COMPACT) {
+    if (!holds_chunk(table, lane)) {
+      return;
+    }
+    partial_lane = countOneBits(held_lanes(table, lane));
+  }
 
   // As a scorer: vectors ty, ty + 8, ... (row = vector % TILE_ROWS), keys or units tx, tx + 16, ...
   let tx = thread % 16u;
   let ty = thread / 16u;
+  let piece = query_piece(kv_head * params.group);
   var query_at: array<u32, THREAD_QUERIES>;
   var limit: array<u32, THREAD_QUERIES>;
   var o: array<vec4<f32>, THREAD_QUERIES * THREAD_UNITS>;
@@ -120,7 +140,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     let vector = ty + 8u * j;
     let row = min(first_row + vector % TILE_ROWS, params.rows - 1u);
     let head = min(first_head + vector / TILE_ROWS, params.group - 1u);
-    query_at[j] = row * params.q_units + (kv_head * params.group + head) * HEAD_UNITS;
+    query_at[j] = piece.base + row * params.q_units + (kv_head * params.group + head - piece.start) * HEAD_UNITS;
     // Keys below the limit count; of an inactive row, none.
     let position = row_position(first_row + vector % TILE_ROWS);
     limit[j] = select(position + 1u - gone, 0u, position == INACTIVE);
@@ -228,6 +248,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   parts[thread] = l;
   workgroupBarrier();
+  // Of the tile's heads.
+  let first_at = partial_at(kv_head * params.group + first_head, partial_lane);
+  let second_at = partial_at(kv_head * params.group + first_head + 1u, partial_lane);
   let my_row = first_row + mine % TILE_ROWS;
   let my_head = first_head + mine / TILE_ROWS;
   if (part == 0u && my_head < params.group && row_position(my_row) != INACTIVE) {
@@ -235,16 +258,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     for (var i = 0u; i < PARTS; i++) {
       l += parts[i * QUERIES + mine];
     }
-    let item = my_row * params.row_stride + (kv_head * params.group + my_head) * params.head_stride;
-    partial_ml[item + partial_lane] = vec2<f32>(m, l);
+    let to = select(second_at, first_at, mine < TILE_ROWS) + my_row * params.row_stride;
+    partial_ml[to] = vec2<f32>(m, l);
   }
   for (var j = 0u; j < THREAD_QUERIES; j++) {
     let vector = ty + 8u * j;
     let head = first_head + vector / TILE_ROWS;
     let row = first_row + vector % TILE_ROWS;
     if (limit[j] != 0u && head < params.group) {
-      let item = row * params.row_stride + (kv_head * params.group + head) * params.head_stride;
-      let to = (item + partial_lane) * HEAD_UNITS;
+      let to = (select(second_at, first_at, vector < TILE_ROWS) + row * params.row_stride) * HEAD_UNITS;
       for (var i = 0u; i < THREAD_UNITS; i++) {
         let unit = tx + 16u * i;
         if (unit < HEAD_UNITS) {

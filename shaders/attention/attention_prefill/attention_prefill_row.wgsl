@@ -9,9 +9,10 @@
 // Grid (local lanes, heads, ceil(rows / TILE_ROWS)): a workgroup = TILE_ROWS rows of one head, an invocation = one row, so that the
 // invocations of a workgroup read the same keys and values.
 // Variants, chosen by index.ts: KEY_TILE a multiple of 4 that divides 256, at most 16 KiB / (4 TILE_ROWS).
-// A lane without keys for a row: the empty state. Inactive rows: nothing is written.
+// A lane without keys for a row, or that lies elsewhere, and COMPACT: as in attention_prefill.wgsl. Inactive rows: nothing is written.
 const TILE_ROWS: u32 = 16; // variant
 const KEY_TILE: u32 = 64; // variant
+const COMPACT: bool = false; // variant
 
 struct Params {
   rows: u32,
@@ -19,7 +20,18 @@ struct Params {
   cache_kv_heads: u32,
   first_kv_head: u32,
   q_units: u32,
-  // Of partials: from row to row, from head to head, and from local lane to local lane.
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
+  // See partial_layout.wgsl.
+  bundle_heads: u32,
+  bundle_stride: u32,
   row_stride: u32,
   head_stride: u32,
   lane_stride: u32,
@@ -84,9 +96,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let gone = evicted_entries(table);
   end -= gone;
   let last = position - gone;
-  let query = row * params.q_units + head * HEAD_UNITS;
+  let query = query_unit(row, params.q_units, head, HEAD_UNITS);
   let lane = own_chunk(slot, group_id.x);
-  let partial = row * params.row_stride + head * params.head_stride + group_id.x * params.lane_stride;
+  var partial_lane = group_id.x;
+  if (COMPACT) {
+    if (!holds_chunk(table, lane)) {
+      return;
+    }
+    partial_lane = countOneBits(held_lanes(table, lane));
+  }
+  let partial = partial_at(head, partial_lane) + row * params.row_stride;
 
   var m = EMPTY_M;
   var l = 0.0;

@@ -9,7 +9,7 @@ import {
   type RowInfo,
   type Shape,
 } from '../fixture.js';
-import { localLanes, type PartialLayout, WHOLE } from '../share.js';
+import { localLanes, mostLanes, type PartialLayout, WHOLE } from '../share.js';
 import { attentionPrefill, PREFILL_TILE_ROWS } from './index.js';
 import { attentionPrefillReference } from './reference.js';
 
@@ -40,7 +40,10 @@ export function promptRows(segments: readonly Segment[]): RowInfo[] {
 
 export function prefillProblem(shape: PrefillShape, rowInfo: readonly RowInfo[]): PrefillCase {
   const problem = attentionCase(shape, rowInfo);
-  return { ...problem, lanes: localLanes(problem.maxChunks, shape.share ?? WHOLE) };
+  const { masks, partialLayout = 'row' } = shape;
+  const all = localLanes(problem.maxChunks, shape.share ?? WHOLE);
+  const held = masks?.slice(problem.firstKvHead).map((mask) => mostLanes(mask, problem.maxChunks));
+  return { ...problem, lanes: held && partialLayout !== 'row' ? Math.max(...held) : all };
 }
 
 function prefillCase(
@@ -104,7 +107,7 @@ const cases = [
     { slot: 0, from: 2046, count: 3 },
   ]),
   prefillCase(
-    'tiny, the second of two ranks, kv head 2 of 3, lanes in runs',
+    'tiny, the second of two ranks, kv head 2 of 3, in a bundle',
     {
       heads: 1,
       kvHeads: 1,
@@ -115,13 +118,13 @@ const cases = [
       block: 16,
       share: { ranks: 2, index: 1 },
       offsets: [1],
-      partialLayout: 'lane',
+      partialLayout: { bundleHeads: 1 },
     },
     [{ slot: 0, from: 5, count: 2, skip: 1 }],
     true,
   ),
   prefillCase(
-    'the third of four ranks, 2 kv heads of 4, lanes in runs',
+    'the third of four ranks, 2 kv heads of 4, in bundles of one head',
     {
       heads: 2,
       kvHeads: 2,
@@ -132,7 +135,7 @@ const cases = [
       block: 16,
       share: { ranks: 4, index: 2 },
       offsets: [2, 0, 5],
-      partialLayout: 'lane',
+      partialLayout: { bundleHeads: 1 },
     },
     [
       { slot: 1, from: 767, count: 3 },
@@ -177,11 +180,88 @@ const cases = [
       block: 16,
       share: { ranks: 4, index: 2 },
       offsets: [2],
-      partialLayout: 'lane',
+      partialLayout: { bundleHeads: 2 },
       perHead: true,
       evicted: [[2050, 250]],
     },
     [{ slot: 0, from: 2303, count: 2 }],
+  ),
+  prefillCase(
+    'tiny, queries in two pieces, a bundle each',
+    {
+      heads: 4,
+      kvHeads: 2,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      queryPieces: [2, 2],
+      partialLayout: { bundleHeads: 2 },
+      idle: 16,
+    },
+    [{ slot: 0, from: 3, count: 2 }],
+    true,
+  ),
+  prefillCase(
+    'queries in uneven pieces, some empty, 3 kv heads of 4, f16',
+    {
+      heads: 9,
+      kvHeads: 3,
+      cacheKvHeads: 4,
+      firstKvHead: 1,
+      headDim: 64,
+      kvType: 'f16',
+      block: 64,
+      queryPieces: [0, 6, 0, 3, 0],
+      partialLayout: { bundleHeads: 3 },
+      share: { ranks: 2, index: 0 },
+      offsets: [1, 0],
+      idle: 16,
+    },
+    [
+      { slot: 0, from: 250, count: 9 },
+      { slot: 1, from: 255, count: 1 },
+    ],
+  ),
+  prefillCase(
+    'tiny, heads of which other ranks hold lanes',
+    {
+      heads: 2,
+      kvHeads: 2,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      perHead: true,
+      masks: [1, 0xfe],
+      offsets: [1],
+      partialLayout: { bundleHeads: 1 },
+    },
+    [{ slot: 0, from: 5, count: 2 }],
+  ),
+  prefillCase(
+    'heads of which other ranks hold lanes, in bundles of a kv head',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 3,
+      firstKvHead: 1,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      perHead: true,
+      masks: [0xff, 0b01101101, 0b10010010],
+      offsets: [3, 0],
+      queryPieces: [2, 2],
+      partialLayout: { bundleHeads: 2 },
+    },
+    [
+      { slot: 0, from: 2303, count: 3 },
+      { slot: 1, from: 511, count: 2 },
+    ],
+  ),
+  prefillCase(
+    'heads of which other ranks hold lanes, empty there',
+    { heads: 2, kvHeads: 2, headDim: 8, kvType: 'f32', block: 16, perHead: true, masks: [0b01010101, 0b10101010] },
+    [{ slot: 0, from: 511, count: 2 }],
   ),
 ];
 

@@ -12,10 +12,13 @@ import {
   queryGroup,
 } from '../../cache/kv_cache.js';
 import share from '../../lib/share.wgsl?raw';
+import partialLayoutSource from '../../lib/partial_layout.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import {
   checkLanes,
-  layoutStrides,
+  LAYOUT_PARAMS,
+  layoutParams,
   localLanes,
   type PartialLayout,
   type Share,
@@ -32,34 +35,31 @@ import rowSource from './attention_prefill_row.wgsl?raw';
  */
 export const PREFILL_TILE_ROWS = 16;
 
-export interface AttentionPrefillProblem extends CacheHeads, TableLayout {
+export interface AttentionPrefillProblem extends CacheHeads, TableLayout, QueryPieces {
+  /** That q and, in bundles, partials have room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
   /** 256-token chunks of the longest sequence, whoever holds them. */
   readonly maxChunks: number;
-  /** Merge lanes that partials have room for: min(8, maxChunks), over the ranks that share the sequences: localLanes. */
+  /**
+   * Merge lanes that partials have room for: min(8, maxChunks), over the ranks that share the sequences: localLanes. Where ranks share
+   * the lanes of heads (perHead tables with holes, in bundles), the most that lie here of any head: `mostLanes`.
+   */
   readonly lanes: number;
   readonly kvType: KvType;
   readonly block: number;
   /** Block-table words of a slot, or of a head of a slot. */
   readonly tableStride: number;
-  /** f32 elements from row to row of q; a row starts with heads * headDim elements. */
+  /** f32 elements from row to row of q; a row starts with its (or its piece's) heads * headDim elements. */
   readonly qStride: number;
   /** Of the scores, usually headDim^-0.5. */
   readonly scale: number;
   /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
   readonly share?: Share;
-  /** 'row' where left out. 'lane': [lanes][rows][heads], 'head': [heads][lanes][rows], where the problem's rows count. */
-  readonly partialLayout?: PartialLayout | 'head';
-}
-
-function headStrides(problem: AttentionPrefillProblem) {
-  const { rows, heads, lanes, partialLayout = 'row' } = problem;
-  if (partialLayout === 'head') return { row_stride: 1, head_stride: lanes * rows, lane_stride: rows };
-  const { item_stride, lane_stride } = layoutStrides(partialLayout, problem);
-  return { row_stride: item_stride * heads, head_stride: item_stride, lane_stride };
+  /** 'row' where left out. In bundles, lanes of a perHead table that lie elsewhere are left out: the others stand one behind the other. */
+  readonly partialLayout?: PartialLayout;
 }
 
 /** Prompt rows: causal attention over the paged cache, which already holds the rows' own k and v; one partial a merge lane. */
@@ -81,9 +81,8 @@ export const attentionPrefill = defineKernel({
     cache_kv_heads: 'u32',
     first_kv_head: 'u32',
     q_units: 'u32',
-    row_stride: 'u32',
-    head_stride: 'u32',
-    lane_stride: 'u32',
+    ...PIECE_PARAMS,
+    ...LAYOUT_PARAMS,
     table_stride: 'u32',
     ...SHARE_PARAMS,
     group: 'u32',
@@ -93,12 +92,25 @@ export const attentionPrefill = defineKernel({
     scale: 'f32',
   },
   plan(problem: AttentionPrefillProblem, traits) {
-    const { rows, heads, kvHeads, headDim, maxChunks, lanes, qStride, share: own = WHOLE } = problem;
+    const {
+      rows,
+      heads,
+      kvHeads,
+      headDim,
+      maxChunks,
+      lanes,
+      qStride,
+      share: own = WHOLE,
+      partialLayout = 'row',
+    } = problem;
     checkKvShape('attention_prefill', problem);
     const group = queryGroup('attention_prefill', heads, kvHeads);
-    checkStride('attention_prefill', 'qStride', qStride, heads * headDim);
+    const pieces = piecesPlan('attention_prefill', problem, qStride, group);
+    checkStride('attention_prefill', 'qStride', qStride, widestPiece(problem) * headDim);
     const shared = sharePlan('attention_prefill', own);
-    checkLanes('attention_prefill', { lanes, maxChunks, share: own });
+    const compact = problem.perHead === true && own.ranks === 1 && partialLayout !== 'row';
+    checkLanes('attention_prefill', { lanes, maxChunks, share: own }, compact);
+    const gridLanes = (chunks: number): number => localLanes(Math.min(chunks, maxChunks), own);
     const software = traits.software;
     // On a GPU a tile of K or V takes at most 8 KiB of workgroup memory.
     const keyTile = software ? 64 : headDim <= 64 ? 32 : headDim <= 128 ? 16 : 8;
@@ -107,7 +119,8 @@ export const attentionPrefill = defineKernel({
       heads,
       ...cacheHeads('attention_prefill', problem),
       q_units: qStride / 4,
-      ...headStrides(problem),
+      ...pieces.params,
+      ...layoutParams('attention_prefill', partialLayout, problem),
       table_stride: problem.tableStride,
       ...shared.params,
       group,
@@ -116,11 +129,20 @@ export const attentionPrefill = defineKernel({
       tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
     };
-    const fragments = [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, share];
+    const fragments = [
+      ...kvWgsl(problem.kvType),
+      ...chunkTableWgsl,
+      softmaxState,
+      share,
+      ...piecesWgsl,
+      partialLayoutSource,
+    ];
     const constants = {
       ...kvConstants(problem),
       ...tableConstants(problem),
       ...shared.constants,
+      ...pieces.constants,
+      COMPACT: compact,
       TILE_ROWS: PREFILL_TILE_ROWS,
       KEY_TILE: keyTile,
     };
@@ -129,7 +151,7 @@ export const attentionPrefill = defineKernel({
         wgsl: [...fragments, rowSource],
         constants,
         params,
-        grid: (step) => [Math.min(localLanes(step.chunks, own), lanes), heads, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
+        grid: (step) => [gridLanes(step.chunks), heads, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
       };
     }
     const headTile = group === 1 ? 1 : 2;
@@ -138,11 +160,7 @@ export const attentionPrefill = defineKernel({
       wgsl: [...fragments, source],
       constants: { ...constants, HEAD_TILE: headTile },
       params,
-      grid: (step) => [
-        Math.min(localLanes(step.chunks, own), lanes),
-        kvHeads * headTiles,
-        ceilDiv(step.rows, PREFILL_TILE_ROWS),
-      ],
+      grid: (step) => [gridLanes(step.chunks), kvHeads * headTiles, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
     };
   },
 });

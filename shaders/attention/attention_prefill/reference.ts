@@ -4,20 +4,29 @@ import { attend, cacheHeadOf, EMPTY_M, rowEntries } from '../fixture.js';
 import { localIndex, partialIndex } from '../share_fixture.js';
 import type { PrefillCase } from './cases.js';
 
-/** The state of each merge lane of this rank that holds keys of any row; empty where a lane has no key for the row. */
+/**
+ * The state of each merge lane of this rank that holds keys of any row; empty where a lane has no key for the row. Lanes of a head that
+ * lie elsewhere are empty too, or left out of bundles.
+ */
 export function attentionPrefillReference(problem: PrefillCase, inputs: HostArrays): Expected {
-  const { rows, heads, headDim, lanes, rowInfo } = problem;
+  const { rows, heads, headDim, lanes, rowInfo, partialLayout = 'row' } = problem;
   const partialO = new Array<number>(rows * heads * lanes * headDim);
   const partialMl = new Array<number>(rows * heads * lanes * 2);
   const longest = Math.max(...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
+  const longestOf = (slot: number, cacheHead: number): number =>
+    Math.max(...rowInfo.map((info) => (info?.[1] === slot ? rowEntries(problem, info, cacheHead) : 0)));
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;
     // Lanes without a key of any row aren't dispatched.
     for (let lane = 0; lane < Math.min(MERGE_LANES, Math.ceil(longest / CHUNK_TOKENS)); lane++) {
-      const local = localIndex(problem, info[1], lane);
-      if (local === undefined) continue;
       for (let head = 0; head < heads; head++) {
-        const entries = rowEntries(problem, info, cacheHeadOf(problem, head));
+        const cacheHead = cacheHeadOf(problem, head);
+        const own = localIndex(problem, info[1], lane, cacheHead);
+        const local = problem.masks && partialLayout === 'row' ? lane : own;
+        if (local === undefined) continue;
+        // No row of the slot has keys there, and its table no blocks.
+        if (problem.masks && partialLayout !== 'row' && lane * CHUNK_TOKENS >= longestOf(info[1], cacheHead)) continue;
+        const entries = own === undefined ? 0 : rowEntries(problem, info, cacheHead);
         const tokens: number[] = [];
         for (let t = 0; t < entries; t++) if (Math.floor(t / CHUNK_TOKENS) % MERGE_LANES === lane) tokens.push(t);
         const { o, m, l } = attend(problem, inputs, row, head, tokens);

@@ -3,7 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= last
 //   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries
 //
-// q            [rows][q_units*4] f32; head h at h * HEAD_DIM
+// q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, attended to are those from first_kv_head on
 // row_info     [rows] (position, slot)
 // block_table  see kv_table.wgsl; only blocks of the chunk's entries up to the last are read
@@ -29,6 +29,15 @@ struct Params {
   cache_kv_heads: u32,
   first_kv_head: u32,
   q_units: u32,
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
   max_chunks: u32,
   table_stride: u32,
   share_ranks: u32,
@@ -135,7 +144,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   let lane = thread % LANES;
   let slice = thread / LANES;
-  let query = row * params.q_units + kv_head * params.group * HEAD_UNITS;
+  let query = query_unit(row, params.q_units, kv_head * params.group, HEAD_UNITS);
   let partial = (row * params.heads + kv_head * params.group) * params.max_chunks + group_id.x;
   for (var tile = 0u; tile < params.group; tile += HEAD_TILE) {
     // A tile beyond the group computes its last head again, and doesn't write it.

@@ -140,6 +140,55 @@ const cases = [
       [300, 1],
     ],
   ),
+  splitCase(
+    'tiny, queries in two pieces',
+    { heads: 4, kvHeads: 2, headDim: 8, kvType: 'f32', block: 16, queryPieces: [2, 2], idle: 1 },
+    [[19, 0], undefined],
+    true,
+  ),
+  splitCase(
+    'queries in uneven pieces, some empty, 3 kv heads of 4, f16',
+    {
+      heads: 9,
+      kvHeads: 3,
+      cacheKvHeads: 4,
+      firstKvHead: 1,
+      headDim: 64,
+      kvType: 'f16',
+      block: 64,
+      queryPieces: [0, 6, 0, 3, 0],
+      idle: 2,
+    },
+    [[256, 1], undefined, [19, 0]],
+  ),
+  splitCase(
+    'queries in eight pieces, the second of two ranks',
+    {
+      heads: 8,
+      kvHeads: 8,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      queryPieces: [1, 1, 1, 1, 1, 1, 1, 1],
+      share: { ranks: 2, index: 1 },
+      offsets: [1],
+    },
+    [[300, 0]],
+  ),
+  splitCase(
+    'heads of which other ranks hold lanes',
+    {
+      heads: 6,
+      kvHeads: 3,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      perHead: true,
+      masks: [0b10010010, 0xff, 0b01101101],
+      offsets: [3, 0],
+    },
+    [[2400, 0], undefined, [600, 1]],
+  ),
 ];
 
 const large = (['f32', 'f16'] as const).map((kvType) => ({

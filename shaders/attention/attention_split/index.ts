@@ -13,10 +13,12 @@ import {
 } from '../../cache/kv_cache.js';
 import share from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import source from './attention_split.wgsl?raw';
 
-export interface AttentionSplitProblem extends CacheHeads, TableLayout {
+export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPieces {
+  /** That q has room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -27,7 +29,7 @@ export interface AttentionSplitProblem extends CacheHeads, TableLayout {
   readonly block: number;
   /** Block-table words of a slot, or of a head of a slot. */
   readonly tableStride: number;
-  /** f32 elements from row to row of q; a row starts with heads * headDim elements. */
+  /** f32 elements from row to row of q; a row starts with its (or its piece's) heads * headDim elements. */
   readonly qStride: number;
   /** Of the scores, usually headDim^-0.5. */
   readonly scale: number;
@@ -53,6 +55,7 @@ export const attentionSplit = defineKernel({
     cache_kv_heads: 'u32',
     first_kv_head: 'u32',
     q_units: 'u32',
+    ...PIECE_PARAMS,
     max_chunks: 'u32',
     table_stride: 'u32',
     ...SHARE_PARAMS,
@@ -66,7 +69,8 @@ export const attentionSplit = defineKernel({
     const { heads, kvHeads, headDim, maxChunks, qStride, share: own = WHOLE } = problem;
     checkKvShape('attention_split', problem);
     const group = queryGroup('attention_split', heads, kvHeads);
-    checkStride('attention_split', 'qStride', qStride, heads * headDim);
+    const pieces = piecesPlan('attention_split', problem, qStride, group);
+    checkStride('attention_split', 'qStride', qStride, widestPiece(problem) * headDim);
     const shared = sharePlan('attention_split', own);
     const units = headDim / 4;
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
@@ -76,11 +80,12 @@ export const attentionSplit = defineKernel({
       ? { THREADS: 8, STATS: 8, LANES: 8, SLICES: 1 }
       : { THREADS: 256, STATS: 16, LANES: units, SLICES: Math.min(16, Math.floor(256 / units)) };
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, share, source],
+      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, share, ...piecesWgsl, source],
       constants: {
         ...kvConstants(problem),
         ...tableConstants(problem),
         ...shared.constants,
+        ...pieces.constants,
         ...layout,
         HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4,
       },
@@ -88,6 +93,7 @@ export const attentionSplit = defineKernel({
         heads,
         ...cacheHeads('attention_split', problem),
         q_units: qStride / 4,
+        ...pieces.params,
         max_chunks: maxChunks,
         table_stride: problem.tableStride,
         ...shared.params,

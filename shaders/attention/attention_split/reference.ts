@@ -1,7 +1,7 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS } from '../../cache/kv_cache.js';
 import { attend, type AttentionCase, cacheHeadOf, rowEntries } from '../fixture.js';
-import { localIndex } from '../share_fixture.js';
+import { chunkIndex } from '../share_fixture.js';
 
 /** Partials of every chunk of this rank that holds keys of the row; chunks without keys are not compared (nothing is written there). */
 export function attentionSplitReference(problem: AttentionCase, inputs: HostArrays): Expected {
@@ -11,9 +11,10 @@ export function attentionSplitReference(problem: AttentionCase, inputs: HostArra
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;
     for (let head = 0; head < heads; head++) {
-      const entries = rowEntries(problem, info, cacheHeadOf(problem, head));
+      const cacheHead = cacheHeadOf(problem, head);
+      const entries = rowEntries(problem, info, cacheHead);
       for (let first = 0; first < entries; first += CHUNK_TOKENS) {
-        const local = localIndex(problem, info[1], first / CHUNK_TOKENS);
+        const local = chunkIndex(problem, info[1], first / CHUNK_TOKENS, cacheHead);
         if (local === undefined) continue;
         const tokens = Array.from({ length: Math.min(CHUNK_TOKENS, entries - first) }, (_, i) => first + i);
         const { o, m, l } = attend(problem, inputs, row, head, tokens);

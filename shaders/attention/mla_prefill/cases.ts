@@ -37,7 +37,7 @@ const cases = [
     promptRows(0, 2043, 10, 16),
   ),
   mlaKernelCase(
-    'tiny, the second of two ranks, lanes in runs',
+    'tiny, the second of two ranks, in a bundle',
     {
       heads: 2,
       kvLoraRank: 32,
@@ -46,13 +46,13 @@ const cases = [
       block: 16,
       share: { ranks: 2, index: 1 },
       offsets: [1],
-      partialLayout: 'lane',
+      partialLayout: { bundleHeads: 2 },
     },
     promptRows(0, 0, 5, 8),
     true,
   ),
   mlaKernelCase(
-    'the third of four ranks, lanes in runs',
+    'the third of four ranks, in bundles of one head',
     {
       heads: 3,
       kvLoraRank: 32,
@@ -61,9 +61,40 @@ const cases = [
       block: 16,
       share: { ranks: 4, index: 2 },
       offsets: [2, 0, 5],
-      partialLayout: 'lane',
+      partialLayout: { bundleHeads: 1 },
     },
     [...promptRows(1, 767, 3, 8), ...promptRows(0, 0, 5, 8), ...promptRows(2, 2303, 2, 8)],
+  ),
+  mlaKernelCase(
+    'tiny, queries in three pieces, one empty, in bundles',
+    {
+      heads: 3,
+      kvLoraRank: 32,
+      qkRopeHeadDim: 8,
+      kvType: 'f32',
+      block: 16,
+      queryPieces: [2, 0, 1],
+      partialLayout: { bundleHeads: 1 },
+      idle: 8,
+    },
+    promptRows(0, 3, 2, 8),
+    true,
+  ),
+  mlaKernelCase(
+    'queries in eight uneven pieces, in bundles of two heads, f16',
+    {
+      heads: 14,
+      kvLoraRank: 64,
+      qkRopeHeadDim: 16,
+      kvType: 'f16',
+      block: 64,
+      queryPieces: [0, 2, 3, 0, 2, 5, 2, 0],
+      partialLayout: { bundleHeads: 2 },
+      share: { ranks: 2, index: 0 },
+      offsets: [1],
+      idle: 8,
+    },
+    promptRows(0, 250, 11, 16),
   ),
 ];
 

@@ -4,14 +4,15 @@
 //   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
 //   over t <= position with floor(t / 256) mod 8 = lane; each chunk by itself, then merged in ascending order
 //
-// q_abs        [rows][q_units*4] f32; head h at h * 4 key_units: W_UK^T q_nope (R), then rotated q_pe (rope)
+// q_abs        [rows][q_units*4] f32, head h at h * 4 key_units: W_UK^T q_nope (R), then rotated q_pe (rope); or in pieces
+//              (query_pieces.wgsl)
 // latent_cache see latent_layout.wgsl, KvUnit; the rows' own tokens are there already
 // row_info     [rows] (position, slot); each 4 rows have one slot
 // block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of attended tokens are read
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][local lanes][R] f32, unnormalised; R = 4 rank_units
 // partial_ml   [rows][heads][local lanes] (m, l) f32, natural log, scale applied
-// or, by the strides in params, both as [local lanes][rows][heads]...: a lane's partials are one run
+// or both in bundles of heads (partial_layout.wgsl), [bundle][local lanes][rows][bundle_heads]...
 //
 // Grid (local lanes, heads, ceil(rows / 4)). Software adapters: mla_prefill_row.wgsl.
 // A lane without tokens of a row: the empty state where another of the 4 rows has tokens there, else nothing is written.
@@ -21,10 +22,22 @@ struct Params {
   rows: u32,
   heads: u32,
   q_units: u32,
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
   key_units: u32,
   rank_units: u32,
-  // Of partials: from (row, head) to (row, head), and from local lane to local lane.
-  item_stride: u32,
+  // See partial_layout.wgsl.
+  bundle_heads: u32,
+  bundle_stride: u32,
+  row_stride: u32,
+  head_stride: u32,
   lane_stride: u32,
   table_stride: u32,
   share_ranks: u32,
@@ -72,9 +85,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (lane * CHUNK >= end) {
     return;
   }
-  let targets = (rows * params.heads + head) * params.item_stride + group_id.x * params.lane_stride;
+  let targets = vec4<u32>(partial_at(head, group_id.x)) + rows * params.row_stride;
   let queries = Queries(
-    vec4<u32>(head * params.key_units) + min(rows, vec4<u32>(params.rows - 1u)) * params.q_units,
+    vec4<u32>(query_unit(0u, params.q_units, head, params.key_units)) + min(rows, vec4<u32>(params.rows - 1u)) * params.q_units,
     limit,
     select(targets, vec4<u32>(NOWHERE), limit == vec4<u32>()),
   );

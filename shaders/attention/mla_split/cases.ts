@@ -76,6 +76,25 @@ const cases = [
     },
     [[1500, 1], [255, 0], undefined, [256, 2], [1023, 0]],
   ),
+  mlaKernelCase(
+    'tiny, queries in three pieces, one empty',
+    { heads: 3, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f32', block: 16, queryPieces: [2, 0, 1], idle: 1 },
+    [[19, 0], undefined],
+    true,
+  ),
+  mlaKernelCase(
+    'queries in eight uneven pieces, f16',
+    {
+      heads: 19,
+      kvLoraRank: 64,
+      qkRopeHeadDim: 16,
+      kvType: 'f16',
+      block: 64,
+      queryPieces: [0, 3, 3, 0, 2, 5, 6, 0],
+      idle: 2,
+    },
+    [[256, 1], undefined, [19, 0]],
+  ),
 ];
 
 export const suite: KernelSuite<typeof mlaSplit.bindings, typeof mlaSplit.params, MlaCase> = {

@@ -4,7 +4,8 @@
 //   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
 //   t in the chunk, t <= position
 //
-// q_abs        [rows][q_units*4] f32; head h at h * 4 key_units: W_UK^T q_nope (R), then rotated q_pe (rope)
+// q_abs        [rows][q_units*4] f32, head h at h * 4 key_units: W_UK^T q_nope (R), then rotated q_pe (rope); or in pieces
+//              (query_pieces.wgsl)
 // latent_cache see latent_layout.wgsl, KvUnit
 // row_info     [rows] (position, slot)
 // block_table  [slot][table_stride] physical block of each BLOCK tokens; only blocks of the chunk's tokens <= position are read
@@ -19,10 +20,22 @@ struct Params {
   rows: u32,
   heads: u32,
   q_units: u32,
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
   key_units: u32,
   rank_units: u32,
-  // Of partials: from (row, head) to (row, head), and from local chunk to local chunk.
-  item_stride: u32,
+  // See partial_layout.wgsl.
+  bundle_heads: u32,
+  bundle_stride: u32,
+  row_stride: u32,
+  head_stride: u32,
   lane_stride: u32,
   table_stride: u32,
   share_ranks: u32,
@@ -58,9 +71,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // A head beyond the last computes the last again, and isn't written.
   let last = vec4<u32>(params.heads - 1u);
   let limit = info.x + 1u;
-  let targets = (row * params.heads + heads) * params.item_stride + group_id.x * params.lane_stride;
+  let targets = partials_at(heads, group_id.x) + vec4<u32>(row * params.row_stride);
   let queries = Queries(
-    vec4<u32>(row * params.q_units) + min(heads, last) * params.key_units,
+    query_units(row, params.q_units, min(heads, last), params.key_units),
     vec4<u32>(limit),
     select(targets, vec4<u32>(NOWHERE), heads > last),
   );

@@ -12,10 +12,22 @@ struct Params {
   rows: u32,
   heads: u32,
   q_units: u32,
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
   key_units: u32,
   rank_units: u32,
-  // Of partials: from (row, head) to (row, head), and from local chunk to local chunk.
-  item_stride: u32,
+  // See partial_layout.wgsl.
+  bundle_heads: u32,
+  bundle_stride: u32,
+  row_stride: u32,
+  head_stride: u32,
   lane_stride: u32,
   table_stride: u32,
   share_ranks: u32,
@@ -52,8 +64,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // A head beyond the last computes the last again, and isn't written.
   let heads = min(vec4<u32>(first_head) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.heads - 1u));
   let queries = Queries(
-    vec4<u32>(row * params.q_units) + heads * params.key_units,
-    (row * params.heads + first_head) * params.item_stride + group_id.x * params.lane_stride,
+    query_units(row, params.q_units, heads, params.key_units),
+    partials_at(heads, group_id.x) + vec4<u32>(row * params.row_stride),
     min(4u, params.heads - first_head),
     limit,
   );

@@ -1,13 +1,14 @@
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { type Eviction, rowEntries, type RowInfo, rowInfoArray } from '../../attention/fixture.js';
+import { type Eviction, type Idle, rowEntries, type RowInfo, rowInfoArray, withIdle } from '../../attention/fixture.js';
+import { type QueryPieces, widestPiece } from '../../attention/query_pieces.js';
 import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { type CacheHeads, kvCacheBytes, kvUnitBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { ropeAppend, type RopeAppendProblem } from './index.js';
 import { ropeAppendReference } from './reference.js';
 
-export interface RopeCase extends RopeAppendProblem, Eviction {
+export interface RopeCase extends RopeAppendProblem, Eviction, Idle {
   readonly rowInfo: readonly RowInfo[];
   /** Slots whose tokens another rank holds. */
   readonly elsewhere?: readonly number[];
@@ -17,7 +18,9 @@ type Shape = Pick<
   RopeCase,
   'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads
 > &
-  Eviction;
+  Eviction &
+  QueryPieces &
+  Idle;
 
 function ropeCase(
   name: string,
@@ -26,17 +29,19 @@ function ropeCase(
   races = false,
 ): KernelCase<RopeCase> {
   const rows = rowInfo.length;
+  const all = withIdle(rowInfo, shape);
   const width = (shape.heads + 2 * shape.kvHeads) * shape.headDim;
+  const widest = widestPiece(shape);
   const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
   return {
     name,
     problem: {
       ...shape,
-      rows,
+      rows: all.length,
       eps: 1e-6,
       tableStride: ceilDiv(longest, shape.block) + 1 + (shape.perHead ? HEAD_TABLE_LEAD : 0),
-      qkvStride: alignUp(width, 32),
-      rowInfo,
+      qkvStride: alignUp((widest + (2 * widest * shape.kvHeads) / shape.heads) * shape.headDim, 32),
+      rowInfo: all,
     },
     seed: 31 + rows,
     // f16 cases use numbers whose results f16 holds exactly, so that packed words can be compared.
@@ -193,6 +198,64 @@ const cases = [
       [7, 2],
     ],
   ),
+  ropeCase(
+    'tiny, in two pieces',
+    { heads: 4, kvHeads: 2, headDim: 8, qkNorm: false, kvType: 'f32', block: 16, queryPieces: [2, 2], idle: 1 },
+    [[3, 0], undefined],
+  ),
+  ropeCase(
+    'in uneven pieces, some empty, 3 kv heads of 4, qk norm',
+    {
+      heads: 9,
+      kvHeads: 3,
+      cacheKvHeads: 4,
+      firstKvHead: 1,
+      headDim: 16,
+      qkNorm: true,
+      kvType: 'f32',
+      block: 16,
+      queryPieces: [0, 6, 0, 3, 0],
+      elsewhere: [1],
+      idle: 2,
+    },
+    [[3, 0], [20, 1], undefined, [4, 0]],
+  ),
+  ropeCase(
+    'in eight pieces, kept, f16',
+    {
+      heads: 8,
+      kvHeads: 8,
+      headDim: 8,
+      qkNorm: false,
+      kvType: 'f16',
+      block: 16,
+      queryPieces: [1, 1, 1, 1, 1, 1, 1, 1],
+      elsewhere: [1],
+      keys: 'kept',
+    },
+    [
+      [2, 0],
+      [17, 1],
+    ],
+  ),
+  ropeCase(
+    'in two pieces, ready, f16',
+    {
+      heads: 4,
+      kvHeads: 2,
+      headDim: 8,
+      qkNorm: false,
+      kvType: 'f16',
+      block: 16,
+      queryPieces: [2, 2],
+      elsewhere: [0],
+      keys: 'ready',
+    },
+    [
+      [2, 0],
+      [17, 1],
+    ],
+  ),
 ];
 
 /** What a cache holds where nothing is appended. */
@@ -200,10 +263,12 @@ const UNTOUCHED = { f32: -77.25, f16: 0x12345678 } as const;
 
 function inputs(problem: RopeCase, random: Random): HostArrays {
   const { heads, kvHeads, headDim, kvType, block, tableStride, qkvStride, rowInfo, elsewhere = [] } = problem;
+  const { queryPieces = [heads] } = problem;
   const exact = kvType === 'f16';
-  const width = (heads + 2 * kvHeads) * headDim;
-  const qkv = new Float32Array(rowInfo.length * qkvStride);
+  const qkv = new Float32Array(queryPieces.length * rowInfo.length * qkvStride);
   for (let i = 0; i < qkv.length; i++) {
+    const own = queryPieces[Math.floor(i / (rowInfo.length * qkvStride))]!;
+    const width = (own + (2 * own * kvHeads) / heads) * headDim;
     // Multiples of 1/16 times multiples of 1/8 need 10 bits: f16 holds their rotations.
     if (i % qkvStride < width) qkv[i] = exact ? (random.integer(65) - 32) / 16 : random.normal();
   }

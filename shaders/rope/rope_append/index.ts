@@ -12,9 +12,12 @@ import {
   kvWgsl,
   queryGroup,
 } from '../../cache/kv_cache.js';
+import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../../attention/query_pieces.js';
 import source from './rope_append.wgsl?raw';
 
-export interface RopeAppendProblem extends CacheHeads, TableLayout {
+/** A piece of queryPieces brings the k and v heads of its query heads, behind them: its rows are [q][k][v]. */
+export interface RopeAppendProblem extends CacheHeads, TableLayout, QueryPieces {
+  /** That qkv has room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -57,6 +60,7 @@ export const ropeAppend = defineKernel({
     cache_kv_heads: 'u32',
     first_kv_head: 'u32',
     row_units: 'u32',
+    ...PIECE_PARAMS,
     table_stride: 'u32',
     half_units: 'u32',
     lanes: 'u32',
@@ -67,17 +71,20 @@ export const ropeAppend = defineKernel({
     const ready = keys === 'ready';
     if (ready && qkNorm) throw usageError('rope_append: keys that are ready were normalised before; leave qkNorm out');
     checkKvShape('rope_append', problem);
-    queryGroup('rope_append', heads, kvHeads);
+    const group = queryGroup('rope_append', heads, kvHeads);
+    const pieces = piecesPlan('rope_append', problem, qkvStride, group);
+    const widest = widestPiece(problem);
     const items = heads + 2 * kvHeads;
-    checkStride('rope_append', 'qkvStride', qkvStride, items * headDim);
+    checkStride('rope_append', 'qkvStride', qkvStride, (widest + (2 * widest) / group) * headDim);
     // A software adapter walks a head by one thread, without a barrier.
     const lanes = traits.software ? 1 : headDim / 8;
     const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, source],
+      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, ...piecesWgsl, source],
       constants: {
         ...kvConstants(problem),
         ...tableConstants(problem),
+        ...pieces.constants,
         LANES: lanes,
         HEAD_TILE: headTile,
         QK_NORM: qkNorm,
@@ -89,6 +96,7 @@ export const ropeAppend = defineKernel({
         kv_heads: kvHeads,
         ...cacheHeads('rope_append', problem),
         row_units: qkvStride / 4,
+        ...pieces.params,
         table_stride: problem.tableStride,
         half_units: headDim / 8,
         lanes,

@@ -7,6 +7,8 @@ import type { RopeCase } from './cases.js';
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
   const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } = problem;
+  const { queryPieces = [heads] } = problem;
+  const group = heads / kvHeads;
   const shape = blockShape(problem);
   const given = inputs['qkv']!;
   const qkv = Float64Array.from(given);
@@ -14,6 +16,21 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
   const values = Array.from(inputs['v_cache']!);
   const table = inputs['rope_table']!;
 
+  /** First element of a row's vector: of all q, then all k, then all v. */
+  const start = (row: number, vector: number): number => {
+    const kind = vector < heads ? 'q' : vector < heads + kvHeads ? 'k' : 'v';
+    const head = kind === 'q' ? vector : ((vector - heads) % kvHeads) * group;
+    let piece = 0;
+    let before = 0;
+    while (head - before >= queryPieces[piece]!) before += queryPieces[piece++]!;
+    const own = queryPieces[piece]!;
+    const place = {
+      q: head - before,
+      k: own + (head - before) / group,
+      v: own + own / group + (head - before) / group,
+    }[kind];
+    return (piece * problem.rows + row) * qkvStride + place * headDim;
+  };
   const append = (cache: number[], unit: number, dim: number, value: number): void => {
     if (kvType === 'f32') cache[unit * 4 + dim] = value;
     else {
@@ -39,7 +56,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
     if (!info) continue;
     const [position, slot] = info;
     for (let vector = 0; vector < heads + 2 * kvHeads; vector++) {
-      const at = row * qkvStride + vector * headDim;
+      const at = start(row, vector);
       const x = given.subarray(at, at + headDim);
       if (vector < heads) {
         qkv.set(rotated(x, inputs['q_norm']!, position), at);

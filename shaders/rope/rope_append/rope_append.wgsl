@@ -7,7 +7,8 @@
 // Where a rank without weights keeps the rows' cache, the rank that has them normalises and rotates (KEEP_KEYS: k also in place),
 // the rows travel, and there k and v are appended as they are (READY: no norm, no rotation, q isn't touched).
 //
-// qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; q is written back in place
+// qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; q is written back in place. Or in
+//              pieces (query_pieces.wgsl), each of them so, with the kv heads of its query heads
 // rope_table   [position][HEAD_DIM/2] (cos, sin) f32
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
@@ -32,6 +33,15 @@ struct Params {
   cache_kv_heads: u32,
   first_kv_head: u32,
   row_units: u32,
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
   table_stride: u32,
   // HALF_UNITS and LANES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
   half_units: u32,
@@ -48,6 +58,23 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> k_cache: array<KvUnit>;
 @group(0) @binding(7) var<storage, read_write> v_cache: array<KvUnit>;
 @group(0) @binding(8) var<uniform> params: Params;
+
+// With PIECES: unit 0 of a row's vector, of all q, then all k, then all v.
+fn vector_unit(row: u32, vector: u32) -> u32 {
+  let group = params.heads / params.kv_heads;
+  let is_query = vector < params.heads;
+  let kv_head = (vector - params.heads) % params.kv_heads;
+  let head = select(kv_head * group, vector, is_query);
+  let piece = query_piece(head);
+  var place = head - piece.start;
+  if (!is_query) {
+    // Behind the piece's q, and v behind its k.
+    let is_value = vector >= params.heads + params.kv_heads;
+    let heads = piece.end - piece.start;
+    place = heads + place / group + select(0u, heads / group, is_value);
+  }
+  return piece.base + row * params.row_units + place * HEAD_UNITS;
+}
 
 var<workgroup> squares: array<f32, THREADS>;
 
@@ -67,7 +94,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let exists = vector < params.heads + 2u * params.kv_heads;
   let is_query = vector < params.heads;
   let is_value = vector >= params.heads + params.kv_heads;
-  let base = row * params.row_units + vector * HEAD_UNITS;
+  var base = row * params.row_units + vector * HEAD_UNITS;
+  if (PIECES) {
+    base = vector_unit(row, vector);
+  }
 
   var inverse = 1.0;
   if (QK_NORM) {

@@ -1,0 +1,64 @@
+import { SplitkvError } from '../../../src/base/errors.js';
+import { MERGE_LANES } from '../../cache/kv_cache.js';
+import { laneMask, type Share } from '../share.js';
+
+/** Lanes of a bundle of heads that one rank holds: their states, [lanes][rows][bundleHeads], among those that a merge 'home' reads. */
+export interface LaneContributor {
+  /**
+   * Its lane slots, a bit each, before a sequence's offset rotates them: lane l of a sequence is in slot (l + chunk offset) mod 8. The
+   * states of the lanes that it holds lie one behind the other.
+   */
+  readonly mask: number;
+  /** Index of its first state, in states. */
+  readonly base: number;
+  /** Lanes that its states have room for. */
+  readonly lanes: number;
+}
+
+/**
+ * The `sources` of attention_merge 'home', u32 [bundles][8][2]: by bundle and lane slot, where the states of the rank that holds it
+ * begin, and all slots that this rank holds. `rows`: that states have room for.
+ * @param bundles each with the ranks that hold its lanes
+ * @throws SplitkvError `internal` when a lane slot has no rank or two, or states of two lie in the same place
+ */
+export function laneSources(
+  bundles: readonly (readonly LaneContributor[])[],
+  { rows, bundleHeads }: { readonly rows: number; readonly bundleHeads: number },
+): Uint32Array<ArrayBuffer> {
+  const sources = new Uint32Array(bundles.length * MERGE_LANES * 2);
+  for (const [bundle, contributors] of bundles.entries()) {
+    for (let slot = 0; slot < MERGE_LANES; slot++) {
+      const holders = contributors.filter(({ mask }) => ((mask >> slot) & 1) === 1);
+      if (holders.length !== 1) {
+        throw new SplitkvError('internal', `lane slot ${slot} of bundle ${bundle} is held by ${holders.length} ranks`);
+      }
+      const [{ base, mask }] = holders as [LaneContributor];
+      sources.set([base, mask], (bundle * MERGE_LANES + slot) * 2);
+    }
+  }
+  const runs = bundles.flatMap((contributors, bundle) =>
+    contributors.map(({ base, lanes }) => ({ bundle, base, end: base + lanes * rows * bundleHeads })),
+  );
+  const inOrder = runs.toSorted((a, b) => a.base - b.base);
+  for (const [at, { bundle, base }] of inOrder.entries()) {
+    const before = inOrder[at - 1];
+    if (before && before.end > base) {
+      throw new SplitkvError(
+        'internal',
+        `lane states of bundle ${bundle} from ${base} on overlap those of bundle ${before.bundle}, which end at ${before.end}`,
+      );
+    }
+  }
+  return sources;
+}
+
+/** The contributors of one bundle that `ranks` ranks share by residues of chunks, their states one behind the other from `base` on. */
+export const sharedLanes = (
+  { ranks }: Pick<Share, 'ranks'>,
+  { base, lanes, states }: { readonly base: number; readonly lanes: number; readonly states: number },
+): LaneContributor[] =>
+  Array.from({ length: ranks }, (_, index) => ({
+    mask: laneMask({ ranks, index }),
+    base: base + index * states,
+    lanes,
+  }));
