@@ -1,4 +1,4 @@
-import { abortedError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { abortedError, SplitkvError, throwIfAborted } from '../base/errors.js';
 import { StopScanner } from '../tokenizer/index.js';
 import type { AttentionStats, FinishReason, GenerateOptions, GenerateResult, KvCompressionStats } from './api.js';
 import { attentionStats } from './attention_stats.js';
@@ -97,8 +97,6 @@ export async function generate(
 > {
   const started = performance.now();
   const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
-  if (!Number.isSafeInteger(maxTokens) || maxTokens < 1)
-    throw usageError(`maxTokens ${maxTokens}: expected an integer of at least 1`);
   const stops = options.stop == null ? [] : typeof options.stop === 'string' ? [options.stop] : options.stop;
   const seed = options.seed ?? randomSeed();
   checkSampling({ ...options, seed });

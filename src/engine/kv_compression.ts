@@ -6,7 +6,7 @@ import { checkTogether, modelFeatures } from '../placement/index.js';
 import type { LoadOptions, Profile } from './api.js';
 
 /** The options of a load that say how prompts are compressed. */
-export const KV_OPTION_NAMES = [
+const KV_OPTION_NAMES = [
   'kvBudget',
   'kvPolicy',
   'kvWindow',

@@ -1,5 +1,6 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
-import { didYouMean, throwIfAborted, usageError } from '../base/errors.js';
+import { throwIfAborted, usageError } from '../base/errors.js';
+import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../base/options.js';
 import { listCached, type NetworkOptions, parseIntegrity, type Source } from '../loader/index.js';
 import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config.js';
@@ -10,7 +11,7 @@ import { modelShape } from '../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, pipelineDepth, type Plan } from '../placement/index.js';
 import type { LoadOptions, LoadProgress, Model } from './api.js';
 import { choosePlan, type PickedPlan } from './choose_plan.js';
-import { KV_OPTION_NAMES, kvCompression } from './kv_compression.js';
+import { kvCompression } from './kv_compression.js';
 import { LiveProgress } from './live_progress.js';
 import { LoadedModel } from './model.js';
 import { type ModelTokenizer, openModelFiles, openTokenizer, storedType } from './model_files.js';
@@ -25,32 +26,37 @@ import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './runner.js';
 import { WorkerGroup } from './worker_group.js';
 
 const DEFAULT_CONTEXT = 4096;
-const OPTION_NAMES = [
-  'weights',
-  'kv',
-  ...KV_OPTION_NAMES,
-  'contextLength',
-  'prefillChunk',
-  'stepsInFlight',
-  'ranks',
-  'plan',
-  'virtualRanks',
-  'workers',
-  'memory',
-  'requests',
-  'prefill',
-  'powerPreference',
-  'adapter',
-  'cache',
-  'integrity',
-  'hub',
-  'token',
-  'headers',
-  'fetch',
-  'onProgress',
-  'onWarning',
-  'signal',
-] as const satisfies readonly (keyof LoadOptions)[];
+export const loadSchema: OptionsSchema<LoadOptions> = {
+  weights: oneOf(['auto', 'f32', 'f16', 'q8', 'q4']),
+  kv: oneOf(['f32', 'f16']),
+  kvBudget: true,
+  kvPolicy: true,
+  kvWindow: true,
+  kvKernel: true,
+  kvAlpha: true,
+  kvProfile: true,
+  contextLength: wholeNumber(1, 2 ** 20),
+  prefillChunk: wholeNumber(1, 4096),
+  stepsInFlight: wholeNumber(1, MAX_STEPS_IN_FLIGHT),
+  ranks: true,
+  plan: true,
+  virtualRanks: true,
+  workers: true,
+  memory: true,
+  requests: wholeNumber(1, 64),
+  prefill: true,
+  powerPreference: oneOf(['high-performance', 'low-power']),
+  adapter: true,
+  cache: true,
+  integrity: true,
+  hub: true,
+  token: true,
+  headers: true,
+  fetch: true,
+  onProgress: true,
+  onWarning: true,
+  signal: true,
+};
 
 /** A model on its ranks: what `load` and `serve` build on. */
 export interface OpenedModel extends ModelTokenizer {
@@ -120,7 +126,7 @@ async function openParts(
   opened: (source: Source) => Source,
 ): Promise<OpenedModel> {
   const started = performance.now();
-  checkOptions(options);
+  checkLoadOptions(options);
   const { signal } = options;
   throwIfAborted(signal, 'loading');
   const report = (progress: Partial<LoadProgress> & Pick<LoadProgress, 'phase'>): void =>
@@ -231,36 +237,16 @@ async function isDownloading({ url, flush }: Source): Promise<boolean> {
   return !models.some((model) => model.url === url && model.complete);
 }
 
-/** @throws SplitkvError `usage` for an option or a value that isn't known */
-export function checkOptions(options: LoadOptions): void {
-  for (const name of Object.keys(options)) {
-    if (!(OPTION_NAMES as readonly string[]).includes(name)) {
-      throw usageError(`load: unknown option '${name}'.${didYouMean(name, OPTION_NAMES)}`);
-    }
-  }
-  oneOf('weights', options.weights, ['auto', 'f32', 'f16', 'q8', 'q4']);
-  oneOf('kv', options.kv, ['f32', 'f16']);
-  oneOf('powerPreference', options.powerPreference, ['high-performance', 'low-power']);
+/**
+ * Checks what is known of the options before the model is.
+ * @throws SplitkvError `usage` for an option or a value that isn't known, or options that don't go together
+ */
+export function checkLoadOptions(options: LoadOptions): void {
+  checkOptions('load', options, loadSchema);
   const given = (['workers', 'virtualRanks'] as const).filter((name) => options[name]);
   checkTogether(given);
   checkPrefill(options.prefill);
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
-  inRange('requests', options.requests, 1, 64);
-  inRange('contextLength', options.contextLength, 1, 2 ** 20);
-  inRange('prefillChunk', options.prefillChunk, 1, 4096);
-  inRange('stepsInFlight', options.stepsInFlight, 1, MAX_STEPS_IN_FLIGHT);
-}
-
-function oneOf(name: string, value: string | undefined, allowed: readonly string[]): void {
-  if (value !== undefined && !allowed.includes(value)) {
-    throw usageError(`${name} '${value}': use ${allowed.join(', ')}.${didYouMean(value, allowed)}`);
-  }
-}
-
-function inRange(name: string, value: number | undefined, low: number, high: number): void {
-  if (value !== undefined && (!Number.isInteger(value) || value < low || value > high)) {
-    throw usageError(`${name} ${value}: expected an integer from ${low} to ${high}`);
-  }
 }
 
 /** Ranks in workers read the same files, and warn of the same things. */

@@ -1,4 +1,5 @@
 import { usageError } from '../base/errors.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../base/options.js';
 import type { Source } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
 import type {
@@ -28,17 +29,17 @@ import type { ModelRanks } from './rank_group.js';
 import type { Runner } from './runner.js';
 import { Turns } from './turns.js';
 
-const OPTION_NAMES = [
-  'temperature',
-  'topK',
-  'topP',
-  'repetitionPenalty',
-  'seed',
-  'maxTokens',
-  'stop',
-  'signal',
-  'ignoreEos',
-];
+const schema: OptionsSchema<GenerateOptions> = {
+  temperature: true,
+  topK: true,
+  topP: true,
+  repetitionPenalty: true,
+  seed: true,
+  maxTokens: wholeNumber(1),
+  stop: true,
+  signal: true,
+  ignoreEos: true,
+};
 
 export class LoadedModel implements Model {
   readonly info: ModelInfo;
@@ -73,10 +74,7 @@ export class LoadedModel implements Model {
       const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
       return this.#turns.run(async (slot) => {
         this.#assertUsable();
-        for (const name of Object.keys(options)) {
-          if (!OPTION_NAMES.includes(name))
-            throw usageError(`generate: unknown option '${name}'; use ${OPTION_NAMES.join(', ')}`);
-        }
+        checkOptions('generate', options, schema);
         const { speed, compressed, attention, ...result } = await generate(
           this.#runner,
           this.#reader,

@@ -1,4 +1,5 @@
 import { SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { checkOptions, type OptionsSchema } from '../base/options.js';
 import { modelShape } from '../model/shape.js';
 import { listCached, type Source } from '../loader/index.js';
 import {
@@ -16,7 +17,7 @@ import type { KvType, LoadOptions, WeightType } from './api.js';
 import { adapterMisfit } from './adapter_fit.js';
 import { type PlanOutlook, planOutlook } from './auto_plan.js';
 import { bytesOf, memoryBudgets } from './budgets.js';
-import { checkContext, checkOptions, networkOf } from './load.js';
+import { checkContext, checkLoadOptions, loadSchema, networkOf } from './load.js';
 import { type ModelFiles, openModelFiles, storedType } from './model_files.js';
 import { modelName } from './model_name.js';
 import { openFiles } from './open_files.js';
@@ -94,6 +95,16 @@ export interface DownloadSize {
   readonly complete: boolean;
 }
 
+/** What `load` takes may be handed on whole. */
+const schema: OptionsSchema<LoadOptions & PlanModelOptions> = {
+  ...loadSchema,
+  promptTokens: true,
+  newTokens: true,
+  batch: true,
+  fresh: true,
+  tryMemory: true,
+};
+
 /** Ranks that plans are made for where nothing is said. */
 const RANKS = 2;
 
@@ -108,7 +119,8 @@ export async function planModel(
 ): Promise<PlanReport> {
   const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, plan, ...loadOptions } = options;
   const policy = plan === 'auto' ? undefined : plan;
-  checkOptions(loadOptions);
+  checkOptions('planModel', options, schema);
+  checkLoadOptions(loadOptions);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
   const source = await openFiles(where, {

@@ -1,4 +1,5 @@
-import { didYouMean, usageError } from '../base/errors.js';
+import { usageError } from '../base/errors.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../base/options.js';
 import { axesFeatures, misfit, modelFeatures } from './capabilities.js';
 import { VOCAB_GRANULE } from './check_vocabulary.js';
 import { count, range } from './lists.js';
@@ -32,15 +33,15 @@ export interface PlanOptions {
   readonly sequenceWeights?: readonly number[] | undefined;
 }
 
-const OPTION_NAMES = [
-  'tensor',
-  'sequence',
-  'pipeline',
-  'layerCosts',
-  'embeddingCost',
-  'headCost',
-  'sequenceWeights',
-] as const satisfies readonly (keyof PlanOptions)[];
+const schema: OptionsSchema<PlanOptions> = {
+  tensor: wholeNumber(1),
+  sequence: wholeNumber(1),
+  pipeline: wholeNumber(1),
+  layerCosts: true,
+  embeddingCost: true,
+  headCost: true,
+  sequenceWeights: true,
+};
 
 /** World sizes that messages propose. */
 const MAX_PROPOSED = 16;
@@ -72,7 +73,7 @@ export function makePlan(policy: string, worldSize: number, shape: ModelShape, o
     );
   }
   const parsed = parsePolicy(policy);
-  checkOptions(options, shape);
+  checkPlanOptions(options, shape);
   if (!Number.isInteger(worldSize) || worldSize < 1) {
     throw usageError(`plan '${parsed.name}' on ${worldSize} ranks: give a whole number from 1 on`);
   }
@@ -219,18 +220,8 @@ export function cutRows(vocabSize: number, firstRank: number, ranks: number): Vo
   );
 }
 
-function checkOptions(options: PlanOptions, { numLayers }: ModelShape): void {
-  for (const name of Object.keys(options)) {
-    if (!(OPTION_NAMES as readonly string[]).includes(name)) {
-      throw usageError(`makePlan: unknown option '${name}'.${didYouMean(name, OPTION_NAMES)}`);
-    }
-  }
-  for (const name of ['tensor', 'sequence', 'pipeline'] as const) {
-    const value = options[name];
-    if (value !== undefined && (!Number.isInteger(value) || value < 1)) {
-      throw usageError(`${name} ${value}: expected a whole number from 1 on`);
-    }
-  }
+function checkPlanOptions(options: PlanOptions, { numLayers }: ModelShape): void {
+  checkOptions('makePlan', options, schema);
   const { layerCosts, embeddingCost = 0, headCost = 0, sequenceWeights } = options;
   const wrong = sequenceWeights?.find((weight) => !(weight >= 0 && weight < Infinity));
   if (wrong !== undefined) throw usageError(`sequenceWeights has ${wrong}; expected numbers from 0 on`);

@@ -1,8 +1,9 @@
 import { didYouMean, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema } from '../../base/options.js';
 import type { PrefillOptions } from '../api.js';
 import { ONNX_PROVIDERS, PREFILL_KINDS } from './prefill_worker.js';
 
-const KEYS: readonly string[] = ['kind', 'adapter', 'runtime', 'provider'] satisfies (keyof PrefillOptions)[];
+const schema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true, runtime: true, provider: true };
 
 /** @throws SplitkvError `usage` for options that say nothing known */
 export function checkPrefill(options: PrefillOptions | undefined): void {
@@ -10,9 +11,7 @@ export function checkPrefill(options: PrefillOptions | undefined): void {
   if (typeof options !== 'object' || options === null) {
     throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: '${PREFILL_KINDS.join("' or '")}' }`);
   }
-  for (const key of Object.keys(options)) {
-    if (!KEYS.includes(key)) throw usageError(`prefill: unknown option '${key}'.${didYouMean(key, KEYS)}`);
-  }
+  checkOptions('prefill', options, schema);
   const { kind, adapter, runtime, provider } = options;
   if (!PREFILL_KINDS.includes(kind)) {
     throw usageError(

@@ -1,4 +1,5 @@
-import { didYouMean, usageError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
+import { checkOptions as checkGiven, type OptionsSchema } from '../../base/options.js';
 import { ceilDiv, grouped } from '../../base/math.js';
 import { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
 
@@ -66,30 +67,28 @@ export interface SchedulerConfig extends Required<Omit<SchedulerOptions, 'attent
   readonly attentionDp: AttentionDpConfig;
 }
 
-const KEYS = [
-  'ranks',
-  'blockTokens',
-  'contextLength',
-  'maxTokensPerIteration',
-  'maxChunkTokens',
-  'maxPrefillSequences',
-  'chunkedPrefill',
-  'prefixCaching',
-  'watermark',
-  'agingIterations',
-  'sharedRows',
-  'rowsPerMicroBatch',
-  'shiftsSlots',
-  'handover',
-  'eviction',
-  'attentionDpConfig',
-];
+const schema: OptionsSchema<SchedulerOptions> = {
+  ranks: true,
+  blockTokens: true,
+  contextLength: true,
+  maxTokensPerIteration: true,
+  maxChunkTokens: true,
+  maxPrefillSequences: true,
+  chunkedPrefill: true,
+  prefixCaching: true,
+  watermark: true,
+  agingIterations: true,
+  sharedRows: true,
+  rowsPerMicroBatch: true,
+  shiftsSlots: true,
+  handover: true,
+  eviction: true,
+  attentionDpConfig: true,
+};
 
 /** @throws SplitkvError `usage` naming the option, its value and what was expected. */
 export function checkOptions(options: SchedulerOptions): SchedulerConfig {
-  for (const key of Object.keys(options)) {
-    if (!KEYS.includes(key)) throw usageError(`scheduler: unknown option '${key}'.${didYouMean(key, KEYS)}`);
-  }
+  checkGiven('scheduler', options, schema);
   const {
     ranks,
     blockTokens = 64,

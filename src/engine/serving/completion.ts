@@ -1,4 +1,5 @@
 import { abortedError, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Tokenizer } from '../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../sampling.js';
 import { Answer } from './answer.js';
@@ -11,6 +12,22 @@ import { answerSeed } from './seeds.js';
 export const DEFAULT_MAX_TOKENS = 256;
 const MAX_ANSWERS = 128;
 const MAX_LOGPROBS = 20;
+
+const schema: OptionsSchema<CompletionOptions> = {
+  n: wholeNumber(1, MAX_ANSWERS),
+  maxTokens: wholeNumber(1),
+  temperature: true,
+  topK: true,
+  topP: true,
+  repetitionPenalty: true,
+  seed: true,
+  stop: true,
+  ignoreEos: true,
+  logprobs: wholeNumber(0, MAX_LOGPROBS),
+  priority: true,
+  firstTokenSeconds: true,
+  signal: true,
+};
 
 /** Where completions run, and who wants to know how they went. */
 export interface CompletionHost {
@@ -56,7 +73,7 @@ export class RunningCompletion implements Completion {
     const { n = 1, signal } = options;
     if (signal?.aborted) throw abortedError('complete', signal);
     this.seed = options.seed ?? randomSeed();
-    checkOptions(options, this.seed);
+    checkCompletion(options, this.seed);
     this.promptTokens = prompts.reduce((sum, prompt) => sum + prompt.length, 0);
     this.#parts = prompts.flatMap((prompt, at) =>
       Array.from({ length: n }, (_, answer) => this.#part(prompt, at * n + answer, answer)),
@@ -204,19 +221,11 @@ export class RunningCompletion implements Completion {
   }
 }
 
-function checkOptions(options: CompletionOptions, seed: number): void {
-  const { n, maxTokens, logprobs, firstTokenSeconds } = options;
+function checkCompletion(options: CompletionOptions, seed: number): void {
+  checkOptions('complete', options, schema);
   checkSampling({ ...options, seed });
-  inRange('n', n, 1, MAX_ANSWERS);
-  inRange('maxTokens', maxTokens, 1, Number.MAX_SAFE_INTEGER);
-  inRange('logprobs', logprobs, 0, MAX_LOGPROBS);
+  const { firstTokenSeconds } = options;
   if (firstTokenSeconds !== undefined && !(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0)) {
     throw usageError(`firstTokenSeconds ${String(firstTokenSeconds)}: expected a number of at least 0`);
   }
-}
-
-function inRange(name: string, value: number | undefined, low: number, high: number): void {
-  if (value === undefined || (Number.isSafeInteger(value) && value >= low && value <= high)) return;
-  const range = high === Number.MAX_SAFE_INTEGER ? `of at least ${low}` : `from ${low} to ${high}`;
-  throw usageError(`${name} ${String(value)}: expected an integer ${range}`);
 }

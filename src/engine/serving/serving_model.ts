@@ -1,8 +1,9 @@
-import { didYouMean, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
 import { misfit } from '../../placement/index.js';
 import type { Prompt } from '../api.js';
-import { type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
+import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
 import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
 import { parseAttentionDpConfig } from '../scheduler/index.js';
@@ -19,22 +20,17 @@ const DEFAULT_TOKENS_PER_ITERATION = 512;
 const FIRST_TOKEN_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
 const NEXT_TOKEN_SECONDS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-const OPTION_NAMES = [
-  'n',
-  'maxTokens',
-  'temperature',
-  'topK',
-  'topP',
-  'repetitionPenalty',
-  'seed',
-  'stop',
-  'ignoreEos',
-  'logprobs',
-  'priority',
-  'firstTokenSeconds',
-  'signal',
-] as const satisfies readonly (keyof CompletionOptions)[];
-
+const { requests: _requests, stepsInFlight: _steps, ...shared } = loadSchema;
+const serveSchema: OptionsSchema<ServeOptions> = {
+  ...shared,
+  slots: wholeNumber(1, MAX_SLOTS),
+  kvBlocks: true,
+  kvMemory: true,
+  tokensPerIteration: wholeNumber(1, 2 ** 20),
+  microBatches: true,
+  prefixCaching: true,
+  attentionDpConfig: true,
+};
 const REQUESTS_FAULT: readonly ErrorCode[] = ['usage', 'context_full', 'aborted'];
 
 /**
@@ -59,10 +55,9 @@ export async function serve(
     ...loadOptions
   } = options;
   for (const name of ['requests', 'stepsInFlight']) {
-    if (name in loadOptions) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
+    if (name in options) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
   }
-  inRange('slots', slots, 1, MAX_SLOTS);
-  inRange('tokensPerIteration', tokensPerIteration, 1, 2 ** 20);
+  checkOptions('serve', options, serveSchema);
   if (attentionDpConfig !== undefined) parseAttentionDpConfig(attentionDpConfig);
   const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
   const { memory } = loadOptions;
@@ -159,11 +154,6 @@ export class EngineServingModel implements ServingModel {
   completeAll(prompts: readonly Prompt[], options: CompletionOptions = {}): Completion {
     if (this.#failure !== undefined) throw this.#failure;
     if (prompts.length === 0) throw usageError('complete: there is no prompt; give at least one');
-    for (const name of Object.keys(options)) {
-      if (!(OPTION_NAMES as readonly string[]).includes(name)) {
-        throw usageError(`complete: unknown option '${name}'.${didYouMean(name, OPTION_NAMES)}`);
-      }
-    }
     // An answer of ids has no text for them to be in.
     if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
     const tokens = prompts.map((prompt) => promptTokens(prompt, this.#reader));
@@ -177,11 +167,5 @@ export class EngineServingModel implements ServingModel {
 
   dispose(): Promise<void> {
     return this.#engine.dispose();
-  }
-}
-
-function inRange(name: string, value: number | undefined, low: number, high: number): void {
-  if (value !== undefined && (!Number.isInteger(value) || value < low || value > high)) {
-    throw usageError(`${name} ${value}: expected an integer from ${low} to ${high}`);
   }
 }
