@@ -101,7 +101,7 @@ export async function sampleSteps(
   await device.checked('sampling', () => {
     const encoder = device.gpu.createCommandEncoder();
     const pass = encoder.beginComputePass();
-    for (let step = 0; step < steps; step++) program.encode(pass, { rows: slots, chunks: 1 });
+    for (let step = 0; step < steps; step++) program.encode(pass, { rows: [slots], chunks: 1 });
     pass.end();
     device.gpu.queue.submit([encoder.finish()]);
   });
@@ -168,7 +168,7 @@ export async function sampleStepsOnRanks(
   });
   await device.checked('sampling on ranks', async () => {
     let encoder = device.gpu.createCommandEncoder();
-    const shape = { rows: slots, chunks: 1 };
+    const shape = { rows: [slots], chunks: 1 };
     for (let step = 0; step < steps; step++) {
       if (step > 0) encoder = await marks.run(encoder, shape);
       encoder = await lists.run(encoder, shape);

@@ -62,7 +62,7 @@ async function fmaGflops(device: Device): Promise<number> {
       const program = await programOf(steps);
       const seconds = await submitTimed(device, (encoder) => {
         const pass = encoder.beginComputePass();
-        program.encode(pass, { rows: 1, chunks: 1 });
+        program.encode(pass, { rows: [1], chunks: 1 });
         pass.end();
       });
       program.dispose();

@@ -2,11 +2,11 @@ import { afterAll, describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
 import { type Device, openDevice } from '../gpu/index.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import { allGather, broadcast, receive, scatter } from './collectives.js';
+import { allGather, broadcast, receive, scatter } from './testing/collectives.js';
 import type { Communicator } from './communicator.js';
 import { createGroup } from './create_group.js';
 import { createPortCommunicator } from './create_port_communicator.js';
-import { Reduction } from './reduction.js';
+import { Reduction } from './testing/reduction.js';
 import { part, TestRank } from './testing/test_rank.js';
 
 const { name } = (await testAdapters()).at(-1)!;

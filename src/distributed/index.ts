@@ -1,6 +1,4 @@
-export { allGather, allToAll, broadcast, gather, type Rank, receive, scatter, send } from './collectives.js';
 export type { CommStats, Communicator, Exchange, Region, Transfer } from './communicator.js';
 export { createGroup, type GroupOptions } from './create_group.js';
 export { createPortCommunicator, type PortCommunicatorOptions } from './create_port_communicator.js';
 export { createPorts, type Port } from './port.js';
-export { type RankOnDevice, Reduction } from './reduction.js';

@@ -1,8 +1,8 @@
-import type { Transfer } from '../distributed/communicator.js';
-import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../gpu/index.js';
+import type { Buffer, Device, Program } from '../gpu/index.js';
 import type { Forward, RowBuffers } from '../model/forward.js';
 import { headShares, recordGatherCandidates, recordGatherLogits } from '../model/vocab_ranks.js';
-import type { World } from '../model/world.js';
+import type { RankRecorder, RankStep, World } from '../model/world.js';
+import { tokenRoutes } from '../placement/index.js';
 import type { StartOptions } from './rank.js';
 import { Readback } from './readback.js';
 import { Sampler } from './sampling.js';
@@ -23,9 +23,9 @@ export class Batch {
   /** On the root, as `#firstInfo`. */
   readonly #ids: Readback | undefined;
   /** One decode step up to the last layer's rows. */
-  readonly #layers: Program;
+  readonly #layers: Program<RankStep>;
   /** From rows to sampled ids; recorded when a mode is first needed. */
-  readonly #sampling = new Map<SamplingMode, Program>();
+  readonly #sampling = new Map<SamplingMode, Program<RankStep>>();
   readonly #needs = new SlotNeeds();
   /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
   readonly #firstInfo: Buffer;
@@ -83,13 +83,13 @@ export class Batch {
     return this.#layers.hopCount + this.#sampling.get('greedy')!.hopCount;
   }
 
-  #record(label: string, body: (recorder: Recorder) => void): Program {
-    const recorder = new Recorder(this.device, label);
+  #record(label: string, body: (recorder: RankRecorder) => void): Program<RankStep> {
+    const recorder = this.world.recorder(this.device, label, 'generated');
     body(recorder);
     return recorder.finish();
   }
 
-  #recordSampling(mode: SamplingMode): Program {
+  #recordSampling(mode: SamplingMode): Program<RankStep> {
     const { forward, world, slots } = this;
     const { x, normed } = this.#rows;
     const sampler = this.#sampler;
@@ -108,7 +108,7 @@ export class Batch {
   }
 
   /** What the present requests are sampled by: the same on every rank. */
-  async #samplingNow(): Promise<Program> {
+  async #samplingNow(): Promise<Program<RankStep>> {
     const mode = this.#sampler?.modeFor(this.#needs.mode) ?? 'greedy';
     const recorded = this.#sampling.get(mode);
     if (recorded) return recorded;
@@ -118,25 +118,12 @@ export class Batch {
   }
 
   /** The sampled tokens and their positions go from the root to every other rank. */
-  #recordNext(recorder: Recorder): void {
-    const { rank, plan, topology } = this.world;
-    if (topology.ownRows) return;
+  #recordNext(recorder: RankRecorder): void {
     const { tokens, rowInfo } = this.#rows;
-    const transfer = (peer: number): Transfer => ({
-      peer,
-      regions: [
-        { buffer: tokens, offset: 0, size: this.slots * 4 },
-        { buffer: rowInfo, offset: 0, size: this.slots * 8 },
-      ],
-    });
-    const others = Array.from({ length: plan.worldSize }, (_, other) => other).filter(
-      (other) => other !== topology.root,
-    );
-    this.world.hop(recorder, 'next tokens', () =>
-      rank === topology.root
-        ? { sends: others.map(transfer), receives: [] }
-        : { sends: [], receives: [transfer(topology.root)] },
-    );
+    this.world.exchangeRoutes(recorder, 'next tokens', tokenRoutes(this.world.all, this.world.plan), () => [
+      { buffer: tokens, offset: 0, size: this.slots * 4 },
+      { buffer: rowInfo, offset: 0, size: this.slots * 8 },
+    ]);
   }
 
   /**
@@ -167,7 +154,7 @@ export class Batch {
    * Samples a token of every active row: rows that were just started from their prompt, and with `decodes` the others after a
    * decode step. The root's answer awaits the sampled ids.
    */
-  async step(decodes: boolean, step: StepShape): Promise<(() => Promise<Uint32Array>) | undefined> {
+  async step(decodes: boolean, step: RankStep): Promise<(() => Promise<Uint32Array>) | undefined> {
     const { device } = this;
     const program = await this.#samplingNow();
     let encoder = device.gpu.createCommandEncoder();
@@ -181,7 +168,7 @@ export class Batch {
       this.#placeFirst(encoder);
       encoder = await program.run(encoder, step);
     }
-    if (step.rows === 0) {
+    if (this.world.rowsOf('generated')(step.rows) === 0) {
       // Another rank's rows needed this one; of its own there are none, and so no ids.
       device.gpu.queue.submit([encoder.finish()]);
       return undefined;

@@ -2,15 +2,15 @@ import type { Buffer, Device } from '../gpu/index.js';
 import { ceilDiv } from '../base/math.js';
 import { countedEntries } from '../model/compression/eviction.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../model/compression/head_blocks.js';
-import type { StageTopology } from '../model/topology.js';
 import {
   CHUNK_TOKENS,
   chunkRoom,
   type CopyMove,
-  type CopyOwners,
+  type Owners,
   type RankShare,
   type SharedSequence,
   type Stage,
+  type StageTopology,
 } from '../placement/index.js';
 import type { CacheUse, KeptEntries } from './rank.js';
 
@@ -23,7 +23,7 @@ export interface HeadPagesShape {
   readonly block: number;
   readonly contextLength: number;
   /** Where heads are copied. */
-  readonly owners?: CopyOwners | undefined;
+  readonly owners?: Owners | undefined;
   /**
    * Copies that share lanes each keep all of a prompt until it ends (`settle`): which entries will be left, and so whose they are, is
    * decided then.
@@ -281,5 +281,10 @@ function ownerOf({ owners, block }: HeadPagesShape, stage: Stage, { rank, kvHead
   if (!owners) return () => true;
   const index = owners.plan.stages.indexOf(stage);
   return (slot, kvHead, at) =>
-    owners.holds(rank, index, kvHeads[kvHead]!, slot, Math.floor((at * block) / CHUNK_TOKENS));
+    owners.holds(rank, {
+      stage: index,
+      kvHead: kvHeads[kvHead]!,
+      slot,
+      chunk: Math.floor((at * block) / CHUNK_TOKENS),
+    });
 }

@@ -2,9 +2,8 @@ import { type Device, openPaperDevice } from '../gpu/index.js';
 import type { ModelConfig } from '../model/config.js';
 import { loadWeights } from '../model/family.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../model/shape.js';
-import { keptSlots, rankTopology } from '../model/topology.js';
 import { World } from '../model/world.js';
-import type { Plan, RankMemory } from '../placement/index.js';
+import { Owners, type Plan, type RankMemory, rankTopology } from '../placement/index.js';
 import type { MemorySubject } from './budgets.js';
 import { blankWeights } from './measure/synthetic_weights.js';
 import type { RunnerOptions } from './rank.js';
@@ -61,7 +60,11 @@ function formOf(plan: Plan, rank: number, config: ModelConfig, { slots, batches 
   ];
   const rows = [slice.embeddingRows, slice.headRows].map((span) => (span ? spanLength(span) : 0));
   const samples = rankTopology(plan, rank).root === rank;
-  const kept = keptSlots(plan, rank, slots, batches)?.map(([first, end]) => end - first);
+  const owners = new Owners(plan, slots, batches);
+  const kept = Array.from({ length: batches }, (_, batch) => {
+    const [first, end] = owners.slotsOf(rank, batch);
+    return end - first;
+  });
   const caches = plan.stages.map(({ shares }) => {
     const share = shares.find((candidate) => candidate.rank === rank);
     return share && [share.kvHeads.length, share.lanes, share.sequences, share.copies];

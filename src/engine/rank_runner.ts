@@ -3,23 +3,21 @@ import { NO_BLOCK } from '../../shaders/cache/kv_cache.js';
 import { limitError, SplitkvError } from '../base/errors.js';
 import { alignUp, ceilDiv, formatBytes } from '../base/math.js';
 import type { Region } from '../distributed/communicator.js';
-import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../gpu/index.js';
+import { type Buffer, type Device, type Program, Recorder } from '../gpu/index.js';
 import { isCompressed } from '../model/compression/budgets.js';
 import type { StageCompression } from '../model/compression/stage_compression.js';
 import type { DeviceModel } from '../model/family.js';
 import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
 import { chunksOf } from '../model/roles.js';
-import { type DealtSequences, keptSlots, rowSender } from '../model/topology.js';
-import { headShares, recordGatherLogits } from '../model/vocab_ranks.js';
-import type { World } from '../model/world.js';
+import { rowBlocks } from '../model/stage_rows.js';
+import { recordGatherLogits } from '../model/vocab_ranks.js';
+import { type RankRecorder, type RankStep, type World } from '../model/world.js';
 import {
   CHUNK_TOKENS,
-  CopyOwners,
+  headRoutes,
   localChunks,
-  localTokens,
-  ownsChunk,
-  type RowRange,
-  sequenceRanges,
+  Owners,
+  type RowRole,
   type SharedSequence,
 } from '../placement/index.js';
 import { Batch } from './batch.js';
@@ -76,10 +74,8 @@ export class RankRunner implements Rank {
   readonly #numBlocks: number;
   /** Ranks that a sequence's chunks are split over. */
   readonly #split: number;
-  /** Token parallelism: who keeps sequences. */
-  readonly #dealt: DealtSequences | undefined;
-  /** By batch: the slots whose cache is kept here, where whole sequences are dealt out to ranks. */
-  readonly #kept: readonly RowRange[] | undefined;
+  /** Who holds what, and runs which rows. */
+  readonly #owners: Owners;
   /** Where prompts are compressed or heads are copied: blocks and tables of each head, instead of one table. */
   readonly #pages: HeadPages | undefined;
   readonly #blockTable: Buffer;
@@ -88,17 +84,17 @@ export class RankRunner implements Rank {
   readonly #forward: Forward;
   readonly #batches: readonly Batch[];
   readonly #prompt: RowBuffers;
-  readonly #prefill: Program;
+  readonly #prefill: Program<RankStep>;
   /** The step that ends a prompt which is compressed. */
-  readonly #compressing: Program | undefined;
+  readonly #compressing: Program<RankStep> | undefined;
   readonly #logitsX: Buffer | undefined;
   readonly #logitsRows: Buffer | undefined;
-  readonly #logitsProgram: Program;
+  readonly #logitsProgram: Program<RankStep>;
   /** Prompt rows of the last prefill step. */
   #ran: RowBlocks | undefined;
   #copyScratch: Buffer | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
-  #again: { readonly rows: RowBuffers; readonly program: Program } | undefined;
+  #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
   readonly #queue = new CallQueue();
 
   private constructor(
@@ -117,13 +113,11 @@ export class RankRunner implements Rank {
     this.#split = split;
     const contextBlocks = ceilDiv(contextLength, KV_BLOCK);
     const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
-    // Where sequences are dealt out, the slots whose cache is kept here.
-    const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
-    const { ownRows } = topology;
-    this.#dealt = dealt;
-    this.#kept = keptSlots(world.plan, world.rank, slots, batches);
-    const kept = this.#kept?.reduce((sum, [first, end]) => sum + end - first, 0) ?? total;
-    const together = ownRows?.ranks.length ?? 1;
+    const owners = new Owners(world.plan, slots, batches);
+    this.#owners = owners;
+    const kept = owners.keptSlots(world.rank);
+    const { ownRows } = world.all;
+    const together = ownRows ? world.all.rowGroups.prompt : 1;
     const whole = Math.min(contextBlocks, localChunks(contextLength, split) * chunkBlocks) * kept;
     // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
     const pool =
@@ -133,9 +127,9 @@ export class RankRunner implements Rank {
     this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
     this.#slots = Array.from({ length: total }, () => freeSlot());
     const { compression } = options;
-    const owners = world.plan.sharing && new CopyOwners(world.plan, total);
     if (parts) {
       const held = topology.stages.filter((stage) => stage !== undefined);
+      const copied = world.plan.sharing !== undefined;
       const compressed = compression !== undefined;
       this.#pages = new parts.HeadPages(device, held, {
         rank: world.rank,
@@ -143,7 +137,7 @@ export class RankRunner implements Rank {
         numBlocks: this.#numBlocks,
         block: KV_BLOCK,
         contextLength,
-        owners,
+        owners: copied ? owners : undefined,
         compressed,
         wholePrompts: compressed && world.plan.sharing === 'lanes',
       });
@@ -165,7 +159,7 @@ export class RankRunner implements Rank {
         perHead: {
           compression,
           compressor: parts!.StageCompression,
-          owners,
+          owners: world.plan.sharing && owners,
           tables: this.#pages.tables,
           headBlocks: this.#pages.headBlocks,
         },
@@ -174,9 +168,10 @@ export class RankRunner implements Rank {
     const forward = this.#forward;
     const wanted = Math.min(options.prefillChunk, contextLength);
     // Blocks of split rows are whole chunks where a prompt is long enough.
-    const chunk = topology.rowBlocks === 1 ? wanted : Math.min(Math.max(wanted, CHUNK_TOKENS), contextLength);
+    const blocks = rowBlocks(world, 'prompt');
+    const chunk = blocks === 1 ? wanted : Math.min(Math.max(wanted, CHUNK_TOKENS), contextLength);
     const promptRows = forward.promptRows(chunk);
-    const rows = alignUp(promptRows, topology.rowBlocks === 1 ? PREFILL_TILE_ROWS : 64);
+    const rows = alignUp(promptRows, blocks === 1 ? PREFILL_TILE_ROWS : 64);
     this.#prompt = forward.allocateRows('prompt', rows, rows * together);
     const heads = forward.headRows > 0;
     const isRoot = world.rank === topology.root;
@@ -184,11 +179,11 @@ export class RankRunner implements Rank {
       device.createBuffer(name, rows * stride * 4);
     this.#logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
     this.#logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
-    this.#prefill = this.#record('prefill', (recorder) => forward.recordLayers(recorder, this.#prompt));
+    this.#prefill = this.#record('prefill', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt));
     this.#compressing =
       compression &&
-      this.#record('prefill, compressed', (recorder) => forward.recordLayers(recorder, this.#prompt, true));
-    this.#logitsProgram = this.#record('logits', (recorder) => {
+      this.#record('prefill, compressed', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt, true));
+    this.#logitsProgram = this.#record('logits', undefined, (recorder) => {
       if (heads) {
         const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
         forward.recordHead(recorder, this.#logitsX!, normed, LOGITS_ROWS, this.#logitsRows!);
@@ -196,7 +191,7 @@ export class RankRunner implements Rank {
       if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward.logitsStride);
     });
     this.#batches = Array.from({ length: batches }, (_, index) => {
-      const [first, end] = ownRows ? this.#kept![index]! : [0, slots];
+      const [first, end] = ownRows ? owners.slotsOf(world.rank, index) : [0, slots];
       // A rank without slots of its own has a row that is never active.
       const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
       return new Batch(device, world, forward, vocabSize, own);
@@ -243,8 +238,9 @@ export class RankRunner implements Rank {
     return runner;
   }
 
-  #record(label: string, body: (recorder: Recorder) => void): Program {
-    const recorder = new Recorder(this.device, label);
+  /** `role`: of the rows; undefined where all that a step has are this rank's. */
+  #record(label: string, role: RowRole | undefined, body: (recorder: RankRecorder) => void): Program<RankStep> {
+    const recorder = new Recorder<RankStep>(this.device, label, role && this.world.rowsOf(role));
     body(recorder);
     return recorder.finish();
   }
@@ -264,17 +260,14 @@ export class RankRunner implements Rank {
 
   /** Where a slot's row is; undefined where another rank alone runs it. */
   #batchOf(slot: number): { readonly batch: Batch; readonly row: number } | undefined {
-    if (this.world.topology.ownRows && !this.#keeps(slot)) return undefined;
+    if (this.world.all.ownRows && !this.#keeps(slot)) return undefined;
     const batch = this.#batches[Math.floor(slot / this.options.slots)]!;
     return { batch, row: slot - batch.own.firstSlot };
   }
 
-  /** The slot's cache is kept here, as far as whole sequences are dealt out to ranks. */
+  /** Whether this rank keeps a slot's sequences, or a part of each. */
   #keeps(slot: number): boolean {
-    if (!this.#kept) return true;
-    const { slots } = this.options;
-    const [first, end] = this.#kept[Math.floor(slot / slots)]!;
-    return slot % slots >= first && slot % slots < end;
+    return this.#owners.keeps(this.world.rank, slot);
   }
 
   admit(slot: number, tokens: number, chunkOffset: number): Promise<void> {
@@ -284,9 +277,8 @@ export class RankRunner implements Rank {
       if (state.blocks.length > 0) throw new SplitkvError('internal', `slot ${slot} is in use`);
       const blocks = ceilDiv(tokens, KV_BLOCK);
       const table = new Uint32Array(blocks).fill(NO_BLOCK);
-      const owned = Array.from({ length: blocks }, (_, block) => block).filter((block) =>
-        this.#owns(slot, block, chunkOffset),
-      );
+      this.#owners.admit(slot, tokens, chunkOffset);
+      const owned = Array.from({ length: blocks }, (_, block) => block).filter((block) => this.#owns(slot, block));
       const physical = this.#blocks.allocate(owned.length * KV_BLOCK);
       for (const [index, block] of owned.entries()) table[block] = physical[index]!;
       this.#slots[slot] = { blocks: physical, table, chunkOffset, length: 0 };
@@ -297,7 +289,7 @@ export class RankRunner implements Rank {
 
   reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
     return this.#inOrder(async () => {
-      if (!this.#owns(slot, 0, 0)) this.#pages!.leaveOut(slot);
+      if (!this.#keeps(slot)) this.#pages!.leaveOut(slot);
       else if (this.#pages!.reserve(slot, tokens, chunkOffset)) this.#writeChunkOffset(slot, chunkOffset);
     });
   }
@@ -310,11 +302,12 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const state = this.#slots[slot]!;
       const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
+      this.#owners.admit(slot, blocks.length * KV_BLOCK, chunkOffset);
       if (this.#split === 1) {
-        if (this.#owns(slot, 0, chunkOffset)) table.set(blocks);
+        if (this.#keeps(slot)) table.set(blocks);
         this.#slots[slot] = { ...state, table, chunkOffset };
       } else {
-        const owned = Array.from(blocks.keys()).filter((block) => this.#owns(slot, block, chunkOffset));
+        const owned = Array.from(blocks.keys()).filter((block) => this.#owns(slot, block));
         const held = this.#resize(chunkOffset === state.chunkOffset ? state.blocks : this.#freed(state), owned.length);
         for (const [index, block] of owned.entries()) table[block] = held[index]!;
         this.#slots[slot] = { ...state, blocks: held, table, chunkOffset };
@@ -342,7 +335,7 @@ export class RankRunner implements Rank {
 
   copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
     return this.#inOrder(async () => {
-      if (!this.#owns(slot, 0, 0)) return;
+      if (!this.#keeps(slot)) return;
       const { device } = this;
       const buffers = this.#forward.cacheBuffers;
       if (buffers.length === 0) return;
@@ -363,8 +356,8 @@ export class RankRunner implements Rank {
   moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {
     return this.#inOrder(async () => {
       const { device, world } = this;
-      const dealt = this.#dealt!;
-      const [source, target] = [from, to].map(({ slot }) => dealt.places[this.#placeOf(slot)]![0]!.rank);
+      const { places, group } = world.topology.stages.find((stage) => stage !== undefined)!;
+      const [source, target] = [from, to].map(({ slot }) => places[group]![this.#owners.placeOf(slot)]![0]!.rank);
       if (world.rank !== source && world.rank !== target) return;
       for (const regions of blockMessages(
         this.#forward.cacheBuffers,
@@ -390,19 +383,13 @@ export class RankRunner implements Rank {
     });
   }
 
-  /** Of the places that sequences are dealt out to, the one that keeps a slot's. */
-  #placeOf(slot: number): number {
-    const row = slot % this.options.slots;
-    return sequenceRanges(this.#dealt!.weights, this.options.slots).findIndex(
-      ([first, end]) => row >= first && row < end,
-    );
-  }
-
-  #owns(slot: number, block: number, offset: number): boolean {
-    if (!this.#keeps(slot)) return false;
+  /** Whether any of a slot's block is kept here. */
+  #owns(slot: number, block: number): boolean {
+    const { rank, topology } = this.world;
     const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
-    return this.world.topology.stages.some(
-      (stage) => stage && ownsChunk(chunk, stage.sequence.ranks, stage.sequence.index, offset),
+    return topology.stages.some(
+      (stage, index) =>
+        stage && this.#owners.holds(rank, { stage: index, kvHead: stage.share.kvHeads[0] ?? -1, slot, chunk }),
     );
   }
 
@@ -417,15 +404,12 @@ export class RankRunner implements Rank {
       const { device, world } = this;
       const state = this.#slots[slot]!;
       const end = start + tokens.length;
-      const { rowBlocks, rowBlock } = world.topology;
-      const ran = new RowBlocks(rowBlocks, state.chunkOffset, start, end);
+      const ran = new RowBlocks(rowBlocks(world, 'prompt'), state.chunkOffset, start, end);
       this.#ran = ran;
       this.#writePrompt(ran, tokens, slot);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
-      const counts = tiled(ran.counts);
-      const rows = counts[rowBlock]!;
-      const blocks = rowsByRank ? tiled(rowsByRank) : (this.#dealtRows(slot, rows) ?? counts);
-      const step: StepShape = { rows, chunks: chunksOf(end), blocks, slots: { first: slot, same: true } };
+      const rows = tiled(rowsByRank ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
+      const step: RankStep = { rows, chunks: chunksOf(end), slots: { first: slot, same: true } };
       let encoder = device.gpu.createCommandEncoder();
       const compressions = last ? this.#compressionsOf(end) : [];
       for (const each of compressions) {
@@ -440,7 +424,7 @@ export class RankRunner implements Rank {
       if (tokens.length > 0) state.length = end;
       // One step at a time on the queue, so that an abort or a lost device shows at once.
       await device.wait(device.gpu.queue.onSubmittedWorkDone());
-      const compressed = compressions.length > 0 && this.#owns(slot, 0, 0);
+      const compressed = compressions.length > 0 && this.#keeps(slot);
       if (compressed) {
         const kept = await Promise.all(compressions.map((each) => each.keptLengths()));
         this.#pages!.compressed(slot, end, kept);
@@ -472,21 +456,20 @@ export class RankRunner implements Rank {
       return Array.from({ length: end - first }, (_, at) => {
         if (!stage) return 0;
         if (this.#pages) return sum((length, slot) => this.#pages!.entries(first + at, slot, length));
-        const { ranks, index: own } = stage.sequence;
-        return sum((length, slot) => {
-          const { chunkOffset } = this.#slots[slot]!;
-          const tokens = this.#keeps(slot) ? localTokens(length, ranks, own, chunkOffset) : 0;
-          return stage.share.kvHeads.length * tokens;
-        });
+        const { kvHeads } = stage.share;
+        const { rank } = this.world;
+        return sum((length, slot) =>
+          kvHeads.reduce((all, kvHead) => all + this.#owners.tokens(rank, index, kvHead, slot, length), 0),
+        );
       });
     });
   }
 
-  /** Rows of one slot's tokens by the place that keeps its sequence. */
-  #dealtRows(slot: number, rows: number): number[] | undefined {
-    if (!this.#dealt) return undefined;
-    const owner = this.#placeOf(slot);
-    return this.#dealt.places.map((_, place) => (place === owner ? rows : 0));
+  /** Rows of one slot's tokens by row group, where sequences are dealt out to places. */
+  #byPlace(slot: number, rows: number): number[] | undefined {
+    const { places } = this.world.all;
+    const own = this.#owners.placeOf(slot);
+    return places?.map((_, place) => (place === own ? rows : 0));
   }
 
   #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): void {
@@ -518,22 +501,19 @@ export class RankRunner implements Rank {
     const home = ran.blockOf(start);
     const bytes = this.#forward.hiddenStride * 4;
     const source: Region = { buffer: this.#prompt.x, offset: ran.rowOf(start) * bytes, size: count * bytes };
-    const links = headShares(world).map((share) => ({
-      to: share.rank,
-      sender: world.topology.ownRows ? rank : rowSender(world.topology, home, share.rank),
-    }));
-    if (links.some((link) => link.to === rank && link.sender === rank)) {
-      encoder.copyBufferToBuffer(source.buffer.gpu, source.offset, to!.gpu, at * bytes, source.size);
+    const group = world.all.places ? (world.topology.runs.prompt[0] ?? 0) : home;
+    const routes = headRoutes(world.all, world.plan, 'prompt', group);
+    if (to && ranHere(world, group)) {
+      encoder.copyBufferToBuffer(source.buffer.gpu, source.offset, to.gpu, at * bytes, source.size);
     }
-    const moving = links.filter((link) => link.to !== link.sender);
-    const sends = moving.filter(({ sender }) => sender === rank);
-    const receives = moving.filter((link) => link.to === rank);
+    const sends = routes.filter((route) => route.from === rank);
+    const receives = routes.filter((route) => route.to === rank);
     if (sends.length + receives.length === 0) return encoder;
     await world.exchange(encoder, {
       label: 'last row',
-      sends: sends.map((link) => ({ peer: link.to, regions: [source] })),
-      receives: receives.map(({ sender }) => ({
-        peer: sender,
+      sends: sends.map((route) => ({ peer: route.to, regions: [source] })),
+      receives: receives.map(({ from }) => ({
+        peer: from,
         regions: [{ buffer: to!, offset: at * bytes, size: source.size }],
       })),
     });
@@ -569,7 +549,7 @@ export class RankRunner implements Rank {
       const { logitsStride } = this.#forward;
       let encoder = device.gpu.createCommandEncoder();
       encoder = await this.#publish(encoder, run, this.#logitsX, 0);
-      encoder = await this.#logitsProgram.run(encoder, { rows: run.count, chunks: 1 });
+      encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 });
       device.gpu.queue.submit([encoder.finish()]);
       if (world.rank !== world.topology.root) return undefined;
       const stored = new Float32Array(await device.read(this.#logitsRows!, 0, run.count * logitsStride * 4));
@@ -585,9 +565,12 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const { device } = this;
       this.#again ??= await device.checked('preparing recomputation', () => {
-        const allRows = RECOMPUTED_ROWS * (this.world.topology.ownRows?.ranks.length ?? 1);
-        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, allRows);
-        return { rows, program: this.#record('recompute', (recorder) => this.#forward.recordLayers(recorder, rows)) };
+        const ranks = this.world.all.ownRows ? this.world.all.rowGroups.generated : 1;
+        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, RECOMPUTED_ROWS * ranks);
+        return {
+          rows,
+          program: this.#record('recompute', 'generated', (recorder) => this.#forward.recordLayers(recorder, rows)),
+        };
       });
       const { rows, program } = this.#again;
       const longest = Math.max(tokens.length, ...(rowsByRank ?? []));
@@ -598,13 +581,11 @@ export class RankRunner implements Rank {
         device.write(rows.tokens, 0, piece);
         device.write(rows.rowInfo, 0, rowInfo);
         const end = start + at + piece.length;
-        const blocks = rowsByRank?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
+        const byRank = rowsByRank?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
         const encoder = await program.run(device.gpu.createCommandEncoder(), {
-          rows: blocks?.[this.world.topology.ownRows!.index] ?? RECOMPUTED_ROWS,
+          rows: byRank ?? this.#byPlace(slot, RECOMPUTED_ROWS) ?? [RECOMPUTED_ROWS],
           chunks: chunksOf(end),
           slots: { first: slot, same: true },
-          ...(this.#dealt && { blocks: this.#dealtRows(slot, RECOMPUTED_ROWS)! }),
-          ...(blocks && { blocks }),
         });
         device.gpu.queue.submit([encoder.finish()]);
         if (piece.length > 0) this.#slots[slot]!.length = end;
@@ -633,8 +614,7 @@ export class RankRunner implements Rank {
     rows: number | readonly number[] = this.options.slots,
   ): Promise<Uint32Array | undefined> {
     const batch = this.#batches[index]!;
-    const shape =
-      typeof rows === 'number' ? { rows } : { rows: rows[this.world.topology.ownRows!.index]!, blocks: rows };
+    const groups = typeof rows === 'number' ? this.#owners.decodeRows(index, rows) : rows;
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
       this.device.assertAlive();
@@ -642,7 +622,7 @@ export class RankRunner implements Rank {
       const { slots } = this.options;
       const evicted = this.#pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
       return batch.step(decodes, {
-        ...shape,
+        rows: groups,
         chunks: chunksOf(Math.max(1, longest - evicted)),
         channel: index,
         slots: { first: index * slots, same: false },
@@ -659,6 +639,7 @@ export class RankRunner implements Rank {
     const state = this.#slots[slot]!;
     this.#blocks.release(state.blocks);
     this.#pages?.release(slot);
+    this.#owners.release(slot);
     this.#slots[slot] = freeSlot();
     if (this.device.isLost) return;
     const home = this.#batchOf(slot);
@@ -691,3 +672,9 @@ export class RankRunner implements Rank {
     this.device.dispose();
   }
 }
+
+/** Whether this rank ran the rows of a group in the last stage, and so has their final rows. */
+const ranHere = ({ topology }: World, group: number): boolean => {
+  const last = topology.stages.at(-1);
+  return last !== undefined && last.holder === last.share && topology.runs.prompt.includes(group);
+};

@@ -4,21 +4,12 @@ import { endBeforeWindow } from '../model/compression/window.js';
 import type { ModelConfig } from '../model/config.js';
 import type { KvType } from '../model/kv_cache.js';
 import { modelShape } from '../model/shape.js';
-import { rankTopology } from '../model/topology.js';
-import {
-  CHUNK_TOKENS,
-  chunkOwner,
-  leastLoadedOffset,
-  MERGE_LANES,
-  pipelineDepth,
-  type Plan,
-  type SharedSequence,
-} from '../placement/index.js';
+import { CHUNK_TOKENS, Owners, pipelineDepth, type Plan, type SharedSequence } from '../placement/index.js';
 import { type HandedKv, pieceFor } from './prefill/handed_kv.js';
 import type { CacheUse, DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { LOGITS_ROWS } from './rank_runner.js';
 import { stepEnd } from './row_blocks.js';
-import { SlotOwners, type SlotTokens } from './slot_owners.js';
+import { shareOf, type SlotTokens } from './row_rounds.js';
 
 export { MAX_STEPS_IN_FLIGHT } from './batch.js';
 export type { RunnerOptions } from './rank.js';
@@ -40,7 +31,7 @@ const freeSlot = (): Slot => ({ active: false, chunkOffset: 0, length: 0, prompt
 export class Runner {
   /** Ranks that a sequence's chunks are split over. */
   readonly split: number;
-  readonly owners: SlotOwners;
+  readonly owners: Owners;
   /** Prompt rows that a step may have. */
   readonly promptRows: number;
   readonly #slots: Slot[];
@@ -62,13 +53,13 @@ export class Runner {
   ) {
     const { slots, batches = 1 } = options;
     this.#slots = Array.from({ length: slots * batches }, () => freeSlot());
-    const topology = rankTopology(plan, 0);
-    this.#rowBlocks = topology.rowBlocks;
-    this.#root = topology.root;
-    this.owners = new SlotOwners(plan, slots);
-    this.split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0]!)).size));
-    const dealt = topology.stages.find((stage) => stage?.dealt)?.dealt;
-    this.#holders = dealt?.places.flat().length ?? this.split * this.owners.pools.length;
+    this.owners = new Owners(plan, slots, batches);
+    const { topology } = this.owners;
+    this.#rowBlocks = topology.places ? 1 : topology.rowGroups.prompt;
+    this.#root = topology.ranks[0]!.root;
+    this.split = this.owners.split;
+    const dealing = topology.stages.find(({ kind }) => kind === 'token');
+    this.#holders = dealing ? dealing.places[0]!.flat().length : this.split * this.owners.ranges(0).length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
     this.#prefillsInFlight = pipelineDepth(plan);
   }
@@ -150,7 +141,7 @@ export class Runner {
    * tokens blocks need no longer hold on any rank, of each slot whose prompt ended and was compressed.
    */
   async prefillRound(round: readonly (SlotTokens & { readonly last: boolean })[]): Promise<Map<number, number>> {
-    const shares = this.ranks.map((_, index) => this.owners.shareOf(round, index));
+    const shares = this.ranks.map((_, index) => shareOf(this.owners, round, index));
     const answers = await this.#each((rank, index) => {
       const { item, rows } = shares[index]!;
       return item
@@ -168,7 +159,7 @@ export class Runner {
   /** As `prefillRound`, for tokens that were generated before. */
   async recomputeRound(round: readonly SlotTokens[]): Promise<void> {
     await this.all((rank, index) => {
-      const { item, rows } = this.owners.shareOf(round, index);
+      const { item, rows } = shareOf(this.owners, round, index);
       return item
         ? rank.recompute(item.slot, item.tokens, item.start, rows)
         : rank.recompute(0, new Uint32Array(), 0, rows);
@@ -181,11 +172,12 @@ export class Runner {
    */
   async sample(batch: number, decodes: boolean, longest: number, active?: readonly number[]): Promise<Uint32Array> {
     const { owners } = this;
-    if (!owners.ranks) {
+    const { rowRanks } = owners;
+    if (!rowRanks) {
       const rows = active && Math.max(...active) + 1;
       return (await this.all((rank) => rank.step(batch, decodes, longest, rows)))!;
     }
-    const ranges = owners.rangesOf(batch);
+    const ranges = owners.ranges(batch);
     const rows = ranges.map(([first, end]) =>
       active
         ? Math.max(0, ...active.filter((slot) => slot >= first && slot < end).map((slot) => slot - first + 1))
@@ -193,7 +185,7 @@ export class Runner {
     );
     const answers = await this.#each((rank) => rank.step(batch, decodes, longest, rows));
     const ids = new Uint32Array(this.options.slots);
-    for (const [place, rank] of owners.ranks.entries()) {
+    for (const [place, rank] of rowRanks.entries()) {
       const [first, end] = ranges[place]!;
       ids.set(answers[rank]?.subarray(0, end - first) ?? [], first);
     }
@@ -450,28 +442,17 @@ export class Runner {
   /** The one rank that runs the slot's rows, where each runs its own. */
   #ownerOf(slot: number): Rank | undefined {
     const { owners } = this;
-    return owners.ranks && this.ranks[owners.ranks[owners.placeOf(slot)]!];
+    return owners.rowRanks && this.ranks[owners.rowRanks[owners.placeOf(slot)]!];
   }
 
   async #admit(slot: number, tokens: number): Promise<void> {
     const state = this.#slots[slot]!;
     if (state.active) throw new SplitkvError('internal', `slot ${slot} is in use`);
-    const chunkOffset = leastLoadedOffset(this.#chunksPerIndex(), Math.ceil(tokens / CHUNK_TOKENS));
+    const rooms = this.#slots
+      .filter(({ active }) => active)
+      .map((own) => ({ tokens: own.room, offset: own.chunkOffset }));
+    const chunkOffset = this.owners.nextOffset(rooms, tokens);
     this.#slots[slot] = { active: true, chunkOffset, length: 0, prompt: 0, room: tokens };
     await this.all((rank) => rank.admit(slot, tokens, chunkOffset));
-  }
-
-  /** Chunks that active sequences may come to have, by sequence index. */
-  #chunksPerIndex(): number[] {
-    // Copies of a head share the lanes of every sequence: rotated, so that not all begin with the same copy.
-    const indices = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
-    const chunks = Array.from({ length: indices }, () => 0);
-    for (const { active, chunkOffset, room } of this.#slots) {
-      if (!active) continue;
-      for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) {
-        chunks[chunkOwner(chunk, indices, chunkOffset)]! += 1;
-      }
-    }
-    return chunks;
   }
 }

@@ -14,7 +14,8 @@ import {
   writeSamplingParams,
 } from '../../shaders/sampling/params.js';
 import { sample } from '../../shaders/sampling/sample/index.js';
-import type { Buffer, Device, Recorder } from '../gpu/index.js';
+import { allRows, type Buffer, type Device } from '../gpu/index.js';
+import type { RankRecorder } from '../model/world.js';
 import type { SamplingOptions } from './api.js';
 import { SAMPLING_MODES, type SamplingMode } from './slot_needs.js';
 
@@ -104,17 +105,16 @@ export class Sampler {
   }
 
   /** Records that the tokens a decode step feeds were seen, which the rank that samples knows already. `when`: it matters in this step. */
-  recordSeen(recorder: Recorder, when: () => boolean): void {
+  recordSeen(recorder: RankRecorder, when: () => boolean): void {
     if (this.samples) return;
     const { tokens, rowInfo } = this.shape;
-    const none = { rows: 0, chunks: 0 };
-    recorder.dispatch(markSeen, this.#problem, { tokens, row_info: rowInfo, seen: this.#seen }, (step) =>
-      when() ? step : none,
+    recorder.dispatch(markSeen, this.#problem, { tokens, row_info: rowInfo, seen: this.#seen }, (rows) =>
+      when() ? allRows(rows) : 0,
     );
   }
 
   /** Records the search for this rank's best tokens; with `whole`, for the best of all tokens, whose logits have come. */
-  recordCandidates(recorder: Recorder, mode: SamplingMode): void {
+  recordCandidates(recorder: RankRecorder, mode: SamplingMode): void {
     const inputs = { logits: this.logits, sampling: this.#params, seen: this.#seen, step_counter: this.#counter };
     if (mode !== 'top-k') {
       const { slice, ...whole } = this.#problem;
@@ -141,7 +141,7 @@ export class Sampler {
    * Records sampling from the candidates of all ranks, or from all logits, on the rank that samples. Slots that need more than `mode`
    * must not be active; `greedy` has far less to compile than the others.
    */
-  recordSample(recorder: Recorder, mode: SamplingMode): void {
+  recordSample(recorder: RankRecorder, mode: SamplingMode): void {
     const { tokens, rowInfo } = this.shape;
     const partials = { parts: this.#parts(mode), pairs: this.pairs(mode), drawn: mode === 'top-k' };
     recorder.dispatch(

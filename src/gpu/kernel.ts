@@ -11,17 +11,12 @@ export type ParamValues<P extends ParamTypes> = { readonly [K in keyof P]: numbe
 
 /** Workgroup counts; a function where they depend on what changes from step to step (never on data only the GPU knows). */
 export type Grid = readonly [number, number, number];
+/** What a grid may depend on. */
 export interface StepShape {
-  /** Rows (tokens) of this step, at most the number that the program was captured for. */
+  /** Rows (tokens) that a dispatch works on, at most the number that it was recorded for. */
   readonly rows: number;
   /** 256-token chunks that the longest sequence of this step may use. */
   readonly chunks: number;
-  /** Where rows are split over ranks, or every rank runs its own: the rows of each; `rows` is this rank's. */
-  readonly blocks?: readonly number[];
-  /** Steps under way side by side exchange with other ranks on channels of their own; default 0. */
-  readonly channel?: number;
-  /** Slots of the rows: of the first one; the others' follow it, or are the `same`. */
-  readonly slots?: { readonly first: number; readonly same: boolean };
 }
 export type GridSpec = Grid | ((step: StepShape) => Grid);
 

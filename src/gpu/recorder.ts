@@ -5,64 +5,83 @@ import {
   type Bindings,
   type CompiledPipeline,
   getPipeline,
-  type Grid,
   type GridSpec,
   type Kernel,
   paramBytes,
   type ParamTypes,
-  type StepShape,
   writeParams,
 } from './kernel.js';
 
 /** A buffer, or a range of one (offset and size in bytes; offset a multiple of minStorageBufferOffsetAlignment). */
 export type Tensor = Buffer | { readonly buffer: Buffer; readonly offset: number; readonly size: number };
 
-/** What happens between two pieces of a program: an exchange with other ranks. */
-export interface Hop {
-  readonly label: string;
-  /** Submits the encoder; resolves when what comes from other ranks is queued on this device. */
-  run(encoder: GPUCommandEncoder, step: StepShape): Promise<void>;
+/** A program's step: rows come in row groups, and each dispatch works on those of some groups. */
+export interface ProgramStep {
+  /** By row group. */
+  readonly rows: readonly number[];
+  /** As `StepShape.chunks`. */
+  readonly chunks: number;
 }
+
+/** Rows that a dispatch works on, of a step's row groups. */
+export type RowsOf = (rows: readonly number[]) => number;
+
+export const allRows: RowsOf = (rows) => rows.reduce((sum, count) => sum + count, 0);
+
+/** What happens between two pieces of a program, outside of a pass. */
+export type Hop<Step extends ProgramStep = ProgramStep> = { readonly label: string } & (
+  | {
+      /** An exchange: submits the encoder; resolves when what comes from elsewhere is queued on this device. */
+      readonly run: (encoder: GPUCommandEncoder, step: Step) => Promise<void>;
+    }
+  | {
+      /** Copies of buffers, in the same encoder. */
+      readonly copy: (encoder: GPUCommandEncoder, step: Step) => void;
+    }
+);
 
 interface Dispatch {
   readonly label: string;
   readonly pipeline: GPUComputePipeline;
   readonly bindGroup: GPUBindGroup;
   readonly grid: GridSpec;
+  readonly rowsOf: RowsOf;
 }
 
 /** Dispatches up to a hop, or up to the program's end. */
-interface Piece {
+interface Piece<Step extends ProgramStep> {
   readonly dispatches: readonly Dispatch[];
-  readonly hop: Hop | undefined;
+  readonly hop: Hop<Step> | undefined;
 }
 
 /**
  * A captured list of dispatches, cut into pieces by hops. Replaying it creates nothing: no buffer, no bind group, no pipeline,
- * no shape logic. What changes from step to step lives in GPU buffers, and in `StepShape` for the grids.
+ * no shape logic. What changes from step to step lives in GPU buffers, and in `ProgramStep` for the grids.
  */
-export class Program {
+export class Program<Step extends ProgramStep = ProgramStep> {
   readonly dispatchCount: number;
+  /** Exchanges. */
   readonly hopCount: number;
 
   constructor(
     readonly label: string,
     readonly device: Device,
-    readonly pieces: readonly Piece[],
+    readonly pieces: readonly Piece<Step>[],
     readonly arena: Buffer | undefined,
   ) {
     this.dispatchCount = pieces.reduce((sum, { dispatches }) => sum + dispatches.length, 0);
-    this.hopCount = pieces.filter(({ hop }) => hop).length;
+    this.hopCount = pieces.filter(({ hop }) => hop && 'run' in hop).length;
   }
 
   /** Encodes a program without hops into the pass. */
-  encode(pass: GPUComputePassEncoder, step: StepShape): void {
-    if (this.hopCount > 0) throw new SplitkvError('internal', `${this.label} has hops: replay it with run`);
+  encode(pass: GPUComputePassEncoder, step: Step): void {
+    if (this.pieces.some(({ hop }) => hop))
+      throw new SplitkvError('internal', `${this.label} has hops: replay it with run`);
     for (const piece of this.pieces) encodePiece(pass, piece, step);
   }
 
   /** Encodes and submits everything up to the last hop; returns the encoder that holds the rest, for the caller to submit. */
-  async run(encoder: GPUCommandEncoder, step: StepShape): Promise<GPUCommandEncoder> {
+  async run(encoder: GPUCommandEncoder, step: Step): Promise<GPUCommandEncoder> {
     let current = encoder;
     for (const piece of this.pieces) {
       if (piece.dispatches.length > 0) {
@@ -71,6 +90,10 @@ export class Program {
         pass.end();
       }
       if (!piece.hop) continue;
+      if ('copy' in piece.hop) {
+        piece.hop.copy(current, step);
+        continue;
+      }
       await piece.hop.run(current, step);
       current = this.device.gpu.createCommandEncoder({ label: this.label });
     }
@@ -82,10 +105,14 @@ export class Program {
   }
 }
 
-function encodePiece(pass: GPUComputePassEncoder, { dispatches }: Piece, step: StepShape): void {
+function encodePiece<Step extends ProgramStep>(
+  pass: GPUComputePassEncoder,
+  { dispatches }: Piece<Step>,
+  { rows, chunks }: Step,
+): void {
   let current: GPUComputePipeline | undefined;
-  for (const { pipeline, bindGroup, grid } of dispatches) {
-    const [x, y, z] = typeof grid === 'function' ? grid(step) : grid;
+  for (const { pipeline, bindGroup, grid, rowsOf } of dispatches) {
+    const [x, y, z] = typeof grid === 'function' ? grid({ rows: rowsOf(rows), chunks }) : grid;
     if (x === 0 || y === 0 || z === 0) continue;
     if (pipeline !== current) {
       pass.setPipeline(pipeline);
@@ -103,30 +130,34 @@ interface Pending {
   readonly types: ParamTypes;
   readonly params: Readonly<Record<string, number>>;
   readonly grid: GridSpec;
+  readonly rowsOf: RowsOf;
 }
 
 /** Captures dispatches into a `Program`. All their parameters share one uniform buffer, written once when capture ends. */
-export class Recorder {
+export class Recorder<Step extends ProgramStep = ProgramStep> {
   readonly #pending: Pending[] = [];
   /** A hop follows the pending dispatches before this index. */
-  readonly #hops: { readonly at: number; readonly hop: Hop }[] = [];
-  #view: ((step: StepShape) => StepShape) | undefined;
+  readonly #hops: { readonly at: number; readonly hop: Hop<Step> }[] = [];
+  #rowsOf: RowsOf;
 
+  /** `rowsOf`: rows that dispatches work on where they don't say otherwise; default all. */
   constructor(
     readonly device: Device,
     readonly label: string,
-  ) {}
+    rowsOf: RowsOf = allRows,
+  ) {
+    this.#rowsOf = rowsOf;
+  }
 
   /**
    * Adds one dispatch of `kernel` for `problem`. `args` names a buffer for each binding; a binding that the variant doesn't
-   * use may be left out and is bound to a shared placeholder. `stepOf`: the step as this dispatch sees it, where its rows aren't
-   * the program's.
+   * use may be left out and is bound to a shared placeholder. `rowsOf`: rows that it works on, where they aren't the recorder's.
    */
   dispatch<B extends Bindings, P extends ParamTypes, Problem>(
     kernel: Kernel<B, P, Problem>,
     problem: Problem,
     args: { readonly [K in keyof B]?: Tensor | undefined },
-    stepOf = this.#view,
+    rowsOf = this.#rowsOf,
   ): void {
     const plan = kernel.plan(problem, this.device.traits);
     for (const name of Object.keys(args)) {
@@ -140,23 +171,25 @@ export class Recorder {
       ),
       types: kernel.params,
       params: plan.params,
-      grid: stepOf ? (step) => gridOf(plan.grid, stepOf(step)) : plan.grid,
+      grid: plan.grid,
+      rowsOf,
     });
   }
 
-  /** Records `body`, whose dispatches see the step through `stepOf`. */
-  viewing(stepOf: (step: StepShape) => StepShape, body: () => void): void {
-    this.#view = stepOf;
+  /** Records `body`, whose dispatches work on other rows. */
+  viewing(rowsOf: RowsOf, body: () => void): void {
+    const before = this.#rowsOf;
+    this.#rowsOf = rowsOf;
     body();
-    this.#view = undefined;
+    this.#rowsOf = before;
   }
 
   /** Ends a piece: what follows sees what the exchange brings. */
-  hop(hop: Hop): void {
+  hop(hop: Hop<Step>): void {
     this.#hops.push({ at: this.#pending.length, hop });
   }
 
-  finish(): Program {
+  finish(): Program<Step> {
     const { device } = this;
     const alignment = device.traits.limits.minUniformBufferOffsetAlignment;
     const offsets: number[] = [];
@@ -167,7 +200,7 @@ export class Recorder {
     }
     const arena = size === 0 ? undefined : device.createBuffer(`${this.label} params`, size, 'uniform');
     const bytes = new DataView(new ArrayBuffer(size));
-    const dispatches = this.#pending.map(({ label, compiled, tensors, types, params, grid }, index) => {
+    const dispatches = this.#pending.map(({ label, compiled, tensors, types, params, grid, rowsOf }, index) => {
       writeParams(types, params, bytes, offsets[index]!);
       const entries: GPUBindGroupEntry[] = tensors.map((tensor, binding) => ({
         binding,
@@ -185,10 +218,11 @@ export class Recorder {
         pipeline: compiled.pipeline,
         bindGroup: device.gpu.createBindGroup({ label, layout: compiled.layout, entries }),
         grid,
+        rowsOf,
       };
     });
     if (arena) device.write(arena, 0, new Uint8Array(bytes.buffer));
-    const pieces: Piece[] = [];
+    const pieces: Piece<Step>[] = [];
     let first = 0;
     for (const { at, hop } of this.#hops) {
       pieces.push({ dispatches: dispatches.slice(first, at), hop });
@@ -198,5 +232,3 @@ export class Recorder {
     return new Program(this.label, device, pieces, arena);
   }
 }
-
-const gridOf = (grid: GridSpec, step: StepShape): Grid => (typeof grid === 'function' ? grid(step) : grid);

@@ -4,24 +4,22 @@ import { latentCacheBytes } from '../../shaders/cache/latent_cache.js';
 import { linearGrouped } from '../../shaders/linear/linear_grouped/index.js';
 import { mlaRopeAppend } from '../../shaders/rope/mla_rope_append/index.js';
 import { alignUp } from '../base/math.js';
-import type { Buffer, Device, Recorder } from '../gpu/index.js';
-import { isKvOnly, type RankShare } from '../placement/index.js';
-import { AttentionRanks } from './attention_ranks.js';
+import type { Buffer, Device } from '../gpu/index.js';
+import { segmentRoutes, type StageTopology } from '../placement/index.js';
 import type { DeepseekConfig } from './config.js';
-import { DealtAttention } from './dealt_attention.js';
 import { DeepseekMlp, type MlpRows } from './deepseek_mlp.js';
 import type { DeepseekLayerWeights, DeepseekWeights } from './deepseek_weights.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
 import { fitRows, fusesNorm, recordLinear } from './record_linear.js';
-import { allocateParts, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
-import { activationStride, chunksOf, partialsOf, type Role, tileRows } from './roles.js';
+import { allocateParts, type Parts, partsFrom, recordReduce, segmentRegions } from './record_ranks.js';
+import { activationStride, chunksOf, type Role, tileRows } from './roles.js';
 import { ropeBuffer } from './rope_table.js';
 import { queryHeads, spanLength } from './shape.js';
-import { ownRowInfo, recordStageRows } from './stage_rows.js';
-import type { StageTopology } from './topology.js';
+import { SpreadAttention, stateFloats } from './spread_attention.js';
+import { ownRowInfo, recordStageRows, rowBlocks } from './stage_rows.js';
 import { EmbeddingRanks } from './vocab_ranks.js';
-import type { World } from './world.js';
+import type { RankRecorder, World } from './world.js';
 
 /** The layers of one stage on this rank. */
 interface DeepseekStage {
@@ -44,7 +42,7 @@ interface DeepseekStage {
 
 /** The rows of a stage, as a rank that only keeps their cache attends to them. */
 interface StageRows {
-  readonly attention: AttentionRanks | DealtAttention;
+  readonly attention: SpreadAttention;
   readonly computed: ComputedRows | undefined;
 }
 
@@ -55,8 +53,6 @@ interface ComputedRows {
   /** Normalised bottleneck, where there is one and its norm isn't fused. */
   readonly qNormed: Buffer | undefined;
   readonly q: Buffer | undefined;
-  /** [rows][heads][kvLoraRank + qkRopeHeadDim]: absorbed q and rotated q_pe; behind them the row's own token, where it travels. */
-  readonly qAbsorbed: Buffer;
   /** [rows][heads][kvLoraRank]: attention's output, still in the latent space. */
   readonly latentOut: Buffer;
   readonly attended: Buffer;
@@ -126,8 +122,8 @@ export class DeepseekForward implements Forward {
     const { config, device, options, world } = this;
     const [first, end] = topology.stage.layers;
     const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
-    const holder = topology.dealt?.root ?? topology.share;
-    const heads = this.#headsOf(holder);
+    const { holder } = topology;
+    const heads = this.#headsOf(holder.heads);
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
     return {
       index,
@@ -142,10 +138,10 @@ export class DeepseekForward implements Forward {
       heads,
       projectStride: activationStride(layers[0]?.project!.outFeatures ?? 0),
       qStride: activationStride(heads * (qkNopeHeadDim + qkRopeHeadDim)),
-      qAbsorbedStride: this.#qAbsorbedStrideOf(holder),
+      qAbsorbedStride: this.#qAbsorbedStrideOf(holder.heads),
       latentOutStride: activationStride(heads * kvLoraRank),
       attendedStride: activationStride(heads * vHeadDim),
-      split: topology.groups.length > 1 && !isKvOnly(topology.share),
+      split: topology.groups.length > 1 && holder === topology.share,
       mlp: layers.length > 0 ? new DeepseekMlp(device, config, this.hiddenStride, world, topology, layers) : undefined,
     };
   }
@@ -156,24 +152,26 @@ export class DeepseekForward implements Forward {
     return layers.map((buffer) => ({ buffer, blockBytes: blockBytes / layers.length }));
   }
 
-  #headsOf(share: RankShare): number {
-    return spanLength(queryHeads(this.config, [share.heads[0]!, share.heads[0]! + share.heads.length]));
+  #headsOf(segments: readonly number[]): number {
+    return segments.length === 0
+      ? 0
+      : spanLength(queryHeads(this.config, [segments[0]!, segments[0]! + segments.length]));
   }
 
-  #qAbsorbedStrideOf(share: RankShare): number {
-    // A root's rows travel with their tokens.
-    const tokens = this.#headsOf(share) + (this.world.topology.stages.some((stage) => stage?.dealt) ? 1 : 0);
+  /** Elements from row to row of absorbed q and rotated q_pe, [heads][kvLoraRank + qkRopeHeadDim]; behind them the row's own token. */
+  #qAbsorbedStrideOf(segments: readonly number[]): number {
+    // Rows to ranks without weights travel with their tokens.
+    const tokens = this.#headsOf(segments) + (this.world.all.stages.some(({ kind }) => kind === 'token') ? 1 : 0);
     return alignUp(tokens * (this.config.kvLoraRank + this.config.qkRopeHeadDim), 32);
   }
 
   promptRows(wanted: number): number {
-    const { kvLoraRank } = this.config;
     const chunks = chunksOf(this.options.contextLength);
     const widest = Math.max(
       this.hiddenStride,
       ...this.#stages.map((stage) =>
         Math.max(
-          stage.heads * partialsOf('prompt', chunks) * kvLoraRank,
+          stateFloats(this.world, stage.topology, this.#attentionShape(stage), chunks),
           stage.projectStride,
           stage.qStride,
           stage.qAbsorbedStride,
@@ -192,7 +190,7 @@ export class DeepseekForward implements Forward {
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const { qLoraRank } = config;
     const fused = (width: number): boolean => fusesNorm(device, role, rows, width);
-    const blocks = role === 'prompt' ? world.topology.rowBlocks : 1;
+    const blocks = rowBlocks(world, role);
     const buffers: RowBuffers = {
       role,
       rows,
@@ -201,7 +199,7 @@ export class DeepseekForward implements Forward {
       x: floats('x', rows * this.hiddenStride),
       // Experts and other ranks read the normalised rows, so theirs is never fused.
       normed:
-        fused(config.hiddenSize) && !config.moe && !world.topology.ownRows
+        fused(config.hiddenSize) && !config.moe && !world.all.ownRows
           ? undefined
           : floats('normed', rows * this.hiddenStride),
     };
@@ -209,41 +207,42 @@ export class DeepseekForward implements Forward {
       ...buffers,
       embedding: new EmbeddingRanks(device, world, config, this.weights.embedding, buffers, this.hiddenStride),
       stages: this.#stages.map((stage): StageRows => {
-        const { topology, mlp, latentOutStride: outStride } = stage;
-        const shape = {
-          headsOf: (share: RankShare) => this.#headsOf(share),
-          queryStrideOf: (share: RankShare) => this.#qAbsorbedStrideOf(share),
-          dim: config.kvLoraRank,
-          contextLength: this.options.contextLength,
-          chunkOffsets: this.options.chunkOffsets,
-        };
-        const input = { role, rows, rowInfo: buffers.rowInfo };
-        const attends = (queries: Buffer | undefined): StageRows['attention'] =>
-          topology.dealt
-            ? new DealtAttention(device, device, world, topology, shape, { ...input, queries, outStride })
-            : new AttentionRanks(device, device, world, topology, shape, { ...input, queries: queries! });
-        if (!mlp) return { attention: attends(undefined), computed: undefined };
-        const qAbsorbed = floats('q absorbed', rows * stage.qAbsorbedStride);
+        const { topology, mlp } = stage;
+        const shape = this.#attentionShape(stage);
+        const { rowInfo } = buffers;
+        const attention = new SpreadAttention(device, device, world, topology, shape, { role, rows, rowInfo });
+        if (!mlp) return { attention, computed: undefined };
         const computed: ComputedRows = {
           projected: floats('projected', rows * stage.projectStride),
           qNormed: qLoraRank === null || fused(qLoraRank) ? undefined : floats('q normed', rows * stage.projectStride),
           q: qLoraRank === null ? undefined : floats('q', rows * stage.qStride),
-          qAbsorbed,
-          latentOut: floats('latent out', rows * outStride),
+          latentOut: floats('latent out', rows * stage.latentOutStride),
           attended: floats('attended', rows * stage.attendedStride),
           oParts: stage.split ? allocateParts(device, role, 'o parts', O_SEGMENTS, rows, config.hiddenSize) : undefined,
           mlp: mlp.allocateRows(role, rows, allRows),
         };
-        return { attention: attends(qAbsorbed), computed };
+        return { attention, computed };
       }),
     };
   }
 
-  recordLayers(recorder: Recorder, buffers: DeepseekRows): void {
+  #attentionShape({ latentOutStride }: DeepseekStage) {
+    return {
+      headsOf: (segments: readonly number[]) => this.#headsOf(segments),
+      queryStrideOf: (segments: readonly number[]) => this.#qAbsorbedStrideOf(segments),
+      dim: this.config.kvLoraRank,
+      outStride: latentOutStride,
+      uneven: false,
+      contextLength: this.options.contextLength,
+      chunkOffsets: this.options.chunkOffsets,
+    };
+  }
+
+  recordLayers(recorder: RankRecorder, buffers: DeepseekRows): void {
     buffers.embedding.record(recorder, this.config.scaleEmb);
     const own = new Map(this.#stages.map((stage, at) => [stage.index, { stage, rows: buffers.stages[at]! }]));
     for (const index of this.world.plan.stages.keys()) {
-      recordStageRows(recorder, this.world, index, buffers.x, this.hiddenStride);
+      recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);
       const held = own.get(index);
       if (!held) continue;
       const { stage, rows } = held;
@@ -251,11 +250,11 @@ export class DeepseekForward implements Forward {
       attention.recordRows(recorder);
       for (const [at, latentCache] of stage.latents.entries()) {
         const layer = stage.layers[at];
-        if (computed) this.#recordProjection(recorder, buffers, stage, computed, latentCache, layer!);
+        if (computed) this.#recordProjection(recorder, buffers, stage, rows, computed, latentCache, layer!);
         attention.recordQueries(recorder);
-        if (!computed) this.#recordAppend(recorder, buffers, stage, attention, latentCache);
+        if (!computed) this.#recordAppend(recorder, stage, attention, latentCache);
         this.#recordAttention(recorder, buffers, attention, latentCache);
-        attention.recordMerge(recorder, computed?.latentOut, stage.latentOutStride);
+        attention.recordMerge(recorder, computed?.latentOut);
         if (!computed) continue;
         this.#recordOutput(recorder, buffers, stage, computed, layer!);
         stage.mlp!.record(recorder, buffers, computed.mlp, layer!);
@@ -270,16 +269,19 @@ export class DeepseekForward implements Forward {
 
   /** Queries, absorbed, and the latents; those of this rank's sequences into its cache. */
   #recordProjection(
-    recorder: Recorder,
+    recorder: RankRecorder,
     buffers: DeepseekRows,
     stage: DeepseekStage,
+    { attention }: StageRows,
     stageRows: ComputedRows,
     latentCache: Buffer,
     weights: DeepseekLayerWeights,
   ): void {
     const { config, options } = this;
     const { rows, role } = buffers;
-    const { heads, topology } = stage;
+    const { heads } = stage;
+    const qAbsorbed = attention.ownQueries!;
+    const qAbsStride = attention.input.queryStride;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
     recordLinear(recorder, buffers, weights.project!, {
       x: buffers.x,
@@ -306,14 +308,14 @@ export class DeepseekForward implements Forward {
         ...this.#latent,
         rows,
         heads,
-        ...(topology.dealt && { latents: 'kept' as const }),
+        ...(attention.sendsReady && { latents: 'kept' as const }),
         qkNopeHeadDim,
         eps: config.loraNormEps,
         tableStride: options.tableStride,
         qStride: q.stride,
         kvStride: stage.projectStride,
         kvOffset: weights.latentOffset,
-        qAbsStride: stage.qAbsorbedStride,
+        qAbsStride,
       },
       {
         q: q.buffer,
@@ -323,7 +325,7 @@ export class DeepseekForward implements Forward {
         row_info: ownRowInfo(this.world, buffers),
         block_table: options.blockTable,
         latent_cache: latentCache,
-        q_abs: stageRows.qAbsorbed,
+        q_abs: qAbsorbed,
       },
     );
     recorder.dispatch(
@@ -334,24 +336,22 @@ export class DeepseekForward implements Forward {
         outFeatures: kvLoraRank,
         xStride: q.stride,
         xGroupStride: qkNopeHeadDim + qkRopeHeadDim,
-        outStride: stage.qAbsorbedStride,
+        outStride: qAbsStride,
         outGroupStride: kvLoraRank + qkRopeHeadDim,
       },
-      { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: stageRows.qAbsorbed },
+      { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: qAbsorbed },
     );
   }
 
-  /** On a rank that keeps cache only: tokens as they came, behind the queries. */
+  /** On a rank without weights: tokens as they came, behind the queries. */
   #recordAppend(
-    recorder: Recorder,
-    { rows }: DeepseekRows,
+    recorder: RankRecorder,
     { heads }: DeepseekStage,
-    { blocks }: StageRows['attention'],
+    { input }: SpreadAttention,
     latentCache: Buffer,
   ): void {
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, loraNormEps: eps } = this.config;
-    const [block] = blocks;
-    const { queries, queryStride, rowInfo, stepOf } = block!;
+    const { queries, queryStride, rowInfo, rowsOf, rows } = input;
     recorder.dispatch(
       mlaRopeAppend,
       {
@@ -368,58 +368,47 @@ export class DeepseekForward implements Forward {
         qAbsStride: queryStride,
       },
       { kv_a: queries, row_info: rowInfo, block_table: this.options.blockTable, latent_cache: latentCache },
-      stepOf,
+      rowsOf,
     );
   }
 
-  /** Every block's queries over the chunks of this rank. */
+  /** Attention over the chunks of this rank. */
   #recordAttention(
-    recorder: Recorder,
-    { rows, role }: DeepseekRows,
-    attention: StageRows['attention'],
+    recorder: RankRecorder,
+    { role }: DeepseekRows,
+    { input, share, layout, partials, target }: SpreadAttention,
     latentCache: Buffer,
   ): void {
     const { config, options } = this;
-    for (const block of attention.blocks) {
-      const problem = {
-        ...this.#latent,
-        rows,
-        heads: block.heads,
-        share: attention.share,
-        tableStride: options.tableStride,
-        qStride: block.queryStride,
-        scale: config.softmaxScale,
-      };
-      const tensors = {
-        q_abs: block.queries,
-        latent_cache: latentCache,
-        row_info: block.rowInfo,
-        block_table: options.blockTable,
-        chunk_offsets: options.chunkOffsets,
-        ...attention.target(block),
-      };
-      if (role === 'prompt') {
-        recorder.dispatch(
-          mlaPrefill,
-          {
-            ...problem,
-            lanes: attention.partials,
-            maxChunks: chunksOf(options.contextLength),
-            partialLayout: attention.layoutOf(block),
-          },
-          tensors,
-          block.stepOf,
-        );
-      } else {
-        recorder.dispatch(mlaSplit, { ...problem, maxChunks: attention.partials }, tensors, block.stepOf);
-        attention.recordLanes(recorder, block);
-      }
+    const problem = {
+      ...this.#latent,
+      rows: input.rows,
+      heads: input.heads,
+      queryPieces: input.pieces,
+      share,
+      tableStride: options.tableStride,
+      qStride: input.queryStride,
+      scale: config.softmaxScale,
+    };
+    const tensors = {
+      q_abs: input.queries,
+      latent_cache: latentCache,
+      row_info: input.rowInfo,
+      block_table: options.blockTable,
+      chunk_offsets: options.chunkOffsets,
+      ...target,
+    };
+    if (role === 'prompt') {
+      const lanes = { lanes: partials, maxChunks: chunksOf(options.contextLength) };
+      recorder.dispatch(mlaPrefill, { ...problem, ...lanes, partialLayout: layout }, tensors, input.rowsOf);
+    } else {
+      recorder.dispatch(mlaSplit, { ...problem, maxChunks: partials }, tensors, input.rowsOf);
     }
   }
 
   /** Attention's outputs out of the latent space, and o_proj. */
   #recordOutput(
-    recorder: Recorder,
+    recorder: RankRecorder,
     buffers: DeepseekRows,
     stage: DeepseekStage,
     stageRows: ComputedRows,
@@ -460,7 +449,8 @@ export class DeepseekForward implements Forward {
       outStride: parts.stride,
       output: 'segments',
     });
-    this.world.hop(recorder, 'o_proj', (step) => segmentTransfers(topology, parts, (share) => share.heads, step));
+    const routes = segmentRoutes(this.world.all, topology.index, buffers.role, 'heads');
+    this.world.exchangeRoutes(recorder, 'o_proj', routes, segmentRegions(this.world, buffers.role, parts));
     recordReduce(recorder, parts, {
       width: config.hiddenSize,
       bias: weights.oBias,
@@ -471,7 +461,7 @@ export class DeepseekForward implements Forward {
     });
   }
 
-  recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
+  recordHead(recorder: RankRecorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
     const { head, norm } = this.weights;
     if (!head) return;
     recordLinear(recorder, { role: 'generated', rows, normed }, head.matrix, {

@@ -3,8 +3,15 @@ import { expertLinearTiled } from '../../shaders/moe/expert_linear_tiled/index.j
 import { moeCombine } from '../../shaders/moe/moe_combine/index.js';
 import { moeRoute } from '../../shaders/moe/moe_route/index.js';
 import { moeSort } from '../../shaders/moe/moe_sort/index.js';
-import type { Exchange, Transfer } from '../distributed/communicator.js';
-import type { Buffer, Device, Recorder, StepShape } from '../gpu/index.js';
+import type { Buffer, Device } from '../gpu/index.js';
+import {
+  expertRoutes,
+  gatheredSegmentRoutes,
+  gatherRoutes,
+  routingRoutes,
+  segmentRoutes,
+  type StageTopology,
+} from '../placement/index.js';
 import type { DeepseekConfig } from './config.js';
 import { type DeepseekLayerWeights, type DenseMlpWeights, isMoe, type MoeWeights } from './deepseek_weights.js';
 import type { RowBuffers } from './forward.js';
@@ -12,10 +19,9 @@ import { GatheredMlp, recordGatheredMlp } from './gathered_mlp.js';
 import { GatheredRows } from './gathered_rows.js';
 import type { Matrix } from './matrix.js';
 import { recordLinear, recordSwiglu } from './record_linear.js';
-import { allocateParts, type Parts, recordReduce, rowsOf, segmentTransfers, together } from './record_ranks.js';
+import { allocateParts, type Parts, recordReduce, rowsOf, segmentRegions } from './record_ranks.js';
 import { activationStride, DOWN_SEGMENTS, type Role } from './roles.js';
-import type { StageTopology } from './topology.js';
-import type { World } from './world.js';
+import type { RankRecorder, RegionsOf, World } from './world.js';
 
 export interface MlpRows {
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
@@ -103,12 +109,13 @@ export class DeepseekMlp {
   /** Elements of the widest buffer's row, for prompt rows. */
   get widestRow(): number {
     const { moe } = this.config;
-    const { ownRows, splitsMlp, share } = this.topology;
+    const { kind, cutsMlp, holders, share } = this.topology;
+    const ownRows = kind === 'adp';
     // Buffers of all ranks' rows are as many times as large.
-    const all = ownRows?.ranks.length ?? 1;
+    const all = ownRows ? holders.length : 1;
     const segments = this.#split
       ? DOWN_SEGMENTS.total
-      : ownRows && splitsMlp
+      : ownRows && cutsMlp
         ? Math.max(DOWN_SEGMENTS.total, all * share.mlp.length)
         : 0;
     const dense = Math.max(
@@ -130,11 +137,11 @@ export class DeepseekMlp {
 
   allocateRows(role: Role, rows: number, allRows: number): MlpRows {
     const { device } = this;
-    const { ownRows, spreadsExperts } = this.topology;
+    const { kind, spreadsExperts } = this.topology;
     const { moe, hiddenSize } = this.config;
     const buffer = (name: string, words: number): Buffer => device.createBuffer(`${role} ${name}`, words * 4);
     const slots = moe ? rows * moe.expertsPerToken : 0;
-    const routedRows = ownRows && spreadsExperts ? allRows : rows;
+    const routedRows = kind === 'adp' && spreadsExperts ? allRows : rows;
     const routed = moe ? routedRows * moe.expertsPerToken : 0;
     const parts = (name: string, width: number): Parts | undefined =>
       this.#split && width > 0 ? allocateParts(device, role, name, DOWN_SEGMENTS.total, rows, hiddenSize) : undefined;
@@ -166,12 +173,12 @@ export class DeepseekMlp {
 
   #allocateAll(role: Role, rows: number, allRows: number): MlpRows['all'] {
     const { device, hiddenStride } = this;
-    const { ownRows, splitsMlp, spreadsExperts } = this.topology;
+    const { kind, cutsMlp, spreadsExperts, share } = this.topology;
     const { moe, hiddenSize } = this.config;
-    if (!ownRows || !(splitsMlp || spreadsExperts)) return undefined;
-    const gathered = new GatheredRows(device, ownRows, role, allRows);
+    if (kind !== 'adp' || !(cutsMlp || spreadsExperts)) return undefined;
+    const gathered = new GatheredRows(device, role, allRows);
     const mlp = (name: string, width: number): GatheredMlp | undefined =>
-      splitsMlp ? new GatheredMlp(device, gathered, role, { name, rows, hiddenSize, width }) : undefined;
+      cutsMlp ? new GatheredMlp(device, gathered, role, { name, rows, hiddenSize, width, mlp: share.mlp }) : undefined;
     const buffer = (name: string, words: number): Buffer => device.createBuffer(`${role} ${name}`, words * 4);
     return {
       rows: gathered,
@@ -182,7 +189,7 @@ export class DeepseekMlp {
     };
   }
 
-  record(recorder: Recorder, buffers: RowBuffers, rows: MlpRows, layer: DeepseekLayerWeights): void {
+  record(recorder: RankRecorder, buffers: RowBuffers, rows: MlpRows, layer: DeepseekLayerWeights): void {
     const { mlp, postNorm } = layer;
     if (isMoe<DenseMlpWeights, MoeWeights>(mlp)) {
       this.#recordExperts(recorder, buffers, rows, mlp, postNorm);
@@ -190,7 +197,7 @@ export class DeepseekMlp {
     }
     const gathered = rows.all?.dense;
     if (gathered) {
-      recordGatheredMlp(recorder, this.world, buffers, gathered, mlp, {
+      recordGatheredMlp(recorder, this.world, this.topology.index, buffers, gathered, mlp, {
         norm: { weight: postNorm, eps: this.config.rmsNormEps },
         gatheredX: rows.all.x,
         width: this.config.hiddenSize,
@@ -202,15 +209,20 @@ export class DeepseekMlp {
     const parts = rows.downParts;
     this.#recordDense(recorder, buffers, rows, mlp, { x: buffers.x, norm: postNorm }, rows.hidden, parts);
     if (!parts) return;
-    this.world.hop(recorder, 'down_proj', (step) => this.#segments(parts, step));
+    this.world.exchangeRoutes(
+      recorder,
+      'down_proj',
+      this.#segmentRoutes(buffers.role),
+      segmentRegions(this.world, buffers.role, parts),
+    );
     this.#recordReduce(recorder, buffers, parts);
   }
 
-  #segments(parts: Parts, step: StepShape): Omit<Exchange, 'label'> {
-    return segmentTransfers(this.topology, parts, (share) => share.mlp, step);
+  #segmentRoutes(role: Role) {
+    return segmentRoutes(this.world.all, this.topology.index, role, 'mlp');
   }
 
-  #recordReduce(recorder: Recorder, buffers: RowBuffers, parts: Parts): void {
+  #recordReduce(recorder: RankRecorder, buffers: RowBuffers, parts: Parts): void {
     recordReduce(recorder, parts, {
       width: this.config.hiddenSize,
       out: buffers.x,
@@ -221,7 +233,7 @@ export class DeepseekMlp {
   }
 
   #recordDense(
-    recorder: Recorder,
+    recorder: RankRecorder,
     buffers: RowBuffers,
     rows: MlpRows,
     weights: DenseMlpWeights,
@@ -246,7 +258,13 @@ export class DeepseekMlp {
    * first, then the weighted sum of the routed ones, in ascending expert order. Where ranks run their own rows, each routes its own
    * and gets the outputs back.
    */
-  #recordExperts(recorder: Recorder, buffers: RowBuffers, rows: MlpRows, weights: MoeWeights, postNorm: Buffer): void {
+  #recordExperts(
+    recorder: RankRecorder,
+    buffers: RowBuffers,
+    rows: MlpRows,
+    weights: MoeWeights,
+    postNorm: Buffer,
+  ): void {
     const { hiddenStride } = this;
     const moe = this.config.moe!;
     const scratch = rows.moe!;
@@ -287,16 +305,18 @@ export class DeepseekMlp {
     // Different adapters may break a near tie differently; then one rank routes for all.
     const { all } = rows;
     if (this.world.mixed && this.topology.spreadsExperts && !all) {
-      this.#recordRouting(recorder, scratch.ids, scratch.weights);
+      this.#recordRouting(recorder, buffers.role, scratch.ids, scratch.weights);
     }
     if (all) {
       const pairs = [{ mine: normed, all: all.x, stride: hiddenStride }];
       if (all.ids) pairs.push({ mine: scratch.ids, all: all.ids, stride: topK });
-      this.world.hop(recorder, 'rows', (step) => all.rows.gather(pairs, step, all.ids && scratch.rowCount));
+      const routes = gatherRoutes(this.world.all, this.topology.index, all.ids !== undefined);
+      this.world.exchangeRoutes(recorder, 'rows', routes, all.rows.gather(pairs));
+      if (all.ids) all.rows.recordCount(recorder, scratch.rowCount);
     }
     if (all?.ids) {
       const routed = { rows: all.rows.rows, x: all.x, ids: all.ids };
-      recorder.viewing(all.rows.stepOf, () => this.#recordRouted(recorder, buffers.role, routed, scratch, weights));
+      recorder.viewing(all.rows.rowsOf, () => this.#recordRouted(recorder, buffers.role, routed, scratch, weights));
     } else {
       const routed = { rows: buffers.rows, x: normed, ids: scratch.ids };
       this.#recordRouted(recorder, buffers.role, routed, scratch, weights);
@@ -307,11 +327,20 @@ export class DeepseekMlp {
     else if (weights.shared) {
       this.#recordDense(recorder, buffers, rows, weights.shared, { x: normed }, rows.sharedHidden, sharedParts);
     }
-    this.world.hop(recorder, 'experts', (step) =>
-      together(
-        ...(sharedParts ? [sharedAll?.segmentsHome(step) ?? this.#segments(sharedParts, step)] : []),
-        ...(scratch.gathered ? [this.#expertTransfers(scratch.out, scratch.gathered, buffers.rows, rows, step)] : []),
-      ),
+    const { index } = this.topology;
+    const segments = sharedAll?.segmentsHome ?? (sharedParts && segmentRegions(this.world, buffers.role, sharedParts));
+    const experts =
+      scratch.gathered && this.#expertRegions(buffers.role, scratch.out, scratch.gathered, buffers.rows, rows);
+    const routes = [
+      ...(segments
+        ? sharedAll
+          ? gatheredSegmentRoutes(this.world.all, index)
+          : this.#segmentRoutes(buffers.role)
+        : []),
+      ...(experts ? expertRoutes(this.world.all, index, buffers.role) : []),
+    ];
+    this.world.exchangeRoutes(recorder, 'experts', routes, (route, side, step) =>
+      (route.cargo.kind === 'segments' ? segments! : experts!)(route, side, step),
     );
     if (sharedParts) this.#recordReduce(recorder, buffers, sharedParts);
     recorder.dispatch(
@@ -335,7 +364,7 @@ export class DeepseekMlp {
 
   /** The outputs of this rank's experts for each row. */
   #recordRouted(
-    recorder: Recorder,
+    recorder: RankRecorder,
     role: Role,
     routed: RoutedRows,
     scratch: NonNullable<MlpRows['moe']>,
@@ -374,48 +403,27 @@ export class DeepseekMlp {
     });
   }
 
-  #recordRouting(recorder: Recorder, ids: Buffer, weights: Buffer): void {
-    const { shares } = this.topology.stage;
-    const [router, ...others] = shares.map(({ rank }) => rank);
+  #recordRouting(recorder: RankRecorder, role: Role, ids: Buffer, weights: Buffer): void {
     const stride = this.config.moe!.expertsPerToken;
-    this.world.hop(recorder, 'routing', (step) => {
-      const transfer = (peer: number): Transfer => ({
-        peer,
-        regions: [rowsOf(ids, stride, step.rows), rowsOf(weights, stride, step.rows)],
-      });
-      return this.world.rank === router
-        ? { sends: others.map(transfer), receives: [] }
-        : { sends: [], receives: [transfer(router!)] };
+    const routes = routingRoutes(this.world.all, this.topology.index, role);
+    this.world.exchangeRoutes(recorder, 'routing', routes, ({ cargo }, _side, step) => {
+      const { first, count } = this.world.rowRange(role, cargo.group, step);
+      return [rowsOf(ids, stride, count, first), rowsOf(weights, stride, count, first)];
     });
   }
 
   /** Every rank that runs a row needs the outputs of all experts for it. */
-  #expertTransfers(
-    out: Buffer,
-    gathered: Buffer,
-    rows: number,
-    { all }: MlpRows,
-    step: StepShape,
-  ): Omit<Exchange, 'label'> {
+  #expertRegions(role: Role, out: Buffer, gathered: Buffer, room: number, { all }: MlpRows): RegionsOf {
     const stride = this.config.moe!.expertsPerToken * this.hiddenStride;
-    if (all) return all.rows.outputsHome(out, gathered, { stride, rows, computing: this.#expertRanks }, step);
-    const own = this.#expertRanks.includes(this.world.rank);
-    return {
-      sends: own
-        ? this.topology.stage.shares.map(({ rank }): Transfer => ({
-            peer: rank,
-            regions: [rowsOf(out, stride, step.rows)],
-          }))
-        : [],
-      receives: this.#expertRanks.map((peer, index): Transfer => ({
-        peer,
-        regions: [rowsOf(gathered, stride, step.rows, index * rows)],
-      })),
+    return ({ from, cargo }, side, step) => {
+      const { first, count } = this.world.rowRange(role, cargo.group, step);
+      if (side === 'receive') return [rowsOf(gathered, stride, count, this.#expertRanks.indexOf(from) * room + first)];
+      return [all ? all.rows.region(out, stride, cargo.group, step) : rowsOf(out, stride, count, first)];
     };
   }
 
   #recordExpertLinear(
-    recorder: Recorder,
+    recorder: RankRecorder,
     role: Role,
     routed: RoutedRows,
     scratch: NonNullable<MlpRows['moe']>,

@@ -1,16 +1,17 @@
-import type { Buffer, Recorder } from '../gpu/index.js';
+import type { Buffer } from '../gpu/index.js';
 import type { CompressionOptions } from './compression/options.js';
 import type { StageCompression } from './compression/stage_compression.js';
-import type { CopyOwners } from '../placement/index.js';
+import type { Owners } from '../placement/index.js';
 import type { KvType } from './kv_cache.js';
 import type { Role } from './roles.js';
+import type { RankRecorder } from './world.js';
 
 /** Buffers that the forward program of some rows works in. `rows` is the most that a step may have. */
 export interface RowBuffers {
   readonly role: Role;
   readonly rows: number;
   /**
-   * u32 [blocks][rows]: token ids. Prompt rows have a block for each rank that rows are split over (`RankTopology.rowBlocks`),
+   * u32 [blocks][rows]: token ids. Prompt rows have a block for each replica that rows are split over (`rowBlocks`),
    * this rank's own among them; generated rows one.
    */
   readonly tokens: Buffer;
@@ -45,7 +46,7 @@ export interface PerHeadCache {
   /** What compresses: the class is handed over, so that programs that never compress needn't load it. */
   readonly compressor: typeof StageCompression;
   /** Where heads are copied: who holds what of them. */
-  readonly owners?: CopyOwners | undefined;
+  readonly owners?: Owners | undefined;
   /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
   readonly tables: ReadonlyMap<number, Buffer>;
   /** By the model's layer: blocks of all the rank's kv heads together. */
@@ -75,11 +76,11 @@ export interface Forward {
    * This rank's part of embedding and layers, with the hops between, for rows that `allocateRows` of this program made.
    * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.
    */
-  recordLayers(recorder: Recorder, buffers: RowBuffers, compresses?: boolean): void;
+  recordLayers(recorder: RankRecorder, buffers: RowBuffers, compresses?: boolean): void;
   /**
    * Final norm and this rank's rows of the output head for `rows` rows of `x`; logits are f32 [rows][logitsStride], each at its
    * token's place. Rows whose logits are wanted run the generated rows' kernels, whatever their role was before. Nothing where
    * the rank holds no rows of the head.
    */
-  recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void;
+  recordHead(recorder: RankRecorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void;
 }

@@ -1,12 +1,12 @@
 import { rmsNorm } from '../../shaders/norm/rms_norm/index.js';
-import type { Exchange } from '../distributed/communicator.js';
-import type { Buffer, Device, Recorder, StepShape } from '../gpu/index.js';
+import type { Buffer, Device } from '../gpu/index.js';
+import { gatheredSegmentRoutes, gatherRoutes } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import type { GatheredRows } from './gathered_rows.js';
 import { recordSwiglu } from './record_linear.js';
 import { allocateParts, type Parts, recordReduce } from './record_ranks.js';
 import { activationStride, DOWN_SEGMENTS, type Role } from './roles.js';
-import type { World } from './world.js';
+import type { RankRecorder, RegionsOf, World } from './world.js';
 
 /** Weights of an MLP, of which a rank holds some segments. */
 type MlpWeights = Parameters<typeof recordSwiglu>[2];
@@ -28,10 +28,16 @@ export class GatheredMlp {
     device: Device,
     readonly gathered: GatheredRows,
     readonly role: Role,
-    shape: { readonly name: string; readonly rows: number; readonly hiddenSize: number; readonly width: number },
+    shape: {
+      readonly name: string;
+      readonly rows: number;
+      readonly hiddenSize: number;
+      readonly width: number;
+      /** This rank's segments. */
+      readonly mlp: readonly number[];
+    },
   ) {
-    const { name, rows, hiddenSize, width } = shape;
-    const { mlp } = gathered.own.ranks[gathered.own.index]!;
+    const { name, rows, hiddenSize, width, mlp } = shape;
     const all = gathered.rows;
     const floats = (what: string, count: number): Buffer => device.createBuffer(`${role} ${name} ${what}`, count * 4);
     this.#gateUp = role === 'prompt' ? floats('gate_up', all * 2 * activationStride(width)) : undefined;
@@ -41,22 +47,23 @@ export class GatheredMlp {
   }
 
   /** This rank's segments of all rows; `x`: f32 [rows][xStride], gathered and normalised. */
-  recordSegments(recorder: Recorder, weights: MlpWeights, x: Buffer, xStride: number): void {
+  recordSegments(recorder: RankRecorder, weights: MlpWeights, x: Buffer, xStride: number): void {
     const { gathered, role } = this;
     const buffers = { role, rows: gathered.rows, normed: undefined, x };
     const io = { x, xStride, gateUp: this.#gateUp, hidden: this.#hidden, parts: this.#computed };
-    recorder.viewing(gathered.stepOf, () => recordSwiglu(recorder, buffers, weights, io));
+    recorder.viewing(gathered.rowsOf, () => recordSwiglu(recorder, buffers, weights, io));
   }
 
-  segmentsHome(step: StepShape): Omit<Exchange, 'label'> {
-    return this.gathered.segmentsHome(this.#computed, this.parts, step);
+  get segmentsHome(): RegionsOf {
+    return this.gathered.segmentsHome(this.#computed, this.parts);
   }
 }
 
 /** The whole of such an MLP, norm and residual included: two hops. */
 export function recordGatheredMlp(
-  recorder: Recorder,
+  recorder: RankRecorder,
   world: World,
+  stage: number,
   buffers: RowBuffers,
   mlp: GatheredMlp,
   weights: MlpWeights,
@@ -78,9 +85,14 @@ export function recordGatheredMlp(
     { rows, width, stride, eps: norm.eps, residual: false },
     { x, weight: norm.weight, out: normed },
   );
-  world.hop(recorder, 'rows', (step) => gathered.gather([{ mine: normed, all: gatheredX, stride }], step));
+  world.exchangeRoutes(
+    recorder,
+    'rows',
+    gatherRoutes(world.all, stage, false),
+    gathered.gather([{ mine: normed, all: gatheredX, stride }]),
+  );
   mlp.recordSegments(recorder, weights, gatheredX, stride);
-  world.hop(recorder, 'down_proj', (step) => mlp.segmentsHome(step));
+  world.exchangeRoutes(recorder, 'down_proj', gatheredSegmentRoutes(world.all, stage), mlp.segmentsHome);
   recordReduce(recorder, mlp.parts, {
     width,
     bias: weights.downBias,

@@ -1,12 +1,9 @@
 import { attentionPrefill } from '../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../shaders/attention/attention_split/index.js';
 import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
-import type { Buffer, Device, Recorder } from '../gpu/index.js';
-import { isKvOnly, type RankShare } from '../placement/index.js';
-import { AttentionRanks, type MergeTables, type StageAttention } from './attention_ranks.js';
+import type { Buffer, Device } from '../gpu/index.js';
+import { type RankShare, segmentRoutes, type StageTopology } from '../placement/index.js';
 import type { StageCompression } from './compression/stage_compression.js';
-import { CopiedAttention, guestsOf } from './copied_attention.js';
-import { DealtAttention } from './dealt_attention.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { GatheredMlp, recordGatheredMlp } from './gathered_mlp.js';
 import { GatheredRows } from './gathered_rows.js';
@@ -14,14 +11,14 @@ import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
 import type { LlamaConfig } from './llama_config.js';
 import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
 import { fitRows, fusesNorm, recordLinear, recordSwiglu } from './record_linear.js';
-import { allocateParts, headTransfers, type Parts, partsFrom, recordReduce, segmentTransfers } from './record_ranks.js';
-import { activationStride, chunksOf, DOWN_SEGMENTS, partialsOf, type Role } from './roles.js';
+import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './record_ranks.js';
+import { activationStride, chunksOf, DOWN_SEGMENTS, type Role } from './roles.js';
 import { ropeBuffer } from './rope_table.js';
 import { Scratch } from './scratch.js';
-import { recordStageRows } from './stage_rows.js';
-import type { StageTopology } from './topology.js';
+import { type MergeTables, SpreadAttention, stateFloats } from './spread_attention.js';
+import { recordStageRows, rowBlocks } from './stage_rows.js';
 import { EmbeddingRanks } from './vocab_ranks.js';
-import type { World } from './world.js';
+import type { RankRecorder, World } from './world.js';
 
 /** The layers of one stage on this rank. */
 interface LlamaStage {
@@ -44,9 +41,8 @@ interface LlamaStage {
 }
 
 interface StageRows {
-  readonly qkv: Buffer | undefined;
   /** Where the rank attends for some heads. */
-  readonly attention: StageAttention | undefined;
+  readonly attention: SpreadAttention | undefined;
   readonly attended: Buffer;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly gateUp: Buffer | undefined;
@@ -62,10 +58,6 @@ interface LlamaRows extends RowBuffers {
   /** By stage of the plan. */
   readonly stages: ReadonlyMap<number, StageRows>;
 }
-
-/** Copies of this rank's heads hold other merge lanes of the same sequences. */
-const sharesLanes = ({ share }: StageTopology, { plan }: World): boolean =>
-  plan.sharing === 'lanes' && (share.copies ?? []).length > 0;
 
 /** kv heads whose cache a rank has, copies by their share. */
 const ownHeads = ({ kvHeads, copies = [] }: RankShare): number =>
@@ -111,10 +103,9 @@ export class LlamaForward implements Forward {
 
   #stage(index: number, topology: StageTopology, scratch: Scratch): LlamaStage {
     const { config, options } = this;
-    const { share, stage, dealt } = topology;
-    const holder = dealt?.root ?? share;
+    const { share, stage, holder } = topology;
     const [first, end] = stage.layers;
-    const [heads, kvHeads] = [this.#headsOf(holder), holder.heads.length];
+    const [heads, kvHeads] = [this.#headsOf(holder.heads), holder.heads.length];
     const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
     return {
       index,
@@ -132,14 +123,14 @@ export class LlamaForward implements Forward {
       }),
       heads,
       kvHeads,
-      qkvStride: this.#qkvStrideOf(holder),
+      qkvStride: this.#qkvStrideOf(holder.heads),
       mlpWidth: layers[0] ? layers[0].downSegments.end - layers[0].downSegments.start : 0,
-      split: topology.groups.length > 1 && !isKvOnly(share),
+      split: topology.groups.length > 1 && holder === share,
       compression:
         options.perHead?.compression && heads > 0
           ? new options.perHead.compressor(this.device, this.world, config, options, topology, heads, scratch)
           : undefined,
-      gathers: topology.ownRows && topology.splitsMlp ? topology.ownRows.ranks.length : 0,
+      gathers: topology.kind === 'adp' && topology.cutsMlp ? topology.holders.length : 0,
     };
   }
 
@@ -163,29 +154,22 @@ export class LlamaForward implements Forward {
     return this.#stages.flatMap(({ compression }) => (compression ? [compression] : []));
   }
 
-  #headsOf(share: RankShare): number {
-    return (share.heads.length * this.config.numHeads) / this.config.numKvHeads;
+  #headsOf(segments: readonly number[]): number {
+    return (segments.length * this.config.numHeads) / this.config.numKvHeads;
   }
 
-  #qkvStrideOf(share: RankShare): number {
-    return activationStride((this.#headsOf(share) + 2 * share.heads.length) * this.config.headDim);
+  #qkvStrideOf(segments: readonly number[]): number {
+    return activationStride((this.#headsOf(segments) + 2 * segments.length) * this.config.headDim);
   }
 
   promptRows(wanted: number): number {
-    const {
-      headDim,
-      contextLength,
-      kvHeads: segments,
-    } = { ...this.config, ...this.options, kvHeads: this.config.numKvHeads };
-    const chunks = chunksOf(contextLength);
+    const { numKvHeads: segments } = this.config;
+    const chunks = chunksOf(this.options.contextLength);
     const widest = Math.max(
       this.hiddenStride,
-      ...this.#stages.map(({ heads, kvHeads: own, qkvStride, mlpWidth, split, gathers, topology }) =>
+      ...this.#stages.map(({ heads, qkvStride, mlpWidth, split, gathers, topology }) =>
         Math.max(
-          // Lanes of copied heads come from other ranks, too.
-          (sharesLanes(topology, this.world) ? (heads / own) * (own + guestsOf(topology)) : heads) *
-            partialsOf('prompt', chunks) *
-            headDim,
+          heads > 0 ? stateFloats(this.world, topology, this.#attentionShape(topology), chunks) : 0,
           qkvStride,
           2 * activationStride(mlpWidth) * Math.max(1, gathers),
           split ? Math.max(segments, DOWN_SEGMENTS.total) * (this.hiddenStride + 32) : 0,
@@ -201,7 +185,7 @@ export class LlamaForward implements Forward {
   allocateRows(role: Role, rows: number, allRows = rows): LlamaRows {
     const { config, device, world } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
-    const blocks = role === 'prompt' ? world.topology.rowBlocks : 1;
+    const blocks = rowBlocks(world, role);
     const buffers: RowBuffers = {
       role,
       rows,
@@ -229,39 +213,20 @@ export class LlamaForward implements Forward {
     const { config, world, options } = this;
     const { topology } = stage;
     const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
-    const attends = stage.heads > 0;
-    const qkv = attends && !isKvOnly(topology.share) ? floats('qkv', rows * stage.qkvStride) : undefined;
-    const shape = {
-      headsOf: (share: RankShare) => this.#headsOf(share),
-      queryStrideOf: (share: RankShare) => this.#qkvStrideOf(share),
-      dim: config.headDim,
-      uneven: options.perHead?.compression !== undefined,
-      contextLength: options.contextLength,
-      chunkOffsets: options.chunkOffsets,
-    };
     const outStride = activationStride(stage.heads * config.headDim);
     const parts = (name: string, count: number): Parts | undefined =>
       stage.split ? allocateParts(scratch, role, name, count, rows, config.hiddenSize) : undefined;
-    const attention = (): StageAttention => {
-      if (topology.dealt) {
-        return new DealtAttention(this.device, scratch, world, topology, shape, {
-          role,
-          rows,
-          rowInfo,
-          queries: qkv,
-          outStride,
-        });
-      }
-      const input = { role, rows, rowInfo, queries: qkv! };
-      // A prompt that is compressed is whole on every copy until it ends.
-      const whole = role === 'prompt' && options.perHead?.compression !== undefined;
-      return sharesLanes(topology, world) && !whole
-        ? new CopiedAttention(this.device, scratch, world, topology, shape, input)
-        : new AttentionRanks(this.device, scratch, world, topology, shape, input);
-    };
+    // A prompt that is compressed is whole on every copy until it ends.
+    const whole = role === 'prompt' && options.perHead?.compression !== undefined;
+    const attention = (): SpreadAttention =>
+      new SpreadAttention(this.device, scratch, world, topology, this.#attentionShape(topology), {
+        role,
+        rows,
+        rowInfo,
+        whole,
+      });
     return {
-      qkv,
-      attention: attends ? attention() : undefined,
+      attention: stage.heads > 0 ? attention() : undefined,
       attended: floats('attended', rows * Math.max(outStride, 32)),
       ...(stage.gathers > 0
         ? { gateUp: undefined, hidden: undefined, gathered: this.#allocateGathered(role, rows, allRows, stage) }
@@ -275,36 +240,52 @@ export class LlamaForward implements Forward {
     };
   }
 
+  #attentionShape({ holder }: StageTopology) {
+    const { config, options } = this;
+    return {
+      headsOf: (segments: readonly number[]) => this.#headsOf(segments),
+      queryStrideOf: (segments: readonly number[]) => this.#qkvStrideOf(segments),
+      dim: config.headDim,
+      outStride: activationStride(this.#headsOf(holder.heads) * config.headDim),
+      uneven: options.perHead?.compression !== undefined,
+      contextLength: options.contextLength,
+      chunkOffsets: options.chunkOffsets,
+    };
+  }
+
   #allocateGathered(role: Role, rows: number, allRows: number, stage: LlamaStage): StageRows['gathered'] {
     const { device, config } = this;
-    const gathered = new GatheredRows(device, stage.topology.ownRows!, role, allRows);
+    const gathered = new GatheredRows(device, role, allRows);
     return {
       mlp: new GatheredMlp(device, gathered, role, {
         name: 'down',
         rows,
         hiddenSize: config.hiddenSize,
         width: stage.mlpWidth,
+        mlp: stage.topology.share.mlp,
       }),
       x: device.createBuffer(`${role} gathered x`, allRows * this.hiddenStride * 4),
     };
   }
 
-  recordLayers(recorder: Recorder, buffers: LlamaRows, compresses = false): void {
+  recordLayers(recorder: RankRecorder, buffers: LlamaRows, compresses = false): void {
     buffers.embedding.record(recorder);
     const own = new Map(this.#stages.map((stage) => [stage.index, stage]));
     for (const index of this.world.plan.stages.keys()) {
-      recordStageRows(recorder, this.world, index, buffers.x, this.hiddenStride);
+      recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);
       const stage = own.get(index);
       if (!stage) continue;
       const rows = buffers.stages.get(index)!;
+      const { attention } = rows;
       const [first, end] = stage.topology.stage.layers;
-      rows.attention?.recordRows(recorder);
+      attention?.recordRows(recorder);
       for (let at = 0; at < end - first; at++) {
         const layer = stage.layers[at];
-        if (layer?.qkv) this.#recordProjection(recorder, buffers, stage, rows, layer);
-        if (rows.attention) {
-          this.#recordAttention(recorder, buffers, stage, rows, rows.attention, at, layer);
-          if (compresses) this.#recordCompression(recorder, stage, rows.attention, at);
+        if (layer?.qkv) this.#recordProjection(recorder, buffers, attention!, layer);
+        if (attention) {
+          this.#recordAttention(recorder, buffers, stage, attention, at, layer);
+          attention.recordMerge(recorder, rows.attended, this.#tables(stage, at));
+          if (compresses) this.#recordCompression(recorder, stage, attention, at);
         }
         if (layer) {
           this.#recordOutput(recorder, buffers, stage, rows, layer);
@@ -315,10 +296,9 @@ export class LlamaForward implements Forward {
   }
 
   #recordProjection(
-    recorder: Recorder,
+    recorder: RankRecorder,
     buffers: LlamaRows,
-    stage: LlamaStage,
-    rows: StageRows,
+    attention: SpreadAttention,
     weights: LlamaLayerWeights,
   ): void {
     recordLinear(recorder, buffers, weights.qkv!, {
@@ -326,42 +306,81 @@ export class LlamaForward implements Forward {
       xStride: this.hiddenStride,
       norm: { weight: weights.inputNorm, eps: this.config.rmsNormEps },
       bias: weights.qkvBias,
-      out: rows.qkv!,
-      outStride: stage.qkvStride,
+      out: attention.ownQueries!,
+      outStride: attention.input.queryStride,
     });
   }
 
+  /** Rotation of queries and keys, the append of those that this rank's chunks take, and attention over this rank's chunks. */
   #recordAttention(
-    recorder: Recorder,
+    recorder: RankRecorder,
     buffers: LlamaRows,
     stage: LlamaStage,
-    rows: StageRows,
-    attention: StageAttention,
+    attention: SpreadAttention,
     at: number,
     weights: LlamaLayerWeights | undefined,
   ): void {
-    const { dealt, share } = stage.topology;
-    // A root's rows travel with their keys normalised and rotated: no other rank has the weights of the norms.
-    const isRoot = share === dealt?.root;
-    if (!isRoot) attention.recordQueries(recorder);
-    // Every block's keys before any attention: rows of one block attend to those of another.
-    for (const block of attention.blocks) this.#recordAppend(recorder, buffers, stage, block, at, weights);
-    if (isRoot) attention.recordQueries(recorder);
-    for (const block of attention.blocks) this.#recordBlock(recorder, buffers, stage, attention, block, at);
-    const [own] = attention.blocks;
-    const outStride = activationStride(stage.heads * this.config.headDim);
-    attention.recordMerge(recorder, rows.attended, outStride, this.#tables(buffers, stage, own!, at));
+    const { config, options } = this;
+    const { topology, cache } = stage;
+    const { k, v } = cache.layers[at]!;
+    const { input, sendsReady } = attention;
+    const common = {
+      rows: input.rows,
+      heads: input.heads,
+      kvHeads: input.segments.length,
+      cacheKvHeads: cache.numKvHeads,
+      firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!),
+      headDim: config.headDim,
+      kvType: options.type,
+      block: options.block,
+      tableStride: options.tableStride,
+      perHead: options.perHead !== undefined,
+      queryPieces: input.pieces,
+    };
+    const tensors = { row_info: input.rowInfo, block_table: this.#blockTable(stage, at), k_cache: k, v_cache: v };
+    // Rows to ranks without weights travel with their keys normalised and rotated: no other rank has the weights of the norms.
+    const runs = topology.holder === topology.share;
+    if (!(sendsReady && runs)) attention.recordQueries(recorder);
+    recorder.dispatch(
+      ropeAppend,
+      {
+        ...common,
+        keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined,
+        qkNorm: weights?.qNorm !== undefined,
+        eps: config.rmsNormEps,
+        qkvStride: input.queryStride,
+      },
+      { ...tensors, qkv: input.queries, rope_table: this.#rope, q_norm: weights?.qNorm, k_norm: weights?.kNorm },
+      // Also rows that others attend for.
+      sendsReady && runs ? undefined : input.rowsOf,
+    );
+    if (sendsReady && runs) attention.recordQueries(recorder);
+    const problem = {
+      ...common,
+      share: attention.share,
+      qStride: input.queryStride,
+      scale: config.headDim ** -0.5,
+    };
+    const io = { ...tensors, q: input.queries, chunk_offsets: options.chunkOffsets, ...attention.target };
+    if (buffers.role === 'prompt') {
+      const lanes = { lanes: attention.partials, maxChunks: chunksOf(options.contextLength) };
+      recorder.dispatch(attentionPrefill, { ...problem, ...lanes, partialLayout: attention.layout }, io, input.rowsOf);
+    } else {
+      recorder.dispatch(attentionSplit, { ...problem, maxChunks: attention.partials }, io, input.rowsOf);
+    }
   }
 
   /** What a merge must know of a per-head cache. */
-  #tables(
-    { rows }: LlamaRows,
-    stage: LlamaStage,
-    block: StageAttention['blocks'][number],
-    at: number,
-  ): MergeTables | undefined {
+  #tables(stage: LlamaStage, at: number): MergeTables | undefined {
     if (!this.options.perHead) return undefined;
-    const perHead = this.#shapeOf(stage, rows, block);
+    const { share, holder } = stage.topology;
+    const perHead = {
+      kvHeads: holder.heads.length,
+      cacheKvHeads: stage.cache.numKvHeads,
+      firstKvHead: share.kvHeads.indexOf(holder.heads[0]!),
+      tableStride: this.options.tableStride,
+      block: this.options.block,
+    };
     return { perHead, blockTable: this.#blockTable(stage, at) };
   }
 
@@ -372,23 +391,23 @@ export class LlamaForward implements Forward {
   }
 
   /** After attention of the rows that end a prompt. */
-  #recordCompression(recorder: Recorder, stage: LlamaStage, attention: StageAttention, at: number): void {
+  #recordCompression(recorder: RankRecorder, stage: LlamaStage, attention: SpreadAttention, at: number): void {
     const { k, v } = stage.cache.layers[at]!;
-    const [block] = attention.blocks;
+    const { queries, queryStride, rowsOf } = attention.input;
     stage.compression!.record(recorder, at, {
-      q: block!.queries,
-      qStride: block!.queryStride,
-      partialMl: attention.target(block!).partial_ml,
+      q: queries,
+      qStride: queryStride,
+      partialMl: attention.target.partial_ml,
       lanes: attention.partials,
       k,
       v,
       blockTable: this.#blockTable(stage, at),
-      stepOf: block!.stepOf,
+      rowsOf,
     });
   }
 
   #recordOutput(
-    recorder: Recorder,
+    recorder: RankRecorder,
     buffers: LlamaRows,
     stage: LlamaStage,
     rows: StageRows,
@@ -421,11 +440,11 @@ export class LlamaForward implements Forward {
     }
     if (!parts) return;
     const owners = this.options.perHead?.owners;
-    this.world.hop(recorder, 'o_proj', (step) =>
-      owners
-        ? headTransfers(topology, this.world.plan, parts, owners, step)
-        : segmentTransfers(topology, parts, ({ heads }) => heads, step),
-    );
+    const routes = segmentRoutes(this.world.all, topology.index, buffers.role, 'heads');
+    const regions = owners
+      ? headRegions(topology.index, parts, owners)
+      : segmentRegions(this.world, buffers.role, parts);
+    this.world.exchangeRoutes(recorder, 'o_proj', routes, regions);
     recordReduce(recorder, parts, {
       width: config.hiddenSize,
       bias: weights.oBias,
@@ -435,105 +454,8 @@ export class LlamaForward implements Forward {
     });
   }
 
-  /** What rotation and attention are told of a block's rows. */
-  #shapeOf(stage: LlamaStage, rows: number, { heads, share }: StageAttention['blocks'][number]) {
-    const { config, options } = this;
-    return {
-      rows,
-      heads,
-      kvHeads: share.heads.length,
-      cacheKvHeads: stage.cache.numKvHeads,
-      firstKvHead: stage.topology.share.kvHeads.indexOf(share.heads[0]!),
-      headDim: config.headDim,
-      kvType: options.type,
-      block: options.block,
-      tableStride: options.tableStride,
-      perHead: options.perHead !== undefined,
-    };
-  }
-
-  /** Rotation of a block's queries and keys, and the append of those that this rank's chunks take. */
-  #recordAppend(
-    recorder: Recorder,
-    buffers: LlamaRows,
-    stage: LlamaStage,
-    block: StageAttention['blocks'][number],
-    at: number,
-    weights: LlamaLayerWeights | undefined,
-  ): void {
-    const { k, v } = stage.cache.layers[at]!;
-    const { dealt, share } = stage.topology;
-    const isRoot = share === dealt?.root;
-    recorder.dispatch(
-      ropeAppend,
-      {
-        ...this.#shapeOf(stage, buffers.rows, block),
-        keys: isRoot ? 'kept' : dealt && 'ready',
-        qkNorm: weights?.qNorm !== undefined,
-        eps: this.config.rmsNormEps,
-        qkvStride: block.queryStride,
-      },
-      {
-        qkv: block.queries,
-        rope_table: this.#rope,
-        q_norm: weights?.qNorm,
-        k_norm: weights?.kNorm,
-        row_info: block.rowInfo,
-        block_table: this.#blockTable(stage, at),
-        k_cache: k,
-        v_cache: v,
-      },
-      // A root prepares the rows of all that follow it.
-      isRoot ? undefined : block.stepOf,
-    );
-  }
-
-  /** Attention of a block's rows over the chunks of this rank. */
-  #recordBlock(
-    recorder: Recorder,
-    buffers: LlamaRows,
-    stage: LlamaStage,
-    attention: StageAttention,
-    block: StageAttention['blocks'][number],
-    at: number,
-  ): void {
-    const { config, options } = this;
-    const { k, v } = stage.cache.layers[at]!;
-    const problem = {
-      ...this.#shapeOf(stage, buffers.rows, block),
-      share: attention.share,
-      qStride: block.queryStride,
-      scale: config.headDim ** -0.5,
-    };
-    const tensors = {
-      q: block.queries,
-      k_cache: k,
-      v_cache: v,
-      row_info: block.rowInfo,
-      block_table: this.#blockTable(stage, at),
-      chunk_offsets: options.chunkOffsets,
-      ...attention.target(block),
-    };
-    if (buffers.role === 'prompt') {
-      recorder.dispatch(
-        attentionPrefill,
-        {
-          ...problem,
-          lanes: attention.partials,
-          maxChunks: chunksOf(options.contextLength),
-          partialLayout: attention.layoutOf(block),
-        },
-        tensors,
-        block.stepOf,
-      );
-    } else {
-      recorder.dispatch(attentionSplit, { ...problem, maxChunks: attention.partials }, tensors, block.stepOf);
-      attention.recordLanes(recorder, block, this.#tables(buffers, stage, block, at));
-    }
-  }
-
   #recordMlp(
-    recorder: Recorder,
+    recorder: RankRecorder,
     buffers: LlamaRows,
     stage: LlamaStage,
     rows: StageRows,
@@ -543,7 +465,7 @@ export class LlamaForward implements Forward {
     const parts = rows.downParts;
     const norm = { weight: weights.postNorm, eps: config.rmsNormEps };
     if (rows.gathered) {
-      recordGatheredMlp(recorder, this.world, buffers, rows.gathered.mlp, weights, {
+      recordGatheredMlp(recorder, this.world, stage.index, buffers, rows.gathered.mlp, weights, {
         norm,
         gatheredX: rows.gathered.x,
         width: config.hiddenSize,
@@ -560,7 +482,8 @@ export class LlamaForward implements Forward {
       parts,
     });
     if (!parts) return;
-    this.world.hop(recorder, 'down_proj', (step) => segmentTransfers(stage.topology, parts, ({ mlp }) => mlp, step));
+    const routes = segmentRoutes(this.world.all, stage.index, buffers.role, 'mlp');
+    this.world.exchangeRoutes(recorder, 'down_proj', routes, segmentRegions(this.world, buffers.role, parts));
     recordReduce(recorder, parts, {
       width: config.hiddenSize,
       bias: weights.downBias,
@@ -570,7 +493,7 @@ export class LlamaForward implements Forward {
     });
   }
 
-  recordHead(recorder: Recorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
+  recordHead(recorder: RankRecorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
     const { head, norm } = this.weights;
     if (!head) return;
     recordLinear(recorder, { role: 'generated', rows, normed }, head.matrix, {

@@ -1,8 +1,11 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
-import type { ModelWork } from '../placement/index.js';
+import { partialsPerSlot } from '../../shaders/sampling/params.js';
+import { alignUp } from '../base/math.js';
+import type { CargoWidths, ModelWork } from '../placement/index.js';
 import { isDeepseek, type ModelConfig } from './config.js';
 import type { KvType } from './kv_cache.js';
 import { modelSizes } from './model_sizes.js';
+import { activationStride, queryStride } from './roles.js';
 import { modelShape } from './shape.js';
 
 /** Embedding, the norm and projection of the head, and two for sampling. */
@@ -15,22 +18,52 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
     sizes: modelSizes(config, type, kvType),
     stepDispatches: STEP_DISPATCHES,
   };
+  const { segmentHeads } = common.shape;
+  const headsOf = (segments: readonly number[]): number =>
+    segments.reduce((sum, segment) => sum + segmentHeads[segment]!, 0);
   if (isDeepseek(config)) {
     const { kvLoraRank, qkRopeHeadDim, moe } = config;
     return {
       ...common,
       expertsPerToken: moe?.expertsPerToken ?? 0,
-      queryBytes: (kvLoraRank + qkRopeHeadDim) * 4,
-      newKvBytes: 0,
-      stateBytes: (kvLoraRank + 2) * 4,
+      widths: {
+        ...widths(config, headsOf, moe?.expertsPerToken ?? 0),
+        queries: (groups, withTokens) =>
+          queryStride(groups, (segments) =>
+            alignUp((headsOf(segments) + (withTokens ? 1 : 0)) * (kvLoraRank + qkRopeHeadDim), 32),
+          ) * 4,
+        state: (kvLoraRank + 2) * 4,
+        attended: (segments) => activationStride(headsOf(segments) * kvLoraRank) * 4,
+      },
     };
   }
   const { headDim } = config;
   return {
     ...common,
     expertsPerToken: 0,
-    queryBytes: headDim * 4,
-    newKvBytes: 2 * headDim * 4,
-    stateBytes: (headDim + 2) * 4,
+    widths: {
+      ...widths(config, headsOf, 0),
+      queries: (groups) =>
+        queryStride(groups, (segments) => activationStride((headsOf(segments) + 2 * segments.length) * headDim)) * 4,
+      state: (headDim + 2) * 4,
+      attended: (segments) => activationStride(headsOf(segments) * headDim) * 4,
+    },
+  };
+}
+
+/** Of what doesn't depend on the kind of attention, as the forward program lays it out. */
+function widths(
+  { hiddenSize }: ModelConfig,
+  heads: CargoWidths['heads'],
+  expertsPerToken: number,
+): Omit<CargoWidths, 'queries' | 'state' | 'attended'> {
+  const hidden = activationStride(hiddenSize) * 4;
+  return {
+    heads,
+    segment: alignUp(hiddenSize, 64) * 4,
+    hidden,
+    expertIds: expertsPerToken * 4,
+    experts: expertsPerToken * hidden,
+    candidates: (rows) => partialsPerSlot(rows) * 8,
   };
 }

@@ -3,12 +3,13 @@ import { linearTiled } from '../../shaders/linear/linear_tiled/index.js';
 import { swiglu } from '../../shaders/mlp/swiglu/index.js';
 import { rmsNorm } from '../../shaders/norm/rms_norm/index.js';
 import { alignUp } from '../base/math.js';
-import type { Buffer, Device, Recorder, Tensor } from '../gpu/index.js';
+import type { Buffer, Device, Tensor } from '../gpu/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
 import { type Parts, partsFrom } from './record_ranks.js';
 import { activationStride, ONE_SEGMENT, type Role, tileRows } from './roles.js';
 import type { HeldSegments } from './shape.js';
+import type { RankRecorder } from './world.js';
 
 export interface Projection {
   readonly x: Buffer;
@@ -49,7 +50,7 @@ export const fusesNorm = (device: Device, role: Role, rows: number, width: numbe
 
 /** One projection: the norm fused or beside it (the same bits), the kernel by role, one dispatch a shard. */
 export function recordLinear(
-  recorder: Recorder,
+  recorder: RankRecorder,
   buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
   matrix: Matrix,
   io: Projection,
@@ -115,7 +116,7 @@ const biasOf = (bias: Buffer, firstRow: number): Tensor =>
  * fuse the activation into the first projection. Nothing where the rank holds none of its columns.
  */
 export function recordSwiglu(
-  recorder: Recorder,
+  recorder: RankRecorder,
   buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'x'>,
   weights: {
     readonly gateUp: Matrix | undefined;

@@ -27,3 +27,9 @@ export const FULL_TILE_ROWS = 8;
 /** Rows that one workgroup of a few-row kernel takes at once; never changes a row's bits. */
 export const tileRows = (rows: number): 1 | 2 | 4 | 8 =>
   rows >= FULL_TILE_ROWS ? FULL_TILE_ROWS : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+
+/** Elements from row to row of queries that lie beside those of other weight groups: each begins where it can be bound by itself. */
+export const queryStride = (
+  groups: readonly (readonly number[])[],
+  strideOf: (segments: readonly number[]) => number,
+): number => alignUp(Math.max(...groups.map(strideOf)), groups.length > 1 ? 64 : 1);

@@ -1,37 +1,35 @@
-import type { Transfer } from '../distributed/communicator.js';
-import type { Buffer, Recorder, Tensor } from '../gpu/index.js';
-import { isKvOnly } from '../placement/index.js';
+import type { Tensor } from '../gpu/index.js';
+import { stageRoutes } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import { rowsOf } from './record_ranks.js';
-import { rowSource } from './topology.js';
-import type { World } from './world.js';
+import type { RankRecorder, World } from './world.js';
+
+/** Row groups whose rows lie side by side, each with room of its own: prompt rows that are split over replicas. */
+export const rowBlocks = ({ all }: World, role: RowBuffers['role']): number => (all.places ? 1 : all.rowGroups[role]);
+
+/** The block of the rows that this rank runs. */
+export const ownBlock = (world: World, role: RowBuffers['role']): number =>
+  rowBlocks(world, role) === 1 ? 0 : world.topology.runs[role][0]!;
 
 /** This rank's own rows of `rowInfo`. */
 export function ownRowInfo(
-  { topology }: World,
+  world: World,
   { role, rowInfo, rows }: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>,
 ): Tensor {
-  if (role === 'generated' || topology.rowBlocks === 1) return rowInfo;
-  return { buffer: rowInfo, offset: topology.rowBlock * rows * 8, size: rows * 8 };
+  if (rowBlocks(world, role) === 1) return rowInfo;
+  return { buffer: rowInfo, offset: ownBlock(world, role) * rows * 8, size: rows * 8 };
 }
 
 /** The rows' residual stream comes to a stage from the one before it. */
-export function recordStageRows(recorder: Recorder, world: World, stage: number, x: Buffer, stride: number): void {
-  if (stage === 0) return;
-  const { plan, rank } = world;
-  // Ranks that keep sequences only run no rows of their own.
-  const running = plan.stages[stage]!.shares.filter((share) => !isKvOnly(share));
-  const sources = running
-    .map((share) => ({
-      to: share.rank,
-      source: rowSource(plan, stage, share.rank),
-    }))
-    .filter(({ to, source }) => to !== source);
-  world.hop(recorder, 'stage', (step) => {
-    const transfer = (peer: number): Transfer => ({ peer, regions: [rowsOf(x, stride, step.rows)] });
-    return {
-      sends: sources.filter(({ source }) => source === rank).map(({ to }) => transfer(to)),
-      receives: sources.filter(({ to }) => to === rank).map(({ source }) => transfer(source)),
-    };
+export function recordStageRows(
+  recorder: RankRecorder,
+  world: World,
+  stage: number,
+  { role, x }: Pick<RowBuffers, 'role' | 'x'>,
+  stride: number,
+): void {
+  world.exchangeRoutes(recorder, 'stage', stageRoutes(world.all, stage, role), ({ cargo }, _side, step) => {
+    const { first, count } = world.rowRange(role, cargo.group, step);
+    return [rowsOf(x, stride, count, first)];
   });
 }

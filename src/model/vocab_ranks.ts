@@ -1,11 +1,12 @@
 import { embedding } from '../../shaders/embedding/embedding/index.js';
-import type { Region, Transfer } from '../distributed/communicator.js';
-import type { Buffer, Device, Recorder, StepShape, Tensor } from '../gpu/index.js';
-import { isKvOnly, type VocabShare } from '../placement/index.js';
+import type { Region } from '../distributed/communicator.js';
+import { allRows, type Buffer, type Device, type RowsOf, type Tensor } from '../gpu/index.js';
+import { embeddingRoutes, samplingRoutes, vocabHolders, type VocabShare } from '../placement/index.js';
 import type { RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './record_ranks.js';
-import type { World } from './world.js';
+import { ownBlock, rowBlocks } from './stage_rows.js';
+import type { RankRecorder, World } from './world.js';
 
 /** Rows of a table on this rank: its first row is row `firstRow` of the model's. */
 export interface VocabMatrix {
@@ -13,17 +14,10 @@ export interface VocabMatrix {
   readonly firstRow: number;
 }
 
-const holders = (shares: readonly VocabShare[]): VocabShare[] => shares.filter(({ rows: [first, end] }) => end > first);
-
-/** True where the embedding's rows are cut over ranks, so that each embeds some tokens for all. */
-const isCut = (shares: readonly VocabShare[], vocabSize: number): boolean =>
-  holders(shares).some(({ rows: [first, end] }) => end - first < vocabSize);
-
 /** The embedding of a step's tokens on the first stage's ranks. */
 export class EmbeddingRanks {
   readonly #embedded: readonly { readonly buffer: Buffer; readonly tokens: Tensor }[];
   readonly #parts: Parts | undefined;
-  readonly #owners: readonly number[];
 
   constructor(
     readonly device: Device,
@@ -35,10 +29,10 @@ export class EmbeddingRanks {
   ) {
     const { role, rows, tokens } = buffers;
     const { plan } = world;
-    this.#owners = holders(plan.embedding).map(({ rank }) => rank);
     this.#embedded = [];
-    if (!this.#embeds || !isCut(plan.embedding, config.vocabSize)) return;
-    this.#parts = allocateParts(device, role, 'embedding parts', this.#owners.length, rows, config.hiddenSize);
+    if (!this.#embeds || this.#routes.length === 0) return;
+    const parts = vocabHolders(plan.embedding).length;
+    this.#parts = allocateParts(device, role, 'embedding parts', parts, rows, config.hiddenSize);
     if (!table) return;
     this.#embedded = Array.from({ length: this.#blocks }, (_, block) => ({
       buffer: device.createBuffer(`${role} embedded`, rows * this.#parts!.stride * 4),
@@ -49,21 +43,26 @@ export class EmbeddingRanks {
   /** A rank of the first stage that runs rows. */
   get #embeds(): boolean {
     const first = this.world.topology.stages[0];
-    return first !== undefined && !isKvOnly(first.share);
+    return first !== undefined && first.holder === first.share;
   }
 
   get #blocks(): number {
-    return this.buffers.role === 'prompt' ? this.world.topology.rowBlocks : 1;
+    return rowBlocks(this.world, this.buffers.role);
+  }
+
+  get #routes() {
+    const { world, config, buffers } = this;
+    return embeddingRoutes(world.all, world.plan, config.vocabSize, buffers.role);
   }
 
   /** Embedding rows into `x`; nothing on ranks of later stages. */
-  record(recorder: Recorder, scaleBy = 1): void {
+  record(recorder: RankRecorder, scaleBy = 1): void {
     const { world, table, buffers, hiddenStride } = this;
     const { rows } = buffers;
     const parts = this.#parts;
     if (!this.#embeds) return;
     if (!parts) {
-      const block = this.#blocks === 1 ? 0 : world.topology.rowBlock;
+      const block = ownBlock(world, buffers.role);
       const tokens: Tensor =
         this.#blocks === 1 ? buffers.tokens : { buffer: buffers.tokens, offset: block * rows * 4, size: rows * 4 };
       this.#recordTable(recorder, table!, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
@@ -74,22 +73,19 @@ export class EmbeddingRanks {
         recorder,
         table!,
         { tokens, out: buffer, outStride: parts.stride, scaleBy, zeroOthers: true },
-        this.#blocks === 1 ? undefined : (step) => ({ ...step, rows: step.blocks![block]! }),
+        this.#blocks === 1 ? undefined : (counts) => counts[block]!,
       );
     }
-    const of = (buffer: Buffer, count: number, first = 0): Region[] => [rowsOf(buffer, parts.stride, count, first)];
-    world.hop(recorder, 'embedding', (step) => ({
-      sends: this.#embedded.flatMap(({ buffer }, block) =>
-        this.#readers(block).map((peer): Transfer => ({
-          peer,
-          regions: of(buffer, this.#blocks === 1 ? step.rows : step.blocks![block]!),
-        })),
-      ),
-      receives: this.#owners.map((peer, index): Transfer => ({
-        peer,
-        regions: of(parts.buffer, step.rows, index * parts.rows),
-      })),
-    }));
+    world.exchangeRoutes(recorder, 'embedding', this.#routes, ({ cargo }, side, step) => {
+      if (cargo.kind !== 'embedding') return [];
+      const { group, part } = cargo;
+      // A rank that embeds for others may not run their rows; then groups have room of their own.
+      const first = this.#blocks > 1 ? 0 : world.rowRange(buffers.role, group, step).first;
+      const count = step.rows[group]!;
+      return side === 'send'
+        ? [rowsOf(this.#embedded[this.#blocks > 1 ? group : 0]!.buffer, parts.stride, count, first)]
+        : [rowsOf(parts.buffer, parts.stride, count, part * parts.rows + first)];
+    });
     // One part has the row, the others zeros.
     recordReduce(recorder, parts, {
       width: this.config.hiddenSize,
@@ -99,15 +95,8 @@ export class EmbeddingRanks {
     });
   }
 
-  /** Ranks of the first stage that run the rows of a block. */
-  #readers(block: number): number[] {
-    const { plan, topology } = this.world;
-    const ranks = plan.stages[0]!.shares.filter((share) => !isKvOnly(share)).map(({ rank }) => rank);
-    return this.#blocks === 1 ? ranks : ranks.filter((rank) => topology.blockRanks[block]!.includes(rank));
-  }
-
   #recordTable(
-    recorder: Recorder,
+    recorder: RankRecorder,
     { matrix, firstRow }: VocabMatrix,
     io: {
       readonly tokens: Tensor;
@@ -116,7 +105,7 @@ export class EmbeddingRanks {
       readonly scaleBy: number;
       readonly zeroOthers?: boolean;
     },
-    stepOf?: (step: StepShape) => StepShape,
+    rowsOfStep?: RowsOf,
   ): void {
     const { tokens, out, outStride, scaleBy, zeroOthers = false } = io;
     for (const [index, shard] of matrix.shards.entries()) {
@@ -134,25 +123,27 @@ export class EmbeddingRanks {
           zeroOthers: zeroOthers && index === 0,
         },
         { tokens, weight: shard.weight, scale: shard.scale, out },
-        stepOf,
+        rowsOfStep,
       );
     }
   }
 }
 
 /** Rows of the output head that a rank's tokens are sampled from, by the ranks that have them, the one that samples first. */
-export const headShares = ({ plan, rank, topology }: World): VocabShare[] =>
-  holders(plan.head).filter((share) => !topology.ownRows || share.rank === rank);
+export const headShares = ({ plan, rank, all }: World): VocabShare[] =>
+  vocabHolders(plan.head).filter((share) => !all.ownRows || share.rank === rank);
 
 /** Brings every rank's logits to the root: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. */
-export function recordGatherLogits(recorder: Recorder, world: World, logits: Buffer, logitsStride: number): void {
-  recordGather(recorder, world, 'logits', ({ rows: [first, end] }, _part, rows) =>
-    Array.from({ length: rows }, (_, row) => ({
+export function recordGatherLogits(recorder: RankRecorder, world: World, logits: Buffer, logitsStride: number): void {
+  const routes = samplingRoutes(world.all, world.plan, 'logits');
+  world.exchangeRoutes(recorder, 'logits', routes, ({ cargo }, _side, { rows }): Region[] => {
+    const [first, end] = (cargo.kind === 'logits' && cargo.share?.rows) || [0, 0];
+    return Array.from({ length: allRows(rows) }, (_, row) => ({
       buffer: logits,
       offset: (row * logitsStride + first) * 4,
       size: (end - first) * 4,
-    })),
-  );
+    }));
+  });
 }
 
 /**
@@ -160,37 +151,15 @@ export function recordGatherLogits(recorder: Recorder, world: World, logits: Buf
  * the root the others' follow in the order of `headShares`.
  */
 export function recordGatherCandidates(
-  recorder: Recorder,
+  recorder: RankRecorder,
   world: World,
   candidates: Buffer,
   { slots, pairs }: { readonly slots: number; readonly pairs: number },
 ): void {
-  const isRoot = world.rank === world.topology.root;
-  recordGather(recorder, world, 'candidates', (_share, part, rows) => [
-    { buffer: candidates, offset: isRoot ? part * slots * pairs * 8 : 0, size: rows * pairs * 8 },
-  ]);
-}
-
-/** `regions`: where the rows of a share, the `part`-th of the head, lie on this rank. */
-function recordGather(
-  recorder: Recorder,
-  world: World,
-  label: string,
-  regions: (share: VocabShare, part: number, rows: number) => Region[],
-): void {
-  const { rank, topology } = world;
-  const { root } = topology;
-  const shares = headShares(world);
-  world.hop(recorder, label, (step) => {
-    const transfer = (share: VocabShare, peer: number): Transfer => ({
-      peer,
-      regions: regions(share, shares.indexOf(share), step.rows),
-    });
-    return rank === root
-      ? {
-          sends: [],
-          receives: shares.filter((share) => share.rank !== root).map((share) => transfer(share, share.rank)),
-        }
-      : { sends: shares.filter((share) => share.rank === rank).map((share) => transfer(share, root)), receives: [] };
+  const parts = headShares(world).map(({ rank }) => rank);
+  const routes = samplingRoutes(world.all, world.plan, 'candidates');
+  world.exchangeRoutes(recorder, 'candidates', routes, ({ from }, side, { rows }) => {
+    const part = side === 'receive' ? parts.indexOf(from) : 0;
+    return [{ buffer: candidates, offset: part * slots * pairs * 8, size: allRows(rows) * pairs * 8 }];
   });
 }

@@ -7,6 +7,9 @@ export type {
   MachineMeasure,
   RowsMeasure,
 } from './cost/measure.js';
+export { type Hop as PredictedHop, hopsOfStep } from './cost/exchanges.js';
+export { stageSteps } from './cost/stage_step.js';
+export { generatedRows, promptRows } from './cost/step_rows.js';
 export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './arranged_plan.js';
@@ -87,3 +90,15 @@ export {
 } from './planner.js';
 export { parsePolicy, POLICIES } from './policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';
+export { type CachePiece, Owners } from './owners.js';
+export * from './routes.js';
+export {
+  firstRowOf,
+  type PlanTopology,
+  planTopology,
+  type RankTopology,
+  rankTopology,
+  type RowRole,
+  type StageTopology,
+  type StageView,
+} from './topology.js';

@@ -155,10 +155,10 @@ async function measure(device: Device, { heads, rank, nope, rope, v }: Shape, be
     const recorder = new Recorder(device, name);
     record(recorder);
     const program = recorder.finish();
-    const run = async (step: { rows: number; chunks: number }): Promise<number> => {
+    const run = async ({ rows, chunks }: { rows: number; chunks: number }): Promise<number> => {
       const encoder = device.gpu.createCommandEncoder();
       const pass = encoder.beginComputePass();
-      program.encode(pass, step);
+      program.encode(pass, { rows: [rows], chunks });
       pass.end();
       const commands = encoder.finish();
       const start = performance.now();

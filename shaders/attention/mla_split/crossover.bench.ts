@@ -33,7 +33,7 @@ const rows: Row[] = [];
 async function time(device: Device, program: Program, chunks: number, repeats: number): Promise<number> {
   const encoder = device.gpu.createCommandEncoder();
   const pass = encoder.beginComputePass();
-  for (let i = 0; i < repeats; i++) program.encode(pass, { rows: 1, chunks });
+  for (let i = 0; i < repeats; i++) program.encode(pass, { rows: [1], chunks });
   pass.end();
   const commands = encoder.finish();
   const start = performance.now();

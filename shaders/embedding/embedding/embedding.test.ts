@@ -40,7 +40,7 @@ await describeOnAdapters('embedding', (device) => {
     await gpu.checked('shards', () => {
       const encoder = gpu.gpu.createCommandEncoder();
       const pass = encoder.beginComputePass();
-      program.encode(pass, { rows, chunks: 1 });
+      program.encode(pass, { rows: [rows], chunks: 1 });
       pass.end();
       gpu.gpu.queue.submit([encoder.finish()]);
     });

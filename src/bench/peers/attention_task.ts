@@ -106,7 +106,7 @@ async function oursOf(
     }
     return { program: recorder.finish(), out: rows.at(-1)! };
   });
-  const step = { rows: 1, chunks: maxChunks };
+  const step = { rows: [1], chunks: maxChunks };
   return {
     runtime,
     run: (times) => runProgram(device, program, step, times),

@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../base/errors.js';
-import type { Device, Program, StepShape } from '../../gpu/index.js';
+import type { Device, Program, ProgramStep } from '../../gpu/index.js';
 import type { Contender } from '../interleave.js';
 
 /** The same operator by our kernels and by a peer's, several in a chain: each takes what the one before gave. */
@@ -72,7 +72,7 @@ export async function timedContenders({ name, contenders }: KernelTask): Promise
 }
 
 /** Submits the program so many times in one pass, and waits for its end. */
-export async function runProgram(device: Device, program: Program, step: StepShape, times: number): Promise<void> {
+export async function runProgram(device: Device, program: Program, step: ProgramStep, times: number): Promise<void> {
   const encoder = device.gpu.createCommandEncoder();
   const pass = encoder.beginComputePass();
   for (let i = 0; i < times; i++) program.encode(pass, step);

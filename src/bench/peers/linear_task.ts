@@ -60,7 +60,7 @@ async function oursOf(
   });
   return {
     runtime,
-    run: (times) => runProgram(device, program, { rows: 1, chunks: 1 }, times),
+    run: (times) => runProgram(device, program, { rows: [1], chunks: 1 }, times),
     result: async () => new Float32Array(await device.read(out)),
     dispose() {
       program.dispose();

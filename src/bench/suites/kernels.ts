@@ -176,7 +176,8 @@ async function submit(
   testCase: KernelCase<unknown>,
   repeats: number,
 ): Promise<number> {
-  const step = testCase.step ?? { rows: 1, chunks: 1 };
+  const { rows, chunks } = testCase.step ?? { rows: 1, chunks: 1 };
+  const step = { rows: [rows], chunks };
   const encoder = device.gpu.createCommandEncoder();
   const pass = encoder.beginComputePass();
   for (let i = 0; i < repeats; i++) copies[i % copies.length]!.program.encode(pass, step);

@@ -1,7 +1,7 @@
 import { Random } from '../../base/random.js';
-import { allGather, allToAll, broadcast, gather, scatter } from '../collectives.js';
+import { allGather, allToAll, broadcast, gather, scatter } from './collectives.js';
 import type { Transfer } from '../communicator.js';
-import { Reduction } from '../reduction.js';
+import { Reduction } from './reduction.js';
 import { part, parts, sum, type TestRank, words } from './test_rank.js';
 
 /** What is wrong with what a rank got; empty when all is right. */

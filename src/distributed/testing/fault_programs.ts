@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../base/errors.js';
-import { broadcast, receive, send } from '../collectives.js';
+import { broadcast, receive, send } from './collectives.js';
 import { type Outcome, outcome, part, RESOLVED, type TestRank } from './test_rank.js';
 
 const turn = (ms = 20): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -113,7 +113,7 @@ async function matvec(device: Device): Promise<number> {
     });
     return { program: recorder.finish(), out: output };
   });
-  const seconds = await timeProgram({ device, program, step: { rows: 1, chunks: 1 } });
+  const seconds = await timeProgram({ device, program, step: { rows: [1], chunks: 1 } });
   const result = new Float32Array(await device.read(out, 0, 32 * 4));
   for (const [row, value] of result.entries()) {
     const expected = x.reduce((sum, factor, k) => sum + factor * rows[row * size + k]!, 0);

@@ -35,7 +35,7 @@ export async function measureHead(
       const allocated = allocateMatrix(device, spec, type);
       return { program: recordHead(device, allocated, batch, config.rmsNormEps), matrix: allocated };
     });
-    const seconds = await timeProgram({ device, program, step: { rows: batch, chunks: 1 } });
+    const seconds = await timeProgram({ device, program, step: { rows: [batch], chunks: 1 } });
     const read = outFeatures * headRow;
     samples.push({ read, multiplied: read * batch, seconds });
     for (const { weight, scale } of matrix.shards) {

@@ -9,7 +9,7 @@ export interface Overheads {
   readonly waitSeconds: number;
 }
 
-const STEP = { rows: 1, chunks: 1 };
+const STEP = { rows: [1], chunks: 1 };
 const FEW = 8;
 const MANY = 72;
 const SUBMITS = 40;

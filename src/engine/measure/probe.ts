@@ -1,7 +1,7 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
-import { type Buffer, type Device, type Program, Recorder, type StepShape } from '../../gpu/index.js';
+import { type Buffer, type Device, type Program, Recorder, type ProgramStep } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config.js';
 import { loadWeights } from '../../model/family.js';
 import type { Forward, RowBuffers } from '../../model/forward.js';
@@ -107,17 +107,17 @@ export class Probe {
   generated(rows: number, length: number): Timed {
     const { buffers, program } = this.#batches.get(rows)!;
     this.#place(buffers, rows, () => length - 1);
-    return this.#timed(program, { rows, chunks: chunksOf(length) });
+    return this.#timed(program, { rows: [rows], chunks: chunksOf(length) });
   }
 
   /** Prompt rows at positions first .. first + rows - 1. */
   prompt(first: number, rows: number): Timed {
     const { buffers, program } = this.#prompt;
     this.#place(buffers, rows, (row) => first + row);
-    return this.#timed(program, { rows, chunks: chunksOf(first + rows) });
+    return this.#timed(program, { rows: [rows], chunks: chunksOf(first + rows) });
   }
 
-  #timed(program: Program, step: StepShape): Timed {
+  #timed(program: Program, step: ProgramStep): Timed {
     return { device: this.device, program, step };
   }
 

@@ -1,10 +1,10 @@
-import type { Device, Program, StepShape } from '../../gpu/index.js';
+import type { Device, Program, ProgramStep } from '../../gpu/index.js';
 
 /** A program without hops, and the step that it is run at. */
 export interface Timed {
   readonly device: Device;
   readonly program: Program;
-  readonly step: StepShape;
+  readonly step: ProgramStep;
 }
 
 export interface TimingOptions {

@@ -173,9 +173,9 @@ export class Engine {
         (id) => this.#running.get(id)!.request.prompt,
         () => this.#wake?.(),
       );
-    this.#slots = new PoolSlots(ranks.runner.owners, ranks.runner.options.batches ?? 1);
+    this.#slots = new PoolSlots(ranks.runner.owners);
     this.#scheduler = this.#newScheduler();
-    this.#balance = new RankBalanceMeter(this.#slots.places, ranks.runner.owners.pools.length);
+    this.#balance = new RankBalanceMeter(this.#slots.places, ranks.runner.owners.ranges(0).length);
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
   }
@@ -208,7 +208,7 @@ export class Engine {
       maxTokensPerIteration: Math.max(tokensPerIteration, ...pools.map(({ length }) => length + window)),
       maxChunkTokens: runner.promptRows,
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
-      sharedRows: pools.length > 1 && !runner.owners.ranks && rest.attentionDpConfig === undefined,
+      sharedRows: pools.length > 1 && !runner.owners.rowRanks && rest.attentionDpConfig === undefined,
       shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
       handover: prefiller !== undefined,
       ...(compression && {

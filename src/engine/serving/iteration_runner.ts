@@ -10,6 +10,7 @@ import type { DrawOptions } from '../rank.js';
 import { KV_BLOCK } from '../rank_runner.js';
 import type { Runner } from '../runner.js';
 import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
+import { roundsOf } from '../row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
 
 interface Row {
@@ -201,14 +202,14 @@ export class IterationRunner {
           const last = samples || (role === 'prompt' && start + count === sequence.prompt.length);
           return { slot, tokens, start, last };
         });
-    for (const round of runner.owners.rounds(tokensOf('prompt'))) {
+    for (const round of roundsOf(runner.owners, tokensOf('prompt'))) {
       call(
         runner.prefillRound(round).then((compressed) => {
           for (const [slot, tokens] of compressed) evicted.set(idOf(slot), tokens);
         }),
       );
     }
-    for (const round of runner.owners.rounds(tokensOf('generated'))) call(runner.recomputeRound(round));
+    for (const round of roundsOf(runner.owners, tokensOf('generated'))) call(runner.recomputeRound(round));
     for (const { chunk, slot } of chunks) if (chunk.samples) this.#start(chunk.sequence, slot, call);
   }
 

@@ -1,8 +1,7 @@
 import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
-import { keptSlots, slotRanges } from '../../model/topology.js';
-import { CHUNK_TOKENS, isKvOnly, type Plan, planMemory } from '../../placement/index.js';
+import { CHUNK_TOKENS, isKvOnly, Owners, type Plan, planMemory } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -41,7 +40,8 @@ export function kvBlocksOf(
     return Math.min(kvBlocks, most);
   }
   const { tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts);
-  const pools = poolSlots(facts.plan, slots / batches, batches);
+  const owners = new Owners(facts.plan, slots / batches, batches);
+  const pools = poolSlots(owners);
   /** Of all pools, when one with so many slots has no more than these bytes of its rank. */
   const fitting = (bytes: number, perToken: number, own = Math.max(...pools)): number => {
     const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
@@ -53,12 +53,7 @@ export function kvBlocksOf(
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
     const held = weights.map((bytes, rank) => {
       const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (budgets[rank]! - bytes));
-      const kept = keptSlots(facts.plan, rank, slots / batches, batches) ?? [[0, slots]];
-      return fitting(
-        room,
-        tokenBytes,
-        kept.reduce((sum, [first, end]) => sum + end - first, 0),
-      );
+      return fitting(room, tokenBytes, owners.keptSlots(rank));
     });
     const sensible = Math.min(fitting(DEFAULT_MEMORY, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes), ...held);
     // Every pool holds a whole context, but a root's whose memory is limited. What they don't fit in is refused by who checks the
@@ -79,8 +74,8 @@ export function kvBlocksOf(
 }
 
 /** Slots of each KV pool: ranks that keep whole sequences have one each, in proportion to their slots. */
-function poolSlots(plan: Plan, slots: number, batches: number): readonly number[] {
-  const ranges = Array.from({ length: batches }, (_, batch) => slotRanges(plan, slots, batch));
+function poolSlots(owners: Owners): readonly number[] {
+  const ranges = Array.from({ length: owners.batches }, (_, batch) => owners.ranges(batch));
   return ranges[0]!
     .map((_, pool) => ranges.reduce((sum, of) => sum + of[pool]![1] - of[pool]![0], 0))
     .filter((count) => count > 0);
@@ -97,6 +92,5 @@ function bytesOnBusiestRank({ config, type, kvType, plan, compression }: ModelFa
   const of = (some: Plan): number =>
     Math.max(...planMemory(some, sizes, options).map(({ kvBytes }) => kvBytes)) / SAMPLE_TOKENS;
   const oneLayer = Math.max(...plan.stages.map((stage) => of({ ...plan, stages: [{ ...stage, layers: [0, 1] }] })));
-  const split = Math.max(...plan.stages.map(({ shares }) => new Set(shares.map(({ lanes }) => lanes[0])).size));
-  return { tokenBytes: of(plan), layerBytes: oneLayer, split };
+  return { tokenBytes: of(plan), layerBytes: oneLayer, split: new Owners(plan, 1).split };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { makePlan, type ModelShape, type Plan } from '../../placement/index.js';
-import { SlotOwners } from '../slot_owners.js';
+import { Owners } from '../../placement/index.js';
 import { microBatchesOf } from './micro_batches.js';
 import { PoolSlots } from './pool_slots.js';
 
@@ -51,8 +51,8 @@ describe('slots as the scheduler counts them', () => {
   ])(
     '%s on %i ranks, %i slots in each of %i batches: each once, with the rank that keeps it',
     (policy, ranks, slots, batches) => {
-      const owners = new SlotOwners(planOf(policy, ranks), slots);
-      const { pools, sizes, places } = new PoolSlots(owners, batches);
+      const owners = new Owners(planOf(policy, ranks), slots, batches);
+      const { pools, sizes, places } = new PoolSlots(owners);
       const all = pools.flat().toSorted((a, b) => a - b);
       expect(all).toEqual(Array.from({ length: slots * batches }, (_, slot) => slot));
       for (const [pool, own] of pools.entries()) {
@@ -64,7 +64,7 @@ describe('slots as the scheduler counts them', () => {
         expect(at).toBe(own.length);
         if (pools.length === 1) continue;
         for (const slot of own) {
-          if (owners.ranks) expect(owners.placeOf(slot)).toBe(places[pool]);
+          if (owners.rowRanks) expect(owners.placeOf(slot)).toBe(places[pool]);
           const keepers = Array.from({ length: ranks }, (_, rank) => rank).filter((rank) => owners.keeps(rank, slot));
           expect(keepers.length).toBe(policy === 'pp x token' ? 2 : 1);
         }

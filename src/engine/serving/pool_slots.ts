@@ -1,4 +1,4 @@
-import type { SlotOwners } from '../slot_owners.js';
+import type { Owners } from '../../placement/index.js';
 
 /** Slots of the ranks, as the scheduler counts them: pool by pool, and in a pool by the batch whose steps they take part in. */
 export class PoolSlots {
@@ -9,10 +9,10 @@ export class PoolSlots {
   /** Of each of them, its number among all that keep sequences. */
   readonly places: readonly number[];
 
-  constructor(owners: SlotOwners, batches: number) {
+  constructor(owners: Owners) {
     const { slots } = owners;
-    const ranges = Array.from({ length: batches }, (_, batch) => owners.rangesOf(batch));
-    const all = owners.pools.map((_, pool) => ranges.map((of) => of[pool]!));
+    const ranges = Array.from({ length: owners.batches }, (_, batch) => owners.ranges(batch));
+    const all = owners.ranges(0).map((_, pool) => ranges.map((of) => of[pool]!));
     const held = [...all.keys()].filter((pool) => all[pool]!.some(([first, end]) => end > first));
     this.pools = held.map((pool) =>
       all[pool]!.flatMap(([first, end], batch) =>
@@ -20,7 +20,7 @@ export class PoolSlots {
       ),
     );
     this.sizes = held.map((pool) => all[pool]!.map(([first, end]) => end - first));
-    this.places = held.map((pool) => owners.ranks?.[pool] ?? pool);
+    this.places = held.map((pool) => owners.rowRanks?.[pool] ?? pool);
   }
 
   /** The ranks' number of a pool's slot. */

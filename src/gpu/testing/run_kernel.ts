@@ -50,9 +50,10 @@ export function prepareCase<B extends Bindings, P extends ParamTypes, Problem>(
       }
     },
     run(repeats = 1) {
+      const { rows, chunks } = testCase.step ?? { rows: 1, chunks: 1 };
       const encoder = device.gpu.createCommandEncoder();
       const pass = encoder.beginComputePass();
-      for (let i = 0; i < repeats; i++) program.encode(pass, testCase.step ?? { rows: 1, chunks: 1 });
+      for (let i = 0; i < repeats; i++) program.encode(pass, { rows: [rows], chunks });
       pass.end();
       device.gpu.queue.submit([encoder.finish()]);
     },

@@ -137,7 +137,7 @@ async function compress(device: Device, policy: KvPolicy, ranks: readonly Rank[]
     };
     const program = recorder.finish();
     compression.prepare({ slot: SLOT, length: LENGTH, firstRow: FIRST_ROW });
-    const rest = await program.run(device.gpu.createCommandEncoder(), step);
+    const rest = await program.run(device.gpu.createCommandEncoder(), { rows: [step.rows], chunks });
     device.gpu.queue.submit([rest.finish()]);
     const kept = await compression.keptLengths();
     const caches = [];

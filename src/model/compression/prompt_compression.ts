@@ -6,9 +6,10 @@ import { snapScores } from '../../../shaders/compress/snap_scores/index.js';
 import { snapSelect } from '../../../shaders/compress/snap_select/index.js';
 import { SplitkvError } from '../../base/errors.js';
 import { alignUp } from '../../base/math.js';
-import type { Buffer, Device, Recorder, StepShape, Tensor } from '../../gpu/index.js';
+import type { Buffer, Device, RowsOf, Tensor } from '../../gpu/index.js';
 import type { KvType } from '../kv_cache.js';
 import type { Scratch } from '../scratch.js';
+import type { RankRecorder } from '../world.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import type { CompressedModel, CompressionOptions } from './options.js';
 
@@ -46,8 +47,8 @@ export interface LayerTensors {
   readonly v: Tensor;
   /** u32 [slots][cacheKvHeads][tableStride], of the layer. */
   readonly blockTable: Tensor;
-  /** The step as these rows' dispatches see it. A step without rows compresses nothing. */
-  readonly stepOf?: ((step: StepShape) => StepShape) | undefined;
+  /** Rows of a step; one without rows compresses nothing. */
+  readonly rowsOf?: RowsOf | undefined;
 }
 
 /** Scores that the ranks of a layer share, f32 [model's kv heads][stride]: each has written its own heads' rows. */
@@ -130,14 +131,14 @@ export class PromptCompression {
    * 'ada' needs it where ranks split the heads.
    */
   record(
-    recorder: Recorder,
+    recorder: RankRecorder,
     at: number,
     tensors: LayerTensors,
-    shareScores?: (recorder: Recorder, scores: SharedScores) => void,
+    shareScores?: (recorder: RankRecorder, scores: SharedScores) => void,
   ): void {
     const { options, shape } = this;
     const { numKvHeads, modelHeads } = shape;
-    const { stepOf } = tensors;
+    const { rowsOf } = tensors;
     const kvHeads = modelHeads.length;
     const selection = { scoreStride: this.#stride, window: options.window };
     const cache = { ...shape, ...selection, kvHeads, perHead: true };
@@ -153,7 +154,7 @@ export class PromptCompression {
         block_table: tensors.blockTable,
         scores: this.#scores,
       },
-      stepOf,
+      rowsOf,
     );
     for (const { first, head, count } of this.#runs) {
       recorder.dispatch(
@@ -164,7 +165,7 @@ export class PromptCompression {
           compress_info: info,
           pooled: this.#headRows(this.#pooled, head, count),
         },
-        stepOf,
+        rowsOf,
       );
     }
     const caps = { buffer: this.#caps, offset: at * rowBytes(numKvHeads), size: rowBytes(numKvHeads) };
@@ -177,7 +178,7 @@ export class PromptCompression {
       }
       shareScores?.(recorder, { buffer: this.#pooled, stride: this.#stride, heads: modelHeads });
       const problem = { ...selection, heads: numKvHeads, floor: options.floor };
-      recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps }, stepOf);
+      recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps }, rowsOf);
     }
     for (const [run, { first, head, count }] of this.#runs.entries()) {
       const kept = { kept: this.#headRows(this.#kept, first, count), kept_lengths: this.#lengthsOf(at, run) };
@@ -185,13 +186,13 @@ export class PromptCompression {
         snapSelect,
         { ...selection, kvHeads: count, firstScoreHead: head },
         { ...kept, compress_info: info, pooled: this.#pooled, caps },
-        stepOf,
+        rowsOf,
       );
       recorder.dispatch(
         kvCompact,
         { ...cache, kvHeads: count, firstKvHead: shape.firstKvHead + first },
         { ...kept, compress_info: info, block_table: tensors.blockTable, k_cache: tensors.k, v_cache: tensors.v },
-        stepOf,
+        rowsOf,
       );
     }
   }

@@ -1,12 +1,11 @@
-import type { Device, Recorder, StepShape } from '../../gpu/index.js';
-import type { CopyOwners } from '../../placement/index.js';
+import type { Device } from '../../gpu/index.js';
+import { type Owners, scoreRoutes, type StageTopology } from '../../placement/index.js';
 import type { CacheOptions } from '../forward.js';
 import type { LlamaConfig } from '../llama_config.js';
 import type { Scratch } from '../scratch.js';
-import type { StageTopology } from '../topology.js';
-import type { World } from '../world.js';
+import type { RankRecorder, RankStep, World } from '../world.js';
 import { type LayerTensors, PromptCompression } from './prompt_compression.js';
-import { scoreTransfers } from './share_scores.js';
+import { scoreRegions } from './share_scores.js';
 
 /** The compression of a stage's layers on a rank, and the exchange of scores where ranks split the heads. */
 export class StageCompression {
@@ -14,7 +13,7 @@ export class StageCompression {
   readonly layers: readonly number[];
   readonly kvHeads: readonly number[];
   readonly #compression: PromptCompression;
-  readonly #owners: CopyOwners | undefined;
+  readonly #owners: Owners | undefined;
 
   /** `heads`: query heads of this rank's weights, or of its root's. Stages of a rank work in the same `scratch`. */
   constructor(
@@ -26,10 +25,10 @@ export class StageCompression {
     heads: number,
     scratch: Scratch,
   ) {
-    const { stage, share, dealt } = topology;
+    const { stage, share, holder } = topology;
     const [first, end] = stage.layers;
     this.#owners = cache.perHead!.owners;
-    const modelHeads = (dealt?.root ?? share).heads;
+    const modelHeads = holder.heads;
     this.layers = Array.from({ length: end - first }, (_, at) => first + at);
     this.kvHeads = share.kvHeads;
     this.#compression = new PromptCompression(device, cache.perHead!.compression!, {
@@ -50,22 +49,20 @@ export class StageCompression {
   }
 
   /** Adds the compression of the `at`-th layer, after its attention. */
-  record(recorder: Recorder, at: number, tensors: LayerTensors): void {
+  record(recorder: RankRecorder, at: number, tensors: LayerTensors): void {
     this.#compression.record(recorder, at, tensors, (to, scores) =>
-      this.world.hop(to, 'scores', (step) => scoreTransfers(this.topology, scores, step, this.#ownerIn(step))),
+      this.world.exchangeRoutes(
+        to,
+        'scores',
+        scoreRoutes(this.world.all, this.topology.index),
+        scoreRegions(scores, (head, from, step) => this.#scores(head, from, step)),
+      ),
     );
   }
 
-  /** Who scores a head of the step's prompt, where heads are copied. */
-  #ownerIn({ slots }: StepShape): ((head: number) => number) | undefined {
-    const owners = this.#owners;
-    if (!owners) return undefined;
-    const { stage } = this.topology;
-    const index = this.world.plan.stages.indexOf(stage);
-    return (head) => {
-      const holders = stage.shares.filter(({ heads }) => heads.includes(head));
-      return holders.length === 1 ? holders[0]!.rank : owners.home(index, head, slots?.first ?? 0);
-    };
+  /** Whether a rank scores a head of the step's prompt: of a copied one, the rank that keeps the sequence. */
+  #scores(head: number, rank: number, { slots }: RankStep): boolean {
+    return this.#owners === undefined || this.#owners.home(this.topology.index, head, slots?.first ?? 0) === rank;
   }
 
   /** Before the step that ends a prompt: see `PromptCompression.prepare`. */

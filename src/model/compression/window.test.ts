@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Buffer } from '../../gpu/index.js';
-import { makePlan } from '../../placement/index.js';
+import { makePlan, planTopology, scoreRoutes } from '../../placement/index.js';
 import { gqaShape } from '../../placement/testing/shapes.js';
-import { rankTopology } from '../topology.js';
-import { scoreTransfers } from './share_scores.js';
+import { scoreRegions } from './share_scores.js';
 import { checkWindowFits, endBeforeWindow } from './window.js';
 
 describe('the window of a prompt', () => {
@@ -31,18 +30,19 @@ describe('the window of a prompt', () => {
 describe('scores of heads that ranks split', () => {
   test.each([2, 4])('%i ranks: what one sends is what the others receive, and all heads arrive', (ranks) => {
     const plan = makePlan('tp', ranks, gqaShape(4));
-    const buffer = {} as Buffer;
-    const exchanges = Array.from({ length: ranks }, (_, rank) =>
-      scoreTransfers(rankTopology(plan, rank).stages[0]!, { buffer, stride: 1024 }, { chunks: 3 }),
-    );
-    for (const [rank, { sends, receives }] of exchanges.entries()) {
-      const own = sends[0]!.regions.map(({ offset }) => offset);
-      const got = receives.flatMap(({ regions }) => regions.map(({ offset }) => offset));
-      expect([...own, ...got].sort((a, b) => a - b)).toEqual([0, 4096, 8192, 12288]);
-      for (const { peer, regions } of sends) {
-        expect(exchanges[peer]!.receives.find((other) => other.peer === rank)!.regions).toEqual(regions);
-        expect(regions.every(({ size }) => size === 3 * 256 * 4)).toBe(true);
-      }
+    const regionsOf = scoreRegions({ buffer: {} as Buffer, stride: 1024 }, () => true);
+    const step = { rows: [16], chunks: 3 };
+    const routes = scoreRoutes(planTopology(plan), 0);
+    expect(routes).toHaveLength(ranks * (ranks - 1));
+    for (let rank = 0; rank < ranks; rank++) {
+      const got = routes.filter(({ to }) => to === rank).flatMap((route) => regionsOf(route, 'receive', step));
+      const own = regionsOf(
+        routes.find(({ from }) => from === rank)!,
+        'send',
+        step,
+      );
+      expect([...own, ...got].map(({ offset }) => offset).sort((a, b) => a - b)).toEqual([0, 4096, 8192, 12288]);
+      expect(got.every(({ size }) => size === 3 * 256 * 4)).toBe(true);
     }
   });
 });

@@ -12,7 +12,7 @@ const hopsOf = (policy: string, ranks: number, shape: ModelShape, step: StepRows
   const plan = makePlan(policy, ranks, shape);
   const stages = stageSteps(plan, step);
   const work = workOf(shape);
-  return { layer: layerHops(stages[0]!, work, routed), step: stepHops(plan, stages, work, 1).flat() };
+  return { layer: layerHops(stages[0]!, work, routed), step: stepHops(stages, work, 1).flat() };
 };
 const labels = (hops: readonly Hop[]) => hops.map(({ label }) => label);
 /** Bytes that rank `to` gets in a hop. */
@@ -64,10 +64,8 @@ describe('hops of a layer, generated rows', () => {
     // 300 tokens reach two lanes: one a rank at most. 3 rows of 16 heads over 4 groups.
     expect(received(mla, 'queries', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 128 * 4]));
     expect(received(mla, 'partials', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 130 * 4]));
-    expect(received(mla, 'experts', 0)).toEqual([
-      ...[1, 2, 3].map((from) => [from, 2 * 3 * 1024]),
-      ...[1, 2, 3].map((from) => [from, 2 * 3 * 1024]),
-    ]);
+    // Two segments of the shared experts, and the outputs of two experts.
+    expect(received(mla, 'experts', 0)).toEqual([1, 2, 3].map((from) => [from, (2 + 2) * 3 * 1024]));
   });
 });
 
@@ -90,10 +88,10 @@ describe('prompt rows', () => {
 describe('hops of a step', () => {
   test.each([
     ['single', 1, []],
-    ['tp', 2, ['embedding', 'logits', 'tokens']],
+    ['tp', 2, ['embedding', 'candidates', 'tokens']],
     ['sp', 2, ['tokens']],
     ['pp', 3, ['stage', 'stage', 'tokens']],
-    ['pp x tp', 4, ['embedding', 'stage', 'logits', 'tokens']],
+    ['pp x tp', 4, ['embedding', 'stage', 'candidates', 'tokens']],
   ])('%s on %i', (policy, ranks, expected) => {
     expect(labels(hopsOf(policy, ranks, gqa, one).step)).toEqual(expected);
   });
@@ -102,8 +100,9 @@ describe('hops of a step', () => {
     const { step } = hopsOf('pp x tp', 4, gqa, generatedRows(2, 100));
     expect(received(step, 'embedding', 1)).toEqual([[0, 2 * 1024]]);
     expect(received(step, 'stage', 3)).toEqual([[1, 2 * 1024]]);
-    expect(received(step, 'logits', 2)).toEqual([[3, (1000 - 512) * 4]]);
-    expect(received(step, 'tokens', 0)).toEqual([[2, 4]]);
+    expect(received(step, 'candidates', 2)).toEqual([[3, 8]]);
+    // A token, its position and its slot.
+    expect(received(step, 'tokens', 0)).toEqual([[2, 12]]);
   });
 });
 

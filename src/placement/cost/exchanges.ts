@@ -1,5 +1,20 @@
-import { range, sum } from '../lists.js';
-import type { Plan, RankShare } from '../plan.js';
+import { range } from '../lists.js';
+import {
+  attentionRoutes,
+  cargoBytes,
+  crossing,
+  embeddingRoutes,
+  expertRoutes,
+  gatheredSegmentRoutes,
+  gatherRoutes,
+  headRoutes,
+  queryRoutes,
+  type Route,
+  samplingRoutes,
+  segmentRoutes,
+  stageRoutes,
+  tokenRoutes,
+} from '../routes.js';
 import type { MachineMeasure } from './measure.js';
 import type { StageStep } from './stage_step.js';
 import type { ModelWork } from './work.js';
@@ -34,165 +49,78 @@ export function hopSeconds({ hops, crowding }: MachineMeasure, { messages }: Hop
   return Math.max(0, ...[...arrivals.values()].map(({ latency, transfer }) => latency * crowd + transfer));
 }
 
-/** The hops of one layer of a stage. `routed`: the layer has routed experts. */
+/** The hops of one layer of a stage, as the runtime makes them. `routed`: the layer has routed experts. */
 export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): Hop[] {
-  const { groups, rows, lanes, holders: shares } = stage;
-  const { segmentHeads, mlpSegments, hiddenSize } = work.shape;
-  const rowBytes = rows * hiddenSize * 4;
-  const headsOf = (share: RankShare): number => sum(share.heads.map((segment) => segmentHeads[segment]!));
-  const filled = (list: readonly number[], sizes: readonly number[]): number =>
-    list.filter((segment) => sizes[segment]! > 0).length;
-  const groupOf = (share: RankShare): readonly RankShare[] => groups.find((group) => group.includes(share))!;
-  // The rank of each weight group with the same place in it.
-  const peersOf = (share: RankShare): RankShare[] => {
-    const place = groupOf(share).indexOf(share);
-    return groups.map((group) => group[place]!);
-  };
-  const hop = (
-    label: string,
-    sources: (to: RankShare) => readonly RankShare[],
-    bytes: (from: RankShare, to: RankShare) => number,
-  ): Hop => ({
-    label,
-    messages: shares
-      .flatMap((to) => sources(to).map((from) => ({ from: from.rank, to: to.rank, bytes: bytes(from, to) })))
-      .filter(isSent),
-  });
-  const queries = (from: RankShare): number =>
-    rows * (headsOf(from) * work.queryBytes + from.heads.length * work.newKvBytes);
-  const parts = (label: string, key: 'heads' | 'mlp', sizes: readonly number[]): Hop =>
-    hop(label, peersOf, (from) => filled(from[key], sizes) * rowBytes);
-
-  if (stage.runsOwnRows) return ownRowsHops(stage, work, routed);
-  const hops: Hop[] = [];
-  if (stage.dealt.length > 0) {
-    const split = stage.placeSplit > 1;
-    // Of sequences that several ranks split lanes travel, else outputs.
-    const bytes = split ? lanes * work.stateBytes : work.stateBytes - STATE_SUMS;
-    // A row's own latent is as wide as an absorbed query.
-    const latentBytes = work.shape.latent ? work.queryBytes : 0;
-    hops.push(
-      dealtHop('queries', stage, (root, kept) => ({ out: (kept * queries(root)) / rows + kept * latentBytes })),
-      dealtHop(split ? 'partials' : 'attended', stage, (root, kept) => ({ back: kept * headsOf(root) * bytes })),
-    );
-  }
-  if (stage.rowSplit > 1) hops.push(hop('queries', groupOf, queries));
-  else if (stage.attendsForAll) hops.push(hop('queries', peersOf, queries));
-  if (stage.split > 1) {
-    const owners = stage.attendsForAll ? () => shares : groupOf;
-    hops.push(hop('partials', owners, (_, to) => rows * headsOf(to) * lanes * work.stateBytes));
-  }
-  const split = groups.length > 1;
-  if (split) hops.push(parts('o_proj', 'heads', segmentHeads));
-  const down = split ? parts('down_proj', 'mlp', mlpSegments) : undefined;
-  if (routed && stage.spreadsExperts) {
-    const holders = shares.filter(({ experts }) => experts.length > 0);
-    const outputs = hop(
-      'experts',
-      () => holders,
-      () => work.expertsPerToken * rowBytes,
-    );
-    // They travel with the shared experts' segments.
-    hops.push({ label: 'experts', messages: [...(down?.messages ?? []), ...outputs.messages] });
-  } else if (down) {
-    hops.push(down);
-  }
-  return hops.filter(({ messages }) => messages.length > 0);
+  const { topology, plan, index, role, kind, split, cutsMlp, spreadsExperts } = stage;
+  const spread = routed && spreadsExperts;
+  const gathers = kind === 'adp' && (spread || cutsMlp);
+  const mlp = kind === 'adp' ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
+  const hop = (label: string, routes: readonly Route[]): Hop => hopOf(label, routes, stage, work);
+  const lanes = split > 1 || (kind === 'arranged' && plan.sharing === 'lanes');
+  return withMessages([
+    hop('queries', queryRoutes(topology, index, role)),
+    hop(kind === 'arranged' ? 'copies' : lanes ? 'partials' : 'attended', attentionRoutes(topology, plan, index, role)),
+    hop('o_proj', segmentRoutes(topology, index, role, 'heads')),
+    hop('rows', gathers ? gatherRoutes(topology, index, spread) : []),
+    // Outputs of experts travel with the shared experts' segments.
+    spread ? hop('experts', [...mlp, ...expertRoutes(topology, index, role)]) : hop('down_proj', mlp),
+  ]);
 }
-
-/** Of a merge lane, its maximum and its sum: outputs that are merged travel without. */
-const STATE_SUMS = 2 * 4;
-
-/** Between the roots and the ranks that keep sequences for them; `bytes`: of a member that keeps so many of the step's rows. */
-const dealtHop = (
-  label: string,
-  stage: StageStep,
-  bytes: (root: RankShare, kept: number) => { readonly out?: number; readonly back?: number },
-): Hop => ({
-  label,
-  messages: stage.dealt
-    .map((places) => places.flat())
-    .flatMap(([root, ...members]) =>
-      members.flatMap((member) => {
-        const { out = 0, back = 0 } = bytes(root!, stage.keptOf(member));
-        return [
-          { from: root!.rank, to: member.rank, bytes: out },
-          { from: member.rank, to: root!.rank, bytes: back },
-        ];
-      }),
-    )
-    .filter(isSent),
-});
-
-/** Where ranks run rows of their own: all rows to everyone for what is cut or spread, and the results home. */
-function ownRowsHops(stage: StageStep, work: ModelWork, routed: boolean): Hop[] {
-  const { holders, rowsOf } = stage;
-  const spread = routed && stage.spreadsExperts;
-  if (!spread && !stage.cutsMlp) return [];
-  const rowBytes = work.shape.hiddenSize * 4;
-  const computed = (share: RankShare): number =>
-    (stage.cutsMlp ? share.mlp.filter((segment) => work.shape.mlpSegments[segment]! > 0).length : 0) +
-    (spread && share.experts.length > 0 ? work.expertsPerToken : 0);
-  const hop = (label: string, bytes: (holder: RankShare, to: RankShare) => number): Hop => ({
-    label,
-    messages: holders
-      .flatMap((to) => holders.map((holder) => ({ from: holder.rank, to: to.rank, bytes: bytes(holder, to) })))
-      .filter(isSent),
-  });
-  return [
-    hop('rows', (holder) => rowsOf(holder) * rowBytes),
-    hop(spread ? 'experts' : 'down_proj', (holder, to) => rowsOf(to) * computed(holder) * rowBytes),
-  ].filter(({ messages }) => messages.length > 0);
-}
-
-const isSent = ({ from, to, bytes }: Message): boolean => from !== to && bytes > 0;
 
 /**
- * The hops of a step outside its layers, by the stage that waits for them: embedding, from stage to stage, and logits and ids where
- * `samples` rows' tokens are sampled.
+ * The hops of a step outside its layers, by the stage that waits for them: embedding, from stage to stage, and, where `samples` rows'
+ * tokens are sampled, the last row of a prompt, candidates and tokens.
  */
-export function stepHops(plan: Plan, stages: readonly StageStep[], work: ModelWork, samples: number): Hop[][] {
-  const { vocabSize, hiddenSize } = work.shape;
-  const [first] = stages as [StageStep];
-  const rowBytes = hiddenSize * 4;
-  const ranksOf = ({ holders }: StageStep): number[] => holders.map(({ rank }) => rank);
-  const cut = plan.embedding.some(({ rows: [start, end] }) => end - start < vocabSize);
-  const missing = plan.embedding.length < ranksOf(first).length;
-  const hops: Hop[][] = stages.map(() => []);
-  if (cut || missing) {
-    const owners = plan.embedding.map(({ rank }) => rank);
-    hops[0]!.push({ label: 'embedding', messages: pairs(owners, ranksOf(first), first.rows * rowBytes) });
-  }
-  for (const [i, stage] of stages.slice(1).entries()) {
-    const before = ranksOf(stages[i]!);
-    const messages = ranksOf(stage).map((to, at) => {
-      const from = before.includes(to) ? to : before[at % before.length]!;
-      return { from, to, bytes: stage.rows * rowBytes };
-    });
-    hops[i + 1]!.push({ label: 'stage', messages: messages.filter(isSent) });
-  }
-  const last = stages.at(-1)!;
-  // Where ranks run rows of their own, each samples and keeps its tokens.
-  if (samples > 0 && !last.runsOwnRows) {
-    const lastHops = hops.at(-1)!;
-    const holders = plan.head.map(({ rank }) => rank);
-    if (last.rowSplit > 1) {
-      // The last row may have run on any replica; mostly on another one than the head's.
-      const from = ranksOf(last).find((rank) => !holders.includes(rank)) ?? ranksOf(last).at(-1)!;
-      lastHops.push({ label: 'last row', messages: pairs([from], holders, samples * rowBytes) });
+export function stepHops(stages: readonly StageStep[], work: ModelWork, samples: number): Hop[][] {
+  const [{ plan, topology, role, groupRows }] = stages as [StageStep];
+  const sampled = { ...stages.at(-1)!, groupRows: [samples] };
+  return stages.map((stage, index) => {
+    const hops = [
+      index === 0
+        ? hopOf('embedding', embeddingRoutes(topology, plan, work.shape.vocabSize, role), stage, work)
+        : hopOf('stage', stageRoutes(topology, index, role), stage, work),
+    ];
+    if (index === stages.length - 1 && samples > 0) {
+      if (role === 'prompt') {
+        // The last row may have run on any replica; mostly on another one than the head's.
+        const group = topology.ownRows ? 0 : groupRows.length - 1;
+        const routes = headRoutes(topology, plan, role, group);
+        hops.push(hopOf('last row', routes.map(onlyGroup), sampled, work));
+      }
+      hops.push(hopOf('candidates', samplingRoutes(topology, plan, 'candidates'), sampled, work));
+      hops.push(hopOf('tokens', tokenRoutes(topology, plan), sampled, work));
     }
-    const root = holders[0]!;
-    const logits = plan.head.map(({ rank, rows }) => ({
-      from: rank,
-      to: root,
-      bytes: samples * (rows[1] - rows[0]) * 4,
-    }));
-    lastHops.push({ label: 'logits', messages: logits.filter(isSent) });
-    lastHops.push({ label: 'tokens', messages: pairs([root], range(0, plan.worldSize), samples * 4) });
-  }
-  return hops.map((own) => own.filter(({ messages }) => messages.length > 0));
+    return withMessages(hops);
+  });
 }
 
-/** Everyone of `from` to everyone else of `to`. */
-const pairs = (from: readonly number[], to: readonly number[], bytes: number): Message[] =>
-  to.flatMap((receiver) => from.map((sender) => ({ from: sender, to: receiver, bytes })).filter(isSent));
+/** All hops of a step, stage after stage. */
+export const hopsOfStep = (stages: readonly StageStep[], work: ModelWork, samples: number): Hop[] =>
+  stepHops(stages, work, samples).flatMap((outside, index) => {
+    const [first, end] = stages[index]!.stage.layers;
+    const layers = range(first, end).flatMap((layer) =>
+      layerHops(stages[index]!, work, work.sizes.layers[layer]!.expert > 0),
+    );
+    return [...outside, ...layers];
+  });
+
+const onlyGroup = (route: Route): Route => ({ ...route, cargo: { ...route.cargo, group: 0 } });
+
+const withMessages = (hops: readonly Hop[]): Hop[] => hops.filter(({ messages }) => messages.length > 0);
+
+/** What routes carry in a step, a message for each pair of ranks. */
+function hopOf(label: string, routes: readonly Route[], stage: StageStep, { widths }: ModelWork): Hop {
+  const step = { rows: stage.groupRows, chunks: stage.chunks };
+  const messages = new Map<string, Message>();
+  for (const { from, to, cargo } of crossing(routes)) {
+    const bytes = cargoBytes(
+      cargo,
+      widths,
+      step,
+      stage.topology.stages.some(({ kind }) => kind === 'token'),
+    );
+    const before = messages.get(`${from} ${to}`)?.bytes ?? 0;
+    if (bytes > 0) messages.set(`${from} ${to}`, { from, to, bytes: before + bytes });
+  }
+  return { label, messages: [...messages.values()] };
+}

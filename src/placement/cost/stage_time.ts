@@ -33,7 +33,7 @@ export function stageTimes(
   samples: number,
   busyStages = 1,
 ): StageTime[] {
-  const outside = stepHops(plan, stages, work, samples);
+  const outside = stepHops(stages, work, samples);
   return stages.map((stage, index) => {
     const slowest = slowestOf(machine, stage, busyStages);
     const pairsOf = expertPairs(stage, work, step.rows);
@@ -57,7 +57,7 @@ export function stageTimes(
       const sizes = work.sizes.layers[layer]!;
       const here = hopsOf[sizes.expert > 0 ? 1 : 0];
       hops.push(...here);
-      const dispatches = extraDispatches(stage, here);
+      const dispatches = extraDispatches(here);
       for (const part of layerParts(stage, sizes, pairsOf, dispatches)) spend(stage.stage.shares, part);
     }
     if (index === stages.length - 1) {
@@ -106,11 +106,8 @@ function slowestOf({ ranks, slowdown }: MachineMeasure, { role }: StageStep, bus
   };
 }
 
-/** What arrives is added up or merged by one more dispatch; rows of other ranks are rotated, appended and attended to by three. */
-function extraDispatches(stage: StageStep, hops: readonly Hop[]): number {
-  const guests = stage.attendsForAll ? stage.groups.length - 1 : stage.rowSplit - 1;
-  return hops.filter(({ label }) => label !== 'queries').length + 3 * guests;
-}
+/** What arrives is added up or merged by one more dispatch; queries are attended to with the rank's own. */
+const extraDispatches = (hops: readonly Hop[]): number => hops.filter(({ label }) => label !== 'queries').length;
 
 type Part = (share: RankShare, adapter: AdapterMeasure) => number;
 

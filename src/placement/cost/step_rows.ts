@@ -28,9 +28,9 @@ export function promptRows(first: number, rows: number, prompts = 1): StepRows {
     role: 'prompt',
     rows: prompts * rows,
     ownRows: (split) => ownRows(first, first + rows, split),
-    // Nothing else is placed: each goes to the rank that is to have the most sequences.
+    // Nothing else is placed: each goes to the rank that is to have the most sequences, of equals the later one (`sequenceRanges`).
     dealt: (weights) => {
-      const order = [...weights.keys()].toSorted((a, b) => weights[b]! - weights[a]! || a - b);
+      const order = [...weights.keys()].toSorted((a, b) => weights[b]! - weights[a]! || b - a);
       return weights.map((_, index) => (order.indexOf(index) < prompts ? rows : 0));
     },
     attended: (split) =>

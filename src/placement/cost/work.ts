@@ -1,4 +1,5 @@
 import type { ModelShape } from '../plan.js';
+import type { CargoWidths } from '../routes.js';
 import type { ModelSizes } from '../sizes.js';
 
 /** What a model asks of a machine, a row at a time. */
@@ -9,12 +10,8 @@ export interface ModelWork {
   readonly stepDispatches: number;
   /** Experts that a token is routed to; 0 without experts. */
   readonly expertsPerToken: number;
-  /** Bytes of one query head of a row as it travels (llama: head_dim f32; MLA: kv_lora_rank + qk_rope_head_dim). */
-  readonly queryBytes: number;
-  /** Bytes of a row's new K and V of one kv head as they travel (MLA: 0, every rank computes the latent). */
-  readonly newKvBytes: number;
-  /** Bytes of one query head's merge lane (o, m, l) as it travels (llama: head_dim + 2 f32; MLA: kv_lora_rank + 2). */
-  readonly stateBytes: number;
+  /** Of what travels between ranks. */
+  readonly widths: CargoWidths;
 }
 
 /** Rows that run together through the layers. */

@@ -1,6 +1,8 @@
 import type { AdapterMeasure, LayerMeasure, MachineMeasure } from '../cost/measure.js';
 import type { ModelWork } from '../cost/work.js';
+import { sum } from '../lists.js';
 import type { ModelShape } from '../plan.js';
+import type { CargoWidths } from '../routes.js';
 import { sizesOf } from './sizes.js';
 
 /** Layers whose weights pass at 1 GB a second and a tenth of that a row, and that attend to a million (kv head, token) pairs a second. */
@@ -48,8 +50,29 @@ export const workOf = (shape: ModelShape, options: Partial<ModelWork> = {}): Mod
   sizes: sizesOf(shape),
   stepDispatches: 4,
   expertsPerToken: shape.numExperts > 0 ? 2 : 0,
-  queryBytes: shape.latent ? 128 * 4 : 64 * 4,
-  newKvBytes: shape.latent ? 0 : 2 * 64 * 4,
-  stateBytes: shape.latent ? 130 * 4 : 66 * 4,
+  widths: widthsOf(shape),
   ...options,
 });
+
+function widthsOf({ segmentHeads, hiddenSize, latent, numExperts }: ModelShape): CargoWidths {
+  const heads = (segments: readonly number[]): number => sum(segments.map((segment) => segmentHeads[segment]!));
+  const experts = numExperts > 0 ? 2 : 0;
+  return {
+    heads,
+    queries: (groups, withTokens) =>
+      Math.max(
+        ...groups.map((segments) =>
+          latent
+            ? (heads(segments) + (withTokens ? 1 : 0)) * 128 * 4
+            : (heads(segments) + 2 * segments.length) * 64 * 4,
+        ),
+      ),
+    state: latent ? 130 * 4 : 66 * 4,
+    attended: (segments) => heads(segments) * (latent ? 128 : 64) * 4,
+    segment: hiddenSize * 4,
+    hidden: hiddenSize * 4,
+    expertIds: experts * 4,
+    experts: experts * hiddenSize * 4,
+    candidates: () => 8,
+  };
+}

@@ -62,9 +62,9 @@ class TracedCommunicator implements Communicator {
   }
 }
 
-/** What every rank exchanges in a prompt step and in a decode step of a plan, as the runtime does it. */
-export async function traceRoutes(options: OpenRunnerOptions): Promise<RouteTrace> {
-  const slots = 3;
+/** What every rank exchanges in a prompt step and in a decode step of a plan, as the runtime does it. `lengths`: of the prompts. */
+export async function traceRoutes(options: OpenRunnerOptions, lengths = [40, 300, 9]): Promise<RouteTrace> {
+  const slots = lengths.length;
   const { runner, group } = await openRunner({ contextLength: 600, prefillChunk: 512, slots, ...options });
   try {
     const traced = group.ranks.map(({ world }) => {
@@ -73,7 +73,7 @@ export async function traceRoutes(options: OpenRunnerOptions): Promise<RouteTrac
       return communicator;
     });
     const taken = (): string[][] => traced.map(({ lines }) => lines.splice(0));
-    for (const [slot, length] of [40, 300, 9].entries()) {
+    for (const [slot, length] of lengths.entries()) {
       await runner.prefill(somePrompt(length, slot), 8, { seed: 0 }, undefined, slot);
     }
     const prompt = taken();

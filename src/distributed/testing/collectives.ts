@@ -1,5 +1,5 @@
-import { usageError } from '../base/errors.js';
-import type { Exchange, Region, Transfer } from './communicator.js';
+import { usageError } from '../../base/errors.js';
+import type { Exchange, Region, Transfer } from '../communicator.js';
 
 /** Who asks: a `Communicator` is one. */
 export interface Rank {

@@ -1,8 +1,8 @@
-import { reduceSegments } from '../../shaders/linear/reduce_segments/index.js';
-import { usageError } from '../base/errors.js';
-import { type Buffer, type Device, type Program, Recorder } from '../gpu/index.js';
+import { reduceSegments } from '../../../shaders/linear/reduce_segments/index.js';
+import { usageError } from '../../base/errors.js';
+import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import { checkRoot, type Rank } from './collectives.js';
-import type { Communicator, Exchange, Region, Transfer } from './communicator.js';
+import type { Communicator, Exchange, Region, Transfer } from '../communicator.js';
 
 /** Elements summed by one dispatch: each such block has a buffer of its own, so that long vectors fit a binding too. */
 const BLOCK = 2 ** 20;
@@ -80,7 +80,7 @@ export class Reduction {
     if (!this.program) return;
     const adding = this.device.gpu.createCommandEncoder({ label: this.exchange.label });
     const pass = adding.beginComputePass();
-    this.program.encode(pass, { rows: 1, chunks: 1 });
+    this.program.encode(pass, { rows: [1], chunks: 1 });
     pass.end();
     this.device.gpu.queue.submit([adding.finish()]);
   }

@@ -1,0 +1,208 @@
+import { CopyOwners, type CopyMove, type SharedSequence } from './copies.js';
+import { range, sum } from './lists.js';
+import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, localTokens, MERGE_LANES } from './owner.js';
+import type { Plan } from './plan.js';
+import { type RowRange, sequenceRanges } from './sequence_ranges.js';
+import { dealsSequences, type PlanTopology, planTopology, type RowRole, type StageTopology } from './topology.js';
+
+/** One 256-token chunk of a sequence's cache, of one kv head, in the layers of a stage. */
+export interface CachePiece {
+  readonly stage: number;
+  readonly kvHead: number;
+  readonly slot: number;
+  readonly chunk: number;
+}
+
+/**
+ * The one relation of a plan: who holds which piece of the cache, and who runs which rows. A stage's cache is a list of boxes
+ * {rank, kv heads, lanes, slots}: tensor parallelism cuts heads, sequence parallelism lanes, token and attention data parallelism
+ * slots, copies of a head its lanes or its slots.
+ *
+ * Slots are numbered through all batches: batch b has slots [b * slots, (b + 1) * slots). What depends on the sequences that are there
+ * (the offset that rotates a sequence's chunks, which copy keeps which sequence) is told by `admit` and `release`; everybody who is
+ * told the same decides alike.
+ */
+export class Owners {
+  readonly topology: PlanTopology;
+  /** Slots of all batches. */
+  readonly total: number;
+  readonly #copies: CopyOwners | undefined;
+  readonly #offsets = new Map<number, number>();
+  /** By batch. */
+  readonly #ranges: (readonly RowRange[])[] = [];
+
+  /** `slots`: of a batch. */
+  constructor(
+    readonly plan: Plan,
+    readonly slots: number,
+    readonly batches = 1,
+  ) {
+    this.topology = planTopology(plan);
+    this.total = slots * batches;
+    this.#copies = plan.sharing && new CopyOwners(plan, this.total);
+  }
+
+  // ── Slots
+
+  /**
+   * Slots [first, end) of a batch by place: of all ranks together, or of each place that sequences are dealt out to. Where ranks run
+   * their own rows, batches take turns at who is first, so that those of one slot spread over the ranks.
+   */
+  ranges(batch: number): readonly RowRange[] {
+    return (this.#ranges[batch] ??= this.#rangesOf(batch));
+  }
+
+  #rangesOf(batch: number): readonly RowRange[] {
+    const { places: weights, ownRows } = this.topology;
+    if (!weights) return [[0, this.slots]];
+    const turn = ownRows ? batch % weights.length : 0;
+    const ranges = sequenceRanges([...weights.slice(turn), ...weights.slice(0, turn)], this.slots);
+    return [...ranges.slice(weights.length - turn), ...ranges.slice(0, weights.length - turn)];
+  }
+
+  batchOf(slot: number): number {
+    return Math.floor(slot / this.slots);
+  }
+
+  /** The place that keeps a slot's sequences. */
+  placeOf(slot: number): number {
+    const row = slot % this.slots;
+    return this.ranges(this.batchOf(slot)).findIndex(([first, end]) => row >= first && row < end);
+  }
+
+  /** Whether a rank keeps a slot's sequences, or a part of them. */
+  keeps(rank: number, slot: number): boolean {
+    const place = this.#placeOfRank(rank);
+    return place === undefined || place === this.placeOf(slot);
+  }
+
+  #keepsHere(stage: StageTopology, slot: number): boolean {
+    return !dealsSequences(stage) || stage.place === this.placeOf(slot);
+  }
+
+  /** Slots [first, end) of a batch whose sequences a rank keeps, or a part of each. */
+  slotsOf(rank: number, batch: number): RowRange {
+    const place = this.#placeOfRank(rank);
+    return place === undefined ? [0, this.slots] : this.ranges(batch)[place]!;
+  }
+
+  /** Slots that a rank keeps, of all batches. */
+  keptSlots(rank: number): number {
+    return sum(range(0, this.batches).map((batch) => lengthOf(this.slotsOf(rank, batch))));
+  }
+
+  /** The only place whose sequences a rank keeps; undefined where it keeps all, in some stage at least. */
+  #placeOfRank(rank: number): number | undefined {
+    const stages = this.topology.ranks[rank]!.stages.filter((stage) => stage !== undefined);
+    return stages.every(dealsSequences) ? stages[0]?.place : undefined;
+  }
+
+  // ── Rows
+
+  /** Where ranks run their own rows: the rank of each place. */
+  get rowRanks(): readonly number[] | undefined {
+    const { ownRows, stages } = this.topology;
+    return ownRows ? stages[0]!.places[0]!.map(([share]) => share!.rank) : undefined;
+  }
+
+  /** The row group of rows of a slot: of generated rows, and of prompt rows in a chunk. */
+  rowGroup(role: RowRole, slot: number, chunk: number): number {
+    if (this.topology.places) return this.placeOf(slot);
+    const groups = this.topology.rowGroups[role];
+    return groups === 1 ? 0 : chunkOwner(chunk, groups, this.offset(slot));
+  }
+
+  /** Ranks that run a row group in a stage, with all of a weight group's replicas. */
+  runners(stage: number, role: RowRole, group: number): number[] {
+    return this.topology.stages[stage]!.holders.map(({ rank }) => rank).filter((rank) =>
+      this.topology.ranks[rank]!.runs[role].includes(group),
+    );
+  }
+
+  /** Generated rows by row group, of a step of a batch's first `rows` slots. */
+  decodeRows(batch: number, rows: number): number[] {
+    return this.ranges(batch).map(([first, end]) => Math.max(0, Math.min(end, rows) - first));
+  }
+
+  // ── The cache
+
+  /** The rank that holds a piece of the cache; undefined where the plan has no such piece. */
+  owner(piece: CachePiece): number | undefined {
+    return this.holders(piece.stage, piece.kvHead).find((rank) => this.holds(rank, piece));
+  }
+
+  /** Ranks that hold anything of a kv head's cache, in any slot. */
+  holders(stage: number, kvHead: number): number[] {
+    const { shares } = this.plan.stages[stage]!;
+    return shares.filter(({ kvHeads }) => kvHeads.includes(kvHead)).map(({ rank }) => rank);
+  }
+
+  /** Whether a rank holds a piece of the cache. */
+  holds(rank: number, { stage, kvHead, slot, chunk }: CachePiece): boolean {
+    const own = this.topology.ranks[rank]!.stages[stage];
+    if (!own?.share.kvHeads.includes(kvHead) || !this.#keepsHere(own, slot)) return false;
+    if (this.#copies && own.kind === 'arranged') return this.#copies.holds(rank, stage, kvHead, slot, chunk);
+    return chunkOwner(chunk, own.sequence.ranks, this.offset(slot)) === own.sequence.index;
+  }
+
+  /** Tokens of a kv head that a rank holds of a sequence of `length` tokens. */
+  tokens(rank: number, stage: number, kvHead: number, slot: number, length: number): number {
+    const own = this.topology.ranks[rank]!.stages[stage];
+    if (!own?.share.kvHeads.includes(kvHead) || !this.#keepsHere(own, slot)) return 0;
+    if (own.kind !== 'arranged') return localTokens(length, own.sequence.ranks, own.sequence.index, this.offset(slot));
+    return sum(
+      range(0, Math.ceil(length / CHUNK_TOKENS)).map((chunk) =>
+        this.holds(rank, { stage, kvHead, slot, chunk }) ? Math.min(length - chunk * CHUNK_TOKENS, CHUNK_TOKENS) : 0,
+      ),
+    );
+  }
+
+  /** The rank whose output of a head counts, for a slot's rows: one of those that project it. */
+  home(stage: number, head: number, slot: number): number {
+    const holders = this.plan.stages[stage]!.shares.filter(({ heads }) => heads.includes(head));
+    return holders.length === 1 || !this.#copies ? holders[0]!.rank : this.#copies.home(stage, head, slot);
+  }
+
+  // ── Sequences that are there
+
+  /** A sequence comes: tokens that it may have, as far as that is known, and the offset that rotates its chunks. */
+  admit(slot: number, tokens: number, offset: number): void {
+    this.#offsets.set(slot, offset);
+    this.#copies?.admit(slot, tokens, offset);
+  }
+
+  release(slot: number): void {
+    this.#offsets.delete(slot);
+    this.#copies?.release(slot);
+  }
+
+  offset(slot: number): number {
+    return this.#offsets.get(slot) ?? 0;
+  }
+
+  /** Copies of heads share the sequences that are there out anew (copies.ts); what has to move, taken as done. */
+  balance(sequences: readonly SharedSequence[]): CopyMove[] {
+    return this.#copies?.balance(sequences) ?? [];
+  }
+
+  /**
+   * The offset for a new sequence of up to `tokens` tokens, so that ranks that split sequences hold as many chunks as each other.
+   * @param rooms tokens that the sequences that are there may have, with their offsets
+   */
+  nextOffset(rooms: Iterable<{ readonly tokens: number; readonly offset: number }>, tokens: number): number {
+    // Copies of a head share the lanes of every sequence: rotated, so that not all begin with the same copy.
+    const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
+    const chunks = Array.from({ length: split }, () => 0);
+    for (const { tokens: room, offset } of rooms) {
+      for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) chunks[chunkOwner(chunk, split, offset)]! += 1;
+    }
+    return leastLoadedOffset(chunks, Math.ceil(tokens / CHUNK_TOKENS));
+  }
+
+  /** Ranks that a sequence's chunks are split over, in the stage with most. */
+  get split(): number {
+    return Math.max(...this.topology.stages.map(({ split }) => split));
+  }
+}
+
+const lengthOf = ([first, end]: RowRange): number => end - first;

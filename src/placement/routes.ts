@@ -1,0 +1,375 @@
+import { holdersOf, homeOf, laneHolders } from './copies.js';
+import { range, sum } from './lists.js';
+import { CHUNK_TOKENS, MERGE_LANES } from './owner.js';
+import type { Plan, RankShare, VocabShare } from './plan.js';
+import type { PlanTopology, RowRole, StageTopology } from './topology.js';
+
+/**
+ * What travels between ranks in a step, as data: the runtime makes regions of buffers of it, the planner bytes and seconds. An exchange
+ * exists because a route does. Everything here follows from the plan; how much a route carries in a step follows from its cargo, the
+ * step's rows and the model's widths (`cargoBytes`).
+ */
+
+/** Rows of every row group. */
+export const ALL = -1;
+
+/** What a route carries; all of it of the rows of one row group, or of `ALL`. */
+export type Cargo = { readonly group: number } &
+  /** Queries lie beside those of other weight groups, as wide as the widest. */
+  (
+    | { readonly kind: 'queries'; readonly heads: readonly number[]; readonly beside: readonly (readonly number[])[] }
+    | { readonly kind: 'attended' | 'scores'; readonly heads: readonly number[] }
+    /** Lane states (o, m, l) of the sender's merge lanes. */
+    | { readonly kind: 'lanes'; readonly heads: readonly number[]; readonly lanes: readonly number[] }
+    /** Sums of a split contraction, a segment by itself. */
+    | { readonly kind: 'segments'; readonly of: 'heads' | 'mlp'; readonly segments: readonly number[] }
+    /** The residual stream; rows that were normalised, perhaps with the experts that they were routed to; expert outputs; routing. */
+    | { readonly kind: 'hidden' | 'normed' | 'routed' | 'experts' | 'routing' }
+    /** Rows of the embedding that the sender has, zeros for others; `part`: its number among those that have some. */
+    | { readonly kind: 'embedding'; readonly part: number }
+    /** What of the vocabulary the next tokens are sampled from, and the tokens. */
+    | { readonly kind: 'logits' | 'candidates' | 'tokens'; readonly share?: VocabShare; readonly most?: number }
+  );
+
+export interface Route {
+  readonly from: number;
+  readonly to: number;
+  readonly cargo: Cargo;
+}
+
+/** Messages that travel at once, by the name that errors and traces give them. */
+export interface Exchange {
+  readonly label: string;
+  readonly routes: readonly Route[];
+}
+
+/** Those that lead to another rank; a rank's route to itself is a copy. */
+export const crossing = (routes: readonly Route[]): Route[] => routes.filter(({ from, to }) => from !== to);
+
+/** Every rank's part in a stage, of the ranks that have one. */
+const partsOf = (topology: PlanTopology, stage: number): StageTopology[] =>
+  topology.ranks.flatMap(({ stages }) => stages[stage] ?? []);
+
+// ── Attention
+
+/** Weight groups for whose heads a rank attends. */
+export const attendedGroups = (stage: StageTopology): number[] =>
+  stage.attendsForAll ? range(0, stage.groups.length) : [stage.group];
+
+/** The rank that gives `stage`'s rank the queries of a weight group, of the rows of a row group; itself where it has them. */
+export function querySource(
+  topology: PlanTopology,
+  { index, peers, groups }: StageTopology,
+  role: RowRole,
+  weights: number,
+  group: number,
+): RankShare {
+  const runs = ({ rank }: RankShare): boolean => topology.ranks[rank]!.stages[index]!.runs[role].includes(group);
+  return runs(peers[weights]!) ? peers[weights]! : groups[weights]!.find(runs)!;
+}
+
+/** Queries, and new keys and values, to the ranks that keep the chunks which they attend to, or are appended to. */
+export function queryRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
+  return crossing(
+    partsOf(topology, stage).flatMap((part) =>
+      part.attends[role].flatMap((group) =>
+        attendedGroups(part).map((weights): Route => {
+          const { rank: from, heads } = querySource(topology, part, role, weights, group);
+          const beside = attendedGroups(part).map((other) => part.groups[other]![0]!.heads);
+          return { from, to: part.share.rank, cargo: { kind: 'queries', heads, beside, group } };
+        }),
+      ),
+    ),
+  );
+}
+
+/** Heads of a rank whose results come from the same ranks. */
+export interface HeadBundle {
+  /** Attention segments. */
+  readonly heads: readonly number[];
+  /** Ranks that have some of a sequence's chunks, by the lane slots that are theirs. */
+  readonly keepers: readonly Pick<RankShare, 'rank' | 'lanes'>[];
+  /** Where the heads' lanes are merged: the rank itself, or another with copies. */
+  readonly home: number;
+}
+
+/** The bundles of a rank's own heads, for the rows of a row group. `whole`: copies of heads have whole sequences for now. */
+export function bundlesOf({ sharing }: Plan, stage: StageTopology, group: number, whole = false): HeadBundle[] {
+  const { share, places } = stage;
+  const { heads, rank } = share;
+  if (stage.kind === 'arranged' && sharing === 'lanes' && share.copies && !whole) {
+    return heads.map((head) => {
+      const holders = holdersOf(stage.stage, head);
+      const lanes = holders.length === 1 ? range(0, MERGE_LANES).map(() => rank) : laneHolders(holders);
+      const slotsOf = (of: number): number[] => range(0, MERGE_LANES).filter((slot) => lanes[slot] === of);
+      return {
+        heads: [head],
+        keepers: holders.map((holder) => ({ rank: holder.rank, lanes: slotsOf(holder.rank) })),
+        home: homeOf(holders),
+      };
+    });
+  }
+  const own = places[stage.group]!;
+  return heads.length === 0 ? [] : [{ heads, keepers: own.length === 1 ? own[0]! : own[group]!, home: rank }];
+}
+
+/** Attention's results to the ranks that project them: lane states where several ranks have chunks of a sequence, else outputs. */
+export function attentionRoutes(
+  topology: PlanTopology,
+  plan: Plan,
+  stage: number,
+  role: RowRole,
+  whole = false,
+): Route[] {
+  return partsOf(topology, stage).flatMap((part) =>
+    part.runs[role].flatMap((group) =>
+      bundlesOf(plan, part, group, whole)
+        .filter(({ home }) => home === part.share.rank)
+        .flatMap(({ heads, keepers, home: to }) =>
+          keepers.length === 1
+            ? crossing([{ from: keepers[0]!.rank, to, cargo: { kind: 'attended', heads, group } }])
+            : keepers.map(({ rank: from, lanes }): Route => ({
+                from,
+                to,
+                cargo: { kind: 'lanes', heads, lanes, group },
+              })),
+        ),
+    ),
+  );
+}
+
+/** Scores of a prompt's tokens, by which it is compressed: every weight group's to the ranks that keep the same sequences. */
+export function scoreRoutes(topology: PlanTopology, stage: number): Route[] {
+  const parts = partsOf(topology, stage).filter(({ groups }) => groups.length > 1);
+  const scores = (part: StageTopology): boolean => part.holder.heads.length > 0;
+  return crossing(
+    parts.filter(scores).flatMap((part) =>
+      parts
+        .filter((other) => scores(other) && other.group !== part.group && other.place === part.place)
+        .map((other): Route => ({
+          from: part.share.rank,
+          to: other.share.rank,
+          cargo: { kind: 'scores', heads: part.holder.heads, group: part.place },
+        })),
+    ),
+  );
+}
+
+// ── Contractions that are cut over ranks
+
+/** Every weight group's segments to the rank of each other group that works on the same rows. */
+export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRole, of: 'heads' | 'mlp'): Route[] {
+  const cut = (part: StageTopology): boolean => part.groups.length > 1 && part.holder === part.share;
+  return crossing(
+    partsOf(topology, stage)
+      .filter(cut)
+      .flatMap((part) =>
+        part.runs[role].flatMap((group) =>
+          part.peers
+            .filter((peer) => peer[of].length > 0)
+            .map((peer): Route => ({
+              from: peer.rank,
+              to: part.share.rank,
+              cargo: { kind: 'segments', of, segments: peer[of], group },
+            })),
+        ),
+      ),
+  );
+}
+
+/** Where ranks run rows of their own: every rank's normalised rows to those that compute MLP segments or experts for it. */
+export function gatherRoutes(topology: PlanTopology, stage: number, routed: boolean): Route[] {
+  const { holders, kind } = topology.stages[stage]!;
+  if (kind !== 'adp') return [];
+  return holders.flatMap(({ rank: from }, group) =>
+    holders.map(({ rank: to }): Route => ({ from, to, cargo: { kind: routed ? 'routed' : 'normed', group } })),
+  );
+}
+
+/** Where ranks run rows of their own: MLP segments of all rows, each to the rank whose row it is. */
+export function gatheredSegmentRoutes(topology: PlanTopology, stage: number): Route[] {
+  const { holders, kind, cutsMlp } = topology.stages[stage]!;
+  if (kind !== 'adp' || !cutsMlp) return [];
+  return holders.flatMap(({ rank: from, mlp }) =>
+    mlp.length === 0
+      ? []
+      : holders.map(({ rank: to }, group): Route => ({
+          from,
+          to,
+          cargo: { kind: 'segments', of: 'mlp', segments: mlp, group },
+        })),
+  );
+}
+
+/** Outputs of routed experts to every rank that runs the rows. */
+export function expertRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
+  const { holders, spreadsExperts } = topology.stages[stage]!;
+  if (!spreadsExperts) return [];
+  return holders
+    .filter(({ experts }) => experts.length > 0)
+    .flatMap(({ rank: from }) =>
+      holders.flatMap(({ rank: to }) =>
+        topology.ranks[to]!.runs[role].map((group): Route => ({ from, to, cargo: { kind: 'experts', group } })),
+      ),
+    );
+}
+
+/** Where different adapters might break a near tie differently: the first rank's routing to all others. */
+export function routingRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
+  const { holders, spreadsExperts, kind } = topology.stages[stage]!;
+  if (!spreadsExperts || kind === 'adp') return [];
+  const [router, ...rest] = holders;
+  return rest.flatMap(({ rank: to }) =>
+    topology.ranks[to]!.runs[role].map((group): Route => ({
+      from: router!.rank,
+      to,
+      cargo: { kind: 'routing', group },
+    })),
+  );
+}
+
+// ── Between layers
+
+/** Ranks that have rows of the embedding, or of the head, in order. */
+export const vocabHolders = (shares: readonly VocabShare[]): VocabShare[] =>
+  shares.filter(({ rows: [first, end] }) => end > first);
+
+/** Embedding rows of every rank that has some, where they are cut over ranks, to every rank of the first stage that runs rows. */
+export function embeddingRoutes(topology: PlanTopology, plan: Plan, vocabSize: number, role: RowRole): Route[] {
+  const owners = vocabHolders(plan.embedding);
+  if (owners.every(({ rows: [first, end] }) => end - first === vocabSize)) return [];
+  return topology.stages[0]!.holders.flatMap(({ rank: to }) =>
+    topology.ranks[to]!.runs[role].flatMap((group) =>
+      owners.map(({ rank: from }, part): Route => ({ from, to, cargo: { kind: 'embedding', part, group } })),
+    ),
+  );
+}
+
+/** The residual stream from the stage before: from the rank itself where it had the rows, else from one with the same. */
+export function stageRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
+  if (stage === 0) return [];
+  const ranksOf = (at: number, group: number): number[] =>
+    topology.stages[at]!.holders.map(({ rank }) => rank).filter((rank) =>
+      topology.ranks[rank]!.runs[role].includes(group),
+    );
+  return range(0, topology.rowGroups[role]).flatMap((group) => {
+    const [sources, receivers] = [ranksOf(stage - 1, group), ranksOf(stage, group)];
+    return receivers
+      .filter((rank) => !sources.includes(rank))
+      .map((to): Route => ({
+        from: sources[receivers.indexOf(to) % sources.length]!,
+        to,
+        cargo: { kind: 'hidden', group },
+      }));
+  });
+}
+
+/** Final rows of a row group to the ranks that have rows of the head. */
+export function headRoutes(topology: PlanTopology, plan: Plan, role: RowRole, group: number): Route[] {
+  const last = topology.stages.at(-1)!.holders.map(({ rank }) => rank);
+  const senders = last.filter((rank) => topology.ranks[rank]!.runs[role].includes(group));
+  return crossing(
+    vocabHolders(plan.head)
+      .filter(({ rank }) => !topology.ownRows || senders.includes(rank))
+      .map(({ rank: to }): Route => ({
+        from: senders.includes(to) ? to : senders[last.indexOf(to) % senders.length]!,
+        to,
+        cargo: { kind: 'hidden', group },
+      })),
+  );
+}
+
+/** Logits, or candidates for the next token, to the rank that samples. */
+export function samplingRoutes(topology: PlanTopology, plan: Plan, kind: 'logits' | 'candidates'): Route[] {
+  if (topology.ownRows) return [];
+  const shares = vocabHolders(plan.head);
+  const [root] = shares;
+  const most = Math.max(...shares.map(({ rows: [first, end] }) => end - first));
+  return crossing(
+    shares.map((share): Route => ({ from: share.rank, to: root!.rank, cargo: { kind, share, most, group: ALL } })),
+  );
+}
+
+/** Sampled tokens and their positions, from the rank that samples to all others. */
+export function tokenRoutes(topology: PlanTopology, plan: Plan): Route[] {
+  if (topology.ownRows) return [];
+  const from = plan.head[0]!.rank;
+  return crossing(range(0, plan.worldSize).map((to): Route => ({ from, to, cargo: { kind: 'tokens', group: ALL } })));
+}
+
+// ── How much
+
+/** Lane slots [0, 8), before an offset rotates them: the most of a sequence's first `lanes` lanes that fall on some of them. */
+export function laneRoom(slots: readonly number[], lanes: number): number {
+  const held = (offset: number): number =>
+    range(0, Math.min(lanes, MERGE_LANES)).filter((lane) => slots.includes((lane + offset) % MERGE_LANES)).length;
+  return Math.max(0, ...range(0, MERGE_LANES).map(held));
+}
+
+/** Bytes of a row, of a model as its weights are kept. Rows are padded, so widths of a rank's part don't add up to the whole. */
+export interface CargoWidths {
+  /** Query heads of attention segments. */
+  readonly heads: (segments: readonly number[]) => number;
+  /** Queries of a weight group's segments beside those of others, with the row's latent where that travels. */
+  readonly queries: (groups: readonly (readonly number[])[], withTokens: boolean) => number;
+  /** A query head's lane state. */
+  readonly state: number;
+  /** Outputs of some segments' heads. */
+  readonly attended: (segments: readonly number[]) => number;
+  /** A segment's sum. */
+  readonly segment: number;
+  readonly hidden: number;
+  /** Expert ids of a row, and all its experts' outputs. */
+  readonly expertIds: number;
+  readonly experts: number;
+  /** Of the next token's candidates in so many rows of the vocabulary. */
+  readonly candidates: (rows: number) => number;
+}
+
+/** Rows of a step by row group, and the chunks that its longest sequence has. */
+export interface CargoStep {
+  readonly rows: readonly number[];
+  readonly chunks: number;
+}
+
+/** Bytes of a route in a step. `tokensTravel`: the stage's queries bring what is appended, too. */
+export function cargoBytes(
+  cargo: Cargo,
+  widths: CargoWidths,
+  { rows, chunks }: CargoStep,
+  tokensTravel: boolean,
+): number {
+  const count = cargo.group === ALL ? sum(rows) : rows[cargo.group]!;
+  switch (cargo.kind) {
+    case 'queries':
+      return count * widths.queries(cargo.beside, tokensTravel);
+    case 'scores':
+      return cargo.heads.length * chunks * CHUNK_TOKENS * 4;
+    case 'lanes':
+      return count * widths.heads(cargo.heads) * laneRoom(cargo.lanes, chunks) * widths.state;
+    case 'attended':
+      return count * widths.attended(cargo.heads);
+    case 'segments':
+      return count * cargo.segments.length * widths.segment;
+    case 'hidden':
+    case 'normed':
+      return count * widths.hidden;
+    case 'embedding':
+      return count * widths.segment;
+    case 'routed':
+      return count * (widths.hidden + widths.expertIds);
+    case 'routing':
+      return count * 2 * widths.expertIds;
+    case 'experts':
+      return count * widths.experts;
+    case 'logits':
+      return count * (cargo.share!.rows[1] - cargo.share!.rows[0]) * 4;
+    case 'candidates':
+      return count * widths.candidates(cargo.most!);
+    case 'tokens':
+      return count * TOKEN_BYTES;
+  }
+}
+
+/** A token id, its position and its slot. */
+const TOKEN_BYTES = 12;

@@ -1,0 +1,205 @@
+import { usageError } from '../base/errors.js';
+import { range, sameList, sum } from './lists.js';
+import { laneSplit } from './owner.js';
+import { isKvOnly, type Plan, type RankShare, type Stage, type StageKind } from './plan.js';
+import { type Place, placeWeights, sequencePlaces } from './sequence_ranges.js';
+
+/**
+ * How the ranks of a plan work together: derived from the plan alone, once, alike on every rank; the runtime and the planner read it.
+ *
+ * Rows of a step come in row groups, which different ranks run or attend for: one group; or one for each replica of the weights that
+ * prompt rows are split over, by the owner of their chunk; or one for each place that sequences are dealt out to.
+ */
+
+/** What a row is decides its kernels (see model/roles.ts). */
+export type RowRole = 'prompt' | 'generated';
+
+export interface StageView {
+  /** Of the plan. */
+  readonly index: number;
+  readonly stage: Stage;
+  readonly kind: StageKind;
+  /** Ranks with weights, in the order of the plan. */
+  readonly holders: readonly RankShare[];
+  /** Ranks of each weight group (equal heads and MLP segments), groups in the order of their heads, replicas by their lanes. */
+  readonly groups: readonly (readonly RankShare[])[];
+  /** Of each weight group: who keeps its heads' cache, place by place, by lanes. Ranks of a place keep the same sequences. */
+  readonly places: readonly (readonly Place[])[];
+  /** Shares of the sequences by place, alike in all weight groups. */
+  readonly weights: readonly number[];
+  /** Ranks that a sequence's chunks are split over. Of a token plan, only a root that keeps none is a place of another size. */
+  readonly split: number;
+  /** Every rank attends for the heads of all weight groups. */
+  readonly attendsForAll: boolean;
+  /** MLP segments are cut over ranks. */
+  readonly cutsMlp: boolean;
+  /** Each routed expert is on one rank. */
+  readonly spreadsExperts: boolean;
+  /** Replicas that prompt rows are split over, here and in every other stage; 1: every rank runs every row. */
+  readonly rowSplit: number;
+}
+
+/** A rank's part in a stage. */
+export interface StageTopology extends StageView {
+  readonly share: RankShare;
+  /** Its weight group, or its root's. */
+  readonly group: number;
+  /** Its place among the group's, and its number in it: lanes `index`, `index + ranks`, ... are its own. */
+  readonly place: number;
+  readonly sequence: { readonly ranks: number; readonly index: number };
+  /** The rank with weights that it attends for: itself, or its root. */
+  readonly holder: RankShare;
+  /** The rank of each weight group that the holder adds segments up with. */
+  readonly peers: readonly RankShare[];
+  /** Row groups that the rank runs here, of rows of a role; none where it is a KV-only rank. */
+  readonly runs: Readonly<Record<RowRole, readonly number[]>>;
+  /** Row groups that it attends for. */
+  readonly attends: Readonly<Record<RowRole, readonly number[]>>;
+}
+
+/** What the whole plan says to one rank. */
+export interface RankTopology {
+  readonly plan: Plan;
+  readonly rank: number;
+  /** By stage of the plan; undefined where the rank holds nothing. */
+  readonly stages: readonly (StageTopology | undefined)[];
+  /** The rank that samples: this one, where every rank runs rows of its own. */
+  readonly root: number;
+  /** Row groups that the rank runs, in all stages that it has weights of. */
+  readonly runs: Readonly<Record<RowRole, readonly number[]>>;
+}
+
+export interface PlanTopology {
+  readonly stages: readonly StageView[];
+  /** By rank. */
+  readonly ranks: readonly RankTopology[];
+  /** Number of row groups. */
+  readonly rowGroups: Readonly<Record<RowRole, number>>;
+  /** Every rank runs the rows of its own sequences, and samples them. */
+  readonly ownRows: boolean;
+  /** Places that sequences are dealt out to, with their shares; undefined where all ranks keep all. */
+  readonly places: readonly number[] | undefined;
+}
+
+/** Whether a stage's sequences are dealt out to places, rather than all of them kept by all of its ranks. */
+export const dealsSequences = ({ kind }: Pick<StageView, 'kind'>): boolean => kind === 'token' || kind === 'adp';
+
+const byLane = (a: RankShare, b: RankShare): number => a.lanes[0]! - b.lanes[0]! || a.rank - b.rank;
+
+function weightGroups(kind: StageKind, holders: readonly RankShare[]): RankShare[][] {
+  if (kind === 'arranged') return holders.toSorted((a, b) => a.rank - b.rank).map((share) => [share]);
+  const groups: RankShare[][] = [];
+  for (const share of holders.toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
+    const group = groups.find(([first]) => sameList(first!.heads, share.heads));
+    if (group) group.push(share);
+    else groups.push([share]);
+  }
+  // Where ranks run their own rows, in the order of the plan: that of the places.
+  for (const group of groups) if (kind !== 'adp') group.sort(byLane);
+  return groups;
+}
+
+function stageView(stage: Stage, index: number): StageView {
+  const { shares, kind } = stage;
+  const holders = shares.filter((share) => !isKvOnly(share));
+  const [first] = holders as [RankShare];
+  const groups = weightGroups(kind, holders);
+  const keepers = (group: readonly RankShare[]): readonly Place[] => {
+    const [member] = group as [RankShare];
+    if (kind === 'arranged') return [group];
+    if (kind === 'adp') return group.map((share) => [share]);
+    if (kind === 'token') return sequencePlaces(member, shares);
+    return [shares.filter(({ kvHeads }) => sameList(kvHeads, member.kvHeads)).toSorted(byLane)];
+  };
+  const places = groups.map(keepers);
+  const split = Math.max(...places[0]!.map(({ length }) => length));
+  const attendsForAll = kind === 'tensor' && groups.length > 1 && places[0]![0]!.length > groups[0]!.length;
+  const spreadsExperts = holders.some(({ experts }) => !sameList(experts, first.experts));
+  const splitsRows = kind === 'tensor' && groups[0]!.length > 1 && !attendsForAll && !spreadsExperts;
+  return {
+    index,
+    stage,
+    kind,
+    holders,
+    groups,
+    places,
+    weights: places[0]!.length === 1 ? [1] : placeWeights(places[0]!),
+    split,
+    attendsForAll,
+    cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
+    spreadsExperts,
+    rowSplit: splitsRows ? groups[0]!.length : 1,
+  };
+}
+
+function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['rowGroups']): StageTopology | undefined {
+  const share = view.stage.shares.find((candidate) => candidate.rank === rank);
+  if (!share) return undefined;
+  const own = view.groups.findIndex((ranks) => ranks.includes(share));
+  // A KV-only rank is of its root's group.
+  const group = own >= 0 ? own : view.places.findIndex((places) => places.some((place) => place.includes(share)));
+  const holder = own >= 0 ? share : view.groups[group]![0]!;
+  const place = view.places[group]!.findIndex((members) => members.includes(share));
+  const replica = view.groups[group]!.indexOf(holder);
+  const { split, index } = view.kind === 'arranged' ? { split: 1, index: 0 } : laneSplit(share.lanes)!;
+  const runsOf = (role: RowRole): readonly number[] => {
+    if (holder !== share) return [];
+    if (view.kind === 'adp') return [place];
+    return role === 'prompt' && view.rowSplit > 1 ? [replica] : range(0, rowGroups[role]);
+  };
+  const attendsOf = (role: RowRole): readonly number[] => (dealsSequences(view) ? [place] : range(0, rowGroups[role]));
+  return {
+    ...view,
+    share,
+    group,
+    place,
+    sequence: { ranks: split, index },
+    holder,
+    peers: view.groups.map((ranks) => ranks[replica]!),
+    runs: { prompt: runsOf('prompt'), generated: runsOf('generated') },
+    attends: { prompt: attendsOf('prompt'), generated: attendsOf('generated') },
+  };
+}
+
+const known = new WeakMap<Plan, PlanTopology>();
+
+/** The topology of a checked plan; derived once for each plan object. */
+export function planTopology(plan: Plan): PlanTopology {
+  const found = known.get(plan);
+  if (found) return found;
+  const alone = plan.stages.map(stageView);
+  // Rows stay where they are from stage to stage, or aren't split at all.
+  const rowSplit = alone.every((view) => view.rowSplit === alone[0]!.rowSplit) ? alone[0]!.rowSplit : 1;
+  const views = alone.map((view) => ({ ...view, rowSplit }));
+  const dealing = views.find(dealsSequences);
+  const ownRows = dealing?.kind === 'adp';
+  const places = dealing?.weights.length;
+  const rowGroups = { prompt: places ?? rowSplit, generated: places ?? 1 };
+  const ranks = range(0, plan.worldSize).map((rank): RankTopology => {
+    const stages = views.map((view) => stageTopology(view, rank, rowGroups));
+    const runs = stages.find((stage) => stage && stage.holder === stage.share)?.runs;
+    return {
+      plan,
+      rank,
+      stages,
+      root: ownRows ? rank : plan.head[0]!.rank,
+      runs: runs ?? { prompt: [], generated: [] },
+    };
+  });
+  const topology = { stages: views, ranks, rowGroups, ownRows, places: dealing?.weights };
+  known.set(plan, topology);
+  return topology;
+}
+
+/** @throws SplitkvError `usage` for a rank that the plan gives nothing to do. */
+export function rankTopology(plan: Plan, rank: number): RankTopology {
+  const topology = planTopology(plan).ranks[rank];
+  if (!topology?.stages.some(Boolean)) {
+    throw usageError(`the plan '${plan.policy}' gives rank ${rank} no layers: leave the rank out`);
+  }
+  return topology;
+}
+
+/** Where a row group begins among the rows of some groups that follow each other. */
+export const firstRowOf = (group: number, groups: readonly number[], rows: readonly number[]): number =>
+  sum(groups.slice(0, groups.indexOf(group)).map((before) => rows[before]!));
