@@ -28,6 +28,15 @@ describe('attention_split', () => {
     expect(() => attentionSplit.plan({ ...problem, share: { ranks: 2, index: 2 } }, BASELINE_TRAITS)).toThrow(
       /index 2 of 2 ranks/,
     );
+    for (const queryPieces of [[3, 5], [2, 2], [4, -2, 6], [], [2, 2, 2, 2, 0, 0, 0, 0, 0]]) {
+      expect(() => attentionSplit.plan({ ...problem, queryPieces }, BASELINE_TRAITS), `${queryPieces.join()}`).toThrow(
+        /queryPieces \[.*\]; expected 1 to 8 numbers of heads that add up to 8, each a multiple of the 2 that share/,
+      );
+    }
+    // Rows have room for the widest piece alone.
+    const narrow = { ...problem, qStride: 192 };
+    expect(() => attentionSplit.plan({ ...narrow, queryPieces: [6, 2] }, BASELINE_TRAITS)).not.toThrow();
+    expect(() => attentionSplit.plan({ ...narrow, queryPieces: [8, 0] }, BASELINE_TRAITS)).toThrow(/qStride 192/);
     expect(() => attentionSplit.plan({ ...problem, cacheKvHeads: 4, firstKvHead: 1 }, BASELINE_TRAITS)).toThrow(
       /kv heads 1 to 4 of a cache of 4/,
     );

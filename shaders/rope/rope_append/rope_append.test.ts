@@ -3,7 +3,7 @@ import { Random } from '../../../src/base/random.js';
 import { testAdapters } from '../../../src/gpu/testing/adapters.js';
 import { prepareCase } from '../../../src/gpu/testing/run_kernel.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { decisions, readKv } from '../../attention/fixture.js';
+import { decisions, readKv, rowInfoArray } from '../../attention/fixture.js';
 import { keyUnit } from '../../cache/kv_cache.js';
 import { type RopeCase, suite } from './cases.js';
 import { ropeAppend } from './index.js';
@@ -82,12 +82,12 @@ for (const adapter of await testAdapters()) {
           const whole = suite.inputs(problem, new Random(9));
           const at = (vector: number) => row * problem.qkvStride + vector * 64;
           const source = whole['qkv'] as Float32Array;
-          const qkv = new Float32Array(p.rows * p.qkvStride);
-          if (p.rows === problem.rows) qkv.set(source);
+          const qkv = new Float32Array((p.queryPieces?.length ?? 1) * p.rows * p.qkvStride);
+          if (vectors.length === 0) qkv.set(source);
           else
             for (const [i, vector] of vectors.entries()) qkv.set(source.subarray(at(vector), at(vector) + 64), i * 64);
           const kernel = { ...ropeAppend, plan: (q: RopeCase) => ropeAppend.plan(q, traits) };
-          const inputs = { ...whole, qkv, row_info: Uint32Array.from(p.rowInfo.flatMap((info) => [...info!])) };
+          const inputs = { ...whole, qkv, row_info: rowInfoArray(p.rowInfo) };
           const testCase = {
             name: 'batch',
             problem: p,
@@ -110,6 +110,14 @@ for (const adapter of await testAdapters()) {
         const rank = { ...problem, rows: 1, heads: 2, kvHeads: 1, qkvStride: 256, rowInfo: [problem.rowInfo[1]] };
         const part = await run(rank, 1, [2, 3, 5, 7]);
         expect(part.subarray(0, 128)).toEqual(batch.subarray(512 + 128, 512 + 256));
+        // The same row in two pieces, [q][k][v] of a kv head each, with room for rows behind it.
+        const queryPieces = [2, 2];
+        const padding = Array.from({ length: 4 }, () => 0);
+        const order = [0, 1, 4, 6, ...padding, 2, 3, 5, 7];
+        const pieces = { ...problem, rows: 2, qkvStride: 256, queryPieces, rowInfo: [problem.rowInfo[1], undefined] };
+        const got = await run(pieces, 1, order);
+        expect(got.subarray(0, 128)).toEqual(batch.subarray(512, 512 + 128));
+        expect(got.subarray(512, 512 + 128)).toEqual(batch.subarray(512 + 128, 512 + 256));
       }
       device.dispose();
     });
