@@ -1,4 +1,4 @@
-import { CHUNK_TOKENS, laneSplit, MERGE_LANES, ownsChunk, ownSlots, type Plan } from '../placement/index.js';
+import { CHUNK_TOKENS, MERGE_LANES, Owners, type Plan } from '../placement/index.js';
 import { count, range, showList, sum } from '../placement/lists.js';
 
 /** What the sequence is at: its prompt is being computed, tokens are being added, or it has ended. */
@@ -41,12 +41,13 @@ export function sequenceMap(
   const room = Math.ceil(contextLength / CHUNK_TOKENS);
   const next = Math.min(Math.floor(tokens / CHUNK_TOKENS), room - 1);
   const turns = Math.floor(next / MERGE_LANES) + 1;
+  const byLane = laneOwners(plan, offset);
   const chunks = range(0, Math.min(turns * MERGE_LANES, room)).map((chunk): ChunkCell => {
     const reached = Math.min(Math.max(tokens - chunk * CHUNK_TOKENS, 0), CHUNK_TOKENS);
     return {
       chunk,
       lane: chunk % MERGE_LANES,
-      owners: chunkOwners(plan, chunk, offset),
+      owners: byLane[chunk % MERGE_LANES]!,
       tokens: phase === 'reading' ? 0 : reached,
       active: phase === 'reading' ? reached > 0 : phase === 'writing' && chunk === next,
     };
@@ -59,17 +60,22 @@ export function sequenceMap(
   return { text: describe(chunks, tokens, phase, next), chunks, lanes };
 }
 
-function chunkOwners({ stages }: Plan, chunk: number, offset: number): number[] {
-  const owners = stages.flatMap(({ shares }) =>
-    shares.filter((share) => {
-      const held = laneSplit(share.lanes);
-      // Where sequences are dealt out, the page's only one is with some of the ranks.
-      const [first, end] = ownSlots(share, shares, 1);
-      if (share.kvHeads.length === 0 || end === first) return false;
-      return held !== undefined && ownsChunk(chunk, held.split, held.index, offset);
-    }),
+/** Ranks that hold anything of the chunks in each lane of a sequence; ascending. */
+function laneOwners(plan: Plan, offset: number): number[][] {
+  // The page's only sequence.
+  const slot = 0;
+  const owners = new Owners(plan, 1);
+  owners.admit(slot, CHUNK_TOKENS, offset);
+  return range(0, MERGE_LANES).map((chunk) =>
+    range(0, plan.worldSize).filter((rank) =>
+      plan.stages.some(({ shares }, stage) =>
+        shares.some(
+          (share) =>
+            share.rank === rank && share.kvHeads.some((kvHead) => owners.holds(rank, { stage, kvHead, slot, chunk })),
+        ),
+      ),
+    ),
   );
-  return [...new Set(owners.map(({ rank }) => rank))].toSorted((a, b) => a - b);
 }
 
 function describe(chunks: readonly ChunkCell[], tokens: number, phase: SequencePhase, next: number): string {

@@ -202,7 +202,7 @@ export class HeadPages {
   }
 
   /**
-   * Decides anew which copies keep which of the sequences that are there (`CopyOwners.balance`), and takes blocks for what comes to this
+   * Decides anew which copies keep which of the sequences that are there (`Owners.balance`), and takes blocks for what comes to this
    * rank. Returns all moves, and what of them is this rank's to copy; `finish` frees what left, once it is copied.
    */
   balance(sequences: readonly SharedSequence[]): {

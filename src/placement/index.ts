@@ -14,17 +14,7 @@ export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './arranged_plan.js';
 export { maxSequences } from './capacity.js';
-export {
-  chunkRoom,
-  copiedHeads,
-  type CopyMove,
-  CopyOwners,
-  type Holder,
-  holdersOf,
-  homeOf,
-  laneHolders,
-  type SharedSequence,
-} from './copies.js';
+export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './copies.js';
 export {
   axesFeatures,
   checkTogether,
@@ -40,17 +30,7 @@ export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './lane_sharing.js';
 export { describePlan } from './describe_plan.js';
 export { makePlan, type PlanOptions } from './make_plan.js';
 export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
-export {
-  CHUNK_TOKENS,
-  chunkOwner,
-  laneSplit,
-  leastLoadedOffset,
-  localChunks,
-  localTokens,
-  MERGE_LANES,
-  ownedLanes,
-  ownsChunk,
-} from './owner.js';
+export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
 export { parsePlan } from './parse_plan.js';
 export { isArrangement, parsePlanFile, type PlanFile } from './plan_file.js';
 export {
@@ -68,14 +48,7 @@ export {
   type VocabShare,
 } from './plan.js';
 export { defaultPromptChunk } from './prompt_chunk.js';
-export {
-  ownSlots,
-  type Place,
-  placeWeights,
-  type RowRange,
-  sequencePlaces,
-  sequenceRanges,
-} from './sequence_ranges.js';
+export {} from './sequence_ranges.js';
 export { roomByPlace, type SequenceRoom, sequenceWeights } from './sequence_weights.js';
 export { explainPick, formatPlanTable } from './plan_table.js';
 export {

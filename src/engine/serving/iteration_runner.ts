@@ -1,10 +1,4 @@
-import {
-  CHUNK_TOKENS,
-  chunkOwner,
-  leastLoadedOffset,
-  MERGE_LANES,
-  type SharedSequence,
-} from '../../placement/index.js';
+import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../rank.js';
 import { KV_BLOCK } from '../rank_runner.js';
@@ -34,7 +28,6 @@ export class IterationRunner {
   /** By slot of the batch: the sequence whose cache it has. */
   readonly #rows = new Map<number, Row>();
   /** Ways that offsets may rotate a sequence's chunks. */
-  readonly #split: number;
   /** Sequences came or went since copies of heads shared them out. */
   #unbalanced = false;
 
@@ -44,9 +37,7 @@ export class IterationRunner {
     readonly samplingOf: (id: string) => DrawOptions,
     /** What a prefill worker computed of a request's prompt. */
     readonly handedOf: (id: string) => HandedKv,
-  ) {
-    this.#split = runner.plan.sharing === 'lanes' ? MERGE_LANES : runner.split;
-  }
+  ) {}
 
   /**
    * Runs one iteration's work.
@@ -180,10 +171,9 @@ export class IterationRunner {
   }
 
   #offsetFor({ prompt, maxTokens }: ScheduledSequence): number {
-    const chunks = Array.from({ length: this.#split }, () => 0);
-    // One chunk each: sequences that begin at different ranks also end at different ones.
-    for (const { chunkOffset } of this.#rows.values()) chunks[chunkOwner(0, this.#split, chunkOffset)]! += 1;
-    return leastLoadedOffset(chunks, Math.ceil((prompt.length + maxTokens) / CHUNK_TOKENS));
+    // A chunk each: sequences that begin at different ranks also end at different ones.
+    const rooms = [...this.#rows.values()].map(({ chunkOffset: offset }) => ({ tokens: 1, offset }));
+    return this.runner.owners.nextOffset(rooms, prompt.length + maxTokens);
   }
 
   #prefill(

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../model/config.js';
 import { modelShape } from '../../model/shape.js';
-import { makePlan, sequenceRanges } from '../../placement/index.js';
+import { makePlan, Owners } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
 import { kvBlocksOf } from './kv_pool.js';
@@ -53,10 +53,7 @@ describe('KV blocks', () => {
 
   test('ranks that keep whole sequences have a pool each, and each holds a whole context', () => {
     const token = facts('token', 3);
-    const shares = sequenceRanges(
-      token.plan.stages[0]!.shares.map(({ sequences }) => sequences!),
-      8,
-    ).map(([first, end]) => end - first);
+    const shares = new Owners(token.plan, 8).ranges(0).map(([first, end]) => end - first);
     expect(Math.min(...shares)).toBeLessThan(Math.max(...shares));
     const blocks = kvBlocksOf(token, 8, { kvMemory: 64 * TOKEN * 20 });
     expect(Math.ceil((blocks * Math.max(...shares)) / 8)).toBe(20);
