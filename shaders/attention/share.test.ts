@@ -6,8 +6,8 @@ import { MERGE_LANES } from '../cache/kv_cache.js';
 import { type MergeCase, suite as mergeSuite } from './attention_merge/cases.js';
 import { type LaneContributor, laneSources } from './attention_merge/lane_sources.js';
 import { bits, decisions, runOn } from './fixture.js';
-import { laneMask, localChunks, localLanes, ownBase } from './share.js';
-import { localIndex, type Sharing } from './share_fixture.js';
+import { localChunks, localLanes, ownBase } from './share.js';
+import { laneMask, localIndex, type Sharing } from './share_fixture.js';
 import {
   chunksOf,
   CONTEXTS,

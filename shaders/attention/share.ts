@@ -47,25 +47,6 @@ export function sharePlan(
   return { constants: { SHARED: ranks > 1 }, params: { share_ranks: ranks, share_index: index } };
 }
 
-/** The lane slots of a rank's share, a bit each: slot s is lane (s - offset) mod 8 of a sequence with that chunk offset. */
-export function laneMask({ ranks, index }: Share): number {
-  let mask = 0;
-  for (let slot = index; slot < MERGE_LANES; slot += ranks) mask |= 1 << slot;
-  return mask;
-}
-
-/** Most lanes that the holder of the lane slots in `mask` has of a sequence of `chunks` chunks, whatever its chunk offset. */
-export function mostLanes(mask: number, chunks: number): number {
-  let most = 0;
-  for (let offset = 0; offset < MERGE_LANES; offset++) {
-    let held = 0;
-    for (let lane = 0; lane < Math.min(MERGE_LANES, chunks); lane++)
-      held += (mask >> ((lane + offset) % MERGE_LANES)) & 1;
-    most = Math.max(most, held);
-  }
-  return most;
-}
-
 /**
  * @param holes of the lanes of the share some may lie elsewhere: there need not be room for all
  * @throws SplitkvError when the share can't be, or partials of prompt rows have room for other lanes than a merge would read.

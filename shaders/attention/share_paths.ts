@@ -19,8 +19,8 @@ import { latentWidth } from '../cache/latent_cache.js';
 import { mlaCase, mlaInputs, mlaStep, ownMlaInputs } from './mla_fixture.js';
 import { suite as mlaPrefillSuite } from './mla_prefill/cases.js';
 import { suite as mlaSplitSuite } from './mla_split/cases.js';
-import { localChunks, localLanes, mostLanes, WHOLE } from './share.js';
-import type { Sharing } from './share_fixture.js';
+import { localChunks, localLanes, WHOLE } from './share.js';
+import { mostLanes, type Sharing } from './share_fixture.js';
 
 /** Tokens of each slot's sequence. */
 export const CONTEXTS = [1, 255, 256, 257, 700, 2100, 2600];

@@ -4,8 +4,7 @@ import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testi
 import { HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../../cache/kv_cache.js';
 import { EMPTY_M, type Eviction, rowInfoArray } from '../fixture.js';
-import { mostLanes } from '../share.js';
-import { owns, type Sharing } from '../share_fixture.js';
+import { mostLanes, owns, type Sharing } from '../share_fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
 import { type LaneContributor, laneSources } from './lane_sources.js';
 import { attentionMergeReference, chunksOf, givenPartials, lanesOf } from './reference.js';

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
 import { MERGE_LANES } from '../../cache/kv_cache.js';
-import { laneMask, localLanes, mostLanes } from '../share.js';
-import { type LaneContributor, laneSources, sharedLanes } from './lane_sources.js';
+import { localLanes } from '../share.js';
+import { laneMask, mostLanes } from '../share_fixture.js';
+import { type LaneContributor, laneSources } from './lane_sources.js';
 
 const ROWS = 3;
 
@@ -68,7 +69,11 @@ test('every lane is found where the rank that holds it wrote it, whatever the of
 test('ranks that share sequences: lane l of a sequence is the (l / ranks)th of its rank', () => {
   for (const ranks of [1, 2, 4, 8]) {
     const lanes = localLanes(MERGE_LANES, { ranks });
-    const contributors = sharedLanes({ ranks }, { base: 5, lanes, states: lanes * ROWS * 2 });
+    const contributors = Array.from({ length: ranks }, (_, index): LaneContributor => ({
+      mask: laneMask({ ranks, index }),
+      base: 5 + index * lanes * ROWS * 2,
+      lanes,
+    }));
     const sources = laneSources([contributors], { rows: ROWS, bundleHeads: 2 });
     for (let offset = 0; offset < MERGE_LANES; offset++) {
       for (let lane = 0; lane < MERGE_LANES; lane++) {

@@ -1,6 +1,5 @@
 import { SplitkvError } from '../../../src/base/errors.js';
 import { MERGE_LANES } from '../../cache/kv_cache.js';
-import { laneMask, type Share } from '../share.js';
 
 /** Lanes of a bundle of heads that one rank holds: their states, [lanes][rows][bundleHeads], among those that a merge 'home' reads. */
 export interface LaneContributor {
@@ -51,14 +50,3 @@ export function laneSources(
   }
   return sources;
 }
-
-/** The contributors of one bundle that `ranks` ranks share by residues of chunks, their states one behind the other from `base` on. */
-export const sharedLanes = (
-  { ranks }: Pick<Share, 'ranks'>,
-  { base, lanes, states }: { readonly base: number; readonly lanes: number; readonly states: number },
-): LaneContributor[] =>
-  Array.from({ length: ranks }, (_, index) => ({
-    mask: laneMask({ ranks, index }),
-    base: base + index * states,
-    lanes,
-  }));

@@ -9,7 +9,8 @@ import {
   type RowInfo,
   type Shape,
 } from '../fixture.js';
-import { localLanes, mostLanes, type PartialLayout, WHOLE } from '../share.js';
+import { localLanes, type PartialLayout, WHOLE } from '../share.js';
+import { mostLanes } from '../share_fixture.js';
 import { attentionPrefill, PREFILL_TILE_ROWS } from './index.js';
 import { attentionPrefillReference } from './reference.js';
 

@@ -45,7 +45,7 @@ export interface AttentionPrefillProblem extends CacheHeads, TableLayout, QueryP
   readonly maxChunks: number;
   /**
    * Merge lanes that partials have room for: min(8, maxChunks), over the ranks that share the sequences: localLanes. Where ranks share
-   * the lanes of heads (perHead tables with holes, in bundles), the most that lie here of any head: `mostLanes`.
+   * the lanes of heads (perHead tables with holes, in bundles), the most that lie here of any head, whatever the offset.
    */
   readonly lanes: number;
   readonly kvType: KvType;
