@@ -53,7 +53,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'plan_model',
     'self_test',
     'compression_parts',
-    'deepseek_family',
+    'latent_program',
   ]) {
     expect(first).not.toContain(`splitkv-${name}.js`);
     expect(all).toContain(`splitkv-${name}.js`);

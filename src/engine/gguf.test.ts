@@ -6,7 +6,7 @@ import { testAdapters } from '../gpu/testing/adapters.js';
 import type { WritableType } from '../loader/gguf/testing/quantise.js';
 import { matrixShape, openSource, TensorReader } from '../loader/index.js';
 import { startServer } from '../loader/testing/http_server.js';
-import { type ModelConfig, parseModelConfig } from '../model/config.js';
+import { parseModelConfig } from '../model/families/registry.js';
 import { modelToGguf } from '../model/testing/gguf.js';
 import { vocabularyMetadata } from '../model/testing/gguf_vocabulary.js';
 import { findLlamaCpp, llamaCppLogits } from '../model/testing/llama_cpp.js';
@@ -63,7 +63,7 @@ describe.skipIf(typeof llama === 'string')(
       ['Q4_K', 1e-3],
       ['Q6_K', 0.03],
     ])('%s', async (type, tolerance) => {
-      const { config, weights } = makeRandomModel<ModelConfig>({ config: small, seed: 4 });
+      const { config, weights } = makeRandomModel({ config: small, seed: 4 });
       const exact = type === 'Q4_K';
       const typeOf = (name: string, shape: readonly number[]): WritableType | undefined =>
         shape.length < 2 || (exact && !name.startsWith('token_embd')) ? undefined : type;
@@ -91,7 +91,7 @@ describe.skipIf(typeof llama === 'string')(
 
 describe('the same bits as from the folder it was made from', { timeout: 120_000 }, () => {
   test('by path, by URL, as a File; kept as the file stores it', async () => {
-    const random = makeRandomModel<ModelConfig>({ config: { num_hidden_layers: 1 }, seed: 6, dtype: 'F16' });
+    const random = makeRandomModel({ config: { num_hidden_layers: 1 }, seed: 6, dtype: 'F16' });
     const bytes = modelToGguf(random.config, random.weights, {
       typeOf: (_, shape) => (shape.length > 1 ? 'F16' : undefined),
     });
@@ -116,7 +116,7 @@ describe('the same bits as from the folder it was made from', { timeout: 120_000
     ['Q8_0', 'q8'],
     ['Q4_K', 'q8'],
   ])('%s is kept as %s', async (type, kept) => {
-    const { config, weights } = makeRandomModel<ModelConfig>({ config: { ...small, vocab_size: 64 } });
+    const { config, weights } = makeRandomModel({ config: { ...small, vocab_size: 64 } });
     const bytes = modelToGguf(config, weights, { typeOf: (_, shape) => (shape.length > 1 ? type : undefined) });
     expect((await logitBytes([new File([bytes], 'm.gguf')], 'auto')).weights).toBe(kept);
   });
@@ -124,7 +124,7 @@ describe('the same bits as from the folder it was made from', { timeout: 120_000
 
 // A rank's columns begin and end within blocks of 256.
 test('the same bits on two ranks', { timeout: 120_000 }, async () => {
-  const { config, weights } = makeRandomModel<ModelConfig>({ config: small, seed: 8 });
+  const { config, weights } = makeRandomModel({ config: small, seed: 8 });
   const bytes = modelToGguf(config, weights, { typeOf: (_, shape) => (shape.length > 1 ? 'Q4_K' : undefined) });
   const files = [new File([bytes], 'm.gguf')];
   const one = await logitBytes(files, 'f32');

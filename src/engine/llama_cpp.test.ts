@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { matrixShape, openSource, TensorReader } from '../loader/index.js';
-import { type DeepseekConfig, type ModelConfig, parseModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config.js';
+import { parseModelConfig } from '../model/families/registry.js';
 import { modelToGguf } from '../model/testing/gguf.js';
 import { findLlamaCpp, llamaCppLogits } from '../model/testing/llama_cpp.js';
 import { makeRandomModel } from '../model/testing/random_model.js';
@@ -67,7 +68,7 @@ describe.skipIf(typeof llama === 'string')(
 
     // llama.cpp can't read models/tiny-mla: it takes models without q_lora only with V2-Lite's 27 layers.
     test('a random deepseek_v3', async () => {
-      const { config, files, weights } = makeRandomModel<DeepseekConfig>({
+      const { config, files, weights } = makeRandomModel({
         seed: 9,
         config: { model_type: 'deepseek_v3' },
       });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { roundWeights } from '../../shaders/linear/round_weights.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import type { LlamaConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
 import { referenceLogits, type WeightMap } from '../model/testing/reference.js';
 import type { WeightType } from './api.js';
@@ -103,7 +103,7 @@ const models: {
   },
 ];
 
-const promptOf = (config: LlamaConfig, length: number, seed: number): number[] =>
+const promptOf = (config: ModelConfig, length: number, seed: number): number[] =>
   Array.from({ length }, (_, i) => (i * 7919 + seed * 131 + ((i * i) % 97)) % config.vocabSize);
 
 describe('logits agree with a float64 reference', async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { roundWeights } from '../../shaders/linear/round_weights.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import type { DeepseekConfig } from '../model/config.js';
-import { absorbType } from '../model/deepseek_weights.js';
+import { attentionOf } from '../model/config.js';
+import { absorbType } from '../model/layers/attention/mla_weights.js';
 import { makeRandomModel, type RandomModelOptions } from '../model/testing/random_model.js';
 import { clearlyRoutedTokens, referenceLogits, type WeightMap } from '../model/testing/reference.js';
 import type { WeightType } from './api.js';
@@ -85,7 +85,7 @@ describe('latent attention with absorb agrees with a float64 reference without',
     const all = adapter === adapters.at(-1);
     for (const { name, options, tokens, types } of all ? models : models.filter(({ everywhere }) => everywhere)) {
       test(`${name} on ${adapter.name}`, { timeout: 300_000 }, async () => {
-        const model = makeRandomModel<DeepseekConfig>(options);
+        const model = makeRandomModel(options);
         const files = [...model.files].map(([file, bytes]) => new File([bytes], file));
         for (const weights of all ? types : types.slice(0, 1)) {
           const map = rounded(model.weights, weights);
@@ -94,8 +94,8 @@ describe('latent attention with absorb agrees with a float64 reference without',
           const expected = referenceLogits(model.config, map, prompt);
           const loaded = await load(files, { weights, prefillChunk: 64, adapter: adapter.name, contextLength: 512 });
           try {
-            const { kvLoraRank, qkRopeHeadDim, numLayers } = model.config;
-            expect(loaded.info.kvBytesPerToken).toBe((kvLoraRank + qkRopeHeadDim) * 4 * numLayers);
+            const { kvLoraRank, qkRopeHeadDim } = attentionOf(model.config, 'mla');
+            expect(loaded.info.kvBytesPerToken).toBe((kvLoraRank + qkRopeHeadDim) * 4 * model.config.layers.length);
             const { rows } = await loaded.logits(prompt, { all: true });
             let largest = 0;
             let worst = 0;

@@ -1,7 +1,8 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../base/errors.js';
 import { isBlockType, readJson, readText, type Source, TensorReader } from '../loader/index.js';
-import { type ModelConfig, parseModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config.js';
+import { parseModelConfig } from '../model/families/registry.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 
 /** What a model's files say, read as far as it is asked for. */

@@ -10,7 +10,7 @@ export function modelInfo({ config, group, prefiller, tokenizer, name, loadSecon
   return {
     name,
     architecture: config.architecture,
-    numLayers: config.numLayers,
+    numLayers: config.layers.length,
     hiddenSize: config.hiddenSize,
     vocabSize: config.vocabSize,
     contextLength: runner.contextLength,

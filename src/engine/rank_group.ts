@@ -4,7 +4,7 @@ import { createGroup } from '../distributed/index.js';
 import { type AdapterDescription, type AdapterRequest, type Device, openDevice } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
-import { loadWeights } from '../model/family.js';
+import { loadWeights } from '../model/device_model.js';
 import type { WeightProgress } from '../model/weight_loader.js';
 import { World } from '../model/world.js';
 import type { Plan } from '../placement/index.js';

@@ -1,6 +1,6 @@
 import { type Device, openPaperDevice } from '../gpu/index.js';
 import type { ModelConfig } from '../model/config.js';
-import { loadWeights } from '../model/family.js';
+import { loadWeights } from '../model/device_model.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../model/shape.js';
 import { World } from '../model/world.js';
 import { Owners, type Plan, type RankMemory, rankTopology } from '../placement/index.js';

@@ -6,7 +6,7 @@ import type { Region } from '../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder } from '../gpu/index.js';
 import { isCompressed } from '../model/compression/budgets.js';
 import type { StageCompression } from '../model/compression/stage_compression.js';
-import type { DeviceModel } from '../model/family.js';
+import type { DeviceModel } from '../model/device_model.js';
 import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
 import { chunksOf } from '../model/roles.js';
 import { rowBlocks } from '../model/stage_rows.js';

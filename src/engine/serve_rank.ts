@@ -2,7 +2,7 @@ import { SplitkvError, usageError } from '../base/errors.js';
 import { createPortCommunicator, type Port } from '../distributed/index.js';
 import { decodeReason, encodeReason } from '../distributed/port.js';
 import { type Device, openDevice } from '../gpu/index.js';
-import { loadWeights } from '../model/family.js';
+import { loadWeights } from '../model/device_model.js';
 import type { WeightProgress } from '../model/weight_loader.js';
 import { World } from '../model/world.js';
 import { openModelFiles } from './model_files.js';

@@ -3,7 +3,7 @@ import { WEIGHT_TYPES } from '../../shaders/linear/pack.js';
 import { catalogModel, MODELS } from '../loader/hub/catalog.js';
 import { parseHubName } from '../loader/hub/hub_name.js';
 import { makePlan, planMemory } from '../placement/index.js';
-import { parseModelConfig } from './config.js';
+import { parseModelConfig } from './families/registry.js';
 import { modelSizes } from './model_sizes.js';
 import { modelShape } from './shape.js';
 import { PUBLISHED } from './testing/published_configs.js';

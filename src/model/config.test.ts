@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
-import { isDeepseek, parseModelConfig } from './config.js';
+import { attentionOf, type GatedMlpConfig, type GqaConfig, type ModelConfig } from './config.js';
+import { parseModelConfig } from './families/registry.js';
+import { llamaNames } from './tensor_names.js';
 
 /** The config.json files of published models, shortened to the keys that matter and some that must not. */
 const llama32 = {
@@ -122,58 +124,87 @@ function failure(config: unknown, generation?: unknown): SplitkvError {
   throw new Error(`accepted ${JSON.stringify(config)}`);
 }
 
+/** The attention of every layer, which must be the same. */
+function gqa(raw: Raw): GqaConfig {
+  const config = parseModelConfig(raw);
+  for (const { attention } of config.layers) expect(attention).toEqual(config.layers[0]!.attention);
+  return attentionOf(config, 'gqa');
+}
+const mlpOf = (config: ModelConfig): GatedMlpConfig => config.layers.at(-1)!.mlp as GatedMlpConfig;
+
 describe('published configurations', () => {
   it('reads Llama 3.2 1B', () => {
-    expect(parseModelConfig(llama32)).toEqual({
+    const { layers, ...model } = parseModelConfig(llama32);
+    expect(model).toEqual({
       architecture: 'llama',
       hiddenSize: 2048,
-      intermediateSize: 8192,
-      numLayers: 16,
-      numHeads: 32,
-      numKvHeads: 8,
-      headDim: 64,
       vocabSize: 128256,
       maxPositions: 131072,
       rmsNormEps: 1e-5,
-      ropeTheta: 500000,
-      ropeScaling: { type: 'llama3', factor: 32, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 8192 },
       tieWordEmbeddings: true,
-      attentionBias: { q: false, k: false, v: false, o: false },
-      mlpBias: false,
-      qkNorm: false,
+      embeddingScale: 1,
+      residualScale: 1,
+      logitScale: 1,
       eosTokenIds: [128001, 128008, 128009],
       bosTokenId: 128000,
       torchDtype: 'bfloat16',
+      tensors: llamaNames,
     });
+    expect(layers).toHaveLength(16);
+    for (const layer of layers) {
+      expect(layer).toEqual({
+        attention: {
+          kind: 'gqa',
+          heads: 32,
+          kvHeads: 8,
+          headDim: 64,
+          bias: { q: false, k: false, v: false, o: false },
+          qkNorm: false,
+          rope: {
+            theta: 500000,
+            scaling: { type: 'llama3', factor: 32, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 8192 },
+            dims: 64,
+            interleaved: false,
+          },
+          scale: 0.125,
+        },
+        mlp: { kind: 'gated', width: 8192, activation: 'silu', bias: false },
+      });
+    }
+  });
+
+  it('is plain data, which a worker can be sent', () => {
+    for (const raw of [llama32, qwen2, qwen3, mistral]) {
+      const config = parseModelConfig(raw);
+      expect(structuredClone(config)).toEqual(config);
+      expect(JSON.parse(JSON.stringify(config))).toEqual(config);
+    }
   });
 
   it('reads SmolLM2, whose head_dim follows from the sizes', () => {
-    expect(parseModelConfig(smollm2)).toMatchObject({
-      headDim: 64,
-      numKvHeads: 3,
-      ropeScaling: null,
-      eosTokenIds: [2],
-    });
+    expect(gqa(smollm2)).toMatchObject({ headDim: 64, kvHeads: 3, rope: { scaling: null } });
+    expect(parseModelConfig(smollm2).eosTokenIds).toEqual([2]);
   });
 
   it('reads Qwen2: biases on q, k and v only, and a window that is switched off', () => {
-    const config = parseModelConfig(qwen2);
-    expect(config).toMatchObject({ architecture: 'qwen2', headDim: 64, qkNorm: false, ropeTheta: 1e6 });
-    expect(config.attentionBias).toEqual({ q: true, k: true, v: true, o: false });
+    const attention = gqa(qwen2);
+    expect(parseModelConfig(qwen2)).toMatchObject({ architecture: 'qwen2' });
+    expect(attention).toMatchObject({ headDim: 64, qkNorm: false, rope: { theta: 1e6 } });
+    expect(attention.bias).toEqual({ q: true, k: true, v: true, o: false });
+    expect(attention).not.toHaveProperty('window');
   });
 
   it('reads Qwen3: head_dim is not hidden_size / heads, and q and k are normalised', () => {
-    const config = parseModelConfig(qwen3);
-    expect(config).toMatchObject({ architecture: 'qwen3', headDim: 128, hiddenSize: 1024, numHeads: 16, qkNorm: true });
-    expect(config.attentionBias).toEqual({ q: false, k: false, v: false, o: false });
+    expect(parseModelConfig(qwen3)).toMatchObject({ architecture: 'qwen3', hiddenSize: 1024 });
+    const attention = gqa(qwen3);
+    expect(attention).toMatchObject({ headDim: 128, heads: 16, qkNorm: true });
+    expect(attention.scale).toBeCloseTo(1 / Math.sqrt(128), 15);
+    expect(attention.bias).toEqual({ q: false, k: false, v: false, o: false });
   });
 
   it('reads Mistral without a window', () => {
-    expect(parseModelConfig(mistral)).toMatchObject({
-      architecture: 'mistral',
-      headDim: 128,
-      tieWordEmbeddings: false,
-    });
+    expect(parseModelConfig(mistral)).toMatchObject({ architecture: 'mistral', tieWordEmbeddings: false });
+    expect(gqa(mistral).headDim).toBe(128);
   });
 
   it('reads JSON text, with a byte order mark too', () => {
@@ -187,7 +218,7 @@ describe('published configurations', () => {
 
 describe('defaults and variants', () => {
   it('takes as many kv heads as heads where llama names none', () => {
-    expect(parseModelConfig(without(smollm2, 'num_key_value_heads'))).toMatchObject({ numKvHeads: 9 });
+    expect(gqa(without(smollm2, 'num_key_value_heads')).kvHeads).toBe(9);
   });
 
   it("doesn't tie the head where nothing says so", () => {
@@ -197,10 +228,9 @@ describe('defaults and variants', () => {
   });
 
   it('gives llama with attention_bias a bias on o too', () => {
-    expect(parseModelConfig({ ...llama32, attention_bias: true, mlp_bias: true })).toMatchObject({
-      attentionBias: { q: true, k: true, v: true, o: true },
-      mlpBias: true,
-    });
+    const biased = { ...llama32, attention_bias: true, mlp_bias: true };
+    expect(gqa(biased).bias).toEqual({ q: true, k: true, v: true, o: true });
+    expect(mlpOf(parseModelConfig(biased)).bias).toBe(true);
   });
 
   it('lets generation_config.json override the token ids', () => {
@@ -215,18 +245,21 @@ describe('defaults and variants', () => {
     const base = without(without(llama32, 'rope_theta'), 'rope_scaling');
     const rope = { ...llama32.rope_scaling, rope_theta: 500000.0 };
     expect(parseModelConfig({ ...base, rope_parameters: rope })).toEqual(parseModelConfig(llama32));
-    const plain = parseModelConfig({ ...base, rope_parameters: { rope_type: 'default', rope_theta: 12345 } });
-    expect(plain).toMatchObject({ ropeTheta: 12345, ropeScaling: null });
+    const plain = gqa({ ...base, rope_parameters: { rope_type: 'default', rope_theta: 12345 } });
+    expect(plain.rope).toMatchObject({ theta: 12345, scaling: null });
   });
 
   it('reads the older key of rope_scaling', () => {
-    const config = parseModelConfig({ ...smollm2, rope_scaling: { type: 'linear', factor: 2 } });
-    expect(config.ropeScaling).toEqual({ type: 'linear', factor: 2 });
+    const { rope } = gqa({ ...smollm2, rope_scaling: { type: 'linear', factor: 2 } });
+    expect(rope?.scaling).toEqual({ type: 'linear', factor: 2 });
   });
 
   it('accepts a window that cuts nothing', () => {
     expect(parseModelConfig({ ...mistral, sliding_window: 32768 }).maxPositions).toBe(32768);
     expect(parseModelConfig({ ...qwen2, use_sliding_window: true }).maxPositions).toBe(32768);
+    // Its layers from max_window_layers on would have one; there are none.
+    const narrow = { ...qwen2, use_sliding_window: true, sliding_window: 4096, max_window_layers: 24 };
+    expect(parseModelConfig(narrow).layers).toHaveLength(24);
   });
 });
 
@@ -361,7 +394,8 @@ describe('refusals name the key, the value and what is supported', () => {
       fc.property(keys, fc.jsonValue(), (key, value) => {
         try {
           const config = parseModelConfig({ ...qwen3, [key]: value });
-          expect(!isDeepseek(config) && config.numHeads % config.numKvHeads === 0).toBe(true);
+          const { heads, kvHeads } = attentionOf(config, 'gqa');
+          expect(heads % kvHeads).toBe(0);
         } catch (error) {
           expect(error).toBeInstanceOf(SplitkvError);
         }

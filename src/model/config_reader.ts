@@ -43,6 +43,11 @@ export class ConfigReader {
     return Object.hasOwn(this.#values, key);
   }
 
+  /** True when somebody looked at the key. */
+  asked(key: string): boolean {
+    return this.#asked.has(key);
+  }
+
   integer(key: string, range: IntegerRange): number {
     return this.optionalInteger(key, range) ?? this.missing(key);
   }

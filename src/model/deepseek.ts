@@ -6,11 +6,11 @@ import { mlaRopeAppend } from '../../shaders/rope/mla_rope_append/index.js';
 import { alignUp } from '../base/math.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import { segmentRoutes, type StageTopology } from '../placement/index.js';
-import type { DeepseekConfig } from './config.js';
+import { attentionOf, expertsOf, type MlaConfig, type ModelConfig } from './config.js';
 import { DeepseekMlp, type MlpRows } from './deepseek_mlp.js';
-import type { DeepseekLayerWeights, DeepseekWeights } from './deepseek_weights.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import type { Matrix } from './matrix.js';
+import type { LayerWeights, MlaWeights, ModelWeights } from './model_weights.js';
 import { fitRows, fusesNorm, recordLinear } from './record_linear.js';
 import { allocateParts, type Parts, partsFrom, recordReduce, segmentRegions } from './record_ranks.js';
 import { activationStride, chunksOf, type Role, tileRows } from './roles.js';
@@ -20,6 +20,9 @@ import { SpreadAttention, stateFloats } from './spread_attention.js';
 import { ownRowInfo, recordStageRows, rowBlocks } from './stage_rows.js';
 import { EmbeddingRanks } from './vocab_ranks.js';
 import type { RankRecorder, World } from './world.js';
+
+export type DeepseekLayerWeights = LayerWeights<MlaWeights>;
+export type DeepseekWeights = ModelWeights<DeepseekLayerWeights>;
 
 /** The layers of one stage on this rank. */
 interface DeepseekStage {
@@ -82,6 +85,8 @@ const O_SEGMENTS = 8;
  * The forward program of DeepSeek-V2, V3 and MiniCPM3 on one rank: multi-head latent attention with absorb, dense or expert MLPs.
  */
 export class DeepseekForward implements Forward {
+  /** Of every layer. */
+  readonly attention: MlaConfig;
   readonly hiddenStride: number;
   readonly logitsStride: number;
   readonly cacheBytes: number;
@@ -94,12 +99,13 @@ export class DeepseekForward implements Forward {
   /** Allocates the latent cache and the rope table. @throws SplitkvError `limit` when a layer's latents exceed one binding. */
   constructor(
     readonly device: Device,
-    readonly config: DeepseekConfig,
+    readonly config: ModelConfig,
     readonly weights: DeepseekWeights,
     readonly options: CacheOptions,
     readonly world: World,
   ) {
-    const { kvLoraRank, qkRopeHeadDim } = config;
+    this.attention = attentionOf(config, 'mla');
+    const { kvLoraRank, qkRopeHeadDim } = this.attention;
     const layerBytes = latentCacheBytes(
       { kvLoraRank, qkRopeHeadDim, kvType: options.type, block: options.block },
       options.numBlocks,
@@ -114,7 +120,7 @@ export class DeepseekForward implements Forward {
     this.cacheBytes = layerBytes * layers;
     this.cacheBytesPerToken = this.cacheBytes / (options.block * options.numBlocks);
     this.#rope = this.#stages.some(({ layers }) => layers.length > 0)
-      ? ropeBuffer(device, config, options.contextLength)
+      ? ropeBuffer(device, this.attention.rope, options.contextLength)
       : undefined;
   }
 
@@ -124,7 +130,7 @@ export class DeepseekForward implements Forward {
     const layers = this.weights.layers.filter((layer) => layer.index >= first && layer.index < end);
     const { holder } = topology;
     const heads = this.#headsOf(holder.heads);
-    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = this.attention;
     return {
       index,
       topology,
@@ -136,7 +142,7 @@ export class DeepseekForward implements Forward {
         ),
       ),
       heads,
-      projectStride: activationStride(layers[0]?.project!.outFeatures ?? 0),
+      projectStride: activationStride(layers[0]?.attention.project!.outFeatures ?? 0),
       qStride: activationStride(heads * (qkNopeHeadDim + qkRopeHeadDim)),
       qAbsorbedStride: this.#qAbsorbedStrideOf(holder.heads),
       latentOutStride: activationStride(heads * kvLoraRank),
@@ -162,7 +168,7 @@ export class DeepseekForward implements Forward {
   #qAbsorbedStrideOf(segments: readonly number[]): number {
     // Rows to ranks without weights travel with their tokens.
     const tokens = this.#headsOf(segments) + (this.world.all.stages.some(({ kind }) => kind === 'token') ? 1 : 0);
-    return alignUp(tokens * (this.config.kvLoraRank + this.config.qkRopeHeadDim), 32);
+    return alignUp(tokens * (this.attention.kvLoraRank + this.attention.qkRopeHeadDim), 32);
   }
 
   promptRows(wanted: number): number {
@@ -188,7 +194,7 @@ export class DeepseekForward implements Forward {
   allocateRows(role: Role, rows: number, allRows = rows): DeepseekRows {
     const { config, device, world } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
-    const { qLoraRank } = config;
+    const { qLoraRank } = this.attention;
     const fused = (width: number): boolean => fusesNorm(device, role, rows, width);
     const blocks = rowBlocks(world, role);
     const buffers: RowBuffers = {
@@ -199,7 +205,7 @@ export class DeepseekForward implements Forward {
       x: floats('x', rows * this.hiddenStride),
       // Experts and other ranks read the normalised rows, so theirs is never fused.
       normed:
-        fused(config.hiddenSize) && !config.moe && !world.all.ownRows
+        fused(config.hiddenSize) && !expertsOf(config) && !world.all.ownRows
           ? undefined
           : floats('normed', rows * this.hiddenStride),
     };
@@ -230,7 +236,7 @@ export class DeepseekForward implements Forward {
     return {
       headsOf: (segments: readonly number[]) => this.#headsOf(segments),
       queryStrideOf: (segments: readonly number[]) => this.#qAbsorbedStrideOf(segments),
-      dim: this.config.kvLoraRank,
+      dim: this.attention.kvLoraRank,
       outStride: latentOutStride,
       uneven: false,
       contextLength: this.options.contextLength,
@@ -239,7 +245,7 @@ export class DeepseekForward implements Forward {
   }
 
   recordLayers(recorder: RankRecorder, buffers: DeepseekRows): void {
-    buffers.embedding.record(recorder, this.config.scaleEmb);
+    buffers.embedding.record(recorder, this.config.embeddingScale);
     const own = new Map(this.#stages.map((stage, at) => [stage.index, { stage, rows: buffers.stages[at]! }]));
     for (const index of this.world.plan.stages.keys()) {
       recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);
@@ -263,7 +269,7 @@ export class DeepseekForward implements Forward {
   }
 
   get #latent() {
-    const { kvLoraRank, qkRopeHeadDim } = this.config;
+    const { kvLoraRank, qkRopeHeadDim } = this.attention;
     return { kvLoraRank, qkRopeHeadDim, kvType: this.options.type, block: this.options.block };
   }
 
@@ -275,18 +281,19 @@ export class DeepseekForward implements Forward {
     { attention }: StageRows,
     stageRows: ComputedRows,
     latentCache: Buffer,
-    weights: DeepseekLayerWeights,
+    layer: DeepseekLayerWeights,
   ): void {
+    const weights = layer.attention;
     const { config, options } = this;
     const { rows, role } = buffers;
     const { heads } = stage;
     const qAbsorbed = attention.ownQueries!;
     const qAbsStride = attention.input.queryStride;
-    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = this.attention;
     recordLinear(recorder, buffers, weights.project!, {
       x: buffers.x,
       xStride: this.hiddenStride,
-      norm: { weight: weights.inputNorm, eps: config.rmsNormEps },
+      norm: { weight: layer.inputNorm, eps: config.rmsNormEps },
       bias: weights.projectBias,
       out: stageRows.projected,
       outStride: stage.projectStride,
@@ -297,7 +304,7 @@ export class DeepseekForward implements Forward {
       recordLinear(recorder, { role, rows, normed: stageRows.qNormed }, weights.qUp, {
         x: stageRows.projected,
         xStride: stage.projectStride,
-        norm: { weight: weights.qNorm!, eps: config.loraNormEps },
+        norm: { weight: weights.qNorm!, eps: this.attention.loraNormEps },
         out: q.buffer,
         outStride: q.stride,
       });
@@ -310,7 +317,7 @@ export class DeepseekForward implements Forward {
         heads,
         ...(attention.sendsReady && { latents: 'kept' as const }),
         qkNopeHeadDim,
-        eps: config.loraNormEps,
+        eps: this.attention.loraNormEps,
         tableStride: options.tableStride,
         qStride: q.stride,
         kvStride: stage.projectStride,
@@ -350,7 +357,7 @@ export class DeepseekForward implements Forward {
     { input }: SpreadAttention,
     latentCache: Buffer,
   ): void {
-    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, loraNormEps: eps } = this.config;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, loraNormEps: eps } = this.attention;
     const { queries, queryStride, rowInfo, rowsOf, rows } = input;
     recorder.dispatch(
       mlaRopeAppend,
@@ -379,7 +386,7 @@ export class DeepseekForward implements Forward {
     { input, share, layout, partials, target }: SpreadAttention,
     latentCache: Buffer,
   ): void {
-    const { config, options } = this;
+    const { options } = this;
     const problem = {
       ...this.#latent,
       rows: input.rows,
@@ -388,7 +395,7 @@ export class DeepseekForward implements Forward {
       share,
       tableStride: options.tableStride,
       qStride: input.queryStride,
-      scale: config.softmaxScale,
+      scale: this.attention.scale,
     };
     const tensors = {
       q_abs: input.queries,
@@ -412,10 +419,11 @@ export class DeepseekForward implements Forward {
     buffers: DeepseekRows,
     stage: DeepseekStage,
     stageRows: ComputedRows,
-    weights: DeepseekLayerWeights,
+    layer: DeepseekLayerWeights,
   ): void {
+    const weights = layer.attention;
     const { config } = this;
-    const { kvLoraRank, vHeadDim } = config;
+    const { kvLoraRank, vHeadDim } = this.attention;
     const { heads, topology } = stage;
     recorder.dispatch(
       linearGrouped,

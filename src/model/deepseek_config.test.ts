@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
-import { type DeepseekConfig, isDeepseek, isMoeLayer, parseModelConfig } from './config.js';
+import { attentionOf, expertsOf, gatedMlpOf, type MlaConfig, type ModelConfig } from './config.js';
+import { parseModelConfig } from './families/registry.js';
 
 /** The config.json files of published models, shortened to the keys that matter and some that must not. */
 const v2Lite = {
@@ -112,59 +113,29 @@ const minicpm3 = {
 type Raw = Record<string, unknown>;
 const without = (config: Raw, key: string): Raw =>
   Object.fromEntries(Object.entries(config).filter(([name]) => name !== key));
-function parse(config: Raw): DeepseekConfig {
-  const parsed = parseModelConfig(config);
-  if (!isDeepseek(parsed)) throw new Error(`${parsed.architecture} is not of this family`);
-  return parsed;
+const parse = (config: Raw): ModelConfig => parseModelConfig(config);
+
+/** The attention of every layer, which must be the same. */
+function mla(raw: Raw): MlaConfig {
+  const config = parse(raw);
+  for (const { attention } of config.layers) expect(attention).toEqual(config.layers[0]!.attention);
+  return attentionOf(config, 'mla');
 }
+const expertLayers = ({ layers }: ModelConfig): number[] =>
+  layers.flatMap(({ mlp }, layer) => (mlp.kind === 'experts' ? [layer] : []));
+const from = (first: number, end: number): number[] => Array.from({ length: end - first }, (_, i) => first + i);
 
 describe('published configurations', () => {
   it('reads DeepSeek V2-Lite', () => {
     const config = parse(v2Lite);
-    const { softmaxScale, ...rest } = config;
-    expect(rest).toEqual({
+    const { layers, tensors: _, ...model } = config;
+    expect(model).toEqual({
       architecture: 'deepseek_v2',
       hiddenSize: 2048,
-      intermediateSize: 10944,
-      numLayers: 27,
-      numHeads: 16,
-      qLoraRank: null,
-      kvLoraRank: 512,
-      qkNopeHeadDim: 128,
-      qkRopeHeadDim: 64,
-      vHeadDim: 128,
       vocabSize: 102400,
       maxPositions: 163840,
       rmsNormEps: 1e-6,
-      loraNormEps: 1e-6,
-      ropeTheta: 10000,
-      ropeScaling: {
-        type: 'yarn',
-        factor: 40,
-        originalMaxPositions: 4096,
-        betaFast: 32,
-        betaSlow: 1,
-        mscaleAllDim: 0.707,
-        attentionFactor: 1,
-      },
-      ropeInterleaved: true,
-      attentionBias: false,
-      moe: {
-        numExperts: 64,
-        expertsPerToken: 6,
-        intermediateSize: 1408,
-        numShared: 2,
-        numGroups: 1,
-        topkGroups: 1,
-        scoring: 'softmax',
-        method: 'greedy',
-        normTopkProb: false,
-        routedScalingFactor: 1,
-        correctionBias: false,
-      },
-      firstKDenseReplace: 1,
-      moeLayerFreq: 1,
-      scaleEmb: 1,
+      embeddingScale: 1,
       residualScale: 1,
       logitScale: 1,
       tieWordEmbeddings: false,
@@ -172,52 +143,110 @@ describe('published configurations', () => {
       bosTokenId: 100000,
       torchDtype: 'bfloat16',
     });
+    const { scale, ...attention } = mla(v2Lite);
+    expect(attention).toEqual({
+      kind: 'mla',
+      heads: 16,
+      qLoraRank: null,
+      kvLoraRank: 512,
+      qkNopeHeadDim: 128,
+      qkRopeHeadDim: 64,
+      vHeadDim: 128,
+      bias: false,
+      loraNormEps: 1e-6,
+      rope: {
+        theta: 10000,
+        scaling: {
+          type: 'yarn',
+          factor: 40,
+          originalMaxPositions: 4096,
+          betaFast: 32,
+          betaSlow: 1,
+          mscaleAllDim: 0.707,
+          attentionFactor: 1,
+        },
+        dims: 64,
+        interleaved: true,
+      },
+    });
     // 192^-0.5 (0.1 * 0.707 * ln 40 + 1)^2
-    expect(softmaxScale).toBeCloseTo(0.114721, 6);
-    expect([0, 1, 26].map((layer) => isMoeLayer(config, layer))).toEqual([false, true, true]);
+    expect(scale).toBeCloseTo(0.114721, 6);
+    expect(layers).toHaveLength(27);
+    expect(layers[0]!.mlp).toEqual({ kind: 'gated', width: 10944, activation: 'silu', bias: false });
+    for (const { mlp } of layers.slice(1)) {
+      expect(mlp).toEqual({
+        kind: 'experts',
+        numExperts: 64,
+        expertsPerToken: 6,
+        width: 1408,
+        sharedWidth: 2 * 1408,
+        activation: 'silu',
+        numGroups: 1,
+        topkGroups: 1,
+        scoring: 'softmax',
+        method: 'greedy',
+        normTopkProb: false,
+        routedScalingFactor: 1,
+        correctionBias: false,
+      });
+    }
   });
 
   it('reads DeepSeek V3, ignoring the layer that predicts a further token', () => {
     const config = parse(v3);
-    expect(config).toMatchObject({
-      architecture: 'deepseek_v3',
-      numLayers: 61,
-      qLoraRank: 1536,
-      ropeInterleaved: true,
-      firstKDenseReplace: 3,
-      moe: { numGroups: 8, topkGroups: 4, scoring: 'sigmoid', method: 'noaux_tc', normTopkProb: true },
+    expect(config.architecture).toBe('deepseek_v3');
+    expect(config.layers).toHaveLength(61);
+    expect(expertLayers(config)).toEqual(from(3, 61));
+    expect(mla(v3)).toMatchObject({ qLoraRank: 1536, rope: { interleaved: true } });
+    expect(expertsOf(config)).toMatchObject({
+      numGroups: 8,
+      topkGroups: 4,
+      scoring: 'sigmoid',
+      method: 'noaux_tc',
+      normTopkProb: true,
+      correctionBias: true,
+      routedScalingFactor: 2.5,
+      sharedWidth: 2048,
     });
-    expect(config.moe).toMatchObject({ correctionBias: true, routedScalingFactor: 2.5, numShared: 1 });
-    expect(config.softmaxScale).toBeCloseTo(0.135234, 6);
+    expect(mla(v3).scale).toBeCloseTo(0.135234, 6);
   });
 
   it('reads MiniCPM3 4B', () => {
     const config = parse(minicpm3);
     expect(config).toMatchObject({
       architecture: 'minicpm3',
-      vHeadDim: 64,
       rmsNormEps: 1e-5,
-      loraNormEps: 1e-6,
-      ropeInterleaved: false,
-      ropeScaling: { type: 'longrope', originalMaxPositions: 32768, attentionFactor: 1 },
-      moe: null,
-      scaleEmb: 12,
+      embeddingScale: 12,
       logitScale: 0.1,
       tieWordEmbeddings: true,
     });
+    const attention = mla(minicpm3);
+    expect(attention).toMatchObject({
+      vHeadDim: 64,
+      loraNormEps: 1e-6,
+      rope: { interleaved: false, scaling: { type: 'longrope', originalMaxPositions: 32768, attentionFactor: 1 } },
+    });
     expect(config.residualScale).toBeCloseTo(1.4 / 7.874007874, 9);
-    expect(config.softmaxScale).toBeCloseTo(1 / 9.797958971, 9);
-    expect(isMoeLayer(config, 61)).toBe(false);
+    expect(attention.scale).toBeCloseTo(1 / 9.797958971, 9);
+    expect(expertsOf(config)).toBeUndefined();
+    expect(gatedMlpOf(config)?.width).toBe(6400);
+  });
+
+  it('is plain data, which a worker can be sent', () => {
+    for (const raw of [v2Lite, v3, minicpm3]) {
+      expect(structuredClone(parse(raw))).toEqual(parse(raw));
+      expect(JSON.parse(JSON.stringify(parse(raw)))).toEqual(parse(raw));
+    }
   });
 });
 
 describe('variants', () => {
   it('leaves the softmax scale alone without YaRN, or where mscale_all_dim is 0', () => {
-    expect(parse(without(v3, 'rope_scaling')).softmaxScale).toBeCloseTo(192 ** -0.5, 12);
-    const config = parse({ ...v3, rope_scaling: { ...without(v3.rope_scaling, 'mscale'), mscale_all_dim: 0 } });
-    expect(config.softmaxScale).toBeCloseTo(192 ** -0.5, 12);
+    expect(mla(without(v3, 'rope_scaling')).scale).toBeCloseTo(192 ** -0.5, 12);
+    const attention = mla({ ...v3, rope_scaling: { ...without(v3.rope_scaling, 'mscale'), mscale_all_dim: 0 } });
+    expect(attention.scale).toBeCloseTo(192 ** -0.5, 12);
     // 0.1 ln 40 + 1
-    expect(config.ropeScaling).toMatchObject({ attentionFactor: expect.closeTo(1.3688879454, 9) });
+    expect(attention.rope.scaling).toMatchObject({ attentionFactor: expect.closeTo(1.3688879454, 9) });
   });
 
   it('reads transformers 5 rope_parameters', () => {
@@ -228,44 +257,40 @@ describe('variants', () => {
 
   it('takes group-limited routing for V2, and groups only there', () => {
     const limited = { ...v2Lite, topk_method: 'group_limited_greedy', n_group: 8, topk_group: 3 };
-    expect(parse(limited).moe).toMatchObject({ method: 'group_limited_greedy', numGroups: 8, topkGroups: 3 });
-    expect(parse({ ...limited, topk_method: 'greedy' }).moe).toMatchObject({ numGroups: 1, topkGroups: 1 });
+    expect(expertsOf(parse(limited))).toMatchObject({ method: 'group_limited_greedy', numGroups: 8, topkGroups: 3 });
+    expect(expertsOf(parse({ ...limited, topk_method: 'greedy' }))).toMatchObject({ numGroups: 1, topkGroups: 1 });
   });
 
   it('leaves a single weight of V2 as it is, but normalises that of V3', () => {
     const one = { num_experts_per_tok: 1, norm_topk_prob: true };
-    expect(parse({ ...v2Lite, ...one }).moe!.normTopkProb).toBe(false);
-    expect(parse({ ...v3, ...one }).moe!.normTopkProb).toBe(true);
+    expect(expertsOf(parse({ ...v2Lite, ...one }))!.normTopkProb).toBe(false);
+    expect(expertsOf(parse({ ...v3, ...one }))!.normTopkProb).toBe(true);
   });
 
   it('takes null for no experts and for no shared experts', () => {
-    const dense = parse({ ...v2Lite, n_routed_experts: null });
-    expect(dense.moe).toBeNull();
-    expect(isMoeLayer(dense, 26)).toBe(false);
-    expect(parse({ ...v2Lite, n_shared_experts: null }).moe!.numShared).toBe(0);
+    expect(expertLayers(parse({ ...v2Lite, n_routed_experts: null }))).toEqual([]);
+    expect(expertsOf(parse({ ...v2Lite, n_shared_experts: null }))!.sharedWidth).toBe(0);
   });
 
   it('counts moe_layer_freq from layer 0', () => {
-    const config = parse({ ...v2Lite, moe_layer_freq: 3, first_k_dense_replace: 4 });
-    expect([3, 4, 5, 6, 7, 9].map((layer) => isMoeLayer(config, layer))).toEqual([
-      false,
-      false,
-      false,
-      true,
-      false,
-      true,
-    ]);
+    const config = parse({ ...v2Lite, num_hidden_layers: 10, moe_layer_freq: 3, first_k_dense_replace: 4 });
+    expect(expertLayers(config)).toEqual([6, 9]);
+  });
+
+  it('takes more dense layers than there are layers for a model without experts', () => {
+    const config = parse({ ...v2Lite, num_hidden_layers: 2, first_k_dense_replace: 4 });
+    expect(expertLayers(config)).toEqual([]);
   });
 
   it('knows rows in halves', () => {
-    expect(parse({ ...v3, rope_interleave: false }).ropeInterleaved).toBe(false);
+    expect(mla({ ...v3, rope_interleave: false }).rope.interleaved).toBe(false);
   });
 
   it('stretches longrope by the ratio of the contexts', () => {
     const rope = { ...minicpm3.rope_scaling, original_max_position_embeddings: 1024 };
-    const config = parse({ ...minicpm3, max_position_embeddings: 4096, rope_scaling: rope });
+    const attention = mla({ ...minicpm3, max_position_embeddings: 4096, rope_scaling: rope });
     // sqrt(1 + ln 4 / ln 1024) = sqrt(1.2)
-    expect(config.ropeScaling).toMatchObject({ attentionFactor: expect.closeTo(1.0954451150103321, 12) });
+    expect(attention.rope.scaling).toMatchObject({ attentionFactor: expect.closeTo(1.0954451150103321, 12) });
   });
 });
 
@@ -360,7 +385,7 @@ describe('refusals name the key, the value and what is supported', () => {
       fc.property(model, keys, fc.jsonValue(), (raw, key, value) => {
         try {
           const config = parseModelConfig({ ...raw, [key]: value });
-          expect(isDeepseek(config) && Number.isFinite(config.softmaxScale)).toBe(true);
+          expect(Number.isFinite(attentionOf(config, 'mla').scale)).toBe(true);
         } catch (error) {
           expect(error).toBeInstanceOf(SplitkvError);
         }

@@ -12,12 +12,12 @@ import {
   segmentRoutes,
   type StageTopology,
 } from '../placement/index.js';
-import type { DeepseekConfig } from './config.js';
-import { type DeepseekLayerWeights, type DenseMlpWeights, isMoe, type MoeWeights } from './deepseek_weights.js';
+import { type ExpertsConfig, expertsOf, gatedMlpOf, type ModelConfig } from './config.js';
 import type { RowBuffers } from './forward.js';
 import { GatheredMlp, recordGatheredMlp } from './gathered_mlp.js';
 import { GatheredRows } from './gathered_rows.js';
 import type { Matrix } from './matrix.js';
+import type { ExpertWeights, GatedMlpWeights, LayerWeights } from './model_weights.js';
 import { recordLinear, recordSwiglu } from './record_linear.js';
 import { allocateParts, type Parts, recordReduce, rowsOf, segmentRegions } from './record_ranks.js';
 import { activationStride, DOWN_SEGMENTS, type Role } from './roles.js';
@@ -70,6 +70,8 @@ interface RoutedRows {
 
 /** The MLP half of a DeepSeek layer: dense SwiGLU, or routed experts with shared ones beside them. */
 export class DeepseekMlp {
+  /** Of the layers that have experts. */
+  readonly moe: ExpertsConfig | undefined;
   readonly #denseWidth: number;
   readonly #sharedWidth: number;
   readonly #split: boolean;
@@ -80,18 +82,19 @@ export class DeepseekMlp {
 
   constructor(
     readonly device: Device,
-    readonly config: DeepseekConfig,
+    readonly config: ModelConfig,
     readonly hiddenStride: number,
     readonly world: World,
     readonly topology: StageTopology,
-    layers: readonly DeepseekLayerWeights[],
+    layers: readonly LayerWeights[],
   ) {
-    const widthOf = ({ downSegments: { start, end } }: DenseMlpWeights): number => end - start;
+    this.moe = expertsOf(config);
+    const widthOf = ({ downSegments: { start, end } }: GatedMlpWeights): number => end - start;
     const mlps = layers.map(({ mlp }) => mlp);
-    this.#denseWidth = Math.max(0, ...mlps.map((mlp) => (isMoe<DenseMlpWeights, MoeWeights>(mlp) ? 0 : widthOf(mlp))));
+    this.#denseWidth = Math.max(0, ...mlps.map((mlp) => (mlp.kind === 'experts' ? 0 : widthOf(mlp))));
     this.#sharedWidth = Math.max(
       0,
-      ...mlps.map((mlp) => (isMoe<DenseMlpWeights, MoeWeights>(mlp) && mlp.shared ? widthOf(mlp.shared) : 0)),
+      ...mlps.map((mlp) => (mlp.kind === 'experts' && mlp.shared ? widthOf(mlp.shared) : 0)),
     );
     this.#split = topology.groups.length > 1;
     const { shares } = topology.stage;
@@ -99,7 +102,7 @@ export class DeepseekMlp {
     if (!topology.spreadsExperts) return;
     const holding = shares.filter(({ experts }) => experts.length > 0);
     this.#expertRanks = holding.map(({ rank }) => rank);
-    const owners = Uint32Array.from({ length: config.moe!.numExperts }, (_, expert) =>
+    const owners = Uint32Array.from({ length: this.moe!.numExperts }, (_, expert) =>
       holding.findIndex(({ experts }) => experts.includes(expert)),
     );
     this.#owners = device.createBuffer('expert owners', owners.byteLength);
@@ -108,7 +111,7 @@ export class DeepseekMlp {
 
   /** Elements of the widest buffer's row, for prompt rows. */
   get widestRow(): number {
-    const { moe } = this.config;
+    const { moe } = this;
     const { kind, cutsMlp, holders, share } = this.topology;
     const ownRows = kind === 'adp';
     // Buffers of all ranks' rows are as many times as large.
@@ -127,10 +130,7 @@ export class DeepseekMlp {
     return Math.max(
       dense,
       expertsPerToken *
-        Math.max(
-          this.hiddenStride * Math.max(all, this.#expertRanks.length),
-          activationStride(moe.intermediateSize) * all,
-        ),
+        Math.max(this.hiddenStride * Math.max(all, this.#expertRanks.length), activationStride(moe.width) * all),
       activationStride(numExperts) * all,
     );
   }
@@ -138,7 +138,8 @@ export class DeepseekMlp {
   allocateRows(role: Role, rows: number, allRows: number): MlpRows {
     const { device } = this;
     const { kind, spreadsExperts } = this.topology;
-    const { moe, hiddenSize } = this.config;
+    const { moe } = this;
+    const { hiddenSize } = this.config;
     const buffer = (name: string, words: number): Buffer => device.createBuffer(`${role} ${name}`, words * 4);
     const slots = moe ? rows * moe.expertsPerToken : 0;
     const routedRows = kind === 'adp' && spreadsExperts ? allRows : rows;
@@ -152,8 +153,8 @@ export class DeepseekMlp {
           : undefined,
       hidden: buffer('hidden', rows * activationStride(this.#denseWidth)),
       sharedHidden: buffer('shared hidden', rows * activationStride(this.#sharedWidth)),
-      downParts: parts('down parts', this.config.intermediateSize),
-      sharedParts: parts('shared down parts', moe ? moe.numShared * moe.intermediateSize : 0),
+      downParts: parts('down parts', gatedMlpOf(this.config)?.width ?? 0),
+      sharedParts: parts('shared down parts', moe?.sharedWidth ?? 0),
       moe: moe
         ? {
             logits: buffer('router logits', rows * activationStride(moe.numExperts)),
@@ -162,7 +163,7 @@ export class DeepseekMlp {
             rowCount: buffer('row count', 1),
             pairs: buffer('expert pairs', role === 'prompt' ? moe.numExperts * routedRows : 1),
             pairCounts: buffer('expert pair counts', moe.numExperts),
-            hidden: buffer('expert hidden', routed * activationStride(moe.intermediateSize)),
+            hidden: buffer('expert hidden', routed * activationStride(moe.width)),
             out: buffer('expert out', routed * this.hiddenStride),
             gathered: this.#owners && buffer('expert outs', this.#expertRanks.length * slots * this.hiddenStride),
           }
@@ -174,7 +175,8 @@ export class DeepseekMlp {
   #allocateAll(role: Role, rows: number, allRows: number): MlpRows['all'] {
     const { device, hiddenStride } = this;
     const { kind, cutsMlp, spreadsExperts, share } = this.topology;
-    const { moe, hiddenSize } = this.config;
+    const { moe } = this;
+    const { hiddenSize } = this.config;
     if (kind !== 'adp' || !(cutsMlp || spreadsExperts)) return undefined;
     const gathered = new GatheredRows(device, role, allRows);
     const mlp = (name: string, width: number): GatheredMlp | undefined =>
@@ -185,13 +187,13 @@ export class DeepseekMlp {
       x: buffer('gathered x', allRows * hiddenStride),
       ids: spreadsExperts ? buffer('gathered expert ids', allRows * moe!.expertsPerToken) : undefined,
       dense: mlp('down', this.#denseWidth),
-      shared: moe && moe.numShared > 0 ? mlp('shared down', this.#sharedWidth) : undefined,
+      shared: moe && moe.sharedWidth > 0 ? mlp('shared down', this.#sharedWidth) : undefined,
     };
   }
 
-  record(recorder: RankRecorder, buffers: RowBuffers, rows: MlpRows, layer: DeepseekLayerWeights): void {
+  record(recorder: RankRecorder, buffers: RowBuffers, rows: MlpRows, layer: LayerWeights): void {
     const { mlp, postNorm } = layer;
-    if (isMoe<DenseMlpWeights, MoeWeights>(mlp)) {
+    if (mlp.kind === 'experts') {
       this.#recordExperts(recorder, buffers, rows, mlp, postNorm);
       return;
     }
@@ -236,7 +238,7 @@ export class DeepseekMlp {
     recorder: RankRecorder,
     buffers: RowBuffers,
     rows: MlpRows,
-    weights: DenseMlpWeights,
+    weights: GatedMlpWeights,
     from: { readonly x: Buffer; readonly norm?: Buffer },
     hidden: Buffer,
     parts: Parts | undefined,
@@ -262,11 +264,11 @@ export class DeepseekMlp {
     recorder: RankRecorder,
     buffers: RowBuffers,
     rows: MlpRows,
-    weights: MoeWeights,
+    weights: ExpertWeights,
     postNorm: Buffer,
   ): void {
     const { hiddenStride } = this;
-    const moe = this.config.moe!;
+    const moe = this.moe!;
     const scratch = rows.moe!;
     const normed = buffers.normed!;
     const logitsStride = activationStride(moe.numExperts);
@@ -368,11 +370,11 @@ export class DeepseekMlp {
     role: Role,
     routed: RoutedRows,
     scratch: NonNullable<MlpRows['moe']>,
-    weights: MoeWeights,
+    weights: ExpertWeights,
   ): void {
     const { hiddenStride } = this;
     const { hiddenSize } = this.config;
-    const { expertsPerToken: topK, numExperts, intermediateSize } = this.config.moe!;
+    const { expertsPerToken: topK, numExperts, width } = this.moe!;
     if (role === 'prompt') {
       recorder.dispatch(
         moeSort,
@@ -380,7 +382,7 @@ export class DeepseekMlp {
         { expert_ids: routed.ids, row_count: scratch.rowCount, pairs: scratch.pairs, pair_counts: scratch.pairCounts },
       );
     }
-    const hiddenWidth = activationStride(intermediateSize);
+    const hiddenWidth = activationStride(width);
     this.#recordExpertLinear(recorder, role, routed, scratch, weights, weights.expertsGateUp, {
       x: routed.x,
       xStride: hiddenStride,
@@ -388,14 +390,14 @@ export class DeepseekMlp {
       inFeatures: hiddenSize,
       out: scratch.hidden,
       outStride: hiddenWidth,
-      outFeatures: intermediateSize,
+      outFeatures: width,
       epilogue: 'swiglu',
     });
     this.#recordExpertLinear(recorder, role, routed, scratch, weights, weights.expertsDown, {
       x: scratch.hidden,
       xStride: hiddenWidth,
       xPerSlot: true,
-      inFeatures: intermediateSize,
+      inFeatures: width,
       out: scratch.out,
       outStride: hiddenStride,
       outFeatures: hiddenSize,
@@ -404,7 +406,7 @@ export class DeepseekMlp {
   }
 
   #recordRouting(recorder: RankRecorder, role: Role, ids: Buffer, weights: Buffer): void {
-    const stride = this.config.moe!.expertsPerToken;
+    const stride = this.moe!.expertsPerToken;
     const routes = routingRoutes(this.world.all, this.topology.index, role);
     this.world.exchangeRoutes(recorder, 'routing', routes, ({ cargo }, _side, step) => {
       const { first, count } = this.world.rowRange(role, cargo.group, step);
@@ -414,7 +416,7 @@ export class DeepseekMlp {
 
   /** Every rank that runs a row needs the outputs of all experts for it. */
   #expertRegions(role: Role, out: Buffer, gathered: Buffer, room: number, { all }: MlpRows): RegionsOf {
-    const stride = this.config.moe!.expertsPerToken * this.hiddenStride;
+    const stride = this.moe!.expertsPerToken * this.hiddenStride;
     return ({ from, cargo }, side, step) => {
       const { first, count } = this.world.rowRange(role, cargo.group, step);
       if (side === 'receive') return [rowsOf(gathered, stride, count, this.#expertRanks.indexOf(from) * room + first)];
@@ -427,7 +429,7 @@ export class DeepseekMlp {
     role: Role,
     routed: RoutedRows,
     scratch: NonNullable<MlpRows['moe']>,
-    { experts: [first, end] }: MoeWeights,
+    { experts: [first, end] }: ExpertWeights,
     matrix: Matrix | undefined,
     io: {
       readonly x: Buffer;
@@ -441,7 +443,7 @@ export class DeepseekMlp {
     },
   ): void {
     if (!matrix) return;
-    const { numExperts, expertsPerToken } = this.config.moe!;
+    const { numExperts, expertsPerToken } = this.moe!;
     const rowsPerExpert = matrix.outFeatures / (end - first);
     const { x, out, ...shape } = io;
     for (const shard of matrix.shards) {

@@ -51,7 +51,7 @@ async function differences(
   typeOf: (tensor: string, shape: readonly number[]) => WritableType | undefined,
   changes: Record<string, unknown> = small,
 ): Promise<{ ours: number; rounding: number }> {
-  const { config, weights } = makeRandomModel<ModelConfig>({ config: changes, seed: 3 });
+  const { config, weights } = makeRandomModel({ config: changes, seed: 3 });
   const path = join(folder, `${name}.gguf`);
   await writeFile(path, modelToGguf(config, weights, { typeOf }));
   const tokens = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % config.vocabSize);

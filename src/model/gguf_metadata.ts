@@ -51,6 +51,11 @@ export class GgufMetadata {
     return this.#reader.boolean(`${this.arch}.${name}`, fallback);
   }
 
+  /** True when somebody looked at the key. */
+  asked(name: string): boolean {
+    return this.#reader.asked(`${this.arch}.${name}`);
+  }
+
   unsupported(name: string, value: unknown, supported: string): Error {
     return this.#reader.unsupported(`${this.arch}.${name}`, value, supported);
   }

@@ -4,12 +4,12 @@ import { ropeAppend } from '../../shaders/rope/rope_append/index.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import { type RankShare, segmentRoutes, type StageTopology } from '../placement/index.js';
 import type { StageCompression } from './compression/stage_compression.js';
+import { attentionOf, type GqaConfig, type ModelConfig } from './config.js';
 import type { CacheOptions, Forward, RowBuffers } from './forward.js';
 import { GatheredMlp, recordGatheredMlp } from './gathered_mlp.js';
 import { GatheredRows } from './gathered_rows.js';
 import { allocateKvCache, type KvCache, kvBytesPerToken } from './kv_cache.js';
-import type { LlamaConfig } from './llama_config.js';
-import type { LlamaLayerWeights, LlamaWeights } from './llama_weights.js';
+import type { GatedMlpWeights, GqaWeights, LayerWeights, ModelWeights } from './model_weights.js';
 import { fitRows, fusesNorm, recordLinear, recordSwiglu } from './record_linear.js';
 import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './record_ranks.js';
 import { activationStride, chunksOf, DOWN_SEGMENTS, type Role } from './roles.js';
@@ -19,6 +19,9 @@ import { type MergeTables, SpreadAttention, stateFloats } from './spread_attenti
 import { recordStageRows, rowBlocks } from './stage_rows.js';
 import { EmbeddingRanks } from './vocab_ranks.js';
 import type { RankRecorder, World } from './world.js';
+
+export type LlamaLayerWeights = LayerWeights<GqaWeights, GatedMlpWeights>;
+export type LlamaWeights = ModelWeights<LlamaLayerWeights>;
 
 /** The layers of one stage on this rank. */
 interface LlamaStage {
@@ -65,6 +68,8 @@ const ownHeads = ({ kvHeads, copies = [] }: RankShare): number =>
 
 /** The forward program of the Llama family on one rank. */
 export class LlamaForward implements Forward {
+  /** Of every layer. */
+  readonly attention: GqaConfig;
   readonly hiddenStride: number;
   readonly logitsStride: number;
   readonly cacheBytes: number;
@@ -78,23 +83,26 @@ export class LlamaForward implements Forward {
   /** Allocates the cache and the rope table. @throws SplitkvError `limit` when a layer's K or V exceeds one binding. */
   constructor(
     readonly device: Device,
-    readonly config: LlamaConfig,
+    readonly config: ModelConfig,
     readonly weights: LlamaWeights,
     readonly options: CacheOptions,
     readonly world: World,
   ) {
     const scratch = new Scratch(device);
+    this.attention = attentionOf(config, 'gqa');
     this.#stages = world.topology.stages.flatMap((topology, index) =>
       topology ? [this.#stage(index, topology, scratch)] : [],
     );
     this.cacheBytes = this.#stages.reduce((sum, { cache }) => sum + cache.bytes, 0);
-    this.headBlockBytes = kvBytesPerToken({ ...config, ...options, numLayers: 1, numKvHeads: 1 }) * options.block;
+    this.headBlockBytes =
+      kvBytesPerToken({ headDim: this.attention.headDim, type: options.type, numLayers: 1, numKvHeads: 1 }) *
+      options.block;
     this.cacheBytesPerToken = this.#stages.reduce(
       (sum, { cache, topology }) => sum + kvBytesPerToken({ ...cache, numKvHeads: ownHeads(topology.share) }),
       0,
     );
     this.#rope = this.#stages.some(({ layers }) => layers.length > 0)
-      ? ropeBuffer(device, config, options.contextLength)
+      ? ropeBuffer(device, this.attention.rope!, options.contextLength)
       : undefined;
     this.hiddenStride = activationStride(config.hiddenSize);
     this.logitsStride = activationStride(config.vocabSize);
@@ -115,7 +123,7 @@ export class LlamaForward implements Forward {
         firstLayer: first,
         numLayers: end - first,
         numKvHeads: share.kvHeads.length,
-        headDim: config.headDim,
+        headDim: this.attention.headDim,
         type: options.type,
         block: options.block,
         numBlocks: options.numBlocks,
@@ -124,7 +132,7 @@ export class LlamaForward implements Forward {
       heads,
       kvHeads,
       qkvStride: this.#qkvStrideOf(holder.heads),
-      mlpWidth: layers[0] ? layers[0].downSegments.end - layers[0].downSegments.start : 0,
+      mlpWidth: layers[0] ? layers[0].mlp.downSegments.end - layers[0].mlp.downSegments.start : 0,
       split: topology.groups.length > 1 && holder === share,
       compression:
         options.perHead?.compression && heads > 0
@@ -155,15 +163,15 @@ export class LlamaForward implements Forward {
   }
 
   #headsOf(segments: readonly number[]): number {
-    return (segments.length * this.config.numHeads) / this.config.numKvHeads;
+    return (segments.length * this.attention.heads) / this.attention.kvHeads;
   }
 
   #qkvStrideOf(segments: readonly number[]): number {
-    return activationStride((this.#headsOf(segments) + 2 * segments.length) * this.config.headDim);
+    return activationStride((this.#headsOf(segments) + 2 * segments.length) * this.attention.headDim);
   }
 
   promptRows(wanted: number): number {
-    const { numKvHeads: segments } = this.config;
+    const { kvHeads: segments } = this.attention;
     const chunks = chunksOf(this.options.contextLength);
     const widest = Math.max(
       this.hiddenStride,
@@ -213,7 +221,7 @@ export class LlamaForward implements Forward {
     const { config, world, options } = this;
     const { topology } = stage;
     const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
-    const outStride = activationStride(stage.heads * config.headDim);
+    const outStride = activationStride(stage.heads * this.attention.headDim);
     const parts = (name: string, count: number): Parts | undefined =>
       stage.split ? allocateParts(scratch, role, name, count, rows, config.hiddenSize) : undefined;
     // A prompt that is compressed is whole on every copy until it ends.
@@ -235,18 +243,18 @@ export class LlamaForward implements Forward {
             hidden: floats('hidden', rows * activationStride(stage.mlpWidth)),
             gathered: undefined,
           }),
-      oParts: parts('o parts', config.numKvHeads),
+      oParts: parts('o parts', this.attention.kvHeads),
       downParts: parts('down parts', DOWN_SEGMENTS.total),
     };
   }
 
   #attentionShape({ holder }: StageTopology) {
-    const { config, options } = this;
+    const { options } = this;
     return {
       headsOf: (segments: readonly number[]) => this.#headsOf(segments),
       queryStrideOf: (segments: readonly number[]) => this.#qkvStrideOf(segments),
-      dim: config.headDim,
-      outStride: activationStride(this.#headsOf(holder.heads) * config.headDim),
+      dim: this.attention.headDim,
+      outStride: activationStride(this.#headsOf(holder.heads) * this.attention.headDim),
       uneven: options.perHead?.compression !== undefined,
       contextLength: options.contextLength,
       chunkOffsets: options.chunkOffsets,
@@ -269,7 +277,7 @@ export class LlamaForward implements Forward {
   }
 
   recordLayers(recorder: RankRecorder, buffers: LlamaRows, compresses = false): void {
-    buffers.embedding.record(recorder);
+    buffers.embedding.record(recorder, this.config.embeddingScale);
     const own = new Map(this.#stages.map((stage) => [stage.index, stage]));
     for (const index of this.world.plan.stages.keys()) {
       recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);
@@ -281,7 +289,7 @@ export class LlamaForward implements Forward {
       attention?.recordRows(recorder);
       for (let at = 0; at < end - first; at++) {
         const layer = stage.layers[at];
-        if (layer?.qkv) this.#recordProjection(recorder, buffers, attention!, layer);
+        if (layer?.attention.qkv) this.#recordProjection(recorder, buffers, attention!, layer);
         if (attention) {
           this.#recordAttention(recorder, buffers, stage, attention, at, layer);
           attention.recordMerge(recorder, rows.attended, this.#tables(stage, at));
@@ -301,11 +309,11 @@ export class LlamaForward implements Forward {
     attention: SpreadAttention,
     weights: LlamaLayerWeights,
   ): void {
-    recordLinear(recorder, buffers, weights.qkv!, {
+    recordLinear(recorder, buffers, weights.attention.qkv!, {
       x: buffers.x,
       xStride: this.hiddenStride,
       norm: { weight: weights.inputNorm, eps: this.config.rmsNormEps },
-      bias: weights.qkvBias,
+      bias: weights.attention.qkvBias,
       out: attention.ownQueries!,
       outStride: attention.input.queryStride,
     });
@@ -330,7 +338,7 @@ export class LlamaForward implements Forward {
       kvHeads: input.segments.length,
       cacheKvHeads: cache.numKvHeads,
       firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!),
-      headDim: config.headDim,
+      headDim: this.attention.headDim,
       kvType: options.type,
       block: options.block,
       tableStride: options.tableStride,
@@ -346,11 +354,17 @@ export class LlamaForward implements Forward {
       {
         ...common,
         keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined,
-        qkNorm: weights?.qNorm !== undefined,
+        qkNorm: weights?.attention.qNorm !== undefined,
         eps: config.rmsNormEps,
         qkvStride: input.queryStride,
       },
-      { ...tensors, qkv: input.queries, rope_table: this.#rope, q_norm: weights?.qNorm, k_norm: weights?.kNorm },
+      {
+        ...tensors,
+        qkv: input.queries,
+        rope_table: this.#rope,
+        q_norm: weights?.attention.qNorm,
+        k_norm: weights?.attention.kNorm,
+      },
       // Also rows that others attend for.
       sendsReady && runs ? undefined : input.rowsOf,
     );
@@ -359,7 +373,7 @@ export class LlamaForward implements Forward {
       ...common,
       share: attention.share,
       qStride: input.queryStride,
-      scale: config.headDim ** -0.5,
+      scale: this.attention.scale,
     };
     const io = { ...tensors, q: input.queries, chunk_offsets: options.chunkOffsets, ...attention.target };
     if (buffers.role === 'prompt') {
@@ -416,9 +430,9 @@ export class LlamaForward implements Forward {
     const { config } = this;
     const { topology } = stage;
     const parts = rows.oParts;
-    const xStride = activationStride(stage.heads * config.headDim);
+    const xStride = activationStride(stage.heads * this.attention.headDim);
     let xOffset = 0;
-    for (const { matrix, segments } of weights.o) {
+    for (const { matrix, segments } of weights.attention.o) {
       const input = { x: rows.attended, xStride, xOffset, segments };
       xOffset += segments.end - segments.start;
       if (parts) {
@@ -432,9 +446,10 @@ export class LlamaForward implements Forward {
       }
       recordLinear(recorder, buffers, matrix, {
         ...input,
-        bias: weights.oBias,
+        bias: weights.attention.oBias,
         out: buffers.x,
         outStride: this.hiddenStride,
+        outScale: config.residualScale,
         epilogue: 'residual',
       });
     }
@@ -447,9 +462,10 @@ export class LlamaForward implements Forward {
     this.world.exchangeRoutes(recorder, 'o_proj', routes, regions);
     recordReduce(recorder, parts, {
       width: config.hiddenSize,
-      bias: weights.oBias,
+      bias: weights.attention.oBias,
       out: buffers.x,
       outStride: this.hiddenStride,
+      outScale: config.residualScale,
       epilogue: 'residual',
     });
   }
@@ -465,30 +481,33 @@ export class LlamaForward implements Forward {
     const parts = rows.downParts;
     const norm = { weight: weights.postNorm, eps: config.rmsNormEps };
     if (rows.gathered) {
-      recordGatheredMlp(recorder, this.world, stage.index, buffers, rows.gathered.mlp, weights, {
+      recordGatheredMlp(recorder, this.world, stage.index, buffers, rows.gathered.mlp, weights.mlp, {
         norm,
         gatheredX: rows.gathered.x,
         width: config.hiddenSize,
         stride: this.hiddenStride,
+        outScale: config.residualScale,
       });
       return;
     }
-    recordSwiglu(recorder, buffers, weights, {
+    recordSwiglu(recorder, buffers, weights.mlp, {
       x: buffers.x,
       xStride: this.hiddenStride,
       norm,
       gateUp: rows.gateUp,
       hidden: rows.hidden!,
       parts,
+      outScale: config.residualScale,
     });
     if (!parts) return;
     const routes = segmentRoutes(this.world.all, stage.index, buffers.role, 'mlp');
     this.world.exchangeRoutes(recorder, 'down_proj', routes, segmentRegions(this.world, buffers.role, parts));
     recordReduce(recorder, parts, {
       width: config.hiddenSize,
-      bias: weights.downBias,
+      bias: weights.mlp.downBias,
       out: buffers.x,
       outStride: this.hiddenStride,
+      outScale: config.residualScale,
       epilogue: 'residual',
     });
   }
@@ -503,6 +522,7 @@ export class LlamaForward implements Forward {
       out: logits,
       outStride: this.logitsStride,
       outOffset: head.firstRow,
+      outScale: this.config.logitScale,
     });
   }
 }

@@ -1,14 +1,17 @@
-import { kvCacheBytes } from '../../shaders/cache/kv_cache.js';
-import { latentCacheBytes } from '../../shaders/cache/latent_cache.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
-import { type DeepseekConfig, isDeepseek, type ModelConfig } from './config.js';
-import { type DeepseekLayerMap, deepseekMap, type DenseMlpMap, isMoe, type MoeMap } from './deepseek_map.js';
+import { attentionOf, type ModelConfig } from './config.js';
 import type { KvType } from './kv_cache.js';
-import { type LlamaLayerMap, llamaMap } from './llama_map.js';
-import { mlpSegments, modelShape, sharedWidth } from './shape.js';
+import { gqaBytes } from './layers/attention/gqa_weights.js';
+import { mlaBytes } from './layers/attention/mla_weights.js';
+import { kvTokenBytes } from './layers/attention/kv_token.js';
+import type { Bytes } from './layers/layer_weights.js';
+import { expertBytes } from './layers/mlp/expert_weights.js';
+import { gatedMlpBytes } from './layers/mlp/gated_weights.js';
+import { type LayerMap, modelMap } from './model_map.js';
+import { mlpSegments, modelShape } from './shape.js';
 import { specBytes } from './weight_bytes.js';
-import type { MatrixSpec, Spec, VectorSpec, VocabSpec } from './weight_map.js';
+import type { VocabSpec } from './weight_map.js';
 
 /**
  * Bytes of a model as placement adds them up. A layer's cut matrices are shared out by heads and by columns, so all segments
@@ -16,78 +19,39 @@ import type { MatrixSpec, Spec, VectorSpec, VocabSpec } from './weight_map.js';
  * (`weightBytes` is exact).
  */
 export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType): ModelSizes {
-  const bytes = (...specs: readonly (Spec | undefined)[]): number =>
-    specs.reduce((sum, spec) => sum + (spec ? specBytes(spec, type) : 0), 0);
+  const bytes: Bytes = (...specs) => specs.reduce((sum, spec) => sum + (spec ? specBytes(spec, type) : 0), 0);
   const heads = modelShape(config).segmentHeads;
-  const map = isDeepseek(config) ? deepseekMap(config) : llamaMap(config);
+  const map = modelMap(config);
   const row = ({ matrix }: VocabSpec): number => {
     const [part] = matrix.parts;
     return bytes({ ...matrix, parts: [{ ...part!, rows: 32 }] }) / 32;
   };
   return {
-    layers: isDeepseek(config)
-      ? deepseekMap(config).layers.map((layer) => deepseekLayer(config, layer, heads, bytes))
-      : llamaMap(config).layers.map((layer) => llamaLayer(layer, heads, bytes)),
+    layers: map.layers.map((layer) => layerSizes(layer, heads, bytes)),
     embeddingRow: row(map.embedding!),
     headRow: row(map.head!),
     tied: config.tieWordEmbeddings,
     finalNorm: bytes(map.norm),
-    kvToken: isDeepseek(config)
-      ? latentCacheBytes({ ...config, kvType, block: 1 }, 1)
-      : 2 * kvCacheBytes({ kvHeads: 1, headDim: config.headDim, kvType, block: 1 }, 1),
+    kvToken: kvTokenBytes(attentionOf(config), kvType),
   };
 }
 
-type Bytes = (...specs: readonly (Spec | undefined)[]) => number;
-
-function llamaLayer(layer: LlamaLayerMap, heads: readonly number[], bytes: Bytes): LayerSizes {
-  return {
-    attentionSegments: shareOut(bytes(layer.qkv, layer.qkvBias, ...layer.o.map(({ matrix }) => matrix)), heads),
-    attentionShared: bytes(layer.inputNorm, layer.qNorm, layer.kNorm, layer.oBias),
-    mlpSegments: shareOut(
-      bytes(layer.gateUp, layer.gateUpBias, layer.down),
-      mlpSegments(layer.downSegments.modelInFeatures),
-    ),
-    mlpShared: bytes(layer.postNorm, layer.downBias),
-    expert: 0,
-  };
-}
-
-function deepseekLayer(
-  config: DeepseekConfig,
-  layer: DeepseekLayerMap,
+function layerSizes(
+  { inputNorm, attention, postNorm, mlp }: LayerMap,
   heads: readonly number[],
   bytes: Bytes,
 ): LayerSizes {
-  // Without a bottleneck the first projection's q rows are cut by head, and only the latent's are shared.
-  const shared =
-    config.qLoraRank === null
-      ? bytes(lastPart(layer.project), lastPart(layer.projectBias))
-      : bytes(layer.project, layer.projectBias);
-  const attentionCut = bytes(layer.project, layer.projectBias, layer.qUp, layer.kvUp, layer.o) - shared;
-  const attention = {
-    attentionSegments: shareOut(attentionCut, heads),
-    attentionShared: shared + bytes(layer.inputNorm, layer.qNorm, layer.latentNorm, layer.oBias),
-  };
-  const { mlp, postNorm } = layer;
-  if (!isMoe<DenseMlpMap, MoeMap>(mlp)) {
-    return {
-      ...attention,
-      mlpSegments: shareOut(bytes(mlp.gateUp, mlp.down), mlpSegments(config.intermediateSize)),
-      mlpShared: bytes(postNorm),
-      expert: 0,
-    };
-  }
+  const attends = attention.kind === 'gqa' ? gqaBytes(attention, bytes) : mlaBytes(attention, bytes);
+  const columns = mlp.kind === 'gated' ? mlp.downSegments.modelInFeatures : mlp.config.sharedWidth;
+  const held = mlp.kind === 'gated' ? { ...gatedMlpBytes(mlp, bytes), expert: 0 } : expertBytes(mlp, bytes);
   return {
-    ...attention,
-    mlpSegments: shareOut(bytes(mlp.shared?.gateUp, mlp.shared?.down), mlpSegments(sharedWidth(config))),
-    mlpShared: bytes(postNorm, mlp.router, mlp.correctionBias),
-    expert: bytes(mlp.expertsGateUp, mlp.expertsDown) / config.moe!.numExperts,
+    attentionSegments: shareOut(attends.cut, heads),
+    attentionShared: attends.shared + bytes(inputNorm),
+    mlpSegments: shareOut(held.cut, mlpSegments(columns)),
+    mlpShared: held.shared + bytes(postNorm),
+    expert: held.expert,
   };
 }
-
-const lastPart = <S extends MatrixSpec | VectorSpec>(spec: S | undefined): S | undefined =>
-  spec && { ...spec, parts: spec.parts.slice(-1) };
 
 /** Whole bytes in proportion to `weights`, adding up to `bytes`. */
 function shareOut(bytes: number, weights: readonly number[]): number[] {

@@ -2,7 +2,7 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import { partialsPerSlot } from '../../shaders/sampling/params.js';
 import { alignUp } from '../base/math.js';
 import type { CargoWidths, ModelWork } from '../placement/index.js';
-import { isDeepseek, type ModelConfig } from './config.js';
+import { attentionOf, expertsOf, type ModelConfig } from './config.js';
 import type { KvType } from './kv_cache.js';
 import { modelSizes } from './model_sizes.js';
 import { activationStride, queryStride } from './roles.js';
@@ -21,13 +21,15 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
   const { segmentHeads } = common.shape;
   const headsOf = (segments: readonly number[]): number =>
     segments.reduce((sum, segment) => sum + segmentHeads[segment]!, 0);
-  if (isDeepseek(config)) {
-    const { kvLoraRank, qkRopeHeadDim, moe } = config;
+  const attention = attentionOf(config);
+  const expertsPerToken = expertsOf(config)?.expertsPerToken ?? 0;
+  if (attention.kind === 'mla') {
+    const { kvLoraRank, qkRopeHeadDim } = attention;
     return {
       ...common,
-      expertsPerToken: moe?.expertsPerToken ?? 0,
+      expertsPerToken,
       widths: {
-        ...widths(config, headsOf, moe?.expertsPerToken ?? 0),
+        ...widths(config, headsOf, expertsPerToken),
         queries: (groups, withTokens) =>
           queryStride(groups, (segments) =>
             alignUp((headsOf(segments) + (withTokens ? 1 : 0)) * (kvLoraRank + qkRopeHeadDim), 32),
@@ -37,12 +39,12 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
       },
     };
   }
-  const { headDim } = config;
+  const { headDim } = attention;
   return {
     ...common,
-    expertsPerToken: 0,
+    expertsPerToken,
     widths: {
-      ...widths(config, headsOf, 0),
+      ...widths(config, headsOf, expertsPerToken),
       queries: (groups) =>
         queryStride(groups, (segments) => activationStride((headsOf(segments) + 2 * segments.length) * headDim)) * 4,
       state: (headDim + 2) * 4,

@@ -40,34 +40,61 @@ export type RopeStretch =
 
 export type RopeScaling = RopeStretch | null;
 
+/** The rotary embedding of queries and keys: position p turns pair i of a head by p * frequency(i). */
 export interface RopeConfig {
-  ropeTheta: number;
+  readonly theta: number;
   /** null: not stretched. */
-  ropeScaling: RopeScaling;
+  readonly scaling: RopeScaling;
+  /** Elements of a head that are rotated, its last ones. */
+  readonly dims: number;
+  /**
+   * True: the checkpoint's rows of a head come in pairs (2i, 2i + 1); loading puts the even ones first. False: they are in halves
+   * (i, i + dims / 2), which is how they are turned.
+   */
+  readonly interleaved: boolean;
 }
 
 /**
  * Reads `rope_theta` with `rope_scaling` (transformers 4: `rope_type`, older `type`) or `rope_parameters` (transformers 5:
- * the theta inside).
+ * the theta inside), and `partial_rotary_factor`.
  *
+ * @param width of the part of a head that is rotated where the factor is 1
  * @param types the stretches this architecture has, besides none.
  */
 export function parseRope(
   config: ConfigReader,
+  width: number,
   types: readonly RopeStretch['type'][] = ['linear', 'llama3'],
+  interleaved = false,
 ): RopeConfig {
-  refusePartialRotary(config);
   const parameters = config.optionalObject('rope_parameters');
   const scaling = config.optionalObject('rope_scaling');
-  const ropeTheta = parameters?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
-  if (parameters !== undefined) refusePartialRotary(parameters);
+  const theta = parameters?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
+  const part =
+    config.optionalPositive('partial_rotary_factor') ?? parameters?.optionalPositive('partial_rotary_factor') ?? 1;
   const rope = parameters ?? scaling;
-  return { ropeTheta, ropeScaling: rope === undefined ? null : parseScaling(config, rope, types) };
+  return {
+    theta,
+    scaling: rope === undefined ? null : parseScaling(config, rope, types),
+    dims: part === 1 ? width : Math.floor(width * part),
+    interleaved,
+  };
 }
 
 /** DeepSeek's yarn_get_mscale: 0.1 mscale ln(factor) + 1, and 1 where nothing is stretched. */
 export function yarnMscale(factor: number, mscale: number): number {
   return factor <= 1 ? 1 : 0.1 * mscale * Math.log(factor) + 1;
+}
+
+/**
+ * What scores of latent attention are multiplied by. DeepSeek's own code and transformers' DeepSeek-V3 have mscale^2 in it;
+ * transformers' DeepSeek-V2 leaves it out, against what its checkpoints were trained with.
+ *
+ * @param width of a head of q and k
+ */
+export function latentScale(width: number, scaling: RopeScaling): number {
+  const mscale = scaling?.type === 'yarn' ? yarnMscale(scaling.factor, scaling.mscaleAllDim) : 1;
+  return (mscale * mscale) / Math.sqrt(width);
 }
 
 function parseScaling(config: ConfigReader, rope: ConfigReader, types: readonly RopeStretch['type'][]): RopeScaling {
@@ -167,11 +194,4 @@ function factorList(rope: ConfigReader, key: string): number[] {
 
 function optionalNonNegative(rope: ConfigReader, key: string): number | undefined {
   return rope.raw(key) === 0 ? 0 : rope.optionalPositive(key);
-}
-
-function refusePartialRotary(reader: ConfigReader): void {
-  const factor = reader.optionalPositive('partial_rotary_factor') ?? 1;
-  if (factor !== 1) {
-    throw reader.unsupported('partial_rotary_factor', factor, 'only 1 (the whole head is rotated)');
-  }
 }

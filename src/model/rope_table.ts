@@ -1,10 +1,8 @@
 import type { Buffer, Device } from '../gpu/index.js';
 import type { RopeConfig, RopeStretch } from './rope_config.js';
 
-/** What is rotated: a whole head, or with latent attention the rotary part of it (a DeepSeek configuration as it is). */
-export type RotaryConfig = RopeConfig & ({ headDim: number } | { qkRopeHeadDim: number });
-
-const rotaryDims = (config: RotaryConfig) => ('headDim' in config ? config.headDim : config.qkRopeHeadDim);
+/** What a table is made of. */
+export type RotaryConfig = Pick<RopeConfig, 'theta' | 'scaling' | 'dims'>;
 
 /**
  * Rotary angular frequencies [dims / 2], radians a position, in float64: theta^(-2i/dims), then stretched as transformers'
@@ -16,20 +14,19 @@ const rotaryDims = (config: RotaryConfig) => ('headDim' in config ? config.headD
  * far, which changes the meaning of keys already in the cache; here one list serves a whole run, as in llama.cpp and vLLM.
  */
 export function ropeFrequencies(config: RotaryConfig, positions: number): Float64Array {
-  const { ropeTheta, ropeScaling } = config;
-  const dims = rotaryDims(config);
-  const plain = Float64Array.from({ length: dims / 2 }, (_, i) => ropeTheta ** ((-2 * i) / dims));
-  switch (ropeScaling?.type) {
+  const { theta, scaling, dims } = config;
+  const plain = Float64Array.from({ length: dims / 2 }, (_, i) => theta ** ((-2 * i) / dims));
+  switch (scaling?.type) {
     case undefined:
       return plain;
     case 'linear':
-      return plain.map((frequency) => frequency / ropeScaling.factor);
+      return plain.map((frequency) => frequency / scaling.factor);
     case 'llama3':
-      return plain.map((frequency) => llama3Frequency(frequency, ropeScaling));
+      return plain.map((frequency) => llama3Frequency(frequency, scaling));
     case 'yarn':
-      return yarnFrequencies(plain, ropeTheta, ropeScaling);
+      return yarnFrequencies(plain, theta, scaling);
     case 'longrope': {
-      const divisors = positions > ropeScaling.originalMaxPositions ? ropeScaling.longFactor : ropeScaling.shortFactor;
+      const divisors = positions > scaling.originalMaxPositions ? scaling.longFactor : scaling.shortFactor;
       return plain.map((frequency, i) => frequency / divisors[i]!);
     }
   }
@@ -69,9 +66,9 @@ function yarnFrequencies(
  * them by their attention factor. Entry i turns the pair (x[i], x[i + dims / 2]) of a head.
  */
 export function ropeTable(config: RotaryConfig, positions: number): Float32Array<ArrayBuffer> {
-  const { ropeScaling } = config;
+  const { scaling } = config;
   const frequencies = ropeFrequencies(config, positions);
-  const scale = ropeScaling !== null && 'attentionFactor' in ropeScaling ? ropeScaling.attentionFactor : 1;
+  const scale = scaling !== null && 'attentionFactor' in scaling ? scaling.attentionFactor : 1;
   const table = new Float32Array(positions * frequencies.length * 2);
   let at = 0;
   for (let position = 0; position < positions; position++) {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { Plan, RankShare } from '../placement/plan.js';
-import type { DeepseekConfig, LlamaConfig } from './config.js';
+import type { ModelConfig } from './config.js';
 import { modelShape, rankSlice, wholeSlice } from './shape.js';
 import { makeRandomModel } from './testing/random_model.js';
 
-const llama = (config: Record<string, unknown> = {}): LlamaConfig => makeRandomModel({ config }).config;
-const deepseek = (config: Record<string, unknown> = {}): DeepseekConfig =>
-  makeRandomModel<DeepseekConfig>({ config: { model_type: 'deepseek_v3', ...config } }).config;
+const llama = (config: Record<string, unknown> = {}): ModelConfig => makeRandomModel({ config }).config;
+const deepseek = (config: Record<string, unknown> = {}): ModelConfig =>
+  makeRandomModel({ config: { model_type: 'deepseek_v3', ...config } }).config;
 
 const share = (rank: number, held: Partial<RankShare>): RankShare => ({
   rank,

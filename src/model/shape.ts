@@ -1,7 +1,8 @@
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
 import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';
-import { type DeepseekConfig, isDeepseek, isMoeLayer, type ModelConfig } from './config.js';
+import { attentionOf, cachesLatent, expertsOf, gatedMlpOf, type ModelConfig } from './config.js';
+import { attentionSegments } from './layers/attention/segments.js';
 import { DOWN_SEGMENTS } from './roles.js';
 
 /** The numbers from `first` up to `end`, without it. */
@@ -58,24 +59,14 @@ export function holdSegments(modelInFeatures: number, contraction: Segments, [fi
   return { ...segments, modelInFeatures, ...segmentRange(modelInFeatures, segments) };
 }
 
-/** The attention segments of o_proj's contraction: a kv head with its query heads (llama), 8 groups of query heads (MLA). */
-export function attentionSegments(config: ModelConfig): { readonly modelInFeatures: number } & Segments {
-  return isDeepseek(config)
-    ? // As even as whole heads allow.
-      { modelInFeatures: config.numHeads * config.vHeadDim, total: 8, align: config.vHeadDim }
-    : { modelInFeatures: config.numHeads * config.headDim, total: config.numKvHeads, align: 8 };
-}
-
 /** Query heads [first, end) of some attention segments. */
 export function queryHeads(config: ModelConfig, [first, end]: Span): Span {
-  const { modelInFeatures, ...segments } = attentionSegments(config);
-  const width = modelInFeatures / config.numHeads;
+  const attention = attentionOf(config);
+  const { modelInFeatures, ...segments } = attentionSegments(attention);
+  const width = modelInFeatures / attention.heads;
   const head = (segment: number): number => segmentStart(segment, modelInFeatures, segments) / width;
   return [head(first), head(end)];
 }
-
-/** Width of the shared experts, which are stored as one MLP; 0 without. */
-export const sharedWidth = ({ moe }: DeepseekConfig): number => (moe ? moe.numShared * moe.intermediateSize : 0);
 
 /** Columns of each segment of an MLP of this intermediate size. */
 export const mlpSegments = (width: number): number[] =>
@@ -84,28 +75,23 @@ export const mlpSegments = (width: number): number[] =>
     (_, segment) => segmentStart(segment + 1, width, DOWN_SEGMENTS) - segmentStart(segment, width, DOWN_SEGMENTS),
   );
 
-/** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts. */
-function mlpWidth(config: ModelConfig): number {
-  if (!isDeepseek(config)) return config.intermediateSize;
-  const hasDense = Array.from({ length: config.numLayers }, (_, layer) => layer).some(
-    (layer) => !isMoeLayer(config, layer),
-  );
-  return Math.max(hasDense ? config.intermediateSize : 0, sharedWidth(config));
-}
+/** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts; 0 without either. */
+const mlpWidth = (config: ModelConfig): number =>
+  Math.max(gatedMlpOf(config)?.width ?? 0, expertsOf(config)?.sharedWidth ?? 0);
 
-const numExperts = (config: ModelConfig): number => (isDeepseek(config) ? (config.moe?.numExperts ?? 0) : 0);
+const numExperts = (config: ModelConfig): number => expertsOf(config)?.numExperts ?? 0;
 
 /** The counts that placement works with. */
 export function modelShape(config: ModelConfig): ModelShape {
-  const latent = isDeepseek(config);
-  const { total } = attentionSegments(config);
+  const attention = attentionOf(config);
+  const { total } = attentionSegments(attention);
   return {
-    numLayers: config.numLayers,
+    numLayers: config.layers.length,
     hiddenSize: config.hiddenSize,
     vocabSize: config.vocabSize,
     segmentHeads: Array.from({ length: total }, (_, segment) => spanLength(queryHeads(config, [segment, segment + 1]))),
-    kvHeads: latent ? 1 : config.numKvHeads,
-    latent,
+    kvHeads: attention.kind === 'gqa' ? attention.kvHeads : 1,
+    latent: cachesLatent(config),
     mlpSegments: mlpSegments(mlpWidth(config)),
     numExperts: numExperts(config),
   };
@@ -116,7 +102,7 @@ function layerSlice(config: ModelConfig, index: number, heads: readonly Span[], 
     index,
     heads,
     queryHeads: heads.map((run) => queryHeads(config, run)),
-    kvHeads: isDeepseek(config) ? heads.slice(0, 1).map(() => [0, 1]) : heads,
+    kvHeads: cachesLatent(config) ? heads.slice(0, 1).map(() => [0, 1]) : heads,
     mlp,
     experts,
   };
@@ -128,10 +114,10 @@ export const holdsWeights = ({ heads, mlp, experts }: LayerSlice): boolean =>
 
 /** Everything: a model without a plan. */
 export function wholeSlice(config: ModelConfig): RankSlice {
-  const heads: Span = [0, attentionSegments(config).total];
+  const heads: Span = [0, attentionSegments(attentionOf(config)).total];
   const rows: Span = [0, config.vocabSize];
   return {
-    layers: Array.from({ length: config.numLayers }, (_, index) =>
+    layers: config.layers.map((_, index) =>
       layerSlice(config, index, [heads], [0, DOWN_SEGMENTS.total], [0, numExperts(config)]),
     ),
     embeddingRows: rows,
@@ -150,7 +136,7 @@ export function rankSlice(plan: Plan, rank: number, config: ModelConfig): RankSl
   const layers = plan.stages.flatMap(({ layers: [first, end], shares }) => {
     const share = shares.find((candidate) => candidate.rank === rank);
     if (!share) return [];
-    const heads = isDeepseek(config)
+    const heads = cachesLatent(config)
       ? [run(share, 'heads')].filter((span) => spanLength(span) > 0)
       : runsOf(share.heads);
     const mlp = run(share, 'mlp');

@@ -7,7 +7,7 @@ import { handPlan, range } from './testing/plans.js';
 import { makeRandomModel } from './testing/random_model.js';
 import { weightBytes } from './weight_bytes.js';
 
-const configOf = (config: Record<string, unknown>): ModelConfig => makeRandomModel<ModelConfig>({ config }).config;
+const configOf = (config: Record<string, unknown>): ModelConfig => makeRandomModel({ config }).config;
 const rankBytes = (plan: Plan, config: ModelConfig, type: WeightType): number[] =>
   range(0, plan.worldSize).map((rank) => weightBytes(config, type, rankSlice(plan, rank, config)).bytes);
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
@@ -39,7 +39,7 @@ const evenLatent = configOf({
   vocab_size: 512,
 });
 /** Layer norms and the final one, f32. */
-const norms = ({ numLayers, hiddenSize }: ModelConfig): number => (2 * numLayers + 1) * hiddenSize * 4;
+const norms = ({ layers, hiddenSize }: ModelConfig): number => (2 * layers.length + 1) * hiddenSize * 4;
 
 describe('bytes over all ranks are those of one rank and what the plan repeats', () => {
   it.each(types)('heads, columns and vocabulary cut: the norms, %s', (type) => {
@@ -174,7 +174,7 @@ describe('bytes over all ranks are those of one rank and what the plan repeats',
 
 it('counts the numbers of a model', () => {
   for (const config of [{}, { model_type: 'qwen2' }, { model_type: 'deepseek_v3' }, { model_type: 'minicpm3' }]) {
-    const model = makeRandomModel<ModelConfig>({ config });
+    const model = makeRandomModel({ config });
     const numbers = sum([...model.weights.values()].map(({ data }) => data.length));
     expect(weightBytes(model.config, 'q4').parameters).toBe(numbers);
   }

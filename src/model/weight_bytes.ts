@@ -1,7 +1,6 @@
 import { packedLayout, type WeightType } from '../../shaders/linear/pack.js';
-import { isDeepseek, type ModelConfig } from './config.js';
-import { deepseekMap, deepseekSpecs } from './deepseek_map.js';
-import { llamaMap, llamaSpecs } from './llama_map.js';
+import type { ModelConfig } from './config.js';
+import { mapSpecs, modelMap } from './model_map.js';
 import { type RankSlice, spanLength, wholeSlice } from './shape.js';
 import {
   expectedTensors,
@@ -15,7 +14,7 @@ import {
 
 /** Everything that a rank loads, once. */
 export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] =>
-  isDeepseek(config) ? deepseekSpecs(deepseekMap(config, slice)) : llamaSpecs(llamaMap(config, slice));
+  mapSpecs(modelMap(config, slice));
 
 /** Bytes that a matrix or vector takes on the GPU, with the padding of tiles and blocks. */
 export function specBytes(spec: Spec, type: WeightType): number {

@@ -5,6 +5,7 @@
 import { isQuantised, type WeightType } from '../../shaders/linear/pack.js';
 import { weightColumns } from '../../shaders/linear/segments.js';
 import { alignUp } from '../base/math.js';
+import type { ModelConfig } from './config.js';
 import { type HeldSegments, type Span, spanLength } from './shape.js';
 
 /** Rows [firstRow, firstRow + rows) of a 2-D tensor of `tensorRows` rows; `padTo` adds zero rows up to a multiple. */
@@ -78,20 +79,20 @@ export const wholeVector = (name: string, tensor: string, length: number): Vecto
 
 /** The embedding table's and the output head's rows: the same object where a tied model's rank holds the same rows of both. */
 export function vocabMaps(
-  config: { readonly hiddenSize: number; readonly vocabSize: number; readonly tieWordEmbeddings: boolean },
+  config: Pick<ModelConfig, 'hiddenSize' | 'vocabSize' | 'tieWordEmbeddings' | 'tensors'>,
   slice: { readonly embeddingRows?: Span; readonly headRows?: Span },
 ): { readonly embedding: VocabSpec | undefined; readonly head: VocabSpec | undefined } {
-  const { hiddenSize, vocabSize, tieWordEmbeddings } = config;
+  const { hiddenSize, vocabSize, tieWordEmbeddings, tensors } = config;
   const { embeddingRows, headRows } = slice;
   const vocab = (name: string, tensor: string, rows: Span): VocabSpec => ({
     matrix: { name, inFeatures: hiddenSize, parts: [someRows(tensor, vocabSize, rows)] },
     firstRow: rows[0],
   });
-  const table = 'model.embed_tokens.weight';
+  const table = `${tensors.embedding}.weight`;
   const embedding = embeddingRows && vocab('embed_tokens', table, embeddingRows);
   if (!headRows) return { embedding, head: undefined };
   const tied = tieWordEmbeddings && embeddingRows?.[0] === headRows[0] && embeddingRows[1] === headRows[1];
-  const head = tied ? embedding : vocab('lm_head', tieWordEmbeddings ? table : 'lm_head.weight', headRows);
+  const head = tied ? embedding : vocab('lm_head', tieWordEmbeddings ? table : `${tensors.head}.weight`, headRows);
   return { embedding, head };
 }
 

@@ -4,7 +4,7 @@ import { testAdapters } from '../gpu/testing/adapters.js';
 import { TensorReader } from '../loader/index.js';
 import { MemorySource } from '../loader/testing/memory_source.js';
 import type { Plan } from '../placement/plan.js';
-import { loadLlamaWeights } from './llama_weights.js';
+import { loadModelWeights } from './model_weights.js';
 import { rankSlice } from './shape.js';
 import { handPlan, range } from './testing/plans.js';
 import { makeRandomModel } from './testing/random_model.js';
@@ -35,7 +35,7 @@ async function readsOf(plan: Plan, rank: number) {
   const device = await openDevice({ adapterName: adapter.name });
   try {
     let total = 0;
-    await loadLlamaWeights(device, config, reader, 'f16', {
+    await loadModelWeights(device, config, reader, 'f16', {
       slice: rankSlice(plan, rank, config),
       onProgress: ({ totalBytes }) => (total = totalBytes),
     });

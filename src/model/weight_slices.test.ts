@@ -5,11 +5,9 @@ import { describeOnAdapters } from '../gpu/testing/adapters.js';
 import { TensorReader } from '../loader/index.js';
 import { MemorySource } from '../loader/testing/memory_source.js';
 import type { Plan } from '../placement/plan.js';
-import { isDeepseek, type ModelConfig } from './config.js';
-import { loadDeepseekWeights } from './deepseek_weights.js';
-import { type LlamaLayerWeights, loadLlamaWeights } from './llama_weights.js';
+import { type GqaWeights, loadModelWeights } from './model_weights.js';
 import type { Matrix } from './matrix.js';
-import { rankSlice, type RankSlice } from './shape.js';
+import { rankSlice } from './shape.js';
 import { handPlan, type HandStage, range } from './testing/plans.js';
 import { makeRandomModel, type RandomModel, type RandomModelOptions } from './testing/random_model.js';
 import {
@@ -180,28 +178,17 @@ function flat(weights: object, prefix = ''): Record<string, Matrix | Buffer> {
         return [[`${prefix}${name}`, value]];
       }
       if (name === 'o' && Array.isArray(value)) return outputs(value);
-      if (name === 'mlp') return Object.entries(flat(value));
+      if (name === 'attention' || name === 'mlp') return Object.entries(flat(value));
       return name === 'shared' && value ? Object.entries(flat(value, 'shared.')) : [];
     }),
   );
 }
 
 /** o_proj, run by run of heads: 'o', or 'o' and the first head of each. */
-const outputs = (runs: LlamaLayerWeights['o']): [string, Matrix][] =>
+const outputs = (runs: GqaWeights['o']): [string, Matrix][] =>
   runs.map(({ matrix, segments }) => [runs.length === 1 ? 'o' : `o.${segments.first}`, matrix]);
 
-const load = (
-  device: Device,
-  config: ModelConfig,
-  reader: TensorReader,
-  type: WeightType,
-  options: { slice?: RankSlice; onProgress?: (progress: WeightProgress) => void } = {},
-) =>
-  isDeepseek(config)
-    ? loadDeepseekWeights(device, config, reader, type, options)
-    : loadLlamaWeights(device, config, reader, type, options);
-
-const opened = async ({ files }: RandomModel<ModelConfig>): Promise<{ source: MemorySource; reader: TensorReader }> => {
+const opened = async ({ files }: RandomModel): Promise<{ source: MemorySource; reader: TensorReader }> => {
   const source = new MemorySource(Object.fromEntries(files));
   const reader = await TensorReader.open(source);
   source.reads.length = 0;
@@ -222,7 +209,7 @@ async function unpacked(device: Device, matrix: Matrix, columns: number): Promis
 
 /** What a rank holds, layer by layer and then the vocabulary's, by the plan alone. */
 function expectedRank(
-  { config, weights }: RandomModel<ModelConfig>,
+  { config, weights }: RandomModel,
   plan: Plan,
   rank: number,
   type: WeightType,
@@ -271,9 +258,9 @@ const numbersOf = (expected: Expected): number =>
 
 await describeOnAdapters('a rank loads its slices', (device) => {
   describe.each(Object.entries(cases))('%s', (_, { model: options, stages, vocabulary, types = WEIGHT_TYPES }) => {
-    const model = makeRandomModel<ModelConfig>(options);
+    const model = makeRandomModel(options);
     const { config } = model;
-    const plan = handPlan(config, stages(config.numLayers), vocabulary);
+    const plan = handPlan(config, stages(config.layers.length), vocabulary);
 
     it.each(types)('%s: the values of the whole model, its bytes, its numbers', async (type) => {
       for (const rank of range(0, plan.worldSize)) {
@@ -282,7 +269,7 @@ await describeOnAdapters('a rank loads its slices', (device) => {
         const { layers, vocabulary: words } = expectedRank(model, plan, rank, type);
         const before = device().usage.bytes;
         const progress: WeightProgress[] = [];
-        const loaded = await load(device(), config, reader, type, {
+        const loaded = await loadModelWeights(device(), config, reader, type, {
           slice,
           onProgress: (step) => progress.push(step),
         });

@@ -6,7 +6,7 @@ import { openModelFiles } from '../../engine/model_files.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { load } from '../../index.js';
 import { fileListSource, openSource } from '../../loader/index.js';
-import type { LlamaConfig } from '../../model/llama_config.js';
+import { attentionOf, type ModelConfig } from '../../model/config.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
 import { randomPrompt } from '../prompt.js';
 import { DECODE_NAMES, decodeGraph, type DecodeGraphOptions } from './decode_graph.js';
@@ -21,7 +21,7 @@ const integers = (values: readonly number[], dims: readonly number[]) =>
 
 /** Logits after the first `split` ids, and after all of them with the others as a second run over the cache. */
 async function ortLogits(
-  config: LlamaConfig,
+  config: ModelConfig,
   model: Awaited<ReturnType<typeof decodeGraph>>,
   { lengths, weights }: Pick<DecodeGraphOptions, 'lengths' | 'weights'>,
   ids: readonly number[],
@@ -31,12 +31,15 @@ async function ortLogits(
     executionProviders: ['wasm'],
     externalData: [...model.files],
   });
-  const names = Array.from({ length: config.numLayers }, (_, layer) =>
-    (['key', 'value'] as const).map(
-      (which) => [DECODE_NAMES.past(layer, which), DECODE_NAMES.present(layer, which)] as const,
-    ),
-  ).flat();
-  const dims = [1, config.numKvHeads, 0, config.headDim];
+  const names = config.layers
+    .map((_, layer) =>
+      (['key', 'value'] as const).map(
+        (which) => [DECODE_NAMES.past(layer, which), DECODE_NAMES.present(layer, which)] as const,
+      ),
+    )
+    .flat();
+  const { kvHeads, headDim } = attentionOf(config, 'gqa');
+  const dims = [1, kvHeads, 0, headDim];
   const none =
     weights === 'f16'
       ? new ort.Tensor('float16', new Uint16Array(), dims)
@@ -82,7 +85,7 @@ describe('the decode graph in ONNX Runtime gives our logits', () => {
     const random = name === 'qwen2' ? makeRandomModel({ seed: 3, config: { model_type: 'qwen2' } }) : undefined;
     const files = random && [...random.files].map(([path, data]) => new File([data], path));
     const read = await openModelFiles(files ? fileListSource(files) : await openSource(name));
-    const config = read.config as LlamaConfig;
+    const { config } = read;
     const ids = randomPrompt(21, config.vocabSize);
     const graph = await decodeGraph(config, await read.reader(), { weights, positions: 64, lengths, place });
     expect(graph.files.length > 0).toBe(place === 'files');
@@ -103,7 +106,7 @@ describe('the decode graph in ONNX Runtime gives our logits', () => {
     const { files } = makeRandomModel({ seed: 3, config: { model_type: 'qwen3' } });
     const read = await openModelFiles(fileListSource([...files].map(([path, data]) => new File([data], path))));
     const options = { weights: 'f32', positions: 8, lengths: 'mask', place: 'model' } as const;
-    await expect(decodeGraph(read.config as LlamaConfig, await read.reader(), options)).rejects.toMatchObject({
+    await expect(decodeGraph(read.config, await read.reader(), options)).rejects.toMatchObject({
       code: 'unsupported',
     });
   });

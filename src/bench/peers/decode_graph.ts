@@ -3,7 +3,8 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../base/errors.js';
 import { type ElementType, GraphBuilder, type OnnxModel, type Value } from '../../engine/prefill/onnx/graph.js';
 import type { TensorReader } from '../../loader/index.js';
-import type { LlamaConfig } from '../../model/llama_config.js';
+import { type DenseModel, denseModel, type ModelConfig } from '../../model/config.js';
+import { numbered } from '../../model/tensor_names.js';
 import { ropeTable } from '../../model/rope_table.js';
 import { nBitsBlocks } from './n_bits_blocks.js';
 import { asMultiplied } from './peer_weights.js';
@@ -39,13 +40,17 @@ export interface DecodeGraphOptions {
  * skips; MatMulNBits for q8 and q4. It is the graph that onnxruntime-genai's builder exports; the logits are of the last row.
  */
 export async function decodeGraph(
-  config: LlamaConfig,
+  config: ModelConfig,
   reader: TensorReader,
   options: DecodeGraphOptions,
 ): Promise<OnnxModel> {
-  if (config.qkNorm)
-    throw unsupportedError('the decode graph for ONNX Runtime has no q and k norms; choose a model without them');
-  return new DecodeGraph(config, reader, options).build();
+  const model = denseModel(config);
+  if (!model || model.attention.qkNorm) {
+    throw unsupportedError(
+      'the decode graph for ONNX Runtime has grouped-query attention without q and k norms, and dense MLPs; choose such a model',
+    );
+  }
+  return new DecodeGraph(model, reader, options).build();
 }
 
 class DecodeGraph {
@@ -54,7 +59,7 @@ class DecodeGraph {
   readonly #type: ElementType;
 
   constructor(
-    readonly config: LlamaConfig,
+    readonly model: DenseModel,
     readonly reader: TensorReader,
     readonly options: DecodeGraphOptions,
   ) {
@@ -64,26 +69,24 @@ class DecodeGraph {
 
   async build(): Promise<OnnxModel> {
     const graph = this.#graph;
-    const { config } = this;
-    const { hiddenSize, vocabSize, numLayers, numHeads, numKvHeads, headDim } = config;
+    const { config, attention, mlp } = this.model;
+    const { hiddenSize, vocabSize, layers, tensors } = config;
+    const { heads, kvHeads, headDim, scale } = attention;
     const names = DECODE_NAMES;
-    const kvDims = (length: string) => ['batch_size', numKvHeads, length, headDim];
+    const kvDims = (length: string) => ['batch_size', kvHeads, length, headDim];
     const ids = graph.input(names.ids, 'i64', ['batch_size', 'sequence_length']);
     const [lastIndex, total] = this.#lengths();
     const [cos, sin] = this.#rotations();
-    const table = await this.#rows(['model.embed_tokens.weight']);
+    const table = await this.#rows([`${tensors.embedding}.weight`]);
     const rows = asMultiplied(this.options.weights, table, hiddenSize);
     const embedding = this.#weights('embedding', rows, [vocabSize, hiddenSize]);
     let skip = graph.op('Gather', [embedding, ids], { axis: 0 });
-    let normed = await this.#norm(skip, undefined, 'model.layers.0.input_layernorm.weight');
-    for (let layer = 0; layer < numLayers; layer++) {
-      const prefix = `model.layers.${layer}.`;
-      const attention = `${prefix}self_attn.`;
-      const qkv = await this.#linear(
-        normed.normed,
-        ['q', 'k', 'v'].map((name) => `${attention}${name}_proj`),
-        hiddenSize,
-      );
+    let normed = await this.#norm(skip, undefined, `${numbered(tensors.inputNorm, 0)}.weight`);
+    for (let layer = 0; layer < layers.length; layer++) {
+      const named = numbered(tensors, layer);
+      const { q, k, v, o: output } = named.gqa!;
+      const { gate: gateName, up: upName, down } = named.gated!;
+      const qkv = await this.#linear(normed.normed, [q, k, v], hiddenSize);
       const past = (['key', 'value'] as const).map((which) =>
         graph.input(names.past(layer, which), this.#type, kvDims('past_sequence_length')),
       );
@@ -93,21 +96,21 @@ class DecodeGraph {
         'com.microsoft.GroupQueryAttention',
         [qkv, '', '', ...past, lastIndex, total, cos, sin],
         [attended, ...present],
-        { num_heads: numHeads, kv_num_heads: numKvHeads, scale: { float: headDim ** -0.5 }, do_rotary: 1 },
+        { num_heads: heads, kv_num_heads: kvHeads, scale: { float: scale }, do_rotary: 1 },
       );
       for (const name of present) graph.output(name, this.#type, kvDims('present_sequence_length'));
-      const o = await this.#linear(attended, [`${attention}o_proj`], numHeads * headDim);
-      const middle = await this.#norm(normed.sum, o, `${prefix}post_attention_layernorm.weight`);
-      const gate = await this.#linear(middle.normed, [`${prefix}mlp.gate_proj`], hiddenSize);
-      const up = await this.#linear(middle.normed, [`${prefix}mlp.up_proj`], hiddenSize);
+      const o = await this.#linear(attended, [output], heads * headDim);
+      const middle = await this.#norm(normed.sum, o, `${named.postNorm}.weight`);
+      const gate = await this.#linear(middle.normed, [gateName], hiddenSize);
+      const up = await this.#linear(middle.normed, [upName], hiddenSize);
       const silu = graph.op('Mul', [gate, graph.op('Sigmoid', [gate])]);
       const hidden = graph.op('Mul', [silu, up]);
-      skip = await this.#linear(hidden, [`${prefix}mlp.down_proj`], config.intermediateSize);
-      const next = layer + 1 < numLayers ? `model.layers.${layer + 1}.input_layernorm.weight` : 'model.norm.weight';
-      normed = await this.#norm(middle.sum, skip, next);
+      skip = await this.#linear(hidden, [down], mlp.width);
+      const next = layer + 1 < layers.length ? numbered(tensors.inputNorm, layer + 1) : tensors.norm;
+      normed = await this.#norm(middle.sum, skip, `${next}.weight`);
     }
     const last = graph.op('Gather', [normed.normed, graph.integers([-1])], { axis: 1 });
-    const head = this.reader.index.tensors.has('lm_head.weight') ? 'lm_head' : 'model.embed_tokens';
+    const head = config.tieWordEmbeddings ? tensors.embedding : tensors.head;
     const logits = await this.#linear(last, [head], hiddenSize);
     graph.op('Cast', [logits], { to: F32 }, names.logits);
     graph.output(names.logits, 'f32', ['batch_size', 1, vocabSize]);
@@ -132,8 +135,8 @@ class DecodeGraph {
   /** [positions][head_dim / 2] each. */
   #rotations(): [Value, Value] {
     const { positions } = this.options;
-    const table = ropeTable(this.config, positions);
-    const half = this.config.headDim / 2;
+    const table = ropeTable(this.model.attention.rope, positions);
+    const half = this.model.attention.headDim / 2;
     const [cos, sin] = [0, 1].map((part) => table.filter((_, index) => index % 2 === part));
     return [this.#weights('rope_cos', cos!, [positions, half]), this.#weights('rope_sin', sin!, [positions, half])];
   }
@@ -145,8 +148,8 @@ class DecodeGraph {
     tensor: string,
   ): Promise<{ readonly normed: Value; readonly sum: Value }> {
     const graph = this.#graph;
-    const weight = this.#weights(tensor, await this.#rows([tensor]), [this.config.hiddenSize]);
-    const epsilon = { float: this.config.rmsNormEps };
+    const weight = this.#weights(tensor, await this.#rows([tensor]), [this.model.config.hiddenSize]);
+    const epsilon = { float: this.model.config.rmsNormEps };
     if (y === undefined) {
       return {
         normed: graph.op('SimplifiedLayerNormalization', [x, weight], { axis: -1, epsilon, stash_type: 1 }),

@@ -1,6 +1,6 @@
 import type { TensorReader } from '../../loader/index.js';
 import { matrixShape } from '../../loader/index.js';
-import type { LlamaConfig } from '../../model/llama_config.js';
+import type { ModelConfig } from '../../model/config.js';
 import { modelToGguf } from '../../model/testing/gguf.js';
 import type { GgufValue } from '../../model/testing/gguf_file.js';
 import type { ReferenceTensor } from '../../model/testing/reference.js';
@@ -10,7 +10,7 @@ const MATRICES = { f32: 'F32', f16: 'F16', q8: 'Q8_0', q4: 'Q4_0' } as const;
 
 /** The checkpoint as a GGUF file; its matrices hold the numbers that ours hold. */
 export async function ggufBytes(
-  config: LlamaConfig,
+  config: ModelConfig,
   reader: TensorReader,
   weights: WeightType,
   vocabulary?: Readonly<Record<string, GgufValue>>,

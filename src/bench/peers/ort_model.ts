@@ -1,7 +1,7 @@
 import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../base/errors.js';
-import type { LlamaConfig } from '../../model/llama_config.js';
+import { attentionOf, type ModelConfig } from '../../model/config.js';
 import type { TensorReader } from '../../loader/index.js';
 import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
 import type { Ort, OrtSession, OrtTensor } from './ort.js';
@@ -11,7 +11,7 @@ import { kvOf } from './peer_weights.js';
 export const NO_F16 = 'its f16 graphs need shader-f16, which the adapter lacks';
 
 export interface OrtModelOptions {
-  readonly config: LlamaConfig;
+  readonly config: ModelConfig;
   readonly reader: TensorReader;
   readonly weights: WeightType;
   readonly contextLength: number;
@@ -24,14 +24,17 @@ export interface OrtModelOptions {
  */
 export async function openOrtModel(ort: Ort, options: OrtModelOptions): Promise<PeerModel> {
   const { config, reader, weights, contextLength } = options;
+  const { kvHeads, headDim } = attentionOf(config, 'gqa');
   const kv = kvOf(weights);
   if (kv === 'f16' && !ort.device.features.has('shader-f16')) throw unsupportedError(NO_F16);
-  const names = Array.from({ length: config.numLayers }, (_, layer) =>
-    (['key', 'value'] as const).map((which) => ({
-      past: DECODE_NAMES.past(layer, which),
-      present: DECODE_NAMES.present(layer, which),
-    })),
-  ).flat();
+  const names = config.layers
+    .map((_, layer) =>
+      (['key', 'value'] as const).map((which) => ({
+        past: DECODE_NAMES.past(layer, which),
+        present: DECODE_NAMES.present(layer, which),
+      })),
+    )
+    .flat();
   const graph = await decodeGraph(config, reader, {
     weights,
     positions: contextLength,
@@ -42,7 +45,7 @@ export async function openOrtModel(ort: Ort, options: OrtModelOptions): Promise<
     graph,
     names.map(({ present }) => present),
   );
-  const cacheDims = [1, config.numKvHeads, contextLength, config.headDim];
+  const cacheDims = [1, kvHeads, contextLength, headDim];
   const caches = names.map(() => ort.onGpu(cacheDims, undefined, kv === 'f16' ? 'float16' : 'float32'));
   const past = Object.fromEntries(names.map((name, index) => [name.past, caches[index]!]));
   const present = Object.fromEntries(names.map((name, index) => [name.present, caches[index]!]));
@@ -72,9 +75,9 @@ export async function openOrtModel(ort: Ort, options: OrtModelOptions): Promise<
     filled({ prompt, present: given }) {
       for (const [index, { data }] of given.entries()) {
         const bytes = kv === 'f16' ? Uint16Array.from(data, halfFromFloat) : data;
-        const rowLength = bytes.length / config.numKvHeads;
-        const stride = contextLength * config.headDim * bytes.BYTES_PER_ELEMENT;
-        for (let head = 0; head < config.numKvHeads; head++) {
+        const rowLength = bytes.length / kvHeads;
+        const stride = contextLength * headDim * bytes.BYTES_PER_ELEMENT;
+        for (let head = 0; head < kvHeads; head++) {
           const row = bytes.subarray(head * rowLength, (head + 1) * rowLength);
           ort.device.queue.writeBuffer(caches[index]!.gpuBuffer, head * stride, row);
         }

@@ -1,5 +1,4 @@
 import { throwIfAborted } from '../../base/errors.js';
-import type { LlamaConfig } from '../../model/llama_config.js';
 import { openModel } from '../../engine/load.js';
 import { LoadedModel } from '../../engine/model.js';
 import { MAX_STEPS_IN_FLIGHT } from '../../engine/runner.js';
@@ -31,7 +30,7 @@ export async function openOurs(where: string, options: LoadOptions): Promise<Pee
       answer: (maxTokens) => answer(model, prompt, maxTokens),
     }),
     async filled({ prompt, ...present }): Promise<Answering> {
-      const kv = handedKv(present, prompt.length, opened.config as LlamaConfig, runner.options.kvType);
+      const kv = handedKv(present, prompt.length, opened.config, runner.options.kvType);
       const given = new LoadedModel({ ...opened, prefiller: givenKv(kv) }, MAX_STEPS_IN_FLIGHT);
       return {
         async logits() {

@@ -2,7 +2,7 @@ import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../../base/errors.js';
 import type { TensorReader } from '../../loader/index.js';
-import type { LlamaConfig } from '../../model/llama_config.js';
+import { attentionOf, type ModelConfig } from '../../model/config.js';
 import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
 import { NO_F16 } from './ort_model.js';
 import type { Answering, FilledContext, PeerModel } from './peer_model.js';
@@ -46,7 +46,7 @@ export interface TransformersPlaces {
 }
 
 export interface TransformersOptions {
-  readonly config: LlamaConfig;
+  readonly config: ModelConfig;
   /** The checkpoint's config.json. */
   readonly configJson: Readonly<Record<string, unknown>>;
   readonly reader: TensorReader;
@@ -63,6 +63,7 @@ const FOLDER = 'peer-model';
  */
 export async function openTransformers(places: TransformersPlaces, options: TransformersOptions): Promise<PeerModel> {
   const { config, configJson, reader, weights, contextLength, device } = options;
+  const { kvHeads, headDim } = attentionOf(config, 'gqa');
   if (weights === 'f16' && !device.features.has('shader-f16')) throw unsupportedError(NO_F16);
   const { AutoModelForCausalLM, DynamicCache, Tensor, env } = await importTransformers(places);
   env.allowLocalModels = true;
@@ -84,8 +85,8 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
   const files: Readonly<Record<string, BodyInit>> = {
     'config.json': JSON.stringify({
       ...plain,
-      head_dim: config.headDim,
-      num_key_value_heads: config.numKvHeads,
+      head_dim: headDim,
+      num_key_value_heads: kvHeads,
       'transformers.js_config': { kv_cache_dtype: kvOf(weights) === 'f16' ? 'float16' : 'float32' },
     }),
     'onnx/model.onnx': model,
@@ -101,14 +102,13 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
   });
   /** Keys and values of all but the prompt's last token. */
   const cacheOf = ({ prompt, present }: FilledContext) => {
-    const { numKvHeads, headDim } = config;
     const before = prompt.length - 1;
     const entries = present.map(({ which, data }, index) => {
-      const kept = Float32Array.from({ length: numKvHeads * before * headDim }, (_, at) => {
+      const kept = Float32Array.from({ length: kvHeads * before * headDim }, (_, at) => {
         const row = before * headDim;
         return data[Math.floor(at / row) * (row + headDim) + (at % row)]!;
       });
-      const dims = [1, numKvHeads, before, headDim];
+      const dims = [1, kvHeads, before, headDim];
       const tensor =
         kvOf(weights) === 'f16'
           ? new Tensor('float16', Uint16Array.from(kept, halfFromFloat), dims)

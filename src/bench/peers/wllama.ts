@@ -1,7 +1,7 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError } from '../../base/errors.js';
 import type { TensorReader } from '../../loader/index.js';
-import type { LlamaConfig } from '../../model/llama_config.js';
+import type { ModelConfig } from '../../model/config.js';
 import { dummyVocabulary } from '../../model/testing/gguf_vocabulary.js';
 import { ggufBytes } from './gguf_bytes.js';
 import type { Answering, PeerModel } from './peer_model.js';
@@ -23,7 +23,7 @@ interface WllamaModule {
 }
 
 export interface WllamaOptions {
-  readonly config: LlamaConfig;
+  readonly config: ModelConfig;
   readonly reader: TensorReader;
   readonly weights: WeightType;
   readonly contextLength: number;

@@ -9,7 +9,8 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import type { KvType, WeightType } from '../../index.js';
 import { openSource, type TensorReader } from '../../loader/index.js';
 import { compressionOptions } from '../../model/compression/options.js';
-import { isDeepseek, type LlamaConfig, type ModelConfig, parseModelConfig } from '../../model/config.js';
+import { cachesLatent, type ModelConfig } from '../../model/config.js';
+import { parseModelConfig } from '../../model/families/registry.js';
 import { modelShape, wholeSlice } from '../../model/shape.js';
 import { arrange, type Profile, toArrangementFile } from '../../placement/arrangement/index.js';
 import { lognormalLoads } from '../../placement/arrangement/testing/loads.js';
@@ -70,7 +71,7 @@ export interface ArrangedResult {
 
 interface BenchModel {
   readonly name: string;
-  readonly config: LlamaConfig;
+  readonly config: ModelConfig;
   readonly reader: TensorReader;
   readonly type: WeightType;
   readonly loads: readonly (readonly number[])[];
@@ -123,15 +124,19 @@ const measurement = ({ model, ranks, batch, arrangement, samples }: ArrangedResu
 async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promise<BenchModel[]> {
   const files = await openModelFiles(await openSource(request.model, signal), signal);
   const reader = await files.reader();
-  const given = llamaOnly(files.config);
+  const given = withHeads(files.config);
   const { profile } = request;
-  if (profile && (profile.layers.length !== given.numLayers || profile.layers[0]!.length !== given.numKvHeads)) {
+  const { numLayers, kvHeads } = modelShape(given);
+  if (profile && (profile.layers.length !== numLayers || profile.layers[0]!.length !== kvHeads)) {
     throw usageError(
-      `--profile: ${profile.layers.length} layers of ${profile.layers[0]!.length} kv heads; the model has ${given.numLayers} of ` +
-        `${given.numKvHeads}: profile this model`,
+      `--profile: ${profile.layers.length} layers of ${profile.layers[0]!.length} kv heads; the model has ${numLayers} of ` +
+        `${kvHeads}: profile this model`,
     );
   }
-  const drawn = ({ numLayers, numKvHeads }: LlamaConfig): number[][] => lognormalLoads(7, numLayers, numKvHeads);
+  const drawn = (config: ModelConfig): number[][] => {
+    const shape = modelShape(config);
+    return lognormalLoads(7, shape.numLayers, shape.kvHeads);
+  };
   const models: BenchModel[] = [
     {
       name: request.model.split(/[\\/]/).findLast((part) => part !== '') ?? request.model,
@@ -142,7 +147,7 @@ async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promi
     },
   ];
   if (request.wide) {
-    const wide = llamaOnly(parseModelConfig(WIDE_HEADS));
+    const wide = withHeads(parseModelConfig(WIDE_HEADS));
     models.push({
       name: '32 layers x 8 kv heads',
       config: wide,
@@ -154,8 +159,8 @@ async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promi
   return models;
 }
 
-function llamaOnly(config: ModelConfig): LlamaConfig {
-  if (!isDeepseek(config)) return config;
+function withHeads(config: ModelConfig): ModelConfig {
+  if (!cachesLatent(config)) return config;
   throw usageError("--suite arranged: this model's cache is one latent for all heads; name a model with kv heads");
 }
 
@@ -174,7 +179,8 @@ async function open(
   { budget, promptTokens, maxTokens, runs, kv, adapter }: ArrangedRequest,
   { signal }: SuiteHooks,
 ): Promise<Rival> {
-  checkPlan(plan, modelShape(config));
+  const shape = modelShape(config);
+  checkPlan(plan, shape);
   const room = (runs + 1) * maxTokens + 2;
   const contextLength = promptTokens + room;
   if (contextLength > config.maxPositions) {
@@ -194,7 +200,10 @@ async function open(
       contextLength,
       prefillChunk: 512,
       kvType: kv ?? 'f32',
-      compression: compressionOptions({ policy: 'static', budget, loads }, config),
+      compression: compressionOptions(
+        { policy: 'static', budget, loads },
+        { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
+      ),
     },
     signal,
   });

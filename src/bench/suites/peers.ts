@@ -4,7 +4,7 @@ import { openModelFiles } from '../../engine/model_files.js';
 import { OnnxPrefill } from '../../engine/prefill/onnx/onnx_prefill.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { openSource } from '../../loader/index.js';
-import { isDeepseek } from '../../model/config.js';
+import { denseModel } from '../../model/config.js';
 import type { Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { Ort } from '../peers/ort.js';
 import { kvOf } from '../peers/peer_weights.js';
@@ -45,9 +45,9 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
   const source = await openSource(request.model, signal);
   const files = await openModelFiles(source, signal);
   const { config } = files;
-  if (isDeepseek(config)) {
+  if (!denseModel(config)) {
     throw unsupportedError(
-      '--suite peers: the other runtimes are given models of the Llama family; choose such a model',
+      '--suite peers: the other runtimes are given models of grouped-query attention and dense MLPs; choose such a model',
     );
   }
   const device = await openDevice(request.adapter);

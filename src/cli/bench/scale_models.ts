@@ -7,8 +7,8 @@ import { formatBytes } from '../../base/math.js';
 import { Random } from '../../base/random.js';
 import { bf16Bits } from '../../loader/testing/encode.js';
 import { safetensorsHeader } from '../../loader/testing/write_safetensors.js';
-import { isDeepseek, parseModelConfig } from '../../model/config.js';
-import { llamaTensors } from '../../model/testing/random_llama.js';
+import { parseModelConfig } from '../../model/families/registry.js';
+import { modelTensors } from '../../model/testing/random_tensors.js';
 import type { ScaleModel } from './scale_names.js';
 
 const common = { hidden_act: 'silu', tie_word_embeddings: true, torch_dtype: 'bfloat16', initializer_range: 0.02 };
@@ -98,8 +98,7 @@ export async function scaleModelFolder(
 ): Promise<string> {
   const raw = SCALE_CONFIGS[name];
   const config = parseModelConfig(raw);
-  if (isDeepseek(config)) throw new Error(`${name}: not of the Llama family`);
-  const tensors = llamaTensors(config).map((recipe) => ({ ...recipe, dtype: 'BF16' as const }));
+  const tensors = modelTensors(config).map((recipe) => ({ ...recipe, dtype: 'BF16' as const }));
   const header = safetensorsHeader(tensors, { format: 'pt' });
   const elements = tensors.map(({ shape }) => shape.reduce((product, extent) => product * extent, 1));
   const size = header.byteLength + 2 * elements.reduce((sum, count) => sum + count, 0);

@@ -3,7 +3,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, type ProgramStep } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config.js';
-import { loadWeights } from '../../model/family.js';
+import { loadWeights } from '../../model/device_model.js';
 import type { Forward, RowBuffers } from '../../model/forward.js';
 import type { KvType } from '../../model/kv_cache.js';
 import { chunksOf } from '../../model/roles.js';

@@ -1,4 +1,4 @@
-import { isDeepseek, isMoeLayer, type ModelConfig } from '../../model/config.js';
+import { cachesLatent, expertsOf, type ModelConfig } from '../../model/config.js';
 import { modelShape } from '../../model/shape.js';
 import type { ModelSizes, Plan } from '../../placement/index.js';
 import { expertsRead } from '../../placement/cost/expert_load.js';
@@ -17,12 +17,12 @@ export interface ProbeLayers {
 
 /** The kinds of layers that the model has. */
 export function layerKinds(config: ModelConfig): LayerKind[] {
-  const kinds = Array.from({ length: config.numLayers }, (_, layer) => kindOf(config, layer));
+  const kinds = config.layers.map((_, layer) => kindOf(config, layer));
   return (['dense', 'expert'] as const).filter((kind) => kinds.includes(kind));
 }
 
 const kindOf = (config: ModelConfig, layer: number): LayerKind =>
-  isDeepseek(config) && isMoeLayer(config, layer) ? 'expert' : 'dense';
+  config.layers[layer]!.mlp.kind === 'experts' ? 'expert' : 'dense';
 
 const halved = (n: number): number => Math.max(1, Math.floor(n / 2));
 
@@ -39,11 +39,10 @@ export function chooseLayers(
   mostBytes: number,
 ): ProbeLayers {
   const shape = modelShape(config);
-  const first = Array.from({ length: config.numLayers }, (_, layer) => layer).find(
-    (layer) => kindOf(config, layer) === kind,
-  )!;
+  const numLayers = config.layers.length;
+  const first = config.layers.findIndex((_, layer) => kindOf(config, layer) === kind);
   let run = 1;
-  while (first + run < config.numLayers && kindOf(config, first + run) === kind) run++;
+  while (first + run < numLayers && kindOf(config, first + run) === kind) run++;
   const share = part === 'whole' ? (n: number) => n : halved;
   const held = {
     kind,
@@ -70,7 +69,7 @@ export function layerRead(
   const { attentionShared, attentionSegments, mlpShared, mlpSegments, expert } = sizes.layers[layer]!;
   const first = (list: readonly number[], n: number): number => list.slice(0, n).reduce((sum, bytes) => sum + bytes, 0);
   const dense = attentionShared + first(attentionSegments, held.heads) + mlpShared + first(mlpSegments, held.mlp);
-  const { expertsPerToken = 0, numExperts = 1 } = (isDeepseek(config) && config.moe) || {};
+  const { expertsPerToken = 0, numExperts = 1 } = expertsOf(config) ?? {};
   const pairs = (rows * expertsPerToken * held.experts) / numExperts;
   return {
     read: dense + expert * expertsRead(rows, pairs, held.experts),
@@ -96,7 +95,7 @@ export function probePlan({ layers, heads, mlp, experts }: ProbeLayers, config: 
             heads: list(heads),
             mlp: list(mlp),
             experts: list(experts),
-            kvHeads: isDeepseek(config) ? [0] : list(heads),
+            kvHeads: cachesLatent(config) ? [0] : list(heads),
             lanes: list(8),
           },
         ],

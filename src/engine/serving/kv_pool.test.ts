@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseModelConfig } from '../../model/config.js';
+import { parseModelConfig } from '../../model/families/registry.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan, Owners } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';

@@ -1,7 +1,7 @@
 import type { Device } from '../../gpu/index.js';
 import { type Owners, scoreRoutes, type StageTopology } from '../../placement/index.js';
 import type { CacheOptions } from '../forward.js';
-import type { LlamaConfig } from '../llama_config.js';
+import { attentionOf, type ModelConfig } from '../config.js';
 import type { Scratch } from '../scratch.js';
 import type { RankRecorder, RankStep, World } from '../world.js';
 import { type LayerTensors, PromptCompression } from './prompt_compression.js';
@@ -19,7 +19,7 @@ export class StageCompression {
   constructor(
     device: Device,
     readonly world: World,
-    config: Pick<LlamaConfig, 'numLayers' | 'numKvHeads' | 'headDim'>,
+    config: ModelConfig,
     cache: CacheOptions,
     readonly topology: StageTopology,
     heads: number,
@@ -27,19 +27,20 @@ export class StageCompression {
   ) {
     const { stage, share, holder } = topology;
     const [first, end] = stage.layers;
+    const { kvHeads, headDim } = attentionOf(config, 'gqa');
     this.#owners = cache.perHead!.owners;
     const modelHeads = holder.heads;
     this.layers = Array.from({ length: end - first }, (_, at) => first + at);
     this.kvHeads = share.kvHeads;
     this.#compression = new PromptCompression(device, cache.perHead!.compression!, {
-      numLayers: config.numLayers,
-      numKvHeads: config.numKvHeads,
+      numLayers: config.layers.length,
+      numKvHeads: kvHeads,
       layers: this.layers,
       heads,
       modelHeads,
       cacheKvHeads: share.kvHeads.length,
       firstKvHead: share.kvHeads.indexOf(modelHeads[0]!),
-      headDim: config.headDim,
+      headDim,
       kvType: cache.type,
       block: cache.block,
       tableStride: cache.tableStride,

@@ -1,4 +1,4 @@
-import type { LlamaConfig } from '../config.js';
+import { attentionOf, type ModelConfig } from '../config.js';
 import type { ReferenceCache } from './llama_reference.js';
 import { referenceLogits, type WeightMap } from './reference.js';
 import type { Vector } from './reference_math.js';
@@ -38,18 +38,19 @@ interface Scored {
  * that later queries don't see. Shares no code with what it is there to check.
  */
 export function compressedReference(
-  config: LlamaConfig,
+  config: ModelConfig,
   weights: WeightMap,
   prompt: readonly number[],
   behind: readonly number[],
   recipe: CompressionRecipe,
 ): CompressedReference {
+  const { kvHeads } = attentionOf(config, 'gqa');
   const kept: number[][][] = [];
   const keys: Vector[][] = [];
   let margin = Infinity;
   const cache: ReferenceCache = (layer, q, k) => {
     keys[layer] = k;
-    const pooled = Array.from({ length: config.numKvHeads }, (_, head) =>
+    const pooled = Array.from({ length: kvHeads }, (_, head) =>
       maxPool(windowAttention(config, q, k, head, prompt.length, recipe.window), recipe.kernel),
     );
     const budgets = recipe.policy === 'ada' ? adaBudgets(pooled, recipe) : fixedBudgets(pooled.length, layer, recipe);
@@ -71,14 +72,15 @@ export function compressedReference(
 
 /** Mean softmax of the window's queries over each key before it, over the query heads of a kv head. */
 function windowAttention(
-  { numHeads, numKvHeads, headDim }: LlamaConfig,
+  config: ModelConfig,
   q: readonly Vector[],
   k: readonly Vector[],
   kvHead: number,
   length: number,
   window: number,
 ): number[] {
-  const group = numHeads / numKvHeads;
+  const { heads, kvHeads, headDim } = attentionOf(config, 'gqa');
+  const group = heads / kvHeads;
   const sums = new Array<number>(length - window).fill(0);
   for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
     for (let at = length - window; at < length; at++) {

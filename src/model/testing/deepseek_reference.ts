@@ -1,4 +1,4 @@
-import { type DeepseekConfig, isMoeLayer } from '../config.js';
+import type { ExpertsConfig, MlaConfig, ModelConfig, RopeConfig } from '../config.js';
 import {
   causalAttention,
   type Lookup,
@@ -21,24 +21,33 @@ export interface DeepseekTrace {
  * Latent attention without absorbing anything: kv_b_proj expands the latent into every head's k_nope and v, and attention is plain
  * multi-head attention over [k_nope, k_pe].
  */
-export function deepseekLayers(config: DeepseekConfig, tensor: Lookup, trace: DeepseekTrace): ReferenceLayers {
-  const rotary = makeRotary(config, trace.contextLength ?? config.maxPositions);
+export function deepseekLayers(config: ModelConfig, tensor: Lookup, trace: DeepseekTrace): ReferenceLayers {
+  const shapeOf = (layer: number): MlaConfig => config.layers[layer]!.attention as MlaConfig;
+  const rotary = makeRotary(shapeOf(0), trace.contextLength ?? config.maxPositions);
   return {
-    attention: (layer, rows) => attention(config, tensor, rotary, `model.layers.${layer}.self_attn.`, rows),
+    attention: (layer, rows) =>
+      attention(config.hiddenSize, shapeOf(layer), tensor, rotary, `model.layers.${layer}.self_attn.`, rows),
     mlp: (layer, row, position) => {
       const prefix = `model.layers.${layer}.mlp.`;
-      if (!isMoeLayer(config, layer)) return mlp(tensor, prefix, row, config.intermediateSize);
-      return experts(config, tensor, prefix, row, (routing) => trace.onRouting?.(routing, layer, position));
+      const part = config.layers[layer]!.mlp;
+      if (part.kind === 'gated') return mlp(tensor, prefix, row, part.width);
+      return experts(part, tensor, prefix, row, (routing) => trace.onRouting?.(routing, layer, position));
     },
   };
 }
 
 type Rotary = (head: Vector, position: number) => void;
 
-function attention(config: DeepseekConfig, tensor: Lookup, rotary: Rotary, prefix: string, x: Vector[]): Vector[] {
-  const { hiddenSize, numHeads, qLoraRank, kvLoraRank, qkNopeHeadDim: nope, qkRopeHeadDim: rope, vHeadDim } = config;
-  const bias = (name: string, rows: number) =>
-    config.attentionBias ? tensor(`${prefix}${name}.bias`, rows) : undefined;
+function attention(
+  hiddenSize: number,
+  config: MlaConfig,
+  tensor: Lookup,
+  rotary: Rotary,
+  prefix: string,
+  x: Vector[],
+): Vector[] {
+  const { heads: numHeads, qLoraRank, kvLoraRank, qkNopeHeadDim: nope, qkRopeHeadDim: rope, vHeadDim } = config;
+  const bias = (name: string, rows: number) => (config.bias ? tensor(`${prefix}${name}.bias`, rows) : undefined);
   const norm = (name: string, row: Vector) =>
     rmsNorm(row, tensor(`${prefix}${name}.weight`, row.length), config.loraNormEps);
   const queries = x.map((row) => {
@@ -71,7 +80,7 @@ function attention(config: DeepseekConfig, tensor: Lookup, rotary: Rotary, prefi
     keys.push(key);
     values.push(value);
   });
-  const shape = { numHeads, numKvHeads: numHeads, qkDim: nope + rope, vDim: vHeadDim, scale: config.softmaxScale };
+  const shape = { numHeads, numKvHeads: numHeads, qkDim: nope + rope, vDim: vHeadDim, scale: config.scale };
   const outWeight = tensor(`${prefix}o_proj.weight`, hiddenSize, numHeads * vHeadDim);
   const mixed = causalAttention(shape, queries, keys, values);
   return mixed.map((row) => matVec(outWeight, row, bias('o_proj', hiddenSize)));
@@ -84,56 +93,52 @@ function mlp(tensor: Lookup, prefix: string, x: Vector, inner: number): Vector {
 }
 
 function experts(
-  { moe }: DeepseekConfig,
+  moe: ExpertsConfig,
   tensor: Lookup,
   prefix: string,
   x: Vector,
   onRouting: (routing: Routing) => void,
 ): Vector {
-  if (moe === null) throw new Error('reference: no experts');
-  const { numExperts, intermediateSize, numShared } = moe;
+  const { numExperts, width, sharedWidth } = moe;
   const logits = matVec(tensor(`${prefix}gate.weight`, numExperts, x.length), x);
   const bias = moe.correctionBias ? tensor(`${prefix}gate.e_score_correction_bias`, numExperts) : undefined;
   const routing = routeReference(moe, logits, bias);
   onRouting(routing);
-  const out =
-    numShared === 0
-      ? new Float64Array(x.length)
-      : mlp(tensor, `${prefix}shared_experts.`, x, numShared * intermediateSize);
+  const out = sharedWidth === 0 ? new Float64Array(x.length) : mlp(tensor, `${prefix}shared_experts.`, x, sharedWidth);
   routing.experts.forEach((expert, i) => {
-    const part = mlp(tensor, `${prefix}experts.${expert}.`, x, intermediateSize);
+    const part = mlp(tensor, `${prefix}experts.${expert}.`, x, width);
     for (let d = 0; d < out.length; d++) out[d]! += routing.weights[i]! * part[d]!;
   });
   return out;
 }
 
 /** Turns neighbours (2i, 2i + 1) of an interleaved checkpoint where they are: the order of dimensions doesn't matter to q.k. */
-function makeRotary(config: DeepseekConfig, contextLength: number): Rotary {
-  const half = config.qkRopeHeadDim / 2;
-  const { ropeScaling } = config;
-  const scale = ropeScaling?.type === 'yarn' || ropeScaling?.type === 'longrope' ? ropeScaling.attentionFactor : 1;
-  const inverse = Array.from({ length: half }, (_, i) => frequency(config, i, contextLength));
+function makeRotary({ rope }: MlaConfig, contextLength: number): Rotary {
+  const half = rope.dims / 2;
+  const { scaling } = rope;
+  const scale = scaling?.type === 'yarn' || scaling?.type === 'longrope' ? scaling.attentionFactor : 1;
+  const inverse = Array.from({ length: half }, (_, i) => frequency(rope, i, contextLength));
   return (head, position) => {
     for (let i = 0; i < half; i++) {
-      const [a, b] = config.ropeInterleaved ? [2 * i, 2 * i + 1] : [i, i + half];
+      const [a, b] = rope.interleaved ? [2 * i, 2 * i + 1] : [i, i + half];
       rotatePair(head, a, b, position * inverse[i]!, scale);
     }
   };
 }
 
 /** In the terms of transformers' modeling_rope_utils. */
-function frequency(config: DeepseekConfig, i: number, contextLength: number): number {
-  const { ropeTheta, ropeScaling, qkRopeHeadDim: dims } = config;
-  const wave = ropeTheta ** ((2 * i) / dims);
-  switch (ropeScaling?.type) {
+function frequency(rope: RopeConfig, i: number, contextLength: number): number {
+  const { theta, scaling, dims } = rope;
+  const wave = theta ** ((2 * i) / dims);
+  switch (scaling?.type) {
     case undefined:
       return 1 / wave;
     case 'linear':
-      return 1 / (ropeScaling.factor * wave);
+      return 1 / (scaling.factor * wave);
     case 'yarn': {
-      const { factor, originalMaxPositions, betaFast, betaSlow } = ropeScaling;
+      const { factor, originalMaxPositions, betaFast, betaSlow } = scaling;
       const correctionDim = (rotations: number) =>
-        (dims * Math.log(originalMaxPositions / (rotations * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
+        (dims * Math.log(originalMaxPositions / (rotations * 2 * Math.PI))) / (2 * Math.log(theta));
       const low = Math.max(Math.floor(correctionDim(betaFast)), 0);
       let high = Math.min(Math.ceil(correctionDim(betaSlow)), dims - 1);
       if (low === high) high += 0.001;
@@ -141,10 +146,10 @@ function frequency(config: DeepseekConfig, i: number, contextLength: number): nu
       return (1 / (factor * wave)) * (1 - extrapolation) + (1 / wave) * extrapolation;
     }
     case 'longrope': {
-      const list = contextLength > ropeScaling.originalMaxPositions ? ropeScaling.longFactor : ropeScaling.shortFactor;
+      const list = contextLength > scaling.originalMaxPositions ? scaling.longFactor : scaling.shortFactor;
       return 1 / (list[i]! * wave);
     }
     default:
-      throw new Error(`reference: no ${ropeScaling?.type} rope with latent attention`);
+      throw new Error(`reference: no ${scaling?.type} rope with latent attention`);
   }
 }

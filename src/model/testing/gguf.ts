@@ -1,4 +1,4 @@
-import { isDeepseek, type LlamaConfig, type ModelConfig } from '../config.js';
+import { attentionOf, gatedMlpOf, type GqaConfig, type ModelConfig, type RopeConfig } from '../config.js';
 import { deepseekParts } from './gguf_deepseek.js';
 import type { WritableType } from '../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './gguf_file.js';
@@ -31,21 +31,24 @@ export function modelToGguf(
 
 /** The same as data. */
 export function ggufContents(config: ModelConfig, weights: WeightMap, options: GgufOptions = {}) {
-  const { arch, metadata, tensors } = isDeepseek(config) ? deepseekParts(config, weights) : llamaParts(config, weights);
+  const attention = attentionOf(config);
+  const { arch, metadata, tensors } =
+    attention.kind === 'mla' ? deepseekParts(config, attention, weights) : llamaParts(config, attention, weights);
+  const rope = attention.rope!;
   const keys: Record<string, GgufValue> = {
     vocab_size: u32(config.vocabSize),
     context_length: u32(config.maxPositions),
     embedding_length: u32(config.hiddenSize),
-    block_count: u32(config.numLayers),
-    feed_forward_length: u32(config.intermediateSize),
-    'attention.head_count': u32(config.numHeads),
+    block_count: u32(config.layers.length),
+    feed_forward_length: u32(gatedMlpOf(config)!.width),
+    'attention.head_count': u32(attention.heads),
     'attention.layer_norm_rms_epsilon': f32(config.rmsNormEps),
-    'rope.freq_base': f32(config.ropeTheta),
+    'rope.freq_base': f32(rope.theta),
     ...metadata,
   };
-  if (config.ropeScaling?.type === 'linear') {
+  if (rope.scaling?.type === 'linear') {
     keys['rope.scaling.type'] = text('linear');
-    keys['rope.scaling.factor'] = f32(config.ropeScaling.factor);
+    keys['rope.scaling.factor'] = f32(rope.scaling.factor);
   }
   const allMetadata: Record<string, GgufValue> = {
     'general.architecture': text(arch),
@@ -67,24 +70,25 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
  * llama.cpp's 'llama' architecture (also Mistral's) rotates neighbouring pairs, so the rows of q and k are put in that order, as
  * convert_hf_to_gguf.py does; qwen2 and qwen3 rotate halves, as the checkpoint does.
  */
-function llamaParts(config: LlamaConfig, weights: WeightMap): GgufParts {
+function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
   const arch = config.architecture === 'mistral' ? 'llama' : config.architecture;
-  const { ropeScaling, headDim } = config;
-  if (ropeScaling?.type === 'llama3' && arch !== 'llama')
+  const { kvHeads, headDim } = attention;
+  const rope = attention.rope!;
+  if (rope.scaling?.type === 'llama3' && arch !== 'llama')
     throw new Error(`llama.cpp has no llama3 rope scaling for ${arch}`);
   const metadata = {
-    'attention.head_count_kv': u32(config.numKvHeads),
+    'attention.head_count_kv': u32(kvHeads),
     'attention.key_length': u32(headDim),
     'attention.value_length': u32(headDim),
     'rope.dimension_count': u32(headDim),
   };
   const tensors = [...weights].map(([name, { shape, data }]): GgufTensor => {
-    const heads = name.includes('.q_proj.') ? config.numHeads : name.includes('.k_proj.') ? config.numKvHeads : 0;
+    const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
     const interleave = arch === 'llama' && heads > 0;
     return { name, shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
   });
-  if (ropeScaling?.type === 'llama3')
-    tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(config) });
+  if (rope.scaling?.type === 'llama3')
+    tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(rope) });
   return { arch, metadata, tensors };
 }
 
@@ -122,11 +126,11 @@ function interleavePairs(data: Float32Array, heads: number, headDim: number): Fl
 }
 
 /** What llama.cpp divides each frequency by, as convert_hf_to_gguf.py computes it. */
-function llama3Divisors({ ropeScaling, ropeTheta, headDim }: LlamaConfig): Float32Array {
-  if (ropeScaling?.type !== 'llama3') throw new Error('no llama3 rope scaling');
-  const { factor, lowFreqFactor, highFreqFactor, originalMaxPositions } = ropeScaling;
-  return Float32Array.from({ length: headDim / 2 }, (_, i) => {
-    const wavelength = 2 * Math.PI * ropeTheta ** ((2 * i) / headDim);
+function llama3Divisors({ scaling, theta, dims }: RopeConfig): Float32Array {
+  if (scaling?.type !== 'llama3') throw new Error('no llama3 rope scaling');
+  const { factor, lowFreqFactor, highFreqFactor, originalMaxPositions } = scaling;
+  return Float32Array.from({ length: dims / 2 }, (_, i) => {
+    const wavelength = 2 * Math.PI * theta ** ((2 * i) / dims);
     if (wavelength < originalMaxPositions / highFreqFactor) return 1;
     if (wavelength > originalMaxPositions / lowFreqFactor) return factor;
     const smooth = (originalMaxPositions / wavelength - lowFreqFactor) / (highFreqFactor - lowFreqFactor);

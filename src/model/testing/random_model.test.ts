@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../tokenizer/index.js';
-import { type DeepseekConfig, parseModelConfig } from '../config.js';
+import { attentionOf } from '../config.js';
+import { parseModelConfig } from '../families/registry.js';
 import { makeRandomModel } from './random_model.js';
 import { clearlyRoutedTokens, referenceLogits, smallestRoutingMargin } from './reference.js';
 
@@ -20,10 +21,10 @@ describe('makeRandomModel', () => {
     });
     expect(config).toMatchObject({
       architecture: 'qwen3',
-      headDim: 24,
       tieWordEmbeddings: true,
       torchDtype: 'float32',
     });
+    expect(attentionOf(config, 'gqa').headDim).toBe(24);
     expect(parseModelConfig(text(files.get('config.json')), text(files.get('generation_config.json')))).toEqual(config);
     const tokenizer = loadTokenizer({
       tokenizerJson: text(files.get('tokenizer.json')),
@@ -91,7 +92,7 @@ describe('makeRandomModel', () => {
   });
 
   it.each(['deepseek_v2', 'deepseek_v3', 'minicpm3'] as const)('makes a %s with every tensor once', (model_type) => {
-    const { config, files, weights } = makeRandomModel<DeepseekConfig>({ config: { model_type }, dtype: 'BF16' });
+    const { config, files, weights } = makeRandomModel({ config: { model_type }, dtype: 'BF16' });
     expect(parseModelConfig(text(files.get('config.json')))).toEqual(config);
     const tensors = header(files.get('model.safetensors')!);
     expect(Object.keys(tensors).sort()).toEqual([...weights.keys()].sort());
@@ -105,18 +106,19 @@ describe('makeRandomModel', () => {
   });
 
   it('gives attention_bias to the first projections and the last, where it counts', () => {
-    const { config, weights } = makeRandomModel<DeepseekConfig>({
+    const { config, weights } = makeRandomModel({
       config: { model_type: 'deepseek_v3', attention_bias: true, num_hidden_layers: 1 },
     });
     const biases = [...weights.keys()].filter((name) => name.endsWith('.bias')).map((name) => name.split('.').at(-2));
     expect(biases).toEqual(['q_a_proj', 'kv_a_proj_with_mqa', 'o_proj']);
     const biased = referenceLogits(config, weights, [3, 4])[1]!;
-    const without = referenceLogits({ ...config, attentionBias: false }, weights, [3, 4])[1]!;
+    const unbiased = { ...config.layers[0]!, attention: { ...attentionOf(config, 'mla'), bias: false } };
+    const without = referenceLogits({ ...config, layers: [unbiased] }, weights, [3, 4])[1]!;
     expect(Math.max(...biased.map((x, i) => Math.abs(x - without[i]!)))).toBeGreaterThan(0.1);
   });
 
   it.each(['deepseek_v2', 'deepseek_v3'])('lets the routers of a %s choose clearly and differently', (model_type) => {
-    const { config, weights } = makeRandomModel<DeepseekConfig>({ config: { model_type } });
+    const { config, weights } = makeRandomModel({ config: { model_type } });
     const tokens = clearlyRoutedTokens(config, weights, 48, 3);
     expect(new Set(tokens).size).toBeGreaterThan(40);
     expect(smallestRoutingMargin(config, weights, tokens)).toBeGreaterThanOrEqual(2e-4);

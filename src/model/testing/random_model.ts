@@ -6,9 +6,10 @@ import { DTYPE_BYTES } from '../../loader/dtype.js';
 import { encode } from '../../loader/testing/encode.js';
 import { writeSafetensors, type TensorToWrite } from '../../loader/testing/write_safetensors.js';
 import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
-import { isDeepseek, type LlamaConfig, type ModelConfig, parseModelConfig } from '../config.js';
-import { deepseekDefaults, deepseekTensors } from './random_deepseek.js';
-import { llamaTensors, type TensorRecipe } from './random_llama.js';
+import type { ModelConfig } from '../config.js';
+import { parseModelConfig } from '../families/registry.js';
+import { deepseekDefaults } from './random_deepseek.js';
+import { modelTensors, type TensorRecipe } from './random_tensors.js';
 import type { ReferenceTensor, WeightMap } from './reference.js';
 
 export interface RandomModelOptions {
@@ -18,13 +19,15 @@ export interface RandomModelOptions {
   dtype?: 'F32' | 'F16' | 'BF16';
   /** More than 1: that many files and an index. */
   shards?: number;
+  /** What the files call a tensor; transformers' names are the default. */
+  rename?: (name: string) => string;
 }
 
-export interface RandomModel<C extends ModelConfig = LlamaConfig> {
-  config: C;
+export interface RandomModel {
+  config: ModelConfig;
   /** The files of a Hugging Face model folder, by name. Without tokenizer where vocab_size is under 260. */
   files: Map<string, Uint8Array<ArrayBuffer>>;
-  /** The values as stored, that is, rounded to the dtype. */
+  /** The values as stored, that is, rounded to the dtype, under transformers' names. */
   weights: WeightMap;
 }
 
@@ -65,25 +68,24 @@ const nullable = ['sliding_window', 'q_lora_rank', 'n_routed_experts', 'n_shared
 /**
  * A model of random weights. Their scales keep logits at about +-3 standard deviation and let attention prefer some keys and
  * routers some experts, so that a wrong position, head, mask or expert shows.
- *
- * @typeParam C what the caller knows of `model_type`: DeepseekConfig for deepseek_v2, deepseek_v3 and minicpm3.
  */
-export function makeRandomModel<C extends ModelConfig = LlamaConfig>({
+export function makeRandomModel({
   config: changes = {},
   seed = 1,
   dtype: stored = 'F32',
   shards = 1,
-}: RandomModelOptions = {}): RandomModel<C> {
+  rename = (name) => name,
+}: RandomModelOptions = {}): RandomModel {
   const modelDefaults = { ...defaults, ...deepseekDefaults(changes.model_type) };
   const merged = Object.entries({ ...modelDefaults, torch_dtype: torchDtype[stored], ...changes });
   const raw: Record<string, unknown> = Object.fromEntries(
     merged.filter(([key, value]) => value !== undefined && (value !== null || nullable.includes(key))),
   );
-  raw.architectures ??= [classNames[raw.model_type as string]];
+  const className = classNames[raw.model_type as string];
+  if (className !== undefined) raw.architectures ??= [className];
   const config = parseModelConfig(raw);
   const random = new Random(seed);
-  const recipes = isDeepseek(config) ? deepseekTensors(config) : llamaTensors(config);
-  const tensors = recipes.map((recipe: TensorRecipe): TensorToWrite => {
+  const tensors = modelTensors(config).map((recipe: TensorRecipe): TensorToWrite => {
     const { name, shape, mean, deviation } = recipe;
     const dtype = recipe.dtype ?? stored;
     const values = random.normals(
@@ -102,14 +104,20 @@ export function makeRandomModel<C extends ModelConfig = LlamaConfig>({
       return [name, { shape, data: stored }];
     }),
   );
-  const files = new Map<string, Uint8Array<ArrayBuffer>>([['config.json', json(raw)], ...weightFiles(tensors, shards)]);
+  const files = new Map<string, Uint8Array<ArrayBuffer>>([
+    ['config.json', json(raw)],
+    ...weightFiles(
+      tensors.map((tensor) => ({ ...tensor, name: rename(tensor.name) })),
+      shards,
+    ),
+  ]);
   files.set('generation_config.json', json({ bos_token_id: raw.bos_token_id, eos_token_id: raw.eos_token_id }));
   if (config.vocabSize >= 260) {
     const tokenizer = byteLevelTokenizer(Math.min(config.vocabSize, 320));
     files.set('tokenizer.json', json(tokenizer.json));
     files.set('tokenizer_config.json', json(tokenizer.config));
   }
-  return { config: config as C, files, weights };
+  return { config, files, weights };
 }
 
 /** Writes the files of a model folder, which is made where it doesn't exist. */

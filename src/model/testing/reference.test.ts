@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { Random } from '../../base/random.js';
-import type { ModelConfig } from '../config.js';
 import { modelToGguf } from './gguf.js';
 import { findLlamaCpp, llamaCppLogits } from './llama_cpp.js';
 import { makeRandomModel } from './random_model.js';
@@ -70,9 +69,9 @@ const cases: [name: string, config: Record<string, unknown>][] = [
 
 describe.skipIf(typeof llama === 'string')('the float64 reference and llama.cpp agree', () => {
   it.each(cases)('%s', async (name, changes) => {
-    const { config, weights } = makeRandomModel<ModelConfig>({ config: changes, seed: name.length });
+    const { config, weights } = makeRandomModel({ config: changes, seed: name.length });
     const random = new Random(7);
-    const tokens = Array.from({ length: config.numLayers > 3 ? 60 : 150 }, () => random.integer(config.vocabSize));
+    const tokens = Array.from({ length: config.layers.length > 3 ? 60 : 150 }, () => random.integer(config.vocabSize));
     const path = join(folder, `${cases.findIndex(([other]) => other === name)}.gguf`);
     await writeFile(path, modelToGguf(config, weights));
     if (typeof llama === 'string') throw new Error(llama);
@@ -91,6 +90,6 @@ describe.skipIf(typeof llama === 'string')('the float64 reference and llama.cpp 
     });
     expect(largest).toBeGreaterThan(5);
     // 27 layers of f32 arithmetic add up to more than two.
-    expect(worst / largest).toBeLessThan(config.numLayers > 3 ? 1e-4 : 2e-5);
+    expect(worst / largest).toBeLessThan(config.layers.length > 3 ? 1e-4 : 2e-5);
   });
 });

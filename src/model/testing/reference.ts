@@ -1,5 +1,5 @@
 import { Random } from '../../base/random.js';
-import { isDeepseek, type ModelConfig } from '../config.js';
+import type { ModelConfig } from '../config.js';
 import { deepseekLayers, type DeepseekTrace } from './deepseek_reference.js';
 import { llamaLayers, type ReferenceCache } from './llama_reference.js';
 import { addAll, lookupIn, matVec, rmsNorm, type WeightMap } from './reference_math.js';
@@ -10,7 +10,7 @@ export type { ReferenceTensor, WeightMap } from './reference_math.js';
 export interface ReferenceOptions extends DeepseekTrace {
   /** The context length a runtime would allocate, which chooses LongRoPE's list; default: max_position_embeddings. */
   contextLength?: number;
-  /** The Llama family: a cache that doesn't keep everything. */
+  /** Grouped-query attention: a cache that doesn't keep everything. */
   cache?: ReferenceCache;
 }
 
@@ -26,19 +26,16 @@ export function referenceLogits(
 ): Float64Array[] {
   const tensor = lookupIn(weights);
   const { hiddenSize, vocabSize, rmsNormEps } = config;
-  const { scaleEmb, residualScale, logitScale } = isDeepseek(config)
-    ? config
-    : { scaleEmb: 1, residualScale: 1, logitScale: 1 };
-  const layers = isDeepseek(config)
-    ? deepseekLayers(config, tensor, options)
-    : llamaLayers(config, tensor, options.cache);
+  const { embeddingScale, residualScale, logitScale } = config;
+  const latent = config.layers.some(({ attention }) => attention.kind === 'mla');
+  const layers = latent ? deepseekLayers(config, tensor, options) : llamaLayers(config, tensor, options.cache);
   const embedding = tensor('model.embed_tokens.weight', vocabSize, hiddenSize);
   const x = tokens.map((token) => {
     if (!(token >= 0 && token < vocabSize)) throw new Error(`reference: token ${token} of ${vocabSize}`);
     const row = Float64Array.from(embedding.subarray(token * hiddenSize, (token + 1) * hiddenSize));
-    return row.map((value) => value * scaleEmb);
+    return row.map((value) => value * embeddingScale);
   });
-  for (let layer = 0; layer < config.numLayers; layer++) {
+  for (let layer = 0; layer < config.layers.length; layer++) {
     const inputNorm = tensor(`model.layers.${layer}.input_layernorm.weight`, hiddenSize);
     const inputs = x.map((row) => rmsNorm(row, inputNorm, rmsNormEps));
     addAll(x, layers.attention(layer, inputs), residualScale);

@@ -1,6 +1,6 @@
 import { roundWeights, type WeightType } from '../../../shaders/linear/pack.js';
 import type { RankShare, VocabShare } from '../../placement/plan.js';
-import { type DeepseekConfig, isDeepseek, isMoeLayer, type LlamaConfig, type ModelConfig } from '../config.js';
+import type { ExpertsConfig, GqaConfig, MlaConfig, ModelConfig } from '../config.js';
 import type { WeightMap } from './reference_math.js';
 
 /**
@@ -133,6 +133,7 @@ export function expectedLayer(
 ): Expected {
   const checkpoint = new Checkpoint(weights, type);
   const prefix = `model.layers.${index}.`;
+  const { attention: of, mlp } = config.layers[index]!;
   return {
     inputNorm: checkpoint.vector(`${prefix}input_layernorm.weight`),
     postNorm: checkpoint.vector(`${prefix}post_attention_layernorm.weight`),
@@ -140,17 +141,17 @@ export function expectedLayer(
     ...checkpoint.optional('downBias', `${prefix}mlp.down_proj.bias`),
     ...(share.heads.length === 0
       ? {}
-      : isDeepseek(config)
-        ? latentAttention(config, checkpoint, `${prefix}self_attn.`, share)
-        : attention(config, checkpoint, `${prefix}self_attn.`, share)),
-    ...(isDeepseek(config) && isMoeLayer(config, index)
-      ? mixture(config, checkpoint, `${prefix}mlp.`, share)
+      : of.kind === 'mla'
+        ? latentAttention(of, checkpoint, `${prefix}self_attn.`, share)
+        : attention(of as GqaConfig, checkpoint, `${prefix}self_attn.`, share)),
+    ...(mlp.kind === 'experts'
+      ? mixture(config.hiddenSize, mlp, checkpoint, `${prefix}mlp.`, share)
       : checkpoint.mlp(`${prefix}mlp.`, share.mlp)),
   };
 }
 
 function attention(
-  { headDim, numHeads, numKvHeads }: LlamaConfig,
+  { headDim, heads: numHeads, kvHeads: numKvHeads }: GqaConfig,
   checkpoint: Checkpoint,
   prefix: string,
   { heads }: RankShare,
@@ -192,13 +193,13 @@ function attention(
   };
 }
 
-function latentAttention(config: DeepseekConfig, checkpoint: Checkpoint, prefix: string, share: RankShare): Expected {
-  const { numHeads, qLoraRank, kvLoraRank: latent, qkNopeHeadDim: nope, qkRopeHeadDim: rope, vHeadDim } = config;
+function latentAttention(config: MlaConfig, checkpoint: Checkpoint, prefix: string, share: RankShare): Expected {
+  const { heads: numHeads, qLoraRank, kvLoraRank: latent, qkNopeHeadDim: nope, qkRopeHeadDim: rope, vHeadDim } = config;
   const groupStart = (group: number): number => Math.floor((group * numHeads) / 8);
   const heads = share.heads.flatMap((group) => range(groupStart(group), groupStart(group + 1)));
   // Checkpoints with pairs (2i, 2i + 1) of rotary rows: the even ones, then the odd ones.
   const rotary = (first: number): number[] =>
-    config.ropeInterleaved
+    config.rope.interleaved
       ? [...range(0, rope / 2).map((i) => first + 2 * i), ...range(0, rope / 2).map((i) => first + 2 * i + 1)]
       : range(first, first + rope);
   const qRows = heads.flatMap((head) => {
@@ -255,7 +256,7 @@ function latentAttention(config: DeepseekConfig, checkpoint: Checkpoint, prefix:
   };
 
   function projectBias(): Expected {
-    if (!config.attentionBias) return {};
+    if (!config.bias) return {};
     const kv = checkpoint.vector(`${prefix}kv_a_proj_with_mqa.bias`, kvRows);
     const own = q.length > 0 && qLoraRank !== null ? checkpoint.vector(`${prefix}q_a_proj.bias`) : undefined;
     const before = q.length === 0 ? 0 : up32(q[0]!.rows.length);
@@ -269,12 +270,13 @@ function latentAttention(config: DeepseekConfig, checkpoint: Checkpoint, prefix:
 }
 
 function mixture(
-  config: DeepseekConfig,
+  hiddenSize: number,
+  config: ExpertsConfig,
   checkpoint: Checkpoint,
   prefix: string,
   { experts, mlp }: RankShare,
 ): Expected {
-  const { numExperts, intermediateSize, numShared } = config.moe!;
+  const { numExperts, width, sharedWidth } = config;
   const expert = (number: number, name: string, rows: number) => ({
     tensor: `${prefix}experts.${number}.${name}_proj.weight`,
     rows: range(0, rows),
@@ -285,11 +287,11 @@ function mixture(
     ...checkpoint.optional('correctionBias', `${prefix}gate.e_score_correction_bias`),
     ...(experts.length > 0 && {
       expertsGateUp: checkpoint.stack(
-        experts.flatMap((number) => ['gate', 'up'].map((half) => expert(number, half, intermediateSize))),
+        experts.flatMap((number) => ['gate', 'up'].map((half) => expert(number, half, width))),
       ),
-      expertsDown: checkpoint.stack(experts.map((number) => expert(number, 'down', config.hiddenSize))),
+      expertsDown: checkpoint.stack(experts.map((number) => expert(number, 'down', hiddenSize))),
     }),
-    ...(numShared > 0 && checkpoint.mlp(`${prefix}shared_experts.`, mlp, 'shared.')),
+    ...(sharedWidth > 0 && checkpoint.mlp(`${prefix}shared_experts.`, mlp, 'shared.')),
   };
 }
 

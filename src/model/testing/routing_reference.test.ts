@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import type { MoeConfig } from '../config.js';
+import type { ExpertsConfig } from '../config.js';
 import { routeReference } from './routing_reference.js';
 
-const base: MoeConfig = {
+const base: ExpertsConfig = {
+  kind: 'experts',
   numExperts: 4,
   expertsPerToken: 2,
-  intermediateSize: 8,
-  numShared: 0,
+  width: 8,
+  sharedWidth: 0,
+  activation: 'silu',
   numGroups: 1,
   topkGroups: 1,
   scoring: 'softmax',
@@ -34,7 +36,7 @@ describe('DeepSeek V2', () => {
   });
 
   it('compares groups by their best expert', () => {
-    const limited: MoeConfig = { ...base, method: 'group_limited_greedy', numGroups: 2 };
+    const limited: ExpertsConfig = { ...base, method: 'group_limited_greedy', numGroups: 2 };
     // Scores 0.4, 0.1 | 0.3, 0.2: the second group has the larger second, and greedily 0.3 would be chosen.
     const routing = routeReference(limited, logs(4, 1, 3, 2));
     expect(routing.experts).toEqual([0, 1]);
@@ -44,7 +46,7 @@ describe('DeepSeek V2', () => {
 });
 
 describe('DeepSeek V3', () => {
-  const v3: MoeConfig = {
+  const v3: ExpertsConfig = {
     ...base,
     scoring: 'sigmoid',
     method: 'noaux_tc',

@@ -1,5 +1,16 @@
-import type { MoeConfig } from '../config.js';
+import type { ExpertsConfig } from '../config.js';
 import type { Vector } from './reference_math.js';
+
+/** What routing is told of the experts. */
+export type RoutingKeys =
+  | 'numExperts'
+  | 'expertsPerToken'
+  | 'numGroups'
+  | 'topkGroups'
+  | 'scoring'
+  | 'method'
+  | 'normTopkProb'
+  | 'routedScalingFactor';
 
 export interface Routing {
   /** Indices of the chosen experts, ascending. */
@@ -16,7 +27,11 @@ export interface Routing {
  *
  * @param logits of the router, [numExperts]. @param bias e_score_correction_bias.
  */
-export function routeReference(moe: MoeConfig, logits: Vector, bias?: ArrayLike<number>): Routing {
+export function routeReference(
+  moe: Pick<ExpertsConfig, RoutingKeys>,
+  logits: Vector,
+  bias?: ArrayLike<number>,
+): Routing {
   const scores = moe.scoring === 'sigmoid' ? logits.map((x) => 1 / (1 + Math.exp(-x))) : softmax(logits);
   const compared = scores.map((score, expert) => score + (bias === undefined ? 0 : bias[expert]!));
   const groupSize = moe.numExperts / moe.numGroups;

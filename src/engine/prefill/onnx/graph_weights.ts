@@ -1,8 +1,10 @@
 import { packTiles, unpackTiles, type WeightType } from '../../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../../base/errors.js';
 import type { TensorReader } from '../../../loader/index.js';
-import type { LlamaConfig } from '../../../model/llama_config.js';
-import { type LlamaLayerMap, llamaMap, llamaSpecs } from '../../../model/llama_map.js';
+import type { DenseModel } from '../../../model/config.js';
+import type { GqaSpecs } from '../../../model/layers/attention/gqa_weights.js';
+import type { GatedMlpSpecs } from '../../../model/layers/mlp/gated_weights.js';
+import { type LayerMap, mapSpecs, modelMap } from '../../../model/model_map.js';
 import { expectedTensors, type MatrixSpec, matrixType, type VectorSpec } from '../../../model/weight_map.js';
 import type { WeightProgress } from '../../../model/weight_loader.js';
 import type { OnnxModel } from './graph.js';
@@ -14,20 +16,20 @@ export interface GraphWeightsOptions {
 }
 
 /**
- * Reads a Llama-family checkpoint into a prefill graph. Weights take the values that the ranks' packed ones have, so that prompt and
+ * Reads a dense model's checkpoint into a prefill graph. Weights take the values that the ranks' packed ones have, so that prompt and
  * answer are of one model also where that is quantised.
  * @throws SplitkvError `format` for a missing or misshapen tensor, `aborted`
  */
 export async function buildLlamaGraph(
-  config: LlamaConfig,
+  model: DenseModel,
   reader: TensorReader,
   type: WeightType,
   { signal, onProgress }: GraphWeightsOptions,
 ): Promise<OnnxModel> {
-  const map = llamaMap(config);
+  const map = modelMap(model.config);
   const { embedding } = map;
   // The head stays with the ranks.
-  const tensors = expectedTensors(llamaSpecs({ ...map, norm: undefined, head: embedding }));
+  const tensors = expectedTensors(mapSpecs({ ...map, norm: undefined, head: embedding }));
   for (const [name, { shape }] of tensors) reader.expectTensor(name, shape);
   const totalBytes = [...tensors.keys()].reduce((sum, name) => sum + reader.byteLength(name), 0);
   let loadedBytes = 0;
@@ -62,22 +64,26 @@ export async function buildLlamaGraph(
     const data = Float32Array.from(pieces.flatMap((piece) => [...piece]));
     return { data, dims: [data.length] } as never;
   };
-  const layer = async (of: LlamaLayerMap) => ({
-    inputNorm: await vector(of.inputNorm),
-    qkv: await matrix(of.qkv!),
-    qkvBias: await vector(of.qkvBias),
-    qNorm: await vector(of.qNorm),
-    kNorm: await vector(of.kNorm),
-    o: await matrix(of.o[0]!.matrix),
-    oBias: await vector(of.oBias),
-    postNorm: await vector(of.postNorm),
-    gateUp: await matrix(of.gateUp!),
-    gateUpBias: await vector(of.gateUpBias),
-    down: await matrix(of.down!),
-    downBias: await vector(of.downBias),
-  });
+  const layer = async ({ inputNorm, attention, postNorm, mlp }: LayerMap) => {
+    const { qkv, qkvBias, qNorm, kNorm, o, oBias } = attention as GqaSpecs;
+    const { gateUp, gateUpBias, down, downBias } = mlp as GatedMlpSpecs;
+    return {
+      inputNorm: await vector(inputNorm),
+      qkv: await matrix(qkv!),
+      qkvBias: await vector(qkvBias),
+      qNorm: await vector(qNorm),
+      kNorm: await vector(kNorm),
+      o: await matrix(o[0]!.matrix),
+      oBias: await vector(oBias),
+      postNorm: await vector(postNorm),
+      gateUp: await matrix(gateUp!),
+      gateUpBias: await vector(gateUpBias),
+      down: await matrix(down!),
+      downBias: await vector(downBias),
+    };
+  };
 
-  const graph = new LlamaGraph(config, await matrix(embedding!.matrix));
+  const graph = new LlamaGraph(model, await matrix(embedding!.matrix));
   for (const of of map.layers) graph.add(await layer(of));
   return graph.finish();
 }

@@ -1,4 +1,4 @@
-import type { LlamaConfig } from '../../../model/llama_config.js';
+import type { DenseModel } from '../../../model/config.js';
 import { GraphBuilder, type OnnxModel, type Value } from './graph.js';
 
 /** A matrix [rows, columns], row-major, or a vector. */
@@ -43,7 +43,7 @@ export const NAMES = {
 } as const;
 
 /**
- * The prefill graph of a Llama-family model from plain operators: embedding, and layers of RMSNorm, rotary grouped-query attention
+ * The prefill graph of a dense model from plain operators: embedding, and layers of RMSNorm, rotary grouped-query attention
  * and SwiGLU. It ends at the last layer's output: the ranks that generate hold the head.
  */
 export class LlamaGraph {
@@ -57,17 +57,17 @@ export class LlamaGraph {
   #layer = 0;
 
   constructor(
-    readonly config: LlamaConfig,
+    readonly model: DenseModel,
     embedding: GraphTensor,
   ) {
     const graph = this.#graph;
-    const half = config.headDim / 2;
+    const half = model.attention.headDim / 2;
     const tokens = graph.input(NAMES.tokens, 'i64', ['T']);
     this.#cos = graph.input(NAMES.cos, 'f32', ['T', 1, half]);
     this.#sin = graph.input(NAMES.sin, 'f32', ['T', 1, half]);
     this.#mask = graph.input(NAMES.mask, 'f32', ['T', 'S']);
-    this.#scale = graph.scalar(config.headDim ** -0.5);
-    this.#eps = graph.scalar(config.rmsNormEps);
+    this.#scale = graph.scalar(model.attention.scale);
+    this.#eps = graph.scalar(model.config.rmsNormEps);
     this.#x = graph.op('Gather', [graph.weights('embed_tokens', embedding.data, embedding.dims), tokens], { axis: 0 });
   }
 
@@ -88,9 +88,9 @@ export class LlamaGraph {
     this.#x = graph.op('Add', [this.#x, linear('o', attended, layer.o, layer.oBias)]);
 
     const post = this.#rmsNorm(this.#x, weights('post_norm', layer.postNorm));
-    const { intermediateSize } = this.config;
+    const { width } = this.model.mlp;
     const both = linear('gate_up', post, layer.gateUp, layer.gateUpBias);
-    const [gate, up] = graph.split('Split', [both, graph.integers([intermediateSize, intermediateSize])], 2, {
+    const [gate, up] = graph.split('Split', [both, graph.integers([width, width])], 2, {
       axis: 1,
     });
     const silu = graph.op('Mul', [gate!, graph.op('Sigmoid', [gate!])]);
@@ -100,7 +100,7 @@ export class LlamaGraph {
 
   finish(): OnnxModel {
     const graph = this.#graph;
-    const { hiddenSize } = this.config;
+    const { hiddenSize } = this.model.config;
     // The row of index -1 is the last.
     const last = graph.op('Gather', [this.#x, graph.integers([-1])], { axis: 0 });
     graph.output(graph.op('Reshape', [last, graph.integers([hiddenSize])], {}, NAMES.lastRow), 'f32', [hiddenSize]);
@@ -121,7 +121,7 @@ export class LlamaGraph {
     norms: { readonly q: Value | undefined; readonly k: Value | undefined },
   ): Value {
     const graph = this.#graph;
-    const { numHeads, numKvHeads, headDim } = this.config;
+    const { heads: numHeads, kvHeads: numKvHeads, headDim } = this.model.attention;
     const group = numHeads / numKvHeads;
     const widths = [numHeads * headDim, numKvHeads * headDim, numKvHeads * headDim];
     const [q, k, v] = graph.split('Split', [qkv, graph.integers(widths)], 3, { axis: 1 });
@@ -156,7 +156,7 @@ export class LlamaGraph {
   /** Turns the pairs (x[i], x[i + head_dim / 2]) of each head. */
   #rotate(x: Value): Value {
     const graph = this.#graph;
-    const half = this.config.headDim / 2;
+    const half = this.model.attention.headDim / 2;
     const [low, high] = graph.split('Split', [x, graph.integers([half, half])], 2, { axis: 2 });
     const times = (a: Value, b: Value): Value => graph.op('Mul', [a, b]);
     const first = graph.op('Sub', [times(low!, this.#cos), times(high!, this.#sin)]);

@@ -1,8 +1,7 @@
 import type { WeightType } from '../../../../shaders/linear/pack.js';
-import { SplitkvError, throwIfAborted } from '../../../base/errors.js';
+import { SplitkvError, throwIfAborted, unsupportedError } from '../../../base/errors.js';
 import type { TensorReader } from '../../../loader/index.js';
-import { isDeepseek, type ModelConfig } from '../../../model/config.js';
-import type { LlamaConfig } from '../../../model/llama_config.js';
+import { attentionOf, type DenseModel, denseModel, type ModelConfig } from '../../../model/config.js';
 import type { KvType } from '../../../model/kv_cache.js';
 import { activationStride } from '../../../model/roles.js';
 import { modelShape } from '../../../model/shape.js';
@@ -48,11 +47,11 @@ export class OnnxPrefill implements PrefillWorker {
   private constructor(
     readonly host: OrtHost,
     readonly session: OrtSession,
-    readonly config: LlamaConfig,
+    readonly model: DenseModel,
     readonly runner: OnnxPrefillOptions['runner'],
     readonly weightBytes: number,
   ) {
-    this.#rope = ropeTable(config, runner.contextLength);
+    this.#rope = ropeTable(model.attention.rope, runner.contextLength);
   }
 
   /**
@@ -61,9 +60,14 @@ export class OnnxPrefill implements PrefillWorker {
    */
   static async open({ config, reader, type, runner, request, ...options }: OnnxPrefillOptions): Promise<OnnxPrefill> {
     checkTogether(['onnxPrefill', ...modelFeatures(modelShape(config))]);
-    if (isDeepseek(config)) throw new SplitkvError('internal', `there is no prefill graph of ${config.architecture}`);
+    const dense = denseModel(config);
+    if (!dense) {
+      throw unsupportedError(
+        `prefill kind 'onnxruntime' has no graph of ${config.architecture}'s multipliers: use prefill kind 'splitkv'`,
+      );
+    }
     const host = await openOrt(request);
-    const { model, files } = await buildLlamaGraph(config, reader, type, options);
+    const { model, files } = await buildLlamaGraph(dense, reader, type, options);
     const weightBytes = files.reduce((sum, { data }) => sum + data.byteLength, 0);
     let session: OrtSession;
     try {
@@ -79,7 +83,7 @@ export class OnnxPrefill implements PrefillWorker {
         { cause: error },
       );
     }
-    return new OnnxPrefill(host, session, config, runner, weightBytes);
+    return new OnnxPrefill(host, session, dense, runner, weightBytes);
   }
 
   get adapter(): string {
@@ -93,22 +97,25 @@ export class OnnxPrefill implements PrefillWorker {
   }
 
   async #compute(prompt: readonly number[], signal: AbortSignal | undefined): Promise<HandedKv> {
-    return handedKv(await this.present(prompt, signal), prompt.length, this.config, this.runner.kvType);
+    return handedKv(await this.present(prompt, signal), prompt.length, this.model.config, this.runner.kvType);
   }
 
   /** Keys and values of a prompt, layer by layer, and what the last layer gave for its last token. */
   async present(prompt: readonly number[], signal?: AbortSignal): Promise<PresentKv> {
-    const { numLayers, numKvHeads, headDim, hiddenSize } = this.config;
-    const names = Array.from({ length: numLayers }, (_, layer) =>
-      (['key', 'value'] as const).map((which) => ({
-        which,
-        past: NAMES.past(layer, which),
-        present: NAMES.present(layer, which),
-      })),
-    ).flat();
-    const empty = (): OrtTensor => new this.host.ort.Tensor('float32', new Float32Array(), [numKvHeads, 0, headDim]);
+    const { config, attention } = this.model;
+    const { kvHeads, headDim } = attention;
+    const names = config.layers
+      .map((_, layer) =>
+        (['key', 'value'] as const).map((which) => ({
+          which,
+          past: NAMES.past(layer, which),
+          present: NAMES.present(layer, which),
+        })),
+      )
+      .flat();
+    const empty = (): OrtTensor => new this.host.ort.Tensor('float32', new Float32Array(), [kvHeads, 0, headDim]);
     let caches = names.map(empty);
-    const lastRow = new Float32Array(activationStride(hiddenSize));
+    const lastRow = new Float32Array(activationStride(config.hiddenSize));
     try {
       for (let start = 0; start < prompt.length; start += this.runner.prefillChunk) {
         throwIfAborted(signal, 'prefill');
@@ -130,7 +137,7 @@ export class OnnxPrefill implements PrefillWorker {
   #inputs(tokens: readonly number[], start: number): Record<string, OrtTensor> {
     const { Tensor } = this.host.ort;
     const rows = tokens.length;
-    const half = this.config.headDim / 2;
+    const half = this.model.attention.headDim / 2;
     const turns = this.#rope.subarray(start * half * 2, (start + rows) * half * 2);
     const every = (offset: 0 | 1): Float32Array => turns.filter((_, index) => index % 2 === offset);
     const length = start + rows;
@@ -162,9 +169,10 @@ export class OnnxPrefill implements PrefillWorker {
 export function handedKv(
   { present, lastRow }: PresentKv,
   tokens: number,
-  { numKvHeads: kvHeads, headDim }: LlamaConfig,
+  config: ModelConfig,
   kvType: KvType,
 ): HandedKv {
+  const { kvHeads, headDim } = attentionOf(config, 'gqa');
   const shape = { kvHeads, headDim, kvType, block: KV_BLOCK };
   return {
     tokens,

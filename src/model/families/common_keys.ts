@@ -1,8 +1,7 @@
-import type { ConfigReader } from './config_reader.js';
+import type { TorchDtype } from '../config.js';
+import type { ConfigReader } from '../config_reader.js';
 
-/** Keys that mean the same to every architecture. */
-
-export type TorchDtype = 'float32' | 'float16' | 'bfloat16' | null;
+/** Keys that mean the same to every family. */
 
 export const sizeRange = { min: 1, max: 1 << 20 };
 export const countRange = { min: 1, max: 4096 };
@@ -44,10 +43,11 @@ export function refuseQuantized(config: ConfigReader): void {
   throw config.unsupported('quantization_config', method, advice);
 }
 
-export function refuseActivation(config: ConfigReader): void {
+export function parseActivation(config: ConfigReader): 'silu' {
   const activation = config.optionalString('hidden_act') ?? 'silu';
   if (activation !== 'silu' && activation !== 'swish')
     throw config.unsupported('hidden_act', activation, "only 'silu' (SwiGLU)");
+  return 'silu';
 }
 
 /** A key by which related models change the computation, with the value that changes nothing. */

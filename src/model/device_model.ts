@@ -1,10 +1,10 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
-import { isDeepseek, type ModelConfig } from './config.js';
+import { cachesLatent, type ModelConfig } from './config.js';
 import type { CacheOptions, Forward } from './forward.js';
-import { LlamaForward } from './llama.js';
-import { loadLlamaWeights } from './llama_weights.js';
+import { LlamaForward, type LlamaWeights } from './llama.js';
+import { loadModelWeights } from './model_weights.js';
 import { rankSlice } from './shape.js';
 import type { LoadWeightsOptions } from './weight_loader.js';
 import type { World } from './world.js';
@@ -19,7 +19,7 @@ export interface DeviceModel {
   createForward(cache: CacheOptions): Forward;
 }
 
-/** Loads a rank's weights of any supported model. @throws as the family's loader does. */
+/** Loads a rank's weights of any supported model. @throws as `loadModelWeights`. */
 export async function loadWeights(
   device: Device,
   config: ModelConfig,
@@ -28,11 +28,15 @@ export async function loadWeights(
   world: World,
   options: LoadWeightsOptions = {},
 ): Promise<DeviceModel> {
-  if (isDeepseek(config)) {
-    const { loadDeepseek } = await import('./deepseek_family.js');
-    return loadDeepseek(device, config, reader, type, world, options);
-  }
   const slice = rankSlice(world.plan, world.rank, config);
-  const weights = await loadLlamaWeights(device, config, reader, type, { ...options, slice });
-  return { ...weights, createForward: (cache) => new LlamaForward(device, config, weights, cache, world) };
+  const weights = await loadModelWeights(device, config, reader, type, { ...options, slice });
+  if (cachesLatent(config)) {
+    // A part of its own, which other models needn't download.
+    const { latentForward } = await import('./latent_program.js');
+    return { ...weights, createForward: (cache) => latentForward(device, config, weights, cache, world) };
+  }
+  return {
+    ...weights,
+    createForward: (cache) => new LlamaForward(device, config, weights as LlamaWeights, cache, world),
+  };
 }

@@ -1,0 +1,59 @@
+import type { GgufFile } from '../../loader/index.js';
+import type { ModelConfig } from '../config.js';
+import type { ConfigReader } from '../config_reader.js';
+import type { GgufMetadata } from '../gguf_metadata.js';
+import { countRange, parseDtype, parseTokenIds, refuseQuantized, sizeRange } from './common_keys.js';
+
+/** What config.json says in the same words in every family. */
+export type CommonConfig = Omit<ModelConfig, 'layers' | 'tensors'> & { readonly numLayers: number };
+
+/**
+ * A family of models: how its config.json becomes a list of layers, and what its checkpoints call their tensors. All else (loading,
+ * planning, the forward program) follows from the layers. A family is one file beside this and one row of registry.ts.
+ */
+export interface Family {
+  /**
+   * Reads the keys of config.json that are the family's own; what it gives back replaces the common part's. The reader's errors name
+   * the key. A layer may say more than the runtime runs: `checkSupported` refuses that, not the family.
+   */
+  config(
+    config: ConfigReader,
+    common: CommonConfig,
+  ): Pick<ModelConfig, 'layers' | 'tensors'> & Partial<Omit<CommonConfig, 'numLayers'>>;
+  /** Where llama.cpp has the family: its metadata, in the words of config.json. */
+  readonly gguf?: FamilyGguf;
+}
+
+export interface FamilyGguf {
+  /** Keys of config.json, `model_type` among them, beside those that every architecture's metadata says alike (gguf_config.ts). */
+  keys(gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown>;
+  /** Architectures whose rows of q and k llama.cpp keeps in neighbouring pairs (2i, 2i + 1), where the checkpoint has halves. */
+  readonly pairedRows?: readonly string[];
+  /** Architectures in which the logarithm of YaRN's factor scales the softmax instead of cos and sin. */
+  readonly yarnScalesSoftmax?: readonly string[];
+}
+
+export const defineFamily = (family: Family): Family => family;
+
+export function parseCommon(
+  architecture: string,
+  config: ConfigReader,
+  generation: ConfigReader | undefined,
+): CommonConfig {
+  refuseQuantized(config);
+  const vocabSize = config.integer('vocab_size', { min: 1, max: 1 << 24 });
+  return {
+    architecture,
+    hiddenSize: config.integer('hidden_size', sizeRange),
+    numLayers: config.integer('num_hidden_layers', countRange),
+    vocabSize,
+    maxPositions: config.integer('max_position_embeddings', { min: 1, max: 2 ** 30 }),
+    rmsNormEps: config.optionalPositive('rms_norm_eps') ?? 1e-6,
+    tieWordEmbeddings: config.boolean('tie_word_embeddings', false),
+    embeddingScale: 1,
+    residualScale: 1,
+    logitScale: 1,
+    ...parseTokenIds(config, generation, vocabSize),
+    torchDtype: parseDtype(config),
+  };
+}

@@ -1,0 +1,130 @@
+import type { Buffer } from '../../../gpu/index.js';
+import type { GqaConfig } from '../../config.js';
+import type { Matrix } from '../../matrix.js';
+import { type HeldSegments, holdSegments, type Span, spanLength, totalLength } from '../../shape.js';
+import type { GqaNames } from '../../tensor_names.js';
+import type { WeightLoader } from '../../weight_loader.js';
+import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weight_map.js';
+import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
+import { attentionSegments } from './segments.js';
+
+/** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */
+export interface GqaSpecs {
+  readonly kind: 'gqa';
+  readonly queryHeads: readonly Span[];
+  readonly kvHeads: readonly Span[];
+  /** q rows of the query heads, then k and v rows of the kv heads. */
+  readonly qkv: MatrixSpec | undefined;
+  readonly qkvBias: VectorSpec | undefined;
+  readonly qNorm: VectorSpec | undefined;
+  readonly kNorm: VectorSpec | undefined;
+  /** A matrix of o's columns for each run of heads; none without heads. */
+  readonly o: readonly { readonly matrix: MatrixSpec; readonly segments: HeldSegments }[];
+  readonly oBias: VectorSpec | undefined;
+}
+
+/** The same on a device. */
+export interface GqaWeights {
+  readonly kind: 'gqa';
+  /** Query heads and kv heads, by the model's numbers, whose rows qkv has; both empty without qkv and o. */
+  readonly queryHeads: readonly Span[];
+  readonly kvHeads: readonly Span[];
+  readonly qkv: Matrix | undefined;
+  readonly qkvBias: Buffer | undefined;
+  readonly qNorm: Buffer | undefined;
+  readonly kNorm: Buffer | undefined;
+  /** o's columns, a matrix for each run of neighbouring heads, with the segments of the contraction that it is. */
+  readonly o: readonly { readonly matrix: Matrix; readonly segments: HeldSegments }[];
+  /** For whoever adds up all segments. */
+  readonly oBias: Buffer | undefined;
+}
+
+export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNames): GqaSpecs {
+  const { hiddenSize, slice } = context;
+  const { heads, queryHeads, kvHeads } = slice;
+  const { bias, headDim, qkNorm } = config;
+  const { modelInFeatures, ...contraction } = attentionSegments(config);
+  const headRows = (tensor: string, all: number, runs: readonly Span[]) =>
+    runs.map(([first, end]) => ({
+      tensor,
+      all: all * headDim,
+      rows: [first * headDim, end * headDim] as const,
+    }));
+  const qkv = [
+    ...headRows(names.q, config.heads, queryHeads),
+    ...headRows(names.k, config.kvHeads, kvHeads),
+    ...headRows(names.v, config.kvHeads, kvHeads),
+  ];
+  const attends = totalLength(queryHeads) > 0;
+  const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
+    attends && qkNorm ? layerVector(context, what, `${name!}.weight`, headDim) : undefined;
+  return {
+    kind: 'gqa',
+    queryHeads,
+    kvHeads,
+    qkv: attends
+      ? {
+          name: partName(context, 'qkv'),
+          inFeatures: hiddenSize,
+          parts: qkv.map(({ tensor, all, rows }) => someRows(`${tensor}.weight`, all, rows)),
+        }
+      : undefined,
+    qkvBias:
+      attends && bias.q
+        ? {
+            name: partName(context, 'qkv_bias'),
+            parts: qkv.map(({ tensor, all, rows }) => ({
+              tensor: `${tensor}.bias`,
+              tensorLength: all,
+              first: rows[0],
+              length: spanLength(rows),
+            })),
+          }
+        : undefined,
+    qNorm: headNorm('q_norm', names.qNorm),
+    kNorm: headNorm('k_norm', names.kNorm),
+    o: heads.map((run) => {
+      const segments = holdSegments(modelInFeatures, contraction, run);
+      return {
+        segments,
+        matrix: {
+          name: partName(context, heads.length === 1 ? 'o' : `o.${run[0]}`),
+          inFeatures: modelInFeatures,
+          segments,
+          parts: [allRows(`${names.o}.weight`, hiddenSize)],
+        },
+      };
+    }),
+    oBias: bias.o ? layerVector(context, 'o_bias', `${names.o}.bias`, hiddenSize) : undefined,
+  };
+}
+
+export const listGqa = ({ qkv, qkvBias, qNorm, kNorm, o, oBias }: GqaSpecs): (Spec | undefined)[] => [
+  qkv,
+  qkvBias,
+  qNorm,
+  kNorm,
+  ...o.map(({ matrix }) => matrix),
+  oBias,
+];
+
+export const gqaBytes = ({ qkv, qkvBias, qNorm, kNorm, o, oBias }: GqaSpecs, bytes: Bytes): CutBytes => ({
+  cut: bytes(qkv, qkvBias, ...o.map(({ matrix }) => matrix)),
+  shared: bytes(qNorm, kNorm, oBias),
+});
+
+export async function loadGqa(loader: WeightLoader, specs: GqaSpecs): Promise<GqaWeights> {
+  const o: GqaWeights['o'][number][] = [];
+  for (const { matrix, segments } of specs.o) o.push({ matrix: await loader.matrix(matrix), segments });
+  return {
+    kind: 'gqa',
+    queryHeads: specs.queryHeads,
+    kvHeads: specs.kvHeads,
+    qkv: await loader.matrix(specs.qkv),
+    qkvBias: await loader.vector(specs.qkvBias),
+    qNorm: await loader.vector(specs.qNorm),
+    kNorm: await loader.vector(specs.kNorm),
+    o,
+    oBias: await loader.vector(specs.oBias),
+  };
+}

@@ -1,0 +1,252 @@
+import { isQuantised, type WeightType } from '../../../../shaders/linear/pack.js';
+import { ceilDiv } from '../../../base/math.js';
+import type { Buffer } from '../../../gpu/index.js';
+import type { MlaConfig } from '../../config.js';
+import type { Matrix } from '../../matrix.js';
+import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
+import type { MlaNames } from '../../tensor_names.js';
+import type { WeightLoader } from '../../weight_loader.js';
+import {
+  allRows,
+  type MatrixPart,
+  type MatrixSpec,
+  matrixType,
+  someRows,
+  type Spec,
+  type VectorSpec,
+} from '../../weight_map.js';
+import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
+import { attentionSegments } from './segments.js';
+
+/** Rows of a tile: parts that are read apart don't share one. */
+const PAD = 32;
+
+/** Which tensors make a rank's slice of latent attention. Undefined: the model has none, or the rank none of it. */
+export interface MlaSpecs {
+  readonly kind: 'mla';
+  readonly queryHeads: Span;
+  /** q's rows of the heads or all of its bottleneck's (padded to 32 rows), then all of the latent's and of the rotary key's. */
+  readonly project: MatrixSpec | undefined;
+  /** The row of `project` where the latent starts. */
+  readonly latentOffset: number;
+  readonly projectBias: VectorSpec | undefined;
+  readonly qNorm: VectorSpec | undefined;
+  readonly qUp: MatrixSpec | undefined;
+  readonly latentNorm: VectorSpec | undefined;
+  /** As stored: heads * (nope + v) rows of kvLoraRank; absorbed into a matrix a head when it is loaded. */
+  readonly kvUp: MatrixSpec | undefined;
+  readonly o: MatrixSpec | undefined;
+  readonly oSegments: HeldSegments;
+  readonly oBias: VectorSpec | undefined;
+  readonly config: MlaConfig;
+}
+
+/** The same on a device. */
+export interface MlaWeights {
+  readonly kind: 'mla';
+  /** By the model's numbers; may be empty where the rank holds attention segments, which MLA has 8 of whatever its heads. */
+  readonly queryHeads: Span;
+  /** With any attention segment: q of its heads (or the whole bottleneck) where it has heads, then the latent. */
+  readonly project: Matrix | undefined;
+  /** Element of a projected row where the latent and the rotary key start. */
+  readonly latentOffset: number;
+  readonly projectBias: Buffer | undefined;
+  readonly qNorm: Buffer | undefined;
+  readonly qUp: Matrix | undefined;
+  readonly latentNorm: Buffer | undefined;
+  /** W_UK^T, a group a query head: [kvLoraRank, nope]. */
+  readonly absorb: Matrix | undefined;
+  /** W_UV, a group a query head: [v, kvLoraRank], padded to 32 rows. */
+  readonly valueUp: Matrix | undefined;
+  readonly o: Matrix | undefined;
+  /** The segments of o's contraction that it holds, also where they are none (count 0) or have no heads. */
+  readonly oSegments: HeldSegments;
+  /** For whoever adds up all segments. */
+  readonly oBias: Buffer | undefined;
+}
+
+/** Heads of a latent cache are never arranged freely. */
+const onlyRun = (runs: readonly Span[]): Span => runs[0] ?? [0, 0];
+
+export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNames): MlaSpecs {
+  const { hiddenSize, slice } = context;
+  const heads = onlyRun(slice.heads);
+  const queryHeads = onlyRun(slice.queryHeads);
+  const { qLoraRank, kvLoraRank, qkNopeHeadDim, qkRopeHeadDim, vHeadDim } = config;
+  const { modelInFeatures, ...contraction } = attentionSegments(config);
+  const oSegments = holdSegments(modelInFeatures, contraction, heads);
+  const count = spanLength(queryHeads);
+  const headRows = (width: number): Span => [queryHeads[0] * width, queryHeads[1] * width];
+  const qOrder = rotaryOrder(config, qkNopeHeadDim);
+  const kvOrder = rotaryOrder(config, kvLoraRank);
+  const qWidth = qkNopeHeadDim + qkRopeHeadDim;
+  const kvWidth = qkNopeHeadDim + vHeadDim;
+  const q = (tensor: string): MatrixPart => ({
+    ...someRows(`${tensor}.weight`, config.heads * qWidth, headRows(qWidth)),
+    ...(qOrder && { order: qOrder }),
+  });
+  // Segments without heads still need the latent: the rank writes it into its cache.
+  const qParts: MatrixPart[] =
+    count === 0
+      ? []
+      : [{ ...(qLoraRank === null ? q(names.q) : allRows(`${names.qDown}.weight`, qLoraRank)), padTo: PAD }];
+  const kvDown = { rows: kvLoraRank + qkRopeHeadDim, ...(kvOrder && { order: kvOrder }) };
+  const latent = spanLength(heads) > 0;
+  const bottleneck = count > 0 && qLoraRank !== null;
+  return {
+    kind: 'mla',
+    queryHeads,
+    project: latent
+      ? {
+          name: partName(context, 'project'),
+          inFeatures: hiddenSize,
+          parts: [...qParts, { ...allRows(`${names.kvDown}.weight`, kvDown.rows), ...kvDown }],
+        }
+      : undefined,
+    latentOffset: qParts.reduce((sum, { rows }) => sum + Math.ceil(rows / PAD) * PAD, 0),
+    projectBias:
+      latent && config.bias
+        ? {
+            name: partName(context, 'project_bias'),
+            parts: [
+              ...qParts.map(({ rows }) => ({
+                // Without a bottleneck q has no bias, but its rows keep their place.
+                ...(qLoraRank !== null && { tensor: `${names.qDown}.bias` }),
+                tensorLength: rows,
+                first: 0,
+                length: rows,
+                padTo: PAD,
+              })),
+              {
+                tensor: `${names.kvDown}.bias`,
+                tensorLength: kvDown.rows,
+                first: 0,
+                length: kvDown.rows,
+                ...(kvOrder && { order: kvOrder }),
+              },
+            ],
+          }
+        : undefined,
+    qNorm: bottleneck ? layerVector(context, 'q_norm', `${names.qNorm}.weight`, qLoraRank) : undefined,
+    qUp: bottleneck ? { name: partName(context, 'q_up'), inFeatures: qLoraRank, parts: [q(names.qUp)] } : undefined,
+    latentNorm: latent ? layerVector(context, 'latent_norm', `${names.kvNorm}.weight`, kvLoraRank) : undefined,
+    kvUp:
+      count > 0
+        ? {
+            name: partName(context, 'kv_up'),
+            inFeatures: kvLoraRank,
+            parts: [someRows(`${names.kvUp}.weight`, config.heads * kvWidth, headRows(kvWidth))],
+            // Blocks along the rows of a transposed half would round other groups of weights than the checkpoint's rows have.
+            precision: 'unquantised' as const,
+            packedAs: [
+              { name: partName(context, 'kv_up absorbed'), rows: count * kvLoraRank, columns: qkNopeHeadDim },
+              {
+                name: partName(context, 'kv_up values'),
+                rows: count * Math.ceil(vHeadDim / PAD) * PAD,
+                columns: kvLoraRank,
+              },
+            ],
+          }
+        : undefined,
+    o:
+      count > 0
+        ? {
+            name: partName(context, 'o'),
+            inFeatures: modelInFeatures,
+            segments: oSegments,
+            parts: [allRows(`${names.o}.weight`, hiddenSize)],
+          }
+        : undefined,
+    oSegments,
+    oBias: config.bias ? layerVector(context, 'o_bias', `${names.o}.bias`, hiddenSize) : undefined,
+    config,
+  };
+}
+
+/**
+ * Interleaved rotary rows put in halves: of every group of `plain` rows followed by the rotary ones, the even rotary rows first,
+ * then the odd ones, as transformers does to activations. Undefined where the checkpoint has halves already.
+ */
+function rotaryOrder({ rope, qkRopeHeadDim }: MlaConfig, plain: number): number[] | undefined {
+  if (!rope.interleaved) return undefined;
+  const half = qkRopeHeadDim / 2;
+  return Array.from({ length: plain + qkRopeHeadDim }, (_, row) => {
+    if (row < plain) return row;
+    const rotary = row - plain;
+    return plain + (rotary < half ? 2 * rotary : 2 * (rotary - half) + 1);
+  });
+}
+
+export const listMla = (specs: MlaSpecs): (Spec | undefined)[] => [
+  specs.project,
+  specs.projectBias,
+  specs.qNorm,
+  specs.qUp,
+  specs.latentNorm,
+  specs.kvUp,
+  specs.o,
+  specs.oBias,
+];
+
+export function mlaBytes(specs: MlaSpecs, bytes: Bytes): CutBytes {
+  const { project, projectBias, qNorm, qUp, latentNorm, kvUp, o, oBias, config } = specs;
+  // Without a bottleneck the first projection's q rows are cut by head, and only the latent's are shared.
+  const whole =
+    config.qLoraRank === null ? bytes(lastPart(project), lastPart(projectBias)) : bytes(project, projectBias);
+  return {
+    cut: bytes(project, projectBias, qUp, kvUp, o) - whole,
+    shared: whole + bytes(qNorm, latentNorm, oBias),
+  };
+}
+
+const lastPart = <S extends MatrixSpec | VectorSpec>(spec: S | undefined): S | undefined =>
+  spec && { ...spec, parts: spec.parts.slice(-1) };
+
+/** The type of kvUp's two halves: under q8 and q4 both stay f16. */
+export const absorbType = (type: WeightType): WeightType => (isQuantised(type) ? 'f16' : type);
+
+export async function loadMla(loader: WeightLoader, specs: MlaSpecs): Promise<MlaWeights> {
+  return {
+    kind: 'mla',
+    queryHeads: specs.queryHeads,
+    project: await loader.matrix(specs.project),
+    latentOffset: specs.latentOffset,
+    projectBias: await loader.vector(specs.projectBias),
+    qNorm: await loader.vector(specs.qNorm),
+    qUp: await loader.matrix(specs.qUp),
+    latentNorm: await loader.vector(specs.latentNorm),
+    ...(await absorbed(loader, specs.config, specs.kvUp)),
+    o: await loader.matrix(specs.o),
+    oSegments: specs.oSegments,
+    oBias: await loader.vector(specs.oBias),
+  };
+}
+
+/**
+ * kvUp cut into W_UK and W_UV a head, W_UK transposed: q_nope . (W_UK c) = (W_UK^T q_nope) . c, so keys needn't be expanded.
+ */
+async function absorbed(
+  loader: WeightLoader,
+  { qkNopeHeadDim: nope, vHeadDim, kvLoraRank: rank }: MlaConfig,
+  kvUp: MatrixSpec | undefined,
+): Promise<Pick<MlaWeights, 'absorb' | 'valueUp'>> {
+  if (!kvUp) return { absorb: undefined, valueUp: undefined };
+  const padded = ceilDiv(vHeadDim, 32) * 32;
+  const type = matrixType(kvUp, loader.type);
+  const [absorb, valueUp] = [
+    await loader.packer(kvUp.packedAs![0]!, type),
+    await loader.packer(kvUp.packedAs![1]!, type),
+  ];
+  const { tensor, firstRow, rows } = kvUp.parts[0]!;
+  const headRows = nope + vHeadDim;
+  for (let row = firstRow; row < firstRow + rows; row += headRows) {
+    const stored = await loader.rows(tensor, row, row + headRows);
+    const transposed = new Float32Array(rank * nope);
+    for (let n = 0; n < nope; n++) for (let r = 0; r < rank; r++) transposed[r * nope + n] = stored[n * rank + r]!;
+    await absorb.append(transposed);
+    const values = new Float32Array(padded * rank);
+    values.set(stored.subarray(nope * rank));
+    await valueUp.append(values);
+  }
+  return { absorb: absorb.matrix, valueUp: valueUp.matrix };
+}

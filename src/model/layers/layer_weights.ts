@@ -1,0 +1,26 @@
+import type { LayerSlice } from '../shape.js';
+import type { Spec, VectorSpec } from '../weight_map.js';
+import { wholeVector } from '../weight_map.js';
+
+/** What a layer's parts are told of the layer when they say which tensors they load. */
+export interface LayerContext {
+  readonly hiddenSize: number;
+  /** Of a rank, or the whole. */
+  readonly slice: LayerSlice;
+}
+
+/** Bytes of some specs; undefined ones have none. */
+export type Bytes = (...specs: readonly (Spec | undefined)[]) => number;
+
+/** Bytes that ranks cut by heads or by columns, and bytes that each of them holds. */
+export interface CutBytes {
+  readonly cut: number;
+  readonly shared: number;
+}
+
+/** What messages and buffers call a part of a layer. */
+export const partName = ({ slice }: LayerContext, what: string): string => `layers.${slice.index}.${what}`;
+
+/** A vector that every rank of the layer holds whole. */
+export const layerVector = (context: LayerContext, what: string, tensor: string, length: number): VectorSpec =>
+  wholeVector(partName(context, what), tensor, length);

@@ -1,0 +1,126 @@
+import { ceilDiv } from '../../../base/math.js';
+import type { Buffer } from '../../../gpu/index.js';
+import type { ExpertsConfig } from '../../config.js';
+import type { Matrix } from '../../matrix.js';
+import type { Span } from '../../shape.js';
+import { type ExpertNames, numbered } from '../../tensor_names.js';
+import type { WeightLoader } from '../../weight_loader.js';
+import { allRows, type MatrixSpec, type Spec, type VectorSpec, wholeVector } from '../../weight_map.js';
+import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
+import {
+  GATE_UP_PAD,
+  gatedMlpBytes,
+  type GatedMlpSpecs,
+  gatedMlpSpecs,
+  type GatedMlpWeights,
+  listGatedMlp,
+  loadGatedMlp,
+} from './gated_weights.js';
+
+/** Which tensors make a rank's slice of a mixture of experts. Undefined: the model has none, or the rank none of it. */
+export interface ExpertSpecs {
+  readonly kind: 'experts';
+  readonly router: MatrixSpec;
+  readonly correctionBias: VectorSpec | undefined;
+  /** Experts of the matrices below, by the model's numbers. */
+  readonly experts: Span;
+  /** Expert by expert: gate rows, then up rows, each padded to 32. */
+  readonly expertsGateUp: MatrixSpec | undefined;
+  readonly expertsDown: MatrixSpec | undefined;
+  readonly shared: GatedMlpSpecs | undefined;
+  readonly config: ExpertsConfig;
+}
+
+/** The same on a device. */
+export interface ExpertWeights {
+  readonly kind: 'experts';
+  /** Whole on every rank, and kept in f32 whatever the weight type: routing decides which experts run. */
+  readonly router: Matrix;
+  readonly correctionBias: Buffer | undefined;
+  /** The experts of the two matrices, by the model's numbers; undefined matrices where they are none. */
+  readonly experts: Span;
+  readonly expertsGateUp: Matrix | undefined;
+  readonly expertsDown: Matrix | undefined;
+  /** Undefined: the model has none. */
+  readonly shared: GatedMlpWeights | undefined;
+}
+
+export function expertSpecs(context: LayerContext, config: ExpertsConfig, names: ExpertNames): ExpertSpecs {
+  const { hiddenSize, slice } = context;
+  const { numExperts, width, sharedWidth } = config;
+  const [first, end] = slice.experts;
+  const each = Array.from({ length: end - first }, (_, expert) => numbered(names, slice.index, first + expert));
+  return {
+    kind: 'experts',
+    // Whole on every rank, in f32: a router's rounding changes which experts run.
+    router: {
+      name: partName(context, 'router'),
+      inFeatures: hiddenSize,
+      parts: [allRows(`${names.router}.weight`, numExperts)],
+      precision: 'f32',
+    },
+    correctionBias: config.correctionBias
+      ? wholeVector(partName(context, 'correction_bias'), names.correctionBias, numExperts)
+      : undefined,
+    experts: slice.experts,
+    expertsGateUp:
+      each.length > 0
+        ? {
+            name: partName(context, 'experts_gate_up'),
+            inFeatures: hiddenSize,
+            parts: each.flatMap(({ gate, up }) =>
+              [gate, up].map((half) => ({ ...allRows(`${half}.weight`, width), padTo: GATE_UP_PAD })),
+            ),
+          }
+        : undefined,
+    expertsDown:
+      each.length > 0
+        ? {
+            name: partName(context, 'experts_down'),
+            inFeatures: width,
+            parts: each.map(({ down }) => ({ ...allRows(`${down}.weight`, hiddenSize), padTo: GATE_UP_PAD })),
+          }
+        : undefined,
+    shared:
+      sharedWidth > 0
+        ? gatedMlpSpecs(context, { width: sharedWidth, bias: false }, names.shared, 'shared_')
+        : undefined,
+    config,
+  };
+}
+
+export const listExperts = (specs: ExpertSpecs): (Spec | undefined)[] => [
+  specs.router,
+  specs.correctionBias,
+  specs.expertsGateUp,
+  specs.expertsDown,
+  ...(specs.shared ? listGatedMlp(specs.shared) : []),
+];
+
+/** Of the shared experts' columns, of what each rank holds, and of one expert. */
+export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes & { readonly expert: number } {
+  const shared = specs.shared ? gatedMlpBytes(specs.shared, bytes) : { cut: 0, shared: 0 };
+  return {
+    cut: shared.cut,
+    shared: shared.shared + bytes(specs.router, specs.correctionBias),
+    expert: bytes(specs.expertsGateUp, specs.expertsDown) / specs.config.numExperts,
+  };
+}
+
+export async function loadExperts(
+  loader: WeightLoader,
+  hiddenSize: number,
+  specs: ExpertSpecs,
+): Promise<ExpertWeights> {
+  const tiles = ceilDiv(specs.config.width, 32);
+  return {
+    kind: 'experts',
+    router: await loader.matrix(specs.router),
+    correctionBias: await loader.vector(specs.correctionBias),
+    experts: specs.experts,
+    // Shards hold whole experts.
+    expertsGateUp: await loader.matrix(specs.expertsGateUp, { granule: 2 * tiles }),
+    expertsDown: await loader.matrix(specs.expertsDown, { granule: ceilDiv(hiddenSize, 32) }),
+    shared: specs.shared && (await loadGatedMlp(loader, specs.shared)),
+  };
+}

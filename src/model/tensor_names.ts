@@ -1,0 +1,85 @@
+/**
+ * What a checkpoint calls its tensors: `.weight` and `.bias` follow. `{layer}` stands for the layer's number, `{expert}` for the
+ * expert's.
+ */
+export interface TensorNames {
+  readonly embedding: string;
+  /** Before the output head. */
+  readonly norm: string;
+  readonly head: string;
+  /** Before attention, and before the MLP. */
+  readonly inputNorm: string;
+  readonly postNorm: string;
+  /** By kind of layer, those that the model has. */
+  readonly gqa?: GqaNames;
+  readonly mla?: MlaNames;
+  readonly gated?: GatedMlpNames;
+  readonly experts?: ExpertNames;
+}
+
+export interface GqaNames {
+  readonly q: string;
+  readonly k: string;
+  readonly v: string;
+  readonly o: string;
+  readonly qNorm?: string;
+  readonly kNorm?: string;
+}
+
+export interface MlaNames {
+  /** Without a bottleneck of q. */
+  readonly q: string;
+  readonly qDown: string;
+  readonly qNorm: string;
+  readonly qUp: string;
+  /** The latent and the rotary key. */
+  readonly kvDown: string;
+  readonly kvNorm: string;
+  readonly kvUp: string;
+  readonly o: string;
+}
+
+export interface GatedMlpNames {
+  readonly gate: string;
+  readonly up: string;
+  readonly down: string;
+}
+
+export interface ExpertNames extends GatedMlpNames {
+  readonly router: string;
+  /** Whole: nothing follows. */
+  readonly correctionBias: string;
+  /** The shared experts. */
+  readonly shared: GatedMlpNames;
+}
+
+/** The same with the layer's number in its place, and the expert's. */
+export const numbered = <T>(names: T, layer: number, expert?: number): T =>
+  (typeof names === 'string'
+    ? names.replace('{layer}', `${layer}`).replace('{expert}', `${expert ?? '{expert}'}`)
+    : Object.fromEntries(
+        Object.entries(names as object).map(([key, name]) => [key, numbered(name, layer, expert)]),
+      )) as T;
+
+/** Most checkpoints' names, which transformers' Llama began. */
+export const llamaNames = {
+  embedding: 'model.embed_tokens',
+  norm: 'model.norm',
+  head: 'lm_head',
+  inputNorm: 'model.layers.{layer}.input_layernorm',
+  postNorm: 'model.layers.{layer}.post_attention_layernorm',
+  gqa: {
+    q: 'model.layers.{layer}.self_attn.q_proj',
+    k: 'model.layers.{layer}.self_attn.k_proj',
+    v: 'model.layers.{layer}.self_attn.v_proj',
+    o: 'model.layers.{layer}.self_attn.o_proj',
+    qNorm: 'model.layers.{layer}.self_attn.q_norm',
+    kNorm: 'model.layers.{layer}.self_attn.k_norm',
+  },
+  gated: gatedNames('model.layers.{layer}.mlp'),
+} as const satisfies TensorNames;
+
+/** gate_proj, up_proj and down_proj under a prefix. */
+export function gatedNames(prefix: string): GatedMlpNames {
+  return { gate: `${prefix}.gate_proj`, up: `${prefix}.up_proj`, down: `${prefix}.down_proj` };
+}

@@ -1,0 +1,100 @@
+import type { ExpertsConfig, GqaConfig, MlaConfig, ModelConfig } from '../config.js';
+
+/** One tensor of normally distributed values. */
+export interface TensorRecipe {
+  name: string;
+  shape: number[];
+  mean: number;
+  deviation: number;
+  /** Where it isn't the model's. */
+  dtype?: 'F32';
+}
+
+/** An empty list of tensors, and how to add to it. */
+function startList() {
+  const list: TensorRecipe[] = [];
+  const norm = (name: string, size: number) =>
+    list.push({ name: `${name}.weight`, shape: [size], mean: 1, deviation: 0.2 });
+  /** A matrix of deviation gain / sqrt(in_features) gives outputs of deviation gain for inputs of 1. */
+  const linear = (name: string, rows: number, columns: number, gain: number, bias = false) => {
+    list.push({ name: `${name}.weight`, shape: [rows, columns], mean: 0, deviation: gain / Math.sqrt(columns) });
+    if (bias) list.push({ name: `${name}.bias`, shape: [rows], mean: 0, deviation: 0.3 });
+  };
+  return { list, norm, linear };
+}
+
+type Lists = ReturnType<typeof startList>;
+
+/** Every tensor of a checkpoint under the names that transformers gives them, whatever the family. */
+export function modelTensors(config: ModelConfig): TensorRecipe[] {
+  const { hiddenSize, vocabSize, tieWordEmbeddings, embeddingScale, logitScale } = config;
+  const lists = startList();
+  const { list, norm, linear } = lists;
+  const headGain = 3 / logitScale;
+  // A tied matrix also makes the logits.
+  linear(
+    'model.embed_tokens',
+    vocabSize,
+    hiddenSize,
+    tieWordEmbeddings ? headGain : Math.sqrt(hiddenSize) / embeddingScale,
+  );
+  config.layers.forEach(({ attention, mlp }, layer) => {
+    const at = `model.layers.${layer}`;
+    norm(`${at}.input_layernorm`, hiddenSize);
+    if (attention.kind === 'gqa') gqaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
+    else if (attention.kind === 'mla') mlaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
+    else throw new Error(`no random weights of ${attention.kind} layers`);
+    norm(`${at}.post_attention_layernorm`, hiddenSize);
+    if (mlp.kind === 'gated') mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias);
+    else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp);
+  });
+  norm('model.norm', hiddenSize);
+  if (!tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, headGain);
+  return list;
+}
+
+function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: GqaConfig): void {
+  const { heads, kvHeads, headDim, bias } = config;
+  // Scores q.k / sqrt(headDim) then have a deviation of about 1.5^2.
+  linear(`${at}.q_proj`, heads * headDim, hiddenSize, 1.5, bias.q);
+  linear(`${at}.k_proj`, kvHeads * headDim, hiddenSize, 1.5, bias.k);
+  linear(`${at}.v_proj`, kvHeads * headDim, hiddenSize, 1, bias.v);
+  if (config.qkNorm) {
+    norm(`${at}.q_norm`, headDim);
+    norm(`${at}.k_norm`, headDim);
+  }
+  linear(`${at}.o_proj`, hiddenSize, heads * headDim, 1, bias.o);
+}
+
+function mlaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: MlaConfig): void {
+  const { heads, qLoraRank, kvLoraRank, qkNopeHeadDim: nope, qkRopeHeadDim: rope, vHeadDim, bias } = config;
+  if (qLoraRank === null) {
+    linear(`${at}.q_proj`, heads * (nope + rope), hiddenSize, 1.5);
+  } else {
+    linear(`${at}.q_a_proj`, qLoraRank, hiddenSize, 1, bias);
+    norm(`${at}.q_a_layernorm`, qLoraRank);
+    linear(`${at}.q_b_proj`, heads * (nope + rope), qLoraRank, 1.5);
+  }
+  linear(`${at}.kv_a_proj_with_mqa`, kvLoraRank + rope, hiddenSize, 1.5, bias);
+  norm(`${at}.kv_a_layernorm`, kvLoraRank);
+  linear(`${at}.kv_b_proj`, heads * (nope + vHeadDim), kvLoraRank, 1.3);
+  linear(`${at}.o_proj`, hiddenSize, heads * vHeadDim, 1, bias);
+}
+
+function mlpTensors({ linear }: Lists, at: string, hiddenSize: number, width: number, bias = false): void {
+  linear(`${at}.gate_proj`, width, hiddenSize, 1.5, bias);
+  linear(`${at}.up_proj`, width, hiddenSize, 1, bias);
+  linear(`${at}.down_proj`, hiddenSize, width, 1, bias);
+}
+
+function expertTensors(lists: Lists, at: string, hiddenSize: number, config: ExpertsConfig): void {
+  const { numExperts, width, sharedWidth, correctionBias, scoring } = config;
+  // Spreads scores out without crowding them at 0 or 1, so that the experts differ clearly.
+  lists.linear(`${at}.gate`, numExperts, hiddenSize, scoring === 'sigmoid' ? 2 : 1);
+  if (correctionBias) {
+    const name = `${at}.gate.e_score_correction_bias`;
+    lists.list.push({ name, shape: [numExperts], mean: 0, deviation: 0.15, dtype: 'F32' }); // As in DeepSeek's checkpoints.
+  }
+  for (let expert = 0; expert < numExperts; expert++) mlpTensors(lists, `${at}.experts.${expert}`, hiddenSize, width);
+  if (sharedWidth > 0) mlpTensors(lists, `${at}.shared_experts`, hiddenSize, sharedWidth);
+}
