@@ -72,7 +72,16 @@ await build({
         // Vite leaves the whitespace of libraries in, for annotations that ours hasn't.
         minify: true,
         // Who imports SplitkvError alone gets nothing else.
-        codeSplitting: { groups: [{ name: 'errors', test: /\/src\/base\/errors\.ts$/ }] },
+        codeSplitting: {
+          groups: [
+            { name: 'errors', test: /\/src\/base\/errors\.ts$/ },
+            // Every model needs them: in one file they are smaller than in one for each set of parts that share them.
+            {
+              name: 'layers',
+              test: /\/src\/model\/(layers\/|record_|roles|scratch|matrix|weight_|stage_rows|model_map|model_weights|shape|tensor_names|rope_table|vocab_ranks|attention_ranks|gathered_)/,
+            },
+          ],
+        },
       },
     },
   },

@@ -28,7 +28,7 @@ export async function openGgufFiles(
       if (tokenizer instanceof SplitkvError) throw tokenizer;
       return tokenizer;
     },
-    reader: async () => new TensorReader(source, ggufTensorIndex(gguf, ggufArchitecture(gguf), config)),
+    reader: async () => new TensorReader(source, ggufTensorIndex(gguf, await ggufArchitecture(gguf), config)),
   };
 }
 

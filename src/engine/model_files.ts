@@ -2,7 +2,7 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../base/errors.js';
 import { isBlockType, readJson, readText, type Source, TensorReader } from '../loader/index.js';
 import type { ModelConfig } from '../model/config.js';
-import { parseModelConfig } from '../model/families/registry.js';
+import { readModelConfig } from '../model/families/registry.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 
 /** What a model's files say, read as far as it is asked for. */
@@ -17,7 +17,7 @@ export interface ModelFiles {
 export async function openModelFiles(source: Source, signal?: AbortSignal): Promise<ModelFiles> {
   // A page that reads no GGUF file doesn't download what reads them.
   if (source.gguf !== undefined) return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal);
-  const config = parseModelConfig(
+  const config = await readModelConfig(
     await readJson(source, 'config.json', signal),
     await readJson(source, 'generation_config.json', signal),
   );

@@ -3,11 +3,13 @@ import { WEIGHT_TYPES } from '../../shaders/linear/pack.js';
 import { catalogModel, MODELS } from '../loader/hub/catalog.js';
 import { parseHubName } from '../loader/hub/hub_name.js';
 import { makePlan, planMemory } from '../placement/index.js';
-import { parseModelConfig } from './families/registry.js';
+import { loadFamilies, parseModelConfig } from './families/registry.js';
 import { modelSizes } from './model_sizes.js';
 import { modelShape } from './shape.js';
 import { PUBLISHED } from './testing/published_configs.js';
 import { weightBytes } from './weight_bytes.js';
+
+await loadFamilies();
 
 const memory = { contextLength: 256, slots: 1 };
 

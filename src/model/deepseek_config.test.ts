@@ -2,7 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
 import { attentionOf, expertsOf, gatedMlpOf, type MlaConfig, type ModelConfig } from './config.js';
-import { parseModelConfig } from './families/registry.js';
+import { loadFamilies, parseModelConfig } from './families/registry.js';
+
+await loadFamilies();
 
 /** The config.json files of published models, shortened to the keys that matter and some that must not. */
 const v2Lite = {

@@ -20,7 +20,11 @@ async function open(bytes: Uint8Array): Promise<{ config: ModelConfig; reader: T
   const source = new MemorySource({ 'model.gguf': bytes });
   const gguf = await openGguf(source, 'model.gguf');
   const config = await ggufConfig(source, gguf, generation);
-  return { config, reader: new TensorReader(source, ggufTensorIndex(gguf, ggufArchitecture(gguf), config)), source };
+  return {
+    config,
+    reader: new TensorReader(source, ggufTensorIndex(gguf, await ggufArchitecture(gguf), config)),
+    source,
+  };
 }
 
 const sameBits = (a: Float32Array, b: Float32Array): boolean =>

@@ -4,7 +4,7 @@ import type { GgufFile, Source } from '../loader/index.js';
 import type { LayerConfig, ModelConfig } from './config.js';
 import { countRange, sizeRange } from './families/common_keys.js';
 import type { FamilyGguf } from './families/family.js';
-import { ggufFamily, parseModelConfig, supportedGguf } from './families/registry.js';
+import { ggufFamily, readModelConfig, supportedGguf } from './families/registry.js';
 import { GgufMetadata } from './gguf_metadata.js';
 import { ggufRopeScaling } from './gguf_rope.js';
 import { latentScale, type RopeScaling } from './rope_config.js';
@@ -19,13 +19,13 @@ export interface GgufArchitecture {
 }
 
 /** Throws `unsupported` for an architecture that isn't known, and for files that hold no language model. */
-export function ggufArchitecture({ metadata, what }: GgufFile): GgufArchitecture {
+export async function ggufArchitecture({ metadata, what }: GgufFile): Promise<GgufArchitecture> {
   const kind = metadata.get('general.type') ?? 'model';
   if (kind !== 'model') throw unsupportedError(`${what}: general.type is ${show(kind)}; expected a 'model'`);
   const arch = metadata.get('general.architecture');
   if (typeof arch !== 'string')
     throw formatError(`${what}: general.architecture is ${show(arch ?? null)}; expected a name`);
-  const family = ggufFamily(arch);
+  const family = await ggufFamily(arch);
   if (family) return { arch, family };
   const known = supportedGguf();
   throw unsupportedError(
@@ -45,7 +45,7 @@ export async function ggufConfig(
   generation: unknown,
   signal?: AbortSignal,
 ): Promise<ModelConfig> {
-  const { arch, family } = ggufArchitecture(gguf);
+  const { arch, family } = await ggufArchitecture(gguf);
   const metadata = new GgufMetadata(gguf, arch);
   const embedding = gguf.tensors.get('token_embd.weight');
   if (!embedding) throw formatError(`${gguf.what} has no tensor 'token_embd.weight'; expected a whole model`);
@@ -64,7 +64,7 @@ export async function ggufConfig(
     ...family.keys(gguf, metadata),
   };
   refuseVariants(metadata, keys.max_position_embeddings);
-  const config = parseModelConfig(keys, generation, gguf.what);
+  const config = await readModelConfig(keys, generation, gguf.what);
   const yarnScalesSoftmax = family.yarnScalesSoftmax?.includes(arch) ?? false;
   const layers: LayerConfig[] = [];
   let scaling: { readonly dims: number; readonly is: RopeScaling } | undefined;

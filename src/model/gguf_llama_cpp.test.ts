@@ -35,7 +35,7 @@ async function readBack(path: string): Promise<{ config: ModelConfig; weights: W
   const source = await openSource(path);
   const gguf = await openGguf(source, source.gguf!);
   const config = await ggufConfig(source, gguf, undefined);
-  const reader = new TensorReader(source, ggufTensorIndex(gguf, ggufArchitecture(gguf), config));
+  const reader = new TensorReader(source, ggufTensorIndex(gguf, await ggufArchitecture(gguf), config));
   const weights = new Map<string, ReferenceTensor>();
   for (const [name, { shape }] of reader.index.tensors)
     weights.set(name, { shape: [...shape], data: await reader.readVector(name) });

@@ -1,14 +1,14 @@
-import { didYouMean } from '../../base/errors.js';
+import { didYouMean, SplitkvError } from '../../base/errors.js';
 import type { ModelConfig } from '../config.js';
 import { ConfigReader } from '../config_reader.js';
 import { checkSupported } from '../supported.js';
-import { deepseek } from './deepseek.js';
 import { type Family, type FamilyGguf, parseCommon } from './family.js';
 import { llama } from './llama.js';
 
 /** What makes a family known. */
 export interface FamilyRow {
-  readonly family: Family;
+  /** Or how to load it: a part of its own, which pages with other models needn't download. */
+  readonly family: Family | (() => Promise<Family>);
   /** By the `model_type` of config.json, the entry of `architectures` that means a causal language model of this type. */
   readonly models: Readonly<Record<string, string>>;
   /** What llama.cpp calls them (`general.architecture`). */
@@ -27,7 +27,7 @@ const rows: FamilyRow[] = [
     gguf: ['llama', 'qwen2', 'qwen3'],
   },
   {
-    family: deepseek,
+    family: async () => (await import('./deepseek.js')).deepseek,
     models: {
       deepseek_v2: 'DeepseekV2ForCausalLM',
       deepseek_v3: 'DeepseekV3ForCausalLM',
@@ -42,17 +42,48 @@ export function registerFamily(row: FamilyRow): void {
   rows.push(row);
 }
 
+const loaded = new Map<FamilyRow, Family>();
+
+/** Loads the families that are parts of their own, so that `parseModelConfig` knows them. */
+export async function loadFamilies(): Promise<void> {
+  await Promise.all(rows.map(loadFamily));
+}
+
+async function loadFamily(row: FamilyRow): Promise<void> {
+  if (typeof row.family === 'function' && !loaded.has(row)) loaded.set(row, await row.family());
+}
+
+const familyOf = (row: FamilyRow): Family => {
+  const family = typeof row.family === 'function' ? loaded.get(row) : row.family;
+  if (family) return family;
+  throw new SplitkvError('internal', `the family of ${Object.keys(row.models).join(', ')} isn't loaded`);
+};
+
 export const supportedModelTypes = (): string[] => rows.flatMap(({ models }) => Object.keys(models));
 export const supportedGguf = (): string[] => rows.flatMap(({ gguf }) => gguf);
 
 /** How the family of a GGUF architecture reads it. */
-export const ggufFamily = (arch: string): FamilyGguf | undefined =>
-  rows.find(({ gguf }) => gguf.includes(arch))?.family.gguf;
+export async function ggufFamily(arch: string): Promise<FamilyGguf | undefined> {
+  const row = rows.find(({ gguf }) => gguf.includes(arch));
+  if (!row) return undefined;
+  await loadFamily(row);
+  return familyOf(row).gguf;
+}
+
+/** `parseModelConfig` of any family: loads it first. */
+export async function readModelConfig(
+  config: unknown,
+  generationConfig?: unknown,
+  file = 'config.json',
+): Promise<ModelConfig> {
+  await loadFamily(findFamily(new ConfigReader(config, file)).row);
+  return parseModelConfig(config, generationConfig, file);
+}
 
 /**
  * Reads a Hugging Face config.json, and generation_config.json where there is one (its token ids win), given as JSON text or as
  * objects. Throws SplitkvError: `format` (not JSON), `config` (a missing key, an impossible value), `unsupported` (a model or a
- * feature this runtime doesn't have).
+ * feature this runtime doesn't have). Of the families that are parts of their own, only those that were loaded.
  *
  * @param file what messages call the first.
  */
@@ -60,17 +91,17 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
   const reader = new ConfigReader(config, file);
   const generation =
     generationConfig == null ? undefined : new ConfigReader(generationConfig, 'generation_config.json');
-  const { family, modelType } = findFamily(reader);
+  const { row, modelType } = findFamily(reader);
   const common = parseCommon(modelType, reader, generation);
-  const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
+  const { numLayers: _, ...parsed } = { ...common, ...familyOf(row).config(reader, common) };
   reader.refuseNearMisses();
   checkSupported(parsed, file);
   return parsed;
 }
 
-function findFamily(config: ConfigReader): { readonly family: Family; readonly modelType: string } {
-  const known = rows.flatMap(({ family, models }) =>
-    Object.entries(models).map(([modelType, className]) => ({ family, modelType, className })),
+function findFamily(config: ConfigReader): { readonly row: FamilyRow; readonly modelType: string } {
+  const known = rows.flatMap((row) =>
+    Object.entries(row.models).map(([modelType, className]) => ({ row, modelType, className })),
   );
   const modelType = config.optionalString('model_type');
   const architectures = config.raw('architectures') ?? [];

@@ -7,7 +7,7 @@ import { encode } from '../../loader/testing/encode.js';
 import { writeSafetensors, type TensorToWrite } from '../../loader/testing/write_safetensors.js';
 import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
 import type { ModelConfig } from '../config.js';
-import { parseModelConfig } from '../families/registry.js';
+import { loadFamilies, parseModelConfig } from '../families/registry.js';
 import { deepseekDefaults } from './random_deepseek.js';
 import { modelTensors, type TensorRecipe } from './random_tensors.js';
 import type { ReferenceTensor, WeightMap } from './reference.js';
@@ -30,6 +30,8 @@ export interface RandomModel {
   /** The values as stored, that is, rounded to the dtype, under transformers' names. */
   weights: WeightMap;
 }
+
+await loadFamilies();
 
 const classNames: Record<string, string> = {
   llama: 'LlamaForCausalLM',
