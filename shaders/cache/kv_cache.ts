@@ -6,14 +6,7 @@ import kvLayout from '../lib/kv_layout.wgsl?raw';
 /** How K and V elements are stored. 'f16' needs no adapter feature: values are packed two a word. */
 export type KvType = 'f32' | 'f16';
 
-/** Tokens of one attention chunk: the unit of split-KV work and of chunk ownership. */
-export const CHUNK_TOKENS = 256;
-/** Chunk c of a sequence belongs to merge lane c mod MERGE_LANES. */
-export const MERGE_LANES = 8;
-/** Position of a padding row: nothing is read or written for it. */
-export const INACTIVE_POSITION = 0xffffffff;
-/** Block-table entry of tokens whose cache this rank doesn't hold: nothing is appended for them, and nothing may attend to them here. */
-export const NO_BLOCK = 0xffffffff;
+export { CHUNK_TOKENS, INACTIVE as INACTIVE_POSITION, MERGE_LANES, NO_BLOCK } from '../../src/base/kv_units.js';
 
 /**
  * The paged cache of one layer, one buffer each for K and V. A unit is 4 consecutive dims (f32: 16 bytes, f16: 8 bytes).

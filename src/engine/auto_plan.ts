@@ -20,7 +20,7 @@ import { groupsWorth } from './scheduler/micro_batches.js';
 import { microBatchesOf } from './serving/micro_batches.js';
 import type { RunnerOptions } from './rank.js';
 import { memoryOnPaper } from './rank_memory.js';
-import { KV_BLOCK } from './rank_runner.js';
+import { KV_BLOCK } from '../base/kv_units.js';
 
 export interface AutoPlanRequest extends Pick<MachineRequest, 'virtual' | 'fresh' | 'store' | 'signal' | 'onProgress'> {
   readonly subject: PlanSubject;

@@ -1,3 +1,4 @@
+import { INACTIVE } from '../base/kv_units.js';
 import type { Buffer, Device, Program } from '../gpu/index.js';
 import type { Forward, RowBuffers } from '../model/forward.js';
 import { headShares, recordGatherCandidates, recordGatherLogits } from '../model/vocab_ranks.js';
@@ -11,7 +12,6 @@ import { type SamplingMode, SlotNeeds } from './slot_needs.js';
 /** Steps that may be in flight at once: the readback pool and the ids ring hold this many and the first token's. */
 export const MAX_STEPS_IN_FLIGHT = 4;
 const RING = 8;
-const INACTIVE = 0xffffffff;
 
 /** Slots that are decoded side by side on a rank: their rows, and on ranks that hold rows of the head their sampling. */
 export class Batch {

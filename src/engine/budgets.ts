@@ -6,7 +6,7 @@ import { weightBytes } from '../model/weight_bytes.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { checkMemory, type Plan, type RankMemory } from '../placement/index.js';
 import type { RunnerOptions } from './rank.js';
-import { KV_BLOCK } from './rank_runner.js';
+import { KV_BLOCK } from '../base/kv_units.js';
 
 /** A model whose weights take memory. */
 export interface MemorySubject {

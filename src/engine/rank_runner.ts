@@ -1,6 +1,6 @@
 import { PREFILL_TILE_ROWS } from '../../shaders/attention/attention_prefill/index.js';
-import { NO_BLOCK } from '../../shaders/cache/kv_cache.js';
 import { limitError, SplitkvError } from '../base/errors.js';
+import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../base/kv_units.js';
 import { alignUp, ceilDiv, formatBytes } from '../base/math.js';
 import type { Region } from '../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder } from '../gpu/index.js';
@@ -12,14 +12,7 @@ import { chunksOf } from '../model/roles.js';
 import { rowBlocks } from '../model/stage_rows.js';
 import { recordGatherLogits } from '../model/vocab_ranks.js';
 import { type RankRecorder, type RankStep, type World } from '../model/world.js';
-import {
-  CHUNK_TOKENS,
-  headRoutes,
-  localChunks,
-  Owners,
-  type RowRole,
-  type SharedSequence,
-} from '../placement/index.js';
+import { headRoutes, localChunks, Owners, type RowRole, type SharedSequence } from '../placement/index.js';
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';
 import { CallQueue } from './call_queue.js';
@@ -40,14 +33,10 @@ import type {
 } from './rank.js';
 import { RowBlocks } from './row_blocks.js';
 
-/** Tokens a KV block: small enough that short sequences waste little, and it divides the 256-token chunk. */
-export const KV_BLOCK = 64;
 /** Rows of logits computed at once by `logits`. */
 export const LOGITS_ROWS = 8;
 /** Rows of generated tokens computed again at once. */
 const RECOMPUTED_ROWS = 16;
-/** Row positions that mark a row as inactive. */
-export const INACTIVE = 0xffffffff;
 
 type CompressionParts = typeof CompressionModule;
 

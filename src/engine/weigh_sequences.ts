@@ -5,7 +5,7 @@ import type { AdapterRequest } from '../gpu/index.js';
 import { measureMachine } from './measure/measure_machine.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { memoryOnPaper } from './rank_memory.js';
-import { KV_BLOCK } from './rank_runner.js';
+import { KV_BLOCK } from '../base/kv_units.js';
 
 /** The ranks of a plan, in their order. */
 export interface PlanRanks {

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import * as kernels from '../../shaders/cache/kv_cache.js';
 import {
   CHUNK_TOKENS,
   chunkOwner,
@@ -18,10 +17,6 @@ const split = fc.constantFrom(1, 2, 4, 8);
 const length = fc.integer({ min: 0, max: 20_000 });
 const indices = (s: number) => Array.from({ length: s }, (_, index) => index);
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
-
-test('chunks and lanes are those of the kernels', () => {
-  expect([CHUNK_TOKENS, MERGE_LANES]).toEqual([kernels.CHUNK_TOKENS, kernels.MERGE_LANES]);
-});
 
 test('the published example: 1100 tokens over 4', () => {
   expect(indices(4).map((index) => localTokens(1100, 4, index, 0))).toEqual([332, 256, 256, 256]);

@@ -1,13 +1,12 @@
+import { CHUNK_TOKENS, MERGE_LANES } from '../base/kv_units.js';
+
+export { CHUNK_TOKENS, MERGE_LANES };
+
 /**
  * Who holds which chunk of a sequence. A stage whose cache is split S ways along the sequence numbers its holders 0 .. S - 1
  * (`laneSplit`); chunk c of a sequence with offset o is held by index (c + o) mod S. The offset moves chunks between ranks, never
  * between merge lanes: chunk c is of lane c mod 8 whatever the offset, so no plan and no offset changes a bit.
  */
-
-/** Tokens of a chunk, the unit of ownership. The attention kernels' constant of the same name. */
-export const CHUNK_TOKENS = 256;
-/** Chunk c of a sequence is of merge lane c mod MERGE_LANES. The attention kernels' constant of the same name. */
-export const MERGE_LANES = 8;
 
 /** A rank's lanes as a residue class: `lanes` are those with lane mod `split` = `index`; undefined for any other list. */
 export function laneSplit(lanes: readonly number[]): { readonly split: number; readonly index: number } | undefined {

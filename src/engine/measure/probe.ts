@@ -9,7 +9,7 @@ import type { KvType } from '../../model/kv_cache.js';
 import { chunksOf } from '../../model/roles.js';
 import { rankSlice } from '../../model/shape.js';
 import { World } from '../../model/world.js';
-import { KV_BLOCK } from '../rank_runner.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
 import { type ProbeLayers, probePlan } from './probe_layers.js';
 import { syntheticWeights } from './synthetic_weights.js';
 import { type Timed, timeProgram, type TimingOptions } from './timing.js';

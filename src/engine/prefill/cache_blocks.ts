@@ -1,4 +1,4 @@
-import { NO_BLOCK } from '../../../shaders/cache/kv_cache.js';
+import { NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
 import type { Device } from '../../gpu/index.js';
 import type { Forward } from '../../model/forward.js';

@@ -5,7 +5,7 @@ import { checkTogether, type Feature, misfit } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { modelShape } from '../../model/shape.js';
-import { KV_BLOCK } from '../rank_runner.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
 import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
 import { type IterationOutcome, IterationRunner } from './iteration_runner.js';
 import { PoolSlots } from './pool_slots.js';

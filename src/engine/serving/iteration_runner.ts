@@ -1,7 +1,7 @@
 import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../rank.js';
-import { KV_BLOCK } from '../rank_runner.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../runner.js';
 import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
 import { roundsOf } from '../row_rounds.js';

@@ -4,7 +4,7 @@ import { modelSizes } from '../../model/model_sizes.js';
 import { CHUNK_TOKENS, isKvOnly, Owners, type Plan, planMemory } from '../../placement/index.js';
 import { exactWeights } from '../budgets.js';
 import type { ModelFacts } from '../load.js';
-import { KV_BLOCK } from '../rank_runner.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
 import type { ServeOptions } from './api.js';
 
 const DEFAULT_MEMORY = 2 ** 30;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { NO_BLOCK } from '../../../shaders/cache/kv_cache.js';
+import { NO_BLOCK } from '../../base/kv_units.js';
 import { Random } from '../../base/random.js';
 import { HeadBlocks } from './head_blocks.js';
 

@@ -1,5 +1,5 @@
 import { HEAD_TABLE_LEAD } from '../../../shaders/cache/head_tables.js';
-import { NO_BLOCK } from '../../../shaders/cache/kv_cache.js';
+import { NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
 

@@ -9,7 +9,7 @@ import { ropeTable } from '../../../model/rope_table.js';
 import { ceilDiv } from '../../../base/math.js';
 import { checkTogether, modelFeatures } from '../../../placement/index.js';
 import type { RunnerOptions } from '../../rank.js';
-import { KV_BLOCK } from '../../rank_runner.js';
+import { KV_BLOCK } from '../../../base/kv_units.js';
 import type { HandedKv } from '../handed_kv.js';
 import type { PrefillWorker } from '../prefill_worker.js';
 import { buildLlamaGraph, type GraphWeightsOptions } from './graph_weights.js';
