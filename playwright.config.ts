@@ -1,14 +1,15 @@
 import { defineConfig } from '@playwright/test';
+import { freePort } from './e2e/support/free_port.js';
 import { launchChrome } from './src/cli/chrome.js';
 import { chromeFlags, findChrome } from './src/cli/find_chrome.js';
 
-// Found once, by trying; the worker processes that read this file again inherit the answer.
+// Found once, by trying; the worker processes that read this file again inherit the answers.
 if (process.env['SPLITKV_CHROME_ADAPTER'] === undefined) {
   const { browser, adapter } = await launchChrome();
   await browser.close();
   process.env['SPLITKV_CHROME_ADAPTER'] = adapter;
 }
-const port = 4179;
+const port = (process.env['SPLITKV_TEST_PORT'] ??= String(await freePort()));
 
 export default defineConfig({
   testDir: 'e2e/specs',

@@ -8,6 +8,7 @@ import { type Browser, chromium, type Page } from '@playwright/test';
 import { QUESTIONS } from '../../src/app/example.js';
 import { chromeFlags, findChrome } from '../../src/cli/find_chrome.js';
 import { serveFiles } from '../../src/server/static_files.js';
+import { freePort } from '../support/free_port.js';
 import type { App } from './apps.js';
 
 /** Well above what a slow machine needs, for an install or a build. */
@@ -145,14 +146,6 @@ async function startServer(command: string, folder: string): Promise<Omit<Site, 
     }
     await new Promise((later) => setTimeout(later, 100));
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return port;
 }
 
 const adapter = (): 'hardware' | 'software' =>
