@@ -506,7 +506,10 @@ class CachedSource implements Source {
     const cached = await this.#fullest(file).catch(() => undefined);
     if (cached && (cached.bytes > 0 || cached.manifest.size === 0)) {
       const absence = this.absence(file) ?? `${this.name} has no ${file}`;
-      this.#tellOnce(`using the cached copy of ${this.name}, because the server no longer has all of it: ${absence}`);
+      this.#tellOnce(
+        `using the cached copy of ${this.name}, because the server no longer has all of it: ${absence}`,
+        'absent',
+      );
       return offlineFile(cached, new SplitkvError('io', absence));
     }
     if (this.#storing) await noteMissing(this.#folder, file).catch(() => {});
@@ -553,9 +556,10 @@ class CachedSource implements Source {
     );
   }
 
-  #tellOnce(message: string): void {
-    if (this.#told.has(message)) return;
-    this.#told.add(message);
+  /** @param subject what is told once: by default this very message */
+  #tellOnce(message: string, subject = message): void {
+    if (this.#told.has(subject)) return;
+    this.#told.add(subject);
     this.#options.onWarning?.(message);
   }
 }
