@@ -147,11 +147,11 @@ describe('packing', () => {
       expect(
         code(() => packTiles(type, withValue(Number.NaN), 1, 32)),
         type,
-      ).toMatch(/^unsupported: .*not finite/);
+      ).toMatch(/^format: .*not finite/);
       expect(
         code(() => packTiles(type, withValue(-Infinity), 1, 32)),
         type,
-      ).toMatch(/^unsupported: .*not finite/);
+      ).toMatch(/^format: .*not finite/);
     }
     expect(code(() => packTiles('q4', new Float32Array(10), 1, 32))).toMatch(/^internal/);
   });

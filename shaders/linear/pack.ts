@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../src/base/errors.js';
+import { formatError, SplitkvError } from '../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../src/base/math.js';
 import { floatFromHalf, halfFromFloat, halfFromFloatBits } from './float16.js';
 
@@ -59,7 +59,7 @@ export interface PackedTiles {
 /**
  * Packs `n` rows of `inFeatures` f32 weights (row-major, rows `rowStride` elements apart) into tiles of 32 rows. A tensor may be
  * packed in pieces: every piece but the last must hold a multiple of 32 rows; the results follow each other.
- * @throws SplitkvError `unsupported` for a weight that the type can't hold (beyond f16's range, or not finite).
+ * @throws SplitkvError `unsupported` for a weight beyond what the type holds (f16's range), `format` for one that isn't finite.
  */
 export function packTiles(
   type: WeightType,
@@ -143,7 +143,7 @@ function packFloatRow(bits: Uint32Array, weight: Uint32Array, base: number): voi
 function packHalfRow(bits: Uint32Array, weight: Uint32Array, base: number): void {
   for (let k = 0; k < bits.length; k++) {
     const half = halfFromFloatBits(bits[k]!);
-    if ((half & 0x7c00) === 0x7c00) throw unsupportedWeight(new Float32Array(bits.slice(k, k + 1).buffer)[0]!, 'f16');
+    if ((half & 0x7c00) === 0x7c00) throw refusedWeight(new Float32Array(bits.slice(k, k + 1).buffer)[0]!, 'f16');
     weight[base + (k >>> 3) * UNIT_WORDS + ((k & 7) >>> 1)]! |= half << ((k & 1) * 16);
   }
 }
@@ -215,15 +215,20 @@ function inverse(d: number): number {
 
 /** The f16 of a block's scale. `finite` sums each element minus itself: NaN when one isn't finite. */
 function scaleBits(d: number, extreme: number, finite: number, type: WeightType): number {
-  if (finite !== 0) throw unsupportedWeight(Number.NaN, type);
+  if (finite !== 0) throw refusedWeight(Number.NaN, type);
   const half = halfFromFloat(d);
-  if ((half & 0x7c00) === 0x7c00) throw unsupportedWeight(extreme, type);
+  if ((half & 0x7c00) === 0x7c00) throw refusedWeight(extreme, type);
   return half;
 }
 
-function unsupportedWeight(value: number, type: WeightType): SplitkvError {
-  const what = Number.isFinite(value)
-    ? `a weight of ${value} is beyond what ${type} holds (f16 ends at 65504); load with --weights f32`
-    : `a weight is not finite (NaN or infinity): the checkpoint is damaged; get it again`;
-  return new SplitkvError('unsupported', `weights as ${type}: ${what}`);
+function refusedWeight(value: number, type: WeightType): SplitkvError {
+  if (!Number.isFinite(value)) {
+    return formatError(
+      `weights as ${type}: a weight is not finite (NaN or infinity): the checkpoint is damaged; get it again`,
+    );
+  }
+  return new SplitkvError(
+    'unsupported',
+    `weights as ${type}: a weight of ${value} is beyond what ${type} holds (f16 ends at 65504); load with --weights f32`,
+  );
 }

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../base/errors.js';
+import { type ErrorCode, SplitkvError } from '../base/errors.js';
 import {
   cachedSource,
   deleteCached,
@@ -44,6 +44,9 @@ export async function openFiles(
   });
 }
 
+/** What files are refused for that came damaged: bytes may say anything. */
+const SENSELESS: readonly ErrorCode[] = ['format', 'config', 'unsupported'];
+
 /**
  * What the work gives. Where it finds a file that makes no sense, the files are looked at once more: a download that came damaged
  * is `io`, and says so, with what was found as its cause.
@@ -57,7 +60,7 @@ export async function orDamage<T>(
   try {
     return await work((source) => (read = source));
   } catch (error) {
-    if (!(error instanceof SplitkvError && (error.code === 'format' || error.code === 'config'))) throw error;
+    if (!(error instanceof SplitkvError && SENSELESS.includes(error.code))) throw error;
     const damage = await read?.damage?.(signal);
     throw damage === undefined ? error : new SplitkvError('io', damage, { cause: error });
   }

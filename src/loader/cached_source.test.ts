@@ -509,6 +509,19 @@ describe('damage', () => {
     expect(await three.damage!()).toBeUndefined(); // nobody can tell
   });
 
+  it('a small file is compared whole, with few requests', async () => {
+    const spoilt = weights.slice(0, 100_000);
+    spoilt[99_999]! ^= 255;
+    server.files.set(FILE, spoilt);
+    const source = await visit();
+    await source.read(FILE, 0, spoilt.length);
+    await source.flush!();
+    server.files.set(FILE, weights.slice(0, 100_000));
+    requested();
+    expect(await source.damage!()).toMatch(/is damaged: from byte \d+ on the server has others/);
+    expect(requested().length).toBeLessThan(8);
+  });
+
   it('what the cache of version 0.1 left is removed and downloaded again', async () => {
     await fill();
     const [manifest, piece] = [path('file.json'), path('1')];

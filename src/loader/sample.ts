@@ -28,11 +28,12 @@ export async function fingerprint(
   return `sampled ${await hashName(text)}`;
 }
 
-/** `count` short ranges of a file at random, spread evenly over [0, size). */
+/** `count` short ranges of a file at random, spread evenly over [0, size); fewer that are all of it where it is small. */
 export function randomBlocks(size: number, count: number): (readonly [start: number, end: number])[] {
-  return Array.from({ length: count }, (_, index) => {
-    const low = Math.floor((size * index) / count);
-    const high = Math.floor((size * (index + 1)) / count);
+  const blocks = Math.min(count, Math.ceil(size / BLOCK_BYTES));
+  return Array.from({ length: blocks }, (_, index) => {
+    const low = Math.floor((size * index) / blocks);
+    const high = Math.floor((size * (index + 1)) / blocks);
     const start = low + Math.floor(Math.random() * Math.max(0, high - low - BLOCK_BYTES + 1));
     return [start, Math.min(size, high, start + BLOCK_BYTES)] as const;
   }).filter(([start, end]) => end > start);
