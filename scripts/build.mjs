@@ -1,29 +1,18 @@
 /**
  * `npm run build`: dist/splitkv.js (the library; beside it its parts, the WGSL inside, of which those that only Node or a worker
- * needs load on demand) and dist/splitkv-chat.js (the element) with their declarations in dist/types, dist/app (the pages) and dist/cli (the command line).
+ * needs load on demand) and dist/splitkv-chat.js (the element) with their declarations, dist/app (the pages) and dist/cli (the command
+ * line, and its page: what they have beyond the library).
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { builtinModules } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'vite';
-import { bundleWgsl, publishedWorker, withoutNode } from './build_plugins.mjs';
+import { bundleWgsl, nodeOnly, publishedWorker, withoutBenches, withoutNode } from './build_plugins.mjs';
 import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
 rmSync(join(root, 'dist'), { recursive: true, force: true });
 
-const nodeOnly = [
-  /^node:/,
-  ...builtinModules,
-  'webgpu',
-  'node-llama-cpp',
-  /^onnxruntime-web/,
-  'playwright-core',
-  'vite',
-];
-// What runs in the worker_thread of a rank: src/engine/node_workers.ts looks for it beside itself, under a name like its own.
-const nodeWorker = join(root, 'src/engine/node_rank_worker.ts');
 const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
 
 await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
@@ -45,47 +34,93 @@ if (output.length !== 1 || /\bimport\s*\(|\bimport\.meta\b|^(import|export)\b/m.
   throw new Error("the rank's worker isn't one self-contained script");
 }
 
-await build({
-  ...common,
-  base: './',
-  plugins: [bundleWgsl(), publishedWorker(worker)],
-  build: {
-    outDir: 'dist',
-    emptyOutDir: false,
-    target: 'es2023',
-    sourcemap: true,
-    chunkSizeWarningLimit: 2000, // WGSL is text
-    lib: {
-      entry: {
-        splitkv: join(root, 'src/index.ts'),
-        'splitkv-chat': join(root, 'src/app/chat/index.ts'),
-        'splitkv-rank_worker': join(root, 'src/engine/rank_worker.ts'),
-        'splitkv-node_rank_worker': nodeWorker,
-      },
-      formats: ['es'],
-      fileName: (_format, name) => `${name}.js`,
+const library = {
+  splitkv: join(root, 'src/index.ts'),
+  'splitkv-chat': join(root, 'src/app/chat/index.ts'),
+  'splitkv-rank_worker': join(root, 'src/engine/rank_worker.ts'),
+  // What runs in the worker_thread of a rank: src/engine/node_workers.ts looks for it beside itself, under a name like its own.
+  'splitkv-node_rank_worker': join(root, 'src/engine/node_rank_worker.ts'),
+};
+const commandLine = {
+  'cli/main': join(root, 'src/cli/main.ts'),
+  'cli/host': join(root, 'src/app/host.ts'),
+  // The thread that reads large requests: src/server/request_thread.ts looks for it beside itself.
+  'cli/node_request_worker': join(root, 'src/server/node_request_worker.ts'),
+};
+
+const buildParts = ({ entry, output, write = true, ...rest }) =>
+  build({
+    ...common,
+    base: './',
+    plugins: [bundleWgsl(), publishedWorker(worker), withoutBenches()],
+    build: {
+      write,
+      outDir: 'dist',
+      emptyOutDir: false,
+      target: 'es2023',
+      sourcemap: true,
+      chunkSizeWarningLimit: 2000, // WGSL is text
+      lib: { entry, formats: ['es'], fileName: (_format, name) => `${name}.js` },
+      // Vite leaves the whitespace of libraries in, for annotations that ours hasn't.
+      rollupOptions: { external: nodeOnly, output: { minify: true, ...output }, ...rest },
     },
-    rollupOptions: {
-      external: nodeOnly,
-      output: {
-        chunkFileNames: 'splitkv-[name].js',
-        // Vite leaves the whitespace of libraries in, for annotations that ours hasn't.
-        minify: true,
+  });
+
+// First the library alone, to see how it is cut: with more entries it would be cut finer, and a page's first download would grow.
+const [{ output: alone }] = await buildParts({
+  entry: library,
+  output: {
+    chunkFileNames: '[name]',
+    codeSplitting: {
+      groups: [
         // Who imports SplitkvError alone gets nothing else.
-        codeSplitting: {
-          groups: [
-            { name: 'errors', test: /\/src\/base\/errors\.ts$/ },
-            // Every model needs them: in one file they are smaller than in one for each set of parts that share them.
-            {
-              name: 'layers',
-              test: /\/src\/model\/(layers\/|record_|roles|scratch|matrix|weight_|stage_rows|model_map|model_weights|shape|tensor_names|rope_table|vocab_ranks|attention_ranks|gathered_)/,
-            },
-          ],
+        { name: 'errors', test: /\/src\/base\/errors\.ts$/ },
+        // What the command line and the server's thread need without an engine. Of placement: what a page's first download has anyway.
+        { name: 'base', test: /\/src\/base\/(math|json)\.ts$/ },
+        {
+          name: 'tokenizer',
+          test: /\/src\/(tokenizer\/(?!gguf)|engine\/prompt_tokens\.ts$)|\/@huggingface\//,
         },
-      },
+        {
+          name: 'placement',
+          test: /\/src\/placement\/(capabilities|check_\w+|copies|copy_moves|lists|make_plan|memory|owner|partition|plan|policy|prompt_chunk|refuse|routes|sequence_\w+|stage_\w+)\.ts$/,
+        },
+        // Every model needs them: in one file they are smaller than in one for each set of parts that share them.
+        {
+          name: 'layers',
+          test: /\/src\/model\/(layers\/|record_|roles|scratch|matrix|weight_|stage_rows|model_map|model_weights|shape|tensor_names|rope_table|vocab_ranks|attention_ranks|gathered_)/,
+        },
+      ],
     },
   },
+  write: false,
 });
+const partOf = new Map();
+const ofLibrary = new Set();
+for (const { moduleIds = [], isEntry, fileName } of alone) {
+  for (const id of moduleIds) {
+    ofLibrary.add(id);
+    if (!isEntry) partOf.set(id, fileName);
+  }
+}
+
+// Then with the command line, which imports the library's files and has the rest in a folder of its own.
+const [{ output: files }] = await buildParts({
+  entry: { ...library, ...commandLine },
+  output: {
+    chunkFileNames: ({ moduleIds }) =>
+      moduleIds.some((id) => ofLibrary.has(id)) ? 'splitkv-[name].js' : 'cli/[name].js',
+    codeSplitting: {
+      groups: [{ debugName: 'library', name: (id) => partOf.get(id) ?? null }],
+      includeDependenciesRecursively: false,
+    },
+  },
+  preserveEntrySignatures: 'allow-extension',
+});
+for (const { fileName, imports = [] } of files) {
+  const wrong = fileName.startsWith('cli/') ? undefined : imports.find((file) => file.startsWith('cli/'));
+  if (wrong) throw new Error(`dist/${fileName} imports dist/${wrong}: the library must not need the command line`);
+}
 
 // By itself, as it shares nothing with the element but the element: that stays the one file with a side effect.
 await build({
@@ -109,30 +144,7 @@ await build({
   },
 });
 
-// The command line, and the page that it runs in Chrome: made of the same files. Its address of the package is two folders up.
-await build({
-  ...common,
-  base: './',
-  plugins: [bundleWgsl(), publishedWorker('')],
-  build: {
-    outDir: 'dist/cli',
-    target: 'es2023',
-    chunkSizeWarningLimit: 2000,
-    lib: {
-      entry: {
-        main: join(root, 'src/cli/main.ts'),
-        host: join(root, 'src/app/host.ts'),
-        'splitkv-rank_worker': join(root, 'src/engine/rank_worker.ts'),
-        'splitkv-node_rank_worker': nodeWorker,
-        // The thread that reads large requests: src/server/request_thread.ts looks for it beside itself.
-        node_request_worker: join(root, 'src/server/node_request_worker.ts'),
-      },
-      formats: ['es'],
-      fileName: (_format, name) => `${name}.js`,
-    },
-    rollupOptions: { external: nodeOnly, output: { chunkFileNames: 'splitkv-[name].js', minify: true } },
-  },
-});
+// The page of --host chrome.
 const hostPage = readFileSync(join(root, 'src/app/host.html'), 'utf8').replace('./host.ts', './host.js');
 writeFileSync(join(root, 'dist/cli/host.html'), hostPage);
 

@@ -1,5 +1,18 @@
 /** What the builds, of the library and of the pages, do to the source. */
+import { builtinModules } from 'node:module';
+import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
+
+/** What no build takes in: Node has it, or who needs it installs it. */
+export const nodeOnly = [
+  /^node:/,
+  ...builtinModules,
+  'webgpu',
+  'node-llama-cpp',
+  /^onnxruntime-web/,
+  'playwright-core',
+  'vite',
+];
 
 /** WGSL as it is bundled: without comments, indentation and empty lines. The marks of variant lines stay: they are read (src/gpu/kernel.ts). */
 export const plainWgsl = (text) =>
@@ -52,4 +65,13 @@ export const publishedWorker = (code) => ({
     filter: { id: /\/rank_worker_text\.ts$/ },
     handler: () => `export const text = '${gzipSync(code, { level: 9 }).toString('base64')}';`,
   },
+});
+
+const BENCHES = fileURLToPath(new URL('../src/cli/commands/bench_published.ts', import.meta.url));
+
+/** Vite plugin for the package: benches run in a checkout, so that it has a line that says so in their place. */
+export const withoutBenches = () => ({
+  name: 'splitkv-without-benches',
+  enforce: 'pre',
+  resolveId: { filter: { id: /\/(commands\/bench|bench\/run_suite)\.js$/ }, handler: () => BENCHES },
 });

@@ -1,10 +1,10 @@
 /**
  * Packs a folder that runs `splitkv bench --host node` on a Linux machine of this architecture with a GPU driver and nothing else: a Node
- * binary, the build, Dawn's module, the Vulkan loader, the C++ library, a model, and `bench.sh`, which finds what the machine itself has.
+ * binary, the command line with its benches, Dawn's module, the Vulkan loader, the C++ library, a model, and `bench.sh`, which finds what the machine itself has.
  *
- *   node bench/pack/pack.mjs FOLDER [--archive] [--no-build] [--model DIR]...
+ *   node bench/pack/pack.mjs FOLDER [--archive] [--model DIR]...
  *
- * --archive also writes FOLDER.tar.xz; --no-build takes dist/ as it is; --model takes more models along, as models/NAME.
+ * --archive also writes FOLDER.tar.xz; --model takes more models along, as models/NAME.
  */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync } from 'node:fs';
@@ -13,6 +13,8 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { build } from 'vite';
+import { bundleWgsl, nodeOnly, publishedWorker } from '../../scripts/build_plugins.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const DEBIAN_FOLDERS = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
@@ -46,7 +48,32 @@ function commit() {
   return head.stdout.trim() + (git('status', '--porcelain', '--untracked-files=no').stdout.trim() === '' ? '' : '+');
 }
 
-function pack(target, { build, models }) {
+/** The command line in one folder, benches included, which the package (scripts/build.mjs) leaves out. */
+const buildCommandLine = (outDir) =>
+  build({
+    configFile: false,
+    root,
+    logLevel: 'error',
+    publicDir: false,
+    base: './',
+    plugins: [bundleWgsl(), publishedWorker('')],
+    build: {
+      outDir,
+      target: 'es2023',
+      lib: {
+        entry: {
+          main: join(root, 'src/cli/main.ts'),
+          'splitkv-node_rank_worker': join(root, 'src/engine/node_rank_worker.ts'),
+          node_request_worker: join(root, 'src/server/node_request_worker.ts'),
+        },
+        formats: ['es'],
+        fileName: (_format, name) => `${name}.js`,
+      },
+      rollupOptions: { external: nodeOnly, output: { chunkFileNames: 'splitkv-[name].js', minify: true } },
+    },
+  });
+
+async function pack(target, models) {
   if (process.platform !== 'linux' || !(process.arch in DEBIAN_FOLDERS)) {
     throw new PackError(
       `this packs for Linux on x64 and arm64, on a machine of that kind; this one is ${process.platform} ${process.arch}`,
@@ -59,18 +86,14 @@ function pack(target, { build, models }) {
     if (!existsSync(join(model, 'config.json')))
       throw new PackError(`--model ${model}: expected a folder with config.json`);
   }
-  if (build) run(process.execPath, [join(root, 'scripts/build.mjs')], { stdio: ['ignore', 2, 2] });
-  const cli = join(root, 'dist/cli');
-  if (!existsSync(join(cli, 'main.js')))
-    throw new PackError(`${cli}: no build; run npm run build, or leave --no-build out`);
   rmSync(target, { recursive: true, force: true });
-  for (const folder of ['bin', 'lib', 'models', 'dist', 'node_modules/webgpu/dist'])
+  for (const folder of ['bin', 'lib', 'models', 'node_modules/webgpu/dist'])
     mkdirSync(join(target, folder), { recursive: true });
 
   copyFileSync(process.execPath, join(target, 'bin/node'));
   chmodSync(join(target, 'bin/node'), 0o755);
   copyFileSync(join(root, 'bin/splitkv.js'), join(target, 'bin/splitkv.js'));
-  cpSync(cli, join(target, 'dist/cli'), { recursive: true });
+  await buildCommandLine(join(target, 'dist/cli'));
   const { name, version, license } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const manifest = { name, version, license, private: true, type: 'module', commit: commit() };
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
@@ -100,14 +123,13 @@ try {
     allowPositionals: true,
     options: {
       archive: { type: 'boolean' },
-      'no-build': { type: 'boolean' },
       model: { type: 'string', multiple: true },
     },
   });
   if (positionals.length !== 1)
-    throw new PackError('usage: node bench/pack/pack.mjs FOLDER [--archive] [--no-build] [--model DIR]...');
+    throw new PackError('usage: node bench/pack/pack.mjs FOLDER [--archive] [--model DIR]...');
   const target = resolve(positionals[0]);
-  pack(target, { build: values['no-build'] !== true, models: values.model ?? [] });
+  await pack(target, values.model ?? []);
   console.log(target);
   if (values.archive) {
     run('tar', ['-cJf', `${target}.tar.xz`, '-C', dirname(target), basename(target)], {

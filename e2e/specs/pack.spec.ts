@@ -18,7 +18,6 @@ function softwareDriver(): string | undefined {
 const pack = (...args: string[]) =>
   spawnSync(process.execPath, [resolve('bench/pack/pack.mjs'), ...args], { encoding: 'utf8' });
 
-// The test server builds dist/ before it starts.
 test('the packed bench runs from an empty environment, anywhere', () => {
   test.skip(process.platform !== 'linux', 'packs are for Linux');
   const driver = softwareDriver();
@@ -26,7 +25,7 @@ test('the packed bench runs from an empty environment, anywhere', () => {
   const scratch = mkdtempSync(join(tmpdir(), 'splitkv pack '));
   try {
     const folder = join(scratch, 'a pack');
-    const packed = pack(folder, '--no-build', '--model', 'models/tiny-mla');
+    const packed = pack(folder, '--model', 'models/tiny-mla');
     expect(packed.stderr).toBe('');
     expect(packed.status).toBe(0);
     const args = [
@@ -66,7 +65,7 @@ test('pack says what it needs', () => {
   const nothing = pack();
   expect(nothing.stderr).toContain('usage: ');
   expect(nothing.status).toBe(1);
-  const inUse = pack('src', '--no-build');
+  const inUse = pack('src');
   expect(inUse.stderr).toMatch(/^pack: .*src: not empty, and no pack; name a new folder\n$/);
   expect(inUse.status).toBe(1);
 });

@@ -69,7 +69,8 @@ async function serveSource(port: number, modelFiles: Files): Promise<Omit<PageSe
 }
 
 async function serveBuild(port: number, modelFiles: Files): Promise<Omit<PageServer, 'modelUrl'>> {
-  const built = root('dist/cli');
+  // The page, dist/cli/host.html, is made of the library's files, too.
+  const built = root('dist');
   if (!existsSync(built))
     throw new SplitkvError('io', `${built} is missing; install the package again, or run npm run build`);
   const pages = serveFiles('/', built);
@@ -81,7 +82,7 @@ async function serveBuild(port: number, modelFiles: Files): Promise<Omit<PageSer
     server.listen(port, '127.0.0.1', done);
   });
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/cli/`,
     close: () =>
       new Promise((done) => {
         server.close(() => done());

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import type { PlainPlanOptions } from '../../app/host_protocol.js';
 import { SplitkvError } from '../../base/errors.js';
-import { planModel, type PlanReport } from '../../index.js';
+import type { PlanReport } from '../../index.js';
 import { type Command, commonOptions } from '../command.js';
 import { defined, modelOptions, type ModelRequest, modelRequest } from '../model_options.js';
 import type { OptionSpecs } from '../options.js';
@@ -60,6 +60,7 @@ export const command: Command = {
 async function makeReport(request: ModelRequest, options: PlainPlanOptions): Promise<PlanReport> {
   if (request.host === 'chrome') return (await import('../chrome_host.js')).planInChrome(request, options);
   const { signal, onProgress } = request;
+  const { planModel } = await import('../../index.js');
   return planModel(request.model, { ...options, signal, onProgress });
 }
 
