@@ -9,7 +9,8 @@ export class KeptModels {
 
   async refresh(): Promise<void> {
     try {
-      const models = await listCached();
+      // A model that was looked for and isn't there leaves an entry without a byte.
+      const models = (await listCached()).filter(({ bytes }) => bytes > 0);
       const bytes = models.reduce((sum, model) => sum + model.bytes, 0);
       this.#list.replaceChildren(
         ...models.map((model) => {

@@ -151,7 +151,8 @@ const REASONS: readonly (readonly [message: RegExp, reason: string, advice: stri
   [
     /allow this origin by CORS/,
     "its server can't be reached",
-    'Check the connection, and whether the server allows this page to read from it (CORS); then try again.',
+    'Check the connection, and whether the server allows this page to read from it (CORS); then try again: ' +
+      'what has been downloaded is kept.',
   ],
 ];
 
