@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -73,6 +74,9 @@ async function differences(
   return { ours: ours / largest, rounding: rounding / largest };
 }
 
+/** Whether this CPU has Intel's matrix extension, for which llama.cpp has kernels of its own. */
+const hasAmx = (): boolean => existsSync('/proc/cpuinfo') && readFileSync('/proc/cpuinfo', 'utf8').includes('amx_tile');
+
 describe.skipIf(typeof llama === 'string')('llama.cpp reads the same numbers out of every type', () => {
   const isEmbedding = (type: WritableType) => (tensor: string) => (tensor.startsWith('token_embd') ? type : undefined);
 
@@ -90,8 +94,8 @@ describe.skipIf(typeof llama === 'string')('llama.cpp reads the same numbers out
     expect(rounding).toBeGreaterThan(0.01);
   });
 
-  // llama.cpp rounds activations to f16, or to 8 bits.
-  it.each<[WritableType, number]>([
+  // llama.cpp rounds activations to f16, or to 8 bits. Its kernels for AMX end the process at experts of such types.
+  it.skipIf(hasAmx()).each<[WritableType, number]>([
     ['F16', 3e-3],
     ['Q6_K', 0.06],
   ])('deepseek2, its experts and halves of kv_b_proj: %s', async (type, tolerance) => {
