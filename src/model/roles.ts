@@ -1,4 +1,4 @@
-import { CHUNK_TOKENS, MERGE_LANES } from '../../shaders/cache/kv_cache.js';
+import { CHUNK_TOKENS } from '../../shaders/cache/kv_cache.js';
 import { alignUp, ceilDiv } from '../base/math.js';
 
 /** Equal parts of the down projection's contraction. */
@@ -16,10 +16,6 @@ export const activationStride = (width: number): number => alignUp(width, 32);
 
 /** 256-token chunks that a sequence of `tokens` tokens has. */
 export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK_TOKENS);
-
-/** Partial attention states a row may have: one a chunk when generating, one a merge lane for prompts. */
-export const partialsOf = (role: Role, maxChunks: number): number =>
-  role === 'prompt' ? Math.min(MERGE_LANES, maxChunks) : maxChunks;
 
 /** A few-row kernel reads the weights once for so many rows. */
 export const FULL_TILE_ROWS = 8;

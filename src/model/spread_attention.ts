@@ -18,7 +18,7 @@ import {
 import { stateCount, type StateLayout, stateRegions, type States } from './lane_states.js';
 import { rowsOf as rowRegion } from './record_ranks.js';
 import { chunksOf, queryStride, type Role } from './roles.js';
-import { rowBlocks } from './stage_rows.js';
+import { ownRowInfo, rowBlocks } from './stage_rows.js';
 import type { RankRecorder, RankStep, World } from './world.js';
 
 /** Attention's shape on a stage, whatever its kernels. */
@@ -163,7 +163,7 @@ export class SpreadAttention {
     const stride = queryStride(groups, shape.queryStrideOf);
     const queries = floats('queries', Math.max(pieces.length, this.#rowPieces) * rows * stride);
     const blocks = this.#rowPieces;
-    this.#ownRowInfo = blocks > 1 ? { buffer: rowInfo, offset: ownPiece * rows * 8, size: rows * 8 } : rowInfo;
+    this.#ownRowInfo = ownRowInfo(world, { role, rowInfo, rows });
     this.input = {
       rows: blocks * rows,
       // A place's rows are the first ones on a rank without weights; those of a root's own place are its first, too.
