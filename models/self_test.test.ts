@@ -6,7 +6,7 @@ import { promptTokens } from '../src/engine/prompt_tokens.js';
 import type { SelfTestCase } from '../src/engine/self_test.js';
 import { testAdapters } from '../src/gpu/testing/adapters.js';
 import { openSource } from '../src/loader/index.js';
-import { type ReferenceTensor, referenceLogits, type WeightMap } from '../src/model/testing/reference.js';
+import { type ReferenceTensor, referenceLogits, type WeightMap } from '../src/model/testing/reference/reference.js';
 
 /** A rounding error that quantised weights make is well below this, in logits. */
 const CLEAR = 1.5;

@@ -88,7 +88,7 @@ const [{ output: alone }] = await buildParts({
         // Every model needs them: in one file they are smaller than in one for each set of parts that share them.
         {
           name: 'layers',
-          test: /\/src\/model\/(layers\/|record_|roles|scratch|matrix|weight_|stage_rows|model_map|model_weights|shape|tensor_names|rope_table|vocab_ranks|attention_ranks|gathered_)/,
+          test: /\/src\/model\/(layers\/|weights\/|shape\.|config\/tensor_names)/,
         },
       ],
     },

@@ -1,8 +1,8 @@
 import { INACTIVE } from '../base/kv_units.js';
 import type { Buffer, Device, Program } from '../gpu/index.js';
-import type { Forward, RowBuffers } from '../model/forward.js';
-import { headShares, recordGatherCandidates, recordGatherLogits } from '../model/vocab_ranks.js';
-import type { RankRecorder, RankStep, World } from '../model/world.js';
+import type { Forward, RowBuffers } from '../model/forward/forward.js';
+import { headShares, recordGatherCandidates, recordGatherLogits } from '../model/layers/linear/vocab.js';
+import type { RankRecorder, RankStep, World } from '../model/layers/world.js';
 import { tokenRoutes } from '../placement/index.js';
 import type { StartOptions } from './rank.js';
 import { Readback } from './readback.js';

@@ -1,8 +1,8 @@
 import { usageError } from '../base/errors.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import { modelSizes } from '../model/model_sizes.js';
 import { rankSlice } from '../model/shape.js';
-import { weightBytes } from '../model/weight_bytes.js';
+import { weightBytes } from '../model/weights/weight_bytes.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { checkMemory, type Plan, type RankMemory } from '../placement/index.js';
 import type { RunnerOptions } from './rank.js';

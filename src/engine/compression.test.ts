@@ -4,7 +4,7 @@ import type { AdapterRequest, Buffer as GpuBuffer, Device } from '../gpu/index.j
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { capacity, givenBudgets } from '../model/compression/budgets.js';
 import { compressionOptions, type KvPolicy } from '../model/compression/options.js';
-import { compressedReference } from '../model/testing/compression_reference.js';
+import { compressedReference } from '../model/testing/reference/compression.js';
 import { modelShape } from '../model/shape.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
 import { arrangedPlan, type Plan } from '../placement/index.js';

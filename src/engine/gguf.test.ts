@@ -7,11 +7,11 @@ import type { WritableType } from '../loader/gguf/testing/quantise.js';
 import { matrixShape, openSource, TensorReader } from '../loader/index.js';
 import { startServer } from '../loader/testing/http_server.js';
 import { parseModelConfig } from '../model/families/registry.js';
-import { modelToGguf } from '../model/testing/gguf.js';
-import { vocabularyMetadata } from '../model/testing/gguf_vocabulary.js';
+import { modelToGguf } from '../model/testing/gguf/model.js';
+import { vocabularyMetadata } from '../model/testing/gguf/vocabulary.js';
 import { findLlamaCpp, llamaCppLogits } from '../model/testing/llama_cpp.js';
 import { makeRandomModel } from '../model/testing/random_model.js';
-import type { ReferenceTensor } from '../model/testing/reference.js';
+import type { ReferenceTensor } from '../model/testing/reference/reference.js';
 import type { LoadOptions } from './api.js';
 import { load } from './load.js';
 

@@ -1,7 +1,7 @@
 import { SplitkvError } from '../base/errors.js';
 import { type GgufFile, openGguf, type Source, TensorReader } from '../loader/index.js';
-import { ggufArchitecture, ggufConfig } from '../model/gguf_config.js';
-import { ggufTensorIndex } from '../model/gguf_tensors.js';
+import { ggufArchitecture, ggufConfig } from '../model/gguf/config.js';
+import { ggufTensorIndex } from '../model/gguf/tensors.js';
 import { ggufTokenizerFiles, type TokenizerFiles } from '../tokenizer/index.js';
 import type { ModelFiles } from './model_files.js';
 

@@ -1,6 +1,6 @@
 import { usageError } from '../base/errors.js';
 import { type CompressionOptions, compressionOptions } from '../model/compression/options.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import { modelShape } from '../model/shape.js';
 import { checkTogether, modelFeatures } from '../placement/index.js';
 import type { LoadOptions, Profile } from './api.js';

@@ -1,7 +1,7 @@
 import type { Region, Transfer } from '../distributed/communicator.js';
 import type { Device } from '../gpu/index.js';
-import type { Forward } from '../model/forward.js';
-import type { World } from '../model/world.js';
+import type { Forward } from '../model/forward/forward.js';
+import type { World } from '../model/layers/world.js';
 import type { MovedBlocks, PeerMoves } from './head_pages.js';
 
 /** Bytes of one message, about: what a hop stages at once. */

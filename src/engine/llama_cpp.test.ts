@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { matrixShape, openSource, TensorReader } from '../loader/index.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import { parseModelConfig } from '../model/families/registry.js';
-import { modelToGguf } from '../model/testing/gguf.js';
+import { modelToGguf } from '../model/testing/gguf/model.js';
 import { findLlamaCpp, llamaCppLogits } from '../model/testing/llama_cpp.js';
 import { makeRandomModel } from '../model/testing/random_model.js';
-import { clearlyRoutedTokens, type ReferenceTensor, type WeightMap } from '../model/testing/reference.js';
+import { clearlyRoutedTokens, type ReferenceTensor, type WeightMap } from '../model/testing/reference/reference.js';
 import { load } from './load.js';
 
 const llama = await findLlamaCpp();

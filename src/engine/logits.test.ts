@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { roundWeights } from '../../shaders/linear/round_weights.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import type { RandomModelOptions } from '../model/testing/random_model.js';
-import { referenceLogits, type WeightMap } from '../model/testing/reference.js';
+import { referenceLogits, type WeightMap } from '../model/testing/reference/reference.js';
 import type { WeightType } from './api.js';
 import { load } from './load.js';
 import { randomFiles } from './testing/random_source.js';

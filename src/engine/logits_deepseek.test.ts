@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { roundWeights } from '../../shaders/linear/round_weights.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import { attentionOf } from '../model/config.js';
+import { attentionOf } from '../model/config/model_config.js';
 import { absorbType } from '../model/layers/attention/mla_weights.js';
 import { makeRandomModel, type RandomModelOptions } from '../model/testing/random_model.js';
-import { clearlyRoutedTokens, referenceLogits, type WeightMap } from '../model/testing/reference.js';
+import { clearlyRoutedTokens, referenceLogits, type WeightMap } from '../model/testing/reference/reference.js';
 import type { WeightType } from './api.js';
 import { load } from './load.js';
 

@@ -1,7 +1,7 @@
 import { usageError } from '../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../base/options.js';
 import type { Source } from '../loader/index.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import type {
   ChatCompletions,
   GenerateOptions,

@@ -1,7 +1,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../base/errors.js';
 import { isBlockType, readJson, readText, type Source, TensorReader } from '../loader/index.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import { readModelConfig } from '../model/families/registry.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 

@@ -1,5 +1,5 @@
 import { modelShape } from '../model/shape.js';
-import { weightBytes } from '../model/weight_bytes.js';
+import { weightBytes } from '../model/weights/weight_bytes.js';
 import type { ModelInfo } from './api.js';
 import type { OpenedModel } from './load.js';
 

@@ -1,5 +1,5 @@
 import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 import type { Prompt } from './api.js';
 

@@ -1,8 +1,8 @@
 import { type Device, openPaperDevice } from '../gpu/index.js';
-import type { ModelConfig } from '../model/config.js';
+import type { ModelConfig } from '../model/config/model_config.js';
 import { loadWeights } from '../model/device_model.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../model/shape.js';
-import { World } from '../model/world.js';
+import { World } from '../model/layers/world.js';
 import { Owners, type Plan, type RankMemory, rankTopology } from '../placement/index.js';
 import type { MemorySubject } from './budgets.js';
 import { blankWeights } from './measure/synthetic_weights.js';

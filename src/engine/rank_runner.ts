@@ -7,11 +7,11 @@ import { type Buffer, type Device, type Program, Recorder } from '../gpu/index.j
 import { isCompressed } from '../model/compression/budgets.js';
 import type { StageCompression } from '../model/compression/stage_compression.js';
 import type { DeviceModel } from '../model/device_model.js';
-import type { CacheOptions, Forward, RowBuffers } from '../model/forward.js';
-import { chunksOf } from '../model/roles.js';
-import { rowBlocks } from '../model/stage_rows.js';
-import { recordGatherLogits } from '../model/vocab_ranks.js';
-import { type RankRecorder, type RankStep, type World } from '../model/world.js';
+import type { CacheOptions, Forward, RowBuffers } from '../model/forward/forward.js';
+import { chunksOf } from '../model/layers/roles.js';
+import { rowBlocks } from '../model/layers/stage_rows.js';
+import { recordGatherLogits } from '../model/layers/linear/vocab.js';
+import { type RankRecorder, type RankStep, type World } from '../model/layers/world.js';
 import { headRoutes, localChunks, Owners, type RowRole, type SharedSequence } from '../placement/index.js';
 import { Batch } from './batch.js';
 import { BlockManager } from './block_manager.js';

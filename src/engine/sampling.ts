@@ -15,7 +15,7 @@ import {
 } from '../../shaders/sampling/params.js';
 import { sample } from '../../shaders/sampling/sample/index.js';
 import { allRows, type Buffer, type Device } from '../gpu/index.js';
-import type { RankRecorder } from '../model/world.js';
+import type { RankRecorder } from '../model/layers/world.js';
 import type { SamplingOptions } from './api.js';
 import { SAMPLING_MODES, type SamplingMode } from './slot_needs.js';
 

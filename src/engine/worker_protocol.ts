@@ -1,7 +1,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { PortReason } from '../distributed/port.js';
 import type { AdapterRequest } from '../gpu/index.js';
-import type { WeightProgress } from '../model/weight_loader.js';
+import type { WeightProgress } from '../model/weights/weight_loader.js';
 import type { Plan } from '../placement/index.js';
 import type { ModelPlace } from './model_place.js';
 import type { NamedAdapter } from './rank_group.js';

@@ -1,7 +1,7 @@
 import { SplitkvError, usageError } from '../base/errors.js';
 import { decodeReason } from '../distributed/port.js';
 import type { AdapterRequest } from '../gpu/index.js';
-import type { WeightProgress } from '../model/weight_loader.js';
+import type { WeightProgress } from '../model/weights/weight_loader.js';
 import type { Rank, RankFacts } from './rank.js';
 import type { NamedAdapter } from './rank_group.js';
 import { RankRunner } from './rank_runner.js';

@@ -1,13 +1,13 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
-import { cachesLatent, type ModelConfig } from './config.js';
-import type { CacheOptions, Forward } from './forward.js';
-import { LlamaForward, type LlamaWeights } from './llama.js';
-import { loadModelWeights } from './model_weights.js';
+import { cachesLatent, type ModelConfig } from './config/model_config.js';
+import type { CacheOptions, Forward } from './forward/forward.js';
+import { LlamaForward, type LlamaWeights } from './forward/llama.js';
+import { loadModelWeights } from './weights/model_weights.js';
 import { rankSlice } from './shape.js';
-import type { LoadWeightsOptions } from './weight_loader.js';
-import type { World } from './world.js';
+import type { LoadWeightsOptions } from './weights/weight_loader.js';
+import type { World } from './layers/world.js';
 
 /** A model's weights on a device, and the program that runs them. */
 export interface DeviceModel {
@@ -32,7 +32,7 @@ export async function loadWeights(
   const weights = await loadModelWeights(device, config, reader, type, { ...options, slice });
   if (cachesLatent(config)) {
     // A part of its own, which other models needn't download.
-    const { latentForward } = await import('./latent_program.js');
+    const { latentForward } = await import('./forward/latent_program.js');
     return { ...weights, createForward: (cache) => latentForward(device, config, weights, cache, world) };
   }
   return {

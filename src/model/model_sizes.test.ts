@@ -2,13 +2,13 @@ import { describe, expect, it } from 'vitest';
 import { WEIGHT_TYPES, type WeightType } from '../../shaders/linear/pack.js';
 import { alignUp } from '../base/math.js';
 import { makePlan, planMemory } from '../placement/index.js';
-import { attentionOf, type ModelConfig } from './config.js';
-import { kvBytesPerToken } from './kv_cache.js';
+import { attentionOf, type ModelConfig } from './config/model_config.js';
+import { kvBytesPerToken } from './layers/attention/kv_cache.js';
 import { modelSizes } from './model_sizes.js';
 import { modelShape, rankSlice } from './shape.js';
 import { makeRandomModel } from './testing/random_model.js';
-import { weightBytes, weightSpecs } from './weight_bytes.js';
-import { isMatrixSpec, matrixRows } from './weight_map.js';
+import { weightBytes, weightSpecs } from './weights/weight_bytes.js';
+import { isMatrixSpec, matrixRows } from './weights/weight_map.js';
 
 const configOf = (config: Record<string, unknown>): ModelConfig => makeRandomModel({ config }).config;
 const models: Record<string, Record<string, unknown>> = {

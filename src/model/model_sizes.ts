@@ -1,17 +1,17 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
-import { attentionOf, type ModelConfig } from './config.js';
-import type { KvType } from './kv_cache.js';
+import { attentionOf, type ModelConfig } from './config/model_config.js';
+import type { KvType } from './layers/attention/kv_cache.js';
 import { gqaBytes } from './layers/attention/gqa_weights.js';
 import { mlaBytes } from './layers/attention/mla_weights.js';
 import { kvTokenBytes } from './layers/attention/kv_token.js';
 import type { Bytes } from './layers/layer_weights.js';
 import { expertBytes } from './layers/mlp/expert_weights.js';
 import { gatedMlpBytes } from './layers/mlp/gated_weights.js';
-import { type LayerMap, modelMap } from './model_map.js';
+import { type LayerMap, modelMap } from './weights/model_map.js';
 import { mlpSegments, modelShape } from './shape.js';
-import { specBytes } from './weight_bytes.js';
-import type { VocabSpec } from './weight_map.js';
+import { specBytes } from './weights/weight_bytes.js';
+import type { VocabSpec } from './weights/weight_map.js';
 
 /**
  * Bytes of a model as placement adds them up. A layer's cut matrices are shared out by heads and by columns, so all segments

@@ -2,10 +2,10 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import { partialsPerSlot } from '../../shaders/sampling/params.js';
 import { alignUp } from '../base/math.js';
 import type { CargoWidths, ModelWork } from '../placement/index.js';
-import { attentionOf, expertsOf, type ModelConfig } from './config.js';
-import type { KvType } from './kv_cache.js';
+import { attentionOf, expertsOf, type ModelConfig } from './config/model_config.js';
+import type { KvType } from './layers/attention/kv_cache.js';
 import { modelSizes } from './model_sizes.js';
-import { activationStride, queryStride } from './roles.js';
+import { activationStride, queryStride } from './layers/roles.js';
 import { modelShape } from './shape.js';
 
 /** Embedding, the norm and projection of the head, and two for sampling. */

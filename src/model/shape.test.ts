@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Plan, RankShare } from '../placement/plan.js';
-import type { ModelConfig } from './config.js';
+import type { ModelConfig } from './config/model_config.js';
 import { modelShape, rankSlice, wholeSlice } from './shape.js';
 import { makeRandomModel } from './testing/random_model.js';
 

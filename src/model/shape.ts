@@ -1,9 +1,9 @@
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
 import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';
-import { attentionOf, cachesLatent, expertsOf, gatedMlpOf, type ModelConfig } from './config.js';
+import { attentionOf, cachesLatent, expertsOf, gatedMlpOf, type ModelConfig } from './config/model_config.js';
 import { attentionSegments } from './layers/attention/segments.js';
-import { DOWN_SEGMENTS } from './roles.js';
+import { DOWN_SEGMENTS } from './layers/roles.js';
 
 /** The numbers from `first` up to `end`, without it. */
 export type Span = readonly [first: number, end: number];

@@ -11,7 +11,7 @@ import { type Place, placeWeights, sequencePlaces } from './sequence_ranges.js';
  * prompt rows are split over, by the owner of their chunk; or one for each place that sequences are dealt out to.
  */
 
-/** What a row is decides its kernels (see model/roles.ts). */
+/** What a row is decides its kernels (see model/layers/roles.ts). */
 export type RowRole = 'prompt' | 'generated';
 
 export interface StageView {

@@ -6,7 +6,7 @@ import { openModelFiles } from '../../engine/model_files.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { load } from '../../index.js';
 import { fileListSource, openSource } from '../../loader/index.js';
-import { attentionOf, type ModelConfig } from '../../model/config.js';
+import { attentionOf, type ModelConfig } from '../../model/config/model_config.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
 import { randomPrompt } from '../prompt.js';
 import { DECODE_NAMES, decodeGraph, type DecodeGraphOptions } from './decode_graph.js';

@@ -3,9 +3,9 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../base/errors.js';
 import { type ElementType, GraphBuilder, type OnnxModel, type Value } from '../../engine/prefill/onnx/graph.js';
 import type { TensorReader } from '../../loader/index.js';
-import { type DenseModel, denseModel, type ModelConfig } from '../../model/config.js';
-import { numbered } from '../../model/tensor_names.js';
-import { ropeTable } from '../../model/rope_table.js';
+import { type DenseModel, denseModel, type ModelConfig } from '../../model/config/model_config.js';
+import { numbered } from '../../model/config/tensor_names.js';
+import { ropeTable } from '../../model/layers/attention/rope_table.js';
 import { nBitsBlocks } from './n_bits_blocks.js';
 import { asMultiplied } from './peer_weights.js';
 

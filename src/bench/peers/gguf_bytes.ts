@@ -1,9 +1,9 @@
 import type { TensorReader } from '../../loader/index.js';
 import { matrixShape } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config.js';
-import { modelToGguf } from '../../model/testing/gguf.js';
-import type { GgufValue } from '../../model/testing/gguf_file.js';
-import type { ReferenceTensor } from '../../model/testing/reference.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { modelToGguf } from '../../model/testing/gguf/model.js';
+import type { GgufValue } from '../../model/testing/gguf/file.js';
+import type { ReferenceTensor } from '../../model/testing/reference/reference.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 
 const MATRICES = { f32: 'F32', f16: 'F16', q8: 'Q8_0', q4: 'Q4_0' } as const;

@@ -5,7 +5,7 @@ import type { Token } from 'node-llama-cpp';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../base/errors.js';
 import type { TensorReader } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
 import { ggufBytes } from './gguf_bytes.js';
 import { kvOf } from './peer_weights.js';
 import type { Answering, PeerModel } from './peer_model.js';

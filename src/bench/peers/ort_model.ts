@@ -1,7 +1,7 @@
 import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../base/errors.js';
-import { attentionOf, type ModelConfig } from '../../model/config.js';
+import { attentionOf, type ModelConfig } from '../../model/config/model_config.js';
 import type { TensorReader } from '../../loader/index.js';
 import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
 import type { Ort, OrtSession, OrtTensor } from './ort.js';

@@ -2,7 +2,7 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../base/errors.js';
 import type { ModelFiles } from '../../engine/model_files.js';
 import { readJson, type Source } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
 import type { SuiteHooks } from '../document.js';
 import type { Ort } from './ort.js';
 import { openOrtModel } from './ort_model.js';

@@ -2,7 +2,7 @@ import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../../base/errors.js';
 import type { TensorReader } from '../../loader/index.js';
-import { attentionOf, type ModelConfig } from '../../model/config.js';
+import { attentionOf, type ModelConfig } from '../../model/config/model_config.js';
 import { DECODE_NAMES, decodeGraph } from './decode_graph.js';
 import { NO_F16 } from './ort_model.js';
 import type { Answering, FilledContext, PeerModel } from './peer_model.js';

@@ -1,8 +1,8 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError } from '../../base/errors.js';
 import type { TensorReader } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config.js';
-import { dummyVocabulary } from '../../model/testing/gguf_vocabulary.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { dummyVocabulary } from '../../model/testing/gguf/vocabulary.js';
 import { ggufBytes } from './gguf_bytes.js';
 import type { Answering, PeerModel } from './peer_model.js';
 import { kvOf } from './peer_weights.js';

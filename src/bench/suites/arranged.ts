@@ -9,7 +9,7 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import type { KvType, WeightType } from '../../index.js';
 import { openSource, type TensorReader } from '../../loader/index.js';
 import { compressionOptions } from '../../model/compression/options.js';
-import { cachesLatent, type ModelConfig } from '../../model/config.js';
+import { cachesLatent, type ModelConfig } from '../../model/config/model_config.js';
 import { parseModelConfig } from '../../model/families/registry.js';
 import { modelShape, wholeSlice } from '../../model/shape.js';
 import { arrange, type Profile, toArrangementFile } from '../../placement/arrangement/index.js';

@@ -4,7 +4,7 @@ import { openModelFiles } from '../../engine/model_files.js';
 import { OnnxPrefill } from '../../engine/prefill/onnx/onnx_prefill.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { openSource } from '../../loader/index.js';
-import { denseModel } from '../../model/config.js';
+import { denseModel } from '../../model/config/model_config.js';
 import type { Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { Ort } from '../peers/ort.js';
 import { kvOf } from '../peers/peer_weights.js';

@@ -1,9 +1,9 @@
 import { Random } from '../../base/random.js';
 import { type RowPiece, type TensorEntry, type TensorIndex, TensorReader } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankSlice } from '../../model/shape.js';
-import { weightSpecs } from '../../model/weight_bytes.js';
-import { expectedTensors } from '../../model/weight_map.js';
+import { weightSpecs } from '../../model/weights/weight_bytes.js';
+import { expectedTensors } from '../../model/weights/weight_map.js';
 
 const TABLE = 2 ** 14;
 /** Odd and not near a power of two, so that rows are different pieces of the table. */

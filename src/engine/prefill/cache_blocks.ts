@@ -1,7 +1,7 @@
 import { NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
 import type { Device } from '../../gpu/index.js';
-import type { Forward } from '../../model/forward.js';
+import type { Forward } from '../../model/forward/forward.js';
 
 type CacheBuffers = Forward['cacheBuffers'];
 

@@ -1,8 +1,8 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { openDevice } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config.js';
-import type { WeightProgress } from '../../model/weight_loader.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import type { WeightProgress } from '../../model/weights/weight_loader.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
 import type { PrefillOptions } from '../api.js';

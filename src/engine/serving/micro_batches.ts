@@ -1,5 +1,5 @@
 import { usageError } from '../../base/errors.js';
-import { FULL_TILE_ROWS } from '../../model/roles.js';
+import { FULL_TILE_ROWS } from '../../model/layers/roles.js';
 import { isKvOnly, type Plan, pipelineDepth } from '../../placement/index.js';
 
 export interface MicroBatches {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type GgufTensor, type GgufValue, text, u32, writeGguf } from '../../model/testing/gguf_file.js';
+import { type GgufTensor, type GgufValue, text, u32, writeGguf } from '../../model/testing/gguf/file.js';
 import { cachedSource, listCached } from '../index.js';
 import { openSource } from '../open_source.js';
 import { startServer, type TestServer } from '../testing/http_server.js';

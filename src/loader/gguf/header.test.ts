@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
-import { type GgufTensor, type GgufValue, text, u32, writeGguf } from '../../model/testing/gguf_file.js';
+import { type GgufTensor, type GgufValue, text, u32, writeGguf } from '../../model/testing/gguf/file.js';
 import { MemorySource } from '../testing/memory_source.js';
 import { readGgufHeader } from './header.js';
 

@@ -1,5 +1,5 @@
 import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
-import type { RankStep, RegionsOf } from '../world.js';
+import type { RankStep, RegionsOf } from '../layers/world.js';
 import type { SharedScores } from './prompt_compression.js';
 
 /**

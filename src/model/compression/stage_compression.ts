@@ -1,9 +1,9 @@
 import type { Device } from '../../gpu/index.js';
 import { type Owners, scoreRoutes, type StageTopology } from '../../placement/index.js';
-import type { CacheOptions } from '../forward.js';
-import { attentionOf, type ModelConfig } from '../config.js';
-import type { Scratch } from '../scratch.js';
-import type { RankRecorder, RankStep, World } from '../world.js';
+import type { CacheOptions } from '../forward/forward.js';
+import { attentionOf, type ModelConfig } from '../config/model_config.js';
+import type { Scratch } from '../layers/scratch.js';
+import type { RankRecorder, RankStep, World } from '../layers/world.js';
 import { type LayerTensors, PromptCompression } from './prompt_compression.js';
 import { scoreRegions } from './share_scores.js';
 

@@ -1,5 +1,5 @@
-import type { TorchDtype } from '../config.js';
-import type { ConfigReader } from '../config_reader.js';
+import type { TorchDtype } from '../config/model_config.js';
+import type { ConfigReader } from '../config/config_reader.js';
 
 /** Keys that mean the same to every family. */
 

@@ -1,9 +1,9 @@
 import type { GgufFile } from '../../loader/index.js';
-import type { ExpertsConfig, LayerConfig, MlaConfig } from '../config.js';
-import type { ConfigReader } from '../config_reader.js';
-import type { GgufMetadata } from '../gguf_metadata.js';
-import { latentScale, parseRope, type RopeScaling } from '../rope_config.js';
-import { gatedNames, llamaNames } from '../tensor_names.js';
+import type { ExpertsConfig, LayerConfig, MlaConfig } from '../config/model_config.js';
+import type { ConfigReader } from '../config/config_reader.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import { latentScale, parseRope, type RopeScaling } from '../config/rope_config.js';
+import { gatedNames, llamaNames } from '../config/tensor_names.js';
 import { countRange, neutralKeys, parseActivation, refuseForeign, sizeRange } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 

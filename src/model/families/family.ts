@@ -1,7 +1,7 @@
 import type { GgufFile } from '../../loader/index.js';
-import type { ModelConfig } from '../config.js';
-import type { ConfigReader } from '../config_reader.js';
-import type { GgufMetadata } from '../gguf_metadata.js';
+import type { ModelConfig } from '../config/model_config.js';
+import type { ConfigReader } from '../config/config_reader.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
 import { countRange, parseDtype, parseTokenIds, refuseQuantized, sizeRange } from './common_keys.js';
 
 /** What config.json says in the same words in every family. */
@@ -25,7 +25,7 @@ export interface Family {
 }
 
 export interface FamilyGguf {
-  /** Keys of config.json, `model_type` among them, beside those that every architecture's metadata says alike (gguf_config.ts). */
+  /** Keys of config.json, `model_type` among them, beside those that every architecture's metadata says alike (gguf/config.ts). */
   keys(gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown>;
   /** Architectures whose rows of q and k llama.cpp keeps in neighbouring pairs (2i, 2i + 1), where the checkpoint has halves. */
   readonly pairedRows?: readonly string[];

@@ -1,9 +1,9 @@
 import type { GgufFile } from '../../loader/index.js';
-import type { GqaConfig, LayerConfig } from '../config.js';
-import type { ConfigReader } from '../config_reader.js';
-import type { GgufMetadata } from '../gguf_metadata.js';
-import { parseRope } from '../rope_config.js';
-import { llamaNames } from '../tensor_names.js';
+import type { GqaConfig, LayerConfig } from '../config/model_config.js';
+import type { ConfigReader } from '../config/config_reader.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import { parseRope } from '../config/rope_config.js';
+import { llamaNames } from '../config/tensor_names.js';
 import { countRange, neutralKeys, parseActivation, refuseForeign, sizeRange } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 

@@ -1,7 +1,7 @@
 import { didYouMean, SplitkvError } from '../../base/errors.js';
-import type { ModelConfig } from '../config.js';
-import { ConfigReader } from '../config_reader.js';
-import { checkSupported } from '../supported.js';
+import type { ModelConfig } from '../config/model_config.js';
+import { ConfigReader } from '../config/config_reader.js';
+import { checkSupported } from '../config/supported.js';
 import { type Family, type FamilyGguf, parseCommon } from './family.js';
 import { llama } from './llama.js';
 

@@ -1,6 +1,6 @@
 import type { LayerSlice } from '../shape.js';
-import type { Spec, VectorSpec } from '../weight_map.js';
-import { wholeVector } from '../weight_map.js';
+import type { Spec, VectorSpec } from '../weights/weight_map.js';
+import { wholeVector } from '../weights/weight_map.js';
 
 /** What a layer's parts are told of the layer when they say which tensors they load. */
 export interface LayerContext {

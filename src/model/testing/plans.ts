@@ -1,5 +1,5 @@
 import type { Plan, RankShare, VocabShare } from '../../placement/plan.js';
-import type { ModelConfig } from '../config.js';
+import type { ModelConfig } from '../config/model_config.js';
 
 export const range = (first: number, end: number): number[] => Array.from({ length: end - first }, (_, i) => first + i);
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../tokenizer/index.js';
-import { attentionOf } from '../config.js';
+import { attentionOf } from '../config/model_config.js';
 import { parseModelConfig } from '../families/registry.js';
 import { makeRandomModel } from './random_model.js';
-import { clearlyRoutedTokens, referenceLogits, smallestRoutingMargin } from './reference.js';
+import { clearlyRoutedTokens, referenceLogits, smallestRoutingMargin } from './reference/reference.js';
 
 const text = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes);
 

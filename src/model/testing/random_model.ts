@@ -6,11 +6,11 @@ import { DTYPE_BYTES } from '../../loader/dtype.js';
 import { encode } from '../../loader/testing/encode.js';
 import { writeSafetensors, type TensorToWrite } from '../../loader/testing/write_safetensors.js';
 import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
-import type { ModelConfig } from '../config.js';
+import type { ModelConfig } from '../config/model_config.js';
 import { loadFamilies, parseModelConfig } from '../families/registry.js';
 import { deepseekDefaults } from './random_deepseek.js';
 import { modelTensors, type TensorRecipe } from './random_tensors.js';
-import type { ReferenceTensor, WeightMap } from './reference.js';
+import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 
 export interface RandomModelOptions {
   /** Keys of config.json, over the small defaults below; null removes one. `model_type` picks the architecture. */

@@ -1,4 +1,4 @@
-import type { ExpertsConfig, GqaConfig, MlaConfig, ModelConfig } from '../config.js';
+import type { ExpertsConfig, GqaConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
 
 /** One tensor of normally distributed values. */
 export interface TensorRecipe {

@@ -1,12 +1,12 @@
 import { packTiles, unpackTiles, type WeightType } from '../../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../../base/errors.js';
 import type { TensorReader } from '../../../loader/index.js';
-import type { DenseModel } from '../../../model/config.js';
+import type { DenseModel } from '../../../model/config/model_config.js';
 import type { GqaSpecs } from '../../../model/layers/attention/gqa_weights.js';
 import type { GatedMlpSpecs } from '../../../model/layers/mlp/gated_weights.js';
-import { type LayerMap, mapSpecs, modelMap } from '../../../model/model_map.js';
-import { expectedTensors, type MatrixSpec, matrixType, type VectorSpec } from '../../../model/weight_map.js';
-import type { WeightProgress } from '../../../model/weight_loader.js';
+import { type LayerMap, mapSpecs, modelMap } from '../../../model/weights/model_map.js';
+import { expectedTensors, type MatrixSpec, matrixType, type VectorSpec } from '../../../model/weights/weight_map.js';
+import type { WeightProgress } from '../../../model/weights/weight_loader.js';
 import type { OnnxModel } from './graph.js';
 import { type GraphTensor, LlamaGraph } from './llama_graph.js';
 

@@ -1,6 +1,6 @@
-import type { LayerConfig } from '../../config.js';
-import { parseRope } from '../../rope_config.js';
-import type { TensorNames } from '../../tensor_names.js';
+import type { LayerConfig } from '../../config/model_config.js';
+import { parseRope } from '../../config/rope_config.js';
+import type { TensorNames } from '../../config/tensor_names.js';
 import { countRange, parseActivation, sizeRange } from '../common_keys.js';
 import { defineFamily } from '../family.js';
 

@@ -1,10 +1,10 @@
 import type { Buffer } from '../../../gpu/index.js';
-import type { GqaConfig } from '../../config.js';
-import type { Matrix } from '../../matrix.js';
+import type { GqaConfig } from '../../config/model_config.js';
+import type { Matrix } from '../../weights/matrix.js';
 import { type HeldSegments, holdSegments, type Span, spanLength, totalLength } from '../../shape.js';
-import type { GqaNames } from '../../tensor_names.js';
-import type { WeightLoader } from '../../weight_loader.js';
-import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weight_map.js';
+import type { GqaNames } from '../../config/tensor_names.js';
+import type { WeightLoader } from '../../weights/weight_loader.js';
+import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
 

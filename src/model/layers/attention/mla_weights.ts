@@ -1,11 +1,11 @@
 import { isQuantised, type WeightType } from '../../../../shaders/linear/pack.js';
 import { ceilDiv } from '../../../base/math.js';
 import type { Buffer } from '../../../gpu/index.js';
-import type { MlaConfig } from '../../config.js';
-import type { Matrix } from '../../matrix.js';
+import type { MlaConfig } from '../../config/model_config.js';
+import type { Matrix } from '../../weights/matrix.js';
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
-import type { MlaNames } from '../../tensor_names.js';
-import type { WeightLoader } from '../../weight_loader.js';
+import type { MlaNames } from '../../config/tensor_names.js';
+import type { WeightLoader } from '../../weights/weight_loader.js';
 import {
   allRows,
   type MatrixPart,
@@ -14,7 +14,7 @@ import {
   someRows,
   type Spec,
   type VectorSpec,
-} from '../../weight_map.js';
+} from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
 

@@ -1,5 +1,5 @@
 import type { Segments } from '../../../../shaders/linear/segments.js';
-import type { PagedAttention } from '../../config.js';
+import type { PagedAttention } from '../../config/model_config.js';
 
 /**
  * The attention segments of o's contraction, which plans hand out: a kv head with its query heads, or with a latent cache 8 groups of

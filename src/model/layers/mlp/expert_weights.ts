@@ -1,11 +1,11 @@
 import { ceilDiv } from '../../../base/math.js';
 import type { Buffer } from '../../../gpu/index.js';
-import type { ExpertsConfig } from '../../config.js';
-import type { Matrix } from '../../matrix.js';
+import type { ExpertsConfig } from '../../config/model_config.js';
+import type { Matrix } from '../../weights/matrix.js';
 import type { Span } from '../../shape.js';
-import { type ExpertNames, numbered } from '../../tensor_names.js';
-import type { WeightLoader } from '../../weight_loader.js';
-import { allRows, type MatrixSpec, type Spec, type VectorSpec, wholeVector } from '../../weight_map.js';
+import { type ExpertNames, numbered } from '../../config/tensor_names.js';
+import type { WeightLoader } from '../../weights/weight_loader.js';
+import { allRows, type MatrixSpec, type Spec, type VectorSpec, wholeVector } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
 import {
   GATE_UP_PAD,

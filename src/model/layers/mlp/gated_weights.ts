@@ -1,11 +1,11 @@
 import type { Buffer } from '../../../gpu/index.js';
-import type { GatedMlpConfig } from '../../config.js';
-import type { Matrix } from '../../matrix.js';
-import { DOWN_SEGMENTS } from '../../roles.js';
+import type { GatedMlpConfig } from '../../config/model_config.js';
+import type { Matrix } from '../../weights/matrix.js';
+import { DOWN_SEGMENTS } from '../roles.js';
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
-import type { GatedMlpNames } from '../../tensor_names.js';
-import type { WeightLoader } from '../../weight_loader.js';
-import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weight_map.js';
+import type { GatedMlpNames } from '../../config/tensor_names.js';
+import type { WeightLoader } from '../../weights/weight_loader.js';
+import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
 
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */

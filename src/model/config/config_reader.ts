@@ -1,0 +1,151 @@
+import {
+  configError,
+  didYouMean,
+  formatError,
+  nearestName,
+  type SplitkvError,
+  unsupportedError,
+} from '../../base/errors.js';
+import { isObject, parseJson, show } from '../../base/json.js';
+
+/** Bounds of an integer, both inclusive. */
+export interface IntegerRange {
+  min: number;
+  max: number;
+}
+
+/**
+ * Typed access to the keys of one JSON object of a model folder. A key that is null counts as absent, as in transformers. Every
+ * failure is a SplitkvError naming the file, the key and the value. The reader remembers which keys were asked for, so that
+ * `refuseNearMisses` can tell a misspelt key from one that merely isn't needed.
+ */
+export class ConfigReader {
+  readonly file: string;
+  readonly #values: Record<string, unknown>;
+  readonly #asked = new Set<string>();
+
+  /** @param source JSON text, or the object it holds. @param file the name used in messages, e.g. `config.json`. */
+  constructor(source: unknown, file: string) {
+    const value = typeof source === 'string' ? parseJson(source, file) : source;
+    if (!isObject(value)) throw formatError(`${file}: expected a JSON object, got ${show(value)}`);
+    this.file = file;
+    this.#values = value;
+  }
+
+  /** The value as it stands, or undefined where the key is absent or null. */
+  raw(key: string): unknown {
+    this.#asked.add(key);
+    return Object.hasOwn(this.#values, key) ? (this.#values[key] ?? undefined) : undefined;
+  }
+
+  /** True when the key is written, be it null. */
+  has(key: string): boolean {
+    return Object.hasOwn(this.#values, key);
+  }
+
+  /** True when somebody looked at the key. */
+  asked(key: string): boolean {
+    return this.#asked.has(key);
+  }
+
+  integer(key: string, range: IntegerRange): number {
+    return this.optionalInteger(key, range) ?? this.missing(key);
+  }
+
+  optionalInteger(key: string, { min, max }: IntegerRange): number | undefined {
+    const value = this.raw(key);
+    if (value === undefined) return undefined;
+    if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
+      throw this.invalid(key, value, `an integer from ${min} to ${max}`);
+    }
+    return value as number;
+  }
+
+  positive(key: string): number {
+    return this.optionalPositive(key) ?? this.missing(key);
+  }
+
+  optionalPositive(key: string): number | undefined {
+    const value = this.raw(key);
+    if (value === undefined) return undefined;
+    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
+      throw this.invalid(key, value, 'a positive number');
+    return value;
+  }
+
+  boolean(key: string, fallback: boolean): boolean {
+    const value = this.raw(key);
+    if (value === undefined) return fallback;
+    if (typeof value !== 'boolean') throw this.invalid(key, value, 'true or false');
+    return value;
+  }
+
+  optionalString(key: string): string | undefined {
+    const value = this.raw(key);
+    if (value === undefined) return undefined;
+    if (typeof value !== 'string') throw this.invalid(key, value, 'a string');
+    return value;
+  }
+
+  /**
+   * One token id or a list of them; undefined where absent. Ids beyond the vocabulary are left out: no logit is theirs, so the
+   * model can't produce them (vocabularies are cut, and configurations copied).
+   */
+  optionalTokenIds(key: string, vocabSize: number): number[] | undefined {
+    const value = this.raw(key);
+    if (value === undefined) return undefined;
+    const ids = Array.isArray(value) ? value : [value];
+    for (const id of ids) {
+      if (!Number.isInteger(id) || id < 0) throw this.invalid(key, id, 'a token id or a list of them');
+    }
+    return [...new Set<number>(ids)].filter((id) => id < vocabSize);
+  }
+
+  optionalObject(key: string): ConfigReader | undefined {
+    const value = this.raw(key);
+    if (value === undefined) return undefined;
+    if (!isObject(value)) throw this.invalid(key, value, 'an object');
+    return new ConfigReader(value, `${this.file}: ${key}`);
+  }
+
+  missing(key: string): never {
+    throw configError(`${this.file}: the key '${key}' is missing.${didYouMean(key, this.#keysLeft())}`);
+  }
+
+  invalid(key: string, value: unknown, expected: string): SplitkvError {
+    return configError(`${this.file}: ${key} is ${show(value)}; expected ${expected}`);
+  }
+
+  unsupported(key: string, value: unknown, supported: string): SplitkvError {
+    return unsupportedError(`${this.file}: ${key} ${show(value)} is not supported; ${supported}`);
+  }
+
+  /**
+   * Refuses a key nobody asked for whose name is within two edits of an optional key that is absent: a misspelt `rope_theta`
+   * would otherwise quietly run with the default. Other unknown keys (there are many, and harmless) pass.
+   */
+  refuseNearMisses(): void {
+    const absent = [...this.#asked].filter((key) => key.length >= 8 && (this.#values[key] ?? undefined) === undefined);
+    for (const key of this.#keysLeft()) {
+      if (key.length < 8 || key.length > 24 || key.endsWith('_token_id')) continue;
+      const near = nearestName(
+        key,
+        absent.filter((name) => withinTwoEdits(name, key)),
+      );
+      if (near !== undefined) throw configError(`${this.file}: unknown key '${key}'. Did you mean '${near}'?`);
+    }
+  }
+
+  #keysLeft(): string[] {
+    return Object.keys(this.#values).filter((key) => !this.#asked.has(key));
+  }
+}
+
+/** True when the names differ only in a middle part of at most two letters on either side. */
+function withinTwoEdits(a: string, b: string): boolean {
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start++;
+  let end = 0;
+  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end++;
+  return a.length - start - end <= 2 && b.length - start - end <= 2;
+}

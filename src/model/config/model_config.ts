@@ -1,0 +1,192 @@
+import { SplitkvError } from '../../base/errors.js';
+import type { RopeConfig } from './rope_config.js';
+import type { TensorNames } from './tensor_names.js';
+
+export type { RopeConfig, RopeScaling } from './rope_config.js';
+
+/**
+ * A decoder as a list of layers: plain data, which workers are sent as it is. Families make it (families/registry.ts); nothing
+ * that reads it asks which family. Sizes are in elements.
+ *
+ * x = embeddingScale * E[token]; of each layer x += residualScale * attention(norm(x)), x += residualScale * mlp(norm(x)); logits =
+ * logitScale * head(norm(x)). The types say more than the runtime runs: `checkSupported` refuses the rest.
+ */
+export interface ModelConfig {
+  /** As the model's files call it, for people. */
+  readonly architecture: string;
+  readonly hiddenSize: number;
+  readonly vocabSize: number;
+  readonly maxPositions: number;
+  readonly rmsNormEps: number;
+  /** True: the output head is the embedding matrix, and has no tensor of its own. */
+  readonly tieWordEmbeddings: boolean;
+  readonly embeddingScale: number;
+  readonly residualScale: number;
+  readonly logitScale: number;
+  /** Tokens that end generation; may be empty. */
+  readonly eosTokenIds: readonly number[];
+  readonly bosTokenId: number | null;
+  /** The dtype the folder says its weights have; the weight files decide. */
+  readonly torchDtype: TorchDtype;
+  readonly layers: readonly LayerConfig[];
+  readonly tensors: TensorNames;
+}
+
+export type TorchDtype = 'float32' | 'float16' | 'bfloat16' | null;
+
+export interface LayerConfig {
+  readonly attention: AttentionConfig;
+  readonly mlp: MlpConfig;
+}
+
+export type AttentionConfig = GqaConfig | MlaConfig | RecurrentConfig;
+/** Attention with a cache that grows by the token, in blocks. */
+export type PagedAttention = GqaConfig | MlaConfig;
+export type MlpConfig = GatedMlpConfig | ExpertsConfig;
+
+/** Grouped-query attention: query head h reads kv head floor(h / (heads / kvHeads)). Multi-head and multi-query are cases of it. */
+export interface GqaConfig {
+  readonly kind: 'gqa';
+  /** Query heads; a multiple of kvHeads. */
+  readonly heads: number;
+  readonly kvHeads: number;
+  /** Not always hiddenSize / heads. */
+  readonly headDim: number;
+  readonly bias: { readonly q: boolean; readonly k: boolean; readonly v: boolean; readonly o: boolean };
+  /** RMSNorm over each head of q and of k, before the rotary embedding. */
+  readonly qkNorm: boolean;
+  /** null: positions aren't encoded. */
+  readonly rope: RopeConfig | null;
+  /** Scores are q.k times this. */
+  readonly scale: number;
+  /** A query at position p sees the keys at p - window + 1 to p; default: all before it. */
+  readonly window?: number;
+  /** Scores s become softcap * tanh(s / softcap). */
+  readonly softcap?: number;
+  /** True: each query head has a further logit in its softmax, with no value. */
+  readonly sinks?: boolean;
+  /** The earlier layer whose keys and values this one reads; default: its own. */
+  readonly keysOf?: number;
+}
+
+/** Multi-head latent attention: a latent and a rotary key for each token, shared by all heads. */
+export interface MlaConfig {
+  readonly kind: 'mla';
+  readonly heads: number;
+  /** Width of q's bottleneck; null: one projection. */
+  readonly qLoraRank: number | null;
+  readonly kvLoraRank: number;
+  /** Of a head of q and k: the part that isn't rotated. The rotated one has rope.dims. */
+  readonly qkNopeHeadDim: number;
+  readonly qkRopeHeadDim: number;
+  readonly vHeadDim: number;
+  /** On the first projections of q (only with a bottleneck) and of the latent, and on the output's. */
+  readonly bias: boolean;
+  readonly rope: RopeConfig;
+  /** Scores are q.k times this. */
+  readonly scale: number;
+  /** Of the norms of q's bottleneck and of the latent. */
+  readonly loraNormEps: number;
+}
+
+/**
+ * A mixer whose memory of the past has a fixed size: linear attention, state space models, short convolutions. The state lies in f32
+ * beside the paged cache of the other layers, a copy for each sequence; ranks cut it by heads.
+ */
+export interface RecurrentConfig {
+  readonly kind: 'recurrent';
+  /** Heads by which ranks may cut it. */
+  readonly heads: number;
+  /** Numbers of state of one head: keys x values of linear attention; 0 for a convolution alone. */
+  readonly headState: number;
+  /** A causal convolution before it: the last `rows` inputs of `width` channels are kept too. */
+  readonly convolution?: { readonly rows: number; readonly width: number };
+}
+
+/** down(activation(gate x) * up x). */
+export interface GatedMlpConfig {
+  readonly kind: 'gated';
+  /** The intermediate size. */
+  readonly width: number;
+  readonly activation: 'silu';
+  /** On all three projections. */
+  readonly bias: boolean;
+}
+
+/**
+ * A mixture of experts. A layer's output is the sum over the chosen experts, in ascending order, of weight * SwiGLU, plus the
+ * shared experts, which see every token and are stored as one SwiGLU of `sharedWidth`.
+ *
+ * Routing of a token, in f32: scores = softmax or sigmoid of the router's logits. What is compared when choosing is the score, plus a
+ * correction bias where there is one. First the topkGroups best groups (of numExperts / numGroups neighbours each), by the largest
+ * score in the group (`group_limited_greedy`) or the sum of its two largest (`noaux_tc`), then the expertsPerToken best experts in
+ * them; experts of other groups are never chosen. Weights are the scores, without bias, of the chosen, divided by their sum + 1e-20 if
+ * normTopkProb, times routedScalingFactor.
+ */
+export interface ExpertsConfig {
+  readonly kind: 'experts';
+  readonly numExperts: number;
+  readonly expertsPerToken: number;
+  /** The intermediate size of one expert. */
+  readonly width: number;
+  /** Of the shared experts together; 0: none. */
+  readonly sharedWidth: number;
+  readonly activation: 'silu';
+  /** 1 with `greedy`. */
+  readonly numGroups: number;
+  readonly topkGroups: number;
+  readonly scoring: 'softmax' | 'sigmoid';
+  readonly method: 'greedy' | 'group_limited_greedy' | 'noaux_tc';
+  readonly normTopkProb: boolean;
+  readonly routedScalingFactor: number;
+  /** True: the router has a correction bias. */
+  readonly correctionBias: boolean;
+}
+
+/**
+ * The attention of a model, which all layers share (`checkSupported`).
+ * @param kind what the caller runs
+ */
+export function attentionOf<K extends PagedAttention['kind'] = PagedAttention['kind']>(
+  { architecture, layers }: Pick<ModelConfig, 'architecture' | 'layers'>,
+  kind?: K,
+): Extract<PagedAttention, { kind: K }> {
+  const { attention } = layers[0]!;
+  if (attention.kind === 'recurrent' || (kind !== undefined && attention.kind !== kind)) {
+    throw new SplitkvError(
+      'internal',
+      `${architecture} has ${attention.kind} layers where ${kind ?? 'paged'} ones run`,
+    );
+  }
+  return attention as Extract<PagedAttention, { kind: K }>;
+}
+
+/** True where layers cache one latent for all heads: there is no axis of kv heads. */
+export const cachesLatent = (config: Pick<ModelConfig, 'architecture' | 'layers'>): boolean =>
+  attentionOf(config).kind === 'mla';
+
+/** The MLP of the layers without experts; undefined where all have experts. */
+export const gatedMlpOf = ({ layers }: Pick<ModelConfig, 'layers'>): GatedMlpConfig | undefined =>
+  layers.map(({ mlp }) => mlp).find((mlp) => mlp.kind === 'gated');
+
+/** The experts of the layers that have them; undefined where none has. */
+export const expertsOf = ({ layers }: Pick<ModelConfig, 'layers'>): ExpertsConfig | undefined =>
+  layers.map(({ mlp }) => mlp).find((mlp) => mlp.kind === 'experts');
+
+/** Grouped-query attention and one gated MLP in every layer, no scales: what other runtimes' plain decoders have. */
+export interface DenseModel {
+  readonly config: ModelConfig;
+  readonly attention: GqaConfig & { readonly rope: RopeConfig };
+  readonly mlp: GatedMlpConfig;
+}
+
+/** Undefined for a model that is more than that. */
+export function denseModel(config: ModelConfig): DenseModel | undefined {
+  const { layers, embeddingScale, residualScale, logitScale } = config;
+  const attention = attentionOf(config);
+  const mlp = gatedMlpOf(config);
+  const plain = embeddingScale === 1 && residualScale === 1 && logitScale === 1;
+  if (attention.kind !== 'gqa' || attention.rope === null || !mlp || !plain) return undefined;
+  if (layers.some((layer) => layer.mlp.kind !== 'gated')) return undefined;
+  return { config, attention: { ...attention, rope: attention.rope }, mlp };
+}

@@ -1,0 +1,197 @@
+import { isObject } from '../../base/json.js';
+import type { ConfigReader } from './config_reader.js';
+
+const positions = { min: 1, max: 2 ** 30 };
+
+/** How rotary frequencies are stretched beyond the trained context. */
+export type RopeStretch =
+  | { type: 'linear'; factor: number }
+  | {
+      type: 'llama3';
+      factor: number;
+      lowFreqFactor: number;
+      highFreqFactor: number;
+      /** Context length before stretching, tokens. */
+      originalMaxPositions: number;
+    }
+  | {
+      /** YaRN (arXiv 2309.00071) as DeepSeek has it. */
+      type: 'yarn';
+      factor: number;
+      originalMaxPositions: number;
+      /** Turns in the trained context above which a frequency stays as it is, and below which it is divided by `factor`. */
+      betaFast: number;
+      betaSlow: number;
+      /** DeepSeek's mscale_all_dim; 0: the softmax scale stays as it is (see `yarnMscale`). */
+      mscaleAllDim: number;
+      /** Multiplies every cos and sin. */
+      attentionFactor: number;
+    }
+  | {
+      /** LongRoPE (arXiv 2402.13753): each frequency has its own divisor. */
+      type: 'longrope';
+      /** [dims / 2] each. */
+      shortFactor: number[];
+      longFactor: number[];
+      originalMaxPositions: number;
+      /** Multiplies every cos and sin. */
+      attentionFactor: number;
+    };
+
+export type RopeScaling = RopeStretch | null;
+
+/** The rotary embedding of queries and keys: position p turns pair i of a head by p * frequency(i). */
+export interface RopeConfig {
+  readonly theta: number;
+  /** null: not stretched. */
+  readonly scaling: RopeScaling;
+  /** Elements of a head that are rotated, its last ones. */
+  readonly dims: number;
+  /**
+   * True: the checkpoint's rows of a head come in pairs (2i, 2i + 1); loading puts the even ones first. False: they are in halves
+   * (i, i + dims / 2), which is how they are turned.
+   */
+  readonly interleaved: boolean;
+}
+
+/**
+ * Reads `rope_theta` with `rope_scaling` (transformers 4: `rope_type`, older `type`) or `rope_parameters` (transformers 5:
+ * the theta inside), and `partial_rotary_factor`.
+ *
+ * @param width of the part of a head that is rotated where the factor is 1
+ * @param types the stretches this architecture has, besides none.
+ */
+export function parseRope(
+  config: ConfigReader,
+  width: number,
+  types: readonly RopeStretch['type'][] = ['linear', 'llama3'],
+  interleaved = false,
+): RopeConfig {
+  const parameters = config.optionalObject('rope_parameters');
+  const scaling = config.optionalObject('rope_scaling');
+  const theta = parameters?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
+  const part =
+    config.optionalPositive('partial_rotary_factor') ?? parameters?.optionalPositive('partial_rotary_factor') ?? 1;
+  const rope = parameters ?? scaling;
+  return {
+    theta,
+    scaling: rope === undefined ? null : parseScaling(config, rope, types),
+    dims: part === 1 ? width : Math.floor(width * part),
+    interleaved,
+  };
+}
+
+/** DeepSeek's yarn_get_mscale: 0.1 mscale ln(factor) + 1, and 1 where nothing is stretched. */
+export function yarnMscale(factor: number, mscale: number): number {
+  return factor <= 1 ? 1 : 0.1 * mscale * Math.log(factor) + 1;
+}
+
+/**
+ * What scores of latent attention are multiplied by. DeepSeek's own code and transformers' DeepSeek-V3 have mscale^2 in it;
+ * transformers' DeepSeek-V2 leaves it out, against what its checkpoints were trained with.
+ *
+ * @param width of a head of q and k
+ */
+export function latentScale(width: number, scaling: RopeScaling): number {
+  const mscale = scaling?.type === 'yarn' ? yarnMscale(scaling.factor, scaling.mscaleAllDim) : 1;
+  return (mscale * mscale) / Math.sqrt(width);
+}
+
+function parseScaling(config: ConfigReader, rope: ConfigReader, types: readonly RopeStretch['type'][]): RopeScaling {
+  for (const key of ['full_attention', 'sliding_attention']) {
+    if (isObject(rope.raw(key)))
+      throw rope.unsupported(key, rope.raw(key), 'all layers must share one rotary embedding');
+  }
+  const modern = rope.optionalString('rope_type');
+  const legacy = rope.optionalString('type');
+  const key = modern === undefined ? 'type' : 'rope_type';
+  const type = modern ?? legacy ?? 'default';
+  if (type === 'default') {
+    if (rope.raw('factor') !== undefined && modern === undefined && legacy === undefined)
+      return rope.missing('rope_type');
+    return null;
+  }
+  switch (types.find((one) => one === type)) {
+    case 'linear':
+      return { type: 'linear', factor: rope.positive('factor') };
+    case 'llama3':
+      return parseLlama3(rope);
+    case 'yarn':
+      return parseYarn(rope);
+    case 'longrope':
+      return parseLongRope(config, rope);
+    default: {
+      const names = ['default', ...types].map((name) => `'${name}'`);
+      throw rope.unsupported(key, type, `this model can have ${names.slice(0, -1).join(', ')} and ${names.at(-1)}`);
+    }
+  }
+}
+
+function parseLlama3(rope: ConfigReader): RopeScaling {
+  const lowFreqFactor = rope.positive('low_freq_factor');
+  const highFreqFactor = rope.positive('high_freq_factor');
+  if (highFreqFactor <= lowFreqFactor) {
+    throw rope.invalid('high_freq_factor', highFreqFactor, `more than low_freq_factor (${lowFreqFactor})`);
+  }
+  return {
+    type: 'llama3',
+    factor: rope.positive('factor'),
+    lowFreqFactor,
+    highFreqFactor,
+    originalMaxPositions: rope.integer('original_max_position_embeddings', positions),
+  };
+}
+
+/**
+ * cos and sin are multiplied by yarnMscale(factor, mscale) / yarnMscale(factor, mscale_all_dim), where an absent mscale is 1 and
+ * an absent mscale_all_dim 0, as in DeepSeek's own code; `attention_factor` replaces that, as in transformers.
+ */
+function parseYarn(rope: ConfigReader): RopeScaling {
+  if (!rope.boolean('truncate', true))
+    throw rope.unsupported('truncate', false, 'the bounds of the blend are rounded to whole dimensions');
+  const factor = rope.positive('factor');
+  const betaFast = rope.optionalPositive('beta_fast') ?? 32;
+  const betaSlow = rope.optionalPositive('beta_slow') ?? 1;
+  if (betaFast <= betaSlow) throw rope.invalid('beta_fast', betaFast, `more than beta_slow (${betaSlow})`);
+  const mscale = optionalNonNegative(rope, 'mscale') ?? 1;
+  const mscaleAllDim = optionalNonNegative(rope, 'mscale_all_dim') ?? 0;
+  return {
+    type: 'yarn',
+    factor,
+    originalMaxPositions: rope.integer('original_max_position_embeddings', positions),
+    betaFast,
+    betaSlow,
+    mscaleAllDim,
+    attentionFactor:
+      rope.optionalPositive('attention_factor') ?? yarnMscale(factor, mscale) / yarnMscale(factor, mscaleAllDim),
+  };
+}
+
+/**
+ * The attention factor is sqrt(1 + ln(scale) / ln(original)), with scale = `factor` or max_position_embeddings over the original
+ * length, and 1 where nothing is stretched; `attention_factor` replaces it. (The lists' length is the architecture's to check.)
+ */
+function parseLongRope(config: ConfigReader, rope: ConfigReader): RopeScaling {
+  const originalMaxPositions = rope.integer('original_max_position_embeddings', { min: 2, max: 2 ** 30 });
+  const scale =
+    rope.optionalPositive('factor') ?? config.integer('max_position_embeddings', positions) / originalMaxPositions;
+  const stretch = scale <= 1 ? 1 : Math.sqrt(1 + Math.log(scale) / Math.log(originalMaxPositions));
+  return {
+    type: 'longrope',
+    shortFactor: factorList(rope, 'short_factor'),
+    longFactor: factorList(rope, 'long_factor'),
+    originalMaxPositions,
+    attentionFactor: rope.optionalPositive('attention_factor') ?? stretch,
+  };
+}
+
+function factorList(rope: ConfigReader, key: string): number[] {
+  const list = rope.raw(key) ?? rope.missing(key);
+  if (!Array.isArray(list) || !list.every((value) => typeof value === 'number' && value > 0 && value < Infinity))
+    throw rope.invalid(key, list, 'a list of positive numbers');
+  return list;
+}
+
+function optionalNonNegative(rope: ConfigReader, key: string): number | undefined {
+  return rope.raw(key) === 0 ? 0 : rope.optionalPositive(key);
+}

@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import { SplitkvError } from '../../base/errors.js';
+import type { AttentionConfig, ExpertsConfig, GqaConfig, LayerConfig, ModelConfig } from './model_config.js';
+import { checkSupported } from './supported.js';
+import { makeRandomModel } from '../testing/random_model.js';
+
+const llama = makeRandomModel({ config: { num_hidden_layers: 4 } }).config;
+const v3 = makeRandomModel({ config: { model_type: 'deepseek_v3' } }).config;
+
+/** The model with other attention in these layers. */
+const attending = (changes: Partial<GqaConfig>, layers = [0, 1, 2, 3]): ModelConfig => ({
+  ...llama,
+  layers: llama.layers.map((layer, index) =>
+    layers.includes(index) ? { ...layer, attention: { ...(layer.attention as GqaConfig), ...changes } } : layer,
+  ),
+});
+const replaced = (config: ModelConfig, at: number, layer: Partial<LayerConfig>): ModelConfig => ({
+  ...config,
+  layers: config.layers.map((old, index) => (index === at ? { ...old, ...layer } : old)),
+});
+const recurrent: AttentionConfig = { kind: 'recurrent', heads: 4, headState: 256, convolution: { rows: 3, width: 64 } };
+const { rope } = llama.layers[0]!.attention as GqaConfig;
+const experts = v3.layers[1]!.mlp as ExpertsConfig;
+
+describe('what a model may say that nothing runs is refused by its key', () => {
+  it.each<[name: string, config: ModelConfig, message: RegExp]>([
+    [
+      'a window',
+      attending({ window: 512 }),
+      /^config\.json: sliding_window 512 is not supported; attention sees all 1024/,
+    ],
+    ['a window in some layers', attending({ window: 512 }, [2, 3]), /sliding_window 512 of layer 2 is not supported/],
+    ['a softcap', attending({ softcap: 50 }), /attn_logit_softcapping 50 is not/],
+    ['sinks', attending({ sinks: true }), /sinks true is not/],
+    ['shared keys', attending({ keysOf: 1 }, [3]), /keysOf 1 of layer 3 is not/],
+    ['a layer without rope', attending({ rope: null }, [3]), /rope null of layer 3 is not/],
+    ['a partly rotated head', attending({ rope: { ...rope!, dims: 8 } }), /partial_rotary_factor 0\.5 is not/],
+    ['pairs', attending({ rope: { ...rope!, interleaved: true } }), /rope_interleaved true is not/],
+    ['a wide head', attending({ headDim: 512 }, [1]), /head_dim 512 of layer 1 is not supported.*up to 256/],
+    ['a recurrent layer', replaced(llama, 1, { attention: recurrent }), /attention\.kind "recurrent" of layer 1/],
+    ['experts behind grouped queries', replaced(llama, 1, { mlp: experts }), /mlp\.kind "experts" of layer 1/],
+    [
+      'another rope',
+      attending({ rope: { ...rope!, theta: 5 } }, [2]),
+      /attention\.rope is .*in layer 2 and .*in layer 0/,
+    ],
+    ['other kv heads', attending({ kvHeads: 1 }, [2]), /attention\.kvHeads is 1 in layer 2 and 2 in layer 0/],
+    ['both caches', replaced(v3, 2, { attention: llama.layers[0]!.attention }), /mlp\.kind "experts" of layer 2/],
+    [
+      'both caches without experts',
+      replaced(replaced(v3, 1, { mlp: v3.layers[0]!.mlp }), 2, llama.layers[0]!),
+      /attention\.kind is "gqa" in layer 2 and "mla" in layer 0/,
+    ],
+    [
+      'an MLP of another width',
+      replaced(llama, 3, { mlp: { kind: 'gated', width: 64, activation: 'silu', bias: false } }),
+      /mlp\.width is 64 in layer 3 and 128 in layer 0/,
+    ],
+    [
+      'other experts',
+      replaced(v3, 2, { mlp: { ...experts, expertsPerToken: 2 } }),
+      /mlp\.expertsPerToken is 2 in layer 2 and 3 in layer 1/,
+    ],
+    [
+      'a bias in the MLP of latent attention',
+      replaced(v3, 0, { mlp: { kind: 'gated', width: 104, activation: 'silu', bias: true } }),
+      /mlp_bias true of layer 0/,
+    ],
+  ])('%s', (_name, config, message) => {
+    let error: unknown;
+    try {
+      checkSupported(config, 'config.json');
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toBeInstanceOf(SplitkvError);
+    expect(error).toMatchObject({ code: 'unsupported', message: expect.stringMatching(message) });
+  });
+
+  it('takes a window that cuts nothing, in some layers too, and layers of both MLPs', () => {
+    checkSupported(attending({ window: llama.maxPositions }, [1, 2]), 'config.json');
+    expect(new Set(v3.layers.map(({ mlp }) => mlp.kind))).toEqual(new Set(['gated', 'experts']));
+    checkSupported(v3, 'config.json');
+  });
+});

@@ -1,0 +1,110 @@
+import { unsupportedError } from '../../base/errors.js';
+import { show } from '../../base/json.js';
+import type { AttentionConfig, LayerConfig, ModelConfig, PagedAttention } from './model_config.js';
+
+/** What a layer has, the words of its config.json for it, and what runs instead. */
+interface Fault {
+  readonly key: string;
+  readonly value: unknown;
+  readonly supported: string;
+}
+
+const fault = (key: string, value: unknown, supported: string): Fault => ({ key, value, supported });
+
+/**
+ * The one place that knows what of a `ModelConfig` runs.
+ * @param file what messages call the source
+ * @throws SplitkvError `unsupported` naming the key, the value, the layers and what is supported
+ */
+export function checkSupported(config: ModelConfig, file: string): void {
+  const found = config.layers.map((layer) => layerFault(layer, config));
+  const first = found.findIndex((one) => one !== undefined);
+  if (first !== -1) {
+    const { key, value, supported } = found[first]!;
+    const others = found.every((one) => one?.key === key) ? '' : ` of layer ${first}`;
+    throw unsupportedError(`${file}: ${key} ${show(value)}${others} is not supported; ${supported}`);
+  }
+  checkAlike(config, file);
+}
+
+function layerFault({ attention, mlp }: LayerConfig, { hiddenSize, maxPositions }: ModelConfig): Fault | undefined {
+  if (attention.kind === 'recurrent') {
+    return fault('attention.kind', 'recurrent', 'layers attend to a cache of keys and values, or of latents');
+  }
+  if (attention.kind === 'mla') {
+    if (mlp.kind === 'gated' && mlp.bias) return fault('mlp_bias', true, 'with latent attention the MLP has no bias');
+  } else if (mlp.kind === 'experts') {
+    return fault('mlp.kind', 'experts', 'experts run with latent attention only');
+  }
+  return (
+    widthFault(attention, hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention, maxPositions) : undefined)
+  );
+}
+
+/** Widths that the kernels don't take. */
+function widthFault(attention: PagedAttention, hiddenSize: number): Fault | undefined {
+  const widths: [key: string, width: number, step: number, most: number, source?: string][] =
+    attention.kind === 'gqa'
+      ? [['head_dim', attention.headDim, 8, 256, evenHeads(attention, hiddenSize)]]
+      : [
+          ['kv_lora_rank', attention.kvLoraRank, 32, 1024],
+          ['qk_nope_head_dim', attention.qkNopeHeadDim, 8, 256],
+          ['qk_rope_head_dim', attention.qkRopeHeadDim, 8, 256],
+          ['v_head_dim', attention.vHeadDim, 8, 256],
+        ];
+  for (const [key, width, step, most, source = ''] of widths) {
+    if (width % step !== 0 || width > most)
+      return fault(key, width, `the attention kernels take multiples of ${step} up to ${most}${source}`);
+  }
+  const { rope } = attention;
+  const whole = attention.kind === 'gqa' ? attention.headDim : attention.qkRopeHeadDim;
+  return rope !== null && rope.dims !== whole
+    ? fault('partial_rotary_factor', rope.dims / whole, 'only 1 (the whole head is rotated)')
+    : undefined;
+}
+
+/** Where a head_dim that no file states comes from. */
+const evenHeads = ({ heads, headDim }: { heads: number; headDim: number }, hiddenSize: number): string =>
+  heads * headDim === hiddenSize ? ` (hidden_size ${hiddenSize} / num_attention_heads ${heads})` : '';
+
+function gqaFault(
+  { rope, window, softcap, sinks, keysOf }: Extract<AttentionConfig, { kind: 'gqa' }>,
+  maxPositions: number,
+): Fault | undefined {
+  if (rope === null) return fault('rope', null, 'queries and keys are rotated in every layer');
+  if (rope.interleaved) return fault('rope_interleaved', true, 'the rotary embedding must be half-split');
+  if (window !== undefined && window < maxPositions)
+    return fault('sliding_window', window, `attention sees all ${maxPositions} positions (write null)`);
+  if (softcap !== undefined) return fault('attn_logit_softcapping', softcap, 'attention scores are not capped');
+  if (sinks) return fault('sinks', true, 'attention has no sinks');
+  if (keysOf !== undefined) return fault('keysOf', keysOf, 'every layer has keys and values of its own');
+  return undefined;
+}
+
+/** One program runs all layers of a stage, with the widths of one. */
+function checkAlike({ layers }: ModelConfig, file: string): void {
+  const firsts = new Map<string, number>();
+  layers.forEach((layer, index) => {
+    for (const [what, part] of Object.entries(layer) as [keyof LayerConfig, LayerConfig[keyof LayerConfig]][]) {
+      // MLPs of two kinds may alternate.
+      const group = what === 'mlp' ? `mlp ${part.kind}` : what;
+      const first = firsts.get(group) ?? index;
+      firsts.set(group, first);
+      const field = differing(layers[first]![what], part);
+      if (field === undefined) continue;
+      const of = (one: object): string => show((one as Record<string, unknown>)[field]);
+      throw unsupportedError(
+        `${file}: ${what}.${field} is ${of(part)} in layer ${index} and ${of(layers[first]![what])} in layer ${first}; ` +
+          'that is not supported: layers must be alike',
+      );
+    }
+  });
+}
+
+/** The first field in which two differ; windows that cut nothing may. */
+function differing(a: object, b: object): string | undefined {
+  const fields = new Set([...Object.keys(a), ...Object.keys(b)]);
+  fields.delete('window');
+  const text = (one: object, field: string): string => JSON.stringify((one as Record<string, unknown>)[field] ?? null);
+  return a === b ? undefined : [...fields].find((field) => text(a, field) !== text(b, field));
+}

@@ -1,0 +1,111 @@
+import { didYouMean, formatError, unsupportedError } from '../../base/errors.js';
+import { show } from '../../base/json.js';
+import type { GgufFile, Source } from '../../loader/index.js';
+import type { LayerConfig, ModelConfig } from '../config/model_config.js';
+import { countRange, sizeRange } from '../families/common_keys.js';
+import type { FamilyGguf } from '../families/family.js';
+import { ggufFamily, readModelConfig, supportedGguf } from '../families/registry.js';
+import { GgufMetadata } from './metadata.js';
+import { ggufRopeScaling } from './rope.js';
+import { latentScale, type RopeScaling } from '../config/rope_config.js';
+
+const positions = { min: 1, max: 2 ** 30 };
+
+/** A GGUF file's architecture, as its family knows it. */
+export interface GgufArchitecture {
+  /** `general.architecture` */
+  readonly arch: string;
+  readonly family: FamilyGguf;
+}
+
+/** Throws `unsupported` for an architecture that isn't known, and for files that hold no language model. */
+export async function ggufArchitecture({ metadata, what }: GgufFile): Promise<GgufArchitecture> {
+  const kind = metadata.get('general.type') ?? 'model';
+  if (kind !== 'model') throw unsupportedError(`${what}: general.type is ${show(kind)}; expected a 'model'`);
+  const arch = metadata.get('general.architecture');
+  if (typeof arch !== 'string')
+    throw formatError(`${what}: general.architecture is ${show(arch ?? null)}; expected a name`);
+  const family = await ggufFamily(arch);
+  if (family) return { arch, family };
+  const known = supportedGguf();
+  throw unsupportedError(
+    `${what}: general.architecture '${arch}' is not supported; supported are ${known.join(', ')}.${didYouMean(arch, known)}`,
+  );
+}
+
+/**
+ * The configuration that a GGUF file's metadata and tensors say, as config.json would.
+ *
+ * @param generation special token ids, as in generation_config.json
+ * @throws SplitkvError `config` for a missing key or an impossible value, `unsupported`, `format`
+ */
+export async function ggufConfig(
+  source: Source,
+  gguf: GgufFile,
+  generation: unknown,
+  signal?: AbortSignal,
+): Promise<ModelConfig> {
+  const { arch, family } = await ggufArchitecture(gguf);
+  const metadata = new GgufMetadata(gguf, arch);
+  const embedding = gguf.tensors.get('token_embd.weight');
+  if (!embedding) throw formatError(`${gguf.what} has no tensor 'token_embd.weight'; expected a whole model`);
+  const keys = {
+    hidden_size: metadata.integer('embedding_length', sizeRange),
+    num_hidden_layers:
+      metadata.integer('block_count', countRange) -
+      (metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0),
+    num_attention_heads: metadata.integer('attention.head_count', countRange),
+    intermediate_size: metadata.integer('feed_forward_length', sizeRange),
+    vocab_size: embedding.shape[0],
+    max_position_embeddings: metadata.integer('context_length', positions),
+    rms_norm_eps: metadata.positive('attention.layer_norm_rms_epsilon'),
+    rope_theta: metadata.optionalPositive('rope.freq_base') ?? 10000,
+    tie_word_embeddings: !gguf.tensors.has('output.weight'),
+    ...family.keys(gguf, metadata),
+  };
+  refuseVariants(metadata, keys.max_position_embeddings);
+  const config = await readModelConfig(keys, generation, gguf.what);
+  const yarnScalesSoftmax = family.yarnScalesSoftmax?.includes(arch) ?? false;
+  const layers: LayerConfig[] = [];
+  let scaling: { readonly dims: number; readonly is: RopeScaling } | undefined;
+  for (const layer of config.layers) {
+    const dims = ropeDims(layer);
+    if (dims !== undefined && scaling?.dims !== dims) {
+      scaling = { dims, is: await ggufRopeScaling(source, gguf, metadata, dims, yarnScalesSoftmax, signal) };
+    }
+    layers.push(asInFile(layer, gguf, scaling?.is ?? null));
+  }
+  return { ...config, layers };
+}
+
+const ropeDims = ({ attention }: LayerConfig): number | undefined =>
+  attention.kind === 'recurrent' ? undefined : attention.rope?.dims;
+
+/** What config.json says in keys and a GGUF file by its tensors: biases, and the stretch of rotary frequencies. */
+function asInFile({ attention, mlp }: LayerConfig, gguf: GgufFile, scaling: RopeScaling): LayerConfig {
+  if (attention.kind === 'mla') {
+    const scale = latentScale(attention.qkNopeHeadDim + attention.qkRopeHeadDim, scaling);
+    return { attention: { ...attention, rope: { ...attention.rope, scaling }, scale }, mlp };
+  }
+  if (attention.kind !== 'gqa') return { attention, mlp };
+  const has = (part: string): boolean => gguf.tensors.has(`blk.0.${part}.bias`);
+  const bias = { q: has('attn_q'), k: has('attn_k'), v: has('attn_v'), o: has('attn_output') };
+  return {
+    attention: { ...attention, bias, rope: attention.rope && { ...attention.rope, scaling } },
+    mlp: mlp.kind === 'gated' ? { ...mlp, bias: has('ffn_gate') } : mlp,
+  };
+}
+
+const scales = ['attention.temperature_scale', 'attention.scale', 'logit_scale', 'embedding_scale', 'residual_scale'];
+
+/** Keys by which relatives of a family change the computation: the family didn't ask for them. */
+function refuseVariants(metadata: GgufMetadata, contextLength: number): void {
+  const asked = [...scales, 'attention.sliding_window'].filter((name) => metadata.asked(name));
+  const window = metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) ?? 0;
+  if (window > 0 && window < contextLength && !asked.includes('attention.sliding_window'))
+    throw metadata.unsupported('attention.sliding_window', window, `attention sees all ${contextLength} positions`);
+  for (const name of scales.filter((one) => !asked.includes(one))) {
+    const scale = metadata.optionalPositive(name) ?? 1;
+    if (scale !== 1) throw metadata.unsupported(name, scale, 'these models have no such scale');
+  }
+}

@@ -1,0 +1,126 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { blockTypes, type WritableType } from '../../loader/gguf/testing/quantise.js';
+import { openGguf, openSource, TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../config/model_config.js';
+import { ggufArchitecture, ggufConfig } from './config.js';
+import { ggufTensorIndex } from './tensors.js';
+import { modelToGguf } from '../testing/gguf/model.js';
+import { findLlamaCpp, llamaCppLogits } from '../testing/llama_cpp.js';
+import { makeRandomModel } from '../testing/random_model.js';
+import { referenceLogits, type ReferenceTensor, type WeightMap } from '../testing/reference/reference.js';
+
+const llama = await findLlamaCpp();
+if (typeof llama === 'string') console.warn(`skipped: quantised types against llama.cpp (${llama})`);
+const folder = await mkdtemp(join(tmpdir(), 'splitkv-'));
+afterAll(async () => {
+  if (typeof llama !== 'string') await llama.dispose();
+  await rm(folder, { recursive: true });
+});
+
+/** Rows of 256, as the K types need, and as little else as can be. */
+const small = {
+  hidden_size: 256,
+  intermediate_size: 256,
+  num_hidden_layers: 1,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 64,
+};
+
+/** The configuration and every weight as this project reads the file. */
+async function readBack(path: string): Promise<{ config: ModelConfig; weights: WeightMap }> {
+  const source = await openSource(path);
+  const gguf = await openGguf(source, source.gguf!);
+  const config = await ggufConfig(source, gguf, undefined);
+  const reader = new TensorReader(source, ggufTensorIndex(gguf, await ggufArchitecture(gguf), config));
+  const weights = new Map<string, ReferenceTensor>();
+  for (const [name, { shape }] of reader.index.tensors)
+    weights.set(name, { shape: [...shape], data: await reader.readVector(name) });
+  return { config, weights };
+}
+
+/**
+ * Largest difference between llama.cpp's logits and those of the float64 reference on the weights as read here, and between
+ * that and the reference on the weights before they were quantised, relative to the largest logit.
+ */
+async function differences(
+  name: string,
+  typeOf: (tensor: string, shape: readonly number[]) => WritableType | undefined,
+  changes: Record<string, unknown> = small,
+): Promise<{ ours: number; rounding: number }> {
+  const { config, weights } = makeRandomModel({ config: changes, seed: 3 });
+  const path = join(folder, `${name}.gguf`);
+  await writeFile(path, modelToGguf(config, weights, { typeOf }));
+  const tokens = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % config.vocabSize);
+  if (typeof llama === 'string') throw new Error(llama);
+  const oracle = await llamaCppLogits(llama, path, tokens);
+  const read = await readBack(path);
+  const reference = referenceLogits(read.config, read.weights, tokens);
+  const before = referenceLogits(config, weights, tokens);
+  let [largest, ours, rounding] = [0, 0, 0];
+  for (const [position, row] of oracle.entries()) {
+    for (const [id, logit] of row.entries()) {
+      largest = Math.max(largest, Math.abs(logit));
+      const difference = Math.abs(logit - reference[position]![id]!);
+      if (!(difference <= ours)) ours = difference; // NaN counts
+      rounding = Math.max(rounding, Math.abs(before[position]![id]! - reference[position]![id]!));
+    }
+  }
+  expect(largest).toBeGreaterThan(5);
+  return { ours: ours / largest, rounding: rounding / largest };
+}
+
+/** Whether this CPU has Intel's matrix extension, for which llama.cpp has kernels of its own. */
+const hasAmx = (): boolean => existsSync('/proc/cpuinfo') && readFileSync('/proc/cpuinfo', 'utf8').includes('amx_tile');
+
+describe.skipIf(typeof llama === 'string')('llama.cpp reads the same numbers out of every type', () => {
+  const isEmbedding = (type: WritableType) => (tensor: string) => (tensor.startsWith('token_embd') ? type : undefined);
+
+  // llama.cpp looks embeddings up exactly; in a matrix product it would round the activations too.
+  it.each<WritableType>(['F16', 'BF16', ...blockTypes])('%s', async (type) => {
+    const { ours, rounding } = await differences(type, isEmbedding(type));
+    expect(ours).toBeLessThan(2e-5);
+    expect(rounding).toBeGreaterThan(10 * ours); // the type shows at all
+  });
+
+  it.each<WritableType>(['Q8_0', 'Q4_0', 'Q4_K', 'Q5_K', 'Q6_K'])('in every matrix: %s', async (type) => {
+    const { ours, rounding } = await differences(`all ${type}`, (_, shape) => (shape.length > 1 ? type : undefined));
+    // llama.cpp rounds activations to 8 bits before such a product, so this shows a misplaced matrix, not a last bit.
+    expect(ours).toBeLessThan(0.03);
+    expect(rounding).toBeGreaterThan(0.01);
+  });
+
+  // llama.cpp rounds activations to f16, or to 8 bits. Its kernels for AMX end the process at experts of such types.
+  it.skipIf(hasAmx()).each<[WritableType, number]>([
+    ['F16', 3e-3],
+    ['Q6_K', 0.06],
+  ])('deepseek2, its experts and halves of kv_b_proj: %s', async (type, tolerance) => {
+    // Every expert is chosen: rounded activations would choose others now and then.
+    const deepseek = {
+      n_routed_experts: 4,
+      num_experts_per_tok: 4,
+      n_group: 1,
+      topk_group: 1,
+      model_type: 'deepseek_v3',
+      hidden_size: 256,
+      intermediate_size: 256,
+      moe_intermediate_size: 256,
+      kv_lora_rank: 256,
+      q_lora_rank: 256,
+      qk_nope_head_dim: 32,
+      v_head_dim: 64,
+      num_attention_heads: 4,
+      num_hidden_layers: 2,
+    };
+    const typeOf = (tensor: string, shape: readonly number[]): WritableType | undefined => {
+      if (shape.length < 2 || tensor.includes('gate_inp')) return undefined;
+      return shape.at(-1)! % 256 === 0 || type === 'F16' ? type : 'Q8_0';
+    };
+    const { ours } = await differences(`deepseek ${type}`, typeOf, deepseek);
+    expect(ours).toBeLessThan(tolerance);
+  });
+});

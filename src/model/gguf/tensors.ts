@@ -1,0 +1,174 @@
+import { formatError } from '../../base/errors.js';
+import {
+  absorbedView,
+  entryOf,
+  type GgufFile,
+  type GgufTensor,
+  orderedView,
+  rowsView,
+  type TensorEntry,
+  type TensorIndex,
+} from '../../loader/index.js';
+import type { GqaConfig, LayerConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
+import type { GgufArchitecture } from './config.js';
+import { type ExpertNames, type GatedMlpNames, numbered, type TensorNames } from '../config/tensor_names.js';
+
+/** What llama.cpp calls the parts of a layer, by what a checkpoint's names call them here; `blk.N.`, `.weight` and `.bias` left out. */
+const gqaParts = {
+  q: 'attn_q',
+  k: 'attn_k',
+  v: 'attn_v',
+  o: 'attn_output',
+  qNorm: 'attn_q_norm',
+  kNorm: 'attn_k_norm',
+};
+const mlaParts = {
+  q: 'attn_q',
+  qDown: 'attn_q_a',
+  qNorm: 'attn_q_a_norm',
+  qUp: 'attn_q_b',
+  kvDown: 'attn_kv_a_mqa',
+  kvNorm: 'attn_kv_a_norm',
+  kvUp: 'attn_kv_b',
+  o: 'attn_output',
+};
+const gatedParts = (end = '') => ({ gate: `ffn_gate${end}`, up: `ffn_up${end}`, down: `ffn_down${end}` });
+
+/** Puts a tensor of the file into the index. */
+type Add = (tensor: GgufTensor, name: string, view?: (entry: TensorEntry) => TensorEntry) => void;
+
+/**
+ * The tensors of a GGUF file under the names and with the shapes and row orders of the Hugging Face checkpoint it was made from, so
+ * that nothing else needs to know. What the model has no use for (rope factors, layers beyond its own) is left out.
+ *
+ * @throws SplitkvError `unsupported` for a tensor type that isn't read, `format` for shapes that don't fit the metadata
+ */
+export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitecture, config: ModelConfig): TensorIndex {
+  const pairedRows = family.pairedRows?.includes(arch) ?? false;
+  const tensors = new Map<string, TensorEntry>();
+  const add: Add = (tensor, name, view = (entry) => entry) => {
+    const entry = view({ ...entryOf(tensor), name });
+    tensors.set(entry.name, entry);
+  };
+  const { embedding, norm, head } = config.tensors;
+  addParts(gguf, add, '', { embedding: 'token_embd', norm: 'output_norm', head: 'output' }, { embedding, norm, head });
+  config.layers.forEach((layer, index) => {
+    const names = numbered(config.tensors, index);
+    const { inputNorm, postNorm } = names;
+    const block = `blk.${index}.`;
+    addParts(gguf, add, block, { inputNorm: 'attn_norm', postNorm: 'ffn_norm' }, { inputNorm, postNorm });
+    addAttention(gguf, add, block, layer, names, pairedRows);
+    addMlp(gguf, add, block, layer, names);
+    if (layer.attention.kind === 'mla') joinKeysAndValues(gguf, layer.attention, block, names, tensors);
+  });
+  const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
+  return { tensors, totalBytes, files: gguf.files };
+}
+
+/** Those of the parts that the file has, weights and biases. */
+function addParts<Part extends string>(
+  gguf: GgufFile,
+  add: Add,
+  block: string,
+  parts: Readonly<Record<Part, string>>,
+  names: Readonly<Partial<Record<Part, string>>>,
+  view?: (part: Part) => ((entry: TensorEntry) => TensorEntry) | undefined,
+): void {
+  for (const part of Object.keys(parts) as Part[]) {
+    for (const suffix of ['weight', 'bias']) {
+      const tensor = gguf.tensors.get(`${block}${parts[part]}.${suffix}`);
+      const name = names[part];
+      if (tensor && name !== undefined) add(tensor, `${name}.${suffix}`, view?.(part));
+    }
+  }
+}
+
+function addAttention(
+  gguf: GgufFile,
+  add: Add,
+  block: string,
+  { attention }: LayerConfig,
+  { gqa, mla }: TensorNames,
+  pairedRows: boolean,
+): void {
+  if (attention.kind === 'mla') addParts(gguf, add, block, mlaParts, mla!);
+  if (attention.kind !== 'gqa') return;
+  const { heads, kvHeads } = attention;
+  addParts(gguf, add, block, gqaParts, gqa!, (part) =>
+    pairedRows && (part === 'q' || part === 'k') ? inHalves(attention, part === 'q' ? heads : kvHeads) : undefined,
+  );
+}
+
+/** Rows of each head from the neighbouring pairs (2i, 2i + 1) that llama.cpp rotates to the checkpoint's halves (i, i + headDim / 2). */
+const inHalves =
+  ({ headDim }: GqaConfig, heads: number) =>
+  (entry: TensorEntry): TensorEntry => {
+    if (entry.shape[0] !== heads * headDim) return entry; // refused by its shape where it is loaded
+    const half = headDim / 2;
+    return orderedView(
+      entry,
+      Array.from({ length: headDim }, (_, row) => (row < half ? 2 * row : 2 * (row - half) + 1)),
+    );
+  };
+
+function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, names: TensorNames): void {
+  if (mlp.kind === 'gated') {
+    addParts(gguf, add, block, gatedParts(), names.gated!);
+    return;
+  }
+  const experts = names.experts!;
+  addParts(gguf, add, block, { router: 'ffn_gate_inp' }, { router: experts.router });
+  addParts(gguf, add, block, gatedParts('_shexp'), experts.shared);
+  const bias = gguf.tensors.get(`${block}exp_probs_b.bias`);
+  if (bias) add(bias, experts.correctionBias);
+  const stacks = gatedParts('_exps');
+  for (const part of Object.keys(stacks) as (keyof GatedMlpNames)[]) {
+    const stack = gguf.tensors.get(`${block}${stacks[part]}.weight`);
+    if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, part);
+  }
+}
+
+function unstack(
+  { what }: GgufFile,
+  add: Add,
+  stack: GgufTensor,
+  count: number,
+  names: ExpertNames,
+  part: keyof GatedMlpNames,
+): void {
+  const { shape } = stack;
+  if (shape.length !== 3 || shape[0] !== count) {
+    throw formatError(
+      `${what}: tensor '${stack.name}' has shape [${shape.join(', ')}]; expected [experts, rows, columns] for ${count} experts`,
+    );
+  }
+  const rows = shape[1]!;
+  for (let expert = 0; expert < count; expert++) {
+    const name = `${names[part].replace('{expert}', `${expert}`)}.weight`;
+    add(stack, name, (entry) => rowsView(entry, name, expert * rows, rows));
+  }
+}
+
+/** W_UK and W_UV of one tensor, where the file has it in halves only. */
+function joinKeysAndValues(
+  gguf: GgufFile,
+  { heads, kvLoraRank, qkNopeHeadDim, vHeadDim }: MlaConfig,
+  block: string,
+  { mla }: TensorNames,
+  tensors: Map<string, TensorEntry>,
+): void {
+  const name = `${mla!.kvUp}.weight`;
+  const keys = gguf.tensors.get(`${block}attn_k_b.weight`);
+  const values = gguf.tensors.get(`${block}attn_v_b.weight`);
+  if (tensors.has(name) || !keys || !values) return;
+  expectShape(gguf, keys, [heads, kvLoraRank, qkNopeHeadDim]);
+  expectShape(gguf, values, [heads, vHeadDim, kvLoraRank]);
+  tensors.set(name, absorbedView(name, entryOf(keys), entryOf(values)));
+}
+
+function expectShape(gguf: GgufFile, { name, shape }: GgufTensor, expected: readonly number[]): void {
+  if (shape.length === expected.length && shape.every((size, axis) => size === expected[axis])) return;
+  throw formatError(
+    `${gguf.what}: tensor '${name}' has shape [${shape.join(', ')}]; expected [${expected.join(', ')}] from its metadata`,
+  );
+}

@@ -1,0 +1,89 @@
+import type { Buffer, Device } from '../../../gpu/index.js';
+import type { RopeConfig, RopeStretch } from '../../config/rope_config.js';
+
+/** What a table is made of. */
+export type RotaryConfig = Pick<RopeConfig, 'theta' | 'scaling' | 'dims'>;
+
+/**
+ * Rotary angular frequencies [dims / 2], radians a position, in float64: theta^(-2i/dims), then stretched as transformers'
+ * modeling_rope_utils does. `linear` divides all of them; `llama3` divides those whose wavelength exceeds the trained context,
+ * leaves the short ones, and blends in between; `yarn` does so by a ramp over the dimensions; `longrope` divides each by its own
+ * factor: the long list where `positions` exceeds the trained context, else the short one.
+ *
+ * @param positions the context length the caller allocates. transformers chooses longrope's list by the length of the sequence so
+ * far, which changes the meaning of keys already in the cache; here one list serves a whole run, as in llama.cpp and vLLM.
+ */
+export function ropeFrequencies(config: RotaryConfig, positions: number): Float64Array {
+  const { theta, scaling, dims } = config;
+  const plain = Float64Array.from({ length: dims / 2 }, (_, i) => theta ** ((-2 * i) / dims));
+  switch (scaling?.type) {
+    case undefined:
+      return plain;
+    case 'linear':
+      return plain.map((frequency) => frequency / scaling.factor);
+    case 'llama3':
+      return plain.map((frequency) => llama3Frequency(frequency, scaling));
+    case 'yarn':
+      return yarnFrequencies(plain, theta, scaling);
+    case 'longrope': {
+      const divisors = positions > scaling.originalMaxPositions ? scaling.longFactor : scaling.shortFactor;
+      return plain.map((frequency, i) => frequency / divisors[i]!);
+    }
+  }
+}
+
+function llama3Frequency(frequency: number, scaling: Extract<RopeStretch, { type: 'llama3' }>): number {
+  const { factor, lowFreqFactor, highFreqFactor, originalMaxPositions } = scaling;
+  /** How many turns this frequency makes in the trained context. */
+  const turns = (originalMaxPositions * frequency) / (2 * Math.PI);
+  if (turns < lowFreqFactor) return frequency / factor;
+  if (turns > highFreqFactor) return frequency;
+  const smooth = (turns - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
+  return ((1 - smooth) * frequency) / factor + smooth * frequency;
+}
+
+/** Frequencies before dimension `low` stay, those from `high` on are divided by the factor, with a straight ramp between. */
+function yarnFrequencies(
+  plain: Float64Array,
+  theta: number,
+  { factor, originalMaxPositions, betaFast, betaSlow }: Extract<RopeStretch, { type: 'yarn' }>,
+): Float64Array {
+  const dims = plain.length * 2;
+  /** The (fractional) index of the frequency that makes `turns` turns in the trained context. */
+  const indexOf = (turns: number) =>
+    (dims * Math.log(originalMaxPositions / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+  const low = Math.max(Math.floor(indexOf(betaFast)), 0);
+  const high = Math.min(Math.ceil(indexOf(betaSlow)), dims - 1);
+  const width = high === low ? 0.001 : high - low;
+  return plain.map((frequency, i) => {
+    const stretched = Math.min(Math.max((i - low) / width, 0), 1);
+    return (stretched * frequency) / factor + (1 - stretched) * frequency;
+  });
+}
+
+/**
+ * (cos, sin) of every rotation, [positions][dims / 2][2], computed in float64 and rounded once to f32; YaRN and LongRoPE multiply
+ * them by their attention factor. Entry i turns the pair (x[i], x[i + dims / 2]) of a head.
+ */
+export function ropeTable(config: RotaryConfig, positions: number): Float32Array<ArrayBuffer> {
+  const { scaling } = config;
+  const frequencies = ropeFrequencies(config, positions);
+  const scale = scaling !== null && 'attentionFactor' in scaling ? scaling.attentionFactor : 1;
+  const table = new Float32Array(positions * frequencies.length * 2);
+  let at = 0;
+  for (let position = 0; position < positions; position++) {
+    for (const frequency of frequencies) {
+      table[at++] = Math.cos(position * frequency) * scale;
+      table[at++] = Math.sin(position * frequency) * scale;
+    }
+  }
+  return table;
+}
+
+/** The table on a device. */
+export function ropeBuffer(device: Device, config: RotaryConfig, positions: number): Buffer {
+  const table = ropeTable(config, positions);
+  const buffer = device.createBuffer('rope_table', table.byteLength);
+  device.write(buffer, 0, table);
+  return buffer;
+}

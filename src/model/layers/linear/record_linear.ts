@@ -1,0 +1,176 @@
+import { canFuseNorm, linear } from '../../../../shaders/linear/linear/index.js';
+import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
+import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
+import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
+import { alignUp } from '../../../base/math.js';
+import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
+import type { RowBuffers } from '../../forward/forward.js';
+import type { Matrix } from '../../weights/matrix.js';
+import { type Parts, partsFrom } from './parts.js';
+import { activationStride, ONE_SEGMENT, type Role, tileRows } from '../roles.js';
+import type { HeldSegments } from '../../shape.js';
+import type { RankRecorder } from '../world.js';
+
+export interface Projection {
+  readonly x: Buffer;
+  /** Elements between rows of x. */
+  readonly xStride: number;
+  /** Element of its row that x starts at: a multiple of 4. Default 0. */
+  readonly xOffset?: number;
+  /** RMS-normalise x first. */
+  readonly norm?: { readonly weight: Buffer; readonly eps: number };
+  readonly bias?: Buffer | undefined;
+  readonly out: Tensor;
+  readonly outStride: number;
+  /** Where it differs from the matrix's rows: SwiGLU halves them. */
+  readonly outFeatures?: number;
+  /** How the contraction is summed; a rank of a split one holds a run of the segments. */
+  readonly segments?: HeldSegments;
+  /** 'segments': each segment's sum by itself, to be added up by `recordReduce`. */
+  readonly output?: 'sum' | 'segments';
+  /** Element of the out row that the matrix's first row goes to. */
+  readonly outOffset?: number;
+  readonly epilogue?: 'none' | 'residual' | 'swiglu';
+  /** The sum (and bias) times this, before the residual is added; default 1. */
+  readonly outScale?: number;
+  /** Other kernels read the normalised row too: don't fuse the norm. */
+  readonly keepNormed?: boolean;
+}
+
+/** As many rows as fit the largest binding at `rowBytes` each: all that are wanted, or a multiple of 16. */
+export function fitRows(device: Device, wanted: number, rowBytes: number): number {
+  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
+  const most = Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / rowBytes);
+  return alignUp(wanted, 16) <= most ? wanted : Math.max(16, Math.floor(most / 16) * 16);
+}
+
+/** Whether rows of this role and number get their norm inside the projection. */
+export const fusesNorm = (device: Device, role: Role, rows: number, width: number): boolean =>
+  role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
+
+/** One projection: the norm fused or beside it (the same bits), the kernel by role, one dispatch a shard. */
+export function recordLinear(
+  recorder: RankRecorder,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
+  matrix: Matrix,
+  io: Projection,
+): void {
+  const { role, rows } = buffers;
+  const { norm } = io;
+  const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, role, rows, matrix.inFeatures);
+  let { x } = io;
+  if (norm && !fused) {
+    x = buffers.normed!;
+    recorder.dispatch(
+      rmsNorm,
+      { rows, width: matrix.inFeatures, stride: io.xStride, eps: norm.eps, residual: false },
+      { x: io.x, weight: norm.weight, out: x },
+    );
+  }
+  const { segments } = io;
+  for (const shard of matrix.shards) {
+    const problem = {
+      rows,
+      // A split contraction's weight may be wider than the activations: whole quantisation blocks.
+      inFeatures: segments ? segments.end - segments.start : matrix.inFeatures,
+      outFeatures: io.outFeatures ?? shard.rows,
+      type: matrix.type,
+      segments: segments ?? ONE_SEGMENT,
+      ...(segments && { modelInFeatures: segments.modelInFeatures }),
+      ...(io.output && { output: io.output }),
+      bias: io.bias !== undefined,
+      xStride: io.xStride,
+      xOffset: io.xOffset ?? 0,
+      outStride: io.outStride,
+      outOffset: (io.outOffset ?? 0) + shard.firstRow,
+      outScale: io.outScale ?? 1,
+    };
+    const tensors = {
+      x,
+      weight: shard.weight,
+      scale: shard.scale,
+      bias: io.bias && biasOf(io.bias, shard.firstRow),
+      out: io.out,
+    };
+    if (role === 'prompt') {
+      recorder.dispatch(
+        linearTiled,
+        { ...problem, epilogue: io.epilogue === 'residual' ? 'residual' : 'none' },
+        tensors,
+      );
+    } else {
+      recorder.dispatch(
+        linear,
+        { ...problem, tileRows: tileRows(rows), norm: fused, eps: norm?.eps ?? 0, epilogue: io.epilogue ?? 'none' },
+        { ...tensors, norm_weight: fused ? norm.weight : undefined },
+      );
+    }
+  }
+}
+
+const biasOf = (bias: Buffer, firstRow: number): Tensor =>
+  firstRow === 0 ? bias : { buffer: bias, offset: firstRow * 4, size: bias.size - firstRow * 4 };
+
+/**
+ * A SwiGLU whose output is added to `buffers.x`, or whose down segments go to `parts` for `recordReduce` to add up. Generated rows
+ * fuse the activation into the first projection. Nothing where the rank holds none of its columns.
+ */
+export function recordSwiglu(
+  recorder: RankRecorder,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'x'>,
+  weights: {
+    readonly gateUp: Matrix | undefined;
+    readonly gateUpBias?: Buffer | undefined;
+    readonly down: Matrix | undefined;
+    readonly downBias?: Buffer | undefined;
+    readonly downSegments: HeldSegments;
+  },
+  io: Pick<Projection, 'x' | 'xStride' | 'norm' | 'outScale'> & {
+    /** Prompt rows only. */
+    readonly gateUp: Buffer | undefined;
+    readonly hidden: Buffer;
+    readonly parts: Parts | undefined;
+  },
+): void {
+  const { hidden, gateUp, outScale, parts, ...from } = io;
+  const { downSegments } = weights;
+  if (!weights.gateUp || !weights.down) return;
+  const width = downSegments.end - downSegments.start;
+  const stride = activationStride(width);
+  const input = { ...from, bias: weights.gateUpBias };
+  if (buffers.role === 'prompt') {
+    const inStride = weights.gateUp.outFeatures;
+    recordLinear(recorder, buffers, weights.gateUp, { ...input, out: gateUp!, outStride: inStride });
+    recorder.dispatch(
+      swiglu,
+      { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride },
+      { gate_up: gateUp!, out: hidden },
+    );
+  } else {
+    recordLinear(recorder, buffers, weights.gateUp, {
+      ...input,
+      out: hidden,
+      outStride: stride,
+      outFeatures: width,
+      epilogue: 'swiglu',
+    });
+  }
+  const contraction = { x: hidden, xStride: stride, segments: downSegments };
+  if (parts) {
+    recordLinear(recorder, buffers, weights.down, {
+      ...contraction,
+      out: partsFrom(parts, downSegments.first),
+      outStride: parts.stride,
+      output: 'segments',
+    });
+    return;
+  }
+  recordLinear(recorder, buffers, weights.down, {
+    ...contraction,
+    bias: weights.downBias,
+    out: buffers.x,
+    outStride: io.xStride,
+    epilogue: 'residual',
+    ...(outScale !== undefined && { outScale }),
+  });
+}

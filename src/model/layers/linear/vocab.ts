@@ -1,0 +1,165 @@
+import { embedding } from '../../../../shaders/embedding/embedding/index.js';
+import type { Region } from '../../../distributed/communicator.js';
+import { allRows, type Buffer, type Device, type RowsOf, type Tensor } from '../../../gpu/index.js';
+import { embeddingRoutes, samplingRoutes, vocabHolders, type VocabShare } from '../../../placement/index.js';
+import type { RowBuffers } from '../../forward/forward.js';
+import type { Matrix } from '../../weights/matrix.js';
+import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
+import { ownBlock, rowBlocks } from '../stage_rows.js';
+import type { RankRecorder, World } from '../world.js';
+
+/** Rows of a table on this rank: its first row is row `firstRow` of the model's. */
+export interface VocabMatrix {
+  readonly matrix: Matrix;
+  readonly firstRow: number;
+}
+
+/** The embedding of a step's tokens on the first stage's ranks. */
+export class EmbeddingRanks {
+  readonly #embedded: readonly { readonly buffer: Buffer; readonly tokens: Tensor }[];
+  readonly #parts: Parts | undefined;
+
+  constructor(
+    readonly device: Device,
+    readonly world: World,
+    readonly config: { readonly vocabSize: number; readonly hiddenSize: number },
+    readonly table: VocabMatrix | undefined,
+    readonly buffers: RowBuffers,
+    readonly hiddenStride: number,
+  ) {
+    const { role, rows, tokens } = buffers;
+    const { plan } = world;
+    this.#embedded = [];
+    if (!this.#embeds || this.#routes.length === 0) return;
+    const parts = vocabHolders(plan.embedding).length;
+    this.#parts = allocateParts(device, role, 'embedding parts', parts, rows, config.hiddenSize);
+    if (!table) return;
+    this.#embedded = Array.from({ length: this.#blocks }, (_, block) => ({
+      buffer: device.createBuffer(`${role} embedded`, rows * this.#parts!.stride * 4),
+      tokens: this.#blocks === 1 ? tokens : { buffer: tokens, offset: block * rows * 4, size: rows * 4 },
+    }));
+  }
+
+  /** A rank of the first stage that runs rows. */
+  get #embeds(): boolean {
+    const first = this.world.topology.stages[0];
+    return first !== undefined && first.holder === first.share;
+  }
+
+  get #blocks(): number {
+    return rowBlocks(this.world, this.buffers.role);
+  }
+
+  get #routes() {
+    const { world, config, buffers } = this;
+    return embeddingRoutes(world.all, world.plan, config.vocabSize, buffers.role);
+  }
+
+  /** Embedding rows into `x`; nothing on ranks of later stages. */
+  record(recorder: RankRecorder, scaleBy = 1): void {
+    const { world, table, buffers, hiddenStride } = this;
+    const { rows } = buffers;
+    const parts = this.#parts;
+    if (!this.#embeds) return;
+    if (!parts) {
+      const block = ownBlock(world, buffers.role);
+      const tokens: Tensor =
+        this.#blocks === 1 ? buffers.tokens : { buffer: buffers.tokens, offset: block * rows * 4, size: rows * 4 };
+      this.#recordTable(recorder, table!, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
+      return;
+    }
+    for (const [block, { buffer, tokens }] of this.#embedded.entries()) {
+      this.#recordTable(
+        recorder,
+        table!,
+        { tokens, out: buffer, outStride: parts.stride, scaleBy, zeroOthers: true },
+        this.#blocks === 1 ? undefined : (counts) => counts[block]!,
+      );
+    }
+    world.exchangeRoutes(recorder, 'embedding', this.#routes, ({ cargo }, side, step) => {
+      if (cargo.kind !== 'embedding') return [];
+      const { group, part } = cargo;
+      // A rank that embeds for others may not run their rows; then groups have room of their own.
+      const first = this.#blocks > 1 ? 0 : world.rowRange(buffers.role, group, step).first;
+      const count = step.rows[group]!;
+      return side === 'send'
+        ? [rowsOf(this.#embedded[this.#blocks > 1 ? group : 0]!.buffer, parts.stride, count, first)]
+        : [rowsOf(parts.buffer, parts.stride, count, part * parts.rows + first)];
+    });
+    // One part has the row, the others zeros.
+    recordReduce(recorder, parts, {
+      width: this.config.hiddenSize,
+      out: buffers.x,
+      outStride: hiddenStride,
+      epilogue: 'none',
+    });
+  }
+
+  #recordTable(
+    recorder: RankRecorder,
+    { matrix, firstRow }: VocabMatrix,
+    io: {
+      readonly tokens: Tensor;
+      readonly out: Buffer;
+      readonly outStride: number;
+      readonly scaleBy: number;
+      readonly zeroOthers?: boolean;
+    },
+    rowsOfStep?: RowsOf,
+  ): void {
+    const { tokens, out, outStride, scaleBy, zeroOthers = false } = io;
+    for (const [index, shard] of matrix.shards.entries()) {
+      recorder.dispatch(
+        embedding,
+        {
+          rows: this.buffers.rows,
+          hidden: matrix.inFeatures,
+          outStride,
+          type: matrix.type,
+          shardFirst: firstRow + shard.firstRow,
+          shardRows: shard.rows,
+          scaleBy,
+          // The first shard zeroes the rows that the others may fill.
+          zeroOthers: zeroOthers && index === 0,
+        },
+        { tokens, weight: shard.weight, scale: shard.scale, out },
+        rowsOfStep,
+      );
+    }
+  }
+}
+
+/** Rows of the output head that a rank's tokens are sampled from, by the ranks that have them, the one that samples first. */
+export const headShares = ({ plan, rank, all }: World): VocabShare[] =>
+  vocabHolders(plan.head).filter((share) => !all.ownRows || share.rank === rank);
+
+/** Brings every rank's logits to the root: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. */
+export function recordGatherLogits(recorder: RankRecorder, world: World, logits: Buffer, logitsStride: number): void {
+  const routes = samplingRoutes(world.all, world.plan, 'logits');
+  world.exchangeRoutes(recorder, 'logits', routes, ({ cargo }, _side, { rows }): Region[] => {
+    const [first, end] = (cargo.kind === 'logits' && cargo.share?.rows) || [0, 0];
+    return Array.from({ length: allRows(rows) }, (_, row) => ({
+      buffer: logits,
+      offset: (row * logitsStride + first) * 4,
+      size: (end - first) * 4,
+    }));
+  });
+}
+
+/**
+ * Brings every rank's candidates to the root, which samples: 8 bytes each, [parts][slots][pairs]. A rank's own is its first part; on
+ * the root the others' follow in the order of `headShares`.
+ */
+export function recordGatherCandidates(
+  recorder: RankRecorder,
+  world: World,
+  candidates: Buffer,
+  { slots, pairs }: { readonly slots: number; readonly pairs: number },
+): void {
+  const parts = headShares(world).map(({ rank }) => rank);
+  const routes = samplingRoutes(world.all, world.plan, 'candidates');
+  world.exchangeRoutes(recorder, 'candidates', routes, ({ from }, side, { rows }) => {
+    const part = side === 'receive' ? parts.indexOf(from) : 0;
+    return [{ buffer: candidates, offset: part * slots * pairs * 8, size: allRows(rows) * pairs * 8 }];
+  });
+}

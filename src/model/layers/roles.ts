@@ -1,0 +1,31 @@
+import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
+import { alignUp, ceilDiv } from '../../base/math.js';
+
+/** Equal parts of the down projection's contraction. */
+export const DOWN_SEGMENTS = { total: 8, align: 32 } as const;
+export const ONE_SEGMENT = { total: 1, align: 32 } as const;
+
+/**
+ * What a row is decides its kernels: prompt rows run in tiles, generated rows through split-KV. A row's bits depend on its role
+ * only, never on how many rows run with it.
+ */
+export type Role = 'prompt' | 'generated';
+
+/** Activation rows are padded to this many elements; the padding stays zero. */
+export const activationStride = (width: number): number => alignUp(width, 32);
+
+/** 256-token chunks that a sequence of `tokens` tokens has. */
+export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK_TOKENS);
+
+/** A few-row kernel reads the weights once for so many rows. */
+export const FULL_TILE_ROWS = 8;
+
+/** Rows that one workgroup of a few-row kernel takes at once; never changes a row's bits. */
+export const tileRows = (rows: number): 1 | 2 | 4 | 8 =>
+  rows >= FULL_TILE_ROWS ? FULL_TILE_ROWS : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+
+/** Elements from row to row of queries that lie beside those of other weight groups: each begins where it can be bound by itself. */
+export const queryStride = (
+  groups: readonly (readonly number[])[],
+  strideOf: (segments: readonly number[]) => number,
+): number => alignUp(Math.max(...groups.map(strideOf)), groups.length > 1 ? 64 : 1);

@@ -1,0 +1,145 @@
+import {
+  attentionOf,
+  gatedMlpOf,
+  type GqaConfig,
+  type ModelConfig,
+  type RopeConfig,
+} from '../../config/model_config.js';
+import { deepseekParts } from './deepseek.js';
+import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
+import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
+import { dummyVocabulary } from './vocabulary.js';
+import type { WeightMap } from '../reference/reference.js';
+
+/** What differs between architectures: metadata (keys after `<arch>.`) and tensors. */
+export interface GgufParts {
+  arch: string;
+  metadata: Record<string, GgufValue>;
+  tensors: GgufTensor[];
+}
+
+export interface GgufOptions {
+  /** What a tensor is stored as, by its name in the file; F32. */
+  readonly typeOf?: ((name: string, shape: readonly number[]) => WritableType | undefined) | undefined;
+  /** More metadata, or other: a tokenizer instead of one that only counts. */
+  readonly metadata?: Readonly<Record<string, GgufValue>> | undefined;
+}
+
+/** A model as llama.cpp reads it. Throws for what llama.cpp doesn't have. */
+export function modelToGguf(
+  config: ModelConfig,
+  weights: WeightMap,
+  options: GgufOptions = {},
+): Uint8Array<ArrayBuffer> {
+  const { metadata, tensors } = ggufContents(config, weights, options);
+  return writeGguf(metadata, tensors);
+}
+
+/** The same as data. */
+export function ggufContents(config: ModelConfig, weights: WeightMap, options: GgufOptions = {}) {
+  const attention = attentionOf(config);
+  const { arch, metadata, tensors } =
+    attention.kind === 'mla' ? deepseekParts(config, attention, weights) : llamaParts(config, attention, weights);
+  const rope = attention.rope!;
+  const keys: Record<string, GgufValue> = {
+    vocab_size: u32(config.vocabSize),
+    context_length: u32(config.maxPositions),
+    embedding_length: u32(config.hiddenSize),
+    block_count: u32(config.layers.length),
+    feed_forward_length: u32(gatedMlpOf(config)!.width),
+    'attention.head_count': u32(attention.heads),
+    'attention.layer_norm_rms_epsilon': f32(config.rmsNormEps),
+    'rope.freq_base': f32(rope.theta),
+    ...metadata,
+  };
+  if (rope.scaling?.type === 'linear') {
+    keys['rope.scaling.type'] = text('linear');
+    keys['rope.scaling.factor'] = f32(rope.scaling.factor);
+  }
+  const allMetadata: Record<string, GgufValue> = {
+    'general.architecture': text(arch),
+    'general.name': text('test'),
+    'general.file_type': u32(0),
+    ...Object.fromEntries(Object.entries(keys).map(([key, value]) => [`${arch}.${key}`, value])),
+    ...(options.metadata ?? dummyVocabulary(config.vocabSize)),
+  };
+  return {
+    metadata: allMetadata,
+    tensors: tensors.map((tensor): GgufTensor => {
+      const name = ggufName(tensor.name);
+      return { ...tensor, name, type: options.typeOf?.(name, tensor.shape) };
+    }),
+  };
+}
+
+/**
+ * llama.cpp's 'llama' architecture (also Mistral's) rotates neighbouring pairs, so the rows of q and k are put in that order, as
+ * convert_hf_to_gguf.py does; qwen2 and qwen3 rotate halves, as the checkpoint does.
+ */
+function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
+  const arch = config.architecture === 'mistral' ? 'llama' : config.architecture;
+  const { kvHeads, headDim } = attention;
+  const rope = attention.rope!;
+  if (rope.scaling?.type === 'llama3' && arch !== 'llama')
+    throw new Error(`llama.cpp has no llama3 rope scaling for ${arch}`);
+  const metadata = {
+    'attention.head_count_kv': u32(kvHeads),
+    'attention.key_length': u32(headDim),
+    'attention.value_length': u32(headDim),
+    'rope.dimension_count': u32(headDim),
+  };
+  const tensors = [...weights].map(([name, { shape, data }]): GgufTensor => {
+    const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
+    const interleave = arch === 'llama' && heads > 0;
+    return { name, shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
+  });
+  if (rope.scaling?.type === 'llama3')
+    tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(rope) });
+  return { arch, metadata, tensors };
+}
+
+const renames: [RegExp, string][] = [
+  [/^model\.embed_tokens\./, 'token_embd.'],
+  [/^model\.norm\./, 'output_norm.'],
+  [/^lm_head\./, 'output.'],
+  [/^model\.layers\.(\d+)\./, 'blk.$1.'],
+  [/self_attn\.o_proj\./, 'attn_output.'],
+  [/self_attn\.([qkv])_proj\./, 'attn_$1.'],
+  [/self_attn\.([qk])_norm\./, 'attn_$1_norm.'],
+  [/input_layernorm\./, 'attn_norm.'],
+  [/post_attention_layernorm\./, 'ffn_norm.'],
+  [/mlp\.(gate|up|down)_proj\./, 'ffn_$1.'],
+  [/self_attn\.(q_a|q_b|kv_b)_proj\./, 'attn_$1.'],
+  [/self_attn\.(q_a|kv_a)_layernorm\./, 'attn_$1_norm.'],
+  [/self_attn\.kv_a_proj_with_mqa\./, 'attn_kv_a_mqa.'],
+  [/mlp\.gate\.weight/, 'ffn_gate_inp.weight'],
+  [/mlp\.gate\.e_score_correction_bias/, 'exp_probs_b.bias'],
+  [/mlp\.shared_experts\.(gate|up|down)_proj\./, 'ffn_$1_shexp.'],
+];
+/** The name in a GGUF file of a tensor with a checkpoint's name; others stay. */
+const ggufName = (name: string) => renames.reduce((text, [from, to]) => text.replace(from, to), name);
+
+/** Rows of each head from halves (i, i + headDim / 2) to neighbours (2i, 2i + 1). */
+function interleavePairs(data: Float32Array, heads: number, headDim: number): Float32Array {
+  const columns = data.length / (heads * headDim);
+  const out = new Float32Array(data.length);
+  for (let row = 0; row < heads * headDim; row++) {
+    const inHead = row % headDim;
+    const to = row - inHead + (inHead % (headDim / 2)) * 2 + Math.floor(inHead / (headDim / 2));
+    out.set(data.subarray(row * columns, (row + 1) * columns), to * columns);
+  }
+  return out;
+}
+
+/** What llama.cpp divides each frequency by, as convert_hf_to_gguf.py computes it. */
+function llama3Divisors({ scaling, theta, dims }: RopeConfig): Float32Array {
+  if (scaling?.type !== 'llama3') throw new Error('no llama3 rope scaling');
+  const { factor, lowFreqFactor, highFreqFactor, originalMaxPositions } = scaling;
+  return Float32Array.from({ length: dims / 2 }, (_, i) => {
+    const wavelength = 2 * Math.PI * theta ** ((2 * i) / dims);
+    if (wavelength < originalMaxPositions / highFreqFactor) return 1;
+    if (wavelength > originalMaxPositions / lowFreqFactor) return factor;
+    const smooth = (originalMaxPositions / wavelength - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
+    return 1 / ((1 - smooth) / factor + smooth);
+  });
+}

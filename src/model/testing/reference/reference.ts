@@ -1,0 +1,88 @@
+import { Random } from '../../../base/random.js';
+import type { ModelConfig } from '../../config/model_config.js';
+import { deepseekLayers, type DeepseekTrace } from './deepseek.js';
+import { llamaLayers, type ReferenceCache } from './llama.js';
+import { addAll, lookupIn, matVec, rmsNorm, type WeightMap } from './math.js';
+
+export type { ReferenceTensor, WeightMap } from './math.js';
+
+/** How to run a reference model. */
+export interface ReferenceOptions extends DeepseekTrace {
+  /** The context length a runtime would allocate, which chooses LongRoPE's list; default: max_position_embeddings. */
+  contextLength?: number;
+  /** Grouped-query attention: a cache that doesn't keep everything. */
+  cache?: ReferenceCache;
+}
+
+/**
+ * Logits [tokens.length][vocabSize] in float64, straight from the definition and sharing no code with what it is there to check:
+ * one position after the other, no cache tricks, no tiles; latent attention expands keys and values of every head.
+ */
+export function referenceLogits(
+  config: ModelConfig,
+  weights: WeightMap,
+  tokens: readonly number[],
+  options: ReferenceOptions = {},
+): Float64Array[] {
+  const tensor = lookupIn(weights);
+  const { hiddenSize, vocabSize, rmsNormEps } = config;
+  const { embeddingScale, residualScale, logitScale } = config;
+  const latent = config.layers.some(({ attention }) => attention.kind === 'mla');
+  const layers = latent ? deepseekLayers(config, tensor, options) : llamaLayers(config, tensor, options.cache);
+  const embedding = tensor('model.embed_tokens.weight', vocabSize, hiddenSize);
+  const x = tokens.map((token) => {
+    if (!(token >= 0 && token < vocabSize)) throw new Error(`reference: token ${token} of ${vocabSize}`);
+    const row = Float64Array.from(embedding.subarray(token * hiddenSize, (token + 1) * hiddenSize));
+    return row.map((value) => value * embeddingScale);
+  });
+  for (let layer = 0; layer < config.layers.length; layer++) {
+    const inputNorm = tensor(`model.layers.${layer}.input_layernorm.weight`, hiddenSize);
+    const inputs = x.map((row) => rmsNorm(row, inputNorm, rmsNormEps));
+    addAll(x, layers.attention(layer, inputs), residualScale);
+    const postNorm = tensor(`model.layers.${layer}.post_attention_layernorm.weight`, hiddenSize);
+    const outputs = x.map((row, position) => layers.mlp(layer, rmsNorm(row, postNorm, rmsNormEps), position));
+    addAll(x, outputs, residualScale);
+  }
+  const norm = tensor('model.norm.weight', hiddenSize);
+  const head = config.tieWordEmbeddings ? embedding : tensor('lm_head.weight', vocabSize, hiddenSize);
+  return x.map((row) => matVec(head, rmsNorm(row, norm, rmsNormEps)).map((logit) => logit * logitScale));
+}
+
+/**
+ * The smallest gap, over all layers, between the worst expert (or group) chosen and the best one not chosen, in the scores that are
+ * compared, for each token. Where it is near the error of f32 arithmetic (1e-5), a correct runtime may choose otherwise.
+ * Infinity without experts.
+ */
+export function routingMargins(config: ModelConfig, weights: WeightMap, tokens: readonly number[]): number[] {
+  const margins = tokens.map(() => Infinity);
+  referenceLogits(config, weights, tokens, {
+    onRouting: ({ margin }, _layer, position) => {
+      margins[position] = Math.min(margins[position]!, margin);
+    },
+  });
+  return margins;
+}
+
+export const smallestRoutingMargin = (config: ModelConfig, weights: WeightMap, tokens: readonly number[]): number =>
+  Math.min(...routingMargins(config, weights, tokens));
+
+/** Random tokens, of which those whose experts are chosen by less than `margin` are drawn again: a prompt without near ties. */
+export function clearlyRoutedTokens(
+  config: ModelConfig,
+  weights: WeightMap,
+  length: number,
+  seed = 1,
+  margin = 2e-4,
+): number[] {
+  const random = new Random(seed);
+  const tokens = Array.from({ length }, () => random.integer(config.vocabSize));
+  // A token is routed by itself and those before it, so that the first unclear one is the one to replace.
+  for (let tries = 0; tries < 50; tries++) {
+    const unclear = routingMargins(config, weights, tokens).findIndex((gap) => gap < margin);
+    if (unclear === -1) return tokens;
+    tokens[unclear] = random.integer(config.vocabSize);
+  }
+  throw new Error(
+    `no prompt of ${length} tokens with routing margins of ${margin}: take another seed or a smaller margin`,
+  );
+}

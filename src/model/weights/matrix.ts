@@ -1,0 +1,168 @@
+import { packedLayout, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import { limitError } from '../../base/errors.js';
+import { ceilDiv, grouped } from '../../base/math.js';
+import type { Buffer, Device } from '../../gpu/index.js';
+import type { TensorReader } from '../../loader/index.js';
+import { spanLength } from '../shape.js';
+import {
+  activationWidth,
+  type MatrixPart,
+  matrixRows,
+  type MatrixSpec,
+  packedColumns,
+  paddedRows,
+} from './weight_map.js';
+
+/** Rows of a packed weight come in tiles of 32 (shaders/linear/pack.ts). */
+const TILE = 32;
+
+/** Output rows [firstRow, firstRow + rows) of a matrix, in buffers that fit one binding. */
+export interface MatrixShard {
+  readonly firstRow: number;
+  readonly rows: number;
+  readonly weight: Buffer;
+  readonly scale: Buffer | undefined;
+}
+
+/** A packed weight matrix [outFeatures, inFeatures] on a device. */
+export interface Matrix {
+  readonly name: string;
+  readonly type: WeightType;
+  readonly outFeatures: number;
+  /** Elements of a row of activations. A slice of a split contraction packs its columns widened to whole blocks. */
+  readonly inFeatures: number;
+  readonly shards: readonly MatrixShard[];
+}
+
+/**
+ * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
+ * A shard is a multiple of `granule` tiles (an expert's, say; by default 2, so that a shard's bias starts at a multiple of 256
+ * bytes, as bindings must).
+ * @throws SplitkvError `limit` when not even one granule fits, or when `whole` is asked for and the matrix doesn't fit one binding.
+ */
+export function allocateMatrix(
+  device: Device,
+  spec: MatrixSpec,
+  type: WeightType,
+  options: { readonly whole?: boolean; readonly granule?: number } = {},
+): Matrix {
+  const outFeatures = matrixRows(spec);
+  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
+  const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
+  const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spanLength(packedColumns(spec)));
+  const granule = options.granule ?? 2;
+  const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / granule) * granule;
+  const tilesPerShard = Math.min(tiles, tilesThatFit);
+  if (tilesPerShard === 0 || (options.whole && tilesPerShard < tiles)) {
+    throw limitError(
+      `${spec.name}: ${grouped(tiles * tileWeightBytes)} bytes of ${type} weights exceed this adapter's ` +
+        `maxStorageBufferBindingSize of ${grouped(limit)} (${device.name}); use --weights q8 or q4, or another adapter`,
+    );
+  }
+  const shards: MatrixShard[] = [];
+  for (let tile = 0; tile < tiles; tile += tilesPerShard) {
+    const count = Math.min(tilesPerShard, tiles - tile);
+    const label = tilesPerShard < tiles ? `${spec.name} shard ${shards.length}` : spec.name;
+    shards.push({
+      firstRow: tile * TILE,
+      rows: Math.min(count * TILE, outFeatures - tile * TILE),
+      weight: device.createBuffer(label, count * tileWeightBytes),
+      scale: tileScaleBytes > 0 ? device.createBuffer(`${label} scale`, count * tileScaleBytes) : undefined,
+    });
+  }
+  return { name: spec.name, type, outFeatures, inFeatures: activationWidth(spec), shards };
+}
+
+export interface FillOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onBytes: (bytes: number, tensor: string) => void;
+  /** Called after each piece with the bytes written; lets the queue catch up. */
+  readonly flush: (bytes: number) => Promise<void>;
+}
+
+/** Streams a matrix from the checkpoint: read a piece, pack it, write it; host memory stays at a few pieces. */
+export async function fillMatrix(
+  device: Device,
+  matrix: Matrix,
+  spec: MatrixSpec,
+  reader: TensorReader,
+  options: FillOptions,
+): Promise<void> {
+  const { type } = matrix;
+  const columns = packedColumns(spec);
+  const width = spanLength(columns);
+  const { tileWeightBytes, tileScaleBytes } = packedLayout(type, matrix.outFeatures, width);
+  let tile = 0;
+  // Tensors needn't end on a tile: the rows of an unfinished tile wait here for the next tensor's.
+  const carry = new Float32Array(TILE * width);
+  let carried = 0;
+
+  const writeTiles = async (rows: Float32Array, count: number): Promise<void> => {
+    const packed = packTiles(type, rows, count, width);
+    const tiles = ceilDiv(count, TILE);
+    for (let done = 0; done < tiles;) {
+      const row = (tile + done) * TILE;
+      const shard = matrix.shards.findLast((candidate) => candidate.firstRow <= row)!;
+      const first = (row - shard.firstRow) / TILE;
+      const fit = Math.min(tiles - done, ceilDiv(shard.rows, TILE) - first);
+      const slice = (array: Uint32Array, tileBytes: number): Uint32Array =>
+        array.subarray((done * tileBytes) / 4, ((done + fit) * tileBytes) / 4);
+      device.write(shard.weight, first * tileWeightBytes, slice(packed.weight, tileWeightBytes));
+      if (shard.scale && packed.scale)
+        device.write(shard.scale, first * tileScaleBytes, slice(packed.scale, tileScaleBytes));
+      done += fit;
+    }
+    tile += tiles;
+    await options.flush(packed.weight.byteLength);
+  };
+
+  const append = async (data: Float32Array, rows: number): Promise<void> => {
+    let used = 0;
+    if (carried > 0) {
+      used = Math.min(rows, TILE - carried);
+      carry.set(data.subarray(0, used * width), carried * width);
+      carried += used;
+      if (carried < TILE) return;
+      await writeTiles(carry, TILE);
+      carried = 0;
+    }
+    const whole = Math.floor((rows - used) / TILE) * TILE;
+    if (whole > 0) await writeTiles(data.subarray(used * width, (used + whole) * width), whole);
+    used += whole;
+    carry.set(data.subarray(used * width, rows * width));
+    carried = rows - used;
+  };
+
+  for (const part of spec.parts) {
+    const { tensor, firstRow } = part;
+    for await (const piece of reader.streamRows(tensor, {
+      rowStart: firstRow,
+      rowEnd: firstRow + part.rows,
+      columns,
+      tileRows: part.order?.length ?? TILE,
+      signal: options.signal,
+      onBytes: (bytes) => options.onBytes(bytes, tensor),
+    })) {
+      await append(part.order ? reorderRows(piece.data, part.order, piece.rows, width) : piece.data, piece.rows);
+    }
+    const padding = paddedRows(part) - part.rows;
+    if (padding > 0) await append(new Float32Array(padding * width), padding);
+  }
+  if (carried > 0) await writeTiles(carry.subarray(0, carried * width), carried);
+}
+
+/** Rows of each group of `order.length` rows in that order. */
+export function reorderRows(
+  data: Float32Array,
+  order: NonNullable<MatrixPart['order']>,
+  rows: number,
+  width: number,
+): Float32Array {
+  const out = new Float32Array(rows * width);
+  for (let row = 0; row < rows; row++) {
+    const group = row - (row % order.length);
+    const from = (group + order[row % order.length]!) * width;
+    out.set(data.subarray(from, from + width), row * width);
+  }
+  return out;
+}

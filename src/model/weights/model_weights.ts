@@ -1,0 +1,74 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { Buffer, Device } from '../../gpu/index.js';
+import type { TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../config/model_config.js';
+import { type GqaWeights, loadGqa } from '../layers/attention/gqa_weights.js';
+import { loadMla, type MlaWeights } from '../layers/attention/mla_weights.js';
+import { type ExpertWeights, loadExperts } from '../layers/mlp/expert_weights.js';
+import { type GatedMlpWeights, loadGatedMlp } from '../layers/mlp/gated_weights.js';
+import { mapSpecs, modelMap } from './model_map.js';
+import type { RankSlice } from '../shape.js';
+import { type LoadWeightsOptions, type VocabMatrix, WeightLoader } from './weight_loader.js';
+
+export type { ExpertWeights } from '../layers/mlp/expert_weights.js';
+export type { GatedMlpWeights } from '../layers/mlp/gated_weights.js';
+export type { GqaWeights } from '../layers/attention/gqa_weights.js';
+export type { MlaWeights } from '../layers/attention/mla_weights.js';
+
+export type AttentionWeights = GqaWeights | MlaWeights;
+export type MlpWeights = GatedMlpWeights | ExpertWeights;
+
+/** A rank's slice of a layer. Vectors that aren't cut are whole. */
+export interface LayerWeights<
+  Attention extends AttentionWeights = AttentionWeights,
+  Mlp extends MlpWeights = MlpWeights,
+> {
+  /** Of the layer in the model. */
+  readonly index: number;
+  readonly inputNorm: Buffer;
+  readonly attention: Attention;
+  readonly postNorm: Buffer;
+  readonly mlp: Mlp;
+}
+
+export interface ModelWeights<Layer extends LayerWeights = LayerWeights> {
+  readonly type: WeightType;
+  readonly embedding: VocabMatrix | undefined;
+  /** Layers of which the rank holds weights, ascending. */
+  readonly layers: readonly Layer[];
+  /** Where the head is. */
+  readonly norm: Buffer | undefined;
+  /** The embedding itself when they are tied and the rank holds the same rows of both. */
+  readonly head: VocabMatrix | undefined;
+  readonly bytes: number;
+  readonly parameters: number;
+}
+
+/**
+ * Loads a checkpoint: a rank's slice, or all of it.
+ * @throws SplitkvError `format` for a missing or misshapen tensor, `limit` for an adapter too small, `aborted`.
+ */
+export async function loadModelWeights(
+  device: Device,
+  config: ModelConfig,
+  reader: TensorReader,
+  type: WeightType,
+  options: LoadWeightsOptions & { readonly slice?: RankSlice | undefined } = {},
+): Promise<ModelWeights> {
+  const map = modelMap(config, options.slice);
+  const loader = new WeightLoader(device, reader, type, mapSpecs(map), options);
+  const embedding = await loader.vocab(map.embedding);
+  const layers: LayerWeights[] = [];
+  for (const { index, inputNorm, attention, postNorm, mlp } of map.layers) {
+    layers.push({
+      index,
+      inputNorm: await loader.vector(inputNorm),
+      attention: attention.kind === 'gqa' ? await loadGqa(loader, attention) : await loadMla(loader, attention),
+      postNorm: await loader.vector(postNorm),
+      mlp: mlp.kind === 'gated' ? await loadGatedMlp(loader, mlp) : await loadExperts(loader, config.hiddenSize, mlp),
+    });
+  }
+  const norm = await loader.vector(map.norm);
+  const head = map.head === map.embedding ? embedding : await loader.vocab(map.head);
+  return { type, embedding, layers, norm, head, bytes: loader.bytes, parameters: loader.parameters };
+}

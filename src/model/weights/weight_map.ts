@@ -1,0 +1,152 @@
+/**
+ * Where each GPU matrix of a model comes from: plain data, no GPU. A matrix is a stack of rows of checkpoint tensors, so a
+ * plan that gives a rank only some heads or columns changes the parts, not the loader.
+ */
+import { isQuantised, type WeightType } from '../../../shaders/linear/pack.js';
+import { weightColumns } from '../../../shaders/linear/segments.js';
+import { alignUp } from '../../base/math.js';
+import type { ModelConfig } from '../config/model_config.js';
+import { type HeldSegments, type Span, spanLength } from '../shape.js';
+
+/** Rows [firstRow, firstRow + rows) of a 2-D tensor of `tensorRows` rows; `padTo` adds zero rows up to a multiple. */
+export interface MatrixPart {
+  readonly tensor: string;
+  readonly tensorRows: number;
+  readonly firstRow: number;
+  readonly rows: number;
+  readonly padTo?: number;
+  /**
+   * Row i of every group of `order.length` rows comes from row order[i] of that group; firstRow and rows are multiples of the
+   * length.
+   */
+  readonly order?: readonly number[];
+}
+
+/** A matrix that isn't packed as it is stored. */
+export interface PackedAs {
+  readonly name: string;
+  readonly rows: number;
+  readonly columns: number;
+}
+
+export interface MatrixSpec {
+  readonly name: string;
+  /** Columns of the tensors. */
+  readonly inFeatures: number;
+  /** Of a contraction that plans split: only these segments' columns are read and packed. All columns without. */
+  readonly segments?: HeldSegments;
+  readonly parts: readonly MatrixPart[];
+  /** 'f32': whatever the type of the other weights. 'unquantised': f16 where that is q8 or q4. */
+  readonly precision?: 'f32' | 'unquantised';
+  /** The matrices made of it, where it isn't packed as stored. */
+  readonly packedAs?: readonly PackedAs[];
+}
+
+/** Elements [first, first + length) of a vector tensor, or `length` zeros without one; `padTo` and `order` as in MatrixPart. */
+export interface VectorPart {
+  readonly tensor?: string;
+  readonly tensorLength: number;
+  readonly first: number;
+  readonly length: number;
+  readonly padTo?: number;
+  readonly order?: readonly number[];
+}
+
+export interface VectorSpec {
+  readonly name: string;
+  readonly parts: readonly VectorPart[];
+}
+
+/** A matrix over rows [firstRow, ...) of the vocabulary. */
+export interface VocabSpec {
+  readonly matrix: MatrixSpec;
+  readonly firstRow: number;
+}
+
+export const someRows = (tensor: string, tensorRows: number, rows: Span): MatrixPart => ({
+  tensor,
+  tensorRows,
+  firstRow: rows[0],
+  rows: spanLength(rows),
+});
+export const allRows = (tensor: string, rows: number): MatrixPart => someRows(tensor, rows, [0, rows]);
+
+/** A vector that every rank of a layer holds whole. */
+export const wholeVector = (name: string, tensor: string, length: number): VectorSpec => ({
+  name,
+  parts: [{ tensor, tensorLength: length, first: 0, length }],
+});
+
+/** The embedding table's and the output head's rows: the same object where a tied model's rank holds the same rows of both. */
+export function vocabMaps(
+  config: Pick<ModelConfig, 'hiddenSize' | 'vocabSize' | 'tieWordEmbeddings' | 'tensors'>,
+  slice: { readonly embeddingRows?: Span; readonly headRows?: Span },
+): { readonly embedding: VocabSpec | undefined; readonly head: VocabSpec | undefined } {
+  const { hiddenSize, vocabSize, tieWordEmbeddings, tensors } = config;
+  const { embeddingRows, headRows } = slice;
+  const vocab = (name: string, tensor: string, rows: Span): VocabSpec => ({
+    matrix: { name, inFeatures: hiddenSize, parts: [someRows(tensor, vocabSize, rows)] },
+    firstRow: rows[0],
+  });
+  const table = `${tensors.embedding}.weight`;
+  const embedding = embeddingRows && vocab('embed_tokens', table, embeddingRows);
+  if (!headRows) return { embedding, head: undefined };
+  const tied = tieWordEmbeddings && embeddingRows?.[0] === headRows[0] && embeddingRows[1] === headRows[1];
+  const head = tied ? embedding : vocab('lm_head', tieWordEmbeddings ? table : `${tensors.head}.weight`, headRows);
+  return { embedding, head };
+}
+
+/** Columns [first, end) of its tensors that a matrix packs: whole quantisation blocks. */
+export const packedColumns = ({ inFeatures, segments }: MatrixSpec): Span => {
+  if (!segments) return [0, inFeatures];
+  const { start, end } = weightColumns(inFeatures, segments);
+  return [start, end];
+};
+
+/** Elements of a row of activations that the matrix multiplies: its segments' own, not the widened columns. */
+export const activationWidth = ({ inFeatures, segments }: MatrixSpec): number =>
+  segments ? segments.end - segments.start : inFeatures;
+
+/** Rows of a part, with its padding. */
+export const paddedRows = (part: { readonly rows: number; readonly padTo?: number }): number =>
+  alignUp(part.rows, part.padTo ?? 1);
+
+export const matrixRows = (spec: MatrixSpec): number => spec.parts.reduce((sum, part) => sum + paddedRows(part), 0);
+
+const paddedLength = (part: VectorPart): number => alignUp(part.length, part.padTo ?? 1);
+
+/** Elements of a vector on the GPU. */
+export const vectorLength = ({ parts }: VectorSpec): number =>
+  alignUp(
+    parts.reduce((sum, part) => sum + paddedLength(part), 0),
+    32,
+  );
+
+/** How a matrix is stored where the model's weights are `type`. */
+export function matrixType({ precision }: MatrixSpec, type: WeightType): WeightType {
+  if (precision === 'f32') return 'f32';
+  return precision === 'unquantised' && isQuantised(type) ? 'f16' : type;
+}
+
+export type Spec = MatrixSpec | VectorSpec;
+export const isMatrixSpec = (spec: Spec): spec is MatrixSpec => 'inFeatures' in spec;
+
+/** Every checkpoint tensor that the specs read: the shape it must have, and how many of its numbers are read. */
+export function expectedTensors(
+  specs: Iterable<Spec>,
+): Map<string, { readonly shape: readonly number[]; readonly numbers: number }> {
+  const tensors = new Map<string, { shape: readonly number[]; numbers: number }>();
+  const read = (tensor: string, shape: readonly number[], numbers: number): void => {
+    const before = tensors.get(tensor)?.numbers ?? 0;
+    tensors.set(tensor, { shape, numbers: before + numbers });
+  };
+  for (const spec of specs) {
+    if (isMatrixSpec(spec)) {
+      const columns = spanLength(packedColumns(spec));
+      for (const part of spec.parts) read(part.tensor, [part.tensorRows, spec.inFeatures], part.rows * columns);
+    } else {
+      for (const part of spec.parts) if (part.tensor !== undefined) read(part.tensor, [part.tensorLength], part.length);
+    }
+  }
+  return tensors;
+}
