@@ -1,7 +1,7 @@
 import { defineConfig } from '@playwright/test';
 import { freePort } from './e2e/support/free_port.js';
-import { launchChrome } from './src/cli/chrome.js';
-import { chromeFlags, findChrome } from './src/cli/find_chrome.js';
+import { launchChrome } from './src/cli/hosts/chrome.js';
+import { chromeFlags, findChrome } from './src/cli/hosts/find_chrome.js';
 
 // Found once, by trying; the worker processes that read this file again inherit the answers.
 if (process.env['SPLITKV_CHROME_ADAPTER'] === undefined) {

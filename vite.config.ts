@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vite';
 import { bundleWgsl } from './scripts/build_plugins.mjs';
-import { serveFiles } from './src/server/static_files.js';
+import { serveFiles } from './src/server/http/static_files.js';
 
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 

@@ -4,7 +4,13 @@ export default defineConfig({
   // Its `main` is CommonJS in a package of type module, which Node refuses.
   resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },
   test: {
-    include: ['src/**/*.test.ts', 'shaders/**/*.test.ts', 'models/**/*.test.ts', 'scripts/**/*.test.ts'],
+    include: [
+      'src/**/*.test.ts',
+      'bench/**/*.test.ts',
+      'shaders/**/*.test.ts',
+      'models/**/*.test.ts',
+      'scripts/**/*.test.ts',
+    ],
     setupFiles: ['src/gpu/testing/setup.ts'],
     // Dawn keeps native state a process wide: each test file gets its own process, and software adapters want a core each.
     pool: 'forks',

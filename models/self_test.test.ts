@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { load } from '../src/engine/load.js';
-import { openModelFiles, openTokenizer } from '../src/engine/model_files.js';
+import { openModelFiles, openTokenizer } from '../src/engine/files/model_files.js';
 import { promptTokens } from '../src/engine/prompt_tokens.js';
 import type { SelfTestCase } from '../src/engine/self_test.js';
 import { testAdapters } from '../src/gpu/testing/adapters.js';

@@ -25,7 +25,7 @@ const [{ output }] = await build({
     write: false,
     target: 'es2023',
     chunkSizeWarningLimit: 2000,
-    lib: { entry: join(root, 'src/engine/rank_worker.ts'), formats: ['iife'], name: 'splitkvRank' },
+    lib: { entry: join(root, 'src/engine/workers/rank_worker.ts'), formats: ['iife'], name: 'splitkvRank' },
     rollupOptions: { external: nodeOnly, output: { minify: true, codeSplitting: false } },
   },
 });
@@ -37,9 +37,9 @@ if (output.length !== 1 || /\bimport\s*\(|\bimport\.meta\b|^(import|export)\b/m.
 const library = {
   splitkv: join(root, 'src/index.ts'),
   'splitkv-chat': join(root, 'src/app/chat/index.ts'),
-  'splitkv-rank_worker': join(root, 'src/engine/rank_worker.ts'),
-  // What runs in the worker_thread of a rank: src/engine/node_workers.ts looks for it beside itself, under a name like its own.
-  'splitkv-node_rank_worker': join(root, 'src/engine/node_rank_worker.ts'),
+  'splitkv-rank_worker': join(root, 'src/engine/workers/rank_worker.ts'),
+  // What runs in the worker_thread of a rank: src/engine/workers/node_workers.ts looks for it beside itself, under a name like its own.
+  'splitkv-node_rank_worker': join(root, 'src/engine/workers/node_rank_worker.ts'),
 };
 const commandLine = {
   'cli/main': join(root, 'src/cli/main.ts'),
@@ -83,7 +83,7 @@ const [{ output: alone }] = await buildParts({
         },
         {
           name: 'placement',
-          test: /\/src\/placement\/(capabilities|check_\w+|copies|copy_moves|lists|make_plan|memory|owner|partition|plan|policy|prompt_chunk|refuse|routes|sequence_\w+|stage_\w+)\.ts$/,
+          test: /\/src\/(base\/lists|placement\/((check|make|plan|sequences)\/)?(capabilities|check_\w+|copies|copy_moves|make_plan|memory|owner|partition|plan|policy|prompt_chunk|refuse|routes|sequence_\w+|stage_\w+))\.ts$/,
         },
         // Every model needs them: in one file they are smaller than in one for each set of parts that share them.
         {

@@ -1,4 +1,4 @@
-/** `npm run capabilities`: writes docs/capabilities.md from the table of what goes together (src/placement/capabilities.ts). */
+/** `npm run capabilities`: writes docs/capabilities.md from the table of what goes together (src/placement/check/capabilities.ts). */
 import { writeFileSync } from 'node:fs';
 import { ensurePackages } from './setup.mjs';
 

@@ -9,8 +9,8 @@ import { ensureChrome, root } from './setup.mjs';
 
 process.env.CHROME_PATH = ensureChrome();
 await import('./run_typescript.mjs');
-const { launchChrome } = await import('../src/cli/chrome.ts');
-const { serveFiles } = await import('../src/server/static_files.ts');
+const { launchChrome } = await import('../src/cli/hosts/chrome.ts');
+const { serveFiles } = await import('../src/server/http/static_files.ts');
 
 const [models, pages] = [serveFiles('/models', join(root, 'models')), serveFiles('/', join(root, 'dist/app'))];
 const server = createServer((request, response) =>

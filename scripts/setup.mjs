@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { findChrome } from '../src/cli/find_chrome.js';
+import { findChrome } from '../src/cli/hosts/find_chrome.js';
 
 export const root = fileURLToPath(new URL('..', import.meta.url));
 

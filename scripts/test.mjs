@@ -91,7 +91,7 @@ try {
     await check('types', bin('tsc'), ['-p', 'tsconfig.json']);
     await check('lint', bin('oxlint'), ['--type-aware', '--deny-warnings']);
     await check('format', bin('oxfmt'), ['--check']);
-    await check('layers', bin('depcruise'), ['--config', '.dependency-cruiser.mjs', 'src', 'shaders', 'e2e']);
+    await check('layers', bin('depcruise'), ['--config', '.dependency-cruiser.mjs', 'src', 'shaders', 'bench', 'e2e']);
   }
   await unitTests();
   if (filter.length === 0) await endToEndTests();

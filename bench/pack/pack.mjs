@@ -63,7 +63,7 @@ const buildCommandLine = (outDir) =>
       lib: {
         entry: {
           main: join(root, 'src/cli/main.ts'),
-          'splitkv-node_rank_worker': join(root, 'src/engine/node_rank_worker.ts'),
+          'splitkv-node_rank_worker': join(root, 'src/engine/workers/node_rank_worker.ts'),
           node_request_worker: join(root, 'src/server/node_request_worker.ts'),
         },
         formats: ['es'],

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
 import { expect, test } from '@playwright/test';
-import type { BenchDocument } from '../../src/bench/document.js';
-import type { DecodeResult } from '../../src/bench/suites/decode.js';
-import type { PeerResult } from '../../src/bench/peers/peer_result.js';
-import type { KernelResult } from '../../src/bench/suites/kernels.js';
+import type { BenchDocument } from '../../bench/document.js';
+import type { DecodeResult } from '../../bench/suites/decode.js';
+import type { PeerResult } from '../../bench/peers/peer_result.js';
+import type { KernelResult } from '../../bench/suites/kernels.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 
 const out = mkdtempSync(join(tmpdir(), 'splitkv-bench-e2e-'));

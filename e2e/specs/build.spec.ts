@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/example.js';
+import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import { packPackage } from '../apps/run_app.js';
 
 // The test server builds dist/ before it starts.

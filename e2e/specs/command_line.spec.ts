@@ -1,5 +1,5 @@
 import { expect, test } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/example.js';
+import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 
 const chrome = ['--host', 'chrome', '--model', 'models/tiny-gqa', '--json'];

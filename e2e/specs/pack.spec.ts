@@ -3,8 +3,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
-import type { BenchDocument } from '../../src/bench/document.js';
-import type { DecodeResult } from '../../src/bench/suites/decode.js';
+import type { BenchDocument } from '../../bench/document.js';
+import type { DecodeResult } from '../../bench/suites/decode.js';
 import { swiftshaderIcd } from '../../src/gpu/node_swiftshader.js';
 
 const SYSTEM_ICDS = '/usr/share/vulkan/icd.d';

@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from '@playwright/test';
 import { build } from 'vite';
-import { serveFiles } from '../../src/server/static_files.js';
+import { serveFiles } from '../../src/server/http/static_files.js';
 
 // The test server builds dist/ before it starts.
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, type Page, test } from '@playwright/test';
-import { exampleProfile } from '../../src/app/example_profile.js';
-import { arrange } from '../../src/placement/arrangement/index.js';
+import { exampleProfile } from '../../src/app/tools/example_profile.js';
+import { arrange } from '../../src/arrangement/index.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 import { checkAccessibility } from '../support/accessibility.js';
 

@@ -1,5 +1,5 @@
 import { expect, type Page, test } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/example.js';
+import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import type { PlainLoadOptions } from '../../src/app/host_protocol.js';
 import { HostPage } from '../support/host_page.js';
 

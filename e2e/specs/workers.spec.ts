@@ -3,7 +3,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlin
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/example.js';
+import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import type { Model } from '../../src/index.js';
 import { HostPage } from '../support/host_page.js';
 

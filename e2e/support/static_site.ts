@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { resolve } from 'node:path';
-import { serveFiles } from '../../src/server/static_files.js';
+import { serveFiles } from '../../src/server/http/static_files.js';
 
 export interface StaticSite {
   /** Ends with a slash. */

@@ -8,8 +8,8 @@ import {
   planModel,
   SplitkvError,
 } from '../index.js';
-import { progressLine } from './progress.js';
-import { listBrowserAdapters } from './adapter_list.js';
+import { progressLine } from './shared/progress.js';
+import { listBrowserAdapters } from './shared/adapter_list.js';
 import type { HostEvent, HostPage, Outcome } from './host_protocol.js';
 
 declare global {
@@ -91,7 +91,7 @@ window.splitkvHost = {
     attempt((signal) => planModel(new URL(url, document.baseURI), { ...options, signal, onProgress })),
   bench: (request) =>
     attempt(async (signal) => {
-      const { runSuite } = await import('../bench/run_suite.js');
+      const { runSuite } = await import('../../bench/run_suite.js');
       return runSuite(request, { signal, onProgress, onWarning });
     }),
   abort: () => running.abort(new Error('interrupted')),

@@ -1,4 +1,4 @@
-import type { SuiteRequest, SuiteRun } from '../bench/run_suite.js';
+import type { SuiteRequest, SuiteRun } from '../../bench/run_suite.js';
 import type {
   AdaptersMeasure,
   ErrorCode,
@@ -11,7 +11,7 @@ import type {
   PlanReport,
   RunStats,
 } from '../index.js';
-import type { AdapterEntry } from './adapter_list.js';
+import type { AdapterEntry } from './shared/adapter_list.js';
 
 /** What of a load can be told to another process. */
 export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal' | 'fetch'>;

@@ -10,9 +10,9 @@ import {
   type Profile,
   rankLoads,
   utilisation,
-} from '../placement/arrangement/index.js';
+} from '../arrangement/index.js';
 import { type CopySharing, LANE_ENTRIES, lanesThatPay } from '../placement/index.js';
-import { alignedTable } from '../bench/table.js';
+import { alignedTable } from '../base/aligned_table.js';
 
 /** An arrangement for people: before and after, how near it is to the best, and who holds what in each layer. */
 export function describeArrangement(

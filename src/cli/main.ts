@@ -16,7 +16,7 @@ const COMMANDS: Readonly<
   pull: { summary: 'download a model of the Hugging Face Hub', load: () => import('./commands/pull.js') },
   models: { summary: 'the models on this disk, and the catalog', load: () => import('./commands/models.js') },
   plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
-  bench: { summary: 'measure speed and memory, in a checkout', load: () => import('./commands/bench.js') },
+  bench: { summary: 'measure speed and memory, in a checkout', load: () => import('../../bench/cli/command.js') },
   profile: {
     summary: 'measure what kv heads keep of compressed prompts',
     load: () => import('./commands/profile.js'),

@@ -1,12 +1,12 @@
 import type { PlainLoadOptions } from '../app/host_protocol.js';
-import { parseMemory, parseRanks } from '../app/rank_options.js';
+import { parseMemory, parseRanks } from '../app/ranks/rank_options.js';
 import { SplitkvError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
 import type { NetworkOptions, PrefillOptions } from '../index.js';
-import { parseProfile, type Profile } from '../placement/arrangement/index.js';
+import { parseProfile, type Profile } from '../arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
-import type { HostRequest, ModelHost } from './model_host.js';
+import type { HostRequest, ModelHost } from './hosts/model_host.js';
 import type { Options, OptionSpecs } from './options.js';
 
 /** Which Hub is asked, and as whom. */
@@ -113,8 +113,8 @@ async function networkFor(
 
 /** Loads the model in this process or in Chrome. */
 export async function openHost(request: ModelRequest): Promise<ModelHost> {
-  if (request.host === 'chrome') return (await import('./chrome_host.js')).openChromeHost(request);
-  return (await import('./node_host.js')).openNodeHost(request);
+  if (request.host === 'chrome') return (await import('./hosts/chrome_host.js')).openChromeHost(request);
+  return (await import('./hosts/node_host.js')).openNodeHost(request);
 }
 
 async function loadOptions(options: Options): Promise<PlainLoadOptions> {

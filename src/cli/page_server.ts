@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SplitkvError } from '../base/errors.js';
-import { modelName } from '../engine/model_name.js';
+import { modelName } from '../engine/files/model_name.js';
 import { isGgufName } from '../loader/index.js';
-import { serveFiles } from '../server/static_files.js';
+import { serveFiles } from '../server/http/static_files.js';
 
 export interface PageServer {
   /** Ends with a slash; the page is host.html, in a checkout index.html and the others, too. */

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { QUESTIONS, STORY } from '../app/example.js';
+import { QUESTIONS, STORY } from '../app/shared/example.js';
 import { runCli } from './testing/run_cli.js';
 import { ServerProcess } from './testing/run_server.js';
 

@@ -1,5 +1,5 @@
 import type { AttentionStats } from './api.js';
-import type { Runner } from './runner.js';
+import type { Runner } from './ranks/runner.js';
 
 /** What the ranks read of the cache in the next decode step; undefined on one rank, which nobody waits for. */
 export async function attentionStats(runner: Runner): Promise<AttentionStats | undefined> {

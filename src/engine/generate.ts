@@ -4,10 +4,10 @@ import type { AttentionStats, FinishReason, GenerateOptions, GenerateResult, KvC
 import { attentionStats } from './attention_stats.js';
 import { kvCompressionStats } from './kv_stats.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
-import type { DrawOptions, RankCounts } from './rank.js';
-import type { Runner } from './runner.js';
+import type { DrawOptions, RankCounts } from './ranks/rank.js';
+import type { Runner } from './ranks/runner.js';
 import { needTokenizer, type PromptReader } from './prompt_tokens.js';
-import { checkSampling, randomSeed } from './sampling.js';
+import { checkSampling, randomSeed } from './ranks/sampling.js';
 
 export type FinishDetail = GenerateResult['finish_detail'];
 

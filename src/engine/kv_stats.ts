@@ -1,5 +1,5 @@
 import type { KvCompressionStats } from './api.js';
-import type { Runner } from './runner.js';
+import type { Runner } from './ranks/runner.js';
 
 /** What compression left of the prompt in a slot; undefined where it wasn't compressed. */
 export async function kvCompressionStats(

@@ -17,7 +17,7 @@ import type {
   SelfTestResult,
 } from './api.js';
 import { chatCompletions } from './chat_api.js';
-import type { PickedPlan } from './choose_plan.js';
+import type { PickedPlan } from './planning/choose_plan.js';
 import { generate } from './generate.js';
 import { GenerationStream } from './generation_stream.js';
 import type { Speed } from './generate.js';
@@ -25,8 +25,8 @@ import type { OpenedModel } from './load.js';
 import { modelInfo } from './model_info.js';
 import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from './prompt_tokens.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
-import type { ModelRanks } from './rank_group.js';
-import type { Runner } from './runner.js';
+import type { ModelRanks } from './ranks/rank_group.js';
+import type { Runner } from './ranks/runner.js';
 import { Turns } from './turns.js';
 
 const schema: OptionsSchema<GenerateOptions> = {

@@ -1,7 +1,7 @@
 import type { AdapterRequest } from '../gpu/index.js';
 import type { CatalogModel, Source } from '../loader/index.js';
 import type { AdaptersMeasure } from './measure/basics.js';
-import type { PlanModelOptions, PlanReport } from './plan_model.js';
+import type { PlanModelOptions, PlanReport } from './planning/plan_model.js';
 import type { ServeOptions, ServingModel } from './serving/api.js';
 
 /** What a page that only loads a model needn't download: each part comes with its first call. */
@@ -29,7 +29,7 @@ export async function planModel(
   where: string | URL | readonly File[] | Source,
   options: PlanModelOptions = {},
 ): Promise<PlanReport> {
-  return (await import('./plan_model.js')).planModel(where, options);
+  return (await import('./planning/plan_model.js')).planModel(where, options);
 }
 
 /**

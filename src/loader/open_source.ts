@@ -1,7 +1,7 @@
 import { SplitkvError, usageError } from '../base/errors.js';
-import { fileListSource } from './file_list_source.js';
+import { fileListSource } from './sources/file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file_source.js';
-import type { HttpOptions } from './http_request.js';
+import type { HttpOptions } from './sources/http_request.js';
 import { HUB, httpOptionsOf, hubForm } from './hub/hub_form.js';
 import type { NetworkOptions } from './hub/hub_options.js';
 import { type LoadProgress, missingFile, type Source } from './source.js';
@@ -79,13 +79,13 @@ async function sourceOf(
   }
   if (url && /^https?:$/.test(url.protocol)) return overHttp(url, http);
   if (url && LOCAL.test(url.protocol)) {
-    const { blobSource, PackagedSource } = await import('./local_source.js');
+    const { blobSource, PackagedSource } = await import('./sources/local_source.js');
     return url.protocol === 'blob:' ? blobSource(url, signal) : urlSource(url, (folder) => new PackagedSource(folder));
   }
   if (!isNode()) throw usageError(`${String(where)}: expected an http, https, extension or blob URL, or files`);
   if (url && url.protocol !== 'file:')
     throw usageError(`${url.href}: expected a path, or a URL with http, https or file`);
-  const { directorySource } = await import('./node_files.js');
+  const { directorySource } = await import('./sources/node_files.js');
   return directorySource(url ?? (where as string));
 }
 
@@ -94,7 +94,7 @@ const LOCAL = /^(blob|[a-z]+(-[a-z]+)*-extension):$/;
 
 /** A page whose models are files that somebody chose doesn't download what fetches others. */
 async function overHttp(url: URL, http: HttpOptions): Promise<Source> {
-  const { httpSource } = await import('./http_source.js');
+  const { httpSource } = await import('./sources/http_source.js');
   return urlSource(url, (folder) => httpSource(folder, http));
 }
 

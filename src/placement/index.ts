@@ -12,9 +12,9 @@ export { stageSteps } from './cost/stage_step.js';
 export { generatedRows, promptRows } from './cost/step_rows.js';
 export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
-export { arrangedPlan } from './arranged_plan.js';
-export { maxSequences } from './capacity.js';
-export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './copies.js';
+export { arrangedPlan } from './make/arranged_plan.js';
+export { maxSequences } from './make/capacity.js';
+export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './sequences/copies.js';
 export {
   axesFeatures,
   checkTogether,
@@ -24,15 +24,15 @@ export {
   FEATURES,
   misfit,
   modelFeatures,
-} from './capabilities.js';
-export { checkPlan } from './check_plan.js';
-export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './lane_sharing.js';
-export { describePlan } from './describe_plan.js';
-export { makePlan, type PlanOptions } from './make_plan.js';
+} from './check/capabilities.js';
+export { checkPlan } from './check/check_plan.js';
+export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';
+export { describePlan } from './plan/describe_plan.js';
+export { makePlan, type PlanOptions } from './make/make_plan.js';
 export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
-export { parsePlan } from './parse_plan.js';
-export { isArrangement, parsePlanFile, type PlanFile } from './plan_file.js';
+export { parsePlan } from './plan/parse_plan.js';
+export { isArrangement, parsePlanFile, type PlanFile } from './plan/plan_file.js';
 export {
   COPY_SHARING,
   type CopySharing,
@@ -47,10 +47,9 @@ export {
   type StageKind,
   type VocabShare,
 } from './plan.js';
-export { defaultPromptChunk } from './prompt_chunk.js';
-export {} from './sequence_ranges.js';
-export { roomByPlace, type SequenceRoom, sequenceWeights } from './sequence_weights.js';
-export { explainPick, formatPlanTable } from './plan_table.js';
+export { defaultPromptChunk } from './make/prompt_chunk.js';
+export { roomByPlace, type SequenceRoom, sequenceWeights } from './sequences/sequence_weights.js';
+export { explainPick, formatPlanTable } from './plan/plan_table.js';
 export {
   DEFAULT_NEW_TOKENS,
   pickPlan,
@@ -61,7 +60,7 @@ export {
   predictPlans,
   type Workload,
 } from './planner.js';
-export { parsePolicy, POLICIES } from './policy.js';
+export { parsePolicy, POLICIES } from './make/policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';
 export { type CachePiece, Owners } from './owners.js';
 export * from './routes.js';

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
-import { makePlan } from './make_plan.js';
+import { makePlan } from './make/make_plan.js';
 import { checkMemory, planMemory } from './memory.js';
 import type { ModelShape, Plan } from './plan.js';
-import { POLICIES } from './policy.js';
+import { POLICIES } from './make/policy.js';
 import type { ModelSizes } from './sizes.js';
 import { anyShape, gqaShape, mlaShape } from './testing/shapes.js';
 import { sizesOf } from './testing/sizes.js';

@@ -1,10 +1,10 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
-import { chunkRoom } from './copies.js';
-import { range, sum } from './lists.js';
+import { chunkRoom } from './sequences/copies.js';
+import { range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
 import { isKvOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
-import { ownSlots, placeWeights, sequencePlaces } from './sequence_ranges.js';
+import { ownSlots, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
 
 export interface MemoryOptions {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { checkPlan } from './check_plan.js';
-import { describePlan } from './describe_plan.js';
-import { makePlan } from './make_plan.js';
+import { checkPlan } from './check/check_plan.js';
+import { describePlan } from './plan/describe_plan.js';
+import { makePlan } from './make/make_plan.js';
 import { planMemory } from './memory.js';
-import { parsePlan } from './parse_plan.js';
+import { parsePlan } from './plan/parse_plan.js';
 import { type ModelShape, type Plan, type RankShare } from './plan.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';
 

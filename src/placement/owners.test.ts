@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
-import { arrangedPlan } from './arranged_plan.js';
-import { range, sum } from './lists.js';
-import { makePlan } from './make_plan.js';
+import { arrangedPlan } from './make/arranged_plan.js';
+import { range, sum } from '../base/lists.js';
+import { makePlan } from './make/make_plan.js';
 import { planMemory } from './memory.js';
 import { CHUNK_TOKENS, MERGE_LANES } from './owner.js';
 import { Owners } from './owners.js';
 import type { ModelShape, Plan } from './plan.js';
-import { POLICIES } from './policy.js';
+import { POLICIES } from './make/policy.js';
 import { randomArrangement } from './testing/arrangements.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';
 import { sizesOf } from './testing/sizes.js';

@@ -1,8 +1,8 @@
-import { CopyOwners, type CopyMove, type SharedSequence } from './copies.js';
-import { range, sum } from './lists.js';
+import { CopyOwners, type CopyMove, type SharedSequence } from './sequences/copies.js';
+import { range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, localTokens, MERGE_LANES } from './owner.js';
 import type { Plan } from './plan.js';
-import { type RowRange, sequenceRanges } from './sequence_ranges.js';
+import { type RowRange, sequenceRanges } from './sequences/sequence_ranges.js';
 import { dealsSequences, type PlanTopology, planTopology, type RowRole, type StageTopology } from './topology.js';
 
 /** One 256-token chunk of a sequence's cache, of one kv head, in the layers of a stage. */

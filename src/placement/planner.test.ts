@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
-import { makePlan } from './make_plan.js';
-import { explainPick, formatPlanTable } from './plan_table.js';
+import { makePlan } from './make/make_plan.js';
+import { explainPick, formatPlanTable } from './plan/plan_table.js';
 import { pickPlan, type PlanCandidate, type PlanPrediction, predictPlan, predictPlans } from './planner.js';
 import { machineOf, workOf } from './testing/machine.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';

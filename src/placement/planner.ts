@@ -1,15 +1,15 @@
 import { limitError, SplitkvError, usageError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
-import { axesFeatures, checkTogether, misfit, modelFeatures } from './capabilities.js';
+import { axesFeatures, checkTogether, misfit, modelFeatures } from './check/capabilities.js';
 import type { MachineMeasure } from './cost/measure.js';
 import { generatedStep, promptTime, type StepTime } from './cost/step_time.js';
 import type { ModelWork } from './cost/work.js';
-import { range } from './lists.js';
-import { makePlan, type PlanOptions } from './make_plan.js';
+import { range } from '../base/lists.js';
+import { makePlan, type PlanOptions } from './make/make_plan.js';
 import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 import { type Plan, pipelineDepth } from './plan.js';
-import { parsePolicy, POLICIES } from './policy.js';
-import { defaultPromptChunk } from './prompt_chunk.js';
+import { parsePolicy, POLICIES } from './make/policy.js';
+import { defaultPromptChunk } from './make/prompt_chunk.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
 export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'activationBytes' | 'slots'> {

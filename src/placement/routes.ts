@@ -1,5 +1,5 @@
-import { holdersOf, homeOf, laneHolders } from './copies.js';
-import { range, sum } from './lists.js';
+import { holdersOf, homeOf, laneHolders } from './sequences/copies.js';
+import { range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, MERGE_LANES } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
 import type { PlanTopology, RowRole, StageTopology } from './topology.js';

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { checkPlan } from './check_plan.js';
-import { describePlan } from './describe_plan.js';
-import { makePlan } from './make_plan.js';
+import { checkPlan } from './check/check_plan.js';
+import { describePlan } from './plan/describe_plan.js';
+import { makePlan } from './make/make_plan.js';
 import { planMemory } from './memory.js';
 import type { Plan, RankShare } from './plan.js';
-import { ownSlots, sequencePlaces, sequenceRanges } from './sequence_ranges.js';
-import { roomByPlace } from './sequence_weights.js';
+import { ownSlots, sequencePlaces, sequenceRanges } from './sequences/sequence_ranges.js';
+import { roomByPlace } from './sequences/sequence_weights.js';
 import { gqaShape } from './testing/shapes.js';
 
 const shape = gqaShape(2);

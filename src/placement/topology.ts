@@ -1,8 +1,8 @@
 import { usageError } from '../base/errors.js';
-import { range, sameList, sum } from './lists.js';
+import { range, sameList, sum } from '../base/lists.js';
 import { laneSplit } from './owner.js';
 import { isKvOnly, type Plan, type RankShare, type Stage, type StageKind } from './plan.js';
-import { type Place, placeWeights, sequencePlaces } from './sequence_ranges.js';
+import { type Place, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
 
 /**
  * How the ranks of a plan work together: derived from the plan alone, once, alike on every rank; the runtime and the planner read it.

@@ -2,19 +2,19 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { SplitkvError } from '../base/errors.js';
 import type { ServingModel } from '../index.js';
-import { Access } from './access.js';
-import { answerRequest, stopped } from './answer_request.js';
+import { Access } from './http/access.js';
+import { answerRequest, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
-import { chatShape } from './chat_shape.js';
-import { BodyRooms } from './body_room.js';
-import { answerBrokenRequest } from './broken_request.js';
-import type { CompletionCall } from './completion_call.js';
-import { Exchange, type Outcome } from './exchange.js';
-import { readBody } from './read_body.js';
+import { chatShape } from './requests/chat_shape.js';
+import { BodyRooms } from './http/body_room.js';
+import { answerBrokenRequest } from './http/broken_request.js';
+import type { CompletionCall } from './requests/completion_call.js';
+import { Exchange, type Outcome } from './http/exchange.js';
+import { readBody } from './http/read_body.js';
 import { RequestReader, SHORT_BODY } from './request_reader.js';
 import { checkMethod, findRoute, type Route } from './routes.js';
 import { ServerMetrics } from './server_metrics.js';
-import { textShape } from './text_shape.js';
+import { textShape } from './requests/text_shape.js';
 
 export interface ServerOptions {
   /** Address to listen on; default 127.0.0.1: nobody but this machine. */

@@ -2,7 +2,7 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { promptReader, type PromptSource } from '../engine/prompt_tokens.js';
 import { toApiError } from './api_error.js';
-import { readTokenCall } from './read_call.js';
+import { readTokenCall } from './requests/read_call.js';
 import type { ThreadReply, ThreadRequest } from './request_thread.js';
 
 const port = parentPort as MessagePort;

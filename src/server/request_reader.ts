@@ -1,8 +1,8 @@
 import type { PromptSource, ServingModel } from '../index.js';
-import type { CompletionCall } from './completion_call.js';
-import { readCall } from './read_call.js';
+import type { CompletionCall } from './requests/completion_call.js';
+import { readCall } from './requests/read_call.js';
 import { RequestThread } from './request_thread.js';
-import { TurnsByClient } from './turns_by_client.js';
+import { TurnsByClient } from './http/turns_by_client.js';
 
 /** Bodies up to this size are read at once, in a few milliseconds. */
 export const SHORT_BODY = 4096;

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import type { PromptSource } from '../index.js';
 import { ApiError, badRequest } from './api_error.js';
-import type { CompletionCall } from './completion_call.js';
+import type { CompletionCall } from './requests/completion_call.js';
 
 /** What the thread is asked, and what it says. */
 export interface ThreadRequest {

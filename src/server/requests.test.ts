@@ -3,10 +3,10 @@ import { describe, expect, test, vi } from 'vitest';
 import { loadTokenizer } from '../tokenizer/index.js';
 import { byteLevelTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
 import { ApiError } from './api_error.js';
-import { parseChatRequest } from './chat_request.js';
-import type { CompletionCall } from './completion_call.js';
-import { readTokenCall } from './read_call.js';
-import { parseTextRequest } from './text_request.js';
+import { parseChatRequest } from './requests/chat_request.js';
+import type { CompletionCall } from './requests/completion_call.js';
+import { readTokenCall } from './requests/read_call.js';
+import { parseTextRequest } from './requests/text_request.js';
 
 const NAMES = (
   'model messages prompt stream stream_options n max_tokens max_completion_tokens temperature top_p seed stop logprobs top_logprobs ' +

@@ -1,5 +1,5 @@
 import type { RankBalance, ServingModel } from '../index.js';
-import type { Outcome } from './exchange.js';
+import type { Outcome } from './http/exchange.js';
 import { histogramText, metricText, type Sample } from './prometheus.js';
 
 /** What the server is busy with. */

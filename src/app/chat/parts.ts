@@ -1,4 +1,4 @@
-import { make, pair } from '../dom.js';
+import { make, pair } from '../shared/dom.js';
 import type { Explanation, Remedy } from './explain.js';
 import type { Preview } from './preview.js';
 import { STYLE } from './style.js';

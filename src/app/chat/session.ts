@@ -1,7 +1,7 @@
 import { SplitkvError } from '../../base/errors.js';
 import { load, networkOf } from '../../engine/load.js';
 import { planModel } from '../../engine/on_demand.js';
-import { forgetFiles } from '../../engine/open_files.js';
+import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
   ChatMessage,
   ErrorCode,

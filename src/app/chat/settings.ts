@@ -1,8 +1,8 @@
 import { didYouMean, usageError } from '../../base/errors.js';
-import { checkSampling } from '../../engine/sampling.js';
+import { checkSampling } from '../../engine/ranks/sampling.js';
 import type { KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
-import { listBrowserAdapters } from '../adapter_list.js';
-import { parseMemory, parseRanks } from '../rank_options.js';
+import { listBrowserAdapters } from '../shared/adapter_list.js';
+import { parseMemory, parseRanks } from '../ranks/rank_options.js';
 
 /** Every attribute of the element, with what it says. The element reads no others. */
 export const ATTRIBUTES = {

@@ -1,6 +1,6 @@
 import { abortedError, SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
-import type { ModelRanks } from '../../engine/rank_group.js';
+import type { ModelRanks } from '../../engine/ranks/rank_group.js';
 import { BalanceMeter } from '../../engine/scheduler/index.js';
 import { Engine, type EngineOptions } from '../../engine/serving/engine.js';
 import type { IterationRecord } from '../../engine/serving/rank_balance.js';

@@ -1,4 +1,4 @@
-import { type AdapterEntry, describeAdapter } from '../../app/adapter_list.js';
+import { type AdapterEntry, describeAdapter } from '../../app/shared/adapter_list.js';
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { nodeAdapterNames, nodeGpu, requestNodeAdapter } from '../../gpu/node.js';
@@ -50,7 +50,7 @@ async function nodeListing(quick: boolean, { signal, progress }: Terminal): Prom
 }
 
 async function chromeListing(quick: boolean, { signal, progress }: Terminal): Promise<Listing> {
-  const { listChromeAdapters, measureChromeAdapters } = await import('../chrome_host.js');
+  const { listChromeAdapters, measureChromeAdapters } = await import('../hosts/chrome_host.js');
   if (quick) return { adapters: await listChromeAdapters(signal), measure: undefined };
   return measureChromeAdapters(signal, progress);
 }

@@ -9,7 +9,7 @@ import {
   type ArrangementFile,
   parseProfile,
   toArrangementFile,
-} from '../../placement/arrangement/index.js';
+} from '../../arrangement/index.js';
 import { COPY_SHARING } from '../../placement/index.js';
 import { describeArrangement } from '../arrangement_text.js';
 import { type Command, commonOptions } from '../command.js';

@@ -58,7 +58,7 @@ export const command: Command = {
 };
 
 async function makeReport(request: ModelRequest, options: PlainPlanOptions): Promise<PlanReport> {
-  if (request.host === 'chrome') return (await import('../chrome_host.js')).planInChrome(request, options);
+  if (request.host === 'chrome') return (await import('../hosts/chrome_host.js')).planInChrome(request, options);
   const { signal, onProgress } = request;
   const { planModel } = await import('../../index.js');
   return planModel(request.model, { ...options, signal, onProgress });

@@ -1,5 +1,5 @@
-import { parseMemory } from '../../app/rank_options.js';
-import { progressLine } from '../../app/progress.js';
+import { parseMemory } from '../../app/ranks/rank_options.js';
+import { progressLine } from '../../app/shared/progress.js';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
 import type { AttentionDpOptions, ServingModel } from '../../index.js';

@@ -1,4 +1,4 @@
-import { pageHtml } from '../../bench/report/page.js';
+import { pageHtml } from '../../base/html.js';
 import type { MeasuredProfile } from './measure.js';
 
 const LEFT = 64;

@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import type { Profile } from '../../index.js';
 import type { Terminal } from '../command.js';
-import type { ModelHost } from '../model_host.js';
+import type { ModelHost } from '../hosts/model_host.js';
 
 /** A profile and how it was measured; other tools read `model`, `kv_budget` and `layers`. */
 export interface MeasuredProfile extends Profile {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { ModelInfo } from '../../index.js';
-import { arrange, parseProfile } from '../../placement/arrangement/index.js';
+import { arrange, parseProfile } from '../../arrangement/index.js';
 import { runCli } from '../testing/run_cli.js';
 import { heatMapHtml } from './heat_map.js';
 import { measureProfile } from './measure.js';

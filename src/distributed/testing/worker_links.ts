@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { createPorts } from '../port.js';
+import { createPorts } from '../ports/port.js';
 import type { ProgramResult, TestGroup, TestLinks } from './programs.js';
 import type { WorkerAnswer, WorkerCommand } from './worker_messages.js';
 

@@ -6,11 +6,11 @@ import type { WeightProgress } from '../../model/weights/weight_loader.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
 import type { PrefillOptions } from '../api.js';
-import type { ModelPlace } from '../model_place.js';
-import type { RunnerOptions } from '../rank.js';
-import { type AdapterRequest, namedAdapter } from '../rank_adapters.js';
-import { RankGroup } from '../rank_group.js';
-import { WorkerGroup } from '../worker_group.js';
+import type { ModelPlace } from '../files/model_place.js';
+import type { RunnerOptions } from '../ranks/rank.js';
+import { type AdapterRequest, namedAdapter } from '../planning/rank_adapters.js';
+import { RankGroup } from '../ranks/rank_group.js';
+import { WorkerGroup } from '../workers/worker_group.js';
 import type { PrefillWorker } from './prefill_worker.js';
 import { SplitkvPrefill } from './splitkv_prefill.js';
 

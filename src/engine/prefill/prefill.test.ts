@@ -6,7 +6,7 @@ import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { arrangedPlan } from '../../placement/index.js';
 import { randomArrangement } from '../../placement/testing/arrangements.js';
 import { load } from '../load.js';
-import type { Runner } from '../runner.js';
+import type { Runner } from '../ranks/runner.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 import type { HandedKv } from './handed_kv.js';

@@ -1,4 +1,4 @@
-import type { ModelRanks } from '../rank_group.js';
+import type { ModelRanks } from '../ranks/rank_group.js';
 import type { HandedKv } from './handed_kv.js';
 import type { PrefillWorker } from './prefill_worker.js';
 

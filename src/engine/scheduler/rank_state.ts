@@ -3,11 +3,11 @@ import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
 import { blocksFor, type RankLimits, type SchedulerConfig } from './config.js';
 import type { BlockCopy, Handover, PrefillChunk, SequenceMove } from './iteration.js';
-import { chooseGroup, type GroupLoad } from './micro_batches.js';
+import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import { victimOf } from './preemption.js';
 import { PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
-import { SlotGroups } from './slot_groups.js';
+import { SlotGroups } from './groups/slot_groups.js';
 import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
 
 const UNCACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0 };

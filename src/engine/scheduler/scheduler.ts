@@ -5,7 +5,7 @@ import { inOrderOfPrompts } from './kv/kv_policy.js';
 import type { Handover, Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
 import { RankState, WorkList } from './rank_state.js';
 import type { ContextPolicy } from './routing.js';
-import { shiftSlots } from './shift_slots.js';
+import { shiftSlots } from './groups/shift_slots.js';
 import { checkSpec, type EndReason, type RequestSpec, inOrder, type ScheduledSequence, Sequence } from './sequence.js';
 import { WaitingQueue } from './waiting_queue.js';
 

@@ -1,7 +1,7 @@
 import { abortedError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Tokenizer } from '../../tokenizer/index.js';
-import { checkSampling, randomSeed } from '../sampling.js';
+import { checkSampling, randomSeed } from '../ranks/sampling.js';
 import { Answer } from './answer.js';
 import type { Completion, CompletionEvent, CompletionOptions } from './api.js';
 import type { Engine, EngineHandle, EngineRequest } from './engine.js';

@@ -4,8 +4,8 @@ import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
-import type { DrawOptions } from '../rank.js';
-import type { RankGroup } from '../rank_group.js';
+import type { DrawOptions } from '../ranks/rank.js';
+import type { RankGroup } from '../ranks/rank_group.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineOptions, type EngineRequest } from './engine.js';
 

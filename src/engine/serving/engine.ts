@@ -1,6 +1,6 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
-import type { DrawOptions } from '../rank.js';
-import type { ModelRanks } from '../rank_group.js';
+import type { DrawOptions } from '../ranks/rank.js';
+import type { ModelRanks } from '../ranks/rank_group.js';
 import { checkTogether, type Feature, misfit } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';

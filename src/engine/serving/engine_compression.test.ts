@@ -4,7 +4,7 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import { compressionOptions, type KvPolicy } from '../../model/compression/options.js';
 import { modelShape } from '../../model/shape.js';
 import { arrangedPlan, type CopySharing } from '../../placement/index.js';
-import type { RankGroup } from '../rank_group.js';
+import type { RankGroup } from '../ranks/rank_group.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 import { Engine, type EngineOptions } from './engine.js';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Communicator } from '../../distributed/communicator.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
-import type { RankRunner } from '../rank_runner.js';
+import type { RankRunner } from '../ranks/rank_runner.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine } from './engine.js';
 

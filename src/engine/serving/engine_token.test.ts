@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
-import { memoryOnPaper } from '../rank_memory.js';
+import { memoryOnPaper } from '../planning/rank_memory.js';
 import { randomFiles } from '../testing/random_source.js';
 import type { ServingModel } from './api.js';
 import { serve } from './serving_model.js';

@@ -1,10 +1,10 @@
 import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
-import type { DrawOptions } from '../rank.js';
+import type { DrawOptions } from '../ranks/rank.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
-import type { Runner } from '../runner.js';
+import type { Runner } from '../ranks/runner.js';
 import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
-import { roundsOf } from '../row_rounds.js';
+import { roundsOf } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
 
 interface Row {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../model/families/registry.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan, Owners } from '../../placement/index.js';
-import { exactWeights } from '../budgets.js';
+import { exactWeights } from '../planning/budgets.js';
 import type { ModelFacts } from '../load.js';
 import { kvBlocksOf } from './kv_pool.js';
 

@@ -2,7 +2,7 @@ import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { CHUNK_TOKENS, isKvOnly, Owners, type Plan, planMemory } from '../../placement/index.js';
-import { exactWeights } from '../budgets.js';
+import { exactWeights } from '../planning/budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type { ServeOptions } from './api.js';

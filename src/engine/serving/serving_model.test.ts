@@ -5,12 +5,12 @@ import { openSource } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
 import { load } from '../load.js';
-import { openModelFiles, openTokenizer } from '../model_files.js';
-import { placeOf } from '../model_place.js';
+import { openModelFiles, openTokenizer } from '../files/model_files.js';
+import { placeOf } from '../files/model_place.js';
 import { BreakableRanks } from '../testing/breakable_ranks.js';
 import { openRunner } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
-import { WorkerGroup } from '../worker_group.js';
+import { WorkerGroup } from '../workers/worker_group.js';
 import type { Completion, CompletionEvent, CompletionOptions, ServingModel } from './api.js';
 import { EngineServingModel, serve } from './serving_model.js';
 

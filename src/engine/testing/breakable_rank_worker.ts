@@ -2,8 +2,8 @@
 import { parentPort } from 'node:worker_threads';
 import type { Port } from '../../distributed/index.js';
 import { Device } from '../../gpu/index.js';
-import { serveRank } from '../serve_rank.js';
-import type { WorkerCommand } from '../worker_protocol.js';
+import { serveRank } from '../workers/serve_rank.js';
+import type { WorkerCommand } from '../workers/worker_protocol.js';
 import type { BreakCommand } from './breakable_ranks.js';
 
 let gpu: GPUDevice | undefined;

@@ -6,8 +6,8 @@ import type { KvType } from '../../model/layers/attention/kv_cache.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';
-import { type GroupOptions, RankGroup } from '../rank_group.js';
-import type { Runner } from '../runner.js';
+import { type GroupOptions, RankGroup } from '../ranks/rank_group.js';
+import type { Runner } from '../ranks/runner.js';
 import { randomFiles } from './random_source.js';
 
 export interface OpenRunnerOptions {

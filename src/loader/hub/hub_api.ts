@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../base/errors.js';
-import { type HttpOptions, request, retryAfter } from '../http_request.js';
+import { type HttpOptions, request, retryAfter } from '../sources/http_request.js';
 import { parseJson } from '../source.js';
 import type { HubName } from './hub_name.js';
 

@@ -1,4 +1,4 @@
-import type { HttpOptions } from '../http_request.js';
+import type { HttpOptions } from '../sources/http_request.js';
 import type { NetworkOptions } from './hub_options.js';
 
 /**

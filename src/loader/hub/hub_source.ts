@@ -1,6 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
 import { ggufSource } from '../gguf/file_source.js';
-import { httpSource } from '../http_source.js';
+import { httpSource } from '../sources/http_source.js';
 import type { Source } from '../source.js';
 import { missingFile } from '../source.js';
 import { chooseGguf } from './gguf_choice.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { SplitkvError } from '../../base/errors.js';
 import { partNames } from '../gguf/file.js';
 import { ggufSource } from '../gguf/file_source.js';
-import { directorySource } from '../node_files.js';
+import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
 import { chooseGguf } from './gguf_choice.js';

@@ -1,6 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
-import { listCached } from '../cache_list.js';
-import type { HttpOptions } from '../http_request.js';
+import { listCached } from '../cache/cache_list.js';
+import type { HttpOptions } from '../sources/http_request.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
 import { catalogHint, catalogHubName, catalogModel } from './catalog.js';
@@ -100,7 +100,7 @@ export async function openNamed(
     return name && openHub(name, options, signal);
   }
   if (!inPage()) {
-    if (await (await import('../node_files.js')).isOnDisk(text)) return undefined;
+    if (await (await import('../sources/node_files.js')).isOnDisk(text)) return undefined;
     const elsewhere = 'a folder or file of that name on this disk';
     if (form !== 'word') return openHub(text, options, signal, elsewhere);
     const model = catalogModel(text);

@@ -1,4 +1,4 @@
-import type { CacheDirectory, CacheFileHandle, CacheWritable } from '../opfs.js';
+import type { CacheDirectory, CacheFileHandle, CacheWritable } from '../cache/opfs.js';
 
 interface Node {
   removed: boolean;

@@ -1,4 +1,4 @@
-import type { Locks } from '../file_lock.js';
+import type { Locks } from '../cache/file_lock.js';
 
 type Granted = (lock: Lock | null) => unknown;
 

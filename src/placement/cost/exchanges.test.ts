@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { makePlan } from '../make_plan.js';
+import { makePlan } from '../make/make_plan.js';
 import type { ModelShape } from '../plan.js';
 import { gqaShape, mlaShape } from '../testing/shapes.js';
 import { machineOf, workOf } from '../testing/machine.js';

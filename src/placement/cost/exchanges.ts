@@ -1,4 +1,4 @@
-import { range } from '../lists.js';
+import { range } from '../../base/lists.js';
 import {
   attentionRoutes,
   cargoBytes,

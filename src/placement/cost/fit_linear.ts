@@ -1,5 +1,5 @@
 import { usageError } from '../../base/errors.js';
-import { sum } from '../lists.js';
+import { sum } from '../../base/lists.js';
 import type { LinearMeasure } from './measure.js';
 
 /** One timed run. */

@@ -1,5 +1,5 @@
 import { laneRoom } from '../routes.js';
-import { sum } from '../lists.js';
+import { sum } from '../../base/lists.js';
 import { laneSplit, MERGE_LANES } from '../owner.js';
 import { isKvOnly, type Plan, type RankShare } from '../plan.js';
 import { type PlanTopology, planTopology, type StageView } from '../topology.js';

@@ -1,4 +1,4 @@
-import { sum } from '../lists.js';
+import { sum } from '../../base/lists.js';
 import { isKvOnly, type Plan, type RankShare } from '../plan.js';
 import type { LayerSizes } from '../sizes.js';
 import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';

@@ -1,6 +1,6 @@
-import { range, sum } from '../lists.js';
+import { range, sum } from '../../base/lists.js';
 import { CHUNK_TOKENS, localTokens } from '../owner.js';
-import { sequenceRanges } from '../sequence_ranges.js';
+import { sequenceRanges } from '../sequences/sequence_ranges.js';
 import type { StepRows } from './work.js';
 
 /** One generated row of each of `slots` sequences that are `length` tokens long. */

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { makePlan } from '../make_plan.js';
+import { makePlan } from '../make/make_plan.js';
 import type { ModelShape, Plan } from '../plan.js';
-import { POLICIES } from '../policy.js';
+import { POLICIES } from '../make/policy.js';
 import { LAYER, machineOf, workOf } from '../testing/machine.js';
 import { anyShape, gqaShape, mlaShape } from '../testing/shapes.js';
 import { generatedStep, promptTime } from './step_time.js';

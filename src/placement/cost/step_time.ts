@@ -1,4 +1,4 @@
-import { range, sum } from '../lists.js';
+import { range, sum } from '../../base/lists.js';
 import { type Plan, pipelineDepth } from '../plan.js';
 import type { MachineMeasure } from './measure.js';
 import { generatedRows, promptRows, promptSteps } from './step_rows.js';

@@ -1,5 +1,5 @@
 import { Random } from '../../base/random.js';
-import type { ArrangementFile } from '../arrangement/index.js';
+import type { ArrangementFile } from '../../arrangement/index.js';
 import type { CopySharing, ModelShape } from '../plan.js';
 
 /**

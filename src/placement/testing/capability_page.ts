@@ -1,8 +1,15 @@
-import { arrangedPlan } from '../arranged_plan.js';
-import { axesFeatures, type Exclusion, exclusionOf, EXCLUSIONS, type Feature, FEATURES } from '../capabilities.js';
-import { makePlan } from '../make_plan.js';
+import { arrangedPlan } from '../make/arranged_plan.js';
+import {
+  axesFeatures,
+  type Exclusion,
+  exclusionOf,
+  EXCLUSIONS,
+  type Feature,
+  FEATURES,
+} from '../check/capabilities.js';
+import { makePlan } from '../make/make_plan.js';
 import type { CopySharing, Plan } from '../plan.js';
-import { parsePolicy, POLICIES } from '../policy.js';
+import { parsePolicy, POLICIES } from '../make/policy.js';
 import { randomArrangement } from './arrangements.js';
 import { gqaShape } from './shapes.js';
 
@@ -122,7 +129,7 @@ const free = (): string =>
 
 export const capabilityPage = (): string => `# What goes together
 
-<!-- Written by \`npm run capabilities\` from src/placement/capabilities.ts: change that file, not this page. -->
+<!-- Written by \`npm run capabilities\` from src/placement/check/capabilities.ts: change that file, not this page. -->
 
 ${wrapped(
   'Which plans, models and options run together. Makers and checkers of plans, the planner, `load` and `serve` ask the same table, ' +

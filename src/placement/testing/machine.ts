@@ -1,6 +1,6 @@
 import type { AdapterMeasure, LayerMeasure, MachineMeasure } from '../cost/measure.js';
 import type { ModelWork } from '../cost/work.js';
-import { sum } from '../lists.js';
+import { sum } from '../../base/lists.js';
 import type { ModelShape } from '../plan.js';
 import type { CargoWidths } from '../routes.js';
 import { sizesOf } from './sizes.js';

@@ -2,7 +2,8 @@ import type { AdpRow, RowName } from '../adp_row.js';
 import type { AdpStudy } from '../adp_study.js';
 import { type ParetoPoint, paretoFront } from '../pareto.js';
 import type { PublishedRow } from '../published_run.js';
-import { chart, escape, type Mark } from './chart.js';
+import { escapeHtml } from '../../base/html.js';
+import { chart, type Mark } from './chart.js';
 import { runCharts, runSection, scaleOf } from './run_section.js';
 import { STYLE } from './style.js';
 
@@ -48,7 +49,7 @@ ${runs.map((run, index) => runSection(ROW_TITLES[names[index]!], run, scale)).jo
 ${paretoChart(study.rows, pareto)}
 <h2>Parameters</h2>
 <dl>${Object.entries(study.parameters)
-    .map(([name, value]) => `<dt>${escape(name)}</dt><dd>${escape(shown(value))}</dd>`)
+    .map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${escapeHtml(shown(value))}</dd>`)
     .join('')}</dl>
 </body></html>
 `;

@@ -1,3 +1,4 @@
+import { escapeHtml } from '../../base/html.js';
 /** A small line chart as inline SVG. Colours are classes, so that the page's style decides them, in light and in dark. */
 
 export type Point = readonly [x: number, y: number];
@@ -45,11 +46,11 @@ export function chart(options: ChartOptions): string {
   }
   parts.push(
     `<line class="axis" x1="${MARGIN.left}" y1="${bottom}" x2="${MARGIN.left + inner.width}" y2="${bottom}"/>`,
-    `<text class="label" x="${MARGIN.left + inner.width / 2}" y="${height - 6}" text-anchor="middle">${escape(x.label)}</text>`,
-    `<text class="label" transform="translate(12 ${MARGIN.top + inner.height / 2}) rotate(-90)" text-anchor="middle">${escape(y.label)}</text>`,
+    `<text class="label" x="${MARGIN.left + inner.width / 2}" y="${height - 6}" text-anchor="middle">${escapeHtml(x.label)}</text>`,
+    `<text class="label" transform="translate(12 ${MARGIN.top + inner.height / 2}) rotate(-90)" text-anchor="middle">${escapeHtml(y.label)}</text>`,
     ...marks.map((mark) => draw(mark, place)),
   );
-  return `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escape(title)}"><title>${escape(title)}</title>${parts.join('')}</svg>`;
+  return `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escapeHtml(title)}"><title>${escapeHtml(title)}</title>${parts.join('')}</svg>`;
 }
 
 function draw({ kind, style, points, labels = [] }: Mark, place: (point: Point) => Point): string {
@@ -64,7 +65,7 @@ function draw({ kind, style, points, labels = [] }: Mark, place: (point: Point) 
       const text = labels[index];
       if (text === undefined) return circle;
       const [x, y] = freePlace([px + 7, py + 3.5], text.length * 6, taken);
-      return `${circle}<text class="dot-label" x="${fixed(x)}" y="${fixed(y)}">${escape(text)}</text>`;
+      return `${circle}<text class="dot-label" x="${fixed(x)}" y="${fixed(y)}">${escapeHtml(text)}</text>`;
     })
     .join('');
 }
@@ -94,6 +95,3 @@ export function ticks([low, high]: readonly [number, number], about: number): nu
 const number = (value: number): string => Number(value.toPrecision(6)).toLocaleString('en-US');
 
 const fixed = (value: number): string => String(Math.round(value * 10) / 10);
-
-export const escape = (text: string): string =>
-  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');

@@ -8,7 +8,7 @@ import { modelShape } from '../../../model/shape.js';
 import { ropeTable } from '../../../model/layers/attention/rope_table.js';
 import { ceilDiv } from '../../../base/math.js';
 import { checkTogether, modelFeatures } from '../../../placement/index.js';
-import type { RunnerOptions } from '../../rank.js';
+import type { RunnerOptions } from '../../ranks/rank.js';
 import { KV_BLOCK } from '../../../base/kv_units.js';
 import type { HandedKv } from '../handed_kv.js';
 import type { PrefillWorker } from '../prefill_worker.js';

@@ -1,0 +1,230 @@
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test, vi } from 'vitest';
+import { type BenchDocument, SOFTWARE_NOTE } from '../document.js';
+import type { DecodeResult } from '../suites/decode.js';
+import type { KernelResult } from '../suites/kernels.js';
+import type { RanksResult } from '../suites/ranks.js';
+import type { ServeResult } from '../suites/serve.js';
+import type { ThroughputResult } from '../suites/throughput.js';
+import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { runCli } from '../../src/cli/testing/run_cli.js';
+import { runHere } from '../../src/cli/testing/run_here.js';
+import type { LoadResult } from './load_suite.js';
+
+// Each starts processes that compile their kernels anew; on a software adapter that takes its time.
+vi.setConfig({ testTimeout: 180_000 });
+
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-bench-test-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const tiny = ['--model', 'models/tiny-gqa'];
+const { name: adapter } = (await testAdapters()).at(-1)!;
+const inNode = ['--host', 'node', '--adapter', adapter, '--json'];
+
+describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => {
+  test.each<[string, string[], string]>([
+    [
+      'an unknown suite',
+      ['--suite', 'scales'],
+      "--suite scales: expected decode, prefill, kernels, ranks, arranged, throughput, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
+    ],
+    ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
+    ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],
+    ['lengths that are none', ['--prompt-tokens', '8,many'], '--prompt-tokens 8,many: expected integers of at least 1'],
+    ['no runs', ['--runs', '0'], '--runs 0: expected an integer of at least 1'],
+    ['runs of scale', ['--suite', 'scale', '--runs', '3'], '--runs has no meaning for --suite scale'],
+    ['clients of kernels', ['--suite', 'kernels', '--clients', '2'], '--clients has no meaning for --suite kernels'],
+    ['one rank', ['--suite', 'ranks', '--ranks', '2,1'], '--ranks 2,1: expected integers of at least 2'],
+    [
+      'an unknown kernel',
+      ['--suite', 'kernels', '--host', 'node', '--kernel', 'soft'],
+      "--kernel soft: no kernel's folder contains it; there are attention/attention_merge,",
+    ],
+    ['several lengths for scale', ['--suite', 'scale', '--prompt-tokens', '8,9'], '--suite scale takes one length'],
+    ['several weights for load', ['--suite', 'load', ...tiny, '--weights', 'f16,q8'], '--suite load takes one type'],
+    ['load without a model', ['--suite', 'load'], '--model is missing'],
+    [
+      'a context too short',
+      ['--suite', 'scale', '--context', '40'],
+      '--context 40: expected room for 32 prompt tokens and 16 more',
+    ],
+    ['an adapter in Chrome', ['--host', 'chrome', '--adapter', 'x'], '--adapter needs --host node'],
+  ])('%s', async (_what, args, message) => {
+    const { code, stdout, stderr } = await runHere(['bench', ...args, '--json']);
+    expect(stderr).toContain(message);
+    expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);
+    expect(stdout).toBe('');
+    expect(code).toBe(2);
+  });
+
+  test('a missing model is a failure, not bad usage', async () => {
+    for (const suite of ['decode', 'scale', 'load']) {
+      const { code, stderr } = await runHere(['bench', '--suite', suite, '--model', join(scratch, 'none'), '--json']);
+      expect(stderr).toContain('no such folder');
+      expect(code).toBe(1);
+    }
+  });
+});
+
+test('decode: weights side by side, medians of their samples, a report, and what changed since', async () => {
+  const settings = ['--weights', 'f16,q8', '--prompt-tokens', '9,40', '--max-tokens', '2', '--runs', '3'];
+  const args = ['bench', ...tiny, ...inNode, ...settings, '--context', '64'];
+  const { code, stdout, stderr } = await runCli([...args, '--out', scratch]);
+  expect(code, stderr).toBe(0);
+  const document = JSON.parse(stdout) as BenchDocument<DecodeResult>;
+  const file = join(scratch, 'decode-node.json');
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(document);
+  expect(document.suite).toBe('decode');
+  const { environment, results, measurements } = document;
+  expect(environment).toMatchObject({ host: 'node', node: process.version });
+  expect(environment.adapters).toHaveLength(1);
+  expect(environment.note).toBe(environment.adapters[0]!.software ? SOFTWARE_NOTE : undefined);
+  expect(results.map((result) => [result.weights, result.prompt_tokens])).toEqual([
+    ['f16', 9],
+    ['q8', 9],
+    ['f16', 40],
+    ['q8', 40],
+  ]);
+  for (const [index, result] of results.entries()) {
+    const speeds = result.samples.map((sample) => sample.tokens_per_second);
+    expect(speeds).toHaveLength(3);
+    expect(Math.min(...speeds)).toBeGreaterThan(0);
+    expect(result.tokens_per_second).toBe(speeds.toSorted((a, b) => a - b)[1]);
+    expect(result.ttft_ms).toBeGreaterThan(0);
+    expect(result.generated_tokens).toBe(2);
+    const first = results[index - (index % 2)]!;
+    const ratios = speeds.map((speed, run) => speed / first.samples[run]!.tokens_per_second);
+    expect(result.speed_ratio.value).toBe(ratios.toSorted((a, b) => a - b)[1]);
+    expect(measurements!.filter(({ metric }) => metric === 'decode')[index]!.samples).toEqual(speeds);
+  }
+  const table = readFileSync(join(scratch, 'decode-node.txt'), 'utf8');
+  expect(table).toMatch(/^tiny-gqa +q8 +40 .*$/m);
+  expect(table.includes(SOFTWARE_NOTE)).toBe(environment.note !== undefined);
+  expect(readFileSync(join(scratch, 'decode-node.html'), 'utf8')).toContain('<svg');
+
+  // As if everything had been a thousand times as slow then.
+  const slower = measurements!.map((measurement) => ({
+    ...measurement,
+    samples: measurement.samples.map((sample) => (measurement.better === 'higher' ? sample / 1e3 : sample * 1e3)),
+  }));
+  writeFileSync(join(scratch, 'old.json'), JSON.stringify({ ...document, measurements: slower }));
+  const again = await runCli([...args, '--compare', join(scratch, 'old.json')]);
+  expect(again.code, again.stderr).toBe(0);
+  const { comparison } = JSON.parse(again.stdout) as BenchDocument<DecodeResult>;
+  expect(comparison!.date).toBe(environment.date);
+  expect(comparison!.changes.map(({ verdict }) => verdict)).toEqual(measurements!.map(() => 'better'));
+
+  const wrong = await runCli(['bench', '--suite', 'prefill', ...inNode, '--compare', file]);
+  expect(wrong.stderr).toContain("a document of suite 'decode', this run is of 'prefill'");
+  expect(wrong.code).toBe(1);
+  const nowhere = await runCli(['bench', ...inNode, '--out', file]);
+  expect(nowhere.stderr).toMatch(/^splitkv: --out .*: can't be written: EEXIST/m);
+  expect(nowhere.stderr).not.toContain('tokens');
+});
+
+test('kernels: times against what the adapter can do', async () => {
+  const args = ['--suite', 'kernels', '--kernel', 'norm/', '--runs', '2'];
+  const { code, stdout, stderr } = await runCli(['bench', ...args, ...inNode]);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as BenchDocument<KernelResult>;
+  expect(results.length).toBeGreaterThan(1);
+  expect(new Set(results.map(({ kernel }) => kernel))).toEqual(new Set(['rms_norm']));
+  for (const { us, gbps, copy_share: copy, fma_share: fma, samples } of results) {
+    expect(samples).toHaveLength(2);
+    expect(us).toBeGreaterThan(0);
+    expect(copy).toBeGreaterThan(0);
+    expect(fma).toBeGreaterThan(0);
+    // Peaks are what every kernel's numbers are divided by.
+    expect(gbps / copy).toBeCloseTo(results[0]!.gbps / results[0]!.copy_share, 6);
+  }
+});
+
+test('serve: clients side by side; ranks: several numbers of them', async () => {
+  const short = ['--prompt-tokens', '12', '--max-tokens', '2', '--runs', '1', ...tiny, ...inNode];
+  const groups = ['--micro-batches', '1,2'];
+  const serve = await runCli(['bench', '--suite', 'serve', '--clients', '1,3', '--requests', '1', ...groups, ...short]);
+  expect(serve.code, serve.stderr).toBe(0);
+  const served = JSON.parse(serve.stdout) as BenchDocument<ServeResult>;
+  expect(served.results.map(({ micro_batches: count, clients, requests }) => [count, clients, requests])).toEqual([
+    [1, 1, 1],
+    [1, 3, 3],
+    [2, 1, 1],
+    [2, 3, 3],
+  ]);
+  for (const { ttft_ms: ttft } of served.results) expect(ttft.p95).toBeGreaterThanOrEqual(ttft.p50);
+
+  const args = ['--suite', 'ranks', '--plan', 'tp', '--ranks', '2,4', '--batch', '1', ...short];
+  const ranks = await runCli(['bench', ...args]);
+  expect(ranks.code, ranks.stderr).toBe(0);
+  const { results } = JSON.parse(ranks.stdout) as BenchDocument<RanksResult>;
+  expect(results.map(({ task, plan, ranks: count }) => `${task} ${plan} ${count}`)).toEqual([
+    'prefill single 1',
+    'prefill tp 2',
+    'prefill tp 4',
+    'decode single 1',
+    'decode tp 2',
+    'decode tp 4',
+  ]);
+});
+
+test('throughput: plans and micro-batches by batch and context, beside replicas of one rank', async () => {
+  const setting = ['--plan', 'token', '--batch', '1,3', '--prompt-tokens', '9,70', '--max-tokens', '2', '--runs', '1'];
+  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'throughput', ...setting, ...tiny, ...inNode]);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as BenchDocument<ThroughputResult>;
+  const told = results.map(({ plan, ranks, micro_batches: count, batch, context }) =>
+    [plan, ranks, count, batch, context].join(' '),
+  );
+  const rivals = (batch: number, context: number): string[] =>
+    ['single 1 1', ...(batch > 1 ? ['replicas 2 1'] : []), 'token 2 1', ...(batch > 1 ? ['token 2 2'] : [])].map(
+      (rival) => `${rival} ${batch} ${context}`,
+    );
+  expect(told).toEqual([...rivals(1, 9), ...rivals(1, 70), ...rivals(3, 9), ...rivals(3, 70)]);
+  for (const { speedup, samples } of results) {
+    expect(samples[0]).toBeGreaterThan(0);
+    expect(speedup.value).toBeGreaterThan(0);
+  }
+});
+
+test('decode refuses a prompt that leaves no room', async () => {
+  const { code, stderr } = await runCli([
+    'bench',
+    ...tiny,
+    ...inNode,
+    '--context',
+    '64',
+    '--prompt-tokens',
+    '63',
+    '--max-tokens',
+    '4',
+  ]);
+  expect(stderr).toContain('--prompt-tokens 63: with 4 tokens after it, a context of 64 holds at most 60');
+  expect(code).toBe(2);
+});
+
+test('scale: each load in its own process; a load that fails is told and the others go on', async () => {
+  const settings = ['--weights', 'q8,q4', '--prompt-tokens', '5', '--max-tokens', '2', '--context', '16'];
+  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'scale', ...tiny, ...settings, '--json']);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as BenchDocument<LoadResult>;
+  expect(results.map(({ weights }) => weights)).toEqual(['q8', 'q4']);
+  expect(results[1]!.weight_bytes).toBeLessThan(results[0]!.weight_bytes);
+  for (const { memory, tokens, model, adapter, ttft_ms: ttft, first_ttft_ms: first } of results) {
+    expect(model).toBe('tiny-gqa');
+    expect(tokens).toHaveLength(2);
+    expect(Math.min(ttft, first)).toBeGreaterThan(0);
+    expect(memory.peak_bytes).toBeGreaterThanOrEqual(memory.loading_peak_bytes!);
+    expect(memory.loading_peak_bytes).toBeGreaterThanOrEqual(memory.before_bytes!);
+    expect(memory.gpu_in_process).toBe(adapter.software);
+    expect(memory.bar_bytes).toBe(memory.largest_tensor_bytes + 256e6);
+    expect(memory.largest_tensor_bytes).toBeLessThan(statSync('models/tiny-gqa/model.safetensors').size);
+  }
+
+  writeFileSync(join(scratch, 'config.json'), '{}');
+  const failed = await runCli(['bench', '--suite', 'scale', '--model', scratch, '--weights', 'q8', '--json']);
+  expect(failed.code).toBe(1);
+  const [failure] = (JSON.parse(failed.stdout) as BenchDocument<{ error: string }>).results;
+  expect(failure).toMatchObject({ model: scratch, weights: 'q8' });
+  expect(failed.stderr).toContain(failure!.error);
+});

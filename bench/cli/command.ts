@@ -1,0 +1,97 @@
+import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
+import { usageError } from '../../src/base/errors.js';
+import { documentJson, documentText, openDirectory, readOlder, withComparison, writeDocument } from './output.js';
+import { MADE_MODELS } from './models/scale_names.js';
+import { SUITES } from './suites.js';
+import { type Command, commonOptions } from '../../src/cli/command.js';
+import { modelOptions } from '../../src/cli/model_options.js';
+import type { Options } from '../../src/cli/options.js';
+
+const names = Object.keys(SUITES);
+const DEFAULT_OUT = 'bench/results';
+
+export const command: Command = {
+  summary: `Measures speed and memory. Suites:\n${Object.entries(SUITES)
+    .map(([name, { summary }]) => `  ${name.padEnd(8)} ${summary}`)
+    .join('\n')}`,
+  usage: `bench [--suite ${names.join('|')}] [options]`,
+  options: {
+    suite: { value: 'SUITE', help: `${names.join(', ')}; default decode` },
+    ...modelOptions,
+    host: {
+      value: 'HOST',
+      help: 'chrome or node; default chrome where one is found (not for planner, scale, load), on its GPU or else in software',
+    },
+    model: {
+      value: 'MODEL',
+      help: `a model, as for generate; default ${EMBEDDED_MODEL.replace(/\/$/, '')}; also ${MADE_MODELS.join(', ')} by name, with random weights`,
+    },
+    weights: {
+      value: 'LIST',
+      help: 'types with commas: f32, f16, q8, q4; default: as stored, for scale f16,q8,q4',
+    },
+    context: {
+      value: 'N',
+      help: "tokens the KV cache holds; default: the model's, at most 4096; for scale and load 512",
+    },
+    ranks: {
+      value: 'LIST',
+      help: 'how many; ranks, arranged: numbers with commas; default 2, arranged 2,4,8, serve 1',
+    },
+    plan: {
+      value: 'LIST',
+      help: 'ranks, throughput: policies with commas; default tp,sp,pp, throughput tp,token; serve: one',
+    },
+    'prompt-tokens': {
+      value: 'LIST',
+      help: 'decode, prefill: lengths with commas, default 128, 1024 and near the context (32 and 256 in software); throughput: default 128,512,1024; else one',
+    },
+    'max-tokens': { value: 'N', help: 'tokens to generate; default 32, for scale and load 16' },
+    runs: { value: 'N', help: 'timed runs of each setting; default 7, planner 5' },
+    batch: {
+      value: 'N',
+      help: 'sequences decoded side by side: ranks one number, default 8; arranged, throughput with commas, default 1,8,32',
+    },
+    'micro-batches': {
+      value: 'LIST',
+      help: 'serve, throughput: groups of sequences whose steps run side by side; default auto, throughput 1,2',
+    },
+    'one-core': { help: 'ranks, planner, throughput, serve: one CPU core for each software device (llvmpipe)' },
+    clients: { value: 'LIST', help: 'serve: numbers of clients with commas; default 1,4,16' },
+    requests: { value: 'N', help: 'serve: questions of each client in a run; default 2' },
+    questions: {
+      value: 'FILE',
+      help: 'compression: JSON lines of {"context", "prompt", "answer"}; default models/eval.jsonl of the checkout',
+    },
+    samples: { value: 'N', help: 'compression: at most so many questions of each length; default all' },
+    kernel: { value: 'NAME', help: "kernels: part of a kernel's folder; default: all of them" },
+    case: { value: 'NAME', help: "kernels: part of a case's name; default: all of them" },
+    compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },
+    out: {
+      value: 'DIR',
+      help: `where SUITE-HOST.json, .txt and .html are written; default ${DEFAULT_OUT}, with --json nowhere`,
+    },
+    ...commonOptions,
+  },
+  async run(options, terminal) {
+    const name = options.oneOf('suite', names) ?? 'decode';
+    const suite = SUITES[name]!;
+    checkOptions(name, options);
+    const older = await readOlder(options.text('compare'), name);
+    const json = options.has('json');
+    const out = options.text('out') ?? (json ? undefined : DEFAULT_OUT);
+    if (out !== undefined) await openDirectory(out);
+    const { document: measured, table, failed } = await suite.run(options, terminal);
+    const document = withComparison(measured, older);
+    await terminal.write(json ? documentJson(document) : documentText(document, table));
+    if (out !== undefined) terminal.note(`report: ${await writeDocument(out, document, table)}`);
+    return failed ? 1 : 0;
+  },
+};
+
+function checkOptions(suite: string, options: Options): void {
+  const known = new Set(SUITES[suite]!.options);
+  for (const name of new Set(Object.values(SUITES).flatMap((entry) => entry.options))) {
+    if (options.has(name) && !known.has(name)) throw usageError(`--${name} has no meaning for --suite ${suite}`);
+  }
+}

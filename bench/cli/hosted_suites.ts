@@ -1,0 +1,132 @@
+import type { BenchDocument } from '../document.js';
+import type { SuiteRequest } from '../run_suite.js';
+import type { PlainLoadOptions } from '../suites/answers.js';
+import { usageError } from '../../src/base/errors.js';
+import type { AdapterRequest } from '../../src/gpu/index.js';
+import type { Terminal } from '../../src/cli/command.js';
+import { profileOption } from '../../src/cli/model_options.js';
+import type { Options } from '../../src/cli/options.js';
+import {
+  benchHost,
+  benchModel,
+  integerList,
+  oneWeights,
+  onePromptLength,
+  requestFor,
+  weightsList,
+} from './bench_options.js';
+import { runHosted } from './run_hosted.js';
+
+/** The suites that run in Node or in a page alike. */
+export type HostedSuite = Exclude<SuiteRequest['suite'], 'peers'>;
+
+export interface SuiteResult {
+  readonly document: BenchDocument<unknown>;
+  readonly table: string;
+  readonly failed?: boolean;
+}
+
+const RUNS = 7;
+
+/** Reads what the suite is asked to do, and does it. */
+export async function runHostedSuite(suite: HostedSuite, options: Options, terminal: Terminal): Promise<SuiteResult> {
+  const host = benchHost(options);
+  if (options.has('one-core')) process.env['LP_NUM_THREADS'] ??= '1';
+  const model = suite === 'kernels' ? '.' : await benchModel(options, terminal);
+  return runHosted(await suiteRequest(suite, model, options, terminal), { host, model }, terminal);
+}
+
+async function suiteRequest(
+  suite: HostedSuite,
+  model: string,
+  options: Options,
+  terminal: Terminal,
+): Promise<SuiteRequest> {
+  const runs = options.integer('runs', 1) ?? RUNS;
+  const adapterName = options.text('adapter');
+  const adapter: AdapterRequest = adapterName === undefined ? {} : { adapterName };
+  if (suite === 'kernels') {
+    const [kernel, part] = [options.text('kernel'), options.text('case')];
+    return { suite, runs, adapter, ...(kernel !== undefined && { kernel }), ...(part !== undefined && { case: part }) };
+  }
+  const maxTokens = options.integer('max-tokens', 2);
+  if (suite === 'ranks') {
+    const weights = oneWeights(options, suite);
+    const kv = options.oneOf('kv', ['f32', 'f16']);
+    await requestFor(options, terminal, model, weights, undefined, []);
+    return {
+      suite,
+      model,
+      adapter,
+      ...(weights !== undefined && { weights }),
+      ...(kv !== undefined && { kv }),
+      plans: (options.text('plan') ?? 'tp,sp,pp').split(',').map((plan) => plan.trim()),
+      ranks: integerList(options, 'ranks', 2) ?? [2],
+      promptTokens: onePromptLength(options, suite, 1024),
+      batch: options.integer('batch', 1, 256) ?? 8,
+      maxTokens: maxTokens ?? 32,
+      runs,
+    };
+  }
+  if (suite === 'throughput') {
+    const weights = oneWeights(options, suite);
+    const kv = options.oneOf('kv', ['f32', 'f16']);
+    const [ranks = 2, ...others] = integerList(options, 'ranks', 2) ?? [];
+    if (others.length > 0) throw usageError(`--ranks ${options.text('ranks')}: --suite ${suite} takes one number`);
+    return {
+      suite,
+      model,
+      adapter,
+      ...(weights !== undefined && { weights }),
+      ...(kv !== undefined && { kv }),
+      plans: (options.text('plan') ?? 'tp,token').split(',').map((plan) => plan.trim()),
+      ranks,
+      microBatches: integerList(options, 'micro-batches') ?? [1, 2],
+      batches: integerList(options, 'batch') ?? [1, 8, 32],
+      contexts: integerList(options, 'prompt-tokens') ?? [128, 512, 1024],
+      maxTokens: maxTokens ?? 16,
+      runs,
+    };
+  }
+  if (suite === 'arranged') {
+    const weights = oneWeights(options, suite);
+    const kv = options.oneOf('kv', ['f32', 'f16']);
+    const profile = await profileOption(options.text('kv-profile'));
+    return {
+      suite,
+      model,
+      wide: options.text('model') === undefined,
+      adapter,
+      ...(weights !== undefined && { weights }),
+      ...(kv !== undefined && { kv }),
+      ...(profile && { profile }),
+      ranks: integerList(options, 'ranks', 2) ?? [2, 4, 8],
+      batches: integerList(options, 'batch') ?? [1, 8, 32],
+      budget: options.number('kv-budget', 'a part above 0 and at most 1', (part) => part > 0 && part <= 1) ?? 0.2,
+      promptTokens: onePromptLength(options, suite, 2048),
+      maxTokens: maxTokens ?? 8,
+      runs,
+    };
+  }
+  if (suite === 'serve') {
+    const { options: load } = await requestFor(options, terminal, model, oneWeights(options, suite));
+    return {
+      suite,
+      model,
+      options: load,
+      microBatches: integerList(options, 'micro-batches') ?? ['auto'],
+      clients: integerList(options, 'clients') ?? [1, 4, 16],
+      requestsEach: options.integer('requests', 1) ?? 2,
+      promptTokens: onePromptLength(options, suite, 128),
+      maxTokens: maxTokens ?? 32,
+      runs,
+    };
+  }
+  const loads: PlainLoadOptions[] = [];
+  for (const type of weightsList(options) ?? [undefined]) {
+    loads.push((await requestFor(options, terminal, model, type)).options);
+  }
+  const promptTokens = integerList(options, 'prompt-tokens');
+  const answers = { model, loads, runs, ...(promptTokens && { promptTokens }) };
+  return suite === 'decode' ? { suite, ...answers, maxTokens: maxTokens ?? 32 } : { suite, ...answers };
+}

@@ -1,0 +1,262 @@
+import { SplitkvError, throwIfAborted } from '../../../src/base/errors.js';
+import { median } from '../../../src/base/stats.js';
+import { planOutlook, type PlanOutlook } from '../../../src/engine/planning/auto_plan.js';
+import { openModelFiles, storedType } from '../../../src/engine/files/model_files.js';
+import { RankGroup } from '../../../src/engine/ranks/rank_group.js';
+import type { Runner } from '../../../src/engine/ranks/runner.js';
+import { openSource } from '../../../src/loader/index.js';
+import { defaultPromptChunk, type PlanCandidate, pickPlan, type PlanPrediction } from '../../../src/placement/index.js';
+import type { Terminal } from '../../../src/cli/command.js';
+import type { ModelRequest } from '../../../src/cli/model_options.js';
+import type { BenchDocument } from '../../document.js';
+import { readEnvironment } from '../environment.js';
+import { randomPrompt } from '../../prompt.js';
+import { alignedTable } from '../../../src/base/aligned_table.js';
+import { decimals } from '../../table.js';
+
+export interface PlannerRequest {
+  readonly models: readonly { readonly name: string; readonly request: ModelRequest }[];
+  readonly ranks: number;
+  readonly promptTokens: readonly number[];
+  readonly maxTokens: number;
+  readonly runs: number;
+  /** A CPU core for each software device (Mesa's LP_NUM_THREADS), so that devices side by side are more than one. */
+  readonly oneCore: boolean;
+}
+
+/** A plan's request, predicted and measured. */
+export interface PlannerResult {
+  readonly model: string;
+  readonly prompt_tokens: number;
+  readonly plan: string;
+  readonly ranks: number;
+  readonly predicted: PlanTimes;
+  /** The least of the runs: whatever else goes on only adds. */
+  readonly measured: PlanTimes;
+  /** What the planner picks for this model and prompt. */
+  readonly picked: boolean;
+  readonly samples: readonly PlanTimes[];
+}
+
+export interface PlanTimes {
+  readonly ttft_ms: number;
+  readonly step_ms: number;
+  readonly request_ms: number;
+}
+
+/** How well plans were picked by each of the times, over all models and prompts. */
+export interface PlannerScore {
+  readonly by: keyof PlanTimes;
+  readonly choices: number;
+  /** Picks that were truly fastest, or took at most a tenth longer. */
+  readonly good: number;
+  /** The worst pick's time over the fastest plan's. */
+  readonly worst: number;
+  /** Median of |predicted / measured - 1| over all plans, models and prompts. */
+  readonly median_error: number;
+}
+
+export interface PlannerDocument extends BenchDocument<PlannerResult> {
+  readonly scores: readonly PlannerScore[];
+}
+
+const TIMES = ['request_ms', 'step_ms', 'ttft_ms'] as const;
+const GOOD = 1.1;
+
+type Made = PlanCandidate & PlanPrediction;
+
+interface Contender {
+  readonly candidate: Made;
+  readonly group: RankGroup;
+}
+
+/** Every plan that can be made, predicted and then run; the planner is told nothing that it wouldn't measure itself. */
+export async function runPlannerSuite(request: PlannerRequest, terminal: Terminal): Promise<PlannerDocument> {
+  if (request.oneCore) process.env['LP_NUM_THREADS'] ??= '1';
+  const results: PlannerResult[] = [];
+  const adapters = new Map<string, RankGroup['devices'][number]>();
+  for (const model of request.models) {
+    for (const result of await runModel(model, request, terminal, adapters)) results.push(result);
+  }
+  const environment = await readEnvironment(
+    'node',
+    [...adapters.values()].map((device) => ({ ...device.adapter, name: device.name })),
+  );
+  return { suite: 'planner', environment, results, scores: TIMES.map((by) => scoreOf(results, by)) };
+}
+
+async function runModel(
+  { name, request: { model, options } }: PlannerRequest['models'][number],
+  { ranks, promptTokens, maxTokens, runs }: PlannerRequest,
+  terminal: Terminal,
+  adapters: Map<string, RankGroup['devices'][number]>,
+): Promise<PlannerResult[]> {
+  const { signal } = terminal;
+  const files = await openModelFiles(await openSource(model, signal), signal);
+  const { config } = files;
+  const reader = await files.reader();
+  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
+  const kvType = options.kv ?? 'f32';
+  const contextLength = Math.min(config.maxPositions, Math.max(...promptTokens) + maxTokens);
+  const requests = Array.from({ length: ranks }, () =>
+    options.adapter === undefined ? {} : { adapterName: options.adapter },
+  );
+  const outlookAt = (promptLength: number, fresh: boolean): Promise<PlanOutlook> =>
+    planOutlook({
+      subject: { config, type, kvType, contextLength, seatsOf: () => ({ slots: 1 }) },
+      adapters: requests,
+      budgets: [],
+      virtual: false,
+      workload: { promptLength, newTokens: maxTokens },
+      exactMemory: false,
+      fresh,
+      store: FORGETFUL,
+      signal,
+      onProgress: (line) => terminal.progress(`${name}: ${line}`),
+    });
+  const contenders: Contender[] = [];
+  try {
+    const { candidates } = await outlookAt(promptTokens[0]!, true);
+    for (const candidate of candidates.filter(isMade)) {
+      const group = await RankGroup.open({
+        config,
+        reader,
+        type,
+        plan: candidate.plan,
+        adapters: requests.slice(0, candidate.worldSize),
+        virtual: false,
+        runner: { slots: 1, batches: 1, contextLength, prefillChunk: defaultPromptChunk(candidate.plan), kvType },
+        signal,
+      });
+      contenders.push({ candidate, group });
+      for (const device of group.devices) adapters.set(device.name, device);
+    }
+    const results: PlannerResult[] = [];
+    for (const length of promptTokens) {
+      const outlook = await outlookAt(length, false);
+      const prompt = randomPrompt(length, config.vocabSize);
+      const samples = await race(contenders, prompt, maxTokens, runs, (line) => {
+        throwIfAborted(signal, 'bench');
+        terminal.progress(`${name}, ${length} tokens: ${line}`);
+      });
+      const pick = pickPlan(outlook.candidates);
+      for (const [index, candidate] of outlook.candidates.filter(isMade).entries()) {
+        const { firstTokenSeconds, decode, requestSeconds } = candidate;
+        results.push({
+          model: name,
+          prompt_tokens: length,
+          plan: candidate.policy,
+          ranks: candidate.worldSize,
+          predicted: {
+            ttft_ms: firstTokenSeconds * 1000,
+            step_ms: decode.seconds * 1000,
+            request_ms: requestSeconds * 1000,
+          },
+          measured: leastOf(samples[index]!, maxTokens),
+          picked: candidate === pick,
+          samples: samples[index]!,
+        });
+      }
+    }
+    return results;
+  } finally {
+    for (const { group } of contenders) group.dispose();
+  }
+}
+
+/** Measures are kept for this process alone: each run of the suite takes its own. */
+const FORGETFUL = { environment: 'bench', get: () => Promise.resolve(undefined), set: () => Promise.resolve() };
+
+const isMade = (candidate: PlanCandidate): candidate is Made => candidate.plan !== undefined;
+
+/** Runs every plan in turn; the first run compiles, and is checked but not timed. */
+async function race(
+  contenders: readonly Contender[],
+  prompt: readonly number[],
+  maxTokens: number,
+  runs: number,
+  onProgress: (line: string) => void,
+): Promise<PlanTimes[][]> {
+  const samples = contenders.map(() => [] as PlanTimes[]);
+  let expected: string | undefined;
+  for (let run = 0; run <= runs; run++) {
+    for (const [index, { candidate, group }] of contenders.entries()) {
+      onProgress(`${candidate.policy}, run ${run} of ${runs}`);
+      const { ids, ...times } = await answer(group.runner, prompt, maxTokens);
+      expected ??= ids.join();
+      if (ids.join() !== expected) {
+        throw new SplitkvError(
+          'internal',
+          `plan '${candidate.policy}' samples other tokens than one rank, so no time is told; please report it with the adapter`,
+        );
+      }
+      if (run > 0) samples[index]!.push(times);
+    }
+  }
+  return samples;
+}
+
+async function answer(
+  runner: Runner,
+  prompt: readonly number[],
+  maxTokens: number,
+): Promise<PlanTimes & { readonly ids: readonly number[] }> {
+  const started = performance.now();
+  await runner.prefill(prompt, maxTokens + 1, { seed: 0 });
+  const ids: number[] = [...(await runner.sampleFirst())];
+  const first = performance.now();
+  const ahead: Promise<Uint32Array>[] = [];
+  for (let step = 0; step < maxTokens; step++) {
+    ahead.push(runner.step());
+    if (ahead.length === 4) ids.push(...(await ahead.shift()!));
+  }
+  for (const step of ahead) ids.push(...(await step));
+  const ended = performance.now();
+  await runner.release();
+  return { ids, ttft_ms: first - started, step_ms: (ended - first) / maxTokens, request_ms: ended - started };
+}
+
+function leastOf(samples: readonly PlanTimes[], maxTokens: number): PlanTimes {
+  const [ttft, step] = (['ttft_ms', 'step_ms'] as const).map((key) => Math.min(...samples.map((times) => times[key])));
+  return { ttft_ms: ttft!, step_ms: step!, request_ms: ttft! + maxTokens * step! };
+}
+
+/** Picks are the planner's own by the time of a request, and the least prediction by the others. */
+export function scoreOf(results: readonly PlannerResult[], by: keyof PlanTimes): PlannerScore {
+  const choices = new Map<string, PlannerResult[]>();
+  for (const result of results) {
+    const key = `${result.model} ${result.prompt_tokens}`;
+    choices.set(key, [...(choices.get(key) ?? []), result]);
+  }
+  const ratios = [...choices.values()].map((plans) => {
+    const least = (of: (result: PlannerResult) => number): PlannerResult =>
+      plans.reduce((best, plan) => (of(plan) < of(best) ? plan : best));
+    const pick = by === 'request_ms' ? plans.find(({ picked }) => picked)! : least(({ predicted }) => predicted[by]);
+    return pick.measured[by] / least(({ measured }) => measured[by]).measured[by];
+  });
+  return {
+    by,
+    choices: ratios.length,
+    good: ratios.filter((ratio) => ratio <= GOOD).length,
+    worst: Math.max(...ratios),
+    median_error: median(results.map(({ predicted, measured }) => Math.abs(predicted[by] / measured[by] - 1))),
+  };
+}
+
+export function plannerTable({ results, scores }: PlannerDocument): string {
+  const words = { request_ms: 'request', step_ms: 'step', ttft_ms: 'first token' } as const;
+  const rows = results.map((result) => [
+    `${result.picked ? '* ' : '  '}${result.model}`,
+    result.plan,
+    String(result.ranks),
+    String(result.prompt_tokens),
+    ...TIMES.flatMap((by) => [decimals(result.predicted[by]), decimals(result.measured[by])]),
+  ]);
+  const headings = TIMES.flatMap((by) => [words[by], '(measured)']);
+  const lines = scores.map(
+    ({ by, choices, good, worst, median_error: error }) =>
+      `by ${words[by]}: ${good} of ${choices} picks fastest or within a tenth of it, the worst ${worst.toFixed(2)} times the fastest; ` +
+      `median error of predictions ${(100 * error).toFixed(0)}%`,
+  );
+  return `${alignedTable([['  model', 'plan', 'ranks', 'prompt', ...headings], ...rows], 2)}\nMilliseconds, predicted and measured; * is the plan picked.\n${lines.join('\n')}\n`;
+}

@@ -1,0 +1,152 @@
+import { createHash } from 'node:crypto';
+import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { throwIfAborted } from '../../../src/base/errors.js';
+import { formatBytes } from '../../../src/base/math.js';
+import { Random } from '../../../src/base/random.js';
+import { bf16Bits } from '../../../src/loader/testing/encode.js';
+import { safetensorsHeader } from '../../../src/loader/testing/write_safetensors.js';
+import { parseModelConfig } from '../../../src/model/families/registry.js';
+import { modelTensors } from '../../../src/model/testing/random_tensors.js';
+import type { ScaleModel } from './scale_names.js';
+
+const common = { hidden_act: 'silu', tie_word_embeddings: true, torch_dtype: 'bfloat16', initializer_range: 0.02 };
+
+const random = {
+  ...common,
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  num_key_value_heads: 4,
+  head_dim: 64,
+  max_position_embeddings: 2048,
+  rope_theta: 10000,
+  rms_norm_eps: 1e-5,
+  attention_bias: false,
+  mlp_bias: false,
+  bos_token_id: 0,
+  eos_token_id: 0,
+};
+
+/** config.json of models whose size is what counts, as published; their weights are made here. */
+export const SCALE_CONFIGS: Readonly<Record<ScaleModel, Record<string, unknown>>> = {
+  'random-14m': {
+    ...random,
+    num_hidden_layers: 4,
+    hidden_size: 512,
+    intermediate_size: 1536,
+    num_attention_heads: 8,
+    vocab_size: 2048,
+  },
+  'random-46m': {
+    ...random,
+    num_hidden_layers: 6,
+    hidden_size: 768,
+    intermediate_size: 2304,
+    num_attention_heads: 12,
+    vocab_size: 4096,
+  },
+  'smollm2-135m': {
+    ...common,
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    num_hidden_layers: 30,
+    hidden_size: 576,
+    intermediate_size: 1536,
+    num_attention_heads: 9,
+    num_key_value_heads: 3,
+    head_dim: 64,
+    vocab_size: 49152,
+    max_position_embeddings: 8192,
+    rope_theta: 100000,
+    rms_norm_eps: 1e-5,
+    attention_bias: false,
+    mlp_bias: false,
+    bos_token_id: 0,
+    eos_token_id: 0,
+  },
+  'qwen2.5-0.5b': {
+    ...common,
+    architectures: ['Qwen2ForCausalLM'],
+    model_type: 'qwen2',
+    num_hidden_layers: 24,
+    hidden_size: 896,
+    intermediate_size: 4864,
+    num_attention_heads: 14,
+    num_key_value_heads: 2,
+    vocab_size: 151936,
+    max_position_embeddings: 32768,
+    rope_theta: 1000000,
+    rms_norm_eps: 1e-6,
+    use_sliding_window: false,
+    bos_token_id: 151643,
+    eos_token_id: 151643,
+  },
+};
+
+const PIECE_ELEMENTS = 2 ** 21;
+const TABLE_SIZE = 2 ** 16;
+
+/**
+ * A model folder with that config and random bf16 weights, in the system's folder for temporary files; one made before is used
+ * again. Weights are drawn from a table of 65536 normal numbers: half a billion of them in seconds.
+ */
+export async function scaleModelFolder(
+  name: ScaleModel,
+  signal: AbortSignal,
+  onProgress: (line: string) => void,
+): Promise<string> {
+  const raw = SCALE_CONFIGS[name];
+  const config = parseModelConfig(raw);
+  const tensors = modelTensors(config).map((recipe) => ({ ...recipe, dtype: 'BF16' as const }));
+  const header = safetensorsHeader(tensors, { format: 'pt' });
+  const elements = tensors.map(({ shape }) => shape.reduce((product, extent) => product * extent, 1));
+  const size = header.byteLength + 2 * elements.reduce((sum, count) => sum + count, 0);
+
+  // Another config or another recipe makes another folder.
+  const digest = createHash('sha256')
+    .update(JSON.stringify([raw, tensors]))
+    .digest('hex')
+    .slice(0, 8);
+  const folder = join(tmpdir(), 'splitkv-bench', `${name}-${digest}`);
+  const file = join(folder, 'model.safetensors');
+  const configFile = join(folder, 'config.json');
+  const configText = `${JSON.stringify(raw, null, 2)}\n`;
+  const found = await stat(file).catch(() => undefined);
+  // The config is written last: with it the folder is complete.
+  if (found?.size === size && (await readFile(configFile, 'utf8').catch(() => '')) === configText) return folder;
+
+  onProgress(`writing ${formatBytes(size)} of random weights to ${folder}`);
+  await mkdir(folder, { recursive: true });
+  const partial = `${file}.${process.pid}`;
+  try {
+    const out = await open(partial, 'w');
+    try {
+      await out.writeFile(header);
+      const normals = new Random(1).normals(TABLE_SIZE);
+      const piece = new Uint16Array(PIECE_ELEMENTS);
+      let state = 0x9e3779b9;
+      for (const [index, { mean, deviation }] of tensors.entries()) {
+        const table = Uint16Array.from(normals, (value) => bf16Bits(mean + value * deviation));
+        for (let left = elements[index]!; left > 0; left -= PIECE_ELEMENTS) {
+          throwIfAborted(signal, `writing ${folder}`);
+          const count = Math.min(left, PIECE_ELEMENTS);
+          for (let i = 0; i < count; i++) {
+            state ^= state << 13; // xorshift32
+            state ^= state >>> 17;
+            state ^= state << 5;
+            piece[i] = table[state >>> 16]!;
+          }
+          await out.writeFile(new Uint8Array(piece.buffer, 0, 2 * count));
+        }
+      }
+    } finally {
+      await out.close();
+    }
+    await rename(partial, file);
+    await writeFile(configFile, configText);
+  } finally {
+    await rm(partial, { force: true });
+  }
+  return folder;
+}

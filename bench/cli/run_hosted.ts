@@ -1,0 +1,80 @@
+import type { BenchDocument } from '../document.js';
+import type { SuiteRequest, SuiteRun } from '../run_suite.js';
+import { openSession } from '../../src/cli/hosts/chrome_host.js';
+import type { Terminal } from '../../src/cli/command.js';
+import { type PageServer, startPageServer } from '../../src/cli/page_server.js';
+import { readEnvironment } from './environment.js';
+
+export interface BenchPlace {
+  readonly host: 'node' | 'chrome';
+  /** The model's path or URL; '.' where the suite needs none. */
+  readonly model: string;
+  /** Folders that the page needs beside the model, by the paths that they are served under. */
+  readonly folders?: Readonly<Record<string, string>>;
+}
+
+/** Runs a suite in this process, or in a page of headless Chrome. */
+export async function runHosted(
+  request: SuiteRequest,
+  { host, model, folders = {} }: BenchPlace,
+  terminal: Terminal,
+): Promise<{ readonly document: BenchDocument<unknown>; readonly table: string }> {
+  const onWarning = (message: string): void => terminal.note(`splitkv: warning: ${message}`);
+  const { run, chrome } =
+    host === 'chrome' ? await runInChrome(request, model, folders, terminal, onWarning) : await runHere();
+  const { adapters, results, measurements, table, leftOut } = run;
+  const environment = await readEnvironment(host, adapters, chrome);
+  const document = { suite: request.suite, environment, results, measurements, ...(leftOut && { left_out: leftOut }) };
+  return { document, table };
+
+  async function runHere(): Promise<{ readonly run: SuiteRun; readonly chrome?: string }> {
+    const { runSuite } = await import('../run_suite.js');
+    const { signal } = terminal;
+    return { run: await runSuite(request, { signal, onProgress: (line) => terminal.progress(line), onWarning }) };
+  }
+}
+
+async function runInChrome(
+  request: SuiteRequest,
+  model: string,
+  folders: Readonly<Record<string, string>>,
+  terminal: Terminal,
+  onWarning: (message: string) => void,
+): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
+  const server = await startPageServer(model, 0, folders);
+  try {
+    return await runInPage(request, server, terminal, onWarning);
+  } finally {
+    await server.close();
+  }
+}
+
+async function runInPage(
+  request: SuiteRequest,
+  server: PageServer,
+  terminal: Terminal,
+  onWarning: (message: string) => void,
+): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
+  const session = await openSession('', terminal.signal, onWarning, server);
+  session.onEvent = (event) => {
+    if (event.kind === 'progress') terminal.progress(event.line);
+    else if (event.kind === 'warning') onWarning(event.message);
+  };
+  try {
+    const inPage = atUrl(request, session.modelUrl);
+    const run = await session.call((page) => page.evaluate((asked) => window.splitkvHost.bench(asked), inPage));
+    return { run, chrome: session.browser.version() };
+  } finally {
+    await session.close();
+  }
+}
+
+/** The request as the page can follow it. The browser's profile is thrown away: keeping weights in it would be for nothing. */
+function atUrl(request: SuiteRequest, model: string): SuiteRequest {
+  if (request.suite === 'kernels') return request;
+  if (request.suite === 'serve') return { ...request, model, options: { ...request.options, cache: false } };
+  if (request.suite === 'decode' || request.suite === 'prefill') {
+    return { ...request, model, loads: request.loads.map((options) => ({ ...options, cache: false })) };
+  }
+  return { ...request, model };
+}

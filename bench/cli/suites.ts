@@ -1,0 +1,137 @@
+import type { Terminal } from '../../src/cli/command.js';
+import type { Options } from '../../src/cli/options.js';
+import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
+import { runCompression, runLoad, runPlanner, runScale } from './local_suites.js';
+import { runPeersSuite } from './peers_suite.js';
+
+export interface SuiteEntry {
+  readonly summary: string;
+  /** Options that mean something to it, beside those of every suite. */
+  readonly options: readonly string[];
+  run(options: Options, terminal: Terminal): Promise<SuiteResult>;
+}
+
+const PLACE = ['host', 'adapter'];
+const KV = ['kv-window', 'kv-kernel', 'kv-alpha'];
+const MODEL = ['model', 'weights', 'kv', 'context', 'prefill-chunk', 'steps-in-flight', ...PLACE];
+const hosted =
+  (suite: HostedSuite): SuiteEntry['run'] =>
+  (options, terminal) =>
+    runHostedSuite(suite, options, terminal);
+
+/** What `bench --suite` takes. */
+export const SUITES: Readonly<Record<string, SuiteEntry>> = {
+  decode: {
+    summary: 'generated tokens a second and time to the first, by prompt length',
+    options: [...MODEL, 'prompt-tokens', 'max-tokens', 'runs'],
+    run: hosted('decode'),
+  },
+  prefill: {
+    summary: 'prompt tokens a second, by prompt length',
+    options: [...MODEL, 'prompt-tokens', 'runs'],
+    run: hosted('prefill'),
+  },
+  kernels: {
+    summary: "every kernel's cases against the adapter's copy bandwidth and multiply-adds",
+    options: [...PLACE, 'kernel', 'case', 'runs'],
+    run: hosted('kernels'),
+  },
+  ranks: {
+    summary: 'plans on several devices against one',
+    options: [
+      'model',
+      'weights',
+      'kv',
+      ...PLACE,
+      'ranks',
+      'plan',
+      'prompt-tokens',
+      'max-tokens',
+      'runs',
+      'batch',
+      'one-core',
+    ],
+    run: hosted('ranks'),
+  },
+  arranged: {
+    summary: 'heads arranged by load on several devices: in order, by load, copied',
+    options: [
+      'model',
+      'weights',
+      'kv',
+      'kv-budget',
+      'kv-profile',
+      ...PLACE,
+      'ranks',
+      'batch',
+      'prompt-tokens',
+      'max-tokens',
+      'runs',
+      'one-core',
+    ],
+    run: hosted('arranged'),
+  },
+  throughput: {
+    summary: 'generated tokens a second of plans on several devices, by batch and context',
+    options: [
+      'model',
+      'weights',
+      'kv',
+      ...PLACE,
+      'ranks',
+      'plan',
+      'micro-batches',
+      'batch',
+      'prompt-tokens',
+      'max-tokens',
+      'runs',
+      'one-core',
+    ],
+    run: hosted('throughput'),
+  },
+  serve: {
+    summary: 'many clients at once: throughput and latency',
+    options: [
+      'model',
+      'weights',
+      'kv',
+      'context',
+      ...PLACE,
+      'ranks',
+      'plan',
+      'micro-batches',
+      'one-core',
+      'clients',
+      'requests',
+      'prompt-tokens',
+      'max-tokens',
+      'runs',
+    ],
+    run: hosted('serve'),
+  },
+  compression: {
+    summary: 'right answers about stories against the KV budget, by policy (the questions are in a checkout)',
+    options: ['model', 'weights', 'kv', ...PLACE, ...KV, 'questions', 'samples', 'prompt-tokens'],
+    run: runCompression,
+  },
+  peers: {
+    summary: 'other runtimes on the same weights and the same adapter (in a checkout)',
+    options: ['model', 'weights', ...PLACE, 'prompt-tokens', 'max-tokens', 'runs'],
+    run: runPeersSuite,
+  },
+  planner: {
+    summary: 'what the planner predicts of every plan against what they do',
+    options: ['model', 'weights', 'kv', 'adapter', 'ranks', 'prompt-tokens', 'max-tokens', 'runs', 'one-core'],
+    run: runPlanner,
+  },
+  scale: {
+    summary: 'loading and running models of real sizes with random weights, each load in a process of its own',
+    options: [...MODEL, 'prompt-tokens', 'max-tokens'],
+    run: runScale,
+  },
+  load: {
+    summary: 'one such load, in this process',
+    options: [...MODEL, 'prompt-tokens', 'max-tokens'],
+    run: runLoad,
+  },
+};

@@ -1,0 +1,46 @@
+import type { Bindings, ParamTypes } from '../src/gpu/kernel.js';
+import type { KernelSuite } from '../src/gpu/testing/kernel_case.js';
+
+export type AnyKernelSuite = KernelSuite<Bindings, ParamTypes, unknown>;
+
+/** The kernels with cases, by their folders in shaders/; each is loaded when asked for. */
+const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }>>> = {
+  'attention/attention_merge': () => import('../shaders/attention/attention_merge/cases.js'),
+  'attention/attention_prefill': () => import('../shaders/attention/attention_prefill/cases.js'),
+  'attention/attention_split': () => import('../shaders/attention/attention_split/cases.js'),
+  'attention/mla_prefill': () => import('../shaders/attention/mla_prefill/cases.js'),
+  'attention/mla_split': () => import('../shaders/attention/mla_split/cases.js'),
+  'compress/ada_budgets': () => import('../shaders/compress/ada_budgets/cases.js'),
+  'compress/kv_compact': () => import('../shaders/compress/kv_compact/cases.js'),
+  'compress/snap_pool': () => import('../shaders/compress/snap_pool/cases.js'),
+  'compress/snap_scores': () => import('../shaders/compress/snap_scores/cases.js'),
+  'compress/snap_select': () => import('../shaders/compress/snap_select/cases.js'),
+  'embedding/embedding': () => import('../shaders/embedding/embedding/cases.js'),
+  'linear/linear': () => import('../shaders/linear/linear/cases.js'),
+  'linear/linear_grouped': () => import('../shaders/linear/linear_grouped/cases.js'),
+  'linear/linear_tiled': () => import('../shaders/linear/linear_tiled/cases.js'),
+  'linear/reduce_segments': () => import('../shaders/linear/reduce_segments/cases.js'),
+  'mlp/swiglu': () => import('../shaders/mlp/swiglu/cases.js'),
+  'moe/expert_linear': () => import('../shaders/moe/expert_linear/cases.js'),
+  'moe/expert_linear_tiled': () => import('../shaders/moe/expert_linear_tiled/cases.js'),
+  'moe/moe_combine': () => import('../shaders/moe/moe_combine/cases.js'),
+  'moe/moe_route': () => import('../shaders/moe/moe_route/cases.js'),
+  'moe/moe_sort': () => import('../shaders/moe/moe_sort/cases.js'),
+  'norm/rms_norm': () => import('../shaders/norm/rms_norm/cases.js'),
+  'probe/fma_rate': () => import('../shaders/probe/fma_rate/cases.js'),
+  'rope/mla_rope_append': () => import('../shaders/rope/mla_rope_append/cases.js'),
+  'rope/rope_append': () => import('../shaders/rope/rope_append/cases.js'),
+  'sampling/argmax_partial': () => import('../shaders/sampling/argmax_partial/cases.js'),
+  'sampling/candidates': () => import('../shaders/sampling/candidates/cases.js'),
+  'sampling/mark_seen': () => import('../shaders/sampling/mark_seen/cases.js'),
+  'sampling/merge_candidates': () => import('../shaders/sampling/merge_candidates/cases.js'),
+  'sampling/sample': () => import('../shaders/sampling/sample/cases.js'),
+};
+
+export const KERNEL_FOLDERS = Object.keys(FOLDERS);
+
+/** The cases and the reference of the kernel in one of KERNEL_FOLDERS. */
+export async function loadKernelSuite(folder: string): Promise<AnyKernelSuite> {
+  const { suite } = await FOLDERS[folder]!();
+  return suite as AnyKernelSuite; // each suite passes its own problems to its own kernel
+}

@@ -1,0 +1,61 @@
+import { throwIfAborted } from '../../src/base/errors.js';
+import { openModel } from '../../src/engine/load.js';
+import { LoadedModel } from '../../src/engine/model.js';
+import { MAX_STEPS_IN_FLIGHT } from '../../src/engine/ranks/runner.js';
+import type { HandedKv } from '../../src/engine/prefill/handed_kv.js';
+import { handedKv } from '../../src/engine/prefill/onnx/onnx_prefill.js';
+import type { PrefillWorker } from '../../src/engine/prefill/prefill_worker.js';
+import type { LoadOptions, Model } from '../../src/index.js';
+import type { Answering, PeerModel } from './peer_model.js';
+
+/** This runtime; a context that is given is taken over as a prefill worker's is. */
+export async function openOurs(where: string, options: LoadOptions): Promise<PeerModel> {
+  const opened = await openModel(where, options, () => ({ slots: 1, batches: 1 }));
+  const model = new LoadedModel(opened, MAX_STEPS_IN_FLIGHT);
+  const { runner } = opened.group;
+  const answer = async (by: Model, prompt: readonly number[], maxTokens: number) => {
+    const { signal } = options;
+    const { tokens, stats } = await by.generate(prompt, { maxTokens, ignoreEos: true, ...(signal && { signal }) })
+      .result;
+    throwIfAborted(signal, 'bench');
+    // The library counts all tokens from the end of the prompt; that time over one token less is what a step took at most.
+    const seconds = tokens.length / stats.tokens_per_second;
+    return { ids: tokens, ttftMs: stats.ttft_ms, tokenMs: (1000 * seconds) / (tokens.length - 1) };
+  };
+  return {
+    name: 'splitkv',
+    device: `WebGPU: ${model.info.adapter.name}`,
+    prompted: (prompt): Answering => ({
+      logits: async () => (await model.logits(prompt)).rows[0]!,
+      answer: (maxTokens) => answer(model, prompt, maxTokens),
+    }),
+    async filled({ prompt, ...present }): Promise<Answering> {
+      const kv = handedKv(present, prompt.length, opened.config, runner.options.kvType);
+      const given = new LoadedModel({ ...opened, prefiller: givenKv(kv) }, MAX_STEPS_IN_FLIGHT);
+      return {
+        async logits() {
+          await runner.takeOver(prompt, 1, { seed: 0 }, kv);
+          try {
+            await runner.sampleFirst();
+            return await runner.slotLogits(0);
+          } finally {
+            await runner.release();
+          }
+        },
+        answer: (maxTokens) => answer(given, prompt, maxTokens),
+      };
+    },
+    dispose: () => model.dispose(),
+  };
+}
+
+/** A prefill worker that has what it gives already. */
+const givenKv = (kv: HandedKv): PrefillWorker => ({
+  kind: 'onnxruntime',
+  adapter: 'computed before',
+  weightBytes: 0,
+  prefill: () => Promise.resolve(kv),
+  assertUsable() {},
+  recover: () => Promise.resolve(),
+  dispose: () => Promise.resolve(),
+});

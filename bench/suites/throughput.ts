@@ -1,0 +1,248 @@
+import { SplitkvError, usageError } from '../../src/base/errors.js';
+import { median } from '../../src/base/stats.js';
+import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
+import type { HandedKv } from '../../src/engine/prefill/handed_kv.js';
+import { RankGroup } from '../../src/engine/ranks/rank_group.js';
+import type { Runner } from '../../src/engine/ranks/runner.js';
+import type { AdapterRequest } from '../../src/gpu/index.js';
+import type { KvType, WeightType } from '../../src/index.js';
+import { openSource } from '../../src/loader/index.js';
+import { modelShape } from '../../src/model/shape.js';
+import { checkPlan, defaultPromptChunk, makePlan } from '../../src/placement/index.js';
+import { decodeSteps } from '../decode_steps.js';
+import type { BenchAdapter, Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
+import { interleave } from '../interleave.js';
+import { randomPrompt } from '../prompt.js';
+import { type Estimate, pairedRatio } from '../statistics.js';
+import { alignedTable } from '../../src/base/aligned_table.js';
+import { decimals, ratio } from '../table.js';
+
+export interface ThroughputRequest {
+  readonly suite: 'throughput';
+  readonly model: string;
+  readonly weights?: WeightType;
+  readonly kv?: KvType;
+  /** Every rank's. */
+  readonly adapter: AdapterRequest;
+  readonly plans: readonly string[];
+  readonly ranks: number;
+  /** Of every plan; those of more than a batch's sequences are left out. */
+  readonly microBatches: readonly number[];
+  readonly batches: readonly number[];
+  /** Tokens that each sequence has in the cache before the timed ones. */
+  readonly contexts: readonly number[];
+  readonly maxTokens: number;
+  readonly runs: number;
+}
+
+export interface ThroughputResult {
+  /** 'replicas': one rank's sequences at `batch` over the ranks, times the ranks, as if none slowed another down. */
+  readonly plan: string;
+  readonly ranks: number;
+  readonly micro_batches: number;
+  readonly batch: number;
+  readonly context: number;
+  readonly tokens_per_second: number;
+  /** Beside one rank with the whole batch, run by run. */
+  readonly speedup: Estimate;
+  readonly samples: readonly number[];
+}
+
+interface Rival {
+  readonly plan: string;
+  readonly microBatches: number;
+  readonly batch: number;
+  readonly group: RankGroup;
+}
+
+/** Sequences whose prompts differ; further ones repeat them, as their keys and values are computed only once. */
+const PROMPTS = 4;
+
+/** Generated tokens a second of plans and of micro-batches, by batch and context: decode steps alone, of sequences that begin alike everywhere. */
+export async function runThroughput(
+  request: ThroughputRequest,
+  hooks: SuiteHooks,
+): Promise<SuiteOutcome<ThroughputResult>> {
+  const { plans, ranks, microBatches, batches, contexts, maxTokens } = request;
+  const { signal } = hooks;
+  const files = await openModelFiles(await openSource(request.model, signal), signal);
+  const { config } = files;
+  const contextLength = Math.max(...contexts) + maxTokens + 1;
+  if (contextLength > config.maxPositions) {
+    throw usageError(
+      `--prompt-tokens ${Math.max(...contexts)}: with ${maxTokens} more the model has room for ${config.maxPositions}; ask for fewer`,
+    );
+  }
+  const shape = modelShape(config);
+  const reader = await files.reader();
+  const open = async (plan: string, worldSize: number, batch: number, count: number): Promise<Rival> => {
+    const made = makePlan(plan, worldSize, shape);
+    checkPlan(made, shape);
+    hooks.onProgress(`opening ${plan} on ${worldSize} ranks for ${batch} sequences in ${count} micro-batches`);
+    const group = await RankGroup.open({
+      config,
+      reader,
+      type: request.weights ?? storedType(reader),
+      plan: made,
+      adapters: Array.from({ length: made.worldSize }, () => request.adapter),
+      virtual: false,
+      runner: {
+        slots: Math.ceil(batch / count),
+        batches: count,
+        contextLength,
+        prefillChunk: defaultPromptChunk(made),
+        kvType: request.kv ?? 'f32',
+      },
+      signal,
+    });
+    return { plan, microBatches: count, batch, group };
+  };
+  const worker = await open('single', 1, 1, 1);
+  const results: ThroughputResult[] = [];
+  const adapters = new Map<string, BenchAdapter>();
+  try {
+    const prompts: Prompts[] = [];
+    for (const context of contexts) prompts.push(await promptsOf(worker.group.runner, context, hooks));
+    for (const batch of batches) {
+      const rivals: Rival[] = [];
+      try {
+        rivals.push(await open('single', 1, batch, 1));
+        const each = Math.ceil(batch / ranks);
+        if (each < batch) rivals.push(await open('single', 1, each, 1));
+        for (const plan of plans) {
+          for (const count of microBatches) if (count <= batch) rivals.push(await open(plan, ranks, batch, count));
+        }
+        for (const { group } of rivals) {
+          for (const device of group.devices) adapters.set(device.name, { ...device.adapter, name: device.name });
+        }
+        for (const [index, context] of contexts.entries()) {
+          results.push(...(await race(rivals, prompts[index]!, context, request, hooks)));
+        }
+      } finally {
+        for (const { group } of rivals) group.dispose();
+      }
+    }
+  } finally {
+    worker.group.dispose();
+  }
+  return { adapters: [...adapters.values()], results, measurements: results.map(measurement) };
+}
+
+const measurement = (result: ThroughputResult): Measurement => ({
+  metric: 'throughput',
+  unit: 'tokens/s',
+  better: 'higher',
+  setting: {
+    plan: result.plan,
+    ranks: result.ranks,
+    micro_batches: result.micro_batches,
+    batch: result.batch,
+    context: result.context,
+  },
+  samples: result.samples,
+});
+
+type Prompts = readonly { readonly prompt: readonly number[]; readonly kv: HandedKv }[];
+
+/** Prompts of a length with their keys and values. */
+async function promptsOf(runner: Runner, length: number, { onProgress, signal }: SuiteHooks): Promise<Prompts> {
+  const { vocabSize } = runner.config;
+  const prompts: Prompts[number][] = [];
+  for (let index = 0; index < PROMPTS; index++) {
+    onProgress(`prompt ${index + 1} of ${PROMPTS} of ${length} tokens`);
+    const prompt = randomPrompt(length, vocabSize).map((id) => (id + index) % vocabSize);
+    prompts.push({ prompt, kv: await runner.computeKv(prompt, signal) });
+  }
+  return prompts;
+}
+
+async function race(
+  rivals: readonly Rival[],
+  prompts: Prompts,
+  context: number,
+  { ranks, maxTokens, runs }: ThroughputRequest,
+  hooks: SuiteHooks,
+): Promise<ThroughputResult[]> {
+  const expected: number[][] = [];
+  const contenders = rivals.map((rival) => ({
+    name: `${rival.batch} sequences of ${context} tokens: ${rival.plan} on ${rival.group.ranks.length} ranks, ${rival.microBatches} micro-batches`,
+    async run(): Promise<number> {
+      const { seconds, ids } = await decode(rival, prompts, maxTokens);
+      for (const [index, own] of ids.entries()) {
+        expected[index] ??= own;
+        if (own.every((id, at) => id === expected[index]![at])) continue;
+        throw new SplitkvError(
+          'internal',
+          `plan '${rival.plan}' samples other tokens than one rank, so no speed is told; please report it with the adapter`,
+        );
+      }
+      return (rival.batch * maxTokens) / seconds;
+    },
+  }));
+  const speeds = await interleave(contenders, runs, hooks);
+  const alone = speeds[0]!;
+  const batch = rivals[0]!.batch;
+  return rivals.map(({ plan, microBatches, batch: own, group }, index): ThroughputResult => {
+    const isReplica = own < batch;
+    const samples = speeds[index]!.map((speed) => (isReplica ? speed * ranks : speed));
+    return {
+      plan: isReplica ? 'replicas' : plan,
+      ranks: isReplica ? ranks : group.ranks.length,
+      micro_batches: microBatches,
+      batch,
+      context,
+      tokens_per_second: median(samples),
+      speedup: pairedRatio(samples, alone),
+      samples,
+    };
+  });
+}
+
+/** Seconds of the steps, and each sequence's tokens. */
+async function decode(
+  { group, batch, microBatches }: Rival,
+  prompts: Prompts,
+  maxTokens: number,
+): Promise<{ readonly seconds: number; readonly ids: readonly number[][] }> {
+  const { runner } = group;
+  const { slots } = runner.options;
+  // Dealt to the micro-batches in turns, so that they are as large as each other.
+  const slotOf = (sequence: number): number => (sequence % microBatches) * slots + Math.floor(sequence / microBatches);
+  const sequences = Array.from({ length: batch }, (_, sequence) => sequence);
+  for (const sequence of sequences) {
+    const { prompt, kv } = prompts[sequence % PROMPTS]!;
+    await runner.takeOver(prompt, maxTokens + 1, { seed: 0 }, kv, slotOf(sequence));
+  }
+  const groups = Array.from({ length: microBatches }, (_, group) => group);
+  const first = await Promise.all(groups.map((group) => runner.sampleFirst(group)));
+  const started = performance.now();
+  const rest = await Promise.all(groups.map((group) => decodeSteps(runner, group, maxTokens)));
+  const seconds = (performance.now() - started) / 1000;
+  for (const sequence of sequences) await runner.release(slotOf(sequence));
+  const ids = sequences.map((sequence) => {
+    const [group, row] = [sequence % microBatches, Math.floor(sequence / microBatches)];
+    return [first[group]!, ...rest[group]!].map((step) => step[row]!);
+  });
+  return { seconds, ids };
+}
+
+export function throughputTable(results: readonly ThroughputResult[]): string {
+  return (
+    alignedTable(
+      [
+        ['plan', 'ranks', 'micro-batches', 'batch', 'context', 'tokens/s', 'speed / 1 rank'],
+        ...results.map((result) => [
+          result.plan,
+          String(result.ranks),
+          String(result.micro_batches),
+          String(result.batch),
+          String(result.context),
+          decimals(result.tokens_per_second),
+          ratio(result.speedup),
+        ]),
+      ],
+      1,
+    ) +
+    `\nMedians of ${results[0]?.samples.length ?? 0} interleaved runs of decode steps; every plan sampled the same tokens. Replicas are computed: one rank with its part of the batch, times the ranks.\n`
+  );
+}

@@ -1,0 +1,49 @@
+import { usageError } from '../../base/errors.js';
+
+/** Readers of what people type for ranks and their memory, on the command line or in the page's address. */
+
+/**
+ * A number of ranks, or an adapter for each with commas between.
+ * @param given the option with its text, as messages show it: `--ranks 2,`
+ * @throws SplitkvError `usage`
+ */
+export function parseRanks(text: string, given: string): number | readonly string[] {
+  if (/^\d+$/.test(text)) return Number(text);
+  const names = text.split(',').map((name) => name.trim());
+  if (names.includes('') || names.some((name) => /^[-+]?[\d.]+$/.test(name))) {
+    throw usageError(
+      `${given}: expected a number of ranks, or an adapter for each, such as "high-performance,low-power"`,
+    );
+  }
+  return names;
+}
+
+const UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  KIB: 2 ** 10,
+  MIB: 2 ** 20,
+  GIB: 2 ** 30,
+};
+
+/**
+ * Bytes: one size for all ranks, or one for each with commas between.
+ * @param given as for `parseRanks`
+ * @throws SplitkvError `usage`
+ */
+export function parseMemory(text: string, given: string): number | readonly number[] {
+  const sizes = text.split(',').map((part) => {
+    const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(part.trim());
+    const unit = UNITS[match?.[2]?.toUpperCase() ?? '?'];
+    if (!match || unit === undefined) {
+      throw usageError(
+        `${given}: expected a size such as 500MB, 1.5GB or 300MiB, or one for each rank with commas between`,
+      );
+    }
+    return Math.floor(Number(match[1]) * unit);
+  });
+  return sizes.length === 1 ? sizes[0]! : sizes;
+}

@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest';
+import type { RunStats } from '../../index.js';
+import { figures, rankTraffic } from './figures.js';
+
+const rank = (bytes: number, microseconds: number): RunStats['ranks'][number] => ({
+  adapter: 'gpu',
+  weight_bytes: 1,
+  kv_bytes: 1,
+  bytes_per_token: bytes,
+  us_per_exchange: microseconds,
+});
+const stats = (ranks: RunStats['ranks'], speed = 12.34): RunStats => ({
+  tokens_per_second: speed,
+  ttft_ms: 5,
+  dispatches_per_token: 30,
+  exchanges_per_token: ranks.length > 1 ? 11 : 0,
+  adapter: 'gpu',
+  ranks,
+  plan: 'tp',
+});
+
+test('one rank has a speed and no traffic', () => {
+  const one = stats([rank(0, 0)]);
+  expect(figures(one)).toEqual([['Tokens/s', '12.3']]);
+  expect(rankTraffic(one, 0)).toEqual([]);
+});
+
+test('traffic of all ranks, and of each', () => {
+  const two = stats([rank(1024, 300), rank(512, 1500)]);
+  expect(figures(two)).toEqual([
+    ['Tokens/s', '12.3'],
+    ['Exchanges a token', '11'],
+    ['Sent a token', '1.5 KiB'],
+    ['Waits a token', '16.5 ms'],
+  ]);
+  expect(rankTraffic(two, 1)).toEqual([
+    ['Sent a token', '512 B'],
+    ['Exchange', '1.50 ms'],
+  ]);
+});
+
+test('while an answer is written its own tokens count', () => {
+  const two = stats([rank(1024, 300), rank(512, 1500)]);
+  expect(figures(two, { tokens: 11, seconds: 2 })[0]).toEqual(['Tokens/s', '5.0']);
+  expect(figures(two, { tokens: 1, seconds: 0 })[0]).toEqual(['Tokens/s', '–']);
+});
+
+test('what nobody measured yet is no zero', () => {
+  const fresh = stats([rank(0, 0), rank(0, 0)], 0);
+  expect(figures(fresh).map(([, text]) => text)).toEqual(['–', '11', '–', '–']);
+  expect(rankTraffic(fresh, 0).map(([, text]) => text)).toEqual(['–', '–']);
+});

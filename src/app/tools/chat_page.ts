@@ -1,0 +1,42 @@
+/** The chat page: the element, a choice of models, and what the browser keeps. */
+import '../chat/index.js';
+import '../shared/site_nav.js';
+import { didYouMean } from '../../base/errors.js';
+import { ATTRIBUTES } from '../chat/index.js';
+import { element } from '../shared/dom.js';
+import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
+import { KeptModels } from './kept_models.js';
+
+const chat = document.querySelector('splitkv-chat')!;
+const query = new URLSearchParams(location.search);
+const field = element('model', HTMLInputElement);
+const folder = element('folder', HTMLInputElement);
+const kept = new KeptModels();
+
+// The address may say all that an attribute may.
+const names = Object.keys(ATTRIBUTES);
+for (const name of names) {
+  const value = query.get(name);
+  if (value !== null) chat.setAttribute(name, value);
+}
+element('which-problem', HTMLParagraphElement).textContent = [...new Set(query.keys())]
+  .filter((name) => !names.includes(name))
+  .map((name) => `The address has a parameter '${name}', which means nothing here.${didYouMean(name, names)}`)
+  .join(' ');
+field.value = query.get('model') ?? EMBEDDED_MODEL;
+chat.setAttribute('model', field.value);
+if (!query.has('model')) {
+  // The embedded model knows short stories only.
+  chat.setAttribute('about', STORY);
+  chat.setAttribute('suggestions', QUESTIONS.map(({ question }) => question).join('|'));
+}
+
+folder.addEventListener('change', () => {
+  chat.removeAttribute('about');
+  chat.removeAttribute('suggestions');
+  chat.files = [...(folder.files ?? [])];
+});
+for (const event of ['splitkv-ready', 'splitkv-error', 'splitkv-preview']) {
+  chat.addEventListener(event, () => void kept.refresh());
+}
+void kept.refresh();

@@ -1,0 +1,115 @@
+import * as z from 'zod/mini';
+import { usageError } from '../base/errors.js';
+import { sum } from '../base/lists.js';
+import { COPY_SHARING, type CopySharing } from '../placement/plan.js';
+import { parseForm } from './form.js';
+import { type Arrangement, type Mode, MODES, type Placement } from './types.js';
+
+/** An arrangement as a file: what `splitkv arrange --out` writes. */
+export interface ArrangementFile {
+  readonly version: 1;
+  readonly policy: 'arranged';
+  /** The model's name, from the profile. */
+  readonly model: string;
+  readonly ranks: number;
+  readonly mode: Mode;
+  /** How copies of a head share it; undefined: by lanes where one sequence runs at a time, else by sequences. */
+  readonly sharing?: CopySharing | undefined;
+  /** Of the search: all loads / (ranks * makespan). */
+  readonly utilisation?: number | undefined;
+  /** [layer][kv head]: what it was made from. */
+  readonly loads?: readonly (readonly number[])[] | undefined;
+  /** [layer][kv head]: where its copies lie, ascending by rank, and the share of its requests each serves. */
+  readonly placement: Placement;
+}
+
+/** Shares add up to 1 within rounding. */
+const ROUNDING = 1e-6;
+
+const rank = z.int('a rank, a whole number from 0 on').check(z.minimum(0, 'a rank, a whole number from 0 on'));
+const share = z
+  .number('a share, above 0 and at most 1')
+  .check(z.positive('a share above 0'), z.maximum(1, 'a share of at most 1'));
+const load = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
+const copies = z
+  .array(z.strictObject({ rank, share }, 'an object such as {"rank": 0, "share": 1}'), 'a list of {"rank", "share"}')
+  .check(z.minLength(1, 'at least one {"rank", "share"}'));
+const heads = z.array(copies, 'a list, one entry a kv head').check(z.minLength(1, 'at least one kv head'));
+const schema = z.strictObject(
+  {
+    version: z.literal(1, '1, the version this splitkv reads'),
+    policy: z.literal('arranged', '"arranged"'),
+    model: z.string("the model's name in quotes"),
+    ranks: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
+    mode: z.enum(MODES, `the mode that made it: ${MODES.join(', ')}`),
+    sharing: z.optional(z.enum(COPY_SHARING, `"sequences" or "lanes"`)),
+    utilisation: z.optional(
+      z
+        .number('a number from 0 to 1')
+        .check(z.minimum(0, 'a number from 0 to 1'), z.maximum(1, 'a number from 0 to 1')),
+    ),
+    loads: z.optional(z.array(z.array(load, 'a list, one number a kv head'), 'a list, one entry a layer')),
+    placement: z.array(heads, 'a list, one entry a layer').check(z.minLength(1, 'at least one layer')),
+  },
+  'an arrangement: an object with version, policy, model, ranks, mode and placement',
+);
+
+export const toArrangementFile = (
+  model: string,
+  ranks: number,
+  { mode, utilisation, placement }: Arrangement,
+  { sharing, loads }: Pick<ArrangementFile, 'sharing' | 'loads'> = {},
+): ArrangementFile => ({
+  version: 1,
+  policy: 'arranged',
+  model,
+  ranks,
+  mode,
+  ...(sharing && { sharing }),
+  utilisation: Math.min(1, utilisation),
+  ...(loads && { loads }),
+  placement,
+});
+
+/**
+ * Reads an arrangement from JSON text or from what JSON.parse gave.
+ *
+ * @param name how messages call it: its file
+ * @throws SplitkvError `usage` for a wrong form (with the path of the first fault and what to write there), layers of unequally
+ * many heads, ranks out of range or not ascending, and shares that don't add up to 1; `format` for text that isn't JSON
+ */
+export function parseArrangementFile(json: unknown, name = 'arrangement'): ArrangementFile {
+  const file = parseForm(schema, json, name, Object.keys(schema.shape));
+  for (const [layer, row] of file.placement.entries()) {
+    const where = `${name}.placement[${layer}]`;
+    if (row.length !== file.placement[0]!.length) {
+      throw usageError(
+        `${where} has ${row.length} heads, placement[0] has ${file.placement[0]!.length}; write equally many`,
+      );
+    }
+    for (const [head, list] of row.entries()) {
+      for (const [i, copy] of list.entries()) {
+        if (copy.rank >= file.ranks) {
+          throw usageError(
+            `${where}[${head}] has rank ${copy.rank}; of ${file.ranks} ranks the last is ${file.ranks - 1}`,
+          );
+        }
+        if (i > 0 && copy.rank <= list[i - 1]!.rank) {
+          throw usageError(
+            `${where}[${head}] has rank ${copy.rank} after ${list[i - 1]!.rank}; list each once, ascending`,
+          );
+        }
+      }
+      const total = sum(list.map((copy) => copy.share));
+      if (Math.abs(total - 1) > ROUNDING)
+        throw usageError(`${where}[${head}]: its shares add up to ${total}; expected 1`);
+    }
+  }
+  const { loads } = file;
+  if (loads && loads.map(({ length }) => length).join() !== file.placement.map(({ length }) => length).join()) {
+    throw usageError(
+      `${name}.loads: expected as many layers and heads as placement has; leave it out, or arrange again`,
+    );
+  }
+  return file;
+}

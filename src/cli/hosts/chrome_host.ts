@@ -1,0 +1,240 @@
+import type { Browser, Page } from 'playwright-core';
+import type { AdapterEntry } from '../../app/shared/adapter_list.js';
+import type { HostEvent, Outcome, PlainPlanOptions } from '../../app/host_protocol.js';
+import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
+import type { AdaptersMeasure, ModelInfo, PlanReport } from '../../index.js';
+import { type Chrome, launchChrome, orAborted } from './chrome.js';
+import type { HostRequest, ModelHost } from './model_host.js';
+import { type PageServer, startPageServer } from '../page_server.js';
+
+const START_TIMEOUT_MS = 60_000;
+/** The page says once a second that it lives; loading may keep it busy for a while. */
+const SILENCE_TIMEOUT_MS = 120_000;
+
+/** A page of headless Chrome with the library, and a model served to it. */
+export interface Session {
+  readonly modelUrl: string;
+  readonly browser: Browser;
+  /** Runs one call in the page; whatever happens to the page meanwhile becomes an error. */
+  call<T>(body: (page: Page) => Promise<Outcome<T>>): Promise<T>;
+  onEvent: (event: HostEvent) => void;
+  close(): Promise<void>;
+}
+
+/**
+ * Loads the model in a page of headless Chrome.
+ * @param server one that serves the page and the model already; it stays open
+ */
+export async function openChromeHost(request: HostRequest, server?: PageServer): Promise<ModelHost> {
+  const session = await openSession(request.model, request.signal, request.onWarning, server);
+  let onText: (piece: string) => void = () => {};
+  let onRow: (position: number, row: Float32Array) => void = () => {};
+  session.onEvent = (event) => {
+    if (event.kind === 'progress') request.onProgress(event.line);
+    else if (event.kind === 'warning') request.onWarning(event.message);
+    else if (event.kind === 'text') onText(event.piece);
+    else if (event.kind === 'row') onRow(event.position, fromBase64(event.base64));
+  };
+
+  let info: ModelInfo;
+  try {
+    await request.onBrowser?.(session.browser);
+    // The browser's profile is thrown away with it, so keeping the weights in it would be for nothing.
+    const load = [session.modelUrl, { ...request.options, cache: false }] as const;
+    info = await session.call((page) => page.evaluate(([url, options]) => window.splitkvHost.open(url, options), load));
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
+  return {
+    info,
+    async generate(prompt, raw, { signal: _, ...options }, take) {
+      onText = take;
+      return session.call((page) =>
+        page.evaluate(([text, plain, rest]) => window.splitkvHost.generate(text, plain, rest), [
+          prompt,
+          raw,
+          options,
+        ] as const),
+      );
+    },
+    async logits(tokens, { all, promptLength, onRow: take }) {
+      let arrived = 0;
+      onRow = (position, row) => {
+        arrived++;
+        take(position, row);
+      };
+      const count = await session.call((page) =>
+        page.evaluate(([ids, every, prompt]) => window.splitkvHost.logits(ids, every, prompt), [
+          tokens,
+          all ?? false,
+          promptLength,
+        ] as const),
+      );
+      if (arrived !== count) {
+        throw new SplitkvError('internal', `the page computed ${count} rows of logits, ${arrived} arrived`);
+      }
+    },
+    kept: (prompt) => session.call((page) => page.evaluate((given) => window.splitkvHost.kept(given), prompt)),
+    stats: () => session.call((page) => page.evaluate(() => window.splitkvHost.stats())),
+    close: () => session.close(),
+  };
+}
+
+/** The adapters that Chrome gives for its two power preferences. */
+export async function listChromeAdapters(signal: AbortSignal): Promise<AdapterEntry[]> {
+  const session = await openSession('.', signal, () => {});
+  try {
+    return await session.call((page) => page.evaluate(() => window.splitkvHost.adapters()));
+  } finally {
+    await session.close();
+  }
+}
+
+/** The same, and what those that are different GPUs measured. */
+export async function measureChromeAdapters(
+  signal: AbortSignal,
+  onProgress: (line: string) => void,
+): Promise<{ readonly adapters: AdapterEntry[]; readonly measure: AdaptersMeasure }> {
+  const session = await openSession('.', signal, () => {});
+  session.onEvent = (event) => {
+    if (event.kind === 'progress') onProgress(event.line);
+  };
+  try {
+    const adapters = await session.call((page) => page.evaluate(() => window.splitkvHost.adapters()));
+    const preferences = adapters
+      .filter(({ same_as: same }) => same === undefined)
+      .map(({ request }) => request as GPUPowerPreference);
+    const measure = await session.call((page) =>
+      page.evaluate((list) => window.splitkvHost.measure(list), preferences),
+    );
+    return { adapters, measure };
+  } finally {
+    await session.close();
+  }
+}
+
+/** `planModel` in a page of headless Chrome. */
+export async function planInChrome(
+  { model, signal, onProgress, onWarning }: Omit<HostRequest, 'options'>,
+  options: PlainPlanOptions,
+): Promise<PlanReport> {
+  const session = await openSession(model, signal, onWarning);
+  session.onEvent = (event) => {
+    if (event.kind === 'progress') onProgress(event.line);
+  };
+  try {
+    const request = [session.modelUrl, options] as const;
+    return await session.call((page) => page.evaluate(([url, rest]) => window.splitkvHost.plan(url, rest), request));
+  } finally {
+    await session.close();
+  }
+}
+
+export async function openSession(
+  model: string,
+  signal: AbortSignal,
+  onWarning: (message: string) => void,
+  shared?: PageServer,
+): Promise<Session> {
+  throwIfAborted(signal, 'starting Chrome');
+  const server = shared ?? (await startPageServer(model));
+  let chrome: Chrome | undefined;
+  const close = async (): Promise<void> => {
+    await chrome?.browser.close().catch(() => {});
+    if (!shared) await server.close();
+  };
+  try {
+    chrome = await launchChrome(signal);
+    return await orAborted(openPage(chrome, server, close, signal, onWarning), signal, 'opening the page in Chrome');
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function openPage(
+  { browser }: Chrome,
+  server: PageServer,
+  closeAll: () => Promise<void>,
+  signal: AbortSignal,
+  onWarning: (message: string) => void,
+): Promise<Session> {
+  const page = await browser.newPage();
+  let closing = false;
+  let silence: NodeJS.Timeout | undefined;
+  let die: (error: SplitkvError) => void = () => {};
+  const death = new Promise<never>((_, reject) => (die = reject));
+  death.catch(() => {});
+  const lost = (why: string): void => {
+    if (!closing) die(new SplitkvError('internal', `the page in Chrome ${why}`));
+  };
+  const heard = (): void => {
+    clearTimeout(silence);
+    silence = setTimeout(() => lost(`said nothing for ${SILENCE_TIMEOUT_MS / 1000} s`), SILENCE_TIMEOUT_MS);
+  };
+  page.on('crash', () => lost('crashed (often: out of memory)'));
+  page.on('close', () => lost('was closed'));
+  browser.on('disconnected', () => lost('is gone: Chrome ended'));
+  page.on('pageerror', (error) => lost(`failed: ${error.message}`));
+  page.on('response', (response) => {
+    if (response.status() < 400 || response.request().resourceType() !== 'script') return;
+    lost(`couldn't load ${new URL(response.url()).pathname} (status ${response.status()})`);
+  });
+  page.on('console', (message) => {
+    // A file that isn't there is the loader's to judge: some are optional.
+    if (message.type() !== 'error' || message.text().startsWith('Failed to load resource')) return;
+    onWarning(`Chrome: ${message.text()}`);
+  });
+
+  const abort = (): void => void page.evaluate(() => window.splitkvHost?.abort()).catch(() => {});
+  signal.addEventListener('abort', abort);
+  const session: Session = {
+    modelUrl: server.modelUrl,
+    browser,
+    onEvent: () => {},
+    async call(body) {
+      throwIfAborted(signal, 'the run');
+      // An error of evaluate itself (a crash, say) is told by `death`, which knows why; it follows at once.
+      const outcome = await Promise.race([body(page).catch((error: unknown) => died(error, death)), death]);
+      if (outcome.ok) return outcome.value;
+      if (outcome.code === 'aborted') throw abortedError('the run', signal);
+      throw Object.assign(new SplitkvError(outcome.code, outcome.message), outcome.stack && { stack: outcome.stack });
+    },
+    async close() {
+      closing = true;
+      clearTimeout(silence);
+      signal.removeEventListener('abort', abort);
+      // Lets the page free its GPU memory in order, unless it no longer answers.
+      const freed = page.evaluate(() => window.splitkvHost.close()).catch(() => {});
+      await Promise.race([freed, new Promise((resolve) => setTimeout(resolve, 3000).unref())]);
+      await closeAll();
+    },
+  };
+  await page.exposeFunction('splitkvEvent', (event: HostEvent) => {
+    heard();
+    session.onEvent(event);
+  });
+  await Promise.race([
+    death,
+    page
+      .goto(`${server.url}host.html`, { timeout: START_TIMEOUT_MS })
+      .then(() =>
+        page.waitForFunction(() => window.splitkvHost !== undefined, undefined, { timeout: START_TIMEOUT_MS }),
+      ),
+  ]);
+  heard();
+  return session;
+}
+
+/** Gives the page's own end a moment to be told, else wraps what evaluate said. */
+async function died(error: unknown, death: Promise<never>): Promise<never> {
+  await Promise.race([death, new Promise((resolve) => setTimeout(resolve, 500))]);
+  const [line] = (error instanceof Error ? error.message : String(error)).split('\n');
+  throw new SplitkvError('internal', `the page in Chrome failed: ${line}`, { cause: error });
+}
+
+function fromBase64(text: string): Float32Array {
+  const bytes = Buffer.from(text, 'base64');
+  return new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+}

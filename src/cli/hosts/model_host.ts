@@ -1,0 +1,32 @@
+import type { Browser } from 'playwright-core';
+import type { PlainLoadOptions } from '../../app/host_protocol.js';
+import type { GenerateOptions, GenerateResult, KeptEntries, LogitsOptions, ModelInfo, RunStats } from '../../index.js';
+
+export interface HostRequest {
+  /** A model folder, or an http(s) URL of one. */
+  readonly model: string;
+  readonly options: PlainLoadOptions;
+  readonly signal: AbortSignal;
+  readonly onProgress: (line: string) => void;
+  readonly onWarning: (message: string) => void;
+  /** Called with the browser before it loads the model; never by a host without one. */
+  readonly onBrowser?: (browser: Browser) => Promise<void>;
+}
+
+/** A loaded model, in this process or in a browser: commands don't know which. */
+export interface ModelHost {
+  readonly info: ModelInfo;
+  /** @param raw feeds a text as it is, without the model's chat template */
+  generate(
+    prompt: string | readonly number[],
+    raw: boolean,
+    options: GenerateOptions,
+    onText: (piece: string) => void,
+  ): Promise<GenerateResult>;
+  /** Rows go to `onRow` alone. */
+  logits(tokens: readonly number[], options: LogitsOptions & Required<Pick<LogitsOptions, 'onRow'>>): Promise<void>;
+  /** What compression keeps of a prompt, fed as it is. */
+  kept(prompt: string | readonly number[]): Promise<KeptEntries>;
+  stats(): Promise<RunStats>;
+  close(): Promise<void>;
+}

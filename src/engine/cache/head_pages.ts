@@ -1,0 +1,290 @@
+import type { Buffer, Device } from '../../gpu/index.js';
+import { ceilDiv } from '../../base/math.js';
+import { countedEntries } from '../../model/compression/eviction.js';
+import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../../model/compression/head_blocks.js';
+import {
+  CHUNK_TOKENS,
+  chunkRoom,
+  type CopyMove,
+  type Owners,
+  type RankShare,
+  type SharedSequence,
+  type Stage,
+  type StageTopology,
+} from '../../placement/index.js';
+import type { CacheUse, KeptEntries } from '../ranks/rank.js';
+
+export interface HeadPagesShape {
+  readonly rank: number;
+  readonly slots: number;
+  /** Blocks of each kv head, in every layer: heads of a layer share them. */
+  readonly numBlocks: number;
+  /** Tokens a block. */
+  readonly block: number;
+  readonly contextLength: number;
+  /** Where heads are copied. */
+  readonly owners?: Owners | undefined;
+  /**
+   * Copies that share lanes each keep all of a prompt until it ends (`settle`): which entries will be left, and so whose they are, is
+   * decided then.
+   */
+  readonly wholePrompts?: boolean;
+  /** Prompts are compressed: what a copy of a head takes isn't known beforehand, so each has room for all sequences. */
+  readonly compressed?: boolean;
+}
+
+/** Blocks of a kv head that are to be copied from or to another rank: those that hold entries, of one layer of the model. */
+export interface MovedBlocks {
+  readonly layer: number;
+  readonly blocks: readonly number[];
+}
+
+/** What this rank sends to another or receives from it; `receives` and `sends` of two ranks match piece by piece. */
+export interface PeerMoves {
+  readonly peer: number;
+  readonly sends: readonly MovedBlocks[];
+  readonly receives: readonly MovedBlocks[];
+}
+
+/** Layers that are cached alike. */
+interface PagedStage {
+  /** Of the plan. */
+  readonly index: number;
+  readonly firstLayer: number;
+  readonly numLayers: number;
+  readonly kvHeads: readonly number[];
+  readonly blocks: HeadBlocks;
+  /** Whether a block of a slot's head is this rank's, of those that hold copies of it. */
+  readonly owns: NonNullable<HeadBlocksShape['holds']>;
+}
+
+interface Slot {
+  /** Positions that there is room for. */
+  readonly room: number;
+  /** Of the prompt, once it was compressed. */
+  readonly prompt: number;
+  readonly kept: readonly KeptEntries[];
+  /** Of all heads here, copies included. */
+  readonly mostKept: number;
+  /** Every copy of a head has its own entries only. */
+  readonly settled: boolean;
+}
+
+const EMPTY: Slot = { room: 0, prompt: 0, kept: [], mostKept: 0, settled: false };
+
+/** The blocks of a rank's cache whose heads keep different entries, and the tables in which kernels find them. */
+export class HeadPages {
+  /** By the model's layer: u32 [slots][kv heads][tableStride]. */
+  readonly tables: ReadonlyMap<number, Buffer>;
+  /** By the model's layer: blocks of all its kv heads together. */
+  readonly headBlocks: ReadonlyMap<number, number>;
+  readonly tableStride: number;
+  readonly #stages: readonly PagedStage[];
+  readonly #slots: Slot[];
+
+  constructor(
+    readonly device: Device,
+    stages: readonly StageTopology[],
+    readonly shape: HeadPagesShape,
+  ) {
+    // A rank may hold none of a layer's heads.
+    const holding = stages.filter(({ share }) => share.kvHeads.length > 0);
+    this.#stages = holding.map(({ stage, share }) => {
+      const [firstLayer, end] = stage.layers;
+      const [layers, kvHeads] = [end - firstLayer, share.kvHeads.length];
+      const owns = ownerOf(shape, stage, share);
+      const blocks = new HeadBlocks({
+        ...shape,
+        layers,
+        kvHeads,
+        numBlocks: this.#blocksOf(stage, share),
+        holds: (slot, head, block) => this.#hasWhole(slot) || owns(slot, head, block),
+      });
+      const index = shape.owners?.plan.stages.indexOf(stage) ?? 0;
+      return { index, firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks, owns };
+    });
+    this.headBlocks = new Map(
+      this.#stages.flatMap(({ firstLayer, numLayers, blocks }) =>
+        Array.from({ length: numLayers }, (_, at) => [firstLayer + at, blocks.shape.numBlocks] as const),
+      ),
+    );
+    this.tableStride = headTableStride(shape);
+    this.tables = new Map(
+      this.#stages.flatMap(({ firstLayer, numLayers, kvHeads }) =>
+        Array.from({ length: numLayers }, (_, at) => {
+          const words = shape.slots * kvHeads.length * this.tableStride;
+          return [firstLayer + at, device.createBuffer(`layers.${firstLayer + at}.block_tables`, words * 4)] as const;
+        }),
+      ),
+    );
+    this.#slots = Array.from({ length: shape.slots }, () => EMPTY);
+  }
+
+  /**
+   * Makes room for positions below `tokens`, more than the slot had or as many; chunks of a new sequence are rotated by
+   * `chunkOffset`. True where the sequence is new.
+   * @throws SplitkvError `context_full`
+   */
+  reserve(slot: number, tokens: number, chunkOffset = 0): boolean {
+    const isNew = this.#slots[slot]!.room === 0;
+    if (isNew) this.shape.owners?.admit(slot, tokens, chunkOffset);
+    for (const stage of this.#stages) if (stage.blocks.reserve(slot, tokens)) this.#write(stage, slot);
+    this.#slots[slot] = { ...this.#slots[slot]!, room: tokens };
+    return isNew;
+  }
+
+  /** Nothing of the slot is held here: nothing is appended for it. */
+  leaveOut(slot: number): void {
+    for (const stage of this.#stages) this.#write(stage, slot);
+  }
+
+  /**
+   * The slot's prompt of `length` tokens was compressed: frees the blocks behind what is left, and keeps the room that there was.
+   * @param kept entries by stage, [layer][kv head]
+   */
+  compressed(slot: number, length: number, kept: readonly (readonly (readonly number[])[])[]): void {
+    for (const [index, { blocks }] of this.#stages.entries()) blocks.compressed(slot, length, kept[index]!);
+    const { room } = this.#slots[slot]!;
+    for (const stage of this.#stages) {
+      stage.blocks.reserve(slot, room);
+      this.#write(stage, slot);
+    }
+    const entries = this.#stages.flatMap(({ firstLayer, kvHeads, owns }, index) =>
+      kept[index]!.flatMap((layer, at) =>
+        layer.flatMap((count, head) =>
+          // Of a copied head, another rank may keep the sequence, or its first chunk.
+          owns(slot, head, 0) ? [{ layer: firstLayer + at, head: kvHeads[head]!, entries: count }] : [],
+        ),
+      ),
+    );
+    const mostKept = kept.flat(2).reduce((most, count) => Math.max(most, count), 0);
+    this.#slots[slot] = { ...this.#slots[slot]!, prompt: length, kept: entries, mostKept };
+  }
+
+  /**
+   * Tokens of a slot's compressed prompt that its blocks here need no longer hold, in the layer with most: as many for each head, copies
+   * included, whoever keeps the sequence of them now.
+   */
+  evicted(slot: number): number {
+    const { prompt } = this.#slots[slot]!;
+    const counted = this.#stages.flatMap(({ blocks }) =>
+      blocks.left(slot, prompt).map((heads) => countedEntries(heads, this.shape.block)),
+    );
+    return prompt - counted.reduce((most, entries) => Math.max(most, entries), 0);
+  }
+
+  release(slot: number): void {
+    for (const { blocks } of this.#stages) blocks.release(slot);
+    this.shape.owners?.release(slot);
+    this.#slots[slot] = EMPTY;
+  }
+
+  /** Entries that every head of the sequences in slots [first, end) has fewer than positions, at least. */
+  leastEvicted(first: number, end: number): number {
+    const active = this.#slots.slice(first, end).filter(({ room }) => room > 0);
+    const evicted = active.map(({ prompt, mostKept }) => prompt - mostKept);
+    return evicted.length === 0 ? 0 : Math.min(...evicted);
+  }
+
+  /** Entries of a slot's heads that lie here, in a layer of the model, when the sequence has `length` tokens. */
+  entries(layer: number, slot: number, length: number): number {
+    const stage = this.#stages.find(
+      ({ firstLayer, numLayers }) => layer >= firstLayer && layer < firstLayer + numLayers,
+    );
+    return stage ? stage.blocks.entries(layer - stage.firstLayer, slot, length) : 0;
+  }
+
+  /** The slot's prompt is there, whole or compressed: copies that share its lanes part with each other's. */
+  settle(slot: number): void {
+    if (!this.shape.wholePrompts) return;
+    this.#slots[slot] = { ...this.#slots[slot]!, settled: true };
+    for (const stage of this.#stages) if (stage.blocks.settle(slot)) this.#write(stage, slot);
+  }
+
+  /**
+   * Decides anew which copies keep which of the sequences that are there (`Owners.balance`), and takes blocks for what comes to this
+   * rank. Returns all moves, and what of them is this rank's to copy; `finish` frees what left, once it is copied.
+   */
+  balance(sequences: readonly SharedSequence[]): {
+    readonly moves: readonly CopyMove[];
+    readonly peers: readonly PeerMoves[];
+    readonly finish: () => void;
+  } {
+    const { rank, owners } = this.shape;
+    const moves = owners?.balance(sequences) ?? [];
+    const peers = new Map<number, { sends: MovedBlocks[]; receives: MovedBlocks[] }>();
+    const listsOf = (peer: number) => {
+      const lists = peers.get(peer) ?? { sends: [], receives: [] };
+      peers.set(peer, lists);
+      return lists;
+    };
+    const touched: { readonly stage: PagedStage; readonly slot: number; readonly gone: number | undefined }[] = [];
+    for (const { stage: index, head, slot, from, to, length } of moves) {
+      if (from !== rank && to !== rank) continue;
+      const stage = this.#stages.find((own) => own.index === index)!;
+      const kvHead = stage.kvHeads.indexOf(head);
+      const of = (blocks: readonly (readonly number[])[]): MovedBlocks[] =>
+        blocks.map((own, at) => ({ layer: stage.firstLayer + at, blocks: own }));
+      if (to === rank) listsOf(from).receives.push(...of(stage.blocks.takeIn(slot, kvHead, length)));
+      else listsOf(to).sends.push(...of(stage.blocks.blocksBelow(slot, kvHead, length)));
+      touched.push({ stage, slot, gone: from === rank ? kvHead : undefined });
+    }
+    return {
+      moves,
+      peers: [...peers].map(([peer, lists]) => ({ peer, ...lists })),
+      finish: () => {
+        for (const { stage, slot, gone } of touched) {
+          if (gone !== undefined) stage.blocks.giveAway(slot, gone);
+          this.#write(stage, slot);
+        }
+      },
+    };
+  }
+
+  /** What the slot's prompt takes. @param headBlockBytes of a block of one head, K and V */
+  use(slot: number, headBlockBytes: number): CacheUse {
+    const { prompt, kept } = this.#slots[slot]!;
+    const bytes = (entries: number): number => ceilDiv(entries, this.shape.block) * headBlockBytes;
+    return {
+      promptBytes: kept.length * bytes(prompt),
+      keptBytes: kept.reduce((sum, { entries }) => sum + bytes(entries), 0),
+      kept,
+    };
+  }
+
+  #write({ firstLayer, numLayers, kvHeads, blocks }: PagedStage, slot: number): void {
+    const offset = slot * kvHeads.length * this.tableStride * 4;
+    for (let at = 0; at < numLayers; at++) {
+      this.device.write(this.tables.get(firstLayer + at)!, offset, blocks.table(at, slot));
+    }
+  }
+
+  /** Copies keep a prompt whole until it is settled. */
+  #hasWhole(slot: number): boolean {
+    return this.shape.wholePrompts === true && !this.#slots[slot]!.settled;
+  }
+
+  /** Blocks of all of a layer's heads: of a copied one, for this rank's part. */
+  #blocksOf(stage: Stage, { rank, kvHeads, copies = [] }: RankShare): number {
+    const { owners, slots, numBlocks, block, contextLength, compressed } = this.shape;
+    if (!owners || compressed) return kvHeads.length * numBlocks;
+    const room = { slots, tokens: contextLength };
+    const parts = copies.map(({ head }) => {
+      const chunks = chunkRoom(stage, owners.plan.sharing, { rank, head }, room);
+      return Math.min(numBlocks, (chunks * CHUNK_TOKENS) / block);
+    });
+    return (kvHeads.length - copies.length) * numBlocks + parts.reduce((sum, part) => sum + part, 0);
+  }
+}
+
+function ownerOf({ owners, block }: HeadPagesShape, stage: Stage, { rank, kvHeads }: RankShare): PagedStage['owns'] {
+  if (!owners) return () => true;
+  const index = owners.plan.stages.indexOf(stage);
+  return (slot, kvHead, at) =>
+    owners.holds(rank, {
+      stage: index,
+      kvHead: kvHeads[kvHead]!,
+      slot,
+      chunk: Math.floor((at * block) / CHUNK_TOKENS),
+    });
+}

@@ -1,0 +1,102 @@
+import { describe, expect, test } from 'vitest';
+import { modelShape } from '../../model/shape.js';
+import { makeRandomModel } from '../../model/testing/random_model.js';
+import { checkPlan, makePlan, misfit } from '../../placement/index.js';
+import type { LoadOptions } from '../api.js';
+import { kvCompression } from './kv_compression.js';
+import { load } from '../load.js';
+import { randomFiles } from '../testing/random_source.js';
+
+const { config } = makeRandomModel({ config: { num_attention_heads: 8, num_key_value_heads: 4 } });
+const profile = { model: 'm', kv_budget: 0.2, layers: [1, 2].map(() => [10, 20, 30, 40]) };
+
+describe('how prompts are compressed', () => {
+  test('a budget alone is Ada-KV with the defaults of the papers', async () => {
+    expect(await kvCompression({ kvBudget: 0.2 }, config)).toEqual({
+      policy: 'ada',
+      budget: 0.2,
+      window: 32,
+      poolWidth: 7,
+      floor: 0.2,
+    });
+    expect(
+      await kvCompression({ kvBudget: 1, kvPolicy: 'snap', kvWindow: 8, kvKernel: 1, kvAlpha: 0 }, config),
+    ).toMatchObject({ policy: 'snap', window: 8, poolWidth: 1, floor: 0 });
+    expect((await kvCompression({ kvBudget: 0.1, kvPolicy: 'static', kvProfile: profile }, config))?.loads).toEqual(
+      profile.layers,
+    );
+  });
+
+  test("without a budget, or with 'none', nothing is compressed", async () => {
+    expect(await kvCompression({}, config)).toBeUndefined();
+    expect(await kvCompression({ kvPolicy: 'none' }, config)).toBeUndefined();
+    expect(await kvCompression({ kvPolicy: 'none', kvBudget: 0.2, kvWindow: 8 }, config)).toBeUndefined();
+  });
+
+  test.each<[LoadOptions, RegExp]>([
+    [{ kvBudget: 0 }, /kvBudget 0: expected a part of the prompt, above 0 and at most 1/],
+    [{ kvBudget: 1.5 }, /kvBudget 1.5/],
+    [{ kvBudget: Number.NaN }, /kvBudget NaN/],
+    [{ kvPolicy: 'snap' }, /kvPolicy 'snap' needs kvBudget/],
+    [{ kvWindow: 8 }, /kvWindow is for a compressed cache: give kvBudget too/],
+    [{ kvBudget: 0.2, kvPolicy: 'sanp' as 'snap' }, /kvPolicy 'sanp': use .*Did you mean 'snap'/],
+    [{ kvBudget: 0.2, kvWindow: 0 }, /kvWindow 0: expected an integer from 1 to 256/],
+    [{ kvBudget: 0.2, kvKernel: 4 }, /kvKernel 4: expected an odd number/],
+    [{ kvBudget: 0.2, kvAlpha: 1.2 }, /kvAlpha 1.2: expected 0 to 1/],
+    [{ kvBudget: 0.2, kvPolicy: 'static' }, /'static' needs the heads' loads/],
+    [{ kvBudget: 0.2, kvProfile: profile }, /kvProfile is what kvPolicy 'static' keeps by, not 'ada'/],
+    [
+      { kvBudget: 0.2, kvPolicy: 'static', kvProfile: { ...profile, layers: [[1, 2]] } },
+      /1 layers of 2 kv heads; this model has 2 of 4/,
+    ],
+    [
+      { kvBudget: 0.2, kvPolicy: 'static', kvProfile: { ...profile, layers: 3 as unknown as number[][] } },
+      /kvProfile.layers/,
+    ],
+  ])('%o is refused', async (options, message) => {
+    await expect(kvCompression(options, config)).rejects.toThrow(message);
+  });
+
+  test('latent attention has no heads to compress', async () => {
+    const { config: latent } = makeRandomModel({ config: { model_type: 'deepseek_v3' } });
+    await expect(kvCompression({ kvBudget: 0.2 }, latent)).rejects.toThrow(/all heads read one latent/);
+    expect(await kvCompression({ kvPolicy: 'none' }, latent)).toBeUndefined();
+  });
+
+  test('plans that split a sequence are refused, the others are not', () => {
+    const shape = modelShape(config);
+    for (const [policy, ranks] of [
+      ['single', 1],
+      ['tp', 4],
+      ['pp', 2],
+      ['token', 3],
+      ['tp x token', 4],
+      ['adp', 2],
+    ] as const) {
+      expect(misfit(['compression'], makePlan(policy, ranks, shape)), policy).toBeUndefined();
+    }
+    for (const [policy, ranks] of [
+      ['sp', 2],
+      ['tp+sp', 2],
+      ['tp x sp', 4],
+    ] as const) {
+      expect(misfit(['compression'], makePlan(policy, ranks, shape)), policy).toMatch(
+        /chunks of a sequence split over ranks/,
+      );
+    }
+    const uneven = makePlan('tp x token', 4, shape);
+    const [stage] = uneven.stages;
+    const shares = stage!.shares.map((share, i) => ({ ...share, sequences: i === 0 ? 2 : 1 }));
+    const plan = { ...uneven, stages: [{ ...stage!, shares }] };
+    // Budgets are a layer's: all of its heads keep a sequence on ranks of the same place.
+    expect(() => checkPlan(plan, shape)).toThrow(/so give them the same weights/);
+  });
+
+  test('loading checks the plan before a device is opened', async () => {
+    const { files } = randomFiles({});
+    const options = { kvBudget: 0.5, adapter: 'no such adapter' };
+    await expect(load(files, { ...options, plan: 'sp', ranks: 2 })).rejects.toThrow(
+      /plan 'sp': a compressed cache \(kvBudget\) can't be had with chunks of a sequence split over ranks .* use a plan that cuts heads/,
+    );
+  });
+});

@@ -1,0 +1,89 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { SplitkvError, unsupportedError } from '../../base/errors.js';
+import { isBlockType, readJson, readText, type Source, TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { readModelConfig } from '../../model/families/registry.js';
+import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
+
+/** What a model's files say, read as far as it is asked for. */
+export interface ModelFiles {
+  readonly config: ModelConfig;
+  /** Undefined where there is none. @throws SplitkvError `unsupported` for a kind that isn't read */
+  tokenizerFiles(): Promise<TokenizerFiles | undefined>;
+  reader(): Promise<TensorReader>;
+}
+
+/** Of a Hugging Face folder, or of the GGUF file that `source.gguf` names. */
+export async function openModelFiles(source: Source, signal?: AbortSignal): Promise<ModelFiles> {
+  // A page that reads no GGUF file doesn't download what reads them.
+  if (source.gguf !== undefined) return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal);
+  const config = await readModelConfig(
+    await readJson(source, 'config.json', signal),
+    await readJson(source, 'generation_config.json', signal),
+  );
+  return {
+    config,
+    tokenizerFiles: () => readTokenizerFiles(source, signal),
+    reader: () => TensorReader.open(source, signal),
+  };
+}
+
+async function readTokenizerFiles(
+  source: Source,
+  signal: AbortSignal | undefined,
+): Promise<TokenizerFiles | undefined> {
+  const tokenizerJson = await readText(source, 'tokenizer.json', signal);
+  if (tokenizerJson === undefined) {
+    if ((await source.size('tokenizer.model', signal)) === undefined) return undefined;
+    throw unsupportedError(
+      "the model's tokenizer.model (SentencePiece) isn't read, and there is no tokenizer.json; transformers writes one: " +
+        'AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)',
+    );
+  }
+  const [tokenizerConfig, generationConfig, chatTemplate] = await Promise.all([
+    readText(source, 'tokenizer_config.json', signal),
+    readText(source, 'generation_config.json', signal),
+    readText(source, 'chat_template.jinja', signal),
+  ]);
+  return { tokenizerJson, tokenizerConfig, generationConfig, chatTemplate };
+}
+
+/** A model's tokenizer and what it was made of, or why there is none: token ids need none. */
+export interface ModelTokenizer {
+  readonly tokenizer: Tokenizer | undefined;
+  readonly tokenizerFiles?: TokenizerFiles;
+  /** What text fails with. */
+  readonly noTokenizer?: SplitkvError;
+}
+
+/** @throws SplitkvError `format` for broken files; `aborted`, and `io` for what can't be read although it is there */
+export async function openTokenizer(files: ModelFiles): Promise<ModelTokenizer> {
+  try {
+    const tokenizerFiles = await files.tokenizerFiles();
+    if (tokenizerFiles) return { tokenizer: loadTokenizer(tokenizerFiles), tokenizerFiles };
+    return { tokenizer: undefined, noTokenizer: new SplitkvError('io', 'the model has none: add its tokenizer.json') };
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'unsupported')) throw error;
+    return { tokenizer: undefined, noTokenizer: error };
+  }
+}
+
+/**
+ * The type that keeps what the checkpoint's matrices say without taking more room than need be: that of the most bytes. Q4_0 is
+ * q4 as it is; the other quantised types have finer scales or more bits than q4, so they become q8.
+ */
+export function storedType({ index }: TensorReader): WeightType {
+  // By bytes: a checkpoint in 16 bits may well keep a router or a table in 32.
+  const bytes: Record<WeightType, number> = { f16: 0, f32: 0, q8: 0, q4: 0 };
+  for (const { dtype, start, end } of index.tensors.values()) {
+    const type = isBlockType(dtype)
+      ? dtype === 'Q4_0'
+        ? 'q4'
+        : 'q8'
+      : dtype === 'F32' || dtype === 'F64'
+        ? 'f32'
+        : 'f16';
+    bytes[type] += end - start;
+  }
+  return (Object.keys(bytes) as WeightType[]).reduce((most, type) => (bytes[type] > bytes[most] ? type : most));
+}

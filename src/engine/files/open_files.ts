@@ -1,0 +1,81 @@
+import { type ErrorCode, SplitkvError } from '../../base/errors.js';
+import {
+  cachedSource,
+  deleteCached,
+  type OnProgress,
+  type OpenOptions,
+  openSource,
+  type Source,
+} from '../../loader/index.js';
+import type { LoadOptions } from '../api.js';
+
+export interface OpenFilesOptions {
+  /** How the Hub and servers are asked. */
+  readonly network?: OpenOptions;
+  readonly cache?: boolean | undefined;
+  readonly integrity?: LoadOptions['integrity'];
+  readonly onWarning?: LoadOptions['onWarning'];
+  /** Weights won't be read: nothing is stored, and weight files aren't checked against `integrity`. */
+  readonly lookOnly?: boolean;
+  /** Told of files that are read to be checked, and of what Node downloads from the Hub. */
+  readonly onProgress?: OnProgress | undefined;
+  /** As of `HttpOptions`. */
+  readonly onBytes?: ((bytes: number) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A model's files, through the browser's cache or (Node) that of the Hub's tools, each checked against `integrity` before it is used. @throws as `openSource` */
+export async function openFiles(
+  where: string | URL | readonly File[] | Source,
+  { network, cache = true, integrity, onWarning, lookOnly = false, onProgress, onBytes, signal }: OpenFilesOptions,
+): Promise<Source> {
+  const options: OpenOptions = {
+    ...network,
+    whole: cache && !lookOnly,
+    onWarning,
+    onBytes,
+    onProgress: (progress) => onProgress?.({ phase: 'download', tensorsLoaded: 0, tensorsTotal: 0, ...progress }),
+  };
+  return openSource(where, signal, options, async (found) => {
+    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly }) : found;
+    if (integrity === undefined) return source;
+    const { verifiedSource } = await import('../../loader/sources/verified_source.js');
+    return verifiedSource(source, integrity, { weights: !lookOnly, onProgress, signal });
+  });
+}
+
+/** What files are refused for that came damaged: bytes may say anything. */
+const SENSELESS: readonly ErrorCode[] = ['format', 'config', 'unsupported'];
+
+/**
+ * What the work gives. Where it finds a file that makes no sense, the files are looked at once more: a download that came damaged
+ * is `io`, and says so, with what was found as its cause.
+ * @param work tells the source that it reads
+ */
+export async function orDamage<T>(
+  signal: AbortSignal | undefined,
+  work: (opened: (source: Source) => Source) => Promise<T>,
+): Promise<T> {
+  let read: Source | undefined;
+  try {
+    return await work((source) => (read = source));
+  } catch (error) {
+    if (!(error instanceof SplitkvError && SENSELESS.includes(error.code))) throw error;
+    const damage = await read?.damage?.(signal);
+    throw damage === undefined ? error : new SplitkvError('io', damage, { cause: error });
+  }
+}
+
+/**
+ * Removes what the browser keeps of a model, so that the next load downloads all of it.
+ * @throws SplitkvError `io` where its server can't be reached or hasn't got it: then what there is stays
+ */
+export async function forgetFiles(
+  where: string | URL | readonly File[] | Source,
+  network: OpenOptions,
+  signal?: AbortSignal,
+): Promise<void> {
+  const source = await openSource(where, signal, network);
+  await source.size(source.gguf ?? 'config.json', signal);
+  if (source.url !== undefined) await deleteCached(source.url);
+}

@@ -1,0 +1,133 @@
+import { SplitkvError } from '../../base/errors.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import { modelWork } from '../../model/model_work.js';
+import {
+  type MachineMeasure,
+  makePlan,
+  misfit,
+  type ModelWork,
+  type Plan,
+  type PlanCandidate,
+  type PlannerOptions,
+  predictPlan,
+  predictPlans,
+  type Workload,
+} from '../../placement/index.js';
+import { bytesOf, sequencesOf } from './budgets.js';
+import { type MachineRequest, measureMachine } from '../measure/measure_machine.js';
+import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
+import { groupsWorth } from '../scheduler/groups/micro_batches.js';
+import { microBatchesOf } from '../serving/micro_batches.js';
+import type { RunnerOptions } from '../ranks/rank.js';
+import { memoryOnPaper } from './rank_memory.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
+
+export interface AutoPlanRequest extends Pick<MachineRequest, 'virtual' | 'fresh' | 'store' | 'signal' | 'onProgress'> {
+  readonly subject: PlanSubject;
+  /** One for each rank there may be, as the budgets are. */
+  readonly adapters: readonly AdapterRequest[];
+  readonly budgets: readonly (number | undefined)[];
+  readonly workload: Pick<Workload, 'promptLength' | 'newTokens' | 'batch'>;
+  /** Memory is counted as loading would allocate it; else activations are left out. */
+  readonly exactMemory: boolean;
+}
+
+/** What every plan is predicted to do on the ranks that there may be. */
+export interface PlanOutlook {
+  readonly candidates: readonly PlanCandidate[];
+  /** The adapters, their budgets and what they measured, the fastest first: plans use the first ones. */
+  readonly adapters: readonly AdapterRequest[];
+  readonly budgets: readonly (number | undefined)[];
+  readonly machine: MachineMeasure;
+  readonly work: ModelWork;
+  readonly workload: Workload;
+}
+
+/** Measures the machine where it hasn't been, and predicts every plan. @throws as `measureMachine` */
+export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook> {
+  const { config, type, kvType, contextLength } = request.subject;
+  const batched = (request.workload.batch ?? 1) > 1;
+  const measured = await measureMachine({ ...request, subject: { config, type, kvType, contextLength, batched } });
+  return outlookOn(measured, request);
+}
+
+/** Predicts every plan on a machine whose ranks are those of the request. */
+export async function outlookOn(
+  measured: MachineMeasure,
+  { subject, adapters, budgets, workload: asked, exactMemory }: Omit<AutoPlanRequest, 'virtual'>,
+): Promise<PlanOutlook> {
+  const { config, type, kvType, contextLength, prefillChunk } = subject;
+  const work = modelWork(config, type, kvType);
+  const workload: Workload = {
+    ...asked,
+    contextLength,
+    promptChunk: prefillChunk,
+    block: KV_BLOCK,
+    slotsOf: (plan) => sequencesOf(runnerFor(subject, plan)),
+    ...(subject.together !== undefined && { batchesOf: serverBatches(subject.together) }),
+  };
+  const withBudgets = {
+    ...measured,
+    ranks: measured.ranks.map((rank, i) => ({ ...rank, budgetBytes: budgets[i] })),
+  };
+  const bytes = new Map<string, ReturnType<typeof bytesOf>>();
+  const count = async (plan: Plan): Promise<void> => {
+    if (!exactMemory) return;
+    bytes.set(JSON.stringify(plan), bytesOf(await memoryOnPaper(plan, subject, runnerFor(subject, plan))));
+  };
+  const options: PlannerOptions = { bytesOf: (plan) => bytes.get(JSON.stringify(plan)) ?? {} };
+  await count(makePlan('single', 1, work.shape));
+  const order = fastestFirst(withBudgets, work, workload, options);
+  const machine = reorder(withBudgets, order);
+  for (const { plan } of predictPlans(work, machine, workload)) if (plan) await count(plan);
+  return {
+    candidates: predictPlans(work, machine, workload, options).map((candidate) => {
+      const why = candidate.plan && misfit(subjectFeatures(subject), candidate.plan);
+      return why === undefined ? candidate : { ...candidate, refused: why };
+    }),
+    adapters: order.map((rank) => adapters[rank]!),
+    budgets: order.map((rank) => budgets[rank]),
+    machine,
+    work,
+    workload,
+  };
+}
+
+/** Batches that a server's sequences run in, all slots taken. */
+const serverBatches =
+  (slots: number) =>
+  (plan: Plan): number => {
+    const { count, rowsEach } = microBatchesOf(plan, slots, 'auto');
+    return groupsWorth(slots, rowsEach, count);
+  };
+
+/** With a plan that has room for no sequence at all: as for one, which the planner then refuses. */
+function runnerFor(asked: PlanSubject, plan: Plan): RunnerOptions {
+  const { compression: _, ...plain } = asked;
+  const subject = misfit(subjectFeatures(asked), plan) === undefined ? asked : plain;
+  try {
+    return runnerOf(subject, plan);
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
+    return runnerOf({ ...subject, seatsOf: () => ({ slots: 1 }) }, plan);
+  }
+}
+
+/** Ranks by how soon each would answer alone; those that have room for the model come first. */
+function fastestFirst(machine: MachineMeasure, work: ModelWork, workload: Workload, options: PlannerOptions): number[] {
+  const single = makePlan('single', 1, work.shape);
+  const alone = machine.ranks.map((_, rank) => predictPlan(single, work, reorder(machine, [rank]), workload, options));
+  const fits = (rank: number): number => (alone[rank]!.refused === undefined ? 0 : 1);
+  return alone
+    .map((_, rank) => rank)
+    .toSorted((a, b) => fits(a) - fits(b) || alone[a]!.requestSeconds - alone[b]!.requestSeconds);
+}
+
+/** The machine with only these ranks, in this order. */
+function reorder({ ranks, hops, ...rest }: MachineMeasure, order: readonly number[]): MachineMeasure {
+  return {
+    ...rest,
+    ranks: order.map((rank) => ranks[rank]!),
+    hops: order.map((to) => order.map((from) => hops[to]![from])),
+  };
+}

@@ -1,0 +1,70 @@
+import { usageError } from '../../base/errors.js';
+import { modelShape } from '../../model/shape.js';
+import { checkPlan, checkTogether, isKvOnly, makePlan, type Plan } from '../../placement/index.js';
+import type { LoadOptions } from '../api.js';
+import { checkBudgets, memoryBudgets } from './budgets.js';
+import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
+import type { PlanRanks } from './weigh_sequences.js';
+import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
+
+/** What the planner said of the plan that it picked. */
+export interface PickedPlan {
+  readonly why: string;
+  /** Ranks that there might have been. */
+  readonly ranks: number;
+  /** What it expects of a request. */
+  predict(promptTokens: number, newTokens: number): { readonly tokensPerSecond: number; readonly ttftMs: number };
+}
+
+export interface ChosenPlan {
+  readonly plan: Plan;
+  /** One for each of its ranks. */
+  readonly adapters: readonly AdapterRequest[];
+  /** Bytes that each may take; undefined: no limit. */
+  readonly budgets: readonly (number | undefined)[];
+  /** Where the planner had a choice. */
+  readonly picked?: PickedPlan;
+  /** What whoever asked for the plan should know of it. */
+  readonly note?: string;
+}
+
+/**
+ * The plan that the options ask for, checked against the model and the memory budgets, and an adapter for each of its ranks. `auto`
+ * with several ranks measures them (once) and takes the plan that answers soonest, on all of them or on fewer.
+ * @throws SplitkvError `usage`; `limit` where a rank has no room; as `measureMachine`.
+ */
+export async function choosePlan(options: LoadOptions, subject: PlanSubject): Promise<ChosenPlan> {
+  const shape = modelShape(subject.config);
+  const asked = options.plan ?? 'auto';
+  const ranks = rankCount(options);
+  if (asked === 'auto' && ranks > 1) return (await import('./pick_plan.js')).pickPlanFor(options, subject, ranks);
+  let plan: Plan;
+  let note: string | undefined;
+  if (typeof asked !== 'string') {
+    // Most pages name a policy.
+    ({ plan, note } = (await import('./read_plan.js')).readPlan(asked, shape, subject));
+    if (options.ranks !== undefined && plan.worldSize !== ranks) {
+      throw usageError(
+        `the plan is for ${plan.worldSize} ranks, and ranks asks for ${ranks}: leave ranks out, or change it`,
+      );
+    }
+  } else {
+    plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape);
+    if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
+      const { weighSequences } = await import('./weigh_sequences.js');
+      plan = await weighSequences(plan, ranksOf(plan, options), subject);
+    }
+  }
+  checkPlan(plan, shape);
+  checkTogether(subjectFeatures(subject), plan);
+  const { adapters, budgets } = ranksOf(plan, options);
+  await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
+  return { plan, adapters, budgets, ...(note !== undefined && { note }) };
+}
+
+const ranksOf = ({ worldSize }: Plan, options: LoadOptions): PlanRanks => ({
+  adapters: rankAdapters(options, worldSize),
+  budgets: memoryBudgets(options.memory, worldSize),
+  virtual: options.virtualRanks ?? false,
+  signal: options.signal,
+});

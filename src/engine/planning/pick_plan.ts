@@ -1,0 +1,67 @@
+import { explainPick, isKvOnly, pickPlan, predictPlan } from '../../placement/index.js';
+import type { LoadOptions } from '../api.js';
+import { planOutlook } from './auto_plan.js';
+import { checkBudgets, memoryBudgets } from './budgets.js';
+import type { ChosenPlan } from './choose_plan.js';
+import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { rankAdapters } from './rank_adapters.js';
+
+const PROMPT_TOKENS = 1024;
+const NEW_TOKENS = 128;
+
+/** The request that plans are compared at, as far as nothing is known of it: a prompt of half the context, and an answer. */
+export function usualRequest(
+  contextLength: number,
+  promptLength = Math.max(1, Math.min(PROMPT_TOKENS, Math.floor(contextLength / 2))),
+): { readonly promptLength: number; readonly newTokens: number } {
+  // The last token of an answer takes no room.
+  return { promptLength, newTokens: Math.max(1, Math.min(NEW_TOKENS, contextLength - promptLength + 1)) };
+}
+
+/** The planner's choice for a model: what `choosePlan` imports where there is a choice. @throws as `choosePlan` */
+export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ranks: number): Promise<ChosenPlan> {
+  const { candidates, adapters, budgets, machine, work, workload } = await planOutlook({
+    subject,
+    adapters: rankAdapters(options, ranks),
+    budgets: memoryBudgets(options.memory, ranks),
+    virtual: options.virtualRanks ?? false,
+    workload: {
+      ...usualRequest(subject.contextLength),
+      batch: subject.together ?? options.requests ?? 1,
+    },
+    exactMemory: options.memory !== undefined,
+    signal: options.signal,
+  });
+  // Requests of `load` each have a cache of their own: there are no sequences to deal out.
+  const best = pickPlan(
+    candidates.filter(
+      ({ plan }) =>
+        subject.together !== undefined || !plan || !plan.stages.some(({ kind }) => kind === 'token' || kind === 'adp'),
+    ),
+  );
+  const own = { adapters: adapters.slice(0, best.worldSize), budgets: budgets.slice(0, best.worldSize) };
+  let { plan } = best;
+  if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
+    const { weighSequences } = await import('./weigh_sequences.js');
+    const { virtualRanks: virtual = false, signal } = options;
+    plan = await weighSequences(plan, { ...own, virtual, signal }, subject);
+    await checkBudgets(plan, subject, runnerOf(subject, plan), own.budgets);
+  }
+  return {
+    plan,
+    ...own,
+    picked: {
+      why: explainPick(candidates, best),
+      ranks,
+      predict: (promptLength, newTokens) => {
+        const { tokensPerSecond, firstTokenSeconds } = predictPlan(best.plan, work, machine, {
+          ...workload,
+          batch: 1,
+          promptLength,
+          newTokens,
+        });
+        return { tokensPerSecond, ttftMs: firstTokenSeconds * 1000 };
+      },
+    },
+  };
+}

@@ -1,0 +1,244 @@
+import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema } from '../../base/options.js';
+import { modelShape } from '../../model/shape.js';
+import { listCached, type Source } from '../../loader/index.js';
+import {
+  explainPick,
+  formatPlanTable,
+  type MachineMeasure,
+  makePlan,
+  pickPlan,
+  pipelineDepth,
+  type PlanCandidate,
+  type PlanPrediction,
+  predictPlan,
+} from '../../placement/index.js';
+import type { KvType, LoadOptions, WeightType } from '../api.js';
+import { adapterMisfit } from './adapter_fit.js';
+import { type PlanOutlook, planOutlook } from './auto_plan.js';
+import { bytesOf, memoryBudgets } from './budgets.js';
+import { checkContext, checkLoadOptions, loadSchema, networkOf } from '../load.js';
+import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
+import { modelName } from '../files/model_name.js';
+import { openFiles } from '../files/open_files.js';
+import { usualRequest } from './pick_plan.js';
+import { microBatchesOf } from '../serving/micro_batches.js';
+import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { rankAdapters, rankCount } from './rank_adapters.js';
+import { memoryOnPaper } from './rank_memory.js';
+
+export interface PlanModelOptions extends Pick<
+  LoadOptions,
+  | 'weights'
+  | 'kv'
+  | 'contextLength'
+  | 'prefillChunk'
+  | 'ranks'
+  | 'virtualRanks'
+  | 'memory'
+  | 'powerPreference'
+  | 'adapter'
+  | 'integrity'
+  | 'signal'
+  | 'hub'
+  | 'token'
+  | 'headers'
+  | 'fetch'
+> {
+  /** A policy to be picked, on all ranks, instead of the planner's choice: as `load` with the same option. Default 'auto'. */
+  readonly plan?: string;
+  /** Tokens of the prompt that plans are compared at; default: half the context, at most 1024. */
+  readonly promptTokens?: number;
+  /** Tokens that follow it; default: 128, as far as the context has room. */
+  readonly newTokens?: number;
+  /** Sequences decoded side by side; default 1. */
+  readonly batch?: number;
+  /** Measure again what was measured before. */
+  readonly fresh?: boolean;
+  /** Try whether the adapters can hold the pick: as much memory is taken for a moment. Default false. */
+  readonly tryMemory?: boolean;
+  /** Told what is being measured, for people. */
+  readonly onProgress?: (what: string) => void;
+}
+
+/** What every plan would do. Plain data. */
+export interface PlanReport {
+  readonly name: string;
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly contextLength: number;
+  readonly promptTokens: number;
+  readonly newTokens: number;
+  readonly batch: number;
+  /** By rank: the fastest comes first, whatever the order they were named in. */
+  readonly machine: MachineMeasure;
+  readonly candidates: readonly PlanCandidate[];
+  /** The plan that `load` would take; undefined where it doesn't fit. */
+  readonly pick: (PlanCandidate & PlanPrediction) | undefined;
+  /** Why, in a sentence; or why none fits. */
+  readonly why: string;
+  /** The candidates as a table for people. */
+  readonly table: string;
+  /** Undefined where the weights aren't there yet. */
+  readonly download: DownloadSize | undefined;
+  /** With `tryMemory`: why the adapters can't hold the pick all the same, by their limits and the memory free now. */
+  readonly misfit: string | undefined;
+}
+
+/** What loading reads, in bytes. */
+export interface DownloadSize {
+  /** Of the tensors and the tokenizer. */
+  readonly bytes: number;
+  /** Of these, what this browser keeps from an earlier load, perhaps of one that was cut short; 0 in Node. */
+  readonly storedBytes: number;
+  /** Nothing is left to download. */
+  readonly complete: boolean;
+}
+
+/** What `load` takes may be handed on whole. */
+const schema: OptionsSchema<LoadOptions & PlanModelOptions> = {
+  ...loadSchema,
+  promptTokens: true,
+  newTokens: true,
+  batch: true,
+  fresh: true,
+  tryMemory: true,
+};
+
+/** Ranks that plans are made for where nothing is said. */
+const RANKS = 2;
+
+/**
+ * Tells what every plan would do with a model on this machine, without loading its weights (which `integrity` then only compares with what
+ * the server says of them). `ranks` is how many there may be, or an adapter for each; default 2, or 1 where `plan` names a policy.
+ * @throws as `load`, but not where no plan fits.
+ */
+export async function planModel(
+  where: string | URL | readonly File[] | Source,
+  options: PlanModelOptions = {},
+): Promise<PlanReport> {
+  const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, plan, ...loadOptions } = options;
+  const policy = plan === 'auto' ? undefined : plan;
+  checkOptions('planModel', options, schema);
+  checkLoadOptions(loadOptions);
+  const { signal } = options;
+  throwIfAborted(signal, 'planning');
+  const source = await openFiles(where, {
+    network: networkOf(options),
+    integrity: options.integrity,
+    lookOnly: true,
+    signal,
+  });
+  const files = await openModelFiles(source, signal);
+  const { config } = files;
+  const contextLength = checkContext(options.contextLength, config);
+  const given = options.weights ?? 'auto';
+  const type = given === 'auto' ? storedType(await files.reader()) : given;
+  const kvType = options.kv ?? 'f32';
+  const promptLength = within('promptTokens', promptTokens, contextLength);
+  const usual = usualRequest(contextLength, promptLength);
+  const request = {
+    promptLength: usual.promptLength,
+    newTokens: within('newTokens', newTokens, contextLength) ?? usual.newTokens,
+    batch: within('batch', batch, 256)!,
+  };
+  if (request.promptLength + request.newTokens > contextLength + 1) {
+    throw usageError(
+      `a prompt of ${request.promptLength} tokens and ${request.newTokens} new ones exceed the context of ${contextLength}: ask for fewer, or a longer context`,
+    );
+  }
+  const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
+  if (policy !== undefined) makePlan(policy, count, modelShape(config)); // refused before anything is measured
+  const virtual = options.virtualRanks ?? false;
+  const subject: PlanSubject = {
+    config,
+    type,
+    kvType,
+    contextLength,
+    prefillChunk: options.prefillChunk,
+    ...(request.batch > 1 && { together: request.batch }),
+    seatsOf: (of) => {
+      const batches = request.batch > 1 ? microBatchesOf(of, request.batch, 'auto').count : pipelineDepth(of);
+      return { slots: Math.ceil(request.batch / batches), batches };
+    },
+  };
+  const outlook = await planOutlook({
+    subject,
+    adapters: rankAdapters(options, count),
+    budgets: memoryBudgets(options.memory, count),
+    virtual,
+    workload: request,
+    exactMemory: true,
+    ...(fresh !== undefined && { fresh }),
+    signal,
+    ...(onProgress && { onProgress }),
+  });
+  const { candidates, machine, adapters } = outlook;
+  const { pick, why } =
+    policy === undefined ? pickOrReason(candidates) : await namedOrReason(policy, count, subject, outlook);
+  return {
+    name: modelName(source.gguf ?? source.name),
+    weights: type,
+    kv: kvType,
+    contextLength,
+    promptTokens: request.promptLength,
+    newTokens: request.newTokens,
+    batch: request.batch,
+    machine,
+    candidates,
+    pick,
+    why,
+    table: formatPlanTable(candidates, pick),
+    download: await downloadSize(source, files, signal),
+    misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, virtual) : undefined,
+  };
+}
+
+function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'pick' | 'why'> {
+  try {
+    const pick = pickPlan(candidates);
+    return { pick, why: explainPick(candidates, pick) };
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
+    return { pick: undefined, why: error.message };
+  }
+}
+
+/** What is predicted of a policy on all ranks, whether or not the planner looks at it for such requests. */
+async function namedOrReason(
+  policy: string,
+  worldSize: number,
+  subject: PlanSubject,
+  { work, machine, workload }: PlanOutlook,
+): Promise<Pick<PlanReport, 'pick' | 'why'>> {
+  const plan = makePlan(policy, worldSize, work.shape);
+  const exact = bytesOf(await memoryOnPaper(plan, subject, runnerOf(subject, plan)));
+  const prediction = predictPlan(plan, work, machine, workload, { bytesOf: () => exact });
+  if (prediction.refused !== undefined) return { pick: undefined, why: prediction.refused };
+  return { pick: { policy, worldSize, ...prediction }, why: `plan '${policy}' was asked for` };
+}
+
+async function downloadSize(
+  source: Source,
+  files: ModelFiles,
+  signal: AbortSignal | undefined,
+): Promise<DownloadSize | undefined> {
+  const reader = await files.reader().catch((error: unknown) => {
+    if (error instanceof SplitkvError && error.code === 'io') return undefined;
+    throw error;
+  });
+  if (!reader) return undefined;
+  let bytes = 0;
+  for (const { start, end } of reader.index.tensors.values()) bytes += end - start;
+  if (source.gguf === undefined) bytes += (await source.size('tokenizer.json', signal)) ?? 0;
+  const stored = source.url === undefined ? [] : await listCached().catch(() => []);
+  const own = stored.find(({ url }) => url === source.url);
+  return { bytes, storedBytes: Math.min(own?.bytes ?? 0, bytes), complete: own?.complete ?? false };
+}
+
+function within(name: string, value: number | undefined, high: number): number | undefined {
+  if (value !== undefined && (!Number.isInteger(value) || value < 1 || value > high)) {
+    throw usageError(`${name} ${value}: expected an integer from 1 to ${high}`);
+  }
+  return value;
+}

@@ -1,0 +1,36 @@
+import { defaultPromptChunk, type Feature, type Plan } from '../../placement/index.js';
+import type { MemorySubject } from './budgets.js';
+import type { RunnerOptions } from '../ranks/rank.js';
+
+/** What a plan is wanted for. */
+export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'compression'> {
+  /** Default: the plan's. */
+  readonly prefillChunk?: number | undefined;
+  /** Sequences that a server's steps have side by side: plans are picked for them. Default: for the requests of `load`, each its own. */
+  readonly together?: number | undefined;
+  /** What the plan must go with, besides the compression. */
+  readonly features?: readonly Feature[];
+  /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
+  readonly seatsOf: (plan: Plan) => Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
+}
+
+/** All that a plan must go with. */
+export const subjectFeatures = ({
+  compression,
+  features = [],
+}: Pick<PlanSubject, 'compression' | 'features'>): Feature[] => [
+  ...features,
+  ...(compression ? ['compression' as const] : []),
+];
+
+/** How the ranks of a plan are to be set up. @throws as `seatsOf` */
+export const runnerOf = (
+  { kvType, contextLength, prefillChunk, compression, seatsOf }: PlanSubject,
+  plan: Plan,
+): Omit<RunnerOptions, 'memory'> => ({
+  ...seatsOf(plan),
+  contextLength,
+  prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
+  kvType,
+  ...(compression && { compression }),
+});

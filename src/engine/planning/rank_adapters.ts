@@ -1,0 +1,39 @@
+import { usageError } from '../../base/errors.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import type { LoadOptions } from '../api.js';
+
+export type { AdapterRequest } from '../../gpu/index.js';
+
+const PREFERENCES: readonly string[] = ['high-performance', 'low-power'] satisfies GPUPowerPreference[];
+
+/** The adapter of each of `count` ranks that the options ask for. @throws SplitkvError `usage` where they say two things. */
+export function rankAdapters(
+  options: Pick<LoadOptions, 'ranks' | 'adapter' | 'powerPreference'>,
+  count: number,
+): AdapterRequest[] {
+  const { ranks, adapter, powerPreference } = options;
+  if (ranks === undefined || typeof ranks === 'number') {
+    const same = {
+      ...(powerPreference && { powerPreference }),
+      ...(adapter !== undefined && { adapterName: adapter }),
+    };
+    return Array.from({ length: count }, () => same);
+  }
+  if (adapter !== undefined || powerPreference) {
+    throw usageError('ranks names an adapter for each rank: leave adapter and powerPreference out');
+  }
+  return ranks.map(namedAdapter);
+}
+
+/** By a power preference, or by part of its name. */
+export const namedAdapter = (name: string): AdapterRequest =>
+  PREFERENCES.includes(name) ? { powerPreference: name as GPUPowerPreference } : { adapterName: name };
+
+/** @throws SplitkvError `usage` for a number of ranks that can't be */
+export function rankCount({ ranks = 1 }: Pick<LoadOptions, 'ranks'>): number {
+  const count = typeof ranks === 'number' ? ranks : ranks.length;
+  if (!Number.isInteger(count) || count < 1 || count > 64) {
+    throw usageError(`ranks ${count}: expected a number of ranks from 1 to 64, or a list of adapters`);
+  }
+  return count;
+}

@@ -1,0 +1,73 @@
+import { type Device, openPaperDevice } from '../../gpu/index.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { loadWeights } from '../../model/device_model.js';
+import { type LayerSlice, rankSlice, spanLength, totalLength } from '../../model/shape.js';
+import { World } from '../../model/layers/world.js';
+import { Owners, type Plan, type RankMemory, rankTopology } from '../../placement/index.js';
+import type { MemorySubject } from './budgets.js';
+import { blankWeights } from '../measure/synthetic_weights.js';
+import type { RunnerOptions } from '../ranks/rank.js';
+import { RankRunner } from '../ranks/rank_runner.js';
+
+/**
+ * What every rank of a plan takes, in order of ranks: all that loading allocates, counted on paper. Adapters with small bindings take
+ * a little less for activations, as their steps are smaller.
+ */
+export async function memoryOnPaper(plan: Plan, subject: MemorySubject, runner: RunnerOptions): Promise<RankMemory[]> {
+  const known = new Map<string, Omit<RankMemory, 'rank'>>();
+  const memories: RankMemory[] = [];
+  for (let rank = 0; rank < plan.worldSize; rank++) {
+    const key = formOf(plan, rank, subject.config, runner);
+    let memory = known.get(key);
+    if (!memory) known.set(key, (memory = await rankOnPaper(plan, rank, subject, runner)));
+    memories.push({ rank, ...memory });
+  }
+  return memories;
+}
+
+/**
+ * What one rank takes.
+ * @param like a device with the adapter's limits; default: what current GPUs offer
+ * @throws SplitkvError `limit` where a buffer exceeds them
+ */
+export async function rankOnPaper(
+  plan: Plan,
+  rank: number,
+  { config, type }: MemorySubject,
+  runner: RunnerOptions,
+  like?: Device,
+): Promise<Omit<RankMemory, 'rank'>> {
+  const device = await openPaperDevice(like);
+  const world = new World(plan, rank);
+  const reader = blankWeights(config, rankSlice(plan, rank, config));
+  const weights = await loadWeights(device, config, reader, type, world);
+  const { facts } = await RankRunner.create(device, world, config, weights, { ...runner, memory: [] });
+  const totalBytes = device.usage.bytes;
+  const { weightBytes, kvBytes } = facts;
+  return { weightBytes, kvBytes, activationBytes: totalBytes - weightBytes - kvBytes, totalBytes };
+}
+
+/** Ranks of one plan that hold as much of everything, and do as much, take the same memory. */
+function formOf(plan: Plan, rank: number, config: ModelConfig, { slots, batches = 1 }: RunnerOptions): string {
+  const slice = rankSlice(plan, rank, config);
+  const layer = ({ index, queryHeads, kvHeads, mlp, experts }: LayerSlice): unknown[] => [
+    index,
+    // Several runs of heads pad their columns by where they are cut.
+    queryHeads.length > 1 ? queryHeads : totalLength(queryHeads),
+    totalLength(kvHeads),
+    spanLength(experts),
+    mlp,
+  ];
+  const rows = [slice.embeddingRows, slice.headRows].map((span) => (span ? spanLength(span) : 0));
+  const samples = rankTopology(plan, rank).root === rank;
+  const owners = new Owners(plan, slots, batches);
+  const kept = Array.from({ length: batches }, (_, batch) => {
+    const [first, end] = owners.slotsOf(rank, batch);
+    return end - first;
+  });
+  const caches = plan.stages.map(({ shares }) => {
+    const share = shares.find((candidate) => candidate.rank === rank);
+    return share && [share.kvHeads.length, share.lanes, share.sequences, share.copies];
+  });
+  return JSON.stringify([slice.layers.map(layer), rows, samples, caches, kept]);
+}

@@ -1,0 +1,58 @@
+import { modelSizes } from '../../model/model_sizes.js';
+import { modelShape } from '../../model/shape.js';
+import { isKvOnly, makePlan, type Plan, planMemory, roomByPlace, sequenceWeights } from '../../placement/index.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import { measureMachine } from '../measure/measure_machine.js';
+import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { memoryOnPaper } from './rank_memory.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
+
+/** The ranks of a plan, in their order. */
+export interface PlanRanks {
+  readonly adapters: readonly AdapterRequest[];
+  /** Bytes that each may take; undefined: no limit. */
+  readonly budgets: readonly (number | undefined)[];
+  readonly virtual: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * A token plan with its sequences dealt out by what ranks have: memory, where it is limited, and how fast each adapter attends, where there are several. Adapters are measured once.
+ * @throws as `measureMachine`
+ */
+export async function weighSequences(
+  plan: Plan,
+  { adapters, budgets, virtual, signal }: PlanRanks,
+  subject: PlanSubject,
+): Promise<Plan> {
+  const several = !virtual && new Set(adapters.map(({ adapterName }) => adapterName)).size > 1;
+  if (!several && budgets.every((budget) => budget === undefined)) return plan;
+  const { config, type, kvType, contextLength } = subject;
+  const { slots, batches = 1 } = subject.seatsOf(plan);
+  const machine = several
+    ? await measureMachine({
+        subject: { config, type, kvType, contextLength, batched: slots * batches > 1 },
+        adapters,
+        virtual: false,
+        signal,
+      })
+    : undefined;
+  // What a rank takes beside caches doesn't depend on how many sequences it keeps.
+  const fixed = await memoryOnPaper(plan, subject, runnerOf(subject, plan));
+  const rooms = fixed.map(({ rank, weightBytes, activationBytes }) => {
+    const layer = machine?.ranks[rank]!.dense ?? machine?.ranks[rank]!.expert;
+    const budget = budgets[rank];
+    return {
+      bytes: budget === undefined ? undefined : budget - weightBytes - activationBytes,
+      speed: layer && 1 / layer.generated.attention,
+    };
+  });
+  const places = roomByPlace(plan, rooms);
+  const sizes = modelSizes(config, type, kvType);
+  const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, block: KV_BLOCK });
+  const roots = plan.stages.flatMap(({ shares }) => shares.filter((share) => !isKvOnly(share)));
+  const wanted = caches.reduce((sum, { kvBytes }) => sum + kvBytes, 0) / roots.length;
+  return makePlan(plan.policy, plan.worldSize, modelShape(config), {
+    sequenceWeights: sequenceWeights(places, wanted),
+  });
+}

@@ -1,0 +1,218 @@
+import { INACTIVE } from '../../base/kv_units.js';
+import type { Buffer, Device, Program } from '../../gpu/index.js';
+import type { Forward, RowBuffers } from '../../model/forward/forward.js';
+import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/vocab.js';
+import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
+import { tokenRoutes } from '../../placement/index.js';
+import type { StartOptions } from './rank.js';
+import { Readback } from './readback.js';
+import { Sampler } from './sampling.js';
+import { type SamplingMode, SlotNeeds } from './slot_needs.js';
+
+/** Steps that may be in flight at once: the readback pool and the ids ring hold this many and the first token's. */
+export const MAX_STEPS_IN_FLIGHT = 4;
+const RING = 8;
+
+/** Slots that are decoded side by side on a rank: their rows, and on ranks that hold rows of the head their sampling. */
+export class Batch {
+  readonly #rows: RowBuffers;
+  /** Rows whose first token is to be sampled, on ranks that hold rows of the head. */
+  readonly headX: Buffer | undefined;
+  /** On ranks that hold rows of the head, of which the root is one. */
+  readonly #sampler: Sampler | undefined;
+  /** On the root, as `#firstInfo`. */
+  readonly #ids: Readback | undefined;
+  /** One decode step up to the last layer's rows. */
+  readonly #layers: Program<RankStep>;
+  /** From rows to sampled ids; recorded when a mode is first needed. */
+  readonly #sampling = new Map<SamplingMode, Program<RankStep>>();
+  readonly #needs = new SlotNeeds();
+  /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
+  readonly #firstInfo: Buffer;
+  /** Those rows: their prompt's last row is in headX. */
+  readonly #first = new Set<number>();
+
+  readonly slots: number;
+  readonly firstSlot: number;
+
+  /** Slots [firstSlot, firstSlot + rows) are this rank's; all ranks together have `allRows`, where each runs its own. */
+  constructor(
+    readonly device: Device,
+    readonly world: World,
+    readonly forward: Forward,
+    readonly vocabSize: number,
+    readonly own: { readonly rows: number; readonly allRows: number; readonly firstSlot: number },
+  ) {
+    const { hiddenStride, logitsStride } = forward;
+    const { rows: slots, firstSlot, allRows } = own;
+    this.slots = slots;
+    this.firstSlot = firstSlot;
+    this.#rows = forward.allocateRows('generated', slots, Math.max(slots, allRows));
+    const heads = forward.headRows > 0;
+    this.headX = heads ? device.createBuffer('head x', slots * hiddenStride * 4) : undefined;
+    if (heads) {
+      const shares = headShares(world);
+      this.#sampler = new Sampler(device, {
+        slots,
+        vocabSize,
+        logitsStride,
+        ring: RING,
+        slices: shares.map((share) => share.rows),
+        part: shares.findIndex((share) => share.rank === world.rank),
+        tokens: this.#rows.tokens,
+        rowInfo: this.#rows.rowInfo,
+      });
+    }
+    if (this.#sampler?.samples) this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
+    this.#firstInfo = device.createBuffer('first row_info', slots * 8);
+    this.#layers = this.#record('decode', (recorder) => {
+      this.#recordNext(recorder);
+      this.#sampler?.recordSeen(recorder, () => this.#needs.penalises);
+      forward.recordLayers(recorder, this.#rows);
+    });
+    this.#sampling.set('greedy', this.#recordSampling('greedy'));
+    for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
+  }
+
+  /** Of a decode step whose slots are all greedy, as `hops`. */
+  get dispatches(): number {
+    return this.#layers.dispatchCount + this.#sampling.get('greedy')!.dispatchCount;
+  }
+
+  get hops(): number {
+    return this.#layers.hopCount + this.#sampling.get('greedy')!.hopCount;
+  }
+
+  #record(label: string, body: (recorder: RankRecorder) => void): Program<RankStep> {
+    const recorder = this.world.recorder(this.device, label, 'generated');
+    body(recorder);
+    return recorder.finish();
+  }
+
+  #recordSampling(mode: SamplingMode): Program<RankStep> {
+    const { forward, world, slots } = this;
+    const { x, normed } = this.#rows;
+    const sampler = this.#sampler;
+    return this.#record('sampling', (recorder) => {
+      if (!sampler) return;
+      forward.recordHead(recorder, x, normed, slots, sampler.logits);
+      if (mode === 'whole') {
+        recordGatherLogits(recorder, world, sampler.logits, forward.logitsStride);
+        if (sampler.samples) sampler.recordCandidates(recorder, mode);
+      } else {
+        sampler.recordCandidates(recorder, mode);
+        recordGatherCandidates(recorder, world, sampler.candidates, { slots, pairs: sampler.pairs(mode) });
+      }
+      if (sampler.samples) sampler.recordSample(recorder, mode);
+    });
+  }
+
+  /** What the present requests are sampled by: the same on every rank. */
+  async #samplingNow(): Promise<Program<RankStep>> {
+    const mode = this.#sampler?.modeFor(this.#needs.mode) ?? 'greedy';
+    const recorded = this.#sampling.get(mode);
+    if (recorded) return recorded;
+    const program = await this.device.checked('preparing sampling', () => this.#recordSampling(mode));
+    this.#sampling.set(mode, program);
+    return program;
+  }
+
+  /** The sampled tokens and their positions go from the root to every other rank. */
+  #recordNext(recorder: RankRecorder): void {
+    const { tokens, rowInfo } = this.#rows;
+    this.world.exchangeRoutes(recorder, 'next tokens', tokenRoutes(this.world.all, this.world.plan), () => [
+      { buffer: tokens, offset: 0, size: this.slots * 4 },
+      { buffer: rowInfo, offset: 0, size: this.slots * 8 },
+    ]);
+  }
+
+  /**
+   * Begins sampling at a row whose last prompt token was at `position`; the next step samples it from headX.
+   * @param seen tokens of the prompt and of what was generated before
+   */
+  async start(row: number, sampling: StartOptions, seen: Uint32Array, position: number): Promise<void> {
+    this.#first.add(row);
+    await this.#prepare(row, sampling, seen);
+    if (this.#ids) this.device.write(this.#firstInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
+  }
+
+  /** Goes on with a request at a row: `token`, the last one sampled, is fed at `position` by the next decode step. */
+  async resume(row: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
+    await this.#prepare(row, sampling, seen);
+    if (!this.#ids) return;
+    this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
+    this.#writeRowInfo(row, position);
+  }
+
+  async #prepare(row: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
+    this.#needs.set(row, sampling);
+    this.#sampler?.start(row, sampling, seen);
+    await this.#samplingNow();
+  }
+
+  /**
+   * Samples a token of every active row: rows that were just started from their prompt, and with `decodes` the others after a
+   * decode step. The root's answer awaits the sampled ids.
+   */
+  async step(decodes: boolean, step: RankStep): Promise<(() => Promise<Uint32Array>) | undefined> {
+    const { device } = this;
+    const program = await this.#samplingNow();
+    let encoder = device.gpu.createCommandEncoder();
+    if (this.#first.size === 0 && this.hops === 0) {
+      const pass = encoder.beginComputePass();
+      if (decodes) this.#layers.encode(pass, step);
+      program.encode(pass, step);
+      pass.end();
+    } else {
+      if (decodes) encoder = await this.#layers.run(encoder, step);
+      this.#placeFirst(encoder);
+      encoder = await program.run(encoder, step);
+    }
+    if (this.world.rowsOf('generated')(step.rows) === 0) {
+      // Another rank's rows needed this one; of its own there are none, and so no ids.
+      device.gpu.queue.submit([encoder.finish()]);
+      return undefined;
+    }
+    const next = this.#ids && this.#sampler!.nextIds();
+    const read = next && this.#ids!.record(encoder, next.ids, next.offset);
+    device.gpu.queue.submit([encoder.finish()]);
+    return read;
+  }
+
+  #placeFirst(encoder: GPUCommandEncoder): void {
+    const bytes = this.forward.hiddenStride * 4;
+    for (const row of this.#first) {
+      if (this.headX) encoder.copyBufferToBuffer(this.headX.gpu, row * bytes, this.#rows.x.gpu, row * bytes, bytes);
+      if (this.#ids) {
+        encoder.copyBufferToBuffer(this.#firstInfo.gpu, row * 8, this.#rows.rowInfo.gpu, row * 8, 8);
+      }
+    }
+    this.#first.clear();
+  }
+
+  stop(row: number): void {
+    this.#first.delete(row);
+    this.#needs.delete(row);
+    this.#writeRowInfo(row, INACTIVE);
+    this.#sampler?.stop(row);
+  }
+
+  /** After a failure: every row is stopped, and no step in flight. */
+  reset(): void {
+    this.#sampler?.reset();
+  }
+
+  /** This rank's rows of the head, in order. */
+  async logitsOf(row: number): Promise<Float32Array | undefined> {
+    if (!this.#sampler) return undefined;
+    const { slices, part, logitsStride } = this.#sampler.shape;
+    const [first, end] = slices[part]!;
+    const offset = (row * logitsStride + first) * 4;
+    return new Float32Array(await this.device.read(this.#sampler.logits, offset, (end - first) * 4));
+  }
+
+  /** Only the root's counts: it sends them to the others with each step. */
+  #writeRowInfo(row: number, position: number): void {
+    this.device.write(this.#rows.rowInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
+  }
+}

@@ -1,0 +1,176 @@
+import type { CompressionOptions } from '../../model/compression/options.js';
+import type { KvType } from '../../model/layers/attention/kv_cache.js';
+import type { SharedSequence } from '../../placement/index.js';
+import type { SamplingOptions } from '../api.js';
+import type { KvPiece } from '../prefill/handed_kv.js';
+
+/** How every rank of a model is set up; alike on all. */
+export interface RunnerOptions {
+  /** Sequences decoded side by side in a batch. */
+  readonly slots: number;
+  /** Batches of slots that run one after another, each on its way through the ranks by itself: what a pipeline works on at once. */
+  readonly batches?: number;
+  /** Tokens a sequence may have. */
+  readonly contextLength: number;
+  readonly prefillChunk: number;
+  readonly kvType: KvType;
+  /** KV blocks that sequences share (of all ranks that split them together); default: as many as every slot may need. */
+  readonly kvBlocks?: number;
+  /** How prompts are compressed; undefined: not at all. */
+  readonly compression?: CompressionOptions;
+  /** Bytes of GPU memory that each rank may take; undefined: no limit. */
+  readonly memory?: readonly (number | undefined)[];
+}
+
+export type DrawOptions = SamplingOptions & { readonly seed: number };
+/** `counter`: tokens that were sampled before, of a request that goes on. */
+export type StartOptions = DrawOptions & { readonly counter?: number };
+
+/** KV blocks of a slot, by the numbers of the pool that it is of. */
+export interface SlotBlocks {
+  readonly slot: number;
+  readonly blocks: readonly number[];
+}
+
+/** A run of consecutive prompt positions whose logits are wanted. */
+export interface LogitsRun {
+  readonly start: number;
+  readonly count: number;
+}
+
+/** What a head kept of a prompt. */
+export interface KeptEntries {
+  /** Of the model, as the kv head. */
+  readonly layer: number;
+  readonly head: number;
+  readonly entries: number;
+}
+
+/** What a slot's prompt takes of a rank's cache. All empty where it wasn't compressed, or where another rank keeps it. */
+export interface CacheUse {
+  /** Bytes of its blocks before it was compressed, and after. */
+  readonly promptBytes: number;
+  readonly keptBytes: number;
+  readonly kept: readonly KeptEntries[];
+}
+
+/** What a rank counted. */
+export interface RankCounts {
+  /** Exchanges with other ranks, messages sent, bytes sent and received, and the time that exchanges took. */
+  readonly exchanges: number;
+  readonly messages: number;
+  readonly bytesSent: number;
+  readonly bytesReceived: number;
+  readonly waitMs: number;
+}
+
+/** What a rank is, once its programs are recorded. */
+export interface RankFacts {
+  readonly rank: number;
+  readonly adapter: string;
+  /** Prompt rows that a step may have (of each block, where rows are split over ranks). */
+  readonly promptRows: number;
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  readonly kvBytesPerToken: number;
+  readonly dispatchesPerStep: number;
+  readonly exchangesPerStep: number;
+  /** Bytes of a KV block in each cache buffer, in the order of layers. */
+  readonly cacheBlockBytes: readonly number[];
+}
+
+/**
+ * One rank of a model: in this process, or in a worker. Every rank is given the same calls in the same order, and runs them in
+ * that order, but for steps of different batches and the blocks of their slots, which run side by side; plain data in, plain data out. A call that fails leaves the rank broken until it is reset.
+ */
+export interface Rank {
+  readonly facts: RankFacts;
+  /**
+   * Gives a slot these KV blocks, by the pool's numbers: block i holds tokens [64 i, 64 (i + 1)). For a caller that pages the
+   * cache by itself; `admit` does both.
+   */
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void>;
+  /**
+   * Instead of `setBlocks`, where prompts are compressed: makes room for positions below `tokens` of a slot. `chunkOffset` rotates the
+   * chunks of a sequence that is new; default 0.
+   */
+  reserve(slot: number, tokens: number, chunkOffset?: number): Promise<void>;
+  /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
+  copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
+  /**
+   * Copies KV blocks from the rank that keeps slot `from.slot` to the one that keeps `to.slot`, in order and in every layer; the two are
+   * different ranks that share sequences out among them.
+   */
+  moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void>;
+  /**
+   * Where copies of a head share it by sequences: they decide anew who keeps which of the sequences that there are, all of which are
+   * listed, and move what should be elsewhere. Returns how many pieces (a sequence's cache of one head, in the layers of a stage) moved,
+   * on all ranks together.
+   */
+  balanceCopies(sequences: readonly SharedSequence[]): Promise<number>;
+  /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
+  admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
+  /**
+   * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
+   * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window. Resolves with
+   * the tokens that the compressed prompt's blocks here need no longer hold, each head's; undefined where none was compressed.
+   * `rowsByRank`, where every rank runs rows of its own: how many each runs in this call, which all make with theirs; a rank without
+   * any is given no tokens.
+   */
+  prefill(
+    slot: number,
+    tokens: Uint32Array,
+    start: number,
+    last: boolean,
+    rowsByRank?: readonly number[],
+  ): Promise<number | undefined>;
+  /** The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block]. */
+  readKv(slot: number): Promise<Uint8Array>;
+  /** Of a slot whose prompt was just run, f32 [hiddenStride]: the last layer's output for its last token. Where the head is. */
+  readLastRow(slot: number): Promise<Float32Array>;
+  /** Takes over keys and values that were computed elsewhere; the slot has its blocks already. `start` may follow. */
+  takeOver(slot: number, piece: KvPiece): Promise<void>;
+  /** Logits of positions that the last `prefill` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
+  logits(run: LogitsRun): Promise<Float32Array | undefined>;
+  /**
+   * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.
+   * `rowsByRank` as for `prefill`.
+   */
+  recompute(slot: number, tokens: Uint32Array, start: number, rowsByRank?: readonly number[]): Promise<void>;
+  /** Begins sampling at a slot whose prompt was just run; `seen`: its tokens. The next step samples its first token. */
+  start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void>;
+  /**
+   * Goes on with a request whose cache was computed again: `token`, the last one sampled, is fed at `position` by the next
+   * decode step.
+   */
+  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void>;
+  /**
+   * Samples a token of each of a batch's active slots; ids by slot of the batch, from the root. Slots that were just started
+   * sample from their prompt; the others take part where `decodes`, after one decode step, and then the longest sequence has
+   * `longest` tokens. `rows`: slots from here on are all inactive; default all slots run. Where every rank runs rows of its own, the
+   * rows of each, and each answers with the ids of its own slots.
+   */
+  step(
+    batch: number,
+    decodes: boolean,
+    longest: number,
+    rows?: number | readonly number[],
+  ): Promise<Uint32Array | undefined>;
+  /** Frees a slot's cache; its row is inactive from now on. */
+  release(slot: number): Promise<void>;
+  /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; for tests. */
+  slotLogits(slot: number): Promise<Float32Array | undefined>;
+  /** What compression left of a slot's prompt. */
+  cacheUse(slot: number): Promise<CacheUse>;
+  /**
+   * KV tokens that a decode step reads here when the sequences have these lengths, by slot (0: none): by layer of the model, added up
+   * over kv heads.
+   */
+  kvTokens(lengths: readonly number[]): Promise<number[]>;
+  counts(): Promise<RankCounts>;
+  /** This rank can't go on: tells the others, whose waits end with the reason. */
+  abort(reason: unknown): void;
+  /** Every slot free, nothing under way. */
+  reset(): Promise<void>;
+  dispose(): void;
+}

@@ -1,0 +1,195 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { throwIfAborted } from '../../base/errors.js';
+import { createGroup } from '../../distributed/index.js';
+import { type AdapterDescription, type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
+import type { TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { loadWeights } from '../../model/device_model.js';
+import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import { World } from '../../model/layers/world.js';
+import type { Plan } from '../../placement/index.js';
+import { RankRunner } from './rank_runner.js';
+import { Runner, type RunnerOptions } from './runner.js';
+
+export interface GroupOptions {
+  readonly config: ModelConfig;
+  readonly reader: TensorReader;
+  readonly type: WeightType;
+  readonly plan: Plan;
+  readonly runner: RunnerOptions;
+  /** Adapter of each rank. */
+  readonly adapters: readonly AdapterRequest[];
+  /** All ranks on one device, the first adapter's. */
+  readonly virtual: boolean;
+  /** Opens a rank's device; default `openDevice`. */
+  readonly open?: (request: AdapterRequest) => Promise<Device>;
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+}
+
+export type NamedAdapter = AdapterDescription & { readonly name: string };
+
+/** The ranks of a model, wherever they run. */
+export interface ModelRanks {
+  readonly options: Pick<GroupOptions, 'type' | 'plan'>;
+  /** Another one after each recovery. */
+  readonly runner: Runner;
+  /** The first rank's. */
+  readonly adapter: NamedAdapter;
+  /** @throws SplitkvError `device_lost`, `peer_lost` when a rank is lost: then only `recover` helps. */
+  assertUsable(): void;
+  /**
+   * Makes the group whole again after a failure: new devices and weights for ranks that were lost, new links for all. Every
+   * sequence's cache is given up; weights of ranks that weren't lost stay where they are.
+   */
+  recover(signal?: AbortSignal): Promise<void>;
+  dispose(): void | Promise<void>;
+}
+
+/** The ranks of a model in this process: their devices, weights and links, and their recovery. */
+export class RankGroup implements ModelRanks {
+  #ranks: readonly RankRunner[];
+  #runner: Runner;
+
+  private constructor(
+    readonly options: GroupOptions,
+    ranks: readonly RankRunner[],
+    /** Numbers in the model's checkpoint tensors. */
+    readonly parameters: number,
+  ) {
+    this.#ranks = ranks;
+    this.#runner = this.#connect();
+  }
+
+  /** Opens every rank's device and loads its slice. @throws as `openDevice` and `loadWeights`; nothing stays allocated then. */
+  static async open(options: GroupOptions): Promise<RankGroup> {
+    const { plan, adapters, virtual, open = openDevice } = options;
+    const devices: Device[] = [];
+    try {
+      for (let rank = 0; rank < plan.worldSize; rank++) {
+        devices.push(virtual && rank > 0 ? devices[0]! : await open({ ...adapters[rank]!, instance: rank }));
+      }
+      const ranks: RankRunner[] = [];
+      const progress = progressOf(plan.worldSize, options.onProgress);
+      let parameters = 0;
+      const mixed = areMixed(devices);
+      for (const [rank, device] of devices.entries()) {
+        const loaded = await loadRank(options, device, new World(plan, rank, mixed), progress);
+        parameters = Math.max(parameters, loaded.parameters);
+        ranks.push(loaded.runner);
+      }
+      await Promise.all(devices.map((device) => device.wait(device.gpu.queue.onSubmittedWorkDone())));
+      throwIfAborted(options.signal, 'loading');
+      return new RankGroup(options, ranks, parameters);
+    } catch (error) {
+      for (const device of devices) device.dispose();
+      throw error;
+    }
+  }
+
+  get runner(): Runner {
+    return this.#runner;
+  }
+
+  get ranks(): readonly RankRunner[] {
+    return this.#ranks;
+  }
+
+  get devices(): readonly Device[] {
+    return this.#ranks.map(({ device }) => device);
+  }
+
+  get adapter(): NamedAdapter {
+    const { adapter, name } = this.devices[0]!;
+    return { ...adapter, name };
+  }
+
+  assertUsable(): void {
+    for (const device of this.devices) device.assertAlive();
+  }
+
+  #connect(): Runner {
+    const { plan, config, runner } = this.options;
+    const communicators = createGroup(this.devices);
+    for (const [rank, { world }] of this.#ranks.entries()) world.connect(communicators[rank]!);
+    return new Runner(this.#ranks, plan, config, runner);
+  }
+
+  async recover(signal?: AbortSignal): Promise<void> {
+    const { options } = this;
+    const { plan, adapters, virtual, open = openDevice } = options;
+    for (const rank of this.#ranks) rank.abort(new Error('the ranks are being rebuilt'));
+    await Promise.all(this.#ranks.filter(({ device }) => !device.isLost).map((rank) => rank.reset()));
+    const opened: Device[] = [];
+    try {
+      const devices = new Map<Device, Device>();
+      for (const { device, world } of this.#ranks) {
+        if (!device.isLost || devices.has(device)) continue;
+        const replacement = await open({ ...adapters[virtual ? 0 : world.rank]!, instance: world.rank });
+        opened.push(replacement);
+        devices.set(device, replacement);
+      }
+      const next = this.#ranks.map(({ device }) => devices.get(device) ?? device);
+      const mixed = areMixed(next);
+      const ranks: RankRunner[] = [];
+      const progress = progressOf(devices.size, options.onProgress);
+      for (const [rank, device] of next.entries()) {
+        const kept = this.#ranks[rank]!;
+        if (device === kept.device) {
+          ranks.push(kept);
+          continue;
+        }
+        const world = new World(plan, rank, mixed);
+        ranks.push((await loadRank({ ...options, signal }, device, world, progress)).runner);
+      }
+      for (const { device, world } of this.#ranks) {
+        world.communicator?.dispose();
+        if (devices.has(device)) device.dispose();
+      }
+      this.#ranks = ranks;
+      this.#runner = this.#connect();
+    } catch (error) {
+      for (const device of opened) device.dispose();
+      throw error;
+    }
+  }
+
+  dispose(): void {
+    for (const rank of this.#ranks) rank.dispose();
+  }
+}
+
+const areMixed = (devices: readonly Device[]): boolean => devices.some(({ name }) => name !== devices[0]!.name);
+
+async function loadRank(
+  { config, reader, type, runner, signal }: GroupOptions,
+  device: Device,
+  world: World,
+  onProgress: ((progress: WeightProgress) => void) | undefined,
+): Promise<{ readonly runner: RankRunner; readonly parameters: number }> {
+  const weights = await loadWeights(device, config, reader, type, world, { signal, onProgress });
+  return { runner: await RankRunner.create(device, world, config, weights, runner), parameters: weights.parameters };
+}
+
+/** Progress over ranks that load one after another; what the later ones read is taken to be what the present one does. */
+function progressOf(
+  ranks: number,
+  onProgress: ((progress: WeightProgress) => void) | undefined,
+): ((progress: WeightProgress) => void) | undefined {
+  if (!onProgress || ranks <= 1) return onProgress;
+  const done = { bytes: 0, tensors: 0, ranks: 0 };
+  return (progress) => {
+    const left = ranks - done.ranks;
+    onProgress({
+      ...progress,
+      loadedBytes: done.bytes + progress.loadedBytes,
+      totalBytes: done.bytes + progress.totalBytes * left,
+      tensorsLoaded: done.tensors + progress.tensorsLoaded,
+      tensorsTotal: done.tensors + progress.tensorsTotal * left,
+    });
+    if (progress.loadedBytes < progress.totalBytes) return;
+    done.bytes += progress.totalBytes;
+    done.tensors += progress.tensorsTotal;
+    done.ranks++;
+  };
+}

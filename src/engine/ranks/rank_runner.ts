@@ -1,0 +1,669 @@
+import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
+import { limitError, SplitkvError } from '../../base/errors.js';
+import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
+import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
+import type { Region } from '../../distributed/communicator.js';
+import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
+import { isCompressed } from '../../model/compression/budgets.js';
+import type { StageCompression } from '../../model/compression/stage_compression.js';
+import type { DeviceModel } from '../../model/device_model.js';
+import type { CacheOptions, Forward, RowBuffers } from '../../model/forward/forward.js';
+import { chunksOf } from '../../model/layers/roles.js';
+import { rowBlocks } from '../../model/layers/stage_rows.js';
+import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
+import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
+import { headRoutes, localChunks, Owners, type RowRole, type SharedSequence } from '../../placement/index.js';
+import { Batch } from './batch.js';
+import { BlockManager } from '../cache/block_manager.js';
+import { CallQueue } from './call_queue.js';
+import type * as CompressionModule from '../cache/compression_parts.js';
+import type { HeadPages } from '../cache/head_pages.js';
+import { blockMessages, exchangePieces } from '../cache/kv_move.js';
+import { readBlocks, writeBlocks } from '../prefill/cache_blocks.js';
+import type { KvPiece } from '../prefill/handed_kv.js';
+import type {
+  CacheUse,
+  LogitsRun,
+  Rank,
+  RankCounts,
+  RankFacts,
+  RunnerOptions,
+  SlotBlocks,
+  StartOptions,
+} from './rank.js';
+import { RowBlocks } from '../cache/row_blocks.js';
+
+/** Rows of logits computed at once by `logits`. */
+export const LOGITS_ROWS = 8;
+/** Rows of generated tokens computed again at once. */
+const RECOMPUTED_ROWS = 16;
+
+type CompressionParts = typeof CompressionModule;
+
+interface Slot {
+  /** Own blocks, where this rank hands them out. */
+  blocks: number[];
+  /** By logical block; NO_BLOCK where another rank holds it. */
+  table: Uint32Array;
+  chunkOffset: number;
+  /** Tokens run so far. */
+  length: number;
+}
+
+const freeSlot = (): Slot => ({ blocks: [], table: new Uint32Array(), chunkOffset: 0, length: 0 });
+
+/**
+ * A rank in this process: its GPU state (cache, activations) and its programs, captured once. A step replays a program; on one
+ * rank that is one encoder, one compute pass, one submit, nothing created.
+ */
+export class RankRunner implements Rank {
+  readonly facts: RankFacts;
+  readonly #slots: Slot[];
+  #blocks: BlockManager;
+  readonly #numBlocks: number;
+  /** Ranks that a sequence's chunks are split over. */
+  readonly #split: number;
+  /** Who holds what, and runs which rows. */
+  readonly #owners: Owners;
+  /** Where prompts are compressed or heads are copied: blocks and tables of each head, instead of one table. */
+  readonly #pages: HeadPages | undefined;
+  readonly #blockTable: Buffer;
+  readonly #chunkOffsets: Buffer;
+  readonly #tableStride: number;
+  readonly #forward: Forward;
+  readonly #batches: readonly Batch[];
+  readonly #prompt: RowBuffers;
+  readonly #prefill: Program<RankStep>;
+  /** The step that ends a prompt which is compressed. */
+  readonly #compressing: Program<RankStep> | undefined;
+  readonly #logitsX: Buffer | undefined;
+  readonly #logitsRows: Buffer | undefined;
+  readonly #logitsProgram: Program<RankStep>;
+  /** Prompt rows of the last prefill step. */
+  #ran: RowBlocks | undefined;
+  #copyScratch: Buffer | undefined;
+  /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
+  #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
+  readonly #queue = new CallQueue();
+
+  private constructor(
+    readonly device: Device,
+    readonly world: World,
+    readonly vocabSize: number,
+    model: DeviceModel,
+    readonly options: RunnerOptions,
+    parts: CompressionParts | undefined,
+  ) {
+    const { slots, batches = 1, contextLength } = options;
+    const total = slots * batches;
+    const { topology } = world;
+    // The stages of a rank are split alike, or the one that holds most says how many chunks there must be room for.
+    const split = Math.min(...topology.stages.flatMap((stage) => (stage ? [stage.sequence.ranks] : [])));
+    this.#split = split;
+    const contextBlocks = ceilDiv(contextLength, KV_BLOCK);
+    const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
+    const owners = new Owners(world.plan, slots, batches);
+    this.#owners = owners;
+    const kept = owners.keptSlots(world.rank);
+    const { ownRows } = world.all;
+    const together = ownRows ? world.all.rowGroups.prompt : 1;
+    const whole = Math.min(contextBlocks, localChunks(contextLength, split) * chunkBlocks) * kept;
+    // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
+    const pool =
+      options.kvBlocks && Math.ceil((options.kvBlocks * kept) / total / split) + (split === 1 ? 0 : kept * chunkBlocks);
+    // A rank that keeps no sequence still binds a cache.
+    this.#numBlocks = Math.max(1, Math.min(whole, pool ?? whole));
+    this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
+    this.#slots = Array.from({ length: total }, () => freeSlot());
+    const { compression } = options;
+    if (parts) {
+      const held = topology.stages.filter((stage) => stage !== undefined);
+      const copied = world.plan.sharing !== undefined;
+      const compressed = compression !== undefined;
+      this.#pages = new parts.HeadPages(device, held, {
+        rank: world.rank,
+        slots: total,
+        numBlocks: this.#numBlocks,
+        block: KV_BLOCK,
+        contextLength,
+        owners: copied ? owners : undefined,
+        compressed,
+        wholePrompts: compressed && world.plan.sharing === 'lanes',
+      });
+    }
+    this.#tableStride = this.#pages?.tableStride ?? contextBlocks;
+    this.#blockTable = this.#pages
+      ? device.createBuffer('block_table', 4)
+      : device.createBuffer('block_table', total * this.#tableStride * 4);
+    this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
+    this.#forward = model.createForward({
+      type: options.kvType,
+      block: KV_BLOCK,
+      numBlocks: this.#numBlocks,
+      blockTable: this.#blockTable,
+      chunkOffsets: this.#chunkOffsets,
+      tableStride: this.#tableStride,
+      contextLength,
+      ...(this.#pages && {
+        perHead: {
+          compression,
+          compressor: parts!.StageCompression,
+          owners: world.plan.sharing && owners,
+          tables: this.#pages.tables,
+          headBlocks: this.#pages.headBlocks,
+        },
+      }),
+    } satisfies CacheOptions);
+    const forward = this.#forward;
+    const wanted = Math.min(options.prefillChunk, contextLength);
+    // Blocks of split rows are whole chunks where a prompt is long enough.
+    const blocks = rowBlocks(world, 'prompt');
+    const chunk = blocks === 1 ? wanted : Math.min(Math.max(wanted, CHUNK_TOKENS), contextLength);
+    const promptRows = forward.promptRows(chunk);
+    const rows = alignUp(promptRows, blocks === 1 ? PREFILL_TILE_ROWS : 64);
+    this.#prompt = forward.allocateRows('prompt', rows, rows * together);
+    const heads = forward.headRows > 0;
+    const isRoot = world.rank === topology.root;
+    const rowsBuffer = (name: string, rows: number, stride: number): Buffer =>
+      device.createBuffer(name, rows * stride * 4);
+    this.#logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
+    this.#logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
+    this.#prefill = this.#record('prefill', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt));
+    this.#compressing =
+      compression &&
+      this.#record('prefill, compressed', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt, true));
+    this.#logitsProgram = this.#record('logits', undefined, (recorder) => {
+      if (heads) {
+        const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
+        forward.recordHead(recorder, this.#logitsX!, normed, LOGITS_ROWS, this.#logitsRows!);
+      }
+      if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward.logitsStride);
+    });
+    this.#batches = Array.from({ length: batches }, (_, index) => {
+      const [first, end] = ownRows ? owners.slotsOf(world.rank, index) : [0, slots];
+      // A rank without slots of its own has a row that is never active.
+      const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
+      return new Batch(device, world, forward, vocabSize, own);
+    });
+    const [batch] = this.#batches;
+    this.facts = {
+      rank: world.rank,
+      adapter: device.name,
+      promptRows,
+      weightBytes: model.bytes,
+      kvBytes: forward.cacheBytes,
+      kvBytesPerToken: forward.cacheBytesPerToken,
+      dispatchesPerStep: batch!.dispatches,
+      exchangesPerStep: batch!.hops,
+      cacheBlockBytes: forward.cacheBuffers.map(({ blockBytes }) => blockBytes),
+    };
+  }
+
+  /** @throws SplitkvError `limit` when cache or activations don't fit the adapter, or the rank's memory budget. */
+  static async create(
+    device: Device,
+    world: World,
+    config: { readonly vocabSize: number },
+    model: DeviceModel,
+    options: RunnerOptions,
+  ): Promise<RankRunner> {
+    const perHead = options.compression !== undefined || world.plan.sharing !== undefined;
+    const parts = perHead ? await import('../cache/compression_parts.js') : undefined;
+    const before = device.usage.bytes;
+    const runner = await device.checked(
+      `preparing rank ${world.rank}`,
+      () => new RankRunner(device, world, config.vocabSize, model, options, parts),
+    );
+    const budget = options.memory?.[world.rank];
+    const activations = device.usage.bytes - before - runner.facts.kvBytes;
+    const total = model.bytes + runner.facts.kvBytes + activations;
+    if (budget !== undefined && total > budget) {
+      throw limitError(
+        `rank ${world.rank} takes ${formatBytes(total)} (weights ${formatBytes(model.bytes)}, cache ` +
+          `${formatBytes(runner.facts.kvBytes)}, activations ${formatBytes(activations)}), but may take ` +
+          `${formatBytes(budget)}: use a smaller prefillChunk (--prefill-chunk) or context, or more memory`,
+      );
+    }
+    return runner;
+  }
+
+  /** `role`: of the rows; undefined where all that a step has are this rank's. */
+  #record(label: string, role: RowRole | undefined, body: (recorder: RankRecorder) => void): Program<RankStep> {
+    const recorder = new Recorder<RankStep>(this.device, label, role && this.world.rowsOf(role));
+    body(recorder);
+    return recorder.finish();
+  }
+
+  /** Calls run in order; only the steps of two batches, and what they alone read, run side by side: they share nothing but weights and cache. */
+  #inOrder<T>(body: () => Promise<T>, batch?: number): Promise<T> {
+    const run = async (): Promise<T> => {
+      try {
+        return await body();
+      } catch (error) {
+        this.abort(error);
+        throw error;
+      }
+    };
+    return batch === undefined ? this.#queue.alone(run) : this.#queue.inLane(batch, run);
+  }
+
+  /** Where a slot's row is; undefined where another rank alone runs it. */
+  #batchOf(slot: number): { readonly batch: Batch; readonly row: number } | undefined {
+    if (this.world.all.ownRows && !this.#keeps(slot)) return undefined;
+    const batch = this.#batches[Math.floor(slot / this.options.slots)]!;
+    return { batch, row: slot - batch.own.firstSlot };
+  }
+
+  /** Whether this rank keeps a slot's sequences, or a part of each. */
+  #keeps(slot: number): boolean {
+    return this.#owners.keeps(this.world.rank, slot);
+  }
+
+  admit(slot: number, tokens: number, chunkOffset: number): Promise<void> {
+    if (this.#pages) return this.reserve(slot, tokens, chunkOffset);
+    return this.#inOrder(async () => {
+      const state = this.#slots[slot]!;
+      if (state.blocks.length > 0) throw new SplitkvError('internal', `slot ${slot} is in use`);
+      const blocks = ceilDiv(tokens, KV_BLOCK);
+      const table = new Uint32Array(blocks).fill(NO_BLOCK);
+      this.#owners.admit(slot, tokens, chunkOffset);
+      const owned = Array.from({ length: blocks }, (_, block) => block).filter((block) => this.#owns(slot, block));
+      const physical = this.#blocks.allocate(owned.length * KV_BLOCK);
+      for (const [index, block] of owned.entries()) table[block] = physical[index]!;
+      this.#slots[slot] = { blocks: physical, table, chunkOffset, length: 0 };
+      this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
+      this.#writeChunkOffset(slot, chunkOffset);
+    });
+  }
+
+  reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
+    return this.#inOrder(async () => {
+      if (!this.#keeps(slot)) this.#pages!.leaveOut(slot);
+      else if (this.#pages!.reserve(slot, tokens, chunkOffset)) this.#writeChunkOffset(slot, chunkOffset);
+    });
+  }
+
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void> {
+    // Heads have blocks of their own: only how many there are counts.
+    if (this.#pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
+    // Only its own batch reads a slot's table. Where this rank hands out the blocks, who comes first would count.
+    const batch = this.#split === 1 ? Math.floor(slot / this.options.slots) : undefined;
+    return this.#inOrder(async () => {
+      const state = this.#slots[slot]!;
+      const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
+      this.#owners.admit(slot, blocks.length * KV_BLOCK, chunkOffset);
+      if (this.#split === 1) {
+        if (this.#keeps(slot)) table.set(blocks);
+        this.#slots[slot] = { ...state, table, chunkOffset };
+      } else {
+        const owned = Array.from(blocks.keys()).filter((block) => this.#owns(slot, block));
+        const held = this.#resize(chunkOffset === state.chunkOffset ? state.blocks : this.#freed(state), owned.length);
+        for (const [index, block] of owned.entries()) table[block] = held[index]!;
+        this.#slots[slot] = { ...state, blocks: held, table, chunkOffset };
+      }
+      this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
+      this.#writeChunkOffset(slot, chunkOffset);
+    }, batch);
+  }
+
+  #writeChunkOffset(slot: number, chunkOffset: number): void {
+    this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+  }
+
+  #freed({ blocks }: Slot): number[] {
+    this.#blocks.release(blocks);
+    return [];
+  }
+
+  /** A sequence's own blocks, more or fewer of them at its end. */
+  #resize(blocks: readonly number[], count: number): number[] {
+    if (count >= blocks.length) return [...blocks, ...this.#blocks.allocate((count - blocks.length) * KV_BLOCK)];
+    this.#blocks.release(blocks.slice(count));
+    return blocks.slice(0, count);
+  }
+
+  copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
+    return this.#inOrder(async () => {
+      if (!this.#keeps(slot)) return;
+      const { device } = this;
+      const buffers = this.#forward.cacheBuffers;
+      if (buffers.length === 0) return;
+      // A buffer can't be copied onto itself.
+      this.#copyScratch ??= device.createBuffer('block copy', Math.max(...buffers.map(({ blockBytes }) => blockBytes)));
+      const scratch = this.#copyScratch.gpu;
+      const encoder = device.gpu.createCommandEncoder();
+      for (const { from, to } of copies) {
+        for (const { buffer, blockBytes } of buffers) {
+          encoder.copyBufferToBuffer(buffer.gpu, from * blockBytes, scratch, 0, blockBytes);
+          encoder.copyBufferToBuffer(scratch, 0, buffer.gpu, to * blockBytes, blockBytes);
+        }
+      }
+      device.gpu.queue.submit([encoder.finish()]);
+    });
+  }
+
+  moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {
+    return this.#inOrder(async () => {
+      const { device, world } = this;
+      const { places, group } = world.topology.stages.find((stage) => stage !== undefined)!;
+      const [source, target] = [from, to].map(({ slot }) => places[group]![this.#owners.placeOf(slot)]![0]!.rank);
+      if (world.rank !== source && world.rank !== target) return;
+      for (const regions of blockMessages(
+        this.#forward.cacheBuffers,
+        world.rank === source ? from.blocks : to.blocks,
+      )) {
+        await world.exchange(device.gpu.createCommandEncoder(), {
+          label: 'moved KV',
+          sends: world.rank === source ? [{ peer: target!, regions }] : [],
+          receives: world.rank === target ? [{ peer: source!, regions }] : [],
+        });
+      }
+    });
+  }
+
+  balanceCopies(sequences: readonly SharedSequence[]): Promise<number> {
+    return this.#inOrder(async () => {
+      const { device, world } = this;
+      if (!this.#pages) return 0;
+      const { moves, peers, finish } = this.#pages.balance(sequences);
+      await exchangePieces(world, device, this.#forward, peers);
+      finish();
+      return moves.length;
+    });
+  }
+
+  /** Whether any of a slot's block is kept here. */
+  #owns(slot: number, block: number): boolean {
+    const { rank, topology } = this.world;
+    const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
+    return topology.stages.some(
+      (stage, index) =>
+        stage && this.#owners.holds(rank, { stage: index, kvHead: stage.share.kvHeads[0] ?? -1, slot, chunk }),
+    );
+  }
+
+  prefill(
+    slot: number,
+    tokens: Uint32Array,
+    start: number,
+    last: boolean,
+    rowsByRank?: readonly number[],
+  ): Promise<number | undefined> {
+    return this.#inOrder(async () => {
+      const { device, world } = this;
+      const state = this.#slots[slot]!;
+      const end = start + tokens.length;
+      const ran = new RowBlocks(rowBlocks(world, 'prompt'), state.chunkOffset, start, end);
+      this.#ran = ran;
+      this.#writePrompt(ran, tokens, slot);
+      const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
+      const rows = tiled(rowsByRank ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
+      const step: RankStep = { rows, chunks: chunksOf(end), slots: { first: slot, same: true } };
+      let encoder = device.gpu.createCommandEncoder();
+      const compressions = last ? this.#compressionsOf(end) : [];
+      for (const each of compressions) {
+        each.prepare({ slot, length: end, firstRow: tokens.length - this.options.compression!.window });
+      }
+      encoder = await (compressions.length > 0 ? this.#compressing! : this.#prefill).run(encoder, step);
+      const home = last && this.#batchOf(slot);
+      if (home) {
+        encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, home.batch.headX, home.row);
+      }
+      device.gpu.queue.submit([encoder.finish()]);
+      if (tokens.length > 0) state.length = end;
+      // One step at a time on the queue, so that an abort or a lost device shows at once.
+      await device.wait(device.gpu.queue.onSubmittedWorkDone());
+      const compressed = compressions.length > 0 && this.#keeps(slot);
+      if (compressed) {
+        const kept = await Promise.all(compressions.map((each) => each.keptLengths()));
+        this.#pages!.compressed(slot, end, kept);
+      }
+      if (last) this.#pages?.settle(slot);
+      return compressed ? this.#pages!.evicted(slot) : undefined;
+    });
+  }
+
+  /** What compresses a prompt of so many tokens: nothing where it is within the budget. */
+  #compressionsOf(length: number): readonly StageCompression[] {
+    const { compression } = this.options;
+    return compression && isCompressed(compression, length) ? this.#forward.compressions! : [];
+  }
+
+  async cacheUse(slot: number): Promise<CacheUse> {
+    await this.#queue.idle();
+    if (!this.#pages) return { promptBytes: 0, keptBytes: 0, kept: [] };
+    return this.#pages.use(slot, this.#forward.headBlockBytes!);
+  }
+
+  async kvTokens(lengths: readonly number[]): Promise<number[]> {
+    await this.#queue.idle();
+    const { plan, topology } = this.world;
+    const sum = (of: (length: number, slot: number) => number): number =>
+      lengths.reduce((total, length, slot) => total + (length > 0 ? of(length, slot) : 0), 0);
+    return plan.stages.flatMap(({ layers: [first, end] }, index) => {
+      const stage = topology.stages[index];
+      return Array.from({ length: end - first }, (_, at) => {
+        if (!stage) return 0;
+        if (this.#pages) return sum((length, slot) => this.#pages!.entries(first + at, slot, length));
+        const { kvHeads } = stage.share;
+        const { rank } = this.world;
+        return sum((length, slot) =>
+          kvHeads.reduce((all, kvHead) => all + this.#owners.tokens(rank, index, kvHead, slot, length), 0),
+        );
+      });
+    });
+  }
+
+  /** Rows of one slot's tokens by row group, where sequences are dealt out to places. */
+  #byPlace(slot: number, rows: number): number[] | undefined {
+    const { places } = this.world.all;
+    const own = this.#owners.placeOf(slot);
+    return places?.map((_, place) => (place === own ? rows : 0));
+  }
+
+  #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): void {
+    const { rows } = this.#prompt;
+    const ids = new Uint32Array(rows * ran.blocks);
+    const rowInfo = new Uint32Array(rows * ran.blocks * 2).fill(INACTIVE);
+    const next = Array.from({ length: ran.blocks }, (_, block) => block * rows);
+    for (const [index, id] of tokens.entries()) {
+      const position = ran.start + index;
+      const row = next[ran.blockOf(position)]!++;
+      ids[row] = id;
+      rowInfo[row * 2] = position;
+      rowInfo[row * 2 + 1] = slot;
+    }
+    this.device.write(this.#prompt.tokens, 0, ids);
+    this.device.write(this.#prompt.rowInfo, 0, rowInfo);
+  }
+
+  /** Brings rows that the last prefill step ran to every rank that holds rows of the head, into `to` from row `at` on. */
+  async #publish(
+    encoder: GPUCommandEncoder,
+    { start, count }: LogitsRun,
+    to: Buffer | undefined,
+    at: number,
+  ): Promise<GPUCommandEncoder> {
+    const { world } = this;
+    const { rank } = world;
+    const ran = this.#ran!;
+    const home = ran.blockOf(start);
+    const bytes = this.#forward.hiddenStride * 4;
+    const source: Region = { buffer: this.#prompt.x, offset: ran.rowOf(start) * bytes, size: count * bytes };
+    const group = world.all.places ? (world.topology.runs.prompt[0] ?? 0) : home;
+    const routes = headRoutes(world.all, world.plan, 'prompt', group);
+    if (to && ranHere(world, group)) {
+      encoder.copyBufferToBuffer(source.buffer.gpu, source.offset, to.gpu, at * bytes, source.size);
+    }
+    const sends = routes.filter((route) => route.from === rank);
+    const receives = routes.filter((route) => route.to === rank);
+    if (sends.length + receives.length === 0) return encoder;
+    await world.exchange(encoder, {
+      label: 'last row',
+      sends: sends.map((route) => ({ peer: route.to, regions: [source] })),
+      receives: receives.map(({ from }) => ({
+        peer: from,
+        regions: [{ buffer: to!, offset: at * bytes, size: source.size }],
+      })),
+    });
+    return this.device.gpu.createCommandEncoder();
+  }
+
+  readKv(slot: number): Promise<Uint8Array> {
+    return this.#inOrder(() => readBlocks(this.device, this.#forward.cacheBuffers, [...this.#slots[slot]!.table]));
+  }
+
+  readLastRow(slot: number): Promise<Float32Array> {
+    return this.#inOrder(async () => {
+      const { batch, row } = this.#batchOf(slot)!;
+      const bytes = this.#forward.hiddenStride * 4;
+      return new Float32Array(await this.device.read(batch.headX!, row * bytes, bytes));
+    });
+  }
+
+  takeOver(slot: number, { tokens, firstBlock, bytes, lastRow }: KvPiece): Promise<void> {
+    return this.#inOrder(async () => {
+      const state = this.#slots[slot]!;
+      if (bytes) writeBlocks(this.device, this.#forward.cacheBuffers, state.table, firstBlock, bytes);
+      const home = this.#batchOf(slot);
+      const headX = home?.batch.headX;
+      if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
+      state.length = tokens;
+    });
+  }
+
+  logits(run: LogitsRun): Promise<Float32Array | undefined> {
+    return this.#inOrder(async () => {
+      const { device, world, vocabSize } = this;
+      const { logitsStride } = this.#forward;
+      let encoder = device.gpu.createCommandEncoder();
+      encoder = await this.#publish(encoder, run, this.#logitsX, 0);
+      encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 });
+      device.gpu.queue.submit([encoder.finish()]);
+      if (world.rank !== world.topology.root) return undefined;
+      const stored = new Float32Array(await device.read(this.#logitsRows!, 0, run.count * logitsStride * 4));
+      const rows = new Float32Array(run.count * vocabSize);
+      for (let row = 0; row < run.count; row++) {
+        rows.set(stored.subarray(row * logitsStride, row * logitsStride + vocabSize), row * vocabSize);
+      }
+      return rows;
+    });
+  }
+
+  recompute(slot: number, tokens: Uint32Array, start: number, rowsByRank?: readonly number[]): Promise<void> {
+    return this.#inOrder(async () => {
+      const { device } = this;
+      this.#again ??= await device.checked('preparing recomputation', () => {
+        const ranks = this.world.all.ownRows ? this.world.all.rowGroups.generated : 1;
+        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, RECOMPUTED_ROWS * ranks);
+        return {
+          rows,
+          program: this.#record('recompute', 'generated', (recorder) => this.#forward.recordLayers(recorder, rows)),
+        };
+      });
+      const { rows, program } = this.#again;
+      const longest = Math.max(tokens.length, ...(rowsByRank ?? []));
+      for (let at = 0; at < longest; at += RECOMPUTED_ROWS) {
+        const piece = tokens.subarray(at, at + RECOMPUTED_ROWS);
+        const rowInfo = new Uint32Array(RECOMPUTED_ROWS * 2).fill(INACTIVE);
+        for (let row = 0; row < piece.length; row++) rowInfo.set([start + at + row, slot], row * 2);
+        device.write(rows.tokens, 0, piece);
+        device.write(rows.rowInfo, 0, rowInfo);
+        const end = start + at + piece.length;
+        const byRank = rowsByRank?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
+        const encoder = await program.run(device.gpu.createCommandEncoder(), {
+          rows: byRank ?? this.#byPlace(slot, RECOMPUTED_ROWS) ?? [RECOMPUTED_ROWS],
+          chunks: chunksOf(end),
+          slots: { first: slot, same: true },
+        });
+        device.gpu.queue.submit([encoder.finish()]);
+        if (piece.length > 0) this.#slots[slot]!.length = end;
+      }
+    });
+  }
+
+  resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
+    return this.#inOrder(async () => {
+      const home = this.#batchOf(slot);
+      await home?.batch.resume(home.row, sampling, seen, token, position);
+    });
+  }
+
+  start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
+    return this.#inOrder(async () => {
+      const home = this.#batchOf(slot);
+      await home?.batch.start(home.row, sampling, seen, this.#slots[slot]!.length - 1);
+    });
+  }
+
+  async step(
+    index: number,
+    decodes: boolean,
+    longest: number,
+    rows: number | readonly number[] = this.options.slots,
+  ): Promise<Uint32Array | undefined> {
+    const batch = this.#batches[index]!;
+    const groups = typeof rows === 'number' ? this.#owners.decodeRows(index, rows) : rows;
+    // The ids are read while later calls run.
+    const read = await this.#inOrder(async () => {
+      this.device.assertAlive();
+      // Compressed sequences have fewer entries than positions.
+      const { slots } = this.options;
+      const evicted = this.#pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
+      return batch.step(decodes, {
+        rows: groups,
+        chunks: chunksOf(Math.max(1, longest - evicted)),
+        channel: index,
+        slots: { first: index * slots, same: false },
+      });
+    }, index);
+    return read?.();
+  }
+
+  release(slot: number): Promise<void> {
+    return this.#inOrder(async () => this.#release(slot));
+  }
+
+  #release(slot: number): void {
+    const state = this.#slots[slot]!;
+    this.#blocks.release(state.blocks);
+    this.#pages?.release(slot);
+    this.#owners.release(slot);
+    this.#slots[slot] = freeSlot();
+    if (this.device.isLost) return;
+    const home = this.#batchOf(slot);
+    home?.batch.stop(home.row);
+  }
+
+  async slotLogits(slot: number): Promise<Float32Array | undefined> {
+    const home = this.#batchOf(slot);
+    await this.#queue.idle();
+    return home?.batch.logitsOf(home.row);
+  }
+
+  async counts(): Promise<RankCounts> {
+    const stats = this.world.communicator?.stats;
+    return stats ? { ...stats } : { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, waitMs: 0 };
+  }
+
+  abort(reason: unknown): void {
+    this.world.communicator?.abort(reason);
+  }
+
+  async reset(): Promise<void> {
+    await this.#queue.idle();
+    for (const slot of this.#slots.keys()) this.#release(slot);
+    if (!this.device.isLost) for (const batch of this.#batches) batch.reset();
+  }
+
+  dispose(): void {
+    this.world.communicator?.dispose();
+    this.device.dispose();
+  }
+}
+
+/** Whether this rank ran the rows of a group in the last stage, and so has their final rows. */
+const ranHere = ({ topology }: World, group: number): boolean => {
+  const last = topology.stages.at(-1);
+  return last !== undefined && last.holder === last.share && topology.runs.prompt.includes(group);
+};

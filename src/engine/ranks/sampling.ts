@@ -1,0 +1,193 @@
+import { argmaxPartial } from '../../../shaders/sampling/argmax_partial/index.js';
+import { candidates } from '../../../shaders/sampling/candidates/index.js';
+import { markSeen } from '../../../shaders/sampling/mark_seen/index.js';
+import { mergeCandidates } from '../../../shaders/sampling/merge_candidates/index.js';
+import {
+  CANDIDATES,
+  candidateTiles,
+  partialsPerSlot,
+  SAMPLING_FIELDS,
+  SAMPLING_PARAMS_BYTES,
+  seenWords,
+  type SliceProblem,
+  type VocabSlice,
+  writeSamplingParams,
+} from '../../../shaders/sampling/params.js';
+import { sample } from '../../../shaders/sampling/sample/index.js';
+import { allRows, type Buffer, type Device } from '../../gpu/index.js';
+import type { RankRecorder } from '../../model/layers/world.js';
+import type { SamplingOptions } from '../api.js';
+import { SAMPLING_MODES, type SamplingMode } from './slot_needs.js';
+
+/** A seed for a generation that names none. */
+export const randomSeed = (): number => Math.floor(Math.random() * 2 ** 48);
+
+/** @throws SplitkvError `usage` for a value out of range, before any work is done. */
+export function checkSampling(options: SamplingOptions & { readonly seed: number }): void {
+  writeSamplingParams(new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES)), 0, values(options));
+}
+
+const values = (options: SamplingOptions & { readonly seed: number; readonly counter?: number }) => ({
+  temperature: options.temperature ?? 0,
+  topK: options.topK ?? 0,
+  topP: options.topP ?? 1,
+  repetitionPenalty: options.repetitionPenalty ?? 1,
+  seed: options.seed,
+  counter: options.counter ?? 0,
+});
+
+export interface SamplerShape {
+  readonly slots: number;
+  readonly vocabSize: number;
+  readonly logitsStride: number;
+  /** Steps whose ids are kept on the GPU. */
+  readonly ring: number;
+  /** Tokens whose logits each rank has that has some; the first one's rank samples. */
+  readonly slices: readonly VocabSlice[];
+  /** This rank's of `slices`. */
+  readonly part: number;
+  readonly tokens: Buffer;
+  readonly rowInfo: Buffer;
+}
+
+/**
+ * Sampling state of every slot on a rank that has logits. The first rank samples: the sampled id goes straight into the next step's
+ * tokens and positions. The others bring their best tokens, with the repetition penalty applied, or all their logits.
+ */
+export class Sampler {
+  /** f32 [slots][logitsStride]: this rank's slice at its tokens' places. */
+  readonly logits: Buffer;
+  /** (key, token id) [parts][slots][`pairs`]: this rank's part, and after it, where it samples, the others'. */
+  readonly candidates: Buffer;
+  readonly #params: Buffer;
+  readonly #seen: Buffer;
+  readonly #counter: Buffer;
+  readonly #ids: Buffer | undefined;
+  readonly #problem: SliceProblem;
+  /** The best tokens of each tile of a long slice. */
+  #found: Buffer | undefined;
+  /** Follows the GPU's own step counter: which row of `ids` the next step writes. */
+  #step = 0;
+
+  constructor(
+    readonly device: Device,
+    readonly shape: SamplerShape,
+  ) {
+    const { slots, vocabSize, logitsStride, ring, slices, part } = shape;
+    this.#problem = { slots, vocab: vocabSize, stride: logitsStride, ring, slice: slices[part]! };
+    this.logits = device.createBuffer('logits', slots * logitsStride * 4);
+    this.#params = device.createBuffer('sampling', slots * SAMPLING_PARAMS_BYTES);
+    this.#seen = device.createBuffer('seen', slots * seenWords(vocabSize) * 4);
+    const pairs = SAMPLING_MODES.map((mode) => this.#parts(mode) * this.pairs(mode));
+    this.candidates = device.createBuffer('candidates', slots * Math.max(...pairs) * 8);
+    this.#counter = device.createBuffer('step_counter', 4);
+    this.#ids = this.samples ? device.createBuffer('ids', ring * slots * 4) : undefined;
+  }
+
+  get samples(): boolean {
+    return this.shape.part === 0;
+  }
+
+  /** The mode that sampling of this kind runs in: one rank has all logits anyway. */
+  modeFor(mode: SamplingMode): SamplingMode {
+    return mode === 'top-k' && this.shape.slices.length === 1 ? 'whole' : mode;
+  }
+
+  /** Candidates of each slot in a part. */
+  pairs(mode: SamplingMode): number {
+    const { slices, vocabSize } = this.shape;
+    if (mode === 'top-k') return CANDIDATES;
+    return partialsPerSlot(mode === 'whole' ? vocabSize : Math.max(...slices.map(([first, end]) => end - first)));
+  }
+
+  #parts(mode: SamplingMode): number {
+    return this.samples && mode !== 'whole' ? this.shape.slices.length : 1;
+  }
+
+  /** Records that the tokens a decode step feeds were seen, which the rank that samples knows already. `when`: it matters in this step. */
+  recordSeen(recorder: RankRecorder, when: () => boolean): void {
+    if (this.samples) return;
+    const { tokens, rowInfo } = this.shape;
+    recorder.dispatch(markSeen, this.#problem, { tokens, row_info: rowInfo, seen: this.#seen }, (rows) =>
+      when() ? allRows(rows) : 0,
+    );
+  }
+
+  /** Records the search for this rank's best tokens; with `whole`, for the best of all tokens, whose logits have come. */
+  recordCandidates(recorder: RankRecorder, mode: SamplingMode): void {
+    const inputs = { logits: this.logits, sampling: this.#params, seen: this.#seen, step_counter: this.#counter };
+    if (mode !== 'top-k') {
+      const { slice, ...whole } = this.#problem;
+      const problem = mode === 'whole' ? whole : { ...whole, slice: slice!, tiles: this.pairs(mode) };
+      recorder.dispatch(argmaxPartial, problem, { ...inputs, partials: this.candidates });
+      return;
+    }
+    const [first, end] = this.#problem.slice!;
+    const tiles = candidateTiles(end - first);
+    if (tiles === 1) {
+      recorder.dispatch(candidates, this.#problem, { ...inputs, candidates: this.candidates });
+      return;
+    }
+    this.#found ??= this.device.createBuffer('tile candidates', this.shape.slots * tiles * CANDIDATES * 8);
+    recorder.dispatch(candidates, this.#problem, { ...inputs, candidates: this.#found });
+    recorder.dispatch(mergeCandidates, this.#problem, {
+      found: this.#found,
+      sampling: this.#params,
+      candidates: this.candidates,
+    });
+  }
+
+  /**
+   * Records sampling from the candidates of all ranks, or from all logits, on the rank that samples. Slots that need more than `mode`
+   * must not be active; `greedy` has far less to compile than the others.
+   */
+  recordSample(recorder: RankRecorder, mode: SamplingMode): void {
+    const { tokens, rowInfo } = this.shape;
+    const partials = { parts: this.#parts(mode), pairs: this.pairs(mode), drawn: mode === 'top-k' };
+    recorder.dispatch(
+      sample,
+      { ...this.#problem, draws: mode !== 'greedy', partials },
+      {
+        logits: this.logits,
+        partials: this.candidates,
+        sampling: this.#params,
+        seen: this.#seen,
+        tokens,
+        row_info: rowInfo,
+        ids: this.#ids,
+        step_counter: this.#counter,
+      },
+    );
+  }
+
+  /** Where the step being submitted writes its ids, on the rank that samples. Call once for each replay of a program that samples. */
+  nextIds(): { readonly ids: Buffer; readonly offset: number } {
+    const offset = (this.#step % this.#problem.ring) * this.#problem.slots * 4;
+    this.#step++;
+    return { ids: this.#ids!, offset };
+  }
+
+  /** A step that failed between its candidates and its ids was counted on the GPU alone: both counts begin anew. Nothing may be in flight. */
+  reset(): void {
+    this.#step = 0;
+    this.device.write(this.#counter, 0, new Uint32Array(1));
+  }
+
+  /** Begins a request, or goes on with one that had sampled `counter` tokens: its parameters, and the tokens seen so far. */
+  start(
+    slot: number,
+    options: SamplingOptions & { readonly seed: number; readonly counter?: number },
+    seen: Iterable<number>,
+  ): void {
+    const params = new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES));
+    writeSamplingParams(params, 0, values(options));
+    this.device.write(this.#params, slot * SAMPLING_PARAMS_BYTES, params);
+    const words = new Uint32Array(seenWords(this.#problem.vocab));
+    for (const id of seen) words[id >>> 5]! |= 1 << (id & 31);
+    this.device.write(this.#seen, slot * words.byteLength, words);
+  }
+
+  stop(slot: number): void {
+    this.device.write(this.#params, slot * SAMPLING_PARAMS_BYTES + SAMPLING_FIELDS.active, new Uint32Array([0]));
+  }
+}

@@ -1,0 +1,120 @@
+import { describe, expect, test } from 'vitest';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import type { RandomModelOptions } from '../../../model/testing/random_model.js';
+import type { KvType, WeightType } from '../../api.js';
+import { load } from '../../load.js';
+import { openRunner } from '../open_runner.js';
+import { randomFiles } from '../random_source.js';
+
+const models: Record<string, RandomModelOptions> = {
+  llama: {
+    seed: 21,
+    config: {
+      hidden_size: 72,
+      num_attention_heads: 6,
+      num_key_value_heads: 2,
+      head_dim: 24,
+      intermediate_size: 100,
+      max_position_embeddings: 2304,
+    },
+  },
+  deepseek: { seed: 22, config: { model_type: 'deepseek_v3', max_position_embeddings: 2304 } },
+};
+
+const prompt = (length: number, seed: number): number[] =>
+  Array.from({ length }, (_, i) => (i * 37 + seed * 101 + ((i * i) % 53)) % 320);
+
+/** Rows as bytes: `equals` on them is bitwise equality. */
+const bytes = (row: Float32Array): Buffer => Buffer.from(row.buffer, row.byteOffset, row.byteLength);
+
+describe('numerics contract: the same bits', async () => {
+  const adapters = await testAdapters();
+  for (const adapter of adapters) {
+    // On one adapter, as it takes a while: more than 8 chunks, so that merge lanes hold several, and every kind of model and weights.
+    const fast = adapter === adapters.at(-1);
+    const long = fast ? 2060 : 520;
+    const chunked: [string, WeightType, KvType, number, readonly number[]][] = [
+      ['llama', 'f32', 'f32', 700, [512, 256, 33]],
+      ['llama', 'q4', 'f16', 257, [512, 16]],
+      ['deepseek', 'q8', 'f32', 300, [512, 100]],
+    ];
+    test.each(fast ? chunked : chunked.slice(0, 1))(
+      `whatever the prefill chunk, at every position: %s, %s, kv %s, %i tokens, on ${adapter.name}`,
+      { timeout: 300_000 },
+      async (name, weights, kv, length, chunks) => {
+        const { files } = randomFiles(models[name]!);
+        let expected: Buffer[] | undefined;
+        for (const prefillChunk of chunks) {
+          const model = await load(files, { weights, kv, prefillChunk, adapter: adapter.name, contextLength: 1024 });
+          const rows = (await model.logits(prompt(length, 1), { all: true })).rows.map(bytes);
+          await model.dispose();
+          expect(rows).toHaveLength(length);
+          expected ??= rows;
+          const different = rows.findIndex((row, position) => !row.equals(expected![position]!));
+          expect(different, `first position that differs, prefill chunk ${prefillChunk}`).toBe(-1);
+        }
+      },
+    );
+
+    const mixed: [string, WeightType, number[]][] = [
+      ['llama', 'f32', [5, 300, 1, long]],
+      ['deepseek', 'f16', [5, 300, 1]],
+    ];
+    test.each(mixed)(
+      `of a generated row whatever else is in the batch: %s, %s, on ${adapter.name}`,
+      { timeout: 300_000 },
+      async (name, weights, lengths) => {
+        const batch = lengths.map((length, seed) => ({ length, seed }));
+        const alone = await decode(
+          adapter.name,
+          models[name]!,
+          weights,
+          batch.map((sequence) => [sequence]),
+        );
+        const [together] = await decode(adapter.name, models[name]!, weights, [batch]);
+        for (const [index, [steps]] of alone.entries()) {
+          for (const [step, row] of steps!.entries()) {
+            expect(together![index]![step]!.equals(row), `sequence ${index}, step ${step}`).toBe(true);
+          }
+        }
+      },
+    );
+  }
+});
+
+/** Logits of 3 generated rows of each sequence, [batch][sequence][step]; a batch is decoded side by side. */
+async function decode(
+  adapter: string,
+  options: RandomModelOptions,
+  weights: WeightType,
+  batches: readonly (readonly { length: number; seed: number }[])[],
+): Promise<Buffer[][][]> {
+  const slots = batches[0]!.length;
+  const { runner, group } = await openRunner({
+    adapter,
+    model: options,
+    weights,
+    slots,
+    contextLength: 2304,
+    prefillChunk: 512,
+  });
+  const results: Buffer[][][] = [];
+  for (const batch of batches) {
+    for (const [slot, { length, seed }] of batch.entries()) {
+      await runner.prefill(prompt(length, seed), 8, { seed: 0 }, undefined, slot);
+    }
+    const rows: Buffer[][] = batch.map(() => []);
+    for (let step = 0; step < 3; step++) {
+      const ids = await (step === 0 ? runner.sampleFirst() : runner.step());
+      for (const [slot, steps] of rows.entries()) {
+        const logits = await runner.slotLogits(slot);
+        expect(ids[slot]).toBe(logits.reduce((top, value, id) => (value > logits[top]! ? id : top), 0));
+        steps.push(bytes(logits));
+      }
+    }
+    for (let slot = 0; slot < slots; slot++) await runner.release(slot);
+    results.push(rows);
+  }
+  group.dispose();
+  return results;
+}

@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import type { Model, WeightType } from '../../api.js';
+import { load } from '../../load.js';
+
+interface Question {
+  readonly context: number;
+  readonly prompt: string;
+  readonly answer: string;
+}
+
+const questions = readFileSync('models/eval.jsonl', 'utf8')
+  .trim()
+  .split('\n')
+  .map((line) => JSON.parse(line) as Question);
+const contexts = [256, 512, 1024, 2048];
+
+// SPLITKV_EVAL=1 asks every held-out question with every weight type and prints the table of the model cards; 0.5 asks half.
+const share = Number(process.env['SPLITKV_EVAL'] ?? 0);
+const full = share > 0;
+const few: Record<number, number> = { 256: 6, 512: 4, 1024: 2, 2048: 1 };
+
+async function exactMatch(model: Model, context: number): Promise<{ right: number; asked: number }> {
+  const all = questions.filter((question) => question.context === context);
+  const asked = all.slice(0, full ? Math.ceil(all.length * share) : few[context]);
+  let right = 0;
+  for (const { prompt, answer } of asked) {
+    // Answers end with the first full stop.
+    const { text, finish_detail } = await model.generate(prompt, { maxTokens: 16, stop: ' .' }).result;
+    if (finish_detail === 'stop_string' && `${text} .` === answer) right++;
+  }
+  return { right, asked: asked.length };
+}
+
+describe('embedded models answer questions about their stories', async () => {
+  // The fastest adapter present: what is asked here is what the model knows, not which adapter runs it.
+  const adapter = (await testAdapters()).at(-1)!;
+  const types: readonly WeightType[] = full ? ['f32', 'f16', 'q8', 'q4'] : ['f32'];
+  for (const name of ['tiny-gqa', 'tiny-mla']) {
+    for (const weights of types) {
+      test(`${name}, ${weights}`, { timeout: full ? 3_600_000 : 300_000 }, async () => {
+        const model = await load(`models/${name}`, { weights, adapter: adapter.name });
+        let right = 0;
+        let asked = 0;
+        const cells: string[] = [];
+        for (const context of contexts) {
+          const result = await exactMatch(model, context);
+          right += result.right;
+          asked += result.asked;
+          cells.push(`${((100 * result.right) / result.asked).toFixed(1)}% (${result.right}/${result.asked})`);
+        }
+        await model.dispose();
+        console.log(`${name} | ${weights} | ${cells.join(' | ')}`);
+        if (weights === 'f32') expect(right / asked).toBeGreaterThanOrEqual(0.95);
+      });
+    }
+  }
+});

@@ -1,0 +1,48 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import type { LoadOptions, Model } from '../../api.js';
+import { load } from '../../load.js';
+
+const adapters = await testAdapters();
+// SPLITKV_EVAL=1 asks fifty questions, else one.
+const QUESTIONS = Number(process.env['SPLITKV_EVAL'] ?? 0) > 0 ? 50 : 1;
+const questions = readFileSync('models/eval.jsonl', 'utf8')
+  .trim()
+  .split('\n')
+  .map((line) => JSON.parse(line) as { readonly context: number; readonly prompt: string })
+  // Two chunks and more, so that ranks share a sequence.
+  .filter(({ context }) => context === 512)
+  .slice(0, QUESTIONS);
+
+/** Two different adapters in one process: SwiftShader and llvmpipe, say. Skipped where there is only one. */
+test.runIf(adapters.length > 1).each<[string, LoadOptions]>([
+  ['tiny-gqa', { plan: 'tp' }],
+  ['tiny-gqa', { plan: 'sp' }],
+  ['tiny-mla', { plan: 'tp+sp' }],
+])(
+  '%s, $plan over two kinds of adapter: within tolerance, the same greedy answers',
+  { timeout: 1_800_000 },
+  async (name, options) => {
+    const ranks = adapters.map((adapter) => adapter.name).slice(-2);
+    const folder = `models/${name}`;
+    const mixed = await load(folder, { ...options, ranks, contextLength: 1024 });
+    const one = await load(folder, { adapter: adapters.at(-1)!.name, contextLength: 1024 });
+    try {
+      expect(new Set(mixed.stats().ranks.map(({ adapter }) => adapter)).size).toBe(2);
+      const answer = async (model: Model, prompt: string): Promise<readonly number[]> =>
+        (await model.generate(prompt, { maxTokens: 16, stop: ' .' }).result).tokens;
+      for (const { prompt } of questions) {
+        expect(await answer(mixed, prompt), prompt.slice(-60)).toEqual(await answer(one, prompt));
+      }
+      const tokens = one.tokenize(questions[0]!.prompt);
+      const [expected, got] = [await one.logits(tokens), await mixed.logits(tokens)];
+      const largest = Math.max(...expected.rows[0]!.map(Math.abs));
+      const worst = Math.max(...expected.rows[0]!.map((value, id) => Math.abs(value - got.rows[0]![id]!)));
+      expect(worst / largest).toBeLessThan(1e-3);
+    } finally {
+      await mixed.dispose();
+      await one.dispose();
+    }
+  },
+);

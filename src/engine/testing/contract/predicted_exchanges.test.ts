@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import { modelWork } from '../../../model/model_work.js';
+import { modelShape } from '../../../model/shape.js';
+import { generatedRows, hopsOfStep, makePlan, promptRows, stageSteps } from '../../../placement/index.js';
+import { type RankTrace, traceRoutes } from './route_trace.js';
+import { randomFiles } from '../random_source.js';
+
+const { name: adapter } = (await testAdapters()).at(-1)!;
+const models = {
+  llama: { model_type: 'llama', num_key_value_heads: 4, num_attention_heads: 4, intermediate_size: 256 },
+  deepseek_v3: { model_type: 'deepseek_v3', num_attention_heads: 8 },
+};
+
+/** Bytes by "label, sender to receiver". */
+type Totals = Map<string, number>;
+
+function add(totals: Totals, label: string, from: number, to: number, bytes: number): void {
+  const name = `${label}, ${from} to ${to}`;
+  totals.set(name, (totals.get(name) ?? 0) + bytes);
+}
+
+/** What ranks received, added up over a step. */
+function recorded(trace: readonly RankTrace[]): Totals {
+  const totals: Totals = new Map();
+  for (const [to, lines] of trace.entries()) {
+    for (const line of lines) {
+      const [, label, messages] = /^(.*): to \[.*\] from \[(.*)\]$/.exec(line)!;
+      for (const message of messages === '' ? [] : messages!.split(', ')) {
+        const [from, bytes] = message.split(': ').map(Number);
+        add(totals, label!, from!, to, bytes!);
+      }
+    }
+  }
+  return totals;
+}
+
+test.each([
+  ['llama', 'tp', 2],
+  ['llama', 'sp', 2],
+  ['llama', 'tp+sp', 2],
+  ['llama', 'tp+sp', 4],
+  ['llama', 'pp', 2],
+  ['llama', 'token', 3],
+  ['llama', 'tp x token', 4],
+  ['llama', 'token x sp', 3],
+  ['llama', 'token x sp', 4],
+  ['llama', 'adp', 2],
+  ['deepseek_v3', 'tp', 2],
+  ['deepseek_v3', 'sp', 2],
+  ['deepseek_v3', 'ep', 2],
+  ['deepseek_v3', 'pp', 2],
+  ['deepseek_v3', 'adp', 2],
+  ['deepseek_v3', 'token', 3],
+] as const)('the planner knows who sends how much to whom: %s, %s on %i', async (model, policy, ranks) => {
+  const options = { config: models[model] };
+  const { config } = randomFiles(options).model;
+  const plan = makePlan(policy, ranks, modelShape(config));
+  const work = modelWork(config, 'f32', 'f32');
+  const given = { adapter, model: options, plan, virtual: true };
+  const predicted = (step: ReturnType<typeof generatedRows>, samples: number): Totals => {
+    const totals: Totals = new Map();
+    for (const { label, messages } of hopsOfStep(stageSteps(plan, step), work, samples)) {
+      const name = label === 'tokens' ? 'next tokens' : label;
+      for (const { from, to, bytes } of messages) add(totals, name, from, to, bytes);
+    }
+    return totals;
+  };
+  // Sequences of unequal length: what counts is how many chunks the longest has.
+  const { decode } = await traceRoutes(given, [300, 40, 9]);
+  expect(recorded(decode)).toEqual(predicted(generatedRows(3, 303), 3));
+  // Whole chunks, one for each replica that splits the rows.
+  const { prompt } = await traceRoutes(given, [512]);
+  const totals = recorded(prompt);
+  for (const name of totals.keys()) if (name.startsWith('last row')) totals.delete(name);
+  expect(totals).toEqual(predicted(promptRows(0, 512), 0));
+});

@@ -1,0 +1,39 @@
+import { pathToFileURL } from 'node:url';
+import { SHARE_ENV, Worker } from 'node:worker_threads';
+import type { WorkerEvents, WorkerHandle } from './worker_handle.js';
+import type { WorkerReport } from './worker_protocol.js';
+
+/** In a checkout this file is TypeScript and lies in src/engine/workers; in a build the worker's script lies beside it, named like it. */
+const here = import.meta.url;
+const rankScript = new URL(here.replace(/node_workers\.(\w+)$/, 'node_rank_worker.$1'));
+const typescript = here.endsWith('.ts')
+  ? { execArgv: ['--import', here.replace(/src\/engine\/workers\/node_workers\.ts$/, 'scripts/run_typescript.mjs')] }
+  : {};
+
+/** A rank in a worker_thread. @param script what runs there */
+export function startNodeWorker(events: WorkerEvents, script = rankScript): WorkerHandle {
+  // The Vulkan loader reads the process's environment: a copy for the worker wouldn't reach it.
+  const worker = new Worker(script, { env: SHARE_ENV, name: 'splitkv rank', ...typescript });
+  let over = false;
+  const tell = (why: string): void => {
+    if (over) return;
+    over = true;
+    events.ended(why);
+  };
+  worker.on('message', (report: WorkerReport) => events.message(report));
+  worker.on('messageerror', ({ message }) => tell(`a message of it could not be read: ${message}`));
+  worker.on('error', (error: unknown) => tell(error instanceof Error ? error.message : String(error)));
+  const exited = new Promise<void>((resolve) => {
+    worker.on('exit', (code) => {
+      tell(`it ended with exit code ${code}`);
+      resolve();
+    });
+  });
+  return {
+    post: (command, transfer) => worker.postMessage(command, transfer as never[]),
+    hold: (held) => (held ? worker.ref() : worker.unref()),
+    end: () => exited,
+  };
+}
+
+export const pathHref = (path: string): string => pathToFileURL(path).href;

@@ -1,0 +1,163 @@
+import { SplitkvError, usageError } from '../../base/errors.js';
+import { createPortCommunicator, type Port } from '../../distributed/index.js';
+import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
+import { type Device, openDevice } from '../../gpu/index.js';
+import { loadWeights } from '../../model/device_model.js';
+import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import { World } from '../../model/layers/world.js';
+import { openModelFiles } from '../files/model_files.js';
+import { networkAt, whereOf } from '../files/model_place.js';
+import { openFiles } from '../files/open_files.js';
+import type { RankFacts } from '../ranks/rank.js';
+import type { NamedAdapter } from '../ranks/rank_group.js';
+import { RankRunner } from '../ranks/rank_runner.js';
+import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from './worker_protocol.js';
+
+const PROGRESS_MS = 50;
+
+/** What the worker's entry needs beside its port. */
+export interface ServedRank {
+  /** An error that nobody caught: tells the other side, frees everything and leaves. */
+  fail(error: unknown): void;
+}
+
+/**
+ * Serves one rank's requests in a worker: its own device, its own reading of the files, its own programs.
+ * @param leave called when everything is freed and nothing more will be served
+ */
+export function serveRank(port: Pick<Port, 'postMessage' | 'onmessage'>, leave: () => void = () => {}): ServedRank {
+  const server = new RankServer((report, transfer = []) => port.postMessage(report, transfer), leave);
+  port.onmessage = ({ data }) => server.take(data as WorkerCommand);
+  return server;
+}
+
+class RankServer implements ServedRank {
+  #device: Device | undefined;
+  #runner: RankRunner | undefined;
+  /** Requests that have no answer yet. */
+  readonly #running = new Set<Promise<void>>();
+  readonly #disposal = new AbortController();
+
+  constructor(
+    readonly post: (report: WorkerReport, transfer?: Transferable[]) => void,
+    readonly leave: () => void,
+  ) {}
+
+  take(command: WorkerCommand): void {
+    if (command.type === 'abort') {
+      this.#runner?.abort(decodeReason(command.reason));
+      return;
+    }
+    const { id, request } = command;
+    if (request.type === 'dispose') {
+      void this.#dispose(usageError('the model was disposed; load it again')).then(() => {
+        this.post({ type: 'answer', id, result: undefined });
+        this.leave();
+      });
+      return;
+    }
+    const served = this.#serve(request)
+      .then(
+        (result) => this.post({ type: 'answer', id, result }, ArrayBuffer.isView(result) ? [result.buffer] : []),
+        (error: unknown) => this.post({ type: 'failure', id, reason: encodeReason(error) }),
+      )
+      .finally(() => this.#running.delete(served));
+    this.#running.add(served);
+  }
+
+  fail(error: unknown): void {
+    this.post({ type: 'broken', reason: encodeReason(error) });
+    const why = error instanceof Error ? error.message : String(error);
+    const reason = new SplitkvError(
+      'peer_lost',
+      `a rank's worker broke: ${why}. Call the model's recover(), or load it again`,
+    );
+    void this.#dispose(reason).then(this.leave);
+  }
+
+  /** Ends what is under way and waits for it: nothing may be pending on the GPU when the worker ends. */
+  async #dispose(reason: SplitkvError): Promise<void> {
+    this.#disposal.abort(reason);
+    this.#runner?.abort(reason);
+    await Promise.allSettled(this.#running);
+    this.#runner?.dispose();
+    this.#device?.dispose();
+  }
+
+  async #serve(request: Exclude<RankRequest, { type: 'dispose' }>): Promise<unknown> {
+    this.#disposal.signal.throwIfAborted();
+    switch (request.type) {
+      case 'open':
+        this.#device = await openDevice(request.adapter);
+        return this.#watch(this.#device);
+      case 'load':
+        return this.#load(request.slice);
+      case 'connect':
+        return this.#connect(request.ports);
+      case 'call': {
+        const runner = this.#loaded();
+        return (runner[request.method] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
+      }
+      case 'ping':
+        return undefined;
+    }
+  }
+
+  #watch(device: Device): NamedAdapter {
+    void device.gpu.lost.then(() => {
+      if (this.#disposal.signal.aborted) return;
+      try {
+        device.assertAlive();
+      } catch (error) {
+        this.post({ type: 'lost', reason: encodeReason(error) });
+      }
+    });
+    return { ...device.adapter, name: device.name };
+  }
+
+  async #load({ place, cache, integrity, type, plan, rank, mixed, runner }: SliceRequest): Promise<RankFacts> {
+    const device = this.#device!;
+    const { signal } = this.#disposal;
+    const onWarning = (message: string): void => this.post({ type: 'warning', message });
+    const source = await openFiles(whereOf(place), { network: networkAt(place), cache, integrity, onWarning, signal });
+    const files = await openModelFiles(source, signal);
+    const reader = await files.reader();
+    const world = new World(plan, rank, mixed);
+    const onProgress = this.#progress();
+    const weights = await loadWeights(device, files.config, reader, type, world, { signal, onProgress });
+    // What this rank downloaded is there for the next one.
+    await source.flush?.();
+    this.#runner = await RankRunner.create(device, world, files.config, weights, runner);
+    await device.wait(device.gpu.queue.onSubmittedWorkDone());
+    return this.#runner.facts;
+  }
+
+  #progress(): (progress: WeightProgress) => void {
+    let last = -PROGRESS_MS;
+    return (progress) => {
+      const now = performance.now();
+      if (now - last < PROGRESS_MS && progress.loadedBytes < progress.totalBytes) return;
+      last = now;
+      this.post({ type: 'progress', progress });
+    };
+  }
+
+  async #connect(ports: ReadonlyMap<number, MessagePort>): Promise<void> {
+    const { world, device } = this.#loaded();
+    world.communicator?.dispose();
+    world.connect(
+      createPortCommunicator({
+        rank: world.rank,
+        worldSize: world.plan.worldSize,
+        device,
+        ports,
+        sharedMemory: true,
+      }),
+    );
+  }
+
+  #loaded(): RankRunner {
+    if (!this.#runner) throw new SplitkvError('internal', "a rank's worker was called before it had loaded its slice");
+    return this.#runner;
+  }
+}

@@ -1,0 +1,181 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { abortedError, type SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { createPorts } from '../../distributed/index.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { Plan } from '../../placement/index.js';
+import type { ModelPlace } from '../files/model_place.js';
+import type { ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
+import { Runner, type RunnerOptions } from '../ranks/runner.js';
+import { rankWorkerStarter, type StartWorker } from './worker_handle.js';
+import type { Patience } from './worker_link.js';
+import { WorkerRank } from './worker_rank.js';
+
+export interface WorkerGroupOptions {
+  readonly config: ModelConfig;
+  readonly place: ModelPlace;
+  /** As of `LoadOptions`. */
+  readonly cache: boolean;
+  readonly integrity?: Readonly<Record<string, string>> | undefined;
+  /** Ranks load one after another, so that each finds in the cache what the one before downloaded. */
+  readonly oneByOne: boolean;
+  readonly type: WeightType;
+  readonly plan: Plan;
+  readonly runner: RunnerOptions;
+  /** Adapter of each rank. */
+  readonly adapters: readonly AdapterRequest[];
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+  readonly onWarning?: ((message: string) => void) | undefined;
+  /** Starts a rank's worker; default: a Web Worker or a worker_thread. */
+  readonly start?: StartWorker;
+  readonly patience?: Patience;
+}
+
+/** The ranks of a model, each in a worker of its own; tensors go from worker to worker. */
+export class WorkerGroup implements ModelRanks {
+  #ranks: readonly WorkerRank[] = [];
+  #runner: Runner | undefined;
+  #disposal: Promise<void> | undefined;
+
+  private constructor(
+    readonly options: WorkerGroupOptions,
+    readonly start: StartWorker,
+  ) {}
+
+  /** Starts a worker a rank, which opens its device and loads its slice. @throws as `RankGroup.open`; no worker is left then. */
+  static async open(options: WorkerGroupOptions): Promise<WorkerGroup> {
+    const group = new WorkerGroup(options, options.start ?? (await rankWorkerStarter()));
+    await group.#assemble(options.signal);
+    return group;
+  }
+
+  get runner(): Runner {
+    return this.#runner!;
+  }
+
+  get adapter(): NamedAdapter {
+    return this.#ranks[0]!.adapter;
+  }
+
+  assertUsable(): void {
+    for (const { failure } of this.#ranks) if (failure) throw failure;
+  }
+
+  /** As `RankGroup.recover`: a rank that lost its device or its worker gets a new worker. */
+  async recover(signal?: AbortSignal): Promise<void> {
+    throwIfAborted(signal, 'recovering');
+    for (const { calls } of this.#ranks) calls.abort(new Error('the ranks are being rebuilt'));
+    const resets = await Promise.allSettled(this.#healthy().map(({ calls }) => calls.reset()));
+    const failed = resets.find((reset) => reset.status === 'rejected');
+    // Whoever was lost meanwhile is replaced too.
+    if (failed && this.#healthy().length === resets.length) throw failed.reason;
+    await this.#assemble(signal);
+  }
+
+  #healthy(): readonly WorkerRank[] {
+    return this.#ranks.filter(({ failure }) => !failure);
+  }
+
+  /** Puts new workers where ranks are missing or failed, and links all. */
+  async #assemble(signal: AbortSignal | undefined): Promise<void> {
+    const { plan, config, runner, adapters } = this.options;
+    const kept = new Map(this.#healthy().map((rank) => [rank.rank, rank]));
+    await Promise.all(this.#ranks.filter(({ failure }) => failure).map((rank) => rank.close()));
+    const made: WorkerRank[] = [];
+    try {
+      const ranks = Array.from({ length: plan.worldSize }, (_, rank) => {
+        const found = kept.get(rank);
+        if (found) return found;
+        const fresh = this.#startRank(rank);
+        made.push(fresh);
+        return fresh;
+      });
+      await orAborted(
+        (async () => {
+          await Promise.all(made.map((rank) => rank.open(adapters[rank.rank]!)));
+          await this.#load(made, ranks);
+          const ports = createPorts(plan.worldSize);
+          await Promise.all(ranks.map((rank) => rank.connect(ports[rank.rank]!)));
+        })(),
+        signal,
+      );
+      this.#ranks = ranks;
+      this.#runner = new Runner(
+        ranks.map(({ calls }) => calls),
+        plan,
+        config,
+        runner,
+      );
+    } catch (error) {
+      await Promise.all(made.map((rank) => rank.close()));
+      throw error;
+    }
+  }
+
+  #startRank(rank: number): WorkerRank {
+    const events = {
+      warning: (message: string) => this.options.onWarning?.(message),
+      // Where ports don't tell that their other end is gone, the ranks hear it from here.
+      died: (reason: SplitkvError) => {
+        for (const other of this.#ranks) if (other.rank !== rank) other.calls.abort(reason);
+      },
+    };
+    return new WorkerRank(rank, this.start, events, this.options.patience);
+  }
+
+  async #load(made: readonly WorkerRank[], all: readonly WorkerRank[]): Promise<void> {
+    const { place, cache, integrity, oneByOne, type, plan, runner, onProgress } = this.options;
+    const mixed = all.some(({ adapter }) => adapter.name !== all[0]!.adapter.name);
+    const progress = onProgress && progressOf(made.length, onProgress);
+    const load = (rank: WorkerRank, index: number): Promise<void> =>
+      rank.load({ place, cache, integrity, type, plan, rank: rank.rank, mixed, runner }, (report) =>
+        progress?.(index, report),
+      );
+    if (!oneByOne) await Promise.all(made.map(load));
+    else for (const [index, rank] of made.entries()) await load(rank, index);
+  }
+
+  /** Resolves when no worker is left. */
+  dispose(): Promise<void> {
+    return (this.#disposal ??= Promise.all(this.#ranks.map((rank) => rank.close())).then(() => {}));
+  }
+}
+
+/** The work, or `aborted` as soon as the signal fires: what the work then does is ended with its workers. */
+async function orAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  let stop = (): void => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(abortedError('loading', signal));
+  });
+  signal?.addEventListener('abort', stop, { once: true });
+  try {
+    throwIfAborted(signal, 'loading');
+    await Promise.race([work, aborted]);
+  } finally {
+    signal?.removeEventListener('abort', stop);
+    work.catch(() => {});
+  }
+}
+
+/** Progress of ranks that load side by side; those that have said nothing yet are taken to need as much as the others. */
+function progressOf(
+  ranks: number,
+  onProgress: (progress: WeightProgress) => void,
+): (index: number, progress: WeightProgress) => void {
+  const latest = new Map<number, WeightProgress>();
+  return (index, progress) => {
+    latest.set(index, progress);
+    const sum = (of: (each: WeightProgress) => number): number =>
+      [...latest.values()].reduce((total, each) => total + of(each), 0);
+    const estimate = (of: (each: WeightProgress) => number): number => Math.round((sum(of) * ranks) / latest.size);
+    onProgress({
+      tensor: progress.tensor,
+      loadedBytes: sum(({ loadedBytes }) => loadedBytes),
+      totalBytes: estimate(({ totalBytes }) => totalBytes),
+      tensorsLoaded: sum(({ tensorsLoaded }) => tensorsLoaded),
+      tensorsTotal: estimate(({ tensorsTotal }) => tensorsTotal),
+    });
+  };
+}

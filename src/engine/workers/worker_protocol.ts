@@ -1,0 +1,61 @@
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { PortReason } from '../../distributed/ports/port.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { Plan } from '../../placement/index.js';
+import type { ModelPlace } from '../files/model_place.js';
+import type { NamedAdapter } from '../ranks/rank_group.js';
+import type { Rank, RankFacts, RunnerOptions } from '../ranks/rank.js';
+
+/** Calls of a rank that have an answer. */
+export type RankMethod = {
+  [K in keyof Rank]: Rank[K] extends (...args: never[]) => Promise<unknown> ? K : never;
+}[keyof Rank];
+
+/** A rank's slice of a model, as its worker loads it. */
+export interface SliceRequest {
+  readonly place: ModelPlace;
+  /** As of `LoadOptions`. */
+  readonly cache: boolean;
+  readonly integrity?: Readonly<Record<string, string>> | undefined;
+  readonly type: WeightType;
+  readonly plan: Plan;
+  readonly rank: number;
+  /** The ranks' adapters differ. */
+  readonly mixed: boolean;
+  readonly runner: RunnerOptions;
+}
+
+/** What a rank's worker is asked, in this order: `open`, `load`, then `connect` and calls; after a failure of another rank again `connect`. */
+export type RankRequest =
+  | { readonly type: 'open'; readonly adapter: AdapterRequest }
+  | { readonly type: 'load'; readonly slice: SliceRequest }
+  /** A port to each peer; links that there were end. */
+  | { readonly type: 'connect'; readonly ports: ReadonlyMap<number, MessagePort> }
+  | { readonly type: 'call'; readonly method: RankMethod; readonly args: readonly unknown[] }
+  /** Answered at once, whatever else is under way. */
+  | { readonly type: 'ping' }
+  /** Ends what is under way and frees everything. */
+  | { readonly type: 'dispose' };
+
+/** What the requests of a type are answered with; the others have no value. */
+export interface RankAnswers {
+  readonly open: NamedAdapter;
+  readonly load: RankFacts;
+}
+
+/** To a rank's worker. Requests are answered under their number, in any order. */
+export type WorkerCommand =
+  | { readonly type: 'request'; readonly id: number; readonly request: RankRequest }
+  | { readonly type: 'abort'; readonly reason: PortReason };
+
+/** From a rank's worker. */
+export type WorkerReport =
+  | { readonly type: 'answer'; readonly id: number; readonly result: unknown }
+  | { readonly type: 'failure'; readonly id: number; readonly reason: PortReason }
+  | { readonly type: 'progress'; readonly progress: WeightProgress }
+  | { readonly type: 'warning'; readonly message: string }
+  /** The rank's device went away. */
+  | { readonly type: 'lost'; readonly reason: PortReason }
+  /** An error that no request caught: the worker frees what it holds and ends. */
+  | { readonly type: 'broken'; readonly reason: PortReason };

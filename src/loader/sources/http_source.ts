@@ -1,0 +1,248 @@
+import { SplitkvError, usageError } from '../../base/errors.js';
+import { formatBytes } from '../../base/math.js';
+import { type Answer, type HttpOptions, request } from './http_request.js';
+import { parseSha256 } from './integrity.js';
+import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAbort } from '../source.js';
+
+/** What one look at a file tells: most headers and every small file come whole with it. */
+const PROBE_BYTES = 64 * 1024;
+/** A file of a server without range requests is used when it is at most this big. */
+const WHOLE_FILE_BYTES = 32 * 1024 * 1024;
+
+interface Probe {
+  readonly size: number;
+  readonly validator: string | undefined;
+  /** Of the whole file, in hex. */
+  readonly sha256: string | undefined;
+  /** The first bytes of the file. */
+  readonly head: Uint8Array<ArrayBuffer>;
+  /** False: the server sends whole files only. */
+  readonly ranges: boolean;
+}
+
+type Extent = Omit<Probe, 'validator' | 'sha256'>;
+
+const WEB_PAGE = 'answered with a web page (text/html)';
+
+/**
+ * A model folder at an http(s) URL, read by range requests. A query in the URL (a signed link) goes with every file's.
+ * 404 and 410 mean that there is no such file; other failures are retried (http_request.ts), then `io`.
+ */
+export function httpSource(base: string | URL, options: HttpOptions = {}): Source {
+  const url = new URL(base);
+  if (url.protocol !== 'http:' && url.protocol !== 'https:')
+    throw usageError(`${url.href}: expected an http or https URL`);
+  return new HttpSource(url, options);
+}
+
+class HttpSource implements Source {
+  readonly name: string;
+  readonly url: string;
+  readonly #base: URL;
+  readonly #options: HttpOptions;
+  readonly #probes = new Map<string, Probe>();
+  /** Why files count as missing. */
+  readonly #absences = new Map<string, string>();
+  #unreachable = false;
+
+  constructor(base: URL, options: HttpOptions) {
+    this.#base = base;
+    this.#options = options;
+    this.name = this.url = `${base.origin}${base.pathname}`; // without a query: it may hold a secret
+  }
+
+  async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
+    return (await this.#probe(file, signal))?.size;
+  }
+
+  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
+    const probe = await this.#probe(file, signal);
+    if (!probe) throw missingFile(this.name, file, this.absence(file));
+    return probe.validator;
+  }
+
+  async sha256(file: string, signal?: AbortSignal): Promise<string | undefined> {
+    return (await this.#probe(file, signal))?.sha256;
+  }
+
+  absence(file: string): string | undefined {
+    return this.#absences.get(file);
+  }
+
+  async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    checkRange(file, start, end);
+    const probe = await this.#probe(file, signal);
+    if (!probe) throw missingFile(this.name, file, this.absence(file));
+    if (end > probe.size) throw beyondFile(this.name, file, start, end, probe.size);
+    if (end <= probe.head.byteLength) return probe.head.slice(start, end);
+    const url = this.#url(file);
+    if (!probe.ranges) throw this.#noRanges(file, probe.size);
+    if (start === end) return new Uint8Array(0);
+    return this.#request(url, { range: `bytes=${start}-${end - 1}` }, signal, async (answer) => {
+      if (isPage(file, answer)) throw new SplitkvError('io', `GET ${url} ${WEB_PAGE} instead of the file`);
+      if (answer.status === 200) throw this.#noRanges(file, probe.size);
+      if (answer.status !== 206) throw unexpected(url, answer.status, `the bytes ${start} to ${end} of ${probe.size}`);
+      const got = contentRange(url, answer);
+      if (got && (got.start !== start || got.end !== end)) {
+        throw new SplitkvError(
+          'io',
+          `GET ${url} sent bytes ${got.start} to ${got.end}; expected ${start} to ${end}. Is there a faulty proxy or CDN?`,
+        );
+      }
+      const validator = validatorOf(answer);
+      if (
+        (got?.total ?? probe.size) !== probe.size ||
+        (validator && probe.validator && validator !== probe.validator)
+      ) {
+        throw new SplitkvError('io', `${url} has changed while it was being read; load the model again`);
+      }
+      return answer.body(end - start);
+    });
+  }
+
+  /** Asked once a file: a file that is missing now may be asked for again. */
+  async #probe(file: string, signal: AbortSignal | undefined): Promise<Probe | undefined> {
+    checkFileName(file);
+    const known = this.#probes.get(file);
+    if (known) return withAbort(Promise.resolve(known), signal, `GET ${this.#url(file)}`);
+    const url = this.#url(file);
+    const range = { range: `bytes=0-${PROBE_BYTES - 1}` };
+    const probe = await this.#request(url, range, signal, async (answer) => {
+      // Development servers answer any unknown path with their page.
+      const page = isPage(file, answer);
+      if (answer.status === 404 || answer.status === 410 || page) {
+        this.#absences.set(file, `GET ${url} ${page ? WEB_PAGE : `answered HTTP ${answer.status}`}`);
+        return undefined;
+      }
+      const known = { validator: validatorOf(answer), sha256: sha256Of(answer) };
+      if (answer.status === 416) return { size: 0, ...known, head: new Uint8Array(0), ranges: true }; // an empty file has no range
+      if (answer.status === 200) return { ...known, ...(await this.#wholeFile(file, answer)) };
+      if (answer.status !== 206) throw unexpected(url, answer.status, 'the file');
+      return { ...known, ...(await this.#firstBytes(url, answer, signal)) };
+    });
+    if (probe) {
+      this.#probes.set(file, probe);
+      this.#absences.delete(file);
+    }
+    return probe;
+  }
+
+  async #wholeFile(file: string, answer: Answer): Promise<Extent> {
+    const length = contentLength(answer);
+    if (length === undefined || length <= WHOLE_FILE_BYTES) {
+      const head = await answer.bodyUpTo(WHOLE_FILE_BYTES);
+      if (head) return { size: head.byteLength, head, ranges: false };
+    }
+    if (length === undefined) throw this.#noRanges(file, undefined);
+    return { size: length, head: new Uint8Array(0), ranges: false };
+  }
+
+  async #firstBytes(url: string, answer: Answer, signal: AbortSignal | undefined): Promise<Extent> {
+    const range = contentRange(url, answer);
+    if (range?.total !== undefined) {
+      const expected = Math.min(PROBE_BYTES, range.total);
+      if (range.start !== 0 || range.end !== expected) {
+        throw new SplitkvError(
+          'io',
+          `GET ${url} sent bytes ${range.start} to ${range.end}; expected 0 to ${expected}. Is there a faulty proxy or CDN?`,
+        );
+      }
+      return { size: range.total, head: await answer.body(expected), ranges: true };
+    }
+    // Other origins hide Content-Range unless they expose it; what a GET for all of it is about to send tells the size too.
+    const head = await answer.bodyUpTo(PROBE_BYTES);
+    if (!head)
+      throw new SplitkvError(
+        'io',
+        `GET ${url} sent more than the ${PROBE_BYTES} bytes asked for; is there a proxy that ignores ranges?`,
+      );
+    if (head.byteLength < PROBE_BYTES) return { size: head.byteLength, head, ranges: true };
+    const size = await this.#request(url, { range: 'bytes=0-' }, signal, async (whole) =>
+      whole.status < 300 ? contentLength(whole) : undefined,
+    );
+    if (size === undefined) {
+      throw new SplitkvError(
+        'io',
+        `${url}: its size is hidden; the server must send "Access-Control-Expose-Headers: Content-Range, ETag"`,
+      );
+    }
+    return { size, head, ranges: true };
+  }
+
+  #noRanges(file: string, size: number | undefined): SplitkvError {
+    const bytes = size === undefined ? `more than ${formatBytes(WHOLE_FILE_BYTES)}` : formatBytes(size);
+    return new SplitkvError(
+      'io',
+      `${this.#url(file)} has ${bytes} and its server sends whole files only (HTTP 200 to a request for a range; expected 206). ` +
+        `Serve the model with range requests enabled (Accept-Ranges: bytes), e.g. by nginx or npx serve`,
+    );
+  }
+
+  /** Messages name the URL as requested, without its query. */
+  #url(file: string): string {
+    const url = new URL(this.#base);
+    url.pathname = `${url.pathname.replace(/\/$/, '')}/${file.split('/').map(encodeURIComponent).join('/')}`;
+    url.search = '';
+    return url.href;
+  }
+
+  /** A server that couldn't be reached for all attempts gets one at a time until it answers. */
+  async #request<T>(
+    url: string,
+    headers: Record<string, string>,
+    signal: AbortSignal | undefined,
+    use: (answer: Answer) => Promise<T>,
+  ): Promise<T> {
+    let reached = false;
+    const offline = globalThis.navigator?.onLine === false;
+    const options = this.#unreachable || offline ? { ...this.#options, attempts: 1 } : this.#options;
+    try {
+      return await request(url, this.#base.search, headers, options, signal, (answer) => {
+        reached = true;
+        return use(answer);
+      });
+    } finally {
+      if (!signal?.aborted) this.#unreachable = !reached;
+    }
+  }
+}
+
+function unexpected(url: string, status: number, what: string): SplitkvError {
+  const hint = status === 401 || status === 403 ? '; does the model need a login or an access token?' : '';
+  return new SplitkvError('io', `GET ${url} answered HTTP ${status}; expected ${what} (206)${hint}`);
+}
+
+/** `bytes 0-99/1234`, end exclusive here; undefined when the header is hidden or its total unknown ('*' gives no total). */
+function contentRange(
+  url: string,
+  answer: Answer,
+): { start: number; end: number; total: number | undefined } | undefined {
+  const value = answer.headers.get('content-range');
+  if (value === null) return undefined;
+  const match = /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15}|\*)$/.exec(value.trim());
+  if (!match) throw new SplitkvError('io', `GET ${url} has Content-Range '${value}'; expected 'bytes START-END/SIZE'`);
+  return { start: Number(match[1]), end: Number(match[2]) + 1, total: match[3] === '*' ? undefined : Number(match[3]) };
+}
+
+/** The bytes of the body as read, which for a compressed one no header tells. */
+function contentLength(answer: Answer): number | undefined {
+  const value = answer.headers.get('content-length');
+  return value === null || answer.headers.has('content-encoding') ? undefined : Number(value);
+}
+
+/** No file of a model folder is HTML: development servers, sign-in pages of networks and error pages answer so. */
+const isPage = (file: string, answer: Answer): boolean =>
+  answer.status < 300 && /^text\/html\b/i.test(answer.headers.get('content-type') ?? '') && !/\.html?$/i.test(file);
+
+/** What the server says the whole file hashes to: Repr-Digest (RFC 9530), Digest (RFC 3230), or Hugging Face's ETag of a large file. */
+function sha256Of({ headers }: Answer): string | undefined {
+  const linked = /^"?([0-9a-f]{64})"?$/i.exec(headers.get('x-linked-etag')?.trim() ?? '');
+  if (linked) return linked[1]!.toLowerCase();
+  if (headers.has('content-encoding')) return undefined; // it would be that of the compressed bytes
+  const given = /(?:^|,)\s*sha-256\s*=\s*(?::([^:,]+):|([^:,\s]+))/i;
+  const digest = given.exec(headers.get('repr-digest') ?? '') ?? given.exec(headers.get('digest') ?? '');
+  return digest ? parseSha256(`sha256-${digest[1] ?? digest[2]}`) : undefined;
+}
+
+const validatorOf = (answer: Answer): string | undefined =>
+  answer.headers.get('etag') ?? answer.headers.get('last-modified') ?? undefined;

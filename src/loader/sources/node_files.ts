@@ -1,0 +1,106 @@
+import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { abortedError, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { ggufSource, isGgufName } from '../gguf/file_source.js';
+import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
+
+/** Bytes between two looks at the abort signal. */
+const READ_BYTES = 16 * 1024 * 1024;
+
+/** A model folder or a GGUF file on disk. A path that is neither throws `io` here rather than file by file later. */
+export async function directorySource(where: string | URL): Promise<Source> {
+  const directory = resolve(typeof where === 'string' ? where : fileURLToPath(where));
+  const found = await stat(directory).catch(() => undefined);
+  if (!found)
+    throw new SplitkvError(
+      'io',
+      `${directory} does not exist; expected a folder that holds config.json and the weights`,
+    );
+  if (!found.isDirectory()) {
+    if (isGgufName(directory)) return ggufSource(new DirectorySource(dirname(directory)), basename(directory));
+    throw usageError(
+      `${directory} is a file; expected a .gguf file, or the folder it is in, which must hold config.json and the weights`,
+    );
+  }
+  return new DirectorySource(directory);
+}
+
+export const isOnDisk = async (path: string): Promise<boolean> =>
+  (await stat(path).catch(() => undefined)) !== undefined;
+
+class DirectorySource implements Source {
+  readonly name: string;
+
+  constructor(directory: string) {
+    this.name = directory;
+  }
+
+  async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
+    return (await this.#stat(file, signal))?.size;
+  }
+
+  async list(): Promise<readonly string[]> {
+    const entries = await readdir(this.name, { withFileTypes: true });
+    return entries.filter((entry) => !entry.isDirectory()).map((entry) => entry.name);
+  }
+
+  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
+    const found = await this.#stat(file, signal);
+    if (!found) throw missingFile(this.name, file);
+    return `${found.size}-${found.mtimeMs}`;
+  }
+
+  async #stat(file: string, signal: AbortSignal | undefined) {
+    checkFileName(file);
+    throwIfAborted(signal, `reading ${file}`);
+    try {
+      const found = await stat(join(this.name, file));
+      return found.isFile() ? found : undefined;
+    } catch (error) {
+      if (isMissing(error)) return undefined;
+      throw this.#failed(file, error);
+    }
+  }
+
+  async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    checkFileName(file);
+    checkRange(file, start, end);
+    throwIfAborted(signal, `reading ${file}`);
+    let handle: FileHandle;
+    try {
+      handle = await open(join(this.name, file), 'r');
+    } catch (error) {
+      throw isMissing(error) ? missingFile(this.name, file) : this.#failed(file, error);
+    }
+    try {
+      const { size } = await handle.stat();
+      if (end > size) throw beyondFile(this.name, file, start, end, size);
+      const bytes = new Uint8Array(end - start);
+      for (let done = 0; done < bytes.length;) {
+        const { bytesRead } = await handle.read(bytes, done, Math.min(READ_BYTES, bytes.length - done), start + done);
+        if (signal?.aborted) throw abortedError(`reading ${file}`, signal);
+        if (bytesRead === 0) throw beyondFile(this.name, file, start, end, start + done);
+        done += bytesRead;
+      }
+      return bytes;
+    } catch (error) {
+      throw error instanceof SplitkvError ? error : this.#failed(file, error);
+    } finally {
+      await handle.close();
+    }
+  }
+
+  #failed(file: string, error: unknown): SplitkvError {
+    return new SplitkvError(
+      'io',
+      `${file} of ${this.name} can't be read: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+const isMissing = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');

@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { SplitkvError } from '../../base/errors.js';
+import { axesFeatures, checkTogether, EXCLUSIONS, type Feature, FEATURES, misfit } from './capabilities.js';
+import { makePlan } from '../make/make_plan.js';
+import { parsePolicy, POLICIES } from '../make/policy.js';
+import { capabilityPage } from '../testing/capability_page.js';
+import { gqaShape, mlaShape } from '../testing/shapes.js';
+
+test('docs/capabilities.md is what the table says: npm run capabilities', () => {
+  const page = readFileSync(new URL('../../../docs/capabilities.md', import.meta.url), 'utf8');
+  expect(page).toBe(capabilityPage());
+});
+
+test('each pair stands once, and is refused with its reason', () => {
+  const pairs = EXCLUSIONS.map(({ of }) => of.toSorted().join(' x '));
+  expect(new Set(pairs).size).toBe(pairs.length);
+  for (const { of, because, instead } of EXCLUSIONS) {
+    expect(misfit(of)).toContain(`: ${because}; ${instead}`);
+    for (const feature of of) {
+      expect(misfit([feature])).toBeUndefined();
+      expect(misfit(of)).toContain(FEATURES[feature]);
+    }
+  }
+});
+
+describe('makers and the table agree', () => {
+  const shapes = {
+    gqa: gqaShape(8, { numLayers: 8 }),
+    'gqa, experts': gqaShape(8, { numLayers: 8, numExperts: 8 }),
+    latent: mlaShape(16, { numLayers: 8 }),
+    'latent, experts': mlaShape(16, { numLayers: 8, numExperts: 8 }),
+  };
+  test.each(Object.entries(shapes))('%s', (_name, shape) => {
+    const model: Feature[] = [shape.latent ? 'latent' : 'gqa', shape.numExperts > 0 ? 'experts' : 'dense'];
+    for (const policy of POLICIES) {
+      const why = misfit([...axesFeatures(parsePolicy(policy).axes), ...model]);
+      const make = () => makePlan(policy, policy === 'single' ? 1 : 8, shape);
+      if (why === undefined) expect(misfit(model, make()), policy).toBeUndefined();
+      else expect(make, policy).toThrow(`plan '${policy}': ${why}`);
+    }
+  });
+
+  test('several roots of a latent are refused for what they are', () => {
+    const message = /several roots .* latent .* would serve the heads of all; use token with one root, or tp\+sp/;
+    expect(() => makePlan('tp x token', 4, mlaShape(16))).toThrow(message);
+    expect(() => makePlan('token', 4, mlaShape(16), { tensor: 2 })).toThrow(message);
+  });
+});
+
+test('stages are looked at one by one: a plan may have layers of different kinds', () => {
+  const shape = gqaShape(4);
+  const [token, tp] = [makePlan('token', 2, shape), makePlan('tp', 2, shape)];
+  const stages = [
+    { ...token.stages[0]!, layers: [0, 2] as const },
+    { ...tp.stages[0]!, layers: [2, 4] as const },
+  ];
+  expect(misfit(['latent'], { stages })).toBeUndefined();
+  expect(misfit(['latent'], { stages: [{ ...stages[0]!, shares: [...tp.stages[0]!.shares] }] })).toContain('roots');
+});
+
+test('errors: unsupported where the model is a part of it, else usage; a plan is named', () => {
+  const thrown = (run: () => void): SplitkvError => {
+    try {
+      run();
+    } catch (error) {
+      return error as SplitkvError;
+    }
+    throw new Error('nothing thrown');
+  };
+  expect(thrown(() => checkTogether(['compression', 'latent']))).toMatchObject({ code: 'unsupported' });
+  const error = thrown(() => checkTogether(['compression'], makePlan('sp', 2, gqaShape(4))));
+  expect(error).toBeInstanceOf(SplitkvError);
+  expect(error.code).toBe('usage');
+  expect(error.message).toMatch(/^plan 'sp': a compressed cache \(kvBudget\) can't be had with chunks of a sequence/);
+  checkTogether(['compression', 'gqa'], makePlan('tp', 2, gqaShape(4)));
+});

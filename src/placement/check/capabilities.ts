@@ -1,0 +1,255 @@
+import { unsupportedError, usageError } from '../../base/errors.js';
+import { sameList } from '../../base/lists.js';
+import { MERGE_LANES } from '../owner.js';
+import { isKvOnly, type ModelShape, type Plan } from '../plan.js';
+import type { Axis } from '../make/policy.js';
+import { sequencePlaces } from '../sequences/sequence_ranges.js';
+
+/**
+ * What goes together, as data: the only place that refuses a combination of plan, model and options. Makers, checkers, the planner, `load`
+ * and `serve` ask it; docs/capabilities.md is printed from it (`npm run capabilities`).
+ */
+
+/** What a run is made of, in the words of messages and of the page. What nothing excludes is listed too. */
+export const FEATURES = {
+  // Of a plan.
+  token: 'KV-only ranks (plan token)',
+  adp: "ranks that run their own sequences' rows (plan adp)",
+  arranged: 'heads arranged freely (plan arranged)',
+  copies: 'copied heads (arranged)',
+  severalRoots: 'several roots (plan tp x token)',
+  cutHeads: 'heads cut over ranks (tp)',
+  splitChunks: 'chunks of a sequence split over ranks (sp, ep)',
+  spreadExperts: 'experts spread over ranks with the same heads (ep)',
+  stages: 'layers in several stages (pp)',
+  onePlace: 'a plan that keeps all requests on the same ranks',
+  // Of a model.
+  gqa: 'a cache of keys and values by kv head (GQA, MHA)',
+  latent: 'a latent cache (MLA)',
+  experts: 'a model with routed experts',
+  dense: 'a model without experts',
+  // Options.
+  compression: 'a compressed cache (kvBudget)',
+  prefixCaching: 'shared prefixes (prefixCaching)',
+  prefillWorker: 'a prefill worker (prefill)',
+  onnxPrefill: "a prefill worker on onnxruntime (prefill kind 'onnxruntime')",
+  attentionDp: 'balance between ranks (attentionDpConfig, --enable-balance)',
+  moves: 'moves of running sequences between slots and ranks',
+  prediction: 'a prediction of speed (splitkv plan)',
+  workers: 'a worker for each rank (workers)',
+  virtualRanks: 'ranks that share a device (virtualRanks)',
+  microBatches: 'micro-batches (microBatches)',
+  requests: 'several requests of load (requests)',
+  mixedAdapters: 'ranks on adapters of different kinds',
+} as const satisfies Readonly<Record<string, string>>;
+export type Feature = keyof typeof FEATURES;
+
+const MODEL: readonly Feature[] = ['gqa', 'latent', 'experts', 'dense'];
+
+/** These features don't go together. */
+export interface Exclusion {
+  readonly of: readonly [Feature, Feature];
+  readonly because: string;
+  readonly instead: string;
+}
+
+export const EXCLUSIONS: readonly Exclusion[] = [
+  {
+    of: ['adp', 'token'],
+    because: 'a rank with its own rows has the weights for them, a KV-only rank has none',
+    instead: 'use adp alone, or token',
+  },
+  {
+    of: ['adp', 'cutHeads'],
+    because: "a request's rows, with all of their heads, are on one rank",
+    instead: 'use adp alone',
+  },
+  {
+    of: ['adp', 'splitChunks'],
+    because: "a request's cache is whole on the rank that runs its rows",
+    instead: 'give each rank all 8 merge lanes (adp alone), or use token x sp',
+  },
+  {
+    of: ['adp', 'stages'],
+    because: 'ranks with their own rows meet in every layer, and keep all layers',
+    instead: 'make it one stage (adp alone)',
+  },
+  {
+    of: ['token', 'spreadExperts'],
+    because: 'KV-only ranks hold no experts, and a root has no rank with the same heads to share them with',
+    instead: 'use tp x token, which spreads experts over the roots, or adp',
+  },
+  {
+    of: ['severalRoots', 'latent'],
+    because: 'a KV-only rank attends for one root, and the latent that it keeps would serve the heads of all',
+    instead: 'use token with one root, or tp+sp, which cuts query heads',
+  },
+  {
+    of: ['arranged', 'latent'],
+    because: 'a latent has no kv heads to arrange',
+    instead: 'use tp or sp',
+  },
+  {
+    of: ['arranged', 'experts'],
+    because: 'arranged stages cut the MLP in segments, not in experts',
+    instead: 'use ep or tp',
+  },
+  {
+    of: ['arranged', 'prediction'],
+    because: 'its heads are arranged by load, which predictions of speed do not know',
+    instead: 'measure it: splitkv bench --suite arranged',
+  },
+  {
+    of: ['spreadExperts', 'dense'],
+    because: 'this model has no experts to spread',
+    instead: 'use tp, sp, tp+sp or pp',
+  },
+  {
+    of: ['compression', 'latent'],
+    because: 'all heads read one latent, so no head has entries of its own to evict, and it is small already',
+    instead: 'leave kvBudget out',
+  },
+  {
+    of: ['compression', 'splitChunks'],
+    because: 'compaction would move entries from one rank to another',
+    instead:
+      'use a plan that cuts heads (tp) or layers (pp) or keeps whole sequences (token, adp), or leave kvBudget out',
+  },
+  {
+    of: ['compression', 'prefillWorker'],
+    because: "prompts are scored by queries that stay on the worker, so what it computes isn't compressed",
+    instead: 'leave one of them out',
+  },
+  {
+    of: ['compression', 'prefixCaching'],
+    because: 'a prompt keeps other entries with every ending, so none can share them',
+    instead: 'turn prefixCaching off, or leave kvBudget out',
+  },
+  {
+    of: ['compression', 'moves'],
+    because: 'each head of a sequence has blocks of its own, which stay with its slot',
+    instead: 'sequences stay where they began',
+  },
+  {
+    of: ['copies', 'prefillWorker'],
+    because: 'what the worker computes is cut by heads, not by the sequences or lanes that copies have',
+    instead: 'arrange with --copies 0, or leave prefill out',
+  },
+  {
+    of: ['copies', 'prefixCaching'],
+    because: 'a prefix is kept by the copies that its first sequence was given',
+    instead: 'arrange with --copies 0, or turn prefixCaching off',
+  },
+  {
+    of: ['copies', 'moves'],
+    because: 'each head of a sequence has blocks of its own, which stay with its slot',
+    instead: 'copies share sequences out anew by themselves',
+  },
+  {
+    of: ['splitChunks', 'prefixCaching'],
+    because: "a block of a prefix is on another rank for each sequence's offset",
+    instead: 'use a plan without sp, or turn prefixCaching off',
+  },
+  {
+    of: ['splitChunks', 'moves'],
+    because: 'ranks hand out the blocks of their own chunks, which stay with a slot',
+    instead: 'sequences stay where they began',
+  },
+  {
+    of: ['onnxPrefill', 'prefixCaching'],
+    because: "its keys and values may depend on a prompt's length, so no other prompt may share them",
+    instead: "turn prefixCaching off, or use prefill kind 'splitkv'",
+  },
+  {
+    of: ['onnxPrefill', 'latent'],
+    because: 'its graph is one of the Llama family, which caches keys and values',
+    instead: "use prefill kind 'splitkv'",
+  },
+  {
+    of: ['attentionDp', 'onePlace'],
+    because: 'there is no rank to choose for a request',
+    instead: 'use plan adp or token, or leave attentionDpConfig out',
+  },
+  {
+    of: ['workers', 'virtualRanks'],
+    because: 'a rank in a worker has a device of its own',
+    instead: 'leave one of them out',
+  },
+];
+
+/** The first exclusion that these features meet, with each other or with a stage of the plan. */
+export function exclusionOf(
+  features: Iterable<Feature>,
+  plan?: Pick<Plan, 'stages' | 'sharing'>,
+): Exclusion | undefined {
+  const given = [...features];
+  const sets = (plan ? stagesFeatures(plan) : [[]]).map((own) => new Set([...given, ...own]));
+  return EXCLUSIONS.find(({ of }) => sets.some((set) => of.every((feature) => set.has(feature))));
+}
+
+/** Why these features don't go together, and what to use instead; undefined where they do. */
+export function misfit(features: Iterable<Feature>, plan?: Pick<Plan, 'stages' | 'sharing'>): string | undefined {
+  const exclusion = exclusionOf(features, plan);
+  return exclusion && explain(exclusion);
+}
+
+function explain({ of: [first, other], because, instead }: Exclusion): string {
+  return `${FEATURES[first]} can't be had with ${FEATURES[other]}: ${because}; ${instead}`;
+}
+
+/** @throws SplitkvError with the first exclusion: `unsupported` where the model is a part of it, else `usage` */
+export function checkTogether(features: Iterable<Feature>, plan?: Plan): void {
+  const exclusion = exclusionOf(features, plan);
+  if (!exclusion) return;
+  const error = exclusion.of.some((feature) => MODEL.includes(feature)) ? unsupportedError : usageError;
+  throw error(`${plan ? `plan '${plan.policy}': ` : ''}${explain(exclusion)}`);
+}
+
+export const modelFeatures = ({ latent, numExperts }: Pick<ModelShape, 'latent' | 'numExperts'>): Feature[] => [
+  latent ? 'latent' : 'gqa',
+  numExperts > 0 ? 'experts' : 'dense',
+];
+
+/** What plans along these axes have, on enough ranks. */
+export function axesFeatures(axes: ReadonlySet<Axis>): Feature[] {
+  const has: readonly [Feature, boolean][] = [
+    ['token', axes.has('token')],
+    ['adp', axes.has('adp')],
+    ['severalRoots', axes.has('token') && axes.has('tp')],
+    ['cutHeads', axes.has('tp')],
+    // Alone, ep splits what sp does.
+    ['splitChunks', axes.has('sp') || (axes.has('ep') && !axes.has('tp') && !axes.has('adp'))],
+    ['spreadExperts', axes.has('ep')],
+    ['stages', axes.has('pp')],
+  ];
+  return has.flatMap(([feature, given]) => (given ? [feature] : []));
+}
+
+/** Of each stage: stages of different kinds may follow each other. */
+function stagesFeatures({ stages, sharing }: Pick<Plan, 'stages' | 'sharing'>): Feature[][] {
+  const onePlace = !stages.some(choosesPlace);
+  return stages.map(({ kind, shares }) => {
+    const holders = shares.filter((share) => !isKvOnly(share));
+    const [first] = holders;
+    const cutsHeads = holders.some(({ heads }) => !sameList(heads, first!.heads));
+    const sharesHeads = holders.some((share) => share !== first && sameList(share.heads, first!.heads));
+    const has: readonly [Feature, boolean][] = [
+      ['token', kind === 'token'],
+      ['adp', kind === 'adp'],
+      ['arranged', kind === 'arranged'],
+      ['copies', sharing !== undefined],
+      ['severalRoots', kind === 'token' && cutsHeads],
+      ['cutHeads', cutsHeads],
+      ['splitChunks', shares.some(({ lanes }) => lanes.length < MERGE_LANES)],
+      ['spreadExperts', sharesHeads && holders.some(({ experts }) => !sameList(experts, first!.experts))],
+      ['stages', stages.length > 1],
+      ['onePlace', onePlace],
+    ];
+    return has.flatMap(([feature, given]) => (given ? [feature] : []));
+  });
+}
+
+/** Whether a stage's sequences are dealt out to ranks, or groups of ranks. */
+const choosesPlace = ({ kind, shares }: Plan['stages'][number]): boolean =>
+  kind === 'adp' ||
+  (kind === 'token' && shares.some((share) => !isKvOnly(share) && sequencePlaces(share, shares).length > 1));

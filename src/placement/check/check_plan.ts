@@ -1,0 +1,129 @@
+import { type SplitkvError, usageError } from '../../base/errors.js';
+import { misfit, modelFeatures } from './capabilities.js';
+import { checkArranged } from './check_arranged.js';
+import { checkCache } from './check_cache.js';
+import { checkSequences } from './check_sequences.js';
+import { checkVocabulary } from './check_vocabulary.js';
+import { checkWeights } from './check_weights.js';
+import { count, range, sameList, showList } from '../../base/lists.js';
+import { MERGE_LANES } from '../owner.js';
+import { isKvOnly, type ModelShape, type Plan, type Stage } from '../plan.js';
+import type { Refuse } from './refuse.js';
+import { sequencePlaces } from '../sequences/sequence_ranges.js';
+import { checkKind } from '../plan/stage_kind.js';
+
+/**
+ * Refuses a plan that doesn't place this model: every layer once and in order, every attention segment, MLP segment, expert,
+ * vocabulary row and (kv head, lane) of the cache where the runtime expects it.
+ *
+ * - Ranks of a stage form weight groups: two ranks hold the same heads and MLP segments (replicas) or none in common, and every
+ *   group has as many replicas. A group's heads and MLP segments are contiguous.
+ * - The cache of a stage is cut along the sequence into S equal residue classes of lanes. Either each rank keeps the kv heads of
+ *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
+ *   them. MLA's latent is always the latter.
+ * - Or heads are arranged freely (kind 'arranged'): each rank keeps the whole cache of its own heads, MLP segments are cut, and a head
+ *   that several ranks hold is listed in the copies of each, with shares that add up to 1.
+ * - Where sequences are dealt out (kind 'token'), ranks without weights each follow one root. Every rank keeps all lanes of its own,
+ *   or 2, 4 or 8 neighbours split them: all alike, but a root that keeps none.
+ * - Where ranks run the rows of their own sequences (kind 'adp'), they hold all heads, in one stage, and all rows of the
+ *   vocabulary; an MLP segment is on one rank, or all are on every rank.
+ * - Experts are held by one rank each, a rank's contiguous, or all by every rank.
+ *
+ * A rank may be in several stages.
+ * @throws SplitkvError `usage` with the first fault and what to do about it.
+ */
+export function checkPlan(plan: Plan, shape: ModelShape): void {
+  const refuse = (what: string): SplitkvError => usageError(`plan '${plan.policy}': ${what}`);
+  checkRanks(plan, refuse);
+  checkLayers(plan, shape, refuse);
+  for (const stage of plan.stages) checkKind(stage, (what) => refuse(`${layersName(stage)}: ${what}`));
+  const why = misfit(modelFeatures(shape), plan);
+  if (why !== undefined) throw refuse(why);
+  for (const stage of plan.stages) {
+    const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
+    if (stage.kind === 'token' || stage.kind === 'adp') {
+      checkSequences(stage, refuseHere);
+      // Ranks that keep sequences only follow their root; what it holds is checked as ever, and that its place has all lanes.
+      const shares = stage.shares.filter((share) => !isKvOnly(share));
+      const roots = { ...stage, shares: shares.map((root) => ({ ...root, lanes: range(0, MERGE_LANES) })) };
+      checkWeights(roots, shape, refuseHere);
+      checkCache(roots, shape, refuseHere);
+      continue;
+    }
+    if (stage.kind === 'arranged') {
+      checkArranged(stage, plan.sharing, shape, refuseHere);
+      continue;
+    }
+    checkWeights(stage, shape, refuseHere);
+    checkCache(stage, shape, refuseHere);
+  }
+  checkDealing(plan, refuse);
+  checkVocabulary(plan, shape, refuse);
+}
+
+/** Ranks of one place keep the same sequences, whatever their root and stage. */
+function checkDealing({ stages }: Plan, refuse: Refuse): void {
+  const dealt = stages.flatMap((stage) => {
+    if (stage.kind !== 'token') return [];
+    const roots = stage.shares.filter((share) => !isKvOnly(share));
+    return roots.map((root) => {
+      const members = sequencePlaces(root, stage.shares).flat();
+      const weights = members.map(({ sequences }) => sequences!);
+      return { root: root.rank, weights, lanes: members.map(({ lanes }) => lanes.join(' ')).join(', ') };
+    });
+  });
+  const [first] = dealt;
+  if (!first) return;
+  const split = dealt.find(({ lanes }) => lanes !== first.lanes);
+  if (split) {
+    throw refuse(
+      `rank ${first.root} and those that follow it split sequences by lanes ${first.lanes}, rank ${split.root} and its own by ` +
+        `${split.lanes}: a sequence has its place in every stage, so give them the same lanes`,
+    );
+  }
+  const other = dealt.find(({ weights }) => !sameList(weights, first.weights));
+  if (!other) return;
+  throw refuse(
+    `sequences are dealt out ${showList(first.weights)} to rank ${first.root} and those that follow it, but ` +
+      `${showList(other.weights)} to rank ${other.root} and its own: a sequence has its place in every stage, so give them the same weights`,
+  );
+}
+
+/** "layers 0-11". */
+export const layersName = ({ layers: [first, end] }: Stage): string =>
+  `${end === first + 1 ? 'layer' : 'layers'} ${showList(range(first, end))}`;
+
+function checkRanks({ worldSize, stages }: Plan, refuse: Refuse): void {
+  if (!Number.isInteger(worldSize) || worldSize < 1) throw refuse(`worldSize is ${worldSize}; give 1 rank or more`);
+  const used = new Set<number>();
+  for (const stage of stages) {
+    const seen = new Set<number>();
+    for (const { rank } of stage.shares) {
+      if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize) {
+        throw refuse(
+          `${layersName(stage)}: rank ${rank} is not among the plan's ${count(worldSize, 'rank')} (from 0 on)`,
+        );
+      }
+      if (seen.has(rank)) throw refuse(`${layersName(stage)}: rank ${rank} is listed twice; give it one share`);
+      seen.add(rank);
+      used.add(rank);
+    }
+    if (seen.size === 0) throw refuse(`${layersName(stage)}: no rank holds them; give the stage shares`);
+  }
+  const idle = range(0, worldSize).find((rank) => !used.has(rank));
+  if (idle !== undefined) throw refuse(`rank ${idle} holds nothing; give it a share or lower worldSize`);
+}
+
+function checkLayers({ stages }: Plan, { numLayers }: ModelShape, refuse: Refuse): void {
+  let next = 0;
+  for (const [index, { layers }] of stages.entries()) {
+    const [first, end] = layers;
+    if (first !== next || !Number.isInteger(end) || end <= first) {
+      throw refuse(`stages[${index}].layers is [${first}, ${end}]; expected [${next}, end] with end above ${next}`);
+    }
+    next = end;
+  }
+  if (next !== numLayers) {
+    throw refuse(`its stages cover ${count(next, 'layer')}; this model has ${numLayers}`);
+  }
+}

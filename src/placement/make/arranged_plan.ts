@@ -1,0 +1,88 @@
+import { usageError } from '../../base/errors.js';
+import type { ArrangementFile } from '../../arrangement/index.js';
+import { misfit, modelFeatures } from '../check/capabilities.js';
+import { range } from '../../base/lists.js';
+import { cutRows } from './make_plan.js';
+import { MERGE_LANES } from '../owner.js';
+import { spreadSegments } from './partition.js';
+import { kindOf } from '../plan/stage_kind.js';
+import type { CopySharing, HeadCopy, ModelShape, Plan, RankShare, Stage } from '../plan.js';
+
+type LayerHeads = ArrangementFile['placement'][number];
+
+/**
+ * The plan that runs an arrangement: every rank holds its heads, copies included; MLP segments and vocabulary rows are cut as `tp`
+ * cuts them, over as many ranks as there are segments.
+ *
+ * @param sharing how copies share a head, where there are any
+ * @throws SplitkvError `usage` for an arrangement of another model, or one that leaves a rank without anything
+ */
+export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: CopySharing): Plan {
+  const { placement, ranks } = file;
+  const bad = (what: string): Error => usageError(`arrangement of '${file.model}': ${what}`);
+  const why = misfit(['arranged', ...modelFeatures(shape)]);
+  if (why !== undefined) throw bad(why);
+  if (placement.length !== shape.numLayers || placement[0]!.length !== shape.kvHeads) {
+    throw bad(
+      `${placement.length} layers of ${placement[0]!.length} kv heads; this model has ${shape.numLayers} of ` +
+        `${shape.kvHeads}: arrange a profile of this model`,
+    );
+  }
+  const filled = shape.mlpSegments.filter((columns) => columns > 0).length;
+  const mlp = spreadSegments(shape.mlpSegments, Math.min(ranks, filled))!;
+  const stages: Stage[] = [];
+  for (const [layer, heads] of placement.entries()) {
+    const shares = layerShares(heads, ranks, mlp);
+    const before = stages.at(-1);
+    if (before && sameShares(before.shares, shares)) {
+      stages[stages.length - 1] = { ...before, layers: [before.layers[0], layer + 1] };
+    } else {
+      stages.push({ layers: [layer, layer + 1], kind: kindOf(shares), shares });
+    }
+  }
+  const idle = range(0, ranks).find(
+    (rank) => !stages.some(({ shares }) => shares.some((share) => share.rank === rank)),
+  );
+  if (idle !== undefined) throw bad(`rank ${idle} of ${ranks} has no head in any layer: arrange for fewer ranks`);
+  const copied = stages.some(({ shares }) => shares.some(({ copies }) => copies !== undefined));
+  const rows = cutRows(shape.vocabSize, 0, mlp.length);
+  return {
+    version: 1,
+    policy: 'arranged',
+    worldSize: ranks,
+    ...(copied && { sharing }),
+    ...(file.utilisation !== undefined && { utilisation: file.utilisation }),
+    stages,
+    embedding: rows,
+    head: rows,
+  };
+}
+
+function layerShares(heads: LayerHeads, ranks: number, mlp: readonly (readonly number[])[]): RankShare[] {
+  return range(0, ranks).flatMap((rank) => {
+    const own = [...heads.keys()].filter((head) => heads[head]!.some((copy) => copy.rank === rank));
+    const segments = mlp[rank] ?? [];
+    if (own.length + segments.length === 0) return [];
+    const copies = own
+      .filter((head) => heads[head]!.length > 1)
+      .map((head): HeadCopy => ({ head, share: heads[head]!.find((copy) => copy.rank === rank)!.share }));
+    return [
+      {
+        rank,
+        heads: own,
+        ...(copies.length > 0 && { copies }),
+        mlp: segments,
+        experts: [],
+        kvHeads: own,
+        lanes: range(0, MERGE_LANES),
+      },
+    ];
+  });
+}
+
+/** MLP segments are those of the rank in every layer. */
+function sameShares(a: readonly RankShare[], b: readonly RankShare[]): boolean {
+  const form = (shares: readonly RankShare[]): string =>
+    JSON.stringify(shares.map(({ rank, heads, copies = [] }) => [rank, heads, copies]));
+  return form(a) === form(b);
+}

@@ -1,0 +1,99 @@
+import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
+import { laneHolders } from '../sequences/copies.js';
+import type { LayerPlacement, Placement } from '../../arrangement/types.js';
+import { range, sum } from '../../base/lists.js';
+
+/** Entries from which a head has a chunk in every merge lane: with fewer, copies can't share it as they should. */
+export const LANE_ENTRIES = MERGE_LANES * CHUNK_TOKENS;
+
+/** An arrangement for one sequence at a time, whose copies would share lanes. */
+export interface LaneSharing {
+  /** Copies left out where sharing lanes wouldn't help: the head is then whole on one of its ranks. */
+  readonly placement: Placement;
+  /** Layers that had copies, and those that still have some. */
+  readonly copied: number;
+  readonly shared: number;
+}
+
+/**
+ * Leaves copies out where sharing merge lanes helps one sequence little: heads of fewer than `LANE_ENTRIES` entries, and layers whose
+ * busiest rank would have no less to read. A layer with copies costs an exchange more.
+ * @param entries that each head is expected to keep, [layer][kv head]
+ */
+export function lanesThatPay(
+  placement: Placement,
+  ranks: number,
+  entries: readonly (readonly number[])[],
+): LaneSharing {
+  let [copied, shared] = [0, 0];
+  const layers = placement.map((heads, layer) => {
+    if (!hasCopies(heads)) return heads;
+    copied++;
+    const kept = entries[layer]!;
+    const whole = uncopied(heads, kept, ranks, () => true);
+    const long = uncopied(heads, kept, ranks, (head) => kept[head]! < LANE_ENTRIES);
+    if (!hasCopies(long) || busiest(long, kept, ranks) >= busiest(whole, kept, ranks)) return whole;
+    shared++;
+    return long;
+  });
+  return { placement: layers, copied, shared };
+}
+
+const hasCopies = (heads: LayerPlacement): boolean => heads.some((copies) => copies.length > 1);
+
+/** Some copied heads whole on one of their ranks: the longest first, each where least is to be read so far. */
+function uncopied(
+  heads: LayerPlacement,
+  entries: readonly number[],
+  ranks: number,
+  isWhole: (head: number) => boolean,
+): LayerPlacement {
+  const chosen = [...heads.keys()].filter((head) => heads[head]!.length > 1 && isWhole(head));
+  const loads = loadsOf(
+    heads.map((copies, head) => (chosen.includes(head) ? [] : copies)),
+    entries,
+    ranks,
+  );
+  const placed = [...heads];
+  for (const head of chosen.toSorted((a, b) => entries[b]! - entries[a]! || a - b)) {
+    const { rank } = heads[head]!.reduce((best, copy) => (loads[copy.rank]! < loads[best.rank]! ? copy : best));
+    placed[head] = [{ rank, share: 1 }];
+    loads[rank]! += entries[head]!;
+  }
+  return placed;
+}
+
+const busiest = (heads: LayerPlacement, entries: readonly number[], ranks: number): number =>
+  Math.max(...loadsOf(heads, entries, ranks));
+
+/** Entries that each rank reads of a layer: of a copied head, its chunks. */
+function loadsOf(heads: LayerPlacement, entries: readonly number[], ranks: number): number[] {
+  const loads = range(0, ranks).map(() => 0);
+  for (const [head, copies] of heads.entries()) {
+    const kept = entries[head]!;
+    if (copies.length === 1) loads[copies[0]!.rank]! += kept;
+    if (copies.length < 2) continue;
+    const lanes = laneHolders(copies);
+    for (let chunk = 0; chunk * CHUNK_TOKENS < kept; chunk++) {
+      loads[lanes[chunk % MERGE_LANES]!]! += Math.min(CHUNK_TOKENS, kept - chunk * CHUNK_TOKENS);
+    }
+  }
+  return loads;
+}
+
+/**
+ * Entries that heads are expected to keep when nothing is known of the prompts but the context: all of a prompt of half of it, or its
+ * budget's part, as the loads are spread.
+ */
+export function expectedEntries(
+  { loads, placement }: { readonly loads?: readonly (readonly number[])[] | undefined; readonly placement: Placement },
+  { contextLength, budget }: { readonly contextLength: number; readonly budget: number | undefined },
+): number[][] {
+  const prompt = contextLength / 2;
+  if (budget === undefined || budget >= 1) return placement.map((heads) => heads.map(() => prompt));
+  if (!loads || sum(loads.flat()) === 0) return placement.map((heads) => heads.map(() => budget * prompt));
+  const all = loads.flat();
+  const scale = (budget * prompt * all.length) / sum(all);
+  // No head keeps more than there is.
+  return loads.map((layer) => layer.map((load) => Math.min(prompt, load * scale)));
+}

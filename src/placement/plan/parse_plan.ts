@@ -1,0 +1,105 @@
+import * as z from 'zod/mini';
+import { didYouMean, usageError } from '../../base/errors.js';
+import { parseJson, show } from '../../base/json.js';
+import { COPY_SHARING, type Plan, STAGE_KINDS } from '../plan.js';
+import { kindOf } from './stage_kind.js';
+
+/** Each schema's error says what to write in its place. */
+const whole = z.int('a whole number from 0 on').check(z.minimum(0, 'a whole number from 0 on'));
+const list = z.array(whole, 'a list of whole numbers, such as [0, 1]');
+const span = z.tuple([whole, whole], 'two whole numbers, first and end: [0, 12] means 0 to 11');
+
+const weight = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
+const copy = z.strictObject(
+  {
+    head: whole,
+    share: z.number('a share between 0 and 1').check(z.gt(0, 'a share above 0'), z.lt(1, 'a share below 1')),
+  },
+  'an object such as {"head": 2, "share": 0.5}',
+);
+const share = z.strictObject(
+  {
+    rank: whole,
+    heads: list,
+    copies: z.optional(z.array(copy, 'a list such as [{"head": 2, "share": 0.5}]')),
+    mlp: list,
+    experts: list,
+    kvHeads: list,
+    lanes: list,
+    sequences: z.optional(weight),
+  },
+  'an object: what one rank holds',
+);
+const stage = z.strictObject(
+  {
+    layers: span,
+    kind: z.optional(z.enum(STAGE_KINDS, `one of ${STAGE_KINDS.map((kind) => `"${kind}"`).join(', ')}`)),
+    shares: z.array(share, 'a list, one entry a rank'),
+  },
+  'an object',
+);
+const vocabShare = z.strictObject({ rank: whole, rows: span }, 'an object such as {"rank": 0, "rows": [0, 32000]}');
+const vocab = z.array(vocabShare, 'a list such as [{"rank": 0, "rows": [0, 32000]}]');
+const schema = z.strictObject(
+  {
+    version: z.literal(1, '1, the version this splitkv reads'),
+    policy: z.string('the policy\'s name in quotes, such as "tp"'),
+    worldSize: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
+    utilisation: z.optional(
+      z
+        .number('a number from 0 to 1')
+        .check(z.minimum(0, 'a number from 0 to 1'), z.maximum(1, 'a number from 0 to 1')),
+    ),
+    sharing: z.optional(z.enum(COPY_SHARING, '"sequences" or "lanes"')),
+    stages: z.array(stage, 'a list, one entry a run of layers'),
+    embedding: vocab,
+    head: vocab,
+  },
+  'a plan: an object with version, policy, worldSize, stages, embedding and head',
+);
+
+/**
+ * Reads a plan from JSON text or from what JSON.parse gave. Only its form is checked: `checkPlan` tells whether it fits a model.
+ * Stages that don't say their kind get the one that they come to.
+ *
+ * @param name how messages call it: its file
+ * @throws SplitkvError `usage` with the path of the first fault and what to write there; `format` for text that isn't JSON.
+ */
+export function parsePlan(json: unknown, name = 'plan'): Plan {
+  const value = typeof json === 'string' ? parseJson(json, name) : json;
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return withKinds(parsed.data);
+  const { issues } = parsed.error;
+  // A misspelt key is also a missing one; the name that is there says more.
+  const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]!;
+  if (issue.code === 'unrecognized_keys') {
+    const key = issue.keys[0]!;
+    const known = keysAt(issue.path);
+    const hint = didYouMean(key, known) || ` Its keys are ${known.join(', ')}.`;
+    throw usageError(`${pathName(name, issue.path)}: unknown key '${key}'.${hint}`);
+  }
+  const found = valueAt(value, issue.path);
+  const what = found === undefined ? 'is missing' : `is ${show(found)}`;
+  throw usageError(`${pathName(name, issue.path)} ${what}; write ${issue.message}`);
+}
+
+const withKinds = (plan: z.infer<typeof schema>): Plan => ({
+  ...plan,
+  stages: plan.stages.map(({ layers, kind, shares }) => ({ layers, kind: kind ?? kindOf(shares), shares })),
+});
+
+/** ['stages', 0, 'layers'] -> "plan.stages[0].layers". */
+const pathName = (name: string, path: readonly PropertyKey[]): string =>
+  path.reduce<string>((text, key) => text + (typeof key === 'number' ? `[${key}]` : `.${String(key)}`), name);
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null | undefined)?.[key], value);
+}
+
+/** The keys of a plan's object at this path. */
+function keysAt(path: readonly PropertyKey[]): string[] {
+  if (path.length === 0) return Object.keys(schema.shape);
+  if (path[0] !== 'stages') return Object.keys(vocabShare.shape);
+  if (path.includes('copies')) return Object.keys(copy.shape);
+  return Object.keys(path.includes('shares') ? share.shape : stage.shape);
+}

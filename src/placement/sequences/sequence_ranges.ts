@@ -1,0 +1,57 @@
+import { sameList } from '../../base/lists.js';
+import { MERGE_LANES } from '../owner.js';
+import { isKvOnly, type RankShare } from '../plan.js';
+
+/** Rows [first, end). */
+export type RowRange = readonly [first: number, end: number];
+
+/**
+ * Slots dealt to ranks in proportion to their weights, as runs in the order of the ranks: by the largest remainder, of equals the
+ * later one, since a root comes first and should have fewer.
+ */
+export function sequenceRanges(weights: readonly number[], slots: number): RowRange[] {
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  const exact = weights.map((weight) => (weight / total) * slots);
+  const counts = exact.map(Math.floor);
+  const left = slots - counts.reduce((sum, count) => sum + count, 0);
+  const order = [...weights.keys()]
+    .filter((index) => weights[index]! > 0)
+    .toSorted((a, b) => exact[b]! - counts[b]! - (exact[a]! - counts[a]!) || b - a);
+  for (const index of order.slice(0, left)) counts[index]!++;
+  let next = 0;
+  return counts.map((count) => {
+    const first = next;
+    next += count;
+    return [first, next];
+  });
+}
+
+/** Ranks that keep the same sequences: one alone, or several that split the chunks of each by merge lanes. */
+export type Place = readonly RankShare[];
+
+/** The places among which this rank's sequences are dealt out, the root's first: neighbours that together have all merge lanes. */
+export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): Place[] {
+  const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
+  const roots = members.filter((member) => !isKvOnly(member));
+  const places: RankShare[][] = [];
+  let lanes = MERGE_LANES;
+  for (const member of [...roots, ...members.filter((member) => !roots.includes(member))]) {
+    if (lanes >= MERGE_LANES) {
+      places.push([]);
+      lanes = 0;
+    }
+    places.at(-1)!.push(member);
+    lanes += member.lanes.length;
+  }
+  return places;
+}
+
+/** The shares of the sequences that places keep. */
+export const placeWeights = (places: readonly Place[]): number[] => places.map(([first]) => first!.sequences ?? 0);
+
+/** The slots whose cache a rank of a stage keeps: all, but where sequences are dealt out. */
+export function ownSlots(share: RankShare, stage: readonly RankShare[], slots: number): RowRange {
+  if (share.sequences === undefined) return [0, slots];
+  const places = sequencePlaces(share, stage);
+  return sequenceRanges(placeWeights(places), slots)[places.findIndex((place) => place.includes(share))]!;
+}

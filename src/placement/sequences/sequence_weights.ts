@@ -1,0 +1,81 @@
+import { range, sum } from '../../base/lists.js';
+import type { Plan } from '../plan.js';
+import { isKvOnly } from '../plan.js';
+import { sequencePlaces } from './sequence_ranges.js';
+
+/** What a rank has for the sequences that a token plan deals out to it. */
+export interface SequenceRoom {
+  /** Bytes for their caches; undefined: no limit is known. */
+  readonly bytes?: number | undefined;
+  /** How fast it attends, in any unit that all ranks share; undefined where it wasn't measured. */
+  readonly speed?: number | undefined;
+  /** It computes everything else besides. */
+  readonly root: boolean;
+}
+
+/** A root's share of the sequences beside 1 of a rank that does nothing else. */
+const ROOT_SHARE = 0.5;
+
+/**
+ * Shares of the sequences, the largest being 1: each rank attends for as many as its speed makes equal time, a root for half of that,
+ * as far as its memory goes; what doesn't fit goes to the others in the same way. Where not even all memory holds what is wanted,
+ * memory alone says who keeps how much.
+ *
+ * @param wanted bytes of cache that all ranks together should hold
+ */
+export function sequenceWeights(ranks: readonly SequenceRoom[], wanted: number): number[] {
+  const measured = ranks.every(({ speed }) => speed !== undefined && speed > 0);
+  const speeds = ranks.map(({ speed, root }) => (measured ? speed! : 1) * (root ? ROOT_SHARE : 1));
+  const rooms = ranks.map(({ bytes = Infinity }) => Math.max(0, bytes));
+  if (sum(rooms) === 0) return scaled(speeds);
+  const held = sum(rooms) <= wanted ? rooms : filled(rooms, speeds, wanted);
+  return scaled(held);
+}
+
+/** Bytes of each rank when water of so many bytes stands equally high in vessels as wide as their speeds and as large as their rooms. */
+function filled(rooms: readonly number[], speeds: readonly number[], wanted: number): number[] {
+  const held = rooms.map(() => 0);
+  let open = range(0, rooms.length).filter((rank) => rooms[rank]! > 0);
+  let left = wanted;
+  while (open.length > 0) {
+    const level = left / sum(open.map((rank) => speeds[rank]!));
+    const full = open.filter((rank) => rooms[rank]! <= level * speeds[rank]!);
+    for (const rank of full.length > 0 ? full : open) {
+      held[rank] = Math.min(rooms[rank]!, level * speeds[rank]!);
+      left -= held[rank];
+    }
+    if (full.length === 0) break;
+    open = open.filter((rank) => !full.includes(rank));
+  }
+  return held;
+}
+
+/** Of the largest, to three decimals: they are read by people. */
+const scaled = (values: readonly number[]): number[] => {
+  const most = Math.max(...values);
+  return values.map((value) => Math.round((value / most) * 1000) / 1000);
+};
+
+/**
+ * A token plan's room, by place among those that sequences are dealt out to: ranks of one place, in every group and stage, keep the
+ * same sequences, or equal parts of them, so the tightest counts.
+ */
+export function roomByPlace(plan: Plan, rooms: readonly Omit<SequenceRoom, 'root'>[]): SequenceRoom[] {
+  const groups = plan.stages.flatMap(({ shares }) => {
+    const roots = shares.filter((share) => !isKvOnly(share));
+    return roots.map((root) => sequencePlaces(root, shares));
+  });
+  const split = Math.max(...groups[0]!.map(({ length }) => length));
+  const least = (values: readonly (number | undefined)[]): number | undefined =>
+    values.reduce((a, b) => (a === undefined ? b : b === undefined ? a : Math.min(a, b)), undefined);
+  return groups[0]!.map(({ length }, place) => {
+    const own = groups.flatMap((places) => places[place]!.map(({ rank }) => rooms[rank]!));
+    const together = (value: number | undefined): number | undefined => value && value * length;
+    return {
+      root: place === 0,
+      // Beside ranks that split sequences a root keeps none.
+      bytes: length < split ? 0 : together(least(own.map(({ bytes }) => bytes))),
+      speed: own.some(({ speed }) => speed === undefined) ? undefined : together(least(own.map(({ speed }) => speed))),
+    };
+  });
+}

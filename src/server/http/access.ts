@@ -1,0 +1,69 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ApiError } from '../api_error.js';
+
+const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+/** Who may ask: clients with a key, and pages of origins that were named. */
+export class Access {
+  readonly #keys: readonly Buffer[];
+
+  /**
+   * @param keys any of them will do; none: everybody may ask
+   * @param origins pages of these may ask, of '*' all; others are refused, so that no page that someone happens to visit can use a
+   *   server on their machine
+   */
+  constructor(
+    keys: readonly string[],
+    private readonly origins: readonly string[],
+  ) {
+    this.#keys = keys.map(digest);
+  }
+
+  /** @throws ApiError 401 */
+  checkKey({ headers: { authorization } }: IncomingMessage): void {
+    if (this.#keys.length === 0) return;
+    const given = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+    const headers = { 'WWW-Authenticate': 'Bearer' };
+    if (given === undefined) {
+      throw new ApiError(401, "an API key is needed: send 'Authorization: Bearer KEY'", {
+        code: 'missing_api_key',
+        headers,
+      });
+    }
+    const hash = digest(given);
+    // As long for a wrong key as for a right one.
+    if (this.#keys.filter((key) => timingSafeEqual(key, hash)).length === 0) {
+      throw new ApiError(401, 'the API key is wrong', { code: 'invalid_api_key', headers });
+    }
+  }
+
+  /** Who asks, as far as that can be told: by key where keys are needed, else by address. Clients behind one proxy are one. */
+  clientOf({ headers: { authorization }, socket }: IncomingMessage): string {
+    return this.#keys.length > 0 && authorization !== undefined ? authorization : (socket.remoteAddress ?? '');
+  }
+
+  /** Lets a page's browser show it the answer. @throws ApiError 403 */
+  checkOrigin({ headers: { origin } }: IncomingMessage, response: ServerResponse): void {
+    if (origin === undefined) return;
+    const all = this.origins.includes('*');
+    if (!all && !this.origins.includes(origin)) {
+      throw new ApiError(403, `pages of ${origin} may not use this server; start it with --allow-origin ${origin}`, {
+        code: 'origin_not_allowed',
+      });
+    }
+    response.setHeader('Access-Control-Allow-Origin', all ? '*' : origin);
+    response.setHeader('Access-Control-Expose-Headers', 'x-request-id, retry-after');
+    if (!all) response.setHeader('Vary', 'Origin');
+  }
+
+  /** A browser's question before a request; true when this was one. */
+  isPreflight({ method, headers }: IncomingMessage, response: ServerResponse): boolean {
+    const wanted = headers['access-control-request-method'];
+    if (method !== 'OPTIONS' || headers.origin === undefined || wanted === undefined) return false;
+    response.setHeader('Access-Control-Allow-Methods', 'GET, POST');
+    response.setHeader('Access-Control-Allow-Headers', headers['access-control-request-headers'] ?? '*');
+    response.setHeader('Access-Control-Max-Age', '600');
+    return true;
+  }
+}

@@ -1,0 +1,51 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { formatBytes } from '../../base/math.js';
+import { ApiError, badRequest } from '../api_error.js';
+import type { BodyRoom } from './body_room.js';
+
+/**
+ * A request's body. A client that asks whether it may send its body is told so once its headers allow it.
+ * @param room counts the bytes; whoever is done with them gives them back
+ * @throws ApiError 400 for none, 413 for more bytes than allowed (as soon as that is known), 415 for a body that is compressed, 429
+ *   where there is no room. Where the rest of it is still to come the connection ends with the answer.
+ */
+export async function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  maxBytes: number,
+  room: BodyRoom,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const encoding = request.headers['content-encoding'] ?? 'identity';
+  if (encoding !== 'identity') {
+    const message = `content-encoding ${encoding.slice(0, 100)} is not supported; send the body as it is`;
+    throw new ApiError(415, message, { ends: true });
+  }
+  const tooLarge = (): ApiError =>
+    new ApiError(
+      413,
+      `the body is larger than ${formatBytes(maxBytes)}; send less, or start the server with --max-body`,
+      { ends: true },
+    );
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge();
+  if (request.headers.expect !== undefined) response.writeContinue();
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of leavingOpen(request)) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw tooLarge();
+    room.take(chunk.length);
+    chunks.push(chunk);
+  }
+  if (bytes === 0) throw badRequest('the body is empty; expected a JSON object');
+  const body = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    body.set(chunk, at);
+    at += chunk.length;
+  }
+  return body;
+}
+
+/** Its chunks. A reader that stops early leaves the connection open: the answer is still to be sent on it. */
+const leavingOpen = (request: IncomingMessage): AsyncIterable<Buffer> =>
+  request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;

@@ -1,0 +1,120 @@
+import { ApiError } from '../api_error.js';
+
+export interface TurnsOptions {
+  /** Jobs that may wait, over all clients; one client's up to a quarter. */
+  readonly maxWaiting: number;
+  /** A client whose job was refused rests this many times as long as the job took, before its next one is begun. */
+  readonly rest: number;
+  /** And at least so long. */
+  readonly restMs?: number;
+}
+
+interface Job {
+  readonly run: () => Promise<unknown>;
+  readonly done: () => void;
+}
+
+interface Client {
+  readonly waiting: Job[];
+  /** On the clock of performance.now(). */
+  restsUntil: number;
+}
+
+const MAX_REST_MS = 10_000;
+
+/**
+ * One job at a time, clients in turn. What is refused costs the server as much as what is answered, and a client that is refused at
+ * once asks again at once: its rest bounds the share of the time that goes to it.
+ */
+export class TurnsByClient {
+  /** In the order in which they get their turns. */
+  readonly #clients = new Map<string, Client>();
+  #waiting = 0;
+  #running = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly options: TurnsOptions) {}
+
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /**
+   * What the job gives, when its turn came. A signal that fires before takes it out of the queue.
+   * @throws what the job throws; ApiError 429 where too many wait, and the signal's reason
+   */
+  async run<T>(name: string, signal: AbortSignal, job: () => Promise<T>): Promise<T> {
+    signal.throwIfAborted();
+    const { maxWaiting } = this.options;
+    const client = this.#clients.get(name) ?? { waiting: [], restsUntil: 0 };
+    if (this.#waiting >= maxWaiting || client.waiting.length >= maxWaiting / 4) {
+      throw new ApiError(429, `${this.#waiting} large requests wait to be read; try again in a second`, {
+        code: 'busy',
+        headers: { 'Retry-After': '1' },
+      });
+    }
+    this.#clients.set(name, client);
+    return new Promise<T>((resolve, reject) => {
+      const drop = (): void => {
+        const at = client.waiting.indexOf(entry);
+        if (at < 0) return;
+        client.waiting.splice(at, 1);
+        this.#waiting--;
+        reject(signal.reason as Error);
+      };
+      const entry: Job = {
+        run: () => {
+          const result = job();
+          result.then(resolve, reject);
+          return result;
+        },
+        done: () => signal.removeEventListener('abort', drop),
+      };
+      signal.addEventListener('abort', drop, { once: true });
+      client.waiting.push(entry);
+      this.#waiting++;
+      this.#next();
+    });
+  }
+
+  #next(): void {
+    if (this.#running) return;
+    clearTimeout(this.#timer);
+    const now = performance.now();
+    let soonest = Infinity;
+    for (const [name, client] of this.#clients) {
+      if (client.restsUntil > now) {
+        if (client.waiting.length > 0) soonest = Math.min(soonest, client.restsUntil);
+        continue;
+      }
+      const job = client.waiting.shift();
+      if (!job) {
+        this.#clients.delete(name);
+        continue;
+      }
+      this.#waiting--;
+      void this.#run(job, name, client);
+      return;
+    }
+    if (soonest < Infinity) this.#timer = setTimeout(() => this.#next(), Math.max(1, soonest - now));
+  }
+
+  async #run(job: Job, name: string, client: Client): Promise<void> {
+    this.#running = true;
+    job.done();
+    const started = performance.now();
+    try {
+      await job.run();
+    } catch {
+      // Its owner hears of it.
+      const ended = performance.now();
+      const { rest, restMs = 0 } = this.options;
+      client.restsUntil = ended + Math.max(restMs, Math.min(MAX_REST_MS, rest * (ended - started)));
+    }
+    this.#running = false;
+    // Behind those that came meanwhile.
+    this.#clients.delete(name);
+    this.#clients.set(name, client);
+    this.#next();
+  }
+}

@@ -1,0 +1,47 @@
+import type * as z from 'zod/mini';
+import type { CompletionOptions, Prompt } from '../../index.js';
+import type { commonFields } from './fields.js';
+
+/** A request for completions, checked. */
+export interface CompletionCall {
+  readonly model: string | undefined;
+  readonly prompts: readonly Prompt[];
+  /** The field that the prompts came in. */
+  readonly promptField: 'messages' | 'prompt';
+  readonly options: Omit<CompletionOptions, 'signal'>;
+  readonly stream: boolean;
+  /** The stream ends with the usage. */
+  readonly includeUsage: boolean;
+}
+
+type Common = z.infer<z.ZodMiniObject<typeof commonFields>>;
+
+/** What the common fields say. */
+export function callOf(
+  fields: Common,
+  prompts: readonly Prompt[],
+  own: Pick<CompletionCall, 'promptField'> & { readonly maxTokens: number; readonly logprobs: number | undefined },
+): CompletionCall {
+  const options = {
+    n: fields.n,
+    temperature: fields.temperature,
+    topP: fields.top_p,
+    topK: fields.top_k,
+    repetitionPenalty: fields.repetition_penalty,
+    seed: fields.seed,
+    stop: fields.stop,
+    ignoreEos: fields.ignore_eos,
+    priority: fields.priority,
+    firstTokenSeconds: fields.ttft_deadline_s,
+    maxTokens: own.maxTokens,
+    logprobs: own.logprobs,
+  };
+  return {
+    model: fields.model ?? undefined,
+    prompts,
+    promptField: own.promptField,
+    options: Object.fromEntries(Object.entries(options).filter(([, value]) => value != null)),
+    stream: fields.stream ?? false,
+    includeUsage: fields.stream_options?.include_usage ?? false,
+  };
+}

@@ -1,0 +1,144 @@
+import * as z from 'zod/mini';
+import { didYouMean } from '../../base/errors.js';
+import { isObject, jsonText, shortened, show } from '../../base/json.js';
+import { grouped } from '../../base/math.js';
+import { type ApiError, badRequest } from '../api_error.js';
+
+/** Each schema's error says what is expected in its place. Clients send null for what they leave out. */
+
+const integer = (low: number, high = Number.MAX_SAFE_INTEGER) => {
+  const expected =
+    high === Number.MAX_SAFE_INTEGER
+      ? `an integer of at least ${low} and below 2^53`
+      : `an integer from ${low} to ${high}`;
+  return z.int(expected).check(z.minimum(low, expected), z.maximum(high, expected));
+};
+const number = (expected: string, accept: (value: number) => boolean) =>
+  z.number(expected).check(z.refine((value) => Number.isFinite(value) && accept(value), expected));
+export const flag = z.nullish(z.boolean('true or false'));
+
+const MAX_STOPS = 16;
+/** Fields of a request, known or not. */
+const MAX_FIELDS = 100;
+const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empty`;
+const ONE_STOP = 'a text of at least one character';
+const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
+
+export const optionalInteger = (low: number, high?: number) => z.nullish(integer(low, high));
+
+/** Fields that both kinds of completion have. The last five are our own. */
+export const commonFields = {
+  model: z.nullish(z.string("the model's name")),
+  stream: flag,
+  stream_options: z.nullish(
+    z.looseObject({ include_usage: flag, include_obfuscation: flag }, 'an object such as {"include_usage": true}'),
+  ),
+  n: optionalInteger(1, 128),
+  max_tokens: optionalInteger(1),
+  temperature: z.nullish(number('a number from 0 to 2', (value) => value >= 0 && value <= 2)),
+  top_p: z.nullish(number('a number above 0 and at most 1', (value) => value > 0 && value <= 1)),
+  seed: optionalInteger(0),
+  stop: z.nullish(z.union([stopText, z.array(stopText).check(z.maxLength(MAX_STOPS, STOP))], STOP)),
+  top_k: optionalInteger(0),
+  repetition_penalty: z.nullish(number('a number above 0', (value) => value > 0)),
+  priority: optionalInteger(-100, 100),
+  ttft_deadline_s: z.nullish(number('seconds, a number of at least 0', (value) => value >= 0)),
+  ignore_eos: flag,
+};
+
+/** Fields of OpenAI's that change nothing of an answer here. */
+const IGNORED = [
+  'user',
+  'metadata',
+  'store',
+  'service_tier',
+  'safety_identifier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'parallel_tool_calls',
+];
+
+/** Fields of OpenAI's that this server doesn't have, and the values that ask for nothing. */
+const UNSUPPORTED: Readonly<Record<string, readonly unknown[]>> = {
+  audio: [],
+  best_of: [1],
+  echo: [false],
+  frequency_penalty: [0],
+  function_call: ['none', 'auto'],
+  functions: [[]],
+  logit_bias: [{}],
+  min_p: [0],
+  modalities: [['text']],
+  moderation: [],
+  prediction: [],
+  presence_penalty: [0],
+  reasoning_effort: ['none'],
+  response_format: [{ type: 'text' }],
+  suffix: [''],
+  tool_choice: ['none', 'auto'],
+  tools: [[]],
+  verbosity: ['medium'],
+  web_search_options: [],
+};
+
+/**
+ * Reads a request's fields.
+ * @throws ApiError 400 naming the first field at fault and what was expected
+ */
+export function parseFields<Shape extends z.core.$ZodLooseShape>(
+  schema: z.ZodMiniObject<Shape>,
+  body: unknown,
+): z.infer<z.ZodMiniObject<Shape>> {
+  if (!isObject(body)) throw badRequest(`the body is ${show(body)}; expected a JSON object`);
+  checkFieldCount(body, 'the body');
+  if (Array.isArray(body.stop)) checkLength(body.stop, MAX_STOPS, 'stop', STOP);
+  const parsed = parse(schema, body);
+  if (!parsed.success) throw faultAt(parsed.error.issues[0]!, body);
+  const known = Object.keys(schema.shape);
+  for (const [name, value] of Object.entries(body)) {
+    if (!known.includes(name) && !IGNORED.includes(name)) checkOther(name, value, known);
+  }
+  return parsed.data;
+}
+
+/** A list of too many faults makes the parser recurse too deeply. */
+function parse<Shape extends z.core.$ZodLooseShape>(schema: z.ZodMiniObject<Shape>, body: unknown) {
+  try {
+    return schema.safeParse(body);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw badRequest('the body has lists that are too long or nested too deeply');
+  }
+}
+
+/** @throws ApiError 400 for an object of more fields than any request has */
+export function checkFieldCount(value: object, name: string): void {
+  const { length } = Object.keys(value);
+  if (length > MAX_FIELDS) throw badRequest(`${name} has ${length} fields; expected at most ${MAX_FIELDS}`);
+}
+
+/** Before a list is parsed. @throws ApiError 400 */
+export function checkLength({ length }: readonly unknown[], most: number, name: string, expected: string): void {
+  if (length > most) throw badRequest(`${name} has ${grouped(length)} entries; expected ${expected}`, name);
+}
+
+function faultAt({ path, message }: z.core.$ZodIssue, body: unknown): ApiError {
+  const name = path.reduce<string>(
+    (text, key) => text + (typeof key === 'number' ? `[${key}]` : `${text && '.'}${String(key)}`),
+    '',
+  );
+  const value = path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null)?.[key], body);
+  return badRequest(`${name} is ${value === undefined ? 'missing' : show(value)}; expected ${message}`, name);
+}
+
+function checkOther(name: string, value: unknown, known: readonly string[]): void {
+  if (!Object.hasOwn(UNSUPPORTED, name)) {
+    const shown = shortened(name);
+    throw badRequest(`unknown field '${shown}'.${didYouMean(name, known) || ` Known are ${known.join(', ')}`}`, shown);
+  }
+  const neutral = UNSUPPORTED[name]!;
+  const text = jsonText(value);
+  if (value === null || neutral.some((each) => jsonText(each) === text)) return;
+  const instead = neutral.length > 0 ? `leave it out, or send ${JSON.stringify(neutral[0])}` : 'leave it out';
+  throw badRequest(`${name} is not supported by this server; ${instead}`, name);
+}
