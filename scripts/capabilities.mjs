@@ -5,4 +5,4 @@ import { ensurePackages } from './setup.mjs';
 ensurePackages();
 await import('./run_typescript.mjs');
 const { capabilityPage } = await import('../src/placement/testing/capability_page.ts');
-writeFileSync(new URL('../docs/capabilities.md', import.meta.url), capabilityPage());
+writeFileSync(new URL('../docs/capabilities.md', import.meta.url), await capabilityPage());

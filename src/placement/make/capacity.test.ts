@@ -77,7 +77,8 @@ describe('KV capacity on the same memory', () => {
       typeof count === 'number' ? `${count} (${(count * 8192).toLocaleString('en')})` : count;
     const table = rows.map(({ name, of }) => `| ${name} | ${of.map(cell).join(' | ')} |`).join('\n');
     if (process.env['SPLITKV_PRINT']) console.log(table);
-    expect(readFileSync('docs/token.md', 'utf8')).toContain(table);
+    const unpadded = readFileSync('docs/token.md', 'utf8').replace(/ +\|/g, ' |');
+    expect(unpadded).toContain(table);
   });
 
   test('a token plan holds more than data parallel ranks, and at least as much as tp where ranks differ', () => {

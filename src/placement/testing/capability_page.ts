@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { format, type FormatOptions } from 'oxfmt';
 import { arrangedPlan } from '../make/arranged_plan.js';
 import {
   axesFeatures,
@@ -102,22 +104,11 @@ function optionTable(): string {
   );
 }
 
-/** Lines of at most `width` characters. */
-function wrapped(text: string, indent: string, width = 100): string {
-  const lines: string[] = [];
-  for (const word of text.split(' ')) {
-    const last = lines.at(-1);
-    if (last !== undefined && last.length + 1 + word.length <= width) lines[lines.length - 1] = `${last} ${word}`;
-    else lines.push(lines.length === 0 ? word : `${indent}${word}`);
-  }
-  return lines.join('\n');
-}
-
 function reasons(): string {
-  return EXCLUSIONS.map(({ of: [a, b], because, instead }, index) => {
-    const number = `${index + 1}. `;
-    return wrapped(`${number}**${FEATURES[a]}** with **${FEATURES[b]}**: ${because}; ${instead}.`, ' '.repeat(3));
-  }).join('\n');
+  return EXCLUSIONS.map(
+    ({ of: [a, b], because, instead }, index) =>
+      `${index + 1}. **${FEATURES[a]}** with **${FEATURES[b]}**: ${because}; ${instead}.`,
+  ).join('\n');
 }
 
 /** Features that nothing excludes. */
@@ -127,25 +118,20 @@ const free = (): string =>
     .map((feature) => FEATURES[feature])
     .join('; ');
 
-export const capabilityPage = (): string => `# What goes together
+const page = (): string => `# What goes together
 
 <!-- Written by \`npm run capabilities\` from src/placement/check/capabilities.ts: change that file, not this page. -->
 
-${wrapped(
-  'Which plans, models and options run together. Makers and checkers of plans, the planner, `load` and `serve` ask the same table, ' +
-    'and what it excludes is refused with the reason below, before anything is loaded.',
-  '',
-)}
+Which plans, models and options run together. Makers and checkers of plans, the planner, \`load\` and
+\`serve\` ask the same table, and what it excludes is refused with the reason below, before anything is loaded.
 
-${wrapped(`These go with everything: ${free()}.`, '')}
+These go with everything: ${free()}.
 
 ## Plans
 
-${wrapped(
-  '"Moves" are those of running sequences between slots and ranks: where there is a "no", sequences stay where they began. `tp` of a ' +
-    'model with MLA is `tp+sp`. `token x sp` with one group of ranks has none to choose for `attentionDpConfig`.',
-  '',
-)}
+"Moves" are those of running sequences between slots and ranks: where there is a "no", sequences stay
+where they began. \`tp\` of a model with MLA is \`tp+sp\`. \`token x sp\` with one group of ranks has none
+to choose for \`attentionDpConfig\`.
 
 ${planTable()}
 
@@ -157,3 +143,14 @@ ${optionTable()}
 
 ${reasons()}
 `;
+
+/** The page as the formatter leaves it. */
+export async function capabilityPage(): Promise<string> {
+  const { overrides } = JSON.parse(readFileSync('.oxfmtrc.json', 'utf8')) as {
+    readonly overrides: readonly { readonly files: readonly string[]; readonly options: FormatOptions }[];
+  };
+  const options = overrides.find(({ files }) => files.includes('**/*.md'))?.options;
+  const { code, errors } = await format('capabilities.md', page(), options);
+  if (errors.length > 0) throw new Error(errors[0]!.message);
+  return code;
+}
