@@ -85,10 +85,11 @@ const [{ output: alone }] = await buildParts({
           name: 'placement',
           test: /\/src\/(base\/lists|placement\/((check|make|plan|sequences)\/)?(capabilities|check_\w+|copies|copy_moves|make_plan|memory|owner|partition|plan|policy|prompt_chunk|refuse|routes|sequence_\w+|stage_\w+))\.ts$/,
         },
-        // Every model needs them: in one file they are smaller than in one for each set of parts that share them.
+        // Every model needs them: in one file they are smaller than in one for each set of parts that share them. Layers that few
+        // models have are parts of their own.
         {
           name: 'layers',
-          test: /\/src\/model\/(layers\/|weights\/|shape\.|config\/tensor_names)/,
+          test: /\/src\/model\/(layers\/(?!attention\/mla\.|mlp\/(routed_)?experts\.)|weights\/|shape\.|config\/tensor_names)/,
         },
       ],
     },

@@ -1,5 +1,5 @@
 import { packTiles, unpackTiles, type WeightType } from '../../shaders/linear/pack.js';
-import type { KvType } from '../../src/model/layers/attention/kv_cache.js';
+import type { KvType } from '../../src/model/layers/attention/cache.js';
 
 /** The cache's type beside weights of a type, in every runtime: those that compute in f16 cache f16. */
 export const kvOf = (weights: WeightType): KvType => (weights === 'f16' ? 'f16' : 'f32');

@@ -53,7 +53,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'plan_model',
     'self_test',
     'compression_parts',
-    'latent_program',
+    'mla',
+    'experts',
   ]) {
     expect(first).not.toContain(`splitkv-${name}.js`);
     expect(all).toContain(`splitkv-${name}.js`);

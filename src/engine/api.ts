@@ -4,13 +4,13 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../gpu/index.js';
 import type { NetworkOptions } from '../loader/index.js';
 import type { KvPolicy } from '../model/compression/options.js';
-import type { KvType } from '../model/layers/attention/kv_cache.js';
+import type { KvType } from '../model/layers/attention/cache.js';
 import type { Profile } from '../arrangement/index.js';
 import type { ModelShape, Plan, PlanFile } from '../placement/index.js';
 import type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
 
 export type { KvPolicy } from '../model/compression/options.js';
-export type { KvType } from '../model/layers/attention/kv_cache.js';
+export type { KvType } from '../model/layers/attention/cache.js';
 export type { Profile } from '../arrangement/index.js';
 export type { ModelShape, Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';

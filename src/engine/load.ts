@@ -5,7 +5,7 @@ import { listCached, type NetworkOptions, parseIntegrity, type Source } from '..
 import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config/model_config.js';
 import { checkWindowFits } from '../model/compression/window.js';
-import type { KvType } from '../model/layers/attention/kv_cache.js';
+import type { KvType } from '../model/layers/attention/cache.js';
 import type { WeightProgress } from '../model/weights/weight_loader.js';
 import { modelShape } from '../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, pipelineDepth, type Plan } from '../placement/index.js';

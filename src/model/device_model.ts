@@ -1,9 +1,11 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
-import { cachesLatent, type ModelConfig } from './config/model_config.js';
-import type { CacheOptions, Forward } from './forward/forward.js';
-import { LlamaForward, type LlamaWeights } from './forward/llama.js';
+import type { ModelConfig } from './config/model_config.js';
+import { Decoder } from './forward/decoder.js';
+import type { Forward } from './forward/forward.js';
+import { layerKinds } from './forward/layer_kinds.js';
+import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights } from './weights/model_weights.js';
 import { rankSlice } from './shape.js';
 import type { LoadWeightsOptions } from './weights/weight_loader.js';
@@ -30,13 +32,6 @@ export async function loadWeights(
 ): Promise<DeviceModel> {
   const slice = rankSlice(world.plan, world.rank, config);
   const weights = await loadModelWeights(device, config, reader, type, { ...options, slice });
-  if (cachesLatent(config)) {
-    // A part of its own, which other models needn't download.
-    const { latentForward } = await import('./forward/latent_program.js');
-    return { ...weights, createForward: (cache) => latentForward(device, config, weights, cache, world) };
-  }
-  return {
-    ...weights,
-    createForward: (cache) => new LlamaForward(device, config, weights as LlamaWeights, cache, world),
-  };
+  const kinds = await layerKinds(config);
+  return { ...weights, createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds) };
 }

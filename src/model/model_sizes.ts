@@ -1,10 +1,10 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
 import { attentionOf, type ModelConfig } from './config/model_config.js';
-import type { KvType } from './layers/attention/kv_cache.js';
+import type { KvType } from './layers/attention/cache.js';
 import { gqaBytes } from './layers/attention/gqa_weights.js';
 import { mlaBytes } from './layers/attention/mla_weights.js';
-import { kvTokenBytes } from './layers/attention/kv_token.js';
+import { kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
 import { expertBytes } from './layers/mlp/expert_weights.js';
 import { gatedMlpBytes } from './layers/mlp/gated_weights.js';

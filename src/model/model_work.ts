@@ -3,7 +3,7 @@ import { partialsPerSlot } from '../../shaders/sampling/params.js';
 import { alignUp } from '../base/math.js';
 import type { CargoWidths, ModelWork } from '../placement/index.js';
 import { attentionOf, expertsOf, type ModelConfig } from './config/model_config.js';
-import type { KvType } from './layers/attention/kv_cache.js';
+import type { KvType } from './layers/attention/cache.js';
 import { modelSizes } from './model_sizes.js';
 import { activationStride, queryStride } from './layers/roles.js';
 import { modelShape } from './shape.js';

@@ -1,7 +1,14 @@
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
 import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';
-import { attentionOf, cachesLatent, expertsOf, gatedMlpOf, type ModelConfig } from './config/model_config.js';
+import {
+  attentionOf,
+  cachesLatent,
+  expertsOf,
+  gatedMlpOf,
+  type ModelConfig,
+  type PagedAttention,
+} from './config/model_config.js';
 import { attentionSegments } from './layers/attention/segments.js';
 import { DOWN_SEGMENTS } from './layers/roles.js';
 
@@ -60,8 +67,7 @@ export function holdSegments(modelInFeatures: number, contraction: Segments, [fi
 }
 
 /** Query heads [first, end) of some attention segments. */
-export function queryHeads(config: ModelConfig, [first, end]: Span): Span {
-  const attention = attentionOf(config);
+export function queryHeads(attention: PagedAttention, [first, end]: Span): Span {
   const { modelInFeatures, ...segments } = attentionSegments(attention);
   const width = modelInFeatures / attention.heads;
   const head = (segment: number): number => segmentStart(segment, modelInFeatures, segments) / width;
@@ -89,7 +95,9 @@ export function modelShape(config: ModelConfig): ModelShape {
     numLayers: config.layers.length,
     hiddenSize: config.hiddenSize,
     vocabSize: config.vocabSize,
-    segmentHeads: Array.from({ length: total }, (_, segment) => spanLength(queryHeads(config, [segment, segment + 1]))),
+    segmentHeads: Array.from({ length: total }, (_, segment) =>
+      spanLength(queryHeads(attention, [segment, segment + 1])),
+    ),
     kvHeads: attention.kind === 'gqa' ? attention.kvHeads : 1,
     latent: cachesLatent(config),
     mlpSegments: mlpSegments(mlpWidth(config)),
@@ -101,7 +109,7 @@ function layerSlice(config: ModelConfig, index: number, heads: readonly Span[], 
   return {
     index,
     heads,
-    queryHeads: heads.map((run) => queryHeads(config, run)),
+    queryHeads: heads.map((run) => queryHeads(attentionOf(config), run)),
     kvHeads: cachesLatent(config) ? heads.slice(0, 1).map(() => [0, 1]) : heads,
     mlp,
     experts,

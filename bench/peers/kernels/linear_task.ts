@@ -3,7 +3,7 @@ import { Random } from '../../../src/base/random.js';
 import { GraphBuilder } from '../../../src/engine/prefill/onnx/graph.js';
 import { type Buffer, type Device, Recorder } from '../../../src/gpu/index.js';
 import { allocateMatrix, type Matrix } from '../../../src/model/weights/matrix.js';
-import { recordLinear } from '../../../src/model/layers/linear/record_linear.js';
+import { recordLinear } from '../../../src/model/layers/linear/linear.js';
 import { type KernelContender, type KernelTask, LINKS, runProgram } from './kernel_task.js';
 import { plannedForGpu } from './planned_for_gpu.js';
 import type { Ort } from '../ort.js';

@@ -241,13 +241,14 @@ export class HeadPages {
     };
   }
 
-  /** What the slot's prompt takes. @param headBlockBytes of a block of one head, K and V */
-  use(slot: number, headBlockBytes: number): CacheUse {
+  /** What the slot's prompt takes. @param headBlockBytes of a block of one head of a layer, K and V */
+  use(slot: number, headBlockBytes: (layer: number) => number): CacheUse {
     const { prompt, kept } = this.#slots[slot]!;
-    const bytes = (entries: number): number => ceilDiv(entries, this.shape.block) * headBlockBytes;
+    const bytes = (layer: number, entries: number): number =>
+      ceilDiv(entries, this.shape.block) * headBlockBytes(layer);
     return {
-      promptBytes: kept.length * bytes(prompt),
-      keptBytes: kept.reduce((sum, { entries }) => sum + bytes(entries), 0),
+      promptBytes: kept.reduce((sum, { layer }) => sum + bytes(layer, prompt), 0),
+      keptBytes: kept.reduce((sum, { layer, entries }) => sum + bytes(layer, entries), 0),
       kept,
     };
   }

@@ -35,16 +35,17 @@ export function messagesOf(regions: readonly Region[]): Region[][] {
 export async function exchangePieces(
   world: World,
   device: Device,
-  forward: Pick<Forward, 'headBlockBytes' | 'layerBuffers'>,
+  forward: Pick<Forward, 'layerCache'>,
   peers: readonly PeerMoves[],
 ): Promise<void> {
-  // K and V have half of a block each.
-  const size = forward.headBlockBytes! / 2;
   const messages = (pieces: readonly MovedBlocks[]): Region[][] =>
     messagesOf(
-      pieces.flatMap(({ layer, blocks }) =>
-        forward.layerBuffers!(layer).flatMap((buffer) => blocks.map((at) => ({ buffer, offset: at * size, size }))),
-      ),
+      pieces.flatMap(({ layer, blocks }) => {
+        const { buffers, headBlockBytes } = forward.layerCache(layer);
+        // K and V have half of a block each.
+        const size = headBlockBytes! / 2;
+        return buffers.flatMap((buffer) => blocks.map((at) => ({ buffer, offset: at * size, size })));
+      }),
     );
   const lists = peers.map(({ peer, sends, receives }) => ({
     peer,

@@ -3,7 +3,7 @@ import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { type AdapterRequest, type Device, openDevice, Recorder } from '../../gpu/index.js';
 import { allocateMatrix } from '../../model/weights/matrix.js';
-import { recordLinear } from '../../model/layers/linear/record_linear.js';
+import { recordLinear } from '../../model/layers/linear/linear.js';
 import type { HopMeasure } from '../../placement/index.js';
 import { measureHop } from './links.js';
 import { MATVEC_SIZE } from './matvec_size.js';

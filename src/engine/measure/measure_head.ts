@@ -1,7 +1,7 @@
 import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import { allocateMatrix, type Matrix } from '../../model/weights/matrix.js';
 import { modelSizes } from '../../model/model_sizes.js';
-import { recordLinear } from '../../model/layers/linear/record_linear.js';
+import { recordLinear } from '../../model/layers/linear/linear.js';
 import { activationStride } from '../../model/layers/roles.js';
 import { fitLinear, type LinearMeasure, type LinearSample } from '../../placement/index.js';
 import { BATCH, type ProbeSubject } from './probe.js';

@@ -1,7 +1,8 @@
 import { INACTIVE } from '../../base/kv_units.js';
 import type { Buffer, Device, Program } from '../../gpu/index.js';
-import type { Forward, RowBuffers } from '../../model/forward/forward.js';
-import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/vocab.js';
+import type { Forward } from '../../model/forward/forward.js';
+import type { RowBuffers } from '../../model/layers/rows.js';
+import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/head.js';
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { tokenRoutes } from '../../placement/index.js';
 import type { StartOptions } from './rank.js';

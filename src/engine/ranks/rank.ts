@@ -1,5 +1,5 @@
 import type { CompressionOptions } from '../../model/compression/options.js';
-import type { KvType } from '../../model/layers/attention/kv_cache.js';
+import type { KvType } from '../../model/layers/attention/cache.js';
 import type { SharedSequence } from '../../placement/index.js';
 import type { SamplingOptions } from '../api.js';
 import type { KvPiece } from '../prefill/handed_kv.js';

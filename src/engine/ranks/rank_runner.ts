@@ -7,10 +7,11 @@ import { type Buffer, type Device, type Program, Recorder } from '../../gpu/inde
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { StageCompression } from '../../model/compression/stage_compression.js';
 import type { DeviceModel } from '../../model/device_model.js';
-import type { CacheOptions, Forward, RowBuffers } from '../../model/forward/forward.js';
+import type { Forward } from '../../model/forward/forward.js';
+import type { CacheOptions } from '../../model/layers/attention/cache.js';
 import { chunksOf } from '../../model/layers/roles.js';
-import { rowBlocks } from '../../model/layers/stage_rows.js';
-import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
+import { rowBlocks, type RowBuffers } from '../../model/layers/rows.js';
+import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { headRoutes, localChunks, Owners, type RowRole, type SharedSequence } from '../../placement/index.js';
 import { Batch } from './batch.js';
@@ -426,13 +427,13 @@ export class RankRunner implements Rank {
   /** What compresses a prompt of so many tokens: nothing where it is within the budget. */
   #compressionsOf(length: number): readonly StageCompression[] {
     const { compression } = this.options;
-    return compression && isCompressed(compression, length) ? this.#forward.compressions! : [];
+    return compression && isCompressed(compression, length) ? this.#forward.compressions : [];
   }
 
   async cacheUse(slot: number): Promise<CacheUse> {
     await this.#queue.idle();
     if (!this.#pages) return { promptBytes: 0, keptBytes: 0, kept: [] };
-    return this.#pages.use(slot, this.#forward.headBlockBytes!);
+    return this.#pages.use(slot, (layer) => this.#forward.layerCache(layer).headBlockBytes!);
   }
 
   async kvTokens(lengths: readonly number[]): Promise<number[]> {

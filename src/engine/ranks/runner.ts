@@ -2,7 +2,7 @@ import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
 import { endBeforeWindow } from '../../model/compression/window.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import type { KvType } from '../../model/layers/attention/kv_cache.js';
+import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { CHUNK_TOKENS, Owners, pipelineDepth, type Plan, type SharedSequence } from '../../placement/index.js';
 import { type HandedKv, pieceFor } from '../prefill/handed_kv.js';

@@ -2,7 +2,7 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { Device } from '../../gpu/index.js';
 import { fileListSource, TensorReader } from '../../loader/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
-import type { KvType } from '../../model/layers/attention/kv_cache.js';
+import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';

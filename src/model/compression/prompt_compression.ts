@@ -7,7 +7,7 @@ import { snapSelect } from '../../../shaders/compress/snap_select/index.js';
 import { SplitkvError } from '../../base/errors.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer, Device, RowsOf, Tensor } from '../../gpu/index.js';
-import type { KvType } from '../layers/attention/kv_cache.js';
+import type { KvType } from '../layers/attention/cache.js';
 import type { Scratch } from '../layers/scratch.js';
 import type { RankRecorder } from '../layers/world.js';
 import { baseEntries, givenBudgets } from './budgets.js';

@@ -1,36 +1,33 @@
-import type { Device } from '../../gpu/index.js';
 import { type Owners, scoreRoutes, type StageTopology } from '../../placement/index.js';
-import type { CacheOptions } from '../forward/forward.js';
-import { attentionOf, type ModelConfig } from '../config/model_config.js';
-import type { Scratch } from '../layers/scratch.js';
+import type { GqaConfig } from '../config/model_config.js';
+import type { StageContext } from '../layers/layer.js';
 import type { RankRecorder, RankStep, World } from '../layers/world.js';
 import { type LayerTensors, PromptCompression } from './prompt_compression.js';
 import { scoreRegions } from './share_scores.js';
 
 /** The compression of a stage's layers on a rank, and the exchange of scores where ranks split the heads. */
 export class StageCompression {
+  readonly world: World;
+  readonly topology: StageTopology;
   /** Of the model. */
   readonly layers: readonly number[];
   readonly kvHeads: readonly number[];
   readonly #compression: PromptCompression;
   readonly #owners: Owners | undefined;
 
-  /** `heads`: query heads of this rank's weights, or of its root's. Stages of a rank work in the same `scratch`. */
+  /** `heads`: query heads of this rank's weights, or of its root's. */
   constructor(
-    device: Device,
-    readonly world: World,
-    config: ModelConfig,
-    cache: CacheOptions,
-    readonly topology: StageTopology,
+    { device, world, config, cache, topology, scratch }: StageContext,
+    { kvHeads, headDim }: GqaConfig,
+    layers: readonly number[],
     heads: number,
-    scratch: Scratch,
   ) {
-    const { stage, share, holder } = topology;
-    const [first, end] = stage.layers;
-    const { kvHeads, headDim } = attentionOf(config, 'gqa');
+    const { share, holder } = topology;
+    this.world = world;
+    this.topology = topology;
     this.#owners = cache.perHead!.owners;
     const modelHeads = holder.heads;
-    this.layers = Array.from({ length: end - first }, (_, at) => first + at);
+    this.layers = layers;
     this.kvHeads = share.kvHeads;
     this.#compression = new PromptCompression(device, cache.perHead!.compression!, {
       numLayers: config.layers.length,
@@ -49,9 +46,9 @@ export class StageCompression {
     });
   }
 
-  /** Adds the compression of the `at`-th layer, after its attention. */
-  record(recorder: RankRecorder, at: number, tensors: LayerTensors): void {
-    this.#compression.record(recorder, at, tensors, (to, scores) =>
+  /** Adds the compression of a layer of the model, after its attention. */
+  record(recorder: RankRecorder, layer: number, tensors: LayerTensors): void {
+    this.#compression.record(recorder, this.layers.indexOf(layer), tensors, (to, scores) =>
       this.world.exchangeRoutes(
         to,
         'scores',

@@ -1,59 +1,14 @@
 import type { Buffer } from '../../gpu/index.js';
-import type { CompressionOptions } from '../compression/options.js';
 import type { StageCompression } from '../compression/stage_compression.js';
-import type { Owners } from '../../placement/index.js';
-import type { KvType } from '../layers/attention/kv_cache.js';
+import type { LayerCache } from '../layers/attention/cache.js';
 import type { Role } from '../layers/roles.js';
+import type { RowBuffers } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
 
-/** Buffers that the forward program of some rows works in. `rows` is the most that a step may have. */
-export interface RowBuffers {
-  readonly role: Role;
-  readonly rows: number;
-  /**
-   * u32 [blocks][rows]: token ids. Prompt rows have a block for each replica that rows are split over (`rowBlocks`),
-   * this rank's own among them; generated rows one.
-   */
-  readonly tokens: Buffer;
-  /** vec2<u32> [blocks][rows]: (position, slot); position 0xffffffff marks an inactive row. */
-  readonly rowInfo: Buffer;
-  /** f32 [rows][hiddenStride]: the residual stream of the own block; after the program, the last layer's output. */
-  readonly x: Buffer;
-  /** f32 [rows][hiddenStride], where a norm isn't fused into the projection that follows. */
-  readonly normed: Buffer | undefined;
-}
-
-/** What a family needs to know of the cache that the engine pages. */
-export interface CacheOptions {
-  readonly type: KvType;
-  /** Tokens a block. */
-  readonly block: number;
-  readonly numBlocks: number;
-  /** u32 [slots][tableStride]: physical block of each logical block; NO_BLOCK where another rank holds it. */
-  readonly blockTable: Buffer;
-  readonly tableStride: number;
-  /** u32 [slots]: rotates the owners of a sequence's chunks (shaders/cache/kv_cache.ts). */
-  readonly chunkOffsets: Buffer;
-  /** Tokens a sequence may have. */
-  readonly contextLength: number;
-  /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
-  readonly perHead?: PerHeadCache;
-}
-
-/** A cache whose heads keep different entries. A block of `CacheOptions.numBlocks` is then one of each kv head. */
-export interface PerHeadCache {
-  readonly compression?: CompressionOptions | undefined;
-  /** What compresses: the class is handed over, so that programs that never compress needn't load it. */
-  readonly compressor: typeof StageCompression;
-  /** Where heads are copied: who holds what of them. */
-  readonly owners?: Owners | undefined;
-  /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
-  readonly tables: ReadonlyMap<number, Buffer>;
-  /** By the model's layer: blocks of all the rank's kv heads together. */
-  readonly headBlocks: ReadonlyMap<number, number>;
-}
-
-/** A model family's forward program on one rank: recorded once, replayed each step. */
+/**
+ * A model's forward program on one rank: recorded once, replayed each step. What the engine knows of it; decoder.ts is the one there
+ * is, layer_kinds.ts beside it says where the layers come from (../layers/).
+ */
 export interface Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;
@@ -61,13 +16,12 @@ export interface Forward {
   readonly cacheBytesPerToken: number;
   /** Every cache buffer, with the bytes of a block in it: block b begins at b * blockBytes. */
   readonly cacheBuffers: readonly { readonly buffer: Buffer; readonly blockBytes: number }[];
-  /** Of a per-head cache: bytes of a block of one head, K and V, and each layer's two buffers, which have half of them each. */
-  readonly headBlockBytes?: number;
-  layerBuffers?(layer: number): readonly Buffer[];
+  /** The cache of a layer of the model that this rank holds some of. */
+  layerCache(layer: number): LayerCache;
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
   /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */
-  readonly compressions?: readonly StageCompression[];
+  readonly compressions: readonly StageCompression[];
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number;
   /** `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. */

@@ -2,7 +2,7 @@ import type { WeightType } from '../../../../shaders/linear/pack.js';
 import { SplitkvError, throwIfAborted, unsupportedError } from '../../../base/errors.js';
 import type { TensorReader } from '../../../loader/index.js';
 import { attentionOf, type DenseModel, denseModel, type ModelConfig } from '../../../model/config/model_config.js';
-import type { KvType } from '../../../model/layers/attention/kv_cache.js';
+import type { KvType } from '../../../model/layers/attention/cache.js';
 import { activationStride } from '../../../model/layers/roles.js';
 import { modelShape } from '../../../model/shape.js';
 import { ropeTable } from '../../../model/layers/attention/rope_table.js';

@@ -80,10 +80,24 @@ export function ropeTable(config: RotaryConfig, positions: number): Float32Array
   return table;
 }
 
-/** The table on a device. */
-export function ropeBuffer(device: Device, config: RotaryConfig, positions: number): Buffer {
-  const table = ropeTable(config, positions);
-  const buffer = device.createBuffer('rope_table', table.byteLength);
-  device.write(buffer, 0, table);
-  return buffer;
+/** Tables on a device, for sequences of up to `positions` tokens: one for all layers that rotate alike. */
+export class RopeTables {
+  readonly #tables = new Map<string, Buffer>();
+
+  constructor(
+    readonly device: Device,
+    readonly positions: number,
+  ) {}
+
+  of({ theta, scaling, dims }: RotaryConfig): Buffer {
+    const config = { theta, scaling, dims };
+    const key = JSON.stringify(config);
+    const known = this.#tables.get(key);
+    if (known) return known;
+    const table = ropeTable(config, this.positions);
+    const buffer = this.device.createBuffer('rope_table', table.byteLength);
+    this.device.write(buffer, 0, table);
+    this.#tables.set(key, buffer);
+    return buffer;
+  }
 }

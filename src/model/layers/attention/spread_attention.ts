@@ -1,53 +1,23 @@
 import { attentionMerge, type HeadTables } from '../../../../shaders/attention/attention_merge/index.js';
-import { type LaneContributor, laneSources } from '../../../../shaders/attention/attention_merge/lane_sources.js';
+import { laneSources } from '../../../../shaders/attention/attention_merge/lane_sources.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
-import { ceilDiv } from '../../../base/math.js';
 import type { Region } from '../../../distributed/communicator.js';
-import type { Buffer, Device, RowsOf, Tensor } from '../../../gpu/index.js';
+import type { Buffer, RowsOf, Tensor } from '../../../gpu/index.js';
 import {
-  attendedGroups,
   attentionRoutes,
-  bundlesOf,
   firstRowOf,
-  type HeadBundle,
   laneRoom,
   queryRoutes,
   type Route,
   type StageTopology,
 } from '../../../placement/index.js';
-import { stateCount, type StateLayout, stateRegions, type States } from './lane_states.js';
+import type { StageContext } from '../layer.js';
 import { rowsOf as rowRegion } from '../linear/parts.js';
-import { chunksOf, queryStride, type Role } from '../roles.js';
-import { ownRowInfo, rowBlocks } from '../stage_rows.js';
+import { chunksOf, type Role } from '../roles.js';
+import { ownRowInfo, type StageRows } from '../rows.js';
 import type { RankRecorder, RankStep, World } from '../world.js';
-
-/** Attention's shape on a stage, whatever its kernels. */
-export interface AttentionShape {
-  /** Query heads of attention segments. */
-  readonly headsOf: (segments: readonly number[]) => number;
-  /** Elements from row to row of the queries of attention segments. */
-  readonly queryStrideOf: (segments: readonly number[]) => number;
-  /** Elements of a head's output. */
-  readonly dim: number;
-  /** Elements from row to row of the outputs. */
-  readonly outStride: number;
-  /** Heads have lost entries, so that ranks differ in how many chunks a step has. */
-  readonly uneven: boolean;
-  /** Tokens a sequence may have. */
-  readonly contextLength: number;
-  readonly chunkOffsets: Buffer;
-}
-
-/** The rows that a rank runs, or attends for. */
-export interface AttentionRows {
-  readonly role: Role;
-  /** There is room for, of a row group. */
-  readonly rows: number;
-  /** vec2<u32> [row groups with room of their own][rows] */
-  readonly rowInfo: Buffer;
-  /** Copies of heads have whole sequences for now: a prompt that is compressed at its end. */
-  readonly whole?: boolean;
-}
+import { stateRegions, type States } from './lane_states.js';
+import { type AttentionShape, type SpreadLayout, spreadLayout } from './spread_layout.js';
 
 /** Tells a merge how many entries each head has; of a per-head cache. */
 export interface MergeTables {
@@ -71,27 +41,6 @@ export interface AttendedRows {
   readonly pieces: readonly number[];
 }
 
-/** Lane states that come to this rank of one keeper, of one bundle. */
-interface Contribution {
-  readonly bundle: HeadBundle;
-  readonly rank: number;
-  readonly lanes: readonly number[];
-  readonly layout: StateLayout;
-  /** The bundle's first in the layout, of `bundleHeads` heads each. */
-  readonly first: number;
-}
-
-/** Room for the lane states of another rank, of one bundle. */
-interface Guest {
-  readonly bundle: HeadBundle;
-  readonly keeper: HeadBundle['keepers'][number];
-  readonly layout: Omit<StateLayout, 'base'>;
-}
-
-const ALL_SLOTS: readonly number[] = Array.from({ length: MERGE_LANES }, (_, slot) => slot);
-
-const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
-
 /**
  * How a stage's attention is spread over ranks: whose rows a rank attends for, over which chunks, and where the results go. All of it
  * follows from the plan's routes; one rank has none.
@@ -113,38 +62,40 @@ export class SpreadAttention {
   readonly layout: 'row' | { readonly bundleHeads: number };
   /** Queries travel as they are attended to: normalised and rotated, with keys and values likewise. */
   readonly sendsReady: boolean;
+  readonly world: World;
   readonly #stage: StageTopology;
   readonly #role: Role;
   readonly #rows: number;
+  readonly #whole: boolean;
   readonly #ownRowInfo: Tensor;
-  readonly #allRowInfo: Buffer;
-  /** Row groups side by side in the attended rows, each with room of its own. */
-  readonly #rowPieces: number;
-  readonly #ownPiece: number;
-  readonly #chunkStates: States;
+  readonly #chunkOffsets: Buffer;
+  readonly #layout: SpreadLayout;
+  /** What attention writes. */
+  readonly #written: States;
   /** Undefined where one rank has all chunks of a sequence. */
-  readonly #own: { readonly states: States; readonly layout: StateLayout } | undefined;
-  readonly #home: { readonly states: States; readonly contributions: readonly Contribution[] } | undefined;
+  readonly #own: States | undefined;
+  readonly #home: States | undefined;
   readonly #sources: Buffer | undefined;
   /** On a rank without weights: outputs on their way home. */
   readonly #merged: Buffer | undefined;
-  readonly #whole: boolean;
 
-  /** `scratch`: for what stages may share. */
+  /** `whole`: copies of heads have whole sequences for now: a prompt that is compressed at its end. */
   constructor(
-    readonly device: Device,
-    scratch: Pick<Device, 'createBuffer'>,
-    readonly world: World,
-    stage: StageTopology,
+    { device, world, topology: stage, cache }: StageContext,
     readonly shape: AttentionShape,
-    { role, rows, rowInfo, whole = false }: AttentionRows,
+    stageRows: StageRows,
+    whole = false,
   ) {
-    const { plan } = world;
+    const { role, rows, rowInfo, attendedInfo, scratch } = stageRows;
+    this.world = world;
     this.#stage = stage;
     this.#role = role;
     this.#rows = rows;
     this.#whole = whole;
-    this.#allRowInfo = rowInfo;
+    this.#chunkOffsets = cache.chunkOffsets;
+    const layout = spreadLayout(world, stage, shape, { role, rows, whole });
+    const { rowPieces, queryStride, partials, own, home } = layout;
+    this.#layout = layout;
     const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
     const states = (name: string, count: number): States => ({
       o: floats(`${name} o`, count * shape.dim),
@@ -152,180 +103,35 @@ export class SpreadAttention {
     });
     const runs = stage.holder === stage.share;
     const attends = stage.attends[role];
-    this.#rowPieces = rowBlocks(world, role);
+    const queries = floats('queries', layout.queries);
     this.sendsReady = stage.kind === 'token';
-    const ownPiece = this.#rowPieces > 1 ? stage.runs[role][0]! : stage.attendsForAll ? stage.group : 0;
-
-    // What is attended to.
-    const groups = attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
-    const segments = groups.flat();
-    const pieces = groups.map((heads) => shape.headsOf(heads));
-    const stride = queryStride(groups, shape.queryStrideOf);
-    const queries = floats('queries', Math.max(pieces.length, this.#rowPieces) * rows * stride);
-    const blocks = this.#rowPieces;
+    this.share = stage.sequence;
+    this.partials = partials;
+    this.layout = own ? { bundleHeads: layout.bundleHeads } : 'row';
     this.#ownRowInfo = ownRowInfo(world, { role, rowInfo, rows });
     this.input = {
-      rows: blocks * rows,
-      // A place's rows are the first ones on a rank without weights; those of a root's own place are its first, too.
-      rowInfo: runs ? rowInfo : floats('own row_info', rows * 2),
+      rows: rowPieces * rows,
+      rowInfo: attendedInfo,
       rowsOf:
-        blocks > 1 ? (counts) => span(counts, rows) : (counts) => attends.reduce((sum, of) => sum + counts[of]!, 0),
-      segments,
-      heads: pieces.reduce((sum, heads) => sum + heads, 0),
+        rowPieces > 1 ? (counts) => span(counts, rows) : (counts) => attends.reduce((sum, of) => sum + counts[of]!, 0),
+      segments: layout.segments,
+      heads: layout.heads,
       queries,
-      queryStride: stride,
-      pieces,
+      queryStride,
+      pieces: layout.pieces,
     };
-    this.#ownPiece = ownPiece;
-    const pieceBytes = rows * stride * 4;
-    this.ownQueries = runs ? { buffer: queries, offset: ownPiece * pieceBytes, size: pieceBytes } : undefined;
-
-    // What comes of it.
-    // Places of a token plan are alike, but perhaps a root's that keeps no sequence.
-    const group =
-      stage.kind === 'token'
-        ? stage.places[stage.group]!.findIndex(({ length }) => length === stage.split)
-        : (stage.runs[role][0] ?? 0);
-    const bundles = runs ? bundlesOf(plan, stage, group, whole) : [];
-    const byLanes = bundles.some(({ keepers }) => keepers.length > 1);
-    const holes = stage.kind === 'arranged' && byLanes;
-    this.share = stage.sequence;
-    const chunks = chunksOf(shape.contextLength);
-    const lanes = Math.min(MERGE_LANES, chunks);
-    const states8 = this.share.ranks > 1 || holes;
-    const ownLanes = holes
-      ? Math.max(
-          ...bundles.map(({ keepers }) => laneRoom(keepers.find(({ rank }) => rank === world.rank)!.lanes, lanes)),
-        )
-      : ceilDiv(lanes, this.share.ranks);
-    this.partials = role === 'prompt' ? ownLanes : ceilDiv(chunks, this.share.ranks);
-    const { heads } = this.input;
-    const bundleHeads = holes ? heads / segments.length : pieces.reduce(gcd);
-    this.layout = states8 ? { bundleHeads } : 'row';
-    const keeps = stage.kind !== 'token' || stage.weights[stage.place]! > 0;
-    const attendedRows = keeps ? this.input.rows : 1;
-    const guests = byLanes ? this.#guests(bundles, bundleHeads, lanes) : [];
-    const inPlace = states8 && blocks === 1 && keeps;
-    if (states8) {
-      const layout = { base: 0, bundles: heads / bundleHeads, bundleHeads, lanes: ownLanes, rows: attendedRows };
-      const room = stateCount(layout) + (inPlace ? guests.reduce((sum, { layout: of }) => sum + stateCount(of), 0) : 0);
-      this.#own = { states: states('lane', room), layout };
-      this.#chunkStates =
-        role === 'generated' ? states('chunk', attendedRows * heads * this.partials) : this.#own.states;
-    } else {
-      this.#chunkStates = states('partial', attendedRows * heads * this.partials);
-    }
-    if (byLanes) {
-      const { contributions, count } = this.#contributions(bundles, guests, inPlace ? this.#own!.layout : undefined);
-      this.#home = { states: inPlace ? this.#own!.states : states('home', count), contributions };
-      const table = laneSources(
-        bundles.flatMap((bundle) => this.#contributorsOf(bundle, contributions, bundleHeads)),
-        { rows, bundleHeads },
-      );
+    const pieceBytes = rows * queryStride * 4;
+    this.ownQueries = runs ? { buffer: queries, offset: layout.ownPiece * pieceBytes, size: pieceBytes } : undefined;
+    this.#own = own && states('lane', own.states);
+    this.#written =
+      layout.chunkStates === undefined ? this.#own! : states(own ? 'chunk' : 'partial', layout.chunkStates);
+    if (home) {
+      this.#home = home.states === undefined ? this.#own : states('home', home.states);
+      const table = laneSources(layout.sources, { rows, bundleHeads: layout.bundleHeads });
       this.#sources = device.createBuffer(`${role} lane sources`, table.byteLength);
       device.write(this.#sources, 0, table);
     }
-    this.#merged = runs || states8 ? undefined : floats('merged', rows * shape.outStride);
-  }
-
-  /** Room for the lane states of other ranks, by bundle and keeper. */
-  #guests(bundles: readonly HeadBundle[], bundleHeads: number, lanes: number): Guest[] {
-    return bundles.flatMap((bundle) =>
-      bundle.home !== this.world.rank
-        ? []
-        : bundle.keepers
-            .filter(({ rank }) => rank !== this.world.rank)
-            .map((keeper) => ({
-              bundle,
-              keeper,
-              layout: {
-                bundles: this.shape.headsOf(bundle.heads) / bundleHeads,
-                bundleHeads,
-                lanes: laneRoom(keeper.lanes, lanes),
-                rows: this.#rows,
-              },
-            })),
-    );
-  }
-
-  #contributions(
-    bundles: readonly HeadBundle[],
-    guests: readonly Guest[],
-    own: StateLayout | undefined,
-  ): { readonly contributions: Contribution[]; readonly count: number } {
-    const { rank } = this.world;
-    const contributions: Contribution[] = [];
-    let count = own ? stateCount(own) : 0;
-    const lanes = Math.min(MERGE_LANES, chunksOf(this.shape.contextLength));
-    for (const bundle of bundles) {
-      const mine = bundle.keepers.find((keeper) => keeper.rank === rank);
-      if (!mine) continue;
-      if (own) {
-        contributions.push({ bundle, rank, lanes: mine.lanes, layout: own, first: this.#firstBundle(bundle.heads) });
-        continue;
-      }
-      const { bundleHeads } = this.#own!.layout;
-      const layout = {
-        base: count,
-        bundles: this.shape.headsOf(bundle.heads) / bundleHeads,
-        bundleHeads,
-        lanes: laneRoom(mine.lanes, lanes),
-        rows: this.#rows,
-      };
-      contributions.push({ bundle, rank, lanes: mine.lanes, layout, first: 0 });
-      count += stateCount(layout);
-    }
-    for (const { bundle, keeper, layout } of guests) {
-      contributions.push({
-        bundle,
-        rank: keeper.rank,
-        lanes: keeper.lanes,
-        layout: { ...layout, base: count },
-        first: 0,
-      });
-      count += stateCount(layout);
-    }
-    return { contributions, count };
-  }
-
-  /** Where the lanes of a bundle's heads lie, `bundleHeads` of them at a time. */
-  #contributorsOf(
-    bundle: HeadBundle,
-    contributions: readonly Contribution[],
-    bundleHeads: number,
-  ): LaneContributor[][] {
-    const own = contributions.filter((contribution) => contribution.bundle === bundle);
-    const isHome = bundle.home === this.world.rank;
-    return Array.from({ length: this.shape.headsOf(bundle.heads) / bundleHeads }, (_, at) =>
-      own.map(({ lanes, layout, first }) => ({
-        // Elsewhere than at its home a copied head's output lacks lanes, and isn't used.
-        mask: (isHome ? lanes : ALL_SLOTS).reduce((mask, slot) => mask | (1 << slot), 0),
-        base: layout.base + (first + at) * layout.lanes * layout.rows * bundleHeads,
-        lanes: layout.lanes,
-      })),
-    );
-  }
-
-  /** Of some segments' heads among those that are attended for, counted in bundles. */
-  #firstBundle(segments: readonly number[]): number {
-    const before = this.input.segments.slice(0, this.input.segments.indexOf(segments[0]!));
-    return this.shape.headsOf(before) / this.#own!.layout.bundleHeads;
-  }
-
-  /** Before the stage's first layer, on a rank without weights: which of the step's rows are its own. */
-  recordRows(recorder: RankRecorder): void {
-    const { rowInfo } = this.input;
-    if (rowInfo === this.#allRowInfo) return;
-    const from = this.#allRowInfo.gpu;
-    const to = (rowInfo as Buffer).gpu;
-    const { place } = this.#stage;
-    recorder.hop({
-      label: 'own rows',
-      copy: (encoder, { rows }) => {
-        const first = firstRowOf(place, [...rows.keys()], rows);
-        if (rows[place]! > 0) encoder.copyBufferToBuffer(from, first * 8, to, 0, rows[place]! * 8);
-      },
-    });
+    this.#merged = runs || own ? undefined : floats('merged', rows * shape.outStride);
   }
 
   /** Brings the queries here that this rank attends for. */
@@ -337,7 +143,7 @@ export class SpreadAttention {
       if (cargo.kind !== 'queries') return [];
       const first =
         side === 'send'
-          ? this.#ownPiece * this.#rows + this.#ownFirst(cargo.group, step)
+          ? this.#layout.ownPiece * this.#rows + this.#ownFirst(cargo.group, step)
           : this.#pieceOf(from) * this.#rows + this.#attendedFirst(cargo.group, step);
       return [rowRegion(queries, queryStride, step.rows[cargo.group]!, first)];
     });
@@ -356,13 +162,13 @@ export class SpreadAttention {
 
   /** Where a row group begins among the rows that this rank attends for. */
   #attendedFirst(group: number, step: RankStep): number {
-    if (this.#rowPieces > 1) return group * this.#rows;
+    if (this.#layout.rowPieces > 1) return group * this.#rows;
     return firstRowOf(group, this.#stage.attends[this.#role], step.rows);
   }
 
   /** What attention writes. */
   get target(): { readonly partial_o: Buffer; readonly partial_ml: Buffer } {
-    return { partial_o: this.#chunkStates.o, partial_ml: this.#chunkStates.ml };
+    return { partial_o: this.#written.o, partial_ml: this.#written.ml };
   }
 
   /** After attention: everything home, merged into `out` (undefined on a rank without weights). */
@@ -385,7 +191,8 @@ export class SpreadAttention {
   #recordLanes(recorder: RankRecorder, tables: MergeTables | undefined): void {
     if (this.#role === 'prompt') return;
     const { input, shape, partials } = this;
-    const { states, layout } = this.#own!;
+    const states = this.#own!;
+    const { layout } = this.#layout.own!;
     recorder.dispatch(
       attentionMerge,
       {
@@ -402,7 +209,7 @@ export class SpreadAttention {
       {
         ...this.target,
         row_info: input.rowInfo,
-        chunk_offsets: shape.chunkOffsets,
+        chunk_offsets: this.#chunkOffsets,
         block_table: tables?.blockTable,
         out: states.o,
         out_ml: states.ml,
@@ -414,26 +221,27 @@ export class SpreadAttention {
   #laneRegions({ from, to, cargo }: Route, side: 'send' | 'receive', step: RankStep): Region[] {
     if (cargo.kind !== 'lanes') return [];
     // A rank's own lie where they are merged.
-    if (from === to && this.#home?.states === this.#own?.states) return [];
+    if (from === to && this.#home === this.#own) return [];
     const { dim, uneven, contextLength } = this.shape;
     const most = Math.min(MERGE_LANES, chunksOf(contextLength));
     const lanes = laneRoom(cargo.lanes, uneven ? most : Math.min(most, step.chunks));
     const rows = step.rows[cargo.group]!;
     if (side === 'send') {
-      const { states, layout } = this.#own!;
-      return stateRegions(states, dim, layout, {
-        firstBundle: this.#firstBundle(cargo.heads),
+      const { layout } = this.#layout.own!;
+      const { segments } = this.input;
+      const before = segments.slice(0, segments.indexOf(cargo.heads[0]!));
+      return stateRegions(this.#own!, dim, layout, {
+        firstBundle: this.shape.headsOf(before) / layout.bundleHeads,
         bundles: this.shape.headsOf(cargo.heads) / layout.bundleHeads,
         lanes,
         firstRow: this.#attendedFirst(cargo.group, step),
         rows,
       });
     }
-    const { states, contributions } = this.#home!;
-    const { layout, first, bundle } = contributions.find(
+    const { layout, first, bundle } = this.#layout.home!.contributions.find(
       (own) => own.lanes[0] === cargo.lanes[0] && own.bundle.heads[0] === cargo.heads[0],
     )!;
-    return stateRegions(states, dim, layout, {
+    return stateRegions(this.#home!, dim, layout, {
       firstBundle: first,
       bundles: this.shape.headsOf(bundle.heads) / layout.bundleHeads,
       lanes: Math.min(lanes, layout.lanes),
@@ -445,7 +253,7 @@ export class SpreadAttention {
   /** Lanes of all keepers, in order, to outputs. */
   #recordHome(recorder: RankRecorder, out: Buffer | undefined, tables: MergeTables | undefined): void {
     const { shape } = this;
-    const { states } = this.#home!;
+    const states = this.#home!;
     const { heads } = this.#stage.share;
     recorder.dispatch(
       attentionMerge,
@@ -454,7 +262,7 @@ export class SpreadAttention {
         rows: this.#rows,
         heads: shape.headsOf(heads),
         headDim: shape.dim,
-        bundleHeads: this.#bundleHeads,
+        bundleHeads: this.#layout.bundleHeads,
         outStride: shape.outStride,
         ...(tables && { perHead: tables.perHead }),
       },
@@ -462,16 +270,12 @@ export class SpreadAttention {
         partial_o: states.o,
         partial_ml: states.ml,
         row_info: this.#ownRowInfo,
-        chunk_offsets: shape.chunkOffsets,
+        chunk_offsets: this.#chunkOffsets,
         block_table: tables?.blockTable,
         sources: this.#sources,
         out,
       },
     );
-  }
-
-  get #bundleHeads(): number {
-    return this.#home!.contributions[0]!.layout.bundleHeads;
   }
 
   /** Merged where all chunks are; outputs to the rank that projects them. */
@@ -510,22 +314,6 @@ export class SpreadAttention {
       ),
     ]);
   }
-}
-
-/** Elements that a prompt row takes of the largest buffer that a stage's attention works in. */
-export function stateFloats(world: World, stage: StageTopology, shape: AttentionShape, chunks: number): number {
-  const lanes = Math.min(MERGE_LANES, chunks);
-  const groups = attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
-  const heads = groups.reduce((sum, own) => sum + shape.headsOf(own), 0);
-  const rowPieces = rowBlocks(world, 'prompt');
-  const queries = queryStride(groups, shape.queryStrideOf) * Math.max(groups.length, rowPieces);
-  // Own lanes, and those of all keepers where they are merged.
-  const group = stage.places[stage.group]!.findIndex(({ length }) => length === stage.split);
-  const home = bundlesOf(world.plan, stage, group)
-    .flatMap(({ heads: own, keepers }) => keepers.map((keeper) => shape.headsOf(own) * laneRoom(keeper.lanes, lanes)))
-    .reduce((sum, states) => sum + states, 0);
-  const own = heads * ceilDiv(lanes, stage.kind === 'arranged' ? 1 : stage.sequence.ranks) * rowPieces;
-  return Math.max(queries, (own + home) * shape.dim);
 }
 
 /** Rows up to the last of row groups that each have room for `room` rows. */

@@ -1,30 +1,56 @@
 import type { Region } from '../../../distributed/communicator.js';
-import { allRows, type Buffer, type Device } from '../../../gpu/index.js';
+import { allRows, type Buffer } from '../../../gpu/index.js';
+import { gatherRoutes, type StageTopology } from '../../../placement/index.js';
+import type { StageContext } from '../layer.js';
 import { type Parts, partRegions, rowsOf } from '../linear/parts.js';
-import type { Role } from '../roles.js';
+import type { StageRows } from '../rows.js';
 import type { RankRecorder, RankStep, RegionsOf } from '../world.js';
+
+/** Ranks that run rows of their own and share out the MLP's segments; 0 where they don't. */
+export const gatheringRanks = ({ kind, cutsMlp, holders }: StageTopology): number =>
+  kind === 'adp' && cutsMlp ? holders.length : 0;
 
 /**
  * Where every rank runs rows of its own: the rows of all ranks side by side, in the order of the ranks and without gaps, for what ranks
  * do for each other. A rank's rows are a row group; some may have none.
  */
 export class GatheredRows {
+  /** The most that all ranks may have together. */
+  readonly rows: number;
+  /** f32 [rows][hiddenStride]: normalised. */
+  readonly x: Buffer;
   /** u32: a row's number, at its place; what tells a kernel how many rows there are. */
   readonly #numbers: Buffer;
 
-  /** `rows`: the most that all ranks may have together. */
   constructor(
-    device: Device,
-    role: Role,
-    readonly rows: number,
+    readonly stage: StageContext,
+    { role, allRows: rows, scratch }: StageRows,
   ) {
+    this.rows = rows;
+    this.x = scratch.createBuffer(`${role} gathered x`, rows * stage.hiddenStride * 4);
     const numbers = Uint32Array.from({ length: rows + 1 }, (_, row) => row);
-    this.#numbers = device.createBuffer(`${role} row numbers`, numbers.byteLength);
-    device.write(this.#numbers, 0, numbers);
+    this.#numbers = scratch.createBuffer(`${role} row numbers`, numbers.byteLength);
+    stage.device.write(this.#numbers, 0, numbers);
   }
 
   /** Rows that dispatches work on that take all ranks' rows. */
   readonly rowsOf = allRows;
+
+  /** Brings the normalised rows of all ranks to `x`, and with them their experts' numbers. */
+  recordGather(
+    recorder: RankRecorder,
+    normed: Buffer,
+    experts?: { readonly mine: Buffer; readonly all: Buffer; readonly stride: number },
+  ): void {
+    const { world, topology, hiddenStride } = this.stage;
+    const pairs = [{ mine: normed, all: this.x, stride: hiddenStride }, ...(experts ? [experts] : [])];
+    const routes = gatherRoutes(world.all, topology.index, experts !== undefined);
+    world.exchangeRoutes(recorder, 'rows', routes, ({ cargo }, side, step) =>
+      pairs.map(({ mine, all, stride }) =>
+        side === 'send' ? rowsOf(mine, stride, step.rows[cargo.group]!) : this.region(all, stride, cargo.group, step),
+      ),
+    );
+  }
 
   /** Tells a kernel how many rows there are. */
   recordCount(recorder: RankRecorder, count: Buffer): void {
@@ -37,14 +63,6 @@ export class GatheredRows {
   /** A row group's rows among all. */
   region(all: Buffer, stride: number, group: number, { rows }: RankStep): Region {
     return rowsOf(all, stride, rows[group]!, firstOf(group, rows));
-  }
-
-  /** Every rank's rows to every rank: `mine` to its place in `all`, of each pair. */
-  gather(pairs: readonly { readonly mine: Buffer; readonly all: Buffer; readonly stride: number }[]): RegionsOf {
-    return ({ cargo }, side, step) =>
-      pairs.map(({ mine, all, stride }) =>
-        side === 'send' ? rowsOf(mine, stride, step.rows[cargo.group]!) : this.region(all, stride, cargo.group, step),
-      );
   }
 
   /** MLP segments of all rows, each to the rank whose row it is: from `all`, this rank's segments, to `mine`, all of its own rows. */

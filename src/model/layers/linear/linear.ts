@@ -1,13 +1,11 @@
 import { canFuseNorm, linear } from '../../../../shaders/linear/linear/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
-import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import { alignUp } from '../../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
-import type { RowBuffers } from '../../forward/forward.js';
+import type { RowBuffers } from '../rows.js';
 import type { Matrix } from '../../weights/matrix.js';
-import { type Parts, partsFrom } from './parts.js';
-import { activationStride, ONE_SEGMENT, type Role, tileRows } from '../roles.js';
+import { ONE_SEGMENT, type Role, tileRows } from '../roles.js';
 import type { HeldSegments } from '../../shape.js';
 import type { RankRecorder } from '../world.js';
 
@@ -48,7 +46,10 @@ export function fitRows(device: Device, wanted: number, rowBytes: number): numbe
 export const fusesNorm = (device: Device, role: Role, rows: number, width: number): boolean =>
   role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
 
-/** One projection: the norm fused or beside it (the same bits), the kernel by role, one dispatch a shard. */
+/**
+ * One projection by this rank's rows of a matrix: column-parallel where ranks hold different ones. The norm is fused or beside it (the
+ * same bits), the kernel goes by role, and each shard is a dispatch.
+ */
 export function recordLinear(
   recorder: RankRecorder,
   buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
@@ -110,67 +111,3 @@ export function recordLinear(
 
 const biasOf = (bias: Buffer, firstRow: number): Tensor =>
   firstRow === 0 ? bias : { buffer: bias, offset: firstRow * 4, size: bias.size - firstRow * 4 };
-
-/**
- * A SwiGLU whose output is added to `buffers.x`, or whose down segments go to `parts` for `recordReduce` to add up. Generated rows
- * fuse the activation into the first projection. Nothing where the rank holds none of its columns.
- */
-export function recordSwiglu(
-  recorder: RankRecorder,
-  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'x'>,
-  weights: {
-    readonly gateUp: Matrix | undefined;
-    readonly gateUpBias?: Buffer | undefined;
-    readonly down: Matrix | undefined;
-    readonly downBias?: Buffer | undefined;
-    readonly downSegments: HeldSegments;
-  },
-  io: Pick<Projection, 'x' | 'xStride' | 'norm' | 'outScale'> & {
-    /** Prompt rows only. */
-    readonly gateUp: Buffer | undefined;
-    readonly hidden: Buffer;
-    readonly parts: Parts | undefined;
-  },
-): void {
-  const { hidden, gateUp, outScale, parts, ...from } = io;
-  const { downSegments } = weights;
-  if (!weights.gateUp || !weights.down) return;
-  const width = downSegments.end - downSegments.start;
-  const stride = activationStride(width);
-  const input = { ...from, bias: weights.gateUpBias };
-  if (buffers.role === 'prompt') {
-    const inStride = weights.gateUp.outFeatures;
-    recordLinear(recorder, buffers, weights.gateUp, { ...input, out: gateUp!, outStride: inStride });
-    recorder.dispatch(
-      swiglu,
-      { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride },
-      { gate_up: gateUp!, out: hidden },
-    );
-  } else {
-    recordLinear(recorder, buffers, weights.gateUp, {
-      ...input,
-      out: hidden,
-      outStride: stride,
-      outFeatures: width,
-      epilogue: 'swiglu',
-    });
-  }
-  const contraction = { x: hidden, xStride: stride, segments: downSegments };
-  if (parts) {
-    recordLinear(recorder, buffers, weights.down, {
-      ...contraction,
-      out: partsFrom(parts, downSegments.first),
-      outStride: parts.stride,
-      output: 'segments',
-    });
-    return;
-  }
-  recordLinear(recorder, buffers, weights.down, {
-    ...contraction,
-    bias: weights.downBias,
-    out: buffers.x,
-    outStride: io.xStride,
-    epilogue: 'residual',
-    ...(outScale !== undefined && { outScale }),
-  });
-}

@@ -1,21 +1,13 @@
 import { embedding } from '../../../../shaders/embedding/embedding/index.js';
-import type { Region } from '../../../distributed/communicator.js';
-import { allRows, type Buffer, type Device, type RowsOf, type Tensor } from '../../../gpu/index.js';
-import { embeddingRoutes, samplingRoutes, vocabHolders, type VocabShare } from '../../../placement/index.js';
-import type { RowBuffers } from '../../forward/forward.js';
-import type { Matrix } from '../../weights/matrix.js';
+import type { Buffer, Device, RowsOf, Tensor } from '../../../gpu/index.js';
+import { embeddingRoutes, vocabHolders } from '../../../placement/index.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
-import { ownBlock, rowBlocks } from '../stage_rows.js';
+import { ownBlock, rowBlocks, type RowBuffers } from '../rows.js';
+import type { VocabMatrix } from '../../weights/weight_loader.js';
 import type { RankRecorder, World } from '../world.js';
 
-/** Rows of a table on this rank: its first row is row `firstRow` of the model's. */
-export interface VocabMatrix {
-  readonly matrix: Matrix;
-  readonly firstRow: number;
-}
-
-/** The embedding of a step's tokens on the first stage's ranks. */
-export class EmbeddingRanks {
+/** The embedding of a step's tokens on the first stage's ranks; ranks may hold different rows of the table. */
+export class VocabParallelEmbedding {
   readonly #embedded: readonly { readonly buffer: Buffer; readonly tokens: Tensor }[];
   readonly #parts: Parts | undefined;
 
@@ -127,39 +119,4 @@ export class EmbeddingRanks {
       );
     }
   }
-}
-
-/** Rows of the output head that a rank's tokens are sampled from, by the ranks that have them, the one that samples first. */
-export const headShares = ({ plan, rank, all }: World): VocabShare[] =>
-  vocabHolders(plan.head).filter((share) => !all.ownRows || share.rank === rank);
-
-/** Brings every rank's logits to the root: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. */
-export function recordGatherLogits(recorder: RankRecorder, world: World, logits: Buffer, logitsStride: number): void {
-  const routes = samplingRoutes(world.all, world.plan, 'logits');
-  world.exchangeRoutes(recorder, 'logits', routes, ({ cargo }, _side, { rows }): Region[] => {
-    const [first, end] = (cargo.kind === 'logits' && cargo.share?.rows) || [0, 0];
-    return Array.from({ length: allRows(rows) }, (_, row) => ({
-      buffer: logits,
-      offset: (row * logitsStride + first) * 4,
-      size: (end - first) * 4,
-    }));
-  });
-}
-
-/**
- * Brings every rank's candidates to the root, which samples: 8 bytes each, [parts][slots][pairs]. A rank's own is its first part; on
- * the root the others' follow in the order of `headShares`.
- */
-export function recordGatherCandidates(
-  recorder: RankRecorder,
-  world: World,
-  candidates: Buffer,
-  { slots, pairs }: { readonly slots: number; readonly pairs: number },
-): void {
-  const parts = headShares(world).map(({ rank }) => rank);
-  const routes = samplingRoutes(world.all, world.plan, 'candidates');
-  world.exchangeRoutes(recorder, 'candidates', routes, ({ from }, side, { rows }) => {
-    const part = side === 'receive' ? parts.indexOf(from) : 0;
-    return [{ buffer: candidates, offset: part * slots * pairs * 8, size: allRows(rows) * pairs * 8 }];
-  });
 }

@@ -1,0 +1,246 @@
+import type { Buffer, Device } from '../../gpu/index.js';
+import type { StageCompression } from '../compression/stage_compression.js';
+import type { LayerConfig, ModelConfig } from '../config/model_config.js';
+import type { CacheOptions, LayerCache } from '../layers/attention/cache.js';
+import { RopeTables } from '../layers/attention/rope_table.js';
+import type {
+  AlikeLayers,
+  AttentionLayers,
+  AttentionProgram,
+  LayerKinds,
+  MlpLayers,
+  MlpProgram,
+  StageContext,
+} from '../layers/layer.js';
+import { VocabParallelEmbedding } from '../layers/linear/embedding.js';
+import { fitRows, fusesNorm, recordLinear } from '../layers/linear/linear.js';
+import { activationStride, type Role } from '../layers/roles.js';
+import {
+  attendedRowInfo,
+  recordAttendedRows,
+  recordStageRows,
+  rowBlocks,
+  type RowBuffers,
+  type StageRows,
+} from '../layers/rows.js';
+import { Scratch } from '../layers/scratch.js';
+import type { RankRecorder, World } from '../layers/world.js';
+import type { LayerWeights, ModelWeights } from '../weights/model_weights.js';
+import type { Forward } from './forward.js';
+import { makeAttention, makeMlp } from './layer_kinds.js';
+
+/** A layer of the model on this rank. */
+interface DecoderLayer {
+  readonly index: number;
+  readonly attention: AttentionLayers;
+  readonly cache: LayerCache;
+  /** With its weights; undefined on a rank that keeps cache only. */
+  readonly held: { readonly mlp: MlpLayers; readonly weights: LayerWeights } | undefined;
+}
+
+/** The layers of one stage on this rank. */
+interface DecoderStage {
+  readonly context: StageContext;
+  readonly layers: readonly DecoderLayer[];
+  /** Each once. */
+  readonly attentions: readonly AttentionLayers[];
+  readonly mlps: readonly MlpLayers[];
+}
+
+/** What a stage's layers work in, of some rows. */
+interface StagePrograms {
+  readonly rows: StageRows;
+  readonly attention: ReadonlyMap<AttentionLayers, AttentionProgram>;
+  readonly mlp: ReadonlyMap<MlpLayers, MlpProgram>;
+}
+
+interface DecoderRows extends RowBuffers {
+  readonly embedding: VocabParallelEmbedding;
+  /** By stage of the plan. */
+  readonly stages: ReadonlyMap<number, StagePrograms>;
+}
+
+/** Layers that one program serves: their config says the same. */
+const sameKey = (config: LayerConfig['attention' | 'mlp']): string => JSON.stringify(config);
+
+/**
+ * The forward program of every model on one rank: embedding; of each layer x += attention(norm(x)), x += mlp(norm(x)); head. What a
+ * layer is, its config says (`LayerKinds`); what ranks do for each other, the layers know. Layers that are alike share buffers.
+ */
+export class Decoder implements Forward {
+  readonly hiddenStride: number;
+  readonly logitsStride: number;
+  readonly cacheBytes: number;
+  readonly cacheBytesPerToken: number;
+  readonly cacheBuffers: Forward['cacheBuffers'];
+  readonly compressions: readonly StageCompression[];
+  readonly headRows: number;
+  readonly #stages: readonly DecoderStage[];
+
+  /** Allocates the caches and rope tables. @throws SplitkvError `limit` when a layer's cache exceeds one binding. */
+  constructor(
+    readonly device: Device,
+    readonly config: ModelConfig,
+    readonly weights: ModelWeights,
+    readonly options: CacheOptions,
+    readonly world: World,
+    readonly kinds: LayerKinds,
+  ) {
+    this.hiddenStride = activationStride(config.hiddenSize);
+    this.logitsStride = activationStride(config.vocabSize);
+    this.headRows = weights.head?.matrix.outFeatures ?? 0;
+    const scratch = new Scratch(device);
+    const ropes = new RopeTables(device, options.contextLength);
+    this.#stages = world.topology.stages.flatMap((topology) =>
+      topology
+        ? [
+            this.#stage({
+              device,
+              world,
+              config,
+              cache: options,
+              topology,
+              hiddenStride: this.hiddenStride,
+              ropes,
+              scratch,
+            }),
+          ]
+        : [],
+    );
+    const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
+    this.cacheBytes = caches.reduce((sum, { buffers, bytes }) => sum + buffers.length * bytes, 0);
+    this.cacheBytesPerToken = caches.reduce((sum, { bytesPerToken }) => sum + bytesPerToken, 0);
+    this.cacheBuffers = caches.flatMap(({ buffers, bytes }) =>
+      buffers.map((buffer) => ({ buffer, blockBytes: bytes / options.numBlocks })),
+    );
+    this.compressions = this.#stages.flatMap(({ attentions }) =>
+      attentions.flatMap(({ compression }) => compression ?? []),
+    );
+  }
+
+  #stage(context: StageContext): DecoderStage {
+    const [first, end] = context.topology.stage.layers;
+    const indices = Array.from({ length: end - first }, (_, at) => first + at);
+    const weights = new Map(this.weights.layers.map((layer) => [layer.index, layer]));
+    const attention = this.#alike(context, indices, 'attention', (of) => makeAttention(this.kinds, of));
+    const held = indices.filter((index) => weights.has(index));
+    const mlp = this.#alike(context, held, 'mlp', (of) => makeMlp(this.kinds, of));
+    const layers = indices.map((index): DecoderLayer => {
+      const { made, layers: alike } = attention.get(index)!;
+      const own = weights.get(index);
+      return {
+        index,
+        attention: made,
+        cache: made.caches[alike.indexOf(index)]!,
+        held: own && { mlp: mlp.get(index)!.made, weights: own },
+      };
+    });
+    const each = <Made>(of: ReadonlyMap<number, { readonly made: Made }>): Made[] => [
+      ...new Set([...of.values()].map(({ made }) => made)),
+    ];
+    return { context, layers, attentions: each(attention), mlps: each(mlp) };
+  }
+
+  /** What serves each of a stage's layers, made once for those that are alike. */
+  #alike<Part extends 'attention' | 'mlp', Made>(
+    stage: StageContext,
+    indices: readonly number[],
+    part: Part,
+    make: (of: AlikeLayers<LayerConfig[Part], LayerWeights[Part]>) => Made,
+  ): ReadonlyMap<number, { readonly made: Made; readonly layers: readonly number[] }> {
+    const keys = this.config.layers.map((layer) => sameKey(layer[part]));
+    const kinds = [...new Set(keys)];
+    const made = new Map<number, { readonly made: Made; readonly layers: readonly number[] }>();
+    for (const [kind, key] of kinds.entries()) {
+      const layers = indices.filter((index) => keys[index] === key);
+      if (layers.length === 0) continue;
+      const weights = this.weights.layers.filter(({ index }) => layers.includes(index)).map((layer) => layer[part]);
+      const config = this.config.layers[layers[0]!]![part];
+      const of = { made: make({ stage, config, layers, weights, suffix: kind === 0 ? '' : ` ${kind}` }), layers };
+      for (const layer of layers) made.set(layer, of);
+    }
+    return made;
+  }
+
+  layerCache(layer: number): LayerCache {
+    return this.#stages.flatMap(({ layers }) => layers).find(({ index }) => index === layer)!.cache;
+  }
+
+  promptRows(wanted: number): number {
+    const parts = this.#stages.flatMap(({ attentions, mlps }) => [...attentions, ...mlps]);
+    const widest = Math.max(this.hiddenStride, ...parts.map(({ widestRow }) => widestRow));
+    return fitRows(this.device, wanted, widest * 4);
+  }
+
+  allocateRows(role: Role, rows: number, allRows = rows): DecoderRows {
+    const { config, device, world, hiddenStride } = this;
+    const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
+    const blocks = rowBlocks(world, role);
+    const fuses =
+      fusesNorm(device, role, rows, config.hiddenSize) &&
+      !this.#stages.some(({ mlps }) => mlps.some(({ sharesNormed }) => sharesNormed));
+    const buffers: RowBuffers = {
+      role,
+      rows,
+      tokens: floats('tokens', blocks * rows),
+      rowInfo: floats('row_info', blocks * rows * 2),
+      x: floats('x', rows * hiddenStride),
+      normed: fuses ? undefined : floats('normed', rows * hiddenStride),
+    };
+    const scratch = new Scratch(device);
+    const heads = ({ attentions }: DecoderStage): number => Math.max(...attentions.map((attention) => attention.heads));
+    const stages = this.#stages
+      .toSorted((a, b) => heads(b) - heads(a))
+      .map(({ context: { topology }, attentions, mlps }): [number, StagePrograms] => {
+        const attendedInfo = attendedRowInfo(topology, buffers, scratch);
+        const stageRows = { ...buffers, allRows, attendedInfo, scratch };
+        return [
+          topology.index,
+          {
+            rows: stageRows,
+            attention: new Map(attentions.map((attention) => [attention, attention.program(stageRows)])),
+            mlp: new Map(mlps.map((mlp) => [mlp, mlp.program(stageRows)])),
+          },
+        ];
+      });
+    return {
+      ...buffers,
+      embedding: new VocabParallelEmbedding(device, world, config, this.weights.embedding, buffers, hiddenStride),
+      stages: new Map(stages),
+    };
+  }
+
+  recordLayers(recorder: RankRecorder, buffers: DecoderRows, compresses = false): void {
+    buffers.embedding.record(recorder, this.config.embeddingScale);
+    const own = new Map(this.#stages.map((stage) => [stage.context.topology.index, stage]));
+    for (const index of this.world.plan.stages.keys()) {
+      recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);
+      const stage = own.get(index);
+      if (!stage) continue;
+      const { rows, attention, mlp } = buffers.stages.get(index)!;
+      recordAttendedRows(recorder, stage.context.topology, rows);
+      for (const { index: layer, attention: attends, held } of stage.layers) {
+        const weights = held?.weights;
+        const half = weights && { norm: weights.inputNorm, weights: weights.attention };
+        attention.get(attends)!.record(recorder, layer, half, compresses);
+        if (held) {
+          mlp.get(held.mlp)!.record(recorder, { norm: held.weights.postNorm, weights: held.weights.mlp });
+        }
+      }
+    }
+  }
+
+  recordHead(recorder: RankRecorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
+    const { head, norm } = this.weights;
+    if (!head) return;
+    recordLinear(recorder, { role: 'generated', rows, normed }, head.matrix, {
+      x,
+      xStride: this.hiddenStride,
+      norm: { weight: norm!, eps: this.config.rmsNormEps },
+      out: logits,
+      outStride: this.logitsStride,
+      outOffset: head.firstRow,
+      outScale: this.config.logitScale,
+    });
+  }
+}

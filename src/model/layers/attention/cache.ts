@@ -1,0 +1,57 @@
+import { kvCacheBytes, type KvType } from '../../../../shaders/cache/kv_cache.js';
+import { latentCacheBytes } from '../../../../shaders/cache/latent_cache.js';
+import type { Buffer } from '../../../gpu/index.js';
+import type { Owners } from '../../../placement/index.js';
+import type { CompressionOptions } from '../../compression/options.js';
+import type { StageCompression } from '../../compression/stage_compression.js';
+import type { PagedAttention } from '../../config/model_config.js';
+
+export type { KvType } from '../../../../shaders/cache/kv_cache.js';
+
+/** What layers need to know of the cache that the engine pages. */
+export interface CacheOptions {
+  readonly type: KvType;
+  /** Tokens a block. */
+  readonly block: number;
+  readonly numBlocks: number;
+  /** u32 [slots][tableStride]: physical block of each logical block; NO_BLOCK where another rank holds it. */
+  readonly blockTable: Buffer;
+  readonly tableStride: number;
+  /** u32 [slots]: rotates the owners of a sequence's chunks (shaders/cache/kv_cache.ts). */
+  readonly chunkOffsets: Buffer;
+  /** Tokens a sequence may have. */
+  readonly contextLength: number;
+  /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
+  readonly perHead?: PerHeadCache;
+}
+
+/** A cache whose heads keep different entries. A block of `CacheOptions.numBlocks` is then one of each kv head. */
+export interface PerHeadCache {
+  readonly compression?: CompressionOptions | undefined;
+  /** What compresses: the class is handed over, so that programs that never compress needn't load it. */
+  readonly compressor: typeof StageCompression;
+  /** Where heads are copied: who holds what of them. */
+  readonly owners?: Owners | undefined;
+  /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
+  readonly tables: ReadonlyMap<number, Buffer>;
+  /** By the model's layer: blocks of all the rank's kv heads together. */
+  readonly headBlocks: ReadonlyMap<number, number>;
+}
+
+/** A layer's part of the paged cache. */
+export interface LayerCache {
+  /** K and V, or the latents; none where the rank holds none of the layer's heads. */
+  readonly buffers: readonly Buffer[];
+  /** Of a buffer. */
+  readonly bytes: number;
+  /** Of all buffers, of the heads whose cache the rank keeps: copied ones by its share. */
+  readonly bytesPerToken: number;
+  /** Of a per-head cache: bytes of a block of one head, K and V. */
+  readonly headBlockBytes?: number;
+}
+
+/** Bytes that a token takes in a layer's cache, of one kv head or of the latent. */
+export const kvTokenBytes = (attention: PagedAttention, kvType: KvType): number =>
+  attention.kind === 'gqa'
+    ? 2 * kvCacheBytes({ kvHeads: 1, headDim: attention.headDim, kvType, block: 1 }, 1)
+    : latentCacheBytes({ ...attention, kvType, block: 1 }, 1);

@@ -1,0 +1,261 @@
+import { attentionPrefill } from '../../../../shaders/attention/attention_prefill/index.js';
+import { attentionSplit } from '../../../../shaders/attention/attention_split/index.js';
+import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
+import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
+import type { Buffer } from '../../../gpu/index.js';
+import type { RankShare } from '../../../placement/index.js';
+import type { StageCompression } from '../../compression/stage_compression.js';
+import type { GqaConfig } from '../../config/model_config.js';
+import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
+import { recordLinear } from '../linear/linear.js';
+import { RowParallelLinear } from '../linear/row_parallel.js';
+import { activationStride, chunksOf } from '../roles.js';
+import type { StageRows } from '../rows.js';
+import type { RankRecorder } from '../world.js';
+import { kvTokenBytes, type LayerCache } from './cache.js';
+import type { GqaWeights } from './gqa_weights.js';
+import { type MergeTables, SpreadAttention } from './spread_attention.js';
+import { type AttentionShape, spreadLayout } from './spread_layout.js';
+
+/** kv heads whose cache a rank has, copies by their share. */
+const ownHeads = ({ kvHeads, copies = [] }: RankShare): number =>
+  copies.reduce((sum, { share }) => sum + share - 1, kvHeads.length);
+
+/** Grouped-query attention of alike layers of a stage. */
+export class GqaLayers implements AttentionLayers {
+  readonly heads: number;
+  readonly caches: readonly LayerCache[];
+  readonly compression: StageCompression | undefined;
+  readonly widestRow: number;
+  readonly stage: StageContext;
+  readonly config: GqaConfig;
+  readonly shape: AttentionShape;
+  /** Where the rank has weights: what travels to others is rotated. */
+  readonly rope: Buffer | undefined;
+
+  /** Allocates the caches and the rope table. @throws SplitkvError `limit` when a layer's K or V exceeds one binding. */
+  constructor(readonly alike: AlikeLayers<GqaConfig, GqaWeights>) {
+    const { stage, config, layers, weights } = alike;
+    const { cache, topology, ropes } = stage;
+    const { perHead } = cache;
+    const { holder } = topology;
+    this.stage = stage;
+    this.config = config;
+    this.heads = this.#headsOf(holder.heads);
+    this.caches = layers.map((layer) => this.#allocateCache(layer));
+    this.rope = weights.length > 0 ? ropes.of(config.rope!) : undefined;
+    this.shape = {
+      headsOf: (segments) => this.#headsOf(segments),
+      queryStrideOf: (segments) => this.#qkvStrideOf(segments),
+      dim: config.headDim,
+      outStride: activationStride(this.heads * config.headDim),
+      uneven: perHead?.compression !== undefined,
+      contextLength: cache.contextLength,
+    };
+    this.compression =
+      perHead?.compression && this.heads > 0 ? new perHead.compressor(stage, config, layers, this.heads) : undefined;
+    const rows = { role: 'prompt', rows: 1, whole: this.whole } as const;
+    this.widestRow = Math.max(
+      this.heads > 0 ? spreadLayout(stage.world, topology, this.shape, rows).largest : 0,
+      this.#qkvStrideOf(holder.heads),
+      RowParallelLinear.widestRow(stage, config.kvHeads),
+    );
+  }
+
+  /** A prompt that is compressed is whole on every copy until it ends. */
+  get whole(): boolean {
+    return this.stage.cache.perHead?.compression !== undefined;
+  }
+
+  #allocateCache(layer: number): LayerCache {
+    const { device, topology, cache } = this.stage;
+    const { type: kvType, block, numBlocks, perHead } = cache;
+    const { headDim } = this.config;
+    const { share } = topology;
+    const kvHeads = share.kvHeads.length;
+    const of = { kvHeads: 1, headDim, kvType, block };
+    const bytes = kvHeads === 0 ? 0 : kvCacheBytes(of, perHead?.headBlocks.get(layer) ?? numBlocks * kvHeads);
+    const allocate = (what: string): Buffer =>
+      device.createBuffer(`layers.${layer}.${what}_cache (${block * numBlocks} tokens)`, bytes);
+    return {
+      // A rank may hold none of a layer's heads.
+      buffers: kvHeads === 0 ? [] : ['k', 'v'].map(allocate),
+      bytes,
+      bytesPerToken: kvTokenBytes(this.config, kvType) * ownHeads(share),
+      headBlockBytes: 2 * kvCacheBytes(of, 1),
+    };
+  }
+
+  #headsOf(segments: readonly number[]): number {
+    return (segments.length * this.config.heads) / this.config.kvHeads;
+  }
+
+  #qkvStrideOf(segments: readonly number[]): number {
+    return activationStride((this.#headsOf(segments) + 2 * segments.length) * this.config.headDim);
+  }
+
+  program(rows: StageRows): AttentionProgram {
+    return new GqaProgram(this, rows);
+  }
+}
+
+class GqaProgram implements AttentionProgram {
+  /** Where the rank attends for some heads. */
+  readonly #attention: SpreadAttention | undefined;
+  readonly #attended: Buffer;
+  readonly #output: RowParallelLinear;
+
+  constructor(
+    readonly of: GqaLayers,
+    readonly rows: StageRows,
+  ) {
+    const { stage, config, shape, heads, whole, alike } = of;
+    const { role, scratch } = rows;
+    this.#attention = heads > 0 ? new SpreadAttention(stage, shape, rows, whole && role === 'prompt') : undefined;
+    // Each row's padding stays zero.
+    const width = heads * config.headDim;
+    const size = rows.rows * Math.max(shape.outStride, 32) * 4;
+    this.#attended = scratch.createBuffer(`${role} attended ${width}`, size);
+    const name = `o${alike.suffix}`;
+    this.#output = new RowParallelLinear(stage, rows, { name, cut: 'heads', segments: config.kvHeads });
+  }
+
+  record(recorder: RankRecorder, layer: number, half: Half<GqaWeights> | undefined, compresses: boolean): void {
+    const attention = this.#attention;
+    const weights = half?.weights;
+    if (weights?.qkv) this.#recordProjection(recorder, attention!, half!);
+    if (attention) {
+      this.#recordAttention(recorder, attention, layer, weights);
+      attention.recordMerge(recorder, this.#attended, this.#tables(layer));
+      if (compresses) this.#recordCompression(recorder, attention, layer);
+    }
+    if (weights) this.#recordOutput(recorder, weights);
+  }
+
+  #recordProjection(recorder: RankRecorder, attention: SpreadAttention, { norm, weights }: Half<GqaWeights>): void {
+    const { config, hiddenStride } = this.of.stage;
+    recordLinear(recorder, this.rows, weights.qkv!, {
+      x: this.rows.x,
+      xStride: hiddenStride,
+      norm: { weight: norm, eps: config.rmsNormEps },
+      bias: weights.qkvBias,
+      out: attention.ownQueries!,
+      outStride: attention.input.queryStride,
+    });
+  }
+
+  /** Rotation of queries and keys, the append of those that this rank's chunks take, and attention over this rank's chunks. */
+  #recordAttention(
+    recorder: RankRecorder,
+    attention: SpreadAttention,
+    layer: number,
+    weights: GqaWeights | undefined,
+  ): void {
+    const { stage, config, rope } = this.of;
+    const { topology, cache } = stage;
+    const [k, v] = this.#cacheOf(layer) as [Buffer, Buffer];
+    const { input, sendsReady } = attention;
+    const common = {
+      rows: input.rows,
+      heads: input.heads,
+      kvHeads: input.segments.length,
+      cacheKvHeads: topology.share.kvHeads.length,
+      firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!),
+      headDim: config.headDim,
+      kvType: cache.type,
+      block: cache.block,
+      tableStride: cache.tableStride,
+      perHead: cache.perHead !== undefined,
+      queryPieces: input.pieces,
+    };
+    const tensors = { row_info: input.rowInfo, block_table: this.#blockTable(layer), k_cache: k, v_cache: v };
+    // Rows to ranks without weights travel with their keys normalised and rotated: no other rank has the weights of the norms.
+    const runs = topology.holder === topology.share;
+    if (!(sendsReady && runs)) attention.recordQueries(recorder);
+    recorder.dispatch(
+      ropeAppend,
+      {
+        ...common,
+        keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined,
+        qkNorm: weights?.qNorm !== undefined,
+        eps: stage.config.rmsNormEps,
+        qkvStride: input.queryStride,
+      },
+      {
+        ...tensors,
+        qkv: input.queries,
+        rope_table: rope,
+        q_norm: weights?.qNorm,
+        k_norm: weights?.kNorm,
+      },
+      // Also rows that others attend for.
+      sendsReady && runs ? undefined : input.rowsOf,
+    );
+    if (sendsReady && runs) attention.recordQueries(recorder);
+    const problem = {
+      ...common,
+      share: attention.share,
+      qStride: input.queryStride,
+      scale: config.scale,
+    };
+    const io = { ...tensors, q: input.queries, chunk_offsets: cache.chunkOffsets, ...attention.target };
+    if (this.rows.role === 'prompt') {
+      const lanes = { lanes: attention.partials, maxChunks: chunksOf(cache.contextLength) };
+      recorder.dispatch(attentionPrefill, { ...problem, ...lanes, partialLayout: attention.layout }, io, input.rowsOf);
+    } else {
+      recorder.dispatch(attentionSplit, { ...problem, maxChunks: attention.partials }, io, input.rowsOf);
+    }
+  }
+
+  #cacheOf(layer: number): readonly Buffer[] {
+    return this.of.caches[this.of.alike.layers.indexOf(layer)]!.buffers;
+  }
+
+  /** What a merge must know of a per-head cache. */
+  #tables(layer: number): MergeTables | undefined {
+    const { topology, cache } = this.of.stage;
+    if (!cache.perHead) return undefined;
+    const { share, holder } = topology;
+    const perHead = {
+      kvHeads: holder.heads.length,
+      cacheKvHeads: share.kvHeads.length,
+      firstKvHead: share.kvHeads.indexOf(holder.heads[0]!),
+      tableStride: cache.tableStride,
+      block: cache.block,
+    };
+    return { perHead, blockTable: this.#blockTable(layer) };
+  }
+
+  /** A layer's block table: heads of a compressed cache have one each. */
+  #blockTable(layer: number): Buffer {
+    const { perHead, blockTable } = this.of.stage.cache;
+    return perHead ? perHead.tables.get(layer)! : blockTable;
+  }
+
+  /** After attention of the rows that end a prompt. */
+  #recordCompression(recorder: RankRecorder, attention: SpreadAttention, layer: number): void {
+    const [k, v] = this.#cacheOf(layer) as [Buffer, Buffer];
+    const { queries, queryStride, rowsOf } = attention.input;
+    this.of.compression!.record(recorder, layer, {
+      q: queries,
+      qStride: queryStride,
+      partialMl: attention.target.partial_ml,
+      lanes: attention.partials,
+      k,
+      v,
+      blockTable: this.#blockTable(layer),
+      rowsOf,
+    });
+  }
+
+  #recordOutput(recorder: RankRecorder, { o, oBias }: GqaWeights): void {
+    const xStride = activationStride(this.of.heads * this.of.config.headDim);
+    let xOffset = 0;
+    const inputs = o.map(({ matrix, segments }) => {
+      const input = { matrix, segments, x: this.#attended, xStride, xOffset };
+      xOffset += segments.end - segments.start;
+      return input;
+    });
+    this.#output.record(recorder, 'o_proj', inputs, oBias);
+  }
+}

@@ -1,0 +1,331 @@
+import { mlaPrefill } from '../../../../shaders/attention/mla_prefill/index.js';
+import { mlaSplit } from '../../../../shaders/attention/mla_split/index.js';
+import { latentCacheBytes } from '../../../../shaders/cache/latent_cache.js';
+import { linearGrouped } from '../../../../shaders/linear/linear_grouped/index.js';
+import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
+import { alignUp } from '../../../base/math.js';
+import type { Buffer } from '../../../gpu/index.js';
+import type { MlaConfig } from '../../config/model_config.js';
+import { queryHeads, spanLength } from '../../shape.js';
+import type { Matrix } from '../../weights/matrix.js';
+import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
+import { fusesNorm, recordLinear } from '../linear/linear.js';
+import { RowParallelLinear } from '../linear/row_parallel.js';
+import { activationStride, chunksOf, tileRows } from '../roles.js';
+import { ownRowInfo, type StageRows } from '../rows.js';
+import type { RankRecorder } from '../world.js';
+import type { LayerCache } from './cache.js';
+import type { MlaWeights } from './mla_weights.js';
+import { attentionSegments } from './segments.js';
+import { SpreadAttention } from './spread_attention.js';
+import { type AttentionShape, spreadLayout } from './spread_layout.js';
+
+/** A matrix a head. */
+const groupedBy = (rows: number, heads: number, { type }: Matrix) => ({
+  rows,
+  tileRows: tileRows(rows),
+  groups: heads,
+  type,
+  xOffset: 0,
+  outOffset: 0,
+});
+
+/** Multi-head latent attention, with absorb, of alike layers of a stage. */
+export class MlaLayers implements AttentionLayers {
+  readonly heads: number;
+  readonly caches: readonly LayerCache[];
+  readonly widestRow: number;
+  readonly stage: StageContext;
+  readonly config: MlaConfig;
+  readonly shape: AttentionShape;
+  /** Where the rank has weights: what travels to others is rotated. */
+  readonly rope: Buffer | undefined;
+  readonly runs: boolean;
+  readonly segments: number;
+  /** Elements from row to row of the first projection, and of q where it has a bottleneck. */
+  readonly projectStride: number;
+  readonly qStride: number;
+  /** Elements of a row of attention's output, out of the latent space. */
+  readonly attendedWidth: number;
+
+  /** Allocates the caches and the rope table. @throws SplitkvError `limit` when a layer's latents exceed one binding. */
+  constructor(readonly alike: AlikeLayers<MlaConfig, MlaWeights>) {
+    const { stage, config, layers, weights } = alike;
+    const { topology, cache, ropes } = stage;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
+    const { holder } = topology;
+    this.stage = stage;
+    this.config = config;
+    this.heads = this.#headsOf(holder.heads);
+    this.caches = layers.map((layer) => this.#allocateCache(layer));
+    this.runs = weights.length > 0;
+    this.rope = this.runs ? ropes.of(config.rope) : undefined;
+    this.segments = attentionSegments(config).total;
+    this.projectStride = activationStride(weights[0]?.project!.outFeatures ?? 0);
+    this.qStride = activationStride(this.heads * (qkNopeHeadDim + qkRopeHeadDim));
+    this.attendedWidth = this.heads * vHeadDim;
+    this.shape = {
+      headsOf: (segments) => this.#headsOf(segments),
+      queryStrideOf: (segments) => this.#absorbedStrideOf(segments),
+      dim: kvLoraRank,
+      outStride: activationStride(this.heads * kvLoraRank),
+      uneven: false,
+      contextLength: cache.contextLength,
+    };
+    this.widestRow = Math.max(
+      spreadLayout(stage.world, topology, this.shape, { role: 'prompt', rows: 1, whole: false }).largest,
+      this.projectStride,
+      this.qStride,
+      this.#absorbedStrideOf(holder.heads),
+      this.shape.outStride,
+      activationStride(this.attendedWidth),
+      RowParallelLinear.widestRow(stage, this.segments),
+    );
+  }
+
+  #allocateCache(layer: number): LayerCache {
+    const { device, cache } = this.stage;
+    const tokens = cache.block * cache.numBlocks;
+    const bytes = latentCacheBytes(this.latent, cache.numBlocks);
+    return {
+      buffers: [device.createBuffer(`layers.${layer}.latent_cache (${tokens} tokens)`, bytes)],
+      bytes,
+      bytesPerToken: bytes / tokens,
+    };
+  }
+
+  get latent() {
+    const { kvLoraRank, qkRopeHeadDim } = this.config;
+    const { type: kvType, block } = this.stage.cache;
+    return { kvLoraRank, qkRopeHeadDim, kvType, block };
+  }
+
+  #headsOf(segments: readonly number[]): number {
+    return segments.length === 0
+      ? 0
+      : spanLength(queryHeads(this.config, [segments[0]!, segments[0]! + segments.length]));
+  }
+
+  /** Elements from row to row of absorbed q and rotated q_pe, [heads][kvLoraRank + qkRopeHeadDim]; behind them the row's own token. */
+  #absorbedStrideOf(segments: readonly number[]): number {
+    // Rows to ranks without weights travel with their tokens.
+    const tokens = this.#headsOf(segments) + (this.stage.world.all.stages.some(({ kind }) => kind === 'token') ? 1 : 0);
+    return alignUp(tokens * (this.config.kvLoraRank + this.config.qkRopeHeadDim), 32);
+  }
+
+  program(rows: StageRows): AttentionProgram {
+    return new MlaProgram(this, rows);
+  }
+}
+
+/** What a rank with weights works in. */
+interface ComputedRows {
+  /** q (or its bottleneck), then the latent and the rotary key: the layer's first projection. */
+  readonly projected: Buffer;
+  /** Normalised bottleneck, where there is one and its norm isn't fused. */
+  readonly qNormed: Buffer | undefined;
+  readonly q: Buffer | undefined;
+  /** [rows][heads][kvLoraRank]: attention's output, still in the latent space. */
+  readonly latentOut: Buffer;
+  readonly attended: Buffer;
+  readonly output: RowParallelLinear;
+}
+
+class MlaProgram implements AttentionProgram {
+  readonly #attention: SpreadAttention;
+  /** Undefined on a rank without weights. */
+  readonly #computed: ComputedRows | undefined;
+
+  constructor(
+    readonly of: MlaLayers,
+    readonly rows: StageRows,
+  ) {
+    this.#attention = new SpreadAttention(of.stage, of.shape, rows);
+    if (of.runs) this.#computed = this.#allocate();
+  }
+
+  #allocate(): ComputedRows {
+    const { stage, config, projectStride, qStride, shape, attendedWidth, segments, alike } = this.of;
+    const { qLoraRank } = config;
+    const { role, rows, scratch } = this.rows;
+    const floats = (name: string, stride: number): Buffer => scratch.createBuffer(`${role} ${name}`, rows * stride * 4);
+    const fused = qLoraRank === null || fusesNorm(stage.device, role, rows, qLoraRank);
+    return {
+      projected: floats('projected', projectStride),
+      qNormed: fused ? undefined : floats('q normed', projectStride),
+      q: qLoraRank === null ? undefined : floats('q', qStride),
+      latentOut: floats('latent out', shape.outStride),
+      // Each row's padding stays zero.
+      attended: floats(`attended ${attendedWidth}`, activationStride(attendedWidth)),
+      output: new RowParallelLinear(stage, this.rows, { name: `o${alike.suffix}`, cut: 'heads', segments }),
+    };
+  }
+
+  record(recorder: RankRecorder, layer: number, half: Half<MlaWeights> | undefined): void {
+    const attention = this.#attention;
+    const computed = this.#computed;
+    if (computed) this.#recordProjection(recorder, computed, layer, half!);
+    attention.recordQueries(recorder);
+    if (!computed) this.#recordAppend(recorder, layer);
+    this.#recordAttention(recorder, layer);
+    attention.recordMerge(recorder, computed?.latentOut);
+    if (computed) this.#recordOutput(recorder, computed, half!.weights);
+  }
+
+  #cacheOf(layer: number): Buffer {
+    return this.of.caches[this.of.alike.layers.indexOf(layer)]!.buffers[0]!;
+  }
+
+  /** On a rank without weights: tokens as they came, behind the queries. */
+  #recordAppend(recorder: RankRecorder, layer: number): void {
+    const { stage, heads, config, latent } = this.of;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, loraNormEps: eps } = config;
+    const { queries, queryStride, rowInfo, rowsOf, rows } = this.#attention.input;
+    const { blockTable, tableStride } = stage.cache;
+    recorder.dispatch(
+      mlaRopeAppend,
+      {
+        ...latent,
+        rows,
+        heads,
+        latents: 'ready',
+        qkNopeHeadDim,
+        eps,
+        tableStride,
+        qStride: alignUp(heads * (qkNopeHeadDim + qkRopeHeadDim), 4),
+        kvStride: queryStride,
+        kvOffset: heads * (kvLoraRank + qkRopeHeadDim),
+        qAbsStride: queryStride,
+      },
+      { kv_a: queries, row_info: rowInfo, block_table: blockTable, latent_cache: this.#cacheOf(layer) },
+      rowsOf,
+    );
+  }
+
+  /** Attention over the chunks of this rank. */
+  #recordAttention(recorder: RankRecorder, layer: number): void {
+    const { stage, config, latent } = this.of;
+    const { cache } = stage;
+    const { input, share, layout, partials, target } = this.#attention;
+    const problem = {
+      ...latent,
+      rows: input.rows,
+      heads: input.heads,
+      queryPieces: input.pieces,
+      share,
+      tableStride: cache.tableStride,
+      qStride: input.queryStride,
+      scale: config.scale,
+    };
+    const tensors = {
+      q_abs: input.queries,
+      latent_cache: this.#cacheOf(layer),
+      row_info: input.rowInfo,
+      block_table: cache.blockTable,
+      chunk_offsets: cache.chunkOffsets,
+      ...target,
+    };
+    if (this.rows.role === 'prompt') {
+      const lanes = { lanes: partials, maxChunks: chunksOf(cache.contextLength) };
+      recorder.dispatch(mlaPrefill, { ...problem, ...lanes, partialLayout: layout }, tensors, input.rowsOf);
+    } else {
+      recorder.dispatch(mlaSplit, { ...problem, maxChunks: partials }, tensors, input.rowsOf);
+    }
+  }
+
+  /** Queries, absorbed, and the latents; those of this rank's sequences into its cache. */
+  #recordProjection(
+    recorder: RankRecorder,
+    { projected, qNormed, q: qBuffer }: ComputedRows,
+    layer: number,
+    { norm, weights }: Half<MlaWeights>,
+  ): void {
+    const { stage, heads, config, projectStride, qStride, rope, latent } = this.of;
+    const { cache, world, hiddenStride } = stage;
+    const attention = this.#attention;
+    const { rows, role, x } = this.rows;
+    const qAbsorbed = attention.ownQueries!;
+    const qAbsStride = attention.input.queryStride;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
+    recordLinear(recorder, this.rows, weights.project!, {
+      x,
+      xStride: hiddenStride,
+      norm: { weight: norm, eps: stage.config.rmsNormEps },
+      bias: weights.projectBias,
+      out: projected,
+      outStride: projectStride,
+    });
+    let q = { buffer: projected, stride: projectStride };
+    if (weights.qUp) {
+      q = { buffer: qBuffer!, stride: qStride };
+      recordLinear(recorder, { role, rows, normed: qNormed }, weights.qUp, {
+        x: projected,
+        xStride: projectStride,
+        norm: { weight: weights.qNorm!, eps: config.loraNormEps },
+        out: q.buffer,
+        outStride: q.stride,
+      });
+    }
+    recorder.dispatch(
+      mlaRopeAppend,
+      {
+        ...latent,
+        rows,
+        heads,
+        ...(attention.sendsReady && { latents: 'kept' as const }),
+        qkNopeHeadDim,
+        eps: config.loraNormEps,
+        tableStride: cache.tableStride,
+        qStride: q.stride,
+        kvStride: projectStride,
+        kvOffset: weights.latentOffset,
+        qAbsStride,
+      },
+      {
+        q: q.buffer,
+        kv_a: projected,
+        norm_weight: weights.latentNorm,
+        rope_table: rope,
+        row_info: ownRowInfo(world, this.rows),
+        block_table: cache.blockTable,
+        latent_cache: this.#cacheOf(layer),
+        q_abs: qAbsorbed,
+      },
+    );
+    recorder.dispatch(
+      linearGrouped,
+      {
+        ...groupedBy(rows, heads, weights.absorb!),
+        inFeatures: qkNopeHeadDim,
+        outFeatures: kvLoraRank,
+        xStride: q.stride,
+        xGroupStride: qkNopeHeadDim + qkRopeHeadDim,
+        outStride: qAbsStride,
+        outGroupStride: kvLoraRank + qkRopeHeadDim,
+      },
+      { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: qAbsorbed },
+    );
+  }
+
+  /** Attention's outputs out of the latent space, and o_proj. */
+  #recordOutput(recorder: RankRecorder, { latentOut, attended, output }: ComputedRows, weights: MlaWeights): void {
+    const { heads, config, shape, attendedWidth } = this.of;
+    const { kvLoraRank, vHeadDim } = config;
+    const stride = activationStride(attendedWidth);
+    recorder.dispatch(
+      linearGrouped,
+      {
+        ...groupedBy(this.rows.rows, heads, weights.valueUp!),
+        inFeatures: kvLoraRank,
+        outFeatures: vHeadDim,
+        xStride: shape.outStride,
+        xGroupStride: kvLoraRank,
+        outStride: stride,
+        outGroupStride: vHeadDim,
+      },
+      { x: latentOut, weight: weights.valueUp!.shards[0]!.weight, out: attended },
+    );
+    const input = { matrix: weights.o!, segments: weights.oSegments, x: attended, xStride: stride };
+    output.record(recorder, 'o_proj', [input], weights.oBias);
+  }
+}

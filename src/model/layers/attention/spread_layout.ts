@@ -1,0 +1,178 @@
+import { type LaneContributor } from '../../../../shaders/attention/attention_merge/lane_sources.js';
+import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
+import { ceilDiv } from '../../../base/math.js';
+import { attendedGroups, bundlesOf, type HeadBundle, laneRoom, type StageTopology } from '../../../placement/index.js';
+import { chunksOf, queryStride, type Role } from '../roles.js';
+import { rowBlocks } from '../rows.js';
+import type { World } from '../world.js';
+import { stateCount, type StateLayout } from './lane_states.js';
+
+/** Attention's shape on a stage, whatever its kernels. */
+export interface AttentionShape {
+  /** Query heads of attention segments. */
+  readonly headsOf: (segments: readonly number[]) => number;
+  /** Elements from row to row of the queries of attention segments. */
+  readonly queryStrideOf: (segments: readonly number[]) => number;
+  /** Elements of a head's output. */
+  readonly dim: number;
+  /** Elements from row to row of the outputs. */
+  readonly outStride: number;
+  /** Heads have lost entries, so that ranks differ in how many chunks a step has. */
+  readonly uneven: boolean;
+  /** Tokens a sequence may have. */
+  readonly contextLength: number;
+}
+
+/** The rows that a rank runs, or attends for. */
+export interface SpreadRows {
+  readonly role: Role;
+  /** There is room for, of a row group. */
+  readonly rows: number;
+  /** Copies of heads have whole sequences for now: a prompt that is compressed at its end. */
+  readonly whole: boolean;
+}
+
+/** Lane states that come to this rank of one keeper, of one bundle. */
+export interface Contribution {
+  readonly bundle: HeadBundle;
+  readonly rank: number;
+  readonly lanes: readonly number[];
+  readonly layout: StateLayout;
+  /** The bundle's first in the layout, of `bundleHeads` heads each. */
+  readonly first: number;
+}
+
+/** What a rank's attention of a stage works in: pure, so that it is known before there is a device. */
+export interface SpreadLayout {
+  /** Row groups side by side in the attended rows, each with room of its own. */
+  readonly rowPieces: number;
+  /** The piece of the attended rows that this rank's own queries are put in. */
+  readonly ownPiece: number;
+  /** Attention segments that are attended for, and query heads of each weight group's. */
+  readonly segments: readonly number[];
+  readonly pieces: readonly number[];
+  readonly heads: number;
+  readonly queryStride: number;
+  /** f32 elements of all queries. */
+  readonly queries: number;
+  /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
+  readonly partials: number;
+  /** Neighbouring heads whose lanes travel together. */
+  readonly bundleHeads: number;
+  /** States that attention writes; undefined where it writes `own` lanes. */
+  readonly chunkStates: number | undefined;
+  /** Lanes of this rank's chunks, with room for those of others behind them where they are merged in place. Undefined: one rank has all. */
+  readonly own: { readonly states: number; readonly layout: StateLayout } | undefined;
+  /** Lanes that are merged here, `states` of them in a buffer of their own unless they lie in place. Undefined: one rank has all. */
+  readonly home: { readonly states: number | undefined; readonly contributions: readonly Contribution[] } | undefined;
+  /** By bundle of `bundleHeads` heads: where the lanes lie that are merged to its output. */
+  readonly sources: readonly (readonly LaneContributor[])[];
+  /** f32 elements of the largest buffer. */
+  readonly largest: number;
+}
+
+const ALL_SLOTS: readonly number[] = Array.from({ length: MERGE_LANES }, (_, slot) => slot);
+
+const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
+
+export function spreadLayout(
+  world: World,
+  stage: StageTopology,
+  shape: AttentionShape,
+  { role, rows, whole }: SpreadRows,
+): SpreadLayout {
+  const { plan, rank } = world;
+  const { headsOf } = shape;
+  const runs = stage.holder === stage.share;
+  const rowPieces = rowBlocks(world, role);
+
+  // What is attended to.
+  const groups = attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
+  const segments = groups.flat();
+  const pieces = groups.map((own) => headsOf(own));
+  const heads = pieces.reduce((sum, own) => sum + own, 0);
+  const stride = queryStride(groups, shape.queryStrideOf);
+  const queries = Math.max(pieces.length, rowPieces) * rows * stride;
+
+  // What comes of it. Places of a token plan are alike, but perhaps a root's that keeps no sequence.
+  const group =
+    stage.kind === 'token'
+      ? stage.places[stage.group]!.findIndex(({ length }) => length === stage.split)
+      : (stage.runs[role][0] ?? 0);
+  const bundles = runs ? bundlesOf(plan, stage, group, whole) : [];
+  const byLanes = bundles.some(({ keepers }) => keepers.length > 1);
+  const holes = stage.kind === 'arranged' && byLanes;
+  const chunks = chunksOf(shape.contextLength);
+  const lanes = Math.min(MERGE_LANES, chunks);
+  const keeper = ({ keepers }: HeadBundle) => keepers.find((one) => one.rank === rank);
+  const ownLanes = holes
+    ? Math.max(...bundles.map((bundle) => laneRoom(keeper(bundle)!.lanes, lanes)))
+    : ceilDiv(lanes, stage.sequence.ranks);
+  const partials = role === 'prompt' ? ownLanes : ceilDiv(chunks, stage.sequence.ranks);
+  const bundleHeads = holes ? heads / segments.length : pieces.reduce(gcd);
+  const keeps = stage.kind !== 'token' || stage.weights[stage.place]! > 0;
+  const attendedRows = keeps ? rowPieces * rows : 1;
+  const room = (of: readonly number[], lanesOf: number, base: number, rowsOf = rows): StateLayout => ({
+    base,
+    bundles: headsOf(of) / bundleHeads,
+    bundleHeads,
+    lanes: lanesOf,
+    rows: rowsOf,
+  });
+  const split = stage.sequence.ranks > 1 || holes;
+  const layout = split ? room(segments, ownLanes, 0, attendedRows) : undefined;
+  const inPlace = layout !== undefined && rowPieces === 1 && keeps;
+
+  // Lanes that are merged here: this rank's, then those of the other keepers of the bundles whose home it is.
+  const contributions: Contribution[] = [];
+  let merged = inPlace ? stateCount(layout) : 0;
+  const add = (bundle: HeadBundle, { rank: from, lanes: slots }: HeadBundle['keepers'][number]): void => {
+    const of = room(bundle.heads, laneRoom(slots, lanes), merged);
+    contributions.push({ bundle, rank: from, lanes: slots, layout: of, first: 0 });
+    merged += stateCount(of);
+  };
+  for (const bundle of byLanes ? bundles : []) {
+    const mine = keeper(bundle);
+    if (!mine) continue;
+    if (!inPlace) add(bundle, mine);
+    else {
+      const before = segments.slice(0, segments.indexOf(bundle.heads[0]!));
+      contributions.push({ bundle, rank, lanes: mine.lanes, layout, first: headsOf(before) / bundleHeads });
+    }
+  }
+  for (const bundle of byLanes ? bundles : []) {
+    if (bundle.home === rank) for (const other of bundle.keepers) if (other.rank !== rank) add(bundle, other);
+  }
+
+  const sources = (byLanes ? bundles : []).flatMap((bundle) => {
+    const own = contributions.filter((contribution) => contribution.bundle === bundle);
+    return Array.from({ length: headsOf(bundle.heads) / bundleHeads }, (_, at) =>
+      own.map(({ lanes: slots, layout: of, first }) => ({
+        // Elsewhere than at its home a copied head's output lacks lanes, and isn't used.
+        mask: (bundle.home === rank ? slots : ALL_SLOTS).reduce((mask, slot) => mask | (1 << slot), 0),
+        base: of.base + (first + at) * of.lanes * of.rows * bundleHeads,
+        lanes: of.lanes,
+      })),
+    );
+  });
+  const own = layout && { states: inPlace && byLanes ? merged : stateCount(layout), layout };
+  const home = byLanes ? { states: inPlace ? undefined : merged, contributions } : undefined;
+  const chunkStates = split && role === 'prompt' ? undefined : attendedRows * heads * partials;
+  const states = Math.max(chunkStates ?? 0, own?.states ?? 0, home?.states ?? 0);
+  return {
+    rowPieces,
+    ownPiece: rowPieces > 1 ? stage.runs[role][0]! : stage.attendsForAll ? stage.group : 0,
+    segments,
+    pieces,
+    heads,
+    queryStride: stride,
+    queries,
+    partials,
+    bundleHeads,
+    chunkStates,
+    own,
+    home,
+    sources,
+    largest: Math.max(queries, states * shape.dim),
+  };
+}

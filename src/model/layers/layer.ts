@@ -1,0 +1,100 @@
+import type { Buffer, Device } from '../../gpu/index.js';
+import type { StageTopology } from '../../placement/index.js';
+import type { StageCompression } from '../compression/stage_compression.js';
+import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
+import type { AttentionWeights, MlpWeights } from '../weights/model_weights.js';
+import type { CacheOptions, LayerCache } from './attention/cache.js';
+import type { RopeTables } from './attention/rope_table.js';
+import type { StageRows } from './rows.js';
+import type { Scratch } from './scratch.js';
+import type { RankRecorder, World } from './world.js';
+
+/**
+ * The layers of a model, by kind: `attention/` (grouped-query, latent), `mlp/` (gated, experts) and the projections that both are
+ * made of, `linear/`. A kind has its weights (`*_weights.ts`: which tensors a rank's slice is made of, their bytes, how they are
+ * loaded) and its program beside them. These are the only parts of a model that talk to other ranks (`World`); the decoder that puts
+ * them in order (../forward/decoder.ts) sees neither ranks nor kinds.
+ *
+ * Layers of a stage that are alike share one `AttentionLayers` or `MlpLayers`, and each set of rows that runs through them one
+ * `AttentionProgram` or `MlpProgram`; those record a layer at a time.
+ */
+
+/** A stage of the plan on this rank, as its layers see it. */
+export interface StageContext {
+  readonly device: Device;
+  readonly world: World;
+  readonly config: ModelConfig;
+  readonly cache: CacheOptions;
+  readonly topology: StageTopology;
+  /** Elements from row to row of the residual stream. */
+  readonly hiddenStride: number;
+  readonly ropes: RopeTables;
+  /** For what stages may share, whatever the rows. */
+  readonly scratch: Scratch;
+}
+
+/** Layers of a stage that are alike. */
+export interface AlikeLayers<Config, Weights> {
+  readonly stage: StageContext;
+  readonly config: Config;
+  /** Their numbers in the model, ascending. */
+  readonly layers: readonly number[];
+  /** What the rank has of each: all of them, or none where it only keeps their cache. */
+  readonly weights: readonly Weights[];
+  /** Ends the names of buffers whose layout is theirs alone. */
+  readonly suffix: string;
+}
+
+/** A layer's half, of which the rank has weights: x += residualScale * f(norm(x)). */
+export interface Half<Weights> {
+  readonly norm: Buffer;
+  readonly weights: Weights;
+}
+
+/** Attention of alike layers on this rank: their caches, and how they work on some rows. */
+export interface AttentionLayers {
+  /** Query heads of this rank's weights, or of its root's. */
+  readonly heads: number;
+  /** By layer, in the order of `AlikeLayers.layers`. */
+  readonly caches: readonly LayerCache[];
+  /** Of a per-head cache: what compresses prompts. */
+  readonly compression?: StageCompression | undefined;
+  /** Elements that a prompt row takes of the widest buffer. */
+  readonly widestRow: number;
+  program(rows: StageRows): AttentionProgram;
+}
+
+export interface AttentionProgram {
+  /**
+   * Records a layer. `half`: undefined where the rank only keeps the cache. `compresses`: the rows end a prompt, which is compressed
+   * after its attention.
+   */
+  record(recorder: RankRecorder, layer: number, half: Half<AttentionWeights> | undefined, compresses: boolean): void;
+}
+
+/** MLPs of alike layers on this rank. */
+export interface MlpLayers {
+  /** Others than the projection after it read the normalised rows: the norm is a dispatch of its own. */
+  readonly sharesNormed: boolean;
+  /** Elements that a prompt row takes of the widest buffer. */
+  readonly widestRow: number;
+  program(rows: StageRows): MlpProgram;
+}
+
+export interface MlpProgram {
+  record(recorder: RankRecorder, half: Half<MlpWeights>): void;
+}
+
+/** How layers of each kind are made. */
+export interface LayerKinds {
+  readonly attention: {
+    readonly [Kind in AttentionWeights['kind']]?: (
+      layers: AlikeLayers<Extract<AttentionConfig, { kind: Kind }>, Extract<AttentionWeights, { kind: Kind }>>,
+    ) => AttentionLayers;
+  };
+  readonly mlp: {
+    readonly [Kind in MlpWeights['kind']]?: (
+      layers: AlikeLayers<Extract<MlpConfig, { kind: Kind }>, Extract<MlpWeights, { kind: Kind }>>,
+    ) => MlpLayers;
+  };
+}

@@ -1,0 +1,142 @@
+import type { Buffer } from '../../../gpu/index.js';
+import { gatheredSegmentRoutes, type Route, segmentRoutes, type StageTopology } from '../../../placement/index.js';
+import type { HeldSegments } from '../../shape.js';
+import type { Matrix } from '../../weights/matrix.js';
+import type { StageContext } from '../layer.js';
+import type { GatheredRows } from '../mlp/gathered_rows.js';
+import type { RowBuffers, StageRows } from '../rows.js';
+import type { RankRecorder, RegionsOf } from '../world.js';
+import { recordLinear } from './linear.js';
+import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './parts.js';
+
+export interface RowParallelShape {
+  /** Names its buffers. */
+  readonly name: string;
+  /** What ranks cut its contraction by. */
+  readonly cut: 'heads' | 'mlp';
+  /** Segments of the whole contraction. */
+  readonly segments: number;
+  /** Where ranks run rows of their own and share out the segments: the rows of all of them. */
+  readonly gathered?: GatheredRows | undefined;
+}
+
+/** A run of the contraction that this rank holds, and its activations. */
+export interface RowParallelInput {
+  readonly matrix: Matrix;
+  readonly segments: HeldSegments;
+  readonly x: Buffer;
+  readonly xStride: number;
+  readonly xOffset?: number;
+}
+
+/** Other weight groups hold other segments of a stage's contractions, of the same rows. */
+const isCut = ({ groups, holder, share }: StageTopology): boolean => groups.length > 1 && holder === share;
+
+/** Elements that a row takes of a sum's segments. */
+const partsRow = ({ hiddenStride }: StageContext, segments: number): number => segments * (hiddenStride + 32);
+
+/**
+ * The last projection of a layer's half, whose contraction ranks may share out, and its residual. Each rank sums its own segments, every
+ * rank that runs a row gets all of them and adds them up in order: reduce by all-gather, with the bits of one rank.
+ *
+ * Where ranks run rows of their own each sums its segments of all rows, and they go home (`gathered`).
+ */
+export class RowParallelLinear {
+  /** All segments of this rank's rows; undefined where it holds the whole contraction. */
+  readonly #parts: Parts | undefined;
+  /** What this rank sums. */
+  readonly #own: Parts | undefined;
+
+  constructor(
+    readonly stage: StageContext,
+    readonly rows: StageRows,
+    readonly shape: RowParallelShape,
+  ) {
+    const { config, topology } = stage;
+    const { role, scratch } = rows;
+    const { name, segments, gathered } = shape;
+    const { hiddenSize } = config;
+    if (!gathered && !isCut(topology)) return;
+    this.#parts = allocateParts(scratch, role, `${name} parts`, segments, rows.rows, hiddenSize);
+    this.#own = this.#parts;
+    if (!gathered) return;
+    const [first = 0] = topology.share.mlp;
+    // Segments that are empty stay zero, so other segments don't go to their place.
+    const own = `${name} parts from ${first}`;
+    this.#own = allocateParts(scratch, role, own, topology.share.mlp.length, gathered.rows, hiddenSize, first);
+  }
+
+  /** Elements that a prompt row takes of the widest buffer. */
+  static widestRow(stage: StageContext, segments: number, gatheredRanks = 0): number {
+    const { topology } = stage;
+    if (gatheredRanks > 0) return partsRow(stage, Math.max(segments, gatheredRanks * topology.share.mlp.length));
+    return isCut(topology) ? partsRow(stage, segments) : 0;
+  }
+
+  /** The whole of it. */
+  record(recorder: RankRecorder, label: string, inputs: readonly RowParallelInput[], bias: Buffer | undefined): void {
+    for (const input of inputs) this.recordSegments(recorder, this.rows, input, bias);
+    const { exchange } = this;
+    if (exchange) this.stage.world.exchangeRoutes(recorder, label, exchange.routes, exchange.regions);
+    this.recordSum(recorder, bias);
+  }
+
+  /** This rank's segments of `buffers`' rows; added to x where it holds the whole contraction. */
+  recordSegments(
+    recorder: RankRecorder,
+    buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
+    { matrix, ...input }: RowParallelInput,
+    bias: Buffer | undefined,
+  ): void {
+    const own = this.#own;
+    if (own) {
+      recordLinear(recorder, buffers, matrix, {
+        ...input,
+        out: partsFrom(own, input.segments.first),
+        outStride: own.stride,
+        output: 'segments',
+      });
+      return;
+    }
+    recordLinear(recorder, buffers, matrix, {
+      ...input,
+      bias,
+      out: this.rows.x,
+      outStride: this.stage.hiddenStride,
+      outScale: this.stage.config.residualScale,
+      epilogue: 'residual',
+    });
+  }
+
+  /** What brings the other ranks' segments here; undefined where there are none. */
+  get exchange(): { readonly routes: readonly Route[]; readonly regions: RegionsOf } | undefined {
+    const parts = this.#parts;
+    if (!parts) return undefined;
+    const { world, topology, cache } = this.stage;
+    const { role } = this.rows;
+    const { cut, gathered } = this.shape;
+    const { index } = topology;
+    if (gathered) {
+      return { routes: gatheredSegmentRoutes(world.all, index), regions: gathered.segmentsHome(this.#own!, parts) };
+    }
+    const owners = cut === 'heads' ? cache.perHead?.owners : undefined;
+    return {
+      routes: segmentRoutes(world.all, index, role, cut),
+      regions: owners ? headRegions(index, parts, owners) : segmentRegions(world, role, parts),
+    };
+  }
+
+  /** All segments, in order, onto x; nothing where they are there already. */
+  recordSum(recorder: RankRecorder, bias: Buffer | undefined): void {
+    if (!this.#parts) return;
+    const { config, hiddenStride } = this.stage;
+    recordReduce(recorder, this.#parts, {
+      width: config.hiddenSize,
+      bias,
+      out: this.rows.x,
+      outStride: hiddenStride,
+      outScale: config.residualScale,
+      epilogue: 'residual',
+    });
+  }
+}

@@ -1,0 +1,225 @@
+import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
+import { moeRoute } from '../../../../shaders/moe/moe_route/index.js';
+import type { Buffer } from '../../../gpu/index.js';
+import { expertRoutes, routingRoutes } from '../../../placement/index.js';
+import type { ExpertsConfig } from '../../config/model_config.js';
+import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
+import { recordLinear } from '../linear/linear.js';
+import { rowsOf } from '../linear/parts.js';
+import { activationStride } from '../roles.js';
+import type { StageRows } from '../rows.js';
+import type { RankRecorder, RegionsOf } from '../world.js';
+import type { ExpertWeights } from './expert_weights.js';
+import { GatedMlp, gatedWidestRow, heldColumns } from './gated.js';
+import { GatheredRows, gatheringRanks } from './gathered_rows.js';
+import { RoutedExperts } from './routed_experts.js';
+
+/** The layers of a stage whose MLP is a mixture of experts, with shared ones beside them or without. */
+export class ExpertLayers implements MlpLayers {
+  /** Every expert reads the normalised rows. */
+  readonly sharesNormed = true;
+  readonly widestRow: number;
+  /** Columns of the shared experts that the rank holds. */
+  readonly sharedWidth: number;
+  /** Experts are spread over ranks that run rows of their own: each works on the rows of all. */
+  readonly gathers: boolean;
+  /** Ranks that hold experts, where they are spread. */
+  readonly ranks: readonly number[];
+  /** u32 [experts]: index among `ranks`. */
+  readonly owners: Buffer | undefined;
+
+  constructor(readonly alike: AlikeLayers<ExpertsConfig, ExpertWeights>) {
+    const { stage, config, weights } = alike;
+    const { device, topology, hiddenStride } = stage;
+    const { numExperts, expertsPerToken, width } = config;
+    this.sharedWidth = Math.max(0, ...weights.map(({ shared }) => (shared ? heldColumns(shared) : 0)));
+    this.gathers = topology.kind === 'adp' && topology.spreadsExperts;
+    this.ranks = [];
+    if (topology.spreadsExperts) {
+      const holding = topology.stage.shares.filter(({ experts }) => experts.length > 0);
+      this.ranks = holding.map(({ rank }) => rank);
+      const owners = Uint32Array.from({ length: numExperts }, (_, expert) =>
+        holding.findIndex(({ experts }) => experts.includes(expert)),
+      );
+      this.owners = device.createBuffer('expert owners', owners.byteLength);
+      device.write(this.owners, 0, owners);
+    }
+    // Buffers of all ranks' rows are as many times as large.
+    const all = this.gathers ? topology.holders.length : 1;
+    this.widestRow = Math.max(
+      config.sharedWidth > 0 ? gatedWidestRow(stage, this.sharedWidth) : 0,
+      expertsPerToken * Math.max(hiddenStride * Math.max(all, this.ranks.length), activationStride(width) * all),
+      activationStride(numExperts) * all,
+    );
+  }
+
+  program(rows: StageRows): MlpProgram {
+    return new ExpertProgram(this, rows);
+  }
+}
+
+/**
+ * Routed experts read the normalised rows, so the norm is a dispatch of its own. The shared experts' output is added to x first, then
+ * the weighted sum of the routed ones, in ascending expert order. Where ranks run their own rows, each routes its own and gets the
+ * outputs back.
+ */
+class ExpertProgram implements MlpProgram {
+  readonly #logits: Buffer;
+  readonly #ids: Buffer;
+  readonly #weights: Buffer;
+  readonly #experts: RoutedExperts;
+  readonly #shared: GatedMlp | undefined;
+  /** Where ranks run rows of their own and share out experts or MLP segments. */
+  readonly #gathered: GatheredRows | undefined;
+  /** Experts of all ranks' rows. */
+  readonly #gatheredIds: Buffer | undefined;
+  /** Where experts are spread: f32 [ranks][rows][expertsPerToken][hiddenStride]. */
+  readonly #outs: Buffer | undefined;
+
+  constructor(
+    readonly of: ExpertLayers,
+    readonly rows: StageRows,
+  ) {
+    const { alike, gathers, sharedWidth, ranks } = of;
+    const { stage, config, suffix } = alike;
+    const { role, scratch } = rows;
+    const { numExperts, expertsPerToken: topK } = config;
+    const buffer = (name: string, words: number): Buffer => scratch.createBuffer(`${role} ${name}`, words * 4);
+    this.#logits = buffer('router logits', rows.rows * activationStride(numExperts));
+    this.#ids = buffer('expert ids', rows.rows * topK);
+    this.#weights = buffer('expert weights', rows.rows * topK);
+    this.#experts = new RoutedExperts(stage, config, rows, gathers ? rows.allRows : rows.rows);
+    this.#shared =
+      config.sharedWidth > 0
+        ? new GatedMlp(stage, rows, { name: `shared down${suffix}`, width: sharedWidth })
+        : undefined;
+    if (gathers || gatheringRanks(stage.topology) > 0) {
+      this.#gathered = this.#shared?.gathered ?? new GatheredRows(stage, rows);
+    }
+    this.#gatheredIds = gathers ? buffer('gathered expert ids', rows.allRows * topK) : undefined;
+    this.#outs = of.owners && buffer('expert outs', ranks.length * rows.rows * topK * stage.hiddenStride);
+  }
+
+  record(recorder: RankRecorder, half: Half<ExpertWeights>): void {
+    const { stage } = this.of.alike;
+    const { weights } = half;
+    this.#recordRouting(recorder, half);
+    this.#recordRouted(recorder, weights);
+    const shared = weights.shared && this.#shared;
+    const x = shared?.gathered?.x ?? this.rows.normed!;
+    shared?.recordSegments(recorder, weights.shared!, { x });
+    const segments = shared?.down.exchange;
+    const experts = this.#expertRegions();
+    const routes = [
+      ...(segments?.routes ?? []),
+      ...(experts ? expertRoutes(stage.world.all, stage.topology.index, this.rows.role) : []),
+    ];
+    stage.world.exchangeRoutes(recorder, 'experts', routes, (route, side, step) =>
+      (route.cargo.kind === 'segments' ? segments!.regions : experts!)(route, side, step),
+    );
+    shared?.down.recordSum(recorder, undefined);
+    this.#recordCombine(recorder);
+  }
+
+  /** The rows' norm, and their experts with weights. */
+  #recordRouting(recorder: RankRecorder, { norm, weights }: Half<ExpertWeights>): void {
+    const { stage, config } = this.of.alike;
+    const { world, topology, hiddenStride } = stage;
+    const { rows } = this;
+    const stride = activationStride(config.numExperts);
+    recordLinear(recorder, rows, weights.router, {
+      x: rows.x,
+      xStride: hiddenStride,
+      norm: { weight: norm, eps: stage.config.rmsNormEps },
+      keepNormed: true,
+      out: this.#logits,
+      outStride: stride,
+    });
+    recorder.dispatch(
+      moeRoute,
+      {
+        rows: rows.rows,
+        experts: config.numExperts,
+        topK: config.expertsPerToken,
+        groups: config.numGroups,
+        topkGroups: config.topkGroups,
+        scoring: config.scoring,
+        method: config.method,
+        normTopkProb: config.normTopkProb,
+        routedScalingFactor: config.routedScalingFactor,
+        correctionBias: config.correctionBias,
+        stride,
+      },
+      {
+        logits: this.#logits,
+        correction_bias: weights.correctionBias,
+        expert_ids: this.#ids,
+        expert_weights: this.#weights,
+        row_count: this.#experts.rowCount,
+      },
+    );
+    // Different adapters may break a near tie differently; then one rank routes for all.
+    if (!world.mixed || !topology.spreadsExperts || this.#gathered) return;
+    const topK = config.expertsPerToken;
+    const routes = routingRoutes(world.all, topology.index, rows.role);
+    world.exchangeRoutes(recorder, 'routing', routes, ({ cargo }, _side, step) => {
+      const { first, count } = world.rowRange(rows.role, cargo.group, step);
+      return [rowsOf(this.#ids, topK, count, first), rowsOf(this.#weights, topK, count, first)];
+    });
+  }
+
+  /** The outputs of this rank's experts, of its own rows or of those of all ranks. */
+  #recordRouted(recorder: RankRecorder, weights: ExpertWeights): void {
+    const gathered = this.#gathered;
+    const ids = this.#gatheredIds;
+    const { expertsPerToken: stride } = this.of.alike.config;
+    gathered?.recordGather(recorder, this.rows.normed!, ids && { mine: this.#ids, all: ids, stride });
+    if (!gathered || !ids) {
+      this.#experts.record(recorder, weights, this.rows.normed!, this.#ids);
+      return;
+    }
+    gathered.recordCount(recorder, this.#experts.rowCount);
+    recorder.viewing(gathered.rowsOf, () => this.#experts.record(recorder, weights, gathered.x, ids));
+  }
+
+  /** Where experts are spread: every rank that runs a row needs the outputs of all experts for it. */
+  #expertRegions(): RegionsOf | undefined {
+    const outs = this.#outs;
+    if (!outs) return undefined;
+    const { alike, ranks } = this.of;
+    const { stage, config } = alike;
+    const { role, rows: room } = this.rows;
+    const { out } = this.#experts;
+    const stride = config.expertsPerToken * stage.hiddenStride;
+    return ({ from, cargo }, side, step) => {
+      const { first, count } = stage.world.rowRange(role, cargo.group, step);
+      if (side === 'receive') return [rowsOf(outs, stride, count, ranks.indexOf(from) * room + first)];
+      const all = this.#gathered;
+      return [all ? all.region(out, stride, cargo.group, step) : rowsOf(out, stride, count, first)];
+    };
+  }
+
+  /** The weighted sum of the routed experts, onto x. */
+  #recordCombine(recorder: RankRecorder): void {
+    const { alike, ranks, owners } = this.of;
+    const { stage, config } = alike;
+    const outs = this.#outs;
+    recorder.dispatch(
+      moeCombine,
+      {
+        rows: this.rows.rows,
+        topK: config.expertsPerToken,
+        width: stage.config.hiddenSize,
+        inStride: stage.hiddenStride,
+        stride: stage.hiddenStride,
+        ...(outs && { ranks: ranks.length, experts: config.numExperts }),
+      },
+      {
+        expert_out: outs ?? this.#experts.out,
+        expert_weights: this.#weights,
+        ...(outs && { expert_ids: this.#ids, owners }),
+        x: this.rows.x,
+      },
+    );
+  }
+}

@@ -1,0 +1,147 @@
+import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
+import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
+import type { Buffer } from '../../../gpu/index.js';
+import type { GatedMlpConfig } from '../../config/model_config.js';
+import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../layer.js';
+import { type Projection, recordLinear } from '../linear/linear.js';
+import { RowParallelLinear } from '../linear/row_parallel.js';
+import { activationStride, DOWN_SEGMENTS } from '../roles.js';
+import type { RowBuffers, StageRows } from '../rows.js';
+import type { RankRecorder } from '../world.js';
+import { GatheredRows, gatheringRanks } from './gathered_rows.js';
+import type { GatedMlpWeights } from './gated_weights.js';
+
+/** Columns of the intermediate size that a rank holds. */
+export const heldColumns = ({ downSegments: { start, end } }: GatedMlpWeights): number => end - start;
+
+/** Elements that a prompt row takes of the widest buffer of a gated MLP. */
+export function gatedWidestRow(stage: StageContext, width: number): number {
+  const ranks = gatheringRanks(stage.topology);
+  return Math.max(
+    2 * activationStride(width) * Math.max(1, ranks),
+    RowParallelLinear.widestRow(stage, DOWN_SEGMENTS.total, ranks),
+  );
+}
+
+/** The dense layers of a stage: down(silu(gate x) * up x). */
+export class GatedLayers implements MlpLayers {
+  readonly sharesNormed: boolean;
+  readonly widestRow: number;
+  readonly #width: number;
+
+  constructor(readonly alike: AlikeLayers<GatedMlpConfig, GatedMlpWeights>) {
+    const { stage, weights } = alike;
+    this.#width = Math.max(0, ...weights.map(heldColumns));
+    this.sharesNormed = gatheringRanks(stage.topology) > 0;
+    this.widestRow = gatedWidestRow(stage, this.#width);
+  }
+
+  program(rows: StageRows): MlpProgram {
+    const { stage, suffix } = this.alike;
+    return new DenseProgram(stage, rows, new GatedMlp(stage, rows, { name: `down${suffix}`, width: this.#width }));
+  }
+}
+
+class DenseProgram implements MlpProgram {
+  constructor(
+    readonly stage: StageContext,
+    readonly rows: StageRows,
+    readonly mlp: GatedMlp,
+  ) {}
+
+  record(recorder: RankRecorder, half: Half<GatedMlpWeights>): void {
+    const { stage, rows, mlp } = this;
+    const { hiddenSize, rmsNormEps: eps } = stage.config;
+    const { weights, norm } = half;
+    if (mlp.gathered) {
+      const normed = rows.normed!;
+      recorder.dispatch(
+        rmsNorm,
+        { rows: rows.rows, width: hiddenSize, stride: stage.hiddenStride, eps, residual: false },
+        { x: rows.x, weight: norm, out: normed },
+      );
+      mlp.gathered.recordGather(recorder, normed);
+      mlp.recordSegments(recorder, weights, { x: mlp.gathered.x });
+    } else {
+      mlp.recordSegments(recorder, weights, { x: rows.x, norm: { weight: norm, eps } });
+    }
+    const { exchange } = mlp.down;
+    if (exchange) stage.world.exchangeRoutes(recorder, 'down_proj', exchange.routes, exchange.regions);
+    mlp.down.recordSum(recorder, weights.downBias);
+  }
+}
+
+/** A gated MLP of some rows: of a dense layer, or shared experts. */
+export class GatedMlp {
+  readonly down: RowParallelLinear;
+  /** Where ranks run rows of their own and share out its segments: whose rows `recordSegments` works on. */
+  readonly gathered: GatheredRows | undefined;
+  /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
+  readonly #gateUp: Buffer | undefined;
+  /** Each row's padding stays zero, so MLPs of other widths have another. */
+  readonly #hidden: Buffer;
+
+  /** `name`: of its buffers. `width`: the most columns that the rank holds. */
+  constructor(
+    readonly stage: StageContext,
+    readonly rows: StageRows,
+    { name, width }: { readonly name: string; readonly width: number },
+  ) {
+    const { role, scratch } = rows;
+    this.gathered = gatheringRanks(stage.topology) > 0 ? new GatheredRows(stage, rows) : undefined;
+    const most = this.gathered?.rows ?? rows.rows;
+    const stride = activationStride(width);
+    const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
+    this.#gateUp = role === 'prompt' ? floats('gate_up', most * 2 * stride) : undefined;
+    this.#hidden = floats(`${name} hidden`, most * stride);
+    this.down = new RowParallelLinear(stage, rows, {
+      name,
+      cut: 'mlp',
+      segments: DOWN_SEGMENTS.total,
+      gathered: this.gathered,
+    });
+  }
+
+  /** This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride]. */
+  recordSegments(recorder: RankRecorder, weights: GatedMlpWeights, from: Pick<Projection, 'x' | 'norm'>): void {
+    const { gathered, rows } = this;
+    if (gathered) {
+      const all = { role: rows.role, rows: gathered.rows, normed: undefined };
+      recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from));
+    } else {
+      this.#record(recorder, rows, weights, from);
+    }
+  }
+
+  #record(
+    recorder: RankRecorder,
+    buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
+    { gateUp, gateUpBias, down, downBias, downSegments }: GatedMlpWeights,
+    from: Pick<Projection, 'x' | 'norm'>,
+  ): void {
+    if (!gateUp || !down) return;
+    const width = downSegments.end - downSegments.start;
+    const stride = activationStride(width);
+    const hidden = this.#hidden;
+    const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
+    if (buffers.role === 'prompt') {
+      const inStride = gateUp.outFeatures;
+      recordLinear(recorder, buffers, gateUp, { ...input, out: this.#gateUp!, outStride: inStride });
+      recorder.dispatch(
+        swiglu,
+        { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride },
+        { gate_up: this.#gateUp!, out: hidden },
+      );
+    } else {
+      recordLinear(recorder, buffers, gateUp, {
+        ...input,
+        out: hidden,
+        outStride: stride,
+        outFeatures: width,
+        epilogue: 'swiglu',
+      });
+    }
+    const contraction = { matrix: down, segments: downSegments, x: hidden, xStride: stride };
+    this.down.recordSegments(recorder, buffers, contraction, downBias);
+  }
+}

@@ -1,0 +1,90 @@
+import type { Buffer, Tensor } from '../../gpu/index.js';
+import { firstRowOf, stageRoutes, type StageTopology } from '../../placement/index.js';
+import { rowsOf } from './linear/parts.js';
+import type { Role } from './roles.js';
+import type { Scratch } from './scratch.js';
+import type { RankRecorder, World } from './world.js';
+
+/** Buffers that the forward program of some rows works in. `rows` is the most that a step may have. */
+export interface RowBuffers {
+  readonly role: Role;
+  readonly rows: number;
+  /**
+   * u32 [blocks][rows]: token ids. Prompt rows have a block for each replica that rows are split over (`rowBlocks`),
+   * this rank's own among them; generated rows one.
+   */
+  readonly tokens: Buffer;
+  /** vec2<u32> [blocks][rows]: (position, slot); position 0xffffffff marks an inactive row. */
+  readonly rowInfo: Buffer;
+  /** f32 [rows][hiddenStride]: the residual stream of the own block; after the program, the last layer's output. */
+  readonly x: Buffer;
+  /** f32 [rows][hiddenStride], where a norm isn't fused into the projection that follows. */
+  readonly normed: Buffer | undefined;
+}
+
+/** The same as the layers of a stage see them. */
+export interface StageRows extends RowBuffers {
+  /** The most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. */
+  readonly allRows: number;
+  /** `rowInfo` of the rows that the rank attends for. */
+  readonly attendedInfo: Buffer;
+  /** For what stages may share. */
+  readonly scratch: Scratch;
+}
+
+/** Row groups whose rows lie side by side, each with room of its own: prompt rows that are split over replicas. */
+export const rowBlocks = ({ all }: World, role: Role): number => (all.places ? 1 : all.rowGroups[role]);
+
+/** The block of the rows that this rank runs. */
+export const ownBlock = (world: World, role: Role): number =>
+  rowBlocks(world, role) === 1 ? 0 : world.topology.runs[role][0]!;
+
+/** This rank's own rows of `rowInfo`. */
+export function ownRowInfo(
+  world: World,
+  { role, rowInfo, rows }: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>,
+): Tensor {
+  if (rowBlocks(world, role) === 1) return rowInfo;
+  return { buffer: rowInfo, offset: ownBlock(world, role) * rows * 8, size: rows * 8 };
+}
+
+/** The rows' residual stream comes to a stage from the one before it. */
+export function recordStageRows(
+  recorder: RankRecorder,
+  world: World,
+  stage: number,
+  { role, x }: Pick<RowBuffers, 'role' | 'x'>,
+  stride: number,
+): void {
+  world.exchangeRoutes(recorder, 'stage', stageRoutes(world.all, stage, role), ({ cargo }, _side, step) => {
+    const { first, count } = world.rowRange(role, cargo.group, step);
+    return [rowsOf(x, stride, count, first)];
+  });
+}
+
+/**
+ * Where a rank's `attendedInfo` is: its rows' own, and on a rank without weights a buffer of its place's rows. Those of a root's own
+ * place are its first, too.
+ */
+export const attendedRowInfo = (
+  { holder, share }: StageTopology,
+  { role, rows, rowInfo }: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>,
+  scratch: Scratch,
+): Buffer => (holder === share ? rowInfo : scratch.createBuffer(`${role} own row_info`, rows * 8));
+
+/** Before a stage's first layer, on a rank without weights: which of the step's rows are its own. */
+export function recordAttendedRows(
+  recorder: RankRecorder,
+  { place }: StageTopology,
+  { rowInfo, attendedInfo }: Pick<StageRows, 'rowInfo' | 'attendedInfo'>,
+): void {
+  if (attendedInfo === rowInfo) return;
+  recorder.hop({
+    label: 'own rows',
+    copy: (encoder, { rows }) => {
+      const first = firstRowOf(place, [...rows.keys()], rows);
+      const count = rows[place]!;
+      if (count > 0) encoder.copyBufferToBuffer(rowInfo.gpu, first * 8, attendedInfo.gpu, 0, count * 8);
+    },
+  });
+}
