@@ -16,7 +16,6 @@ export { arrangedPlan } from './make/arranged_plan.js';
 export { maxSequences } from './make/capacity.js';
 export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './sequences/copies.js';
 export {
-  axesFeatures,
   checkTogether,
   exclusionOf,
   EXCLUSIONS,
@@ -60,7 +59,7 @@ export {
   predictPlans,
   type Workload,
 } from './planner.js';
-export { parsePolicy, POLICIES } from './make/policy.js';
+export { parsePolicy, POLICIES, type PolicyRow, registerPolicy } from './make/policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';
 export { type CachePiece, Owners } from './owners.js';
 export * from './routes.js';

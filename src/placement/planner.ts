@@ -1,6 +1,6 @@
 import { limitError, SplitkvError, usageError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
-import { axesFeatures, checkTogether, misfit, modelFeatures } from './check/capabilities.js';
+import { checkTogether, misfit, modelFeatures } from './check/capabilities.js';
 import type { MachineMeasure } from './cost/measure.js';
 import { generatedStep, promptTime, type StepTime } from './cost/step_time.js';
 import type { ModelWork } from './cost/work.js';
@@ -55,12 +55,6 @@ export interface PlannerOptions {
   /** Exact bytes of each rank's weights, and of what it works in; by default from ModelSizes, and nothing. */
   readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
 }
-
-/** Policies that keep whole sequences on ranks: nothing for one request. */
-const DEALING = POLICIES.filter((policy) => policy.includes('token') || policy === 'adp');
-
-/** A token plan that splits sequences shares no prefixes: it isn't taken unasked. */
-const CANDIDATES = POLICIES.filter((policy) => !(policy.includes('token') && policy.includes('sp')));
 
 /** Predictions aren't exact: a plan on more ranks must look this much faster, as a share, to be picked. */
 const MARGIN = 0.05;
@@ -122,10 +116,15 @@ export function predictPlans(
   const candidates: PlanCandidate[] = [];
   for (const worldSize of range(1, machine.ranks.length + 1)) {
     const seen = new Set<string>();
-    for (const policy of CANDIDATES) {
-      if (DEALING.includes(policy) && (workload.batch ?? 1) === 1) continue;
+    for (const policy of POLICIES) {
       if ((policy === 'single') !== (worldSize === 1)) continue;
-      if (misfit([...axesFeatures(parsePolicy(policy).axes), ...modelFeatures(work.shape)]) !== undefined) continue;
+      const { features } = parsePolicy(policy);
+      const isToken = features.includes('token');
+      // Whole sequences on ranks: nothing for one request.
+      if ((isToken || features.includes('adp')) && (workload.batch ?? 1) === 1) continue;
+      // A token plan that splits sequences shares no prefixes: it isn't taken unasked.
+      if (isToken && features.includes('splitChunks')) continue;
+      if (misfit([...features, ...modelFeatures(work.shape)]) !== undefined) continue;
       const plan = refusal('usage', () => makePlan(policy, worldSize, work.shape, pipelineCosts(work, workload)));
       if (typeof plan === 'string') {
         candidates.push({ policy, worldSize, refused: plan });

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
-import { axesFeatures, checkTogether, EXCLUSIONS, type Feature, FEATURES, misfit } from './capabilities.js';
+import { checkTogether, EXCLUSIONS, type Feature, FEATURES, misfit } from './capabilities.js';
 import { makePlan } from '../make/make_plan.js';
 import { parsePolicy, POLICIES } from '../make/policy.js';
 import { capabilityPage } from '../testing/capability_page.js';
@@ -34,7 +34,7 @@ describe('makers and the table agree', () => {
   test.each(Object.entries(shapes))('%s', (_name, shape) => {
     const model: Feature[] = [shape.latent ? 'latent' : 'gqa', shape.numExperts > 0 ? 'experts' : 'dense'];
     for (const policy of POLICIES) {
-      const why = misfit([...axesFeatures(parsePolicy(policy).axes), ...model]);
+      const why = misfit([...parsePolicy(policy).features, ...model]);
       const make = () => makePlan(policy, policy === 'single' ? 1 : 8, shape);
       if (why === undefined) expect(misfit(model, make()), policy).toBeUndefined();
       else expect(make, policy).toThrow(`plan '${policy}': ${why}`);

@@ -2,7 +2,6 @@ import { unsupportedError, usageError } from '../../base/errors.js';
 import { sameList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { isKvOnly, type ModelShape, type Plan } from '../plan.js';
-import type { Axis } from '../make/policy.js';
 import { sequencePlaces } from '../sequences/sequence_ranges.js';
 
 /**
@@ -210,20 +209,17 @@ export const modelFeatures = ({ latent, numExperts }: Pick<ModelShape, 'latent' 
   numExperts > 0 ? 'experts' : 'dense',
 ];
 
-/** What plans along these axes have, on enough ranks. */
-export function axesFeatures(axes: ReadonlySet<Axis>): Feature[] {
-  const has: readonly [Feature, boolean][] = [
-    ['token', axes.has('token')],
-    ['adp', axes.has('adp')],
-    ['severalRoots', axes.has('token') && axes.has('tp')],
-    ['cutHeads', axes.has('tp')],
-    // Alone, ep splits what sp does.
-    ['splitChunks', axes.has('sp') || (axes.has('ep') && !axes.has('tp') && !axes.has('adp'))],
-    ['spreadExperts', axes.has('ep')],
-    ['stages', axes.has('pp')],
-  ];
-  return has.flatMap(([feature, given]) => (given ? [feature] : []));
-}
+/** What a word of a policy's name brings along, on enough ranks. */
+const WORD_FEATURES: Readonly<Record<string, Feature>> = {
+  pp: 'stages',
+  tp: 'cutHeads',
+  sp: 'splitChunks',
+  ep: 'spreadExperts',
+  token: 'token',
+  adp: 'adp',
+};
+
+export const wordFeatures = (words: readonly string[]): Feature[] => words.flatMap((word) => WORD_FEATURES[word] ?? []);
 
 /** Of each stage: stages of different kinds may follow each other. */
 function stagesFeatures({ stages, sharing }: Pick<Plan, 'stages' | 'sharing'>): Feature[][] {

@@ -2,7 +2,7 @@ import { usageError } from '../../base/errors.js';
 import type { ArrangementFile } from '../../arrangement/index.js';
 import { misfit, modelFeatures } from '../check/capabilities.js';
 import { range } from '../../base/lists.js';
-import { cutRows } from './make_plan.js';
+import { cutRows } from './stage_cut.js';
 import { MERGE_LANES } from '../owner.js';
 import { spreadSegments } from './partition.js';
 import { kindOf } from '../plan/stage_kind.js';
@@ -45,7 +45,7 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
   );
   if (idle !== undefined) throw bad(`rank ${idle} of ${ranks} has no head in any layer: arrange for fewer ranks`);
   const copied = stages.some(({ shares }) => shares.some(({ copies }) => copies !== undefined));
-  const rows = cutRows(shape.vocabSize, 0, mlp.length);
+  const rows = cutRows(shape.vocabSize, mlp.length);
   return {
     version: 1,
     policy: 'arranged',

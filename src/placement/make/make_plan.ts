@@ -1,13 +1,11 @@
 import { usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
-import { axesFeatures, misfit, modelFeatures } from '../check/capabilities.js';
-import { VOCAB_GRANULE } from '../check/check_vocabulary.js';
+import { type Feature, misfit, modelFeatures } from '../check/capabilities.js';
 import { count, range } from '../../base/lists.js';
-import { lanesOf } from '../owner.js';
-import { partition, spreadEvenly, spreadSegments } from './partition.js';
-import type { ModelShape, Plan, RankShare, VocabShare } from '../plan.js';
+import { partition } from './partition.js';
+import type { ModelShape, Plan } from '../plan.js';
 import { parsePolicy, type Policy } from './policy.js';
-import { type StageForm, stageForm } from '../plan/stage_form.js';
+import type { StageCut } from './stage_cut.js';
 
 /** Degrees are for policies that leave a choice; the rest weighs layers for a pipeline. */
 export interface PlanOptions {
@@ -77,9 +75,9 @@ export function makePlan(policy: string, worldSize: number, shape: ModelShape, o
   if (!Number.isInteger(worldSize) || worldSize < 1) {
     throw usageError(`plan '${parsed.name}' on ${worldSize} ranks: give a whole number from 1 on`);
   }
-  const axes = new Set(parsed.axes);
-  if ((options.tensor ?? 1) > 1) axes.add('tp');
-  const why = misfit([...axesFeatures(axes), ...modelFeatures(shape)]);
+  const { features } = parsed;
+  const cut: readonly Feature[] = features.includes('token') ? ['cutHeads', 'severalRoots'] : ['cutHeads'];
+  const why = misfit([...features, ...((options.tensor ?? 1) > 1 ? cut : []), ...modelFeatures(shape)]);
   if (why !== undefined) throw usageError(`plan '${policy}': ${why}`);
   const plan = build(parsed, worldSize, shape, options);
   if (typeof plan !== 'string') return plan;
@@ -97,9 +95,9 @@ function build(policy: Policy, worldSize: number, shape: ModelShape, options: Pl
   let why: string | undefined;
   for (const stages of stageCounts(policy, worldSize, options.pipeline)) {
     const layers = cutLayers(stages, shape, options);
-    const form = layers ? stageForm(policy.inner, worldSize / stages, shape, options) : tooManyStages(stages, shape);
-    if (layers && typeof form !== 'string') return assemble(policy.name, layers, worldSize / stages, form, shape);
-    why ??= form as string;
+    const cut = layers ? policy.stage(worldSize / stages, shape, options) : tooManyStages(stages, shape);
+    if (layers && typeof cut !== 'string') return assemble(policy.name, layers, cut);
+    why ??= cut as string;
   }
   if (why !== undefined) return why;
   if (options.pipeline !== undefined) return `pipeline ${options.pipeline} doesn't fit`;
@@ -110,10 +108,10 @@ const tooManyStages = (stages: number, { numLayers }: ModelShape): string =>
   `${count(numLayers, 'layer')} can't make ${count(stages, 'stage')}`;
 
 /** Numbers of stages to try, the best first. */
-function stageCounts({ pipeline, inner }: Policy, worldSize: number, wanted: number | undefined): number[] {
+function stageCounts({ name, pipeline }: Policy, worldSize: number, wanted: number | undefined): number[] {
   const fits = (stages: number): boolean => worldSize % stages === 0 && (wanted === undefined || stages === wanted);
   if (!pipeline) return [1].filter(fits);
-  if (inner === 'single') return [worldSize].filter(fits);
+  if (name === 'pp') return [worldSize].filter(fits);
   const imbalance = (stages: number): number => Math.abs(stages - worldSize / stages);
   const wide = (stages: number): boolean => stages > 1 && stages < worldSize;
   return range(1, worldSize + 1)
@@ -140,84 +138,18 @@ function estimate({ numLayers, hiddenSize, mlpSegments, vocabSize }: ModelShape)
   return { layerCosts: range(0, numLayers).map(() => layer), headCost: hiddenSize * vocabSize };
 }
 
-function assemble(
-  policy: string,
-  layers: readonly [number, number][],
-  ranks: number,
-  form: StageForm,
-  shape: ModelShape,
-): Plan {
-  const lastRank = (layers.length - 1) * ranks;
-  // Roots alone hold vocabulary rows.
-  const [holders, step] = form.kind === 'token' ? [form.tensor, ranks / form.tensor] : [ranks, 1];
-  const [embedding, head] = [0, lastRank].map((first) =>
-    cutRows(shape.vocabSize, 0, holders).map((share) => ({ ...share, rank: first + share.rank * step })),
-  );
-  const whole = (first: number, holders: number): VocabShare[] =>
-    range(first, first + holders).map((rank) => ({ rank, rows: [0, shape.vocabSize] }));
+function assemble(policy: string, layers: readonly [number, number][], cut: StageCut): Plan {
+  const ranks = cut.shares.length;
+  const from = <T extends { readonly rank: number }>(stage: number, list: readonly T[]): T[] =>
+    list.map((item) => ({ ...item, rank: item.rank + stage * ranks }));
   return {
     version: 1,
     policy,
     worldSize: layers.length * ranks,
-    stages: layers.map((span, stage) => ({
-      layers: span,
-      kind: form.kind,
-      shares: shares(stage * ranks, ranks, form, shape),
-    })),
-    embedding: form.cutVocabulary ? embedding! : whole(0, form.kind === 'token' ? 1 : ranks),
-    head: form.cutVocabulary ? head! : whole(lastRank, form.kind === 'adp' ? ranks : 1),
+    stages: layers.map((span, stage) => ({ layers: span, kind: cut.kind, shares: from(stage, cut.shares) })),
+    embedding: from(0, cut.embedding),
+    head: from(layers.length - 1, cut.head),
   };
-}
-
-/** Roots, each followed by the ranks that keep sequences of it. */
-function tokenShares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
-  const members = ranks / form.tensor;
-  const { sequence: split, weights } = form;
-  const roots = shares(0, form.tensor, { ...form, sequence: 1, kind: 'tensor' }, shape);
-  // A root that is left over keeps nothing.
-  const before = members % split;
-  return roots.flatMap((root, group) =>
-    range(0, members).map((member): RankShare => {
-      const rank = firstRank + group * members + member;
-      const alone = member < before;
-      const sequences = weights![alone ? member : before + Math.floor((member - before) / split)]!;
-      const own = { rank, sequences, lanes: alone ? root.lanes : lanesOf(split, (member - before) % split) };
-      if (member === 0) return { ...root, ...own };
-      return { ...root, ...own, heads: [], mlp: [], experts: [] };
-    }),
-  );
-}
-
-function shares(firstRank: number, ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
-  if (form.kind === 'token') return tokenShares(firstRank, ranks, form, shape);
-  const heads = spreadSegments(shape.segmentHeads, form.tensor)!;
-  const mlpGroups = form.mlpGroups ?? form.tensor;
-  const mlp = spreadSegments(shape.mlpSegments, mlpGroups)!;
-  const experts = spreadEvenly(shape.numExperts, ranks);
-  const replicas = ranks / form.tensor;
-  return range(0, ranks).map((i) => {
-    const group = Math.floor(i / replicas);
-    const [first, end] = form.spreadExperts ? experts[i]! : [0, shape.numExperts];
-    return {
-      rank: firstRank + i,
-      heads: heads[group]!,
-      mlp: mlp[Math.floor((i * mlpGroups) / ranks)]!,
-      experts: range(first, end),
-      kvHeads: form.ownHeads ? heads[group]! : range(0, shape.kvHeads),
-      lanes: lanesOf(form.sequence, i % form.sequence),
-      ...(form.kind === 'adp' && { sequences: 1 }),
-    };
-  });
-}
-
-/** Vocabulary rows over ranks, as even as the granule allows; with fewer granules than ranks, the last ranks hold none. */
-export function cutRows(vocabSize: number, firstRank: number, ranks: number): VocabShare[] {
-  const granules = spreadEvenly(Math.ceil(vocabSize / VOCAB_GRANULE), ranks);
-  return granules.flatMap(([first, end], i) =>
-    end === first
-      ? []
-      : [{ rank: firstRank + i, rows: [first * VOCAB_GRANULE, Math.min(end * VOCAB_GRANULE, vocabSize)] as const }],
-  );
 }
 
 function checkPlanOptions(options: PlanOptions, { numLayers }: ModelShape): void {

@@ -1,95 +1,107 @@
 import { didYouMean, usageError } from '../../base/errors.js';
-import { axesFeatures, misfit } from '../check/capabilities.js';
+import { type Feature, misfit, wordFeatures } from '../check/capabilities.js';
+import type { ModelShape } from '../plan.js';
+import { cutStage, type StageCut } from './stage_cut.js';
+import * as forms from './stage_form.js';
 
-/** How a stage's ranks share its work; `pipeline` cuts the layers into stages besides. */
-export interface Policy {
-  /** As plans and messages name it. */
+/** Cuts a stage over so many ranks, or says why it can't be. `wanted` are degrees that the caller asks for. */
+export type StageMaker = (ranks: number, shape: ModelShape, wanted: forms.Degrees) => StageCut | string;
+
+/** What makes a policy known: to makers and checkers, the planner, the command line, pages and docs/capabilities.md. */
+export interface PolicyRow {
+  /** Words joined by 'x' or '+', as plans and messages write it. A policy of its own has a word of its own. */
   readonly name: string;
-  readonly pipeline: boolean;
-  readonly inner:
-    | 'single'
-    | 'tp'
-    | 'sp'
-    | 'tp+sp'
-    | 'ep'
-    | 'token'
-    | 'tp x token'
-    | 'token x sp'
-    | 'tp x token x sp'
-    | 'adp';
+  /** Other sets of words that mean the same plan. */
+  readonly aliases?: readonly string[];
+  readonly stage: StageMaker;
+  /** What its plans have on enough ranks, beside what the words bring along (capabilities.ts). */
+  readonly features?: readonly Feature[];
+  /** Listed as `pp x NAME` too. */
+  readonly pipeline?: boolean;
 }
 
-/** Every policy by its own name. */
-export const POLICIES: readonly string[] = [
-  'single',
-  'tp',
-  'sp',
-  'tp+sp',
-  'pp',
-  'ep',
-  'token',
-  'tp x token',
-  'token x sp',
-  'tp x token x sp',
-  'adp',
-  'pp x tp',
-  'pp x sp',
-  'pp x tp+sp',
-  'pp x ep',
-  'pp x token',
-  'pp x token x sp',
-];
-
-const AXES = ['pp', 'tp', 'sp', 'ep', 'token', 'adp'] as const;
-export type Axis = (typeof AXES)[number];
+const by =
+  (form: forms.FormMaker): StageMaker =>
+  (ranks, shape, wanted) => {
+    const made = form(ranks, shape, wanted);
+    return typeof made === 'string' ? made : cutStage(made, ranks, shape);
+  };
 
 /**
- * Reads a policy's name: axes in any order, joined by 'x', '*', '+' or a comma. 'tp x ep' is 'tp' and 'sp x ep' is 'ep': tp spreads the
- * experts anyway, and ep the lanes; 'adp x ep' is 'adp'. Such names still ask for a model with experts (`axes`).
- * @throws SplitkvError `usage` for a name that is none.
+ * 'tp x ep' is 'tp' and 'sp x ep' is 'ep': tp spreads the experts anyway, and ep the lanes; 'adp x ep' is 'adp'. Such names still ask
+ * for a model with experts.
  */
-export function parsePolicy(name: string): Policy & { readonly axes: ReadonlySet<Axis> } {
-  const words = name
+const rows: PolicyRow[] = [
+  { name: 'single', stage: by(forms.single) },
+  { name: 'tp', aliases: ['tp x ep'], stage: by(forms.tensor), pipeline: true },
+  { name: 'sp', stage: by(forms.sequence), pipeline: true },
+  { name: 'tp+sp', aliases: ['tp x sp x ep'], stage: by(forms.hybrid), pipeline: true },
+  // Alone, ep splits what sp does.
+  { name: 'ep', aliases: ['sp x ep'], stage: by(forms.experts), features: ['splitChunks'], pipeline: true },
+  { name: 'token', stage: by(forms.oneRoot(false)), pipeline: true },
+  { name: 'tp x token', stage: by(forms.severalRoots(false)), features: ['severalRoots'] },
+  { name: 'token x sp', stage: by(forms.oneRoot(true)), pipeline: true },
+  { name: 'tp x token x sp', stage: by(forms.severalRoots(true)), features: ['severalRoots'] },
+  { name: 'adp', aliases: ['adp x ep'], stage: by(forms.attentionData) },
+];
+
+const listed = (): string[] => [
+  ...rows.map(({ name }) => name),
+  'pp',
+  ...rows.flatMap(({ name, pipeline }) => (pipeline ? [`pp x ${name}`] : [])),
+];
+
+/** Every policy by its own name. */
+export const POLICIES: readonly string[] = listed();
+
+/** Adds a policy beside those of the table. Before its plans are made. */
+export function registerPolicy(row: PolicyRow): void {
+  rows.push(row);
+  (POLICIES as string[]).splice(0, Infinity, ...listed());
+}
+
+/** A policy, on its own or as the stages of a pipeline. */
+export interface Policy {
+  readonly name: string;
+  readonly pipeline: boolean;
+  readonly stage: StageMaker;
+  /** What its plans have on enough ranks. */
+  readonly features: readonly Feature[];
+}
+
+const wordsOf = (name: string): string[] =>
+  name
     .trim()
     .toLowerCase()
     .split(/[\s,+*x×]+/);
-  if (words.length === 1 && words[0] === 'single') {
-    return { name: 'single', pipeline: false, inner: 'single', axes: new Set() };
-  }
-  const axes = new Set<Axis>();
-  for (const word of words) {
-    const axis = AXES.find((candidate) => candidate === word);
-    if (axis === undefined || axes.has(axis)) {
-      throw usageError(`plan '${name}': use ${POLICIES.join(', ')}.${didYouMean(name, POLICIES)}`);
-    }
-    axes.add(axis);
-  }
-  const why = misfit(axesFeatures(axes));
+
+/**
+ * Reads a policy's name: its words in any order, joined by 'x', '*', '+' or a comma.
+ * @throws SplitkvError `usage` for a name that is none, or words that don't go together.
+ */
+export function parsePolicy(name: string): Policy {
+  const words = wordsOf(name);
+  const unknown = (): Error => usageError(`plan '${name}': use ${POLICIES.join(', ')}.${didYouMean(name, POLICIES)}`);
+  const known = new Set(rows.flatMap((row) => [row.name, ...(row.aliases ?? []), 'pp'].flatMap(wordsOf)));
+  const repeated = new Set(words).size < words.length || (words.includes('single') && words.length > 1);
+  if (repeated || words.some((word) => !known.has(word))) throw unknown();
+  const why = misfit(wordFeatures(words));
   if (why !== undefined) throw usageError(`plan '${name}': ${why}`);
-  const inner = axes.has('adp')
-    ? 'adp'
-    : axes.has('token')
-      ? axes.has('tp')
-        ? axes.has('sp')
-          ? 'tp x token x sp'
-          : 'tp x token'
-        : axes.has('sp')
-          ? 'token x sp'
-          : 'token'
-      : axes.has('tp')
-        ? axes.has('sp')
-          ? 'tp+sp'
-          : 'tp'
-        : axes.has('ep')
-          ? 'ep'
-          : axes.has('sp')
-            ? 'sp'
-            : 'single';
-  const pipeline = axes.has('pp');
+  const pipeline = words.includes('pp');
+  const inner = words.filter((word) => word !== 'pp');
+  const row = inner.length === 0 ? rows[0] : findRow(inner);
+  if (!row) throw unknown();
   return {
-    name: !pipeline ? inner : inner === 'single' ? 'pp' : `pp x ${inner}`,
+    name: !pipeline ? row.name : row === rows[0] ? 'pp' : `pp x ${row.name}`,
     pipeline,
-    inner,
-    axes,
+    stage: row.stage,
+    features: [...wordFeatures(words), ...(row.features ?? [])],
   };
+}
+
+function findRow(words: readonly string[]): PolicyRow | undefined {
+  const wanted = words.toSorted().join();
+  return rows.find(({ name, aliases = [] }) =>
+    [name, ...aliases].some((other) => wordsOf(other).toSorted().join() === wanted),
+  );
 }

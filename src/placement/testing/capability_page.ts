@@ -1,14 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { format, type FormatOptions } from 'oxfmt';
 import { arrangedPlan } from '../make/arranged_plan.js';
-import {
-  axesFeatures,
-  type Exclusion,
-  exclusionOf,
-  EXCLUSIONS,
-  type Feature,
-  FEATURES,
-} from '../check/capabilities.js';
+import { type Exclusion, exclusionOf, EXCLUSIONS, type Feature, FEATURES } from '../check/capabilities.js';
 import { makePlan } from '../make/make_plan.js';
 import type { CopySharing, Plan } from '../plan.js';
 import { parsePolicy, POLICIES } from '../make/policy.js';
@@ -55,7 +48,7 @@ function rows(): Row[] {
     name: `\`${name}\``,
     // Two of a group, so that there are several groups.
     plan: makePlan(name, name === 'single' ? 1 : 8, shape, name.includes('token x sp') ? { sequence: 2 } : {}),
-    features: axesFeatures(parsePolicy(name).axes),
+    features: parsePolicy(name).features,
   }));
   const arranged = (name: string, copies: number, sharing: CopySharing): Row => ({
     name,

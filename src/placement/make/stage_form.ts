@@ -1,10 +1,9 @@
 import { count, range, showList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import type { ModelShape, StageKind } from '../plan.js';
-import type { Policy } from '../make/policy.js';
 import { sequenceWeights } from '../sequences/sequence_weights.js';
 
-/** How the ranks of a stage share it. */
+/** How the ranks of a stage share it, in a few numbers: what the policies of the table have in common. */
 export interface StageForm {
   readonly kind: Exclude<StageKind, 'arranged'>;
   /** Groups of ranks with different weights; each has ranks / tensor replicas. */
@@ -23,6 +22,7 @@ export interface StageForm {
   readonly mlpGroups?: number;
 }
 
+/** What the options of a plan ask of a stage. */
 export interface Degrees {
   readonly tensor?: number | undefined;
   readonly sequence?: number | undefined;
@@ -38,44 +38,43 @@ export function maxTensor({ segmentHeads, mlpSegments }: ModelShape): number {
 const divisors = (n: number): number[] => range(1, n + 1).filter((d) => n % d === 0);
 
 /** The form that a policy takes on `ranks` ranks, or why it doesn't fit them. */
-export function stageForm(
-  inner: Policy['inner'],
-  ranks: number,
-  shape: ModelShape,
-  wanted: Degrees,
-): StageForm | string {
-  const replicated = {
+export type FormMaker = (ranks: number, shape: ModelShape, wanted: Degrees) => StageForm | string;
+
+const replicated = (ranks: number) =>
+  ({
     kind: 'tensor',
     tensor: 1,
     sequence: ranks,
     ownHeads: false,
     cutVocabulary: false,
     spreadExperts: false,
-  } as const;
-  switch (inner) {
-    case 'single':
-      return ranks === 1 ? asWanted(replicated, wanted, ranks) : 'it runs on one';
-    case 'sp':
-    case 'ep':
-      return sequenceMisfit(ranks) ?? asWanted({ ...replicated, spreadExperts: inner === 'ep' }, wanted, ranks);
-    case 'tp':
-      return shape.latent ? hybrid(ranks, shape, wanted) : tensor(ranks, shape, wanted);
-    case 'tp+sp':
-      return hybrid(ranks, shape, wanted);
-    case 'adp':
-      return attentionData(ranks, shape, wanted);
-    case 'token':
-    case 'tp x token':
-    case 'token x sp':
-    case 'tp x token x sp':
-      return token(
-        ranks,
-        shape,
-        { ...wanted, tensor: wanted.tensor ?? (inner.includes('tp') ? undefined : 1) },
-        inner.includes('sp'),
-      );
-  }
-}
+  }) as const;
+
+export const single: FormMaker = (ranks, _shape, wanted) =>
+  ranks === 1 ? asWanted(replicated(ranks), wanted, ranks) : 'it runs on one';
+
+export const sequence: FormMaker = (ranks, _shape, wanted) =>
+  sequenceMisfit(ranks) ?? asWanted(replicated(ranks), wanted, ranks);
+
+export const experts: FormMaker = (ranks, _shape, wanted) =>
+  sequenceMisfit(ranks) ?? asWanted({ ...replicated(ranks), spreadExperts: true }, wanted, ranks);
+
+/** MLA's one latent can't be cut by head. */
+export const tensor: FormMaker = (ranks, shape, wanted) => {
+  if (shape.latent) return hybrid(ranks, shape, wanted);
+  return tensorMisfit(ranks, shape) ?? asWanted({ tensor: ranks, sequence: 1, ownHeads: true, ...cut }, wanted, ranks);
+};
+
+/** Token plans of one root, or as many as `tensor` asks for. */
+export const oneRoot =
+  (splits: boolean): FormMaker =>
+  (ranks, shape, wanted) =>
+    token(ranks, shape, { ...wanted, tensor: wanted.tensor ?? 1 }, splits);
+
+export const severalRoots =
+  (splits: boolean): FormMaker =>
+  (ranks, shape, wanted) =>
+    token(ranks, shape, wanted, splits);
 
 /**
  * As many roots as can be cut and keep a rank each that follows them. `splits`: each sequence's chunks are split over as many ranks as
@@ -128,7 +127,7 @@ const splitOver = (members: number, wanted: number | undefined): number | undefi
   SPLITS.find((split) => (wanted ?? split) === split && members >= split && members % split <= 1);
 
 /** Experts are spread; without any, MLP segments are. */
-function attentionData(ranks: number, { numExperts, mlpSegments }: ModelShape, wanted: Degrees): StageForm | string {
+export const attentionData: FormMaker = (ranks, { numExperts, mlpSegments }, wanted) => {
   const columns = mlpSegments.filter((size) => size > 0).length;
   if (numExperts === 0 && ranks > columns) {
     return `this model's MLP segments can be cut over ${count(columns, 'rank')} at most`;
@@ -143,20 +142,16 @@ function attentionData(ranks: number, { numExperts, mlpSegments }: ModelShape, w
   } as const;
   if (ranks === 1) return asWanted(form, wanted, ranks);
   return asWanted({ ...form, kind: 'adp', mlpGroups: numExperts === 0 ? ranks : 1 }, wanted, ranks);
-}
+};
 
 const cut = { kind: 'tensor', cutVocabulary: true, spreadExperts: true } as const;
-
-function tensor(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | string {
-  return tensorMisfit(ranks, shape) ?? asWanted({ tensor: ranks, sequence: 1, ownHeads: true, ...cut }, wanted, ranks);
-}
 
 /**
  * Heads and sequence both. The grid gives each of T weight groups its own kv heads' cache, split over the group's S = ranks / T
  * replicas. Where no such T uses both axes (2 ranks; MLA, whose latent has no heads), heads are cut and every rank keeps all
  * heads' cache for its S = ranks share of the lanes.
  */
-function hybrid(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | string {
+export const hybrid: FormMaker = (ranks, shape, wanted) => {
   const most = maxTensor(shape);
   const grids = shape.latent ? [] : divisors(ranks).filter((t) => t <= most && MERGE_LANES % (ranks / t) === 0);
   const across = MERGE_LANES % ranks === 0 ? divisors(ranks).filter((t) => t <= most) : [];
@@ -185,7 +180,7 @@ function hybrid(ranks: number, shape: ModelShape, wanted: Degrees): StageForm | 
     `tensor ${t} x sequence ${s} doesn't fit ${count(ranks, 'rank')}` +
     (options.length > 0 ? `, which can be cut ${options.join(', ')}` : '')
   );
-}
+};
 
 function asWanted(form: StageForm, wanted: Degrees, ranks: number): StageForm | string {
   for (const key of ['tensor', 'sequence'] as const) {
