@@ -30,10 +30,12 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'probe/fma_rate': () => import('../shaders/probe/fma_rate/cases.js'),
   'rope/mla_rope_append': () => import('../shaders/rope/mla_rope_append/cases.js'),
   'rope/rope_append': () => import('../shaders/rope/rope_append/cases.js'),
+  'sampling/adjust_logits': () => import('../shaders/sampling/adjust_logits/cases.js'),
   'sampling/argmax_partial': () => import('../shaders/sampling/argmax_partial/cases.js'),
   'sampling/candidates': () => import('../shaders/sampling/candidates/cases.js'),
   'sampling/mark_seen': () => import('../shaders/sampling/mark_seen/cases.js'),
   'sampling/merge_candidates': () => import('../shaders/sampling/merge_candidates/cases.js'),
+  'sampling/min_p': () => import('../shaders/sampling/min_p/cases.js'),
   'sampling/sample': () => import('../shaders/sampling/sample/cases.js'),
 };
 

@@ -55,6 +55,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'compression_parts',
     'mla',
     'experts',
+    'logit_controls',
   ]) {
     expect(first).not.toContain(`splitkv-${name}.js`);
     expect(all).toContain(`splitkv-${name}.js`);

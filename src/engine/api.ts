@@ -131,8 +131,20 @@ export interface SamplingOptions {
   readonly topK?: number;
   /** 1 = off (default). */
   readonly topP?: number;
-  /** 1 = off (default). */
+  /** Tokens less likely than this times the likeliest one, after temperature, are dropped; 0 = off (default). */
+  readonly minP?: number;
+  /** Of tokens of the prompt and generated ones: positive logits are divided by this, negative ones multiplied; 1 = off (default). */
   readonly repetitionPenalty?: number;
+  /** Subtracted from a token's logit for each time it was generated, -2 to 2; 0 = off (default). */
+  readonly frequencyPenalty?: number;
+  /** Subtracted from the logit of each token that was generated, -2 to 2; 0 = off (default). */
+  readonly presencePenalty?: number;
+  /** Added to the logits of tokens, by their ids: -100 bans one, 100 nearly forces it. */
+  readonly logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number>;
+  /** Tokens that end the text as the model's own end-of-sequence tokens do, also where those are ignored. */
+  readonly stopTokenIds?: readonly number[];
+  /** No token that ends the text is sampled before this many tokens were; default 0. */
+  readonly minTokens?: number;
   /** Non-negative safe integer; the same seed gives the same text. Default: a random one, reported in the result. */
   readonly seed?: number;
 }
@@ -219,7 +231,7 @@ export interface GenerateResult {
   readonly prompt_tokens: number;
   readonly finish_reason: FinishReason;
   /** Says more where 'length' alone leaves it open: the token budget or a full context. */
-  readonly finish_detail: 'eos' | 'stop_string' | 'max_tokens' | 'context_full' | 'aborted';
+  readonly finish_detail: 'eos' | 'stop_token' | 'stop_string' | 'max_tokens' | 'context_full' | 'aborted';
   readonly seed: number;
   readonly stats: RunStats;
 }
@@ -299,7 +311,13 @@ export interface ChatCompletionRequest {
   readonly top_k?: number;
   readonly seed?: number;
   readonly stop?: string | readonly string[] | null;
+  readonly min_p?: number;
   readonly repetition_penalty?: number;
+  readonly frequency_penalty?: number;
+  readonly presence_penalty?: number;
+  readonly logit_bias?: Readonly<Record<string, number>> | null;
+  readonly stop_token_ids?: readonly number[];
+  readonly min_tokens?: number;
 }
 
 export interface ChatCompletionChunk {

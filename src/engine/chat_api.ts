@@ -20,7 +20,13 @@ const REQUEST_KEYS: readonly string[] = [
   'top_k',
   'seed',
   'stop',
+  'min_p',
   'repetition_penalty',
+  'frequency_penalty',
+  'presence_penalty',
+  'logit_bias',
+  'stop_token_ids',
+  'min_tokens',
 ] satisfies (keyof ChatCompletionRequest)[];
 
 /** The OpenAI shape over `generate`. */
@@ -54,7 +60,13 @@ export function chatCompletions(
           topK: request.top_k,
           seed: request.seed,
           stop: request.stop,
+          minP: request.min_p,
           repetitionPenalty: request.repetition_penalty,
+          frequencyPenalty: request.frequency_penalty,
+          presencePenalty: request.presence_penalty,
+          logitBias: request.logit_bias,
+          stopTokenIds: request.stop_token_ids,
+          minTokens: request.min_tokens,
           signal: options.signal,
         }),
       },

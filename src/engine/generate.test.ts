@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import type { GenerateResult, LoadOptions, Model } from './api.js';
+import type { GenerateOptions, GenerateResult, LoadOptions, Model } from './api.js';
 import { load } from './load.js';
 import { randomFiles } from './testing/random_source.js';
 
@@ -60,6 +60,88 @@ describe('token loop', () => {
     const { tokens } = await run(model, 3, { maxTokens: 30, repetitionPenalty: 1e6 });
     expect(new Set(tokens).size).toBe(30);
     expect(tokens.some((id) => [0, 31, 62].includes(id))).toBe(false);
+  });
+
+  const controls: GenerateOptions = {
+    frequencyPenalty: 0.8,
+    presencePenalty: 0.25,
+    repetitionPenalty: 1.1,
+    logitBias: { 3: 1.5, 77: 1.5, 201: 1.5, 319: -100 },
+    minTokens: 9,
+    stopTokenIds: [77, 100],
+  };
+
+  test('biases and penalties: the argmax of recomputed logits, changed by hand', async () => {
+    const { tokens } = await run(model, 10, { ...controls, maxTokens: 12 });
+    expect(tokens.length).toBeGreaterThan(8);
+    const context = Array.from({ length: 10 }, (_, i) => (i * 31) % 320);
+    for (const [step, token] of tokens.entries()) {
+      const { rows } = await model.logits(context);
+      const changed = [...rows[0]!].map((logit, id) => {
+        if (step < 9 && [2, 77, 100].includes(id)) return Number.NEGATIVE_INFINITY;
+        const biased = logit + ({ 3: 1.5, 77: 1.5, 201: 1.5, 319: -100 }[id] ?? 0);
+        const count = tokens.slice(0, step).filter((other) => other === id).length;
+        const penalised = !context.includes(id) ? biased : biased > 0 ? biased / 1.1 : biased * 1.1;
+        return penalised - 0.8 * count - (count > 0 ? 0.25 : 0);
+      });
+      expect(changed[token], `step ${step}`).toBeCloseTo(Math.max(...changed), 4);
+      context.push(token);
+    }
+  });
+
+  test.each<[string, LoadOptions]>([
+    ['one step in flight', { stepsInFlight: 1, prefillChunk: 3 }],
+    ['three ranks', { ranks: 3, plan: 'token', virtualRanks: true }],
+    ['two ranks, each in a worker', { ranks: 2, plan: 'tp', workers: true }],
+  ])('controls, drawn: the same tokens with %s', { timeout: 120_000 }, async (_name, options) => {
+    const drawn = { ...controls, temperature: 0.9, minP: 0.02, seed: 3, maxTokens: 24, stopTokenIds: [] };
+    const kinds = [drawn, { ...drawn, minP: 0, topK: 30 }, { ...controls, maxTokens: 24, stopTokenIds: [77] }];
+    const other = await open(options);
+    for (const kind of kinds) {
+      const { tokens } = await run(model, 20, kind);
+      expect(tokens.length).toBeGreaterThan(8);
+      expect((await run(other, 20, kind)).tokens).toEqual(tokens);
+    }
+    await other.dispose();
+  });
+
+  test('stop tokens end the text, not before minTokens', async () => {
+    const { tokens, text } = await run(model, 4, { maxTokens: 12 });
+    const [, , , stop] = tokens;
+    const first = tokens.indexOf(stop!);
+    const stopped = await run(model, 4, { maxTokens: 12, stopTokenIds: [319, stop!] });
+    expect(stopped).toMatchObject({ finish_reason: 'stop', finish_detail: 'stop_token' });
+    expect(stopped.tokens).toEqual(tokens.slice(0, first));
+    expect(text.startsWith(stopped.text)).toBe(true);
+    const longer = await run(model, 4, { maxTokens: 12, stopTokenIds: [stop!], minTokens: first + 3 });
+    expect(longer.tokens.length).toBeGreaterThanOrEqual(first + 3);
+    expect(longer.tokens.slice(0, first)).toEqual(tokens.slice(0, first));
+    expect(longer.tokens).not.toContain(stop);
+    // The model's own eos is held back too, where it is ignored as well.
+    const biased = { logitBias: { 2: 100 }, maxTokens: 7, minTokens: 5 };
+    expect((await run(model, 4, biased)).tokens.slice(4)).toEqual([expect.not.closeTo(2, 0), 2, 2]);
+    expect(await run(model, 4, { ...biased, ignoreEos: false })).toMatchObject({ finish_detail: 'eos' });
+    expect((await run(model, 4, { ...biased, ignoreEos: false })).tokens).toHaveLength(5);
+  });
+
+  test.each<[GenerateOptions, string]>([
+    [{ minP: 1.5 }, 'min_p 1.5: use a number from 0 (off) to 1'],
+    [{ minP: Number.NaN }, 'min_p NaN'],
+    [{ frequencyPenalty: 2.1 }, 'frequency_penalty 2.1: use a number from -2 to 2'],
+    [{ presencePenalty: -3 }, 'presence_penalty -3'],
+    [{ logitBias: { 320: 1 } }, 'logit_bias: token 320; this model'],
+    [{ logitBias: { cat: 1 } as never }, 'logit_bias: token NaN'],
+    [{ logitBias: { 3: Number.POSITIVE_INFINITY } }, 'logit_bias of token 3: Infinity'],
+    [{ logitBias: 4 as never }, 'logit_bias 4: use an object'],
+    [{ stopTokenIds: [-1] }, 'stop_token_ids: token -1; this model'],
+    [{ stopTokenIds: 7 as never }, 'stop_token_ids 7: use a list'],
+    [{ minTokens: 2.5 }, 'min_tokens 2.5'],
+    [{ minTokens: 300 }, 'min_tokens 300: more than the 256 of max_tokens'],
+  ])('refuses %o', async (options, message) => {
+    await expect(model.generate([1], options).result).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining(message),
+    });
   });
 
   test('ends at maxTokens, at a stop string, at eos, and says why', async () => {

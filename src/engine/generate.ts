@@ -8,11 +8,13 @@ import type { DrawOptions, RankCounts } from './ranks/rank.js';
 import type { Runner } from './ranks/runner.js';
 import { needTokenizer, type PromptReader } from './prompt_tokens.js';
 import { checkSampling, randomSeed } from './ranks/sampling.js';
+import { heldBack } from './ranks/sampling_options.js';
 
 export type FinishDetail = GenerateResult['finish_detail'];
 
 const REASONS: Record<FinishDetail, FinishReason> = {
   eos: 'stop',
+  stop_token: 'stop',
   stop_string: 'stop',
   max_tokens: 'length',
   context_full: 'length',
@@ -24,6 +26,7 @@ const DEFAULT_MAX_TOKENS = 256;
 export interface TokenLoopOptions {
   readonly maxTokens: number;
   readonly eosIds: readonly number[];
+  readonly stopTokenIds?: readonly number[] | undefined;
   readonly stepsInFlight: number;
   readonly signal: AbortSignal;
   /** The batch of one slot that the prompt is in. */
@@ -59,6 +62,7 @@ export async function* tokenLoop(
       while (inFlight.length < stepsInFlight && submitted < budget) submit();
       const id = await inFlight.shift()!;
       if (eos.has(id)) return 'eos';
+      if (options.stopTokenIds?.includes(id)) return 'stop_token';
       yield id;
     }
     return budget === maxTokens ? 'max_tokens' : 'context_full';
@@ -99,7 +103,7 @@ export async function generate(
   const maxTokens = options.maxTokens ?? DEFAULT_MAX_TOKENS;
   const stops = options.stop == null ? [] : typeof options.stop === 'string' ? [options.stop] : options.stop;
   const seed = options.seed ?? randomSeed();
-  checkSampling({ ...options, seed });
+  checkSampling({ ...options, maxTokens, seed }, runner.config.vocabSize);
 
   const scanner = new StopScanner(stops);
   // Text after a prompt keeps the blank that a sentence's first token would lose.
@@ -122,7 +126,7 @@ export async function generate(
 
   try {
     if (signal.aborted) throw abortedError('generate', signal);
-    await computePrompt(runner, prompt, maxTokens, { ...options, seed }, signal);
+    await computePrompt(runner, prompt, maxTokens, { ...options, ...heldBack(options, eosIds), seed }, signal);
     before = await runner.counts();
     prefilledAt = performance.now();
     compressed = await kvCompressionStats(runner, options.slot, prompt.length);
@@ -130,6 +134,7 @@ export async function generate(
     loop = tokenLoop(runner, prompt, {
       maxTokens,
       eosIds: options.ignoreEos ? [] : eosIds,
+      stopTokenIds: options.stopTokenIds,
       stepsInFlight: options.stepsInFlight,
       signal,
       slot: options.slot,

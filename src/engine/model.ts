@@ -27,14 +27,11 @@ import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
 import type { Runner } from './ranks/runner.js';
+import { samplingSchema } from './ranks/sampling_options.js';
 import { Turns } from './turns.js';
 
 const schema: OptionsSchema<GenerateOptions> = {
-  temperature: true,
-  topK: true,
-  topP: true,
-  repetitionPenalty: true,
-  seed: true,
+  ...samplingSchema,
   maxTokens: wholeNumber(1),
   stop: true,
   signal: true,

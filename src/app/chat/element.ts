@@ -274,6 +274,7 @@ export class SplitkvChat extends Base {
     const { stats, finish_detail: end } = result;
     const ends = {
       eos: '',
+      stop_token: '',
       stop_string: '',
       max_tokens: 'Cut at the token limit.',
       context_full: 'Cut: the context is full. Begin a new conversation.',

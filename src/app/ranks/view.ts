@@ -61,6 +61,7 @@ export function showModel(info: ModelInfo): void {
 
 const ENDINGS: Readonly<Record<GenerateResult['finish_detail'], string>> = {
   eos: '',
+  stop_token: '',
   stop_string: '',
   max_tokens: 'cut at the token limit',
   context_full: 'cut: the context is full',

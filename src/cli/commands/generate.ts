@@ -90,6 +90,7 @@ function samplingOptions(options: Options): GenerateOptions {
 
 const ENDINGS: Readonly<Record<GenerateResult['finish_detail'], string>> = {
   eos: 'ended by the model',
+  stop_token: 'ended by a stop token',
   stop_string: 'ended by a stop text',
   max_tokens: 'ended by --max-tokens',
   context_full: 'ended because the context is full (see --context)',

@@ -6,6 +6,7 @@ import { headShares, recordGatherCandidates, recordGatherLogits } from '../../mo
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { tokenRoutes } from '../../placement/index.js';
 import type { StartOptions } from './rank.js';
+import { hasControls } from './sampling_options.js';
 import { Readback } from './readback.js';
 import { Sampler } from './sampling.js';
 import { type SamplingMode, SlotNeeds } from './slot_needs.js';
@@ -25,8 +26,8 @@ export class Batch {
   readonly #ids: Readback | undefined;
   /** One decode step up to the last layer's rows. */
   readonly #layers: Program<RankStep>;
-  /** From rows to sampled ids; recorded when a mode is first needed. */
-  readonly #sampling = new Map<SamplingMode, Program<RankStep>>();
+  /** From rows to sampled ids; recorded when a mode is first needed, without controls or with. */
+  readonly #sampling = new Map<SamplingMode | `${SamplingMode} controlled`, Program<RankStep>>();
   readonly #needs = new SlotNeeds();
   /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
   readonly #firstInfo: Buffer;
@@ -71,7 +72,7 @@ export class Batch {
       this.#sampler?.recordSeen(recorder, () => this.#needs.penalises);
       forward.recordLayers(recorder, this.#rows);
     });
-    this.#sampling.set('greedy', this.#recordSampling('greedy'));
+    this.#sampling.set('greedy', this.#recordSampling('greedy', false));
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
   }
 
@@ -90,31 +91,34 @@ export class Batch {
     return recorder.finish();
   }
 
-  #recordSampling(mode: SamplingMode): Program<RankStep> {
+  #recordSampling(mode: SamplingMode, controlled: boolean): Program<RankStep> {
     const { forward, world, slots } = this;
     const { x, normed } = this.#rows;
     const sampler = this.#sampler;
     return this.#record('sampling', (recorder) => {
       if (!sampler) return;
       forward.recordHead(recorder, x, normed, slots, sampler.logits);
+      const logits = controlled ? sampler.recordControls(recorder) : sampler.logits;
       if (mode === 'whole') {
-        recordGatherLogits(recorder, world, sampler.logits, forward.logitsStride);
-        if (sampler.samples) sampler.recordCandidates(recorder, mode);
+        recordGatherLogits(recorder, world, logits, forward.logitsStride);
+        if (sampler.samples) sampler.recordCandidates(recorder, mode, logits);
       } else {
-        sampler.recordCandidates(recorder, mode);
+        sampler.recordCandidates(recorder, mode, logits);
         recordGatherCandidates(recorder, world, sampler.candidates, { slots, pairs: sampler.pairs(mode) });
       }
-      if (sampler.samples) sampler.recordSample(recorder, mode);
+      if (sampler.samples) sampler.recordSample(recorder, mode, logits);
     });
   }
 
   /** What the present requests are sampled by: the same on every rank. */
   async #samplingNow(): Promise<Program<RankStep>> {
     const mode = this.#sampler?.modeFor(this.#needs.mode) ?? 'greedy';
-    const recorded = this.#sampling.get(mode);
+    const controlled = this.#needs.controls;
+    const key = controlled ? (`${mode} controlled` as const) : mode;
+    const recorded = this.#sampling.get(key);
     if (recorded) return recorded;
-    const program = await this.device.checked('preparing sampling', () => this.#recordSampling(mode));
-    this.#sampling.set(mode, program);
+    const program = await this.device.checked('preparing sampling', () => this.#recordSampling(mode, controlled));
+    this.#sampling.set(key, program);
     return program;
   }
 
@@ -129,25 +133,32 @@ export class Batch {
 
   /**
    * Begins sampling at a row whose last prompt token was at `position`; the next step samples it from headX.
-   * @param seen tokens of the prompt and of what was generated before
+   * @param seen tokens of the prompt and of what was generated before, in order
    */
   async start(row: number, sampling: StartOptions, seen: Uint32Array, position: number): Promise<void> {
     this.#first.add(row);
-    await this.#prepare(row, sampling, seen);
+    await this.#prepare(row, sampling, seen, position, true);
     if (this.#ids) this.device.write(this.#firstInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
   }
 
   /** Goes on with a request at a row: `token`, the last one sampled, is fed at `position` by the next decode step. */
   async resume(row: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
-    await this.#prepare(row, sampling, seen);
+    await this.#prepare(row, sampling, seen, position, false);
     if (!this.#ids) return;
     this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
     this.#writeRowInfo(row, position);
   }
 
-  async #prepare(row: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
+  async #prepare(
+    row: number,
+    sampling: StartOptions,
+    seen: Uint32Array,
+    position: number,
+    isFirst: boolean,
+  ): Promise<void> {
+    if (hasControls(sampling)) await this.#sampler?.prepareControls();
     this.#needs.set(row, sampling);
-    this.#sampler?.start(row, sampling, seen);
+    this.#sampler?.start(row, sampling, seen, position, isFirst);
     await this.#samplingNow();
   }
 

@@ -22,7 +22,11 @@ export interface RunnerOptions {
   readonly memory?: readonly (number | undefined)[];
 }
 
-export type DrawOptions = SamplingOptions & { readonly seed: number };
+export type DrawOptions = SamplingOptions & {
+  readonly seed: number;
+  /** Tokens that end the text, which `minTokens` holds back. */
+  readonly endIds?: readonly number[];
+};
 /** `counter`: tokens that were sampled before, of a request that goes on. */
 export type StartOptions = DrawOptions & { readonly counter?: number };
 

@@ -17,14 +17,24 @@ import { sample } from '../../../shaders/sampling/sample/index.js';
 import { allRows, type Buffer, type Device } from '../../gpu/index.js';
 import type { RankRecorder } from '../../model/layers/world.js';
 import type { SamplingOptions } from '../api.js';
+import { checkControls, hasControls } from './sampling_options.js';
+import type { LogitControls } from './logit_controls.js';
+import type { StartOptions } from './rank.js';
 import { SAMPLING_MODES, type SamplingMode } from './slot_needs.js';
 
 /** A seed for a generation that names none. */
 export const randomSeed = (): number => Math.floor(Math.random() * 2 ** 48);
 
-/** @throws SplitkvError `usage` for a value out of range, before any work is done. */
-export function checkSampling(options: SamplingOptions & { readonly seed: number }): void {
+/**
+ * @param vocabSize token ids are below it, where it is known
+ * @throws SplitkvError `usage` for a value out of range, before any work is done.
+ */
+export function checkSampling(
+  options: SamplingOptions & { readonly seed: number; readonly maxTokens?: number },
+  vocabSize?: number,
+): void {
   writeSamplingParams(new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES)), 0, values(options));
+  checkControls(options, vocabSize);
 }
 
 const values = (options: SamplingOptions & { readonly seed: number; readonly counter?: number }) => ({
@@ -66,6 +76,8 @@ export class Sampler {
   readonly #problem: SliceProblem;
   /** The best tokens of each tile of a long slice. */
   #found: Buffer | undefined;
+  /** Made when a request first has some. */
+  #controls: LogitControls | undefined;
   /** Follows the GPU's own step counter: which row of `ids` the next step writes. */
   #step = 0;
 
@@ -113,9 +125,16 @@ export class Sampler {
     );
   }
 
+  /** Records what requests' controls make of this rank's logits. @returns the result, which is searched instead of them */
+  recordControls(recorder: RankRecorder): Buffer {
+    const { tokens, rowInfo } = this.shape;
+    this.#controls!.recordAdjust(recorder, { logits: this.logits, seen: this.#seen, tokens, row_info: rowInfo });
+    return this.#controls!.adjusted;
+  }
+
   /** Records the search for this rank's best tokens; with `whole`, for the best of all tokens, whose logits have come. */
-  recordCandidates(recorder: RankRecorder, mode: SamplingMode): void {
-    const inputs = { logits: this.logits, sampling: this.#params, seen: this.#seen, step_counter: this.#counter };
+  recordCandidates(recorder: RankRecorder, mode: SamplingMode, logits: Buffer): void {
+    const inputs = { logits, sampling: this.#params, seen: this.#seen, step_counter: this.#counter };
     if (mode !== 'top-k') {
       const { slice, ...whole } = this.#problem;
       const problem = mode === 'whole' ? whole : { ...whole, slice: slice!, tiles: this.pairs(mode) };
@@ -139,16 +158,19 @@ export class Sampler {
 
   /**
    * Records sampling from the candidates of all ranks, or from all logits, on the rank that samples. Slots that need more than `mode`
-   * must not be active; `greedy` has far less to compile than the others.
+   * must not be active; `greedy` has far less to compile than the others. `logits`: those that were searched.
    */
-  recordSample(recorder: RankRecorder, mode: SamplingMode): void {
+  recordSample(recorder: RankRecorder, mode: SamplingMode, logits: Buffer): void {
     const { tokens, rowInfo } = this.shape;
+    if (mode === 'whole' && logits !== this.logits) {
+      this.#controls!.recordMinP(recorder, { partials: this.candidates, sampling: this.#params });
+    }
     const partials = { parts: this.#parts(mode), pairs: this.pairs(mode), drawn: mode === 'top-k' };
     recorder.dispatch(
       sample,
       { ...this.#problem, draws: mode !== 'greedy', partials },
       {
-        logits: this.logits,
+        logits,
         partials: this.candidates,
         sampling: this.#params,
         seen: this.#seen,
@@ -173,18 +195,33 @@ export class Sampler {
     this.device.write(this.#counter, 0, new Uint32Array(1));
   }
 
-  /** Begins a request, or goes on with one that had sampled `counter` tokens: its parameters, and the tokens seen so far. */
-  start(
-    slot: number,
-    options: SamplingOptions & { readonly seed: number; readonly counter?: number },
-    seen: Iterable<number>,
-  ): void {
+  /** Once before `start` and what is recorded for requests that have controls. */
+  async prepareControls(): Promise<void> {
+    if (this.#controls) return;
+    const { LogitControls } = await import('./logit_controls.js');
+    this.#controls = await this.device.checked('preparing sampling controls', () => {
+      return new LogitControls(this.device, this.#problem);
+    });
+  }
+
+  /**
+   * Begins a request, or goes on with one that had sampled `counter` tokens: its parameters, and the tokens seen so far, the sampled
+   * ones last.
+   * @param position that its next step is at
+   * @param isFirst that step samples from the prompt, and feeds no token
+   */
+  start(slot: number, options: StartOptions, seen: Uint32Array, position: number, isFirst: boolean): void {
+    const controlled = hasControls(options);
     const params = new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES));
-    writeSamplingParams(params, 0, values(options));
+    writeSamplingParams(params, 0, { ...values(options), ...(controlled && this.#controls!.beside(options)) });
     this.device.write(this.#params, slot * SAMPLING_PARAMS_BYTES, params);
     const words = new Uint32Array(seenWords(this.#problem.vocab));
     for (const id of seen) words[id >>> 5]! |= 1 << (id & 31);
     this.device.write(this.#seen, slot * words.byteLength, words);
+    if (!controlled) return this.#controls?.stop(slot);
+    const fed = isFirst ? 0 : 1;
+    const generated = seen.subarray(seen.length - (options.counter ?? 0), seen.length - fed);
+    this.#controls!.start(slot, options, position, generated, isFirst);
   }
 
   stop(slot: number): void {

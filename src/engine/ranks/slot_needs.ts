@@ -1,5 +1,6 @@
-import { CANDIDATES, LEAST_TEMPERATURE } from '../../../shaders/sampling/params.js';
+import { CANDIDATES } from '../../../shaders/sampling/params.js';
 import type { SamplingOptions } from '../api.js';
+import { dropsUnlikely, hasControls, isGreedy } from './sampling_options.js';
 
 /**
  * What a batch's slots need of the logits, the least first. `greedy`: every rank's best token. `top-k`: every rank's CANDIDATES best
@@ -9,9 +10,10 @@ export const SAMPLING_MODES = ['greedy', 'top-k', 'whole'] as const;
 export type SamplingMode = (typeof SAMPLING_MODES)[number];
 
 /** The least that a slot with these options is sampled from exactly. */
-export function samplingMode({ temperature = 0, topK = 0 }: SamplingOptions): SamplingMode {
-  if (Math.fround(temperature) < Math.fround(LEAST_TEMPERATURE)) return 'greedy';
-  return topK >= 1 && topK <= CANDIDATES ? 'top-k' : 'whole';
+export function samplingMode(options: SamplingOptions): SamplingMode {
+  const { topK = 0 } = options;
+  if (isGreedy(options)) return 'greedy';
+  return topK >= 1 && topK <= CANDIDATES && !dropsUnlikely(options) ? 'top-k' : 'whole';
 }
 
 /** What the requests in a batch's slots need together: alike on every rank, as all are told of the same requests in the same order. */
@@ -34,5 +36,10 @@ export class SlotNeeds {
   /** Some slot has a repetition penalty: it matters which tokens were seen. */
   get penalises(): boolean {
     return [...this.#slots.values()].some(({ repetitionPenalty = 1 }) => repetitionPenalty !== 1);
+  }
+
+  /** Some slot's logits change before they are searched. */
+  get controls(): boolean {
+    return [...this.#slots.values()].some(hasControls);
   }
 }

@@ -6,6 +6,7 @@ import { tokenChance, tokenLogprobs } from './logprobs.js';
 
 const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {
   eos: 'eos',
+  stop_token: 'stop_token',
   ended: 'stop_string',
   length: 'max_tokens',
   context_full: 'context_full',

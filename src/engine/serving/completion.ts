@@ -2,6 +2,7 @@ import { abortedError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Tokenizer } from '../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../ranks/sampling.js';
+import { biasEntries, heldBack, samplingOf, samplingSchema } from '../ranks/sampling_options.js';
 import { Answer } from './answer.js';
 import type { Completion, CompletionEvent, CompletionOptions } from './api.js';
 import type { Engine, EngineHandle, EngineRequest } from './engine.js';
@@ -14,13 +15,9 @@ const MAX_ANSWERS = 128;
 const MAX_LOGPROBS = 20;
 
 const schema: OptionsSchema<CompletionOptions> = {
+  ...samplingSchema,
   n: wholeNumber(1, MAX_ANSWERS),
   maxTokens: wholeNumber(1),
-  temperature: true,
-  topK: true,
-  topP: true,
-  repetitionPenalty: true,
-  seed: true,
   stop: true,
   ignoreEos: true,
   logprobs: wholeNumber(0, MAX_LOGPROBS),
@@ -73,7 +70,7 @@ export class RunningCompletion implements Completion {
     const { n = 1, signal } = options;
     if (signal?.aborted) throw abortedError('complete', signal);
     this.seed = options.seed ?? randomSeed();
-    checkCompletion(options, this.seed);
+    checkCompletion(options, this.seed, host.engine.ranks.runner.config.vocabSize);
     this.promptTokens = prompts.reduce((sum, prompt) => sum + prompt.length, 0);
     this.#parts = prompts.flatMap((prompt, at) =>
       Array.from({ length: n }, (_, answer) => this.#part(prompt, at * n + answer, answer)),
@@ -115,19 +112,19 @@ export class RunningCompletion implements Completion {
 
   #part(prompt: readonly number[], index: number, answer: number): Part {
     const { host, options } = this;
-    const { temperature, topK, topP, repetitionPenalty, maxTokens = DEFAULT_MAX_TOKENS, priority, stop } = options;
+    const { maxTokens = DEFAULT_MAX_TOKENS, priority, stop } = options;
     const stops = stop === undefined ? [] : typeof stop === 'string' ? [stop] : stop;
     return {
       index,
       request: {
+        ...samplingOf(options),
+        // A copy: it may be sent again, after a preemption.
+        ...(options.logitBias && { logitBias: new Map(biasEntries(options.logitBias)) }),
+        ...heldBack(options, host.eosIds),
         prompt,
         maxTokens,
         eosIds: options.ignoreEos ? [] : host.eosIds,
         seed: answerSeed(this.seed, answer),
-        ...(temperature !== undefined && { temperature }),
-        ...(topK !== undefined && { topK }),
-        ...(topP !== undefined && { topP }),
-        ...(repetitionPenalty !== undefined && { repetitionPenalty }),
         ...(priority !== undefined && { priority }),
         ...(options.logprobs !== undefined && { logits: true }),
       },
@@ -221,9 +218,9 @@ export class RunningCompletion implements Completion {
   }
 }
 
-function checkCompletion(options: CompletionOptions, seed: number): void {
+function checkCompletion(options: CompletionOptions, seed: number, vocabSize: number): void {
   checkOptions('complete', options, schema);
-  checkSampling({ ...options, seed });
+  checkSampling({ maxTokens: DEFAULT_MAX_TOKENS, ...options, seed }, vocabSize);
   const { firstTokenSeconds } = options;
   if (firstTokenSeconds !== undefined && !(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0)) {
     throw usageError(`firstTokenSeconds ${String(firstTokenSeconds)}: expected a number of at least 0`);

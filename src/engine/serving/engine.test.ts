@@ -23,9 +23,20 @@ function prompts(count: number, longest: number): number[][] {
   });
 }
 
+/** What was generated before decides what comes. */
+const controls = {
+  logitBias: new Map([5, 90, 200, 310].map((id) => [id, 3])),
+  frequencyPenalty: 0.9,
+  presencePenalty: 0.3,
+  minTokens: 25,
+  endIds: [5, 200],
+  minP: 0.01,
+};
+
 const sampling = (index: number): DrawOptions => ({
   seed: index,
   ...(index % 2 === 1 && { temperature: 0.9, topP: 0.95, repetitionPenalty: 1.1 }),
+  ...(index % 5 > 2 && controls),
 });
 
 async function open(

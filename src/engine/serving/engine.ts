@@ -1,5 +1,6 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../ranks/rank.js';
+import { samplingOf } from '../ranks/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { checkTogether, type Feature, misfit } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
@@ -16,7 +17,7 @@ import { type IterationRecord, type RankBalance, RankBalanceMeter } from './rank
 export interface EngineRequest extends DrawOptions {
   readonly prompt: readonly number[];
   readonly maxTokens: number;
-  /** Ids that end the text; they aren't handed on. */
+  /** Ids that end the text, as `stopTokenIds` do; they aren't handed on. */
   readonly eosIds: readonly number[];
   /** From -100 to 100, higher is sooner. */
   readonly priority?: number;
@@ -28,7 +29,7 @@ export interface EngineRequest extends DrawOptions {
   onToken(token: number, logits: Float32Array | undefined): boolean;
 }
 
-export type EngineEnd = EndReason | 'eos';
+export type EngineEnd = EndReason | 'eos' | 'stop_token';
 
 /** A request under way. */
 export interface EngineHandle {
@@ -113,12 +114,9 @@ export const openedFeatures = (
 ];
 
 /** What sampling needs of a request, and nothing that can't go to a worker. */
-const drawOptions = ({ seed, temperature, topK, topP, repetitionPenalty }: EngineRequest): DrawOptions => ({
-  seed,
-  ...(temperature !== undefined && { temperature }),
-  ...(topK !== undefined && { topK }),
-  ...(topP !== undefined && { topP }),
-  ...(repetitionPenalty !== undefined && { repetitionPenalty }),
+const drawOptions = (request: EngineRequest): DrawOptions => ({
+  ...samplingOf(request),
+  ...(request.endIds && { endIds: request.endIds }),
 });
 
 /**
@@ -139,7 +137,7 @@ export class Engine {
   readonly #balance: RankBalanceMeter;
   #completedAt = 0;
   readonly #totals = {
-    requests: { eos: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
+    requests: { eos: 0, stop_token: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
     prompt: 0,
     cached: 0,
     generated: 0,
@@ -408,6 +406,7 @@ export class Engine {
   async #emit(running: Running, token: number, slot: number): Promise<EngineEnd | undefined> {
     const { request } = running;
     if (request.eosIds.includes(token)) return 'eos';
+    if (request.stopTokenIds?.includes(token)) return 'stop_token';
     if (running.replay > 0) {
       running.replay--;
       return undefined;

@@ -31,6 +31,7 @@ const sampling = (index: number): DrawOptions => ({
   seed: index,
   ...(index % 2 === 1 && { temperature: 0.9, topP: 0.95, repetitionPenalty: 1.1 }),
   ...(index % 4 === 3 && { topK: 20, topP: 1 }),
+  ...(index % 3 === 2 && { frequencyPenalty: 1.2, minTokens: 9, endIds: [7, 8, 9], minP: 0.01, logitBias: { 7: 2 } }),
 });
 
 async function open(

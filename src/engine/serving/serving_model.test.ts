@@ -62,6 +62,19 @@ describe('a model that answers many at once', () => {
     const requests = prompts.flatMap((prompt, at) => [
       { prompt, options: { ...sampled, seed: at } },
       { prompt, options: { maxTokens: 30, seed: 0, repetitionPenalty: 1.2 } },
+      {
+        prompt,
+        options: {
+          ...sampled,
+          seed: at,
+          minP: 0.02,
+          frequencyPenalty: 1,
+          presencePenalty: -0.5,
+          logitBias: { 40: 4, 41: 4, 42: 4 },
+          stopTokenIds: [40, 42],
+          minTokens: 10,
+        },
+      },
     ]);
     const expected = [];
     for (const { prompt, options } of requests) {

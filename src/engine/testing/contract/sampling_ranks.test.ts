@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import type { SamplingOptions } from '../../api.js';
+import type { DrawOptions } from '../../ranks/rank.js';
 import type { Runner } from '../../ranks/runner.js';
 import { openRunner, type OpenRunnerOptions } from '../open_runner.js';
 
@@ -18,9 +18,12 @@ const model: RandomModelOptions = {
 /** Requests that begin and end in slots, and the steps that follow; what a batch needs goes up and down. */
 interface Phase {
   readonly ends?: readonly number[];
-  readonly starts?: readonly (readonly [slot: number, options: SamplingOptions & { readonly seed: number }])[];
+  readonly starts?: readonly (readonly [slot: number, options: DrawOptions])[];
   readonly steps: number;
 }
+
+/** Tokens of every rank's slice that take turns: how often each was sampled decides what comes. */
+const turns = { logitBias: new Map([40, 3100, 4600, 8999].map((id) => [id, 60])), frequencyPenalty: 2 };
 
 const phases: readonly Phase[] = [
   {
@@ -37,6 +40,19 @@ const phases: readonly Phase[] = [
   { ends: [2], steps: 8 },
   { starts: [[1, { seed: 4, temperature: 3, topK: 64 }]], steps: 4 },
   { ends: [0, 1], starts: [[2, { seed: 5 }]], steps: 2 },
+  // Greedy controls beside a request without any.
+  { starts: [[0, { seed: 6, ...turns, minTokens: 5, endIds: [40, 8999] }]], steps: 9 },
+  {
+    starts: [[1, { seed: 7, ...turns, temperature: 0.8, topK: 40, presencePenalty: 0.3, repetitionPenalty: 1.1 }]],
+    steps: 6,
+  },
+  // min_p takes all logits to one rank; the others' counts go on.
+  {
+    ends: [2],
+    starts: [[2, { seed: 8, ...turns, temperature: 1.5, minP: 0.01, minTokens: 3, endIds: [3100] }]],
+    steps: 6,
+  },
+  { ends: [2, 1], steps: 6 },
 ];
 
 const promptOf = (slot: number): number[] =>
@@ -117,6 +133,13 @@ test.each<[plan: string, ranks: number, more?: Partial<OpenRunnerOptions>]>([
   expect(different, 'first phase whose logits differ').toBe(-1);
 });
 
+test('one rank: tokens take turns, and those that end the text wait', () => {
+  const biased = [...turns.logitBias.keys()];
+  const controlled = one.ids.slice(27).map(([id]) => id!);
+  expect(new Set(controlled)).toEqual(new Set(biased));
+  for (const id of controlled.slice(0, 5)) expect([40, 8999]).not.toContain(id);
+});
+
 test('what travels follows what the requests need, up and down again', { timeout: 180_000 }, async () => {
   const { sent } = await run({ plan: 'tp', ranks: 2 });
   const [topK, greedy, whole, again, topK64, last] = sent;
@@ -127,10 +150,13 @@ test('what travels follows what the requests need, up and down again', { timeout
 });
 
 /** Ids of 10 steps of a request; where `interrupted`, its cache is given up after 5 and computed again. */
-async function resumed(options: Partial<OpenRunnerOptions>, interrupted: boolean): Promise<number[]> {
+async function resumed(
+  options: Partial<OpenRunnerOptions>,
+  interrupted: boolean,
+  sampling: DrawOptions,
+): Promise<number[]> {
   const { runner, group } = await openRunner({ adapter, model, contextLength: 64, virtual: true, ...options });
   const prompt = Uint32Array.from(promptOf(2));
-  const sampling = { seed: 9, temperature: 1, topK: 30, repetitionPenalty: 0.4 };
   const ids: number[] = [];
   const step = async (decodes: boolean): Promise<void> => {
     ids.push((await runner.all((rank) => rank.step(0, decodes, prompt.length + ids.length)))![0]!);
@@ -157,8 +183,17 @@ async function resumed(options: Partial<OpenRunnerOptions>, interrupted: boolean
   }
 }
 
-test('a request whose cache is computed again goes on with the same tokens', { timeout: 180_000 }, async () => {
-  const expected = await resumed({}, false);
-  expect(await resumed({ plan: 'tp', ranks: 2 }, false)).toEqual(expected);
-  expect(await resumed({ plan: 'tp', ranks: 2 }, true)).toEqual(expected);
-});
+test.each<[string, DrawOptions]>([
+  ['what was seen', { seed: 9, temperature: 1, topK: 30, repetitionPenalty: 0.4 }],
+  ['how often', { seed: 9, ...turns, temperature: 0.2, presencePenalty: 0.2 }],
+  ['how many there were', { seed: 9, ...turns, temperature: 1, minP: 0.1, minTokens: 8, endIds: [40, 3100] }],
+])(
+  'a request whose cache is computed again goes on with the same tokens: %s',
+  { timeout: 180_000 },
+  async (_name, sampling) => {
+    const expected = await resumed({}, false, sampling);
+    expect(await resumed({}, true, sampling)).toEqual(expected);
+    expect(await resumed({ plan: 'tp', ranks: 2 }, false, sampling)).toEqual(expected);
+    expect(await resumed({ plan: 'tp', ranks: 2 }, true, sampling)).toEqual(expected);
+  },
+);
