@@ -1,3 +1,9 @@
+/**
+ * Room: benchmarks, beside the product and not in the package. A suite runs whole in Node or in a page (`suites`),
+ * contenders in turns (interleave.ts), compared by intervals (compare.ts). `cli` is the command, `peers` other
+ * runtimes. Read suites/decode.ts next.
+ */
+
 import type { SuiteHooks, SuiteOutcome } from './document.js';
 import type { ArrangedRequest } from './suites/arranged.js';
 import type { DecodeRequest } from './suites/decode.js';

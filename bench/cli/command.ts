@@ -1,3 +1,8 @@
+/**
+ * Room: `splitkv bench`: options, the environment, where results go. suites.ts lists the suites; those that only Node
+ * can run are local_suites.ts. Read suites.ts next.
+ */
+
 import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
 import { usageError } from '../../src/base/errors.js';
 import { documentJson, documentText, openDirectory, readOlder, withComparison, writeDocument } from './output.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: other runtimes on the same weights, in the same run: onnxruntime-web, transformers.js, wllama and llama.cpp, a
+ * file each, behind one interface (peer_model.ts). Read that next; docs/peers.md has the results.
+ */
+
 import { SplitkvError, throwIfAborted } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import type { SuiteHooks } from '../document.js';

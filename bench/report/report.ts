@@ -1,3 +1,8 @@
+/**
+ * Room: results as an HTML file that needs nothing beside it, plots included. charts.ts says what is plotted, svg.ts
+ * draws.
+ */
+
 import type { BenchDocument, Comparison } from '../document.js';
 import { comparisonTable, decimals, environmentLines, ratio, settingText } from '../table.js';
 import { medianEstimate } from '../statistics.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: what is measured, a file each: plain requests in, plain results out, checked before anything is timed. Knows
+ * neither Node nor the command line. This one is the simplest.
+ */
+
 import { median } from '../../src/base/stats.js';
 import type { RunStats } from '../../src/index.js';
 import type { Measurement, SuiteHooks, SuiteOutcome } from '../document.js';

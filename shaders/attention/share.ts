@@ -1,3 +1,9 @@
+/**
+ * Room: attention over the paged cache: `attention_prefill` and `attention_split` by chunks, `attention_merge` to
+ * lanes and then to outputs, `mla_*` over a latent. Here is how ranks share sequences by chunks. Read attention_split
+ * next.
+ */
+
 import { usageError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';

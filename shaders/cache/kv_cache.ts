@@ -1,3 +1,8 @@
+/**
+ * Room: how keys, values and latents lie in the cache, and how a kernel finds the entries of a head; kernels of
+ * attention, rope and compression read these. Here are keys and values.
+ */
+
 import { unsupportedError, usageError } from '../../src/base/errors.js';
 import kvF16 from '../lib/kv_f16.wgsl?raw';
 import kvF32 from '../lib/kv_f32.wgsl?raw';

@@ -1,4 +1,9 @@
 /**
+ * Room: which entries of a cache are kept, by score: `snap_scores`, `snap_pool`, `ada_budgets`, `snap_select`,
+ * `kv_compact`, in this order. This file is the same choice in plain TypeScript; problem.ts says what they share.
+ */
+
+/**
  * Which entries of a KV cache to keep, by score: SnapKV's choice and Ada-KV's budgets (`FFY0/AdaKV`, snapkv_utils.py). Pure; the
  * kernels of this folder compute the same, and of equal scores prefer the same.
  */
@@ -25,6 +30,7 @@ export function bestPositions(scores: ArrayLike<number>, count: number): number[
  * How many of each head's scores are among the best `heads * base` of all heads together; of equal scores the one at the lower
  * position is better, then the one of the lower head.
  */
+
 export function headShares(scores: readonly ArrayLike<number>[], base: number): number[] {
   const all = scores.flatMap((own, head) => Array.from(own, (score, position) => ({ score, position, head })));
   all.sort((a, b) => b.score - a.score || a.position - b.position || a.head - b.head);

@@ -1,3 +1,8 @@
+/**
+ * Room: rows times a packed weight: `linear` for few rows, `linear_tiled` for many, `linear_grouped` for a matrix per
+ * head. pack.ts says how weights lie; `reduce_segments` adds up what a plan cuts. Read pack.ts next.
+ */
+
 import { SplitkvError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';

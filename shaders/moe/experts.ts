@@ -1,3 +1,8 @@
+/**
+ * Room: mixtures of experts: `moe_route` chooses, `moe_sort` groups rows by expert, `expert_linear` multiplies,
+ * `moe_combine` adds up. Here is what the kernels that multiply are told.
+ */
+
 import { limitError, SplitkvError } from '../../src/base/errors.js';
 import { alignUp, ceilDiv, grouped } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: from logits to a token: `candidates` or `argmax_partial` on each rank, `merge_candidates` over ranks, `sample`
+ * draws, `mark_seen` remembers for the repetition penalty. Here is what all are told.
+ */
+
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 

@@ -1,3 +1,8 @@
+/**
+ * Room: the solver that puts kv heads on ranks by measured load: profiles in, placements out. A library of its own,
+ * without a GPU. Read arrange.ts next, then solvers/solvers.ts; docs/arrangement.md explains.
+ */
+
 export { arrange, copyLimit } from './arrange.js';
 export { type ArrangementFile, parseArrangementFile, toArrangementFile } from './arrangement_file.js';
 export { busiestTotal, makespan, utilisation } from './measures.js';

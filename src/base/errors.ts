@@ -1,7 +1,13 @@
 /**
+ * Room: what every other room may use and that knows none of them: errors with codes, options and their schemas,
+ * lists, sums, random numbers, statistics. Errors come first, as everything throws them; then options.ts.
+ */
+
+/**
  * Errors a caller can tell apart. Every message names the value at fault, what was expected, and what to do about it.
  * `code` is stable: programs may switch on it.
  */
+
 export type ErrorCode =
   | 'usage' // a wrong argument or option
   | 'no_webgpu' // no WebGPU implementation or no adapter

@@ -1,3 +1,8 @@
+/**
+ * Room: the command line: commands and their options, and the way to the host that runs a model. `commands` has a file
+ * each, `hosts` are Node and Chrome. Read command.ts next, then commands/generate.ts.
+ */
+
 import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
 import type { Command, Terminal } from './command.js';
 import { optionHelp, parseOptions } from './options.js';

@@ -1,3 +1,9 @@
+/**
+ * Room: the engine: from a name and options to a model that answers. `files` finds the model, `planning` chooses a
+ * plan, `ranks` runs steps, `scheduler` and `serving` run many requests; api.ts has every public type. Here is the way
+ * through all of them.
+ */
+
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { throwIfAborted, usageError } from '../base/errors.js';
 import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../base/options.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: WebGPU devices and the programs that run on them; knows nothing of models. A kernel is declared (kernel.ts),
+ * dispatches are recorded into a Program once and replayed each step (recorder.ts). Read kernel.ts next.
+ */
+
 export { type AdapterRequest, noWebGpu, openDevice } from './adapters.js';
 export { type AdapterDescription, Buffer, Device, type DeviceTraits } from './device.js';
 export { defineKernel, type Grid, type GridSpec, type Kernel, type KernelPlan, type StepShape } from './kernel.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: from bytes somewhere to rows of tensors: safetensors and GGUF, read by ranges. `sources` are the places that
+ * bytes come from, `cache` what a browser keeps, `hub` models by name. Read source.ts next, then tensor_reader.ts.
+ */
+
 export { cachedSource, deleteCached, listCached } from './cache/cache.js';
 export type { CachedModel } from './cache/cache_list.js';
 export type { CacheOptions } from './cache/cached_source.js';

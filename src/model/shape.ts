@@ -1,3 +1,9 @@
+/**
+ * Room: models: `families` read configs into lists of layers, `layers` compute them on one rank or several, `weights`
+ * says what a rank loads, `forward` is the program. This file says how a model can be cut. Read config/model_config.ts
+ * next, then families/llama.ts.
+ */
+
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
 import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';

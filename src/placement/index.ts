@@ -1,3 +1,9 @@
+/**
+ * Room: who holds what, as data and without a GPU. A Plan (plan.ts) says it, Owners (owners.ts) answer who holds a
+ * piece of the cache, routes.ts says what travels in a step. Policies make plans (`make`), checks refuse (`check`),
+ * the planner predicts (`cost`). Read plan.ts next.
+ */
+
 export { fitLinear, type LinearSample } from './cost/fit_linear.js';
 export type {
   AdapterMeasure,

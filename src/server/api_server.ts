@@ -1,3 +1,8 @@
+/**
+ * Room: the OpenAI API over HTTP on a serving model: routes, keys, limits, and an end that tells its clients. `http`
+ * has connections and bodies, `requests` what they mean. docs/serving.md lists what it promises. Read routes.ts next.
+ */
+
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { SplitkvError } from '../base/errors.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: the scheduler on a clock: traces in, throughput and balance out, beside published runs. The scheduler is the
+ * real one. Read adp_study.ts next; docs/adp.md explains.
+ */
+
 import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
 import type { Iteration, SchedulerOptions } from '../engine/scheduler/index.js';
 import { Scheduler } from '../engine/scheduler/index.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: right answers against the KV budget: questions about stories (questions.ts), by policy and budget, and their
+ * plot. docs/kv_compression.md has the results.
+ */
+
 import type { BenchDocument, Measurement } from '../../document.js';
 import { benchAdapter } from '../../document.js';
 import type { KvPolicy, Profile } from '../../../src/index.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: suites on models made for them: load times and memory by size (here), and predictions against runs
+ * (planner_suite.ts). scale_models.ts has the shapes.
+ */
+
 import { spawn } from 'node:child_process';
 import { SplitkvError, throwIfAborted } from '../../../src/base/errors.js';
 import type { Terminal } from '../../../src/cli/command.js';

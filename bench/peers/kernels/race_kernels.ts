@@ -1,3 +1,8 @@
+/**
+ * Room: single operators against ONNX Runtime's: attention and a q4 matrix, several in a chain. kernel_task.ts is what
+ * both sides do.
+ */
+
 import { SplitkvError } from '../../../src/base/errors.js';
 import { median } from '../../../src/base/stats.js';
 import type { Device } from '../../../src/gpu/index.js';

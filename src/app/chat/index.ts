@@ -1,3 +1,8 @@
+/**
+ * Room: `<splitkv-chat>`, a chat in one tag: `import 'splitkv/chat'` makes it known to the page. element.ts is the
+ * tag, session.ts what it does without a page, settings.ts its attributes. Read element.ts next.
+ */
+
 /** `import 'splitkv/chat'` makes `<splitkv-chat>` known to the page. */
 import { SplitkvChat } from './element.js';
 

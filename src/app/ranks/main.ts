@@ -1,3 +1,8 @@
+/**
+ * Room: the demo page that shows who holds what while ranks work. parameters.ts lists what its address may say;
+ * view.ts has its elements, rank_panel.ts draws. Read view.ts next.
+ */
+
 /** The demo page. parameters.ts lists what its address may say. */
 import '../shared/site_nav.js';
 import { fetchPlanFile, listenForArrangements } from './arrangement_file.js';

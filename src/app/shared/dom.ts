@@ -1,3 +1,8 @@
+/**
+ * Room: what the pages share: elements by id, forms that run something long, links between the pages, progress. Here
+ * are the elements.
+ */
+
 /** The element of the page with this id. @throws when index.html and the code disagree */
 export function element<T extends HTMLElement>(id: string, type: { new (): T }): T {
   const found = document.getElementById(id);

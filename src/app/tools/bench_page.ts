@@ -1,3 +1,8 @@
+/**
+ * Room: the other pages, a file each with what only it needs: benchmarks (here), head arrangement, the simulator and
+ * the chat page. Long work runs in workers.
+ */
+
 /** Benchmarks on a page: the suites of the command line, run in this browser, with their plots. */
 import '../shared/site_nav.js';
 import { chartsOf } from '../../../bench/report/charts.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: how each mode arranges the heads of one layer, a file each; pieces.ts and assign.ts have what they share. Read
+ * longest_first.ts next, then exact.ts.
+ */
+
 import type { Steps } from './assign.js';
 import { backtrack } from './backtrack.js';
 import { exact } from './exact.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: loads to arrange, and independent answers: brute_force.ts tries everything. This file has the figures of
+ * docs/arrangement.md, which a test takes again.
+ */
+
 import { arrange } from '../arrange.js';
 import { utilisation } from '../measures.js';
 import { rankLoads } from '../task.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: `splitkv simulate adp --model`: a trace really run on a model, then simulated with what was measured.
+ * replay.ts runs it.
+ */
+
 import { throwIfAborted, usageError } from '../../base/errors.js';
 import { openModel } from '../../engine/load.js';
 import { checkTrace, parametersOf } from '../../simulate/adp_parameters.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: the commands, a file each: what they take, print and return. This one is the model for the others; read it
+ * with command.ts (..), which says what a command is.
+ */
+
 import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: where a command's model runs: in this process on Dawn (node_host.ts), or in a page of Chrome (chrome_host.ts,
+ * which src/app/host.ts answers). Both give the same documents.
+ */
+
 import type { Browser } from 'playwright-core';
 import type { PlainLoadOptions } from '../../app/host_protocol.js';
 import type { GenerateOptions, GenerateResult, KeptEntries, LogitsOptions, ModelInfo, RunStats } from '../../index.js';

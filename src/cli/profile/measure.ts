@@ -1,3 +1,8 @@
+/**
+ * Room: `splitkv profile`: what each kv head keeps of sample prompts, as a table, JSON and a heat map. story.ts makes
+ * the prompts.
+ */
+
 import { usageError } from '../../base/errors.js';
 import type { Profile } from '../../index.js';
 import type { Terminal } from '../command.js';

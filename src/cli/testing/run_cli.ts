@@ -1,3 +1,8 @@
+/**
+ * Room: the command line in tests: as a process of its own (here), in this process (run_here.ts), or as a server that
+ * is stopped at the end.
+ */
+
 import { spawn } from 'node:child_process';
 
 export interface Finished {

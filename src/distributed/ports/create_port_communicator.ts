@@ -1,3 +1,8 @@
+/**
+ * Room: ranks in workers: messages by MessagePort from worker to worker, and how the end of a peer is noticed. Read
+ * port_transport.ts next.
+ */
+
 import { usageError } from '../../base/errors.js';
 import type { Device } from '../../gpu/index.js';
 import type { Communicator } from '../communicator.js';

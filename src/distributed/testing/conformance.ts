@@ -1,3 +1,8 @@
+/**
+ * Room: what every way to link ranks must do, as one suite: programs of exchanges (programs.ts), faults
+ * (fault_programs.ts), in this thread and in workers.
+ */
+
 import { afterAll, describe, expect, test } from 'vitest';
 import type { ProgramArgs, ProgramName, ProgramResult, TestLinks } from './programs.js';
 import { RESOLVED } from './test_rank.js';

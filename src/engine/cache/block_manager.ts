@@ -1,3 +1,8 @@
+/**
+ * Room: KV blocks on the host: which block holds which tokens of a sequence (here), by head where caches are
+ * compressed or heads are copied (head_pages.ts), and caches that move between ranks (kv_move.ts).
+ */
+
 import { SplitkvError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
 

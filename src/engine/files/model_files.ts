@@ -1,3 +1,8 @@
+/**
+ * Room: from what somebody wrote (a name, a URL, a folder, files) to the files of a model: config, tokenizer, tensors.
+ * model_place.ts decides what a name means. Read open_files.ts next.
+ */
+
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../../base/errors.js';
 import { isBlockType, readJson, readText, type Source, TensorReader } from '../../loader/index.js';

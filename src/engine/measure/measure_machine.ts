@@ -1,3 +1,8 @@
+/**
+ * Room: what the planner asks of the machine, measured: layers, the head, dispatches and exchanges, on random weights;
+ * kept for the next time (store.ts). docs/planner.md lists it. Read measure_layers.ts next.
+ */
+
 import { throwIfAborted } from '../../base/errors.js';
 import { type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
 import type { AdapterMeasure, LayerMeasure, MachineMeasure } from '../../placement/index.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: from options to a plan, with an adapter and a budget for each rank. pick_plan.ts measures and asks the
+ * planner, plan_model.ts answers before a download. Read plan_subject.ts next.
+ */
+
 import { usageError } from '../../base/errors.js';
 import { modelShape } from '../../model/shape.js';
 import { checkPlan, checkTogether, isKvOnly, makePlan, type Plan } from '../../placement/index.js';

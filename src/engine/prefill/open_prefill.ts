@@ -1,3 +1,8 @@
+/**
+ * Room: prompts on a device of their own: a worker computes keys and values, the ranks that decode take them over as
+ * cache blocks. splitkv_prefill.ts is by our kernels, `onnx` by onnxruntime-web. Read prefill_worker.ts next.
+ */
+
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { openDevice } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: steps on ranks. Runner gives every rank the same calls; RankRunner (rank_runner.ts) is one rank in this
+ * process: its program, cache and sampling. rank.ts has what every rank can do. Read that next.
+ */
+
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
 import { endBeforeWindow } from '../../model/compression/window.js';

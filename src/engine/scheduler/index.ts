@@ -1,3 +1,8 @@
+/**
+ * Room: what each iteration runs, as a state machine without a GPU and without a clock. docs/scheduler.md explains.
+ * Read scheduler.ts next, then rank_state.ts; each policy is a file.
+ */
+
 export { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
 export { BalanceMeter, balanceRatio, type BalanceSummary, solTps } from './adp/metrics.js';
 export type { RankLimits, SchedulerConfig, SchedulerOptions } from './config.js';

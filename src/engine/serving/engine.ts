@@ -1,3 +1,8 @@
+/**
+ * Room: many requests at once: the scheduler's decisions, run on the ranks. Engine (here) takes requests and gives
+ * tokens, iteration_runner.ts runs an iteration, serving_model.ts is what `serve` gives back. Read completion.ts next.
+ */
+
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import { samplingOf } from '../ranks/sampling_options.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: a random model on one rank or several, without files and options, for tests of the engine; run_bits.ts
+ * compares its bits. `contract` has the tables of models and plans that must agree.
+ */
+
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { Device } from '../../gpu/index.js';
 import { fileListSource, TensorReader } from '../../loader/index.js';

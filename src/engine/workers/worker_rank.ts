@@ -1,3 +1,9 @@
+/**
+ * Room: a rank in a worker of its own. WorkerRank (here) sends calls, serve_rank.ts answers them inside;
+ * worker_protocol.ts is what they say. In Node and in pages workers start differently: node_workers.ts,
+ * page_workers.ts.
+ */
+
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { decodeReason } from '../../distributed/ports/port.js';
 import type { AdapterRequest } from '../../gpu/index.js';

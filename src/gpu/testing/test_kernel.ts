@@ -1,3 +1,8 @@
+/**
+ * Room: how kernels are tested: cases with a reference (kernel_case.ts), run on every adapter that is found
+ * (adapters.ts). toy_scale is the smallest kernel that has all parts.
+ */
+
 import { describe, expect, test } from 'vitest';
 import type { DeviceTraits } from '../device.js';
 import type { Bindings, KernelPlan, ParamTypes } from '../kernel.js';

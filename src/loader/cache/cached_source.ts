@@ -1,3 +1,8 @@
+/**
+ * Room: what a browser keeps of a download: pieces of 4 MiB in the private file system, each with its SHA-256,
+ * versions by what the server tells. Read cached_file.ts next, then docs/decisions.md on pieces and digests.
+ */
+
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileVersion, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';

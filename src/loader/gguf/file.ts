@@ -1,3 +1,8 @@
+/**
+ * Room: GGUF files: header and metadata, tensors as views of the file, blocks dequantised as they are read. Read
+ * header.ts next, then dequantise.ts.
+ */
+
 import { formatError, unsupportedError } from '../../base/errors.js';
 import { BLOCK_TYPES } from '../dtype.js';
 import { shown } from '../safetensors_header.js';

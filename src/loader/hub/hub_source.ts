@@ -1,3 +1,8 @@
+/**
+ * Room: models of the Hugging Face Hub by their name: what a name means, which file it is, and how it is downloaded in
+ * Node (the cache of the Hub's own tools) and in pages. Read hub_name.ts next.
+ */
+
 import { SplitkvError } from '../../base/errors.js';
 import { ggufSource } from '../gguf/file_source.js';
 import { httpSource } from '../sources/http_source.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: the places that a model's bytes come from: a server (here), a folder, files that somebody chose. Each is a
+ * Source (../source.ts); verified_source.ts checks what another one gives. Read local_source.ts next.
+ */
+
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { type Answer, type HttpOptions, request } from './http_request.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: sources and servers for tests: files in memory, an http server with every kind of header, a Hub, a private
+ * file system. source_suite.ts is what each Source must do.
+ */
+
 import { throwIfAborted } from '../../base/errors.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 

@@ -1,3 +1,8 @@
+/**
+ * Room: a model as plain data: a list of layers, each an attention and an MLP, and what its tensors are called.
+ * config_reader.ts reads the keys of a config.json; supported.ts refuses what doesn't run.
+ */
+
 import { SplitkvError } from '../../base/errors.js';
 import type { RopeConfig } from './rope_config.js';
 import type { TensorNames } from './tensor_names.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: model families, a file each. A family reads config.json (and GGUF metadata) into layers and names its tensors;
+ * registry.ts makes it known. Read llama.ts next.
+ */
+
 import type { GgufFile } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: a model's forward program on one rank: recorded once, replayed each step. What the engine knows of it; decoder.ts is the one there
+ * is, layer_kinds.ts beside it says where the layers come from (../layers/).
+ */
+
 import type { Buffer } from '../../gpu/index.js';
 import type { StageCompression } from '../compression/stage_compression.js';
 import type { LayerCache } from '../layers/attention/cache.js';
@@ -5,10 +10,6 @@ import type { Role } from '../layers/roles.js';
 import type { RowBuffers } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
 
-/**
- * A model's forward program on one rank: recorded once, replayed each step. What the engine knows of it; decoder.ts is the one there
- * is, layer_kinds.ts beside it says where the layers come from (../layers/).
- */
 export interface Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;

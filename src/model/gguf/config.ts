@@ -1,3 +1,8 @@
+/**
+ * Room: a model from a GGUF file's metadata: the keys of config.json by other names, tensors by other names, rows of q
+ * and k in another order. Read metadata.ts next.
+ */
+
 import { didYouMean, formatError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { GgufFile, Source } from '../../loader/index.js';

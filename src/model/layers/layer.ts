@@ -1,3 +1,13 @@
+/**
+ * Room: the layers of a model, by kind: `attention/` (grouped-query, latent), `mlp/` (gated, experts) and the projections that both are
+ * made of, `linear/`. A kind has its weights (`*_weights.ts`: which tensors a rank's slice is made of, their bytes, how they are
+ * loaded) and its program beside them. These are the only parts of a model that talk to other ranks (`World`); the decoder that puts
+ * them in order (../forward/decoder.ts) sees neither ranks nor kinds.
+ *
+ * Layers of a stage that are alike share one `AttentionLayers` or `MlpLayers`, and each set of rows that runs through them one
+ * `AttentionProgram` or `MlpProgram`; those record a layer at a time.
+ */
+
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { StageTopology } from '../../placement/index.js';
 import type { StageCompression } from '../compression/stage_compression.js';
@@ -8,16 +18,6 @@ import type { RopeTables } from './attention/rope_table.js';
 import type { StageRows } from './rows.js';
 import type { Scratch } from './scratch.js';
 import type { RankRecorder, World } from './world.js';
-
-/**
- * The layers of a model, by kind: `attention/` (grouped-query, latent), `mlp/` (gated, experts) and the projections that both are
- * made of, `linear/`. A kind has its weights (`*_weights.ts`: which tensors a rank's slice is made of, their bytes, how they are
- * loaded) and its program beside them. These are the only parts of a model that talk to other ranks (`World`); the decoder that puts
- * them in order (../forward/decoder.ts) sees neither ranks nor kinds.
- *
- * Layers of a stage that are alike share one `AttentionLayers` or `MlpLayers`, and each set of rows that runs through them one
- * `AttentionProgram` or `MlpProgram`; those record a layer at a time.
- */
 
 /** A stage of the plan on this rank, as its layers see it. */
 export interface StageContext {

@@ -1,3 +1,8 @@
+/**
+ * Room: models for tests: small random ones of any family as the files of a folder, and configs that were published.
+ * `reference` computes them in float64, llama_cpp.ts by another program.
+ */
+
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Random } from '../../base/random.js';

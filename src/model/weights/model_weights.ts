@@ -1,3 +1,8 @@
+/**
+ * Room: which tensors a rank needs, in which type, and how they become GPU buffers. Here is what a rank holds;
+ * weight_map.ts says where it comes from, weight_loader.ts loads it, weight_bytes.ts counts it beforehand.
+ */
+
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';

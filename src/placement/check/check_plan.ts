@@ -1,3 +1,8 @@
+/**
+ * Room: what is refused, with the reason. checkPlan holds a plan to a model; capabilities.ts is the one table of what
+ * goes together, plans, models and options. Read that next.
+ */
+
 import { type SplitkvError, usageError } from '../../base/errors.js';
 import { misfit, modelFeatures } from './capabilities.js';
 import { checkArranged } from './check_arranged.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: what a step of a plan will take, from what was measured of the machine (measure.ts) and of the model
+ * (work.ts). exchanges.ts counts bytes by the same routes that the runtime uses. Read stage_step.ts next.
+ */
+
 import { range, sum } from '../../base/lists.js';
 import { type Plan, pipelineDepth } from '../plan.js';
 import type { MachineMeasure } from './measure.js';

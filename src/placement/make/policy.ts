@@ -1,3 +1,8 @@
+/**
+ * Room: how plans are made. This file is the table of policies; make_plan.ts makes the plan of one, stage_form.ts has
+ * the forms that the policies of the table share, and arranged_plan.ts follows a placement of heads.
+ */
+
 import { didYouMean, usageError } from '../../base/errors.js';
 import { type Feature, misfit, wordFeatures } from '../check/capabilities.js';
 import type { ModelShape } from '../plan.js';

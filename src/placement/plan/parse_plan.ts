@@ -1,3 +1,8 @@
+/**
+ * Room: plans as files and as text for people: read and checked for their form here, printed by describe_plan.ts and
+ * plan_table.ts. stage_kind.ts tells what a stage without a kind is.
+ */
+
 import * as z from 'zod/mini';
 import { didYouMean, usageError } from '../../base/errors.js';
 import { parseJson, show } from '../../base/json.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: which sequences a rank keeps, where a plan deals them out: slots by weight (here and in sequence_weights.ts),
+ * and copies of a head (copies.ts, copy_moves.ts). Owners ask these.
+ */
+
 import { sameList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { isKvOnly, type RankShare } from '../plan.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: models, machines and arrangements of any shape for tests of placement; toy_policy.ts is a policy that nothing
+ * else knows. Here are the shapes.
+ */
+
 import fc from 'fast-check';
 import type { ModelShape } from '../plan.js';
 

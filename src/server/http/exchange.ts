@@ -1,3 +1,8 @@
+/**
+ * Room: HTTP without a framework: one request and its answer (here), reading bodies with limits, event streams,
+ * clients in turn, static files. Knows nothing of models.
+ */
+
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ApiError } from '../api_error.js';

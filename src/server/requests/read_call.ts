@@ -1,3 +1,8 @@
+/**
+ * Room: what a request's body means: its shape, checked by zod (chat_shape.ts, text_shape.ts), and the call of the
+ * model that follows from it. Runs in threads, too: request_thread.ts.
+ */
+
 import { type PromptReader, promptTokens } from '../../engine/prompt_tokens.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';

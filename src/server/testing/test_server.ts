@@ -1,3 +1,8 @@
+/**
+ * Room: a server with a model in the test's own process, and clients for it: many at once (load_run.ts), rude ones,
+ * and raw connections.
+ */
+
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { randomFiles } from '../../engine/testing/random_source.js';
 import { serve, type ServeOptions, type ServingModel } from '../../index.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: a simulation as an HTML page for people: what was asked, a table of policies, and plots over iterations
+ * (run_section.ts). bins.ts makes few points of many, chart.ts draws.
+ */
+
 import type { AdpRow, RowName } from '../adp_row.js';
 import type { AdpStudy } from '../adp_study.js';
 import { type ParetoPoint, paretoFront } from '../pareto.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: prompts by onnxruntime-web: a graph of plain operators written from the ranks' own weights (llama_graph.ts,
+ * graph.ts), as protocol buffers (proto.ts), and its keys and values as blocks (kv_blocks.ts).
+ */
+
 import type { WeightType } from '../../../../shaders/linear/pack.js';
 import { SplitkvError, throwIfAborted, unsupportedError } from '../../../base/errors.js';
 import type { TensorReader } from '../../../loader/index.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: which rank takes a request, and when prompts run, where each request lives on one rank: TensorRT-LLM's rules
+ * (trtllm_policy.ts) or fitted times (cost_policy.ts). docs/adp.md explains.
+ */
+
 import type { SchedulerConfig } from '../config.js';
 import { KvPolicy } from '../kv/kv_policy.js';
 import { type ContextPolicy, OnePool } from '../routing.js';

@@ -1,4 +1,9 @@
 /**
+ * Room: slots in groups whose steps run side by side: how many groups, which one a sequence joins, and when it
+ * changes. Pure. docs/token.md explains.
+ */
+
+/**
  * Micro-batches: groups of sequences whose steps run side by side, so that a rank which waits for others in one group's step works on
  * another's. A group has slots of its own, in programs that were captured for it, so a sequence stays where it was placed unless a
  * shift is worth its pause. Everything here follows from loads alone.
@@ -41,6 +46,7 @@ export const groupsWorth = (sequences: number, rowsEach: number, groups: number)
  * Where a new sequence goes: of the micro-batches that so many sequences are worth, the one with the smallest part of the rows and of
  * the rank's attention, which count alike; where these are full another one. Undefined when the rank has no free slot.
  */
+
 export function chooseGroup(groups: readonly GroupLoad[], tokens: number, rowsEach: number): number | undefined {
   const rows = groups.reduce((sum, group) => sum + group.rows, 1);
   const attended = groups.reduce((sum, group) => sum + group.attended, tokens);

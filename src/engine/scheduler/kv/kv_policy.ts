@@ -1,3 +1,8 @@
+/**
+ * Room: which rank keeps a sequence's cache, and when one moves: by attention and by blocks. Pure. place_sequence.ts
+ * and choose_move.ts are the two decisions.
+ */
+
 import { inOrder, type Sequence } from '../sequence.js';
 import type { RankState, WorkList } from '../rank_state.js';
 import type { ContextPolicy } from '../routing.js';

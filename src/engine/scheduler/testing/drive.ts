@@ -1,3 +1,8 @@
+/**
+ * Room: random traces for the scheduler, and a model of the KV memory beside it (kv_model.ts): every row checks all
+ * cells that it would attend to. audit.ts counts blocks and slots after each call.
+ */
+
 import { type EndReason, type Iteration, Scheduler } from '../index.js';
 import { audit } from './audit.js';
 import { KvModel } from './kv_model.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: the numerics contract, tried: models and plans (cases.ts), bits against one rank and against golden digests,
+ * exchanges by peers and bytes (route_trace.ts). `npm run contract` runs all of it.
+ */
+
 import { createHash } from 'node:crypto';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { KvType, WeightType } from '../../api.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: attention on the ranks of a stage, whatever the plan: queries go to who keeps chunks of their sequences,
+ * states or outputs come back. gqa.ts and mla.ts are the two kinds, with their kernels. Read gqa.ts next.
+ */
+
 import { attentionMerge, type HeadTables } from '../../../../shaders/attention/attention_merge/index.js';
 import { laneSources } from '../../../../shaders/attention/attention_merge/lane_sources.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: projections, and what ranks do for each other in them: row_parallel.ts adds up segments of a contraction,
+ * embedding.ts and head.ts cut the vocabulary. Here a packed matrix is multiplied.
+ */
+
 import { canFuseNorm, linear } from '../../../../shaders/linear/linear/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';

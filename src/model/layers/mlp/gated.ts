@@ -1,3 +1,8 @@
+/**
+ * Room: the feed-forward half of a layer: a gated MLP (here), or a mixture of experts (experts.ts). gathered_rows.ts
+ * brings rows together where each rank runs its own.
+ */
+
 import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';

@@ -1,3 +1,8 @@
+/**
+ * Room: the same random models as GGUF files, written by rules of their own: tensors, metadata, vocabulary. file.ts
+ * writes the bytes.
+ */
+
 import {
   attentionOf,
   gatedMlpOf,

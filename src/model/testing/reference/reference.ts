@@ -1,3 +1,8 @@
+/**
+ * Room: models in float64, straight from the equations, without tiles, caches or ranks. Every kernel path is held
+ * against it. llama.ts and deepseek.ts are the two kinds.
+ */
+
 import { Random } from '../../../base/random.js';
 import type { ModelConfig } from '../../config/model_config.js';
 import { deepseekLayers, type DeepseekTrace } from './deepseek.js';
