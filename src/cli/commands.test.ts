@@ -97,6 +97,34 @@ describe('generate', () => {
     });
   });
 
+  test('controls of what is sampled', async () => {
+    const free = JSON.parse((await runCli(['generate', ...model, '--prompt', ask, '--json'])).stdout) as GenerateResult;
+    const [first, second] = free.tokens;
+    const banned = await runCli(['generate', ...model, '--prompt', ask, '--json', '--logit-bias', `${first}:-100`]);
+    expect((JSON.parse(banned.stdout) as GenerateResult).tokens).not.toContain(first);
+    const biases = join(scratch, 'biases.json');
+    writeFileSync(biases, JSON.stringify({ [String(second)]: 100 }));
+    const penalties = ['--frequency-penalty', '0.5', '--presence-penalty', '-0.5', '--min-p', '0.1'];
+    const stops = ['--min-tokens', '3', '--stop-token-ids', `${first},${second}`];
+    const ended = await runCli([
+      'generate',
+      ...model,
+      '--prompt',
+      ask,
+      '--json',
+      ...penalties,
+      ...stops,
+      '--logit-bias',
+      `@${biases}`,
+    ]);
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(JSON.parse(ended.stdout)).toMatchObject({ finish_reason: 'stop', finish_detail: 'stop_token' });
+    expect((JSON.parse(ended.stdout) as GenerateResult).tokens).toHaveLength(3);
+    const outside = await runCli(['generate', ...model, '--prompt', ask, '--logit-bias', '99999:1']);
+    expect(outside).toMatchObject({ code: 2, stdout: '' });
+    expect(outside.stderr).toContain('logit_bias: token 99999');
+  });
+
   test('Ctrl-C ends it cleanly with 130', async () => {
     const { code, stderr } = await runCli(['generate', ...model, '--raw', '--prompt', ask, '--max-tokens', '3000'], {
       interruptAt: 'bag',

@@ -51,6 +51,16 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     ],
     ['text for a number', [...generate, '--temperature', 'hot'], '--temperature hot: expected a number of at least 0'],
     ['hexadecimal', [...generate, '--seed', '0x10'], '--seed 0x10: expected an integer of at least 0'],
+    ['min_p above 1', [...generate, '--min-p', '2'], '--min-p 2: expected a number from 0 to 1'],
+    ['a penalty', [...generate, '--presence-penalty', '3'], '--presence-penalty 3: expected a number from -2 to 2'],
+    ['a bias', [...generate, '--logit-bias', '5:1,6'], "--logit-bias: '6:' is no token id and bias"],
+    ['a bias of a word', [...generate, '--logit-bias', 'cat:1'], "--logit-bias: 'cat:1' is no token id and bias"],
+    [
+      'biases as a list',
+      [...generate, '--logit-bias', `@${file('biases.json', '[1]')}`],
+      'expected an object of biases by token id',
+    ],
+    ['stop ids', [...generate, '--stop-token-ids', '5,x'], "--stop-token-ids: 'x' is no token id"],
     ['a probability above 1', [...generate, '--top-p', '1.5'], '--top-p 1.5: expected a number above 0 and at most 1'],
     [
       'unknown weights',

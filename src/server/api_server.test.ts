@@ -133,7 +133,19 @@ describe('requests that are wrong', () => {
       'response_format is not supported by this server; leave it out, or send {"type":"text"}',
       'response_format',
     ],
-    ['logit_bias', TEXT, { prompt: 'x', logit_bias: { 5: 1 } }, 'logit_bias is not supported', 'logit_bias'],
+    ['best_of', TEXT, { prompt: 'x', best_of: 2 }, 'best_of is not supported by this server', 'best_of'],
+    ['logit_bias', TEXT, { prompt: 'x', logit_bias: { cat: 1 } }, 'logit_bias is {"cat":1}; expected', 'logit_bias'],
+    ['a bias of no token', TEXT, { prompt: 'x', logit_bias: { 320: 1 } }, 'logit_bias: token 320; this model', null],
+    ['min_p', TEXT, { prompt: 'x', min_p: 1.1 }, 'min_p is 1.1; expected a number from 0 to 1', 'min_p'],
+    [
+      'frequency_penalty',
+      TEXT,
+      { prompt: 'x', frequency_penalty: -2.5 },
+      'frequency_penalty is -2.5; expected a number from -2 to 2',
+      'frequency_penalty',
+    ],
+    ['stop_token_ids', TEXT, { prompt: 'x', stop_token_ids: [-1] }, 'expected a list of token ids', 'stop_token_ids'],
+    ['min_tokens', TEXT, { prompt: 'x', min_tokens: 17 }, 'min_tokens 17: more than the 16 of max_tokens', null],
     ['a misspelt field', TEXT, { prompt: 'x', temprature: 1 }, "Did you mean 'temperature'?", 'temprature'],
   ])('%s: 400 that says where and what', async (_what, path, body, message, param) => {
     const url = await start();
@@ -182,6 +194,41 @@ describe('requests that are wrong', () => {
     const text = async (answer: Response): Promise<unknown> =>
       ((await answer.json()) as { choices: unknown[] }).choices[0];
     expect(await text(response)).toEqual(await text(same));
+  });
+
+  test('controls of what is sampled are those of the library', async () => {
+    const url = await start();
+    const response = await post(url, TEXT, {
+      prompt: [5, 6, 7],
+      max_tokens: 20,
+      temperature: 0.9,
+      seed: 4,
+      min_p: 0.02,
+      frequency_penalty: 1,
+      presence_penalty: 0.5,
+      logit_bias: { 40: 4, 41: 4, 42: 4 },
+      stop_token_ids: [40, 42],
+      min_tokens: 6,
+    });
+    const { choices, usage } = (await response.json()) as {
+      choices: { text: string; finish_reason: string }[];
+      usage: { completion_tokens: number };
+    };
+    const options = { minP: 0.02, frequencyPenalty: 1, presencePenalty: 0.5, logitBias: { 40: 4, 41: 4, 42: 4 } };
+    let expected = '';
+    for await (const { text } of model.complete([5, 6, 7], {
+      ...options,
+      maxTokens: 20,
+      temperature: 0.9,
+      seed: 4,
+      stopTokenIds: [40, 42],
+      minTokens: 6,
+    })) {
+      expected += text;
+    }
+    expect(choices).toMatchObject([{ text: expected, finish_reason: 'stop' }]);
+    expect(usage.completion_tokens).toBeGreaterThanOrEqual(6);
+    expect(usage.completion_tokens).toBeLessThan(20);
   });
 
   test('unknown model, path and method', async () => {

@@ -10,7 +10,7 @@ import { parseTextRequest } from './requests/text_request.js';
 
 const NAMES = (
   'model messages prompt stream stream_options n max_tokens max_completion_tokens temperature top_p seed stop logprobs top_logprobs ' +
-  'top_k repetition_penalty priority ttft_deadline_s ignore_eos tools logit_bias response_format user best_of __proto__ constructor other'
+  'top_k min_p frequency_penalty presence_penalty stop_token_ids min_tokens repetition_penalty priority ttft_deadline_s ignore_eos tools logit_bias response_format user best_of __proto__ constructor other'
 ).split(' ');
 const value = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
@@ -56,6 +56,14 @@ describe('whatever JSON comes, it is a call within bounds or a 400 that says wha
       expect(temperature >= 0 && temperature <= 2 && topP > 0 && topP <= 1).toBe(true);
       expect(Number.isSafeInteger(logprobs) && logprobs >= 0 && logprobs <= 20).toBe(true);
       expect(Number.isSafeInteger(seed) && seed >= 0 && Math.abs(priority) <= 100).toBe(true);
+      const { minP = 0, frequencyPenalty = 0, presencePenalty = 0, minTokens = 0 } = call.options;
+      expect(minP >= 0 && minP <= 1 && Math.max(Math.abs(frequencyPenalty), Math.abs(presencePenalty)) <= 2).toBe(true);
+      expect(Number.isSafeInteger(minTokens) && minTokens >= 0).toBe(true);
+      const { logitBias = {}, stopTokenIds = [] } = call.options;
+      for (const id of [...Object.keys(logitBias).map(Number), ...stopTokenIds]) {
+        expect(Number.isSafeInteger(id) && id >= 0).toBe(true);
+      }
+      for (const bias of Object.values(logitBias)) expect(Number.isFinite(bias)).toBe(true);
       const { firstTokenSeconds = 0 } = call.options;
       expect(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0).toBe(true);
       for (const option of Object.values(call.options)) expect(option).not.toBeNull();

@@ -10,6 +10,7 @@ import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
+import { readSampling, samplingSpecs } from '../sampling_options.js';
 import { readTokenLists } from '../token_ids.js';
 
 export const command: Command = {
@@ -22,17 +23,13 @@ export const command: Command = {
       help: 'a prompt of token ids with commas, or @FILE.json with a list of them; needs no tokenizer, and is fed as it is',
     },
     'max-tokens': { value: 'N', help: 'default 256' },
-    temperature: { value: 'T', help: '0 (default) takes the likeliest token' },
-    'top-k': { value: 'K', help: 'sample among the K likeliest; 0 (default) = all' },
-    'top-p': { value: 'P', help: 'sample among the likeliest that hold probability P; 1 (default) = all' },
-    'repetition-penalty': { value: 'R', help: 'above 1 makes repeats less likely; 1 (default) = off' },
-    seed: { value: 'S', help: 'the same seed gives the same text; default: a random one' },
+    ...samplingSpecs,
     stop: { value: 'TEXT', multiple: true, help: 'end before this text; may be given several times' },
     raw: { help: 'feed the prompt as it is, without the chat template' },
     ...modelOptions,
   },
   async run(options, terminal) {
-    const generateOptions: GenerateOptions = { ...samplingOptions(options), signal: terminal.signal };
+    const generateOptions: GenerateOptions = { ...(await readOptions(options)), signal: terminal.signal };
     const request = await modelRequest(options, terminal);
     const prompt = await readPrompt(options);
     const json = options.has('json');
@@ -79,18 +76,13 @@ async function readPrompt(options: Options): Promise<string | readonly number[]>
   return prompt;
 }
 
-function samplingOptions(options: Options): GenerateOptions {
+async function readOptions(options: Options): Promise<GenerateOptions> {
   const stop = options.texts('stop');
   if (stop.includes('')) throw usageError('--stop is empty: give a text that ends the answer');
-  return defined({
-    maxTokens: options.integer('max-tokens', 1),
-    temperature: options.number('temperature', 'a number of at least 0', (t) => t >= 0),
-    topK: options.integer('top-k', 0),
-    topP: options.number('top-p', 'a number above 0 and at most 1', (p) => p > 0 && p <= 1),
-    repetitionPenalty: options.number('repetition-penalty', 'a number above 0', (r) => r > 0),
-    seed: options.integer('seed', 0),
-    stop: stop.length > 0 ? stop : undefined,
-  });
+  return {
+    ...defined({ maxTokens: options.integer('max-tokens', 1), stop: stop.length > 0 ? stop : undefined }),
+    ...(await readSampling(options)),
+  };
 }
 
 const ENDINGS: Readonly<Record<GenerateResult['finish_detail'], string>> = {

@@ -24,9 +24,24 @@ const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empt
 const ONE_STOP = 'a text of at least one character';
 const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
 
+const PENALTY = 'a number from -2 to 2';
+const penalty = z.nullish(number(PENALTY, (value) => value >= -2 && value <= 2));
+const BIASES = 'an object of biases by token id, such as {"50256": -100}';
+const STOP_IDS = 'a list of token ids';
+
+/** By one look each: there may be as many as a vocabulary has, and as many faults. */
+const biases = z.custom<Record<string, number>>(
+  (value) => isObject(value) && Object.entries(value).every(([id, bias]) => /^\d+$/.test(id) && Number.isFinite(bias)),
+  BIASES,
+);
+const stopIds = z.custom<number[]>(
+  (value) => Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0),
+  STOP_IDS,
+);
+
 export const optionalInteger = (low: number, high?: number) => z.nullish(integer(low, high));
 
-/** Fields that both kinds of completion have. The last five are our own. */
+/** Fields that both kinds of completion have. Those after `logit_bias` aren't OpenAI's. */
 export const commonFields = {
   model: z.nullish(z.string("the model's name")),
   stream: flag,
@@ -39,7 +54,13 @@ export const commonFields = {
   top_p: z.nullish(number('a number above 0 and at most 1', (value) => value > 0 && value <= 1)),
   seed: optionalInteger(0),
   stop: z.nullish(z.union([stopText, z.array(stopText).check(z.maxLength(MAX_STOPS, STOP))], STOP)),
+  frequency_penalty: penalty,
+  presence_penalty: penalty,
+  logit_bias: z.nullish(biases),
   top_k: optionalInteger(0),
+  min_p: z.nullish(number('a number from 0 to 1', (value) => value >= 0 && value <= 1)),
+  stop_token_ids: z.nullish(stopIds),
+  min_tokens: optionalInteger(0),
   repetition_penalty: z.nullish(number('a number above 0', (value) => value > 0)),
   priority: optionalInteger(-100, 100),
   ttft_deadline_s: z.nullish(number('seconds, a number of at least 0', (value) => value >= 0)),
@@ -63,15 +84,11 @@ const UNSUPPORTED: Readonly<Record<string, readonly unknown[]>> = {
   audio: [],
   best_of: [1],
   echo: [false],
-  frequency_penalty: [0],
   function_call: ['none', 'auto'],
   functions: [[]],
-  logit_bias: [{}],
-  min_p: [0],
   modalities: [['text']],
   moderation: [],
   prediction: [],
-  presence_penalty: [0],
   reasoning_effort: ['none'],
   response_format: [{ type: 'text' }],
   suffix: [''],
