@@ -52,7 +52,7 @@ try {
   await page.goto(`${base}index.html?ranks=2&plan=sp&virtual=1`);
   await page.getByText('tiny-gqa is ready.').waitFor();
   await page.getByRole('button', { name: 'Send' }).click();
-  await page.getByText(/dispatches a token/).waitFor();
+  await page.getByText(/dispatches per token/).waitFor();
   await page.locator('#ranks').screenshot({ path: join(folder, 'ranks.png') });
   console.log('docs/images/ranks.png');
 

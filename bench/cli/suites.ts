@@ -22,12 +22,12 @@ const hosted =
 /** What `bench --suite` takes. */
 export const SUITES: Readonly<Record<string, SuiteEntry>> = {
   decode: {
-    summary: 'generated tokens a second and time to the first, by prompt length',
+    summary: 'generated tokens per second and time to the first, by prompt length',
     options: [...MODEL, 'prompt-tokens', 'max-tokens', 'runs'],
     run: hosted('decode'),
   },
   prefill: {
-    summary: 'prompt tokens a second, by prompt length',
+    summary: 'prompt tokens per second, by prompt length',
     options: [...MODEL, 'prompt-tokens', 'runs'],
     run: hosted('prefill'),
   },
@@ -72,7 +72,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     run: hosted('arranged'),
   },
   throughput: {
-    summary: 'generated tokens a second of plans on several devices, by batch and context',
+    summary: 'generated tokens per second of plans on several devices, by batch and context',
     options: [
       'model',
       'weights',

@@ -18,7 +18,7 @@ export interface OrtModelOptions {
 }
 
 /**
- * The model in onnxruntime-web, used as well as it can be: one session for prompt and steps, keys and values in one GPU buffer a layer that past and
+ * The model in onnxruntime-web, used as well as it can be: one session for prompt and steps, keys and values in one GPU buffer per layer that past and
  * present share, and nothing but the last row's logits read back.
  * @throws SplitkvError `unsupported` for f16 where the adapter has none
  */

@@ -8,7 +8,7 @@ export interface PeerResult {
   readonly tokens?: number;
   readonly runtime: string;
   readonly device: string;
-  /** Tokens a second from the first token on, or microseconds of one operator. */
+  /** Tokens per second from the first token on, or microseconds of one operator. */
   readonly unit: 'tokens/s' | 'us';
   /** Median of the samples. */
   readonly value: number;

@@ -31,7 +31,7 @@ export interface DecodeRequest extends AnswersRequest {
   readonly suite: 'decode';
 }
 
-/** Generated tokens a second, and the time to the first, by prompt length. */
+/** Generated tokens per second, and the time to the first, by prompt length. */
 export async function runDecode(request: DecodeRequest, hooks: SuiteHooks): Promise<SuiteOutcome<DecodeResult>> {
   const { answers, adapters } = await measureAnswers(request, hooks);
   const several = request.loads.length;

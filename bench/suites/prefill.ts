@@ -23,7 +23,7 @@ export interface PrefillRequest extends Omit<AnswersRequest, 'maxTokens'> {
   readonly suite: 'prefill';
 }
 
-/** Prompt tokens a second by prompt length. */
+/** Prompt tokens per second by prompt length. */
 export async function runPrefill(request: PrefillRequest, hooks: SuiteHooks): Promise<SuiteOutcome<PrefillResult>> {
   const { answers, adapters } = await measureAnswers({ ...request, maxTokens: 1 }, hooks);
   const several = request.loads.length;

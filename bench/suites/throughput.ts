@@ -58,7 +58,7 @@ interface Rival {
 /** Sequences whose prompts differ; further ones repeat them, as their keys and values are computed only once. */
 const PROMPTS = 4;
 
-/** Generated tokens a second of plans and of micro-batches, by batch and context: decode steps alone, of sequences that begin alike everywhere. */
+/** Generated tokens per second of plans and of micro-batches, by batch and context: decode steps alone, of sequences that begin alike everywhere. */
 export async function runThroughput(
   request: ThroughputRequest,
   hooks: SuiteHooks,

@@ -18,7 +18,7 @@ test('the page answers questions about the story', async ({ page }) => {
   await ready(page);
   await expect(page.getByLabel('Text', { exact: true })).toHaveValue(STORY);
   for (const { question, answer } of QUESTIONS) expect(await ask(page, question)).toBe(answer);
-  await expect(page.locator('#stats')).toContainText('dispatches a token');
+  await expect(page.locator('#stats')).toContainText('dispatches per token');
   await expect(page.getByRole('listitem').getByRole('heading')).toHaveText(['Rank 0 samples']);
   await expect(page.locator('#error')).toBeHidden();
   expect(problems).toEqual([]);

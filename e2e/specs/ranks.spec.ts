@@ -36,7 +36,7 @@ for (const { plan, held } of [
     const lit = [0, 1].map((rank) => card(page, rank).locator('.lit'));
     await expect(lit[0]!).toHaveCount(1);
     await expect(lit[1]!).toHaveCount(plan === 'tp' ? 1 : 0);
-    for (const rank of [0, 1]) await expect(card(page, rank).locator('.traffic')).toHaveText(/Sent a token\d.*B.*ms/);
+    for (const rank of [0, 1]) await expect(card(page, rank).locator('.traffic')).toHaveText(/Sent per token\d.*B.*ms/);
 
     await page.getByText('The same as a table').click();
     const table = page.getByRole('table', { name: 'Who holds what' });

@@ -24,7 +24,7 @@ test('two ranks in Web Workers give the same bits as one rank in the page', asyn
   });
   const { size } = statSync('models/tiny-gqa/model.safetensors');
   for (const [plan, least, most] of [
-    ['tp', 1, 1.1], // once, not once a rank
+    ['tp', 1, 1.1], // once, not once per rank
     ['sp', 0, 0.1], // all of it is in the cache
   ] as const) {
     downloaded = 0;

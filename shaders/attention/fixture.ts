@@ -47,7 +47,7 @@ export const withIdle = (rowInfo: readonly RowInfo[], { idle = 0 }: Idle): RowIn
   ...Array.from({ length: idle }, () => undefined),
 ];
 
-/** First element of a head's query in a row; `width` elements a head. */
+/** First element of a head's query in a row; `width` elements per head. */
 export function queryStart(
   { heads, rows, qStride, queryPieces = [heads] }: { heads: number; rows: number; qStride: number } & QueryPieces,
   row: number,

@@ -58,7 +58,7 @@ interface MlaProblem extends LatentShape, QueryPieces {
 }
 
 /**
- * The plan of a kernel, all but its grid, from its own file: `source`, or `rowSource` with `threads` invocations a workgroup.
+ * The plan of a kernel, all but its grid, from its own file: `source`, or `rowSource` with `threads` invocations per workgroup.
  * `lanes`: that partials have room for.
  */
 export function mlaPlan(

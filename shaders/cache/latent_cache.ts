@@ -5,7 +5,7 @@ import latentLayout from '../lib/latent_layout.wgsl?raw';
 import { checkKvShape, type KvType, kvUnitBytes } from './kv_cache.js';
 
 /**
- * The paged latent cache of one MLA layer, one buffer: kvLoraRank + qkRopeHeadDim numbers a token, in units of 4 consecutive
+ * The paged latent cache of one MLA layer, one buffer: kvLoraRank + qkRopeHeadDim numbers per token, in units of 4 consecutive
  * elements (f32: 16 bytes, f16: 8 bytes):
  *   [physical block][(kvLoraRank + qkRopeHeadDim)/4][block] units: token-contiguous
  */

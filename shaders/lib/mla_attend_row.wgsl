@@ -1,4 +1,4 @@
-// Attention of 4 heads of a row an invocation over chunks of a sequence's latent, for software adapters: what mla_attend.wgsl
+// Attention of 4 heads of a row per invocation over chunks of a sequence's latent, for software adapters: what mla_attend.wgsl
 // computes, without barriers. Each number of the latent that an invocation reads and unpacks serves its 4 heads, and the
 // invocations of a workgroup read the same tokens at the same time.
 //

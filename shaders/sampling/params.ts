@@ -39,7 +39,7 @@ export const NO_TOKEN = 0xffffffff;
 /** Temperatures below it, as f32, act as 0: the likeliest token. */
 export const LEAST_TEMPERATURE = 1e-5;
 
-/** Pairs that `argmax_partial` finds in this many tokens: one a tile. */
+/** Pairs that `argmax_partial` finds in this many tokens: one per tile. */
 export const partialsPerSlot = (tokens: number): number => ceilDiv(tokens, ARGMAX_TILE);
 /** Tiles that `candidates` cuts this many tokens into. */
 export const candidateTiles = (tokens: number): number => ceilDiv(tokens, CANDIDATE_TILE);

@@ -103,7 +103,7 @@ await describeOnAdapters('sampling', (device) => {
     expect(await observed({ temperature: 1, topK: 3, topP: 0.86 }, halves)).toEqual([1, 2, 4]);
   });
 
-  test('a slot gives the same ids alone and beside others, and state advances once a step', async () => {
+  test('a slot gives the same ids alone and beside others, and state advances once per step', async () => {
     const [vocab, stride, ring, steps] = [5000, 5024, 4, 7];
     const rows = Array.from({ length: 3 }, (_, slot) => new Random(slot).normals(stride, 2));
     const settings: SamplingValues[] = [

@@ -113,7 +113,7 @@ describe('every mode, every limit', () => {
 });
 
 describe('the sizes that matter', () => {
-  test('8 heads on 8 ranks with 4 copies a layer, 32 layers: proved best', () => {
+  test('8 heads on 8 ranks with 4 copies per layer, 32 layers: proved best', () => {
     const found = arrange({
       loads: lognormalLoads(3, 32, 8),
       ranks: 8,
@@ -125,7 +125,7 @@ describe('the sizes that matter', () => {
     expect(found.utilisation).toBeGreaterThan(0.85);
   });
 
-  test.each([0, 2])('32 heads on 8 ranks, %i copies a layer: within 1% of the lower bound', (copies) => {
+  test.each([0, 2])('32 heads on 8 ranks, %i copies per layer: within 1% of the lower bound', (copies) => {
     const found = arrange({
       loads: lognormalLoads(4, 32, 32),
       ranks: 8,
@@ -143,7 +143,7 @@ describe('the sizes that matter', () => {
     expect(found.gap).toBeLessThan(0.01);
   });
 
-  test('memory for 2 copies a layer is spent where it helps most', () => {
+  test('memory for 2 copies per layer is spent where it helps most', () => {
     const problem = { loads: lognormalLoads(5, 32, 8), ranks: 8, objective: 'per-layer', mode: 'exact' } as const;
     const evenly = arrange({ ...problem, copies: 2 });
     const byMemory = arrange({ ...problem, memory: 40 });

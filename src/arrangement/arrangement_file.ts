@@ -48,8 +48,8 @@ const schema = z.strictObject(
         .number('a number from 0 to 1')
         .check(z.minimum(0, 'a number from 0 to 1'), z.maximum(1, 'a number from 0 to 1')),
     ),
-    loads: z.optional(z.array(z.array(load, 'a list, one number a kv head'), 'a list, one entry a layer')),
-    placement: z.array(heads, 'a list, one entry a layer').check(z.minLength(1, 'at least one layer')),
+    loads: z.optional(z.array(z.array(load, 'a list, one number per kv head'), 'a list, one entry per layer')),
+    placement: z.array(heads, 'a list, one entry per layer').check(z.minLength(1, 'at least one layer')),
   },
   'an arrangement: an object with version, policy, model, ranks, mode and placement',
 );

@@ -7,7 +7,7 @@ import type { Solver } from './solvers/solvers.js';
 import { type Answer, mostCopies, rankCopies, rankLoads, type Task } from './task.js';
 import type { LayerPlacement } from './types.js';
 
-/** Limits of copies a layer that are tried, beside the one that is set. */
+/** Limits of copies per layer that are tried, beside the one that is set. */
 const TRIED_COPIES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32];
 /** Search steps for a layer when a copy must leave a full rank. */
 const REPAIR_STEPS = 2000;
@@ -17,7 +17,7 @@ const REPAIR_STEPS = 2000;
  * and each layer's ranks are named so that memory fills evenly. What then still lies on a full rank is moved in the layers where
  * that costs least.
  *
- * @param tasks one a layer, with room for a rank's whole memory
+ * @param tasks one per layer, with room for a rank's whole memory
  * @param memory copies of heads, of all layers, that a rank holds
  * @returns the layers' heads within memory, and a lower bound of their peaks' sum
  */

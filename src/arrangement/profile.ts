@@ -13,7 +13,7 @@ export interface Profile {
 }
 
 const entries = z.number('the mean number of kept entries, 0 or more').check(z.minimum(0, 'a number of at least 0'));
-const heads = z.array(entries, 'a list, one number a kv head').check(z.minLength(1, 'at least one kv head'));
+const heads = z.array(entries, 'a list, one number per kv head').check(z.minLength(1, 'at least one kv head'));
 const schema = z.object(
   {
     model: z.string("the model's name in quotes"),

@@ -3,7 +3,7 @@ import { piecesBound } from './solvers/pieces_bound.js';
 import { answer, type Answer, rankCopies, type Task } from './task.js';
 import type { LayerPlacement } from './types.js';
 
-/** Static head allocation, as tensor parallelism has it: equally many heads a rank, in their order, whatever their load. */
+/** Static head allocation, as tensor parallelism has it: equally many heads per rank, in their order, whatever their load. */
 export function staticPlacement(numHeads: number, ranks: number): LayerPlacement {
   return spreadEvenly(numHeads, ranks).flatMap(([first, end], rank) =>
     Array.from({ length: end - first }, () => [{ rank, share: 1 }]),

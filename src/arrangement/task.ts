@@ -6,7 +6,7 @@ export const TIE = 1e-9;
 
 /**
  * Heads to be arranged so that the busiest rank has little to do: a layer's, or with the objective `total` all layers' together.
- * Copies draw on budgets, one a layer.
+ * Copies draw on budgets, one per layer.
  */
 export interface Task {
   readonly loads: readonly number[];

@@ -12,7 +12,7 @@ const MOST_TOGETHER = 16;
  * Balances only what ranks do over all layers together. Layer after layer, those with the heaviest head first, is arranged on
  * ranks that have already the loads of those before.
  *
- * @param tasks one a layer, with room for a rank's whole memory
+ * @param tasks one per layer, with room for a rank's whole memory
  * @param together whether the solver finds the best of a few heads, so that it is worth its time to give it all layers at once
  */
 export function balanceTotal(tasks: readonly Task[], solve: Solver, together: boolean, steps: Steps): Placement {

@@ -89,7 +89,7 @@ test('the text shows before and after, the proof, and who holds what', async () 
   const simple = file('simple.json', { model: 'm', kv_budget: 0.5, layers: [[6, 2, 2, 2]] });
   const text = await run('--profile', simple, '--ranks', '2', '--copies', '1');
   expect(text).toContain('m, KV budget 0.5: 1 layers of 4 kv heads on 2 ranks');
-  expect(text).toContain('mode exact, objective per-layer, at most 1 copy a layer, no limit of memory, real shares');
+  expect(text).toContain('mode exact, objective per-layer, at most 1 copy per layer, no limit of memory, real shares');
   expect(text).toMatch(/^static +8\.000 +0\.750 +8\.000 +0\.750$/m);
   expect(text).toMatch(/^exact +6\.000 +1\.000 +6\.000 +1\.000$/m);
   expect(text).toMatch(/^no makespan is lower within these limits; copies 0; [\d.]+ s$/m);

@@ -72,8 +72,8 @@ function limitsText(problem: ArrangementProblem): string {
   const { memory, batch } = problem;
   const copies = copyLimit(problem);
   return [
-    copies === Infinity ? 'copies as memory allows' : `at most ${copies} ${copies === 1 ? 'copy' : 'copies'} a layer`,
-    memory === undefined ? 'no limit of memory' : `${memory} heads a rank`,
+    copies === Infinity ? 'copies as memory allows' : `at most ${copies} ${copies === 1 ? 'copy' : 'copies'} per layer`,
+    memory === undefined ? 'no limit of memory' : `${memory} heads per rank`,
     batch === undefined ? 'real shares' : `shares of 1/${batch}`,
   ].join(', ');
 }

@@ -38,7 +38,7 @@ describe('generate', () => {
     const { code, stdout, stderr } = await runCli(['generate', ...model, '--prompt', ask]);
     expect(code, stderr).toBe(0);
     expect(stdout.trim()).toBe(QUESTIONS[0].answer);
-    expect(stderr).toMatch(/^5 tokens, [\d.]+ tokens\/s, first after \d+ ms, [\d.]+ dispatches a token/);
+    expect(stderr).toMatch(/^5 tokens, [\d.]+ tokens\/s, first after \d+ ms, [\d.]+ dispatches per token/);
   });
 
   test('--json prints the document; the prompt may come from stdin', async () => {

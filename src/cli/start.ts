@@ -129,6 +129,6 @@ function whoHeldWhat({ plan, shape }: ModelInfo, { stats }: GenerateResult): str
   const table = rows.map(([rank, ...cells]) =>
     `${rank!.padEnd(6)}${cells.map((cell) => cell.padEnd(14)).join('')}`.trimEnd(),
   );
-  const exchanges = stats.ranks.length > 1 ? [`${stats.exchanges_per_token} exchanges a token`, ''] : [];
+  const exchanges = stats.ranks.length > 1 ? [`${stats.exchanges_per_token} exchanges per token`, ''] : [];
   return [...describePlan(plan, shape), '', ...exchanges, ...table].join('\n');
 }

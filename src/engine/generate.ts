@@ -75,7 +75,7 @@ export async function* tokenLoop(
 export interface Speed {
   readonly tokensPerSecond: number;
   readonly ttftMs: number;
-  /** Of each rank, over the decode steps: bytes sent a token, and the mean time of an exchange. */
+  /** Of each rank, over the decode steps: bytes sent per token, and the mean time of an exchange. */
   readonly ranks: readonly { readonly bytesPerToken: number; readonly usPerExchange: number }[];
 }
 

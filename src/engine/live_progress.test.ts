@@ -23,7 +23,7 @@ test('counts bytes as they arrive, never back and never beyond what there is', (
   expect(seen).toEqual([100, 400, 400, 750, 1000, 1000]);
 });
 
-test('tells ten times a second at most what arrives', () => {
+test('tells ten times per second at most what arrives', () => {
   let count = 0;
   let now = 0;
   const progress = new LiveProgress(

@@ -265,7 +265,7 @@ function oncePerText(onWarning: LoadOptions['onWarning']): LoadOptions['onWarnin
   };
 }
 
-/** Tokens a sequence may have. @throws SplitkvError `usage` beyond the model's positions */
+/** Tokens that a sequence may have. @throws SplitkvError `usage` beyond the model's positions */
 export function checkContext(asked: number | undefined, config: ModelConfig): number {
   if (asked === undefined) return Math.min(config.maxPositions, DEFAULT_CONTEXT);
   if (asked > config.maxPositions) {

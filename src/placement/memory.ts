@@ -8,7 +8,7 @@ import { ownSlots, placeWeights, sequencePlaces } from './sequences/sequence_ran
 import type { LayerSizes, ModelSizes } from './sizes.js';
 
 export interface MemoryOptions {
-  /** Tokens a sequence may have. */
+  /** Tokens that a sequence may have. */
   readonly contextLength: number;
   /** Sequences held at once. */
   readonly slots: number;

@@ -167,7 +167,7 @@ describe('the table', () => {
 
   test('one line a plan, the pick marked, reasons last', () => {
     const lines = table(0.01).text.split('\n');
-    expect(lines[0]).toMatch(/^ {2}plan +ranks +tokens\/s +first token +request +memory a rank +exchanges +waiting$/);
+    expect(lines[0]).toMatch(/^ {2}plan +ranks +tokens\/s +first token +request +memory per rank +exchanges +waiting$/);
     expect(lines[1]).toMatch(/^\* single +1 +\d+\.?\d* +[\d.]+ ms +[\d.]+ m?s +[\d.]+ MiB +0 +0%$/);
     expect(lines[2]).toMatch(/^ {2}tp +2 .* 7 +\d+%$/);
     expect(new Set(lines.slice(0, 6).map((line) => line.length)).size).toBe(1);

@@ -73,7 +73,7 @@ export class GgufVocabulary {
       throw formatError(`${this.#what}: tokenizer.ggml.${name} is ${show(value)}; expected a list of ${kind}s`);
     if (length === undefined || value.length === length) return value as readonly T[];
     throw formatError(
-      `${this.#what}: tokenizer.ggml.${name} has ${value.length} entries; expected ${length}, one a token`,
+      `${this.#what}: tokenizer.ggml.${name} has ${value.length} entries; expected ${length}, one per token`,
     );
   }
 

@@ -9,7 +9,7 @@
 // caps           [heads] u32
 //
 // Grid (1, 1, 1): one workgroup walks all scores of the layer, 8 times (top_k.wgsl) and once more.
-// THREADS: invocations a workgroup, by the adapter; changes nothing. HEADS: of the layer.
+// THREADS: invocations per workgroup, by the adapter; changes nothing. HEADS: of the layer.
 const THREADS: u32 = 256; // variant
 const HEADS: u32 = 8; // variant
 

@@ -12,7 +12,7 @@
 // scores       [score heads][score_stride] f32; this rank's heads from first_score_head on
 //
 // Grid (keys / THREADS, kv heads, 1): a thread = one key of one kv head; queries four at a time.
-// THREADS: invocations a workgroup, by the adapter; changes nothing. WINDOW: the window's queries, 1 to 256.
+// THREADS: invocations per workgroup, by the adapter; changes nothing. WINDOW: the window's queries, 1 to 256.
 // Keys of the window and beyond: nothing is written.
 const THREADS: u32 = 64; // variant
 const WINDOW: u32 = 32; // variant

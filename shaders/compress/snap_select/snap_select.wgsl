@@ -11,7 +11,7 @@
 //
 // Grid (kv heads, 1, 1): a workgroup = one kv head. Each thread counts in its own share of neighbouring entries, then writes behind
 // what the ones before it found.
-// THREADS: invocations a workgroup, by the adapter; changes nothing.
+// THREADS: invocations per workgroup, by the adapter; changes nothing.
 const THREADS: u32 = 256; // variant
 
 struct Params {

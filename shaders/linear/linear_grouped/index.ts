@@ -7,7 +7,7 @@ import { tilesOf } from '../problem.js';
 import source from './linear_grouped.wgsl?raw';
 
 /**
- * One weight a group (head), each applied to its own slice of a row: out[r][g] = W[g] x[r][g]. Weight tiles of group g start at
+ * One weight per group (head), each applied to its own slice of a row: out[r][g] = W[g] x[r][g]. Weight tiles of group g start at
  * tile g * tilesOf(outFeatures): every group is packed by itself (packTiles), one after the other.
  */
 export interface LinearGroupedProblem {

@@ -6,7 +6,7 @@
 // out:     [rows][out_stride] f32; elements at and beyond width are never written
 //
 // Grid: x = ceil(width / (WORKGROUP * PER_THREAD)), y = row.
-// WORKGROUP: invocations a workgroup, 1..256; PER_THREAD: elements an invocation, from 1. Chosen by the plan from the adapter.
+// WORKGROUP: invocations per workgroup, 1..256; PER_THREAD: elements per invocation, from 1. Chosen by the plan from the adapter.
 // Empty input: rows = 0 dispatches nothing; width is at least 1.
 
 const WORKGROUP: u32 = 256u; // variant

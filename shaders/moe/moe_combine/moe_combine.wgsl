@@ -12,7 +12,7 @@
 //
 // Grid: x = ceil(width / (WORKGROUP * per_thread)), y = row. The slots are added by one fma each, from the first on, then
 // their sum to x: the same bits whoever computed them.
-// WORKGROUP: invocations a workgroup, 1..256; per_thread: elements an invocation. By the adapter; no bit changes.
+// WORKGROUP: invocations per workgroup, 1..256; per_thread: elements per invocation. By the adapter; no bit changes.
 // SPREAD: experts are spread over ranks; from the problem.
 // Empty input: rows = 0 dispatches nothing; top_k and width are at least 1.
 

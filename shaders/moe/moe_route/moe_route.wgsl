@@ -14,7 +14,7 @@
 //
 // Grid: x = row, a workgroup each. Sums over experts are in ascending order.
 //
-// CAPACITY: at least `experts`, 64 to 512, by the plan. THREADS: invocations a workgroup, 1..256, by the adapter; changes no bit.
+// CAPACITY: at least `experts`, 64 to 512, by the plan. THREADS: invocations per workgroup, 1..256, by the adapter; changes no bit.
 // Empty input: rows = 0 dispatches nothing, and leaves row_count as it was.
 
 const THREADS: u32 = 128u; // variant

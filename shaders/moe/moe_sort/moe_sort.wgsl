@@ -10,7 +10,7 @@
 // Grid: x = expert. Each invocation counts in its own share of neighbouring rows, then writes behind what the ones before it found:
 // no atomics, so the lists are the same every time.
 //
-// THREADS: invocations a workgroup, 1..256, by the adapter; changes nothing.
+// THREADS: invocations per workgroup, 1..256, by the adapter; changes nothing.
 // Empty input: without rows every count is 0.
 
 const THREADS: u32 = 64u; // variant

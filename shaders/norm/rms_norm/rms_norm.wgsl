@@ -7,7 +7,7 @@
 // weight:      [width, padded to a multiple of 4] f32
 // out:         [rows][stride] f32; elements from width to the next multiple of 4 get zero, those beyond are never written
 //
-// Grid: x = row; one workgroup a row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
+// Grid: x = row; one workgroup per row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
 // RESIDUAL: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
 // Empty input: rows = 0 dispatches nothing; a row of zeros gives zeros.
 

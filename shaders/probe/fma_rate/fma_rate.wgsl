@@ -6,7 +6,7 @@
 // out:   [invocations] f32
 //
 // Grid: x = invocations / WORKGROUP. An invocation has CHAINS chains of 4 lanes, which don't wait for each other.
-// WORKGROUP: invocations a workgroup, 1..256, chosen by the plan. Steps lie in params, so that no compiler unrolls them all.
+// WORKGROUP: invocations per workgroup, 1..256, chosen by the plan. Steps lie in params, so that no compiler unrolls them all.
 // Empty input: no invocation dispatches nothing; 0 steps give the starts' sum.
 
 const WORKGROUP: u32 = 256u; // variant

@@ -16,7 +16,7 @@
 // adjusted: [slots][stride] f32 (as bits)
 // At a slot's position begin + n, n tokens were generated, the one fed now among them.
 //
-// Grid: x = tile, y = slot; one workgroup a tile, four tokens a thread at a time, which no other thread touches.
+// Grid: x = tile, y = slot; one workgroup per tile, four tokens per thread at a time, which no other thread touches.
 // TILE: a multiple of 4, fixed in params.ts. THREADS: chosen by the plan from the adapter. Neither changes a result.
 // Empty input: rows = 0 dispatches nothing; there is at least one token.
 

@@ -6,7 +6,7 @@ import source from './adjust_logits.wgsl?raw';
 
 /**
  * Logits after min_tokens, biases and penalties, as a copy that the search for the best tokens reads instead; also counts the tokens
- * that the step feeds. Run it once a step.
+ * that the step feeds. Run it once per step.
  */
 export const adjustLogits = defineKernel({
   name: 'adjust_logits',

@@ -10,7 +10,7 @@
 // partials:     [slots][tiles] (key, token id); key orders as the logit does (logit.wgsl); (0, NO_TOKEN) for a tile beyond the end
 // step_counter: [1] u32; no other invocation of this dispatch touches it, and `sample` runs after it
 //
-// Grid: x = tile, y = slot; one workgroup a tile.
+// Grid: x = tile, y = slot; one workgroup per tile.
 // TILE: a multiple of 4, fixed in params.ts. THREADS: a multiple of 16, 16..256, chosen by the plan from the adapter.
 // Neither changes a result. Empty input: slots that aren't active are skipped; there is at least one token.
 

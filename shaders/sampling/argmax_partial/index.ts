@@ -10,7 +10,7 @@ export interface ArgmaxProblem extends SliceProblem {
 
 /**
  * The best logit of each tile of ARGMAX_TILE tokens, repetition penalty applied; `sample` finishes. Also advances the step
- * counter: run it once a step, before `sample`.
+ * counter: run it once per step, before `sample`.
  */
 export const argmaxPartial = defineKernel({
   name: 'argmax_partial',

@@ -11,7 +11,7 @@
 //               fewer tokens
 // step_counter: [1] u32; no other invocation of this dispatch touches it, and `sample` runs after it
 //
-// Grid: x = tile, y = slot; one workgroup a tile. THREADS, COUNT, TILE: best_pairs.wgsl. Neither THREADS nor TILE changes what
+// Grid: x = tile, y = slot; one workgroup per tile. THREADS, COUNT, TILE: best_pairs.wgsl. Neither THREADS nor TILE changes what
 // merge_candidates makes of it. Empty input: slots that aren't active are skipped; there is at least one token.
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;

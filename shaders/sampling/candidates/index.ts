@@ -13,7 +13,7 @@ import source from './candidates.wgsl?raw';
 
 /**
  * The CANDIDATES best logits of each tile of CANDIDATE_TILE tokens, repetition penalty applied; `mergeCandidates` finishes where
- * there are several tiles. Also advances the step counter: run it, or `argmaxPartial`, once a step, before `sample`.
+ * there are several tiles. Also advances the step counter: run it, or `argmaxPartial`, once per step, before `sample`.
  */
 export const candidates = defineKernel({
   name: 'candidates',

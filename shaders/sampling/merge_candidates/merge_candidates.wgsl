@@ -6,7 +6,7 @@
 // sampling:   [slots] SamplingParams
 // candidates: [slots][COUNT] (key, token id); (0, NO_TOKEN) where there are fewer
 //
-// Grid: y = slot; one workgroup a slot. THREADS, COUNT, TILE: best_pairs.wgsl. Empty input: slots that aren't active are skipped.
+// Grid: y = slot; one workgroup per slot. THREADS, COUNT, TILE: best_pairs.wgsl. Empty input: slots that aren't active are skipped.
 
 @group(0) @binding(0) var<storage, read> found: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> sampling: array<SamplingParams>;

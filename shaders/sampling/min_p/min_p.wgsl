@@ -9,7 +9,7 @@
 // controls: [slots] SlotControls
 // adjusted: [slots][stride] f32 (as bits); NaN counts as -1e30, infinities as -1e30 and 1e30
 //
-// Grid: x = tile, y = slot; one workgroup a tile. TILE: a multiple of 4, fixed in params.ts. THREADS: chosen by the plan from the
+// Grid: x = tile, y = slot; one workgroup per tile. TILE: a multiple of 4, fixed in params.ts. THREADS: chosen by the plan from the
 // adapter. Neither changes a result. Slots that are greedy, not active or without a min_p are skipped.
 
 const THREADS: u32 = 256u; // variant

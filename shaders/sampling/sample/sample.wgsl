@@ -18,7 +18,7 @@
 // step_counter: [1] u32, steps so far, this one counted
 // A slot that isn't active, or whose position is 0xffffffff, keeps all its state.
 //
-// Grid: y = slot; one workgroup a slot. THREADS: 16 times a power of two, 32..256, chosen by the plan from the adapter; changes no result.
+// Grid: y = slot; one workgroup per slot. THREADS: 16 times a power of two, 32..256, chosen by the plan from the adapter; changes no result.
 // DRAWS, FROM_PARTIALS: chosen by the caller; DRAWS is false where no slot has a temperature.
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;

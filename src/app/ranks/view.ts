@@ -72,7 +72,7 @@ export function showStats({ tokens, prompt_tokens, finish_detail, stats }: Gener
   const parts = [
     `${stats.tokens_per_second.toFixed(1)} tokens/s`,
     `first token after ${stats.ttft_ms.toFixed(0)} ms`,
-    `${stats.dispatches_per_token.toFixed(1)} dispatches a token`,
+    `${stats.dispatches_per_token.toFixed(1)} dispatches per token`,
     `${prompt_tokens} tokens in, ${tokens.length} out`,
     stats.adapter,
     ENDINGS[finish_detail],

@@ -29,12 +29,12 @@ test('traffic of all ranks, and of each', () => {
   const two = stats([rank(1024, 300), rank(512, 1500)]);
   expect(figures(two)).toEqual([
     ['Tokens/s', '12.3'],
-    ['Exchanges a token', '11'],
-    ['Sent a token', '1.5 KiB'],
-    ['Waits a token', '16.5 ms'],
+    ['Exchanges per token', '11'],
+    ['Sent per token', '1.5 KiB'],
+    ['Waits per token', '16.5 ms'],
   ]);
   expect(rankTraffic(two, 1)).toEqual([
-    ['Sent a token', '512 B'],
+    ['Sent per token', '512 B'],
     ['Exchange', '1.50 ms'],
   ]);
 });

@@ -26,9 +26,9 @@ export function figures(stats: RunStats, progress?: Progress): Figure[] {
   const slowest = Math.max(...stats.ranks.map(({ us_per_exchange: microseconds }) => microseconds));
   return [
     ...list,
-    ['Exchanges a token', String(stats.exchanges_per_token)],
-    ['Sent a token', known(sent, formatBytes(Math.round(sent)))],
-    ['Waits a token', known(slowest, milliseconds(slowest * stats.exchanges_per_token))],
+    ['Exchanges per token', String(stats.exchanges_per_token)],
+    ['Sent per token', known(sent, formatBytes(Math.round(sent)))],
+    ['Waits per token', known(slowest, milliseconds(slowest * stats.exchanges_per_token))],
   ];
 }
 
@@ -38,7 +38,7 @@ export function rankTraffic(stats: RunStats, rank: number): Figure[] {
   if (stats.ranks.length === 1) return [];
   const { bytes_per_token: bytes, us_per_exchange: microseconds } = own;
   return [
-    ['Sent a token', known(bytes, formatBytes(Math.round(bytes)))],
+    ['Sent per token', known(bytes, formatBytes(Math.round(bytes)))],
     ['Exchange', known(microseconds, milliseconds(microseconds))],
   ];
 }

@@ -33,7 +33,7 @@ const form: RunForm = new RunForm(async (signal, say) => {
   const [baseline, , , cost] = result.study.rows;
   return (
     `Done in ${((performance.now() - started) / 1000).toFixed(1)} s: the cost policy makes ${(cost!.tps / baseline!.tps).toFixed(2)} ` +
-    `times as many tokens a second as the baseline.`
+    `times as many tokens per second as the baseline.`
   );
 });
 

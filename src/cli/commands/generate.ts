@@ -98,7 +98,7 @@ const ENDINGS: Readonly<Record<GenerateResult['finish_detail'], string>> = {
 export function summary({ tokens, finish_detail, seed, stats }: GenerateResult): string {
   return (
     `${tokens.length} tokens, ${stats.tokens_per_second.toFixed(1)} tokens/s, first after ${stats.ttft_ms.toFixed(0)} ms, ` +
-    `${stats.dispatches_per_token.toFixed(1)} dispatches a token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`
+    `${stats.dispatches_per_token.toFixed(1)} dispatches per token, seed ${seed}, ${ENDINGS[finish_detail]} (${stats.adapter})`
   );
 }
 
@@ -138,11 +138,11 @@ function attentionLines({ attention, plan }: RunStats): string[] {
 function rankLines({ ranks, plan, exchanges_per_token: exchanges }: RunStats): string[] {
   if (ranks.length === 1) return [];
   return [
-    `plan ${plan}: ${exchanges} exchanges a token`,
+    `plan ${plan}: ${exchanges} exchanges per token`,
     ...ranks.map(
       (rank, index) =>
         `  rank ${index}: weights ${formatBytes(rank.weight_bytes)}, cache ${formatBytes(rank.kv_bytes)}, ` +
-        `sends ${formatBytes(Math.round(rank.bytes_per_token))} a token, ${rank.us_per_exchange.toFixed(0)} us an exchange (${rank.adapter})`,
+        `sends ${formatBytes(Math.round(rank.bytes_per_token))} per token, ${rank.us_per_exchange.toFixed(0)} us per exchange (${rank.adapter})`,
     ),
   ];
 }

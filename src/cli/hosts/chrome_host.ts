@@ -8,7 +8,7 @@ import type { HostRequest, ModelHost } from './model_host.js';
 import { type PageServer, startPageServer } from '../page_server.js';
 
 const START_TIMEOUT_MS = 60_000;
-/** The page says once a second that it lives; loading may keep it busy for a while. */
+/** The page says every second that it lives; loading may keep it busy for a while. */
 const SILENCE_TIMEOUT_MS = 120_000;
 
 /** A page of headless Chrome with the library, and a model served to it. */

@@ -1,6 +1,6 @@
 import type { MeasuredProfile } from './measure.js';
 
-/** Mean kept entries and their spread, a row a layer. */
+/** Mean kept entries and their spread, a row per layer. */
 export function profileTable({
   layers,
   std,

@@ -114,7 +114,7 @@ export function checkRoot(label: string, root: number, worldSize: number): void 
 function checkParts(label: string, parts: readonly Region[], worldSize: number): void {
   if (parts.length !== worldSize) {
     throw usageError(
-      `${label}: ${parts.length} parts for ${worldSize} ranks; give one a rank, of size 0 where it has none`,
+      `${label}: ${parts.length} parts for ${worldSize} ranks; give one per rank, of size 0 where it has none`,
     );
   }
 }

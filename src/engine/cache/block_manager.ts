@@ -12,7 +12,7 @@ export class BlockManager {
 
   constructor(
     readonly numBlocks: number,
-    /** Tokens a block. */
+    /** Tokens per block. */
     readonly block: number,
   ) {
     this.#free = Array.from({ length: numBlocks }, (_, index) => numBlocks - 1 - index);

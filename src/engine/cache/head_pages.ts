@@ -19,7 +19,7 @@ export interface HeadPagesShape {
   readonly slots: number;
   /** Blocks of each kv head, in every layer: heads of a layer share them. */
   readonly numBlocks: number;
-  /** Tokens a block. */
+  /** Tokens per block. */
   readonly block: number;
   readonly contextLength: number;
   /** Where heads are copied. */

@@ -12,7 +12,7 @@ import { timeProgram } from './timing.js';
 
 /** What an adapter can do, whatever model runs on it. */
 export interface AdapterBasics extends Overheads {
-  /** Bytes copied from buffer to buffer a second. */
+  /** Bytes copied from buffer to buffer per second. */
   readonly copyBytesPerSecond: number;
   /** One row times an f16 matrix of 2048 x 2048, by the kernel that generated rows use. */
   readonly matvecSeconds: number;

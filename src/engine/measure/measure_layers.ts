@@ -15,7 +15,7 @@ const FEWEST_ROWS = 16;
 /** Noise makes small costs look negative. */
 const atLeastZero = (seconds: number): number => Math.max(0, seconds);
 
-/** One kind of layer, measured whole and in half: the two tell what a layer costs however little of it a rank holds. */
+/** One kind of layer, measured whole and in half: the two tell what a layer costs however little a rank holds of it. */
 export async function measureLayers(
   device: Device,
   subject: ProbeSubject,

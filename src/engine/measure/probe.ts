@@ -20,7 +20,7 @@ export interface ProbeSubject {
   readonly config: ModelConfig;
   readonly type: WeightType;
   readonly kvType: KvType;
-  /** Tokens a sequence may have. */
+  /** Tokens that a sequence may have. */
   readonly contextLength: number;
   /** Several rows are generated at once; else nothing is known of more than one. */
   readonly batched: boolean;

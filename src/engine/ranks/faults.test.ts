@@ -54,7 +54,7 @@ describe('decode loop', () => {
     device.dispose();
   });
 
-  test('takes at most 8 dispatches a layer', async () => {
+  test('takes at most 8 dispatches per layer', async () => {
     const [two, five] = [await open(2), await open(5)];
     expect((five.runner.dispatchesPerToken - two.runner.dispatchesPerToken) / 3).toBeLessThanOrEqual(8);
     two.group.dispose();

@@ -10,7 +10,7 @@ export interface RunnerOptions {
   readonly slots: number;
   /** Batches of slots that run one after another, each on its way through the ranks by itself: what a pipeline works on at once. */
   readonly batches?: number;
-  /** Tokens a sequence may have. */
+  /** Tokens that a sequence may have. */
   readonly contextLength: number;
   readonly prefillChunk: number;
   readonly kvType: KvType;

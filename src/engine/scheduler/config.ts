@@ -28,7 +28,7 @@ export interface SchedulerOptions {
   readonly ranks: readonly RankLimits[];
   /** Tokens a KV block; default 64. */
   readonly blockTokens?: number;
-  /** Tokens a sequence may have. */
+  /** Tokens that a sequence may have. */
   readonly contextLength: number;
   /** Rows of one iteration on one rank, decode rows included: more than any rank's slots. */
   readonly maxTokensPerIteration: number;

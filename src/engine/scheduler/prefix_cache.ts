@@ -41,7 +41,7 @@ export class PrefixCache {
   };
   readonly #nodes = new Map<number, Node>();
 
-  /** @param blockTokens tokens a block */
+  /** @param blockTokens tokens per block */
   constructor(private readonly blockTokens: number) {}
 
   get size(): number {

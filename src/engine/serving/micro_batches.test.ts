@@ -30,7 +30,7 @@ describe('how many micro-batches', () => {
     expect(microBatchesOf(planOf(policy, ranks), slots, 'auto')).toEqual(expected);
   });
 
-  test('as asked, up to one a slot', () => {
+  test('as asked, up to one per slot', () => {
     expect(microBatchesOf(planOf('tp', 3), 4, 2)).toEqual({ count: 2, rowsEach: 1 });
     for (const asked of [0, 5, 1.5]) {
       expect(() => microBatchesOf(planOf('tp', 3), 4, asked)).toThrow(

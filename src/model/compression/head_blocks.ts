@@ -10,7 +10,7 @@ export interface HeadBlocksShape {
   readonly slots: number;
   /** Blocks of one head in each layer's cache. */
   readonly numBlocks: number;
-  /** Tokens a block. */
+  /** Tokens per block. */
   readonly block: number;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;

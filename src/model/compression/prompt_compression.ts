@@ -92,9 +92,9 @@ export class PromptCompression {
   readonly #scores: Buffer;
   readonly #pooled: Buffer;
   readonly #kept: Buffer;
-  /** A row a layer: entries beside the window, by the model's heads. */
+  /** A row per layer: entries beside the window, by the model's heads. */
   readonly #caps: Buffer;
-  /** A row a layer and run of heads: entries that they keep. */
+  /** A row per layer and run of heads: entries that they keep. */
   readonly #lengths: Buffer;
   readonly #stride: number;
   readonly #runs: readonly HeadRun[];

@@ -16,7 +16,7 @@ export class GgufMetadata {
     this.#reader = new ConfigReader(Object.fromEntries(values), gguf.what);
   }
 
-  /** A number, or a list of one number a layer that are all the same. */
+  /** A number, or a list of one number per layer that are all the same. */
   optionalInteger(name: string, range: IntegerRange): number | undefined {
     const key = `${this.arch}.${name}`;
     const value = this.#reader.raw(key);

@@ -61,7 +61,7 @@ describe('hops of a layer, generated rows', () => {
     expect(received(hybrid, 'queries', 0)).toEqual([[1, 4 * 64 * 4 + 2 * 2 * 64 * 4]]);
     expect(received(hybrid, 'partials', 0)).toEqual([[1, 4 * 4 * 66 * 4]]);
     const mla = hopsOf('tp', 4, moe, generatedRows(3, 300), true).layer;
-    // 300 tokens reach two lanes: one a rank at most. 3 rows of 16 heads over 4 groups.
+    // 300 tokens reach two lanes: one per rank at most. 3 rows of 16 heads over 4 groups.
     expect(received(mla, 'queries', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 128 * 4]));
     expect(received(mla, 'partials', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 130 * 4]));
     // Two segments of the shared experts, and the outputs of two experts.

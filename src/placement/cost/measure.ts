@@ -14,7 +14,7 @@ export interface LinearMeasure {
 
 /** A layer for rows of one role: its projections, and with them whatever grows as they do (norms, rotation, SwiGLU). */
 export interface RowsMeasure extends LinearMeasure {
-  /** What a layer takes besides, however little of it a rank holds. */
+  /** What a layer takes besides, however little a rank holds of it. */
   readonly layerSeconds: number;
   /** Attention: seconds a row, kv head (with all its query heads) and token that it sees. MLA: a row and token, for all heads. */
   readonly attention: number;

@@ -58,7 +58,7 @@ describe('a step of generated rows', () => {
     const layer = { ...LAYER, generated: { ...LAYER.generated, layerSeconds: 7 } };
     const adapter = { dispatchSeconds: 1, submitSeconds: 0.5, dense: layer };
     const machine = machineOf(2, { adapter, latencySeconds: 10 });
-    // 4 dispatches a step; sums of o_proj and down_proj; embedding, logits and tokens travel besides.
+    // 4 dispatches per step; sums of o_proj and down_proj; embedding, logits and tokens travel besides.
     expect(generated('single', 1, work, machine).seconds).toBeCloseTo(0.5 + 7 + 4, 1);
     const tp = generated('tp', 2, work, machine);
     expect(tp.seconds).toBeCloseTo(0.5 + 7 + 2 + 4 + 5 * 10, 1);

@@ -39,7 +39,7 @@ const stage = z.strictObject(
   {
     layers: span,
     kind: z.optional(z.enum(STAGE_KINDS, `one of ${STAGE_KINDS.map((kind) => `"${kind}"`).join(', ')}`)),
-    shares: z.array(share, 'a list, one entry a rank'),
+    shares: z.array(share, 'a list, one entry per rank'),
   },
   'an object',
 );

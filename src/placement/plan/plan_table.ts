@@ -2,11 +2,11 @@ import { formatBytes } from '../../base/math.js';
 import { count } from '../../base/lists.js';
 import type { PlanCandidate, PlanPrediction } from '../planner.js';
 
-const HEADINGS = ['plan', 'ranks', 'tokens/s', 'first token', 'request', 'memory a rank', 'exchanges', 'waiting'];
+const HEADINGS = ['plan', 'ranks', 'tokens/s', 'first token', 'request', 'memory per rank', 'exchanges', 'waiting'];
 
 /**
  * The planner's table for people: predicted speed, time to the first token and of a whole request, the largest rank's memory,
- * exchanges a token and the share of its time spent in them. The pick is marked; refused plans come last, with the reason.
+ * exchanges per token and the share of its time spent in them. The pick is marked; refused plans come last, with the reason.
  */
 export function formatPlanTable(candidates: readonly PlanCandidate[], pick?: PlanCandidate): string {
   const runs = candidates.filter((candidate) => candidate.plan !== undefined && candidate.refused === undefined);

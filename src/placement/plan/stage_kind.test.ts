@@ -37,7 +37,7 @@ const withoutKinds = (plan: Plan): unknown => ({
   stages: plan.stages.map(({ kind: _, ...stage }) => stage),
 });
 
-/** Written before stages said their kind: a line a policy, and an arrangement. */
+/** Written before stages said their kind: a line per policy, and an arrangement. */
 const old = readFileSync(new URL('../testing/plans_without_kind.jsonl', import.meta.url), 'utf8')
   .trim()
   .split('\n');

@@ -5,7 +5,7 @@ import type { ModelShape } from '../plan.js';
 import type { CargoWidths } from '../routes.js';
 import { sizesOf } from './sizes.js';
 
-/** Layers whose weights pass at 1 GB a second and a tenth of that a row, and that attend to a million (kv head, token) pairs a second. */
+/** Layers whose weights pass at 1 GB per second and a tenth of that per row, and that attend to a million (kv head, token) pairs per second. */
 export const LAYER: LayerMeasure = {
   generated: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-10, layerSeconds: 0, attention: 1e-6 },
   prompt: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-11, layerSeconds: 0, attention: 1e-7 },

@@ -99,7 +99,7 @@ function paretoChart(rows: readonly AdpRow[], grid: readonly ParetoPoint[]): str
       ),
     },
     y: {
-      label: 'tokens a second',
+      label: 'tokens per second',
       range: padded(
         shown.map(({ tps }) => tps),
         0.08,

@@ -90,7 +90,7 @@ export interface PlanCase {
   /** Names the plan in reports. */
   readonly name: string;
   readonly make: (model: ContractModel) => Plan;
-  /** A device a rank, instead of one that all share. */
+  /** A device per rank, instead of one that all share. */
   readonly devices: boolean;
 }
 

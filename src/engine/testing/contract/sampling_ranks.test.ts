@@ -143,7 +143,7 @@ test('one rank: tokens take turns, and those that end the text wait', () => {
 test('what travels follows what the requests need, up and down again', { timeout: 180_000 }, async () => {
   const { sent } = await run({ plan: 'tp', ranks: 2 });
   const [topK, greedy, whole, again, topK64, last] = sent;
-  // Rank 1 has tokens 4544 to 8999: 3 tiles of up to 2048, 8 bytes a tile, where all logits take 4 bytes a token.
+  // Rank 1 has tokens 4544 to 8999: 3 tiles of up to 2048, 8 bytes per tile, where all logits take 4 bytes per token.
   expect(whole! - greedy!).toBe(SLOTS * (4456 * 4 - 3 * 8));
   expect(topK! - greedy!).toBe(SLOTS * (64 - 3) * 8);
   expect([again, topK64, last]).toEqual([greedy, topK, greedy]);

@@ -16,7 +16,7 @@ async function openLimited(bytes: number | undefined): Promise<Device> {
   return device;
 }
 
-/** Bytes of prompt logits and of a few generated rows' logits, and how many dispatches a token took. */
+/** Bytes of prompt logits and of a few generated rows' logits, and the dispatches that each token took. */
 async function run(
   options: RandomModelOptions,
   limit: number | undefined,

@@ -11,7 +11,7 @@ export type { KvType } from '../../../../shaders/cache/kv_cache.js';
 /** What layers need to know of the cache that the engine pages. */
 export interface CacheOptions {
   readonly type: KvType;
-  /** Tokens a block. */
+  /** Tokens per block. */
   readonly block: number;
   readonly numBlocks: number;
   /** u32 [slots][tableStride]: physical block of each logical block; NO_BLOCK where another rank holds it. */
@@ -19,7 +19,7 @@ export interface CacheOptions {
   readonly tableStride: number;
   /** u32 [slots]: rotates the owners of a sequence's chunks (shaders/cache/kv_cache.ts). */
   readonly chunkOffsets: Buffer;
-  /** Tokens a sequence may have. */
+  /** Tokens that a sequence may have. */
   readonly contextLength: number;
   /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
   readonly perHead?: PerHeadCache;

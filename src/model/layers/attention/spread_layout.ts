@@ -19,7 +19,7 @@ export interface AttentionShape {
   readonly outStride: number;
   /** Heads have lost entries, so that ranks differ in how many chunks a step has. */
   readonly uneven: boolean;
-  /** Tokens a sequence may have. */
+  /** Tokens that a sequence may have. */
   readonly contextLength: number;
 }
 
