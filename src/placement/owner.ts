@@ -20,15 +20,8 @@ export function laneSplit(lanes: readonly number[]): { readonly split: number; r
 export const lanesOf = (split: number, index: number): number[] =>
   Array.from({ length: MERGE_LANES / split }, (_, i) => index + i * split);
 
-/** The merge lanes whose chunks index `index` holds of a sequence with this offset, ascending. */
-export const ownedLanes = (split: number, index: number, offset: number): number[] =>
-  lanesOf(split, residue(split, index, offset));
-
 /** The index that holds a chunk. */
 export const chunkOwner = (chunk: number, split: number, offset: number): number => (chunk + offset) % split;
-
-export const ownsChunk = (chunk: number, split: number, index: number, offset: number): boolean =>
-  chunkOwner(chunk, split, offset) === index;
 
 /** Tokens of a sequence of `length` tokens that index `index` holds. */
 export function localTokens(length: number, split: number, index: number, offset: number): number {
