@@ -14,13 +14,13 @@ export interface Transfer {
 }
 
 /**
- * What a rank sends and receives in one hop. Messages of a (sender, receiver, channel) match in order, and a message has the same
+ * What a rank sends and receives in one exchange. Messages of a (sender, receiver, channel) match in order, and a message has the same
  * number of bytes on both sides. `peer` may be the rank itself: a plain GPU copy. Transfers of zero bytes are dropped before
  * matching, so a side may list them or leave them out.
  * A receive may not overlap what the same exchange sends. An object that is used again is checked and sorted only once.
  */
 export interface Exchange {
-  /** Names the hop in errors. */
+  /** Names the exchange in errors. */
   readonly label: string;
   /** Programs that run side by side exchange on channels of their own; default 0. */
   readonly channel?: number;

@@ -29,7 +29,7 @@ export type RowsOf = (rows: readonly number[]) => number;
 export const allRows: RowsOf = (rows) => rows.reduce((sum, count) => sum + count, 0);
 
 /** What happens between two pieces of a program, outside of a pass. */
-export type Hop<Step extends ProgramStep = ProgramStep> = { readonly label: string } & (
+export type ProgramExchange<Step extends ProgramStep = ProgramStep> = { readonly label: string } & (
   | {
       /** An exchange: submits the encoder; resolves when what comes from elsewhere is queued on this device. */
       readonly run: (encoder: GPUCommandEncoder, step: Step) => Promise<void>;
@@ -48,20 +48,20 @@ interface Dispatch {
   readonly rowsOf: RowsOf;
 }
 
-/** Dispatches up to a hop, or up to the program's end. */
+/** Dispatches up to an exchange, or up to the program's end. */
 interface Piece<Step extends ProgramStep> {
   readonly dispatches: readonly Dispatch[];
-  readonly hop: Hop<Step> | undefined;
+  readonly exchange: ProgramExchange<Step> | undefined;
 }
 
 /**
- * A captured list of dispatches, cut into pieces by hops. Replaying it creates nothing: no buffer, no bind group, no pipeline,
+ * A captured list of dispatches, cut into pieces by exchanges. Replaying it creates nothing: no buffer, no bind group, no pipeline,
  * no shape logic. What changes from step to step lives in GPU buffers, and in `ProgramStep` for the grids.
  */
 export class Program<Step extends ProgramStep = ProgramStep> {
   readonly dispatchCount: number;
   /** Exchanges. */
-  readonly hopCount: number;
+  readonly exchangeCount: number;
 
   constructor(
     readonly label: string,
@@ -70,17 +70,17 @@ export class Program<Step extends ProgramStep = ProgramStep> {
     readonly arena: Buffer | undefined,
   ) {
     this.dispatchCount = pieces.reduce((sum, { dispatches }) => sum + dispatches.length, 0);
-    this.hopCount = pieces.filter(({ hop }) => hop && 'run' in hop).length;
+    this.exchangeCount = pieces.filter(({ exchange }) => exchange && 'run' in exchange).length;
   }
 
-  /** Encodes a program without hops into the pass. */
+  /** Encodes a program without exchanges into the pass. */
   encode(pass: GPUComputePassEncoder, step: Step): void {
-    if (this.pieces.some(({ hop }) => hop))
-      throw new SplitkvError('internal', `${this.label} has hops: replay it with run`);
+    if (this.pieces.some(({ exchange }) => exchange))
+      throw new SplitkvError('internal', `${this.label} has exchanges: replay it with run`);
     for (const piece of this.pieces) encodePiece(pass, piece, step);
   }
 
-  /** Encodes and submits everything up to the last hop; returns the encoder that holds the rest, for the caller to submit. */
+  /** Encodes and submits everything up to the last exchange; returns the encoder that holds the rest, for the caller to submit. */
   async run(encoder: GPUCommandEncoder, step: Step): Promise<GPUCommandEncoder> {
     let current = encoder;
     for (const piece of this.pieces) {
@@ -89,12 +89,12 @@ export class Program<Step extends ProgramStep = ProgramStep> {
         encodePiece(pass, piece, step);
         pass.end();
       }
-      if (!piece.hop) continue;
-      if ('copy' in piece.hop) {
-        piece.hop.copy(current, step);
+      if (!piece.exchange) continue;
+      if ('copy' in piece.exchange) {
+        piece.exchange.copy(current, step);
         continue;
       }
-      await piece.hop.run(current, step);
+      await piece.exchange.run(current, step);
       current = this.device.gpu.createCommandEncoder({ label: this.label });
     }
     return current;
@@ -136,8 +136,8 @@ interface Pending {
 /** Captures dispatches into a `Program`. All their parameters share one uniform buffer, written once when capture ends. */
 export class Recorder<Step extends ProgramStep = ProgramStep> {
   readonly #pending: Pending[] = [];
-  /** A hop follows the pending dispatches before this index. */
-  readonly #hops: { readonly at: number; readonly hop: Hop<Step> }[] = [];
+  /** An exchange follows the pending dispatches before this index. */
+  readonly #exchanges: { readonly at: number; readonly exchange: ProgramExchange<Step> }[] = [];
   #rowsOf: RowsOf;
 
   /** `rowsOf`: rows that dispatches work on where they don't say otherwise; default all. */
@@ -185,8 +185,8 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
   }
 
   /** Ends a piece: what follows sees what the exchange brings. */
-  hop(hop: Hop<Step>): void {
-    this.#hops.push({ at: this.#pending.length, hop });
+  exchange(exchange: ProgramExchange<Step>): void {
+    this.#exchanges.push({ at: this.#pending.length, exchange });
   }
 
   finish(): Program<Step> {
@@ -224,11 +224,11 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     if (arena) device.write(arena, 0, new Uint8Array(bytes.buffer));
     const pieces: Piece<Step>[] = [];
     let first = 0;
-    for (const { at, hop } of this.#hops) {
-      pieces.push({ dispatches: dispatches.slice(first, at), hop });
+    for (const { at, exchange } of this.#exchanges) {
+      pieces.push({ dispatches: dispatches.slice(first, at), exchange });
       first = at;
     }
-    if (first < dispatches.length) pieces.push({ dispatches: dispatches.slice(first), hop: undefined });
+    if (first < dispatches.length) pieces.push({ dispatches: dispatches.slice(first), exchange: undefined });
     return new Program(this.label, device, pieces, arena);
   }
 }

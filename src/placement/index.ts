@@ -7,13 +7,13 @@
 export { fitLinear, type LinearSample } from './cost/fit_linear.js';
 export type {
   AdapterMeasure,
-  HopMeasure,
+  LinkMeasure,
   LayerMeasure,
   LinearMeasure,
   MachineMeasure,
   RowsMeasure,
 } from './cost/measure.js';
-export { type Hop as PredictedHop, hopsOfStep } from './cost/exchanges.js';
+export { type PredictedExchange, exchangesOfStep } from './cost/exchanges.js';
 export { stageSteps } from './cost/stage_step.js';
 export { generatedRows, promptRows } from './cost/step_rows.js';
 export type { StepTime } from './cost/step_time.js';

@@ -120,7 +120,7 @@ describe('predictPlans', () => {
     const plan = makePlan('tp', 2, work.shape);
     const two = machineOf(2);
     expect(() => predictPlan(plan, work, machineOf(1), workload)).toThrow('measure every rank');
-    expect(() => predictPlan(plan, work, { ...two, hops: [[], []] }, workload)).toThrow('from rank 1 to rank 0');
+    expect(() => predictPlan(plan, work, { ...two, links: [[], []] }, workload)).toThrow('from rank 1 to rank 0');
     expect(() => predictPlan(plan, work, { ...two, crowding: [1] }, workload)).toThrow('crowding');
     expect(() => predictPlan(plan, work, machineOf(2, { adapter: { dispatchSeconds: NaN } }), workload)).toThrow(
       'is NaN',

@@ -184,14 +184,15 @@ function refusal<T>(code: SplitkvError['code'], make: () => T): T | string {
   }
 }
 
-function checkMachine({ ranks, hops, crowding, slowdown }: MachineMeasure, work: ModelWork, worldSize: number): void {
+function checkMachine({ ranks, links, crowding, slowdown }: MachineMeasure, work: ModelWork, worldSize: number): void {
   if (ranks.length < worldSize || worldSize < 1) {
     throw usageError(`the plan has ${worldSize} ranks, but ${ranks.length} are measured: measure every rank`);
   }
   const all = range(0, worldSize);
   for (const to of all) {
     for (const from of all) {
-      if (from !== to && !hops[to]?.[from]) throw usageError(`the hop from rank ${from} to rank ${to} isn't measured`);
+      if (from !== to && !links[to]?.[from])
+        throw usageError(`the link from rank ${from} to rank ${to} isn't measured`);
     }
     for (const [what, list] of Object.entries({ crowding, ...slowdown })) {
       if (!(list[to]! >= 0)) throw usageError(`what ${to + 1} ranks at once do to each other (${what}) isn't measured`);

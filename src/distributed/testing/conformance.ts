@@ -109,7 +109,7 @@ export function conformance(title: string, links: TestLinks): void {
         for (const [first, second] of ends) {
           // Ranks whose time is up at the same moment each say so of themselves.
           expect(first.code).toBe('peer_lost');
-          expect(first.message).toMatch(/^hop 7: rank \d waited 0.2 s for rank 0;/);
+          expect(first.message).toMatch(/^exchange 7: rank \d waited 0.2 s for rank 0;/);
           expect(second).toEqual(first);
         }
       });

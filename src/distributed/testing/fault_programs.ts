@@ -80,7 +80,7 @@ export async function comesLate(rank: TestRank, { ms }: { ms: number }): Ends {
   const { rank: me } = rank;
   const region = part(rank.buffer('payload', 4), 0, 4);
   if (me === 0) await turn(ms);
-  const wait = (): Promise<Outcome> => outcome(rank.exchange(receive('hop 7', me === 0 ? 1 : 0, region)));
+  const wait = (): Promise<Outcome> => outcome(rank.exchange(receive('exchange 7', me === 0 ? 1 : 0, region)));
   return [await wait(), await wait()];
 }
 

@@ -4,7 +4,7 @@ import type { Forward } from '../../model/forward/forward.js';
 import type { World } from '../../model/layers/world.js';
 import type { MovedBlocks, PeerMoves } from './head_pages.js';
 
-/** Bytes of one message, about: what a hop stages at once. */
+/** Bytes of one message, about: what an exchange stages at once. */
 const MESSAGE_BYTES = 2 ** 24;
 
 /**

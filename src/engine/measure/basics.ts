@@ -4,8 +4,8 @@ import { Random } from '../../base/random.js';
 import { type AdapterRequest, type Device, openDevice, Recorder } from '../../gpu/index.js';
 import { allocateMatrix } from '../../model/weights/matrix.js';
 import { recordLinear } from '../../model/layers/linear/linear.js';
-import type { HopMeasure } from '../../placement/index.js';
-import { measureHop } from './links.js';
+import type { LinkMeasure } from '../../placement/index.js';
+import { measureLink } from './links.js';
 import { MATVEC_SIZE } from './matvec_size.js';
 import { measureOverheads, type Overheads } from './overheads.js';
 import { timeProgram } from './timing.js';
@@ -22,7 +22,7 @@ export interface AdaptersMeasure {
   /** In the order of the requests. */
   readonly adapters: readonly AdapterBasics[];
   /** Between a device on each of two adapters, or two devices on one; `a` and `b` are places in the list, a <= b. */
-  readonly exchanges: readonly (HopMeasure & { readonly a: number; readonly b: number })[];
+  readonly exchanges: readonly (LinkMeasure & { readonly a: number; readonly b: number })[];
 }
 
 const COPY_BYTES = 32 * 2 ** 20;
@@ -59,7 +59,7 @@ export async function measureAdapters(
       for (let a = 0; a <= b; a++) {
         onProgress?.(`measuring exchanges of ${devices[a]!.name} and ${devices[b]!.name}`);
         const other = a === b ? await open(request) : devices[a]!;
-        exchanges.push({ a, b, ...(await measureHop([{ device: devices[b]! }, { device: other }], 0)) });
+        exchanges.push({ a, b, ...(await measureLink([{ device: devices[b]! }, { device: other }], 0)) });
       }
     }
     return { adapters, exchanges };

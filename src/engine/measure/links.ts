@@ -2,7 +2,7 @@ import { createGroup } from '../../distributed/index.js';
 import type { Communicator, Exchange } from '../../distributed/communicator.js';
 import { median } from '../../base/stats.js';
 import type { Buffer, Device } from '../../gpu/index.js';
-import type { HopMeasure } from '../../placement/index.js';
+import type { LinkMeasure } from '../../placement/index.js';
 import type { Timed } from './timing.js';
 
 /** A rank and the work that it does before each exchange. */
@@ -29,7 +29,7 @@ export async function exchangeLatency(ranks: readonly LinkRank[], workSeconds: n
 }
 
 /** Latency beside the ranks' work, if any, and throughput with both directions at once. */
-export async function measureHop(pair: readonly [LinkRank, LinkRank], workSeconds: number): Promise<HopMeasure> {
+export async function measureLink(pair: readonly [LinkRank, LinkRank], workSeconds: number): Promise<LinkMeasure> {
   const latencySeconds = await exchangeLatency(pair, workSeconds);
   const idle = pair.map(({ device }) => ({ device }));
   const [few, many] = [await timeExchanges(idle, FEW_BYTES), await timeExchanges(idle, MANY_BYTES)];

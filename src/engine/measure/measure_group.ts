@@ -1,12 +1,12 @@
 import type { Device } from '../../gpu/index.js';
 import { modelSizes } from '../../model/model_sizes.js';
-import type { HopMeasure, MachineMeasure } from '../../placement/index.js';
-import { exchangeLatency, type LinkRank, measureHop } from './links.js';
+import type { LinkMeasure, MachineMeasure } from '../../placement/index.js';
+import { exchangeLatency, type LinkRank, measureLink } from './links.js';
 import { Probe, type ProbeSubject } from './probe.js';
 import { chooseLayers, layerKinds } from './probe_layers.js';
 import { type Timed, timeProgram, timeTogether } from './timing.js';
 
-export type GroupMeasure = Pick<MachineMeasure, 'hops' | 'crowding' | 'slowdown'>;
+export type GroupMeasure = Pick<MachineMeasure, 'links' | 'crowding' | 'slowdown'>;
 
 /** One layer is work enough between two exchanges. */
 const MOST_BYTES = 64 * 2 ** 20;
@@ -14,7 +14,7 @@ const PROMPT_ROWS = 16;
 
 /** The links between ranks, and what the ranks do to each other, with a layer of the model as their work. */
 export async function measureGroup(devices: readonly Device[], subject: ProbeSubject): Promise<GroupMeasure> {
-  if (devices.length === 1) return { hops: [[undefined]], crowding: [1], slowdown: { generated: [1], prompt: [1] } };
+  if (devices.length === 1) return { links: [[undefined]], crowding: [1], slowdown: { generated: [1], prompt: [1] } };
   const { config, type, kvType } = subject;
   const kind = layerKinds(config).at(-1)!;
   const layers = chooseLayers(config, modelSizes(config, type, kvType), kind, 'whole', 1, MOST_BYTES);
@@ -24,11 +24,11 @@ export async function measureGroup(devices: readonly Device[], subject: ProbeSub
   }
   const generated = devices.map((device) => probes.get(device)!.generated(1, 1));
   const ranks = devices.map((device, rank): LinkRank => ({ device, work: generated[rank] }));
-  const hops = await measureHops(ranks);
+  const links = await measureLinks(ranks);
   const sizes = groupSizes(devices.length);
   const together = await sideBySide(generated, sizes);
   const slowest = (n: number): number => {
-    const latencies = hops.slice(0, n).flatMap((row) => row.slice(0, n).map((hop) => hop?.latencySeconds ?? 0));
+    const latencies = links.slice(0, n).flatMap((row) => row.slice(0, n).map((link) => link?.latencySeconds ?? 0));
     return Math.max(...latencies);
   };
   const crowding: [number, number][] = [];
@@ -40,30 +40,30 @@ export async function measureGroup(devices: readonly Device[], subject: ProbeSub
     .map((device) => probes.get(device)!)
     .map((probe) => probe.prompt(0, Math.min(PROMPT_ROWS, probe.promptRows)));
   return {
-    hops,
+    links,
     crowding: between(crowding),
     slowdown: { generated: together.slowdown, prompt: (await sideBySide(prompt, sizes)).slowdown },
   };
 }
 
 /** Of every pair; pairs of the same adapters over the same kind of link are alike. */
-async function measureHops(ranks: readonly LinkRank[]): Promise<(HopMeasure | undefined)[][]> {
-  const known = new Map<string, HopMeasure>();
-  const hops = ranks.map(() => ranks.map((): HopMeasure | undefined => undefined));
+async function measureLinks(ranks: readonly LinkRank[]): Promise<(LinkMeasure | undefined)[][]> {
+  const known = new Map<string, LinkMeasure>();
+  const links = ranks.map(() => ranks.map((): LinkMeasure | undefined => undefined));
   for (const [to, a] of ranks.entries()) {
     for (const [from, b] of ranks.slice(0, to).entries()) {
       const names = [a, b].map(({ device }) => JSON.stringify(device.adapter)).toSorted();
       const key = JSON.stringify([a.device === b.device, ...names]);
-      let hop = known.get(key);
-      if (!hop) {
+      let link = known.get(key);
+      if (!link) {
         const work = [a.work!, b.work!];
-        known.set(key, (hop = await measureHop([a, b], await timeTogether(work))));
+        known.set(key, (link = await measureLink([a, b], await timeTogether(work))));
       }
-      hops[to]![from] = hop;
-      hops[from]![to] = hop;
+      links[to]![from] = link;
+      links[from]![to] = link;
     }
   }
-  return hops;
+  return links;
 }
 
 /** Time of the first n at once, and its ratio to the slowest of them alone. */

@@ -49,8 +49,8 @@ describe('a machine', () => {
     const machine = await measureMachine(request);
     for (const number of numbersOf(machine)) expect(number).toBeGreaterThanOrEqual(0);
     expect(machine.ranks).toHaveLength(2);
-    expect(machine.hops[1]![0]!.latencySeconds).toBeGreaterThan(0);
-    expect(machine.hops[1]![0]).toEqual(machine.hops[0]![1]);
+    expect(machine.links[1]![0]!.latencySeconds).toBeGreaterThan(0);
+    expect(machine.links[1]![0]).toEqual(machine.links[0]![1]);
     for (const list of Object.values(machine.slowdown)) {
       expect(list[0]).toBe(1);
       expect(list[1]).toBeLessThanOrEqual(2);

@@ -1,6 +1,6 @@
 import type { Device, Program, ProgramStep } from '../../gpu/index.js';
 
-/** A program without hops, and the step that it is run at. */
+/** A program without exchanges, and the step that it is run at. */
 export interface Timed {
   readonly device: Device;
   readonly program: Program;

@@ -124,10 +124,10 @@ function fastestFirst(machine: MachineMeasure, work: ModelWork, workload: Worklo
 }
 
 /** The machine with only these ranks, in this order. */
-function reorder({ ranks, hops, ...rest }: MachineMeasure, order: readonly number[]): MachineMeasure {
+function reorder({ ranks, links, ...rest }: MachineMeasure, order: readonly number[]): MachineMeasure {
   return {
     ...rest,
     ranks: order.map((rank) => ranks[rank]!),
-    hops: order.map((to) => order.map((from) => hops[to]![from])),
+    links: order.map((to) => order.map((from) => links[to]![from])),
   };
 }

@@ -153,13 +153,13 @@ describe('plans on a measured machine', () => {
 
   test('the fastest adapter comes first, its links with it', async () => {
     const machine = slow(machineOf(3, { latencySeconds: 1 }), 0);
-    const hops = machine.hops.map((row) => [...row]);
-    hops[2]![1] = { latencySeconds: 9, bytesPerSecond: 1 };
-    const { adapters, machine: ordered } = await outlook({ ...machine, hops });
+    const links = machine.links.map((row) => [...row]);
+    links[2]![1] = { latencySeconds: 9, bytesPerSecond: 1 };
+    const { adapters, machine: ordered } = await outlook({ ...machine, links });
     expect(adapters.map(({ adapterName }) => adapterName)).toEqual(['1', '2', '0']);
     expect(ordered.ranks.map(({ name }) => name)).toEqual(['fast', 'fast', 'slow']);
-    expect(ordered.hops[1]![0]).toEqual({ latencySeconds: 9, bytesPerSecond: 1 });
-    expect(ordered.hops[0]![0]).toBeUndefined();
+    expect(ordered.links[1]![0]).toEqual({ latencySeconds: 9, bytesPerSecond: 1 });
+    expect(ordered.links[0]![0]).toBeUndefined();
   });
 
   test('a rank with room for the model comes before a faster one without', async () => {

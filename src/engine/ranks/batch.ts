@@ -76,13 +76,13 @@ export class Batch {
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
   }
 
-  /** Of a decode step whose slots are all greedy, as `hops`. */
+  /** Of a decode step whose slots are all greedy, as `exchanges`. */
   get dispatches(): number {
     return this.#layers.dispatchCount + this.#sampling.get('greedy')!.dispatchCount;
   }
 
-  get hops(): number {
-    return this.#layers.hopCount + this.#sampling.get('greedy')!.hopCount;
+  get exchanges(): number {
+    return this.#layers.exchangeCount + this.#sampling.get('greedy')!.exchangeCount;
   }
 
   #record(label: string, body: (recorder: RankRecorder) => void): Program<RankStep> {
@@ -170,7 +170,7 @@ export class Batch {
     const { device } = this;
     const program = await this.#samplingNow();
     let encoder = device.gpu.createCommandEncoder();
-    if (this.#first.size === 0 && this.hops === 0) {
+    if (this.#first.size === 0 && this.exchanges === 0) {
       const pass = encoder.beginComputePass();
       if (decodes) this.#layers.encode(pass, step);
       program.encode(pass, step);

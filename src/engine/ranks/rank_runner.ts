@@ -195,7 +195,7 @@ export class RankRunner implements Rank {
       kvBytes: forward.cacheBytes,
       kvBytesPerToken: forward.cacheBytesPerToken,
       dispatchesPerStep: batch!.dispatches,
-      exchangesPerStep: batch!.hops,
+      exchangesPerStep: batch!.exchanges,
       cacheBlockBytes: forward.cacheBuffers.map(({ blockBytes }) => blockBytes),
     };
   }

@@ -115,7 +115,7 @@ async function compress(device: Device, policy: KvPolicy, ranks: readonly Rank[]
         },
         (_, shared) => {
           scores.push(shared);
-          recorder.hop({ label: 'scores', run: (encoder) => share(encoder, shared) });
+          recorder.exchange({ label: 'scores', run: (encoder) => share(encoder, shared) });
         },
       );
       return tensors;

@@ -28,7 +28,7 @@ export interface Forward {
   /** `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. */
   allocateRows(role: Role, rows: number, allRows?: number): RowBuffers;
   /**
-   * This rank's part of embedding and layers, with the hops between, for rows that `allocateRows` of this program made.
+   * This rank's part of embedding and layers, with the exchanges between, for rows that `allocateRows` of this program made.
    * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.
    */
   recordLayers(recorder: RankRecorder, buffers: RowBuffers, compresses?: boolean): void;

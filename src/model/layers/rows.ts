@@ -79,7 +79,7 @@ export function recordAttendedRows(
   { rowInfo, attendedInfo }: Pick<StageRows, 'rowInfo' | 'attendedInfo'>,
 ): void {
   if (attendedInfo === rowInfo) return;
-  recorder.hop({
+  recorder.exchange({
     label: 'own rows',
     copy: (encoder, { rows }) => {
       const first = firstRowOf(place, [...rows.keys()], rows);

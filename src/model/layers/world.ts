@@ -79,7 +79,7 @@ export class World {
     const sends = routes.filter(({ from }) => from === rank);
     const receives = routes.filter(({ to }) => to === rank);
     if (![...sends, ...receives].some(({ from, to }) => from !== to)) return;
-    recorder.hop({
+    recorder.exchange({
       label,
       run: (encoder, step) =>
         this.exchange(encoder, {

@@ -3,22 +3,22 @@ import { makePlan } from '../make/make_plan.js';
 import type { ModelShape } from '../plan.js';
 import { gqaShape, mlaShape } from '../testing/shapes.js';
 import { machineOf, workOf } from '../testing/machine.js';
-import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';
+import { type PredictedExchange, secondsOfExchange, layerExchanges, stepExchanges } from './exchanges.js';
 import { stageSteps } from './stage_step.js';
 import { generatedRows, promptRows } from './step_rows.js';
 import type { StepRows } from './work.js';
 
-const hopsOf = (policy: string, ranks: number, shape: ModelShape, step: StepRows, routed = false) => {
+const exchangesOf = (policy: string, ranks: number, shape: ModelShape, step: StepRows, routed = false) => {
   const plan = makePlan(policy, ranks, shape);
   const stages = stageSteps(plan, step);
   const work = workOf(shape);
-  return { layer: layerHops(stages[0]!, work, routed), step: stepHops(stages, work, 1).flat() };
+  return { layer: layerExchanges(stages[0]!, work, routed), step: stepExchanges(stages, work, 1).flat() };
 };
-const labels = (hops: readonly Hop[]) => hops.map(({ label }) => label);
-/** Bytes that rank `to` gets in a hop. */
-const received = (hops: readonly Hop[], label: string, to: number) =>
-  hops
-    .find((hop) => hop.label === label)!
+const labels = (exchanges: readonly PredictedExchange[]) => exchanges.map(({ label }) => label);
+/** Bytes that rank `to` gets in an exchange. */
+const received = (exchanges: readonly PredictedExchange[], label: string, to: number) =>
+  exchanges
+    .find((exchange) => exchange.label === label)!
     .messages.filter((message) => message.to === to)
     .map(({ from, bytes }) => [from, bytes]);
 
@@ -26,7 +26,7 @@ const one = generatedRows(1, 4096);
 const gqa = gqaShape(4);
 const moe = { ...mlaShape(16), numExperts: 8 };
 
-describe('hops of a layer, generated rows', () => {
+describe('exchanges of a layer, generated rows', () => {
   test.each([
     ['single', 1, []],
     ['tp', 4, ['o_proj', 'down_proj']],
@@ -35,32 +35,32 @@ describe('hops of a layer, generated rows', () => {
     ['tp+sp', 2, ['queries', 'partials', 'o_proj', 'down_proj']],
     ['pp', 2, []],
   ])('%s on %i', (policy, ranks, expected) => {
-    expect(labels(hopsOf(policy, ranks, gqa, one).layer)).toEqual(expected);
+    expect(labels(exchangesOf(policy, ranks, gqa, one).layer)).toEqual(expected);
   });
 
   test('experts travel with the down projection', () => {
-    expect(labels(hopsOf('tp', 2, moe, one, true).layer)).toEqual(['queries', 'partials', 'o_proj', 'experts']);
-    expect(labels(hopsOf('tp', 2, moe, one, false).layer)).toEqual(['queries', 'partials', 'o_proj', 'down_proj']);
-    expect(labels(hopsOf('ep', 2, moe, one, true).layer)).toEqual(['partials', 'experts']);
-    expect(labels(hopsOf('ep', 2, moe, one, false).layer)).toEqual(['partials']);
-    expect(labels(hopsOf('sp', 2, moe, one, true).layer)).toEqual(['partials']);
+    expect(labels(exchangesOf('tp', 2, moe, one, true).layer)).toEqual(['queries', 'partials', 'o_proj', 'experts']);
+    expect(labels(exchangesOf('tp', 2, moe, one, false).layer)).toEqual(['queries', 'partials', 'o_proj', 'down_proj']);
+    expect(labels(exchangesOf('ep', 2, moe, one, true).layer)).toEqual(['partials', 'experts']);
+    expect(labels(exchangesOf('ep', 2, moe, one, false).layer)).toEqual(['partials']);
+    expect(labels(exchangesOf('sp', 2, moe, one, true).layer)).toEqual(['partials']);
   });
 
   test('bytes, by hand', () => {
     // 256 wide: a row is 1024 bytes. 4 kv heads with 2 query heads of 64 each.
-    const tp = hopsOf('tp', 2, gqa, one).layer;
+    const tp = exchangesOf('tp', 2, gqa, one).layer;
     expect(received(tp, 'o_proj', 0)).toEqual([[1, 2 * 1024]]);
     expect(received(tp, 'down_proj', 1)).toEqual([[0, 4 * 1024]]);
-    const sp = hopsOf('sp', 4, gqa, one).layer;
+    const sp = exchangesOf('sp', 4, gqa, one).layer;
     // 8 query heads, 2 lanes each.
     expect(received(sp, 'partials', 3)).toEqual([0, 1, 2].map((from) => [from, 8 * 2 * 66 * 4]));
-    const grid = hopsOf('tp+sp', 4, gqa, one).layer;
+    const grid = exchangesOf('tp+sp', 4, gqa, one).layer;
     expect(received(grid, 'partials', 2)).toEqual([[3, 4 * 4 * 66 * 4]]);
     expect(received(grid, 'o_proj', 2)).toEqual([[0, 2 * 1024]]);
-    const hybrid = hopsOf('tp+sp', 2, gqa, one).layer;
+    const hybrid = exchangesOf('tp+sp', 2, gqa, one).layer;
     expect(received(hybrid, 'queries', 0)).toEqual([[1, 4 * 64 * 4 + 2 * 2 * 64 * 4]]);
     expect(received(hybrid, 'partials', 0)).toEqual([[1, 4 * 4 * 66 * 4]]);
-    const mla = hopsOf('tp', 4, moe, generatedRows(3, 300), true).layer;
+    const mla = exchangesOf('tp', 4, moe, generatedRows(3, 300), true).layer;
     // 300 tokens reach two lanes: one per rank at most. 3 rows of 16 heads over 4 groups.
     expect(received(mla, 'queries', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 128 * 4]));
     expect(received(mla, 'partials', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 130 * 4]));
@@ -71,7 +71,7 @@ describe('hops of a layer, generated rows', () => {
 
 describe('prompt rows', () => {
   test('replicas split rows by the owner of their chunk, so queries travel', () => {
-    const { layer, step } = hopsOf('sp', 2, gqa, promptRows(0, 512));
+    const { layer, step } = exchangesOf('sp', 2, gqa, promptRows(0, 512));
     expect(labels(layer)).toEqual(['queries', 'partials']);
     expect(received(layer, 'queries', 0)).toEqual([[1, 256 * (8 * 64 * 4 + 4 * 2 * 64 * 4)]]);
     expect(received(layer, 'partials', 0)).toEqual([[1, 256 * 8 * 66 * 4]]);
@@ -79,13 +79,13 @@ describe('prompt rows', () => {
   });
 
   test('not where experts are spread or every rank attends for all', () => {
-    expect(labels(hopsOf('ep', 2, moe, promptRows(0, 512), true).layer)).toEqual(['partials', 'experts']);
-    const hybrid = hopsOf('tp+sp', 2, gqa, promptRows(0, 512)).layer;
+    expect(labels(exchangesOf('ep', 2, moe, promptRows(0, 512), true).layer)).toEqual(['partials', 'experts']);
+    const hybrid = exchangesOf('tp+sp', 2, gqa, promptRows(0, 512)).layer;
     expect(received(hybrid, 'queries', 0)).toEqual([[1, 512 * (4 * 64 * 4 + 2 * 2 * 64 * 4)]]);
   });
 });
 
-describe('hops of a step', () => {
+describe('exchanges of a step', () => {
   test.each([
     ['single', 1, []],
     ['tp', 2, ['embedding', 'candidates', 'tokens']],
@@ -93,11 +93,11 @@ describe('hops of a step', () => {
     ['pp', 3, ['stage', 'stage', 'tokens']],
     ['pp x tp', 4, ['embedding', 'stage', 'candidates', 'tokens']],
   ])('%s on %i', (policy, ranks, expected) => {
-    expect(labels(hopsOf(policy, ranks, gqa, one).step)).toEqual(expected);
+    expect(labels(exchangesOf(policy, ranks, gqa, one).step)).toEqual(expected);
   });
 
   test('bytes, by hand', () => {
-    const { step } = hopsOf('pp x tp', 4, gqa, generatedRows(2, 100));
+    const { step } = exchangesOf('pp x tp', 4, gqa, generatedRows(2, 100));
     expect(received(step, 'embedding', 1)).toEqual([[0, 2 * 1024]]);
     expect(received(step, 'stage', 3)).toEqual([[1, 2 * 1024]]);
     expect(received(step, 'candidates', 2)).toEqual([[3, 8]]);
@@ -106,16 +106,18 @@ describe('hops of a step', () => {
   });
 });
 
-test('a hop takes the longest latency and its bytes one after another, on the rank that waits longest', () => {
+test('an exchange takes the longest latency and its bytes one after another, on the rank that waits longest', () => {
   const machine = machineOf(3, { latencySeconds: 1, bytesPerSecond: 10 });
-  const hops = machine.hops.map((row) => [...row]);
-  hops[0]![2] = { latencySeconds: 3, bytesPerSecond: 5 };
+  const links = machine.links.map((row) => [...row]);
+  links[0]![2] = { latencySeconds: 3, bytesPerSecond: 5 };
   const messages = [
     { from: 1, to: 0, bytes: 20 },
     { from: 2, to: 0, bytes: 20 },
     { from: 0, to: 1, bytes: 30 },
   ];
-  expect(hopSeconds({ ...machine, hops }, { label: 'test', messages })).toBe(3 + 2 + 4);
+  expect(secondsOfExchange({ ...machine, links }, { label: 'test', messages })).toBe(3 + 2 + 4);
   // Three ranks at once wait longer than two.
-  expect(hopSeconds({ ...machine, hops, crowding: [1, 1, 2] }, { label: 'test', messages })).toBe(2 * 3 + 2 + 4);
+  expect(secondsOfExchange({ ...machine, links, crowding: [1, 1, 2] }, { label: 'test', messages })).toBe(
+    2 * 3 + 2 + 4,
+  );
 });

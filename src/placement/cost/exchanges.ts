@@ -27,20 +27,20 @@ export interface Message {
 }
 
 /** Messages that travel at once; every rank waits for its own. */
-export interface Hop {
+export interface PredictedExchange {
   readonly label: string;
   readonly messages: readonly Message[];
 }
 
 /**
- * A hop ends when the last rank has all that it waits for: the longest latency, with as many ranks as meet, and its bytes one message
+ * An exchange ends when the last rank has all that it waits for: the longest latency, with as many ranks as meet, and its bytes one message
  * after another.
  */
-export function hopSeconds({ hops, crowding }: MachineMeasure, { messages }: Hop): number {
+export function secondsOfExchange({ links, crowding }: MachineMeasure, { messages }: PredictedExchange): number {
   const arrivals = new Map<number, { latency: number; transfer: number }>();
   const ranks = new Set<number>();
   for (const { from, to, bytes } of messages) {
-    const { latencySeconds, bytesPerSecond } = hops[to]![from]!;
+    const { latencySeconds, bytesPerSecond } = links[to]![from]!;
     const { latency, transfer } = arrivals.get(to) ?? { latency: 0, transfer: 0 };
     arrivals.set(to, { latency: Math.max(latency, latencySeconds), transfer: transfer + bytes / bytesPerSecond });
     ranks.add(from).add(to);
@@ -49,67 +49,77 @@ export function hopSeconds({ hops, crowding }: MachineMeasure, { messages }: Hop
   return Math.max(0, ...[...arrivals.values()].map(({ latency, transfer }) => latency * crowd + transfer));
 }
 
-/** The hops of one layer of a stage, as the runtime makes them. `routed`: the layer has routed experts. */
-export function layerHops(stage: StageStep, work: ModelWork, routed: boolean): Hop[] {
+/** The exchanges of one layer of a stage, as the runtime makes them. `routed`: the layer has routed experts. */
+export function layerExchanges(stage: StageStep, work: ModelWork, routed: boolean): PredictedExchange[] {
   const { topology, plan, index, role, kind, split, cutsMlp, spreadsExperts } = stage;
   const spread = routed && spreadsExperts;
   const gathers = kind === 'adp' && (spread || cutsMlp);
   const mlp = kind === 'adp' ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
-  const hop = (label: string, routes: readonly Route[]): Hop => hopOf(label, routes, stage, work);
+  const exchange = (label: string, routes: readonly Route[]): PredictedExchange =>
+    exchangeOf(label, routes, stage, work);
   const lanes = split > 1 || (kind === 'arranged' && plan.sharing === 'lanes');
   return withMessages([
-    hop('queries', queryRoutes(topology, index, role)),
-    hop(kind === 'arranged' ? 'copies' : lanes ? 'partials' : 'attended', attentionRoutes(topology, plan, index, role)),
-    hop('o_proj', segmentRoutes(topology, index, role, 'heads')),
-    hop('rows', gathers ? gatherRoutes(topology, index, spread) : []),
+    exchange('queries', queryRoutes(topology, index, role)),
+    exchange(
+      kind === 'arranged' ? 'copies' : lanes ? 'partials' : 'attended',
+      attentionRoutes(topology, plan, index, role),
+    ),
+    exchange('o_proj', segmentRoutes(topology, index, role, 'heads')),
+    exchange('rows', gathers ? gatherRoutes(topology, index, spread) : []),
     // Outputs of experts travel with the shared experts' segments.
-    spread ? hop('experts', [...mlp, ...expertRoutes(topology, index, role)]) : hop('down_proj', mlp),
+    spread ? exchange('experts', [...mlp, ...expertRoutes(topology, index, role)]) : exchange('down_proj', mlp),
   ]);
 }
 
 /**
- * The hops of a step outside its layers, by the stage that waits for them: embedding, from stage to stage, and, where `samples` rows'
+ * The exchanges of a step outside its layers, by the stage that waits for them: embedding, from stage to stage, and, where `samples` rows'
  * tokens are sampled, the last row of a prompt, candidates and tokens.
  */
-export function stepHops(stages: readonly StageStep[], work: ModelWork, samples: number): Hop[][] {
+export function stepExchanges(stages: readonly StageStep[], work: ModelWork, samples: number): PredictedExchange[][] {
   const [{ plan, topology, role, groupRows }] = stages as [StageStep];
   const sampled = { ...stages.at(-1)!, groupRows: [samples] };
   return stages.map((stage, index) => {
-    const hops = [
+    const exchanges = [
       index === 0
-        ? hopOf('embedding', embeddingRoutes(topology, plan, work.shape.vocabSize, role), stage, work)
-        : hopOf('stage', stageRoutes(topology, index, role), stage, work),
+        ? exchangeOf('embedding', embeddingRoutes(topology, plan, work.shape.vocabSize, role), stage, work)
+        : exchangeOf('stage', stageRoutes(topology, index, role), stage, work),
     ];
     if (index === stages.length - 1 && samples > 0) {
       if (role === 'prompt') {
         // The last row may have run on any replica; mostly on another one than the head's.
         const group = topology.ownRows ? 0 : groupRows.length - 1;
         const routes = headRoutes(topology, plan, role, group);
-        hops.push(hopOf('last row', routes.map(onlyGroup), sampled, work));
+        exchanges.push(exchangeOf('last row', routes.map(onlyGroup), sampled, work));
       }
-      hops.push(hopOf('candidates', samplingRoutes(topology, plan, 'candidates'), sampled, work));
-      hops.push(hopOf('tokens', tokenRoutes(topology, plan), sampled, work));
+      exchanges.push(exchangeOf('candidates', samplingRoutes(topology, plan, 'candidates'), sampled, work));
+      exchanges.push(exchangeOf('tokens', tokenRoutes(topology, plan), sampled, work));
     }
-    return withMessages(hops);
+    return withMessages(exchanges);
   });
 }
 
-/** All hops of a step, stage after stage. */
-export const hopsOfStep = (stages: readonly StageStep[], work: ModelWork, samples: number): Hop[] =>
-  stepHops(stages, work, samples).flatMap((outside, index) => {
+/** All exchanges of a step, stage after stage. */
+export const exchangesOfStep = (stages: readonly StageStep[], work: ModelWork, samples: number): PredictedExchange[] =>
+  stepExchanges(stages, work, samples).flatMap((outside, index) => {
     const [first, end] = stages[index]!.stage.layers;
     const layers = range(first, end).flatMap((layer) =>
-      layerHops(stages[index]!, work, work.sizes.layers[layer]!.expert > 0),
+      layerExchanges(stages[index]!, work, work.sizes.layers[layer]!.expert > 0),
     );
     return [...outside, ...layers];
   });
 
 const onlyGroup = (route: Route): Route => ({ ...route, cargo: { ...route.cargo, group: 0 } });
 
-const withMessages = (hops: readonly Hop[]): Hop[] => hops.filter(({ messages }) => messages.length > 0);
+const withMessages = (exchanges: readonly PredictedExchange[]): PredictedExchange[] =>
+  exchanges.filter(({ messages }) => messages.length > 0);
 
 /** What routes carry in a step, a message for each pair of ranks. */
-function hopOf(label: string, routes: readonly Route[], stage: StageStep, { widths }: ModelWork): Hop {
+function exchangeOf(
+  label: string,
+  routes: readonly Route[],
+  stage: StageStep,
+  { widths }: ModelWork,
+): PredictedExchange {
   const step = { rows: stage.groupRows, chunks: stage.chunks };
   const messages = new Map<string, Message>();
   for (const { from, to, cargo } of crossing(routes)) {

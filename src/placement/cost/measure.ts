@@ -45,7 +45,7 @@ export interface AdapterMeasure {
 }
 
 /** One direction of a link. */
-export interface HopMeasure {
+export interface LinkMeasure {
   /**
    * What an exchange of a few bytes adds to the work before it: from when the slower of the two ranks has finished until both can
    * go on.
@@ -58,8 +58,8 @@ export interface HopMeasure {
 export interface MachineMeasure {
   /** By rank. Plans use the first ranks, so the fastest comes first. */
   readonly ranks: readonly AdapterMeasure[];
-  /** hops[to][from]; a rank's hop to itself is never read. */
-  readonly hops: readonly (readonly (HopMeasure | undefined)[])[];
+  /** links[to][from]; a rank's link to itself is never read. */
+  readonly links: readonly (readonly (LinkMeasure | undefined)[])[];
   /** crowding[n - 1]: latency of an exchange among n ranks at once over that of the slowest pair of them. */
   readonly crowding: readonly number[];
   /** By role: what working side by side costs. */

@@ -1,7 +1,7 @@
 import { sum } from '../../base/lists.js';
 import { isKvOnly, type Plan, type RankShare } from '../plan.js';
 import type { LayerSizes } from '../sizes.js';
-import { type Hop, hopSeconds, layerHops, stepHops } from './exchanges.js';
+import { type PredictedExchange, secondsOfExchange, layerExchanges, stepExchanges } from './exchanges.js';
 import { expectedLargest, expertsRead } from './expert_load.js';
 import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure, type Slowdown } from './measure.js';
 import { sideBySide, slowdownAt } from './slowdown.js';
@@ -20,7 +20,7 @@ export interface StageTime {
 }
 
 /**
- * Each stage's part of a step. Within a layer the ranks meet at every hop: each part of it takes as long as its slowest rank, slowed
+ * Each stage's part of a step. Within a layer the ranks meet at every exchange: each part of it takes as long as its slowest rank, slowed
  * down by the others that work at the same time. `samples`: rows whose tokens are sampled. `busyStages`: how many stages work at
  * once, on rows of different steps.
  */
@@ -33,12 +33,12 @@ export function stageTimes(
   samples: number,
   busyStages = 1,
 ): StageTime[] {
-  const outside = stepHops(stages, work, samples);
+  const outside = stepExchanges(stages, work, samples);
   return stages.map((stage, index) => {
     const slowest = slowestOf(machine, stage, busyStages);
     const pairsOf = expertPairs(stage, work, step.rows);
-    const hopsOf = [layerHops(stage, work, false), layerHops(stage, work, true)] as const;
-    const hops: Hop[] = [...outside[index]!];
+    const exchangesOf = [layerExchanges(stage, work, false), layerExchanges(stage, work, true)] as const;
+    const exchanges: PredictedExchange[] = [...outside[index]!];
     const submit = index === 0 ? machine.ranks[stage.holders[0]!.rank]!.submitSeconds : 0;
     let computeSeconds = submit;
     // What each rank does itself.
@@ -55,8 +55,8 @@ export function stageTimes(
     const [first, end] = stage.stage.layers;
     for (let layer = first; layer < end; layer++) {
       const sizes = work.sizes.layers[layer]!;
-      const here = hopsOf[sizes.expert > 0 ? 1 : 0];
-      hops.push(...here);
+      const here = exchangesOf[sizes.expert > 0 ? 1 : 0];
+      exchanges.push(...here);
       const dispatches = extraDispatches(here);
       for (const part of layerParts(stage, sizes, pairsOf, dispatches)) spend(stage.stage.shares, part);
     }
@@ -75,13 +75,14 @@ export function stageTimes(
         linearSeconds(adapter.head, (stop - start) * work.sizes.headRow, sampled(rank)),
       );
     }
-    const times = new Map<Hop, number>();
-    for (const hop of hops) if (!times.has(hop)) times.set(hop, hopSeconds(machine, hop));
-    const exchangeSeconds = sum(hops.map((hop) => times.get(hop)!));
+    const times = new Map<PredictedExchange, number>();
+    for (const exchange of exchanges)
+      if (!times.has(exchange)) times.set(exchange, secondsOfExchange(machine, exchange));
+    const exchangeSeconds = sum(exchanges.map((exchange) => times.get(exchange)!));
     return {
       computeSeconds,
       exchangeSeconds,
-      exchanges: hops.length,
+      exchanges: exchanges.length,
       takenSeconds: stage.takesTurns
         ? takenOf([...own.values()], machine.slowdown[stage.role], busyStages)
         : computeSeconds + exchangeSeconds,
@@ -107,11 +108,12 @@ function slowestOf({ ranks, slowdown }: MachineMeasure, { role }: StageStep, bus
 }
 
 /** What arrives is added up or merged by one more dispatch; queries are attended to with the rank's own. */
-const extraDispatches = (hops: readonly Hop[]): number => hops.filter(({ label }) => label !== 'queries').length;
+const extraDispatches = (exchanges: readonly PredictedExchange[]): number =>
+  exchanges.filter(({ label }) => label !== 'queries').length;
 
 type Part = (share: RankShare, adapter: AdapterMeasure) => number;
 
-/** A layer's parts between hops: projections, attention, MLP. */
+/** A layer's parts between exchanges: projections, attention, MLP. */
 function layerParts(
   stage: StageStep,
   sizes: LayerSizes,

@@ -38,7 +38,7 @@ export function machineOf(
   const slowdowns = all.map((rank) => slowdown(rank + 1));
   return {
     ranks: all.map(() => adapterOf(adapter)),
-    hops: all.map((to) => all.map((from) => (from === to ? undefined : { latencySeconds, bytesPerSecond }))),
+    links: all.map((to) => all.map((from) => (from === to ? undefined : { latencySeconds, bytesPerSecond }))),
     crowding: all.map(() => 1),
     slowdown: { generated: slowdowns, prompt: slowdowns },
   };

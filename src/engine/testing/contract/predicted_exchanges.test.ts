@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { modelWork } from '../../../model/model_work.js';
 import { modelShape } from '../../../model/shape.js';
-import { generatedRows, hopsOfStep, makePlan, promptRows, stageSteps } from '../../../placement/index.js';
+import { generatedRows, exchangesOfStep, makePlan, promptRows, stageSteps } from '../../../placement/index.js';
 import { type RankTrace, traceRoutes } from './route_trace.js';
 import { randomFiles } from '../random_source.js';
 
@@ -60,7 +60,7 @@ test.each([
   const given = { adapter, model: options, plan, virtual: true };
   const predicted = (step: ReturnType<typeof generatedRows>, samples: number): Totals => {
     const totals: Totals = new Map();
-    for (const { label, messages } of hopsOfStep(stageSteps(plan, step), work, samples)) {
+    for (const { label, messages } of exchangesOfStep(stageSteps(plan, step), work, samples)) {
       const name = label === 'tokens' ? 'next tokens' : label;
       for (const { from, to, bytes } of messages) add(totals, name, from, to, bytes);
     }

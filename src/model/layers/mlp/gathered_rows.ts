@@ -54,7 +54,7 @@ export class GatheredRows {
 
   /** Tells a kernel how many rows there are. */
   recordCount(recorder: RankRecorder, count: Buffer): void {
-    recorder.hop({
+    recorder.exchange({
       label: 'row count',
       copy: (encoder, { rows }) => encoder.copyBufferToBuffer(this.#numbers.gpu, allRows(rows) * 4, count.gpu, 0, 4),
     });
