@@ -16,6 +16,7 @@ const pages = {
   'late.html': `<!doctype html><meta charset="utf-8"><splitkv-chat></splitkv-chat><script>
     Object.assign(document.querySelector('splitkv-chat'), { model: 'models/tiny-gqa/', autostart: true, noSelfTest: '', maxTokens: 20, seed: null });
   </script><script type="module" src="lib/splitkv-chat.js"></script>`,
+  'seeded.html': chatPage('autostart no-self-test seed="5" max-tokens="12"'),
   'tested.html': chatPage('autostart'),
   'one.html': chatPage('autostart').replace('ranks="auto"', 'ranks="1"'),
   'long.html': chatPage('autostart no-self-test context="96" temperature="1" seed="5" max-tokens="2000"'),
@@ -130,6 +131,45 @@ test('an answer streams, can be stopped by Escape, and the next one is whole', a
   await expect(answers).toHaveAttribute('aria-busy', 'false');
   await expect(note).toContainText('Stopped.');
   await expect(field).toBeFocused();
+});
+
+test("the sampling that a model's makers recommend is the default, and an attribute wins", async ({ page }) => {
+  const own = await serveSite(pages, {
+    before: (request, response) => {
+      if (!request.url?.endsWith('generation_config.json')) return false;
+      response.end(JSON.stringify({ bos_token_id: 1, eos_token_id: 2, do_sample: true, temperature: 1.9, top_k: 60 }));
+      return true;
+    },
+  });
+  try {
+    await page.goto(`${own.url}seeded.html`);
+    await ready(page);
+    const { chat, answers, button } = chatOf(page);
+    /** The element's answer, and what its model gives with these options. */
+    const both = async (index: number, options: object): Promise<[string, string]> => {
+      await button(QUESTIONS[0].question).click();
+      await expect(answers.nth(index)).toHaveAttribute('aria-busy', 'false');
+      const expected = await chat.evaluate(async (element, given) => {
+        const { engine, messages } = element as SplitkvChat;
+        const content = `${element.getAttribute('about')!.trim()} ${messages.findLast(({ role }) => role === 'user')!.content}`;
+        const asked = { messages: [{ role: 'user' as const, content }] };
+        return (await engine!.generate(asked, { seed: 5, maxTokens: 12, ...given }).result).text.trim();
+      }, options);
+      return [(await answers.nth(index).textContent())!.trim(), expected];
+    };
+    expect(await chat.evaluate((element) => (element as SplitkvChat).engine!.info.sampling)).toEqual({
+      temperature: 1.9,
+      topK: 60,
+    });
+    const [drawn, recommended] = await both(0, { temperature: 1.9, topK: 60 });
+    expect(drawn).toBe(recommended);
+    await chat.evaluate((element) => element.setAttribute('temperature', '0'));
+    const [greedy, likeliest] = await both(1, {});
+    expect(greedy).toBe(likeliest);
+    expect(greedy).not.toBe(drawn);
+  } finally {
+    own.close();
+  }
 });
 
 test('an element keeps its model when it moves or answers otherwise, and ends all when it goes', async ({ page }) => {

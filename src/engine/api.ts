@@ -149,6 +149,9 @@ export interface SamplingOptions {
   readonly seed?: number;
 }
 
+/** What a model's makers recommend. */
+export type RecommendedSampling = Pick<SamplingOptions, 'temperature' | 'topK' | 'topP' | 'minP' | 'repetitionPenalty'>;
+
 export interface GenerateOptions extends SamplingOptions {
   /** Default 256. */
   readonly maxTokens?: number;
@@ -252,6 +255,8 @@ export interface ModelInfo {
   readonly weights: WeightType;
   readonly kv: KvType;
   readonly hasChatTemplate: boolean;
+  /** As generation_config.json says, or `general.sampling` of a GGUF file; the chat's defaults. Empty where they say nothing. */
+  readonly sampling: RecommendedSampling;
   readonly adapter: AdapterDescription & { readonly name: string };
   readonly weightBytes: number;
   /** Of the whole KV cache, and of one token in it over all layers. */

@@ -105,6 +105,20 @@ describe('token loop', () => {
     await other.dispose();
   });
 
+  test("the makers' sampling is told, and generate stays greedy", async () => {
+    const generation = new File(
+      [JSON.stringify({ eos_token_id: 2, temperature: 2, top_k: 30 })],
+      'generation_config.json',
+    );
+    const told = await load([...files.filter(({ name }) => name !== generation.name), generation], {
+      adapter: adapter!.name,
+    });
+    expect(told.info.sampling).toEqual({ temperature: 2, topK: 30 });
+    expect((await run(told, 5, { maxTokens: 8 })).tokens).toEqual((await run(model, 5, { maxTokens: 8 })).tokens);
+    expect(model.info.sampling).toEqual({});
+    await told.dispose();
+  });
+
   test('stop tokens end the text, not before minTokens', async () => {
     const { tokens, text } = await run(model, 4, { maxTokens: 12 });
     const [, , , stop] = tokens;

@@ -15,7 +15,7 @@ import type { KvType } from '../model/layers/attention/cache.js';
 import type { WeightProgress } from '../model/weights/weight_loader.js';
 import { modelShape } from '../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, pipelineDepth, type Plan } from '../placement/index.js';
-import type { LoadOptions, LoadProgress, Model } from './api.js';
+import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from './api.js';
 import { choosePlan, type PickedPlan } from './planning/choose_plan.js';
 import { kvCompression } from './cache/kv_compression.js';
 import { LiveProgress } from './live_progress.js';
@@ -69,6 +69,7 @@ export interface OpenedModel extends ModelTokenizer {
   readonly config: ModelConfig;
   readonly group: ModelRanks;
   readonly name: string;
+  readonly sampling: RecommendedSampling;
   /** Its files, for what is read later. */
   readonly source?: Source;
   readonly loadSeconds: number;
@@ -152,8 +153,8 @@ async function openParts(
   const onBytes = (bytes: number): void => progress.arrived(bytes);
   const source = opened(await openFiles(where, { network, cache, integrity, onWarning, onProgress, onBytes, signal }));
   const place = options.workers ? await placeOf(where, network, source.at) : undefined;
-  const files = await openModelFiles(source, signal);
-  const { config } = files;
+  const files = await openModelFiles(source, signal, onWarning);
+  const { config, sampling } = files;
   const contextLength = checkContext(options.contextLength, config);
   report({ phase: 'tokenizer' });
   const text = await openTokenizer(files);
@@ -215,7 +216,7 @@ async function openParts(
   report({ ...progress.last, phase: 'ready' });
   const name = modelName(source.gguf ?? source.name);
   const loadSeconds = (performance.now() - started) / 1000;
-  return { config, group, prefiller, ...text, name, source, loadSeconds, picked };
+  return { config, group, prefiller, ...text, name, sampling, source, loadSeconds, picked };
 }
 
 /** Frees the ranks and throws where a prompt step has no room for compression's window. */

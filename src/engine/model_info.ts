@@ -4,7 +4,8 @@ import type { ModelInfo } from './api.js';
 import type { OpenedModel } from './load.js';
 
 /** What an opened model is, in numbers and words. */
-export function modelInfo({ config, group, prefiller, tokenizer, name, loadSeconds, picked }: OpenedModel): ModelInfo {
+export function modelInfo(opened: OpenedModel): ModelInfo {
+  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, picked } = opened;
   const { runner } = group;
   const { type, plan } = group.options;
   return {
@@ -18,6 +19,7 @@ export function modelInfo({ config, group, prefiller, tokenizer, name, loadSecon
     weights: type,
     kv: runner.kv.type,
     hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
+    sampling,
     adapter: group.adapter,
     weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
     kvBytes: runner.kv.bytes,

@@ -18,6 +18,10 @@ describe('attributes', () => {
       workers: '',
       temperature: '0.7',
       'top-k': '40',
+      'min-p': '0.1',
+      'repetition-penalty': '1.1',
+      'frequency-penalty': '-0.5',
+      'presence-penalty': '1',
       seed: '0',
       autostart: '',
     });
@@ -29,7 +33,19 @@ describe('attributes', () => {
       memory: 1_500_000_000,
       workers: true,
     });
-    expect(read.sampling).toEqual({ maxTokens: 512, temperature: 0.7, topK: 40, seed: 0 });
+    expect(read.sampling).toEqual({
+      maxTokens: 512,
+      temperature: 0.7,
+      topK: 40,
+      minP: 0.1,
+      repetitionPenalty: 1.1,
+      frequencyPenalty: -0.5,
+      presencePenalty: 1,
+      seed: 0,
+    });
+    // What isn't said is the model's makers' to recommend.
+    expect(settings({}).sampling).toEqual({ maxTokens: 512 });
+    expect(settings({ temperature: '0', 'top-k': '0' }).sampling).toEqual({ maxTokens: 512, temperature: 0, topK: 0 });
     expect(read).toMatchObject({ autostart: true, selfTest: true, about: undefined });
   });
 
@@ -47,6 +63,10 @@ describe('attributes', () => {
     [{ memory: 'much' }, 'memory="much"'],
     [{ ranks: '2,' }, 'ranks="2,"'],
     [{ 'top-p': '2' }, 'top_p 2'],
+    [{ 'top-k': '1.5' }, 'top_k 1.5'],
+    [{ 'min-p': '2' }, 'min_p 2'],
+    [{ 'frequency-penalty': '-2.5' }, 'frequency_penalty -2.5'],
+    [{ 'presence-penalty': '--1' }, 'presence-penalty="--1": expected a number'],
     [{ seed: '99999999999999999999' }, 'seed'],
   ])('%o is refused by name', (attributes, message) => {
     expect(() => settings(attributes)).toThrow(message);

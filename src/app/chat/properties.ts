@@ -64,6 +64,14 @@ export interface ChatProperties {
   set topP(value: number | string | Gone);
   get topK(): number | undefined;
   set topK(value: number | string | Gone);
+  get minP(): number | undefined;
+  set minP(value: number | string | Gone);
+  get repetitionPenalty(): number | undefined;
+  set repetitionPenalty(value: number | string | Gone);
+  get frequencyPenalty(): number | undefined;
+  set frequencyPenalty(value: number | string | Gone);
+  get presencePenalty(): number | undefined;
+  set presencePenalty(value: number | string | Gone);
   get seed(): number | undefined;
   set seed(value: number | string | Gone);
   get system(): string | undefined;

@@ -276,7 +276,12 @@ export class ChatSession {
     const { result, hiddenSeconds } = await inBackgroundToo(async () => {
       for (let losses = 0; ; losses++) {
         try {
-          return await this.#write(model, this.#prompt(model, question), { ...sampling, seed, signal }, written);
+          return await this.#write(
+            model,
+            this.#prompt(model, question),
+            { ...model.info.sampling, ...sampling, seed, signal },
+            written,
+          );
         } catch (error) {
           if (!isLoss(error) || signal.aborted || losses === RECOVERIES) throw error;
           this.#become('recovering');

@@ -20,9 +20,14 @@ export const ATTRIBUTES = {
   autostart: 'present: downloads without asking first',
   'no-self-test': 'present: answers are not checked before the first question',
   'max-tokens': 'tokens of an answer; default 512',
-  temperature: '0 (default): always the likeliest token',
-  'top-p': 'share of the likeliest tokens to draw from; default 1',
-  'top-k': 'how many of the likeliest tokens to draw from; default: all',
+  temperature:
+    "0: always the likeliest token; default, as of the four that follow: what the model's makers recommend, else 0",
+  'top-p': 'share of the likeliest tokens to draw from; 1: all of them',
+  'top-k': 'how many of the likeliest tokens to draw from; 0: all of them',
+  'min-p': 'tokens less likely than this times the likeliest one are left out; 0: none',
+  'repetition-penalty': 'above 1 makes repeats less likely; 1: off',
+  'frequency-penalty': 'taken from a logit for each time its token was written, -2 to 2; default 0',
+  'presence-penalty': 'taken from the logit of every token that was written, -2 to 2; default 0',
   seed: 'the same seed gives the same answers',
   system: 'the system message',
   about: 'a text that every question is about: each is asked by itself, after this text',
@@ -42,6 +47,10 @@ export const NUMBERS = [
   'temperature',
   'top-p',
   'top-k',
+  'min-p',
+  'repetition-penalty',
+  'frequency-penalty',
+  'presence-penalty',
   'seed',
 ] as const satisfies Attribute[];
 
@@ -68,7 +77,11 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
   const sampling = defined({
     temperature: read('temperature', number),
     topP: read('top-p', number),
-    topK: read('top-k', wholeNumber),
+    topK: read('top-k', number),
+    minP: read('min-p', number),
+    repetitionPenalty: read('repetition-penalty', number),
+    frequencyPenalty: read('frequency-penalty', signedNumber),
+    presencePenalty: read('presence-penalty', signedNumber),
     seed: read('seed', number),
   });
   checkSampling({ seed: 0, ...sampling });
@@ -129,3 +142,6 @@ function number(text: string, given: string): number {
   if (!/^\d+(\.\d+)?$/.test(text)) throw usageError(`${given}: expected a number from 0 on`);
   return Number(text);
 }
+
+const signedNumber = (text: string, given: string): number =>
+  text.startsWith('-') ? -number(text.slice(1), given) : number(text, given);

@@ -9,25 +9,32 @@ import { isBlockType, readJson, readText, type Source, TensorReader } from '../.
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
+import type { LoadOptions, RecommendedSampling } from '../api.js';
+import { recommendedSampling } from './recommended_sampling.js';
 
 /** What a model's files say, read as far as it is asked for. */
 export interface ModelFiles {
   readonly config: ModelConfig;
+  readonly sampling: RecommendedSampling;
   /** Undefined where there is none. @throws SplitkvError `unsupported` for a kind that isn't read */
   tokenizerFiles(): Promise<TokenizerFiles | undefined>;
   reader(): Promise<TensorReader>;
 }
 
 /** Of a Hugging Face folder, or of the GGUF file that `source.gguf` names. */
-export async function openModelFiles(source: Source, signal?: AbortSignal): Promise<ModelFiles> {
+export async function openModelFiles(
+  source: Source,
+  signal?: AbortSignal,
+  onWarning?: LoadOptions['onWarning'],
+): Promise<ModelFiles> {
   // A page that reads no GGUF file doesn't download what reads them.
-  if (source.gguf !== undefined) return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal);
-  const config = await readModelConfig(
-    await readJson(source, 'config.json', signal),
-    await readJson(source, 'generation_config.json', signal),
-  );
+  if (source.gguf !== undefined)
+    return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal, onWarning);
+  const configJson = await readJson(source, 'config.json', signal);
+  const generation = await readJson(source, 'generation_config.json', signal);
   return {
-    config,
+    config: await readModelConfig(configJson, generation),
+    sampling: recommendedSampling(generation, onWarning),
     tokenizerFiles: () => readTokenizerFiles(source, signal),
     reader: () => TensorReader.open(source, signal),
   };

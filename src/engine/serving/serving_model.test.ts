@@ -216,7 +216,7 @@ test('ranks that fail for good end every answer, and later requests are refused 
   const { group } = await openRunner({ adapter, model: { seed: 11 }, slots: 2, kvBlocks: 8, contextLength: 512 });
   const { config } = group.options;
   const model = new EngineServingModel(
-    { config, group, tokenizer: undefined, name: 'test', loadSeconds: 0 },
+    { config, group, tokenizer: undefined, name: 'test', sampling: {}, loadSeconds: 0 },
     { slots: 2, kvBlocks: 8, tokensPerIteration: 64, recover: false, prefixCaching: true },
   );
   const running = model.complete([1, 2, 3], { maxTokens: 400, ignoreEos: true, n: 2 });
@@ -270,7 +270,7 @@ test(
     });
     const text = await openTokenizer(await openModelFiles(await openSource(own)));
     const model = new EngineServingModel(
-      { config, group, ...text, name: 'test', loadSeconds: 0 },
+      { config, group, ...text, name: 'test', sampling: {}, loadSeconds: 0 },
       { slots: 4, kvBlocks: 32, tokensPerIteration: 64 },
     );
     const all = prompts.map((prompt) => model.complete(prompt, options));

@@ -90,7 +90,10 @@ describe('a rank that breaks', () => {
     '%s: the generation fails with %s, and recover() replaces that rank',
     async (how, code, message) => {
       const { group, ranks, config } = await openWorkers('llama', 'tp');
-      const model = new LoadedModel({ config, group, tokenizer: undefined, name: 'test', loadSeconds: 0 }, 4);
+      const model = new LoadedModel(
+        { config, group, tokenizer: undefined, name: 'test', sampling: {}, loadSeconds: 0 },
+        4,
+      );
       const run = (maxTokens = 20) => model.generate(prompt(100), { ignoreEos: true, maxTokens, seed: 1 }).result;
       const expected = (await run()).tokens;
       const started = performance.now();
