@@ -65,8 +65,8 @@ describe('adp', () => {
   test('in words', () => {
     expect(describePlan(makePlan('adp', 2, moe), moe).slice(1)).toEqual([
       'layers 0-3:',
-      '  rank 0: query heads all 16, MLP columns all 512, experts 0-2, cache of the latent of sequences dealt to it (weight 1)',
-      '  rank 1: query heads all 16, MLP columns all 512, experts 3-5, cache of the latent of sequences dealt to it (weight 1)',
+      '  rank 0: query heads all 16, MLP columns all 512, experts 0-2, cache of the latent of sequences of its own (weight 1)',
+      '  rank 1: query heads all 16, MLP columns all 512, experts 3-5, cache of the latent of sequences of its own (weight 1)',
       'embedding: all 1,000 rows on ranks 0-1',
       'head: all 1,000 rows on ranks 0-1',
     ]);

@@ -3,7 +3,7 @@ import { range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, localTokens, MERGE_LANES } from './owner.js';
 import type { Plan } from './plan.js';
 import { type RowRange, sequenceRanges } from './sequences/sequence_ranges.js';
-import { dealsSequences, type PlanTopology, planTopology, type RowRole, type StageTopology } from './topology.js';
+import { shardsSequences, type PlanTopology, planTopology, type RowRole, type StageTopology } from './topology.js';
 
 /** One 256-token chunk of a sequence's cache, of one kv head, in the layers of a stage. */
 export interface CachePiece {
@@ -45,7 +45,7 @@ export class Owners {
   // ── Slots
 
   /**
-   * Slots [first, end) of a batch by place: of all ranks together, or of each place that sequences are dealt out to. Where ranks run
+   * Slots [first, end) of a batch by place: of all ranks together, or of each place that sequences are sharded over. Where ranks run
    * their own rows, batches take turns at who is first, so that those of one slot spread over the ranks.
    */
   ranges(batch: number): readonly RowRange[] {
@@ -77,7 +77,7 @@ export class Owners {
   }
 
   #keepsHere(stage: StageTopology, slot: number): boolean {
-    return !dealsSequences(stage) || stage.place === this.placeOf(slot);
+    return !shardsSequences(stage) || stage.place === this.placeOf(slot);
   }
 
   /** Slots [first, end) of a batch whose sequences a rank keeps, or a part of each. */
@@ -94,7 +94,7 @@ export class Owners {
   /** The only place whose sequences a rank keeps; undefined where it keeps all, in some stage at least. */
   #placeOfRank(rank: number): number | undefined {
     const stages = this.topology.ranks[rank]!.stages.filter((stage) => stage !== undefined);
-    return stages.every(dealsSequences) ? stages[0]?.place : undefined;
+    return stages.every(shardsSequences) ? stages[0]?.place : undefined;
   }
 
   // ── Rows

@@ -55,7 +55,7 @@ export interface RankShare {
   /** ... for the chunks of these merge lanes (chunk c is of lane c mod 8), before a sequence's offset rotates them. */
   readonly lanes: readonly number[];
   /**
-   * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage that deals none out. In 'token'
+   * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage that shards none. In 'token'
    * stages a rank with weights is a root, and KV-only ranks keep sequences of the root with the same kvHeads; neighbours with parts of
    * the lanes keep the same sequences together. In 'adp' stages every rank keeps the sequences whose rows it runs; rows of all ranks
    * meet where MLP segments or experts are cut.

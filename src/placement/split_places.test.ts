@@ -128,8 +128,8 @@ describe('token x sp', () => {
   test('for people', () => {
     expect(describePlan(makePlan('token x sp', 3, shape), shape).slice(2, 5)).toEqual([
       '  rank 0: query heads all 4 (kv heads 0-1), MLP columns all 512, no cache',
-      '  rank 1: no weights, cache in lanes 0 2 4 6 of sequences dealt to it and those with its other lanes (weight 1)',
-      '  rank 2: no weights, cache in lanes 1 3 5 7 of sequences dealt to it and those with its other lanes (weight 1)',
+      '  rank 1: no weights, cache in lanes 0 2 4 6 of sequences of its own and of the ranks with its other lanes (weight 1)',
+      '  rank 2: no weights, cache in lanes 1 3 5 7 of sequences of its own and of the ranks with its other lanes (weight 1)',
     ]);
   });
 });

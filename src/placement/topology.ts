@@ -8,7 +8,7 @@ import { type Place, placeWeights, sequencePlaces } from './sequences/sequence_r
  * How the ranks of a plan work together: derived from the plan alone, once, alike on every rank; the runtime and the planner read it.
  *
  * Rows of a step come in row groups, which different ranks run or attend for: one group; or one for each replica of the weights that
- * prompt rows are split over, by the owner of their chunk; or one for each place that sequences are dealt out to.
+ * prompt rows are split over, by the owner of their chunk; or one for each place that sequences are sharded over.
  */
 
 /** What a row is decides its kernels (see model/layers/roles.ts). */
@@ -77,12 +77,12 @@ export interface PlanTopology {
   readonly rowGroups: Readonly<Record<RowRole, number>>;
   /** Every rank runs the rows of its own sequences, and samples them. */
   readonly ownRows: boolean;
-  /** Places that sequences are dealt out to, with their shares; undefined where all ranks keep all. */
+  /** Places that sequences are sharded over, with their shares; undefined where all ranks keep all. */
   readonly places: readonly number[] | undefined;
 }
 
-/** Whether a stage's sequences are dealt out to places, rather than all of them kept by all of its ranks. */
-export const dealsSequences = ({ kind }: Pick<StageView, 'kind'>): boolean => kind === 'token' || kind === 'adp';
+/** Whether a stage's sequences are sharded over places, rather than all of them kept by all of its ranks. */
+export const shardsSequences = ({ kind }: Pick<StageView, 'kind'>): boolean => kind === 'token' || kind === 'adp';
 
 const byLane = (a: RankShare, b: RankShare): number => a.lanes[0]! - b.lanes[0]! || a.rank - b.rank;
 
@@ -147,7 +147,7 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
     if (view.kind === 'adp') return [place];
     return role === 'prompt' && view.rowSplit > 1 ? [replica] : range(0, rowGroups[role]);
   };
-  const attendsOf = (role: RowRole): readonly number[] => (dealsSequences(view) ? [place] : range(0, rowGroups[role]));
+  const attendsOf = (role: RowRole): readonly number[] => (shardsSequences(view) ? [place] : range(0, rowGroups[role]));
   return {
     ...view,
     share,
@@ -171,9 +171,9 @@ export function planTopology(plan: Plan): PlanTopology {
   // Rows stay where they are from stage to stage, or aren't split at all.
   const rowSplit = alone.every((view) => view.rowSplit === alone[0]!.rowSplit) ? alone[0]!.rowSplit : 1;
   const views = alone.map((view) => ({ ...view, rowSplit }));
-  const dealing = views.find(dealsSequences);
-  const ownRows = dealing?.kind === 'adp';
-  const places = dealing?.weights.length;
+  const sharding = views.find(shardsSequences);
+  const ownRows = sharding?.kind === 'adp';
+  const places = sharding?.weights.length;
   const rowGroups = { prompt: places ?? rowSplit, generated: places ?? 1 };
   const ranks = range(0, plan.worldSize).map((rank): RankTopology => {
     const stages = views.map((view) => stageTopology(view, rank, rowGroups));
@@ -186,7 +186,7 @@ export function planTopology(plan: Plan): PlanTopology {
       runs: runs ?? { prompt: [], generated: [] },
     };
   });
-  const topology = { stages: views, ranks, rowGroups, ownRows, places: dealing?.weights };
+  const topology = { stages: views, ranks, rowGroups, ownRows, places: sharding?.weights };
   known.set(plan, topology);
   return topology;
 }

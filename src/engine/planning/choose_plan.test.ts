@@ -207,7 +207,7 @@ describe('on adapters that are measured', () => {
     }
   });
 
-  test('a server’s sequences are dealt out where only the first rank has room for weights', async () => {
+  test('a server’s sequences are sharded where only the first rank has room for weights', async () => {
     const many: PlanSubject = { ...subject, together: 8, seatsOf: () => ({ slots: 8 }) };
     const bytes = async (policy: string, ranks: number): Promise<number[]> => {
       const plan = makePlan(policy, ranks, modelShape(config));
@@ -222,7 +222,7 @@ describe('on adapters that are measured', () => {
     expect(plan.policy).toBe('token');
     expect(budgets).toEqual(memory);
     expect(picked!.why).toContain('one rank has no room');
-    // One request at a time has nothing to deal out.
+    // One request at a time has nothing to shard.
     await expect(choosePlan(options, { ...many, together: undefined })).rejects.toMatchObject({ code: 'limit' });
   });
 
@@ -292,7 +292,7 @@ describe('on adapters that are measured', () => {
     const listed = candidates.find(({ policy, worldSize }) => policy === 'tp' && worldSize === 2);
     expect(pick).toEqual(listed);
     expect(why).toBe("plan 'tp' was asked for");
-    // One request has nothing to deal out, so the planner lists no token plan; named, it is told of.
+    // One request has nothing to shard, so the planner lists no token plan; named, it is told of.
     expect(candidates.some(({ policy }) => policy === 'token')).toBe(false);
     const token = await planModel(fileListSource(files), { ...options, plan: 'token' });
     expect(token.pick!.memory).toHaveLength(2);

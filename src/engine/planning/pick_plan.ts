@@ -32,7 +32,7 @@ export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ra
     exactMemory: options.memory !== undefined,
     signal: options.signal,
   });
-  // Requests of `load` each have a cache of their own: there are no sequences to deal out.
+  // Requests of `load` each have a cache of their own: there are no sequences to shard.
   const best = pickPlan(
     candidates.filter(
       ({ plan }) =>

@@ -17,7 +17,7 @@ export interface PlanRanks {
 }
 
 /**
- * A token plan with its sequences dealt out by what ranks have: memory, where it is limited, and how fast each adapter attends, where there are several. Adapters are measured once.
+ * A token plan with its sequences sharded by what ranks have: memory, where it is limited, and how fast each adapter attends, where there are several. Adapters are measured once.
  * @throws as `measureMachine`
  */
 export async function weighSequences(

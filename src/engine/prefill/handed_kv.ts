@@ -33,7 +33,7 @@ export interface CutOptions {
   readonly kvHeads: number;
   /** Blocks before it are there already. */
   readonly firstBlock: number;
-  /** The rank keeps the sequence, as far as whole sequences are dealt out to ranks. */
+  /** The rank keeps the sequence, as far as whole sequences are sharded over ranks. */
   readonly keeps: boolean;
 }
 

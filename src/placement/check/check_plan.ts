@@ -28,7 +28,7 @@ import { checkKind } from '../plan/stage_kind.js';
  *   them. MLA's latent is always the latter.
  * - Or heads are arranged freely (kind 'arranged'): each rank keeps the whole cache of its own heads, MLP segments are cut, and a head
  *   that several ranks hold is listed in the copies of each, with shares that add up to 1.
- * - Where sequences are dealt out (kind 'token'), ranks without weights each follow one root. Every rank keeps all lanes of its own,
+ * - Where sequences are sharded (kind 'token'), ranks without weights each follow one root. Every rank keeps all lanes of its own,
  *   or 2, 4 or 8 neighbours split them: all alike, but a root that keeps none.
  * - Where ranks run the rows of their own sequences (kind 'adp'), they hold all heads, in one stage, and all rows of the
  *   vocabulary; an MLP segment is on one rank, or all are on every rank.
@@ -62,13 +62,13 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
     checkWeights(stage, shape, refuseHere);
     checkCache(stage, shape, refuseHere);
   }
-  checkDealing(plan, refuse);
+  checkShards(plan, refuse);
   checkVocabulary(plan, shape, refuse);
 }
 
 /** Ranks of one place keep the same sequences, whatever their root and stage. */
-function checkDealing({ stages }: Plan, refuse: Refuse): void {
-  const dealt = stages.flatMap((stage) => {
+function checkShards({ stages }: Plan, refuse: Refuse): void {
+  const shards = stages.flatMap((stage) => {
     if (stage.kind !== 'token') return [];
     const roots = stage.shares.filter((share) => !isKvOnly(share));
     return roots.map((root) => {
@@ -77,20 +77,20 @@ function checkDealing({ stages }: Plan, refuse: Refuse): void {
       return { root: root.rank, weights, lanes: members.map(({ lanes }) => lanes.join(' ')).join(', ') };
     });
   });
-  const [first] = dealt;
+  const [first] = shards;
   if (!first) return;
-  const split = dealt.find(({ lanes }) => lanes !== first.lanes);
+  const split = shards.find(({ lanes }) => lanes !== first.lanes);
   if (split) {
     throw refuse(
       `rank ${first.root} and those that follow it split sequences by lanes ${first.lanes}, rank ${split.root} and its own by ` +
         `${split.lanes}: a sequence has its place in every stage, so give them the same lanes`,
     );
   }
-  const other = dealt.find(({ weights }) => !sameList(weights, first.weights));
+  const other = shards.find(({ weights }) => !sameList(weights, first.weights));
   if (!other) return;
   throw refuse(
-    `sequences are dealt out ${showList(first.weights)} to rank ${first.root} and those that follow it, but ` +
-      `${showList(other.weights)} to rank ${other.root} and its own: a sequence has its place in every stage, so give them the same weights`,
+    `sequences are sharded ${showList(first.weights)} over rank ${first.root} and those that follow it, but ` +
+      `${showList(other.weights)} over rank ${other.root} and its own: a sequence has its place in every stage, so give them the same weights`,
   );
 }
 

@@ -4,7 +4,7 @@ import { isKvOnly, type Stage } from '../plan.js';
 import type { Refuse } from './refuse.js';
 import { type Place, placeWeights, sequencePlaces } from '../sequences/sequence_ranges.js';
 
-/** Refuses a stage that deals sequences out to ranks (token or attention data parallelism) otherwise than `RankShare.sequences` says. */
+/** Refuses a stage that shards sequences over ranks (token or attention data parallelism) otherwise than `RankShare.sequences` says. */
 export function checkSequences({ kind, shares }: Stage, refuse: Refuse): void {
   const silent = shares.find(({ sequences }) => sequences === undefined);
   if (silent) throw refuse(`rank ${silent.rank} has no sequences, others have: give every rank a weight, 0 for none`);

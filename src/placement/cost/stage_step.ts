@@ -33,7 +33,7 @@ export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
   const topology = planTopology(plan);
   const { places, rowGroups } = topology;
   const groupRows = places
-    ? step.dealt(places)
+    ? step.sharded(places)
     : rowGroups[step.role] > 1
       ? step.ownRows(rowGroups[step.role])
       : [step.rows];

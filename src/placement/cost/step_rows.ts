@@ -10,7 +10,7 @@ export function generatedRows(slots: number, length: number): StepRows {
     role: 'generated',
     rows: slots,
     ownRows: (split) => range(0, split).map(() => slots),
-    dealt: (weights) => sequenceRanges(weights, slots).map(([first, end]) => end - first),
+    sharded: (weights) => sequenceRanges(weights, slots).map(([first, end]) => end - first),
     attended: (split) => {
       if (slots === 1 || length === 0) return range(0, split).map((index) => localTokens(length, split, index, 0));
       // Offsets spread the sequences' chunks as even as can be.
@@ -22,14 +22,14 @@ export function generatedRows(slots: number, length: number): StepRows {
   };
 }
 
-/** Prompt rows at positions first .. first + rows - 1 of a sequence; or of several at once, which are dealt out to as many ranks. */
+/** Prompt rows at positions first .. first + rows - 1 of a sequence; or of several at once, which are sharded over as many ranks. */
 export function promptRows(first: number, rows: number, prompts = 1): StepRows {
   return {
     role: 'prompt',
     rows: prompts * rows,
     ownRows: (split) => ownRows(first, first + rows, split),
     // Nothing else is placed: each goes to the rank that is to have the most sequences, of equals the later one (`sequenceRanges`).
-    dealt: (weights) => {
+    sharded: (weights) => {
       const order = [...weights.keys()].toSorted((a, b) => weights[b]! - weights[a]! || b - a);
       return weights.map((_, index) => (order.indexOf(index) < prompts ? rows : 0));
     },

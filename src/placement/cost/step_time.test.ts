@@ -89,7 +89,7 @@ describe('a step of generated rows', () => {
     expect(attention(4)).toBeCloseTo(2 * 256 * 4 * 1e-6, 12);
   });
 
-  test('by hand: token deals the sequences out, the root has the weights to itself', () => {
+  test('by hand: token shards the sequences, the root has the weights to itself', () => {
     const perByte = 1e-9 + 5 * 1e-10;
     const weights = (4000 + 8000 + 25600) * perByte;
     const attended = (sequences: number) => sequences * 4096 * 4 * 1e-6;
@@ -120,7 +120,7 @@ describe('a step of generated rows', () => {
     expect(two(slow)).toBeCloseTo(one(slow), 12);
   });
 
-  test('by hand: adp deals sequences and their rows out, and cuts the MLP', () => {
+  test('by hand: adp shards sequences and their rows, and cuts the MLP', () => {
     const perByte = (rows: number) => 1e-9 + rows * 1e-10;
     const adp = generated('adp', 2, work, machineOf(2), 6);
     // Three rows each, but for the MLP: half of it, for all six.

@@ -20,8 +20,8 @@ export interface StepRows {
   readonly rows: number;
   /** Rows of each of `split` replicas that prompt rows are split over by the owner of their chunk. */
   readonly ownRows: (split: number) => readonly number[];
-  /** Rows of each of some ranks that whole sequences are dealt out to, in proportion to these weights. */
-  readonly dealt: (weights: readonly number[]) => readonly number[];
+  /** Rows of each of some ranks that whole sequences are sharded over, in proportion to these weights. */
+  readonly sharded: (weights: readonly number[]) => readonly number[];
   /** Sum over rows of the cached tokens each attends to, of the chunks that each of `split` ranks owns. */
   readonly attended: (split: number) => readonly number[];
   /** Chunks of the longest sequence. */

@@ -24,7 +24,7 @@ export function maxSequences(
     if (fits(middle)) low = middle;
     else high = middle;
   }
-  // Sequences are dealt out whole: where one more overfills a rank, two more may not.
+  // Sequences are sharded whole: where one more overfills a rank, two more may not.
   for (let slots = low + 1; slots <= 1.5 * low + plan.worldSize; slots++) if (fits(slots)) low = slots;
   return low;
 }

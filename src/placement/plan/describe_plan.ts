@@ -17,10 +17,10 @@ export function describePlan(plan: Plan, shape: ModelShape): string[] {
 
 function describeShare(share: RankShare, shape: ModelShape): string {
   const isSplit = share.lanes.length < MERGE_LANES;
-  const whose = isSplit ? 'dealt to it and those with its other lanes' : 'dealt to it';
-  const dealt = share.sequences === undefined ? '' : ` of sequences ${whose} (weight ${share.sequences})`;
-  if (isKvOnly(share) && share.sequences === 0) return 'nothing: no sequences are dealt to it (weight 0)';
-  if (isKvOnly(share)) return `no weights, cache${isSplit ? ` in lanes ${share.lanes.join(' ')}` : ''}${dealt}`;
+  const whose = isSplit ? 'of its own and of the ranks with its other lanes' : 'of its own';
+  const sequences = share.sequences === undefined ? '' : ` of sequences ${whose} (weight ${share.sequences})`;
+  if (isKvOnly(share) && share.sequences === 0) return 'nothing: no sequences of its own (weight 0)';
+  if (isKvOnly(share)) return `no weights, cache${isSplit ? ` in lanes ${share.lanes.join(' ')}` : ''}${sequences}`;
   const { segmentHeads, mlpSegments, numExperts, latent } = shape;
   const held = (list: readonly number[], sizes: readonly number[]): number => sum(list.map((item) => sizes[item]!));
   const copied = (share.copies ?? []).map(({ head, share: own }) => `${head} (${Math.round(own * 100)}%)`);
@@ -33,7 +33,7 @@ function describeShare(share: RankShare, shape: ModelShape): string {
   if (numExperts > 0) {
     parts.push(share.experts.length === numExperts ? 'all experts' : `experts ${showList(share.experts)}`);
   }
-  parts.push(share.sequences === 0 ? 'no cache' : `cache of ${describeCache(share, shape)}${dealt}`);
+  parts.push(share.sequences === 0 ? 'no cache' : `cache of ${describeCache(share, shape)}${sequences}`);
   return parts.join(', ');
 }
 

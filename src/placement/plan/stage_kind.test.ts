@@ -106,7 +106,7 @@ describe('a stage is what its kind says', () => {
 
   test('tensor', () => {
     expect(refusal(make('token', 2), 'tensor')).toBe(
-      "plan 'token': layers 0-1: rank 0 has sequences, which kind 'tensor' deals out to nobody: leave them out, or write " +
+      "plan 'token': layers 0-1: rank 0 has sequences, which kind 'tensor' doesn't shard: leave them out, or write " +
         '"kind": "token"',
     );
     expect(refusal(make('adp', 2), 'tensor')).toContain('write "kind": "adp"');
@@ -124,7 +124,7 @@ describe('a stage is what its kind says', () => {
   test('token and adp', () => {
     for (const kind of ['token', 'adp']) {
       expect(refusal(make('tp', 2), kind)).toContain(
-        `kind '${kind}' deals sequences out, and no rank has any: give every rank a weight in sequences`,
+        `kind '${kind}' shards sequences, and no rank has any: give every rank a weight in sequences`,
       );
     }
     expect(refusal(make('adp', 2), 'token')).toContain(
@@ -140,7 +140,7 @@ describe('a stage is what its kind says', () => {
   });
 
   test('arranged', () => {
-    expect(refusal(make('token', 2), 'arranged')).toContain("which kind 'arranged' deals out to nobody");
+    expect(refusal(make('token', 2), 'arranged')).toContain("which kind 'arranged' doesn't shard");
     expect(refusal(make('sp', 2), 'arranged')).toContain('with arranged heads a rank has all 8');
     // A plain cut is an arrangement too.
     expect(refusal(make('tp', 2), 'arranged')).toBe('nothing refused');

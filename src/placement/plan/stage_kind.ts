@@ -22,16 +22,16 @@ const isFreelyHeld = (share: RankShare): boolean =>
 /** Refuses a stage whose ranks hold what its kind doesn't know. A plain cut may be called arranged. */
 export function checkKind({ kind, shares }: Stage, refuse: Refuse): void {
   if (!STAGE_KINDS.includes(kind)) throw refuse(`kind is '${kind}'; use ${STAGE_KINDS.join(', ')}`);
-  const dealt = shares.find(({ sequences }) => sequences !== undefined);
-  const deals = kind === 'token' || kind === 'adp';
-  if (dealt && !deals) {
+  const keeper = shares.find(({ sequences }) => sequences !== undefined);
+  const shardsThem = kind === 'token' || kind === 'adp';
+  if (keeper && !shardsThem) {
     throw refuse(
-      `rank ${dealt.rank} has sequences, which kind '${kind}' deals out to nobody: leave them out, or write "kind": ` +
+      `rank ${keeper.rank} has sequences, which kind '${kind}' doesn't shard: leave them out, or write "kind": ` +
         `"${kindOf(shares)}"`,
     );
   }
-  if (!dealt && deals) {
-    throw refuse(`kind '${kind}' deals sequences out, and no rank has any: give every rank a weight in sequences`);
+  if (!keeper && shardsThem) {
+    throw refuse(`kind '${kind}' shards sequences, and no rank has any: give every rank a weight in sequences`);
   }
   if (kind === 'tensor') checkTensor(shares, refuse);
   if (kind === 'adp') checkOwnRows(shares, refuse);

@@ -1,5 +1,5 @@
 /**
- * Room: which sequences a rank keeps, where a plan deals them out: slots by weight (here and in sequence_weights.ts),
+ * Room: which sequences a rank keeps, where a plan shards them: slots by weight (here and in sequence_weights.ts),
  * and copies of a head (copies.ts, copy_moves.ts). Owners ask these.
  */
 
@@ -11,7 +11,7 @@ import { isKvOnly, type RankShare } from '../plan.js';
 export type RowRange = readonly [first: number, end: number];
 
 /**
- * Slots dealt to ranks in proportion to their weights, as runs in the order of the ranks: by the largest remainder, of equals the
+ * Slots of ranks in proportion to their weights, as runs in the order of the ranks: by the largest remainder, of equals the
  * later one, since a root comes first and should have fewer.
  */
 export function sequenceRanges(weights: readonly number[], slots: number): RowRange[] {
@@ -34,7 +34,7 @@ export function sequenceRanges(weights: readonly number[], slots: number): RowRa
 /** Ranks that keep the same sequences: one alone, or several that split the chunks of each by merge lanes. */
 export type Place = readonly RankShare[];
 
-/** The places among which this rank's sequences are dealt out, the root's first: neighbours that together have all merge lanes. */
+/** The places among which this rank's sequences are sharded, the root's first: neighbours that together have all merge lanes. */
 export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): Place[] {
   const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
   const roots = members.filter((member) => !isKvOnly(member));
@@ -54,7 +54,7 @@ export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): P
 /** The shares of the sequences that places keep. */
 export const placeWeights = (places: readonly Place[]): number[] => places.map(([first]) => first!.sequences ?? 0);
 
-/** The slots whose cache a rank of a stage keeps: all, but where sequences are dealt out. */
+/** The slots whose cache a rank of a stage keeps: all, but where sequences are sharded. */
 export function ownSlots(share: RankShare, stage: readonly RankShare[], slots: number): RowRange {
   if (share.sequences === undefined) return [0, slots];
   const places = sequencePlaces(share, stage);

@@ -3,7 +3,7 @@ import type { Plan } from '../plan.js';
 import { isKvOnly } from '../plan.js';
 import { sequencePlaces } from './sequence_ranges.js';
 
-/** What a rank has for the sequences that a token plan deals out to it. */
+/** What a rank has for the sequences that a token plan gives it. */
 export interface SequenceRoom {
   /** Bytes for their caches; undefined: no limit is known. */
   readonly bytes?: number | undefined;
@@ -57,7 +57,7 @@ const scaled = (values: readonly number[]): number[] => {
 };
 
 /**
- * A token plan's room, by place among those that sequences are dealt out to: ranks of one place, in every group and stage, keep the
+ * A token plan's room, by place among those that sequences are sharded over: ranks of one place, in every group and stage, keep the
  * same sequences, or equal parts of them, so the tightest counts.
  */
 export function roomByPlace(plan: Plan, rooms: readonly Omit<SequenceRoom, 'root'>[]): SequenceRoom[] {
