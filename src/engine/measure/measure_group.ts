@@ -4,7 +4,7 @@ import type { LinkMeasure, MachineMeasure } from '../../placement/index.js';
 import { exchangeLatency, type LinkRank, measureLink } from './links.js';
 import { Probe, type ProbeSubject } from './probe.js';
 import { chooseLayers, layerKinds } from './probe_layers.js';
-import { type Timed, timeProgram, timeTogether } from './timing.js';
+import { type Timed, timeProgram, timeAtOnce } from './timing.js';
 
 export type GroupMeasure = Pick<MachineMeasure, 'links' | 'crowding' | 'slowdown'>;
 
@@ -57,7 +57,7 @@ async function measureLinks(ranks: readonly LinkRank[]): Promise<(LinkMeasure | 
       let link = known.get(key);
       if (!link) {
         const work = [a.work!, b.work!];
-        known.set(key, (link = await measureLink([a, b], await timeTogether(work))));
+        known.set(key, (link = await measureLink([a, b], await timeAtOnce(work))));
       }
       links[to]![from] = link;
       links[from]![to] = link;
@@ -81,7 +81,7 @@ async function sideBySide(
       if (!alone.has(name)) alone.set(name, await timeProgram(timed));
       slowest = Math.max(slowest, alone.get(name)!);
     }
-    const together = n === 1 ? slowest : await timeTogether(all.slice(0, n));
+    const together = n === 1 ? slowest : await timeAtOnce(all.slice(0, n));
     seconds.set(n, together);
     // Sharing everything is the worst there is; beyond it is noise. Ranks of one device do.
     const shared = all.slice(0, n).every(({ device }) => device === all[0]!.device);

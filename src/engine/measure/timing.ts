@@ -19,11 +19,11 @@ const MAX_REPEATS = 512;
 
 /** Seconds of one run, with many of them submitted at once: the least of some rounds, as whatever else goes on only adds to it. */
 export async function timeProgram(timed: Timed, options: TimingOptions = {}): Promise<number> {
-  return timeTogether([timed], options);
+  return timeAtOnce([timed], options);
 }
 
 /** As `timeProgram`, with the same number of runs on each at the same time; until the last has ended. */
-export async function timeTogether(all: readonly Timed[], options: TimingOptions = {}): Promise<number> {
+export async function timeAtOnce(all: readonly Timed[], options: TimingOptions = {}): Promise<number> {
   const { minSeconds = 0.004, maxSeconds = 0.15, rounds = 12 } = options;
   await runAll(all, 1);
   let repeats = 1;

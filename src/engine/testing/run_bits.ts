@@ -30,7 +30,7 @@ export async function runAlone(lengths: readonly number[], options: OpenRunnerOp
  * Sequences that come and go in one batch: each is prefilled while those before it decode, and the oldest ends whenever all slots
  * are taken. Logits of every active row after every step.
  */
-export async function runTogether(
+export async function runBatched(
   lengths: readonly number[],
   slots: number,
   options: OpenRunnerOptions,

@@ -9,7 +9,7 @@ import { busiest } from '../../attention_stats.js';
 import { memoryOnPaper } from '../../planning/rank_memory.js';
 import { contractModels } from './cases.js';
 import { openRunner } from '../open_runner.js';
-import { firstDifference, runAlone, runTogether, somePrompt } from '../run_bits.js';
+import { firstDifference, runAlone, runBatched, somePrompt } from '../run_bits.js';
 import { randomFiles } from '../random_source.js';
 
 const models = { llama: contractModels.biased, qwen3: contractModels.qwen3_tied };
@@ -41,8 +41,8 @@ describe('heads anywhere: the bits of one rank', async () => {
   test('sequences that come and go in a batch', { timeout: 300_000 }, async () => {
     const options = { adapter, model: models.llama, weights: 'f16', kv: 'f32' } as const;
     const lengths = [300, 5, 257, 40, 16];
-    const one = await runTogether(lengths, 3, options);
-    const many = await runTogether(lengths, 3, { ...options, plan: arranged('llama', 3, { seed: 5 }), virtual: true });
+    const one = await runBatched(lengths, 3, options);
+    const many = await runBatched(lengths, 3, { ...options, plan: arranged('llama', 3, { seed: 5 }), virtual: true });
     expect(firstDifference(many, one)).toBe(-1);
   });
 });
@@ -109,9 +109,9 @@ describe('copied heads', async () => {
       const options = { adapter, model: models.llama, weights: 'f16', kv: 'f32' } as const;
       // More chunks than lanes, too.
       const lengths = sharing === 'lanes' ? [2100, 5, 600, 40, 300] : [300, 5, 600, 257, 40, 16, 520];
-      const one = await runTogether(lengths, 4, options);
+      const one = await runBatched(lengths, 4, options);
       const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
-      const many = await runTogether(lengths, 4, { ...options, plan, virtual: true });
+      const many = await runBatched(lengths, 4, { ...options, plan, virtual: true });
       expect(firstDifference(many, one)).toBe(-1);
     },
   );
@@ -202,9 +202,9 @@ describe('copied heads', async () => {
       const options = { adapter, model: models.llama, weights: 'f16', kv: 'f16', compression } as const;
       // Of 1200 tokens, some heads keep several chunks.
       const lengths = sharing === 'lanes' ? [1200, 5, 300] : [300, 5, 400, 257, 40, 300];
-      const one = await runTogether(lengths, 3, options);
+      const one = await runBatched(lengths, 3, options);
       const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
-      const many = await runTogether(lengths, 3, { ...options, plan, virtual: true });
+      const many = await runBatched(lengths, 3, { ...options, plan, virtual: true });
       expect(firstDifference(many, one)).toBe(-1);
     },
   );

@@ -3,7 +3,7 @@ import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { modelShape } from '../../../model/shape.js';
 import { checkPlan, makePlan, type Plan } from '../../../placement/index.js';
 import { randomFiles } from '../random_source.js';
-import { firstDifference, runAlone, runTogether } from '../run_bits.js';
+import { firstDifference, runAlone, runBatched } from '../run_bits.js';
 
 /** Stages of a plan may be of different kinds: each does with its layers what its kind says, and the bits are those of one rank. */
 const adapter = (await testAdapters()).at(-1)!.name;
@@ -11,13 +11,13 @@ const model = { seed: 61 };
 const shape = modelShape(randomFiles(model).model.config);
 const given = { adapter, model, prefillChunk: 208, virtual: true };
 const lengths = [1, 300];
-const batched = [40, 270, 20];
+const batch = [40, 270, 20];
 
 let alone: Buffer[];
-let together: Buffer[];
+let batched: Buffer[];
 beforeAll(async () => {
   alone = await runAlone(lengths, given);
-  together = await runTogether(batched, 2, given);
+  batched = await runBatched(batch, 2, given);
 });
 
 /** The first layers as `first` has them, the others as `then`, on ranks of their own. */
@@ -49,5 +49,5 @@ test.each([
   const plan = joined(makePlan(first, 2, shape), makePlan(then, 2, shape));
   checkPlan(plan, shape);
   expect(firstDifference(await runAlone(lengths, { ...given, plan }), alone)).toBe(-1);
-  expect(firstDifference(await runTogether(batched, 2, { ...given, plan }), together)).toBe(-1);
+  expect(firstDifference(await runBatched(batch, 2, { ...given, plan }), batched)).toBe(-1);
 });

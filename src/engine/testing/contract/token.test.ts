@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { contractModels } from './cases.js';
 import { openRunner } from '../open_runner.js';
-import { firstDifference, runTogether, somePrompt } from '../run_bits.js';
+import { firstDifference, runBatched, somePrompt } from '../run_bits.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const model = contractModels.llama;
@@ -10,9 +10,9 @@ const model = contractModels.llama;
 test('sequences of a batch, over two pairs of ranks and a root that keeps none', { timeout: 300_000 }, async () => {
   const given = { adapter, model };
   const lengths = [300, 20, 700, 257, 511];
-  const one = await runTogether(lengths, 4, given);
+  const one = await runBatched(lengths, 4, given);
   const plan = { plan: 'token x sp', ranks: 5, planOptions: { sequence: 2 }, virtual: true };
-  expect(firstDifference(one, await runTogether(lengths, 4, { ...given, ...plan }))).toBe(-1);
+  expect(firstDifference(one, await runBatched(lengths, 4, { ...given, ...plan }))).toBe(-1);
 });
 
 test('a long prompt spreads over ranks without weights', { timeout: 300_000 }, async () => {
