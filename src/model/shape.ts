@@ -7,14 +7,7 @@
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
 import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';
-import {
-  attentionOf,
-  cachesLatent,
-  expertsOf,
-  gatedMlpOf,
-  type ModelConfig,
-  type PagedAttention,
-} from './config/model_config.js';
+import { attentionOf, cachesLatent, expertsOf, type ModelConfig, type PagedAttention } from './config/model_config.js';
 import { attentionSegments } from './layers/attention/segments.js';
 import { DOWN_SEGMENTS } from './layers/roles.js';
 
@@ -88,8 +81,8 @@ export const mlpSegments = (width: number): number[] =>
   );
 
 /** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts; 0 without either. */
-const mlpWidth = (config: ModelConfig): number =>
-  Math.max(gatedMlpOf(config)?.width ?? 0, expertsOf(config)?.sharedWidth ?? 0);
+const mlpWidth = ({ layers }: ModelConfig): number =>
+  Math.max(...layers.map(({ mlp }) => (mlp.kind === 'gated' ? mlp.width : mlp.sharedWidth)));
 
 const numExperts = (config: ModelConfig): number => expertsOf(config)?.numExperts ?? 0;
 

@@ -1,4 +1,5 @@
 import type { Buffer, Device } from '../../gpu/index.js';
+import { range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { countedEntries } from '../../model/compression/eviction.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../../model/compression/head_blocks.js';
@@ -140,24 +141,27 @@ export class HeadPages {
 
   /**
    * The slot's prompt of `length` tokens was compressed: frees the blocks behind what is left, and keeps the room that there was.
-   * @param kept entries by stage, [layer][kv head]
+   * @param kept by the model's layer, entries of each kv head
    */
-  compressed(slot: number, length: number, kept: readonly (readonly (readonly number[])[])[]): void {
-    for (const [index, { blocks }] of this.#stages.entries()) blocks.compressed(slot, length, kept[index]!);
+  compressed(slot: number, length: number, kept: ReadonlyMap<number, readonly number[]>): void {
+    const keptOf = ({ firstLayer, numLayers }: PagedStage): (readonly number[])[] =>
+      range(firstLayer, firstLayer + numLayers).map((layer) => kept.get(layer) ?? []);
+    for (const stage of this.#stages) stage.blocks.compressed(slot, length, keptOf(stage));
     const { room } = this.#slots[slot]!;
     for (const stage of this.#stages) {
       stage.blocks.reserve(slot, room);
       this.#write(stage, slot);
     }
-    const entries = this.#stages.flatMap(({ firstLayer, kvHeads, owns }, index) =>
-      kept[index]!.flatMap((layer, at) =>
+    const entries = this.#stages.flatMap((stage) => {
+      const { firstLayer, kvHeads, owns } = stage;
+      return keptOf(stage).flatMap((layer, at) =>
         layer.flatMap((count, head) =>
           // Of a copied head, another rank may keep the sequence, or its first chunk.
           owns(slot, head, 0) ? [{ layer: firstLayer + at, head: kvHeads[head]!, entries: count }] : [],
         ),
-      ),
-    );
-    const mostKept = kept.flat(2).reduce((most, count) => Math.max(most, count), 0);
+      );
+    });
+    const mostKept = Math.max(0, ...[...kept.values()].flat());
     this.#slots[slot] = { ...this.#slots[slot]!, prompt: length, kept: entries, mostKept };
   }
 

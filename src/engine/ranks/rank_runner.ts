@@ -416,8 +416,11 @@ export class RankRunner implements Rank {
       await device.wait(device.gpu.queue.onSubmittedWorkDone());
       const compressed = compressions.length > 0 && this.#keeps(slot);
       if (compressed) {
-        const kept = await Promise.all(compressions.map((each) => each.keptLengths()));
-        this.#pages!.compressed(slot, end, kept);
+        const lengths = await Promise.all(compressions.map((each) => each.keptLengths()));
+        const kept = compressions.flatMap(({ layers }, at) =>
+          layers.map((layer, of) => [layer, lengths[at]![of]!] as const),
+        );
+        this.#pages!.compressed(slot, end, new Map(kept));
       }
       if (last) this.#pages?.settle(slot);
       return compressed ? this.#pages!.evicted(slot) : undefined;

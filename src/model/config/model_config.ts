@@ -178,6 +178,10 @@ export const gatedMlpOf = ({ layers }: Pick<ModelConfig, 'layers'>): GatedMlpCon
 export const expertsOf = ({ layers }: Pick<ModelConfig, 'layers'>): ExpertsConfig | undefined =>
   layers.map(({ mlp }) => mlp).find((mlp) => mlp.kind === 'experts');
 
+/** Layers, or halves of layers, that are alike have the same. A window as wide as the sequence (`length` tokens) cuts nothing. */
+export const likeness = (part: LayerConfig | AttentionConfig | MlpConfig, length: number): string =>
+  JSON.stringify(part, (key, value: unknown) => (key === 'window' && (value as number) >= length ? undefined : value));
+
 /** Grouped-query attention and one gated MLP in every layer, no scales: what other runtimes' plain decoders have. */
 export interface DenseModel {
   readonly config: ModelConfig;
@@ -192,6 +196,6 @@ export function denseModel(config: ModelConfig): DenseModel | undefined {
   const mlp = gatedMlpOf(config);
   const plain = embeddingScale === 1 && residualScale === 1 && logitScale === 1;
   if (attention.kind !== 'gqa' || attention.rope === null || !mlp || !plain) return undefined;
-  if (layers.some((layer) => layer.mlp.kind !== 'gated')) return undefined;
+  if (new Set(layers.map((layer) => likeness(layer, config.maxPositions))).size > 1) return undefined;
   return { config, attention: { ...attention, rope: attention.rope }, mlp };
 }

@@ -27,14 +27,9 @@ export function checkSupported(config: ModelConfig, file: string): void {
   checkAlike(config, file);
 }
 
-function layerFault({ attention, mlp }: LayerConfig, { hiddenSize, maxPositions }: ModelConfig): Fault | undefined {
+function layerFault({ attention }: LayerConfig, { hiddenSize, maxPositions }: ModelConfig): Fault | undefined {
   if (attention.kind === 'recurrent') {
     return fault('attention.kind', 'recurrent', 'layers attend to a cache of keys and values, or of latents');
-  }
-  if (attention.kind === 'mla') {
-    if (mlp.kind === 'gated' && mlp.bias) return fault('mlp_bias', true, 'with latent attention the MLP has no bias');
-  } else if (mlp.kind === 'experts') {
-    return fault('mlp.kind', 'experts', 'experts run with latent attention only');
   }
   return (
     widthFault(attention, hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention, maxPositions) : undefined)
@@ -81,7 +76,10 @@ function gqaFault(
   return undefined;
 }
 
-/** One program runs all layers of a stage, with the widths of one. */
+/**
+ * What plans and caches take to be one number of the model: kinds and heads of attention, a token's width in the cache, the experts.
+ * Layers may differ in the rest.
+ */
 function checkAlike({ layers }: ModelConfig, file: string): void {
   const firsts = new Map<string, number>();
   layers.forEach((layer, index) => {
@@ -101,10 +99,13 @@ function checkAlike({ layers }: ModelConfig, file: string): void {
   });
 }
 
-/** The first field in which two differ; windows that cut nothing may. */
-function differing(a: object, b: object): string | undefined {
-  const fields = new Set([...Object.keys(a), ...Object.keys(b)]);
-  fields.delete('window');
+/** Fields in which layers may differ; windows that cut nothing. */
+const OWN_FIELDS: readonly string[] = ['window', 'rope', 'scale', 'bias', 'qkNorm', 'loraNormEps'];
+
+/** The first field in which two differ that must not; gated MLPs may in all. */
+function differing(a: LayerConfig[keyof LayerConfig], b: LayerConfig[keyof LayerConfig]): string | undefined {
+  if (a === b || (a.kind === 'gated' && b.kind === 'gated')) return undefined;
+  const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((field) => !OWN_FIELDS.includes(field));
   const text = (one: object, field: string): string => JSON.stringify((one as Record<string, unknown>)[field] ?? null);
-  return a === b ? undefined : [...fields].find((field) => text(a, field) !== text(b, field));
+  return fields.find((field) => text(a, field) !== text(b, field));
 }

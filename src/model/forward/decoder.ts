@@ -1,6 +1,6 @@
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { StageCompression } from '../compression/stage_compression.js';
-import type { LayerConfig, ModelConfig } from '../config/model_config.js';
+import { type LayerConfig, likeness, type ModelConfig } from '../config/model_config.js';
 import type { CacheOptions, LayerCache } from '../layers/attention/cache.js';
 import { RopeTables } from '../layers/attention/rope_table.js';
 import type {
@@ -59,9 +59,6 @@ interface DecoderRows extends RowBuffers {
   /** By stage of the plan. */
   readonly stages: ReadonlyMap<number, StagePrograms>;
 }
-
-/** Layers that one program serves: their config says the same. */
-const sameKey = (config: LayerConfig['attention' | 'mlp']): string => JSON.stringify(config);
 
 /**
  * The forward program of every model on one rank: embedding; of each layer x += attention(norm(x)), x += mlp(norm(x)); head. What a
@@ -148,7 +145,7 @@ export class Decoder implements Forward {
     part: Part,
     make: (of: AlikeLayers<LayerConfig[Part], LayerWeights[Part]>) => Made,
   ): ReadonlyMap<number, { readonly made: Made; readonly layers: readonly number[] }> {
-    const keys = this.config.layers.map((layer) => sameKey(layer[part]));
+    const keys = this.config.layers.map((layer) => likeness(layer[part], this.options.contextLength));
     const kinds = [...new Set(keys)];
     const made = new Map<number, { readonly made: Made; readonly layers: readonly number[] }>();
     for (const [kind, key] of kinds.entries()) {

@@ -1,39 +1,20 @@
-import type { ExpertsConfig, MlaConfig, ModelConfig, RopeConfig } from '../../config/model_config.js';
-import {
-  causalAttention,
-  type Lookup,
-  matVec,
-  type ReferenceLayers,
-  rmsNorm,
-  rotatePair,
-  swiglu,
-  type Vector,
-} from './math.js';
-import { routeReference, type Routing } from './routing.js';
-
-export interface DeepseekTrace {
-  contextLength?: number;
-  /** Sees every routing decision, in the order of layers, then tokens. */
-  onRouting?: (routing: Routing, layer: number, position: number) => void;
-}
+import type { MlaConfig, ModelConfig, RopeConfig } from '../../config/model_config.js';
+import { causalAttention, type Lookup, matVec, rmsNorm, rotatePair, type Vector } from './math.js';
 
 /**
  * Latent attention without absorbing anything: kv_b_proj expands the latent into every head's k_nope and v, and attention is plain
  * multi-head attention over [k_nope, k_pe].
  */
-export function deepseekLayers(config: ModelConfig, tensor: Lookup, trace: DeepseekTrace): ReferenceLayers {
-  const shapeOf = (layer: number): MlaConfig => config.layers[layer]!.attention as MlaConfig;
-  const rotary = makeRotary(shapeOf(0), trace.contextLength ?? config.maxPositions);
-  return {
-    attention: (layer, rows) =>
-      attention(config.hiddenSize, shapeOf(layer), tensor, rotary, `model.layers.${layer}.self_attn.`, rows),
-    mlp: (layer, row, position) => {
-      const prefix = `model.layers.${layer}.mlp.`;
-      const part = config.layers[layer]!.mlp;
-      if (part.kind === 'gated') return mlp(tensor, prefix, row, part.width);
-      return experts(part, tensor, prefix, row, (routing) => trace.onRouting?.(routing, layer, position));
-    },
-  };
+export function latentAttention(
+  config: ModelConfig,
+  tensor: Lookup,
+  layer: number,
+  rows: Vector[],
+  contextLength = config.maxPositions,
+): Vector[] {
+  const shape = config.layers[layer]!.attention as MlaConfig;
+  const rotary = makeRotary(shape, contextLength);
+  return attention(config.hiddenSize, shape, tensor, rotary, `model.layers.${layer}.self_attn.`, rows);
 }
 
 type Rotary = (head: Vector, position: number) => void;
@@ -84,32 +65,6 @@ function attention(
   const outWeight = tensor(`${prefix}o_proj.weight`, hiddenSize, numHeads * vHeadDim);
   const mixed = causalAttention(shape, queries, keys, values);
   return mixed.map((row) => matVec(outWeight, row, bias('o_proj', hiddenSize)));
-}
-
-function mlp(tensor: Lookup, prefix: string, x: Vector, inner: number): Vector {
-  const gate = matVec(tensor(`${prefix}gate_proj.weight`, inner, x.length), x);
-  const up = matVec(tensor(`${prefix}up_proj.weight`, inner, x.length), x);
-  return matVec(tensor(`${prefix}down_proj.weight`, x.length, inner), swiglu(gate, up));
-}
-
-function experts(
-  moe: ExpertsConfig,
-  tensor: Lookup,
-  prefix: string,
-  x: Vector,
-  onRouting: (routing: Routing) => void,
-): Vector {
-  const { numExperts, width, sharedWidth } = moe;
-  const logits = matVec(tensor(`${prefix}gate.weight`, numExperts, x.length), x);
-  const bias = moe.correctionBias ? tensor(`${prefix}gate.e_score_correction_bias`, numExperts) : undefined;
-  const routing = routeReference(moe, logits, bias);
-  onRouting(routing);
-  const out = sharedWidth === 0 ? new Float64Array(x.length) : mlp(tensor, `${prefix}shared_experts.`, x, sharedWidth);
-  routing.experts.forEach((expert, i) => {
-    const part = mlp(tensor, `${prefix}experts.${expert}.`, x, width);
-    for (let d = 0; d < out.length; d++) out[d]! += routing.weights[i]! * part[d]!;
-  });
-  return out;
 }
 
 /** Turns neighbours (2i, 2i + 1) of an interleaved checkpoint where they are: the order of dimensions doesn't matter to q.k. */

@@ -1,33 +1,19 @@
-import type { GatedMlpConfig, GqaConfig, ModelConfig, RopeConfig } from '../../config/model_config.js';
-import {
-  causalAttention,
-  type Lookup,
-  matVec,
-  type ReferenceLayers,
-  rmsNorm,
-  rotatePair,
-  swiglu,
-  type Vector,
-  type Visible,
-} from './math.js';
+import type { GqaConfig, ModelConfig, RopeConfig } from '../../config/model_config.js';
+import { causalAttention, type Lookup, matVec, rmsNorm, rotatePair, type Vector, type Visible } from './math.js';
 
 /** What a cache lets a layer's queries see of its keys, both rotated, by position. */
 export type ReferenceCache = (layer: number, q: Vector[], k: Vector[]) => Visible;
 
-/** Grouped-query attention and SwiGLU, as in Llama. */
-export function llamaLayers(config: ModelConfig, tensor: Lookup, cache?: ReferenceCache): ReferenceLayers {
-  return {
-    attention: (layer, rows) =>
-      attention(
-        config,
-        config.layers[layer]!.attention as GqaConfig,
-        tensor,
-        `model.layers.${layer}.self_attn.`,
-        rows,
-        (q, k) => cache?.(layer, q, k),
-      ),
-    mlp: (layer, row) => mlp(config.layers[layer]!.mlp as GatedMlpConfig, tensor, `model.layers.${layer}.mlp.`, row),
-  };
+/** Grouped-query attention, as in Llama. */
+export function groupedQueryAttention(
+  config: ModelConfig,
+  tensor: Lookup,
+  layer: number,
+  rows: Vector[],
+  cache?: ReferenceCache,
+): Vector[] {
+  const shape = config.layers[layer]!.attention as GqaConfig;
+  return attention(config, shape, tensor, `model.layers.${layer}.self_attn.`, rows, (q, k) => cache?.(layer, q, k));
 }
 
 function attention(
@@ -65,15 +51,6 @@ function attention(
   const outBias = biased.o ? tensor(`${prefix}o_proj.bias`, hiddenSize) : undefined;
   const widths = { numHeads, numKvHeads, qkDim: headDim, vDim: headDim, scale };
   return causalAttention(widths, q, k, v, visible(q, k)).map((mixed) => matVec(outWeight, mixed, outBias));
-}
-
-function mlp({ width, bias: biased }: GatedMlpConfig, tensor: Lookup, prefix: string, x: Vector): Vector {
-  const project = (name: string, input: Vector, rows: number) => {
-    const bias = biased ? tensor(`${prefix}${name}.bias`, rows) : undefined;
-    return matVec(tensor(`${prefix}${name}.weight`, rows, input.length), input, bias);
-  };
-  const inner = swiglu(project('gate_proj', x, width), project('up_proj', x, width));
-  return project('down_proj', inner, x.length);
 }
 
 /** Turns the pairs (x[i], x[i + dims / 2]) of one head in place by position * frequency(i). */

@@ -14,12 +14,6 @@ export type Vector = Float64Array;
 /** A tensor's values; throws where it is missing or has another shape. */
 export type Lookup = (name: string, ...shape: number[]) => Float32Array;
 
-/** The part of a layer that differs between families. Inputs are normalised; outputs go into the residual stream. */
-export interface ReferenceLayers {
-  attention(layer: number, rows: Vector[]): Vector[];
-  mlp(layer: number, row: Vector, position: number): Vector;
-}
-
 export function lookupIn(weights: WeightMap): Lookup {
   return (name, ...shape) => {
     const found = weights.get(name);

@@ -5,14 +5,18 @@
 
 import { Random } from '../../../base/random.js';
 import type { ModelConfig } from '../../config/model_config.js';
-import { deepseekLayers, type DeepseekTrace } from './deepseek.js';
-import { llamaLayers, type ReferenceCache } from './llama.js';
+import { latentAttention } from './deepseek.js';
+import { groupedQueryAttention, type ReferenceCache } from './llama.js';
+import { layerMlp } from './mlp.js';
 import { addAll, lookupIn, matVec, rmsNorm, type WeightMap } from './math.js';
+import type { Routing } from './routing.js';
 
 export type { ReferenceTensor, WeightMap } from './math.js';
 
 /** How to run a reference model. */
-export interface ReferenceOptions extends DeepseekTrace {
+export interface ReferenceOptions {
+  /** Sees every routing decision, in the order of layers, then tokens. */
+  onRouting?: (routing: Routing, layer: number, position: number) => void;
   /** The context length a runtime would allocate, which chooses LongRoPE's list; default: max_position_embeddings. */
   contextLength?: number;
   /** Grouped-query attention: a cache that doesn't keep everything. */
@@ -32,8 +36,6 @@ export function referenceLogits(
   const tensor = lookupIn(weights);
   const { hiddenSize, vocabSize, rmsNormEps } = config;
   const { embeddingScale, residualScale, logitScale } = config;
-  const latent = config.layers.some(({ attention }) => attention.kind === 'mla');
-  const layers = latent ? deepseekLayers(config, tensor, options) : llamaLayers(config, tensor, options.cache);
   const embedding = tensor('model.embed_tokens.weight', vocabSize, hiddenSize);
   const x = tokens.map((token) => {
     if (!(token >= 0 && token < vocabSize)) throw new Error(`reference: token ${token} of ${vocabSize}`);
@@ -43,9 +45,17 @@ export function referenceLogits(
   for (let layer = 0; layer < config.layers.length; layer++) {
     const inputNorm = tensor(`model.layers.${layer}.input_layernorm.weight`, hiddenSize);
     const inputs = x.map((row) => rmsNorm(row, inputNorm, rmsNormEps));
-    addAll(x, layers.attention(layer, inputs), residualScale);
+    const attended =
+      config.layers[layer]!.attention.kind === 'mla'
+        ? latentAttention(config, tensor, layer, inputs, options.contextLength)
+        : groupedQueryAttention(config, tensor, layer, inputs, options.cache);
+    addAll(x, attended, residualScale);
     const postNorm = tensor(`model.layers.${layer}.post_attention_layernorm.weight`, hiddenSize);
-    const outputs = x.map((row, position) => layers.mlp(layer, rmsNorm(row, postNorm, rmsNormEps), position));
+    const outputs = x.map((row, position) =>
+      layerMlp(config, tensor, layer, rmsNorm(row, postNorm, rmsNormEps), (routing) =>
+        options.onRouting?.(routing, layer, position),
+      ),
+    );
     addAll(x, outputs, residualScale);
   }
   const norm = tensor('model.norm.weight', hiddenSize);

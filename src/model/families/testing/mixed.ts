@@ -1,0 +1,63 @@
+import type { LayerConfig, MlpConfig } from '../../config/model_config.js';
+import { parseRope } from '../../config/rope_config.js';
+import { gatedNames, llamaNames } from '../../config/tensor_names.js';
+import { countRange, parseActivation, sizeRange } from '../common_keys.js';
+import { defineFamily } from '../family.js';
+
+/** A family whose layers differ, in all that layers may differ in: by turns the ropes, norms, biases, scales and MLPs below. */
+export const mixed = defineFamily({
+  config(config, { hiddenSize, numLayers }) {
+    const heads = config.integer('num_attention_heads', countRange);
+    const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
+    const headDim = hiddenSize / heads;
+    const rope = parseRope(config, headDim);
+    const width = config.integer('intermediate_size', sizeRange);
+    const activation = parseActivation(config);
+    const mlps: readonly MlpConfig[] = [
+      { kind: 'gated', width, activation, bias: false },
+      {
+        kind: 'experts',
+        numExperts: 8,
+        expertsPerToken: 2,
+        width: 40,
+        sharedWidth: 72,
+        activation,
+        numGroups: 1,
+        topkGroups: 1,
+        scoring: 'softmax',
+        method: 'greedy',
+        normTopkProb: true,
+        routedScalingFactor: 1.25,
+        correctionBias: false,
+      },
+      { kind: 'gated', width: width + 72, activation, bias: true },
+    ];
+    return {
+      layers: Array.from({ length: numLayers }, (_, index): LayerConfig => {
+        const odd = index % 2 === 1;
+        return {
+          attention: {
+            kind: 'gqa',
+            heads,
+            kvHeads,
+            headDim,
+            bias: { q: odd, k: odd, v: odd, o: !odd },
+            qkNorm: odd,
+            rope: { ...rope, theta: odd ? 500 : rope.theta },
+            scale: (odd ? 1 : 0.7) / Math.sqrt(headDim),
+          },
+          mlp: mlps[index % mlps.length]!,
+        };
+      }),
+      tensors: {
+        ...llamaNames,
+        experts: {
+          ...gatedNames('model.layers.{layer}.mlp.experts.{expert}'),
+          router: 'model.layers.{layer}.mlp.gate',
+          correctionBias: 'model.layers.{layer}.mlp.gate.e_score_correction_bias',
+          shared: gatedNames('model.layers.{layer}.mlp.shared_experts'),
+        },
+      },
+    };
+  },
+});
