@@ -2,12 +2,9 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
 import { attentionOf, type ModelConfig } from './config/model_config.js';
 import type { KvType } from './layers/attention/cache.js';
-import { gqaBytes } from './layers/attention/gqa_weights.js';
-import { mlaBytes } from './layers/attention/mla_weights.js';
 import { kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
-import { expertBytes } from './layers/mlp/expert_weights.js';
-import { gatedMlpBytes } from './layers/mlp/gated_weights.js';
+import { attentionKinds, mlpKinds } from './layers/weight_kinds.js';
 import { type LayerMap, modelMap } from './weights/model_map.js';
 import { mlpSegments, modelShape } from './shape.js';
 import { specBytes } from './weights/weight_bytes.js';
@@ -41,15 +38,15 @@ function layerSizes(
   heads: readonly number[],
   bytes: Bytes,
 ): LayerSizes {
-  const attends = attention.kind === 'gqa' ? gqaBytes(attention, bytes) : mlaBytes(attention, bytes);
+  const attends = attentionKinds[attention.kind].bytes(attention, bytes);
   const columns = mlp.kind === 'gated' ? mlp.downSegments.modelInFeatures : mlp.config.sharedWidth;
-  const held = mlp.kind === 'gated' ? { ...gatedMlpBytes(mlp, bytes), expert: 0 } : expertBytes(mlp, bytes);
+  const held = mlpKinds[mlp.kind].bytes(mlp, bytes);
   return {
     attentionSegments: shareOut(attends.cut, heads),
     attentionShared: attends.shared + bytes(inputNorm),
     mlpSegments: shareOut(held.cut, mlpSegments(columns)),
     mlpShared: held.shared + bytes(postNorm),
-    expert: held.expert,
+    expert: held.expert ?? 0,
   };
 }
 

@@ -3,7 +3,7 @@ import type { LayerConfig, ModelConfig } from '../config/model_config.js';
 import { GqaLayers } from '../layers/attention/gqa.js';
 import type { AlikeLayers, AttentionLayers, LayerKinds, MlpLayers } from '../layers/layer.js';
 import { GatedLayers } from '../layers/mlp/gated.js';
-import type { AttentionWeights, MlpWeights } from '../weights/model_weights.js';
+import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
 
 /** The kinds that a model has. Those that few models have are parts of their own, which the others needn't download. */
 export async function layerKinds({ layers }: Pick<ModelConfig, 'layers'>): Promise<LayerKinds> {

@@ -12,7 +12,7 @@ import type { Buffer, Device } from '../../gpu/index.js';
 import type { StageTopology } from '../../placement/index.js';
 import type { StageCompression } from '../compression/stage_compression.js';
 import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
-import type { AttentionWeights, MlpWeights } from '../weights/model_weights.js';
+import type { AttentionWeights, MlpWeights } from './weight_kinds.js';
 import type { CacheOptions, LayerCache } from './attention/cache.js';
 import type { RopeTables } from './attention/rope_table.js';
 import type { StageRows } from './rows.js';

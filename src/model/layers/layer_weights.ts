@@ -16,6 +16,8 @@ export type Bytes = (...specs: readonly (Spec | undefined)[]) => number;
 export interface CutBytes {
   readonly cut: number;
   readonly shared: number;
+  /** Of each routed expert; default: there are none. */
+  readonly expert?: number;
 }
 
 /** What messages and buffers call a part of a layer. */

@@ -1,16 +1,10 @@
 import { SplitkvError } from '../../base/errors.js';
-import type { LayerConfig, ModelConfig } from '../config/model_config.js';
-import { type GqaSpecs, gqaSpecs, listGqa } from '../layers/attention/gqa_weights.js';
-import { listMla, type MlaSpecs, mlaSpecs } from '../layers/attention/mla_weights.js';
+import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
 import { type LayerContext, layerVector } from '../layers/layer_weights.js';
-import { type ExpertSpecs, expertSpecs, listExperts } from '../layers/mlp/expert_weights.js';
-import { type GatedMlpSpecs, gatedMlpSpecs, listGatedMlp } from '../layers/mlp/gated_weights.js';
+import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
 import { holdsWeights, type RankSlice, wholeSlice } from '../shape.js';
 import { numbered, type TensorNames } from '../config/tensor_names.js';
 import { type Spec, type VectorSpec, type VocabSpec, vocabMaps, wholeVector } from './weight_map.js';
-
-export type AttentionSpecs = GqaSpecs | MlaSpecs;
-export type MlpSpecs = GatedMlpSpecs | ExpertSpecs;
 
 /** Which tensors make a rank's slice of a layer. */
 export interface LayerMap {
@@ -54,20 +48,16 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
   };
 }
 
-function attentionSpecs(
-  context: LayerContext,
-  attention: LayerConfig['attention'],
-  { gqa, mla }: TensorNames,
-): AttentionSpecs {
-  if (attention.kind === 'gqa' && gqa) return gqaSpecs(context, attention, gqa);
-  if (attention.kind === 'mla' && mla) return mlaSpecs(context, attention, mla);
-  throw unnamed(attention.kind);
+function attentionSpecs(context: LayerContext, attention: AttentionConfig, names: TensorNames): AttentionSpecs {
+  const own = attention.kind === 'recurrent' ? undefined : names[attention.kind];
+  if (attention.kind === 'recurrent' || !own) throw unnamed(attention.kind);
+  return attentionKinds[attention.kind].specs(context, attention, own);
 }
 
-function mlpSpecs(context: LayerContext, mlp: LayerConfig['mlp'], { gated, experts }: TensorNames): MlpSpecs {
-  if (mlp.kind === 'gated' && gated) return gatedMlpSpecs(context, mlp, gated);
-  if (mlp.kind === 'experts' && experts) return expertSpecs(context, mlp, experts);
-  throw unnamed(mlp.kind);
+function mlpSpecs(context: LayerContext, mlp: MlpConfig, names: TensorNames): MlpSpecs {
+  const own = names[mlp.kind];
+  if (!own) throw unnamed(mlp.kind);
+  return mlpKinds[mlp.kind].specs(context, mlp, own);
 }
 
 const unnamed = (kind: string): SplitkvError =>
@@ -79,9 +69,9 @@ export function mapSpecs({ embedding, layers, norm, head }: ModelMap): Spec[] {
     embedding?.matrix,
     ...layers.flatMap(({ inputNorm, attention, postNorm, mlp }) => [
       inputNorm,
-      ...(attention.kind === 'gqa' ? listGqa(attention) : listMla(attention)),
+      ...attentionKinds[attention.kind].list(attention),
       postNorm,
-      ...(mlp.kind === 'gated' ? listGatedMlp(mlp) : listExperts(mlp)),
+      ...mlpKinds[mlp.kind].list(mlp),
     ]),
     norm,
     head === embedding ? undefined : head?.matrix,

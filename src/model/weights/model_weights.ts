@@ -7,40 +7,26 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
-import { type GqaWeights, loadGqa } from '../layers/attention/gqa_weights.js';
-import { loadMla, type MlaWeights } from '../layers/attention/mla_weights.js';
-import { type ExpertWeights, loadExperts } from '../layers/mlp/expert_weights.js';
-import { type GatedMlpWeights, loadGatedMlp } from '../layers/mlp/gated_weights.js';
+import { attentionKinds, type AttentionWeights, mlpKinds, type MlpWeights } from '../layers/weight_kinds.js';
 import { mapSpecs, modelMap } from './model_map.js';
 import type { RankSlice } from '../shape.js';
 import { type LoadWeightsOptions, type VocabMatrix, WeightLoader } from './weight_loader.js';
 
-export type { ExpertWeights } from '../layers/mlp/expert_weights.js';
-export type { GatedMlpWeights } from '../layers/mlp/gated_weights.js';
-export type { GqaWeights } from '../layers/attention/gqa_weights.js';
-export type { MlaWeights } from '../layers/attention/mla_weights.js';
-
-export type AttentionWeights = GqaWeights | MlaWeights;
-export type MlpWeights = GatedMlpWeights | ExpertWeights;
-
 /** A rank's slice of a layer. Vectors that aren't cut are whole. */
-export interface LayerWeights<
-  Attention extends AttentionWeights = AttentionWeights,
-  Mlp extends MlpWeights = MlpWeights,
-> {
+export interface LayerWeights {
   /** Of the layer in the model. */
   readonly index: number;
   readonly inputNorm: Buffer;
-  readonly attention: Attention;
+  readonly attention: AttentionWeights;
   readonly postNorm: Buffer;
-  readonly mlp: Mlp;
+  readonly mlp: MlpWeights;
 }
 
-export interface ModelWeights<Layer extends LayerWeights = LayerWeights> {
+export interface ModelWeights {
   readonly type: WeightType;
   readonly embedding: VocabMatrix | undefined;
   /** Layers of which the rank holds weights, ascending. */
-  readonly layers: readonly Layer[];
+  readonly layers: readonly LayerWeights[];
   /** Where the head is. */
   readonly norm: Buffer | undefined;
   /** The embedding itself when they are tied and the rank holds the same rows of both. */
@@ -68,9 +54,9 @@ export async function loadModelWeights(
     layers.push({
       index,
       inputNorm: await loader.vector(inputNorm),
-      attention: attention.kind === 'gqa' ? await loadGqa(loader, attention) : await loadMla(loader, attention),
+      attention: await attentionKinds[attention.kind].load(loader, attention),
       postNorm: await loader.vector(postNorm),
-      mlp: mlp.kind === 'gated' ? await loadGatedMlp(loader, mlp) : await loadExperts(loader, config.hiddenSize, mlp),
+      mlp: await mlpKinds[mlp.kind].load(loader, mlp),
     });
   }
   const norm = await loader.vector(map.norm);

@@ -98,7 +98,7 @@ export const listExperts = (specs: ExpertSpecs): (Spec | undefined)[] => [
 ];
 
 /** Of the shared experts' columns, of what each rank holds, and of one expert. */
-export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes & { readonly expert: number } {
+export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes {
   const shared = specs.shared ? gatedMlpBytes(specs.shared, bytes) : { cut: 0, shared: 0 };
   return {
     cut: shared.cut,
@@ -107,11 +107,7 @@ export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes & { read
   };
 }
 
-export async function loadExperts(
-  loader: WeightLoader,
-  hiddenSize: number,
-  specs: ExpertSpecs,
-): Promise<ExpertWeights> {
+export async function loadExperts(loader: WeightLoader, specs: ExpertSpecs): Promise<ExpertWeights> {
   const tiles = ceilDiv(specs.config.width, 32);
   return {
     kind: 'experts',
@@ -120,7 +116,7 @@ export async function loadExperts(
     experts: specs.experts,
     // Shards hold whole experts.
     expertsGateUp: await loader.matrix(specs.expertsGateUp, { granule: 2 * tiles }),
-    expertsDown: await loader.matrix(specs.expertsDown, { granule: ceilDiv(hiddenSize, 32) }),
+    expertsDown: await loader.matrix(specs.expertsDown, { granule: ceilDiv(specs.router.inFeatures, 32) }),
     shared: specs.shared && (await loadGatedMlp(loader, specs.shared)),
   };
 }

@@ -1,0 +1,54 @@
+import type { AttentionConfig, GatedMlpConfig, MlpConfig } from '../config/model_config.js';
+import type { GatedMlpNames } from '../config/tensor_names.js';
+import type { WeightLoader } from '../weights/weight_loader.js';
+import type { Spec } from '../weights/weight_map.js';
+import { gqaBytes, type GqaSpecs, gqaSpecs, type GqaWeights, listGqa, loadGqa } from './attention/gqa_weights.js';
+import { listMla, loadMla, mlaBytes, type MlaSpecs, mlaSpecs, type MlaWeights } from './attention/mla_weights.js';
+import type { Bytes, CutBytes, LayerContext } from './layer_weights.js';
+import {
+  expertBytes,
+  type ExpertSpecs,
+  expertSpecs,
+  type ExpertWeights,
+  listExperts,
+  loadExperts,
+} from './mlp/expert_weights.js';
+import {
+  gatedMlpBytes,
+  type GatedMlpSpecs,
+  gatedMlpSpecs,
+  type GatedMlpWeights,
+  listGatedMlp,
+  loadGatedMlp,
+} from './mlp/gated_weights.js';
+
+export type AttentionSpecs = GqaSpecs | MlaSpecs;
+export type AttentionWeights = GqaWeights | MlaWeights;
+export type MlpSpecs = GatedMlpSpecs | ExpertSpecs;
+export type MlpWeights = GatedMlpWeights | ExpertWeights;
+
+/** What is known of the weights of a kind of layer. Each function is given the kind's own config, names and specs. */
+interface WeightKind<Config, Specs, Weights> {
+  /** Which tensors make a rank's slice of them. */
+  specs(context: LayerContext, config: Config, names: object): Specs;
+  list(specs: Specs): (Spec | undefined)[];
+  bytes(specs: Specs, bytes: Bytes): CutBytes;
+  load(loader: WeightLoader, specs: Specs): Promise<Weights>;
+}
+
+export const attentionKinds: Readonly<
+  Record<AttentionSpecs['kind'], WeightKind<AttentionConfig, AttentionSpecs, AttentionWeights>>
+> = {
+  gqa: { specs: gqaSpecs, list: listGqa, bytes: gqaBytes, load: loadGqa },
+  mla: { specs: mlaSpecs, list: listMla, bytes: mlaBytes, load: loadMla },
+};
+
+export const mlpKinds: Readonly<Record<MlpSpecs['kind'], WeightKind<MlpConfig, MlpSpecs, MlpWeights>>> = {
+  gated: {
+    specs: (context, config: GatedMlpConfig, names: GatedMlpNames) => gatedMlpSpecs(context, config, names),
+    list: listGatedMlp,
+    bytes: gatedMlpBytes,
+    load: loadGatedMlp,
+  },
+  experts: { specs: expertSpecs, list: listExperts, bytes: expertBytes, load: loadExperts },
+};
