@@ -1,11 +1,12 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
 import { chunkRoom } from './sequences/copies.js';
-import { range, sum } from '../base/lists.js';
-import { CHUNK_TOKENS, laneSplit, localChunks } from './owner.js';
+import { sum } from '../base/lists.js';
+import { CHUNK_TOKENS, localChunks } from './owner.js';
 import { isKvOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
-import { ownSlots, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
+import { sequenceRanges } from './sequences/sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
+import { shardsSequences, planTopology, type StageTopology } from './topology.js';
 
 export interface MemoryOptions {
   /** Tokens that a sequence may have. */
@@ -33,14 +34,14 @@ export interface RankMemory {
 
 /** What every rank of a (checked) plan needs, in order of ranks. */
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
-  return range(0, plan.worldSize).map((rank) => {
+  return planTopology(plan).ranks.map(({ rank, stages }) => {
     let weightBytes = vocabularyBytes(plan, sizes, rank);
     let kvBytes = 0;
-    for (const { layers, shares } of plan.stages) {
-      const share = shares.find((candidate) => candidate.rank === rank);
-      if (!share) continue;
-      for (const layer of sizes.layers.slice(...layers)) weightBytes += layerBytes(layer, share);
-      kvBytes += (layers[1] - layers[0]) * layerCacheBytes(share, shares, plan.sharing, sizes, options);
+    for (const own of stages) {
+      if (!own) continue;
+      const [first, end] = own.stage.layers;
+      for (const layer of sizes.layers.slice(first, end)) weightBytes += layerBytes(layer, own.share);
+      kvBytes += (end - first) * layerCacheBytes(own, plan.sharing, sizes, options);
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
     const activationBytes = options.activationBytes?.[rank] ?? 0;
@@ -59,23 +60,22 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
       share.experts.length * layer.expert;
 
 function layerCacheBytes(
-  share: RankShare,
-  stage: readonly RankShare[],
+  own: StageTopology,
   sharing: Plan['sharing'],
   sizes: ModelSizes,
   options: MemoryOptions,
 ): number {
   const { contextLength, block = CHUNK_TOKENS } = options;
-  const { kvHeads, lanes } = share;
-  const slots = sequencesOn(share, stage, options.slots);
-  const { split } = laneSplit(lanes)!;
+  const { share, stage } = own;
+  const { kvHeads, copies = [] } = share;
+  const slots = sequencesOn(own, options.slots);
   // Whatever offsets the sequences get, a rank needs room for as many of their chunks as any index may own.
   const whole = alignUp(contextLength, block);
-  const tokens = Math.min(localChunks(contextLength, split) * CHUNK_TOKENS, whole);
-  const parts = options.compressed ? [] : (share.copies ?? []);
+  const tokens = Math.min(localChunks(contextLength, own.sequence.ranks) * CHUNK_TOKENS, whole);
+  const parts = options.compressed ? [] : copies;
   const copied = parts.map(({ head }) => {
     const of = { rank: share.rank, head };
-    return chunkTokens(chunkRoom({ shares: stage }, sharing, of, { slots, tokens: contextLength }), whole, slots);
+    return chunkTokens(chunkRoom(stage, sharing, of, { slots, tokens: contextLength }), whole, slots);
   });
   return ((kvHeads.length - copied.length) * slots * tokens + sum(copied)) * sizes.kvToken;
 }
@@ -85,13 +85,12 @@ const chunkTokens = (chunks: number, whole: number, slots: number): number =>
   Math.min(chunks * CHUNK_TOKENS, Math.ceil(slots) * whole);
 
 /** Sequences that the rank keeps. A pool of blocks may have room for a part of one: each rank has its share of that. */
-function sequencesOn(share: RankShare, stage: readonly RankShare[], slots: number): number {
-  if (share.sequences === undefined) return slots;
-  if (Number.isInteger(slots)) {
-    const [first, end] = ownSlots(share, stage, slots);
-    return end - first;
-  }
-  return (slots * share.sequences) / sum(placeWeights(sequencePlaces(share, stage)));
+function sequencesOn(own: StageTopology, slots: number): number {
+  if (!shardsSequences(own)) return slots;
+  const { weights, place } = own;
+  if (!Number.isInteger(slots)) return (slots * weights[place]!) / sum(weights);
+  const [first, end] = sequenceRanges(weights, slots)[place]!;
+  return end - first;
 }
 
 function vocabularyBytes(plan: Plan, sizes: ModelSizes, rank: number): number {

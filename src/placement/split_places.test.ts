@@ -3,8 +3,9 @@ import { checkPlan } from './check/check_plan.js';
 import { describePlan } from './plan/describe_plan.js';
 import { makePlan } from './make/make_plan.js';
 import { planMemory } from './memory.js';
+import { Owners } from './owners.js';
 import type { Plan, RankShare } from './plan.js';
-import { ownSlots, sequencePlaces, sequenceRanges } from './sequences/sequence_ranges.js';
+import { sequencePlaces, sequenceRanges } from './sequences/sequence_ranges.js';
 import { roomByPlace } from './sequences/sequence_weights.js';
 import { gqaShape } from './testing/shapes.js';
 
@@ -51,7 +52,8 @@ describe('token x sp', () => {
       [5, 6],
     ]);
     // Ranks of a group keep the same slots.
-    expect(shares.map((share) => ownSlots(share, shares, 8).join('-'))).toEqual([
+    const owners = new Owners(plan, 8);
+    expect(shares.map(({ rank }) => owners.slotsOf(rank, 0).join('-'))).toEqual([
       '0-0',
       '0-4',
       '0-4',

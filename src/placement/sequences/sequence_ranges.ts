@@ -53,10 +53,3 @@ export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): P
 
 /** The shares of the sequences that places keep. */
 export const placeWeights = (places: readonly Place[]): number[] => places.map(([first]) => first!.sequences ?? 0);
-
-/** The slots whose cache a rank of a stage keeps: all, but where sequences are sharded. */
-export function ownSlots(share: RankShare, stage: readonly RankShare[], slots: number): RowRange {
-  if (share.sequences === undefined) return [0, slots];
-  const places = sequencePlaces(share, stage);
-  return sequenceRanges(placeWeights(places), slots)[places.findIndex((place) => place.includes(share))]!;
-}
