@@ -1,3 +1,8 @@
+/**
+ * Room: families that tests register: layers that differ in all that layers may (here), and the smallest family of its own names
+ * and multipliers (toy.ts, which CONTRIBUTING.md walks through).
+ */
+
 import type { LayerConfig, MlpConfig } from '../../config/model_config.js';
 import { parseRope } from '../../config/rope_config.js';
 import { gatedNames, llamaNames } from '../../config/tensor_names.js';
