@@ -14,6 +14,10 @@ export type Role = 'prompt' | 'generated';
 /** Activation rows are padded to this many elements; the padding stays zero. */
 export const activationStride = (width: number): number => alignUp(width, 32);
 
+/** Names a buffer that stages share: rows of `width` elements that are padded don't lie where others may have left something. */
+export const paddedName = (name: string, width: number): string =>
+  activationStride(width) === width ? name : `${name} of ${width}`;
+
 /** 256-token chunks that a sequence of `tokens` tokens has. */
 export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK_TOKENS);
 

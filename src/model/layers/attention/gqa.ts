@@ -9,7 +9,7 @@ import type { GqaConfig } from '../../config/model_config.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
-import { activationStride, chunksOf } from '../roles.js';
+import { activationStride, chunksOf, paddedName } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { kvTokenBytes, type LayerCache } from './cache.js';
@@ -112,10 +112,8 @@ class GqaProgram implements AttentionProgram {
     const { stage, config, shape, heads, whole, alike } = of;
     const { role, scratch } = rows;
     this.#attention = heads > 0 ? new SpreadAttention(stage, shape, rows, whole && role === 'prompt') : undefined;
-    // Each row's padding stays zero.
-    const width = heads * config.headDim;
     const size = rows.rows * Math.max(shape.outStride, 32) * 4;
-    this.#attended = scratch.createBuffer(`${role} attended ${width}`, size);
+    this.#attended = scratch.createBuffer(paddedName(`${role} attended`, heads * config.headDim), size);
     const name = `o${alike.suffix}`;
     this.#output = new RowParallelLinear(stage, rows, { name, cut: 'heads', segments: config.kvHeads });
   }

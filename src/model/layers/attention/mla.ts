@@ -11,7 +11,7 @@ import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { fusesNorm, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
-import { activationStride, chunksOf, tileRows } from '../roles.js';
+import { activationStride, chunksOf, paddedName, tileRows } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import type { LayerCache } from './cache.js';
@@ -155,8 +155,7 @@ class MlaProgram implements AttentionProgram {
       qNormed: fused ? undefined : floats('q normed', projectStride),
       q: qLoraRank === null ? undefined : floats('q', qStride),
       latentOut: floats('latent out', shape.outStride),
-      // Each row's padding stays zero.
-      attended: floats(`attended ${attendedWidth}`, activationStride(attendedWidth)),
+      attended: floats(paddedName('attended', attendedWidth), activationStride(attendedWidth)),
       output: new RowParallelLinear(stage, this.rows, { name: `o${alike.suffix}`, cut: 'heads', segments }),
     };
   }

@@ -10,7 +10,7 @@ import type { GatedMlpConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../layer.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
-import { activationStride, DOWN_SEGMENTS } from '../roles.js';
+import { activationStride, DOWN_SEGMENTS, paddedName } from '../roles.js';
 import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { GatheredRows, gatheringRanks } from './gathered_rows.js';
@@ -83,7 +83,6 @@ export class GatedMlp {
   readonly gathered: GatheredRows | undefined;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly #gateUp: Buffer | undefined;
-  /** Each row's padding stays zero, so MLPs of other widths have another. */
   readonly #hidden: Buffer;
 
   /** `name`: of its buffers. `width`: the most columns that the rank holds. */
@@ -98,7 +97,7 @@ export class GatedMlp {
     const stride = activationStride(width);
     const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
     this.#gateUp = role === 'prompt' ? floats('gate_up', most * 2 * stride) : undefined;
-    this.#hidden = floats(`${name} hidden`, most * stride);
+    this.#hidden = floats(paddedName(`${name} hidden`, width), most * stride);
     this.down = new RowParallelLinear(stage, rows, {
       name,
       cut: 'mlp',

@@ -5,7 +5,7 @@ import type { Buffer } from '../../../gpu/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { StageContext } from '../layer.js';
-import { activationStride, type Role } from '../roles.js';
+import { activationStride, paddedName, type Role } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import type { ExpertWeights } from './expert_weights.js';
@@ -47,7 +47,7 @@ export class RoutedExperts {
     this.rowCount = buffer('row count', 1);
     this.#pairs = buffer('expert pairs', role === 'prompt' ? numExperts * most : 1);
     this.#pairCounts = buffer('expert pair counts', numExperts);
-    this.#hidden = buffer(`expert hidden of ${width}`, most * expertsPerToken * activationStride(width));
+    this.#hidden = buffer(paddedName('expert hidden', width), most * expertsPerToken * activationStride(width));
     this.out = buffer('expert out', most * expertsPerToken * stage.hiddenStride);
   }
 
