@@ -143,7 +143,7 @@ export interface SamplingOptions {
   readonly logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number>;
   /** Tokens that end the text as the model's own end-of-sequence tokens do, also where those are ignored. */
   readonly stopTokenIds?: readonly number[];
-  /** No token that ends the text is sampled before this many tokens were; default 0. */
+  /** No token that ends the text is sampled before this many tokens were, and no stop text is looked for in these; default 0. */
   readonly minTokens?: number;
   /** Non-negative safe integer; the same seed gives the same text. Default: a random one, reported in the result. */
   readonly seed?: number;

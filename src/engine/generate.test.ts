@@ -131,6 +131,13 @@ describe('token loop', () => {
     expect(longer.tokens.length).toBeGreaterThanOrEqual(first + 3);
     expect(longer.tokens.slice(0, first)).toEqual(tokens.slice(0, first));
     expect(longer.tokens).not.toContain(stop);
+    // Nor is a stop text looked for before.
+    const pieces = tokens.map((_, i) => model.detokenize(tokens.slice(0, i + 1)));
+    const [early] = text;
+    const later = await run(model, 4, { maxTokens: 12, stop: early!, minTokens: 5 });
+    expect(later.tokens.length).toBeGreaterThan(5);
+    expect(later.tokens).toEqual(tokens.slice(0, later.tokens.length));
+    expect(later.text.startsWith(pieces[4]!)).toBe(true);
     // The model's own eos is held back too, where it is ignored as well.
     const biased = { logitBias: { 2: 100 }, maxTokens: 7, minTokens: 5 };
     expect((await run(model, 4, biased)).tokens.slice(4)).toEqual([expect.not.closeTo(2, 0), 2, 2]);

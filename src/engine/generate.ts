@@ -119,6 +119,9 @@ export async function generate(
   let prefilledAt = started;
   let firstAt = started;
   let lastAt = started;
+  // Stop texts are looked for in what comes after minTokens.
+  const scan = (piece: string): { readonly text: string; readonly stopped?: string } =>
+    tokens.length <= (options.minTokens ?? 0) ? { text: piece } : scanner.push(piece);
   const add = (piece: { readonly text: string }): void => {
     text += piece.text;
     emit(piece.text);
@@ -149,7 +152,7 @@ export async function generate(
       lastAt = performance.now();
       if (tokens.length === 0) firstAt = lastAt;
       tokens.push(next.value);
-      const piece = scanner.push(stream?.push(next.value) ?? '');
+      const piece = scan(stream?.push(next.value) ?? '');
       add(piece);
       if (piece.stopped !== undefined) {
         stopped = true;
@@ -159,7 +162,7 @@ export async function generate(
       }
     }
     if (!stopped) {
-      const last = scanner.push(stream?.flush() ?? '');
+      const last = scan(stream?.flush() ?? '');
       add(last);
       if (last.stopped === undefined) add({ text: scanner.flush() });
       else detail = 'stop_string';

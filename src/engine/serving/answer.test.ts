@@ -16,8 +16,9 @@ function answer(
   tokens: readonly number[],
   stops: readonly string[],
   end: EngineEnd,
+  minTokens = 0,
 ): { pieces: string[]; logprobs: TokenLogprobs[]; finish: CompletionEvent['finish']; used: number } {
-  const made = new Answer(tokenizer, stops, 0);
+  const made = new Answer(tokenizer, stops, 0, minTokens);
   const pieces: string[] = [];
   const logprobs: TokenLogprobs[] = [];
   let used = 0;
@@ -55,6 +56,14 @@ describe('answer', () => {
     expect(pieces).toEqual(['s', 'o', '', '', ', ']);
     expect(logprobs).toHaveLength(4);
     expect(finish).toBe('eos');
+  });
+
+  test('stop texts are looked for after the least number of tokens', () => {
+    const { pieces, logprobs, finish } = answer(bytesOf('one, two, three, four'), [', t'], 'length', 5);
+    expect(pieces.slice(0, 5)).toEqual(['o', 'n', 'e', ',', ' ']);
+    expect(pieces.join('')).toBe('one, two');
+    expect(logprobs.map(({ text }) => text).join('')).toBe('one, two');
+    expect(finish).toBe('stop_string');
   });
 
   test('a token in which a stop text begins keeps its probability', () => {

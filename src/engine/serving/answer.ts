@@ -35,6 +35,7 @@ export class Answer {
   #held: Held[] = [];
 
   /**
+   * @param minTokens stop texts are looked for in what comes after so many tokens
    * @param logprobs how many likeliest tokens to tell beside each; undefined: no probabilities
    * @throws SplitkvError `usage` for an empty stop text
    */
@@ -42,6 +43,7 @@ export class Answer {
     private readonly tokenizer: Tokenizer | undefined,
     stops: readonly string[],
     private readonly logprobs: number | undefined,
+    private readonly minTokens = 0,
   ) {
     this.#scanner = new StopScanner(stops);
     // Text after a prompt keeps the blank that a sentence's first token would lose.
@@ -90,7 +92,8 @@ export class Answer {
   }
 
   #scan(piece: string): Out {
-    const { text, stopped } = this.#scanner.push(piece);
+    const goesOn = this.#tokens <= this.minTokens;
+    const { text, stopped } = goesOn ? { text: piece, stopped: undefined } : this.#scanner.push(piece);
     this.#out += text.length;
     this.#stopped = stopped !== undefined;
     // A token that the stop text begins in has given some of the answer; later ones have given none.

@@ -15,6 +15,7 @@ test('the time to the first token runs from the call, for answers too that wait 
     engine,
     tokenizer: undefined,
     eosIds: [],
+    vocabSize: 10,
     sharesPrompt: true,
     firstToken: new Histogram([1]),
     nextToken: new Histogram([1]),

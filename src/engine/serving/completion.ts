@@ -31,6 +31,7 @@ export interface CompletionHost {
   readonly engine: Engine;
   readonly tokenizer: Tokenizer | undefined;
   readonly eosIds: readonly number[];
+  readonly vocabSize: number;
   /** Answers to one prompt share its cache: the others wait until the first has computed it. */
   readonly sharesPrompt: boolean;
   readonly firstToken: Histogram;
@@ -70,7 +71,7 @@ export class RunningCompletion implements Completion {
     const { n = 1, signal } = options;
     if (signal?.aborted) throw abortedError('complete', signal);
     this.seed = options.seed ?? randomSeed();
-    checkCompletion(options, this.seed, host.engine.ranks.runner.config.vocabSize);
+    checkCompletion(options, this.seed, host.vocabSize);
     this.promptTokens = prompts.reduce((sum, prompt) => sum + prompt.length, 0);
     this.#parts = prompts.flatMap((prompt, at) =>
       Array.from({ length: n }, (_, answer) => this.#part(prompt, at * n + answer, answer)),
@@ -128,7 +129,7 @@ export class RunningCompletion implements Completion {
         ...(priority !== undefined && { priority }),
         ...(options.logprobs !== undefined && { logits: true }),
       },
-      answer: new Answer(host.tokenizer, stops, options.logprobs),
+      answer: new Answer(host.tokenizer, stops, options.logprobs, options.minTokens),
       handle: undefined,
       ended: false,
       lastToken: undefined,

@@ -59,7 +59,7 @@ describe('a model that answers many at once', () => {
   const sampled: CompletionOptions = { maxTokens: 40, temperature: 0.8, topP: 0.9, ignoreEos: true };
 
   test('texts are those of generate, side by side, whatever the stop texts', async () => {
-    const requests = prompts.flatMap((prompt, at) => [
+    const requests = prompts.flatMap((prompt, at): { prompt: string; options: CompletionOptions }[] => [
       { prompt, options: { ...sampled, seed: at } },
       { prompt, options: { maxTokens: 30, seed: 0, repetitionPenalty: 1.2 } },
       {
@@ -95,6 +95,8 @@ describe('a model that answers many at once', () => {
       }),
     );
     for (const [at, { text, finish }] of stopped.entries()) {
+      // Below minTokens nothing is looked for.
+      if (requests[at]!.options.minTokens !== undefined) continue;
       expect(finish).toBe('stop_string');
       expect(text).toBe(expected[at]!.text.slice(0, expected[at]!.text.indexOf(stops[at]![0]!)));
     }

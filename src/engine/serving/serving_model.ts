@@ -126,6 +126,7 @@ export class EngineServingModel implements ServingModel {
       engine: this.#engine,
       tokenizer,
       eosIds: eosIds(config, tokenizer),
+      vocabSize: config.vocabSize,
       sharesPrompt: prefixCaching,
       firstToken: this.#firstToken,
       nextToken: this.#nextToken,
