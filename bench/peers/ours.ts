@@ -5,22 +5,23 @@ import { MAX_STEPS_IN_FLIGHT } from '../../src/engine/ranks/runner.js';
 import type { HandedKv } from '../../src/engine/prefill/handed_kv.js';
 import { handedKv } from '../../src/engine/prefill/onnx/onnx_prefill.js';
 import type { PrefillWorker } from '../../src/engine/prefill/prefill_worker.js';
+import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import type { LoadOptions, Model } from '../../src/index.js';
 import type { Answering, PeerModel } from './peer_model.js';
 
 /** This runtime; a context that is given is taken over as a prefill worker's is. */
 export async function openOurs(where: string, options: LoadOptions): Promise<PeerModel> {
   const opened = await openModel(where, options, () => ({ slots: 1, batches: 1 }));
-  const model = new LoadedModel(opened, MAX_STEPS_IN_FLIGHT);
-  const { runner } = opened.group;
+  // Every run computes its prompt.
+  const how = { stepsInFlight: MAX_STEPS_IN_FLIGHT, prefixCaching: false };
+  const model = new LoadedModel(opened, how);
+  const runner = new SlotDriver(opened.group.runner);
   const answer = async (by: Model, prompt: readonly number[], maxTokens: number) => {
     const { signal } = options;
     const { tokens, stats } = await by.generate(prompt, { maxTokens, ignoreEos: true, ...(signal && { signal }) })
       .result;
     throwIfAborted(signal, 'bench');
-    // The library counts all tokens from the end of the prompt; that time over one token less is what a step took at most.
-    const seconds = tokens.length / stats.tokens_per_second;
-    return { ids: tokens, ttftMs: stats.ttft_ms, tokenMs: (1000 * seconds) / (tokens.length - 1) };
+    return { ids: tokens, ttftMs: stats.ttft_ms, tokenMs: 1000 / stats.tokens_per_second };
   };
   return {
     name: 'splitkv',
@@ -31,7 +32,7 @@ export async function openOurs(where: string, options: LoadOptions): Promise<Pee
     }),
     async filled({ prompt, ...present }): Promise<Answering> {
       const kv = handedKv(present, prompt.length, opened.config, runner.options.kvType);
-      const given = new LoadedModel({ ...opened, prefiller: givenKv(kv) }, MAX_STEPS_IN_FLIGHT);
+      const given = new LoadedModel({ ...opened, prefiller: givenKv(kv) }, how);
       return {
         async logits() {
           await runner.takeOver(prompt, 1, { seed: 0 }, kv);

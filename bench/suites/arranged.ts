@@ -1,3 +1,4 @@
+import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import type { AttentionStats } from '../../src/engine/api.js';
@@ -209,7 +210,7 @@ async function open(
     signal,
   });
   try {
-    const { runner } = group;
+    const runner = new SlotDriver(group.runner);
     for (let slot = 0; slot < batch; slot++) {
       const prompt = randomPrompt(promptTokens - slot, config.vocabSize);
       await runner.prefill(prompt, room, { seed: 0 }, signal, slot);

@@ -2,7 +2,7 @@ import { SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
 import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
-import type { Runner } from '../../src/engine/ranks/runner.js';
+import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';
 import { openSource } from '../../src/loader/index.js';
@@ -54,7 +54,7 @@ interface Task {
   readonly name: RanksResult['task'];
   readonly tokens: number;
   /** Seconds, and the ids sampled: every plan must agree on them before it is timed. */
-  readonly run: (runner: Runner) => Promise<{ readonly seconds: number; readonly ids: readonly number[] }>;
+  readonly run: (runner: SlotDriver) => Promise<{ readonly seconds: number; readonly ids: readonly number[] }>;
 }
 
 /** Plans on several devices against one device: the same tasks, interleaved, in one process. */
@@ -185,7 +185,7 @@ async function race(task: Task, rivals: readonly Rival[], runs: number, hooks: S
   const contenders = rivals.map(({ plan, group }) => ({
     name: `${task.name}: ${plan} on ${group.ranks.length} ranks`,
     async run(): Promise<number> {
-      const { seconds, ids } = await task.run(group.runner);
+      const { seconds, ids } = await task.run(new SlotDriver(group.runner));
       expected ??= ids;
       if (ids.length === expected.length && ids.every((id, at) => id === expected![at])) return seconds;
       throw new SplitkvError(

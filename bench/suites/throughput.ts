@@ -3,7 +3,8 @@ import { median } from '../../src/base/stats.js';
 import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
 import type { HandedKv } from '../../src/engine/prefill/handed_kv.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
-import type { Runner } from '../../src/engine/ranks/runner.js';
+import { SplitkvPrefill } from '../../src/engine/prefill/splitkv_prefill.js';
+import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';
 import { openSource } from '../../src/loader/index.js';
@@ -102,7 +103,7 @@ export async function runThroughput(
   const adapters = new Map<string, BenchAdapter>();
   try {
     const prompts: Prompts[] = [];
-    for (const context of contexts) prompts.push(await promptsOf(worker.group.runner, context, hooks));
+    for (const context of contexts) prompts.push(await promptsOf(worker.group, context, hooks));
     for (const batch of batches) {
       const rivals: Rival[] = [];
       try {
@@ -145,13 +146,14 @@ const measurement = (result: ThroughputResult): Measurement => ({
 type Prompts = readonly { readonly prompt: readonly number[]; readonly kv: HandedKv }[];
 
 /** Prompts of a length with their keys and values. */
-async function promptsOf(runner: Runner, length: number, { onProgress, signal }: SuiteHooks): Promise<Prompts> {
-  const { vocabSize } = runner.config;
+async function promptsOf(group: RankGroup, length: number, { onProgress, signal }: SuiteHooks): Promise<Prompts> {
+  const { vocabSize } = group.runner.config;
+  const worker = new SplitkvPrefill(group);
   const prompts: Prompts[number][] = [];
   for (let index = 0; index < PROMPTS; index++) {
     onProgress(`prompt ${index + 1} of ${PROMPTS} of ${length} tokens`);
     const prompt = randomPrompt(length, vocabSize).map((id) => (id + index) % vocabSize);
-    prompts.push({ prompt, kv: await runner.computeKv(prompt, signal) });
+    prompts.push({ prompt, kv: await worker.prefill(prompt, signal) });
   }
   return prompts;
 }
@@ -204,7 +206,7 @@ async function decode(
   prompts: Prompts,
   maxTokens: number,
 ): Promise<{ readonly seconds: number; readonly ids: readonly number[][] }> {
-  const { runner } = group;
+  const runner = new SlotDriver(group.runner);
   const { slots } = runner.options;
   // Dealt to the micro-batches in turns, so that they are as large as each other.
   const slotOf = (sequence: number): number => (sequence % microBatches) * slots + Math.floor(sequence / microBatches);

@@ -39,7 +39,8 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   const kilobytes = gzipped(files) / 1000;
   expect(files.size).toBeGreaterThan(5);
   expect(kilobytes).toBeGreaterThan(50);
-  expect(kilobytes).toBeLessThan(150);
+  // Since it was 150: the engine that serves many requests is the one that answers a lone one (docs/decisions.md).
+  expect(kilobytes).toBeLessThan(164);
 });
 
 test('what few pages need is loaded on demand, and the element is small', () => {

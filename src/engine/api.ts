@@ -79,8 +79,13 @@ export interface LoadOptions extends NetworkOptions {
   readonly workers?: boolean;
   /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
   readonly memory?: number | readonly number[];
-  /** Generations that may run at once; default: as many as a pipeline has stages, else 1. More wait their turn. */
+  /**
+   * Whole contexts that the KV cache has room for; default: as many as a pipeline has stages, else 1. Generations that run at once share
+   * it; those that find no room wait.
+   */
   readonly requests?: number;
+  /** Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; default: where the plan allows it. */
+  readonly prefixCaching?: boolean;
   /**
    * Prompts are computed on a device of their own, with whole weights, and their keys and values handed over to the ranks. Default:
    * the ranks compute prompts themselves.
@@ -160,6 +165,53 @@ export interface GenerateOptions extends SamplingOptions {
   readonly signal?: AbortSignal;
   /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
   readonly ignoreEos?: boolean;
+  /** Default true. False: everything is computed, even what the cache holds of the prompt; the result is the same. */
+  readonly cachePrompt?: boolean;
+  /** Takes the f32 logits that the first token is drawn from, [vocabSize]. */
+  readonly onFirstLogits?: (logits: Float32Array) => void;
+}
+
+/** What `Conversation.save` gives: plain JSON, without keys and values. */
+export interface SavedConversation {
+  readonly version: number;
+  /** Name of the model that it was held with. */
+  readonly model: string;
+  readonly system?: string;
+  readonly turns: readonly {
+    readonly user: string;
+    readonly answer: string;
+    /** The answer's ids, as they were generated. */
+    readonly tokens: readonly number[];
+  }[];
+}
+
+export interface ConversationOptions {
+  /** The system message. */
+  readonly system?: string;
+  /** Goes on with a conversation that was saved, with the same bits; a `system` given here takes the place of its own. */
+  readonly restore?: SavedConversation;
+  /** When a message has no room any more: 'error' (default) throws `context_full`, 'forget' leaves the oldest turns out for good. */
+  readonly whenFull?: 'error' | 'forget';
+  /** A text that every message is about, put before it; messages then don't see each other. */
+  readonly about?: string;
+}
+
+/** A conversation with a loaded model; a turn computes only what is new. One answer at a time: `fork` for more. */
+export interface Conversation {
+  /** The system message, and questions and answers so far. */
+  readonly messages: readonly ChatMessage[];
+  /** Asks, and adds question and answer once the answer ends; an answer that was aborted is added as far as it came. */
+  send(content: string, options?: GenerateOptions): Generation;
+  /** Another answer to the last question, in the old one's place. */
+  regenerate(options?: GenerateOptions): Generation;
+  /** Another last question, in the old one's place. */
+  edit(content: string, options?: GenerateOptions): Generation;
+  /** Takes back the last turns: default 1. */
+  undo(turns?: number): void;
+  /** A conversation that goes on from here by itself. */
+  fork(): Conversation;
+  /** Plain JSON that `conversation({restore})` goes on with, also after a reload. */
+  save(): SavedConversation;
 }
 
 export interface ChatMessage {
@@ -219,6 +271,8 @@ export interface RunStats {
   readonly adapter: string;
   readonly ranks: readonly RankStats[];
   readonly plan: string;
+  /** Of a generation: tokens of its prompt that were in the cache, and not computed again. */
+  readonly cached_tokens?: number;
   /** Of a generation on several ranks. */
   readonly attention?: AttentionStats;
   /** Of a generation whose prompt was compressed. */
@@ -237,6 +291,11 @@ export interface GenerateResult {
   readonly finish_detail: 'eos' | 'stop_token' | 'stop_string' | 'max_tokens' | 'context_full' | 'aborted';
   readonly seed: number;
   readonly stats: RunStats;
+}
+
+/** A result of `generateMany`. */
+export interface IndexedResult extends GenerateResult {
+  readonly index: number;
 }
 
 /** A running generation: iterate for text pieces, await `result` for the whole. */
@@ -375,6 +434,13 @@ export interface SelfTestResult {
 export interface Model {
   readonly info: ModelInfo;
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  /**
+   * Answers several prompts side by side, each as `generate` would alone; a beginning that all have is computed once. Yields results as
+   * they end, with the prompt's number. Leaving the iteration aborts the rest.
+   */
+  generateMany(prompts: readonly Prompt[], options?: GenerateOptions): AsyncIterable<IndexedResult>;
+  /** A conversation by the model's chat template. @throws SplitkvError `unsupported` where it has none */
+  conversation(options?: ConversationOptions): Conversation;
   logits(tokens: readonly number[] | Uint32Array | Int32Array, options?: LogitsOptions): Promise<LogitsResult>;
   /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
   kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;

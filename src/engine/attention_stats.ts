@@ -1,10 +1,10 @@
 import type { AttentionStats } from './api.js';
 import type { Runner } from './ranks/runner.js';
 
-/** What the ranks read of the cache in the next decode step; undefined on one rank, which nobody waits for. */
-export async function attentionStats(runner: Runner): Promise<AttentionStats | undefined> {
+/** What the ranks read of the cache in a decode step (`Runner.kvTokens`); undefined on one rank, which nobody waits for. */
+export async function attentionStats(runner: Runner, lengths: readonly number[]): Promise<AttentionStats | undefined> {
   if (runner.ranks.length === 1) return undefined;
-  const byRank = await runner.kvTokens();
+  const byRank = await runner.kvTokens(lengths);
   const { utilisation: predicted } = runner.plan;
   return {
     kv_tokens_per_step: byRank.map((layers) => layers.reduce((sum, tokens) => sum + tokens, 0)),

@@ -14,7 +14,7 @@ import { checkWindowFits } from '../model/compression/window.js';
 import type { KvType } from '../model/layers/attention/cache.js';
 import type { WeightProgress } from '../model/weights/weight_loader.js';
 import { modelShape } from '../model/shape.js';
-import { checkTogether, type Feature, modelFeatures, pipelineDepth, type Plan } from '../placement/index.js';
+import { checkTogether, type Feature, modelFeatures, type Plan } from '../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from './api.js';
 import { choosePlan, type PickedPlan } from './planning/choose_plan.js';
 import { kvCompression } from './cache/kv_compression.js';
@@ -25,10 +25,12 @@ import { modelName } from './files/model_name.js';
 import { placeOf } from './files/model_place.js';
 import { openFiles, orDamage } from './files/open_files.js';
 import { runnerOf } from './planning/plan_subject.js';
+import { loadSeats } from './planning/seats.js';
 import { checkPrefill } from './prefill/check_prefill.js';
 import { prefillFeatures, type PrefillWorker } from './prefill/prefill_worker.js';
 import { type ModelRanks, RankGroup } from './ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './ranks/runner.js';
+import { placingOf } from './serving/engine.js';
 import { WorkerGroup } from './workers/worker_group.js';
 
 const DEFAULT_CONTEXT = 4096;
@@ -50,6 +52,7 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   workers: true,
   memory: true,
   requests: wholeNumber(1, 64),
+  prefixCaching: true,
   prefill: true,
   powerPreference: oneOf(['high-performance', 'low-power']),
   adapter: true,
@@ -102,11 +105,11 @@ export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
  *   allocated until then is freed.
  */
 export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
-  const opened = await openModel(where, options, ({ plan }) => ({
-    slots: 1,
-    batches: options.requests ?? pipelineDepth(plan),
-  }));
-  return new LoadedModel(opened, options.stepsInFlight ?? MAX_STEPS_IN_FLIGHT);
+  const { requests, prefixCaching } = options;
+  const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
+  const opened = await openModel(where, options, seats, undefined, prefixCaching ? ['prefixCaching'] : []);
+  const { stepsInFlight = MAX_STEPS_IN_FLIGHT } = options;
+  return new LoadedModel(opened, { stepsInFlight, prefixCaching, placing: await placingOf(opened.group) });
 }
 
 /**

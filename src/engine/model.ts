@@ -1,9 +1,13 @@
-import { usageError } from '../base/errors.js';
+import { abortedError, throwIfAborted, usageError } from '../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../base/options.js';
 import type { Source } from '../loader/index.js';
-import type { ModelConfig } from '../model/config/model_config.js';
+import { KV_BLOCK } from '../base/kv_units.js';
+import { misfit } from '../placement/index.js';
 import type {
   ChatCompletions,
+  Conversation,
+  ConversationOptions,
+  IndexedResult,
   GenerateOptions,
   GenerateResult,
   Generation,
@@ -18,7 +22,8 @@ import type {
 } from './api.js';
 import { chatCompletions } from './chat_api.js';
 import type { PickedPlan } from './planning/choose_plan.js';
-import { generate } from './generate.js';
+import { generate, type PromptRows } from './generate.js';
+import { TalkingConversation } from './conversation.js';
 import { GenerationStream } from './generation_stream.js';
 import type { Speed } from './generate.js';
 import type { OpenedModel } from './load.js';
@@ -26,9 +31,8 @@ import { modelInfo } from './model_info.js';
 import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from './prompt_tokens.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
-import type { Runner } from './ranks/runner.js';
 import { samplingSchema } from './ranks/sampling_options.js';
-import { Turns } from './turns.js';
+import { Engine, type EngineRequest, openedFeatures, type Placing } from './serving/engine.js';
 
 const schema: OptionsSchema<GenerateOptions> = {
   ...samplingSchema,
@@ -36,92 +40,169 @@ const schema: OptionsSchema<GenerateOptions> = {
   stop: true,
   signal: true,
   ignoreEos: true,
+  cachePrompt: true,
+  onFirstLogits: true,
 };
 
 export class LoadedModel implements Model {
   readonly info: ModelInfo;
   readonly chat: { readonly completions: ChatCompletions };
-  readonly #config: ModelConfig;
   readonly #group: ModelRanks;
   readonly #prefiller: PrefillWorker | undefined;
   readonly #reader: PromptReader;
-  readonly #stepsInFlight: number;
-  readonly #turns: Turns;
+  readonly #eosIds: readonly number[];
+  #engine: Engine;
   readonly #picked: PickedPlan | undefined;
   readonly #source: Source | undefined;
   readonly #disposal = new AbortController();
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
-  constructor(opened: OpenedModel, stepsInFlight: number) {
+  constructor(
+    opened: OpenedModel,
+    readonly how: {
+      readonly stepsInFlight: number;
+      readonly prefixCaching?: boolean | undefined;
+      readonly placing?: Placing | undefined;
+    },
+  ) {
     const { config, group, tokenizer, noTokenizer } = opened;
-    this.#config = config;
     this.#group = group;
     this.#prefiller = opened.prefiller;
     this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
-    this.#stepsInFlight = stepsInFlight;
-    this.#turns = new Turns(group.runner.options.batches ?? 1);
+    this.#eosIds = eosIds(config, tokenizer);
+    this.#engine = this.#open();
     this.#picked = opened.picked;
     this.#source = opened.source;
     this.info = modelInfo(opened);
     this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
   }
 
-  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
-    return new GenerationStream((emit, left) => {
-      const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
-      return this.#turns.run(async (slot) => {
-        this.#assertUsable();
-        checkOptions('generate', options, schema);
-        const { speed, compressed, attention, ...result } = await generate(
-          this.#runner,
-          this.#reader,
-          promptTokens(prompt, this.#reader),
-          eosIds(this.#config, this.#reader.tokenizer),
-          { ...options, stepsInFlight: this.#stepsInFlight, slot, prefiller: this.#prefiller },
-          AbortSignal.any(signals),
-          emit,
-        );
-        this.#speed = speed;
-        return {
-          ...result,
-          stats: {
-            ...this.stats(),
-            ...(attention && { attention }),
-            ...(compressed && { kv_compression: compressed }),
-            ...this.#predicted(result),
-          },
-        };
-      });
+  #open(): Engine {
+    const { runner } = this.#group;
+    const { slots, batches = 1 } = runner.options;
+    const features = openedFeatures(this.#group, this.#prefiller);
+    return new Engine(this.#group, {
+      slots: slots * batches,
+      tokensPerIteration: runner.promptRows * runner.rowBlocks + slots * batches,
+      iterationsInFlight: this.how.stepsInFlight,
+      placing: this.how.placing,
+      prefixCaching: this.how.prefixCaching ?? misfit([...features, 'prefixCaching'], runner.plan) === undefined,
+      prefiller: this.#prefiller,
+      recover: false,
     });
   }
 
-  logits(tokens: readonly number[] | Uint32Array | Int32Array, options: LogitsOptions = {}): Promise<LogitsResult> {
-    return this.#turns.alone(async () => {
+  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
+    return this.#generation(() => {
+      checkOptions('generate', options, schema);
+      return { prompt: promptTokens(prompt, this.#reader) };
+    }, options);
+  }
+
+  /** Runs what `rows` gives, once the model is known to be usable. */
+  #generation(rows: () => PromptRows, options: GenerateOptions): Generation {
+    return new GenerationStream(async (emit, left) => {
+      const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
       this.#assertUsable();
-      const signal = AbortSignal.any([this.#disposal.signal, ...(options.signal ? [options.signal] : [])]);
-      const positions: number[] = [];
-      const rows: Float32Array[] = [];
-      const ids = tokenIds(tokens);
-      const { promptLength = ids.length } = options;
-      if (
-        options.promptLength !== undefined &&
-        !(Number.isInteger(promptLength) && promptLength >= 1 && promptLength <= ids.length)
-      ) {
-        throw usageError(`promptLength ${promptLength}: expected an integer from 1 to the ${ids.length} tokens given`);
-      }
-      await this.#runner.logits(
-        ids,
-        options.all ?? false,
-        (position, row) => {
-          positions.push(position);
-          if (options.onRow) options.onRow(position, row);
-          else rows.push(row);
+      const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds };
+      const done = await generate(host, rows(), options, AbortSignal.any(signals), emit);
+      const { speed, compressed, attention, cachedTokens, ...result } = done;
+      this.#speed = speed;
+      return {
+        ...result,
+        stats: {
+          ...this.stats(),
+          cached_tokens: cachedTokens,
+          ...(attention && { attention }),
+          ...(compressed && { kv_compression: compressed }),
+          ...this.#predicted(result),
         },
-        signal,
-        promptLength,
-      );
-      return { positions, rows };
+      };
     });
+  }
+
+  async *generateMany(
+    prompts: readonly Prompt[],
+    options: GenerateOptions = {},
+  ): AsyncGenerator<IndexedResult, void, undefined> {
+    checkOptions('generateMany', options, schema);
+    const rows = prompts.map((prompt) => promptTokens(prompt, this.#reader));
+    const left = new AbortController();
+    const signal = AbortSignal.any([left.signal, ...(options.signal ? [options.signal] : [])]);
+    const shared = commonPrefix(rows);
+    // Together they would each compute it.
+    if (rows.length > 1 && shared.length >= KV_BLOCK && this.#engine.options.prefixCaching) {
+      await this.#compute('generateMany', signal, { prompt: shared });
+    }
+    const running = new Map(
+      rows.map((prompt, index) => [
+        index,
+        this.#generation(() => ({ prompt }), { ...options, signal }).result.then((result) => ({ index, ...result })),
+      ]),
+    );
+    for (const result of running.values()) result.catch(() => {}); // awaited below, or left
+    try {
+      while (running.size > 0) {
+        const next = await Promise.race(running.values());
+        running.delete(next.index);
+        yield next;
+      }
+    } finally {
+      left.abort();
+      await Promise.allSettled(running.values());
+    }
+  }
+
+  conversation(options: ConversationOptions = {}): Conversation {
+    this.#assertOpen();
+    const generate = (rows: () => PromptRows, given: GenerateOptions): Generation => {
+      checkOptions('send', given, schema);
+      return this.#generation(rows, given);
+    };
+    return new TalkingConversation({ reader: this.#reader, name: this.info.name, generate }, options);
+  }
+
+  async logits(
+    tokens: readonly number[] | Uint32Array | Int32Array,
+    options: LogitsOptions = {},
+  ): Promise<LogitsResult> {
+    this.#assertUsable();
+    const positions: number[] = [];
+    const rows: Float32Array[] = [];
+    const ids = tokenIds(tokens);
+    const { promptLength = ids.length } = options;
+    if (
+      options.promptLength !== undefined &&
+      !(Number.isInteger(promptLength) && promptLength >= 1 && promptLength <= ids.length)
+    ) {
+      throw usageError(`promptLength ${promptLength}: expected an integer from 1 to the ${ids.length} tokens given`);
+    }
+    this.#group.runner.checkPrompt(ids);
+    const onRow = (position: number, row: Float32Array): void => {
+      positions.push(position);
+      if (options.onRow) options.onRow(position, row);
+      else rows.push(row);
+    };
+    await this.#compute('logits', options.signal, {
+      prompt: ids.slice(0, promptLength),
+      continuation: ids.slice(promptLength),
+      promptLogits: { all: options.all ?? false, onRow },
+    });
+    return { positions, rows };
+  }
+
+  /** Computes a prompt and samples nothing. @throws SplitkvError `aborted` */
+  async #compute(what: string, signal: AbortSignal | undefined, request: Partial<EngineRequest>): Promise<void> {
+    const signals = AbortSignal.any([this.#disposal.signal, ...(signal ? [signal] : [])]);
+    throwIfAborted(signals, what);
+    const plain = { prompt: [], maxTokens: 0, seed: 0, eosIds: [], onToken: () => true };
+    const { ended, abort } = this.#engine.submit({ ...plain, ...request });
+    signals.addEventListener('abort', abort, { once: true });
+    try {
+      if ((await ended) === 'aborted') throw abortedError(what, signals);
+    } finally {
+      signals.removeEventListener('abort', abort);
+    }
   }
 
   async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
@@ -131,16 +212,24 @@ export class LoadedModel implements Model {
     return damage === undefined ? result : { ...result, problem: damage, damaged: true };
   }
 
-  kept(prompt: Prompt, options: { readonly signal?: AbortSignal } = {}): Promise<KeptEntries> {
-    return this.#turns.alone(async () => {
-      this.#assertUsable();
-      if (!this.#runner.options.compression) {
-        throw usageError('kept: nothing is compressed; load the model with a kvBudget, such as 0.2');
-      }
-      const tokens = promptTokens(prompt, this.#reader);
-      const signal = AbortSignal.any([this.#disposal.signal, ...(options.signal ? [options.signal] : [])]);
-      return { promptTokens: tokens.length, layers: await this.#runner.kept(tokens, signal) };
+  async kept(prompt: Prompt, options: { readonly signal?: AbortSignal } = {}): Promise<KeptEntries> {
+    this.#assertUsable();
+    const { runner } = this.#group;
+    if (!runner.options.compression) {
+      throw usageError('kept: nothing is compressed; load the model with a kvBudget, such as 0.2');
+    }
+    const tokens = promptTokens(prompt, this.#reader);
+    const { numLayers, kvHeads } = this.info.shape;
+    const layers = Array.from({ length: numLayers }, () => new Array<number>(kvHeads).fill(tokens.length));
+    await this.#compute('kept', options.signal, {
+      prompt: tokens,
+      onPrompt: async (slot) => {
+        for (const { kept } of await runner.cacheUse(slot)) {
+          for (const { layer, head, entries } of kept) layers[layer]![head] = entries;
+        }
+      },
     });
+    return { promptTokens: tokens.length, layers };
   }
 
   tokenize(text: string): number[] {
@@ -177,23 +266,17 @@ export class LoadedModel implements Model {
     return { predicted: { tokens_per_second: tokensPerSecond, ttft_ms: ttftMs } };
   }
 
-  recover({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    return this.#turns.alone(async () => {
-      this.#assertOpen();
-      await this.#group.recover(signal);
-      await this.#prefiller?.recover(signal);
-    });
+  async recover({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.#assertOpen();
+    await this.#engine.close();
+    await this.#group.recover(signal);
+    await this.#prefiller?.recover(signal);
+    this.#engine = this.#open();
   }
 
   async dispose(): Promise<void> {
     this.#disposal.abort(new Error('the model was disposed'));
-    await this.#turns.idle();
-    await this.#prefiller?.dispose();
-    await this.#group.dispose();
-  }
-
-  get #runner(): Runner {
-    return this.#group.runner;
+    await this.#engine.dispose();
   }
 
   #assertOpen(): void {
@@ -205,4 +288,13 @@ export class LoadedModel implements Model {
     this.#group.assertUsable();
     this.#prefiller?.assertUsable();
   }
+}
+
+/** The ids that all lists begin with; of a list by itself all but the last. */
+function commonPrefix(lists: readonly (readonly number[])[]): readonly number[] {
+  const [first = []] = lists;
+  const shortest = Math.min(...lists.map(({ length }) => length)) - 1;
+  let length = 0;
+  while (length < shortest && lists.every((list) => list[length] === first[length])) length++;
+  return first.slice(0, length);
 }

@@ -68,6 +68,8 @@ export {
 export { parsePolicy, POLICIES, type PolicyRow, registerPolicy } from './make/policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';
 export { type CachePiece, Owners } from './owners.js';
+export { CachePools, RankBlocks } from './pools.js';
+export { leastLoadedOffset } from './owner.js';
 export * from './routes.js';
 export {
   firstRowOf,

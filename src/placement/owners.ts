@@ -91,6 +91,24 @@ export class Owners {
     return sum(range(0, this.batches).map((batch) => lengthOf(this.slotsOf(rank, batch))));
   }
 
+  /** Places whose sequences a rank keeps, or a part of each. */
+  keptPlaces(rank: number): number[] {
+    const place = this.#placeOfRank(rank);
+    return place === undefined ? range(0, this.ranges(0).length) : [place];
+  }
+
+  /** Slots of a place, of all batches. */
+  placeSlots(place: number): number {
+    return sum(range(0, this.batches).map((batch) => lengthOf(this.ranges(batch)[place]!)));
+  }
+
+  /** Whether a rank has the chunks of a lane of `lanes` in any of its stages. */
+  holdsLane(rank: number, lane: number, lanes: number): boolean {
+    return this.topology.ranks[rank]!.stages.some(
+      (stage) => stage && lanes % stage.sequence.ranks === 0 && lane % stage.sequence.ranks === stage.sequence.index,
+    );
+  }
+
   /** The only place whose sequences a rank keeps; undefined where it keeps all, in some stage at least. */
   #placeOfRank(rank: number): number | undefined {
     const stages = this.topology.ranks[rank]!.stages.filter((stage) => stage !== undefined);

@@ -5,7 +5,7 @@
 
 import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
 import type { Iteration, SchedulerOptions } from '../engine/scheduler/index.js';
-import { Scheduler } from '../engine/scheduler/index.js';
+import { contextPolicy, Scheduler } from '../engine/scheduler/index.js';
 import { Clients } from './clients.js';
 import type { IterationTime } from './iteration_time.js';
 import type { Trace } from './trace.js';
@@ -38,7 +38,7 @@ export interface SimulationResult {
 
 /** Runs the scheduler on a clock that the time model moves: what would be computed is not. */
 export function simulate(trace: Trace, options: SimulationOptions): SimulationResult {
-  const scheduler = new Scheduler(options.scheduler);
+  const scheduler = new Scheduler(options.scheduler, contextPolicy);
   const clients = new Clients(trace, options.concurrency);
   const sentAt = new Float64Array(trace.length);
   const ttftSeconds = new Float64Array(trace.length);

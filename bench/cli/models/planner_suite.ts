@@ -3,7 +3,7 @@ import { median } from '../../../src/base/stats.js';
 import { planOutlook, type PlanOutlook } from '../../../src/engine/planning/auto_plan.js';
 import { openModelFiles, storedType } from '../../../src/engine/files/model_files.js';
 import { RankGroup } from '../../../src/engine/ranks/rank_group.js';
-import type { Runner } from '../../../src/engine/ranks/runner.js';
+import { SlotDriver } from '../../../src/engine/testing/slot_driver.js';
 import { openSource } from '../../../src/loader/index.js';
 import { defaultPromptChunk, type PlanCandidate, pickPlan, type PlanPrediction } from '../../../src/placement/index.js';
 import type { Terminal } from '../../../src/cli/command.js';
@@ -182,7 +182,7 @@ async function race(
   for (let run = 0; run <= runs; run++) {
     for (const [index, { candidate, group }] of contenders.entries()) {
       onProgress(`${candidate.policy}, run ${run} of ${runs}`);
-      const { ids, ...times } = await answer(group.runner, prompt, maxTokens);
+      const { ids, ...times } = await answer(new SlotDriver(group.runner), prompt, maxTokens);
       expected ??= ids.join();
       if (ids.join() !== expected) {
         throw new SplitkvError(
@@ -197,7 +197,7 @@ async function race(
 }
 
 async function answer(
-  runner: Runner,
+  runner: SlotDriver,
   prompt: readonly number[],
   maxTokens: number,
 ): Promise<PlanTimes & { readonly ids: readonly number[] }> {

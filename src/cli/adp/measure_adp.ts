@@ -61,7 +61,6 @@ export async function measureAdp(
         signal,
         engine: {
           slots,
-          kvBlocks,
           tokensPerIteration: maxTokensPerIteration,
           chunkedPrefill,
           watermark,

@@ -3,6 +3,7 @@ import { Random } from '../../base/random.js';
 import type { ModelRanks } from '../../engine/ranks/rank_group.js';
 import { BalanceMeter } from '../../engine/scheduler/index.js';
 import { Engine, type EngineOptions } from '../../engine/serving/engine.js';
+import { placing } from '../../engine/serving/placing.js';
 import type { IterationRecord } from '../../engine/serving/rank_balance.js';
 import { Clients } from '../../simulate/clients.js';
 import type { SimulationResult } from '../../simulate/simulate.js';
@@ -31,6 +32,7 @@ export async function replay(ranks: ModelRanks, trace: Trace, options: ReplayOpt
   const meter = new BalanceMeter();
   await ranks.runner.all((rank) => rank.reset());
   const engine = new Engine(borrowed(ranks), {
+    placing,
     ...options.engine,
     iterationsInFlight: 1,
     onIteration: (record) => {

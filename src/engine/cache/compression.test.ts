@@ -56,7 +56,7 @@ async function run(policy: KvPolicy | 'none', setup: Setup = {}, budget?: number
   try {
     const rows: Buffer[] = [];
     await runner.prefill(tokens(LENGTH), BEHIND + 1, { seed: 0 });
-    const uses = await runner.cacheUse();
+    const uses = await runner.cacheUse(0);
     const kept = keptOf(uses);
     // Every head once, whoever has copies of it.
     expect(uses.flatMap((use) => use.kept)).toHaveLength(kept.flat().length);
@@ -131,7 +131,7 @@ describe('compression in the running engine', () => {
           LENGTH,
         );
         await runner.prefill(tokens(LENGTH), 1, { seed: 0 });
-        const kept = keptOf(await runner.cacheUse());
+        const kept = keptOf(await runner.cacheUse(0));
         expect(kept).toEqual(expected.kept.map((layer) => layer.map((own) => own.length)));
         for (const [layer, heads] of expected.kept.entries()) {
           const cache = new Float32Array(await device.read(buffers.get(`layers.${layer}.k_cache`)!));

@@ -1,3 +1,8 @@
+/**
+ * Room: KV blocks of a rank. By head where caches are compressed or heads are copied (here); elsewhere the scheduler
+ * hands them out. Beside it caches that move between ranks (kv_move.ts).
+ */
+
 import type { Buffer, Device } from '../../gpu/index.js';
 import { range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';

@@ -1,4 +1,5 @@
 import { usageError } from '../../base/errors.js';
+import { ceilDiv } from '../../base/math.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { rankSlice } from '../../model/shape.js';
@@ -64,7 +65,7 @@ export async function checkBudgets(
 
 /** Whole contexts that there is room for. */
 export const sequencesOf = ({ slots, batches = 1, kvBlocks, contextLength }: RunnerOptions): number =>
-  Math.min(slots * batches, ((kvBlocks ?? Infinity) * KV_BLOCK) / contextLength);
+  Math.min(slots * batches, (kvBlocks ?? Infinity) / ceilDiv(contextLength, KV_BLOCK));
 
 /** What of ranks' memory placement can't tell exactly. */
 export const bytesOf = (

@@ -8,7 +8,6 @@ import {
   type MachineMeasure,
   makePlan,
   pickPlan,
-  pipelineDepth,
   type PlanCandidate,
   type PlanPrediction,
   predictPlan,
@@ -25,6 +24,7 @@ import { usualRequest } from './pick_plan.js';
 import { microBatchesOf } from '../serving/micro_batches.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { rankAdapters, rankCount } from './rank_adapters.js';
+import { loadSeats } from './seats.js';
 import { memoryOnPaper } from './rank_memory.js';
 
 export interface PlanModelOptions extends Pick<
@@ -158,7 +158,8 @@ export async function planModel(
     prefillChunk: options.prefillChunk,
     ...(request.batch > 1 && { together: request.batch }),
     seatsOf: (of) => {
-      const batches = request.batch > 1 ? microBatchesOf(of, request.batch, 'auto').count : pipelineDepth(of);
+      if (request.batch === 1) return loadSeats(of, contextLength, undefined);
+      const batches = microBatchesOf(of, request.batch, 'auto').count;
       return { slots: Math.ceil(request.batch / batches), batches };
     },
   };

@@ -6,7 +6,7 @@ import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { arrangedPlan } from '../../placement/index.js';
 import { randomArrangement } from '../../placement/testing/arrangements.js';
 import { load } from '../load.js';
-import type { Runner } from '../ranks/runner.js';
+import type { SlotDriver } from '../testing/slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 import type { HandedKv } from './handed_kv.js';
@@ -25,7 +25,7 @@ const prompt = (length: number): number[] => Array.from({ length }, (_, i) => (i
 const steps = 4;
 
 /** Ids and logits of a few tokens after a prompt that `begin` brings into the cache. */
-async function rowsAfter(runner: Runner, begin: () => Promise<void>): Promise<Buffer[]> {
+async function rowsAfter(runner: SlotDriver, begin: () => Promise<void>): Promise<Buffer[]> {
   await begin();
   const rows: Buffer[] = [];
   for (let step = 0; step < steps; step++) {

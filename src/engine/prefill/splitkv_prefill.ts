@@ -1,14 +1,23 @@
 import type { ModelRanks } from '../ranks/rank_group.js';
+import { Engine } from '../serving/engine.js';
 import type { HandedKv } from './handed_kv.js';
 import type { PrefillWorker } from './prefill_worker.js';
+import { abortedError } from '../../base/errors.js';
 
 /** A prefill worker of our own kernels: what it hands over is bit for bit what the ranks would have computed. */
 export class SplitkvPrefill implements PrefillWorker {
   readonly kind = 'splitkv';
-  #last: Promise<unknown> = Promise.resolve();
+  #engine: Engine;
 
   /** @param ranks one rank with whole weights and one slot */
-  constructor(readonly ranks: ModelRanks) {}
+  constructor(readonly ranks: ModelRanks) {
+    this.#engine = this.#open();
+  }
+
+  #open(): Engine {
+    const { promptRows } = this.ranks.runner;
+    return new Engine(this.ranks, { slots: 1, tokensPerIteration: promptRows + 1, recover: false });
+  }
 
   get adapter(): string {
     return this.ranks.adapter.name;
@@ -18,22 +27,50 @@ export class SplitkvPrefill implements PrefillWorker {
     return this.ranks.runner.ranks[0]!.facts.weightBytes;
   }
 
-  prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
-    const result = this.#last.then(() => this.ranks.runner.computeKv(prompt, signal));
-    this.#last = result.catch(() => {});
-    return result;
+  async prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
+    if (signal?.aborted) throw abortedError('prefill', signal);
+    let handed: HandedKv | undefined;
+    const { ended, abort } = this.#engine.submit({
+      prompt,
+      maxTokens: 0,
+      seed: 0,
+      eosIds: [],
+      onPrompt: async (slot) => {
+        handed = await this.#read(slot, prompt.length);
+      },
+      onToken: () => true,
+    });
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      await ended;
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+    if (!handed) throw abortedError('prefill', signal);
+    return handed;
+  }
+
+  async #read(slot: number, tokens: number): Promise<HandedKv> {
+    const rank = this.ranks.runner.ranks[0]!;
+    const { cacheBlockBytes } = rank.facts;
+    const [bytes, lastRow] = await Promise.all([rank.readKv(slot), rank.readLastRow(slot)]);
+    const blocks = bytes.byteLength / cacheBlockBytes.reduce((sum, size) => sum + size, 0);
+    let at = 0;
+    const buffers = cacheBlockBytes.map((size) => bytes.subarray(at, (at += size * blocks)));
+    return { tokens, blocks, buffers, lastRow };
   }
 
   assertUsable(): void {
     this.ranks.assertUsable();
   }
 
-  recover(signal?: AbortSignal): Promise<void> {
-    return this.ranks.recover(signal);
+  async recover(signal?: AbortSignal): Promise<void> {
+    await this.#engine.close();
+    await this.ranks.recover(signal);
+    this.#engine = this.#open();
   }
 
   async dispose(): Promise<void> {
-    await this.#last;
-    await this.ranks.dispose();
+    await this.#engine.dispose();
   }
 }

@@ -15,6 +15,15 @@ import { type SamplingMode, SlotNeeds } from './slot_needs.js';
 export const MAX_STEPS_IN_FLIGHT = 4;
 const RING = 8;
 
+/** Programs of a decode step of some rows: the first `buffers.rows` of the batch. */
+interface StepPrograms {
+  readonly buffers: RowBuffers;
+  /** One decode step up to the last layer's rows; recorded when first needed. */
+  layers: Program<RankStep> | undefined;
+  /** From rows to sampled ids; recorded when a mode is first needed, without controls or with. */
+  readonly sampling: Map<SamplingMode | `${SamplingMode} controlled`, Program<RankStep>>;
+}
+
 /** Slots that are decoded side by side on a rank: their rows, and on ranks that hold rows of the head their sampling. */
 export class Batch {
   readonly #rows: RowBuffers;
@@ -24,10 +33,10 @@ export class Batch {
   readonly #sampler: Sampler | undefined;
   /** On the root, as `#firstInfo`. */
   readonly #ids: Readback | undefined;
-  /** One decode step up to the last layer's rows. */
-  readonly #layers: Program<RankStep>;
-  /** From rows to sampled ids; recorded when a mode is first needed, without controls or with. */
-  readonly #sampling = new Map<SamplingMode | `${SamplingMode} controlled`, Program<RankStep>>();
+  /** For all rows. */
+  readonly #wide: StepPrograms;
+  /** For a lone row, whose kernels are others; the same where there is one row only. */
+  readonly #slim: StepPrograms;
   readonly #needs = new SlotNeeds();
   /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
   readonly #firstInfo: Buffer;
@@ -67,22 +76,23 @@ export class Batch {
     }
     if (this.#sampler?.samples) this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
     this.#firstInfo = device.createBuffer('first row_info', slots * 8);
-    this.#layers = this.#record('decode', (recorder) => {
-      this.#recordNext(recorder);
-      this.#sampler?.recordSeen(recorder, () => this.#needs.penalises);
-      forward.recordLayers(recorder, this.#rows);
-    });
-    this.#sampling.set('greedy', this.#recordSampling('greedy', false));
+    this.#wide = { buffers: this.#rows, layers: undefined, sampling: new Map() };
+    this.#slim =
+      slots === 1
+        ? this.#wide
+        : { ...this.#wide, buffers: forward.allocateRows('generated', 1, 1, this.#rows), sampling: new Map() };
+    this.#slim.layers = this.#recordLayers(this.#slim);
+    this.#slim.sampling.set('greedy', this.#recordSampling(this.#slim, 'greedy', false));
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
   }
 
-  /** Of a decode step whose slots are all greedy, as `exchanges`. */
+  /** Of a decode step of one greedy request, as `exchanges`. */
   get dispatches(): number {
-    return this.#layers.dispatchCount + this.#sampling.get('greedy')!.dispatchCount;
+    return this.#slim.layers!.dispatchCount + this.#slim.sampling.get('greedy')!.dispatchCount;
   }
 
   get exchanges(): number {
-    return this.#layers.exchangeCount + this.#sampling.get('greedy')!.exchangeCount;
+    return this.#slim.layers!.exchangeCount + this.#slim.sampling.get('greedy')!.exchangeCount;
   }
 
   #record(label: string, body: (recorder: RankRecorder) => void): Program<RankStep> {
@@ -91,13 +101,21 @@ export class Batch {
     return recorder.finish();
   }
 
-  #recordSampling(mode: SamplingMode, controlled: boolean): Program<RankStep> {
+  #recordLayers({ buffers }: StepPrograms): Program<RankStep> {
+    return this.#record('decode', (recorder) => {
+      this.#recordNext(recorder);
+      this.#sampler?.recordSeen(recorder, () => this.#needs.penalises);
+      this.forward.recordLayers(recorder, buffers);
+    });
+  }
+
+  #recordSampling({ buffers }: StepPrograms, mode: SamplingMode, controlled: boolean): Program<RankStep> {
     const { forward, world, slots } = this;
-    const { x, normed } = this.#rows;
+    const { x, normed, rows } = buffers;
     const sampler = this.#sampler;
     return this.#record('sampling', (recorder) => {
       if (!sampler) return;
-      forward.recordHead(recorder, x, normed, slots, sampler.logits);
+      forward.recordHead(recorder, x, normed, rows, sampler.logits);
       const logits = controlled ? sampler.recordControls(recorder) : sampler.logits;
       if (mode === 'whole') {
         recordGatherLogits(recorder, world, logits, forward.logitsStride);
@@ -110,15 +128,24 @@ export class Batch {
     });
   }
 
+  /** For a step of so many rows by row group: the same on every rank. */
+  async #programsOf(rows: readonly number[]): Promise<StepPrograms> {
+    const programs = rows.reduce((sum, count) => sum + count, 0) <= 1 ? this.#slim : this.#wide;
+    programs.layers ??= await this.device.checked('preparing decoding', () => this.#recordLayers(programs));
+    return programs;
+  }
+
   /** What the present requests are sampled by: the same on every rank. */
-  async #samplingNow(): Promise<Program<RankStep>> {
+  async #samplingNow(programs: StepPrograms): Promise<Program<RankStep>> {
     const mode = this.#sampler?.modeFor(this.#needs.mode) ?? 'greedy';
     const controlled = this.#needs.controls;
     const key = controlled ? (`${mode} controlled` as const) : mode;
-    const recorded = this.#sampling.get(key);
+    const recorded = programs.sampling.get(key);
     if (recorded) return recorded;
-    const program = await this.device.checked('preparing sampling', () => this.#recordSampling(mode, controlled));
-    this.#sampling.set(key, program);
+    const program = await this.device.checked('preparing sampling', () =>
+      this.#recordSampling(programs, mode, controlled),
+    );
+    programs.sampling.set(key, program);
     return program;
   }
 
@@ -159,7 +186,7 @@ export class Batch {
     if (hasControls(sampling)) await this.#sampler?.prepareControls();
     this.#needs.set(row, sampling);
     this.#sampler?.start(row, sampling, seen, position, isFirst);
-    await this.#samplingNow();
+    await this.#samplingNow(this.#slim);
   }
 
   /**
@@ -168,15 +195,17 @@ export class Batch {
    */
   async step(decodes: boolean, step: RankStep): Promise<(() => Promise<Uint32Array>) | undefined> {
     const { device } = this;
-    const program = await this.#samplingNow();
+    const programs = await this.#programsOf(step.rows);
+    const layers = programs.layers!;
+    const program = await this.#samplingNow(programs);
     let encoder = device.gpu.createCommandEncoder();
     if (this.#first.size === 0 && this.exchanges === 0) {
       const pass = encoder.beginComputePass();
-      if (decodes) this.#layers.encode(pass, step);
+      if (decodes) layers.encode(pass, step);
       program.encode(pass, step);
       pass.end();
     } else {
-      if (decodes) encoder = await this.#layers.run(encoder, step);
+      if (decodes) encoder = await layers.run(encoder, step);
       this.#placeFirst(encoder);
       encoder = await program.run(encoder, step);
     }

@@ -27,6 +27,11 @@ export type DrawOptions = SamplingOptions & {
   /** Tokens that end the text, which `minTokens` holds back. */
   readonly endIds?: readonly number[];
 };
+/** Rows of logits computed at once by `Rank.logits`. */
+export const LOGITS_ROWS = 8;
+/** Rows of generated tokens computed again at once. */
+export const RECOMPUTED_ROWS = 16;
+
 /** `counter`: tokens that were sampled before, of a request that goes on. */
 export type StartOptions = DrawOptions & { readonly counter?: number };
 
@@ -89,10 +94,7 @@ export interface RankFacts {
  */
 export interface Rank {
   readonly facts: RankFacts;
-  /**
-   * Gives a slot these KV blocks, by the pool's numbers: block i holds tokens [64 i, 64 (i + 1)). For a caller that pages the
-   * cache by itself; `admit` does both.
-   */
+  /** Gives a slot these KV blocks, by the numbers of its pool (`CachePools`): block i holds tokens [64 i, 64 (i + 1)). */
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void>;
   /**
    * Instead of `setBlocks`, where prompts are compressed: makes room for positions below `tokens` of a slot. `chunkOffset` rotates the
@@ -112,8 +114,6 @@ export interface Rank {
    * on all ranks together.
    */
   balanceCopies(sequences: readonly SharedSequence[]): Promise<number>;
-  /** Reserves the cache of `tokens` tokens for a slot and starts at position 0. */
-  admit(slot: number, tokens: number, chunkOffset: number): Promise<void>;
   /**
    * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
    * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window. Resolves with
@@ -134,7 +134,7 @@ export interface Rank {
   readLastRow(slot: number): Promise<Float32Array>;
   /** Takes over keys and values that were computed elsewhere; the slot has its blocks already. `start` may follow. */
   takeOver(slot: number, piece: KvPiece): Promise<void>;
-  /** Logits of positions that the last `prefill` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
+  /** Logits of positions that the last `prefill` or (its last 16 tokens) `recompute` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /**
    * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.

@@ -1,3 +1,4 @@
+import { SlotDriver } from '../testing/slot_driver.js';
 import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -66,7 +67,7 @@ describe('a rank that loses its device', () => {
   test('a step that fails between its candidates and its token leaves nothing behind', async () => {
     const { group } = await openRunner({ adapter: adapter.name, model: { seed: 3 }, plan: 'tp', ranks: 2 });
     const answer = async (): Promise<number[]> => {
-      const { runner } = group;
+      const runner = new SlotDriver(group.runner);
       await runner.prefill(prompt.slice(0, 40), 12, { seed: 1 });
       const ids = [...(await runner.sampleFirst())];
       for (let step = 0; step < 11; step++) ids.push(...(await runner.step()));

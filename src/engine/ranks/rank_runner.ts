@@ -1,5 +1,5 @@
 import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
-import { limitError, SplitkvError } from '../../base/errors.js';
+import { limitError } from '../../base/errors.js';
 import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
@@ -13,37 +13,38 @@ import { chunksOf } from '../../model/layers/roles.js';
 import { rowBlocks, type RowBuffers } from '../../model/layers/rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
-import { headRoutes, localChunks, Owners, type RowRole, type SharedSequence } from '../../placement/index.js';
+import {
+  CachePools,
+  headRoutes,
+  Owners,
+  type RankBlocks,
+  type RowRole,
+  type SharedSequence,
+} from '../../placement/index.js';
 import { Batch } from './batch.js';
-import { BlockManager } from '../cache/block_manager.js';
 import { CallQueue } from './call_queue.js';
 import type * as CompressionModule from '../cache/compression_parts.js';
 import type { HeadPages } from '../cache/head_pages.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
 import { readBlocks, writeBlocks } from '../prefill/cache_blocks.js';
 import type { KvPiece } from '../prefill/handed_kv.js';
-import type {
-  CacheUse,
-  LogitsRun,
-  Rank,
-  RankCounts,
-  RankFacts,
-  RunnerOptions,
-  SlotBlocks,
-  StartOptions,
+import {
+  type CacheUse,
+  LOGITS_ROWS,
+  type LogitsRun,
+  type Rank,
+  type RankCounts,
+  type RankFacts,
+  RECOMPUTED_ROWS,
+  type RunnerOptions,
+  type SlotBlocks,
+  type StartOptions,
 } from './rank.js';
 import { RowBlocks } from '../cache/row_blocks.js';
-
-/** Rows of logits computed at once by `logits`. */
-export const LOGITS_ROWS = 8;
-/** Rows of generated tokens computed again at once. */
-const RECOMPUTED_ROWS = 16;
 
 type CompressionParts = typeof CompressionModule;
 
 interface Slot {
-  /** Own blocks, where this rank hands them out. */
-  blocks: number[];
   /** By logical block; NO_BLOCK where another rank holds it. */
   table: Uint32Array;
   chunkOffset: number;
@@ -51,7 +52,14 @@ interface Slot {
   length: number;
 }
 
-const freeSlot = (): Slot => ({ blocks: [], table: new Uint32Array(), chunkOffset: 0, length: 0 });
+/** Where rows of one slot's positions lie after a step. */
+interface RanRows {
+  readonly role: RowRole;
+  readonly rows: RowBlocks;
+  readonly x: Buffer;
+}
+
+const freeSlot = (): Slot => ({ table: new Uint32Array(), chunkOffset: 0, length: 0 });
 
 /**
  * A rank in this process: its GPU state (cache, activations) and its programs, captured once. A step replays a program; on one
@@ -60,10 +68,8 @@ const freeSlot = (): Slot => ({ blocks: [], table: new Uint32Array(), chunkOffse
 export class RankRunner implements Rank {
   readonly facts: RankFacts;
   readonly #slots: Slot[];
-  #blocks: BlockManager;
-  readonly #numBlocks: number;
-  /** Ranks that a sequence's chunks are split over. */
-  readonly #split: number;
+  /** Where the pools' blocks are here. */
+  readonly #pool: RankBlocks;
   /** Who holds what, and runs which rows. */
   readonly #owners: Owners;
   /** Where prompts are compressed or heads are copied: blocks and tables of each head, instead of one table. */
@@ -80,8 +86,8 @@ export class RankRunner implements Rank {
   readonly #logitsX: Buffer | undefined;
   readonly #logitsRows: Buffer | undefined;
   readonly #logitsProgram: Program<RankStep>;
-  /** Prompt rows of the last prefill step. */
-  #ran: RowBlocks | undefined;
+  /** Rows of one slot that were run last, whose logits may be asked for. */
+  #ran: RanRows | undefined;
   #copyScratch: Buffer | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
   #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
@@ -98,23 +104,13 @@ export class RankRunner implements Rank {
     const { slots, batches = 1, contextLength } = options;
     const total = slots * batches;
     const { topology } = world;
-    // The stages of a rank are split alike, or the one that holds most says how many chunks there must be room for.
-    const split = Math.min(...topology.stages.flatMap((stage) => (stage ? [stage.sequence.ranks] : [])));
-    this.#split = split;
     const contextBlocks = ceilDiv(contextLength, KV_BLOCK);
-    const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
     const owners = new Owners(world.plan, slots, batches);
     this.#owners = owners;
-    const kept = owners.keptSlots(world.rank);
     const { ownRows } = world.all;
     const together = ownRows ? world.all.rowGroups.prompt : 1;
-    const whole = Math.min(contextBlocks, localChunks(contextLength, split) * chunkBlocks) * kept;
-    // A pool that ranks share: of each sequence a rank holds at most a chunk more than its part.
-    const pool =
-      options.kvBlocks && Math.ceil((options.kvBlocks * kept) / total / split) + (split === 1 ? 0 : kept * chunkBlocks);
-    // A rank that keeps no sequence still binds a cache.
-    this.#numBlocks = Math.max(1, Math.min(whole, pool ?? whole));
-    this.#blocks = new BlockManager(this.#numBlocks, KV_BLOCK);
+    this.#pool = new CachePools(owners, contextLength, options.kvBlocks).ofRank(world.rank);
+    const { numBlocks } = this.#pool;
     this.#slots = Array.from({ length: total }, () => freeSlot());
     const { compression } = options;
     if (parts) {
@@ -124,7 +120,7 @@ export class RankRunner implements Rank {
       this.#pages = new parts.HeadPages(device, held, {
         rank: world.rank,
         slots: total,
-        numBlocks: this.#numBlocks,
+        numBlocks,
         block: KV_BLOCK,
         contextLength,
         owners: copied ? owners : undefined,
@@ -140,7 +136,7 @@ export class RankRunner implements Rank {
     this.#forward = model.createForward({
       type: options.kvType,
       block: KV_BLOCK,
-      numBlocks: this.#numBlocks,
+      numBlocks,
       blockTable: this.#blockTable,
       chunkOffsets: this.#chunkOffsets,
       tableStride: this.#tableStride,
@@ -260,23 +256,6 @@ export class RankRunner implements Rank {
     return this.#owners.keeps(this.world.rank, slot);
   }
 
-  admit(slot: number, tokens: number, chunkOffset: number): Promise<void> {
-    if (this.#pages) return this.reserve(slot, tokens, chunkOffset);
-    return this.#inOrder(async () => {
-      const state = this.#slots[slot]!;
-      if (state.blocks.length > 0) throw new SplitkvError('internal', `slot ${slot} is in use`);
-      const blocks = ceilDiv(tokens, KV_BLOCK);
-      const table = new Uint32Array(blocks).fill(NO_BLOCK);
-      this.#owners.admit(slot, tokens, chunkOffset);
-      const owned = Array.from({ length: blocks }, (_, block) => block).filter((block) => this.#owns(slot, block));
-      const physical = this.#blocks.allocate(owned.length * KV_BLOCK);
-      for (const [index, block] of owned.entries()) table[block] = physical[index]!;
-      this.#slots[slot] = { blocks: physical, table, chunkOffset, length: 0 };
-      this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
-      this.#writeChunkOffset(slot, chunkOffset);
-    });
-  }
-
   reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
     return this.#inOrder(async () => {
       if (!this.#keeps(slot)) this.#pages!.leaveOut(slot);
@@ -287,40 +266,21 @@ export class RankRunner implements Rank {
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void> {
     // Heads have blocks of their own: only how many there are counts.
     if (this.#pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
-    // Only its own batch reads a slot's table. Where this rank hands out the blocks, who comes first would count.
-    const batch = this.#split === 1 ? Math.floor(slot / this.options.slots) : undefined;
-    return this.#inOrder(async () => {
-      const state = this.#slots[slot]!;
-      const table = new Uint32Array(blocks.length).fill(NO_BLOCK);
-      this.#owners.admit(slot, blocks.length * KV_BLOCK, chunkOffset);
-      if (this.#split === 1) {
-        if (this.#keeps(slot)) table.set(blocks);
-        this.#slots[slot] = { ...state, table, chunkOffset };
-      } else {
-        const owned = Array.from(blocks.keys()).filter((block) => this.#owns(slot, block));
-        const held = this.#resize(chunkOffset === state.chunkOffset ? state.blocks : this.#freed(state), owned.length);
-        for (const [index, block] of owned.entries()) table[block] = held[index]!;
-        this.#slots[slot] = { ...state, blocks: held, table, chunkOffset };
-      }
-      this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
-      this.#writeChunkOffset(slot, chunkOffset);
-    }, batch);
+    // Only its own batch reads a slot's table.
+    return this.#inOrder(
+      async () => {
+        this.#owners.admit(slot, blocks.length * KV_BLOCK, chunkOffset);
+        const table = Uint32Array.from(blocks, (block) => this.#pool.local(slot, block));
+        this.#slots[slot] = { ...this.#slots[slot]!, table, chunkOffset };
+        this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
+        this.#writeChunkOffset(slot, chunkOffset);
+      },
+      Math.floor(slot / this.options.slots),
+    );
   }
 
   #writeChunkOffset(slot: number, chunkOffset: number): void {
     this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
-  }
-
-  #freed({ blocks }: Slot): number[] {
-    this.#blocks.release(blocks);
-    return [];
-  }
-
-  /** A sequence's own blocks, more or fewer of them at its end. */
-  #resize(blocks: readonly number[], count: number): number[] {
-    if (count >= blocks.length) return [...blocks, ...this.#blocks.allocate((count - blocks.length) * KV_BLOCK)];
-    this.#blocks.release(blocks.slice(count));
-    return blocks.slice(0, count);
   }
 
   copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
@@ -333,7 +293,9 @@ export class RankRunner implements Rank {
       this.#copyScratch ??= device.createBuffer('block copy', Math.max(...buffers.map(({ blockBytes }) => blockBytes)));
       const scratch = this.#copyScratch.gpu;
       const encoder = device.gpu.createCommandEncoder();
-      for (const { from, to } of copies) {
+      for (const copy of copies) {
+        const [from, to] = [this.#pool.local(slot, copy.from), this.#pool.local(slot, copy.to)];
+        if (to === NO_BLOCK) continue; // of another rank's lane, as `from`
         for (const { buffer, blockBytes } of buffers) {
           encoder.copyBufferToBuffer(buffer.gpu, from * blockBytes, scratch, 0, blockBytes);
           encoder.copyBufferToBuffer(scratch, 0, buffer.gpu, to * blockBytes, blockBytes);
@@ -349,10 +311,9 @@ export class RankRunner implements Rank {
       const { places, group } = world.topology.stages.find((stage) => stage !== undefined)!;
       const [source, target] = [from, to].map(({ slot }) => places[group]![this.#owners.placeOf(slot)]![0]!.rank);
       if (world.rank !== source && world.rank !== target) return;
-      for (const regions of blockMessages(
-        this.#forward.cacheBuffers,
-        world.rank === source ? from.blocks : to.blocks,
-      )) {
+      const own = world.rank === source ? from : to;
+      const blocks = own.blocks.map((block) => this.#pool.local(own.slot, block));
+      for (const regions of blockMessages(this.#forward.cacheBuffers, blocks)) {
         await world.exchange(device.gpu.createCommandEncoder(), {
           label: 'moved KV',
           sends: world.rank === source ? [{ peer: target!, regions }] : [],
@@ -373,16 +334,6 @@ export class RankRunner implements Rank {
     });
   }
 
-  /** Whether any of a slot's block is kept here. */
-  #owns(slot: number, block: number): boolean {
-    const { rank, topology } = this.world;
-    const chunk = Math.floor((block * KV_BLOCK) / CHUNK_TOKENS);
-    return topology.stages.some(
-      (stage, index) =>
-        stage && this.#owners.holds(rank, { stage: index, kvHead: stage.share.kvHeads[0] ?? -1, slot, chunk }),
-    );
-  }
-
   prefill(
     slot: number,
     tokens: Uint32Array,
@@ -395,7 +346,7 @@ export class RankRunner implements Rank {
       const state = this.#slots[slot]!;
       const end = start + tokens.length;
       const ran = new RowBlocks(rowBlocks(world, 'prompt'), state.chunkOffset, start, end);
-      this.#ran = ran;
+      this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
       this.#writePrompt(ran, tokens, slot);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
       const rows = tiled(rowsByRank ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
@@ -481,7 +432,7 @@ export class RankRunner implements Rank {
     this.device.write(this.#prompt.rowInfo, 0, rowInfo);
   }
 
-  /** Brings rows that the last prefill step ran to every rank that holds rows of the head, into `to` from row `at` on. */
+  /** Brings rows that were run last to every rank that holds rows of the head, into `to` from row `at` on. */
   async #publish(
     encoder: GPUCommandEncoder,
     { start, count }: LogitsRun,
@@ -490,13 +441,13 @@ export class RankRunner implements Rank {
   ): Promise<GPUCommandEncoder> {
     const { world } = this;
     const { rank } = world;
-    const ran = this.#ran!;
+    const { role, rows: ran, x } = this.#ran!;
     const home = ran.blockOf(start);
     const bytes = this.#forward.hiddenStride * 4;
-    const source: Region = { buffer: this.#prompt.x, offset: ran.rowOf(start) * bytes, size: count * bytes };
-    const group = world.all.places ? (world.topology.runs.prompt[0] ?? 0) : home;
-    const routes = headRoutes(world.all, world.plan, 'prompt', group);
-    if (to && ranHere(world, group)) {
+    const source: Region = { buffer: x, offset: ran.rowOf(start) * bytes, size: count * bytes };
+    const group = world.all.places ? (world.topology.runs[role][0] ?? 0) : home;
+    const routes = headRoutes(world.all, world.plan, role, group);
+    if (to && ranHere(world, role, group)) {
       encoder.copyBufferToBuffer(source.buffer.gpu, source.offset, to.gpu, at * bytes, source.size);
     }
     const sends = routes.filter((route) => route.from === rank);
@@ -566,6 +517,7 @@ export class RankRunner implements Rank {
         };
       });
       const { rows, program } = this.#again;
+      this.#ran = { role: 'generated', rows: new RowBlocks(1, 0, start, start + tokens.length), x: rows.x };
       const longest = Math.max(tokens.length, ...(rowsByRank ?? []));
       for (let at = 0; at < longest; at += RECOMPUTED_ROWS) {
         const piece = tokens.subarray(at, at + RECOMPUTED_ROWS);
@@ -629,8 +581,6 @@ export class RankRunner implements Rank {
   }
 
   #release(slot: number): void {
-    const state = this.#slots[slot]!;
-    this.#blocks.release(state.blocks);
     this.#pages?.release(slot);
     this.#owners.release(slot);
     this.#slots[slot] = freeSlot();
@@ -667,7 +617,7 @@ export class RankRunner implements Rank {
 }
 
 /** Whether this rank ran the rows of a group in the last stage, and so has their final rows. */
-const ranHere = ({ topology }: World, group: number): boolean => {
+const ranHere = ({ topology }: World, role: RowRole, group: number): boolean => {
   const last = topology.stages.at(-1);
-  return last !== undefined && last.holder === last.share && topology.runs.prompt.includes(group);
+  return last !== undefined && last.holder === last.share && topology.runs[role].includes(group);
 };

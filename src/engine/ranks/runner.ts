@@ -2,52 +2,36 @@
  * Room: steps on ranks. Runner gives every rank the same calls; RankRunner (rank_runner.ts) is one rank in this
  * process: its program, cache and sampling. rank.ts has what every rank can do. Read that next.
  */
-
-import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
-import { endBeforeWindow } from '../../model/compression/window.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
-import { CHUNK_TOKENS, Owners, pipelineDepth, type Plan, type SharedSequence } from '../../placement/index.js';
+import { CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
 import { type HandedKv, pieceFor } from '../prefill/handed_kv.js';
-import type { CacheUse, DrawOptions, Rank, RankCounts, RunnerOptions } from './rank.js';
-import { LOGITS_ROWS } from './rank_runner.js';
-import { stepEnd } from '../cache/row_blocks.js';
+import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { shareOf, type SlotTokens } from './row_rounds.js';
 
 export { MAX_STEPS_IN_FLIGHT } from './batch.js';
 export type { RunnerOptions } from './rank.js';
 
-interface Slot {
-  active: boolean;
-  chunkOffset: number;
-  /** Tokens in the cache, or about to be by the steps submitted. */
-  length: number;
-  /** Of its prompt, which may have been compressed. */
-  prompt: number;
-  /** Tokens that the slot has room for. */
-  room: number;
-}
-
-const freeSlot = (): Slot => ({ active: false, chunkOffset: 0, length: 0, prompt: 0, room: 0 });
-
-/** Drives the ranks of a model: the same calls to each, in the same order. Holds no GPU object itself. */
+/**
+ * The ranks of a model as one: the same calls to each, in the same order. Holds no GPU object itself, and knows nothing of sequences but
+ * the slots that they are in.
+ */
 export class Runner {
   /** Ranks that a sequence's chunks are split over. */
   readonly split: number;
   readonly owners: Owners;
-  /** Prompt rows that a step may have. */
+  /** Whose blocks sequences take. */
+  readonly caches: CachePools;
+  /** Prompt rows that a step may have, of each row block. */
   readonly promptRows: number;
-  readonly #slots: Slot[];
-  readonly #rowBlocks: number;
+  /** Blocks that prompt rows are split into, for as many ranks. */
+  readonly rowBlocks: number;
   readonly #root: number;
   /** Ranks of which one holds a token: those that split a sequence, or that sequences are dealt out to. */
   readonly #holders: number;
-  /** Prompt steps that may be on their way through the ranks at once. */
-  readonly #prefillsInFlight: number;
-  /** Sequences came or went since copies of heads shared them out. */
-  #unbalanced = false;
   #copyMoves = 0;
 
   constructor(
@@ -56,17 +40,16 @@ export class Runner {
     readonly config: ModelConfig,
     readonly options: RunnerOptions,
   ) {
-    const { slots, batches = 1 } = options;
-    this.#slots = Array.from({ length: slots * batches }, () => freeSlot());
+    const { slots, batches = 1, contextLength, kvBlocks } = options;
     this.owners = new Owners(plan, slots, batches);
+    this.caches = new CachePools(this.owners, contextLength, kvBlocks);
     const { topology } = this.owners;
-    this.#rowBlocks = topology.places ? 1 : topology.rowGroups.prompt;
+    this.rowBlocks = topology.places ? 1 : topology.rowGroups.prompt;
     this.#root = topology.ranks[0]!.root;
     this.split = this.owners.split;
     const dealing = topology.stages.find(({ kind }) => kind === 'token');
     this.#holders = dealing ? dealing.places[0]!.flat().length : this.split * this.owners.ranges(0).length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
-    this.#prefillsInFlight = pipelineDepth(plan);
   }
 
   /** Whether copies of heads share whole sequences, which `balanceCopies` shares out anew. */
@@ -105,9 +88,11 @@ export class Runner {
     return this.options.contextLength;
   }
 
-  /** KV tokens that the next decode step of the active slots reads: [rank][layer of the model], added up over kv heads. */
-  kvTokens(): Promise<number[][]> {
-    const lengths = this.#slots.map(({ active, length }) => (active ? length + 1 : 0));
+  /**
+   * KV tokens that a decode step reads: [rank][layer of the model], added up over kv heads.
+   * @param lengths tokens that the sequence in each slot attends to then; 0 without one
+   */
+  kvTokens(lengths: readonly number[]): Promise<number[][]> {
     return Promise.all(this.ranks.map((rank) => rank.kvTokens(lengths)));
   }
 
@@ -197,44 +182,6 @@ export class Runner {
     return ids;
   }
 
-  /**
-   * Computes the prompt into the cache and prepares the slot for sampling its first token.
-   * @throws SplitkvError `usage` (empty prompt, id out of range), `context_full` (longer than the context), `aborted`.
-   */
-  async prefill(
-    prompt: readonly number[],
-    maxTokens: number,
-    sampling: DrawOptions,
-    signal?: AbortSignal,
-    slot = 0,
-  ): Promise<void> {
-    this.checkPrompt(prompt);
-    await this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
-    const tokens = Uint32Array.from(prompt);
-    await this.#runPrompt(slot, tokens, signal);
-    await this.all((rank) => rank.start(slot, sampling, tokens));
-  }
-
-  /**
-   * As `prefill`, with keys and values that a prefill worker computed of this very prompt.
-   * @throws as `prefill`.
-   */
-  async takeOver(
-    prompt: readonly number[],
-    maxTokens: number,
-    sampling: DrawOptions,
-    kv: HandedKv,
-    slot = 0,
-  ): Promise<void> {
-    this.checkPrompt(prompt);
-    await this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
-    await Promise.all([
-      this.handOver(slot, kv),
-      this.all((rank) => rank.start(slot, sampling, Uint32Array.from(prompt))),
-    ]);
-    Object.assign(this.#slots[slot]!, { length: prompt.length, prompt: prompt.length });
-  }
-
   /** Gives each rank its part of a handover, from block `firstBlock` on; the slot has its blocks already. */
   async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<void> {
     const { plan, owners } = this;
@@ -244,169 +191,18 @@ export class Runner {
     );
   }
 
-  /**
-   * Computes a prompt for other ranks. One rank with whole weights.
-   * @throws as `prefill`.
-   */
-  async computeKv(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
-    this.checkPrompt(prompt);
-    const [rank] = this.ranks;
-    const { cacheBlockBytes } = rank!.facts;
-    await this.#admit(0, prompt.length);
-    try {
-      await this.#runPrompt(0, Uint32Array.from(prompt), signal);
-      const [bytes, lastRow] = await Promise.all([rank!.readKv(0), rank!.readLastRow(0)]);
-      const blocks = bytes.byteLength / cacheBlockBytes.reduce((sum, size) => sum + size, 0);
-      let at = 0;
-      const buffers = cacheBlockBytes.map((size) => bytes.subarray(at, (at += size * blocks)));
-      return { tokens: prompt.length, blocks, buffers, lastRow };
-    } finally {
-      await this.release(0);
-    }
-  }
-
-  async #runPrompt(slot: number, tokens: Uint32Array, signal: AbortSignal | undefined): Promise<void> {
-    const under: Promise<unknown>[] = [];
-    try {
-      for (let start = 0; start < tokens.length;) {
-        throwIfAborted(signal, 'prefill');
-        const end = this.#stepEnd(slot, start, tokens.length);
-        const piece = tokens.slice(start, end);
-        const step = this.prefillRound([{ slot, tokens: piece, start, last: end === tokens.length }]);
-        step.catch(() => {});
-        under.push(step);
-        if (under.length >= this.#prefillsInFlight) await under.shift();
-        start = end;
-      }
-    } finally {
-      // Errors included: nothing may be under way when the slot is freed.
-      for (const step of under) await step;
-    }
-    Object.assign(this.#slots[slot]!, { length: tokens.length, prompt: tokens.length });
-    this.#unbalanced = this.sharesSequences;
-  }
-
-  #stepEnd(slot: number, start: number, end: number): number {
-    const { compression } = this.options;
-    const reached = stepEnd(this.#rowBlocks, this.#slots[slot]!.chunkOffset, start, end, this.promptRows);
-    return compression && isCompressed(compression, end) ? endBeforeWindow(reached, end, compression.window) : reached;
-  }
-
   /** What compression left of a slot's prompt, by rank. */
-  cacheUse(slot = 0): Promise<CacheUse[]> {
+  cacheUse(slot: number): Promise<CacheUse[]> {
     return Promise.all(this.ranks.map((rank) => rank.cacheUse(slot)));
   }
 
-  /** Entries that each kv head keeps of a prompt, [layer][kv head]. @throws as `prefill` */
-  async kept(prompt: readonly number[], signal?: AbortSignal): Promise<number[][]> {
-    const { numLayers, kvHeads } = modelShape(this.config);
-    const layers = Array.from({ length: numLayers }, () => new Array<number>(kvHeads).fill(prompt.length));
-    try {
-      await this.prefill(prompt, 1, { seed: 0 }, signal);
-      for (const { kept } of await this.cacheUse()) {
-        for (const { layer, head, entries } of kept) layers[layer]![head] = entries;
-      }
-      return layers;
-    } finally {
-      await this.release();
-    }
+  /** Logits of positions that a slot's last rows were of, [count][vocabSize]. */
+  async logitsOf(slot: number, run: LogitsRun): Promise<Float32Array> {
+    const owner = this.#ownerOf(slot);
+    return (await (owner ? owner.logits(run) : this.all((rank) => rank.logits(run))))!;
   }
 
-  /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
-  async sampleFirst(batch = 0): Promise<Uint32Array> {
-    return this.sample(batch, false, 1);
-  }
-
-  /** One decode step of a batch's active slots: feeds the last sampled ids, writes their KV, samples the next. */
-  async step(batch = 0): Promise<Uint32Array> {
-    const { slots } = this.options;
-    const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
-    for (const slot of own) if (slot.active) slot.length++;
-    const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
-    const balanced = this.#unbalanced ? this.#balance() : undefined;
-    balanced?.catch(() => {}); // awaited below
-    const ids = await this.sample(batch, true, longest);
-    await balanced;
-    return ids;
-  }
-
-  #balance(): Promise<void> {
-    this.#unbalanced = false;
-    return this.balanceCopies(
-      this.#slots.flatMap(({ active, length, prompt, room }, slot): SharedSequence[] => {
-        if (!active) return [];
-        // A prompt that isn't whole yet stays where it is.
-        if (prompt === 0) return [{ slot, length, entries: this.entriesOf(room, room), remaining: 0 }];
-        return [{ slot, length, entries: this.entriesOf(prompt, length), remaining: Math.max(0, room - length) }];
-      }),
-    );
-  }
-
-  /**
-   * Logits of positions, in order, to `onRow`. The first `promptLength` tokens (default: all) are the prompt, and computed as prompt rows;
-   * those behind it one by one, as rows of tokens that were generated.
-   * @throws as `prefill`.
-   */
-  async logits(
-    text: readonly number[],
-    all: boolean,
-    onRow: (position: number, logits: Float32Array) => void,
-    signal?: AbortSignal,
-    promptLength = text.length,
-  ): Promise<void> {
-    this.checkPrompt(text);
-    await this.#admit(0, text.length);
-    try {
-      await this.#promptLogits(
-        Uint32Array.from(text.slice(0, promptLength)),
-        all,
-        promptLength === text.length,
-        onRow,
-        signal,
-      );
-      for (let position = promptLength; position < text.length; position++) {
-        throwIfAborted(signal, 'logits');
-        const token = text[position]!;
-        await this.all((rank) => rank.resume(0, { seed: 0 }, Uint32Array.of(token), token, position));
-        await this.step(0);
-        if (all || position === text.length - 1) onRow(position, await this.slotLogits(0));
-      }
-    } finally {
-      await this.release(0);
-    }
-  }
-
-  async #promptLogits(
-    tokens: Uint32Array,
-    all: boolean,
-    isWhole: boolean,
-    onRow: (position: number, logits: Float32Array) => void,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
-    const { vocabSize } = this.config;
-    const owner = this.#ownerOf(0);
-    for (let start = 0; start < tokens.length;) {
-      throwIfAborted(signal, 'logits');
-      const end = this.#stepEnd(0, start, tokens.length);
-      const last = !isWhole && end === tokens.length;
-      await this.prefillRound([{ slot: 0, tokens: tokens.slice(start, end), start, last }]);
-      const first = all ? start : isWhole && end === tokens.length ? end - 1 : end;
-      for (let at = first; at < end;) {
-        // A run may not cross a chunk, whose rows may be another rank's.
-        const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
-        const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
-        const rows = (await (owner ? owner.logits(run) : this.all((rank) => rank.logits(run))))!;
-        for (let i = 0; i < run.count; i++) {
-          onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
-        }
-        at += run.count;
-      }
-      start = end;
-    }
-    Object.assign(this.#slots[0]!, { length: tokens.length, prompt: tokens.length });
-  }
-
-  /** The logits that the slot's next token was or will be sampled from; for tests. */
+  /** The logits that the slot's last token was sampled from. */
   async slotLogits(slot: number): Promise<Float32Array> {
     const owner = this.#ownerOf(slot);
     if (owner) return (await owner.slotLogits(slot))!;
@@ -414,15 +210,6 @@ export class Runner {
     const logits = new Float32Array(this.config.vocabSize);
     for (const [index, { rows }] of this.plan.head.entries()) logits.set(slices[index]!, rows[0]);
     return logits;
-  }
-
-  /** Frees a slot's blocks; its row is inactive from now on. Ranks that are broken keep theirs until they are reset. */
-  async release(slot = 0): Promise<void> {
-    const state = this.#slots[slot]!;
-    if (!state.active) return;
-    this.#slots[slot] = freeSlot();
-    this.#unbalanced = this.sharesSequences;
-    await Promise.allSettled(this.ranks.map((rank) => rank.release(slot)));
   }
 
   checkPrompt(prompt: readonly number[]): void {
@@ -448,16 +235,5 @@ export class Runner {
   #ownerOf(slot: number): Rank | undefined {
     const { owners } = this;
     return owners.rowRanks && this.ranks[owners.rowRanks[owners.placeOf(slot)]!];
-  }
-
-  async #admit(slot: number, tokens: number): Promise<void> {
-    const state = this.#slots[slot]!;
-    if (state.active) throw new SplitkvError('internal', `slot ${slot} is in use`);
-    const rooms = this.#slots
-      .filter(({ active }) => active)
-      .map((own) => ({ tokens: own.room, offset: own.chunkOffset }));
-    const chunkOffset = this.owners.nextOffset(rooms, tokens);
-    this.#slots[slot] = { active: true, chunkOffset, length: 0, prompt: 0, room: tokens };
-    await this.all((rank) => rank.admit(slot, tokens, chunkOffset));
   }
 }

@@ -1,18 +1,13 @@
-import { blocksFor } from './config.js';
 import type { BlockPool } from './block_pool.js';
-import type { PrefixMatch } from './prefix_cache.js';
 
+/** Blocks that a waiting sequence would take, by lane of the pool. */
 export interface BlockDemand {
+  /** The sequence's offset: of the beginning that is cached, or the best one. */
+  readonly offset: number;
   /** Blocks to allocate. */
-  readonly fresh: number;
+  readonly fresh: readonly number[];
   /** Kept blocks that the prefix cache gives back to use. */
-  readonly revived: number;
-}
-
-/** Blocks for `tokens` tokens of which a beginning is cached. */
-export function blockDemand(pool: BlockPool, tokens: number, blockTokens: number, match: PrefixMatch): BlockDemand {
-  const revived = match.blocks.filter((block) => pool.holders(block) === 0).length;
-  return { fresh: blocksFor(tokens, blockTokens) - match.blocks.length, revived };
+  readonly revived: readonly number[];
 }
 
 /**
@@ -26,7 +21,8 @@ export function mayAdmit(
   { running, watermarkBlocks, preempted }: AdmissionState,
 ): boolean {
   const headroom = running === 0 ? 0 : watermarkBlocks + (preempted ? running : 0);
-  return pool.numFree - revived - fresh >= headroom;
+  const rest = fresh.map((count, lane) => pool.freeIn(lane) - revived[lane]! - count);
+  return rest.every((left) => left >= 0) && rest.reduce((sum, left) => sum + left, 0) >= headroom;
 }
 
 export interface AdmissionState {

@@ -7,16 +7,18 @@ import type { Sequence } from './sequence.js';
  * since together with the prompt they may be more than any budget.
  */
 export function chunkRows(
-  config: Pick<SchedulerConfig, 'chunkedPrefill' | 'maxChunkTokens' | 'eviction'>,
+  config: Pick<SchedulerConfig, 'chunkedPrefill' | 'maxChunkTokens' | 'chunkEnd' | 'eviction'>,
   sequence: Sequence,
   computed: number,
   budget: number,
 ): number {
-  const inPrompt = computed < sequence.promptLength;
-  const remaining = (inPrompt ? Math.min(sequence.target, sequence.promptLength) : sequence.target) - computed;
+  const inPrompt = sequence.roleAt(computed) === 'prompt';
+  const remaining = sequence.runEnd(computed) - computed;
   if (inPrompt && !config.chunkedPrefill) return remaining <= budget ? remaining : 0;
-  const rows = Math.min(remaining, budget, config.maxChunkTokens);
-  if (!inPrompt || rows === remaining) return rows;
+  let rows = Math.min(remaining, budget, config.maxChunkTokens);
+  if (!inPrompt) return rows;
+  if (rows > 0 && config.chunkEnd) rows = config.chunkEnd(sequence.offset, computed, computed + rows) - computed;
+  if (rows === remaining) return rows;
   // The last chunk of a prompt that is compressed has its whole window.
   return Math.min(rows, remaining - (config.eviction?.windowOf(sequence.promptLength) ?? 0));
 }

@@ -1,11 +1,19 @@
 import { usageError } from '../../base/errors.js';
 import { checkOptions as checkGiven, type OptionsSchema } from '../../base/options.js';
+import { CHUNK_TOKENS } from '../../base/kv_units.js';
 import { ceilDiv, grouped } from '../../base/math.js';
 import { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
 
 export interface RankLimits {
-  /** KV blocks of the rank's pool. */
+  /** KV blocks of the rank's pool, of all its lanes together. */
   readonly numBlocks: number;
+  /**
+   * Where several ranks split every sequence, chunk c of one with offset o is of lane (c + o) mod `lanes`, and block b of the pool of lane
+   * floor(b * lanes / numBlocks): lanes have as many blocks each. Default 1.
+   */
+  readonly lanes?: number;
+  /** Offsets that sequences may have; default: as many as lanes. */
+  readonly rotations?: number;
   /** Sequences that may be running: rows of a decode step. */
   readonly slots: number;
   /** Of those, the slots of each micro-batch, which follow one another; as many micro-batches on every rank. Default: one. */
@@ -28,12 +36,16 @@ export interface SchedulerOptions {
   readonly ranks: readonly RankLimits[];
   /** Tokens a KV block; default 64. */
   readonly blockTokens?: number;
+  /** Tokens that go to a lane (`RankLimits.lanes`) together; default 256. */
+  readonly chunkTokens?: number;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
   /** Rows of one iteration on one rank, decode rows included: more than any rank's slots. */
   readonly maxTokensPerIteration: number;
-  /** Prompt rows of one sequence in one iteration; default: only the budget above limits them. */
+  /** Rows of one sequence in one iteration; default: only the budget above limits them. */
   readonly maxChunkTokens?: number;
+  /** Where a chunk of prompt rows from `start` on must end at the latest, at most at `end`, for a sequence with this offset. */
+  readonly chunkEnd?: ((offset: number, start: number, end: number) => number) | undefined;
   /** Sequences with prompt rows in one iteration, for each rank; default: any number. */
   readonly maxPrefillSequences?: number;
   /** Prompts are cut to the budget; otherwise each must fit whole. Default true. */
@@ -62,17 +74,22 @@ export interface SchedulerOptions {
 }
 
 /** Checked options, defaults filled in. */
-export interface SchedulerConfig extends Required<Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction'>> {
+export interface SchedulerConfig extends Required<
+  Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction' | 'chunkEnd'>
+> {
   readonly eviction?: PromptEviction | undefined;
+  readonly chunkEnd?: SchedulerOptions['chunkEnd'];
   readonly attentionDp: AttentionDpConfig;
 }
 
 const schema: OptionsSchema<SchedulerOptions> = {
   ranks: true,
   blockTokens: true,
+  chunkTokens: true,
   contextLength: true,
   maxTokensPerIteration: true,
   maxChunkTokens: true,
+  chunkEnd: true,
   maxPrefillSequences: true,
   chunkedPrefill: true,
   prefixCaching: true,
@@ -92,9 +109,11 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
   const {
     ranks,
     blockTokens = 64,
+    chunkTokens = CHUNK_TOKENS,
     contextLength,
     maxTokensPerIteration,
     maxChunkTokens = maxTokensPerIteration,
+    chunkEnd,
     maxPrefillSequences = Number.MAX_SAFE_INTEGER,
     chunkedPrefill = true,
     prefixCaching = false,
@@ -110,6 +129,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
   if (!Array.isArray(ranks) || ranks.length === 0) throw usageError('scheduler: ranks is empty: give at least one');
   const counts = {
     blockTokens,
+    chunkTokens,
     contextLength,
     maxTokensPerIteration,
     maxChunkTokens,
@@ -124,8 +144,12 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
       `maxTokensPerIteration ${maxTokensPerIteration}: expected more than the ${allSlots} slots of all ranks, which share it`,
     );
   }
-  for (const [rank, { numBlocks, slots }] of ranks.entries()) {
+  for (const [rank, { numBlocks, slots, lanes = 1 }] of ranks.entries()) {
     atLeastOne(`ranks[${rank}].numBlocks`, numBlocks);
+    atLeastOne(`ranks[${rank}].lanes`, lanes);
+    if (numBlocks % lanes !== 0) {
+      throw usageError(`scheduler: ranks[${rank}].numBlocks ${numBlocks}: expected a multiple of its ${lanes} lanes`);
+    }
     atLeastOne(`ranks[${rank}].slots`, slots);
     if (slots >= maxTokensPerIteration) {
       throw usageError(
@@ -148,6 +172,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     shiftsSlots,
     handover,
     eviction,
+    chunkEnd,
     attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
   };
 }
@@ -180,8 +205,8 @@ export function generationRoom(
   promptLength: number,
   refuse: (reason: string) => never,
 ): number {
-  const { ranks, blockTokens, contextLength, chunkedPrefill, maxTokensPerIteration } = config;
-  const pool = Math.max(...ranks.map(({ numBlocks }) => numBlocks)) * blockTokens;
+  const { ranks, contextLength, chunkedPrefill, maxTokensPerIteration } = config;
+  const pool = Math.max(...ranks.map((limits) => poolTokens(limits, config)));
   const capacity = Math.min(contextLength, pool);
   if (promptLength > capacity) {
     refuse(
@@ -199,5 +224,35 @@ export function generationRoom(
   // The last token generated is never fed back.
   return capacity - promptLength + 1;
 }
+
+/** Tokens of the longest sequence that a pool holds, whatever its offset. */
+function poolTokens({ numBlocks, lanes = 1 }: RankLimits, { blockTokens, chunkTokens }: SchedulerConfig): number {
+  const each = numBlocks / lanes;
+  if (lanes === 1) return each * blockTokens;
+  const chunkBlocks = chunkTokens / blockTokens;
+  const whole = Math.floor(each / chunkBlocks);
+  return whole * lanes * chunkTokens + (each - whole * chunkBlocks) * blockTokens;
+}
+
+/** Blocks of a sequence of `tokens` tokens by lane, with offset 0: in the order of its chunks. */
+export function laneBlocks(
+  tokens: number,
+  lanes: number,
+  sizes: Pick<SchedulerConfig, 'blockTokens' | 'chunkTokens'>,
+): number[] {
+  const blocks = blocksFor(tokens, sizes.blockTokens);
+  if (lanes === 1) return [blocks];
+  const counts = Array.from({ length: lanes }, () => 0);
+  for (let block = 0; block < blocks; block++) counts[laneOf(block, 0, lanes, sizes)]! += 1;
+  return counts;
+}
+
+/** The lane of a sequence's block. */
+export const laneOf = (
+  block: number,
+  offset: number,
+  lanes: number,
+  { blockTokens, chunkTokens }: Pick<SchedulerConfig, 'blockTokens' | 'chunkTokens'>,
+): number => (lanes === 1 ? 0 : (Math.floor((block * blockTokens) / chunkTokens) + offset) % lanes);
 
 export const blocksFor = (tokens: number, blockTokens: number): number => ceilDiv(tokens, blockTokens);

@@ -3,6 +3,7 @@
  * Read scheduler.ts next, then rank_state.ts; each policy is a file.
  */
 
+export { contextPolicy } from './adp/policy.js';
 export { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
 export { BalanceMeter, balanceRatio, type BalanceSummary, solTps } from './adp/metrics.js';
 export type { RankLimits, SchedulerConfig, SchedulerOptions } from './config.js';

@@ -1,15 +1,18 @@
 import type { Sequence } from './sequence.js';
 
 /** Cached content of one block, below the blocks before it. */
-interface Node {
+interface Node extends Content {
   parent: Node | undefined;
-  /** At most a block; fewer for the last block of a prompt. */
-  tokens: Uint32Array;
-  /** How many of them, from the first, were computed as prompt rows. */
-  promptRows: number;
   hash: number;
   readonly block: number;
   readonly children: Map<number, Node>;
+}
+
+/** What a block holds: at most a block's tokens; fewer for the last one of a sequence. */
+interface Content {
+  tokens: Uint32Array;
+  /** A bit for each of them: 1 where its row was of role `generated`. */
+  roles: Uint32Array;
 }
 
 export interface PrefixMatch {
@@ -19,9 +22,11 @@ export interface PrefixMatch {
   readonly partial: { readonly block: number; readonly tokens: number } | undefined;
   /** Tokens that need not be computed. */
   readonly tokens: number;
+  /** Of the sequence that the blocks were of; undefined where there are none. */
+  readonly offset: number | undefined;
 }
 
-const NOTHING: PrefixMatch = { blocks: [], partial: undefined, tokens: 0 };
+export const NOTHING_CACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0, offset: undefined };
 /** Children looked at for a common beginning; the newest are the likeliest. */
 const PARTIAL_CANDIDATES = 16;
 
@@ -29,16 +34,12 @@ const PARTIAL_CANDIDATES = 16;
  * Which block holds which tokens, by content: a block is found under the block before it by a hash of its tokens, and compared
  * token by token, so that no collision shares wrongly. What counts as content includes which rows were prompt rows and which
  * generated ones: the two run through different kernels, and a request's bits must not depend on whose cache it found.
+ *
+ * Sequences of different offsets have their chunks in different lanes, and nothing in common.
  */
 export class PrefixCache {
-  readonly #root: Node = {
-    parent: undefined,
-    tokens: new Uint32Array(0),
-    promptRows: 0,
-    hash: 0,
-    block: -1,
-    children: new Map(),
-  };
+  /** By offset. */
+  readonly #roots = new Map<number, Node>();
   readonly #nodes = new Map<number, Node>();
 
   /** @param blockTokens tokens per block */
@@ -55,59 +56,83 @@ export class PrefixCache {
   /** The longest known beginning of a waiting sequence. */
   match(sequence: Sequence): PrefixMatch {
     // The last prompt token is always computed: its row gives the first generated token.
-    const limit = sequence.sampled === 0 ? sequence.promptLength - 1 : sequence.target;
+    const known = sequence.sampled === 0 ? sequence.promptLength - 1 : sequence.target;
+    const limit = Math.min(known, sequence.computeFrom);
+    let best = NOTHING_CACHED;
+    for (const [offset, root] of this.#roots) {
+      const match = this.#matchBelow(root, offset, sequence, limit);
+      if (match.tokens > best.tokens) best = match;
+    }
+    return best;
+  }
+
+  #matchBelow(root: Node, offset: number, sequence: Sequence, limit: number): PrefixMatch {
     const blocks: number[] = [];
-    let node = this.#root;
+    let node = root;
     let tokens = 0;
     for (; tokens + this.blockTokens <= limit; tokens += this.blockTokens) {
       const content = contentOf(sequence, tokens, this.blockTokens);
-      const next = node.children.get(hashOf(content.tokens, content.promptRows));
+      const next = node.children.get(hashOf(content));
       if (!next || !sameContent(next, content)) break;
       blocks.push(next.block);
       node = next;
     }
     const partial = this.#partial(node, sequence, tokens, limit);
-    if (blocks.length === 0 && !partial) return NOTHING;
-    return { blocks, partial, tokens: tokens + (partial?.tokens ?? 0) };
+    return { blocks, partial, tokens: tokens + (partial?.tokens ?? 0), offset };
   }
 
   #partial(node: Node, sequence: Sequence, start: number, limit: number): PrefixMatch['partial'] {
-    // Rows of a part can be shared only where they were, and would be, prompt rows.
-    const most = Math.min(limit, sequence.promptLength, start + this.blockTokens) - start;
+    const most = Math.min(limit, start + this.blockTokens) - start;
     let best: PrefixMatch['partial'];
     const children = [...node.children.values()].slice(-PARTIAL_CANDIDATES);
-    for (const child of children) {
-      const length = Math.min(most, child.promptRows);
+    for (const { block, tokens, roles } of children) {
+      const length = Math.min(most, tokens.length);
       let common = 0;
-      while (common < length && child.tokens[common] === sequence.prompt[start + common]) common++;
-      if (common > (best?.tokens ?? 0)) best = { block: child.block, tokens: common };
+      while (
+        common < length &&
+        tokens[common] === sequence.tokenAt(start + common) &&
+        isGenerated(roles, common) === (sequence.roleAt(start + common) === 'generated')
+      ) {
+        common++;
+      }
+      if (common > (best?.tokens ?? 0)) best = { block, tokens: common };
     }
     return best;
   }
 
   /**
    * Records the content of a sequence's blocks of which the tokens before `end` are computed, from block `first` on: whole
-   * blocks, and the last part of a prompt. Content that another block has already stays with that one.
+   * blocks, and with `partial` the rest. Content that another block has already stays with that one.
    */
-  register(sequence: Sequence, first: number, end: number): void {
+  register(sequence: Sequence, first: number, end: number, partial: boolean): void {
     let node = this.#pathTo(sequence, first);
     for (let index = first; node && index * this.blockTokens < end; index++) {
       const start = index * this.blockTokens;
       const length = Math.min(this.blockTokens, end - start);
-      if (length < this.blockTokens && end !== sequence.promptLength) return;
+      if (length < this.blockTokens && !partial) return;
       node = this.#put(node, sequence.blocks[index]!, contentOf(sequence, start, length));
     }
   }
 
+  #rootOf(offset: number): Node {
+    const known = this.#roots.get(offset);
+    if (known) return known;
+    const empty = { tokens: new Uint32Array(0), roles: new Uint32Array(0) };
+    const root: Node = { parent: undefined, ...empty, hash: 0, block: -1, children: new Map() };
+    this.#roots.set(offset, root);
+    return root;
+  }
+
   /** The node of a sequence's block `count` - 1; undefined when it isn't known (any more). */
   #pathTo(sequence: Sequence, count: number): Node | undefined {
-    if (count === 0) return this.#root;
+    const root = this.#rootOf(sequence.offset);
+    if (count === 0) return root;
     const own = this.#nodes.get(sequence.blocks[count - 1]!);
     if (own?.tokens.length === this.blockTokens) return own;
-    let node: Node = this.#root;
+    let node = root;
     for (let index = 0; index < count; index++) {
       const content = contentOf(sequence, index * this.blockTokens, this.blockTokens);
-      const next = node.children.get(hashOf(content.tokens, content.promptRows));
+      const next = node.children.get(hashOf(content));
       if (!next || !sameContent(next, content)) return undefined;
       node = next;
     }
@@ -115,7 +140,7 @@ export class PrefixCache {
   }
 
   #put(parent: Node, block: number, content: Content): Node | undefined {
-    const hash = hashOf(content.tokens, content.promptRows);
+    const hash = hashOf(content);
     const present = parent.children.get(hash);
     // A collision is left out; equal content is chained to the block that had it first.
     if (present) return sameContent(present, content) ? present : undefined;
@@ -125,7 +150,7 @@ export class PrefixCache {
       detach(own);
       own.parent = parent;
       own.tokens = content.tokens;
-      own.promptRows = content.promptRows;
+      own.roles = content.roles;
       own.hash = hash;
       parent.children.set(hash, own);
       return own;
@@ -150,25 +175,27 @@ function detach(node: Node): void {
   if (parent?.children.get(hash) === node) parent.children.delete(hash);
 }
 
-interface Content {
-  readonly tokens: Uint32Array;
-  readonly promptRows: number;
-}
-
 function contentOf(sequence: Sequence, start: number, length: number): Content {
   const tokens = new Uint32Array(length);
-  for (let i = 0; i < length; i++) tokens[i] = sequence.tokenAt(start + i);
-  return { tokens, promptRows: Math.max(0, Math.min(length, sequence.promptLength - start)) };
+  const roles = new Uint32Array((length + 31) >>> 5);
+  for (let i = 0; i < length; i++) {
+    tokens[i] = sequence.tokenAt(start + i);
+    if (sequence.roleAt(start + i) === 'generated') roles[i >>> 5]! |= 1 << (i & 31);
+  }
+  return { tokens, roles };
 }
 
+const isGenerated = (roles: Uint32Array, at: number): boolean => ((roles[at >>> 5]! >>> (at & 31)) & 1) === 1;
+
+const sameWords = (a: Uint32Array, b: Uint32Array): boolean =>
+  a.length === b.length && a.every((word, index) => word === b[index]);
+
 const sameContent = (node: Content, content: Content): boolean =>
-  node.promptRows === content.promptRows &&
-  node.tokens.length === content.tokens.length &&
-  node.tokens.every((token, index) => token === content.tokens[index]);
+  sameWords(node.tokens, content.tokens) && sameWords(node.roles, content.roles);
 
 /** FNV-1a over 32-bit words. */
-function hashOf(tokens: Uint32Array, promptRows: number): number {
-  let hash = Math.imul(0x811c9dc5 ^ promptRows, 0x01000193);
-  for (const token of tokens) hash = Math.imul(hash ^ token, 0x01000193);
+function hashOf({ tokens, roles }: Content): number {
+  let hash = 0x811c9dc5;
+  for (const words of [roles, tokens]) for (const word of words) hash = Math.imul(hash ^ word, 0x01000193);
   return hash >>> 0;
 }

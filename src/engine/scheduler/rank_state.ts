@@ -1,16 +1,15 @@
-import { type BlockDemand, blockDemand, mayAdmit } from './admission.js';
+import { leastLoadedOffset } from '../../placement/owner.js';
+import { type BlockDemand, mayAdmit } from './admission.js';
 import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
-import { blocksFor, type RankLimits, type SchedulerConfig } from './config.js';
+import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
 import type { BlockCopy, Handover, PrefillChunk, SequenceMove } from './iteration.js';
 import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import { victimOf } from './preemption.js';
-import { PrefixCache, type PrefixMatch } from './prefix_cache.js';
+import { NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
 import { SlotGroups } from './groups/slot_groups.js';
 import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
-
-const UNCACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0 };
 
 /** A rank's work of one iteration while it is being put together. */
 export class WorkList {
@@ -45,6 +44,7 @@ export class RankState {
   readonly #slots: SlotGroups;
   readonly #watermarkBlocks: number;
   readonly #blockTokens: number;
+  readonly #lanes: number;
 
   constructor(
     readonly index: number,
@@ -59,7 +59,9 @@ export class RankState {
       limits.numBlocks,
       (block) => this.cache?.has(block) ?? false,
       (block) => this.cache?.forget(block),
+      limits.lanes,
     );
+    this.#lanes = limits.lanes ?? 1;
     this.#slots = new SlotGroups(limits.microBatches ?? [limits.slots]);
     this.#watermarkBlocks = Math.ceil(limits.numBlocks * config.watermark);
   }
@@ -109,23 +111,48 @@ export class RankState {
 
   /** Whether the rank's whole pool would hold the sequence at its longest. */
   canEverHold(sequence: Sequence): boolean {
-    return this.mostBlocks(sequence) <= this.limits.numBlocks;
+    const inLane = laneBlocks(sequence.most, this.#lanes, this.config);
+    return Math.max(...inLane) <= this.limits.numBlocks / this.#lanes;
   }
 
   /** Blocks of the sequence at its longest. */
-  mostBlocks({ promptLength, maxTokens }: Sequence): number {
-    return blocksFor(promptLength + maxTokens - 1, this.#blockTokens);
+  mostBlocks({ most }: Sequence): number {
+    return blocksFor(most, this.#blockTokens);
   }
 
   /** Blocks a waiting sequence would take now. */
   demand(sequence: Sequence, match = this.#match(sequence)): BlockDemand {
-    return blockDemand(this.pool, sequence.target, this.#blockTokens, match);
+    const offset = match.offset ?? this.#bestOffset(sequence);
+    const fresh = Array.from({ length: this.#lanes }, () => 0);
+    const revived = fresh.slice();
+    for (let at = match.blocks.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
+      fresh[this.#laneOf(at, offset)]! += 1;
+    }
+    for (const block of match.blocks) if (this.pool.holders(block) === 0) revived[this.pool.laneOf(block)]! += 1;
+    return { offset, fresh, revived };
+  }
+
+  #laneOf(block: number, offset: number): number {
+    return laneOf(block, offset, this.#lanes, this.config);
+  }
+
+  /** For a sequence of which nothing is cached: so that lanes hold about as much as each other when it has all its tokens. */
+  #bestOffset(sequence: Sequence): number {
+    const { rotations = this.#lanes } = this.limits;
+    if (rotations === 1) return 0;
+    const { chunkTokens } = this.config;
+    const chunks = Array.from({ length: rotations }, () => 0);
+    for (const { offset, most } of this.running) {
+      for (let chunk = 0; chunk * chunkTokens < most; chunk++) chunks[(chunk + offset) % rotations]! += 1;
+    }
+    return leastLoadedOffset(chunks, Math.ceil(sequence.most / chunkTokens));
   }
 
   /** Whether a sequence would be admitted after `taken` more blocks and `admitted` more sequences. */
-  wouldAdmit(sequence: Sequence, taken = 0, admitted = 0): boolean {
-    const { fresh, revived } = this.demand(sequence);
-    return this.#mayAdmit(sequence, { fresh: fresh + taken, revived }, this.running.length + admitted);
+  wouldAdmit(sequence: Sequence, taken: readonly number[] = [], admitted = 0): boolean {
+    const { offset, fresh, revived } = this.demand(sequence);
+    const all = fresh.map((count, lane) => count + (taken[lane] ?? 0));
+    return this.#mayAdmit(sequence, { offset, fresh: all, revived }, this.running.length + admitted);
   }
 
   #mayAdmit({ preemptions }: Sequence, demand: BlockDemand, running = this.running.length): boolean {
@@ -155,15 +182,17 @@ export class RankState {
   }
 
   /** Whether there is a slot and blocks for a running sequence of another rank. */
-  canTakeIn({ blocks }: Sequence): boolean {
-    return this.#slots.numFree > 0 && this.pool.numFree >= blocks.length;
+  canTakeIn({ blocks, offset }: Sequence): boolean {
+    const needed = Array.from({ length: this.#lanes }, () => 0);
+    for (const at of blocks.keys()) needed[this.#laneOf(at, offset)]! += 1;
+    return this.#slots.numFree > 0 && needed.every((count, lane) => this.pool.freeIn(lane) >= count);
   }
 
   /** Takes a running sequence over that has nothing in flight, with copies of its blocks. */
   takeIn(sequence: Sequence, from: RankState, work: WorkList): void {
     const old = { rank: from.index, slot: sequence.slot, blocks: sequence.blocks };
     const { capacity } = sequence;
-    const to = sequence.blocks.map(() => this.pool.allocate());
+    const to = sequence.blocks.map((_, at) => this.pool.allocate(this.#laneOf(at, sequence.offset)));
     from.#leave(sequence);
     sequence.rank = this.index;
     sequence.blocks = to;
@@ -172,7 +201,7 @@ export class RankState {
     this.promptTokens += sequence.promptLength;
     this.numDecoding++;
     insertInOrder(this.running, sequence);
-    this.cache?.register(sequence, 0, sequence.confirmed);
+    this.cache?.register(sequence, 0, sequence.confirmed, false);
     work.moves.push({ sequence, from: old, to: [...to] });
     work.tables.push(sequence);
   }
@@ -204,7 +233,7 @@ export class RankState {
   /** Whether `planPrefills` would run anything: asked before a policy decides whether contexts run at all. */
   hasRunnableContext(work: WorkList): boolean {
     const budget = this.config.maxTokensPerIteration - work.decodes.length;
-    const first = this.running.find((sequence) => sequence.status === 'prefill');
+    const first = this.running.find(hasContext);
     if (first) return chunkRows(this.config, first, first.computed, budget) > 0;
     const head = this.#nextPending();
     if (!head || this.#slots.numFree === 0 || head.outstanding > 0 || work.preempted.length > 0) return false;
@@ -235,13 +264,14 @@ export class RankState {
   }
 
   #grow(sequence: Sequence, work: WorkList): boolean {
-    while (this.pool.numFree === 0) {
+    const lane = this.#laneOf(sequence.blocks.length, sequence.offset);
+    while (this.pool.freeIn(lane) === 0) {
       // Later in order than `sequence`, or itself: none that already has its row.
       const victim = victimOf(this.running) ?? sequence;
       this.#preempt(victim, work);
       if (victim === sequence) return false;
     }
-    sequence.blocks.push(this.pool.allocate());
+    sequence.blocks.push(this.pool.allocate(lane));
     sequence.capacity += this.#blockTokens;
     work.tables.push(sequence);
     return true;
@@ -266,7 +296,7 @@ export class RankState {
     let places = this.config.maxPrefillSequences;
     if (this.running.length > this.numDecoding) {
       for (const sequence of this.running) {
-        if (sequence.status !== 'prefill') continue;
+        if (!hasContext(sequence)) continue;
         const rows = places > 0 ? chunkRows(this.config, sequence, sequence.computed, budget) : 0;
         if (rows === 0) return;
         this.#addChunk(sequence, rows, work);
@@ -281,11 +311,12 @@ export class RankState {
       if (!head || places === 0 || this.#slots.numFree === 0 || head.outstanding > 0) return;
       const match = this.#match(head);
       const known = this.#knownTokens(head, match.tokens);
+      const demand = this.demand(head, match);
+      head.offset = demand.offset;
       const rows = known === head.target ? 0 : chunkRows(this.config, head, known, budget);
       if (rows === 0 && known < head.target) return;
-      const demand = this.demand(head, match);
       if (!this.#mayAdmit(head, demand)) return;
-      this.#admit(head, match, demand.fresh, work);
+      this.#admit(head, match, work);
       if (rows === 0) continue;
       this.#addChunk(head, rows, work);
       budget -= rows;
@@ -303,11 +334,13 @@ export class RankState {
     return sequence.handed ? Math.max(cached, sequence.promptLength) : cached;
   }
 
-  #admit(sequence: Sequence, match: PrefixMatch, fresh: number, work: WorkList): void {
+  #admit(sequence: Sequence, match: PrefixMatch, work: WorkList): void {
     this.pending.remove(sequence);
     for (const block of match.blocks) this.pool.hold(block);
     sequence.blocks = [...match.blocks];
-    for (let i = 0; i < fresh; i++) sequence.blocks.push(this.pool.allocate());
+    for (let at = match.blocks.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
+      sequence.blocks.push(this.pool.allocate(this.#laneOf(at, sequence.offset)));
+    }
     sequence.capacity = sequence.blocks.length * this.#blockTokens;
     if (match.partial) {
       const { block: from, tokens } = match.partial;
@@ -327,7 +360,7 @@ export class RankState {
   }
 
   #takeOver(sequence: Sequence, work: WorkList): void {
-    const samples = sequence.sampled === 0;
+    const samples = sequence.sampled === 0 && !sequence.prefillOnly;
     work.handed.push({ sequence, start: sequence.computed, samples });
     sequence.computed = sequence.promptLength;
     if (samples) sequence.sampled = 1;
@@ -336,8 +369,8 @@ export class RankState {
 
   #addChunk(sequence: Sequence, count: number, work: WorkList): void {
     const start = sequence.computed;
-    const role = start < sequence.promptLength ? 'prompt' : 'generated';
-    const samples = sequence.sampled === 0 && start + count === sequence.promptLength;
+    const role = sequence.roleAt(start);
+    const samples = !sequence.prefillOnly && sequence.sampled === 0 && start + count === sequence.promptLength;
     work.prefills.push({ sequence, start, count, role, samples });
     work.contextTokens += count;
     sequence.computed += count;
@@ -348,7 +381,7 @@ export class RankState {
 
   /** A sequence whose known tokens are all computed decodes from the next iteration on. */
   #settle(sequence: Sequence): void {
-    if (sequence.sampled === 0 || sequence.computed < sequence.target) return;
+    if ((sequence.sampled === 0 && !sequence.prefillOnly) || sequence.computed < sequence.target) return;
     sequence.status = 'decode';
     this.numDecoding++;
   }
@@ -358,7 +391,9 @@ export class RankState {
     if (this.cache) {
       const partOfPrompt = end === sequence.promptLength;
       const first = Math.floor(sequence.confirmed / this.#blockTokens);
-      if (partOfPrompt || Math.floor(end / this.#blockTokens) > first) this.cache.register(sequence, first, end);
+      if (partOfPrompt || Math.floor(end / this.#blockTokens) > first) {
+        this.cache.register(sequence, first, end, partOfPrompt);
+      }
     }
     sequence.confirmed = end;
     if (end >= sequence.promptLength && sequence.evicted === 0) this.#evict(sequence);
@@ -380,7 +415,14 @@ export class RankState {
     if (sequence.status === 'waiting') {
       this.pending.remove(sequence);
       this.promptTokens -= sequence.promptLength;
-    } else this.#leave(sequence);
+      return;
+    }
+    // Whoever goes on with it, in a conversation, finds it all.
+    const { confirmed, evicted } = sequence;
+    if (evicted === 0) {
+      this.cache?.register(sequence, Math.floor(confirmed / this.#blockTokens), confirmed, true);
+    }
+    this.#leave(sequence);
   }
 
   #leave(sequence: Sequence): void {
@@ -396,6 +438,9 @@ export class RankState {
   }
 
   #match(sequence: Sequence): PrefixMatch {
-    return this.cache && sequence.outstanding === 0 ? this.cache.match(sequence) : UNCACHED;
+    return this.cache && sequence.outstanding === 0 ? this.cache.match(sequence) : NOTHING_CACHED;
   }
 }
+
+/** Whether a running sequence has rows to compute before it can decode. */
+const hasContext = ({ status, computed, target }: Sequence): boolean => status === 'prefill' && computed < target;

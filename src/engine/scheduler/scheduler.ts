@@ -1,10 +1,8 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
-import { contextPolicy } from './adp/policy.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
-import { inOrderOfPrompts } from './kv/kv_policy.js';
 import type { Handover, Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
 import { RankState, WorkList } from './rank_state.js';
-import type { ContextPolicy } from './routing.js';
+import { type ContextPolicy, OnePool } from './routing.js';
 import { shiftSlots } from './groups/shift_slots.js';
 import { checkSpec, type EndReason, type RequestSpec, inOrder, type ScheduledSequence, Sequence } from './sequence.js';
 import { WaitingQueue } from './waiting_queue.js';
@@ -28,12 +26,15 @@ export class Scheduler {
   #iteration = 0;
   #submitted = 0;
 
-  /** @throws SplitkvError `usage` for impossible options. */
-  constructor(options: SchedulerOptions) {
+  /**
+   * @param policyOf where requests go and when their prompts run (`contextPolicy`); needed with several ranks
+   * @throws SplitkvError `usage` for impossible options.
+   */
+  constructor(options: SchedulerOptions, policyOf: (config: SchedulerConfig) => ContextPolicy = () => new OnePool()) {
     this.config = checkOptions(options);
     const groupRows = (this.config.ranks[0]!.microBatches ?? [0]).map(() => 0);
     this.ranks = this.config.ranks.map((limits, index) => new RankState(index, limits, this.config, groupRows));
-    this.#policy = contextPolicy(this.config);
+    this.#policy = policyOf(this.config);
   }
 
   /** Requests submitted and not finished. */
@@ -44,11 +45,6 @@ export class Scheduler {
   /** Requests that don't run: new ones and preempted ones. */
   get numWaiting(): number {
     return this.ranks.reduce((sum, rank) => sum + rank.pending.length, this.#waiting.length);
-  }
-
-  /** Iterations scheduled and not complete. */
-  get numInFlight(): number {
-    return this.#inFlight.length;
   }
 
   sequence(id: string): ScheduledSequence | undefined {
@@ -74,12 +70,16 @@ export class Scheduler {
   submit(spec: RequestSpec): ScheduledSequence {
     checkSpec(spec);
     if (this.#sequences.has(spec.id)) throw usageError(`request ${spec.id}: a request of this id isn't finished yet`);
-    const room = generationRoom(this.config, spec.prompt.length, (reason) => {
+    const known = spec.prompt.length + (spec.continuation?.length ?? 0);
+    const room = generationRoom(this.config, known, (reason) => {
       throw new SplitkvError('context_full', `request ${spec.id}: ${reason}`);
     });
     const maxTokens = Math.min(spec.maxTokens, room);
-    const { agingIterations } = this.config;
-    const sequence = new Sequence(spec, this.#submitted++, this.#iteration, maxTokens, agingIterations);
+    const { agingIterations, eviction, handover } = this.config;
+    const { generatedSpans, ...plain } = spec;
+    // Rows that were computed elsewhere, or scored, are prompt rows.
+    const of = generatedSpans && !eviction && !handover ? spec : plain;
+    const sequence = new Sequence(of, this.#submitted++, this.#iteration, maxTokens, agingIterations);
     this.#sequences.set(spec.id, sequence);
     this.#waiting.insert(sequence);
     return sequence;
@@ -186,6 +186,7 @@ export class Scheduler {
     }
     if (sequence.stale > 0) sequence.stale--;
     else rank.confirm(sequence, end);
+    if (sequence.prefillOnly) return sequence.confirmed >= sequence.target;
     return samples && sequence.received >= sequence.maxTokens;
   }
 
@@ -217,4 +218,14 @@ function freeze({
   tokens,
 }: WorkList): RankWork {
   return { moves, copies, tables, handed, prefills, decodes, preempted, contextTokens, tokens };
+}
+
+/** Pools in the order of the first sequence of each that has prompt rows to run. */
+function inOrderOfPrompts(ranks: readonly RankState[]): RankState[] {
+  const first = (rank: RankState): Sequence | undefined =>
+    rank.running.find(({ status }) => status === 'prefill') ?? rank.pending.at(0);
+  return ranks.toSorted((a, b) => {
+    const [one, other] = [first(a), first(b)];
+    return one && other ? inOrder(one, other) : one ? -1 : other ? 1 : 0;
+  });
 }

@@ -1,13 +1,28 @@
 import { didYouMean, SplitkvError, usageError } from '../../base/errors.js';
 import { virtualArrival } from './priority.js';
 
+/** Rows of a prompt's tokens run through the prompt kernels, those of generated tokens through the decode kernels. */
+export type RowRole = 'prompt' | 'generated';
+
+/** Positions [start, end). */
+export type Span = readonly [start: number, end: number];
+
 /** What a client asks for. Times are seconds on the caller's clock, the one given to `schedule`. */
 export interface RequestSpec {
   readonly id: string;
   /** Token ids. Without prefix caching only the length is read, so `{ length: n }` will do. */
   readonly prompt: ArrayLike<number>;
-  /** Tokens to generate at most, at least 1. */
+  /**
+   * Parts of the prompt that were generated before, ascending: their rows are of role `generated`, so that they have the bits that they
+   * had then. The last token of a prompt is of none. Ignored where prompts are compressed.
+   */
+  readonly generatedSpans?: readonly Span[];
+  /** Tokens that were generated before, behind the prompt; computed again as such. */
+  readonly continuation?: readonly number[];
+  /** Tokens to generate at most. 0: the prompt (and its continuation) is computed and nothing sampled. */
   readonly maxTokens: number;
+  /** Tokens from this position on are computed even if the prefix cache holds them; default: all that it holds are taken. */
+  readonly computeFrom?: number;
   /** From -100 to 100, higher is sooner; default 0. See priority.ts for what a point is worth. */
   readonly priority?: number;
   /** When the first token should be there; only the cost policy of attention data parallelism reads it. */
@@ -34,6 +49,8 @@ export interface ScheduledSequence {
   readonly slot: number;
   /** Physical KV block of tokens [i * block, (i + 1) * block). */
   readonly blocks: readonly number[];
+  /** Rotates which lane of the pool holds which chunk (`RankLimits.lanes`). */
+  readonly offset: number;
   /** Tokens that `blocks` have room for, those included that compression evicted. */
   readonly capacity: number;
   /** Tokens whose KV is written by the iterations scheduled so far. A decode row just scheduled has position computed - 1. */
@@ -47,33 +64,48 @@ export interface ScheduledSequence {
   tokenAt(position: number): number;
 }
 
-const SPEC_KEYS = ['id', 'prompt', 'maxTokens', 'priority', 'firstTokenDeadline'];
+const SPEC_KEYS = [
+  'id',
+  'prompt',
+  'generatedSpans',
+  'continuation',
+  'maxTokens',
+  'computeFrom',
+  'priority',
+  'firstTokenDeadline',
+];
 const MAX_PRIORITY = 100;
 
 export class Sequence implements ScheduledSequence {
   readonly id: string;
   readonly prompt: ArrayLike<number>;
   readonly promptLength: number;
+  readonly spans: readonly Span[];
+  /** Most tokens behind the prompt, its continuation included. */
   readonly maxTokens: number;
+  /** Nothing is sampled. */
+  readonly prefillOnly: boolean;
+  readonly computeFrom: number;
   /** Whether maxTokens is less than was asked for. */
   readonly clamped: boolean;
   readonly firstTokenDeadline: number;
   /** Place in every queue: smaller is sooner. Never changes. */
   readonly order: number;
-  readonly generated: number[] = [];
+  readonly generated: number[];
   status: SequenceStatus = 'waiting';
   endReason: EndReason | undefined;
   rank = -1;
   slot = -1;
   blocks: number[] = [];
+  offset = 0;
   capacity = 0;
   /** Tokens of the prompt that compression evicted. */
   evicted = 0;
   /** Those that it evicts, as far as that was told. */
   toEvict: number | undefined;
   computed = 0;
-  sampled = 0;
-  received = 0;
+  sampled: number;
+  received: number;
   /** Iterations in flight with a row of this sequence. */
   outstanding = 0;
   /** Of those, how many wrote into blocks that it has lost since. */
@@ -104,15 +136,43 @@ export class Sequence implements ScheduledSequence {
     this.id = spec.id;
     this.prompt = spec.prompt;
     this.promptLength = spec.prompt.length;
-    this.maxTokens = maxTokens;
+    this.spans = spec.generatedSpans ?? [];
+    this.generated = [...(spec.continuation ?? [])];
+    this.sampled = this.generated.length;
+    this.received = this.generated.length;
+    this.maxTokens = this.generated.length + maxTokens;
     this.clamped = maxTokens < spec.maxTokens;
+    this.prefillOnly = spec.maxTokens === 0;
+    this.computeFrom = spec.computeFrom ?? Infinity;
     this.firstTokenDeadline = spec.firstTokenDeadline ?? Infinity;
     this.order = virtualArrival(iteration, spec.priority ?? 0, agingIterations);
   }
 
   /** Tokens that must be in the cache before the next decode row; the prompt, and after a preemption what was generated. */
   get target(): number {
+    if (this.prefillOnly) return this.promptLength + this.sampled;
     return this.sampled === 0 ? this.promptLength : this.promptLength + this.sampled - 1;
+  }
+
+  /** Tokens in the cache at its longest: the last one generated is never fed. */
+  get most(): number {
+    return this.prefillOnly ? this.target : this.promptLength + this.maxTokens - 1;
+  }
+
+  roleAt(position: number): RowRole {
+    const isGenerated =
+      position >= this.promptLength || this.spans.some(([start, end]) => position >= start && position < end);
+    return isGenerated ? 'generated' : 'prompt';
+  }
+
+  /** Where the run of rows of one role ends that `position` is in, at most at `target`. */
+  runEnd(position: number): number {
+    if (position >= this.promptLength) return this.target;
+    for (const [start, end] of this.spans) {
+      if (position < start) return start;
+      if (position < end) return end;
+    }
+    return Math.min(this.target, this.promptLength);
   }
 
   tokenAt(position: number): number {
@@ -128,7 +188,7 @@ export const inOrder = (a: Sequence, b: Sequence): number => a.order - b.order |
 
 /** @throws SplitkvError `usage` for an impossible request. */
 export function checkSpec(spec: RequestSpec): void {
-  const { id, prompt, maxTokens, priority = 0, firstTokenDeadline = Infinity } = spec;
+  const { id, prompt, maxTokens, priority = 0, firstTokenDeadline = Infinity, generatedSpans = [] } = spec;
   for (const key of Object.keys(spec)) {
     if (!SPEC_KEYS.includes(key)) throw usageError(`request: unknown key '${key}'.${didYouMean(key, SPEC_KEYS)}`);
   }
@@ -136,8 +196,18 @@ export function checkSpec(spec: RequestSpec): void {
   if (!Number.isSafeInteger(prompt?.length) || prompt.length < 1) {
     throw usageError(`request ${id}: the prompt is empty: give at least one token`);
   }
-  if (!Number.isSafeInteger(maxTokens) || maxTokens < 1) {
-    throw usageError(`request ${id}: maxTokens ${maxTokens}: expected an integer of at least 1`);
+  if (!Number.isSafeInteger(maxTokens) || maxTokens < 0) {
+    throw usageError(`request ${id}: maxTokens ${maxTokens}: expected an integer of at least 0`);
+  }
+  let before = 0;
+  for (const [start, end] of generatedSpans) {
+    if (!(Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= before && end > start)) {
+      throw usageError(`request ${id}: generatedSpans [${start}, ${end}): expected ascending, disjoint positions`);
+    }
+    before = end;
+  }
+  if (before >= prompt.length && before > 0) {
+    throw usageError(`request ${id}: generatedSpans reach the end of the prompt; its last token is of none`);
   }
   if (!Number.isSafeInteger(priority) || Math.abs(priority) > MAX_PRIORITY) {
     throw usageError(

@@ -24,8 +24,6 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
    * running sequences on; else 1 (docs/token.md).
    */
   readonly microBatches?: number | 'auto';
-  /** Sequences that begin alike share the beginning's cache; default true, but with plans that split sequences over ranks. */
-  readonly prefixCaching?: boolean;
   /**
    * Which rank a request goes to and when its prompt runs, with plans that keep each request on one rank ('adp', 'token'); the names are
    * TensorRT-LLM's. Defaults: cost, false, 50, 10 (docs/adp.md).

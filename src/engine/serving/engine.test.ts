@@ -1,3 +1,4 @@
+import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
@@ -7,7 +8,8 @@ import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { openRunner } from '../testing/open_runner.js';
-import { Engine, type EngineOptions, type EngineRequest } from './engine.js';
+import { Engine, type EngineRequest } from './engine.js';
+import type { EngineSetup } from '../testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const llama: RandomModelOptions = { seed: 31, config: { max_position_embeddings: 2048 } };
@@ -41,10 +43,10 @@ const sampling = (index: number): DrawOptions => ({
 
 async function open(
   options: Partial<Parameters<typeof openRunner>[0]>,
-  engine: Partial<EngineOptions>,
+  engine: EngineSetup,
 ): Promise<{ engine: Engine; group: RankGroup }> {
   const slots = engine.slots ?? 4;
-  const kvBlocks = engine.kvBlocks ?? 64;
+  const { kvBlocks = 64, ...own } = engine;
   const { group } = await openRunner({
     adapter: adapter.name,
     model: llama,
@@ -54,7 +56,7 @@ async function open(
     kvBlocks,
     ...options,
   });
-  return { engine: new Engine(group, { slots, kvBlocks, tokensPerIteration: 96, ...engine }), group };
+  return { engine: new Engine(group, { placing, slots, tokensPerIteration: 96, ...own }), group };
 }
 
 function ask(
@@ -94,7 +96,7 @@ describe('engine', () => {
   const all = prompts(10, 200);
   const maxTokens = 40;
 
-  test.each<[string, Partial<Parameters<typeof openRunner>[0]>, Partial<EngineOptions>]>([
+  test.each<[string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>([
     ['one rank', {}, {}],
     ['too few blocks: requests are preempted and computed again', {}, { kvBlocks: 9 }],
     ['prefixes shared', {}, { prefixCaching: true }],
@@ -130,7 +132,7 @@ describe('engine', () => {
     const openWorker = async (): Promise<SplitkvPrefill> =>
       new SplitkvPrefill((await openRunner({ adapter: adapter.name, model: llama, contextLength: 640 })).group);
 
-    test.each<[string, Partial<Parameters<typeof openRunner>[0]>, Partial<EngineOptions>]>([
+    test.each<[string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>([
       ['one rank, too few blocks', {}, { kvBlocks: 9 }],
       ['one rank, prefixes shared', {}, { prefixCaching: true }],
       [

@@ -11,25 +11,35 @@ import { checkTogether, type Feature, misfit } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { modelShape } from '../../model/shape.js';
-import { KV_BLOCK } from '../../base/kv_units.js';
-import { type EndReason, type Iteration, Scheduler, type SchedulerOptions } from '../scheduler/index.js';
-import { type IterationOutcome, IterationRunner } from './iteration_runner.js';
+import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
+import { stepEnd } from '../cache/row_blocks.js';
+import type { EndReason, Iteration, RequestSpec, SchedulerOptions } from '../scheduler/index.js';
+import { Scheduler } from '../scheduler/scheduler.js';
+import { type IterationOutcome, IterationRunner, type WantedLogits } from './iteration_runner.js';
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
-import { type IterationRecord, type RankBalance, RankBalanceMeter } from './rank_balance.js';
+import type { placing } from './placing.js';
+import type { IterationRecord, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
 /** A request as tokens. */
-export interface EngineRequest extends DrawOptions {
+export interface EngineRequest extends DrawOptions, Pick<RequestSpec, 'generatedSpans' | 'continuation'> {
   readonly prompt: readonly number[];
+  /** 0: only the prompt is computed, and its continuation. */
   readonly maxTokens: number;
   /** Ids that end the text, as `stopTokenIds` do; they aren't handed on. */
+  /** Nothing is taken from the prefix cache: all is computed. */
+  readonly fresh?: boolean;
   readonly eosIds: readonly number[];
   /** From -100 to 100, higher is sooner. */
   readonly priority?: number;
   /** Seconds within which the first token should be there; what runs when may heed it (docs/adp.md). */
   readonly firstTokenSeconds?: number;
-  /** The logits of each token's position are wanted. */
-  readonly logits?: boolean;
+  /** The logits that each token is drawn from are wanted, or those of the first one. */
+  readonly logits?: boolean | 'first';
+  /** Logits of the prompt's own positions. */
+  readonly promptLogits?: WantedLogits;
+  /** Called once its prompt is computed, while it has its slot. */
+  readonly onPrompt?: (slot: number) => Promise<void>;
   /** Takes each token; true ends the request there (a stop text was found). */
   onToken(token: number, logits: Float32Array | undefined): boolean;
 }
@@ -39,6 +49,8 @@ export type EngineEnd = EndReason | 'eos' | 'stop_token';
 /** A request under way. */
 export interface EngineHandle {
   readonly id: string;
+  /** Tokens of its prompt that were in the cache; known from its first token on. */
+  readonly cachedTokens: number;
   /** Why it ended; rejects when the ranks failed for good. */
   readonly ended: Promise<EngineEnd>;
   /** Frees what it holds at once; `ended` then resolves with 'aborted'. */
@@ -53,15 +65,15 @@ export interface EngineOptions extends Pick<
   readonly slots: number;
   /** Rows of an iteration, decode rows included: how much prompt runs beside the decode rows. */
   readonly tokensPerIteration: number;
-  /** KV blocks of 64 tokens that the requests share. */
-  readonly kvBlocks: number;
   /** Iterations submitted ahead of reading the ids; default 2. */
   readonly iterationsInFlight?: number;
   /** Computes prompts on a device of its own; the ranks take over what it gives. */
   readonly prefiller?: PrefillWorker | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
   readonly recover?: boolean;
-  /** Told of each iteration as it completes. */
+  /** Needed where sequences are dealt out to several places (`placingOf`). */
+  readonly placing?: Placing | undefined;
+  /** Told of each iteration as it completes, with `placing`. */
   readonly onIteration?: (record: IterationRecord) => void;
 }
 
@@ -87,6 +99,8 @@ export interface EngineMetrics {
 
 interface Running {
   readonly request: EngineRequest;
+  readonly ended: Promise<EngineEnd>;
+  cachedTokens: number;
   readonly resolve: (end: EngineEnd) => void;
   readonly reject: (reason: unknown) => void;
   /** When its first token should be there, in seconds of `performance.now()`. */
@@ -102,9 +116,17 @@ interface Running {
 interface InFlight {
   readonly iteration: Iteration;
   readonly slots: readonly { readonly id: string; readonly slot: number }[];
+  /** Requests whose prompt is computed then. */
+  readonly prepared: readonly { readonly id: string; readonly slot: number }[];
   readonly outcome: Promise<IterationOutcome>;
   readonly started: number;
 }
+
+export type Placing = typeof placing;
+
+/** What an engine over these ranks needs beside. */
+export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
+  runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
 
 /** What rebuilding a rank helps against. */
 const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
@@ -139,7 +161,7 @@ export class Engine {
   #wake: (() => void) | undefined;
   #closed: unknown;
   readonly #loop: Promise<void>;
-  readonly #balance: RankBalanceMeter;
+  readonly #balance: RankBalanceMeter | undefined;
   #completedAt = 0;
   readonly #totals = {
     requests: { eos: 0, stop_token: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
@@ -178,38 +200,44 @@ export class Engine {
       );
     this.#slots = new PoolSlots(ranks.runner.owners);
     this.#scheduler = this.#newScheduler();
-    this.#balance = new RankBalanceMeter(this.#slots.places, ranks.runner.owners.ranges(0).length);
+    this.#balance = options.placing?.balanceMeter(this.#slots.places, ranks.runner.owners);
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
   }
 
   #newScheduler(): Scheduler {
     const {
-      slots,
+      slots: _slots,
       tokensPerIteration,
-      kvBlocks,
       iterationsInFlight: _depth,
       recover: _recover,
       onIteration: _onIteration,
+      placing: placed,
       prefiller,
       ...rest
     } = this.options;
     const { runner } = this.ranks;
     const { compression } = runner.options;
+    const { owners, caches } = runner;
     const shape = modelShape(runner.config);
     const window = compression?.window ?? 1;
-    const { pools, sizes } = this.#slots;
-    return new Scheduler({
+    const { pools, sizes, held } = this.#slots;
+    const options: SchedulerOptions = {
       // Ranks that keep whole sequences have a pool each, in proportion to their slots.
       ranks: pools.map(({ length }, pool) => ({
-        numBlocks: Math.floor((kvBlocks * length) / slots),
+        numBlocks: caches.poolBlocks(held[pool]!),
+        lanes: caches.lanes,
+        ...(owners.plan.sharing === 'lanes' && { rotations: MERGE_LANES }),
         slots: length,
         microBatches: sizes[pool]!,
       })),
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
       maxTokensPerIteration: Math.max(tokensPerIteration, ...pools.map(({ length }) => length + window)),
-      maxChunkTokens: runner.promptRows,
+      maxChunkTokens: runner.promptRows * runner.rowBlocks,
+      ...(runner.rowBlocks > 1 && {
+        chunkEnd: (offset, start, end) => stepEnd(runner.rowBlocks, offset, start, end, runner.promptRows),
+      }),
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
       sharedRows: pools.length > 1 && !runner.owners.rowRanks && rest.attentionDpConfig === undefined,
       shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
@@ -223,16 +251,17 @@ export class Engine {
         ),
       }),
       ...rest,
-    });
+    };
+    if (pools.length > 1 && !placed) throw new SplitkvError('internal', 'several places need `placing`');
+    return new Scheduler(options, placed?.contextPolicy);
   }
 
   #newIterations(): IterationRunner {
-    return new IterationRunner(
-      this.ranks.runner,
-      this.#slots,
-      (id) => drawOptions(this.#running.get(id)!.request),
-      (id) => this.#feed!.take(id),
-    );
+    return new IterationRunner(this.ranks.runner, this.#slots, {
+      sampling: (id) => drawOptions(this.#running.get(id)!.request),
+      handed: (id) => this.#feed!.take(id),
+      promptLogits: (id) => this.#running.get(id)?.request.promptLogits,
+    });
   }
 
   get metrics(): EngineMetrics {
@@ -252,7 +281,7 @@ export class Engine {
       recoveriesTotal: this.#totals.recoveries,
       kvBlocks: ranks.reduce((sum, { limits }) => sum + limits.numBlocks, 0),
       kvBlocksFree: ranks.reduce((sum, { pool }) => sum + pool.numFree, 0),
-      ...(this.#balance.ranks > 1 && { balance: this.#balance.summary(this.#totals.generated) }),
+      ...(this.#balance && this.#balance.ranks > 1 && { balance: this.#balance.summary(this.#totals.generated) }),
     };
   }
 
@@ -275,7 +304,17 @@ export class Engine {
     const { firstTokenSeconds } = request;
     const firstTokenDeadline =
       firstTokenSeconds === undefined ? undefined : performance.now() / 1000 + firstTokenSeconds;
-    const running = { request, resolve, reject, firstTokenDeadline, emitted: 0, replay: 0, over: undefined };
+    const running: Running = {
+      request,
+      ended,
+      cachedTokens: 0,
+      resolve,
+      reject,
+      firstTokenDeadline,
+      emitted: 0,
+      replay: 0,
+      over: undefined,
+    };
     this.#running.set(id, running);
     try {
       this.#submit(id, running);
@@ -284,14 +323,25 @@ export class Engine {
       throw error;
     }
     this.#totals.prompt += request.prompt.length;
-    return { id, ended, abort: () => this.#abort(id) };
+    return {
+      id,
+      ended,
+      abort: () => this.#abort(id),
+      get cachedTokens() {
+        return running.cachedTokens;
+      },
+    };
   }
 
-  #submit(id: string, { request: { prompt, maxTokens, priority }, firstTokenDeadline }: Running): void {
+  #submit(id: string, { request, firstTokenDeadline }: Running): void {
+    const { prompt, maxTokens, priority, generatedSpans, continuation, fresh, promptLogits } = request;
     this.#scheduler.submit({
       id,
       prompt,
       maxTokens,
+      ...(generatedSpans && { generatedSpans }),
+      ...(continuation && { continuation }),
+      ...((fresh === true || promptLogits?.all === true) && { computeFrom: 0 }),
       ...(priority !== undefined && { priority }),
       ...(firstTokenDeadline !== undefined && { firstTokenDeadline }),
     });
@@ -314,13 +364,36 @@ export class Engine {
     running.resolve(end);
   }
 
-  /** Ends every request with 'aborted' and frees the ranks. */
-  async dispose(): Promise<void> {
+  /** Tokens that the sequences in the ranks' slots attend to, with another one: that in `slot`, of `length` tokens. */
+  lengths(slot: number, length: number): number[] {
+    const lengths = this.#iterations.lengths;
+    lengths[slot] = length;
+    return lengths;
+  }
+
+  /** What ended it, if it did. */
+  get failure(): unknown {
+    return this.#closed;
+  }
+
+  /** Resolves when nothing is under way. */
+  async idle(): Promise<void> {
+    while (this.#running.size > 0) await Promise.allSettled([...this.#running.values()].map(({ ended }) => ended));
+  }
+
+  /** Ends every request with 'aborted'; the ranks are left as they are, with nothing under way. */
+  async close(): Promise<void> {
     this.#closed ??= usageError('this engine was closed; open it again');
     for (const id of this.#running.keys()) this.#abort(id);
     this.#wake?.();
     await this.#loop;
-    await this.#feed?.dispose();
+    await this.#feed?.close();
+  }
+
+  /** Closes the engine and frees the ranks. */
+  async dispose(): Promise<void> {
+    await this.close();
+    await this.options.prefiller?.dispose();
     await this.ranks.dispose();
   }
 
@@ -356,7 +429,9 @@ export class Engine {
 
   #schedule(): void {
     // Who wants logits wants those of this token, before the next step overwrites them.
-    const single = [...this.#running.values()].some(({ request }) => request.logits);
+    const single = [...this.#running.values()].some(
+      ({ request: { logits }, emitted }) => logits === true || (logits === 'first' && emitted === 0),
+    );
     const depth = single ? 1 : (this.options.iterationsInFlight ?? 2);
     while (this.#inFlight.length < depth) {
       const started = performance.now();
@@ -365,24 +440,38 @@ export class Engine {
       if (!iteration) return;
       this.#totals.iterations++;
       const slots: { id: string; slot: number }[] = [];
+      const prepared: { id: string; slot: number }[] = [];
       for (const [pool, { moves, handed, prefills, decodes, preempted }] of iteration.ranks.entries()) {
         const starting = [...handed, ...prefills].filter(({ samples }) => samples).map(({ sequence }) => sequence);
         for (const { id, slot } of [...starting, ...decodes]) slots.push({ id, slot: this.#slots.of(pool, slot) });
+        const whole = prefills.filter(({ start, count, sequence: { prompt, sampled, maxTokens } }) =>
+          sampled === maxTokens ? start + count === prompt.length + sampled : false,
+        );
+        for (const { id, slot } of [...starting, ...whole.map(({ sequence }) => sequence)]) {
+          if (!prepared.some((other) => other.id === id)) prepared.push({ id, slot: this.#slots.of(pool, slot) });
+        }
         this.#totals.preemptions += preempted.length;
         this.#totals.moves += moves.length;
         for (const { sequence, start } of [...handed, ...prefills]) {
-          if (start === sequence.cachedTokens) this.#totals.cached += start;
+          if (start !== sequence.cachedTokens) continue;
+          this.#totals.cached += start;
+          const running = this.#running.get(sequence.id);
+          if (running && sequence.preemptions === 0) running.cachedTokens = start;
         }
       }
       const outcome = this.#iterations.run(iteration.ranks);
       outcome.catch(() => {}); // awaited in order
-      this.#inFlight.push({ iteration, slots, outcome, started });
+      this.#inFlight.push({ iteration, slots, prepared, outcome, started });
     }
   }
 
-  async #complete({ iteration, slots, outcome, started }: InFlight): Promise<void> {
+  async #complete({ iteration, slots, prepared, outcome, started }: InFlight): Promise<void> {
     const { ids, evicted } = await outcome;
     const ended: string[] = [];
+    for (const { id, slot } of prepared) {
+      const running = this.#running.get(id);
+      if (running && running.emitted === 0) await running.request.onPrompt?.(slot);
+    }
     for (const { id, slot } of slots) {
       const running = this.#running.get(id);
       if (!running || running.over) continue;
@@ -396,8 +485,8 @@ export class Engine {
     const now = performance.now();
     const seconds = (now - Math.max(started, this.#completedAt)) / 1000;
     this.#completedAt = now;
-    const record = this.#balance.add(iteration, seconds);
-    this.options.onIteration?.(record);
+    const record = this.#balance?.add(iteration, seconds);
+    if (record) this.options.onIteration?.(record);
     const finished = this.#scheduler.complete(iteration, {
       ids: this.#slots.pools.map((pool) => (ids ? pool.map((slot) => ids[slot]!) : [])),
       ended,
@@ -416,7 +505,8 @@ export class Engine {
       running.replay--;
       return undefined;
     }
-    const logits = request.logits ? await this.ranks.runner.slotLogits(slot) : undefined;
+    const wanted = request.logits === 'first' ? running.emitted === 0 : request.logits;
+    const logits = wanted ? await this.ranks.runner.slotLogits(slot) : undefined;
     running.emitted++;
     this.#totals.generated++;
     return request.onToken(token, logits) ? 'ended' : undefined;

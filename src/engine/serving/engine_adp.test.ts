@@ -1,3 +1,4 @@
+import { placing } from './placing.js';
 import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -5,7 +6,8 @@ import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import { Scheduler } from '../scheduler/index.js';
 import { openRunner } from '../testing/open_runner.js';
-import { Engine, type EngineOptions, type EngineRequest } from './engine.js';
+import { Engine, type EngineRequest } from './engine.js';
+import type { EngineSetup } from '../testing/open_runner.js';
 import type { IterationRecord } from './rank_balance.js';
 
 const adapter = (await testAdapters()).at(-1)!;
@@ -34,13 +36,9 @@ const sampling = (index: number): DrawOptions => ({
   ...(index % 3 === 2 && { frequencyPenalty: 1.2, minTokens: 9, endIds: [7, 8, 9], minP: 0.01, logitBias: { 7: 2 } }),
 });
 
-async function open(
-  model: string,
-  options: Partial<Parameters<typeof openRunner>[0]>,
-  engine: Partial<EngineOptions> = {},
-) {
+async function open(model: string, options: Partial<Parameters<typeof openRunner>[0]>, engine: EngineSetup = {}) {
   const slots = engine.slots ?? 6;
-  const kvBlocks = engine.kvBlocks ?? 60;
+  const { kvBlocks = 60, ...own } = engine;
   const { group } = await openRunner({
     adapter: adapter.name,
     model: models[model]!,
@@ -50,7 +48,7 @@ async function open(
     kvBlocks,
     ...options,
   });
-  return { engine: new Engine(group, { slots, kvBlocks, tokensPerIteration: 96, ...engine }), group };
+  return { engine: new Engine(group, { placing, slots, tokensPerIteration: 96, ...own }), group };
 }
 
 function ask(engine: Engine, index: number, request: Partial<EngineRequest> = {}) {
@@ -96,7 +94,7 @@ const four = { plan: 'adp', ranks: 4, virtual: true };
 const waits = { mode: 'trtllm', enable_balance: true, timeout_iters: 6, batching_wait_iters: 2 };
 
 describe('adp: every request gives what it gives alone on one rank', () => {
-  test.each<[string, string, Partial<Parameters<typeof openRunner>[0]>, Partial<EngineOptions>]>([
+  test.each<[string, string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>([
     ['MLP segments cut, on two', 'llama', two, {}],
     ['too few blocks: preempted and computed again', 'llama', two, { kvBlocks: 10 }],
     ['prefixes shared on each rank, prompts wait', 'llama', two, { prefixCaching: true, attentionDpConfig: waits }],
@@ -222,8 +220,8 @@ test(
 
 test('its options need a plan that chooses ranks', { timeout: 60_000 }, async () => {
   const { group } = await openRunner({ adapter: adapter.name, model: models['llama']!, slots: 2, kvBlocks: 8 });
-  const options = { slots: 2, kvBlocks: 8, tokensPerIteration: 64 };
-  expect(() => new Engine(group, { ...options, attentionDpConfig: waits })).toThrow(
+  const options = { slots: 2, tokensPerIteration: 64 };
+  expect(() => new Engine(group, { placing, ...options, attentionDpConfig: waits })).toThrow(
     'there is no rank to choose for a request; use plan adp or token',
   );
   group.dispose();

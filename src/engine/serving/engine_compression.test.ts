@@ -1,3 +1,4 @@
+import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -7,7 +8,8 @@ import { arrangedPlan, type CopySharing } from '../../placement/index.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
-import { Engine, type EngineOptions } from './engine.js';
+import { Engine } from './engine.js';
+import type { EngineSetup } from '../testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const SLOTS = 4;
@@ -30,10 +32,10 @@ const setup = (policy: KvPolicy | undefined): OpenRunnerOptions => ({
   }),
 });
 
-async function open(policy: KvPolicy | undefined, options: Partial<OpenRunnerOptions>, engine: Partial<EngineOptions>) {
-  const kvBlocks = engine.kvBlocks ?? 40;
+async function open(policy: KvPolicy | undefined, options: Partial<OpenRunnerOptions>, engine: EngineSetup) {
+  const { kvBlocks = 40, ...own } = engine;
   const { group } = await openRunner({ ...setup(policy), kvBlocks, ...options });
-  return { engine: new Engine(group, { slots: SLOTS, kvBlocks, tokensPerIteration: 96, ...engine }), group };
+  return { engine: new Engine(group, { placing, slots: SLOTS, tokensPerIteration: 96, ...own }), group };
 }
 
 function ask(engine: Engine, index: number) {
@@ -98,7 +100,7 @@ function copied(sharing: CopySharing): Partial<OpenRunnerOptions> {
 }
 
 describe('serving with compressed prompts', () => {
-  test.each<[string, KvPolicy, Partial<OpenRunnerOptions>, Partial<EngineOptions>]>([
+  test.each<[string, KvPolicy, Partial<OpenRunnerOptions>, EngineSetup]>([
     ['too few blocks: prompts are compressed again', 'ada', {}, { kvBlocks: 8, watermark: 0 }],
     ['too few blocks', 'snap', {}, { kvBlocks: 8 }],
     ['two ranks, tp', 'ada', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 14 }],

@@ -1,3 +1,4 @@
+import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import type { Communicator } from '../../distributed/communicator.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -65,7 +66,7 @@ async function serveAll(
   let handedOn = 0;
   const { world } = group.ranks[0] as RankRunner;
   if (world.communicator) world.connect(traced(world.communicator, () => handedOn, events));
-  const engine = new Engine(group, { slots: SLOTS, kvBlocks: 24, tokensPerIteration: 256 });
+  const engine = new Engine(group, { placing, slots: SLOTS, tokensPerIteration: 256 });
   const tokens = await Promise.all(
     requests.map(async (request) => {
       const own: number[] = [];

@@ -1,3 +1,4 @@
+import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { modelShape } from '../../model/shape.js';
@@ -7,7 +8,8 @@ import { randomFiles } from '../testing/random_source.js';
 import type { ServingModel } from './api.js';
 import { serve } from './serving_model.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
-import { Engine, type EngineMetrics, type EngineOptions } from './engine.js';
+import { Engine, type EngineMetrics } from './engine.js';
+import type { EngineSetup } from '../testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const prompt = (length: number, seed: number): number[] =>
@@ -51,12 +53,12 @@ const ask = (engine: Engine): Promise<number[][]> =>
 
 async function answers(
   options: Partial<OpenRunnerOptions>,
-  engineOptions: Partial<EngineOptions>,
+  engineOptions: EngineSetup,
 ): Promise<{ tokens: number[][]; metrics: EngineMetrics }> {
   const slots = engineOptions.slots ?? 1;
-  const kvBlocks = engineOptions.kvBlocks ?? 64;
+  const { kvBlocks = 64, ...own } = engineOptions;
   const { group } = await openGroup({ slots: slots / (options.batches ?? 1), kvBlocks, ...options });
-  const engine = new Engine(group, { slots, kvBlocks, tokensPerIteration: 96, ...engineOptions });
+  const engine = new Engine(group, { placing, slots, tokensPerIteration: 96, ...own });
   const tokens = await ask(engine);
   const { metrics } = engine;
   expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
@@ -65,7 +67,7 @@ async function answers(
 }
 
 describe('token parallelism in the serving engine', () => {
-  test.each<[string, Partial<OpenRunnerOptions>, Partial<EngineOptions>]>([
+  test.each<[string, Partial<OpenRunnerOptions>, EngineSetup]>([
     ['token', { plan: 'token', ranks: 3, virtual: false }, { slots: 5, kvBlocks: 25 }],
     [
       'token, prefixes shared, micro-batches',
@@ -85,9 +87,9 @@ describe('token parallelism in the serving engine', () => {
     },
   );
 
-  test.each<[string, Partial<OpenRunnerOptions>, Partial<EngineOptions>]>([
+  test.each<[string, Partial<OpenRunnerOptions>, EngineSetup]>([
     ['two ranks beside the root', { ranks: 3, virtual: false }, { slots: 5, kvBlocks: 12 }],
-    ['two pairs, micro-batches', { ranks: 4, planOptions: { sequence: 2 }, batches: 2 }, { slots: 6, kvBlocks: 18 }],
+    ['two pairs, micro-batches', { ranks: 4, planOptions: { sequence: 2 }, batches: 2 }, { slots: 6, kvBlocks: 8 }],
   ])(
     'token x sp, %s: chunks of a sequence on several ranks, preemption, and the same tokens',
     { timeout: 300_000 },
@@ -115,7 +117,7 @@ describe('token parallelism in the serving engine', () => {
       });
       const [root, lost, other] = group.ranks;
       expect(lost!.facts.weightBytes).toBe(0);
-      const engine = new Engine(group, { slots: 6, kvBlocks: 30, tokensPerIteration: 96 });
+      const engine = new Engine(group, { placing, slots: 6, tokensPerIteration: 96 });
       const running = ask(engine);
       await expect.poll(() => engine.metrics.generatedTokensTotal, { timeout: 60_000 }).toBeGreaterThan(20);
       lost!.device.gpu.destroy();

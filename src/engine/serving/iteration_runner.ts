@@ -1,16 +1,38 @@
 import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../ranks/rank.js';
-import { KV_BLOCK } from '../../base/kv_units.js';
+import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../ranks/runner.js';
 import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
-import { roundsOf } from '../ranks/row_rounds.js';
+import { LOGITS_ROWS, RECOMPUTED_ROWS } from '../ranks/rank.js';
+import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
+
+/** Logits of a prompt's positions, in order. */
+export interface WantedLogits {
+  /** Of every position, or of the last one only. */
+  readonly all: boolean;
+  readonly onRow: (position: number, logits: Float32Array) => void;
+}
+
+/** What requests are made of, by their ids. */
+export interface RequestSource {
+  sampling(id: string): DrawOptions;
+  /** What a prefill worker computed of its prompt. */
+  handed(id: string): HandedKv;
+  promptLogits(id: string): WantedLogits | undefined;
+}
+
+/** A run of a sequence's tokens, of one role. */
+interface Item extends SlotTokens {
+  readonly last: boolean;
+  readonly sequence: ScheduledSequence;
+  readonly wanted: WantedLogits | undefined;
+}
 
 interface Row {
   readonly id: string;
   readonly sequence: ScheduledSequence;
-  readonly chunkOffset: number;
   /** Takes part in decode steps. */
   decoding: boolean;
 }
@@ -27,16 +49,13 @@ export interface IterationOutcome {
 export class IterationRunner {
   /** By slot of the batch: the sequence whose cache it has. */
   readonly #rows = new Map<number, Row>();
-  /** Ways that offsets may rotate a sequence's chunks. */
   /** Sequences came or went since copies of heads shared them out. */
   #unbalanced = false;
 
   constructor(
     readonly runner: Runner,
     readonly slots: PoolSlots,
-    readonly samplingOf: (id: string) => DrawOptions,
-    /** What a prefill worker computed of a request's prompt. */
-    readonly handedOf: (id: string) => HandedKv,
+    readonly source: RequestSource,
   ) {}
 
   /**
@@ -73,7 +92,7 @@ export class IterationRunner {
       for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
       for (const { sequence, start, samples: begins } of work.handed) {
         const slot = slots.of(pool, sequence.slot);
-        call(runner.handOver(slot, this.handedOf(sequence.id), Math.floor(start / KV_BLOCK)));
+        call(runner.handOver(slot, this.source.handed(sequence.id), Math.floor(start / KV_BLOCK)));
         if (begins) this.#start(sequence, slot, call);
       }
     }
@@ -121,9 +140,13 @@ export class IterationRunner {
     return sampled;
   }
 
-  /** Every row is free again: after the ranks were reset. */
-  reset(): void {
-    this.#rows.clear();
+  /** By slot of the ranks: tokens that its sequence attends to in a decode step; 0 where none decodes. */
+  get lengths(): number[] {
+    const { slots, batches = 1 } = this.runner.options;
+    return Array.from({ length: slots * batches }, (_, slot) => {
+      const row = this.#rows.get(slot);
+      return row?.decoding ? row.sequence.computed : 0;
+    });
   }
 
   /** The sequences that there are, as copies of heads share them out. */
@@ -150,30 +173,23 @@ export class IterationRunner {
   }
 
   #setBlocks(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
-    const { id, blocks, capacity } = sequence;
+    const { id, blocks, capacity, offset } = sequence;
     let row = this.#rows.get(slot);
     if (row && row.id !== id) {
       this.#free(slot, call);
       row = undefined;
     }
     if (!row) {
-      row = { id, sequence, chunkOffset: this.#offsetFor(sequence), decoding: false };
+      row = { id, sequence, decoding: false };
       this.#rows.set(slot, row);
       this.#unbalanced = true;
     }
-    const { chunkOffset } = row;
     if (this.runner.options.compression) {
-      call(this.runner.all((rank) => rank.reserve(slot, capacity, chunkOffset)));
+      call(this.runner.all((rank) => rank.reserve(slot, capacity, offset)));
       return;
     }
     const now = [...blocks];
-    call(this.runner.all((rank) => rank.setBlocks(slot, now, chunkOffset)));
-  }
-
-  #offsetFor({ prompt, maxTokens }: ScheduledSequence): number {
-    // A chunk each: sequences that begin at different ranks also end at different ones.
-    const rooms = [...this.#rows.values()].map(({ chunkOffset: offset }) => ({ tokens: 1, offset }));
-    return this.runner.owners.nextOffset(rooms, prompt.length + maxTokens);
+    call(this.runner.all((rank) => rank.setBlocks(slot, now, offset)));
   }
 
   #prefill(
@@ -183,29 +199,59 @@ export class IterationRunner {
   ): void {
     const { runner } = this;
     const idOf = (slot: number): string => chunks.find((chunk) => chunk.slot === slot)!.chunk.sequence.id;
-    const tokensOf = (role: PrefillChunk['role']) =>
-      chunks
-        .filter(({ chunk }) => chunk.role === role)
-        .map(({ chunk: { sequence, start, count, samples }, slot }) => {
-          const tokens = Uint32Array.from({ length: count }, (_, i) => sequence.tokenAt(start + i));
-          // Also of a prompt that is computed again: compression comes with its end.
-          const last = samples || (role === 'prompt' && start + count === sequence.prompt.length);
-          return { slot, tokens, start, last };
-        });
-    for (const round of roundsOf(runner.owners, tokensOf('prompt'))) {
+    for (const role of ['prompt', 'generated'] as const) {
+      const items = chunks.filter(({ chunk }) => chunk.role === role).flatMap((item) => this.#itemsOf(item));
+      for (const round of roundsOf(runner.owners, items)) {
+        if (role === 'generated') call(runner.recomputeRound(round));
+        else {
+          const ran = runner.prefillRound(round);
+          call(ran.then((found) => found.forEach((tokens, slot) => evicted.set(idOf(slot), tokens))));
+        }
+        for (const item of round) this.#logits(item, call);
+      }
+    }
+    for (const { chunk, slot } of chunks) if (chunk.samples) this.#start(chunk.sequence, slot, call);
+  }
+
+  /** What one call runs of a chunk: all of it, but for logits of recomputed rows, which the ranks have of the last few only. */
+  #itemsOf({ chunk, slot }: { readonly chunk: PrefillChunk; readonly slot: number }): Item[] {
+    const { sequence, start, count, role, samples } = chunk;
+    const wanted = this.source.promptLogits(sequence.id);
+    const most = wanted && role === 'generated' ? RECOMPUTED_ROWS : count;
+    return Array.from({ length: Math.ceil(count / most) }, (_, piece) => {
+      const first = start + piece * most;
+      const length = Math.min(most, start + count - first);
+      const tokens = Uint32Array.from({ length }, (_token, i) => sequence.tokenAt(first + i));
+      // Also of a prompt that is computed again: compression comes with its end.
+      const last = samples || (role === 'prompt' && first + length === sequence.prompt.length);
+      return { slot, tokens, start: first, last, sequence, wanted };
+    });
+  }
+
+  /** Logits of an item's positions that are wanted, while the ranks have their rows. */
+  #logits({ slot, start, tokens, sequence, wanted }: Item, call: (of: Promise<unknown>) => void): void {
+    if (!wanted) return;
+    const end = start + tokens.length;
+    const last = sequence.prompt.length + sequence.sampled - 1;
+    for (let at = wanted.all ? start : Math.max(start, last); at < end;) {
+      // A run may not cross a chunk, whose rows may be another rank's.
+      const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
+      const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
+      const { vocabSize } = this.runner.config;
       call(
-        runner.prefillRound(round).then((compressed) => {
-          for (const [slot, tokens] of compressed) evicted.set(idOf(slot), tokens);
+        this.runner.logitsOf(slot, run).then((rows) => {
+          for (let i = 0; i < run.count; i++) {
+            wanted.onRow(run.start + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
+          }
         }),
       );
+      at += run.count;
     }
-    for (const round of roundsOf(runner.owners, tokensOf('generated'))) call(runner.recomputeRound(round));
-    for (const { chunk, slot } of chunks) if (chunk.samples) this.#start(chunk.sequence, slot, call);
   }
 
   /** The next step samples the first token of a prompt that is in the cache. */
   #start(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
-    const sampling = this.samplingOf(sequence.id);
+    const sampling = this.source.sampling(sequence.id);
     const { length } = sequence.prompt;
     const seen = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
     call(this.runner.all((rank) => rank.start(slot, sampling, seen)));
@@ -217,7 +263,7 @@ export class IterationRunner {
     const { id, computed, sampled } = sequence;
     const position = computed - 1;
     const seen = Uint32Array.from({ length: computed }, (_, at) => sequence.tokenAt(at));
-    const sampling = { ...this.samplingOf(id), counter: sampled - 1 };
+    const sampling = { ...this.source.sampling(id), counter: sampled - 1 };
     const token = sequence.tokenAt(position);
     call(this.runner.all((rank) => rank.resume(slot, sampling, seen, token, position)));
     this.#decodes(slot);

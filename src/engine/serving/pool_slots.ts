@@ -2,7 +2,9 @@ import type { Owners } from '../../placement/index.js';
 
 /** Slots of the ranks, as the scheduler counts them: pool by pool, and in a pool by the batch whose steps they take part in. */
 export class PoolSlots {
-  /** By pool that has any slot: the ranks' numbers of its slots, batch after batch. */
+  /** By pool that has any slot: its place among those that sequences are dealt out to. */
+  readonly held: readonly number[];
+  /** By pool: the ranks' numbers of its slots, batch after batch. */
   readonly pools: readonly (readonly number[])[];
   /** By pool: how many slots it has in each batch. */
   readonly sizes: readonly (readonly number[])[];
@@ -13,14 +15,14 @@ export class PoolSlots {
     const { slots } = owners;
     const ranges = Array.from({ length: owners.batches }, (_, batch) => owners.ranges(batch));
     const all = owners.ranges(0).map((_, pool) => ranges.map((of) => of[pool]!));
-    const held = [...all.keys()].filter((pool) => all[pool]!.some(([first, end]) => end > first));
-    this.pools = held.map((pool) =>
+    this.held = [...all.keys()].filter((pool) => all[pool]!.some(([first, end]) => end > first));
+    this.pools = this.held.map((pool) =>
       all[pool]!.flatMap(([first, end], batch) =>
         Array.from({ length: end - first }, (_, slot) => batch * slots + first + slot),
       ),
     );
-    this.sizes = held.map((pool) => all[pool]!.map(([first, end]) => end - first));
-    this.places = held.map((pool) => owners.rowRanks?.[pool] ?? pool);
+    this.sizes = this.held.map((pool) => all[pool]!.map(([first, end]) => end - first));
+    this.places = this.held.map((pool) => owners.rowRanks?.[pool] ?? pool);
   }
 
   /** The ranks' number of a pool's slot. */

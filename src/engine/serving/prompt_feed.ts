@@ -49,11 +49,11 @@ export class PromptFeed {
     if (this.#working?.id === id) this.#working.control.abort();
   }
 
-  async dispose(): Promise<void> {
+  /** Ends what the worker is computing; it may be used on. */
+  async close(): Promise<void> {
     this.#closed = true;
     this.#working?.control.abort();
     await this.#working?.ended;
-    await this.worker.dispose();
   }
 
   #start(id: string): void {

@@ -219,7 +219,7 @@ test('ranks that fail for good end every answer, and later requests are refused 
   const { config } = group.options;
   const model = new EngineServingModel(
     { config, group, tokenizer: undefined, name: 'test', sampling: {}, loadSeconds: 0 },
-    { slots: 2, kvBlocks: 8, tokensPerIteration: 64, recover: false, prefixCaching: true },
+    { slots: 2, tokensPerIteration: 64, recover: false, prefixCaching: true },
   );
   const running = model.complete([1, 2, 3], { maxTokens: 400, ignoreEos: true, n: 2 });
   const other = model.complete([5], { maxTokens: 400, ignoreEos: true });
@@ -273,7 +273,7 @@ test(
     const text = await openTokenizer(await openModelFiles(await openSource(own)));
     const model = new EngineServingModel(
       { config, group, ...text, name: 'test', sampling: {}, loadSeconds: 0 },
-      { slots: 4, kvBlocks: 32, tokensPerIteration: 64 },
+      { slots: 4, tokensPerIteration: 64 },
     );
     const all = prompts.map((prompt) => model.complete(prompt, options));
     const answers = Promise.all(all.map((completion) => collect(completion)));
@@ -293,9 +293,7 @@ test('options that make no sense are refused before anything is loaded', async (
   await expect(serve(files, { requests: 2 } as never)).rejects.toThrow("option 'requests' is load's");
   await expect(serve(files, { slot: 2 } as never)).rejects.toThrow("unknown option 'slot'");
   await expect(serve(files, { adapter, kvMemory: 1 })).rejects.toMatchObject({ code: 'limit' });
-  await expect(
-    serve(files, { adapter, ranks: 2, virtualRanks: true, plan: 'sp', prefixCaching: true }),
-  ).rejects.toThrow(
-    "plan 'sp': chunks of a sequence split over ranks (sp, ep) can't be had with shared prefixes (prefixCaching)",
+  await expect(serve(files, { adapter, kvBudget: 0.5, prefixCaching: true })).rejects.toThrow(
+    "a compressed cache (kvBudget) can't be had with shared prefixes (prefixCaching)",
   );
 });

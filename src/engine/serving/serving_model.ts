@@ -9,9 +9,9 @@ import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptToke
 import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './completion.js';
-import { Engine, type EngineOptions, openedFeatures } from './engine.js';
+import { Engine, type EngineOptions, openedFeatures, placingOf } from './engine.js';
 import { Histogram } from './histogram.js';
-import { kvBlocksOf } from './kv_pool.js';
+import { kvBlocksOf } from '../planning/kv_pool.js';
 import { microBatchesOf } from './micro_batches.js';
 
 const DEFAULT_SLOTS = 16;
@@ -28,7 +28,6 @@ const serveSchema: OptionsSchema<ServeOptions> = {
   kvMemory: true,
   tokensPerIteration: wholeNumber(1, 2 ** 20),
   microBatches: true,
-  prefixCaching: true,
   attentionDpConfig: true,
 };
 const REQUESTS_FAULT: readonly ErrorCode[] = ['usage', 'context_full', 'aborted'];
@@ -77,10 +76,10 @@ export async function serve(
     return new EngineServingModel(opened, {
       slots: set.slots * set.batches!,
       rowsPerMicroBatch: microBatchesOf(plan, slots, microBatches).rowsEach,
-      kvBlocks: set.kvBlocks!,
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
       prefixCaching: prefixCaching ?? mayShare(opened),
       prefiller: opened.prefiller,
+      placing: await placingOf(opened.group),
       ...(attentionDpConfig !== undefined && { attentionDpConfig }),
     });
   } catch (error) {

@@ -12,8 +12,9 @@ import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';
 import { type GroupOptions, RankGroup } from '../ranks/rank_group.js';
-import type { Runner } from '../ranks/runner.js';
+import type { EngineOptions } from '../serving/engine.js';
 import { randomFiles } from './random_source.js';
+import { SlotDriver } from './slot_driver.js';
 
 export interface OpenRunnerOptions {
   /** Adapters by rank; one name stands for all. */
@@ -34,10 +35,13 @@ export interface OpenRunnerOptions {
   readonly open?: GroupOptions['open'];
 }
 
+/** An engine and the blocks that its ranks share. */
+export type EngineSetup = Partial<EngineOptions> & { readonly kvBlocks?: number };
+
 /** A random model on one or several ranks, without tokenizer and options checks. */
 export async function openRunner(options: OpenRunnerOptions): Promise<{
   readonly group: RankGroup;
-  readonly runner: Runner;
+  readonly runner: SlotDriver;
   readonly device: Device;
   readonly bytes: number;
 }> {
@@ -69,7 +73,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
   });
   return {
     group,
-    runner: group.runner,
+    runner: new SlotDriver(group.runner),
     device: group.devices[0]!,
     bytes: group.ranks.reduce((sum, { facts }) => sum + facts.weightBytes, 0),
   };

@@ -1,3 +1,4 @@
+import { SlotDriver } from '../testing/slot_driver.js';
 import { afterAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
@@ -46,7 +47,8 @@ async function openWorkers(name: string, plan: string, more: Partial<WorkerGroup
 }
 
 /** Logits of every position of a prompt, then of 3 generated rows. */
-async function rowsOf(runner: Runner): Promise<Buffer[]> {
+async function rowsOf(ranks: Runner): Promise<Buffer[]> {
+  const runner = new SlotDriver(ranks);
   const rows: Buffer[] = [];
   const add = (row: Float32Array): void => void rows.push(Buffer.from(row.slice().buffer));
   const tokens = prompt(270);
@@ -92,7 +94,7 @@ describe('a rank that breaks', () => {
       const { group, ranks, config } = await openWorkers('llama', 'tp');
       const model = new LoadedModel(
         { config, group, tokenizer: undefined, name: 'test', sampling: {}, loadSeconds: 0 },
-        4,
+        { stepsInFlight: 4 },
       );
       const run = (maxTokens = 20) => model.generate(prompt(100), { ignoreEos: true, maxTokens, seed: 1 }).result;
       const expected = (await run()).tokens;

@@ -169,7 +169,7 @@ export class Decoder implements Forward {
     return fitRows(this.device, wanted, widest * 4);
   }
 
-  allocateRows(role: Role, rows: number, allRows = rows): DecoderRows {
+  allocateRows(role: Role, rows: number, allRows = rows, like?: RowBuffers): DecoderRows {
     const { config, device, world, hiddenStride } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = rowBlocks(world, role);
@@ -179,9 +179,9 @@ export class Decoder implements Forward {
     const buffers: RowBuffers = {
       role,
       rows,
-      tokens: floats('tokens', blocks * rows),
-      rowInfo: floats('row_info', blocks * rows * 2),
-      x: floats('x', rows * hiddenStride),
+      tokens: like?.tokens ?? floats('tokens', blocks * rows),
+      rowInfo: like?.rowInfo ?? floats('row_info', blocks * rows * 2),
+      x: like?.x ?? floats('x', rows * hiddenStride),
       normed: fuses ? undefined : floats('normed', rows * hiddenStride),
     };
     const scratch = new Scratch(device);

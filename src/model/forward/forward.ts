@@ -25,8 +25,11 @@ export interface Forward {
   readonly compressions: readonly StageCompression[];
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number;
-  /** `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. */
-  allocateRows(role: Role, rows: number, allRows?: number): RowBuffers;
+  /**
+   * `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. `like`: more
+   * rows, whose tokens and residual stream these are the first ones of.
+   */
+  allocateRows(role: Role, rows: number, allRows?: number, like?: RowBuffers): RowBuffers;
   /**
    * This rank's part of embedding and layers, with the exchanges between, for rows that `allocateRows` of this program made.
    * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.

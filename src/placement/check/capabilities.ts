@@ -145,13 +145,8 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'copies share sequences out anew by themselves',
   },
   {
-    of: ['splitChunks', 'prefixCaching'],
-    because: "a block of a prefix is on another rank for each sequence's offset",
-    instead: 'use a plan without sp, or turn prefixCaching off',
-  },
-  {
     of: ['splitChunks', 'moves'],
-    because: 'ranks hand out the blocks of their own chunks, which stay with a slot',
+    because: 'its chunks would have to go from several ranks to several others',
     instead: 'sequences stay where they began',
   },
   {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { Scheduler, type SchedulerOptions } from '../index.js';
+import { contextPolicy, Scheduler, type SchedulerOptions } from '../index.js';
 import { ArrivalRate } from './arrival_rate.js';
 import { LinearFit } from './linear_fit.js';
 
@@ -53,7 +53,7 @@ class Clock {
   readonly scheduler: Scheduler;
 
   constructor(overrides: Partial<SchedulerOptions> = {}) {
-    this.scheduler = new Scheduler({ ...options, ...overrides });
+    this.scheduler = new Scheduler({ ...options, ...overrides }, contextPolicy);
   }
 
   submit(length: number, maxTokens: number, deadline?: number): void {

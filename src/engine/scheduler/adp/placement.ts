@@ -118,7 +118,9 @@ export function placeContexts(
     if (!best) continue;
     const { site, rows } = best;
     assigned.push({ sequence, rank: site.rank, rows });
-    site.blocks += site.rank.demand(sequence).fresh;
+    for (const [lane, count] of site.rank.demand(sequence).fresh.entries()) {
+      site.blocks[lane] = (site.blocks[lane] ?? 0) + count;
+    }
     site.add(rows);
   }
   return new Placement(assigned, sites, Math.max(...work.map(({ decodes }) => seconds.generation * decodes.length)));

@@ -19,7 +19,7 @@ export class Site {
   load: number;
   active: number;
   /** Blocks taken, and sequences placed. */
-  blocks = 0;
+  readonly blocks: number[] = [];
   placed = 0;
 
   constructor(

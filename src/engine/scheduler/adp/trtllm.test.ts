@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { checkOptions, type SchedulerOptions } from '../config.js';
-import { Scheduler } from '../index.js';
+import { contextPolicy, Scheduler } from '../index.js';
 import { RankState } from '../rank_state.js';
 import { Sequence } from '../sequence.js';
 import { WaitingQueue } from '../waiting_queue.js';
@@ -88,11 +88,14 @@ describe('balancer, by hand', () => {
 });
 
 test('a whole trace, by hand', () => {
-  const scheduler = new Scheduler({
-    ...options,
-    ranks: Array.from({ length: 2 }, () => ({ numBlocks: 1000, slots: 2 })),
-    attentionDpConfig: { mode: 'trtllm', enable_balance: true, timeout_iters: 3, batching_wait_iters: 1 },
-  });
+  const scheduler = new Scheduler(
+    {
+      ...options,
+      ranks: Array.from({ length: 2 }, () => ({ numBlocks: 1000, slots: 2 })),
+      attentionDpConfig: { mode: 'trtllm', enable_balance: true, timeout_iters: 3, batching_wait_iters: 1 },
+    },
+    contextPolicy,
+  );
   const submit = (id: string, length: number, maxTokens: number): void =>
     void scheduler.submit({ id, prompt: { length }, maxTokens });
   const step = (): string => {

@@ -3,7 +3,7 @@
  * and choose_move.ts are the two decisions.
  */
 
-import { inOrder, type Sequence } from '../sequence.js';
+import type { Sequence } from '../sequence.js';
 import type { RankState, WorkList } from '../rank_state.js';
 import type { ContextPolicy } from '../routing.js';
 import type { WaitingQueue } from '../waiting_queue.js';
@@ -24,7 +24,7 @@ export class KvPolicy implements ContextPolicy {
   route(waiting: WaitingQueue, ranks: readonly RankState[]): void {
     // Whoever hasn't started is placed anew: another pool may have room by now.
     for (const rank of ranks) for (const sequence of rank.unbindPending()) waiting.insert(sequence);
-    const placed = ranks.map(() => ({ blocks: 0, sequences: 0, tokens: 0 }));
+    const placed = ranks.map(() => ({ blocks: [] as number[], sequences: 0, tokens: 0 }));
     const ready = ({ outstanding, handed }: Sequence): boolean => outstanding === 0 && (handed || !this.handover);
     for (;;) {
       const next = waiting.find(ready);
@@ -41,7 +41,9 @@ export class KvPolicy implements ContextPolicy {
       // None overtakes the first.
       if (index === undefined) return;
       const taken = placed[index]!;
-      taken.blocks += ranks[index]!.demand(next).fresh;
+      for (const [lane, count] of ranks[index]!.demand(next).fresh.entries()) {
+        taken.blocks[lane] = (taken.blocks[lane] ?? 0) + count;
+      }
       taken.sequences++;
       taken.tokens += next.target;
       waiting.remove(next);
@@ -93,14 +95,4 @@ export class KvPolicy implements ContextPolicy {
     sequence.leavingFor = move.to;
     return sequence;
   }
-}
-
-/** Pools in the order of the first sequence of each that has prompt rows to run. */
-export function inOrderOfPrompts(ranks: readonly RankState[]): RankState[] {
-  const first = (rank: RankState): Sequence | undefined =>
-    rank.running.find(({ status }) => status === 'prefill') ?? rank.pending.at(0);
-  return ranks.toSorted((a, b) => {
-    const [one, other] = [first(a), first(b)];
-    return one && other ? inOrder(one, other) : one ? -1 : other ? 1 : 0;
-  });
 }

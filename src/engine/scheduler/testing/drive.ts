@@ -3,7 +3,8 @@
  * cells that it would attend to. audit.ts counts blocks and slots after each call.
  */
 
-import { type EndReason, type Iteration, Scheduler } from '../index.js';
+import { type EndReason, type Iteration, contextPolicy, Scheduler } from '../index.js';
+import type { Sequence, Span } from '../sequence.js';
 import { audit } from './audit.js';
 import { KvModel } from './kv_model.js';
 import type { RandomRequest, RandomRun } from './random_trace.js';
@@ -42,9 +43,9 @@ export const generatedOf = (index: number, count: number): number[] =>
 
 /** Runs a random trace to its end, as a runner with `depth` iterations in flight would; checks every invariant as it goes. */
 export function drive({ options, requests, depth }: RandomRun): DriveResult {
-  const scheduler = new Scheduler(options);
+  const scheduler = new Scheduler(options, contextPolicy);
   const prompts = requests.map(promptOf);
-  const memory = new KvModel(options.ranks.length, options.blockTokens ?? 64, (id, position) => {
+  const memory = new KvModel(options.ranks, options.blockTokens ?? 64, options.chunkTokens ?? 256, (id, position) => {
     const index = Number(id);
     const prompt = prompts[index]!;
     return prompt[position] ?? generatedOf(index, position - prompt.length + 1).at(-1)!;
@@ -76,9 +77,13 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   for (now = 0; outcomes.size < requests.length; now++) {
     if (now > 20_000) throw new Error(`${requests.length - outcomes.size} requests don't finish`);
     while (sent < requests.length && now >= due) {
-      const { maxTokens, priority, deadline } = requests[sent]!;
+      const { maxTokens, priority, deadline, stemTokens, generatedTokens, prefillOnly } = requests[sent]!;
+      const prompt = prompts[sent]!;
+      const spanEnd = Math.min(stemTokens + generatedTokens, prompt.length - 1);
+      const spans: Span[] = spanEnd > stemTokens ? [[stemTokens, spanEnd]] : [];
       const late = deadline === undefined ? {} : { firstTokenDeadline: now * 0.02 + deadline };
-      scheduler.submit({ id: String(sent), prompt: prompts[sent]!, maxTokens, priority, ...late });
+      const rows = { prompt, generatedSpans: spans, maxTokens: prefillOnly ? 0 : maxTokens };
+      scheduler.submit({ id: String(sent), ...rows, priority, ...late });
       cameAt[sent] = now;
       sent++;
       due = now + (requests[sent]?.delay ?? 0);
@@ -177,11 +182,15 @@ function checkBudgets(iteration: Iteration, { config }: Scheduler): void {
     const seen = new Set<string>();
     for (const { sequence, start, count, role, samples } of work.prefills) {
       const boundary = sequence.prompt.length;
-      if (count < 1 || (role === 'prompt') !== start < boundary) throw new Error(`${where}: role of ${start}`);
-      if (role === 'prompt' && start + count > boundary) throw new Error(`${where}: a chunk of two roles`);
+      const { roleAt } = sequence as Sequence;
+      for (let at = start; at < start + count; at++) {
+        if (roleAt.call(sequence, at) !== role) throw new Error(`${where}: role of ${at}`);
+      }
+      if (count < 1) throw new Error(`${where}: an empty chunk`);
       if (samples && start + count !== boundary) throw new Error(`${where}: samples in the middle`);
       if (config.chunkedPrefill && count > config.maxChunkTokens) throw new Error(`${where}: chunk of ${count}`);
-      if (!config.chunkedPrefill && role === 'prompt' && start + count !== boundary) throw new Error(`${where}: cut`);
+      if (!config.chunkedPrefill && role === 'prompt' && (sequence as Sequence).runEnd(start) !== start + count)
+        throw new Error(`${where}: cut`);
       seen.add(sequence.id);
     }
     for (const { id } of work.decodes) seen.add(id);

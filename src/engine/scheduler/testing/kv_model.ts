@@ -1,4 +1,5 @@
-import type { Iteration, ScheduledSequence } from '../index.js';
+import type { Iteration, RankLimits, ScheduledSequence } from '../index.js';
+import type { Sequence } from '../sequence.js';
 
 /**
  * What the KV blocks hold, block by block and token by token, when iterations run in the order they were scheduled: a number that
@@ -9,12 +10,13 @@ export class KvModel {
   readonly #ranks: Map<number, Float64Array>[];
 
   constructor(
-    ranks: number,
+    private readonly limits: readonly RankLimits[],
     private readonly blockTokens: number,
+    private readonly chunkTokens: number,
     /** The token of a sequence at a position, generated ones included, whether the scheduler knows it yet or not. */
     private readonly tokenAt: (id: string, position: number) => number,
   ) {
-    this.#ranks = Array.from({ length: ranks }, () => new Map());
+    this.#ranks = limits.map(() => new Map());
   }
 
   run({ ranks }: Iteration): void {
@@ -26,6 +28,7 @@ export class KvModel {
       }
     }
     for (const [rank, work] of ranks.entries()) {
+      for (const sequence of work.tables) this.#checkLanes(rank, sequence);
       for (const { from, to, tokens } of work.copies) {
         const source = this.#block(rank, from);
         const target = this.#block(rank, to);
@@ -47,6 +50,15 @@ export class KvModel {
         this.#write(rank, sequence, sequence.computed - 1);
         this.#check(rank, sequence, sequence.computed);
       }
+    }
+  }
+
+  /** Every block is of its chunk's lane. */
+  #checkLanes(rank: number, { id, blocks, offset }: ScheduledSequence): void {
+    const { numBlocks, lanes = 1 } = this.limits[rank]!;
+    for (const [at, block] of blocks.entries()) {
+      const lane = (Math.floor((at * this.blockTokens) / this.chunkTokens) + offset) % lanes;
+      if (Math.floor((block * lanes) / numBlocks) !== lane) throw new Error(`${id}: block ${at} isn't of lane ${lane}`);
     }
   }
 
@@ -77,10 +89,11 @@ export class KvModel {
     }
   }
 
-  #content({ id, prompt }: ScheduledSequence, length: number): number[] {
+  #content(sequence: ScheduledSequence, length: number): number[] {
+    const { id } = sequence;
     let hash = 17;
     return Array.from({ length }, (_, position) => {
-      const role = position < prompt.length ? 0 : 1;
+      const role = (sequence as Sequence).roleAt(position) === 'prompt' ? 0 : 1;
       hash = (hash * 31 + this.tokenAt(id, position) * 2 + role + 1) % 1_000_000_007;
       return hash;
     });

@@ -16,6 +16,10 @@ export interface RandomRequest {
   /** It is aborted so many iterations after it came, unless it has finished; -1: never. */
   readonly abortedAfter: number;
   readonly deadline: number | undefined;
+  /** Part of the prompt that was generated before, from the end of the stem on. */
+  readonly generatedTokens: number;
+  /** Only its prompt is computed. */
+  readonly prefillOnly: boolean;
 }
 
 export interface RandomRun {
@@ -36,6 +40,8 @@ const request: fc.Arbitrary<RandomRequest> = fc.record({
   priority: fc.integer({ min: -2, max: 2 }),
   endsAfter: fc.integer({ min: 1, max: 40 }),
   abortedAfter: fc.oneof({ weight: 4, arbitrary: fc.constant(-1) }, { weight: 1, arbitrary: fc.nat(20) }),
+  generatedTokens: fc.nat(6),
+  prefillOnly: fc.oneof({ weight: 7, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
   deadline: fc.option(fc.double({ min: 0, max: 5, noNaN: true }), { nil: undefined }),
 });
 
@@ -53,10 +59,11 @@ const cut = (slots: number, parts: number): number[] =>
 const options: fc.Arbitrary<SchedulerOptions> = fc
   .record({
     // Blocks for the longest request (23 + 24 tokens), and little more: preemption is the rule.
-    ranks: fc.array(fc.record({ numBlocks: fc.integer({ min: 12, max: 20 }), slots: fc.integer({ min: 1, max: 8 }) }), {
+    ranks: fc.array(fc.record({ blocks: fc.integer({ min: 12, max: 15 }), slots: fc.integer({ min: 1, max: 8 }) }), {
       minLength: 1,
       maxLength: 4,
     }),
+    lanes: fc.oneof({ weight: 2, arbitrary: fc.constant(1) }, { weight: 1, arbitrary: fc.integer({ min: 2, max: 3 }) }),
     chunkedPrefill: fc.boolean(),
     prefixCaching: fc.boolean(),
     maxChunkTokens: fc.integer({ min: 1, max: 12 }),
@@ -70,10 +77,17 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     budget: fc.integer({ min: 1, max: 16 }),
     attentionDpConfig,
   })
-  .map(({ budget, microBatches, ranks, ...rest }) => ({
+  .map(({ budget, microBatches, ranks, lanes, ...rest }) => ({
     ...rest,
-    ranks: ranks.map(({ numBlocks, slots }) => ({ numBlocks, slots, microBatches: cut(slots, microBatches) })),
+    ranks: ranks.map(({ blocks, slots }) => ({
+      // With lanes, a chunk more in each: the longest request may begin at any.
+      numBlocks: lanes === 1 ? blocks : lanes * (Math.ceil(blocks / lanes) + 1),
+      lanes,
+      slots,
+      microBatches: cut(slots, microBatches),
+    })),
     blockTokens: BLOCK,
+    chunkTokens: 2 * BLOCK,
     contextLength: 60,
     // Room for the longest prompt beside no decode row, at least.
     maxTokensPerIteration:

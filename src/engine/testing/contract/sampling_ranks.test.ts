@@ -2,7 +2,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
 import type { DrawOptions } from '../../ranks/rank.js';
-import type { Runner } from '../../ranks/runner.js';
+import type { SlotDriver } from '../slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../open_runner.js';
 
 // The quicker one to compile for, where there are two software adapters.
@@ -67,7 +67,7 @@ interface Outcome {
   readonly sent: readonly number[];
 }
 
-async function play(runner: Runner): Promise<Outcome> {
+async function play(runner: SlotDriver): Promise<Outcome> {
   const ids: number[][] = [];
   const logits: Buffer[] = [];
   const sent: number[] = [];
@@ -162,14 +162,14 @@ async function resumed(
     ids.push((await runner.all((rank) => rank.step(0, decodes, prompt.length + ids.length)))![0]!);
   };
   try {
-    await runner.all((rank) => rank.admit(0, 64, 0));
+    await runner.all((rank) => rank.setBlocks(0, [0], 0));
     await runner.all((rank) => rank.prefill(0, prompt, 0, true));
     await runner.all((rank) => rank.start(0, sampling, prompt));
     for (let count = 0; count < 10; count++) {
       if (interrupted && count === 5) {
         const generated = Uint32Array.from(ids);
         await runner.all((rank) => rank.release(0));
-        await runner.all((rank) => rank.admit(0, 64, 0));
+        await runner.all((rank) => rank.setBlocks(0, [0], 0));
         await runner.all((rank) => rank.prefill(0, prompt, 0, false));
         await runner.all((rank) => rank.recompute(0, generated.subarray(0, 4), prompt.length));
         const seen = Uint32Array.from([...prompt, ...generated]);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../model/families/registry.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan, Owners } from '../../placement/index.js';
-import { exactWeights } from '../planning/budgets.js';
+import { exactWeights } from './budgets.js';
 import type { ModelFacts } from '../load.js';
 import { kvBlocksOf } from './kv_pool.js';
 
@@ -46,8 +46,8 @@ describe('KV blocks', () => {
     expect(kvBlocksOf(one, 16, { kvMemory: 64 * TOKEN * 10 - 1 })).toBe(9);
     // Two ranks hold a kv head each.
     expect(kvBlocksOf(facts('tp', 2), 16, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
-    // Two ranks hold every second chunk, and room for one more of each slot.
-    expect(kvBlocksOf(facts('sp', 2), 2, { kvMemory: 64 * TOKEN * 20 })).toBe((20 - 2 * 4) * 2);
+    // Two ranks hold every second chunk.
+    expect(kvBlocksOf(facts('sp', 2), 4, { kvMemory: 64 * TOKEN * 22 })).toBe(20 * 2);
     expect(kvBlocksOf(facts('pp', 2), 16, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
   });
 

@@ -2,10 +2,10 @@ import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { CHUNK_TOKENS, isKvOnly, Owners, type Plan, planMemory } from '../../placement/index.js';
-import { exactWeights } from '../planning/budgets.js';
+import { exactWeights } from './budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
-import type { ServeOptions } from './api.js';
+import type { ServeOptions } from '../serving/api.js';
 
 const DEFAULT_MEMORY = 2 ** 30;
 /** Of what a memory budget leaves beside the weights; activations need some too. */
@@ -45,8 +45,9 @@ export function kvBlocksOf(
   /** Of all pools, when one with so many slots has no more than these bytes of its rank. */
   const fitting = (bytes: number, perToken: number, own = Math.max(...pools)): number => {
     const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
-    // A rank of several that split sequences has room for a chunk more than its part of each.
-    const inPool = split === 1 ? held : (held - (own * CHUNK_TOKENS) / KV_BLOCK) * split;
+    const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
+    // A rank of several that split sequences has room for whole chunks.
+    const inPool = split === 1 ? held : Math.floor(held / chunkBlocks) * chunkBlocks * split;
     return own === 0 ? Infinity : Math.floor((inPool * slots) / own);
   };
   if (kvMemory === undefined) {

@@ -1,0 +1,317 @@
+import { createHash } from 'node:crypto';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { testAdapters } from '../gpu/testing/adapters.js';
+import type { Conversation, LoadOptions, Model } from '../index.js';
+import { load, openModel } from './load.js';
+import { LoadedModel } from './model.js';
+import { loadSeats } from './planning/seats.js';
+import type { RankGroup } from './ranks/rank_group.js';
+
+// The quicker one to compile for, where there are two software adapters.
+const adapter = (await testAdapters()).at(-1)!.name;
+const TURNS = ['Who was there?', 'And then?', 'Why?', 'Tell me more of it, please.', 'Is that all?', 'Good night.'];
+const SYSTEM = 'Answer in few words.';
+
+interface Told {
+  readonly text: string;
+  readonly tokens: readonly number[];
+  readonly cached: number;
+  readonly prompt: number;
+  /** SHA-256 of the logits that the first token was drawn from. */
+  readonly digest: string;
+}
+
+const maxTokens = 12;
+
+async function ask(talk: Conversation, text: string, cachePrompt = true, seed = 3): Promise<Told> {
+  let digest = '';
+  const {
+    text: answer,
+    tokens,
+    prompt_tokens,
+    stats,
+  } = await talk.send(text, {
+    maxTokens,
+    temperature: 0.8,
+    seed,
+    cachePrompt,
+    ignoreEos: true,
+    onFirstLogits: (logits) => (digest = createHash('sha256').update(new Uint8Array(logits.buffer)).digest('hex')),
+  }).result;
+  return { text: answer, tokens, prompt: prompt_tokens, cached: stats.cached_tokens!, digest };
+}
+
+async function tell(model: Model, cachePrompt = true, system = SYSTEM): Promise<Told[]> {
+  const talk = model.conversation({ system });
+  const told: Told[] = [];
+  for (const text of TURNS) told.push(await ask(talk, text, cachePrompt));
+  return told;
+}
+
+const open = (options: LoadOptions = {}, name = 'tiny-gqa'): Promise<Model> =>
+  load(`models/${name}`, { adapter, contextLength: 1024, ...options });
+
+/** What doesn't depend on the cache. */
+const bitsOf = (told: readonly Told[]) =>
+  told.map(({ text, tokens, digest, prompt }) => ({ text, tokens, digest, prompt }));
+
+describe('a turn computes what is new, and gives the bits of computing all', () => {
+  const alone = new Map<string, Told[]>();
+  beforeAll(async () => {
+    for (const name of ['tiny-gqa', 'tiny-mla']) {
+      const model = await open({}, name);
+      alone.set(name, await tell(model, false));
+      await model.dispose();
+    }
+  });
+
+  test.each<[plan: string, options: LoadOptions, name?: string]>([
+    ['single', {}],
+    ['single', {}, 'tiny-mla'],
+    ['tp', { ranks: 2 }],
+    ['sp', { ranks: 2 }],
+    ['sp', { ranks: 2 }, 'tiny-mla'],
+    ['pp', { ranks: 2 }],
+    ['token', { ranks: 3 }],
+    ['token x sp', { ranks: 3 }],
+    ['adp', { ranks: 2 }],
+    ['tp+sp', { ranks: 4 }, 'tiny-mla'],
+    ['ep', { ranks: 2 }, 'tiny-mla'],
+  ])('%s %o %s', async (plan, options, name = 'tiny-gqa') => {
+    const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
+    const model = await open({ ...ranks, ...options }, name);
+    const told = await tell(model);
+    expect(bitsOf(told)).toEqual(bitsOf(alone.get(name)!));
+    expect(told[0]!.cached).toBe(0);
+    for (const [turn, { cached }] of told.entries()) {
+      if (turn === 0) continue;
+      // All but the last token of the answer before, and what was said since.
+      const before = told[turn - 1]!;
+      expect(cached).toBe(before.prompt + before.tokens.length - 1);
+    }
+    // What another conversation says at the beginning is there already.
+    const again = await tell(model);
+    expect(bitsOf(again)).toEqual(bitsOf(told));
+    expect(again[0]!.cached).toBe(told[0]!.prompt - 1);
+    await model.dispose();
+  });
+
+  test('where prompts are compressed nothing is shared, and the bits are the same', async () => {
+    const model = await open({ kvBudget: 0.5 });
+    const told = await tell(model);
+    expect(told.map(({ cached }) => cached)).toEqual(TURNS.map(() => 0));
+    expect(bitsOf(await tell(model, false))).toEqual(bitsOf(told));
+    await model.dispose();
+  });
+});
+
+describe('on one rank', () => {
+  let model: Model;
+  let told: Told[];
+  beforeAll(async () => {
+    model = await open();
+    told = await tell(model, false);
+  });
+  afterAll(() => model.dispose());
+
+  test('saved as plain JSON, it goes on after a reload with the same bits', async () => {
+    const talk = model.conversation({ system: SYSTEM });
+    for (const text of TURNS.slice(0, 3)) await ask(talk, text);
+    const saved = JSON.stringify(talk.save());
+    expect(saved.length).toBeLessThan(4000);
+    const other = await open();
+    const restored = other.conversation({ restore: JSON.parse(saved) as ReturnType<typeof talk.save> });
+    expect(restored.messages).toEqual(talk.messages);
+    const rest: Told[] = [];
+    for (const text of TURNS.slice(3)) rest.push(await ask(restored, text));
+    await other.dispose();
+    expect(rest[0]!.cached).toBe(0);
+    expect(bitsOf(rest)).toEqual(bitsOf(told.slice(3)));
+  });
+
+  test('blocks are evicted in between', async () => {
+    const small = await open({ contextLength: 512 });
+    const talk = small.conversation({ system: SYSTEM });
+    const all: Told[] = [];
+    for (const [index, text] of TURNS.entries()) {
+      // A prompt that fills the cache.
+      await small.generate(
+        Array.from({ length: 500 }, (_, i) => 20 + ((i * 7 + index) % 200)),
+        { maxTokens: 2 },
+      ).result;
+      all.push(await ask(talk, text));
+    }
+    expect(bitsOf(all)).toEqual(bitsOf(told));
+    expect(all.every(({ cached }) => cached === 0)).toBe(true);
+    await small.dispose();
+  });
+
+  test('fork, undo, regenerate and edit', async () => {
+    const talk = model.conversation({ system: SYSTEM });
+    await ask(talk, TURNS[0]!);
+    const fork = talk.fork();
+    await ask(fork, 'Something else?');
+    await ask(talk, TURNS[1]!);
+    expect(fork.messages).toHaveLength(5);
+    expect(fork.messages[3]).toEqual({ role: 'user', content: 'Something else?' });
+    const [third] = bitsOf([await ask(talk, TURNS[2]!)]);
+    expect(third).toEqual(bitsOf(told)[2]);
+    talk.undo();
+    const again = await ask(talk, TURNS[2]!);
+    expect(bitsOf([again])).toEqual([third]);
+    expect(again.cached).toBe(again.prompt - 1);
+    const before = talk.messages;
+    await talk.regenerate({ maxTokens, seed: 3, temperature: 0.8, ignoreEos: true }).result;
+    expect(talk.messages).toEqual(before);
+    await talk.edit('And now?', { maxTokens: 4 }).result;
+    expect(talk.messages.at(-2)).toEqual({ role: 'user', content: 'And now?' });
+    expect(talk.messages).toHaveLength(before.length);
+    expect(() => talk.undo(4)).toThrow('undo 4');
+  });
+
+  test('an aborted answer is kept as far as it came; one that failed leaves the conversation as it was', async () => {
+    const talk = model.conversation({ system: SYSTEM });
+    const control = new AbortController();
+    const generation = talk.send(TURNS[0]!, { maxTokens: 200, ignoreEos: true, signal: control.signal });
+    expect(() => talk.send('Me too?')).toThrow('an answer is being written');
+    let seen = 0;
+    for await (const piece of generation) if ((seen += piece.length) > 10) control.abort();
+    const { finish_reason, text } = await generation.result;
+    expect(finish_reason).toBe('abort');
+    expect(talk.messages.slice(1)).toEqual([
+      { role: 'user', content: TURNS[0] },
+      { role: 'assistant', content: text },
+    ]);
+    await expect(talk.send('x '.repeat(2000)).result).rejects.toMatchObject({ code: 'context_full' });
+    expect(talk.messages).toHaveLength(3);
+    await ask(talk, TURNS[1]!);
+    expect(talk.messages).toHaveLength(5);
+  });
+
+  test('a full context: an error, or the oldest turns are forgotten', async () => {
+    const small = await open({ contextLength: 160 });
+    const strict = small.conversation({ system: SYSTEM });
+    const lenient = small.conversation({ system: SYSTEM, whenFull: 'forget' });
+    const many = Array.from({ length: 8 }, (_, index) => `${TURNS[index % TURNS.length]} (${index})`);
+    await expect(
+      (async () => {
+        for (const text of many) await ask(strict, text);
+      })(),
+    ).rejects.toMatchObject({ code: 'context_full' });
+    for (const text of many) await ask(lenient, text);
+    expect(lenient.messages[0]).toEqual({ role: 'system', content: SYSTEM });
+    expect(lenient.messages.length).toBeLessThan(2 * many.length);
+    expect(lenient.messages.at(-2)).toEqual({ role: 'user', content: many.at(-1) });
+    await small.dispose();
+  });
+
+  test('a device that is lost in the middle', async () => {
+    const options = { adapter, contextLength: 1024 };
+    const opened = await openModel('models/tiny-gqa', options, ({ plan }) => loadSeats(plan, 1024, undefined));
+    const lost = new LoadedModel(opened, { stepsInFlight: 4 });
+    const talk = lost.conversation({ system: SYSTEM });
+    const all: Told[] = [];
+    for (const [index, text] of TURNS.entries()) {
+      if (index === 3) {
+        const generation = talk.send(text, { maxTokens: 200, ignoreEos: true });
+        generation.result.catch(() => {});
+        (opened.group as RankGroup).devices[0]!.gpu.destroy();
+        await expect(generation.result).rejects.toMatchObject({ code: 'device_lost' });
+        expect(talk.messages).toHaveLength(1 + 2 * index);
+        await lost.recover();
+      }
+      all.push(await ask(talk, text));
+    }
+    expect(bitsOf(all)).toEqual(bitsOf(told));
+    await lost.dispose();
+  });
+
+  test('what is no saved conversation is refused', () => {
+    const saved = { version: 1, model: model.info.name, turns: [] };
+    const refused = (restore: unknown): unknown => {
+      try {
+        return model.conversation({ restore: restore as typeof saved });
+      } catch (error) {
+        return error;
+      }
+    };
+    expect(refused({ ...saved, model: 'other' })).toMatchObject({ code: 'usage' });
+    expect(refused({ ...saved, version: 2 })).toMatchObject({ code: 'format' });
+    for (const wrong of [null, 3, 'text', {}, { ...saved, turns: [null] }, { ...saved, turns: [{ user: 1 }] }]) {
+      expect(refused(wrong), JSON.stringify(wrong)).toMatchObject({ code: 'format' });
+    }
+    expect(refused(saved)).toHaveProperty('messages', []);
+    expect(() => model.conversation({ sytem: 'x' } as never)).toThrow("Did you mean 'system'");
+  });
+
+  test('many prompts at once: each as alone, a common beginning computed once', async () => {
+    const stem = `${'The fox and the hen met at the well. '.repeat(12)}`;
+    const prompts = Array.from({ length: 10 }, (_, index) => `${stem}Question ${index}`);
+    const options = { maxTokens, seed: 5, temperature: 0.7, ignoreEos: true };
+    const expected: string[] = [];
+    for (const prompt of prompts) {
+      expected.push((await model.generate(prompt, { ...options, cachePrompt: false }).result).text);
+    }
+    const fresh = await open();
+    const texts: string[] = [];
+    const cached: number[] = [];
+    for await (const { index, text, stats } of fresh.generateMany(prompts, options)) {
+      texts[index] = text;
+      cached[index] = stats.cached_tokens!;
+    }
+    expect(texts).toEqual(expected);
+    expect(Math.min(...cached)).toBeGreaterThan(64);
+    // Leaving the iteration aborts the others, and frees what they hold.
+    for await (const _ of fresh.generateMany(prompts, { ...options, maxTokens: 300 })) break;
+    expect((await fresh.generate(prompts[0]!, options).result).text).toEqual(expected[0]);
+    await fresh.dispose();
+  });
+
+  test('chats, forks, aborts and batches in any order give what each gives alone', async () => {
+    const action = fc.record({
+      talk: fc.nat(2),
+      kind: fc.constantFrom('send', 'send', 'send', 'fork', 'undo', 'abort', 'batch'),
+      text: fc.constantFrom(...TURNS),
+      seed: fc.integer({ min: 1, max: 3 }),
+    });
+    const alone = new Map<string, string>();
+    const expectedOf = async (talk: Conversation, text: string, seed: number): Promise<string> => {
+      const key = JSON.stringify([talk.save(), text, seed]);
+      let known = alone.get(key);
+      if (known === undefined) {
+        const { digest, tokens } = await ask(talk.fork(), text, false, seed);
+        alone.set(key, (known = JSON.stringify([digest, tokens])));
+      }
+      return known;
+    };
+    await fc.assert(
+      fc.asyncProperty(fc.array(action, { minLength: 4, maxLength: 12 }), async (actions) => {
+        const talks = [0, 1, 2].map(() => model.conversation({ system: SYSTEM }));
+        const last = talks.map((): Promise<unknown> => Promise.resolve());
+        for (const { talk, kind, text, seed } of actions) {
+          if (kind === 'batch') {
+            last[talk] = Promise.all([last[talk], model.generate(text, { maxTokens: 8, ignoreEos: true }).result]);
+            continue;
+          }
+          await last[talk];
+          const own = talks[talk]!;
+          if (kind === 'fork') talks[(talk + 1) % 3] = own.fork();
+          else if (kind === 'undo') own.undo(Math.min(1, Math.floor(own.messages.length / 2)));
+          else if (kind === 'abort') {
+            const control = new AbortController();
+            last[talk] = own.send(text, { maxTokens: 30, seed, ignoreEos: true, signal: control.signal }).result;
+            setTimeout(() => control.abort(), seed * 3);
+          } else {
+            const expected = await expectedOf(own, text, seed);
+            last[talk] = ask(own, text, true, seed).then(({ digest, tokens }) =>
+              expect(JSON.stringify([digest, tokens])).toBe(expected),
+            );
+          }
+        }
+        await Promise.all(last);
+      }),
+      { numRuns: 6, seed: 7 },
+    );
+  });
+});

@@ -1,0 +1,312 @@
+import { SplitkvError, usageError } from '../base/errors.js';
+import { checkOptions, type OptionsSchema } from '../base/options.js';
+import type { Tokenizer } from '../tokenizer/index.js';
+import type {
+  ChatMessage,
+  Conversation,
+  ConversationOptions,
+  GenerateOptions,
+  GenerateResult,
+  Generation,
+  SavedConversation,
+} from './api.js';
+import { DEFAULT_MAX_TOKENS, type PromptRows } from './generate.js';
+import { needTokenizer, type PromptReader } from './prompt_tokens.js';
+
+/** A question and its answer. */
+interface Turn {
+  readonly user: string;
+  readonly answer: string;
+  /** The answer's ids as they were generated; empty where they say more than the answer (it was cut at a stop text). */
+  readonly tokens: readonly number[];
+}
+
+/** What a conversation is held with. */
+export interface ConversationHost {
+  readonly reader: PromptReader;
+  /** The model's name. */
+  readonly name: string;
+  /** Runs what `rows` gives. */
+  generate(rows: () => PromptRows, options: GenerateOptions): Generation;
+}
+
+const VERSION = 1;
+const schema: OptionsSchema<ConversationOptions> = { system: true, restore: true, whenFull: true, about: true };
+
+/**
+ * Tokens of a conversation and which of them were generated: what is computed anew (after an eviction, a lost device, a reload) runs
+ * through the kernels it ran through at first, and has the same bits.
+ */
+export class TalkingConversation implements Conversation {
+  readonly #host: ConversationHost;
+  readonly #options: ConversationOptions;
+  #turns: readonly Turn[];
+  #answering = false;
+
+  /** @throws SplitkvError `usage` for options that are none, `unsupported` where the model has no chat template */
+  constructor(host: ConversationHost, options: ConversationOptions = {}, turns?: readonly Turn[]) {
+    checkOptions('conversation', options, schema);
+    const { restore, whenFull = 'error' } = options;
+    if (whenFull !== 'error' && whenFull !== 'forget') {
+      throw usageError(`whenFull ${String(whenFull)}: expected 'error' or 'forget'`);
+    }
+    this.#host = host;
+    const saved = restore === undefined ? undefined : readSaved(restore, host.name);
+    const system = options.system ?? saved?.system;
+    this.#options = { ...options, ...(system !== undefined && { system }) };
+    this.#turns = turns ?? saved?.turns ?? [];
+    render(needTokenizer(host.reader, 'a conversation'), this.#messagesWith('')); // there is a template
+  }
+
+  get messages(): readonly ChatMessage[] {
+    return [...this.#systemMessages, ...messagesOf(this.#turns)];
+  }
+
+  get #systemMessages(): ChatMessage[] {
+    const { system } = this.#options;
+    return system === undefined ? [] : [{ role: 'system', content: system }];
+  }
+
+  #messagesWith(user: string, turns = this.#turns): ChatMessage[] {
+    return [...this.#systemMessages, ...messagesOf(turns), { role: 'user', content: user }];
+  }
+
+  send(content: string, options: GenerateOptions = {}): Generation {
+    if (typeof content !== 'string' || content === '') throw usageError('send: the message is empty: give a text');
+    if (this.#answering)
+      throw usageError('send: an answer is being written; wait for its end, or fork the conversation');
+    const before = this.#turns;
+    this.#answering = true;
+    const rows = (): PromptRows => {
+      const { rows: found, forgotten } = this.#fit(content, options);
+      if (forgotten > 0) this.#turns = this.#turns.slice(forgotten);
+      return found;
+    };
+    let generation: Generation;
+    try {
+      generation = this.#host.generate(rows, options);
+    } catch (error) {
+      this.#answering = false;
+      throw error;
+    }
+    const ended = (result?: GenerateResult): void => {
+      this.#answering = false;
+      if (!result || (result.finish_reason === 'abort' && result.tokens.length === 0)) {
+        this.#turns = before;
+        return;
+      }
+      const { text, tokens, finish_detail: why } = result;
+      this.#turns = [...this.#turns, { user: content, answer: text, tokens: why === 'stop_string' ? [] : tokens }];
+    };
+    // Before whoever awaits the result goes on.
+    const result = generation.result.then(
+      (done) => {
+        ended(done);
+        return done;
+      },
+      (error: unknown) => {
+        ended();
+        throw error;
+      },
+    );
+    result.catch(() => {}); // who only iterates sees the error there
+    return { result, [Symbol.asyncIterator]: () => generation[Symbol.asyncIterator]() };
+  }
+
+  regenerate(options: GenerateOptions = {}): Generation {
+    const last = this.#turns.at(-1);
+    if (!last) throw usageError('regenerate: there is no answer yet');
+    return this.#replace(last.user, options);
+  }
+
+  edit(content: string, options: GenerateOptions = {}): Generation {
+    if (this.#turns.length === 0) throw usageError('edit: there is no question yet; use send');
+    return this.#replace(content, options);
+  }
+
+  /** Another last turn; the old one comes back where the new one fails. */
+  #replace(content: string, options: GenerateOptions): Generation {
+    const before = this.#turns;
+    this.undo();
+    let generation: Generation;
+    try {
+      generation = this.send(content, options);
+    } catch (error) {
+      this.#turns = before;
+      throw error;
+    }
+    const undone = this.#turns;
+    generation.result.then(
+      () => {
+        if (this.#turns === undone) this.#turns = before; // aborted before its first token
+      },
+      () => {
+        this.#turns = before;
+      },
+    );
+    return generation;
+  }
+
+  undo(turns = 1): void {
+    if (this.#answering) throw usageError('undo: an answer is being written; wait for its end');
+    if (!Number.isInteger(turns) || turns < 0 || turns > this.#turns.length) {
+      throw usageError(`undo ${turns}: expected a number from 0 to the ${this.#turns.length} turns that there are`);
+    }
+    this.#turns = this.#turns.slice(0, this.#turns.length - turns);
+  }
+
+  fork(): Conversation {
+    const { restore: _, ...options } = this.#options;
+    return new TalkingConversation(this.#host, options, this.#turns);
+  }
+
+  save(): SavedConversation {
+    const { system } = this.#options;
+    return {
+      version: VERSION,
+      model: this.#host.name,
+      ...(system !== undefined && { system }),
+      turns: this.#turns.map(({ user, answer, tokens }) => ({ user, answer, tokens: [...tokens] })),
+    };
+  }
+
+  /** The rows of a question, after as many of the oldest turns are forgotten as must be. @throws SplitkvError `context_full` */
+  #fit(user: string, options: GenerateOptions): { readonly rows: PromptRows; readonly forgotten: number } {
+    const { reader } = this.#host;
+    const { contextLength } = reader;
+    const { whenFull = 'error', about } = this.#options;
+    const asked = about === undefined ? user : `${about.trim()} ${user}`;
+    // Where turns are forgotten there is to be room for an answer.
+    const room = Math.min(options.maxTokens ?? DEFAULT_MAX_TOKENS, Math.floor(contextLength / 4));
+    const most = about === undefined ? this.#turns.length : 0;
+    for (let forgotten = 0; ; forgotten++) {
+      const turns = about === undefined ? this.#turns.slice(forgotten) : [];
+      const rows = this.#rows(asked, turns);
+      const { length } = rows.prompt;
+      const fits = length <= contextLength - (whenFull === 'forget' ? room : 0);
+      if (fits || (forgotten === most && length <= contextLength)) return { rows, forgotten };
+      if (whenFull === 'forget' && forgotten < most) continue;
+      throw new SplitkvError(
+        'context_full',
+        `the conversation has ${length} tokens with this message; the context holds ${contextLength}: undo turns, begin anew, ` +
+          "load with a longer context, or let the oldest turns be forgotten (whenFull: 'forget')",
+      );
+    }
+  }
+
+  #rows(user: string, turns: readonly Turn[]): PromptRows {
+    const tokenizer = needTokenizer(this.#host.reader, 'a conversation');
+    const messages = this.#messagesWith(user, turns);
+    const pieces = piecesOf(tokenizer, messages, turns);
+    if (!pieces) return { prompt: tokenizer.encode(render(tokenizer, messages), { addSpecial: false }) };
+    const prompt: number[] = [];
+    const spans: [number, number][] = [];
+    let text = '';
+    for (const [index, piece] of pieces.entries()) {
+      text += piece;
+      const turn = turns[index];
+      if (turn && turn.tokens.length === 0) {
+        text += turn.answer;
+        continue;
+      }
+      for (const id of tokenizer.encode(text, { addSpecial: false })) prompt.push(id);
+      text = '';
+      if (!turn) break;
+      // The last one's keys and values may not have been computed; it is of the prompt.
+      if (turn.tokens.length > 1) spans.push([prompt.length, prompt.length + turn.tokens.length - 1]);
+      for (const id of turn.tokens) prompt.push(id);
+    }
+    return { prompt, generatedSpans: spans };
+  }
+}
+
+const messagesOf = (turns: readonly Turn[]): ChatMessage[] =>
+  turns.flatMap(({ user, answer }): ChatMessage[] => [
+    { role: 'user', content: user },
+    { role: 'assistant', content: answer },
+  ]);
+
+const render = (tokenizer: Tokenizer, messages: readonly ChatMessage[]): string =>
+  tokenizer.applyChatTemplate(
+    messages.map((message) => ({ ...message })),
+    { addGenerationPrompt: true },
+  );
+
+/** Stands for an answer; private-use characters, which no template looks at. */
+const markOf = (index: number): string => `\uE000${index}\uE001`;
+
+/** A rendered conversation cut at its marks; undefined where one isn't there just once. */
+function cutAtMarks(text: string, marks: number): string[] | undefined {
+  const pieces: string[] = [];
+  let rest = text;
+  for (let index = 0; index < marks; index++) {
+    const parts = rest.split(markOf(index));
+    if (parts.length !== 2) return undefined;
+    pieces.push(parts[0]!);
+    rest = parts[1]!;
+  }
+  return [...pieces, rest];
+}
+
+/**
+ * The template's text before, between and behind the answers, each as it was fed when its answer was asked for; undefined where the
+ * template doesn't keep answers as they are (it cuts or moves them), so that the text is only known as a whole. Blanks around an answer
+ * are those that were generated, whatever the template makes of them.
+ */
+function piecesOf(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  turns: readonly Turn[],
+): readonly string[] | undefined {
+  if (turns.length === 0) return [render(tokenizer, messages)];
+  let answers = 0;
+  const marked = messages.map((message) =>
+    message.role === 'assistant' ? { ...message, content: markOf(answers++) } : message,
+  );
+  const pieces = cutAtMarks(render(tokenizer, marked), turns.length);
+  if (!pieces) return undefined;
+  const whole = render(tokenizer, messages);
+  const joined = (of: (answer: string) => string): string =>
+    pieces.map((piece, index) => piece + (turns[index] ? of(turns[index].answer) : '')).join('');
+  if (whole !== joined((answer) => answer) && whole !== joined((answer) => answer.trim())) return undefined;
+  const asked: string[] = [];
+  for (const [index, piece] of pieces.slice(0, -1).entries()) {
+    // Up to the question that this answer is to.
+    const upTo = marked.slice(0, marked.length - 2 * (turns.length - index));
+    const own = cutAtMarks(render(tokenizer, upTo), index)?.at(-1);
+    if (own?.trimEnd() !== piece.trimEnd()) return undefined;
+    asked.push(own);
+  }
+  return [...asked, pieces.at(-1)!];
+}
+
+/** @throws SplitkvError `format` for what `save` didn't write, `usage` for another model's */
+function readSaved(saved: SavedConversation, model: string): Pick<SavedConversation, 'system' | 'turns'> {
+  const isText = (value: unknown): boolean => typeof value === 'string';
+  const isId = (id: unknown): boolean => Number.isInteger(id) && (id as number) >= 0 && (id as number) < 2 ** 32;
+  const valid =
+    typeof saved === 'object' &&
+    saved !== null &&
+    (saved.system === undefined || isText(saved.system)) &&
+    Array.isArray(saved.turns) &&
+    saved.turns.every(
+      (turn: Turn | null) =>
+        typeof turn === 'object' &&
+        turn !== null &&
+        isText(turn.user) &&
+        isText(turn.answer) &&
+        Array.isArray(turn.tokens) &&
+        turn.tokens.every(isId),
+    );
+  if (!valid) throw new SplitkvError('format', "restore: this isn't what a conversation's save() gave");
+  if (saved.version !== VERSION) {
+    throw new SplitkvError(
+      'format',
+      `restore: version ${String(saved.version)} of a saved conversation isn't known here`,
+    );
+  }
+  if (saved.model !== model) {
+    throw usageError(`restore: the conversation was held with ${String(saved.model)}; this model is ${model}`);
+  }
+  return saved;
+}

@@ -1,0 +1,30 @@
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { ceilDiv } from '../../base/math.js';
+import { Owners, type Plan, pipelineDepth } from '../../placement/index.js';
+import type { RunnerOptions } from '../ranks/rank.js';
+
+/** Sequences that `load` decodes side by side, at least. */
+const SLOTS = 8;
+
+/**
+ * How the ranks of a plan are set up for `load`: some slots, whose sequences share the cache of `requests` whole contexts.
+ *
+ * @param requests default: as many as a pipeline works on at once
+ */
+export function loadSeats(
+  plan: Plan,
+  contextLength: number,
+  requests: number | undefined,
+): Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'> {
+  const batches = pipelineDepth(plan);
+  const context = ceilDiv(contextLength, KV_BLOCK);
+  // A lone request has all copies of a head to itself: they share its lanes.
+  const wanted = plan.sharing === 'lanes' ? (requests ?? 1) : Math.max(requests ?? 1, SLOTS);
+  const places = new Owners(plan, 1).ranges(0).length;
+  const slots = ceilDiv(ceilDiv(wanted, batches), places) * places;
+  const owners = new Owners(plan, slots, batches);
+  const pools = Array.from({ length: places }, (_, place) => owners.placeSlots(place)).filter((count) => count > 0);
+  // Every place has room for a whole context.
+  const least = Math.ceil((context * slots * batches) / Math.min(...pools));
+  return { slots, batches, kvBlocks: Math.max(context * (requests ?? batches), least) };
+}

@@ -1,0 +1,224 @@
+import { SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
+import { isCompressed } from '../../model/compression/budgets.js';
+import { endBeforeWindow } from '../../model/compression/window.js';
+import { pipelineDepth, type SharedSequence } from '../../placement/index.js';
+import { stepEnd } from '../cache/row_blocks.js';
+import type { HandedKv } from '../prefill/handed_kv.js';
+import { type DrawOptions, LOGITS_ROWS } from '../ranks/rank.js';
+import { Runner } from '../ranks/runner.js';
+import { BlockPool } from '../scheduler/block_pool.js';
+import { laneOf } from '../scheduler/config.js';
+
+interface Slot {
+  active: boolean;
+  chunkOffset: number;
+  place: number;
+  blocks: readonly number[];
+  /** Tokens in the cache, or about to be by the steps submitted. */
+  length: number;
+  /** Of its prompt, which may have been compressed. */
+  prompt: number;
+  /** Tokens that the slot has room for. */
+  room: number;
+}
+
+const freeSlot = (): Slot => ({ active: false, chunkOffset: 0, place: 0, blocks: [], length: 0, prompt: 0, room: 0 });
+const SIZES = { blockTokens: KV_BLOCK, chunkTokens: CHUNK_TOKENS };
+
+/**
+ * Drives ranks step by step, without the engine: each call does one thing at one slot. For tests of kernels, plans and ranks, and for
+ * benches that time single steps. Slots have their blocks for as long as they are taken.
+ */
+export class SlotDriver extends Runner {
+  readonly #slots: Slot[];
+  readonly #pools: readonly BlockPool[];
+  /** Sequences came or went since copies of heads shared them out. */
+  #unbalanced = false;
+
+  /** Over the ranks that another runner, of a model that is open, has. */
+  constructor({ ranks, plan, config, options }: Runner) {
+    super(ranks, plan, config, options);
+    const { slots, batches = 1 } = options;
+    this.#slots = Array.from({ length: slots * batches }, () => freeSlot());
+    const { lanes } = this.caches;
+    this.#pools = this.owners
+      .ranges(0)
+      .map((_, place) => new BlockPool(this.caches.poolBlocks(place), undefined, undefined, lanes));
+  }
+
+  /** KV tokens that the next decode step of the active slots reads: [rank][layer of the model], added up over kv heads. */
+  override kvTokens(
+    lengths: readonly number[] = this.#slots.map(({ active, length }) => (active ? length + 1 : 0)),
+  ): Promise<number[][]> {
+    return super.kvTokens(lengths);
+  }
+
+  /** Computes the prompt into the cache and prepares the slot for sampling its first token. @throws as `checkPrompt` */
+  async prefill(
+    prompt: readonly number[],
+    maxTokens: number,
+    sampling: DrawOptions,
+    signal?: AbortSignal,
+    slot = 0,
+  ): Promise<void> {
+    this.checkPrompt(prompt);
+    await this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
+    const tokens = Uint32Array.from(prompt);
+    await this.#runPrompt(slot, tokens, signal);
+    await this.all((rank) => rank.start(slot, sampling, tokens));
+  }
+
+  /** As `prefill`, with keys and values that a prefill worker computed of this very prompt. */
+  async takeOver(
+    prompt: readonly number[],
+    maxTokens: number,
+    sampling: DrawOptions,
+    kv: HandedKv,
+    slot = 0,
+  ): Promise<void> {
+    this.checkPrompt(prompt);
+    await this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
+    await Promise.all([
+      this.handOver(slot, kv),
+      this.all((rank) => rank.start(slot, sampling, Uint32Array.from(prompt))),
+    ]);
+    Object.assign(this.#slots[slot]!, { length: prompt.length, prompt: prompt.length });
+  }
+
+  /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
+  async sampleFirst(batch = 0): Promise<Uint32Array> {
+    return this.sample(batch, false, 1);
+  }
+
+  /** One decode step of a batch's active slots: feeds the last sampled ids, writes their KV, samples the next. */
+  async step(batch = 0): Promise<Uint32Array> {
+    const { slots } = this.options;
+    const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
+    for (const slot of own) if (slot.active) slot.length++;
+    const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
+    const balanced = this.#unbalanced ? this.#balance() : undefined;
+    balanced?.catch(() => {}); // awaited below
+    const ids = await this.sample(batch, true, longest);
+    await balanced;
+    return ids;
+  }
+
+  /** Logits of a prompt's positions, in order, to `onRow`: of all of them, or of the last. */
+  async logits(
+    text: readonly number[],
+    all: boolean,
+    onRow: (position: number, logits: Float32Array) => void,
+    signal?: AbortSignal,
+    promptLength = text.length,
+  ): Promise<void> {
+    this.checkPrompt(text);
+    await this.#admit(0, text.length);
+    try {
+      const isWhole = promptLength === text.length;
+      await this.#promptLogits(Uint32Array.from(text.slice(0, promptLength)), all, isWhole, onRow, signal);
+      for (let position = promptLength; position < text.length; position++) {
+        throwIfAborted(signal, 'logits');
+        const token = text[position]!;
+        await this.all((rank) => rank.resume(0, { seed: 0 }, Uint32Array.of(token), token, position));
+        await this.step(0);
+        if (all || position === text.length - 1) onRow(position, await this.slotLogits(0));
+      }
+    } finally {
+      await this.release(0);
+    }
+  }
+
+  /** Frees a slot's blocks; its row is inactive from now on. Ranks that are broken keep theirs until they are reset. */
+  async release(slot = 0): Promise<void> {
+    const { active, blocks, place } = this.#slots[slot]!;
+    if (!active) return;
+    this.#slots[slot] = freeSlot();
+    this.#pools[place]!.release(blocks);
+    this.#unbalanced = this.sharesSequences;
+    await Promise.allSettled(this.ranks.map((rank) => rank.release(slot)));
+  }
+
+  async #admit(slot: number, tokens: number): Promise<void> {
+    if (this.#slots[slot]!.active) throw new SplitkvError('internal', `slot ${slot} is in use`);
+    const rooms = this.#slots
+      .filter(({ active }) => active)
+      .map((own) => ({ tokens: own.room, offset: own.chunkOffset }));
+    const chunkOffset = this.owners.nextOffset(rooms, tokens);
+    const place = this.owners.placeOf(slot);
+    const { lanes } = this.caches;
+    const blocks = Array.from({ length: Math.ceil(tokens / KV_BLOCK) }, (_, at) =>
+      this.#pools[place]!.allocate(laneOf(at, chunkOffset, lanes, SIZES)),
+    );
+    this.#slots[slot] = { active: true, chunkOffset, place, blocks, length: 0, prompt: 0, room: tokens };
+    const perHead = this.options.compression !== undefined || this.plan.sharing !== undefined;
+    await this.all((rank) =>
+      perHead ? rank.reserve(slot, tokens, chunkOffset) : rank.setBlocks(slot, blocks, chunkOffset),
+    );
+  }
+
+  async #runPrompt(slot: number, tokens: Uint32Array, signal: AbortSignal | undefined): Promise<void> {
+    const under: Promise<unknown>[] = [];
+    try {
+      for (let start = 0; start < tokens.length;) {
+        throwIfAborted(signal, 'prefill');
+        const end = this.#stepEnd(slot, start, tokens.length);
+        const piece = tokens.slice(start, end);
+        const step = this.prefillRound([{ slot, tokens: piece, start, last: end === tokens.length }]);
+        step.catch(() => {});
+        under.push(step);
+        if (under.length >= pipelineDepth(this.plan)) await under.shift();
+        start = end;
+      }
+    } finally {
+      // Errors included: nothing may be under way when the slot is freed.
+      for (const step of under) await step;
+    }
+    Object.assign(this.#slots[slot]!, { length: tokens.length, prompt: tokens.length });
+    this.#unbalanced = this.sharesSequences;
+  }
+
+  #stepEnd(slot: number, start: number, end: number): number {
+    const { compression } = this.options;
+    const reached = stepEnd(this.rowBlocks, this.#slots[slot]!.chunkOffset, start, end, this.promptRows);
+    return compression && isCompressed(compression, end) ? endBeforeWindow(reached, end, compression.window) : reached;
+  }
+
+  async #promptLogits(
+    tokens: Uint32Array,
+    all: boolean,
+    isWhole: boolean,
+    onRow: (position: number, logits: Float32Array) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const { vocabSize } = this.config;
+    for (let start = 0; start < tokens.length;) {
+      throwIfAborted(signal, 'logits');
+      const end = this.#stepEnd(0, start, tokens.length);
+      const last = !isWhole && end === tokens.length;
+      await this.prefillRound([{ slot: 0, tokens: tokens.slice(start, end), start, last }]);
+      const first = all ? start : isWhole && end === tokens.length ? end - 1 : end;
+      for (let at = first; at < end;) {
+        const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
+        const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
+        const rows = await this.logitsOf(0, run);
+        for (let i = 0; i < run.count; i++) onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
+        at += run.count;
+      }
+      start = end;
+    }
+    Object.assign(this.#slots[0]!, { length: tokens.length, prompt: tokens.length });
+  }
+
+  #balance(): Promise<void> {
+    this.#unbalanced = false;
+    return this.balanceCopies(
+      this.#slots.flatMap(({ active, length, prompt, room }, slot): SharedSequence[] => {
+        if (!active) return [];
+        // A prompt that isn't whole yet stays where it is.
+        if (prompt === 0) return [{ slot, length, entries: this.entriesOf(room, room), remaining: 0 }];
+        return [{ slot, length, entries: this.entriesOf(prompt, length), remaining: Math.max(0, room - length) }];
+      }),
+    );
+  }
+}
