@@ -10,6 +10,9 @@ test.each<[Parameters<typeof samplingMode>[0], SamplingMode]>([
   [{ temperature: 1, topK: 64, topP: 0.5 }, 'top-k'],
   [{ temperature: 1, topK: 65 }, 'whole'],
   [{ temperature: 1, topK: 0, topP: 0.5 }, 'whole'],
+  [{ temperature: 1, topK: 40, minP: 0.1 }, 'whole'],
+  [{ temperature: 0, minP: 0.1 }, 'greedy'],
+  [{ temperature: 1, topK: 40, frequencyPenalty: 1, logitBias: { 3: 1 } }, 'top-k'],
 ])('%o needs %s', (options, mode) => {
   expect(samplingMode(options)).toBe(mode);
 });
@@ -28,4 +31,23 @@ test('a batch needs what its most demanding slot needs, until that one ends', ()
   expect(needs.mode).toBe('top-k');
   needs.set(3, {});
   expect(needs.mode).toBe('greedy');
+});
+
+test.each<[Parameters<typeof samplingMode>[0], boolean]>([
+  [{ temperature: 1, topK: 4, topP: 0.5, repetitionPenalty: 2, stopTokenIds: [3] }, false],
+  [{ minP: 0, frequencyPenalty: 0, presencePenalty: 0, minTokens: 0, logitBias: {} }, false],
+  [{ minP: 0.5 }, false],
+  [{ minP: 0.5, temperature: 1 }, true],
+  [{ frequencyPenalty: -1 }, true],
+  [{ presencePenalty: 1 }, true],
+  [{ minTokens: 1 }, true],
+  [{ logitBias: { 3: 0 } }, true],
+  [{ logitBias: new Map([[3, 1]]) }, true],
+])('%o: a batch with it searches other logits than those that were computed: %s', (options, controls) => {
+  const needs = new SlotNeeds();
+  needs.set(2, {});
+  needs.set(1, options);
+  expect(needs.controls).toBe(controls);
+  needs.delete(1);
+  expect(needs.controls).toBe(false);
 });
