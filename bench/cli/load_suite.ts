@@ -80,7 +80,12 @@ export async function runLoadSuite(
     const { info } = host;
     const prompt = randomPrompt(promptTokens, info.vocabSize);
     const generate = async (count: number): Promise<GenerateResult> => {
-      const generated = await host.generate(prompt, true, { maxTokens: count, ignoreEos: true, signal }, () => {});
+      const generated = await host.generate(
+        prompt,
+        true,
+        { maxTokens: count, ignoreEos: true, cachePrompt: false, signal },
+        () => {},
+      );
       throwIfAborted(signal, 'bench');
       return generated;
     };

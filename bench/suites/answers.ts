@@ -73,7 +73,7 @@ function answering(model: Model, prompt: readonly number[], maxTokens: number, s
   return {
     name: `${model.info.weights}, prompt of ${prompt.length} tokens`,
     async run(): Promise<RunStats> {
-      const result = await model.generate(prompt, { maxTokens, ignoreEos: true, signal }).result;
+      const result = await model.generate(prompt, { maxTokens, ignoreEos: true, cachePrompt: false, signal }).result;
       throwIfAborted(signal, 'bench');
       expected ??= result.tokens;
       compare(`${this.name}`, result, expected);

@@ -13,6 +13,7 @@ import {
   planModel,
   SplitkvError,
 } from '../index.js';
+import { answerAll, chatTurn } from './shared/chat_turn.js';
 import { progressLine } from './shared/progress.js';
 import { listBrowserAdapters } from './shared/adapter_list.js';
 import type { HostEvent, HostPage, Outcome } from './host_protocol.js';
@@ -74,6 +75,15 @@ window.splitkvHost = {
       for await (const piece of generation) sent.push(emit({ kind: 'text', piece }));
       await Promise.all(sent);
       return generation.result;
+    }),
+  generateMany: (prompts, raw, options) =>
+    attempt((signal) => answerAll(loaded(), prompts, raw, { ...options, signal })),
+  turn: (request) =>
+    attempt(async (signal) => {
+      const sent: Promise<void>[] = [];
+      const done = await chatTurn(loaded(), request, signal, (piece) => void sent.push(emit({ kind: 'text', piece })));
+      await Promise.all(sent);
+      return done;
     }),
   logits: (tokens, all, promptLength) =>
     attempt(async (signal) => {

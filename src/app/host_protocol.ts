@@ -11,6 +11,7 @@ import type {
   PlanReport,
   RunStats,
 } from '../index.js';
+import type { TurnRequest, TurnResult } from './shared/chat_turn.js';
 import type { AdapterEntry } from './shared/adapter_list.js';
 
 /** What of a load can be told to another process. */
@@ -43,6 +44,12 @@ export interface HostPage {
     raw: boolean,
     options: Omit<GenerateOptions, 'signal'>,
   ): Promise<Outcome<GenerateResult>>;
+  generateMany(
+    prompts: readonly (string | readonly number[])[],
+    raw: boolean,
+    options: Omit<GenerateOptions, 'signal'>,
+  ): Promise<Outcome<GenerateResult[]>>;
+  turn(request: TurnRequest): Promise<Outcome<TurnResult>>;
   /** Rows come as events; the value is their number. */
   logits(tokens: readonly number[], all: boolean, promptLength?: number): Promise<Outcome<number>>;
   kept(prompt: string | readonly number[]): Promise<Outcome<KeptEntries>>;

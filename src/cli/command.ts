@@ -10,6 +10,8 @@ export interface Terminal {
   progress(line: string): void;
   /** Fires on Ctrl-C. */
   readonly signal: AbortSignal;
+  /** Takes Ctrl-C before `signal` does, which fires only where this returns false; undefined: as before. */
+  onInterrupt?(handler: (() => boolean) | undefined): void;
 }
 
 export interface Command {

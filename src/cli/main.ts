@@ -13,6 +13,7 @@ const COMMANDS: Readonly<
 > = {
   adapters: { summary: 'the WebGPU adapters of this machine', load: () => import('./commands/adapters.js') },
   generate: { summary: 'continue a prompt, or answer it', load: () => import('./commands/generate.js') },
+  chat: { summary: 'hold a conversation', load: () => import('./commands/chat.js') },
   logits: { summary: 'next-token logits of token ids', load: () => import('./commands/logits.js') },
   serve: {
     summary: 'answer many requests at once, by the OpenAI API over HTTP',
@@ -128,7 +129,9 @@ export async function runProcess(
   body: (terminal: Terminal) => Promise<number>,
 ): Promise<never> {
   const interrupt = new AbortController();
+  let handler: (() => boolean) | undefined;
   process.on('SIGINT', () => {
+    if (!interrupt.signal.aborted && handler?.()) return;
     if (interrupt.signal.aborted) process.exit(EXIT_INTERRUPTED); // the second Ctrl-C doesn't wait
     interrupt.abort(new Error('interrupted'));
   });
@@ -137,7 +140,10 @@ export async function runProcess(
     // The reader went away (`| head`): nothing is left to do.
     process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILURE);
   });
-  const terminal = processTerminal(interrupt.signal);
+  const terminal: Terminal = {
+    ...processTerminal(interrupt.signal),
+    onInterrupt: (given) => (handler = given),
+  };
   const code = await told(argv, terminal, () => body(terminal));
   await new Promise((resolve) => process.stdout.write('', resolve)); // flushed
   // Dawn and the browser may still hold handles; everything of ours is closed by now.

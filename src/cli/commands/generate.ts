@@ -7,20 +7,25 @@ import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
-import type { Command } from '../command.js';
+import type { Command, Terminal } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
 import { readSampling, samplingSpecs } from '../sampling_options.js';
+import { readPrompts } from '../turns_file.js';
 import { readTokenLists } from '../token_ids.js';
 
 export const command: Command = {
   summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
-  usage: 'generate --model MODEL (--prompt TEXT | --tokens 1,2,3) [options]',
+  usage: 'generate --model MODEL (--prompt TEXT | --tokens 1,2,3 | --prompts FILE.json) [options]',
   options: {
     prompt: { value: 'TEXT', help: '- reads it from stdin' },
     tokens: {
       value: 'IDS',
       help: 'a prompt of token ids with commas, or @FILE.json with a list of them; needs no tokenizer, and is fed as it is',
+    },
+    prompts: {
+      value: 'FILE.json',
+      help: 'a list of prompts, each a text or token ids, answered at once',
     },
     'max-tokens': { value: 'N', help: 'default 256' },
     ...samplingSpecs,
@@ -30,9 +35,16 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const generateOptions: GenerateOptions = { ...(await readOptions(options)), signal: terminal.signal };
+    const json = options.has('json');
+    const path = options.text('prompts');
+    if (path !== undefined) {
+      if (options.has('prompt') || options.has('tokens'))
+        throw usageError('--prompts takes the place of --prompt and --tokens');
+      const prompts = await readPrompts(path);
+      return generateMany(prompts, options, generateOptions, terminal);
+    }
     const request = await modelRequest(options, terminal);
     const prompt = await readPrompt(options);
-    const json = options.has('json');
 
     const host = await openHost(request);
     let result: GenerateResult;
@@ -61,6 +73,37 @@ export const command: Command = {
     return result.finish_reason === 'abort' ? 130 : 0;
   },
 };
+
+/** Several prompts at once. */
+async function generateMany(
+  prompts: readonly (string | readonly number[])[],
+  options: Options,
+  generateOptions: GenerateOptions,
+  terminal: Terminal,
+): Promise<number> {
+  const host = await openHost(await modelRequest(options, terminal));
+  try {
+    const all = await host.generateMany(prompts, options.has('raw'), generateOptions);
+    // Of the moment when most of them ran.
+    const busiest = all
+      .flatMap(({ stats }) => stats.attention ?? [])
+      .toSorted((a, b) => sumOf(b.kv_tokens_per_step) - sumOf(a.kv_tokens_per_step))[0];
+    const stats = { ...(await host.stats()), ...(busiest && { attention: busiest }) };
+    if (options.has('json')) {
+      const results = all.map(({ stats: _, ...result }) => result);
+      await terminal.write(`${JSON.stringify({ results, stats })}\n`);
+    } else {
+      for (const [index, { text, tokens }] of all.entries()) {
+        await terminal.write(`[${index}] ${text === '' ? tokens.join(',') : text}\n`);
+      }
+    }
+    return all.some(({ finish_reason: reason }) => reason === 'abort') ? 130 : 0;
+  } finally {
+    await host.close();
+  }
+}
+
+const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
 async function readPrompt(options: Options): Promise<string | readonly number[]> {
   const tokens = options.text('tokens');

@@ -13,6 +13,8 @@ const SILENCE_TIMEOUT_MS = 120_000;
 
 /** A page of headless Chrome with the library, and a model served to it. */
 export interface Session {
+  /** Ends what is running in the page. */
+  abort(): void;
   readonly modelUrl: string;
   readonly browser: Browser;
   /** Runs one call in the page; whatever happens to the page meanwhile becomes an error. */
@@ -57,6 +59,24 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
           options,
         ] as const),
       );
+    },
+    generateMany: (prompts, raw, { signal: _, ...options }) =>
+      session.call((page) =>
+        page.evaluate(([all, plain, rest]) => window.splitkvHost.generateMany(all, plain, rest), [
+          prompts,
+          raw,
+          options,
+        ] as const),
+      ),
+    async turn(asked, stop, take) {
+      onText = take;
+      const abort = (): void => session.abort();
+      stop.addEventListener('abort', abort, { once: true });
+      try {
+        return await session.call((page) => page.evaluate((given) => window.splitkvHost.turn(given), asked));
+      } finally {
+        stop.removeEventListener('abort', abort);
+      }
     },
     async logits(tokens, { all, promptLength, onRow: take }) {
       let arrived = 0;
@@ -193,6 +213,7 @@ async function openPage(
     modelUrl: server.modelUrl,
     browser,
     onEvent: () => {},
+    abort,
     async call(body) {
       throwIfAborted(signal, 'the run');
       // An error of evaluate itself (a crash, say) is told by `death`, which knows why; it follows at once.

@@ -5,6 +5,7 @@
 
 import type { Browser } from 'playwright-core';
 import type { PlainLoadOptions } from '../../app/host_protocol.js';
+import type { TurnRequest, TurnResult } from '../../app/shared/chat_turn.js';
 import type { GenerateOptions, GenerateResult, KeptEntries, LogitsOptions, ModelInfo, RunStats } from '../../index.js';
 
 export interface HostRequest {
@@ -28,6 +29,14 @@ export interface ModelHost {
     options: GenerateOptions,
     onText: (piece: string) => void,
   ): Promise<GenerateResult>;
+  /** Answers several prompts side by side; results in the order of the prompts. */
+  generateMany(
+    prompts: readonly (string | readonly number[])[],
+    raw: boolean,
+    options: GenerateOptions,
+  ): Promise<GenerateResult[]>;
+  /** A turn of a conversation, which is in the request and in the result. */
+  turn(request: TurnRequest, signal: AbortSignal, onText: (piece: string) => void): Promise<TurnResult>;
   /** Rows go to `onRow` alone. */
   logits(tokens: readonly number[], options: LogitsOptions & Required<Pick<LogitsOptions, 'onRow'>>): Promise<void>;
   /** What compression keeps of a prompt, fed as it is. */

@@ -1,5 +1,6 @@
 import { load, type Model } from '../../index.js';
 import type { HostRequest, ModelHost } from './model_host.js';
+import { answerAll, chatTurn } from '../../app/shared/chat_turn.js';
 import { progressLine } from '../../app/shared/progress.js';
 
 /** Loads the model in this process (WebGPU by Dawn). */
@@ -27,6 +28,8 @@ export async function openNodeHost({
       for await (const piece of generation) onText(piece);
       return generation.result;
     },
+    generateMany: (prompts, raw, generateOptions) => answerAll(model, prompts, raw, generateOptions),
+    turn: (request, turnSignal, onText) => chatTurn(model, request, turnSignal, onText),
     async logits(tokens, logitsOptions) {
       await model.logits(tokens, logitsOptions);
     },

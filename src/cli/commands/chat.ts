@@ -1,0 +1,152 @@
+import { createInterface } from 'node:readline';
+import { usageError } from '../../base/errors.js';
+import type { GenerateOptions, SavedConversation } from '../../index.js';
+import type { Command, Terminal } from '../command.js';
+import type { ModelHost } from '../hosts/model_host.js';
+import { modelOptions, modelRequest, openHost } from '../model_options.js';
+import type { Options } from '../options.js';
+import { readSampling, samplingSpecs } from '../sampling_options.js';
+import { readTurns, type Turns } from '../turns_file.js';
+import { summary } from './generate.js';
+
+export const command: Command = {
+  summary:
+    "A conversation by the model's chat template: in the terminal, or with the turns of a file. Each turn computes only what is new.",
+  usage: 'chat --model MODEL [--system TEXT] [--turns FILE.json --json] [options]',
+  options: {
+    system: { value: 'TEXT', help: 'the system message' },
+    turns: {
+      value: 'FILE.json',
+      help: '{"system"?, "turns": [text, ...], "max_tokens"?, "temperature"?, "seed"?}: asks them one after the other',
+    },
+    'no-reuse': { help: 'compute every turn whole; tokens and sha256 are the same' },
+    'when-full': {
+      value: 'HOW',
+      help: "when the context is full: 'error' (default), or 'forget' the oldest turns",
+    },
+    'max-tokens': { value: 'N', help: 'of each answer; default 256' },
+    ...samplingSpecs,
+    ...modelOptions,
+  },
+  async run(options, terminal) {
+    const maxTokens = options.integer('max-tokens', 1);
+    const sampling = { ...(await readSampling(options)), ...(maxTokens !== undefined && { maxTokens }) };
+    const reuse = !options.has('no-reuse');
+    const whenFull = options.oneOf('when-full', ['error', 'forget']) ?? 'error';
+    const path = options.text('turns');
+    if (path === undefined && options.has('json')) throw usageError('--json needs --turns FILE.json');
+    const file = path === undefined ? undefined : await readTurns(path);
+    const request = await modelRequest(options, terminal);
+    const host = await openHost(request);
+    try {
+      const system = options.text('system') ?? file?.system;
+      const talk = { whenFull, ...(system !== undefined && { system }) };
+      // What generation_config.json recommends; a caller's value wins.
+      const how = { ...host.info.sampling, ...file?.options, ...sampling, cachePrompt: reuse };
+      return file
+        ? await askAll(host, file, talk, how, options, terminal)
+        : await converse(host, talk, how, options, terminal);
+    } finally {
+      await host.close();
+    }
+  },
+};
+
+type Talk = { readonly system?: string; readonly whenFull: 'error' | 'forget' };
+
+/** The turns of a file, one after the other. */
+async function askAll(
+  host: ModelHost,
+  { turns }: Turns,
+  talk: Talk,
+  how: GenerateOptions,
+  options: Options,
+  terminal: Terminal,
+): Promise<number> {
+  const json = options.has('json');
+  const told: object[] = [];
+  let saved: SavedConversation | undefined;
+  for (const content of turns) {
+    if (!json) await terminal.write(`> ${content}\n`);
+    const {
+      result,
+      sha256,
+      saved: now,
+    } = await host.turn(
+      { talk: { ...talk, ...(saved && { restore: saved }) }, content, options: how },
+      terminal.signal,
+      (piece) => {
+        if (!json) void terminal.write(piece);
+      },
+    );
+    saved = now;
+    const { text, tokens, prompt_tokens, finish_reason, stats } = result;
+    told.push({
+      text,
+      tokens,
+      prompt_tokens,
+      cached_tokens: stats.cached_tokens ?? 0,
+      ttft_ms: stats.ttft_ms,
+      finish_reason,
+      sha256,
+    });
+    if (!json) await terminal.write('\n');
+    if (finish_reason === 'abort') return 130;
+  }
+  if (json) await terminal.write(`${JSON.stringify({ turns: told, stats: await host.stats() })}\n`);
+  return 0;
+}
+
+/** In the terminal: a line is a message; Ctrl-C stops an answer, and ends where none is being written. */
+async function converse(
+  host: ModelHost,
+  talk: Talk,
+  how: GenerateOptions,
+  options: Options,
+  terminal: Terminal,
+): Promise<number> {
+  const lines = createInterface({ input: process.stdin, ...(process.stdin.isTTY && { output: process.stderr }) });
+  let answering: AbortController | undefined;
+  const interrupt = (): boolean => {
+    if (!answering || answering.signal.aborted) {
+      lines.close();
+      return answering === undefined;
+    }
+    answering.abort();
+    return true;
+  };
+  // In a terminal readline takes Ctrl-C.
+  lines.on('SIGINT', interrupt);
+  terminal.onInterrupt?.(interrupt);
+  if (process.stdin.isTTY) terminal.note('Ctrl-C stops an answer, twice ends.');
+  let saved: SavedConversation | undefined;
+  const prompt = (): void => {
+    if (process.stdin.isTTY) lines.setPrompt('> ');
+    if (process.stdin.isTTY) lines.prompt();
+  };
+  prompt();
+  for await (const line of lines) {
+    const content = line.trim();
+    if (content === '') {
+      prompt();
+      continue;
+    }
+    answering = new AbortController();
+    const signal = AbortSignal.any([terminal.signal, answering.signal]);
+    try {
+      const asked = { talk: { ...talk, ...(saved && { restore: saved }) }, content, options: how };
+      const { result, saved: now } = await host.turn(asked, signal, (piece) => void terminal.write(piece));
+      saved = now;
+      await terminal.write('\n');
+      if (options.has('verbose')) terminal.note(summary(result));
+    } catch (error) {
+      if (terminal.signal.aborted) throw error;
+      terminal.note(`splitkv: ${error instanceof Error ? error.message : String(error)}`);
+    }
+    answering = undefined;
+    if (terminal.signal.aborted) break;
+    prompt();
+  }
+  terminal.onInterrupt?.(undefined);
+  return 0;
+}
