@@ -109,7 +109,12 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats, undefined, prefixCaching ? ['prefixCaching'] : []);
   const { stepsInFlight = MAX_STEPS_IN_FLIGHT } = options;
-  return new LoadedModel(opened, { stepsInFlight, prefixCaching, placing: await placingOf(opened.group) });
+  return new LoadedModel(opened, {
+    stepsInFlight,
+    prefixCaching,
+    placing: await placingOf(opened.group),
+    onWarning: options.onWarning,
+  });
 }
 
 /**

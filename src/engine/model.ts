@@ -4,6 +4,7 @@ import type { Source } from '../loader/index.js';
 import { KV_BLOCK } from '../base/kv_units.js';
 import { misfit } from '../placement/index.js';
 import type {
+  AttentionStats,
   ChatCompletions,
   Conversation,
   ConversationOptions,
@@ -55,6 +56,7 @@ export class LoadedModel implements Model {
   readonly #picked: PickedPlan | undefined;
   readonly #source: Source | undefined;
   readonly #disposal = new AbortController();
+  #toldOfIdle = false;
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
   constructor(
@@ -63,6 +65,7 @@ export class LoadedModel implements Model {
       readonly stepsInFlight: number;
       readonly prefixCaching?: boolean | undefined;
       readonly placing?: Placing | undefined;
+      readonly onWarning?: ((message: string) => void) | undefined;
     },
   ) {
     const { config, group, tokenizer, noTokenizer } = opened;
@@ -108,6 +111,7 @@ export class LoadedModel implements Model {
       const done = await generate(host, rows(), options, AbortSignal.any(signals), emit);
       const { speed, compressed, attention, cachedTokens, ...result } = done;
       this.#speed = speed;
+      if (attention) this.#warnOfIdle(attention);
       return {
         ...result,
         stats: {
@@ -258,6 +262,20 @@ export class LoadedModel implements Model {
       })),
       plan: this.info.plan.policy,
     };
+  }
+
+  /** Once, of ranks that keep whole sequences and had none, as only one request ran. */
+  #warnOfIdle({ kv_tokens_per_step: read }: AttentionStats): void {
+    const { owners, plan } = this.#group.runner;
+    const keepers = read.filter((_, rank) => owners.keptPlaces(rank).length === 1 && owners.keptSlots(rank) > 0);
+    const idle = keepers.filter((tokens) => tokens === 0).length;
+    if (idle === 0 || idle < keepers.length / 2 || this.#toldOfIdle) return;
+    this.#toldOfIdle = true;
+    const instead = plan.stages.some(({ kind }) => kind === 'token') ? 'token x sp' : 'tp';
+    this.how.onWarning?.(
+      `plan '${plan.policy}': ${idle} of ${keepers.length} ranks that keep caches had none to attend to, as a request is on one of ` +
+        `them: send several at once, or use plan '${instead}', which splits each`,
+    );
   }
 
   #predicted({ prompt_tokens: prompt, tokens }: Omit<GenerateResult, 'stats'>): Pick<RunStats, 'predicted'> {

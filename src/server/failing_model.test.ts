@@ -7,6 +7,7 @@ import { ApiServer } from './api_server.js';
 function modelOf(answer: () => AsyncGenerator<CompletionEvent>, failure?: unknown): ServingModel {
   const completeAll = (): Completion => ({
     promptTokens: 1,
+    cachedTokens: 0,
     completionTokens: 1,
     seed: 0,
     abort: () => {},

@@ -4,12 +4,15 @@ import { planModel } from '../../engine/on_demand.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
   ChatMessage,
+  Conversation,
   ErrorCode,
+  GenerateOptions,
   GenerateResult,
   LoadOptions,
   LoadProgress,
   Model,
   PlanReport,
+  SavedConversation,
 } from '../../index.js';
 import { inBackgroundToo } from './background.js';
 import { SelfTestFailure } from './explain.js';
@@ -66,6 +69,8 @@ export class ChatSession {
   #work = new AbortController();
   #answering: AbortController | undefined;
   #messages: ChatMessage[] = [];
+  /** As the model was told `#messages`; `key`: by which settings. */
+  #talk: { readonly key: string; readonly own: Conversation } | undefined;
 
   constructor(private readonly events: SessionEvents) {}
 
@@ -93,6 +98,7 @@ export class ChatSession {
     this.#where = where;
     this.#settings = settings;
     this.#messages = [];
+    this.#talk = undefined;
     await this.#guard(signal, async () => {
       this.#become('looking');
       this.#options = options.ranks === undefined ? { ...options, ranks: await everyAdapter() } : options;
@@ -201,6 +207,7 @@ export class ChatSession {
   clear(): void {
     this.#answering?.abort();
     this.#messages = [];
+    this.#talk = undefined;
     if (this.#state === 'failed' && this.#model) this.#become('ready');
   }
 
@@ -276,12 +283,7 @@ export class ChatSession {
     const { result, hiddenSeconds } = await inBackgroundToo(async () => {
       for (let losses = 0; ; losses++) {
         try {
-          return await this.#write(
-            model,
-            this.#prompt(model, question),
-            { ...model.info.sampling, ...sampling, seed, signal },
-            written,
-          );
+          return await this.#write(model, question, { ...model.info.sampling, ...sampling, seed, signal }, written);
         } catch (error) {
           if (!isLoss(error) || signal.aborted || losses === RECOVERIES) throw error;
           this.#become('recovering');
@@ -297,11 +299,13 @@ export class ChatSession {
   /** Generates, and tells what goes beyond what was written before. */
   async #write(
     model: Model,
-    prompt: Parameters<Model['generate']>[0],
-    options: Parameters<Model['generate']>[1],
+    { content }: ChatMessage,
+    options: GenerateOptions,
     written: { text: string },
   ): Promise<GenerateResult> {
-    const generation = model.generate(prompt, options);
+    const generation = model.info.hasChatTemplate
+      ? this.#conversation(model).send(content, options)
+      : model.generate(this.#about === undefined ? content : `${this.#about.trim()} ${content}`, options);
     let text = '';
     for await (const piece of generation) {
       text += piece;
@@ -312,12 +316,25 @@ export class ChatSession {
     return generation.result;
   }
 
-  #prompt(model: Model, question: ChatMessage): string | { messages: ChatMessage[] } {
-    const { system, about } = this.#settings!;
-    const first: ChatMessage[] = system === undefined ? [] : [{ role: 'system', content: system }];
-    const asked = about === undefined ? question : { ...question, content: `${about.trim()} ${question.content}` };
-    if (!model.info.hasChatTemplate) return asked.content;
-    return { messages: about === undefined ? [...first, ...this.#messages, asked] : [...first, asked] };
+  get #about(): string | undefined {
+    return this.#settings!.about;
+  }
+
+  /** The conversation with the model; goes on with what was said where only the settings are others. */
+  #conversation(model: Model): Conversation {
+    const { system } = this.#settings!;
+    const about = this.#about;
+    const key = JSON.stringify([system, about]);
+    if (this.#talk?.key !== key) {
+      const { system: _, ...before } = this.#talk?.own.save() ?? {};
+      const own = model.conversation({
+        ...(system !== undefined && { system }),
+        ...(about !== undefined && { about }),
+        ...('turns' in before && { restore: before as SavedConversation }),
+      });
+      this.#talk = { key, own };
+    }
+    return this.#talk.own;
   }
 
   #become(state: ChatState): void {

@@ -15,6 +15,7 @@ import { choosePlan } from './choose_plan.js';
 import { load } from '../load.js';
 import { planModel } from './plan_model.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { loadSeats } from './seats.js';
 import { memoryOnPaper } from './rank_memory.js';
 import { randomFiles } from '../testing/random_source.js';
 
@@ -31,7 +32,7 @@ const subject: PlanSubject = {
   kvType: 'f32',
   contextLength,
   prefillChunk,
-  seatsOf: ({ stages }) => ({ slots: 1, batches: stages.length }),
+  seatsOf: (plan) => loadSeats(plan, contextLength, undefined),
 };
 /** No such adapter: whoever opens a device fails. */
 const nowhere = { adapter: 'no adapter has this name' };

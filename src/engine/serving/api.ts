@@ -97,6 +97,8 @@ export interface CompletionEvent {
 export interface Completion extends AsyncIterable<CompletionEvent> {
   /** Tokens of the prompts. */
   readonly promptTokens: number;
+  /** Of those, as many as the cache held for each prompt's first answer; final once the iteration has ended. */
+  readonly cachedTokens: number;
   /** Tokens generated so far, over all answers; final once the iteration has ended. */
   readonly completionTokens: number;
   /** Of each prompt's first answer. */

@@ -91,6 +91,11 @@ export class RunningCompletion implements Completion {
     signal?.addEventListener('abort', this.#onAbort, { once: true });
   }
 
+  get cachedTokens(): number {
+    const { n = 1 } = this.options;
+    return this.#parts.reduce((sum, { index, handle }) => sum + (index % n === 0 ? (handle?.cachedTokens ?? 0) : 0), 0);
+  }
+
   get completionTokens(): number {
     return this.#parts.reduce((sum, { answer }) => sum + answer.tokens, 0);
   }

@@ -129,8 +129,9 @@ class AnswerWriter {
   }
 }
 
-const usageOf = ({ promptTokens, completionTokens }: Completion): object => ({
+const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Completion): object => ({
   prompt_tokens: promptTokens,
+  prompt_tokens_details: { cached_tokens: cachedTokens },
   completion_tokens: completionTokens,
   total_tokens: promptTokens + completionTokens,
 });
