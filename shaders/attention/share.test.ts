@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Device, DeviceTraits } from '../../src/gpu/device.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';
 import { type MergeCase, suite as mergeSuite } from './attention_merge/cases.js';
@@ -148,6 +149,8 @@ function sharings({ heads, bundleHeads, pieces, perHead }: Path): Shared[] {
 }
 
 const adapters = await testAdapters();
+/** Ways to share, of each path. */
+const DRAWN = 4;
 for (const adapter of adapters) {
   describe(`ranks that share sequences give the bits of one rank on ${adapter.name}`, () => {
     test.each([splitPath(), splitPath(true), prefillPath(), prefillPath(true), mlaSplitPath(), mlaPrefillPath()])(
@@ -160,7 +163,7 @@ for (const adapter of adapters) {
           const expected = await output(device, traits, path, 'whole');
           const written = path.rowInfo.filter(Boolean).length * path.heads * path.dim;
           expect(new Float32Array(expected.buffer).filter((x) => !Number.isNaN(x))).toHaveLength(written);
-          for (const shared of sharings(path)) {
+          for (const shared of drawn(sharings(path), DRAWN, `${path.name} ${adapter.name} ${traits.software}`)) {
             const got = await output(device, traits, path, shared);
             const same = got.length === expected.length && got.every((word, i) => word === expected[i]);
             expect(same, `${JSON.stringify(shared)}, software ${traits.software}`).toBe(true);

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
+import { drawn } from '../gpu/testing/draw.js';
 import type { Conversation, LoadOptions, Model } from '../index.js';
 import { load, openModel } from './load.js';
 import { LoadedModel } from './model.js';
@@ -66,7 +67,7 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     }
   });
 
-  test.each<[plan: string, options: LoadOptions, name?: string]>([
+  const plans: [plan: string, options: LoadOptions, name?: string][] = [
     ['single', {}],
     ['single', {}, 'tiny-mla'],
     ['tp', { ranks: 2 }],
@@ -78,7 +79,8 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     ['adp', { ranks: 2 }],
     ['tp+sp', { ranks: 4 }, 'tiny-mla'],
     ['ep', { ranks: 2 }, 'tiny-mla'],
-  ])('%s %o %s', async (plan, options, name = 'tiny-gqa') => {
+  ];
+  test.each(drawn(plans, 5, 'conversation'))('%s %o %s', async (plan, options, name = 'tiny-gqa') => {
     const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
     const model = await open({ ...ranks, ...options }, name);
     const told = await tell(model);

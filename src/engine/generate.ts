@@ -96,6 +96,8 @@ export async function generate(
       ...(options.cachePrompt === false && { fresh: true }),
       ...(onFirstLogits && { logits: 'first' as const }),
       onPrompt: async (slot) => {
+        // Steps in flight go on: what is asked below takes time that they don't.
+        firstAt = performance.now();
         before = await runner.counts();
         compressed = await kvCompressionStats(runner, slot, prompt.length);
         attention = await attentionStats(runner, engine.lengths(slot, prompt.length + 1));
@@ -103,10 +105,7 @@ export async function generate(
       onToken: (token, logits) => {
         if (signal.aborted) return true;
         lastAt = performance.now();
-        if (tokens.length === 0) {
-          firstAt = lastAt;
-          if (logits) onFirstLogits?.(logits);
-        }
+        if (tokens.length === 0 && logits) onFirstLogits?.(logits);
         tokens.push(token);
         add(answer.push(token, undefined).text);
         return answer.stopped;

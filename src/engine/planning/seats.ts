@@ -20,11 +20,15 @@ export function loadSeats(
   const context = ceilDiv(contextLength, KV_BLOCK);
   // A lone request has all copies of a head to itself: they share its lanes.
   const wanted = plan.sharing === 'lanes' ? (requests ?? 1) : Math.max(requests ?? 1, SLOTS);
+  const fewest = ceilDiv(wanted, batches);
   const places = new Owners(plan, 1).ranges(0).length;
-  const slots = ceilDiv(ceilDiv(wanted, batches), places) * places;
-  const owners = new Owners(plan, slots, batches);
-  const pools = Array.from({ length: places }, (_, place) => owners.placeSlots(place)).filter((count) => count > 0);
-  // Every place has room for a whole context.
-  const least = Math.ceil((context * slots * batches) / Math.min(...pools));
-  return { slots, batches, kvBlocks: Math.max(context * (requests ?? batches), least) };
+  const seatings = Array.from({ length: places }, (_, more) => {
+    const slots = fewest + more;
+    const owners = new Owners(plan, slots, batches);
+    const pools = Array.from({ length: places }, (_place, place) => owners.placeSlots(place));
+    // Every place has room for a whole context: those with more slots have more.
+    return { slots, blocks: Math.ceil((context * slots * batches) / Math.min(...pools.filter((count) => count > 0))) };
+  });
+  const { slots, blocks } = seatings.toSorted((a, b) => a.blocks - b.blocks)[0]!;
+  return { slots, batches, kvBlocks: Math.max(context * (requests ?? batches), blocks) };
 }

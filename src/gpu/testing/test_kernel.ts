@@ -7,6 +7,7 @@ import { describe, expect, test } from 'vitest';
 import type { DeviceTraits } from '../device.js';
 import type { Bindings, KernelPlan, ParamTypes } from '../kernel.js';
 import { testAdapters } from './adapters.js';
+import { drawn } from './draw.js';
 import { bindingProblems, races } from './check_wgsl.js';
 import type { KernelSuite } from './kernel_case.js';
 import { findMismatch, prepareCase } from './run_kernel.js';
@@ -30,7 +31,8 @@ export const BASELINE_TRAITS: DeviceTraits = {
 /**
  * The whole test of a kernel: its declaration against its WGSL, races on the cases marked `races`, and every case inside
  * error scopes on every adapter present, outputs pre-filled with NaN, compared with the float64 reference.
- * Each case also runs with the decisions made for a GPU (`software: false`) where the adapter is a software one.
+ * Each case also runs with the decisions made for a GPU (`software: false`) where the adapter is a software one. Of several adapters
+ * the last one, the quickest to compile for, runs all of it, the others a drawn part (draw.ts).
  */
 export async function testKernel<B extends Bindings, P extends ParamTypes, Problem>(
   suite: KernelSuite<B, P, Problem>,
@@ -67,7 +69,9 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
           if (device.traits.software) decisions.push({ ...device.traits, software: false });
           for (const traits of decisions) {
             const decided = { ...kernel, plan: (problem: Problem) => kernel.plan(problem, traits) };
-            for (const testCase of cases) {
+            const share = adapter === adapters.at(-1) ? 1 : 1 / 4;
+            const what = `${kernel.name} ${adapter.name} ${traits.software}`;
+            for (const testCase of drawn(cases, Math.ceil(cases.length * share), what)) {
               if (testCase.needsF16 && !device.traits.f16) continue;
               const name = `${kernel.name} '${testCase.name}' decided for a ${traits.software ? 'software' : 'hardware'} adapter`;
               const prepared = await device.checked(name, () =>

@@ -1,0 +1,21 @@
+/**
+ * Long sweeps: `npm test` runs what is drawn of them, `npm run test:all` (SPLITKV_SWEEP=all) runs them whole. The quickest adapter
+ * always runs everything that a kernel has; a slower one, which compiles for seconds, a drawn part.
+ */
+import { Random } from '../../base/random.js';
+
+/** SPLITKV_SEED repeats a run. */
+export const drawSeed = Number(process.env['SPLITKV_SEED'] ?? Date.now() % 100_000);
+
+export const sweepsAll = process.env['SPLITKV_SWEEP'] === 'all';
+
+/** `count` of the items, in their order; all of them in a sweep. `what` makes draws of the same seed differ. */
+export function drawn<Item>(items: readonly Item[], count: number, what: string): Item[] {
+  if (sweepsAll || count >= items.length) return [...items];
+  const random = new Random(
+    Array.from(what).reduce((hash, letter) => (hash * 31 + letter.charCodeAt(0)) % 2 ** 31, drawSeed),
+  );
+  const left = [...items.keys()];
+  const taken = Array.from({ length: count }, () => left.splice(random.integer(left.length), 1)[0]!);
+  return taken.toSorted((a, b) => a - b).map((index) => items[index]!);
+}
