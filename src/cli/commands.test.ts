@@ -54,6 +54,7 @@ describe('generate', () => {
     expect(Object.keys(result.stats).sort()).toEqual(
       [
         'adapter',
+        'cached_tokens',
         'dispatches_per_token',
         'exchanges_per_token',
         'plan',

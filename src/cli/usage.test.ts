@@ -23,7 +23,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown command',
       ['genrate'],
-      "unknown command 'genrate'. Did you mean 'generate'? Commands: adapters, generate, logits",
+      "unknown command 'genrate'. Did you mean 'generate'? Commands: adapters, generate, chat, logits",
     ],
     ['a profile without a budget', ['profile', '--model', scratch], '--kv-budget is missing'],
     [

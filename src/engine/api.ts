@@ -196,7 +196,10 @@ export interface ConversationOptions {
   readonly about?: string;
 }
 
-/** A conversation with a loaded model; a turn computes only what is new. One answer at a time: `fork` for more. */
+/**
+ * A conversation with a loaded model; a turn computes only what is new. One answer at a time: `fork` for more. Answers are sampled as
+ * `ModelInfo.sampling` recommends, unless the options say otherwise.
+ */
 export interface Conversation {
   /** The system message, and questions and answers so far. */
   readonly messages: readonly ChatMessage[];

@@ -33,7 +33,7 @@ import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
 import { samplingSchema } from './ranks/sampling_options.js';
-import { Engine, type EngineRequest, openedFeatures, type Placing } from './serving/engine.js';
+import { Engine, type EngineRequest, isLoss, openedFeatures, type Placing } from './serving/engine.js';
 
 const schema: OptionsSchema<GenerateOptions> = {
   ...samplingSchema,
@@ -57,6 +57,7 @@ export class LoadedModel implements Model {
   readonly #source: Source | undefined;
   readonly #disposal = new AbortController();
   #toldOfIdle = false;
+  #repair: Promise<void> | undefined;
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
   constructor(
@@ -106,7 +107,7 @@ export class LoadedModel implements Model {
   #generation(rows: () => PromptRows, options: GenerateOptions): Generation {
     return new GenerationStream(async (emit, left) => {
       const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
-      this.#assertUsable();
+      await this.#ready();
       const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds };
       const done = await generate(host, rows(), options, AbortSignal.any(signals), emit);
       const { speed, compressed, attention, cachedTokens, ...result } = done;
@@ -161,7 +162,8 @@ export class LoadedModel implements Model {
     this.#assertOpen();
     const generate = (rows: () => PromptRows, given: GenerateOptions): Generation => {
       checkOptions('send', given, schema);
-      return this.#generation(rows, given);
+      // What the model's makers recommend; a caller's value wins.
+      return this.#generation(rows, { ...this.info.sampling, ...given });
     };
     return new TalkingConversation({ reader: this.#reader, name: this.info.name, generate }, options);
   }
@@ -199,6 +201,7 @@ export class LoadedModel implements Model {
   async #compute(what: string, signal: AbortSignal | undefined, request: Partial<EngineRequest>): Promise<void> {
     const signals = AbortSignal.any([this.#disposal.signal, ...(signal ? [signal] : [])]);
     throwIfAborted(signals, what);
+    await this.#ready();
     const plain = { prompt: [], maxTokens: 0, seed: 0, eosIds: [], onToken: () => true };
     const { ended, abort } = this.#engine.submit({ ...plain, ...request });
     signals.addEventListener('abort', abort, { once: true });
@@ -295,6 +298,15 @@ export class LoadedModel implements Model {
   async dispose(): Promise<void> {
     this.#disposal.abort(new Error('the model was disposed'));
     await this.#engine.dispose();
+  }
+
+  /** @throws SplitkvError where only `recover` helps, or nothing. What ended the engine otherwise is over: it begins anew. */
+  async #ready(): Promise<void> {
+    this.#assertUsable();
+    const { failure } = this.#engine;
+    if (failure === undefined || isLoss(failure)) return;
+    this.#repair ??= this.recover().finally(() => (this.#repair = undefined));
+    await this.#repair;
   }
 
   #assertOpen(): void {

@@ -41,8 +41,7 @@ export const command: Command = {
     try {
       const system = options.text('system') ?? file?.system;
       const talk = { whenFull, ...(system !== undefined && { system }) };
-      // What generation_config.json recommends; a caller's value wins.
-      const how = { ...host.info.sampling, ...file?.options, ...sampling, cachePrompt: reuse };
+      const how = { ...file?.options, ...sampling, cachePrompt: reuse };
       return file
         ? await askAll(host, file, talk, how, options, terminal)
         : await converse(host, talk, how, options, terminal);

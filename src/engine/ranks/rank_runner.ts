@@ -1,30 +1,21 @@
 import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { limitError } from '../../base/errors.js';
 import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
-import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
+import { alignUp, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { StageCompression } from '../../model/compression/stage_compression.js';
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Forward } from '../../model/forward/forward.js';
-import type { CacheOptions } from '../../model/layers/attention/cache.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { rowBlocks, type RowBuffers } from '../../model/layers/rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
-import {
-  CachePools,
-  headRoutes,
-  Owners,
-  type RankBlocks,
-  type RowRole,
-  type SharedSequence,
-} from '../../placement/index.js';
+import { headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
 import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
-import type * as CompressionModule from '../cache/compression_parts.js';
-import type { HeadPages } from '../cache/head_pages.js';
+import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
 import { readBlocks, writeBlocks } from '../prefill/cache_blocks.js';
 import type { KvPiece } from '../prefill/handed_kv.js';
@@ -42,16 +33,6 @@ import {
 } from './rank.js';
 import { RowBlocks } from '../cache/row_blocks.js';
 
-type CompressionParts = typeof CompressionModule;
-
-interface Slot {
-  /** By logical block; NO_BLOCK where another rank holds it. */
-  table: Uint32Array;
-  chunkOffset: number;
-  /** Tokens run so far. */
-  length: number;
-}
-
 /** Where rows of one slot's positions lie after a step. */
 interface RanRows {
   readonly role: RowRole;
@@ -59,24 +40,15 @@ interface RanRows {
   readonly x: Buffer;
 }
 
-const freeSlot = (): Slot => ({ table: new Uint32Array(), chunkOffset: 0, length: 0 });
-
 /**
  * A rank in this process: its GPU state (cache, activations) and its programs, captured once. A step replays a program; on one
  * rank that is one encoder, one compute pass, one submit, nothing created.
  */
 export class RankRunner implements Rank {
   readonly facts: RankFacts;
-  readonly #slots: Slot[];
-  /** Where the pools' blocks are here. */
-  readonly #pool: RankBlocks;
-  /** Who holds what, and runs which rows. */
-  readonly #owners: Owners;
-  /** Where prompts are compressed or heads are copied: blocks and tables of each head, instead of one table. */
-  readonly #pages: HeadPages | undefined;
-  readonly #blockTable: Buffer;
-  readonly #chunkOffsets: Buffer;
-  readonly #tableStride: number;
+  readonly #tables: SlotTables;
+  /** By slot: tokens run so far. */
+  readonly #lengths: number[];
   readonly #forward: Forward;
   readonly #batches: readonly Batch[];
   readonly #prompt: RowBuffers;
@@ -102,55 +74,14 @@ export class RankRunner implements Rank {
     parts: CompressionParts | undefined,
   ) {
     const { slots, batches = 1, contextLength } = options;
-    const total = slots * batches;
     const { topology } = world;
-    const contextBlocks = ceilDiv(contextLength, KV_BLOCK);
-    const owners = new Owners(world.plan, slots, batches);
-    this.#owners = owners;
     const { ownRows } = world.all;
     const together = ownRows ? world.all.rowGroups.prompt : 1;
-    this.#pool = new CachePools(owners, contextLength, options.kvBlocks).ofRank(world.rank);
-    const { numBlocks } = this.#pool;
-    this.#slots = Array.from({ length: total }, () => freeSlot());
     const { compression } = options;
-    if (parts) {
-      const held = topology.stages.filter((stage) => stage !== undefined);
-      const copied = world.plan.sharing !== undefined;
-      const compressed = compression !== undefined;
-      this.#pages = new parts.HeadPages(device, held, {
-        rank: world.rank,
-        slots: total,
-        numBlocks,
-        block: KV_BLOCK,
-        contextLength,
-        owners: copied ? owners : undefined,
-        compressed,
-        wholePrompts: compressed && world.plan.sharing === 'lanes',
-      });
-    }
-    this.#tableStride = this.#pages?.tableStride ?? contextBlocks;
-    this.#blockTable = this.#pages
-      ? device.createBuffer('block_table', 4)
-      : device.createBuffer('block_table', total * this.#tableStride * 4);
-    this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
-    this.#forward = model.createForward({
-      type: options.kvType,
-      block: KV_BLOCK,
-      numBlocks,
-      blockTable: this.#blockTable,
-      chunkOffsets: this.#chunkOffsets,
-      tableStride: this.#tableStride,
-      contextLength,
-      ...(this.#pages && {
-        perHead: {
-          compression,
-          compressor: parts!.StageCompression,
-          owners: world.plan.sharing && owners,
-          tables: this.#pages.tables,
-          headBlocks: this.#pages.headBlocks,
-        },
-      }),
-    } satisfies CacheOptions);
+    this.#tables = new SlotTables(device, world, options, parts);
+    const { owners } = this.#tables;
+    this.#lengths = Array.from({ length: slots * batches }, () => 0);
+    this.#forward = model.createForward(this.#tables.cacheOptions);
     const forward = this.#forward;
     const wanted = Math.min(options.prefillChunk, contextLength);
     // Blocks of split rows are whole chunks where a prompt is long enough.
@@ -246,46 +177,26 @@ export class RankRunner implements Rank {
 
   /** Where a slot's row is; undefined where another rank alone runs it. */
   #batchOf(slot: number): { readonly batch: Batch; readonly row: number } | undefined {
-    if (this.world.all.ownRows && !this.#keeps(slot)) return undefined;
+    if (this.world.all.ownRows && !this.#tables.keeps(slot)) return undefined;
     const batch = this.#batches[Math.floor(slot / this.options.slots)]!;
     return { batch, row: slot - batch.own.firstSlot };
   }
 
-  /** Whether this rank keeps a slot's sequences, or a part of each. */
-  #keeps(slot: number): boolean {
-    return this.#owners.keeps(this.world.rank, slot);
-  }
-
   reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
-    return this.#inOrder(async () => {
-      if (!this.#keeps(slot)) this.#pages!.leaveOut(slot);
-      else if (this.#pages!.reserve(slot, tokens, chunkOffset)) this.#writeChunkOffset(slot, chunkOffset);
-    });
+    return this.#inOrder(async () => this.#tables.reserve(slot, tokens, chunkOffset));
   }
 
   setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void> {
     // Heads have blocks of their own: only how many there are counts.
-    if (this.#pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
+    if (this.#tables.pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
     // Only its own batch reads a slot's table.
-    return this.#inOrder(
-      async () => {
-        this.#owners.admit(slot, blocks.length * KV_BLOCK, chunkOffset);
-        const table = Uint32Array.from(blocks, (block) => this.#pool.local(slot, block));
-        this.#slots[slot] = { ...this.#slots[slot]!, table, chunkOffset };
-        this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
-        this.#writeChunkOffset(slot, chunkOffset);
-      },
-      Math.floor(slot / this.options.slots),
-    );
-  }
-
-  #writeChunkOffset(slot: number, chunkOffset: number): void {
-    this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+    const batch = Math.floor(slot / this.options.slots);
+    return this.#inOrder(async () => this.#tables.setBlocks(slot, blocks, chunkOffset), batch);
   }
 
   copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
     return this.#inOrder(async () => {
-      if (!this.#keeps(slot)) return;
+      if (!this.#tables.keeps(slot)) return;
       const { device } = this;
       const buffers = this.#forward.cacheBuffers;
       if (buffers.length === 0) return;
@@ -294,7 +205,7 @@ export class RankRunner implements Rank {
       const scratch = this.#copyScratch.gpu;
       const encoder = device.gpu.createCommandEncoder();
       for (const copy of copies) {
-        const [from, to] = [this.#pool.local(slot, copy.from), this.#pool.local(slot, copy.to)];
+        const [from, to] = [this.#tables.local(slot, copy.from), this.#tables.local(slot, copy.to)];
         if (to === NO_BLOCK) continue; // of another rank's lane, as `from`
         for (const { buffer, blockBytes } of buffers) {
           encoder.copyBufferToBuffer(buffer.gpu, from * blockBytes, scratch, 0, blockBytes);
@@ -309,10 +220,12 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const { device, world } = this;
       const { places, group } = world.topology.stages.find((stage) => stage !== undefined)!;
-      const [source, target] = [from, to].map(({ slot }) => places[group]![this.#owners.placeOf(slot)]![0]!.rank);
+      const [source, target] = [from, to].map(
+        ({ slot }) => places[group]![this.#tables.owners.placeOf(slot)]![0]!.rank,
+      );
       if (world.rank !== source && world.rank !== target) return;
       const own = world.rank === source ? from : to;
-      const blocks = own.blocks.map((block) => this.#pool.local(own.slot, block));
+      const blocks = own.blocks.map((block) => this.#tables.local(own.slot, block));
       for (const regions of blockMessages(this.#forward.cacheBuffers, blocks)) {
         await world.exchange(device.gpu.createCommandEncoder(), {
           label: 'moved KV',
@@ -326,8 +239,8 @@ export class RankRunner implements Rank {
   balanceCopies(sequences: readonly SharedSequence[]): Promise<number> {
     return this.#inOrder(async () => {
       const { device, world } = this;
-      if (!this.#pages) return 0;
-      const { moves, peers, finish } = this.#pages.balance(sequences);
+      if (!this.#tables.pages) return 0;
+      const { moves, peers, finish } = this.#tables.pages.balance(sequences);
       await exchangePieces(world, device, this.#forward, peers);
       finish();
       return moves.length;
@@ -343,9 +256,8 @@ export class RankRunner implements Rank {
   ): Promise<number | undefined> {
     return this.#inOrder(async () => {
       const { device, world } = this;
-      const state = this.#slots[slot]!;
       const end = start + tokens.length;
-      const ran = new RowBlocks(rowBlocks(world, 'prompt'), state.chunkOffset, start, end);
+      const ran = new RowBlocks(rowBlocks(world, 'prompt'), this.#tables.chunkOffset(slot), start, end);
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
       this.#writePrompt(ran, tokens, slot);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
@@ -362,19 +274,19 @@ export class RankRunner implements Rank {
         encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, home.batch.headX, home.row);
       }
       device.gpu.queue.submit([encoder.finish()]);
-      if (tokens.length > 0) state.length = end;
+      if (tokens.length > 0) this.#lengths[slot] = end;
       // One step at a time on the queue, so that an abort or a lost device shows at once.
       await device.wait(device.gpu.queue.onSubmittedWorkDone());
-      const compressed = compressions.length > 0 && this.#keeps(slot);
+      const compressed = compressions.length > 0 && this.#tables.keeps(slot);
       if (compressed) {
         const lengths = await Promise.all(compressions.map((each) => each.keptLengths()));
         const kept = compressions.flatMap(({ layers }, at) =>
           layers.map((layer, of) => [layer, lengths[at]![of]!] as const),
         );
-        this.#pages!.compressed(slot, end, new Map(kept));
+        this.#tables.pages!.compressed(slot, end, new Map(kept));
       }
-      if (last) this.#pages?.settle(slot);
-      return compressed ? this.#pages!.evicted(slot) : undefined;
+      if (last) this.#tables.pages?.settle(slot);
+      return compressed ? this.#tables.pages!.evicted(slot) : undefined;
     });
   }
 
@@ -386,8 +298,8 @@ export class RankRunner implements Rank {
 
   async cacheUse(slot: number): Promise<CacheUse> {
     await this.#queue.idle();
-    if (!this.#pages) return { promptBytes: 0, keptBytes: 0, kept: [] };
-    return this.#pages.use(slot, (layer) => this.#forward.layerCache(layer).headBlockBytes!);
+    if (!this.#tables.pages) return { promptBytes: 0, keptBytes: 0, kept: [] };
+    return this.#tables.pages.use(slot, (layer) => this.#forward.layerCache(layer).headBlockBytes!);
   }
 
   async kvTokens(lengths: readonly number[]): Promise<number[]> {
@@ -399,11 +311,11 @@ export class RankRunner implements Rank {
       const stage = topology.stages[index];
       return Array.from({ length: end - first }, (_, at) => {
         if (!stage) return 0;
-        if (this.#pages) return sum((length, slot) => this.#pages!.entries(first + at, slot, length));
+        if (this.#tables.pages) return sum((length, slot) => this.#tables.pages!.entries(first + at, slot, length));
         const { kvHeads } = stage.share;
         const { rank } = this.world;
         return sum((length, slot) =>
-          kvHeads.reduce((all, kvHead) => all + this.#owners.tokens(rank, index, kvHead, slot, length), 0),
+          kvHeads.reduce((all, kvHead) => all + this.#tables.owners.tokens(rank, index, kvHead, slot, length), 0),
         );
       });
     });
@@ -412,7 +324,7 @@ export class RankRunner implements Rank {
   /** Rows of one slot's tokens by row group, where sequences are dealt out to places. */
   #byPlace(slot: number, rows: number): number[] | undefined {
     const { places } = this.world.all;
-    const own = this.#owners.placeOf(slot);
+    const own = this.#tables.owners.placeOf(slot);
     return places?.map((_, place) => (place === own ? rows : 0));
   }
 
@@ -465,7 +377,7 @@ export class RankRunner implements Rank {
   }
 
   readKv(slot: number): Promise<Uint8Array> {
-    return this.#inOrder(() => readBlocks(this.device, this.#forward.cacheBuffers, [...this.#slots[slot]!.table]));
+    return this.#inOrder(() => readBlocks(this.device, this.#forward.cacheBuffers, [...this.#tables.table(slot)]));
   }
 
   readLastRow(slot: number): Promise<Float32Array> {
@@ -478,12 +390,11 @@ export class RankRunner implements Rank {
 
   takeOver(slot: number, { tokens, firstBlock, bytes, lastRow }: KvPiece): Promise<void> {
     return this.#inOrder(async () => {
-      const state = this.#slots[slot]!;
-      if (bytes) writeBlocks(this.device, this.#forward.cacheBuffers, state.table, firstBlock, bytes);
+      if (bytes) writeBlocks(this.device, this.#forward.cacheBuffers, this.#tables.table(slot), firstBlock, bytes);
       const home = this.#batchOf(slot);
       const headX = home?.batch.headX;
       if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
-      state.length = tokens;
+      this.#lengths[slot] = tokens;
     });
   }
 
@@ -533,7 +444,7 @@ export class RankRunner implements Rank {
           slots: { first: slot, same: true },
         });
         device.gpu.queue.submit([encoder.finish()]);
-        if (piece.length > 0) this.#slots[slot]!.length = end;
+        if (piece.length > 0) this.#lengths[slot] = end;
       }
     });
   }
@@ -548,7 +459,7 @@ export class RankRunner implements Rank {
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
     return this.#inOrder(async () => {
       const home = this.#batchOf(slot);
-      await home?.batch.start(home.row, sampling, seen, this.#slots[slot]!.length - 1);
+      await home?.batch.start(home.row, sampling, seen, this.#lengths[slot]! - 1);
     });
   }
 
@@ -559,13 +470,13 @@ export class RankRunner implements Rank {
     rows: number | readonly number[] = this.options.slots,
   ): Promise<Uint32Array | undefined> {
     const batch = this.#batches[index]!;
-    const groups = typeof rows === 'number' ? this.#owners.decodeRows(index, rows) : rows;
+    const groups = typeof rows === 'number' ? this.#tables.owners.decodeRows(index, rows) : rows;
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
       this.device.assertAlive();
       // Compressed sequences have fewer entries than positions.
       const { slots } = this.options;
-      const evicted = this.#pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
+      const evicted = this.#tables.pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
       return batch.step(decodes, {
         rows: groups,
         chunks: chunksOf(Math.max(1, longest - evicted)),
@@ -581,9 +492,8 @@ export class RankRunner implements Rank {
   }
 
   #release(slot: number): void {
-    this.#pages?.release(slot);
-    this.#owners.release(slot);
-    this.#slots[slot] = freeSlot();
+    this.#tables.release(slot);
+    this.#lengths[slot] = 0;
     if (this.device.isLost) return;
     const home = this.#batchOf(slot);
     home?.batch.stop(home.row);
@@ -606,7 +516,7 @@ export class RankRunner implements Rank {
 
   async reset(): Promise<void> {
     await this.#queue.idle();
-    for (const slot of this.#slots.keys()) this.#release(slot);
+    for (const slot of this.#lengths.keys()) this.#release(slot);
     if (!this.device.isLost) for (const batch of this.#batches) batch.reset();
   }
 

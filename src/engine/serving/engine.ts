@@ -131,6 +131,8 @@ export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise
 /** What rebuilding a rank helps against. */
 const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 
+export const isLoss = (error: unknown): boolean => error instanceof SplitkvError && LOST.includes(error.code);
+
 /** What ranks were opened with, as far as it doesn't go with everything. */
 export const openedFeatures = (
   { runner }: Pick<ModelRanks, 'runner'>,
@@ -516,8 +518,7 @@ export class Engine {
   async #recover(error: unknown): Promise<boolean> {
     // Nothing of the old ranks may still run.
     await Promise.allSettled(this.#inFlight.splice(0).map(({ outcome }) => outcome));
-    const lost = error instanceof SplitkvError && LOST.includes(error.code);
-    if (this.#closed === undefined && lost && (this.options.recover ?? true)) {
+    if (this.#closed === undefined && isLoss(error) && (this.options.recover ?? true)) {
       try {
         this.#totals.copyMoves += this.ranks.runner.copyMoves;
         await this.ranks.recover();

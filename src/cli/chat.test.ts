@@ -1,0 +1,118 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test, vi } from 'vitest';
+import { runCli } from './testing/run_cli.js';
+import { runHere } from './testing/run_here.js';
+
+vi.setConfig({ testTimeout: 180_000 });
+
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-chat-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const file = (name: string, content: unknown): string => {
+  const path = join(scratch, name);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+};
+
+interface Turn {
+  readonly text: string;
+  readonly tokens: readonly number[];
+  readonly prompt_tokens: number;
+  readonly cached_tokens: number;
+  readonly finish_reason: string;
+  readonly sha256: string;
+}
+
+const model = ['--model', 'models/tiny-gqa'];
+const turns = ['who are you ?', 'and where ?', 'why ?'];
+
+async function chat(...args: readonly string[]): Promise<Turn[]> {
+  const given = file('turns.json', { system: 'be short .', turns, max_tokens: 8, temperature: 0.7, seed: 3 });
+  const { code, stdout, stderr } = await runCli(['chat', ...model, '--turns', given, '--json', ...args]);
+  expect(code, stderr).toBe(0);
+  return (JSON.parse(stdout) as { turns: Turn[] }).turns;
+}
+
+describe('chat', () => {
+  test('turns of a file: with reuse and without, the same tokens and logits', async () => {
+    const [told, whole, split] = [
+      await chat(),
+      await chat('--no-reuse'),
+      await chat(...'--ranks 2 --plan sp'.split(' '), '--virtual-ranks'),
+    ];
+    const bits = (of: readonly Turn[]) =>
+      of.map(({ tokens, sha256, prompt_tokens: length }) => [tokens, sha256, length]);
+    expect(bits(whole)).toEqual(bits(told));
+    expect(bits(split)).toEqual(bits(told));
+    for (const { sha256, text } of told) expect([sha256.length, text !== '']).toEqual([64, true]);
+    expect(whole.map(({ cached_tokens: cached }) => cached)).toEqual([0, 0, 0]);
+    for (const reused of [told, split]) {
+      const cached = reused.map(({ cached_tokens: count }) => count);
+      expect(cached[0]).toBe(0);
+      for (const turn of [1, 2]) {
+        expect(cached[turn]).toBe(reused[turn - 1]!.prompt_tokens + reused[turn - 1]!.tokens.length - 1);
+      }
+    }
+  });
+
+  test('lines of stdin are messages; Ctrl-C stops an answer, and the next one comes', async () => {
+    const child = spawn(process.execPath, [
+      'bin/splitkv.js',
+      'chat',
+      ...model,
+      '--max-tokens',
+      '2000',
+      '--logit-bias',
+      '2:-100',
+    ]);
+    let out = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (out += text));
+    child.stdin.write('tell me a story .\n');
+    await vi.waitUntil(() => out.length > 40, { timeout: 60_000 });
+    child.kill('SIGINT');
+    await vi.waitUntil(() => out.includes('\n'), { timeout: 60_000 });
+    const first = out.indexOf('\n');
+    child.stdin.write('and then ?\n');
+    await vi.waitUntil(() => out.length > first + 40, { timeout: 60_000 });
+    child.kill('SIGINT');
+    await vi.waitUntil(() => out.indexOf('\n', first + 1) > 0, { timeout: 60_000 });
+    child.stdin.end();
+    expect(await new Promise((resolve) => child.on('close', resolve))).toBe(0);
+  });
+
+  test.each([
+    ['no file', join(scratch, 'none.json'), "can't be read"],
+    ['no JSON', file('a.json', 'nothing'), "isn't JSON"],
+    ['no turns', file('b.json', { turns: [] }), '"turns": expected a list of texts'],
+    ['another key', file('c.json', { turns: ['a'], max_token: 3 }), "Did you mean 'max_tokens'"],
+    ['a wrong limit', file('d.json', { turns: ['a'], max_tokens: 0 }), '"max_tokens"'],
+  ])('%s is refused before anything is loaded', async (_what, path, message) => {
+    const { code, stderr } = await runHere(['chat', '--model', 'nowhere', '--turns', path, '--json']);
+    expect(code).not.toBe(0);
+    expect(stderr).toContain(message);
+  });
+});
+
+test('generate --prompts answers many at once, each as alone', async () => {
+  const prompts = ['who are you ?', [260, 261, 262], 'where is the red needle ?'];
+  const sampling = ['--max-tokens', '6', '--temperature', '0.6', '--seed', '5'];
+  const all = await runCli([
+    ...['generate', ...model, '--prompts', file('prompts.json', prompts), '--json', ...sampling],
+    ...['--plan', 'token', '--ranks', '3', '--virtual-ranks'],
+  ]);
+  expect(all.code, all.stderr).toBe(0);
+  const { results, stats } = JSON.parse(all.stdout) as {
+    results: { text: string; tokens: number[]; stats?: unknown }[];
+    stats: { attention: { kv_tokens_per_step: number[] } };
+  };
+  expect(results).toHaveLength(3);
+  expect(results.every((result) => result.stats === undefined)).toBe(true);
+  // As many sequences as ranks that keep them: each reads some.
+  expect(stats.attention.kv_tokens_per_step.every((tokens) => tokens > 0)).toBe(true);
+  const alone = await runCli(['generate', ...model, '--prompt', prompts[2] as string, '--json', ...sampling]);
+  expect((JSON.parse(alone.stdout) as { tokens: number[] }).tokens).toEqual(results[2]!.tokens);
+  const wrong = await runHere(['generate', '--model', 'nowhere', '--prompts', file('wrong.json', ['a', 3])]);
+  expect(wrong.stderr).toContain('expected a list of prompts');
+});

@@ -1,0 +1,130 @@
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { ceilDiv } from '../../base/math.js';
+import type { Buffer, Device } from '../../gpu/index.js';
+import type { CacheOptions } from '../../model/layers/attention/cache.js';
+import type { World } from '../../model/layers/world.js';
+import { CachePools, Owners, type RankBlocks } from '../../placement/index.js';
+import type { RunnerOptions } from '../ranks/rank.js';
+import type * as CompressionModule from './compression_parts.js';
+import type { HeadPages } from './head_pages.js';
+
+export type CompressionParts = typeof CompressionModule;
+
+interface Slot {
+  /** By logical block; NO_BLOCK where another rank holds it. */
+  readonly table: Uint32Array;
+  readonly chunkOffset: number;
+}
+
+const EMPTY: Slot = { table: new Uint32Array(), chunkOffset: 0 };
+
+/** Which blocks each slot's sequence has on this rank, on the host and in the tables that kernels read. */
+export class SlotTables {
+  /** Who holds what, and runs which rows. */
+  readonly owners: Owners;
+  /** Where prompts are compressed or heads are copied: blocks and tables of each head, instead of one table. */
+  readonly pages: HeadPages | undefined;
+  /** Where the pools' blocks are here. */
+  readonly #pool: RankBlocks;
+  readonly #slots: Slot[];
+  readonly #blockTable: Buffer;
+  readonly #chunkOffsets: Buffer;
+  readonly #tableStride: number;
+
+  /** `parts`: needed where heads have tables of their own. */
+  constructor(
+    readonly device: Device,
+    readonly world: World,
+    readonly options: RunnerOptions,
+    readonly parts: CompressionParts | undefined,
+  ) {
+    const { slots, batches = 1, contextLength, compression } = options;
+    const total = slots * batches;
+    this.owners = new Owners(world.plan, slots, batches);
+    this.#pool = new CachePools(this.owners, contextLength, options.kvBlocks).ofRank(world.rank);
+    this.#slots = Array.from({ length: total }, () => EMPTY);
+    if (parts) {
+      const held = world.topology.stages.filter((stage) => stage !== undefined);
+      const compressed = compression !== undefined;
+      this.pages = new parts.HeadPages(device, held, {
+        rank: world.rank,
+        slots: total,
+        numBlocks: this.#pool.numBlocks,
+        block: KV_BLOCK,
+        contextLength,
+        owners: world.plan.sharing && this.owners,
+        compressed,
+        wholePrompts: compressed && world.plan.sharing === 'lanes',
+      });
+    }
+    this.#tableStride = this.pages?.tableStride ?? ceilDiv(contextLength, KV_BLOCK);
+    this.#blockTable = device.createBuffer('block_table', this.pages ? 4 : total * this.#tableStride * 4);
+    this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
+  }
+
+  /** What the model's program needs of the cache. */
+  get cacheOptions(): CacheOptions {
+    const { options, pages, parts, world, owners } = this;
+    return {
+      type: options.kvType,
+      block: KV_BLOCK,
+      numBlocks: this.#pool.numBlocks,
+      blockTable: this.#blockTable,
+      chunkOffsets: this.#chunkOffsets,
+      tableStride: this.#tableStride,
+      contextLength: options.contextLength,
+      ...(pages && {
+        perHead: {
+          compression: options.compression,
+          compressor: parts!.StageCompression,
+          owners: world.plan.sharing && owners,
+          tables: pages.tables,
+          headBlocks: pages.headBlocks,
+        },
+      }),
+    };
+  }
+
+  /** Whether this rank keeps a slot's sequences, or a part of each. */
+  keeps(slot: number): boolean {
+    return this.owners.keeps(this.world.rank, slot);
+  }
+
+  table(slot: number): Uint32Array {
+    return this.#slots[slot]!.table;
+  }
+
+  chunkOffset(slot: number): number {
+    return this.#slots[slot]!.chunkOffset;
+  }
+
+  /** This rank's number of a block of a slot's pool; NO_BLOCK where another rank has it. */
+  local(slot: number, block: number): number {
+    return this.#pool.local(slot, block);
+  }
+
+  /** Of heads with tables of their own: room for positions below `tokens`. */
+  reserve(slot: number, tokens: number, chunkOffset: number): void {
+    if (!this.keeps(slot)) this.pages!.leaveOut(slot);
+    else if (this.pages!.reserve(slot, tokens, chunkOffset)) this.#writeChunkOffset(slot, chunkOffset);
+  }
+
+  /** Gives a slot blocks, by the numbers of its pool. */
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): void {
+    this.owners.admit(slot, blocks.length * KV_BLOCK, chunkOffset);
+    const table = Uint32Array.from(blocks, (block) => this.local(slot, block));
+    this.#slots[slot] = { table, chunkOffset };
+    this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
+    this.#writeChunkOffset(slot, chunkOffset);
+  }
+
+  release(slot: number): void {
+    this.pages?.release(slot);
+    this.owners.release(slot);
+    this.#slots[slot] = EMPTY;
+  }
+
+  #writeChunkOffset(slot: number, chunkOffset: number): void {
+    this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
+  }
+}
