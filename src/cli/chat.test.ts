@@ -98,10 +98,9 @@ describe('chat', () => {
 test('generate --prompts answers many at once, each as alone', async () => {
   const prompts = ['who are you ?', [260, 261, 262], 'where is the red needle ?'];
   const sampling = ['--max-tokens', '6', '--temperature', '0.6', '--seed', '5'];
-  const all = await runCli([
-    ...['generate', ...model, '--prompts', file('prompts.json', prompts), '--json', ...sampling],
-    ...['--plan', 'token', '--ranks', '3', '--virtual-ranks'],
-  ]);
+  const sharded = ['--plan', 'token', '--ranks', '3', '--virtual-ranks'];
+  const given = ['--prompts', file('prompts.json', prompts), '--json'];
+  const all = await runCli(['generate', ...model, ...given, ...sampling, ...sharded]);
   expect(all.code, all.stderr).toBe(0);
   const { results, stats } = JSON.parse(all.stdout) as {
     results: { text: string; tokens: number[]; stats?: unknown }[];

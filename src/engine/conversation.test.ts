@@ -80,7 +80,7 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     ['tp+sp', { ranks: 4 }, 'tiny-mla'],
     ['ep', { ranks: 2 }, 'tiny-mla'],
   ];
-  test.each(drawn(plans, 5, 'conversation'))('%s %o %s', async (plan, options, name = 'tiny-gqa') => {
+  test.each(drawn(plans, 3, 'conversation'))('%s %o %s', async (plan, options, name = 'tiny-gqa') => {
     const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
     const model = await open({ ...ranks, ...options }, name);
     const told = await tell(model);
@@ -248,8 +248,8 @@ describe('on one rank', () => {
   });
 
   test('many prompts at once: each as alone, a common beginning computed once', async () => {
-    const stem = `${'The fox and the hen met at the well. '.repeat(12)}`;
-    const prompts = Array.from({ length: 10 }, (_, index) => `${stem}Question ${index}`);
+    const stem = `${'The fox and the hen met at the well. '.repeat(8)}`;
+    const prompts = Array.from({ length: 5 }, (_, index) => `${stem}Question ${index}`);
     const options = { maxTokens, seed: 5, temperature: 0.7, ignoreEos: true };
     const expected: string[] = [];
     for (const prompt of prompts) {

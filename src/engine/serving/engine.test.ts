@@ -1,3 +1,4 @@
+import { drawn } from '../../gpu/testing/draw.js';
 import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
@@ -96,21 +97,27 @@ describe('engine', () => {
   const all = prompts(10, 200);
   const maxTokens = 40;
 
-  test.each<[string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>([
-    ['one rank', {}, {}],
-    ['too few blocks: requests are preempted and computed again', {}, { kvBlocks: 9 }],
-    ['prefixes shared', {}, { prefixCaching: true }],
-    ['prefixes shared, too few blocks', {}, { prefixCaching: true, kvBlocks: 9 }],
-    ['two ranks, tp', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
-    ['two ranks, sp, micro-batches', { plan: 'sp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 20 }],
-    ['two ranks, token', { plan: 'token', ranks: 2, virtual: true }, { kvBlocks: 36 }],
-    [
-      'three ranks, token, prefixes shared, micro-batches',
-      { plan: 'token', ranks: 3, virtual: true, batches: 2 },
-      { slots: 6, prefixCaching: true },
-    ],
-    ['two ranks, pp, micro-batches', { plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
-  ])('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
+  test.each<[string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>(
+    drawn(
+      [
+        ['one rank', {}, {}],
+        ['too few blocks: requests are preempted and computed again', {}, { kvBlocks: 9 }],
+        ['prefixes shared', {}, { prefixCaching: true }],
+        ['prefixes shared, too few blocks', {}, { prefixCaching: true, kvBlocks: 9 }],
+        ['two ranks, tp', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
+        ['two ranks, sp, micro-batches', { plan: 'sp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 20 }],
+        ['two ranks, token', { plan: 'token', ranks: 2, virtual: true }, { kvBlocks: 36 }],
+        [
+          'three ranks, token, prefixes shared, micro-batches',
+          { plan: 'token', ranks: 3, virtual: true, batches: 2 },
+          { slots: 6, prefixCaching: true },
+        ],
+        ['two ranks, pp, micro-batches', { plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
+      ],
+      4,
+      'engine',
+    ),
+  )('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
     const expected = await alone(all, maxTokens);
     const { engine } = await open(options, engineOptions);
     const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));

@@ -1,3 +1,4 @@
+import { drawn } from '../../gpu/testing/draw.js';
 import { placing } from './placing.js';
 import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
@@ -94,19 +95,25 @@ const four = { plan: 'adp', ranks: 4, virtual: true };
 const waits = { mode: 'trtllm', enable_balance: true, timeout_iters: 6, batching_wait_iters: 2 };
 
 describe('adp: every request gives what it gives alone on one rank', () => {
-  test.each<[string, string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>([
-    ['MLP segments cut, on two', 'llama', two, {}],
-    ['too few blocks: preempted and computed again', 'llama', two, { kvBlocks: 10 }],
-    ['prefixes shared on each rank, prompts wait', 'llama', two, { prefixCaching: true, attentionDpConfig: waits }],
-    ['experts spread, on four', 'deepseek', four, { slots: 8 }],
-    ['fewer slots than ranks', 'deepseek', four, { slots: 3 }],
-    [
-      'our balancer, too few blocks',
-      'deepseek',
-      two,
-      { kvBlocks: 10, attentionDpConfig: { mode: 'cost', enable_balance: true } },
-    ],
-  ])('%s (%s)', { timeout: 300_000 }, async (_name, model, options, engineOptions) => {
+  test.each<[string, string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>(
+    drawn(
+      [
+        ['MLP segments cut, on two', 'llama', two, {}],
+        ['too few blocks: preempted and computed again', 'llama', two, { kvBlocks: 10 }],
+        ['prefixes shared on each rank, prompts wait', 'llama', two, { prefixCaching: true, attentionDpConfig: waits }],
+        ['experts spread, on four', 'deepseek', four, { slots: 8 }],
+        ['fewer slots than ranks', 'deepseek', four, { slots: 3 }],
+        [
+          'our balancer, too few blocks',
+          'deepseek',
+          two,
+          { kvBlocks: 10, attentionDpConfig: { mode: 'cost', enable_balance: true } },
+        ],
+      ],
+      2,
+      'adp',
+    ),
+  )('%s (%s)', { timeout: 300_000 }, async (_name, model, options, engineOptions) => {
     const whole = await alone(model);
     const records: IterationRecord[] = [];
     const { engine } = await open(model, options, { ...engineOptions, onIteration: (record) => records.push(record) });

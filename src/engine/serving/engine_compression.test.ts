@@ -1,3 +1,4 @@
+import { drawn } from '../../gpu/testing/draw.js';
 import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
@@ -100,16 +101,22 @@ function copied(sharing: CopySharing): Partial<OpenRunnerOptions> {
 }
 
 describe('serving with compressed prompts', () => {
-  test.each<[string, KvPolicy, Partial<OpenRunnerOptions>, EngineSetup]>([
-    ['too few blocks: prompts are compressed again', 'ada', {}, { kvBlocks: 8, watermark: 0 }],
-    ['too few blocks', 'snap', {}, { kvBlocks: 8 }],
-    ['two ranks, tp', 'ada', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 14 }],
-    ['two ranks, adp', 'ada', { plan: 'adp', ranks: 2, virtual: true }, { kvBlocks: 16 }],
-    ['three ranks, token', 'static', { plan: 'token', ranks: 3, virtual: true }, { kvBlocks: 40 }],
-    ['copies share sequences', 'ada', copied('sequences'), { kvBlocks: 8, watermark: 0 }],
-    ['copies share sequences', 'static', copied('sequences'), { kvBlocks: 20 }],
-    ['copies share lanes', 'ada', copied('lanes'), { kvBlocks: 14 }],
-  ])('%s, %s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, policy, options, sizes) => {
+  test.each<[string, KvPolicy, Partial<OpenRunnerOptions>, EngineSetup]>(
+    drawn(
+      [
+        ['too few blocks: prompts are compressed again', 'ada', {}, { kvBlocks: 8, watermark: 0 }],
+        ['too few blocks', 'snap', {}, { kvBlocks: 8 }],
+        ['two ranks, tp', 'ada', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 14 }],
+        ['two ranks, adp', 'ada', { plan: 'adp', ranks: 2, virtual: true }, { kvBlocks: 16 }],
+        ['three ranks, token', 'static', { plan: 'token', ranks: 3, virtual: true }, { kvBlocks: 40 }],
+        ['copies share sequences', 'ada', copied('sequences'), { kvBlocks: 8, watermark: 0 }],
+        ['copies share sequences', 'static', copied('sequences'), { kvBlocks: 20 }],
+        ['copies share lanes', 'ada', copied('lanes'), { kvBlocks: 14 }],
+      ],
+      3,
+      'compression',
+    ),
+  )('%s, %s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, policy, options, sizes) => {
     const expected = await alone(policy);
     const { engine } = await open(policy, options, sizes);
     const dropped = ask(engine, 5);

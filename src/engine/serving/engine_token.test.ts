@@ -1,3 +1,4 @@
+import { drawn } from '../../gpu/testing/draw.js';
 import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -67,16 +68,22 @@ async function answers(
 }
 
 describe('token parallelism in the serving engine', () => {
-  test.each<[string, Partial<OpenRunnerOptions>, EngineSetup]>([
-    ['token', { plan: 'token', ranks: 3, virtual: false }, { slots: 5, kvBlocks: 25 }],
-    [
-      'token, prefixes shared, micro-batches',
-      { plan: 'token', ranks: 3, batches: 2 },
-      { slots: 6, kvBlocks: 30, prefixCaching: true },
-    ],
-    ['tp x token', { plan: 'tp x token', ranks: 6 }, { slots: 5, kvBlocks: 25 }],
-    ['pp x token, micro-batches', { plan: 'pp x token', ranks: 4, batches: 2 }, { slots: 6, kvBlocks: 30 }],
-  ])(
+  test.each<[string, Partial<OpenRunnerOptions>, EngineSetup]>(
+    drawn(
+      [
+        ['token', { plan: 'token', ranks: 3, virtual: false }, { slots: 5, kvBlocks: 25 }],
+        [
+          'token, prefixes shared, micro-batches',
+          { plan: 'token', ranks: 3, batches: 2 },
+          { slots: 6, kvBlocks: 30, prefixCaching: true },
+        ],
+        ['tp x token', { plan: 'tp x token', ranks: 6 }, { slots: 5, kvBlocks: 25 }],
+        ['pp x token, micro-batches', { plan: 'pp x token', ranks: 4, batches: 2 }, { slots: 6, kvBlocks: 30 }],
+      ],
+      2,
+      'token',
+    ),
+  )(
     '%s: sequences move between ranks and give what they give alone',
     { timeout: 300_000 },
     async (_name, options, engineOptions) => {

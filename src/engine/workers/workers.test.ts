@@ -1,3 +1,4 @@
+import { drawn } from '../../gpu/testing/draw.js';
 import { SlotDriver } from '../testing/slot_driver.js';
 import { afterAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -63,11 +64,12 @@ async function rowsOf(ranks: Runner): Promise<Buffer[]> {
 }
 
 describe('ranks in workers give the same bits as one rank', () => {
-  test.each([
+  const plans: [name: 'llama' | 'deepseek', plan: string][] = [
     ['llama', 'tp'],
     ['llama', 'sp'],
     ['deepseek', 'tp+sp'],
-  ])('%s, %s', async (name, plan) => {
+  ];
+  test.each(drawn(plans, 1, 'workers'))('%s, %s', async (name, plan) => {
     const one = await openRunner({ adapter, model: models[name]!, ...runnerOptions });
     const expected = await rowsOf(one.runner);
     one.group.dispose();

@@ -1,3 +1,4 @@
+import { drawn } from '../../../gpu/testing/draw.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { compressionOptions } from '../../../model/compression/options.js';
@@ -102,7 +103,7 @@ describe('copied heads', async () => {
     },
   );
 
-  test.each(['lanes', 'sequences'] as const)(
+  test.each(drawn(['lanes', 'sequences'] as const, 1, 'come and go'))(
     '%s: sequences that come and go',
     { timeout: 300_000 },
     async (sharing) => {
@@ -116,7 +117,7 @@ describe('copied heads', async () => {
     },
   );
 
-  test.each([undefined, 'ada'] as const)(
+  test.each(drawn([undefined, 'ada'] as const, 1, 'sequences that end'))(
     'sequences that end: those left are shared out again, and go on as before (compressed: %s)',
     { timeout: 300_000 },
     async (policy) => {
@@ -181,11 +182,12 @@ describe('copied heads', async () => {
     },
   );
 
-  test.each([
+  const compressed = [
     ['ada', 'sequences'],
     ['static', 'sequences'],
     ['ada', 'lanes'],
-  ] as const)(
+  ] as const;
+  test.each(drawn(compressed, 1, 'compressed'))(
     'prompts that are compressed (%s), copies that share %s, as on one rank',
     { timeout: 300_000 },
     async (policy, sharing) => {

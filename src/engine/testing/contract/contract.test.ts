@@ -1,3 +1,4 @@
+import { drawn } from '../../../gpu/testing/draw.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
@@ -38,7 +39,7 @@ describe('numerics contract: the same bits', async () => {
       ['llama', 'q4', 'f16', 257, [512, 16]],
       ['deepseek', 'q8', 'f32', 300, [512, 100]],
     ];
-    test.each(fast ? chunked : chunked.slice(0, 1))(
+    test.each(drawn(chunked, fast ? 2 : 1, `chunks ${adapter.name}`).filter(([name]) => fast || name === 'llama'))(
       `whatever the prefill chunk, at every position: %s, %s, kv %s, %i tokens, on ${adapter.name}`,
       { timeout: 300_000 },
       async (name, weights, kv, length, chunks) => {
@@ -60,7 +61,7 @@ describe('numerics contract: the same bits', async () => {
       ['llama', 'f32', [5, 300, 1, long]],
       ['deepseek', 'f16', [5, 300, 1]],
     ];
-    test.each(mixed)(
+    test.each(drawn(mixed, 1, `batch ${adapter.name}`))(
       `of a generated row whatever else is in the batch: %s, %s, on ${adapter.name}`,
       { timeout: 300_000 },
       async (name, weights, lengths) => {

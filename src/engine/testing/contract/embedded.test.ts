@@ -19,7 +19,7 @@ const contexts = [256, 512, 1024, 2048];
 // SPLITKV_EVAL=1 asks every held-out question with every weight type and prints the table of the model cards; 0.5 asks half.
 const share = Number(process.env['SPLITKV_EVAL'] ?? 0);
 const full = share > 0;
-const few: Record<number, number> = { 256: 6, 512: 4, 1024: 2, 2048: 1 };
+const few: Record<number, number> = { 256: 4, 512: 2, 1024: 1, 2048: 1 };
 
 async function exactMatch(model: Model, context: number): Promise<{ right: number; asked: number }> {
   const all = questions.filter((question) => question.context === context);

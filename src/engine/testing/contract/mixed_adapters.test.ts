@@ -1,3 +1,4 @@
+import { drawn } from '../../../gpu/testing/draw.js';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
@@ -16,11 +17,12 @@ const questions = readFileSync('models/eval.jsonl', 'utf8')
   .slice(0, QUESTIONS);
 
 /** Two different adapters in one process: SwiftShader and llvmpipe, say. Skipped where there is only one. */
-test.runIf(adapters.length > 1).each<[string, LoadOptions]>([
+const cases: [name: string, options: LoadOptions][] = [
   ['tiny-gqa', { plan: 'tp' }],
   ['tiny-gqa', { plan: 'sp' }],
   ['tiny-mla', { plan: 'tp+sp' }],
-])(
+];
+test.runIf(adapters.length > 1).each(drawn(cases, 1, 'mixed'))(
   '%s, $plan over two kinds of adapter: within tolerance, the same greedy answers',
   { timeout: 1_800_000 },
   async (name, options) => {
