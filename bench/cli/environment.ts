@@ -43,9 +43,12 @@ async function readCommit(): Promise<string | undefined> {
   }
 }
 
+// Not written in one, which bundlers take for a file to carry along.
+const moduleUrl = import.meta.url;
+
 /** What bench/pack wrote into the folder's package.json, two folders above the build. */
 async function packedCommit(): Promise<string | undefined> {
-  const text = await readFile(new URL('../../package.json', import.meta.url), 'utf8').catch(() => '{}');
+  const text = await readFile(new URL('../../package.json', moduleUrl), 'utf8').catch(() => '{}');
   const { commit } = JSON.parse(text) as { readonly commit?: string };
   return commit;
 }

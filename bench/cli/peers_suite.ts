@@ -14,7 +14,9 @@ import { runHosted } from './run_hosted.js';
 const ORT_PATH = '/peers/onnxruntime-web';
 /** What bench/peer_packages/install.mjs installed. */
 const OWN_PATH = '/peers/node_modules';
-const OWN_FOLDER = fileURLToPath(new URL('../peer_packages/node_modules', import.meta.url));
+// Not written in one, which bundlers take for a file to carry along.
+const here = import.meta.url;
+const OWN_FOLDER = fileURLToPath(new URL('../peer_packages/node_modules', here));
 
 /** Other runtimes on the same weights and the same adapter. Their packages are in a checkout only. */
 export async function runPeersSuite(options: Options, terminal: Terminal): Promise<SuiteResult> {
