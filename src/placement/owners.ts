@@ -1,6 +1,6 @@
 import { CopyOwners, type CopyMove, type SharedSequence } from './sequences/copies.js';
 import { range, sum } from '../base/lists.js';
-import { CHUNK_TOKENS, chunkOwner, leastLoadedOffset, localTokens, MERGE_LANES } from './owner.js';
+import { CHUNK_TOKENS, chunkOwner, localTokens } from './owner.js';
 import type { Plan } from './plan.js';
 import { type RowRange, sequenceRanges } from './sequences/sequence_ranges.js';
 import { shardsSequences, type PlanTopology, planTopology, type RowRole, type StageTopology } from './topology.js';
@@ -201,20 +201,6 @@ export class Owners {
   /** Copies of heads share the sequences that are there out anew (copies.ts); what has to move, taken as done. */
   balance(sequences: readonly SharedSequence[]): CopyMove[] {
     return this.#copies?.balance(sequences) ?? [];
-  }
-
-  /**
-   * The offset for a new sequence of up to `tokens` tokens, so that ranks that split sequences hold as many chunks as each other.
-   * @param rooms tokens that the sequences that are there may have, with their offsets
-   */
-  nextOffset(rooms: Iterable<{ readonly tokens: number; readonly offset: number }>, tokens: number): number {
-    // Copies of a head share the lanes of every sequence: rotated, so that not all begin with the same copy.
-    const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
-    const chunks = Array.from({ length: split }, () => 0);
-    for (const { tokens: room, offset } of rooms) {
-      for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) chunks[chunkOwner(chunk, split, offset)]! += 1;
-    }
-    return leastLoadedOffset(chunks, Math.ceil(tokens / CHUNK_TOKENS));
   }
 
   /** Ranks that a sequence's chunks are split over, in the stage with most. */

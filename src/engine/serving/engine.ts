@@ -378,11 +378,6 @@ export class Engine {
     return this.#closed;
   }
 
-  /** Resolves when nothing is under way. */
-  async idle(): Promise<void> {
-    while (this.#running.size > 0) await Promise.allSettled([...this.#running.values()].map(({ ended }) => ended));
-  }
-
   /** Ends every request with 'aborted'; the ranks are left as they are, with nothing under way. */
   async close(): Promise<void> {
     this.#closed ??= usageError('this engine was closed; open it again');

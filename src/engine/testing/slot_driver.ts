@@ -1,8 +1,8 @@
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
-import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
+import { CHUNK_TOKENS, KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import { endBeforeWindow } from '../../model/compression/window.js';
-import { pipelineDepth, type SharedSequence } from '../../placement/index.js';
+import { leastLoadedOffset, pipelineDepth, type SharedSequence } from '../../placement/index.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import { type DrawOptions, LOGITS_ROWS } from '../ranks/rank.js';
@@ -144,7 +144,7 @@ export class SlotDriver extends Runner {
     const rooms = this.#slots
       .filter(({ active }) => active)
       .map((own) => ({ tokens: own.room, offset: own.chunkOffset }));
-    const chunkOffset = this.owners.nextOffset(rooms, tokens);
+    const chunkOffset = this.#nextOffset(rooms, tokens);
     const place = this.owners.placeOf(slot);
     const { lanes } = this.caches;
     const blocks = Array.from({ length: Math.ceil(tokens / KV_BLOCK) }, (_, at) =>
@@ -155,6 +155,16 @@ export class SlotDriver extends Runner {
     await this.all((rank) =>
       perHead ? rank.reserve(slot, tokens, chunkOffset) : rank.setBlocks(slot, blocks, chunkOffset),
     );
+  }
+
+  /** So that ranks that split sequences hold as many chunks as each other. */
+  #nextOffset(rooms: readonly { readonly tokens: number; readonly offset: number }[], tokens: number): number {
+    const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
+    const chunks = Array.from({ length: split }, () => 0);
+    for (const { tokens: room, offset } of rooms) {
+      for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) chunks[(chunk + offset) % split]! += 1;
+    }
+    return leastLoadedOffset(chunks, Math.ceil(tokens / CHUNK_TOKENS));
   }
 
   async #runPrompt(slot: number, tokens: Uint32Array, signal: AbortSignal | undefined): Promise<void> {
