@@ -32,6 +32,13 @@ export class SplitkvError extends Error {
   }
 }
 
+/** What rebuilding a rank helps against. */
+const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
+
+/** Whether a device or a rank's peer went away: `recover` helps, and nothing is wrong with what was asked. */
+export const isLoss = (error: unknown): error is SplitkvError =>
+  error instanceof SplitkvError && LOST.includes(error.code);
+
 export const usageError = (message: string): SplitkvError => new SplitkvError('usage', message);
 export const formatError = (message: string, cause?: unknown): SplitkvError =>
   new SplitkvError('format', message, cause === undefined ? undefined : { cause });

@@ -1,4 +1,4 @@
-import { abortedError, throwIfAborted, usageError } from '../base/errors.js';
+import { abortedError, isLoss, throwIfAborted, usageError } from '../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../base/options.js';
 import type { Source } from '../loader/index.js';
 import { KV_BLOCK } from '../base/kv_units.js';
@@ -33,7 +33,7 @@ import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
 import { samplingSchema } from './ranks/sampling_options.js';
-import { Engine, type EngineRequest, isLoss, openedFeatures, type Placing } from './serving/engine.js';
+import { Engine, type EngineRequest, openedFeatures, type Placing } from './serving/engine.js';
 
 const schema: OptionsSchema<GenerateOptions> = {
   ...samplingSchema,

@@ -1,4 +1,4 @@
-import { type ErrorCode, SplitkvError } from '../base/errors.js';
+import { isLoss, SplitkvError } from '../base/errors.js';
 
 export interface ApiErrorDetails {
   /** Stable; clients may switch on it. */
@@ -41,8 +41,6 @@ function typeOf(status: number): string {
 export const badRequest = (message: string, param?: string): ApiError =>
   new ApiError(400, message, param === undefined ? {} : { param });
 
-const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
-
 /** What a client is told of an error: what it can act on, and nothing of the server's inside. */
 export function toApiError(error: unknown, promptField?: string): ApiError {
   if (error instanceof ApiError) return error;
@@ -56,7 +54,7 @@ export function toApiError(error: unknown, promptField?: string): ApiError {
     }
     // The latter two are models without a tokenizer.
     if (code === 'usage' || code === 'io' || code === 'unsupported') return badRequest(message);
-    if (LOST.includes(code)) {
+    if (isLoss(error)) {
       return new ApiError(503, 'the model lost its GPU and can answer no more; start the server again', {
         code,
         cause: error,

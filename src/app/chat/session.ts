@@ -1,11 +1,10 @@
-import { SplitkvError } from '../../base/errors.js';
+import { isLoss, SplitkvError } from '../../base/errors.js';
 import { load, networkOf } from '../../engine/load.js';
 import { planModel } from '../../engine/on_demand.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
   ChatMessage,
   Conversation,
-  ErrorCode,
   GenerateOptions,
   GenerateResult,
   LoadOptions,
@@ -55,7 +54,6 @@ export interface Answer {
   readonly hiddenSeconds: number;
 }
 
-const LOSSES: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 /** A driver that goes away each time has to be given up. */
 const RECOVERIES = 3;
 
@@ -359,5 +357,3 @@ export class ChatSession {
     }
   }
 }
-
-const isLoss = (error: unknown): boolean => error instanceof SplitkvError && LOSSES.includes(error.code);

@@ -6,7 +6,8 @@
 /** The demo page. parameters.ts lists what its address may say. */
 import '../shared/site_nav.js';
 import { fetchPlanFile, listenForArrangements } from './arrangement_file.js';
-import { type ErrorCode, load, type Model, SplitkvError } from '../../index.js';
+import { isLoss } from '../../base/errors.js';
+import { load, type Model, SplitkvError } from '../../index.js';
 import { describeChoice, listBrowserAdapters } from '../shared/adapter_list.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
 import { LiveAnswer } from './live_answer.js';
@@ -14,8 +15,6 @@ import { type PageParameters, readParameters } from './parameters.js';
 import { fillPlacementForm, offerRanks } from './placement_form.js';
 import { RankPanel } from './rank_panel.js';
 import { hideError, showError, showModel, showProgress, showStats, ui } from './view.js';
-
-const LOSSES: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 
 const query = new URLSearchParams(location.search);
 const panel = new RankPanel();
@@ -86,7 +85,7 @@ async function answer({ maxTokens }: PageParameters): Promise<void> {
   } catch (error) {
     live?.end(undefined);
     showError(error);
-    if (error instanceof SplitkvError && LOSSES.includes(error.code)) await recover(model);
+    if (isLoss(error)) await recover(model);
   } finally {
     ui.answer.ariaBusy = 'false';
     answering = undefined;

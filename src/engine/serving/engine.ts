@@ -3,7 +3,7 @@
  * tokens, iteration_runner.ts runs an iteration, serving_model.ts is what `serve` gives back. Read completion.ts next.
  */
 
-import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { isLoss, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import { samplingOf } from '../ranks/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
@@ -127,11 +127,6 @@ export type Placing = typeof placing;
 /** What an engine over these ranks needs beside. */
 export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
   runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
-
-/** What rebuilding a rank helps against. */
-const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
-
-export const isLoss = (error: unknown): boolean => error instanceof SplitkvError && LOST.includes(error.code);
 
 /** What ranks were opened with, as far as it doesn't go with everything. */
 export const openedFeatures = (

@@ -1,4 +1,4 @@
-import { type ErrorCode, SplitkvError } from '../../base/errors.js';
+import { isLoss, SplitkvError } from '../../base/errors.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import type { PrefillWorker } from '../prefill/prefill_worker.js';
 import type { Scheduler } from '../scheduler/index.js';
@@ -7,7 +7,6 @@ import type { Scheduler } from '../scheduler/index.js';
 const AHEAD = 4;
 /** Times that the worker is made anew for one prompt. */
 const ATTEMPTS = 3;
-const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 
 /**
  * Keeps a prefill worker busy with the prompts that wait, the first in the scheduler's order first, and holds what it computed until
@@ -77,7 +76,7 @@ export class PromptFeed {
         if (!signal.aborted) this.#ready.set(id, kv);
         return;
       } catch (error) {
-        const lost = error instanceof SplitkvError && LOST.includes(error.code);
+        const lost = isLoss(error);
         if (!lost || attempt === ATTEMPTS) throw error;
         await this.worker.recover(signal);
       }
