@@ -2,7 +2,6 @@ import { abortedError, isLoss, throwIfAborted, usageError } from '../base/errors
 import { checkOptions, type OptionsSchema, wholeNumber } from '../base/options.js';
 import type { Source } from '../loader/index.js';
 import { KV_BLOCK } from '../base/kv_units.js';
-import { misfit } from '../placement/index.js';
 import type {
   AttentionStats,
   ChatCompletions,
@@ -33,7 +32,7 @@ import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
 import { samplingSchema } from './ranks/sampling_options.js';
-import { Engine, type EngineRequest, openedFeatures, type Placing } from './serving/engine.js';
+import { Engine, type EngineRequest, mayShare, type Placing } from './serving/engine.js';
 
 const schema: OptionsSchema<GenerateOptions> = {
   ...samplingSchema,
@@ -84,13 +83,12 @@ export class LoadedModel implements Model {
   #open(): Engine {
     const { runner } = this.#group;
     const { slots, batches = 1 } = runner.options;
-    const features = openedFeatures(this.#group, this.#prefiller);
     return new Engine(this.#group, {
       slots: slots * batches,
       tokensPerIteration: runner.promptRows * runner.rowBlocks + slots * batches,
       iterationsInFlight: this.how.stepsInFlight,
       placing: this.how.placing,
-      prefixCaching: this.how.prefixCaching ?? misfit([...features, 'prefixCaching'], runner.plan) === undefined,
+      prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
       prefiller: this.#prefiller,
       recover: false,
     });

@@ -129,13 +129,19 @@ export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise
   runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
 
 /** What ranks were opened with, as far as it doesn't go with everything. */
-export const openedFeatures = (
+const openedFeatures = (
   { runner }: Pick<ModelRanks, 'runner'>,
   prefiller: Pick<PrefillWorker, 'kind'> | undefined,
 ): Feature[] => [
   ...(runner.options.compression ? ['compression' as const] : []),
   ...(prefiller ? prefillFeatures(prefiller.kind) : []),
 ];
+
+/** Whether sequences that begin alike may have a beginning of the cache in common. */
+export const mayShare = (
+  ranks: Pick<ModelRanks, 'runner' | 'options'>,
+  prefiller: Pick<PrefillWorker, 'kind'> | undefined,
+): boolean => misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
 
 /** What sampling needs of a request, and nothing that can't go to a worker. */
 const drawOptions = (request: EngineRequest): DrawOptions => ({

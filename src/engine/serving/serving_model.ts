@@ -1,7 +1,6 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
-import { misfit } from '../../placement/index.js';
 import type { Prompt } from '../api.js';
 import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
@@ -9,7 +8,7 @@ import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptToke
 import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './completion.js';
-import { Engine, type EngineOptions, openedFeatures, placingOf } from './engine.js';
+import { Engine, type EngineOptions, mayShare, placingOf } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from '../planning/kv_pool.js';
 import { microBatchesOf } from './micro_batches.js';
@@ -77,7 +76,7 @@ export async function serve(
       slots: set.slots * set.batches!,
       rowsPerMicroBatch: microBatchesOf(plan, slots, microBatches).rowsEach,
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
-      prefixCaching: prefixCaching ?? mayShare(opened),
+      prefixCaching: prefixCaching ?? mayShare(opened.group, opened.prefiller),
       prefiller: opened.prefiller,
       placing: await placingOf(opened.group),
       ...(attentionDpConfig !== undefined && { attentionDpConfig }),
@@ -88,10 +87,6 @@ export async function serve(
     throw error;
   }
 }
-
-/** Whether sequences that begin alike may have a beginning of the cache in common. */
-const mayShare = ({ group, prefiller }: OpenedModel): boolean =>
-  misfit([...openedFeatures(group, prefiller), 'prefixCaching'], group.options.plan) === undefined;
 
 /** Text over the engine. */
 export class EngineServingModel implements ServingModel {
