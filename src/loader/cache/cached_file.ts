@@ -57,7 +57,7 @@ export class CachedFile {
     const { file, size, version, sha256 } = manifest;
     const versions = await CachedFile.versions(model, file);
     const same = versions.find((cached) => isSame(cached.manifest, manifest));
-    await removeCacheEntry(model, await missingName(file));
+    await forgetMissing(model, file);
     const others = versions.filter((cached) => cached !== same && !cached.complete).sort((a, b) => b.bytes - a.bytes);
     for (const other of versions.some(({ complete }) => complete) ? others : others.slice(1)) await other.remove();
     if (same) return same;
@@ -248,6 +248,11 @@ export async function noteMissing(model: CacheDirectory, file: string): Promise<
 
 export async function isNotedMissing(model: CacheDirectory, file: string): Promise<boolean> {
   return (await cacheNames(model)).includes(await missingName(file));
+}
+
+/** Removes that note. Chromium refuses to remove an entry that another tab or worker is just removing: then it is gone as well. */
+async function forgetMissing(model: CacheDirectory, file: string): Promise<void> {
+  if (await isNotedMissing(model, file)) await removeCacheEntry(model, await missingName(file)).catch(() => {});
 }
 
 /** Digests are the stronger sign: a validator may change where the content doesn't. */

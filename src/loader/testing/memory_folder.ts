@@ -10,6 +10,8 @@ interface FileNode extends Node {
 }
 interface DirectoryNode extends Node {
   readonly children: Map<string, FileNode | DirectoryNode>;
+  /** Names that are being removed at this moment. */
+  readonly removing: Set<string>;
 }
 
 /** What all handles of one file system share. */
@@ -21,6 +23,7 @@ interface Disk {
 }
 
 const error = (name: string): DOMException => new DOMException(`${name} (of the file system in memory)`, name);
+const newFolder = (): DirectoryNode => ({ removed: false, children: new Map(), removing: new Set() });
 const isFile = (node: FileNode | DirectoryNode): node is FileNode => 'data' in node;
 
 /**
@@ -32,16 +35,13 @@ export class MemoryFolder implements CacheDirectory {
   readonly disk: Disk;
   readonly #node: DirectoryNode;
 
-  constructor(
-    disk: Disk = { root: { removed: false, children: new Map() }, quota: Infinity, beforeWrite: undefined },
-    node = disk.root,
-  ) {
+  constructor(disk: Disk = { root: newFolder(), quota: Infinity, beforeWrite: undefined }, node = disk.root) {
     this.disk = disk;
     this.#node = node;
   }
 
   async getDirectoryHandle(name: string, options: { create?: boolean } = {}): Promise<MemoryFolder> {
-    const node = this.#child(name, options.create, () => ({ removed: false, children: new Map() }));
+    const node = this.#child(name, options.create, newFolder);
     if (isFile(node)) throw error('TypeMismatchError');
     return new MemoryFolder(this.disk, node);
   }
@@ -52,7 +52,13 @@ export class MemoryFolder implements CacheDirectory {
     return new MemoryFile(this.disk, node);
   }
 
+  /** As Chromium does, a removal locks the name, whether or not there is such an entry, and refuses who comes meanwhile. */
   async removeEntry(name: string, options: { recursive?: boolean } = {}): Promise<void> {
+    const { removing } = this.#node;
+    if (removing.has(name)) throw error('NoModificationAllowedError');
+    removing.add(name);
+    await new Promise<void>((done) => void setImmediate(done));
+    removing.delete(name);
     const node = this.#child(name, false);
     if (!isFile(node) && node.children.size > 0 && !options.recursive) throw error('InvalidModificationError');
     remove(node);
