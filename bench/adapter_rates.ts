@@ -22,9 +22,9 @@ export async function measureRates(device: Device): Promise<AdapterRates> {
 }
 
 async function copyRate(device: Device): Promise<number> {
-  const { software, limits } = device.traits;
+  const { limits } = device.traits;
   const most = Math.min(limits.maxBufferSize, limits.maxStorageBufferBindingSize);
-  const bytes = Math.min(software ? SOFTWARE_COPY_BYTES : COPY_BYTES, most);
+  const bytes = Math.min(device.adapter.software ? SOFTWARE_COPY_BYTES : COPY_BYTES, most);
   const [from, to] = await device.checked('preparing to measure', () =>
     ['from', 'to'].map((name) => device.createBuffer(`bench copy ${name}`, bytes)),
   );
@@ -46,7 +46,7 @@ async function copyRate(device: Device): Promise<number> {
 }
 
 async function fmaGflops(device: Device): Promise<number> {
-  const invocations = device.traits.software ? 2 ** 10 : 2 ** 18;
+  const invocations = device.adapter.software ? 2 ** 10 : 2 ** 18;
   const start = device.createBuffer('bench fma start', 4 * invocations);
   const out = device.createBuffer('bench fma out', 4 * invocations);
   const programOf = (steps: number) =>

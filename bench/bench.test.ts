@@ -19,7 +19,9 @@ const environment: BenchEnvironment = {
   cpu: 'cpu',
   cpu_threads: 2,
   memory_bytes: 1,
-  adapters: [{ name: 'gpu', vendor: '', architecture: '', device: '', description: '', software: false }],
+  adapters: [
+    { name: 'gpu', vendor: '', architecture: '', device: '', description: '', software: false, variants: 'hardware' },
+  ],
 };
 
 const speed = (setting: Measurement['setting'], samples: readonly number[]): Measurement => ({

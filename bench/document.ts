@@ -75,4 +75,5 @@ export const benchAdapter = ({ adapter }: Pick<ModelInfo, 'adapter'>): BenchAdap
   device: adapter.device,
   description: adapter.description,
   software: adapter.software,
+  variants: adapter.variants,
 });

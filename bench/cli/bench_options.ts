@@ -67,7 +67,17 @@ export function requestFor(
 ): Promise<ModelRequest> {
   const args = [
     `--model=${model}`,
-    ...passOn(options, ['kv', 'prefill-chunk', 'steps-in-flight', 'host', 'adapter', 'hub', 'token', ...rankOptions]),
+    ...passOn(options, [
+      'kv',
+      'prefill-chunk',
+      'steps-in-flight',
+      'host',
+      'adapter',
+      'variants',
+      'hub',
+      'token',
+      ...rankOptions,
+    ]),
     ...(weights === undefined ? [] : [`--weights=${weights}`]),
     ...(context === undefined ? passOn(options, ['context']) : [`--context=${context}`]),
     ...(options.has('verbose') ? ['--verbose'] : []),

@@ -13,7 +13,7 @@ export interface SuiteEntry {
 
 const PLACE = ['host', 'adapter'];
 const KV = ['kv-window', 'kv-kernel', 'kv-alpha'];
-const MODEL = ['model', 'weights', 'kv', 'context', 'prefill-chunk', 'steps-in-flight', ...PLACE];
+const MODEL = ['model', 'weights', 'kv', 'context', 'prefill-chunk', 'steps-in-flight', 'variants', ...PLACE];
 const hosted =
   (suite: HostedSuite): SuiteEntry['run'] =>
   (options, terminal) =>

@@ -75,8 +75,8 @@ export async function runKernels(request: KernelsRequest, hooks: SuiteHooks): Pr
   }
 }
 
-const isWanted = ({ name, needsF16, large }: KernelCase<unknown>, part: string, { traits }: Device): boolean =>
-  name.includes(part) && (!needsF16 || traits.f16) && (!large || !traits.software || part !== '');
+const isWanted = ({ name, needsF16, large }: KernelCase<unknown>, part: string, { traits, adapter }: Device): boolean =>
+  name.includes(part) && (!needsF16 || traits.f16) && (!large || !adapter.software || part !== '');
 
 const measurement = (result: KernelResult): Measurement => ({
   metric: 'kernel time',
@@ -132,7 +132,7 @@ async function checkedCopies(
   const what = `${suite.kernel.name} '${testCase.name}'`;
   const inputs = suite.inputs(testCase.problem, new Random(testCase.seed));
   const fixed = { ...suite, inputs: () => inputs };
-  const cold = testCase.bytes >= COLD_FROM_BYTES && !device.traits.software;
+  const cold = testCase.bytes >= COLD_FROM_BYTES && !device.adapter.software;
   const count = cold ? Math.min(MAX_COPIES, Math.ceil(COLD_BYTES / testCase.bytes)) : 1;
   const copies = await device.checked(what, () =>
     Array.from({ length: count }, () => {

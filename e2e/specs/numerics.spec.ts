@@ -17,3 +17,17 @@ test('logits in Chrome are the same bits whatever the prefill chunk', async ({ p
   const { sha256 } = await host.logitsDigest([...tokens.slice(1), 261]);
   expect(sha256, 'other tokens give other bits').not.toBe(digests[0]);
 });
+
+test("a GPU's variants give the same bits in Chrome, whatever the chunk and the plan", async ({ page }) => {
+  test.skip(process.env['SPLITKV_CHROME_ADAPTER'] !== 'software', 'a GPU has no others');
+  const host = await HostPage.open(page);
+  const few = tokens.slice(0, 40);
+  const digests: string[] = [];
+  for (const how of [{ prefillChunk: 64 }, { prefillChunk: 37, plan: 'tp', ranks: 2, virtualRanks: true }]) {
+    await host.load('/models/tiny-gqa/', { ...how, variants: 'hardware', contextLength: 64, cache: false });
+    digests.push((await host.logitsDigest(few)).sha256);
+  }
+  expect(new Set(digests).size, digests.join('\n')).toBe(1);
+  await host.load('/models/tiny-gqa/', { contextLength: 64, cache: false });
+  expect((await host.logitsDigest(few)).sha256, 'other variants add up otherwise').not.toBe(digests[0]);
+});

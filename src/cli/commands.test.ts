@@ -61,6 +61,7 @@ describe('generate', () => {
         'ranks',
         'tokens_per_second',
         'ttft_ms',
+        'variants',
       ].sort(),
     );
     expect(Object.keys(result.stats.ranks[0]!).sort()).toEqual([

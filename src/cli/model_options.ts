@@ -50,6 +50,10 @@ export const modelOptions = {
     value: 'NAME',
     help: "part of an adapter's name (--host node; see `splitkv adapters`); default: a GPU, else the fastest software adapter",
   },
+  variants: {
+    value: 'WHICH',
+    help: 'which variants of kernels run: hardware (as on GPUs), software (as on CPU adapters), auto (default: what the adapter is)',
+  },
   ranks: {
     value: 'N',
     help: 'GPU devices that run the model: how many (default 1), or an adapter each: "high-performance,low-power", or names (Node)',
@@ -126,6 +130,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     prefillChunk: options.integer('prefill-chunk', 1),
     stepsInFlight: options.integer('steps-in-flight', 1, 4),
     adapter: options.text('adapter'),
+    variants: options.oneOf('variants', ['auto', 'hardware', 'software']),
     ranks: readText(options, 'ranks', parseRanks),
     plan: await planOption(options.text('plan')),
     virtualRanks: options.has('virtual-ranks') || undefined,

@@ -62,6 +62,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     ],
     ['stop ids', [...generate, '--stop-token-ids', '5,x'], "--stop-token-ids: 'x' is no token id"],
     ['a probability above 1', [...generate, '--top-p', '1.5'], '--top-p 1.5: expected a number above 0 and at most 1'],
+    ['unknown variants', [...generate, '--variants', 'gpu'], '--variants gpu: expected auto, hardware, software'],
     [
       'unknown weights',
       [...generate, '--weights', 'q5'],

@@ -1,7 +1,7 @@
 /** The public surface: what `load` takes and what a loaded model offers. Types only. */
 
 import type { WeightType } from '../../shaders/linear/pack.js';
-import type { AdapterDescription } from '../gpu/index.js';
+import type { AdapterDescription, Variants } from '../gpu/index.js';
 import type { NetworkOptions } from '../loader/index.js';
 import type { KvPolicy } from '../model/compression/options.js';
 import type { KvType } from '../model/layers/attention/cache.js';
@@ -15,6 +15,7 @@ export type { Profile } from '../arrangement/index.js';
 export type { ModelShape, Plan } from '../placement/index.js';
 export type { WeightType } from '../../shaders/linear/pack.js';
 export type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
+export type { Variants } from '../gpu/index.js';
 export type { NetworkOptions } from '../loader/index.js';
 
 export interface LoadProgress {
@@ -94,6 +95,11 @@ export interface LoadOptions extends NetworkOptions {
   readonly powerPreference?: 'high-performance' | 'low-power';
   /** Part of an adapter's name; Node only. */
   readonly adapter?: string;
+  /**
+   * Kernels have variants for GPUs ('hardware') and for adapters that run on the CPU ('software'); 'auto' (default) takes those for
+   * what the adapter is. Bits differ between the two. On a CPU, those for GPUs are several times slower: for tests.
+   */
+  readonly variants?: 'auto' | Variants;
   /**
    * Keep what is downloaded; default true. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the
    * cache that its tools share (HF_HUB_CACHE); without it they are read by ranges each time.
@@ -274,6 +280,8 @@ export interface RunStats {
   readonly adapter: string;
   readonly ranks: readonly RankStats[];
   readonly plan: string;
+  /** Which variant of each kernel runs, by its name; 'hardware + software' where ranks differ. */
+  readonly variants: Readonly<Record<string, Variants | 'hardware + software'>>;
   /** Of a generation: tokens of its prompt that were in the cache, and not computed again. */
   readonly cached_tokens?: number;
   /** Of a generation on several ranks. */

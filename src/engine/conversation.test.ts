@@ -43,10 +43,10 @@ async function ask(talk: Conversation, text: string, cachePrompt = true, seed = 
   return { text: answer, tokens, prompt: prompt_tokens, cached: stats.cached_tokens!, digest };
 }
 
-async function tell(model: Model, cachePrompt = true, system = SYSTEM): Promise<Told[]> {
+async function tell(model: Model, cachePrompt = true, system = SYSTEM, turns = TURNS.length): Promise<Told[]> {
   const talk = model.conversation({ system });
   const told: Told[] = [];
-  for (const text of TURNS) told.push(await ask(talk, text, cachePrompt));
+  for (const text of TURNS.slice(0, turns)) told.push(await ask(talk, text, cachePrompt));
   return told;
 }
 
@@ -97,6 +97,18 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     expect(bitsOf(again)).toEqual(bitsOf(told));
     expect(again[0]!.cached).toBe(told[0]!.prompt - 1);
     await model.dispose();
+  });
+
+  test("by a GPU's variants, whatever the adapter is", async () => {
+    const model = await open({ variants: 'hardware', prefillChunk: 100 });
+    const told = await tell(model, true, SYSTEM, 2);
+    await model.dispose();
+    const ranks = await open({ variants: 'hardware', plan: 'tp', ranks: 2, virtualRanks: true });
+    expect(bitsOf(await tell(ranks, false, SYSTEM, 2))).toEqual(bitsOf(told));
+    await ranks.dispose();
+    expect(told[1]!.cached).toBeGreaterThan(0);
+    // Other sums than those of a CPU's variants.
+    expect(told[0]!.digest).not.toBe(alone.get('tiny-gqa')![0]!.digest);
   });
 
   test('where prompts are compressed nothing is shared, and the bits are the same', async () => {

@@ -56,6 +56,7 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   prefill: true,
   powerPreference: oneOf(['high-performance', 'low-power']),
   adapter: true,
+  variants: oneOf(['auto', 'hardware', 'software']),
   cache: true,
   integrity: true,
   hub: true,

@@ -31,6 +31,7 @@ import { modelInfo } from './model_info.js';
 import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from './prompt_tokens.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
+import type { Runner } from './ranks/runner.js';
 import { samplingSchema } from './ranks/sampling_options.js';
 import { Engine, type EngineRequest, mayShare, type Placing } from './serving/engine.js';
 
@@ -262,6 +263,7 @@ export class LoadedModel implements Model {
         us_per_exchange: this.#speed.ranks[rank]?.usPerExchange ?? 0,
       })),
       plan: this.info.plan.policy,
+      variants: variantsOf(runner),
     };
   }
 
@@ -316,6 +318,17 @@ export class LoadedModel implements Model {
     this.#group.assertUsable();
     this.#prefiller?.assertUsable();
   }
+}
+
+/** What runs of each kernel, on all ranks. */
+function variantsOf({ ranks }: Runner): RunStats['variants'] {
+  const all: Record<string, RunStats['variants'][string]> = {};
+  for (const { facts } of ranks) {
+    for (const [kernel, own] of Object.entries(facts.variants)) {
+      all[kernel] = (all[kernel] ?? own) === own ? own : 'hardware + software';
+    }
+  }
+  return all;
 }
 
 /** The ids that all lists begin with; of a list by itself all but the last. */

@@ -33,6 +33,17 @@ describe('a model that is computed rightly', () => {
   });
 });
 
+test.each(['hardware', 'software'] as const)('variants that are asked for: %s', async (variants) => {
+  const { files } = randomFiles({ seed: 1 });
+  const model = await load(files, { adapter, contextLength: 64, variants, workers: variants === 'hardware' });
+  expect(await model.selfTest()).toEqual({ passed: true, stored: false });
+  expect(model.info.adapter).toMatchObject({ variants });
+  const ran = model.stats().variants;
+  expect(Object.keys(ran)).toContain('linear');
+  expect(new Set(Object.values(ran))).toEqual(new Set([variants]));
+  await model.dispose();
+});
+
 /** A model whose GPU gives these logits for every position, and generates token 1. */
 const model = (row: readonly number[]): Pick<Model, 'generate' | 'logits' | 'info'> =>
   ({

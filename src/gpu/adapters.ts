@@ -1,5 +1,5 @@
 import { SplitkvError } from '../base/errors.js';
-import { Device } from './device.js';
+import { Device, type Variants } from './device.js';
 
 export interface AdapterRequest {
   /**
@@ -14,6 +14,8 @@ export interface AdapterRequest {
    * software adapter. Any whole number; default 0.
    */
   readonly instance?: number;
+  /** Of kernels; default: those for what the adapter is. Forces a GPU's on the CPU, for tests. */
+  readonly variants?: Variants;
 }
 
 const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
@@ -65,5 +67,5 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
         (isNode ? ', or install a software Vulkan driver (Debian: mesa-vulkan-drivers)' : ', or see chrome://gpu'),
     );
   }
-  return Device.open(adapter);
+  return Device.open(adapter, request.variants);
 }

@@ -17,9 +17,12 @@ export interface DeviceTraits {
   };
   /** The shader-f16 feature is enabled. */
   readonly f16: boolean;
-  /** The adapter runs on the CPU (`isFallbackAdapter`): workgroup barriers are dear and lanes are few. */
+  /** Plan for an adapter that runs on the CPU: workgroup barriers are dear and lanes are few. */
   readonly software: boolean;
 }
+
+/** Kernels have variants for GPUs and for adapters that run on the CPU. */
+export type Variants = 'hardware' | 'software';
 
 /** The adapter as a person knows it. */
 export interface AdapterDescription {
@@ -27,7 +30,10 @@ export interface AdapterDescription {
   readonly architecture: string;
   readonly device: string;
   readonly description: string;
+  /** Runs on the CPU. */
   readonly software: boolean;
+  /** Which variants of kernels are planned for it: by default those for what it is. */
+  readonly variants: Variants;
 }
 
 export type BufferKind = 'storage' | 'uniform' | 'staging';
@@ -67,6 +73,7 @@ export class Device {
   readonly #buffers = new Set<Buffer>();
   readonly #pipelines = new Map<string, CompiledPipeline>();
   readonly #placeholders = new Map<string, Buffer>();
+  readonly #planned = new Map<string, Variants>();
   /** Rejects each wait that is pending. */
   readonly #pendingWaits = new Set<(lost: SplitkvError) => void>();
   #lostReason: string | undefined;
@@ -76,6 +83,7 @@ export class Device {
   private constructor(
     readonly gpu: GPUDevice,
     adapter: GPUAdapter,
+    variants: Variants | undefined,
   ) {
     const { limits } = gpu;
     const info = adapter.info;
@@ -86,6 +94,7 @@ export class Device {
       device: info.device,
       description: info.description,
       software,
+      variants: variants ?? (software ? 'software' : 'hardware'),
     };
     this.traits = {
       limits: {
@@ -99,7 +108,7 @@ export class Device {
         minStorageBufferOffsetAlignment: limits.minStorageBufferOffsetAlignment,
       },
       f16: gpu.features.has('shader-f16'),
-      software,
+      software: this.adapter.variants === 'software',
     };
     void gpu.lost.then((lost) => {
       this.#lostReason = lost.message || lost.reason || 'unknown reason';
@@ -111,8 +120,11 @@ export class Device {
     };
   }
 
-  /** Opens a device on the adapter with every limit kernels can use raised to what the adapter offers. */
-  static async open(adapter: GPUAdapter): Promise<Device> {
+  /**
+   * Opens a device on the adapter with every limit kernels can use raised to what the adapter offers.
+   * @param variants of kernels to plan; default: those for what the adapter is
+   */
+  static async open(adapter: GPUAdapter, variants?: Variants): Promise<Device> {
     const features: GPUFeatureName[] = (['shader-f16', 'timestamp-query'] as const).filter((feature) =>
       adapter.features.has(feature),
     );
@@ -129,7 +141,7 @@ export class Device {
         },
       );
     }
-    return new Device(device, adapter);
+    return new Device(device, adapter, variants);
   }
 
   /** Name for people: the most telling of the adapter's fields. */
@@ -202,7 +214,7 @@ export class Device {
 
   /** Awaits GPU work; rejects with `device_lost` when the device goes away meanwhile, so no wait can hang. */
   async wait<T>(work: Promise<T>): Promise<T> {
-    const pacer = this.traits.software ? currentPacer() : undefined;
+    const pacer = this.adapter.software ? currentPacer() : undefined;
     pacer?.begin();
     try {
       const result = await this.orLost(work);
@@ -257,6 +269,17 @@ export class Device {
     const error = validation ?? internal;
     if (error) throw new SplitkvError('internal', `${what}: ${error.message}`);
     return result as T;
+  }
+
+  /** What was planned of each kernel that programs were recorded of, by its name. */
+  get planned(): Readonly<Record<string, Variants>> {
+    return Object.fromEntries(this.#planned);
+  }
+
+  /** @internal What a kernel is to be planned with, in a program that is being recorded. */
+  traitsOf(kernel: string): DeviceTraits {
+    this.#planned.set(kernel, this.traits.software ? 'software' : 'hardware');
+    return this.traits;
   }
 
   /** @internal */

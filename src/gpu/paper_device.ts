@@ -51,9 +51,9 @@ export function openPaperDevice(like?: Device): Promise<Device> {
     features,
     info: {
       ...(like?.adapter ?? { vendor: '', architecture: '', device: '', description: 'paper' }),
-      isFallbackAdapter: like?.traits.software ?? false,
+      isFallbackAdapter: like?.adapter.software ?? false,
     },
     requestDevice: () => Promise.resolve(gpu),
   };
-  return Device.open(adapter as unknown as GPUAdapter);
+  return Device.open(adapter as unknown as GPUAdapter, like?.adapter.variants);
 }

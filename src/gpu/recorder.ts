@@ -159,7 +159,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     args: { readonly [K in keyof B]?: Tensor | undefined },
     rowsOf = this.#rowsOf,
   ): void {
-    const plan = kernel.plan(problem, this.device.traits);
+    const plan = kernel.plan(problem, this.device.traitsOf(kernel.name));
     for (const name of Object.keys(args)) {
       if (!(name in kernel.bindings)) throw new SplitkvError('internal', `${kernel.name} has no binding '${name}'`);
     }

@@ -44,6 +44,8 @@ export interface ChatProperties {
   set weights(value: string | Gone);
   get kv(): string | undefined;
   set kv(value: string | Gone);
+  get variants(): string | undefined;
+  set variants(value: string | Gone);
   get context(): number | undefined;
   set context(value: number | string | Gone);
   get memory(): string | undefined;

@@ -227,10 +227,11 @@ export class ChatSession {
 
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
-    const { weights, kv, contextLength, ranks, plan, virtualRanks, memory, integrity } = this.#options;
+    const { weights, kv, variants, contextLength, ranks, plan, virtualRanks, memory, integrity } = this.#options;
     const report = await planModel(this.#where!, {
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
+      ...(variants !== undefined && { variants }),
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),
       ...(typeof plan === 'string' && { plan }),

@@ -7,6 +7,7 @@ export const PARAMETERS = {
   model: 'URL of a model folder; default: the embedded model',
   weights: 'f32, f16, q8, q4',
   kv: 'f32, f16',
+  variants: 'hardware, software: which variants of kernels run',
   context: 'tokens of the context',
   max_tokens: 'tokens of an answer',
   ranks: 'how many, or an adapter for each with commas between',
@@ -41,7 +42,7 @@ export function readParameters(query: URLSearchParams): PageParameters {
     const value = text(name);
     return value === undefined ? undefined : parse(value, `${name}=${value} in the address`);
   };
-  const [weights, kv, plan] = [text('weights'), text('kv'), text('plan')];
+  const [weights, kv, variants, plan] = [text('weights'), text('kv'), text('variants'), text('plan')];
   const contextLength = read('context', wholeNumber);
   const ranks = read('ranks', parseRanks);
   const virtualRanks = read('virtual', onOrOff);
@@ -53,6 +54,7 @@ export function readParameters(query: URLSearchParams): PageParameters {
     load: {
       ...(weights !== undefined && { weights: weights as WeightType }),
       ...(kv !== undefined && { kv: kv as KvType }),
+      ...(variants !== undefined && { variants: variants as 'hardware' | 'software' }),
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),
       ...(plan !== undefined && { plan }),

@@ -17,6 +17,7 @@ const stats = (ranks: RunStats['ranks'], speed = 12.34): RunStats => ({
   adapter: 'gpu',
   ranks,
   plan: 'tp',
+  variants: {},
 });
 
 test('one rank has a speed and no traffic', () => {

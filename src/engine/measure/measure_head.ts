@@ -17,7 +17,7 @@ export async function measureHead(
   { config, type, kvType, batched }: ProbeSubject,
 ): Promise<LinearMeasure> {
   const { headRow } = modelSizes(config, type, kvType);
-  const most = Math.floor((device.traits.software ? CPU_BYTES : GPU_BYTES) / headRow);
+  const most = Math.floor((device.adapter.software ? CPU_BYTES : GPU_BYTES) / headRow);
   const rows = Math.max(1, Math.min(config.vocabSize, most));
   const samples: LinearSample[] = [];
   const runs: [outFeatures: number, batch: number][] = [

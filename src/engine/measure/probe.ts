@@ -70,7 +70,7 @@ export class Probe {
   /** Allocates and records; everything is freed with the device. @throws SplitkvError `limit` where it doesn't fit. */
   static async open(device: Device, subject: ProbeSubject, layers: ProbeLayers): Promise<Probe> {
     const config = { ...subject.config, vocabSize: Math.min(subject.config.vocabSize, VOCABULARY) };
-    const contextLength = Math.min(subject.contextLength, device.traits.software ? CPU_CONTEXT : GPU_CONTEXT);
+    const contextLength = Math.min(subject.contextLength, device.adapter.software ? CPU_CONTEXT : GPU_CONTEXT);
     const world = new World(probePlan(layers, config), 0);
     const reader = syntheticWeights(config, rankSlice(world.plan, 0, config));
     const weights = await loadWeights(device, config, reader, subject.type, world);

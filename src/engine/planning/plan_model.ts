@@ -38,6 +38,7 @@ export interface PlanModelOptions extends Pick<
   | 'memory'
   | 'powerPreference'
   | 'adapter'
+  | 'variants'
   | 'integrity'
   | 'signal'
   | 'hub'

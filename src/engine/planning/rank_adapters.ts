@@ -8,21 +8,23 @@ const PREFERENCES: readonly string[] = ['high-performance', 'low-power'] satisfi
 
 /** The adapter of each of `count` ranks that the options ask for. @throws SplitkvError `usage` where they say two things. */
 export function rankAdapters(
-  options: Pick<LoadOptions, 'ranks' | 'adapter' | 'powerPreference'>,
+  options: Pick<LoadOptions, 'ranks' | 'adapter' | 'powerPreference' | 'variants'>,
   count: number,
 ): AdapterRequest[] {
-  const { ranks, adapter, powerPreference } = options;
+  const { ranks, adapter, powerPreference, variants = 'auto' } = options;
+  const forced = variants === 'auto' ? {} : { variants };
   if (ranks === undefined || typeof ranks === 'number') {
     const same = {
       ...(powerPreference && { powerPreference }),
       ...(adapter !== undefined && { adapterName: adapter }),
+      ...forced,
     };
     return Array.from({ length: count }, () => same);
   }
   if (adapter !== undefined || powerPreference) {
     throw usageError('ranks names an adapter for each rank: leave adapter and powerPreference out');
   }
-  return ranks.map(namedAdapter);
+  return ranks.map((name) => ({ ...namedAdapter(name), ...forced }));
 }
 
 /** By a power preference, or by part of its name. */

@@ -1,3 +1,4 @@
+import type { Variants } from '../../gpu/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { SharedSequence } from '../../placement/index.js';
@@ -86,6 +87,8 @@ export interface RankFacts {
   readonly exchangesPerStep: number;
   /** Bytes of a KV block in each cache buffer, in the order of layers. */
   readonly cacheBlockBytes: readonly number[];
+  /** Of its kernels, by their names. */
+  readonly variants: Readonly<Record<string, Variants>>;
 }
 
 /**

@@ -124,6 +124,7 @@ export class RankRunner implements Rank {
       dispatchesPerStep: batch!.dispatches,
       exchangesPerStep: batch!.exchanges,
       cacheBlockBytes: forward.cacheBuffers.map(({ blockBytes }) => blockBytes),
+      variants: device.planned,
     };
   }
 

@@ -8,8 +8,8 @@ import type { BreakCommand } from './breakable_ranks.js';
 
 let gpu: GPUDevice | undefined;
 const open = Device.open.bind(Device);
-Device.open = async (adapter) => {
-  const device = await open(adapter);
+Device.open = async (...args) => {
+  const device = await open(...args);
   gpu = device.gpu;
   return device;
 };

@@ -11,6 +11,7 @@ import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';
+import type { LoadOptions } from '../api.js';
 import { type GroupOptions, RankGroup } from '../ranks/rank_group.js';
 import type { EngineOptions } from '../serving/engine.js';
 import { randomFiles } from './random_source.js';
@@ -19,6 +20,7 @@ import { SlotDriver } from './slot_driver.js';
 export interface OpenRunnerOptions {
   /** Adapters by rank; one name stands for all. */
   readonly adapter: string | readonly string[];
+  readonly variants?: LoadOptions['variants'];
   readonly model: RandomModelOptions;
   readonly weights?: WeightType;
   readonly kv?: KvType;
@@ -50,7 +52,8 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
   const asked = options.plan ?? 'single';
   const plan = typeof asked === 'string' ? makePlan(asked, options.ranks ?? 1, shape, options.planOptions) : asked;
   checkPlan(plan, shape);
-  const { adapter } = options;
+  const { adapter, variants = 'auto' } = options;
+  const forced = variants === 'auto' ? {} : { variants };
   const group = await RankGroup.open({
     config: model.config,
     reader: await TensorReader.open(fileListSource(files)),
@@ -58,6 +61,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
     plan,
     adapters: Array.from({ length: plan.worldSize }, (_, rank) => ({
       adapterName: typeof adapter === 'string' ? adapter : adapter[rank]!,
+      ...forced,
     })),
     virtual: options.virtual ?? false,
     ...(options.open && { open: options.open }),

@@ -2,7 +2,7 @@ import { drawn } from '../../../gpu/testing/draw.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import type { KvType, WeightType } from '../../api.js';
+import type { KvType, Variants, WeightType } from '../../api.js';
 import { load } from '../../load.js';
 import { openRunner } from '../open_runner.js';
 import { randomFiles } from '../random_source.js';
@@ -30,23 +30,39 @@ const bytes = (row: Float32Array): Buffer => Buffer.from(row.buffer, row.byteOff
 
 describe('numerics contract: the same bits', async () => {
   const adapters = await testAdapters();
-  for (const adapter of adapters) {
+  const turns = adapters.map((adapter) => ({ ...adapter, variants: 'auto' as 'auto' | Variants }));
+  // A GPU's variants on the quickest adapter, which they take several times longer on.
+  for (const adapter of [...turns, { ...adapters.at(-1)!, variants: 'hardware' as const }]) {
+    const { variants } = adapter;
+    const parts = drawn(['chunks', 'batch'], variants === 'hardware' ? 1 : 2, 'hardware variants');
+    const on = `${adapter.name}, ${variants} variants`;
     // On one adapter, as it takes a while: more than 8 chunks, so that merge lanes hold several, and every kind of model and weights.
-    const fast = adapter === adapters.at(-1);
+    const fast = adapter === turns.at(-1);
     const long = fast ? 2060 : 520;
     const chunked: [string, WeightType, KvType, number, readonly number[]][] = [
       ['llama', 'f32', 'f32', 700, [512, 256, 33]],
       ['llama', 'q4', 'f16', 257, [512, 16]],
       ['deepseek', 'q8', 'f32', 300, [512, 100]],
     ];
-    test.each(drawn(chunked, fast ? 2 : 1, `chunks ${adapter.name}`).filter(([name]) => fast || name === 'llama'))(
-      `whatever the prefill chunk, at every position: %s, %s, kv %s, %i tokens, on ${adapter.name}`,
+    test.each(
+      drawn(chunked, parts.includes('chunks') ? (fast ? 2 : 1) : 0, `chunks ${on}`).filter(
+        ([name]) => fast || name === 'llama',
+      ),
+    )(
+      `whatever the prefill chunk, at every position: %s, %s, kv %s, %i tokens, on ${on}`,
       { timeout: 300_000 },
       async (name, weights, kv, length, chunks) => {
         const { files } = randomFiles(models[name]!);
         let expected: Buffer[] | undefined;
         for (const prefillChunk of chunks) {
-          const model = await load(files, { weights, kv, prefillChunk, adapter: adapter.name, contextLength: 1024 });
+          const model = await load(files, {
+            weights,
+            kv,
+            prefillChunk,
+            adapter: adapter.name,
+            variants,
+            contextLength: 1024,
+          });
           const rows = (await model.logits(prompt(length, 1), { all: true })).rows.map(bytes);
           await model.dispose();
           expect(rows).toHaveLength(length);
@@ -61,18 +77,18 @@ describe('numerics contract: the same bits', async () => {
       ['llama', 'f32', [5, 300, 1, long]],
       ['deepseek', 'f16', [5, 300, 1]],
     ];
-    test.each(drawn(mixed, 1, `batch ${adapter.name}`))(
-      `of a generated row whatever else is in the batch: %s, %s, on ${adapter.name}`,
+    test.each(drawn(mixed, parts.includes('batch') ? 1 : 0, `batch ${on}`))(
+      `of a generated row whatever else is in the batch: %s, %s, on ${on}`,
       { timeout: 300_000 },
       async (name, weights, lengths) => {
         const batch = lengths.map((length, seed) => ({ length, seed }));
         const alone = await decode(
-          adapter.name,
+          adapter,
           models[name]!,
           weights,
           batch.map((sequence) => [sequence]),
         );
-        const [together] = await decode(adapter.name, models[name]!, weights, [batch]);
+        const [together] = await decode(adapter, models[name]!, weights, [batch]);
         for (const [index, [steps]] of alone.entries()) {
           for (const [step, row] of steps!.entries()) {
             expect(together![index]![step]!.equals(row), `sequence ${index}, step ${step}`).toBe(true);
@@ -85,7 +101,7 @@ describe('numerics contract: the same bits', async () => {
 
 /** Logits of 3 generated rows of each sequence, [batch][sequence][step]; a batch is decoded side by side. */
 async function decode(
-  adapter: string,
+  { name: adapter, variants }: { readonly name: string; readonly variants: 'auto' | Variants },
   options: RandomModelOptions,
   weights: WeightType,
   batches: readonly (readonly { length: number; seed: number }[])[],
@@ -93,6 +109,7 @@ async function decode(
   const slots = batches[0]!.length;
   const { runner, group } = await openRunner({
     adapter,
+    variants,
     model: options,
     weights,
     slots,

@@ -5,7 +5,7 @@ import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { ModelConfig } from '../../../model/config/model_config.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
 import { referenceLogits, type WeightMap } from '../../../model/testing/reference/reference.js';
-import type { WeightType } from '../../api.js';
+import type { LoadOptions, WeightType } from '../../api.js';
 import { load } from '../../load.js';
 import { randomFiles } from '../random_source.js';
 
@@ -109,22 +109,23 @@ const promptOf = (config: ModelConfig, length: number, seed: number): number[] =
 
 describe('logits agree with a float64 reference', async () => {
   const adapters = await testAdapters();
-  for (const adapter of adapters) {
-    // The slower adapter compiles for seconds: few models there.
-    const all = adapter === adapters.at(-1);
-    for (const { name, options, tokens, types } of all
-      ? drawn(models, 3, adapter.name)
-      : drawn(
-          models.filter(({ everywhere }) => everywhere),
-          1,
-          adapter.name,
-        )) {
-      test(`${name} on ${adapter.name}`, { timeout: 180_000 }, async () => {
+  const everywhere = models.filter((model) => model.everywhere);
+  const runs = adapters.flatMap(({ name }, index) => {
+    // The slower adapter compiles for seconds: few models there. A GPU's variants run on the quicker one.
+    if (index < adapters.length - 1) return [{ adapter: name, variants: 'auto', drawn: drawn(everywhere, 1, name) }];
+    return [
+      { adapter: name, variants: 'auto', drawn: drawn(models, 3, name) },
+      { adapter: name, variants: 'hardware', drawn: drawn(models, 1, `${name} hardware`) },
+    ];
+  }) satisfies { variants: LoadOptions['variants'] }[];
+  for (const { adapter, variants, drawn: chosen } of runs) {
+    for (const { name, options, tokens, types } of chosen) {
+      test(`${name} on ${adapter}, variants ${variants}`, { timeout: 180_000 }, async () => {
         const { model, files } = randomFiles(options);
         const prompt = promptOf(model.config, tokens, options.seed!);
         for (const weights of types) {
           const expected = referenceLogits(model.config, rounded(model.weights, weights), prompt);
-          const loaded = await load(files, { weights, prefillChunk: 64, adapter: adapter.name, contextLength: 512 });
+          const loaded = await load(files, { weights, prefillChunk: 64, adapter, variants, contextLength: 512 });
           try {
             const { positions, rows } = await loaded.logits(prompt, { all: true });
             expect(positions).toEqual(prompt.map((_, i) => i));

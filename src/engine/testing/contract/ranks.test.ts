@@ -7,6 +7,8 @@ import { firstDifference, runAlone } from '../run_bits.js';
 /** Plans of a table; `npm run contract` runs all of them. */
 const DRAWN = 1;
 const SHORT = 500;
+/** Tables that are tried with a GPU's variants, too, which take a CPU several times longer. */
+const HARDWARE = 1;
 
 describe(`the same bits as on one rank, plans drawn by SPLITKV_SEED=${drawSeed}`, async () => {
   const adapters = await testAdapters();
@@ -27,5 +29,22 @@ describe(`the same bits as on one rank, plans drawn by SPLITKV_SEED=${drawSeed}`
         }
       });
     }
+  }
+
+  const { name: adapter } = adapters.at(-1)!;
+  for (const contract of drawn(contracts, HARDWARE, 'hardware variants')) {
+    const { model, weights, kv, prefillChunk, lengths } = contract;
+    const plans = drawn(contract.plans, DRAWN, `${model} ${weights} ${kv} hardware`);
+    const names = plans.map(({ name }) => name).join('; ');
+    test(`a GPU's variants: ${model}, ${weights}, kv ${kv}: ${names}`, { timeout: 600_000 }, async () => {
+      const spans = lengths.filter((length) => length < SHORT).slice(-2);
+      const given = { adapter, model: contractModels[model], weights, kv, prefillChunk, variants: 'hardware' as const };
+      const asked = spans.length > 0 ? spans : [SHORT];
+      const one = await runAlone(asked, given);
+      for (const { name, make, devices } of plans) {
+        const many = await runAlone(asked, { ...given, plan: make(model), virtual: !devices });
+        expect(firstDifference(one, many), `${name}: first row that differs`).toBe(-1);
+      }
+    });
   }
 });

@@ -30,6 +30,10 @@ export interface ContractOptions {
 
 const WEIGHTS: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
 const KV: readonly KvType[] = ['f32', 'f16'];
+/** Of kernels: an adapter's own, then those that GPUs get, which a CPU takes several times longer for. */
+const VARIANTS = ['auto', 'hardware'] as const;
+const HARDWARE_LENGTHS = [1, 300];
+const naming = (variants: (typeof VARIANTS)[number]): string => (variants === 'hardware' ? ', hardware' : '');
 
 /** @throws SplitkvError where a model doesn't run */
 export async function runContract({ parts, filter, onCase }: ContractOptions): Promise<ContractDocument> {
@@ -46,18 +50,22 @@ export async function runContract({ parts, filter, onCase }: ContractOptions): P
     device.dispose();
     const own: Record<string, string> = {};
     digests[driver] = own;
-    // The slower one compiles for seconds.
-    const lengths = adapter === adapters.at(-1) ? [1, 257, 700] : [1, 300];
+    // The slower one compiles for seconds; on the quicker one run a GPU's variants, too.
+    const quicker = adapter === adapters.at(-1);
+    const lengths = quicker ? [1, 257, 700] : [1, 300];
     for (const model of Object.keys(contractModels) as ContractModel[]) {
       for (const weights of WEIGHTS) {
         for (const kv of KV) {
-          const name = `${model}, ${weights}, kv ${kv}`;
-          if (!wanted(name)) continue;
-          const rows = await runAlone(lengths, { adapter: adapter.name, model: contractModels[model], weights, kv });
-          const hash = createHash('sha256');
-          for (const row of rows) hash.update(row);
-          own[name] = hash.digest('hex');
-          onCase(`${adapter.name}: ${name}: ${own[name].slice(0, 16)}`);
+          for (const variants of quicker ? VARIANTS : VARIANTS.slice(0, 1)) {
+            const name = `${model}, ${weights}, kv ${kv}${naming(variants)}`;
+            if (!wanted(name)) continue;
+            const given = { adapter: adapter.name, variants, model: contractModels[model], weights, kv };
+            const rows = await runAlone(variants === 'hardware' ? HARDWARE_LENGTHS : lengths, given);
+            const hash = createHash('sha256');
+            for (const row of rows) hash.update(row);
+            own[name] = hash.digest('hex');
+            onCase(`${adapter.name}: ${name}: ${own[name].slice(0, 16)}`);
+          }
         }
       }
     }
@@ -65,22 +73,28 @@ export async function runContract({ parts, filter, onCase }: ContractOptions): P
 
   const { name: adapter } = adapters.at(-1)!;
   for (const { model, weights, kv, lengths, prefillChunk, plans } of contracts) {
-    let one: Buffer[] | undefined;
-    const given = { adapter, model: contractModels[model], weights, kv, prefillChunk };
+    const one = new Map<string, Buffer[]>();
     for (const { name: planName, make, devices } of plans) {
+      const given = { adapter, model: contractModels[model], weights, kv, prefillChunk };
       const name = `${model}, ${planName}`;
-      if (!wanted(name)) continue;
+      if (!VARIANTS.some((variants) => wanted(name + naming(variants)))) continue;
       const plan = make(model);
       const many = { ...given, plan, virtual: !devices };
-      if (parts.includes('routes')) {
+      if (parts.includes('routes') && wanted(name)) {
         routes[name] = await traceRoutes({ ...many, prefillChunk: 512 });
         onCase(`${name}: ${routes[name].decode.map((lines) => lines.length).join(', ')} exchanges in a decode step`);
       }
       if (!parts.includes('plans')) continue;
-      one ??= await runAlone(lengths, given);
-      const different = firstDifference(one, await runAlone(lengths, many));
-      if (different >= 0) broken.push(`${name}, ${weights}, kv ${kv}: row ${different}`);
-      onCase(`${name}: ${different < 0 ? 'the bits of one rank' : `row ${different} DIFFERS`}`);
+      for (const variants of VARIANTS) {
+        const what = name + naming(variants);
+        if (!wanted(what)) continue;
+        const spans = variants === 'hardware' ? HARDWARE_LENGTHS : lengths;
+        const alone = one.get(variants) ?? (await runAlone(spans, { ...given, variants }));
+        one.set(variants, alone);
+        const different = firstDifference(alone, await runAlone(spans, { ...many, variants }));
+        if (different >= 0) broken.push(`${what}, ${weights}, kv ${kv}: row ${different}`);
+        onCase(`${what}: ${different < 0 ? 'the bits of one rank' : `row ${different} DIFFERS`}`);
+      }
     }
   }
   return { digests, routes, broken };
