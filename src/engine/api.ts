@@ -92,6 +92,7 @@ export interface LoadOptions extends NetworkOptions {
    * the ranks compute prompts themselves.
    */
   readonly prefill?: PrefillOptions;
+  /** Default 'high-performance'. */
   readonly powerPreference?: 'high-performance' | 'low-power';
   /** Part of an adapter's name; Node only. */
   readonly adapter?: string;

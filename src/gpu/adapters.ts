@@ -3,8 +3,8 @@ import { Device, type Variants } from './device.js';
 
 export interface AdapterRequest {
   /**
-   * A hint: browsers may ignore it, and two preferences may name the same GPU. Default: the browser's choice; in Node a discrete GPU
-   * before an integrated one. Node takes a software adapter only where there is no GPU, and of several the fastest.
+   * A hint: browsers may ignore it, and two preferences may name the same GPU. Default 'high-performance': a discrete GPU before an
+   * integrated one. Node takes a software adapter only where there is no GPU, and of several the fastest.
    */
   readonly powerPreference?: 'high-performance' | 'low-power';
   /** Part of an adapter's name. Node only: browsers can't choose by name. */
@@ -34,7 +34,7 @@ export function noWebGpu(): SplitkvError {
 /** By `navigator.gpu` in a browser, which chooses, and by Dawn (npm package `webgpu`) in Node. */
 async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {
   if (isNode) return (await import('./node.js')).requestNodeAdapter(request);
-  const { adapterName, powerPreference } = request;
+  const { adapterName, powerPreference = 'high-performance' } = request;
   const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
   if (!gpu) throw noWebGpu();
   if (adapterName !== undefined) {
@@ -43,7 +43,7 @@ async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | nul
       `adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`,
     );
   }
-  return gpu.requestAdapter(powerPreference === undefined ? {} : { powerPreference });
+  return gpu.requestAdapter({ powerPreference });
 }
 
 /**

@@ -1,6 +1,7 @@
 import { SplitkvError, limitError } from '../base/errors.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
 import type { Access, CompiledPipeline } from './kernel.js';
+import { saysCpu } from './cpu_adapter.js';
 import { currentPacer } from './pacing.js';
 
 /** What kernels may base a decision on: features and limits, never a browser's name. Plain data. */
@@ -66,6 +67,10 @@ const LIMITS = [
   'maxStorageBuffersPerShaderStage',
 ] as const;
 
+const STRICT_MATH = 'shader-module-compilation-options';
+/** Asked for where there are. */
+const FEATURES: readonly string[] = ['shader-f16', 'timestamp-query', STRICT_MATH];
+
 /** One GPUDevice with its adapter's description, a pipeline cache, and a count of what it holds. */
 export class Device {
   readonly traits: DeviceTraits;
@@ -83,11 +88,11 @@ export class Device {
   private constructor(
     readonly gpu: GPUDevice,
     adapter: GPUAdapter,
+    software: boolean,
     variants: Variants | undefined,
   ) {
     const { limits } = gpu;
     const info = adapter.info;
-    const software = info.isFallbackAdapter ?? false;
     this.adapter = {
       vendor: info.vendor,
       architecture: info.architecture,
@@ -125,9 +130,7 @@ export class Device {
    * @param variants of kernels to plan; default: those for what the adapter is
    */
   static async open(adapter: GPUAdapter, variants?: Variants): Promise<Device> {
-    const features: GPUFeatureName[] = (['shader-f16', 'timestamp-query'] as const).filter((feature) =>
-      adapter.features.has(feature),
-    );
+    const features = FEATURES.filter((feature) => adapter.features.has(feature)) as GPUFeatureName[];
     const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
     let device: GPUDevice;
     try {
@@ -141,7 +144,10 @@ export class Device {
         },
       );
     }
-    return new Device(device, adapter, variants);
+    const says = saysCpu(adapter);
+    if (says !== undefined) return new Device(device, adapter, says, variants);
+    const { measuresAsCpu } = await import('./cpu_probe.js');
+    return new Device(device, adapter, await measuresAsCpu(new Device(device, adapter, false, variants)), variants);
   }
 
   /** Name for people: the most telling of the adapter's fields. */
@@ -274,6 +280,12 @@ export class Device {
   /** What was planned of each kernel that programs were recorded of, by its name. */
   get planned(): Readonly<Record<string, Variants>> {
     return Object.fromEntries(this.#planned);
+  }
+
+  /** @internal Compiles without what "fast math" may do to sums, where the browser lets choose. */
+  createShaderModule(label: string, code: string): GPUShaderModule {
+    const strict = this.gpu.features.has(STRICT_MATH) ? { strictMath: true } : {};
+    return this.gpu.createShaderModule({ label, code, ...strict });
   }
 
   /** @internal What a kernel is to be planned with, in a program that is being recorded. */

@@ -4,6 +4,7 @@
  */
 
 export { type AdapterRequest, noWebGpu, openDevice } from './adapters.js';
+export { saysCpu } from './cpu_adapter.js';
 export { type AdapterDescription, Buffer, Device, type DeviceTraits, type Variants } from './device.js';
 export { defineKernel, type Grid, type GridSpec, type Kernel, type KernelPlan, type StepShape } from './kernel.js';
 export { openPaperDevice } from './paper_device.js';

@@ -123,7 +123,7 @@ export function getPipeline<P extends ParamTypes>(
     const pipeline = device.gpu.createComputePipeline({
       label: kernel.name,
       layout: device.gpu.createPipelineLayout({ label: kernel.name, bindGroupLayouts: [layout] }),
-      compute: { module: device.gpu.createShaderModule({ label: kernel.name, code }) },
+      compute: { module: device.createShaderModule(kernel.name, code) },
     });
     return { pipeline, layout };
   });

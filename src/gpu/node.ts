@@ -1,5 +1,6 @@
 import { SplitkvError } from '../base/errors.js';
 import type { AdapterRequest } from './adapters.js';
+import { saysCpu } from './cpu_adapter.js';
 import { NodePacer } from './node_pacing.js';
 import { swiftshaderIcd } from './node_swiftshader.js';
 import { usePacer } from './pacing.js';
@@ -52,7 +53,7 @@ export async function requestNodeAdapter({
   instance,
 }: AdapterRequest): Promise<GPUAdapter | null> {
   const adapter = await (await nodeGpu(adapterName, instance)).requestAdapter({ powerPreference });
-  if (adapterName !== undefined || !adapter?.info.isFallbackAdapter) return adapter;
+  if (adapterName !== undefined || !adapter || !saysCpu(adapter)) return adapter;
   const name = await (fastest ??= fastestAdapter());
   return name === undefined ? adapter : (await nodeGpu(name, instance)).requestAdapter({ powerPreference });
 }
@@ -61,7 +62,7 @@ async function fastestAdapter(): Promise<string | undefined> {
   const ranked: (readonly [name: string, rank: number])[] = [];
   for (const name of await nodeAdapterNames()) {
     const adapter = await (await nodeGpu(name)).requestAdapter();
-    if (adapter) ranked.push([name, rankOf(name, adapter.info.isFallbackAdapter)]);
+    if (adapter) ranked.push([name, rankOf(name, saysCpu(adapter) ?? false)]);
   }
   return ranked.sort(([, a], [, b]) => a - b)[0]?.[0];
 }

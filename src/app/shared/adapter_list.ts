@@ -1,4 +1,4 @@
-import { noWebGpu } from '../../gpu/index.js';
+import { noWebGpu, saysCpu } from '../../gpu/index.js';
 
 /** What an adapter offers, as plain data. */
 export interface AdapterEntry {
@@ -12,7 +12,7 @@ export interface AdapterEntry {
   readonly request: string;
   /** The request whose adapter this one is again; two preferences may lead to one GPU. */
   readonly same_as?: string;
-  /** Taken where none is asked for, as far as that is known: browsers choose by themselves. */
+  /** Taken where none is asked for. */
   readonly default?: boolean;
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
@@ -32,7 +32,7 @@ export function describeAdapter(adapter: GPUAdapter, request: string): AdapterEn
     architecture,
     device,
     description,
-    software: adapter.info.isFallbackAdapter ?? false,
+    software: saysCpu(adapter) ?? false,
     request,
     features: [...adapter.features].sort(),
     limits,
@@ -50,7 +50,8 @@ export async function listBrowserAdapters(): Promise<AdapterEntry[]> {
     const adapter = await navigator.gpu.requestAdapter({ powerPreference });
     if (adapter) entries.push(describeAdapter(adapter, powerPreference));
   }
-  return markSame(entries);
+  const [first, ...others] = markSame(entries);
+  return first ? [{ ...first, default: true }, ...others] : [];
 }
 
 /** Tells which entries are the GPU of an earlier one: browsers name no device, so it is all they say of it that is compared. */

@@ -1,4 +1,5 @@
 import { SplitkvError, unsupportedError } from '../../../base/errors.js';
+import { saysCpu } from '../../../gpu/index.js';
 import type { OnnxProvider } from '../prefill_worker.js';
 
 /** The part of onnxruntime-web that is used here. */
@@ -87,6 +88,6 @@ async function chosenProvider(asked: OnnxProvider | undefined): Promise<{ provid
   const adapter = await navigator.gpu?.requestAdapter();
   if (!adapter) return { provider: 'wasm', why: 'there is no WebGPU adapter' };
   // The same CPU, which WebAssembly uses far better than shaders do.
-  if (adapter.info.isFallbackAdapter) return { provider: 'wasm', why: 'the adapter runs on the CPU' };
+  if (saysCpu(adapter)) return { provider: 'wasm', why: 'the adapter runs on the CPU' };
   return { provider: 'webgpu' };
 }
