@@ -22,11 +22,6 @@ fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
   return fma(w[0], v[0], acc);
 }
 
-/// unit_fma over the vec4s in [start4, end4) only, both even: a unit no longer than 8 elements is never cut.
-fn unit_fma_within(acc: vec4<f32>, w: Unit, v: Unit, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
-  return unit_fma(acc, w, v);
-}
-
 /// Unquantised weights have no scale.
 fn unit_scale(index: u32) -> f32 {
   return 1.0;
@@ -35,4 +30,25 @@ fn unit_scale(index: u32) -> f32 {
 /// The `part`-th vec4 of a unit.
 fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
   return bitcast<vec4<f32>>(weight[index]);
+}
+
+// For hardware adapters (contract.wgsl).
+
+alias Sum = vec2<f32>;
+
+fn unit_values(words: vec4<u32>) -> Unit {
+  return Unit(bitcast<vec4<f32>>(words));
+}
+
+/// sum + w * v by fma, x and z of each vec4 to one element of the sum, y and w to the other, in ascending k.
+fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
+  var result = sum;
+  for (var i = 0u; i < UNIT4; i++) {
+    result = fma(w[i].zw, v[i].zw, fma(w[i].xy, v[i].xy, result));
+  }
+  return result;
+}
+
+fn sum_total(sum: Sum) -> f32 {
+  return sum.x + sum.y;
 }

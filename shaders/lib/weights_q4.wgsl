@@ -62,30 +62,45 @@ fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
   return fma(w[7], v[7], sum);
 }
 
-/// unit_fma over the vec4s in [start4, end4) only, both even (the end of the row may be odd: padding follows it); `k4` is the
-/// unit's first.
-fn unit_fma_within(acc: vec4<f32>, w: Unit, v: Unit, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
-  var sum = acc;
-  if (k4 >= start4 && k4 < end4) {
-    sum = fma(w[0], v[0], sum);
-    sum = fma(w[1], v[1], sum);
-  }
-  if (k4 + 2u >= start4 && k4 + 2u < end4) {
-    sum = fma(w[2], v[2], sum);
-    sum = fma(w[3], v[3], sum);
-  }
-  if (k4 + 4u >= start4 && k4 + 4u < end4) {
-    sum = fma(w[4], v[4], sum);
-    sum = fma(w[5], v[5], sum);
-  }
-  if (k4 + 6u >= start4 && k4 + 6u < end4) {
-    sum = fma(w[6], v[6], sum);
-    sum = fma(w[7], v[7], sum);
-  }
-  return sum;
-}
-
 /// The `part`-th vec4 of a unit, whose scale is `d`.
 fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
   return nibbles(weight[index][part >> 1u] >> ((part & 1u) * 4u), d);
+}
+
+// For hardware adapters (contract.wgsl): a unit's products are summed unscaled, and its scale comes once.
+
+alias Sum = f32;
+
+/// q - 8 of the bytes of a word whose upper nibbles are clear: compilers have an instruction a byte for it.
+fn byte_quants(word: u32) -> vec4<f32> {
+  return vec4<f32>(vec4<u32>(word, word >> 8u, word >> 16u, word >> 24u) & vec4<u32>(255u)) - 8.0;
+}
+
+/// The unit's values without their scale.
+fn unit_values(words: vec4<u32>) -> Unit {
+  let low = words & vec4<u32>(0x0f0f0f0fu);
+  let high = (words >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
+  return Unit(
+    byte_quants(low.x),
+    byte_quants(high.x),
+    byte_quants(low.y),
+    byte_quants(high.y),
+    byte_quants(low.z),
+    byte_quants(high.z),
+    byte_quants(low.w),
+    byte_quants(high.w),
+  );
+}
+
+/// sum + d * (w . v), the dot product by fma over the vec4s in order, then (x + y) + (z + w).
+fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
+  var products = w[0] * v[0];
+  for (var i = 1u; i < UNIT4; i++) {
+    products = fma(w[i], v[i], products);
+  }
+  return fma((products.x + products.y) + (products.z + products.w), d, sum);
+}
+
+fn sum_total(sum: Sum) -> f32 {
+  return sum;
 }

@@ -49,22 +49,29 @@ fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
   return fma(w[3], v[3], sum);
 }
 
-/// unit_fma over the vec4s in [start4, end4) only, both even (the end of the row may be odd: padding follows it); `k4` is the
-/// unit's first.
-fn unit_fma_within(acc: vec4<f32>, w: Unit, v: Unit, k4: u32, start4: u32, end4: u32) -> vec4<f32> {
-  var sum = acc;
-  if (k4 >= start4 && k4 < end4) {
-    sum = fma(w[0], v[0], sum);
-    sum = fma(w[1], v[1], sum);
-  }
-  if (k4 + 2u >= start4 && k4 + 2u < end4) {
-    sum = fma(w[2], v[2], sum);
-    sum = fma(w[3], v[3], sum);
-  }
-  return sum;
-}
-
 /// The `part`-th vec4 of a unit, whose scale is `d`.
 fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
   return signed_bytes(weight[index][part]) * d;
+}
+
+// For hardware adapters (contract.wgsl): a unit's products are summed unscaled, and its scale comes once.
+
+alias Sum = f32;
+
+/// The unit's values without their scale.
+fn unit_values(words: vec4<u32>) -> Unit {
+  return Unit(signed_bytes(words.x), signed_bytes(words.y), signed_bytes(words.z), signed_bytes(words.w));
+}
+
+/// sum + d * (w . v), the dot product by fma over the vec4s in order, then (x + y) + (z + w).
+fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
+  var products = w[0] * v[0];
+  for (var i = 1u; i < UNIT4; i++) {
+    products = fma(w[i], v[i], products);
+  }
+  return fma((products.x + products.y) + (products.z + products.w), d, sum);
+}
+
+fn sum_total(sum: Sum) -> f32 {
+  return sum;
 }

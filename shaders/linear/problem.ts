@@ -13,6 +13,9 @@ import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
 import { WEIGHTS_WGSL } from './weights_wgsl.js';
 import { type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
 
+/** Rows that share one read of the weights: at most so many, as a variant has room; changes no bit. */
+export type TileRows = 1 | 2 | 4 | 8 | 16;
+
 /** What every kernel that multiplies rows by a packed weight [outFeatures, inFeatures] is told. */
 export interface LinearProblem {
   /** Most rows of a step; row r of x and out starts at r * stride. */
@@ -117,7 +120,6 @@ export function planLinear(
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',
       SEGMENTS_OUT: output === 'segments',
-      ALIGNED: segments.aligned,
     },
   };
 }

@@ -104,7 +104,7 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
     );
   }
   const { tiles } = packedLayout(type, outFeatures, inFeatures);
-  const matrices = epilogue === 'swiglu' ? 2 : 1;
+  const matrices: 1 | 2 = epilogue === 'swiglu' ? 2 : 1;
   const unit = UNIT_ELEMENTS[type];
   return {
     expertCount,

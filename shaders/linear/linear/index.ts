@@ -3,7 +3,9 @@ import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
-import { LINEAR_PARAMS, type LinearProblem, planLinear, tilesOf } from '../problem.js';
+import { LINEAR_PARAMS, type LinearProblem, planLinear, type TileRows, tilesOf } from '../problem.js';
+import { planContract } from '../contract.js';
+import contractWgsl from '../contract.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
 import serialWgsl from './linear_serial.wgsl?raw';
@@ -12,8 +14,7 @@ import xNormedWgsl from './x_normed.wgsl?raw';
 import xPlainWgsl from '../x_plain.wgsl?raw';
 
 export interface LinearRowsProblem extends LinearProblem {
-  /** Rows that share one read of the weights; changes no bit. */
-  readonly tileRows: 1 | 2 | 4 | 8;
+  readonly tileRows: TileRows;
   /** RMS-normalise x first, with `eps`; needs tileRows 1 and `canFuseNorm`. */
   readonly norm: boolean;
   readonly eps?: number;
@@ -21,14 +22,12 @@ export interface LinearRowsProblem extends LinearProblem {
   readonly epilogue: 'none' | 'residual' | 'swiglu';
 }
 
-/** Slices of a contraction that a workgroup takes at once on a hardware adapter. */
-const SLICES = 8;
-
 const normBytes = (inFeatures: number): number => alignUp(inFeatures, 32) * 4 + 64 * 4;
 
 /** Whether `linear` can normalise a row of `inFeatures` itself; if not, rms_norm before it gives the same bits. */
 export function canFuseNorm(inFeatures: number, traits: DeviceTraits): boolean {
-  const partials = traits.software ? 0 : 2 * SLICES * 32 * 4;
+  // A thread of 256 sums gate and up.
+  const partials = traits.software ? 0 : 2 * 256 * 4;
   return normBytes(inFeatures) + partials <= traits.limits.maxComputeWorkgroupStorageSize;
 }
 
@@ -38,7 +37,7 @@ export const linear = defineKernel({
   bindings: { x: 'read', weight: 'read', scale: 'read', bias: 'read', norm_weight: 'read', out: 'read_write' },
   params: LINEAR_PARAMS,
   plan(problem: LinearRowsProblem, traits) {
-    const { rows, inFeatures, outFeatures, epilogue, norm, eps } = problem;
+    const { rows, inFeatures, outFeatures, type, epilogue, norm, eps } = problem;
     const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue);
     const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear: ${what}`);
     if (norm && problem.tileRows !== 1)
@@ -46,33 +45,38 @@ export const linear = defineKernel({
     if (norm && eps === undefined) throw bad('a fused norm needs eps');
     if (norm && segments.end - segments.start !== params.model_in_features)
       throw bad('a fused norm needs the whole row of x');
-    const matrices = epilogue === 'swiglu' ? 2 : 1;
-
-    // The order of every sum follows from the model's number of segments and the traits alone.
-    const subs = traits.software ? 1 : Math.max(1, Math.floor(SLICES / segments.total));
-    const parts = segments.count * subs;
-    const limit = traits.limits.maxComputeWorkgroupStorageSize;
     const staged = norm ? normBytes(inFeatures) : 0;
-    const bytes = (tileRows: number): number => staged + (traits.software ? 0 : parts * matrices * tileRows * 32 * 4);
-    let tileRows: number = traits.software ? Math.min(problem.tileRows, 2) : problem.tileRows;
-    while (tileRows > 1 && bytes(tileRows) > limit) tileRows /= 2;
-    if (bytes(tileRows) > limit) {
+    const limit = traits.limits.maxComputeWorkgroupStorageSize;
+    const matrices = epilogue === 'swiglu' ? 2 : 1;
+    const { tileRows: most } = problem;
+    const cut = !segments.aligned;
+    const contraction = { type, outFeatures, inFeatures, tileRows: most, matrices, segments, cut, staged } as const;
+    const hardware = traits.software ? undefined : planContract(contraction, traits);
+    const bytes = hardware?.bytes ?? staged;
+    if (bytes > limit) {
       throw new SplitkvError(
         'limit',
-        `linear: inFeatures ${inFeatures}${norm ? ' with a fused norm' : ''} and ${segments.count} segments need ${bytes(1)} bytes of ` +
+        `linear: inFeatures ${inFeatures}${norm ? ' with a fused norm' : ''} and ${segments.count} segments need ${bytes} bytes of ` +
           `workgroup memory; this adapter's maxComputeWorkgroupStorageSize is ${limit}; ` +
           (norm ? 'use the rms_norm kernel before it' : 'split the contraction over more ranks'),
       );
     }
-    const x = norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl];
-    const tiles = tilesOf(outFeatures);
-    const variants = traits.software
-      ? { SERIAL_ROWS: tileRows, SWIGLU: epilogue === 'swiglu' }
-      : { TILE_ROWS: tileRows, MATRICES: matrices, SLICES: Math.min(SLICES, parts), SUBS: subs, PARTS: parts };
-    return {
-      wgsl: [...fragments, ...x, swigluWgsl, ...(traits.software ? [serialContractWgsl, serialWgsl] : [linearWgsl])],
-      constants: { ...constants, ...variants, ...(norm ? { STAGED: alignUp(inFeatures, 32) / 4 } : {}) },
+    const shared = {
+      constants: { ...constants, ...(norm && { STAGED: alignUp(inFeatures, 32) / 4 }) },
+      fragments: [...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), swigluWgsl],
       params: { ...params, eps: eps ?? 0 },
+    };
+    const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);
+    const tiles = hardware?.tiles ?? tilesOf(outFeatures);
+    return {
+      wgsl: [...shared.fragments, ...(hardware ? [contractWgsl, linearWgsl] : [serialContractWgsl, serialWgsl])],
+      constants: {
+        ...shared.constants,
+        ...(hardware
+          ? { ...hardware.constants, SEGMENT_TOTAL: segments.total }
+          : { ALIGNED: segments.aligned, SERIAL_ROWS: tileRows, SWIGLU: epilogue === 'swiglu' }),
+      },
+      params: shared.params,
       grid: (step) => [tiles, ceilDiv(Math.min(step.rows, rows), tileRows), 1],
     };
   },

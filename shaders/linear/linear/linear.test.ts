@@ -14,23 +14,36 @@ const SEGMENTS = { total: 3, align: 8 };
 
 await describeOnAdapters('linear', (device) => {
   describe.each([true, false])('decided for a software adapter: %s', (software) => {
-    test('a row has the same bits in tiles of 1, 2, 4 and 8, and alone', async () => {
+    test('a row has the same bits in tiles of 1, 2, 4, 8 and 16, and alone', async () => {
       const types = software ? (['f16', 'q4'] as const) : (['f16'] as const);
       for (const type of types) {
-        const problem = rowsProblem(9, 72, 33, { type, segments: SEGMENTS, tileRows: 1 });
+        const problem = rowsProblem(17, 72, 33, { type, segments: SEGMENTS, tileRows: 1 });
         const inputs = linearInputs(problem, new Random(4));
         const run = (p: LinearRowsProblem, x = inputs['x']!) =>
           runOnce(device(), linear, p, { ...inputs, x }, p.rows * p.outStride, software);
         const whole = await run(problem);
-        for (const tileRows of [2, 4, 8] as const)
+        for (const tileRows of [2, 4, 8, 16] as const)
           expect(await run({ ...problem, tileRows }), `${tileRows}`).toEqual(whole);
-        for (const row of [0, 4, 8]) {
+        for (const row of [0, 8, 16]) {
           const x = inputs['x']!.slice(row * problem.xStride, (row + 1) * problem.xStride);
           const alone = await run({ ...problem, rows: 1 }, x);
           expect(rowBits(alone, 0, problem.outStride, 33), `row ${row}`).toEqual(
             rowBits(whole, row, problem.outStride, 33),
           );
         }
+      }
+    });
+
+    test('an output has the same bits however many stand beside it', async () => {
+      // So many that a thread of a GPU takes 4 outputs.
+      for (const [type, outs] of [['f16', 16416] as const, ['q4', 8224] as const]) {
+        const problem = rowsProblem(1, 200, outs, { type, segments: { total: 3, align: 8 } });
+        const inputs = linearInputs(problem, new Random(6));
+        const all = await runOnce(device(), linear, problem, inputs, problem.outStride, software);
+        const few = { ...problem, outFeatures: 40, outStride: 64 };
+        expect(rowBits(await runOnce(device(), linear, few, inputs, 64, software), 0, 64, 40), type).toEqual(
+          rowBits(all, 0, problem.outStride, 40),
+        );
       }
     });
 

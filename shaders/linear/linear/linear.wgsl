@@ -11,24 +11,12 @@
 // out:         [rows][out_stride] f32, or [segment_count][rows][out_stride] with SEGMENTS_OUT; elements from out_features on
 //              are never written
 //
-// Grid: x = tile of 32 outputs, y = tile of TILE_ROWS rows. A workgroup is 32 outputs x SLICES slices of the contraction:
-// part = segment * SUBS + sub takes the units sub, sub + SUBS, ... of its segment. Parts are summed by
-// (x + y) + (z + w) of a vec4, then the parts of a segment in order, then the segments in order.
+// Grid: x = OUTS outputs (contract.wgsl, which also says in what order is summed), y = tile of TILE_ROWS rows.
 //
-// TILE_ROWS 1, 2, 4, 8: rows sharing one read of the weights; from the problem, lowered where workgroup memory is short;
-// changes no bit. SUBS, SLICES (a divisor of PARTS, or 8): fixed by the model's number of segments. PARTS: segments * SUBS.
-// MATRICES 2 for swiglu. ALIGNED: no segment boundary cuts a unit.
+// SEGMENT_TOTAL: the model's number of segments; fixes the order of the sums.
 // Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
 
-const TILE_ROWS: u32 = 1u; // variant
-const MATRICES: u32 = 1u; // variant
-const SLICES: u32 = 8u; // variant
-const SUBS: u32 = 8u; // variant
-const PARTS: u32 = 8u; // variant
-const ALIGNED: bool = true; // variant
-
-const THREADS: u32 = 32u * SLICES;
-const SUMS: u32 = TILE_ROWS * MATRICES;
+const SEGMENT_TOTAL: u32 = 1u; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
@@ -57,83 +45,49 @@ struct Params {
 }
 @group(0) @binding(6) var<uniform> params: Params;
 
-/// [part][matrix * TILE_ROWS + row][lane]
-var<workgroup> partials: array<f32, PARTS * SUMS * 32u>;
-
-fn segment_sum(segment: u32, sum: u32, lane: u32) -> f32 {
-  let first = (segment * SUBS * SUMS + sum) * 32u + lane;
-  var total = partials[first];
-  for (var sub = 1u; sub < SUBS; sub++) {
-    total += partials[first + sub * SUMS * 32u];
+/// Part segment * SUBS + sub of this rank's segments.
+fn part_of(part: u32) -> Part {
+  var start = 0u;
+  var end = params.model_in_features;
+  if (SEGMENT_TOTAL > 1u) {
+    let segment = params.segment_first + part / SUBS;
+    start = segment_start(segment, params.model_in_features, SEGMENT_TOTAL, params.segment_align);
+    end = segment_start(segment + 1u, params.model_in_features, SEGMENT_TOTAL, params.segment_align);
   }
-  return total;
+  let first = start / UNIT + part % SUBS;
+  let last = max((end + UNIT - 1u) / UNIT, first);
+  // An empty part names a unit that exists: it is asked for all the same.
+  return Part(select(first, params.first_unit, first == last), (last - first + SUBS - 1u) / SUBS, start / 4u, (end + 3u) / 4u);
 }
 
-fn sum_segments(sum: u32, lane: u32) -> f32 {
-  var total = segment_sum(0u, sum, lane);
-  for (var segment = 1u; segment < params.segment_count; segment++) {
-    total += segment_sum(segment, sum, lane);
-  }
-  return total;
-}
-
-@compute @workgroup_size(32, SLICES)
+@compute @workgroup_size(LANES, SLICES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
   @builtin(local_invocation_index) thread: u32,
-  @builtin(num_workgroups) groups: vec3<u32>,
 ) {
-  let lane = local.x;
+  let first_out = group.x * OUTS;
   let first_row = group.y * TILE_ROWS;
-  stage_x(first_row, thread);
+  let base = ((first_out / 32u) * params.units - params.first_unit) * 32u + first_out % 32u + local.x;
+  let up_step = (params.out_features + 31u) / 32u * params.units * 32u;
+  contract(base, up_step, first_row, local.x, local.y);
 
-  for (var part = local.y; part < PARTS; part += SLICES) {
-    let segment = params.segment_first + part / SUBS;
-    let start = segment_start(segment, params.model_in_features, params.segment_total, params.segment_align);
-    let end = segment_start(segment + 1u, params.model_in_features, params.segment_total, params.segment_align);
-    let last_unit = (end + UNIT - 1u) / UNIT;
-    // The initialiser is needed: without it some implementations keep the values of the last iteration.
-    var sums = array<vec4<f32>, SUMS>();
-    for (var unit = start / UNIT + part % SUBS; unit < last_unit; unit += SUBS) {
-      for (var matrix = 0u; matrix < MATRICES; matrix++) {
-        let tile = matrix * groups.x + group.x;
-        let values = load_unit((tile * params.units + unit - params.first_unit) * 32u + lane);
-        for (var r = 0u; r < TILE_ROWS; r++) {
-          let at = matrix * TILE_ROWS + r;
-          let activations = load_x_unit(first_row + r, unit * UNIT4);
-          if (ALIGNED) {
-            sums[at] = unit_fma(sums[at], values, activations);
-          } else {
-            sums[at] = unit_fma_within(sums[at], values, activations, unit * UNIT4, start / 4u, (end + 3u) / 4u);
-          }
-        }
-      }
-    }
-    for (var at = 0u; at < SUMS; at++) {
-      let sum = sums[at];
-      partials[(part * SUMS + at) * 32u + lane] = (sum.x + sum.y) + (sum.z + sum.w);
-    }
-  }
-  workgroupBarrier();
-
-  let n = group.x * 32u + lane;
-  if (n >= params.out_features) {
-    return;
-  }
-  for (var r = local.y; r < TILE_ROWS; r += SLICES) {
+  for (var i = 0u; i < WRITES; i++) {
+    let index = i * THREADS + thread;
+    let r = index / OUTS;
     let row = first_row + r;
-    if (row >= params.rows) {
-      break;
-    }
-    if (SEGMENTS_OUT) {
-      for (var segment = 0u; segment < params.segment_count; segment++) {
-        write_segment(segment, row, n, segment_sum(segment, r, lane));
+    let out_lane = index % OUTS;
+    let n = first_out + out_lane;
+    if (r < TILE_ROWS && row < params.rows && n < params.out_features) {
+      if (SEGMENTS_OUT) {
+        for (var segment = 0u; segment < PARTS / SUBS; segment++) {
+          write_segment(segment, row, n, segment_sum(segment, 0u, r, out_lane));
+        }
+      } else if (MATRICES == 2u) {
+        write_swiglu(row, n, sum_segments(0u, r, out_lane), sum_segments(1u, r, out_lane));
+      } else {
+        write_output(row, n, sum_segments(0u, r, out_lane));
       }
-    } else if (MATRICES == 2u) {
-      write_swiglu(row, n, sum_segments(r, lane), sum_segments(TILE_ROWS + r, lane));
-    } else {
-      write_output(row, n, sum_segments(r, lane));
     }
   }
 }

@@ -8,21 +8,27 @@ var<workgroup> staged: array<vec4<f32>, STAGED>;
 fn stage_x(row: u32, thread: u32) {
   let start = row * params.x_stride4;
   let vec4s = (params.model_in_features + 3u) / 4u;
-  for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
+  var j = thread;
+  for (var own = (RMS_PARTIALS + THREADS - 1u - thread) / THREADS; own > 0u; own--) {
     var partial = 0.0;
-    for (var k4 = j; k4 < vec4s; k4 += RMS_PARTIALS) {
+    var k4 = j;
+    for (var left = (max(vec4s, j) - j + RMS_PARTIALS - 1u) / RMS_PARTIALS; left > 0u; left--) {
       partial = rms_accumulate(partial, x[start + k4]);
+      k4 += RMS_PARTIALS;
     }
     rms_partials[j] = partial;
+    j += THREADS;
   }
   workgroupBarrier();
   let scale = rms_scale(f32(params.model_in_features), params.eps);
-  for (var k4 = thread; k4 < STAGED; k4 += THREADS) {
+  var k4 = thread;
+  for (var left = (max(STAGED, thread) - thread + THREADS - 1u) / THREADS; left > 0u; left--) {
     var value = vec4<f32>();
     if (k4 < vec4s) {
       value = rms_apply(x[start + k4], scale, norm_weight[k4]);
     }
     staged[k4] = value;
+    k4 += THREADS;
   }
   workgroupBarrier();
 }

@@ -3,8 +3,11 @@ import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { WEIGHTS_WGSL } from '../weights_wgsl.js';
 import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
-import { tilesOf } from '../problem.js';
+import { type TileRows, tilesOf } from '../problem.js';
+import { ONE_SEGMENT, planContract } from '../contract.js';
+import contractWgsl from '../contract.wgsl?raw';
 import source from './linear_grouped.wgsl?raw';
+import serialSource from './linear_grouped_serial.wgsl?raw';
 
 /**
  * One weight per group (head), each applied to its own slice of a row: out[r][g] = W[g] x[r][g]. Weight tiles of group g start at
@@ -13,8 +16,7 @@ import source from './linear_grouped.wgsl?raw';
 export interface LinearGroupedProblem {
   /** Most rows of a step. */
   readonly rows: number;
-  /** Rows that share one read of the weights; changes no bit. */
-  readonly tileRows: 1 | 2 | 4 | 8;
+  readonly tileRows: TileRows;
   readonly groups: number;
   /** Elements of a group's slice of x: a multiple of 8. What follows the slice is never read. */
   readonly inFeatures: number;
@@ -29,9 +31,6 @@ export interface LinearGroupedProblem {
   readonly outOffset: number;
   readonly outGroupStride: number;
 }
-
-/** Slices of the contraction that a workgroup takes at once on a hardware adapter. */
-const SLICES = 8;
 
 /** A matrix a head: MLA's absorb (W_UK^T) and up-projection (W_UV). */
 export const linearGrouped = defineKernel({
@@ -76,25 +75,38 @@ export const linearGrouped = defineKernel({
       );
     }
     const unit = UNIT_ELEMENTS[type];
-    const tiles = tilesOf(outFeatures);
+    const params = {
+      rows,
+      out_features: outFeatures,
+      x_vec4s: inFeatures / 4,
+      units: ceilDiv(inFeatures, unit),
+      tile_units: alignUp(inFeatures, BLOCK) / unit,
+      x_stride4: xStride / 4,
+      x_start4: xOffset / 4,
+      x_group4: xGroupStride / 4,
+      out_stride: outStride,
+      out_offset: outOffset,
+      out_group: outGroupStride,
+    };
+    const masked = { MASKED: inFeatures % unit !== 0 };
+    if (traits.software) {
+      const serialRows = Math.min(tileRows, 8);
+      return {
+        wgsl: [WEIGHTS_WGSL[type], serialSource],
+        constants: { TILE_ROWS: serialRows, ...masked },
+        params,
+        grid: (step) => [tilesOf(outFeatures), groups, ceilDiv(Math.min(step.rows, rows), serialRows)],
+      };
+    }
+    const contract = planContract(
+      { type, inFeatures, outFeatures, tileRows, matrices: 1, segments: ONE_SEGMENT, cut: false, copies: groups },
+      traits,
+    );
     return {
-      wgsl: [WEIGHTS_WGSL[type], source],
-      // The order of every sum follows from the traits alone.
-      constants: { TILE_ROWS: tileRows, SLICES: traits.software ? 1 : SLICES, MASKED: inFeatures % unit !== 0 },
-      params: {
-        rows,
-        out_features: outFeatures,
-        x_vec4s: inFeatures / 4,
-        units: ceilDiv(inFeatures, unit),
-        tile_units: alignUp(inFeatures, BLOCK) / unit,
-        x_stride4: xStride / 4,
-        x_start4: xOffset / 4,
-        x_group4: xGroupStride / 4,
-        out_stride: outStride,
-        out_offset: outOffset,
-        out_group: outGroupStride,
-      },
-      grid: (step) => [tiles, groups, ceilDiv(Math.min(step.rows, rows), tileRows)],
+      wgsl: [WEIGHTS_WGSL[type], contractWgsl, source],
+      constants: { ...contract.constants, ...masked },
+      params,
+      grid: (step) => [contract.tiles, groups, ceilDiv(Math.min(step.rows, rows), contract.tileRows)],
     };
   },
 });

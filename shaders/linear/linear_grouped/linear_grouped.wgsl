@@ -1,4 +1,5 @@
-// One matrix a group, applied to the group's slice of each row: MLA's absorb and up-projection, a group a head.
+// One matrix a group, applied to the group's slice of each row: MLA's absorb and up-projection, a group a head; for
+// hardware adapters.
 //
 //   out[r][g][n] = sum_k W[g][n][k] x[r][g][k]
 //
@@ -8,15 +9,11 @@
 // scale:   f16 scales of q8 and q4
 // out:     [rows][out_stride] f32; output n of group g at out_offset + g * out_group + n; nothing else is written
 //
-// Grid: x = tile of 32 outputs, y = group, z = tile of TILE_ROWS rows. A workgroup is 32 outputs x SLICES slices of the
-// contraction: slice s takes units s, s + SLICES, ... in order, (x + y) + (z + w) of their vec4, then the slices in order.
+// Grid: x = OUTS outputs (contract.wgsl, which also says in what order is summed), y = group, z = tile of TILE_ROWS rows.
 //
-// TILE_ROWS 1, 2, 4, 8: rows sharing one read of the weights; from the problem; changes no bit. SLICES: 8 for GPUs, 1 for
-// software adapters (no barrier). MASKED: the last unit reaches beyond the slice.
+// MASKED: the last unit reaches beyond the slice.
 // Empty input: rows = 0 dispatches nothing.
 
-const TILE_ROWS: u32 = 1u; // variant
-const SLICES: u32 = 8u; // variant
 const MASKED: bool = false; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
@@ -39,9 +36,6 @@ struct Params {
 }
 @group(0) @binding(4) var<uniform> params: Params;
 
-// [slice][row][lane]
-var<workgroup> partials: array<f32, SLICES * TILE_ROWS * 32u>;
-
 // The group's slice in row 0, in vec4s.
 var<private> slice_start4: u32 = 0u;
 
@@ -52,49 +46,33 @@ fn load_x(row: u32, k4: u32) -> vec4<f32> {
   return x[row * params.x_stride4 + slice_start4 + k4];
 }
 
-@compute @workgroup_size(32, SLICES)
+fn stage_x(row: u32, thread: u32) {}
+
+fn part_of(part: u32) -> Part {
+  // An empty part names a unit that exists: it is asked for all the same.
+  let has = part < params.units;
+  return Part(select(0u, part, has), select(0u, (params.units - part + SUBS - 1u) / SUBS, has), 0u, 0u);
+}
+
+@compute @workgroup_size(LANES, SLICES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) thread: u32,
 ) {
-  let lane = local.x;
-  let slice = local.y;
-  let first_row = group.z * TILE_ROWS;
   slice_start4 = params.x_start4 + group.y * params.x_group4;
+  let first_out = group.x * OUTS;
+  let first_row = group.z * TILE_ROWS;
+  let tile = group.y * ((params.out_features + 31u) / 32u) + first_out / 32u;
+  contract(tile * params.tile_units * 32u + first_out % 32u + local.x, 0u, first_row, local.x, local.y);
 
-  let first_unit = (group.y * groups.x + group.x) * params.tile_units;
-  var sums = array<vec4<f32>, TILE_ROWS>();
-  for (var unit = slice; unit < params.units; unit += SLICES) {
-    let values = load_unit((first_unit + unit) * 32u + lane);
-    for (var r = 0u; r < TILE_ROWS; r++) {
-      sums[r] = unit_fma(sums[r], values, load_x_unit(first_row + r, unit * UNIT4));
-    }
-  }
-
-  let n = group.x * 32u + lane;
-  let to = params.out_offset + group.y * params.out_group + n;
-  if (SLICES > 1u) {
-    for (var r = 0u; r < TILE_ROWS; r++) {
-      partials[(slice * TILE_ROWS + r) * 32u + lane] = (sums[r].x + sums[r].y) + (sums[r].z + sums[r].w);
-    }
-    workgroupBarrier();
-    if (n < params.out_features) {
-      for (var r = slice; r < TILE_ROWS; r += SLICES) {
-        var total = partials[r * 32u + lane];
-        for (var s = 1u; s < SLICES; s++) {
-          total += partials[(s * TILE_ROWS + r) * 32u + lane];
-        }
-        if (first_row + r < params.rows) {
-          out[(first_row + r) * params.out_stride + to] = total;
-        }
-      }
-    }
-  } else if (n < params.out_features) {
-    for (var r = 0u; r < TILE_ROWS; r++) {
-      if (first_row + r < params.rows) {
-        out[(first_row + r) * params.out_stride + to] = (sums[r].x + sums[r].y) + (sums[r].z + sums[r].w);
-      }
+  for (var i = 0u; i < WRITES; i++) {
+    let index = i * THREADS + thread;
+    let r = index / OUTS;
+    let n = first_out + index % OUTS;
+    if (r < TILE_ROWS && first_row + r < params.rows && n < params.out_features) {
+      let to = params.out_offset + group.y * params.out_group + n;
+      out[(first_row + r) * params.out_stride + to] = sum_segments(0u, r, index % OUTS);
     }
   }
 }

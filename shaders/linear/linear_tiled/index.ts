@@ -26,7 +26,7 @@ export const linearTiled = defineKernel({
     if (traits.software) {
       return {
         wgsl: [...fragments, xPlainWgsl, serialContractWgsl, serialWgsl],
-        constants,
+        constants: { ...constants, ALIGNED: segments.aligned },
         params,
         grid: (step) => [tilesOf(outFeatures), ceilDiv(Math.min(step.rows, rows), 2), 1],
       };

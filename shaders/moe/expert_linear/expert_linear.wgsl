@@ -11,13 +11,10 @@
 // out:        [rows][top_k][out_stride] f32; elements from out_features on, and (row, slot)s whose expert is not in this buffer,
 //             are never written
 //
-// Grid: x = tile of 32 outputs, y = row * top_k + slot. A workgroup is 32 outputs x SLICES slices of the contraction: slice i takes
-// the units i, i + SLICES, ... of K, by (x + y) + (z + w) of a vec4; then the slices are added in order.
+// Grid: x = OUTS outputs (contract.wgsl, which also says in what order is summed), y = row * top_k + slot.
 //
-// SLICES: fixed by the plan, as it changes bits. SWIGLU: from the problem.
+// SWIGLU: from the problem, as is MATRICES.
 // Empty input: rows = 0 dispatches nothing.
-
-const SLICES: u32 = 8u; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
@@ -41,20 +38,20 @@ struct Params {
 }
 @group(0) @binding(5) var<uniform> params: Params;
 
-/// [slice][lane] of the sum (SWIGLU: of the gate), and of up.
-var<workgroup> partials: array<f32, SLICES * 32u>;
-var<workgroup> up_partials: array<f32, SLICES * 32u>;
-
 /// Elements 4 * k4 .. 4 * k4 + 3 of a row of x.
 fn load_x(row: u32, k4: u32) -> vec4<f32> {
   return x[row * params.x_stride4 + k4];
 }
 
-fn horizontal(v: vec4<f32>) -> f32 {
-  return (v.x + v.y) + (v.z + v.w);
+fn stage_x(row: u32, thread: u32) {}
+
+fn part_of(part: u32) -> Part {
+  // An empty part names a unit that exists: it is asked for all the same.
+  let has = part < params.used_units;
+  return Part(select(0u, part, has), select(0u, (params.used_units - part + SUBS - 1u) / SUBS, has), 0u, 0u);
 }
 
-@compute @workgroup_size(32, SLICES)
+@compute @workgroup_size(LANES, SLICES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
@@ -66,39 +63,20 @@ fn main(
   if (expert >= params.expert_count) {
     return;
   }
-  let lane = local.x;
-  let x_row = pair / params.x_divisor;
-  let tile = expert * params.tiles * params.matrices + group.x;
-  let first = tile * params.units * 32u + lane;
-  let first_up = first + params.tiles * params.units * 32u;
-  var sum = vec4<f32>();
-  var up = vec4<f32>();
-  for (var unit = local.y; unit < params.used_units; unit += SLICES) {
-    let values = load_x_unit(x_row, unit * UNIT4);
-    sum = unit_fma(sum, load_unit(first + unit * 32u), values);
-    if (SWIGLU) {
-      up = unit_fma(up, load_unit(first_up + unit * 32u), values);
-    }
-  }
-  partials[thread] = horizontal(sum);
-  if (SWIGLU) {
-    up_partials[thread] = horizontal(up);
-  }
-  workgroupBarrier();
+  let first_out = group.x * OUTS;
+  let tile = expert * params.tiles * params.matrices + first_out / 32u;
+  let base = tile * params.units * 32u + first_out % 32u + local.x;
+  contract(base, params.tiles * params.units * 32u, pair / params.x_divisor, local.x, local.y);
 
-  if (local.y > 0u) {
-    return;
-  }
-  var total = partials[lane];
-  var up_total = 0.0;
-  if (SWIGLU) {
-    up_total = up_partials[lane];
-  }
-  for (var slice = 1u; slice < SLICES; slice++) {
-    total += partials[slice * 32u + lane];
-    if (SWIGLU) {
-      up_total += up_partials[slice * 32u + lane];
+  for (var i = 0u; i < WRITES; i++) {
+    let out_lane = i * THREADS + thread;
+    if (out_lane < OUTS) {
+      let value = sum_segments(0u, 0u, out_lane);
+      var up = value;
+      if (SWIGLU) {
+        up = sum_segments(MATRICES - 1u, 0u, out_lane);
+      }
+      write_output(pair, first_out + out_lane, value, up);
     }
   }
-  write_output(pair, group.x * 32u + lane, total, select(total, up_total, SWIGLU));
 }

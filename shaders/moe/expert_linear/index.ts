@@ -1,13 +1,12 @@
-import { defineKernel } from '../../../src/gpu/kernel.js';
+import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
+import { ONE_SEGMENT, planContract } from '../../linear/contract.js';
+import contractWgsl from '../../linear/contract.wgsl?raw';
 import { checkGridY, EXPERT_PARAMS, type ExpertProblem, planExperts } from '../experts.js';
 import serialContractWgsl from '../serial.wgsl?raw';
 import source from './expert_linear.wgsl?raw';
 import serialSource from './expert_linear_serial.wgsl?raw';
 
 export type ExpertLinearProblem = ExpertProblem;
-
-/** Slices of a contraction that a workgroup takes at once on a hardware adapter; they fix the order of the sum. */
-const SLICES = 8;
 
 /**
  * Generated rows by the weights of their experts: out[row][slot] = W[expert_ids[row][slot]] x. Reads no other expert's weights; writes
@@ -20,11 +19,25 @@ export const expertLinear = defineKernel({
   plan(problem: ExpertLinearProblem, traits) {
     const { fragments, matrices, params, tiles } = planExperts('expert_linear', problem);
     checkGridY('expert_linear', problem.rows, problem.rows * problem.topK, traits);
+    const rows = (step: StepShape): number => Math.min(step.rows, problem.rows) * problem.topK;
+    if (traits.software) {
+      return {
+        wgsl: [...fragments, serialContractWgsl, serialSource],
+        constants: { SWIGLU: matrices === 2, SERIAL_ROWS: 1 },
+        params,
+        grid: (step) => [tiles, rows(step), 1],
+      };
+    }
+    const { type, inFeatures, outFeatures, topK } = problem;
+    const contract = planContract(
+      { type, inFeatures, outFeatures, matrices, tileRows: 1, segments: ONE_SEGMENT, cut: false, copies: topK },
+      traits,
+    );
     return {
-      wgsl: [...fragments, ...(traits.software ? [serialContractWgsl, serialSource] : [source])],
-      constants: { SWIGLU: matrices === 2, ...(traits.software ? { SERIAL_ROWS: 1 } : { SLICES }) },
+      wgsl: [...fragments, contractWgsl, source],
+      constants: { SWIGLU: matrices === 2, ...contract.constants },
       params,
-      grid: (step) => [tiles, Math.min(step.rows, problem.rows) * problem.topK, 1],
+      grid: (step) => [contract.tiles, rows(step), 1],
     };
   },
 });

@@ -1,4 +1,5 @@
 import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
+import type { TileRows } from '../../../shaders/linear/problem.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
 
 /** Equal parts of the down projection's contraction. */
@@ -24,9 +25,9 @@ export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK_TOKENS
 /** A few-row kernel reads the weights once for so many rows. */
 export const FULL_TILE_ROWS = 8;
 
-/** Rows that one workgroup of a few-row kernel takes at once; never changes a row's bits. */
-export const tileRows = (rows: number): 1 | 2 | 4 | 8 =>
-  rows >= FULL_TILE_ROWS ? FULL_TILE_ROWS : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+/** Rows that one workgroup of a few-row kernel takes at once, or fewer where a variant has no room; never changes a row's bits. */
+export const tileRows = (rows: number): TileRows =>
+  rows >= 16 ? 16 : rows >= 8 ? 8 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
 
 /** Elements from row to row of queries that lie beside those of other weight groups: each begins where it can be bound by itself. */
 export const queryStride = (

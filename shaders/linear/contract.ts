@@ -1,0 +1,90 @@
+import { ceilDiv } from '../../src/base/math.js';
+import type { DeviceTraits } from '../../src/gpu/device.js';
+import { UNIT_ELEMENTS, type WeightType } from './pack.js';
+
+/** Parts that a contraction is cut into on a hardware adapter, where it has fewer segments. */
+const PARTS = 32;
+/** Invocations of a workgroup: WebGPU's default limit. */
+const THREADS = 256;
+/** Outputs side by side, whose weights are 128 bytes in a row. */
+const LANES = 8;
+/** Workgroups that fill any GPU, so that a thread may take several outputs and read the activations once for them. */
+const ENOUGH_WORKGROUPS = 512;
+/** Sums of a thread (rows x matrices x outputs): registers, and workgroup memory of 4 bytes a sum and thread. */
+const MOST_SUMS = 16;
+/** Rows of a workgroup: a unit of q4, times more rows, needs more registers than there are. */
+const MOST_ROWS: Readonly<Record<WeightType, number>> = { f32: 16, f16: 16, q8: 16, q4: 8 };
+/** Units that a thread asks for before it uses the first. */
+const MOST_LOADS = 4;
+
+/** A contraction that is not cut. */
+export const ONE_SEGMENT = { total: 1, count: 1 } as const;
+
+export interface Contraction {
+  readonly type: WeightType;
+  readonly outFeatures: number;
+  /** Elements that this rank contracts over. */
+  readonly inFeatures: number;
+  /** Rows that would share one read of the weights; lowered where registers or workgroup memory are short. */
+  readonly tileRows: number;
+  /** 2: gate and up. */
+  readonly matrices: 1 | 2;
+  /** The model's segments, and this rank's. */
+  readonly segments: { readonly total: number; readonly count: number };
+  /** A segment boundary cuts a unit. */
+  readonly cut: boolean;
+  /** Other workgroups of the grid for each tile of outputs: groups, rows x experts. Default 1. */
+  readonly copies?: number;
+  /** Bytes of workgroup memory that the kernel needs besides. Default 0. */
+  readonly staged?: number;
+}
+
+export interface ContractPlan {
+  readonly tileRows: number;
+  /** Workgroups along the outputs. */
+  readonly tiles: number;
+  /** Of workgroup memory. */
+  readonly bytes: number;
+  /** For contract.wgsl. */
+  readonly constants: Readonly<Record<string, number | boolean>>;
+}
+
+/** Parts of one segment: they, and the order of every sum, follow from the model's number of segments alone. */
+const subsOf = (total: number): number => Math.max(1, Math.floor(PARTS / total));
+
+/** How a hardware adapter's workgroups contract (contract.wgsl): everything but SUBS and PARTS changes no bit. */
+export function planContract(contraction: Contraction, { limits }: Pick<DeviceTraits, 'limits'>): ContractPlan {
+  const { type, outFeatures, inFeatures, matrices, segments, cut, copies = 1, staged = 0 } = contraction;
+  const subs = subsOf(segments.total);
+  const parts = segments.count * subs;
+  const lanes = parts >= LANES ? LANES : parts >= LANES / 2 ? 2 * LANES : 4 * LANES;
+  const slices = Math.min(parts, THREADS / lanes);
+  const bytes = (rows: number, each: number): number => staged + parts * rows * matrices * each * lanes * 4;
+  const limit = limits.maxComputeWorkgroupStorageSize;
+  let tileRows = Math.min(contraction.tileRows, MOST_ROWS[type]);
+  while (tileRows > 1 && (bytes(tileRows, 1) > limit || tileRows * matrices > MOST_SUMS)) tileRows /= 2;
+  const fits = (each: number): boolean =>
+    lanes * each <= 32 &&
+    tileRows * matrices * each <= MOST_SUMS / 2 &&
+    bytes(tileRows, each) <= limit &&
+    ceilDiv(outFeatures, lanes * each) * copies >= ENOUGH_WORKGROUPS;
+  const each = fits(4) ? 4 : fits(2) ? 2 : 1;
+  const units = ceilDiv(ceilDiv(inFeatures, UNIT_ELEMENTS[type]), parts);
+  const unroll = Math.max(1, Math.min(units, Math.floor(MOST_LOADS / (each * matrices * Math.ceil(tileRows / 2)))));
+  return {
+    tileRows,
+    tiles: ceilDiv(outFeatures, lanes * each),
+    bytes: bytes(tileRows, each),
+    constants: {
+      TILE_ROWS: tileRows,
+      MATRICES: matrices,
+      LANES: lanes,
+      EACH: each,
+      SLICES: slices,
+      SUBS: subs,
+      PARTS: parts,
+      UNROLL: unroll,
+      CUT: cut,
+    },
+  };
+}

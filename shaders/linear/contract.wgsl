@@ -1,0 +1,157 @@
+// The contraction of a workgroup on a hardware adapter: OUTS = LANES * EACH outputs of a tile x TILE_ROWS rows x MATRICES
+// matrices (gate and up). serial.wgsl is its counterpart for software adapters.
+//
+// K is cut into PARTS parts, SUBS a segment: part segment * SUBS + sub takes the units sub, sub + SUBS, ... of its segment in
+// ascending order (unit_add). The parts of a segment are added in order, then the segments in order: so bits follow from
+// the model's number of segments alone.
+//
+// Decode waits for memory, so a thread first asks for UNROLL units of each of its outputs, then multiplies; the next units are asked
+// for before these are used, and the first ones before the activations are staged. Loops have constant bounds or count
+// down: what browsers put into other loops to make sure that they end keeps compilers from unrolling them.
+//
+// The kernel declares the bindings weight and scale, fn load_x(row, k4), fn stage_x(row, thread), which may have a
+// barrier, and fn part_of(part) -> Part.
+//
+// Variants that change no bit: LANES (4, 8, 16 or 32), EACH, TILE_ROWS, SLICES (at most PARTS) and UNROLL.
+
+const TILE_ROWS: u32 = 1u; // variant
+const MATRICES: u32 = 1u; // variant
+const LANES: u32 = 8u; // variant
+const EACH: u32 = 1u; // variant
+const SLICES: u32 = 32u; // variant
+const SUBS: u32 = 32u; // variant
+const PARTS: u32 = 32u; // variant
+const UNROLL: u32 = 4u; // variant
+/// A part may begin or end within a unit.
+const CUT: bool = false; // variant
+
+const OUTS: u32 = LANES * EACH;
+const THREADS: u32 = LANES * SLICES;
+const SUMS: u32 = TILE_ROWS * MATRICES * EACH;
+const LOADS: u32 = UNROLL * MATRICES * EACH;
+const ROUNDS: u32 = (PARTS + SLICES - 1u) / SLICES;
+/// Rounds in which the threads of a workgroup write its outputs.
+const WRITES: u32 = (OUTS * TILE_ROWS + THREADS - 1u) / THREADS;
+
+/// The units first, first + SUBS, ... of a part, `count` of them; with CUT only its vec4s in [start4, end4). `first` exists also
+/// where count is 0.
+struct Part {
+  first: u32,
+  count: u32,
+  start4: u32,
+  end4: u32,
+}
+
+/// [part][(matrix * TILE_ROWS + row) * EACH + output of a thread][lane]
+var<workgroup> partials: array<f32, PARTS * SUMS * LANES>;
+
+/// Where the `load`-th load of a batch lies, which asks for the units `done` .. `done` + UNROLL - 1 of a part; beyond it for the last
+/// one again, which nobody uses. `base`: unit 0 of a thread's first output; its others lie LANES further each, those of the
+/// second matrix `up_step`.
+fn load_index(load: u32, base: u32, up_step: u32, part: Part, done: u32) -> u32 {
+  let unit = part.first + min(done + load / (MATRICES * EACH), max(part.count, 1u) - 1u) * SUBS;
+  return base + load / EACH % MATRICES * up_step + unit * 32u + load % EACH * LANES;
+}
+
+fn load_words(base: u32, up_step: u32, part: Part, done: u32) -> array<vec4<u32>, LOADS> {
+  var words = array<vec4<u32>, LOADS>();
+  for (var load = 0u; load < LOADS; load++) {
+    words[load] = weight[load_index(load, base, up_step, part, done)];
+  }
+  return words;
+}
+
+fn load_scales(base: u32, up_step: u32, part: Part, done: u32) -> array<f32, LOADS> {
+  var scales = array<f32, LOADS>();
+  for (var load = 0u; load < LOADS; load++) {
+    scales[load] = unit_scale(load_index(load, base, up_step, part, done));
+  }
+  return scales;
+}
+
+fn part_x(row: u32, k4: u32, part: Part) -> Unit {
+  var values = load_x_unit(row, k4);
+  if (CUT) {
+    for (var i = 0u; i < UNIT4; i++) {
+      let inside = k4 + i >= part.start4 && k4 + i < part.end4;
+      values[i] = select(vec4<f32>(), values[i], inside);
+    }
+  }
+  return values;
+}
+
+/// Leaves the sums of all parts in `partials`.
+fn contract(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
+  var part = part_of(slice);
+  var next_words = load_words(base, up_step, part, 0u);
+  var next_scales = load_scales(base, up_step, part, 0u);
+  stage_x(first_row, slice * LANES + lane);
+
+  for (var round = 0u; round < ROUNDS; round++) {
+    let index = round * SLICES + slice;
+    if (index >= PARTS) {
+      break;
+    }
+    if (round > 0u) {
+      part = part_of(index);
+      next_words = load_words(base, up_step, part, 0u);
+      next_scales = load_scales(base, up_step, part, 0u);
+    }
+    // The initialiser is needed: without it some implementations keep the values of the last iteration.
+    var sums = array<Sum, SUMS>();
+    var done = 0u;
+    for (var left = (part.count + UNROLL - 1u) / UNROLL; left > 0u; left--) {
+      let words = next_words;
+      let scales = next_scales;
+      if (left > 1u) {
+        next_words = load_words(base, up_step, part, done + UNROLL);
+        next_scales = load_scales(base, up_step, part, done + UNROLL);
+      }
+      for (var u = 0u; u < UNROLL; u++) {
+        if (u == 0u || done + u < part.count) {
+          let k4 = (part.first + (done + u) * SUBS) * UNIT4;
+          var values: Unit;
+          if (TILE_ROWS == 1u) {
+            values = part_x(first_row, k4, part);
+          }
+          for (var m = 0u; m < MATRICES; m++) {
+            for (var e = 0u; e < EACH; e++) {
+              let load = (u * MATRICES + m) * EACH + e;
+              let weights = unit_values(words[load]);
+              for (var r = 0u; r < TILE_ROWS; r++) {
+                if (TILE_ROWS > 1u) {
+                  values = part_x(first_row + r, k4, part);
+                }
+                let at = (m * TILE_ROWS + r) * EACH + e;
+                sums[at] = unit_add(sums[at], weights, scales[load], values);
+              }
+            }
+          }
+        }
+      }
+      done += UNROLL;
+    }
+    for (var at = 0u; at < SUMS; at++) {
+      partials[(index * SUMS + at) * LANES + lane] = sum_total(sums[at]);
+    }
+  }
+  workgroupBarrier();
+}
+
+/// Of a segment, counted from the first of this rank; `row` of the tile, `out_lane` < OUTS. After `contract`.
+fn segment_sum(segment: u32, matrix: u32, row: u32, out_lane: u32) -> f32 {
+  let first = (segment * SUBS * SUMS + (matrix * TILE_ROWS + row) * EACH + out_lane / LANES) * LANES + out_lane % LANES;
+  var total = partials[first];
+  for (var sub = 1u; sub < SUBS; sub++) {
+    total += partials[first + sub * SUMS * LANES];
+  }
+  return total;
+}
+
+fn sum_segments(matrix: u32, row: u32, out_lane: u32) -> f32 {
+  var total = segment_sum(0u, matrix, row, out_lane);
+  for (var segment = 1u; segment < PARTS / SUBS; segment++) {
+    total += segment_sum(segment, matrix, row, out_lane);
+  }
+  return total;
+}
