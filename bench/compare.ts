@@ -1,6 +1,6 @@
 import { formatError } from '../src/base/errors.js';
 import { median } from '../src/base/stats.js';
-import type { BenchDocument, BenchEnvironment, Comparison, Measurement } from './document.js';
+import type { SuiteDocument, BenchEnvironment, Comparison, Measurement } from './document.js';
 import { type Estimate, ratioOfMedians } from './statistics.js';
 
 /** One measurement, then and now. */
@@ -21,12 +21,12 @@ export interface Change {
 const FEWEST_SAMPLES = 3;
 
 /** What is compared of an older document. */
-export type OlderDocument = Pick<BenchDocument<unknown>, 'environment'> & {
+export type OlderDocument = Pick<SuiteDocument, 'environment'> & {
   readonly measurements: readonly Measurement[];
 };
 
 /** What changed since an older document of the same suite. */
-export function compareDocuments(old: OlderDocument, after: BenchDocument<unknown>): Comparison {
+export function compareDocuments(old: OlderDocument, after: SuiteDocument): Comparison {
   const known = new Map(old.measurements.map((measurement) => [keyOf(measurement), measurement]));
   const changes = (after.measurements ?? []).map((now): Change => {
     const key = keyOf(now);
@@ -78,7 +78,7 @@ function differences(then: BenchEnvironment, now: BenchEnvironment): string[] {
 export function readOlderDocument(value: unknown, name: string, suite: string): OlderDocument {
   const expected = formatError(`${name}: expected a document that 'bench --json' or 'bench --out' wrote`);
   if (typeof value !== 'object' || value === null) throw expected;
-  const { suite: found, environment, measurements } = value as Partial<BenchDocument<unknown>>;
+  const { suite: found, environment, measurements } = value as Partial<SuiteDocument>;
   const adapters: readonly unknown[] | undefined = environment?.adapters;
   if (typeof found !== 'string' || typeof environment !== 'object' || !Array.isArray(adapters)) throw expected;
   if (!adapters.every((adapter) => typeof (adapter as { name?: unknown } | null)?.name === 'string')) throw expected;

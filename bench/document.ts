@@ -33,16 +33,21 @@ export interface Measurement {
   readonly samples: readonly number[];
 }
 
-/** One document of `bench --json`; what a result holds depends on the suite. */
-export interface BenchDocument<Result> {
+/** What documents of all suites have in common. */
+export interface SuiteDocument {
   readonly suite: string;
   readonly environment: BenchEnvironment;
-  readonly results: readonly Result[];
+  readonly results?: readonly unknown[];
   readonly measurements?: readonly Measurement[];
   /** Of `peers`: runtimes that weren't run or not timed, and why. */
   readonly left_out?: readonly { readonly runtime: string; readonly tokens?: number; readonly why: string }[];
   /** Against an older document, where one was given. */
   readonly comparison?: Comparison;
+}
+
+/** One document of `bench --json`; what a result holds depends on the suite. */
+export interface BenchDocument<Result> extends SuiteDocument {
+  readonly results: readonly Result[];
 }
 
 export interface Comparison {

@@ -1,3 +1,4 @@
+import { usageError } from '../src/base/errors.js';
 import type { Bindings, ParamTypes } from '../src/gpu/kernel.js';
 import type { KernelSuite } from '../src/gpu/testing/kernel_case.js';
 
@@ -40,6 +41,16 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
 };
 
 export const KERNEL_FOLDERS = Object.keys(FOLDERS);
+
+/**
+ * @param part of a folder's name; default: all of them
+ * @throws SplitkvError `usage` where none contains it
+ */
+export function kernelFolders(part = ''): string[] {
+  const folders = KERNEL_FOLDERS.filter((folder) => folder.includes(part));
+  if (folders.length > 0) return folders;
+  throw usageError(`--kernel ${part}: no kernel's folder contains it; there are ${KERNEL_FOLDERS.join(', ')}`);
+}
 
 /** The cases and the reference of the kernel in one of KERNEL_FOLDERS. */
 export async function loadKernelSuite(folder: string): Promise<AnyKernelSuite> {

@@ -27,7 +27,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown suite',
       ['--suite', 'scales'],
-      "--suite scales: expected decode, prefill, kernels, ranks, arranged, throughput, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
+      "--suite scales: expected decode, prefill, kernels, compile, ranks, arranged, throughput, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
     ],
     ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
     ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],
@@ -41,6 +41,17 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       ['--suite', 'kernels', '--host', 'node', '--kernel', 'soft'],
       "--kernel soft: no kernel's folder contains it; there are attention/attention_merge,",
     ],
+    [
+      'an unknown kernel to compile',
+      ['--suite', 'compile', '--kernel', 'soft'],
+      "--kernel soft: no kernel's folder contains it; there are attention/attention_merge,",
+    ],
+    [
+      'an unknown family',
+      ['--suite', 'compile', '--family', 'navi99'],
+      "--family navi99: expected gfx1200, navi31, navi21, navi10, vega10, polaris10. Did you mean 'navi",
+    ],
+    ['compiling in Chrome', ['--suite', 'compile', '--host', 'chrome'], '--host chrome: --suite compile runs in Node'],
     ['several lengths for scale', ['--suite', 'scale', '--prompt-tokens', '8,9'], '--suite scale takes one length'],
     ['several weights for load', ['--suite', 'load', ...tiny, '--weights', 'f16,q8'], '--suite load takes one type'],
     ['load without a model', ['--suite', 'load'], '--model is missing'],

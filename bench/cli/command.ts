@@ -25,7 +25,7 @@ export const command: Command = {
     ...modelOptions,
     host: {
       value: 'HOST',
-      help: 'chrome or node; default chrome where one is found (not for planner, scale, load), on its GPU or else in software',
+      help: 'chrome or node; default chrome where one is found (not for compile, planner, scale, load), on its GPU or else in software',
     },
     model: {
       value: 'MODEL',
@@ -69,8 +69,12 @@ export const command: Command = {
       help: 'compression: JSON lines of {"context", "prompt", "answer"}; default models/eval.jsonl of the checkout',
     },
     samples: { value: 'N', help: 'compression: at most so many questions of each length; default all' },
-    kernel: { value: 'NAME', help: "kernels: part of a kernel's folder; default: all of them" },
-    case: { value: 'NAME', help: "kernels: part of a case's name; default: all of them" },
+    family: {
+      value: 'NAME',
+      help: 'compile: the AMD card: gfx1200, navi31, navi21, navi10, vega10 or polaris10; default navi31',
+    },
+    kernel: { value: 'NAME', help: "kernels, compile: part of a kernel's folder; default: all of them" },
+    case: { value: 'NAME', help: "kernels, compile: part of a case's name; default: all of them" },
     compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },
     out: {
       value: 'DIR',

@@ -1,4 +1,4 @@
-import type { BenchDocument } from '../document.js';
+import type { SuiteDocument } from '../document.js';
 import type { SuiteRequest } from '../run_suite.js';
 import type { PlainLoadOptions } from '../suites/answers.js';
 import { usageError } from '../../src/base/errors.js';
@@ -21,7 +21,7 @@ import { runHosted } from './run_hosted.js';
 export type HostedSuite = Exclude<SuiteRequest['suite'], 'peers'>;
 
 export interface SuiteResult {
-  readonly document: BenchDocument<unknown>;
+  readonly document: SuiteDocument;
   readonly table: string;
   readonly failed?: boolean;
 }

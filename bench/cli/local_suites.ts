@@ -55,6 +55,18 @@ export async function runCompression(options: Options, terminal: Terminal): Prom
   return { document, table: compressionTable(document.results) };
 }
 
+export async function runCompile(options: Options, terminal: Terminal): Promise<SuiteResult> {
+  if (options.oneOf('host', ['node', 'chrome']) === 'chrome') {
+    throw usageError('--host chrome: --suite compile runs in Node: it compiles by a driver that browsers do not take');
+  }
+  const { compileTable, runCompileSuite } = await import('./compile/compile_suite.js');
+  const { DEFAULT_FAMILY, FAMILIES } = await import('./compile/driver.js');
+  const family = options.oneOf('family', FAMILIES) ?? DEFAULT_FAMILY;
+  const request = { family, kernel: options.text('kernel'), case: options.text('case') };
+  const document = await runCompileSuite(request, terminal);
+  return { document, table: compileTable(document.rows) };
+}
+
 export async function runLoad(options: Options, terminal: Terminal): Promise<SuiteResult> {
   const { length, maxTokens, context } = shortRun(options, 'load');
   const type = oneWeights(options, 'load');

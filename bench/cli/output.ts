@@ -1,7 +1,7 @@
 import { access, constants, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { compareDocuments, type OlderDocument, readOlderDocument } from '../compare.js';
-import type { BenchDocument } from '../document.js';
+import type { SuiteDocument } from '../document.js';
 import { reportHtml } from '../report/report.js';
 import { comparisonTable, environmentLines } from '../table.js';
 import { SplitkvError } from '../../src/base/errors.js';
@@ -19,13 +19,11 @@ export async function readOlder(path: string | undefined, suite: string): Promis
   return readOlderDocument(parseJson(text, path), `--compare ${path}`, suite);
 }
 
-export const withComparison = (
-  document: BenchDocument<unknown>,
-  older: OlderDocument | undefined,
-): BenchDocument<unknown> => (older ? { ...document, comparison: compareDocuments(older, document) } : document);
+export const withComparison = (document: SuiteDocument, older: OlderDocument | undefined): SuiteDocument =>
+  older ? { ...document, comparison: compareDocuments(older, document) } : document;
 
 /** The document for people. */
-export function documentText(document: BenchDocument<unknown>, table: string): string {
+export function documentText(document: SuiteDocument, table: string): string {
   const { comparison, environment } = document;
   return `${environmentLines(environment)}\n${table}${comparison ? `\n${comparisonTable(comparison)}` : ''}`;
 }
@@ -44,11 +42,7 @@ const unwritable = (directory: string, error: unknown): SplitkvError =>
   new SplitkvError('io', `--out ${directory}: can't be written: ${(error as Error).message}`, { cause: error });
 
 /** Writes SUITE-HOST.json, .txt and .html into a folder that is there; returns the report's path. */
-export async function writeDocument(
-  directory: string,
-  document: BenchDocument<unknown>,
-  table: string,
-): Promise<string> {
+export async function writeDocument(directory: string, document: SuiteDocument, table: string): Promise<string> {
   const path = join(directory, `${document.suite}-${document.environment.host}`);
   try {
     await writeFile(`${path}.json`, documentJson(document));
@@ -60,4 +54,4 @@ export async function writeDocument(
   return `${path}.html`;
 }
 
-export const documentJson = (document: BenchDocument<unknown>): string => `${JSON.stringify(document, null, 2)}\n`;
+export const documentJson = (document: SuiteDocument): string => `${JSON.stringify(document, null, 2)}\n`;

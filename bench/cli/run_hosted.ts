@@ -1,4 +1,4 @@
-import type { BenchDocument } from '../document.js';
+import type { SuiteDocument } from '../document.js';
 import type { SuiteRequest, SuiteRun } from '../run_suite.js';
 import { openSession } from '../../src/cli/hosts/chrome_host.js';
 import type { Terminal } from '../../src/cli/command.js';
@@ -18,7 +18,7 @@ export async function runHosted(
   request: SuiteRequest,
   { host, model, folders = {} }: BenchPlace,
   terminal: Terminal,
-): Promise<{ readonly document: BenchDocument<unknown>; readonly table: string }> {
+): Promise<{ readonly document: SuiteDocument; readonly table: string }> {
   const onWarning = (message: string): void => terminal.note(`splitkv: warning: ${message}`);
   const { run, chrome } =
     host === 'chrome' ? await runInChrome(request, model, folders, terminal, onWarning) : await runHere();

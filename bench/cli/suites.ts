@@ -1,7 +1,7 @@
 import type { Terminal } from '../../src/cli/command.js';
 import type { Options } from '../../src/cli/options.js';
 import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
-import { runCompression, runLoad, runPlanner, runScale } from './local_suites.js';
+import { runCompile, runCompression, runLoad, runPlanner, runScale } from './local_suites.js';
 import { runPeersSuite } from './peers_suite.js';
 
 export interface SuiteEntry {
@@ -35,6 +35,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     summary: "every kernel's cases against the adapter's copy bandwidth and multiply-adds",
     options: [...PLACE, 'kernel', 'case', 'runs'],
     run: hosted('kernels'),
+  },
+  compile: {
+    summary: "what AMD's compiler makes of every kernel that a GPU gets, without a GPU (Linux, with Mesa's drivers)",
+    options: ['host', 'family', 'kernel', 'case'],
+    run: runCompile,
   },
   ranks: {
     summary: 'plans on several devices against one',

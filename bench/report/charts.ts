@@ -1,4 +1,4 @@
-import type { BenchDocument, Measurement } from '../document.js';
+import type { SuiteDocument, Measurement } from '../document.js';
 import { type Estimate, medianEstimate } from '../statistics.js';
 import type { KernelResult } from '../suites/kernels.js';
 import { settingText } from '../table.js';
@@ -34,8 +34,8 @@ export type Chart = LineChart | BarChart;
 const MOST_BARS = 24;
 
 /** The plots of a document: one a metric, or several where it has many settings. */
-export function chartsOf(document: BenchDocument<unknown>): Chart[] {
-  if (document.suite === 'kernels') return kernelCharts(document.results as readonly KernelResult[]);
+export function chartsOf(document: SuiteDocument): Chart[] {
+  if (document.suite === 'kernels') return kernelCharts((document.results ?? []) as readonly KernelResult[]);
   const measurements = document.measurements ?? [];
   const metrics = new Map<string, Measurement[]>();
   for (const measurement of measurements) {

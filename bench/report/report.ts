@@ -3,7 +3,7 @@
  * draws.
  */
 
-import type { BenchDocument, Comparison } from '../document.js';
+import type { SuiteDocument, Comparison } from '../document.js';
 import { comparisonTable, decimals, environmentLines, ratio, settingText } from '../table.js';
 import { medianEstimate } from '../statistics.js';
 import { type Chart, chartsOf } from './charts.js';
@@ -16,7 +16,7 @@ import { chartSvg, legendHtml } from './svg.js';
  * A report for people: one HTML file that needs nothing beside it, light or dark as the reader's system is.
  * @param table the suite's own table of results
  */
-export function reportHtml(document: BenchDocument<unknown>, table: string): string {
+export function reportHtml(document: SuiteDocument, table: string): string {
   const { suite, comparison } = document;
   const { note, ...environment } = document.environment;
   const title = `splitkv bench: ${suite}`;
@@ -59,7 +59,7 @@ ${tableHtml('What changed', ['metric', 'setting', 'before', 'now', 'gain (95%)',
 <p>A gain above 1 is better now; 'unclear' means that the interval holds 1.</p></section>`;
 }
 
-function measurementsTable({ measurements = [] }: BenchDocument<unknown>): string {
+function measurementsTable({ measurements = [] }: SuiteDocument): string {
   if (measurements.length === 0) return '';
   const rows = measurements.map(({ metric, unit, setting, samples }) => {
     const { value, low, high } = medianEstimate(samples);

@@ -7,7 +7,7 @@ import { findMismatch, prepareCase, type PreparedCase } from '../../src/gpu/test
 import { type AdapterRates, measureRates } from '../adapter_rates.js';
 import type { BenchAdapter, Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { type Contender, interleave } from '../interleave.js';
-import { type AnyKernelSuite, KERNEL_FOLDERS, loadKernelSuite } from '../kernel_suites.js';
+import { type AnyKernelSuite, kernelFolders, loadKernelSuite } from '../kernel_suites.js';
 import { alignedTable } from '../../src/base/aligned_table.js';
 import { decimals } from '../table.js';
 
@@ -52,11 +52,8 @@ const MAX_COPIES = 64;
  * of 1 MiB and more are read from copies that no GPU cache holds together; smaller ones are warm, as activations are in a model.
  */
 export async function runKernels(request: KernelsRequest, hooks: SuiteHooks): Promise<KernelsOutcome> {
-  const { kernel = '', case: part = '', adapter: adapterRequest, runs } = request;
-  const folders = KERNEL_FOLDERS.filter((folder) => folder.includes(kernel));
-  if (folders.length === 0) {
-    throw usageError(`--kernel ${kernel}: no kernel's folder contains it; there are ${KERNEL_FOLDERS.join(', ')}`);
-  }
+  const { kernel, case: part = '', adapter: adapterRequest, runs } = request;
+  const folders = kernelFolders(kernel);
   const device = await openDevice(adapterRequest);
   try {
     const adapter: BenchAdapter = { ...device.adapter, name: device.name };

@@ -22,9 +22,9 @@ const LIMITS = {
 /**
  * A device on paper: it counts what is allocated (`usage`) and compiles, keeps and runs nothing. What a rank will take is known
  * before there is a GPU.
- * @param like a device whose limits and name it has
+ * @param like a device whose limits, features and name it has
  */
-export function openPaperDevice(like?: Device): Promise<Device> {
+export function openPaperDevice(like?: Pick<Device, 'traits' | 'adapter'>): Promise<Device> {
   for (const [name, value] of Object.entries(CONSTANTS)) {
     if (!(name in globalThis)) Object.assign(globalThis, { [name]: value });
   }

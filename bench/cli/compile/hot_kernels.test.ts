@@ -1,0 +1,102 @@
+import { afterAll, describe, expect, test } from 'vitest';
+import { SplitkvError } from '../../../src/base/errors.js';
+import { drawn, sweepsAll } from '../../../src/gpu/testing/draw.js';
+import { type CompileRow, compileRows, compileVariants } from './compile_suite.js';
+import { CompileLab, DEFAULT_FAMILY } from './driver.js';
+
+/** Kernels that a token waits for. */
+const HOT = /^(linear|attention_|mla_|expert_|argmax_partial$|candidates$|merge_candidates$|sample$)/;
+
+/** What is asked of them, and what a kernel that falls short has. */
+const RULES = {
+  'no spills': ({ spilled }: CompileRow) => spilled === 0,
+  'no loop guards': ({ loop_guards: guards }: CompileRow) => guards === 0,
+  '8 waves': ({ waves_per_simd: waves }: CompileRow) => waves >= 8,
+} as const;
+type Rule = keyof typeof RULES;
+
+const UNMENDED = 'its loops take their bounds from params, for lavapipe; to be mended';
+const WIDE = 'gate and up of 8 rows in q4 or q8 need 250 registers; to be mended';
+
+/** Kernel -> the rule that it may break -> why. What no variant needs any more must go: the whole sweep says so. */
+const EXCEPTIONS: Readonly<Record<string, Partial<Record<Rule, string>>>> = {
+  argmax_partial: { 'no loop guards': UNMENDED },
+  attention_merge: { 'no loop guards': UNMENDED },
+  attention_prefill: { 'no loop guards': UNMENDED },
+  attention_split: { 'no loop guards': UNMENDED },
+  candidates: { 'no loop guards': UNMENDED },
+  expert_linear: { 'no loop guards': UNMENDED },
+  expert_linear_tiled: {
+    'no loop guards': UNMENDED,
+    '8 waves': 'two tiles of weights for gate and up leave room in workgroup memory for 4 workgroups of 2 waves',
+  },
+  linear: { 'no loop guards': UNMENDED, 'no spills': WIDE, '8 waves': WIDE },
+  linear_grouped: { 'no loop guards': UNMENDED },
+  linear_tiled: { 'no loop guards': UNMENDED },
+  merge_candidates: { 'no loop guards': UNMENDED },
+  mla_prefill: { 'no loop guards': UNMENDED },
+  mla_rope_append: { 'no loop guards': UNMENDED },
+  mla_split: { 'no loop guards': UNMENDED },
+  sample: { 'no loop guards': UNMENDED },
+};
+
+/** Shaders compiled in a run that isn't a sweep. */
+const DRAWN = 32;
+
+const lab = await CompileLab.open(DEFAULT_FAMILY, new AbortController().signal).catch((error: unknown) => {
+  if (error instanceof SplitkvError && error.code === 'unsupported') return undefined;
+  throw error;
+});
+afterAll(() => lab?.close());
+
+describe.skipIf(lab === undefined)('hot kernels on a GPU', () => {
+  test('have registers, waves and loops to be fast', async () => {
+    const hot = (await compileVariants({}, lab!.card)).filter(({ kernel }) => HOT.test(kernel));
+    const distinct = [...new Map(hot.map((variant) => [variant.code, variant])).values()];
+    const rows = await compileRows(lab!, drawn(distinct, DRAWN, 'hot kernels'));
+    expect(rows.length).toBeGreaterThanOrEqual(DRAWN);
+    const broken = rows.flatMap((row) =>
+      (Object.keys(RULES) as Rule[]).filter((rule) => !RULES[rule](row)).map((rule) => ({ rule, row })),
+    );
+    const excused = ({ rule, row }: (typeof broken)[number]): boolean => EXCEPTIONS[row.kernel]?.[rule] !== undefined;
+    expect(broken.filter((each) => !excused(each))).toEqual([]);
+    if (!sweepsAll) return;
+    const needed = new Set(broken.map(({ rule, row }) => `${row.kernel}: ${rule}`));
+    const given = Object.entries(EXCEPTIONS).flatMap(([kernel, rules]) =>
+      Object.keys(rules).map((rule) => `${kernel}: ${rule}`),
+    );
+    expect(given.filter((exception) => !needed.has(exception))).toEqual([]);
+  });
+
+  test('a shader that does not compile is told by its name', async () => {
+    const job = {
+      name: "kernel 'case'",
+      code: '@compute @workgroup_size(1) fn main() { let x: u32 = 1.5; }',
+      bindings: [],
+    };
+    await expect(lab!.compile([job])).rejects.toThrow(/^kernel 'case' doesn't compile: .*u32/s);
+  });
+
+  test('what the compilers make of a loop that can be proved finite, and of one that can not', async () => {
+    const shader = (loop: string): string => `
+      struct Params { n: u32 }
+      @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+      @group(0) @binding(1) var<storage, read_write> out: array<vec4<f32>>;
+      @group(0) @binding(2) var<uniform> params: Params;
+      @compute @workgroup_size(32, 2) fn main(@builtin(local_invocation_index) thread: u32) {
+        var sum = vec4<f32>();
+        ${loop}
+        out[thread] = sum;
+      }`;
+    const jobs = [
+      'for (var left = params.n; left > 0u; left--) { sum += x[64u * left + thread]; }',
+      'for (var i = 0u; i < params.n; i++) { sum += x[64u * i + thread]; }',
+      '',
+    ].map((loop) => ({ name: loop, code: shader(loop), bindings: ['read', 'read_write'] as const }));
+    const [finite, guarded, none] = await lab!.compile(jobs);
+    expect(finite).toMatchObject({ loops: 1, loop_guards: 0, threads: 64, thread_bytes_in_flight: 16, spilled: 0 });
+    expect(guarded).toMatchObject({ loops: 1, loop_guards: 1 });
+    expect(none).toMatchObject({ loops: 0, loop_guards: 0, vmem: 1, thread_bytes_in_flight: null, lds_bytes: 0 });
+    expect(guarded!.instructions).toBeGreaterThan(finite!.instructions);
+  });
+});
