@@ -200,12 +200,12 @@ function runProcess(
 
 function readCard(line: string): LabAdapter {
   const { info, limits, features } = JSON.parse(line) as {
-    readonly info: Omit<AdapterDescription, 'software'>;
+    readonly info: Omit<AdapterDescription, 'software' | 'variants'>;
     readonly limits: DeviceTraits['limits'];
     readonly features: readonly string[];
   };
   return {
-    adapter: { ...info, software: false },
+    adapter: { ...info, software: false, variants: 'hardware' },
     traits: { limits, f16: features.includes('shader-f16'), software: false },
   };
 }

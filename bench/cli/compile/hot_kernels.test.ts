@@ -25,13 +25,11 @@ const EXCEPTIONS: Readonly<Record<string, Partial<Record<Rule, string>>>> = {
   attention_prefill: { 'no loop guards': UNMENDED },
   attention_split: { 'no loop guards': UNMENDED },
   candidates: { 'no loop guards': UNMENDED },
-  expert_linear: { 'no loop guards': UNMENDED },
   expert_linear_tiled: {
     'no loop guards': UNMENDED,
     '8 waves': 'two tiles of weights for gate and up leave room in workgroup memory for 4 workgroups of 2 waves',
   },
   linear: { 'no loop guards': UNMENDED, 'no spills': WIDE, '8 waves': WIDE },
-  linear_grouped: { 'no loop guards': UNMENDED },
   linear_tiled: { 'no loop guards': UNMENDED },
   merge_candidates: { 'no loop guards': UNMENDED },
   mla_prefill: { 'no loop guards': UNMENDED },
