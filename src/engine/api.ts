@@ -21,14 +21,18 @@ export type { NetworkOptions } from '../loader/index.js';
 export interface LoadProgress {
   /**
    * 'download' while files are read as a whole before any is used: those that `integrity` names, and in Node those of a model of the
-   * Hub (bytes are those of such files); 'weights' while tensors are read, packed and uploaded; 'ready' once, at the end.
+   * Hub (bytes are those of such files); 'weights' while tensors are read, packed and uploaded; 'kernels' where they are still being
+   * compiled then; 'ready' once, at the end.
    */
-  readonly phase: 'download' | 'config' | 'tokenizer' | 'weights' | 'ready';
+  readonly phase: 'download' | 'config' | 'tokenizer' | 'weights' | 'kernels' | 'ready';
   readonly loadedBytes: number;
   /** Bytes of tensors that this load reads. */
   readonly totalBytes: number;
   readonly tensorsLoaded: number;
   readonly tensorsTotal: number;
+  /** Kernels compiled, beside the weights, of those that are known to be needed. */
+  readonly kernelsCompiled: number;
+  readonly kernelsTotal: number;
   readonly tensor?: string;
 }
 

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { LiveProgress } from './live_progress.js';
 
+const kernels = { kernelsCompiled: 0, kernelsTotal: 0 };
+
 test('counts bytes as they arrive, never back and never beyond what there is', () => {
   const seen: number[] = [];
   let now = 0;
@@ -15,11 +17,25 @@ test('counts bytes as they arrive, never back and never beyond what there is', (
   progress.arrived(100);
   progress.arrived(300);
   progress.arrived(-400); // fetched, and not used yet
-  progress.used({ phase: 'weights', loadedBytes: 250, totalBytes: 1000, tensorsLoaded: 1, tensorsTotal: 2 });
+  progress.used({
+    phase: 'weights',
+    loadedBytes: 250,
+    totalBytes: 1000,
+    tensorsLoaded: 1,
+    tensorsTotal: 2,
+    ...kernels,
+  });
   progress.arrived(500);
   progress.arrived(500);
   progress.arrived(-1000);
-  progress.used({ phase: 'weights', loadedBytes: 1000, totalBytes: 1000, tensorsLoaded: 2, tensorsTotal: 2 });
+  progress.used({
+    phase: 'weights',
+    loadedBytes: 1000,
+    totalBytes: 1000,
+    tensorsLoaded: 2,
+    tensorsTotal: 2,
+    ...kernels,
+  });
   expect(seen).toEqual([100, 400, 400, 750, 1000, 1000]);
 });
 

@@ -21,7 +21,15 @@ export class LiveProgress {
 
   /** What is read from now on are weights. */
   begin(totalBytes: number, tensorsTotal: number): void {
-    this.#last = { phase: 'weights', loadedBytes: 0, totalBytes, tensorsLoaded: 0, tensorsTotal };
+    this.#last = {
+      phase: 'weights',
+      loadedBytes: 0,
+      totalBytes,
+      tensorsLoaded: 0,
+      tensorsTotal,
+      kernelsCompiled: 0,
+      kernelsTotal: 0,
+    };
   }
 
   /** As of `HttpOptions.onBytes`. */

@@ -12,7 +12,7 @@ import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config/model_config.js';
 import { checkWindowFits } from '../model/compression/window.js';
 import type { KvType } from '../model/layers/attention/cache.js';
-import type { WeightProgress } from '../model/weights/weight_loader.js';
+import type { RankProgress } from './ranks/open_rank.js';
 import { modelShape } from '../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, type Plan } from '../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from './api.js';
@@ -66,6 +66,15 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   onProgress: true,
   onWarning: true,
   signal: true,
+};
+
+const NOTHING = {
+  loadedBytes: 0,
+  totalBytes: 0,
+  tensorsLoaded: 0,
+  tensorsTotal: 0,
+  kernelsCompiled: 0,
+  kernelsTotal: 0,
 };
 
 /** A model on its ranks: what `load` and `serve` build on. */
@@ -146,7 +155,7 @@ async function openParts(
   const { signal } = options;
   throwIfAborted(signal, 'loading');
   const report = (progress: Partial<LoadProgress> & Pick<LoadProgress, 'phase'>): void =>
-    options.onProgress?.({ loadedBytes: 0, totalBytes: 0, tensorsLoaded: 0, tensorsTotal: 0, ...progress });
+    options.onProgress?.({ ...NOTHING, ...progress });
 
   report({ phase: 'config' });
   const cache = options.cache ?? true;
@@ -194,7 +203,7 @@ async function openParts(
     adapters,
     runner: { ...runnerOf(subject, plan), memory: budgets },
     signal,
-    onProgress: (used: WeightProgress) => progress.used({ phase: 'weights', ...used }),
+    onProgress: (used: RankProgress) => progress.used(loadProgress(used)),
   } as const;
   const group = place
     ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: await isDownloading(source), onWarning })
@@ -226,6 +235,12 @@ async function openParts(
   const name = modelName(source.gguf ?? source.name);
   const loadSeconds = (performance.now() - started) / 1000;
   return { config, group, prefiller, ...text, name, sampling, source, loadSeconds, picked };
+}
+
+/** Kernels are compiled while weights are read; where they take longer, they are what is waited for. */
+function loadProgress({ kernelsCompiled = 0, kernelsTotal = 0, ...weights }: RankProgress): LoadProgress {
+  const waits = weights.loadedBytes >= weights.totalBytes && kernelsCompiled < kernelsTotal;
+  return { phase: waits ? 'kernels' : 'weights', ...weights, kernelsCompiled, kernelsTotal };
 }
 
 /** Frees the ranks and throws where a prompt step has no room for compression's window. */

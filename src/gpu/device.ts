@@ -1,6 +1,6 @@
 import { SplitkvError, limitError } from '../base/errors.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
-import type { Access, CompiledPipeline } from './kernel.js';
+import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
 import { saysCpu } from './cpu_adapter.js';
 import { currentPacer } from './pacing.js';
 
@@ -68,6 +68,9 @@ const LIMITS = [
 ] as const;
 
 const STRICT_MATH = 'shader-module-compilation-options';
+/** Pipelines compiled at once: drivers have a few threads for it. */
+const AT_ONCE = 4;
+const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
 /** Asked for where there are. */
 const FEATURES: readonly string[] = ['shader-f16', 'timestamp-query', STRICT_MATH];
 
@@ -76,7 +79,7 @@ export class Device {
   readonly traits: DeviceTraits;
   readonly adapter: AdapterDescription;
   readonly #buffers = new Set<Buffer>();
-  readonly #pipelines = new Map<string, CompiledPipeline>();
+  readonly #pipelines = new Map<string, CompiledPipeline & { readonly source: PipelineSource }>();
   readonly #placeholders = new Map<string, Buffer>();
   readonly #planned = new Map<string, Variants>();
   /** Rejects each wait that is pending. */
@@ -282,27 +285,85 @@ export class Device {
     return Object.fromEntries(this.#planned);
   }
 
-  /** @internal Compiles without what "fast math" may do to sums, where the browser lets choose. */
-  createShaderModule(label: string, code: string): GPUShaderModule {
-    const strict = this.gpu.features.has(STRICT_MATH) ? { strictMath: true } : {};
-    return this.gpu.createShaderModule({ label, code, ...strict });
-  }
-
   /** @internal What a kernel is to be planned with, in a program that is being recorded. */
   traitsOf(kernel: string): DeviceTraits {
     this.#planned.set(kernel, this.traits.software ? 'software' : 'hardware');
     return this.traits;
   }
 
-  /** @internal */
-  cachedPipeline(key: string, create: () => CompiledPipeline): CompiledPipeline {
-    let pipeline = this.#pipelines.get(key);
-    if (!pipeline) {
+  /** @internal What its pipelines are made of. */
+  get pipelineSources(): readonly PipelineSource[] {
+    return [...this.#pipelines.values()].map(({ source }) => source);
+  }
+
+  /** @internal Compiles what isn't compiled yet, and waits for it. */
+  pipelineOf(source: PipelineSource): CompiledPipeline {
+    const key = keyOf(source);
+    let compiled = this.#pipelines.get(key);
+    if (!compiled) {
       this.assertAlive();
-      pipeline = create();
-      this.#pipelines.set(key, pipeline);
+      const { layout, descriptor } = this.#describe(source);
+      compiled = { source, layout, pipeline: this.gpu.createComputePipeline(descriptor) };
+      this.#pipelines.set(key, compiled);
     }
-    return pipeline;
+    return compiled;
+  }
+
+  /**
+   * Compiles pipelines beside whatever else is done, so that `pipelineOf` finds them. One that can't be compiled is left out.
+   * @param signal when it fires no more are begun
+   * @param onProgress told how many of how many are compiled
+   */
+  async compile(
+    sources: readonly PipelineSource[],
+    signal: AbortSignal | undefined,
+    onProgress: (compiled: number, total: number) => void,
+  ): Promise<void> {
+    const left = sources.filter((source) => !this.#pipelines.has(keyOf(source)));
+    const total = left.length;
+    let done = 0;
+    onProgress(done, total);
+    const next = async (): Promise<void> => {
+      for (let source = left.shift(); source; source = left.shift()) {
+        if (signal?.aborted || this.#disposed || this.isLost) return;
+        this.gpu.pushErrorScope('validation');
+        const { layout, descriptor } = this.#describe(source);
+        const creating = this.gpu.createComputePipelineAsync(descriptor);
+        const scope = this.gpu.popErrorScope();
+        const [pipeline] = await this.wait(Promise.allSettled([creating, scope]));
+        const key = keyOf(source);
+        if (pipeline.status === 'fulfilled' && !this.#pipelines.has(key)) {
+          this.#pipelines.set(key, { source, layout, pipeline: pipeline.value });
+        }
+        onProgress(++done, total);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, next));
+  }
+
+  #describe({ name: label, bindings, code }: PipelineSource): {
+    readonly layout: GPUBindGroupLayout;
+    readonly descriptor: GPUComputePipelineDescriptor;
+  } {
+    const visibility = GPUShaderStage.COMPUTE;
+    const entries: GPUBindGroupLayoutEntry[] = bindings.map((access, binding) => ({
+      binding,
+      visibility,
+      buffer: { type: access === 'read' ? 'read-only-storage' : 'storage' },
+    }));
+    entries.push({ binding: entries.length, visibility, buffer: { type: 'uniform' } });
+    const layout = this.gpu.createBindGroupLayout({ label, entries });
+    // Without what "fast math" may do to sums, where the browser lets choose.
+    const strict = this.gpu.features.has(STRICT_MATH) ? { strictMath: true } : {};
+    const module = this.gpu.createShaderModule({ label, code, ...strict });
+    return {
+      layout,
+      descriptor: {
+        label,
+        layout: this.gpu.createPipelineLayout({ label, bindGroupLayouts: [layout] }),
+        compute: { module },
+      },
+    };
   }
 
   /** @internal A small buffer for a binding that a variant declares but doesn't use; one a name, so that none alias. */

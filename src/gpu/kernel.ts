@@ -105,31 +105,25 @@ export function writeParams<P extends ParamTypes>(
 /** Bytes of the uniform block of these params (uniform structs are padded to 16). */
 export const paramBytes = (types: ParamTypes): number => Math.max(16, Math.ceil(Object.keys(types).length / 4) * 16);
 
+/** All that a pipeline is made of: plain data, equal for equal pipelines. */
+export interface PipelineSource {
+  readonly name: string;
+  /** Of the storage bindings, in order. */
+  readonly bindings: readonly Access[];
+  readonly code: string;
+}
+
+export interface CompiledPipeline {
+  readonly pipeline: GPUComputePipeline;
+  readonly layout: GPUBindGroupLayout;
+}
+
 /** The compiled pipeline of a plan on a device; cached by the device. Compilation errors name the kernel. */
 export function getPipeline<P extends ParamTypes>(
   device: Device,
   kernel: Pick<KernelSpec<Bindings, P, never>, 'name' | 'bindings'>,
   plan: KernelPlan<P>,
 ): CompiledPipeline {
-  const code = assembleWgsl(kernel.name, plan);
-  return device.cachedPipeline(`${kernel.name}\n${code}`, () => {
-    const entries: GPUBindGroupLayoutEntry[] = Object.values(kernel.bindings).map((access, binding) => ({
-      binding,
-      visibility: GPUShaderStage.COMPUTE,
-      buffer: { type: access === 'read' ? 'read-only-storage' : 'storage' },
-    }));
-    entries.push({ binding: entries.length, visibility: GPUShaderStage.COMPUTE, buffer: { type: 'uniform' } });
-    const layout = device.gpu.createBindGroupLayout({ label: kernel.name, entries });
-    const pipeline = device.gpu.createComputePipeline({
-      label: kernel.name,
-      layout: device.gpu.createPipelineLayout({ label: kernel.name, bindGroupLayouts: [layout] }),
-      compute: { module: device.createShaderModule(kernel.name, code) },
-    });
-    return { pipeline, layout };
-  });
-}
-
-export interface CompiledPipeline {
-  readonly pipeline: GPUComputePipeline;
-  readonly layout: GPUBindGroupLayout;
+  const { name } = kernel;
+  return device.pipelineOf({ name, bindings: Object.values(kernel.bindings), code: assembleWgsl(name, plan) });
 }

@@ -28,6 +28,8 @@ export interface StreamRowsOptions extends ReadRowsOptions {
  * A vector [n] is n rows of one column, a scalar one of one.
  */
 export class TensorReader {
+  /** Has shapes and no contents: whoever makes something of rows may leave that out. */
+  readonly isBlank: boolean = false;
   readonly source: Source;
   readonly index: TensorIndex;
 

@@ -62,10 +62,11 @@ export class SplitkvChat extends Base {
     },
     measuring: (what) => (this.#parts.status.textContent = `${what}…`),
     progress: (progress) => {
-      const { phase, loadedBytes, totalBytes } = progress;
+      const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal } = progress;
       const pace = this.#meter.add(loadedBytes, totalBytes, performance.now());
-      const text =
-        phase === 'weights' || phase === 'download' ? progressText(loadedBytes, totalBytes, pace) : 'The first files…';
+      let text = 'The first files…';
+      if (phase === 'weights' || phase === 'download') text = progressText(loadedBytes, totalBytes, pace);
+      if (phase === 'kernels') text = `All is here. Preparing the GPU: ${kernelsCompiled} of ${kernelsTotal} kernels…`;
       this.#parts.showProgress({ text, loaded: loadedBytes, total: totalBytes });
       this.#tell('splitkv-progress', progress);
     },

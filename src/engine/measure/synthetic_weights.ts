@@ -23,6 +23,7 @@ export const blankWeights = (config: ModelConfig, slice: RankSlice): TensorReade
   new BlankReader(SOURCE, indexOf(config, slice, new Float32Array(1)));
 
 class BlankReader extends TensorReader {
+  override readonly isBlank = true;
   override async *streamRows(): AsyncGenerator<RowPiece, void, void> {}
 }
 

@@ -37,14 +37,25 @@ export async function rankOnPaper(
   runner: RunnerOptions,
   like?: Device,
 ): Promise<Omit<RankMemory, 'rank'>> {
+  const { device, facts } = await recordOnPaper(plan, rank, { config, type }, runner, like);
+  const totalBytes = device.usage.bytes;
+  const { weightBytes, kvBytes } = facts;
+  return { weightBytes, kvBytes, activationBytes: totalBytes - weightBytes - kvBytes, totalBytes };
+}
+
+/** A rank whose device is paper: what it allocates and compiles is what loading would. `like` and throws: as `rankOnPaper`. */
+export async function recordOnPaper(
+  plan: Plan,
+  rank: number,
+  { config, type }: MemorySubject,
+  runner: RunnerOptions,
+  like?: Device,
+): Promise<RankRunner> {
   const device = await openPaperDevice(like);
   const world = new World(plan, rank);
   const reader = blankWeights(config, rankSlice(plan, rank, config));
   const weights = await loadWeights(device, config, reader, type, world);
-  const { facts } = await RankRunner.create(device, world, config, weights, { ...runner, memory: [] });
-  const totalBytes = device.usage.bytes;
-  const { weightBytes, kvBytes } = facts;
-  return { weightBytes, kvBytes, activationBytes: totalBytes - weightBytes - kvBytes, totalBytes };
+  return RankRunner.create(device, world, config, weights, { ...runner, memory: [] });
 }
 
 /** Ranks of one plan that hold as much of everything, and do as much, take the same memory. */

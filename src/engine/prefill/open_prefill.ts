@@ -7,7 +7,7 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import { openDevice } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { RankProgress } from '../ranks/open_rank.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
 import type { PrefillOptions } from '../api.js';
@@ -35,7 +35,7 @@ export interface PrefillRequest {
   readonly cache: boolean;
   readonly integrity?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+  readonly onProgress?: ((progress: RankProgress) => void) | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
 }
 

@@ -4,11 +4,10 @@ import { createGroup } from '../../distributed/index.js';
 import { type AdapterDescription, type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import { loadWeights } from '../../model/device_model.js';
-import type { WeightProgress } from '../../model/weights/weight_loader.js';
 import { World } from '../../model/layers/world.js';
 import type { Plan } from '../../placement/index.js';
-import { RankRunner } from './rank_runner.js';
+import { openRank, type RankProgress } from './open_rank.js';
+import type { RankRunner } from './rank_runner.js';
 import { Runner, type RunnerOptions } from './runner.js';
 
 export interface GroupOptions {
@@ -24,7 +23,7 @@ export interface GroupOptions {
   /** Opens a rank's device; default `openDevice`. */
   readonly open?: (request: AdapterRequest) => Promise<Device>;
   readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+  readonly onProgress?: ((progress: RankProgress) => void) | undefined;
 }
 
 export type NamedAdapter = AdapterDescription & { readonly name: string };
@@ -74,7 +73,7 @@ export class RankGroup implements ModelRanks {
       let parameters = 0;
       const mixed = areMixed(devices);
       for (const [rank, device] of devices.entries()) {
-        const loaded = await loadRank(options, device, new World(plan, rank, mixed), progress);
+        const loaded = await openRank(device, new World(plan, rank, mixed), options, progress(rank));
         parameters = Math.max(parameters, loaded.parameters);
         ranks.push(loaded.runner);
       }
@@ -133,6 +132,7 @@ export class RankGroup implements ModelRanks {
       const mixed = areMixed(next);
       const ranks: RankRunner[] = [];
       const progress = progressOf(devices.size, options.onProgress);
+      let at = 0;
       for (const [rank, device] of next.entries()) {
         const kept = this.#ranks[rank]!;
         if (device === kept.device) {
@@ -140,7 +140,7 @@ export class RankGroup implements ModelRanks {
           continue;
         }
         const world = new World(plan, rank, mixed);
-        ranks.push((await loadRank({ ...options, signal }, device, world, progress)).runner);
+        ranks.push((await openRank(device, world, { ...options, signal }, progress(at++))).runner);
       }
       for (const { device, world } of this.#ranks) {
         world.communicator?.dispose();
@@ -161,35 +161,26 @@ export class RankGroup implements ModelRanks {
 
 const areMixed = (devices: readonly Device[]): boolean => devices.some(({ name }) => name !== devices[0]!.name);
 
-async function loadRank(
-  { config, reader, type, runner, signal }: GroupOptions,
-  device: Device,
-  world: World,
-  onProgress: ((progress: WeightProgress) => void) | undefined,
-): Promise<{ readonly runner: RankRunner; readonly parameters: number }> {
-  const weights = await loadWeights(device, config, reader, type, world, { signal, onProgress });
-  return { runner: await RankRunner.create(device, world, config, weights, runner), parameters: weights.parameters };
-}
-
 /** Progress over ranks that load one after another; what the later ones read is taken to be what the present one does. */
 function progressOf(
   ranks: number,
-  onProgress: ((progress: WeightProgress) => void) | undefined,
-): ((progress: WeightProgress) => void) | undefined {
-  if (!onProgress || ranks <= 1) return onProgress;
-  const done = { bytes: 0, tensors: 0, ranks: 0 };
-  return (progress) => {
-    const left = ranks - done.ranks;
-    onProgress({
-      ...progress,
-      loadedBytes: done.bytes + progress.loadedBytes,
-      totalBytes: done.bytes + progress.totalBytes * left,
-      tensorsLoaded: done.tensors + progress.tensorsLoaded,
-      tensorsTotal: done.tensors + progress.tensorsTotal * left,
+  onProgress: ((progress: RankProgress) => void) | undefined,
+): (index: number) => ((progress: RankProgress) => void) | undefined {
+  const latest: RankProgress[] = [];
+  return (index) =>
+    onProgress &&
+    ((progress) => {
+      latest[index] = progress;
+      const before = latest.slice(0, index);
+      const bytes = before.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
+      const tensors = before.reduce((sum, { tensorsTotal }) => sum + tensorsTotal, 0);
+      const left = ranks - index;
+      onProgress({
+        ...progress,
+        loadedBytes: bytes + progress.loadedBytes,
+        totalBytes: bytes + progress.totalBytes * left,
+        tensorsLoaded: tensors + progress.tensorsLoaded,
+        tensorsTotal: tensors + progress.tensorsTotal * left,
+      });
     });
-    if (progress.loadedBytes < progress.totalBytes) return;
-    done.bytes += progress.totalBytes;
-    done.tensors += progress.tensorsTotal;
-    done.ranks++;
-  };
 }

@@ -10,7 +10,7 @@ let gpu: GPUDevice | undefined;
 const open = Device.open.bind(Device);
 Device.open = async (...args) => {
   const device = await open(...args);
-  gpu = device.gpu;
+  gpu ??= device.gpu; // others are paper
   return device;
 };
 

@@ -35,6 +35,7 @@ export interface OpenRunnerOptions {
   readonly kvBlocks?: number;
   readonly compression?: CompressionOptions;
   readonly open?: GroupOptions['open'];
+  readonly onProgress?: GroupOptions['onProgress'];
 }
 
 /** An engine and the blocks that its ranks share. */
@@ -65,6 +66,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
     })),
     virtual: options.virtual ?? false,
     ...(options.open && { open: options.open }),
+    onProgress: options.onProgress,
     runner: {
       slots: options.slots ?? 1,
       batches: options.batches ?? 1,

@@ -2,15 +2,14 @@ import { SplitkvError, usageError } from '../../base/errors.js';
 import { createPortCommunicator, type Port } from '../../distributed/index.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import { type Device, openDevice } from '../../gpu/index.js';
-import { loadWeights } from '../../model/device_model.js';
-import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import { openRank, type RankProgress } from '../ranks/open_rank.js';
 import { World } from '../../model/layers/world.js';
 import { openModelFiles } from '../files/model_files.js';
 import { networkAt, whereOf } from '../files/model_place.js';
 import { openFiles } from '../files/open_files.js';
 import type { RankFacts } from '../ranks/rank.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
-import { RankRunner } from '../ranks/rank_runner.js';
+import type { RankRunner } from '../ranks/rank_runner.js';
 import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from './worker_protocol.js';
 
 const PROGRESS_MS = 50;
@@ -124,15 +123,15 @@ class RankServer implements ServedRank {
     const reader = await files.reader();
     const world = new World(plan, rank, mixed);
     const onProgress = this.#progress();
-    const weights = await loadWeights(device, files.config, reader, type, world, { signal, onProgress });
+    const request = { config: files.config, reader, type, runner, signal };
+    ({ runner: this.#runner } = await openRank(device, world, request, onProgress));
     // What this rank downloaded is there for the next one.
     await source.flush?.();
-    this.#runner = await RankRunner.create(device, world, files.config, weights, runner);
     await device.wait(device.gpu.queue.onSubmittedWorkDone());
     return this.#runner.facts;
   }
 
-  #progress(): (progress: WeightProgress) => void {
+  #progress(): (progress: RankProgress) => void {
     let last = -PROGRESS_MS;
     return (progress) => {
       const now = performance.now();

@@ -3,7 +3,7 @@ import { abortedError, type SplitkvError, throwIfAborted } from '../../base/erro
 import { createPorts } from '../../distributed/index.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { RankProgress } from '../ranks/open_rank.js';
 import type { Plan } from '../../placement/index.js';
 import type { ModelPlace } from '../files/model_place.js';
 import type { ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
@@ -26,7 +26,7 @@ export interface WorkerGroupOptions {
   /** Adapter of each rank. */
   readonly adapters: readonly AdapterRequest[];
   readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+  readonly onProgress?: ((progress: RankProgress) => void) | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
   /** Starts a rank's worker; default: a Web Worker or a worker_thread. */
   readonly start?: StartWorker;
@@ -162,20 +162,22 @@ async function orAborted(work: Promise<void>, signal: AbortSignal | undefined): 
 /** Progress of ranks that load side by side; those that have said nothing yet are taken to need as much as the others. */
 function progressOf(
   ranks: number,
-  onProgress: (progress: WeightProgress) => void,
-): (index: number, progress: WeightProgress) => void {
-  const latest = new Map<number, WeightProgress>();
+  onProgress: (progress: RankProgress) => void,
+): (index: number, progress: RankProgress) => void {
+  const latest = new Map<number, RankProgress>();
   return (index, progress) => {
     latest.set(index, progress);
-    const sum = (of: (each: WeightProgress) => number): number =>
+    const sum = (of: (each: RankProgress) => number): number =>
       [...latest.values()].reduce((total, each) => total + of(each), 0);
-    const estimate = (of: (each: WeightProgress) => number): number => Math.round((sum(of) * ranks) / latest.size);
+    const estimate = (of: (each: RankProgress) => number): number => Math.round((sum(of) * ranks) / latest.size);
     onProgress({
       tensor: progress.tensor,
       loadedBytes: sum(({ loadedBytes }) => loadedBytes),
       totalBytes: estimate(({ totalBytes }) => totalBytes),
       tensorsLoaded: sum(({ tensorsLoaded }) => tensorsLoaded),
       tensorsTotal: estimate(({ tensorsTotal }) => tensorsTotal),
+      kernelsCompiled: sum(({ kernelsCompiled }) => kernelsCompiled ?? 0),
+      kernelsTotal: sum(({ kernelsTotal }) => kernelsTotal ?? 0),
     });
   };
 }

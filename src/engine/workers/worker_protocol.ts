@@ -1,7 +1,7 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { PortReason } from '../../distributed/ports/port.js';
 import type { AdapterRequest } from '../../gpu/index.js';
-import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { RankProgress } from '../ranks/open_rank.js';
 import type { Plan } from '../../placement/index.js';
 import type { ModelPlace } from '../files/model_place.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
@@ -53,7 +53,7 @@ export type WorkerCommand =
 export type WorkerReport =
   | { readonly type: 'answer'; readonly id: number; readonly result: unknown }
   | { readonly type: 'failure'; readonly id: number; readonly reason: PortReason }
-  | { readonly type: 'progress'; readonly progress: WeightProgress }
+  | { readonly type: 'progress'; readonly progress: RankProgress }
   | { readonly type: 'warning'; readonly message: string }
   /** The rank's device went away. */
   | { readonly type: 'lost'; readonly reason: PortReason }

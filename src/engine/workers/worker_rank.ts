@@ -7,7 +7,7 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { decodeReason } from '../../distributed/ports/port.js';
 import type { AdapterRequest } from '../../gpu/index.js';
-import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { RankProgress } from '../ranks/open_rank.js';
 import type { Rank, RankFacts } from '../ranks/rank.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
@@ -28,7 +28,7 @@ export class WorkerRank {
   #adapter: NamedAdapter | undefined;
   #facts: RankFacts | undefined;
   #lost: SplitkvError | undefined;
-  #onProgress: ((progress: WeightProgress) => void) | undefined;
+  #onProgress: ((progress: RankProgress) => void) | undefined;
 
   constructor(
     readonly rank: number,
@@ -63,7 +63,7 @@ export class WorkerRank {
     this.#adapter = await this.#link.ask({ type: 'open', adapter });
   }
 
-  async load(slice: SliceRequest, onProgress: ((progress: WeightProgress) => void) | undefined): Promise<void> {
+  async load(slice: SliceRequest, onProgress: ((progress: RankProgress) => void) | undefined): Promise<void> {
     this.#onProgress = onProgress;
     this.#facts = await this.#link.ask({ type: 'load', slice });
   }

@@ -239,6 +239,7 @@ async function absorbed(
   ];
   const { tensor, firstRow, rows } = kvUp.parts[0]!;
   const headRows = nope + vHeadDim;
+  if (loader.reader.isBlank) return { absorb: absorb.matrix, valueUp: valueUp.matrix };
   for (let row = firstRow; row < firstRow + rows; row += headRows) {
     const stored = await loader.rows(tensor, row, row + headRows);
     const transposed = new Float32Array(rank * nope);
