@@ -68,6 +68,9 @@ const LIMITS = [
 ] as const;
 
 const STRICT_MATH = 'shader-module-compilation-options';
+/** Nothing to wait for takes no longer where browsers tell at once. */
+const PROMPT_MS = 20;
+const NUDGE_MS = 2;
 /** Pipelines compiled at once: drivers have a few threads for it. */
 const AT_ONCE = 4;
 const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
@@ -87,6 +90,7 @@ export class Device {
   #lostReason: string | undefined;
   #failure: SplitkvError | undefined;
   #disposed = false;
+  #nudges = false;
 
   private constructor(
     readonly gpu: GPUDevice,
@@ -225,6 +229,7 @@ export class Device {
   async wait<T>(work: Promise<T>): Promise<T> {
     const pacer = this.adapter.software ? currentPacer() : undefined;
     pacer?.begin();
+    const nudges = this.#nudges ? setInterval(() => this.gpu.queue.submit([]), NUDGE_MS) : undefined;
     try {
       const result = await this.orLost(work);
       if (this.#failure) throw this.#failure;
@@ -236,8 +241,25 @@ export class Device {
       await this.orLost(new Promise((resolve) => setTimeout(resolve, 50)));
       throw error;
     } finally {
+      clearInterval(nudges);
       pacer?.end();
     }
+  }
+
+  /**
+   * Awaits all work, and learns how browsers tell that it is done: some look every 100 ms, and whenever anything is submitted. There
+   * waits are nudged by empty submits from then on.
+   */
+  async settle(): Promise<void> {
+    await this.wait(this.gpu.queue.onSubmittedWorkDone());
+    let least = Infinity;
+    for (let round = 0; round < 3 && least > PROMPT_MS; round++) {
+      const started = performance.now();
+      this.gpu.queue.submit([]);
+      await this.wait(this.gpu.queue.onSubmittedWorkDone());
+      least = Math.min(least, performance.now() - started);
+    }
+    this.#nudges = least > PROMPT_MS;
   }
 
   /** Awaits anything else, say a peer's message; rejects with `device_lost` when this device goes away meanwhile. */

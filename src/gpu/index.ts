@@ -17,3 +17,4 @@ export {
   type RowsOf,
   type Tensor,
 } from './recorder.js';
+export { Submits } from './submits.js';

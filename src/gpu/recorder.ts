@@ -11,6 +11,7 @@ import {
   type ParamTypes,
   writeParams,
 } from './kernel.js';
+import type { Submits } from './submits.js';
 
 /** A buffer, or a range of one (offset and size in bytes; offset a multiple of minStorageBufferOffsetAlignment). */
 export type Tensor = Buffer | { readonly buffer: Buffer; readonly offset: number; readonly size: number };
@@ -77,17 +78,28 @@ export class Program<Step extends ProgramStep = ProgramStep> {
   encode(pass: GPUComputePassEncoder, step: Step): void {
     if (this.pieces.some(({ exchange }) => exchange))
       throw new SplitkvError('internal', `${this.label} has exchanges: replay it with run`);
-    for (const piece of this.pieces) encodePiece(pass, piece, step);
+    for (const { dispatches } of this.pieces) encodeDispatches(pass, dispatches, step);
   }
 
-  /** Encodes and submits everything up to the last exchange; returns the encoder that holds the rest, for the caller to submit. */
-  async run(encoder: GPUCommandEncoder, step: Step): Promise<GPUCommandEncoder> {
+  /**
+   * Encodes and submits everything up to the last exchange; returns the encoder that holds the rest, for the caller to submit.
+   * @param submits cuts what takes long, in between too
+   */
+  async run(encoder: GPUCommandEncoder, step: Step, submits?: Submits): Promise<GPUCommandEncoder> {
     let current = encoder;
+    const rows = allRows(step.rows);
     for (const piece of this.pieces) {
-      if (piece.dispatches.length > 0) {
+      const { length } = piece.dispatches;
+      for (let first = 0; first < length;) {
+        const end = submits ? Math.min(length, first + submits.room(rows)) : length;
         const pass = current.beginComputePass();
-        encodePiece(pass, piece, step);
+        encodeDispatches(pass, piece.dispatches.slice(first, end), step);
         pass.end();
+        if (submits?.encoded(end - first, rows)) {
+          await submits.submit(current);
+          current = this.device.gpu.createCommandEncoder({ label: this.label });
+        }
+        first = end;
       }
       if (!piece.exchange) continue;
       if ('copy' in piece.exchange) {
@@ -95,6 +107,7 @@ export class Program<Step extends ProgramStep = ProgramStep> {
         continue;
       }
       await piece.exchange.run(current, step);
+      submits?.forget();
       current = this.device.gpu.createCommandEncoder({ label: this.label });
     }
     return current;
@@ -105,10 +118,10 @@ export class Program<Step extends ProgramStep = ProgramStep> {
   }
 }
 
-function encodePiece<Step extends ProgramStep>(
+function encodeDispatches(
   pass: GPUComputePassEncoder,
-  { dispatches }: Piece<Step>,
-  { rows, chunks }: Step,
+  dispatches: readonly Dispatch[],
+  { rows, chunks }: ProgramStep,
 ): void {
   let current: GPUComputePipeline | undefined;
   for (const { pipeline, bindGroup, grid, rowsOf } of dispatches) {

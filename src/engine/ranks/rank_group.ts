@@ -77,7 +77,7 @@ export class RankGroup implements ModelRanks {
         parameters = Math.max(parameters, loaded.parameters);
         ranks.push(loaded.runner);
       }
-      await Promise.all(devices.map((device) => device.wait(device.gpu.queue.onSubmittedWorkDone())));
+      await Promise.all([...new Set(devices)].map((device) => device.settle()));
       throwIfAborted(options.signal, 'loading');
       return new RankGroup(options, ranks, parameters);
     } catch (error) {

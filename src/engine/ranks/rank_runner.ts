@@ -3,7 +3,7 @@ import { limitError } from '../../base/errors.js';
 import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { alignUp, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
-import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
+import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { StageCompression } from '../../model/compression/stage_compression.js';
 import type { DeviceModel } from '../../model/device_model.js';
@@ -64,6 +64,7 @@ export class RankRunner implements Rank {
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
   #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
   readonly #queue = new CallQueue();
+  readonly #submits: Submits;
 
   private constructor(
     readonly device: Device,
@@ -73,6 +74,7 @@ export class RankRunner implements Rank {
     readonly options: RunnerOptions,
     parts: CompressionParts | undefined,
   ) {
+    this.#submits = new Submits(device);
     const { slots, batches = 1, contextLength } = options;
     const { topology } = world;
     const { ownRows } = world.all;
@@ -269,15 +271,14 @@ export class RankRunner implements Rank {
       for (const each of compressions) {
         each.prepare({ slot, length: end, firstRow: tokens.length - this.options.compression!.window });
       }
-      encoder = await (compressions.length > 0 ? this.#compressing! : this.#prefill).run(encoder, step);
+      encoder = await (compressions.length > 0 ? this.#compressing! : this.#prefill).run(encoder, step, this.#submits);
       const home = last && this.#batchOf(slot);
       if (home) {
         encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, home.batch.headX, home.row);
       }
-      device.gpu.queue.submit([encoder.finish()]);
       if (tokens.length > 0) this.#lengths[slot] = end;
       // One step at a time on the queue, so that an abort or a lost device shows at once.
-      await device.wait(device.gpu.queue.onSubmittedWorkDone());
+      await this.#submits.finish(encoder);
       const compressed = compressions.length > 0 && this.#tables.keeps(slot);
       if (compressed) {
         const lengths = await Promise.all(compressions.map((each) => each.keptLengths()));
@@ -374,6 +375,7 @@ export class RankRunner implements Rank {
         regions: [{ buffer: to!, offset: at * bytes, size: source.size }],
       })),
     });
+    this.#submits.forget();
     return this.device.gpu.createCommandEncoder();
   }
 
@@ -444,7 +446,7 @@ export class RankRunner implements Rank {
           chunks: chunksOf(end),
           slots: { first: slot, same: true },
         });
-        device.gpu.queue.submit([encoder.finish()]);
+        await this.#submits.submit(encoder);
         if (piece.length > 0) this.#lengths[slot] = end;
       }
     });

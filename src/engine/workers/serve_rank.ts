@@ -127,7 +127,7 @@ class RankServer implements ServedRank {
     ({ runner: this.#runner } = await openRank(device, world, request, onProgress));
     // What this rank downloaded is there for the next one.
     await source.flush?.();
-    await device.wait(device.gpu.queue.onSubmittedWorkDone());
+    await device.settle();
     return this.#runner.facts;
   }
 
