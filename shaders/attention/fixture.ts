@@ -12,8 +12,10 @@ import {
   kvCacheBytes,
   keyUnit,
   type KvShape,
+  type KvType,
   valueUnit,
 } from '../cache/kv_cache.js';
+import { kvScale, readKvVector, type UnitAt, writeKvVector } from '../cache/kv_vector.js';
 import { blockShape, HEAD_TABLE_LEAD, headTable, type TableLayout } from '../cache/head_tables.js';
 import { type QueryPieces, widestPiece } from './query_pieces.js';
 import { ownInputs, type Sharing } from './share_fixture.js';
@@ -147,36 +149,35 @@ export function halfBits(value: number): number {
   return sign | ((exponent + 15) << 10) | mantissa;
 }
 
-/** The number of f16 bits (finite). */
-export function halfValue(bits: number): number {
-  const exponent = (bits >> 10) & 31;
-  const mantissa = bits & 1023;
-  const magnitude = exponent === 0 ? mantissa * 2 ** -24 : (1 + mantissa / 1024) * 2 ** (exponent - 15);
-  return bits & 0x8000 ? -magnitude : magnitude;
-}
-
 /** Normal numbers that f16 holds exactly: multiples of 1/256 in [-4, 4]. */
 export const halfNormal = (random: Random): number =>
   Math.max(-4, Math.min(4, Math.round(random.normal() * 256) / 256)) || 0;
 
-/** One element of a K or V buffer: its unit and the dim within. */
-export function readKv(shape: KvShape, cache: HostArray, unit: number, dim: number): number {
-  if (shape.kvType === 'f32') return cache[unit * 4 + dim]!;
-  const word = cache[unit * 2 + (dim >> 1)]!;
-  return halfValue(dim & 1 ? word >>> 16 : word & 0xffff);
-}
+/** A cache's buffer of so many bytes, in which whatever is read is NaN. */
+export const poisonedCache = (kvType: KvType, bytes: number): Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer> =>
+  kvType === 'f32' ? new Float32Array(bytes / 4).fill(Number.NaN) : new Uint32Array(bytes / 4).fill(0x7e007e00);
 
-function writeKv(shape: KvShape, cache: HostArray, unit: number, dim: number, value: number): void {
-  if (shape.kvType === 'f32') {
-    cache[unit * 4 + dim] = value;
-    return;
+/**
+ * What is wrong with a q8 vector that should hold `want`: a scale that isn't the least f16 to take a block to 127 (within f32's
+ * rounding), a byte of -128, an element off by more than half a step.
+ */
+export function q8Faults(cache: HostArray, at: UnitAt, want: ArrayLike<number>): string[] {
+  const faults: string[] = [];
+  const got = readKvVector('q8', cache, at, want.length);
+  for (const [i, value] of got.entries()) {
+    const scale = kvScale(cache, at, want.length, i);
+    const block = Array.from(want).slice(i - (i % 32), i - (i % 32) + 32);
+    const least = Math.max(...block.map(Math.abs)) / 127;
+    if (scale < least * (1 - 1e-5)) faults.push(`element ${i}: scale ${scale} is below ${least}`);
+    // The next f16 down would be too small: halves of a normal number are 2^-11 to 2^-10 of it apart.
+    if (scale > least * (1 + 1e-5) * (1 + 2 ** -10) + 2 ** -24)
+      faults.push(`element ${i}: scale ${scale} for ${least}`);
+    if (Math.abs(value) > 127 * scale) faults.push(`element ${i}: ${value} of scale ${scale}`);
+    if (!(Math.abs(value - want[i]!) <= 0.501 * scale + 1e-6))
+      faults.push(`element ${i}: ${value}, expected ${want[i]}`);
   }
-  const at = unit * 2 + (dim >> 1);
-  const bits = halfBits(value);
-  cache[at] = dim & 1 ? ((cache[at]! & 0xffff) | (bits << 16)) >>> 0 : ((cache[at]! & 0xffff0000) | bits) >>> 0;
+  return faults;
 }
-
-const KV_NAN = 0x7e007e00;
 
 /**
  * Inputs of an attention kernel: each slot's keys and values up to its last row's position, in blocks shuffled over the
@@ -196,22 +197,26 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
     const j = random.integer(i + 1);
     [free[i], free[j]] = [free[j]!, free[i]!];
   }
-  const units = (used + 2) * kvHeads * (headDim / 4) * block;
-  const makeCache = () =>
-    problem.kvType === 'f32' ? new Float32Array(units * 4).fill(Number.NaN) : new Uint32Array(units * 2).fill(KV_NAN);
-  const keys = makeCache();
-  const values = makeCache();
+  const keys = poisonedCache(shape.kvType, kvCacheBytes(shape, used + 2));
+  const values = poisonedCache(shape.kvType, kvCacheBytes(shape, used + 2));
   const table = new Uint32Array(Math.max(1, slots) * tableStride).fill(0xffffffff);
   for (let slot = 0; slot < slots; slot++) {
     for (let token = 0; token < (lengths[slot] ?? 0); token++) {
       if (token % block === 0) table[slot * tableStride + token / block] = free.pop()!;
       const physical = table[slot * tableStride + Math.floor(token / block)]!;
       for (let head = 0; head < kvHeads; head++) {
-        for (let dim = 0; dim < headDim; dim++) {
-          const unit = Math.floor(dim / 4);
-          writeKv(shape, keys, keyUnit(shape, physical, head, unit, token % block), dim % 4, halfNormal(random));
-          writeKv(shape, values, valueUnit(shape, physical, head, unit, token % block), dim % 4, halfNormal(random));
-        }
+        const drawn = Array.from({ length: headDim }, () => [halfNormal(random), halfNormal(random)] as const);
+        const put = (cache: HostArray, unitOf: typeof keyUnit, which: 0 | 1): void => {
+          const at = (unit: number): number => unitOf(shape, physical, head, unit, token % block);
+          writeKvVector(
+            shape.kvType,
+            cache,
+            at,
+            drawn.map((pair) => pair[which]),
+          );
+        };
+        put(keys, keyUnit, 0);
+        put(values, valueUnit, 1);
       }
     }
   }
@@ -285,12 +290,9 @@ export function scoresOf(
   const scale = Math.fround(problem.scale);
   const blocks = blocksOf(problem, inputs, row, head, entries);
   return entries.map((entry, i) => {
-    let sum = 0;
-    for (let dim = 0; dim < headDim; dim++) {
-      const unit = keyUnit(shape, blocks[i]!, kvHead, dim >> 2, entry % block);
-      sum += q[dim]! * readKv(problem, inputs['k_cache']!, unit, dim & 3);
-    }
-    return scale * sum;
+    const at = (unit: number): number => keyUnit(shape, blocks[i]!, kvHead, unit, entry % block);
+    const key = readKvVector(shape.kvType, inputs['k_cache']!, at, headDim);
+    return scale * key.reduce((sum, k, dim) => sum + q[dim]! * k, 0);
   });
 }
 
@@ -317,10 +319,9 @@ export function attend(
   const o = new Float64Array(headDim);
   for (const [i, entry] of entries.entries()) {
     const weight = Math.exp(scores[i]! - m);
-    for (let dim = 0; dim < headDim; dim++) {
-      const unit = valueUnit(shape, blocks[i]!, kvHead, dim >> 2, entry % block);
-      o[dim]! += weight * readKv(problem, inputs['v_cache']!, unit, dim & 3);
-    }
+    const at = (unit: number): number => valueUnit(shape, blocks[i]!, kvHead, unit, entry % block);
+    const value = readKvVector(shape.kvType, inputs['v_cache']!, at, headDim);
+    for (const [dim, v] of value.entries()) o[dim]! += weight * v;
   }
   return { o, m, l };
 }

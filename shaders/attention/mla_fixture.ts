@@ -2,14 +2,14 @@ import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import type { StepShape } from '../../src/gpu/kernel.js';
 import type { Expected, HostArray, HostArrays, KernelCase } from '../../src/gpu/testing/kernel_case.js';
-import { CHUNK_TOKENS, kvUnitBytes } from '../cache/kv_cache.js';
+import { CHUNK_TOKENS, kvVectorBytes } from '../cache/kv_cache.js';
+import { readKvVector, writeKvVector } from '../cache/kv_vector.js';
 import { latentCacheBytes, type LatentShape, latentUnit, latentWidth } from '../cache/latent_cache.js';
 import {
   attendedTokens,
-  halfBits,
   halfNormal,
-  halfValue,
   type Idle,
+  poisonedCache,
   queryStart,
   type RowInfo,
   rowInfoArray,
@@ -78,54 +78,19 @@ export function mlaKernelCase(
     // o is a sum of up to 256 values of weight up to 1 in a chunk; exp may be off by 3 + 2|x| ulp.
     tolerance: { absolute: 2e-4, relative: 3e-5 },
     flops: 2 * shape.heads * (width + shape.kvLoraRank) * tokens,
-    bytes: (width / 4) * kvUnitBytes(shape.kvType) * tokens,
+    bytes: kvVectorBytes(width, shape.kvType) * tokens,
     step: mlaStep(problem),
     races,
   };
 }
 
-/** One element of a latent buffer. */
-export function readLatent(
-  shape: LatentShape,
-  cache: HostArray,
-  block: number,
-  offset: number,
-  element: number,
-): number {
-  const unit = latentUnit(shape, block, element >> 2, offset);
-  if (shape.kvType === 'f32') return cache[unit * 4 + (element & 3)]!;
-  const word = cache[unit * 2 + ((element & 3) >> 1)]!;
-  return halfValue(element & 1 ? word >>> 16 : word & 0xffff);
-}
-
-function writeLatent(
-  shape: LatentShape,
-  cache: HostArray,
-  block: number,
-  offset: number,
-  element: number,
-  value: number,
-): void {
-  const unit = latentUnit(shape, block, element >> 2, offset);
-  if (shape.kvType === 'f32') {
-    cache[unit * 4 + (element & 3)] = value;
-    return;
-  }
-  const at = unit * 2 + ((element & 3) >> 1);
-  const half = halfBits(value);
-  cache[at] = element & 1 ? ((cache[at]! & 0xffff) | (half << 16)) >>> 0 : ((cache[at]! & 0xffff0000) | half) >>> 0;
-}
+/** A token's elements in a latent buffer. */
+export const readLatent = (shape: LatentShape, cache: HostArray, block: number, offset: number): Float64Array =>
+  readKvVector(shape.kvType, cache, (unit) => latentUnit(shape, block, unit, offset), latentWidth(shape));
 
 /** A latent buffer of `blocks` physical blocks, all NaN. */
-export function poisonedLatent(
-  shape: LatentShape,
-  blocks: number,
-): Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer> {
-  const units = blocks * shape.block * (latentWidth(shape) / 4);
-  return shape.kvType === 'f32'
-    ? new Float32Array(units * 4).fill(Number.NaN)
-    : new Uint32Array(units * 2).fill(0x7e007e00);
-}
+export const poisonedLatent = (shape: LatentShape, blocks: number): ReturnType<typeof poisonedCache> =>
+  poisonedCache(shape.kvType, latentCacheBytes(shape, blocks));
 
 /** Block numbers 0 .. count - 1 in random order. */
 export function shuffledBlocks(count: number, random: Random): number[] {
@@ -154,7 +119,13 @@ export function mlaInputs(problem: MlaCase, random: Random): HostArrays {
     for (let token = 0; token < (lengths[slot] ?? 0); token++) {
       if (token % block === 0) table[slot * tableStride + token / block] = free.pop()!;
       const physical = table[slot * tableStride + Math.floor(token / block)]!;
-      for (let i = 0; i < width; i++) writeLatent(problem, cache, physical, token % block, i, halfNormal(random));
+      const at = (unit: number): number => latentUnit(problem, physical, unit, token % block);
+      writeKvVector(
+        problem.kvType,
+        cache,
+        at,
+        Array.from({ length: width }, () => halfNormal(random)),
+      );
     }
   }
   const q = new Float32Array(queryPieces.length * rowInfo.length * qStride).fill(Number.NaN);
@@ -214,9 +185,7 @@ function tokenLatent(
   const at = inputs['block_table']![slot * tableStride + Math.floor(token / block)]! * block + (token % block);
   let latent = known.get(at);
   if (!latent) {
-    latent = Float64Array.from({ length: latentWidth(problem) }, (_, i) =>
-      readLatent(problem, cache, Math.floor(at / block), at % block, i),
-    );
+    latent = readLatent(problem, cache, Math.floor(at / block), at % block);
     known.set(at, latent);
   }
   return latent;

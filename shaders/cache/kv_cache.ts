@@ -3,20 +3,28 @@
  * attention, rope and compression read these. Here are keys and values.
  */
 
+import { ceilDiv } from '../../src/base/math.js';
 import { unsupportedError, usageError } from '../../src/base/errors.js';
 import kvF16 from '../lib/kv_f16.wgsl?raw';
 import kvF32 from '../lib/kv_f32.wgsl?raw';
 import kvLayout from '../lib/kv_layout.wgsl?raw';
+import kvQ8 from '../lib/kv_q8.wgsl?raw';
+import stage from '../lib/kv_stage.wgsl?raw';
 
-/** How K and V elements are stored. 'f16' needs no adapter feature: values are packed two a word. */
-export type KvType = 'f32' | 'f16';
+/**
+ * How K and V elements are stored. 'f16': values are packed two a word, which needs no adapter feature; beyond +-65504 they are
+ * clamped. 'q8': bytes in blocks of 32 elements of a vector (the last may be shorter), each with a scale in f16 (lib/kv_q8.wgsl).
+ */
+export type KvType = 'f32' | 'f16' | 'q8';
+export const KV_TYPES: readonly KvType[] = ['f32', 'f16', 'q8'];
 
 export { CHUNK_TOKENS, INACTIVE as INACTIVE_POSITION, MERGE_LANES, NO_BLOCK } from '../../src/base/kv_units.js';
 
 /**
- * The paged cache of one layer, one buffer each for K and V. A unit is 4 consecutive dims (f32: 16 bytes, f16: 8 bytes).
- *   K: [physical block][kv_head][head_dim/4][block] units: token-contiguous
- *   V: [physical block][kv_head][block][head_dim/4] units
+ * The paged cache of one layer, one buffer each for K and V. A unit is 4 consecutive dims (f32: 16 bytes, f16: 8, q8: 4).
+ *   K: [physical block][kv_head][stored units][block] units: token-contiguous
+ *   V: [physical block][kv_head][block][stored units] units
+ * Stored units: head_dim/4, and in q8 ceil(head_dim/64) more with the scales of the blocks, two f16 each (`scaleUnit`).
  */
 export interface KvShape {
   readonly kvHeads: number;
@@ -35,22 +43,45 @@ export interface CacheHeads {
   readonly firstKvHead?: number;
 }
 
-export const kvUnitBytes = (kvType: KvType): number => (kvType === 'f32' ? 16 : 8);
+const UNIT_BYTES: Readonly<Record<KvType, number>> = { f32: 16, f16: 8, q8: 4 };
+
+/** Units with scales behind those of a vector of so many elements. */
+const scaleUnits = (elements: number, kvType: KvType): number => (kvType === 'q8' ? ceilDiv(elements, 64) : 0);
+
+/** Units that a vector of so many elements (a multiple of 4) takes, scales included. */
+export const storedUnits = (elements: number, kvType: KvType): number => elements / 4 + scaleUnits(elements, kvType);
+
+/** Bytes that a vector of so many elements takes. */
+export const kvVectorBytes = (elements: number, kvType: KvType): number =>
+  storedUnits(elements, kvType) * UNIT_BYTES[kvType];
+
+/** q8: which of a vector's units holds the scale of its unit, in the low half for even blocks of 8 units. */
+export const scaleUnit = (elements: number, unit: number): number => elements / 4 + (unit >> 4);
 
 /** Bytes of one layer's K buffer (V is as large) with `blocks` physical blocks. */
 export const kvCacheBytes = (shape: KvShape, blocks: number): number =>
-  blocks * shape.block * shape.kvHeads * (shape.headDim / 4) * kvUnitBytes(shape.kvType);
+  blocks * shape.block * shape.kvHeads * kvVectorBytes(shape.headDim, shape.kvType);
 
 /** Unit index in the K buffer of dims 4*unit..4*unit+3 of a token at `offset` in its physical block. */
 export const keyUnit = (shape: KvShape, block: number, kvHead: number, unit: number, offset: number): number =>
-  ((block * shape.kvHeads + kvHead) * (shape.headDim / 4) + unit) * shape.block + offset;
+  ((block * shape.kvHeads + kvHead) * storedUnits(shape.headDim, shape.kvType) + unit) * shape.block + offset;
 
 /** Unit index in the V buffer, as `keyUnit`. */
 export const valueUnit = (shape: KvShape, block: number, kvHead: number, unit: number, offset: number): number =>
-  ((block * shape.kvHeads + kvHead) * shape.block + offset) * (shape.headDim / 4) + unit;
+  ((block * shape.kvHeads + kvHead) * shape.block + offset) * storedUnits(shape.headDim, shape.kvType) + unit;
 
 /** WGSL fragments for a kernel that touches the cache; they declare the variants of `kvConstants`. */
-export const kvWgsl = (kvType: KvType): readonly string[] => [kvType === 'f32' ? kvF32 : kvF16, kvLayout];
+export const kvWgsl = (kvType: KvType): readonly string[] => [KV_TYPE_WGSL[kvType], kvLayout];
+
+export const KV_TYPE_WGSL: Readonly<Record<KvType, string>> = { f32: kvF32, f16: kvF16, q8: kvQ8 };
+
+/** For a kernel that writes vectors into the cache; it declares the variant of `kvStage`. */
+export const kvStageWgsl: readonly string[] = [stage];
+
+/** Room for the vectors that a workgroup writes, `elements` in all. */
+export const kvStage = (kvType: KvType, elements: number): { readonly KV_STAGE: number } => ({
+  KV_STAGE: kvType === 'q8' ? elements / 4 : 1,
+});
 
 export const kvConstants = (shape: KvShape): { readonly HEAD_DIM: number; readonly BLOCK: number } => ({
   HEAD_DIM: shape.headDim,
@@ -68,8 +99,8 @@ export function checkKvShape(kernel: string, { kvHeads, headDim, kvType, block }
   if (![16, 32, 64, 128, 256].includes(block)) {
     throw usageError(`${kernel}: KV block of ${block} tokens; use 16, 32, 64, 128 or 256`);
   }
-  if (kvType !== 'f32' && kvType !== 'f16') {
-    throw usageError(`${kernel}: KV type '${String(kvType)}'; use 'f32' or 'f16'`);
+  if (!KV_TYPES.includes(kvType)) {
+    throw usageError(`${kernel}: KV type '${String(kvType)}'; use ${KV_TYPES.join(', ')}`);
   }
 }
 

@@ -1,13 +1,12 @@
 import { unsupportedError, usageError } from '../../src/base/errors.js';
-import kvF16 from '../lib/kv_f16.wgsl?raw';
-import kvF32 from '../lib/kv_f32.wgsl?raw';
 import latentLayout from '../lib/latent_layout.wgsl?raw';
-import { checkKvShape, type KvType, kvUnitBytes } from './kv_cache.js';
+import { checkKvShape, KV_TYPE_WGSL, type KvType, kvVectorBytes, storedUnits } from './kv_cache.js';
 
 /**
  * The paged latent cache of one MLA layer, one buffer: kvLoraRank + qkRopeHeadDim numbers per token, in units of 4 consecutive
- * elements (f32: 16 bytes, f16: 8 bytes):
- *   [physical block][(kvLoraRank + qkRopeHeadDim)/4][block] units: token-contiguous
+ * elements (f32: 16 bytes, f16: 8, q8: 4):
+ *   [physical block][stored units][block] units: token-contiguous
+ * Stored units: (kvLoraRank + qkRopeHeadDim)/4, and in q8 those with the scales (see KvShape).
  */
 export interface LatentShape {
   /** Elements of the normalised latent c_t: a multiple of 8, at most 1024. */
@@ -25,14 +24,14 @@ export const latentWidth = ({ kvLoraRank, qkRopeHeadDim }: Pick<LatentShape, 'kv
 
 /** Bytes of one layer's latent buffer with `blocks` physical blocks. */
 export const latentCacheBytes = (shape: LatentShape, blocks: number): number =>
-  blocks * shape.block * (latentWidth(shape) / 4) * kvUnitBytes(shape.kvType);
+  blocks * shape.block * kvVectorBytes(latentWidth(shape), shape.kvType);
 
 /** Unit index of elements 4*unit..4*unit+3 of the token at `offset` in its physical block. */
 export const latentUnit = (shape: LatentShape, block: number, unit: number, offset: number): number =>
-  (block * (latentWidth(shape) / 4) + unit) * shape.block + offset;
+  (block * storedUnits(latentWidth(shape), shape.kvType) + unit) * shape.block + offset;
 
 /** WGSL fragments for a kernel that touches the latent cache; they declare the variants of `latentConstants`. */
-export const latentWgsl = (kvType: KvType): readonly string[] => [kvType === 'f32' ? kvF32 : kvF16, latentLayout];
+export const latentWgsl = (kvType: KvType): readonly string[] => [KV_TYPE_WGSL[kvType], latentLayout];
 
 export const latentConstants = (shape: LatentShape): { readonly BLOCK: number } => ({ BLOCK: shape.block });
 

@@ -1,10 +1,30 @@
-// KV cache elements as f16 without shader-f16: a unit is 4 consecutive dims as 4 halves, low half first.
+// KV cache elements as f16 without shader-f16: a unit is 4 consecutive elements of a vector (a head's key or value, a token's
+// latent) as 4 halves, low half first. What f16 can't hold becomes its largest number. No scales: see kv_q8.wgsl.
 alias KvUnit = vec2<u32>;
+const KV_SCALED: bool = false;
+const KV_LARGEST: f32 = 65504.0;
 
-fn kv_unpack(unit: KvUnit) -> vec4<f32> {
+fn kv_stored_units(units: u32) -> u32 {
+  return units;
+}
+
+fn kv_scale_unit(units: u32, unit: u32) -> u32 {
+  return unit;
+}
+
+fn kv_scale(scales: KvUnit, unit: u32) -> f32 {
+  return 1.0;
+}
+
+fn kv_unpack(unit: KvUnit, scale: f32) -> vec4<f32> {
   return vec4<f32>(unpack2x16float(unit.x), unpack2x16float(unit.y));
 }
 
-fn kv_pack(values: vec4<f32>) -> KvUnit {
-  return vec2<u32>(pack2x16float(values.xy), pack2x16float(values.zw));
+fn kv_pack(values: vec4<f32>, scale: f32) -> KvUnit {
+  let held = select(values, sign(values) * KV_LARGEST, abs(values) > vec4<f32>(KV_LARGEST));
+  return vec2<u32>(pack2x16float(held.xy), pack2x16float(held.zw));
+}
+
+fn kv_pack_scales(first: f32, second: f32) -> KvUnit {
+  return KvUnit();
 }

@@ -1,7 +1,8 @@
 // The paged latent cache of an MLA layer, in units of 4 consecutive elements (see KvUnit):
-//   [physical block][key_units][BLOCK]   token-contiguous: neighbouring tokens are neighbouring units
-// A token has R + rope elements and nothing more: the normalised latent c_t (R, which is the value as well), then the rotated
-// k_pe (rope). key_units = (R + rope) / 4.
+//   [physical block][stored units][BLOCK]   token-contiguous: neighbouring tokens are neighbouring units
+// A token has R + rope elements: the normalised latent c_t (R, which is the value as well), then the rotated k_pe (rope).
+// key_units = (R + rope) / 4; stored units = kv_stored_units(key_units): in kv_q8.wgsl the scales follow. Where R is a multiple of
+// 32, no scale is shared by latent and key.
 const BLOCK: u32 = 16; // variant
 // Tokens of an attention chunk; chunk c belongs to merge lane c mod MERGE_LANES.
 const CHUNK: u32 = 256u;
@@ -13,5 +14,5 @@ const NO_BLOCK: u32 = 0xffffffffu;
 
 // Unit 0 of the token at `offset` in its block; the token's next unit is BLOCK further.
 fn latent_base(physical: u32, key_units: u32, offset: u32) -> u32 {
-  return physical * key_units * BLOCK + offset;
+  return physical * kv_stored_units(key_units) * BLOCK + offset;
 }

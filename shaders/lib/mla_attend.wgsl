@@ -46,11 +46,17 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
+// 4 elements of the token whose unit 0 is `token`.
+fn load_latent(token: u32, unit: u32) -> vec4<f32> {
+  let scales = latent_cache[token + kv_scale_unit(params.key_units, unit) * BLOCK];
+  return kv_unpack(latent_cache[token + unit * BLOCK], kv_scale(scales, unit));
+}
+
 // q . latent of every vector, for the token whose unit 0 is `key`.
 fn latent_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
   var s: Four;
   for (var unit = 0u; unit < params.key_units; unit++) {
-    let k = kv_unpack(latent_cache[key + unit * BLOCK]);
+    let k = load_latent(key, unit);
     s.v0 = fma(q_abs[at.x + unit], k, s.v0);
     s.v1 = fma(q_abs[at.y + unit], k, s.v1);
     s.v2 = fma(q_abs[at.z + unit], k, s.v2);
@@ -63,7 +69,7 @@ fn latent_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
 fn weigh_latent(unit: u32, first: u32, step: u32, count: u32) -> Four {
   var o: Four;
   for (var t = first; t < count; t += step) {
-    let v = kv_unpack(latent_cache[latent_base(blocks[t / BLOCK], params.key_units, t % BLOCK) + unit * BLOCK]);
+    let v = load_latent(latent_base(blocks[t / BLOCK], params.key_units, t % BLOCK), unit);
     let w = weights[t];
     o.v0 = fma(vec4<f32>(w.x), v, o.v0);
     o.v1 = fma(vec4<f32>(w.y), v, o.v1);

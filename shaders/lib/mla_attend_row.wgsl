@@ -25,6 +25,12 @@ struct Queries {
   limit: u32,
 }
 
+// 4 elements of the token whose unit 0 is `token`.
+fn load_latent(token: u32, unit: u32) -> vec4<f32> {
+  let scales = latent_cache[token + kv_scale_unit(params.key_units, unit) * BLOCK];
+  return kv_unpack(latent_cache[token + unit * BLOCK], kv_scale(scales, unit));
+}
+
 // As softmax_weight, of each head.
 fn rescale(m: vec4<f32>, new_m: vec4<f32>) -> vec4<f32> {
   return select(exp(max(m - new_m, vec4<f32>(-200.0))), vec4<f32>(1.0), m == new_m);
@@ -56,11 +62,10 @@ fn score_tile(queries: Queries, table: u32, first: u32, count: u32, thread: u32)
     var s2 = vec4<f32>();
     var s3 = vec4<f32>();
     for (var unit = 0u; unit < params.key_units; unit++) {
-      let at = key + unit * BLOCK;
-      let k0 = kv_unpack(latent_cache[at]);
-      let k1 = kv_unpack(latent_cache[at + 1u]);
-      let k2 = kv_unpack(latent_cache[at + 2u]);
-      let k3 = kv_unpack(latent_cache[at + 3u]);
+      let k0 = load_latent(key, unit);
+      let k1 = load_latent(key + 1u, unit);
+      let k2 = load_latent(key + 2u, unit);
+      let k3 = load_latent(key + 3u, unit);
       s0 = add_scores(q_abs[queries.at.x + unit], k0, k1, k2, k3, s0);
       s1 = add_scores(q_abs[queries.at.y + unit], k0, k1, k2, k3, s1);
       s2 = add_scores(q_abs[queries.at.z + unit], k0, k1, k2, k3, s2);
@@ -124,10 +129,10 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
         var b = mat4x4<f32>();
         for (var t = 0u; t < count; t++) {
           let token = first + t;
-          let at = latent_base(block_table[table + token / BLOCK], params.key_units, token % BLOCK) + unit * BLOCK;
+          let at = latent_base(block_table[table + token / BLOCK], params.key_units, token % BLOCK);
           let weight = weights[t * THREADS + thread];
-          let v = kv_unpack(latent_cache[at]);
-          let w = kv_unpack(latent_cache[at + BLOCK]);
+          let v = load_latent(at, unit);
+          let w = load_latent(at, unit + 1u);
           a[0] = fma(vec4<f32>(weight.x), v, a[0]);
           a[1] = fma(vec4<f32>(weight.y), v, a[1]);
           a[2] = fma(vec4<f32>(weight.z), v, a[2]);

@@ -89,6 +89,16 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
+// 4 dims of the key whose unit 0 is `key`.
+fn load_key(key: u32, unit: u32) -> vec4<f32> {
+  return kv_unpack(k_cache[key + unit * BLOCK], kv_scale(k_cache[key + kv_scale_unit(HEAD_UNITS, unit) * BLOCK], unit));
+}
+
+// 4 dims of the value whose unit 0 is `value`.
+fn load_value(value: u32, unit: u32) -> vec4<f32> {
+  return kv_unpack(v_cache[value + unit], kv_scale(v_cache[value + kv_scale_unit(HEAD_UNITS, unit)], unit));
+}
+
 fn row_position(row: u32) -> u32 {
   if (row >= params.rows) {
     return INACTIVE;
@@ -164,7 +174,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         var value = vec4<f32>();
         if (token < end) {
           let base = key_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
-          value = kv_unpack(k_cache[base + (i / KEY_TILE) * BLOCK]);
+          value = load_key(base, i / KEY_TILE);
         }
         kv_tile[i] = value;
       }
@@ -197,7 +207,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         var value = vec4<f32>();
         if (token < end) {
           let base = value_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
-          value = kv_unpack(v_cache[base + i % HEAD_UNITS]);
+          value = load_value(base, i % HEAD_UNITS);
         }
         kv_tile[i] = value;
       }

@@ -64,6 +64,16 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
+// 4 dims of the key whose unit 0 is `key`.
+fn load_key(key: u32, unit: u32) -> vec4<f32> {
+  return kv_unpack(k_cache[key + unit * BLOCK], kv_scale(k_cache[key + kv_scale_unit(HEAD_UNITS, unit) * BLOCK], unit));
+}
+
+// 4 dims of the value whose unit 0 is `value`.
+fn load_value(value: u32, unit: u32) -> vec4<f32> {
+  return kv_unpack(v_cache[value + unit], kv_scale(v_cache[value + kv_scale_unit(HEAD_UNITS, unit)], unit));
+}
+
 fn key_at(table: u32, cache_head: u32, token: u32) -> u32 {
   return key_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_head), token % BLOCK);
 }
@@ -134,10 +144,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         var s3 = vec4<f32>();
         for (var unit = 0u; unit < params.head_units; unit++) {
           let own = q[query + unit];
-          s0 = fma(own, kv_unpack(k_cache[k0 + unit * BLOCK]), s0);
-          s1 = fma(own, kv_unpack(k_cache[k1 + unit * BLOCK]), s1);
-          s2 = fma(own, kv_unpack(k_cache[k2 + unit * BLOCK]), s2);
-          s3 = fma(own, kv_unpack(k_cache[k3 + unit * BLOCK]), s3);
+          s0 = fma(own, load_key(k0, unit), s0);
+          s1 = fma(own, load_key(k1, unit), s1);
+          s2 = fma(own, load_key(k2, unit), s2);
+          s3 = fma(own, load_key(k3, unit), s3);
         }
         let scores = params.scale * vec4<f32>(sum4(s0), sum4(s1), sum4(s2), sum4(s3));
         let keys = vec4<u32>(start + key) + vec4<u32>(0u, 1u, 2u, 3u);
@@ -164,7 +174,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         for (var key = 0u; key < count; key++) {
           let token = start + key;
           let base = value_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
-          o = fma(vec4<f32>(weights[key * TILE_ROWS + thread]), kv_unpack(v_cache[base + unit]), o);
+          o = fma(vec4<f32>(weights[key * TILE_ROWS + thread]), load_value(base, unit), o);
         }
         // Never -0, whose sign could depend on the masked values added with weight 0.
         partial_o[partial * HEAD_UNITS + unit] = select(o, vec4<f32>(), o == vec4<f32>());

@@ -1,5 +1,5 @@
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { kvUnitBytes } from '../../cache/kv_cache.js';
+import { kvVectorBytes } from '../../cache/kv_cache.js';
 import {
   attendedTokens,
   attentionCase,
@@ -62,7 +62,7 @@ function prefillCase(
     // o is a sum of up to 512 values of weight up to 1; exp may be off by 3 + 2|x| ulp.
     tolerance: { absolute: 1e-4, relative: 2e-5 },
     flops: 4 * shape.heads * shape.headDim * tokens,
-    bytes: 2 * shape.kvHeads * (shape.headDim / 4) * kvUnitBytes(shape.kvType) * tokens,
+    bytes: 2 * shape.kvHeads * kvVectorBytes(shape.headDim, shape.kvType) * tokens,
     step: caseStep(problem),
     races,
   };
@@ -97,6 +97,9 @@ const cases = [
   ]),
   prefillCase('32/8 d128 f16', { heads: 32, kvHeads: 8, headDim: 128, kvType: 'f16', block: 16 }, [
     { slot: 0, from: 250, count: 7 },
+  ]),
+  prefillCase('6/2 d80 q8', { heads: 6, kvHeads: 2, headDim: 80, kvType: 'q8', block: 16 }, [
+    { slot: 0, from: 250, count: 9 },
   ]),
   prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 30, count: 4 },

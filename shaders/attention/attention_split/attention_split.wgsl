@@ -80,6 +80,16 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
+// 4 dims of the key whose unit 0 is `key`.
+fn load_key(key: u32, unit: u32) -> vec4<f32> {
+  return kv_unpack(k_cache[key + unit * BLOCK], kv_scale(k_cache[key + kv_scale_unit(HEAD_UNITS, unit) * BLOCK], unit));
+}
+
+// 4 dims of the value whose unit 0 is `value`.
+fn load_value(value: u32, unit: u32) -> vec4<f32> {
+  return kv_unpack(v_cache[value + unit], kv_scale(v_cache[value + kv_scale_unit(HEAD_UNITS, unit)], unit));
+}
+
 // q . k of the tile's heads, whose units start at `at`.
 fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
   var a0 = vec4<f32>();
@@ -87,7 +97,7 @@ fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
   var a2 = vec4<f32>();
   var a3 = vec4<f32>();
   for (var unit = 0u; unit < params.head_units; unit++) {
-    let k = kv_unpack(k_cache[key + unit * BLOCK]);
+    let k = load_key(key, unit);
     a0 = fma(q[at.x + unit], k, a0);
     if (HEAD_TILE > 1u) {
       a1 = fma(q[at.y + unit], k, a1);
@@ -104,7 +114,7 @@ fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
 fn weigh_values(cache_head: u32, unit: u32, first: u32, count: u32) -> TileUnits {
   var o = TileUnits(vec4<f32>(), vec4<f32>(), vec4<f32>(), vec4<f32>());
   for (var t = first; t < count; t += SLICES) {
-    let v = kv_unpack(v_cache[value_base(blocks[t / BLOCK], block_heads(), block_head(cache_head), t % BLOCK) + unit]);
+    let v = load_value(value_base(blocks[t / BLOCK], block_heads(), block_head(cache_head), t % BLOCK), unit);
     let w = weights[t];
     o.h0 = fma(vec4<f32>(w.x), v, o.h0);
     if (HEAD_TILE > 1u) {

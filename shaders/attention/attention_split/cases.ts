@@ -1,5 +1,5 @@
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { kvUnitBytes } from '../../cache/kv_cache.js';
+import { KV_TYPES, kvVectorBytes } from '../../cache/kv_cache.js';
 import {
   attendedTokens,
   attentionCase,
@@ -24,7 +24,7 @@ function splitCase(name: string, shape: Shape, rowInfo: readonly RowInfo[], race
     // o is a sum of up to 256 values of weight up to 1; exp may be off by 3 + 2|x| ulp.
     tolerance: { absolute: 1e-4, relative: 2e-5 },
     flops: 4 * shape.heads * shape.headDim * tokens,
-    bytes: 2 * shape.kvHeads * (shape.headDim / 4) * kvUnitBytes(shape.kvType) * tokens,
+    bytes: 2 * shape.kvHeads * kvVectorBytes(shape.headDim, shape.kvType) * tokens,
     step: caseStep(problem),
     races,
   };
@@ -63,6 +63,13 @@ const cases = [
   ]),
   splitCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [[270, 0]]),
   splitCase('32/8 d128 f16', { heads: 32, kvHeads: 8, headDim: 128, kvType: 'f16', block: 16 }, [[256, 0]]),
+  splitCase('tiny q8', { heads: 3, kvHeads: 1, headDim: 8, kvType: 'q8', block: 16 }, [[19, 0], undefined], true),
+  splitCase('14/2 d80 q8', { heads: 14, kvHeads: 2, headDim: 80, kvType: 'q8', block: 16 }, [
+    [256, 1],
+    undefined,
+    [19, 0],
+  ]),
+  splitCase('4/4 d256 q8', { heads: 4, kvHeads: 4, headDim: 256, kvType: 'q8', block: 64 }, [[40, 0]]),
   splitCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),
   splitCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [[260, 0]]),
   splitCase('8/4 d32 long', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [[2099, 0]]),
@@ -191,7 +198,7 @@ const cases = [
   ),
 ];
 
-const large = (['f32', 'f16'] as const).map((kvType) => ({
+const large = KV_TYPES.map((kvType) => ({
   ...splitCase(`32/8 d128 ${kvType}, large`, { heads: 32, kvHeads: 8, headDim: 128, kvType, block: 64 }, [[16383, 0]]),
   large: true,
 }));

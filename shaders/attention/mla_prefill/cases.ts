@@ -31,6 +31,10 @@ const cases = [
     { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 64 },
     promptRows(0, 40, 8),
   ),
+  mlaKernelCase('5 heads, 64 + 16, q8', { heads: 5, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'q8', block: 64 }, [
+    ...promptRows(1, 250, 11, 16),
+    ...promptRows(0, 0, 16),
+  ]),
   mlaKernelCase(
     'a lane of two chunks',
     { heads: 3, kvLoraRank: 32, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },

@@ -37,6 +37,14 @@ const cases = [
     { heads: 16, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'f16', block: 64 },
     [[299, 0]],
   ),
+  mlaKernelCase('3 heads, 40 + 24, q8', { heads: 3, kvLoraRank: 40, qkRopeHeadDim: 24, kvType: 'q8', block: 64 }, [
+    [256, 1],
+    undefined,
+    [19, 0],
+  ]),
+  mlaKernelCase('9 heads, 512 + 64, q8', { heads: 9, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'q8', block: 64 }, [
+    [150, 0],
+  ]),
   mlaKernelCase('40 heads, 256 + 32', { heads: 40, kvLoraRank: 256, qkRopeHeadDim: 32, kvType: 'f32', block: 16 }, [
     [60, 0],
     [59, 0],

@@ -1,7 +1,7 @@
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { attentionCase, attentionInputs } from '../../attention/fixture.js';
-import { kvUnitBytes } from '../../cache/kv_cache.js';
+import { kvVectorBytes } from '../../cache/kv_cache.js';
 import { compressInfo } from '../compress_info.js';
 import { randomScores, strideOf } from '../score_fixture.js';
 import { keptEntries } from '../selection.js';
@@ -32,7 +32,7 @@ function compactCase(name: string, shape: Shape, races = false): KernelCase<KvCo
     seed: shape.length,
     tolerance: { absolute: 0, relative: 0 },
     flops: 0,
-    bytes: 4 * kept * (shape.headDim / 4) * kvUnitBytes(shape.kvType),
+    bytes: 4 * kept * kvVectorBytes(shape.headDim, shape.kvType),
     races,
   };
 }
@@ -47,6 +47,16 @@ const cases = [
     kvHeads: 2,
     headDim: 24,
     kvType: 'f16',
+    block: 16,
+    length: 400,
+    slot: 1,
+    window: 7,
+    caps: [300, 60],
+  }),
+  compactCase('tiles follow each other, d80 q8', {
+    kvHeads: 2,
+    headDim: 80,
+    kvType: 'q8',
     block: 16,
     length: 400,
     slot: 1,

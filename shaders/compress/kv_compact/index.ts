@@ -1,7 +1,15 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { chunkTableWgsl, tableConstants } from '../../cache/head_tables.js';
-import { type CacheHeads, cacheHeads, checkKvShape, kvConstants, type KvType, kvWgsl } from '../../cache/kv_cache.js';
+import {
+  type CacheHeads,
+  cacheHeads,
+  checkKvShape,
+  kvConstants,
+  type KvType,
+  kvWgsl,
+  storedUnits,
+} from '../../cache/kv_cache.js';
 import { promptSteps } from '../problem.js';
 import source from './kv_compact.wgsl?raw';
 
@@ -41,7 +49,7 @@ export const kvCompact = defineKernel({
       constants: { ...kvConstants(problem), ...tableConstants({ perHead: true }), ...layout },
       params: { score_stride: scoreStride, ...cacheHeads('kv_compact', problem), table_stride: tableStride },
       // Keys, then values.
-      grid: (step) => [ceilDiv(headDim / 4, layout.UNITS), kvHeads, 2 * promptSteps(step)],
+      grid: (step) => [ceilDiv(storedUnits(headDim, problem.kvType), layout.UNITS), kvHeads, 2 * promptSteps(step)],
     };
   },
 });

@@ -10,7 +10,7 @@
 // block_table    see kv_table.wgsl, of heads; nothing is evicted yet. Its blocks stay as they are. A head without any is left alone
 // k_cache, v_cache  see kv_layout.wgsl, KvUnit; blocks of one head
 //
-// Grid (ceil(HEAD_UNITS / UNITS), kv heads, 2): a workgroup = UNITS units (4 dims each) of a head's keys (z = 0) or values (z = 1),
+// Grid (ceil(stored units / UNITS), kv heads, 2): a workgroup = UNITS units (4 dims each; scales are units as well) of a head's keys (z = 0) or values (z = 1),
 // TILE entries at a time, a thread each.
 // Variants, by the adapter: TILE 1 for software adapters (no barrier); UNITS * TILE <= 256.
 const TILE: u32 = 64; // variant
@@ -55,7 +55,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   for (var start = 0u; start < count; start += TILE) {
     let to = start + place;
-    let moves = holds && to < count && unit < HEAD_UNITS;
+    let moves = holds && to < count && unit < kv_stored_units(HEAD_UNITS);
     var moved = KvUnit();
     if (moves) {
       let source = kept[from_head + to];

@@ -1,6 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
-import { keyUnit, valueUnit } from '../../cache/kv_cache.js';
+import { keyUnit, kvVectorBytes, storedUnits, valueUnit } from '../../cache/kv_cache.js';
 import type { KvCompactCase } from './cases.js';
 
 /** Caches and tables with each head's kept entries at its front; everything behind them as it was. */
@@ -8,7 +8,8 @@ export function kvCompactReference(problem: KvCompactCase, inputs: HostArrays): 
   const { kvHeads, firstKvHead = 0, headDim, kvType, block, scoreStride, length, slot } = problem;
   const shape = blockShape({ ...problem, perHead: true });
   const table = Array.from(inputs['block_table']!);
-  const unitWords = kvType === 'f32' ? 4 : 2;
+  const units = storedUnits(headDim, kvType);
+  const unitWords = kvVectorBytes(headDim, kvType) / units / 4;
   const move = (name: string, unitOf: typeof keyUnit): number[] => {
     const before = inputs[name]!;
     const after = Array.from(before);
@@ -17,7 +18,7 @@ export function kvCompactReference(problem: KvCompactCase, inputs: HostArrays): 
       const physical = (entry: number): number => table[at + Math.floor(entry / block)]!;
       for (let i = 0; i < inputs['kept_lengths']![head]!; i++) {
         const source = inputs['kept']![head * scoreStride + i]!;
-        for (let unit = 0; unit < headDim / 4; unit++) {
+        for (let unit = 0; unit < units; unit++) {
           const to = unitOf(shape, physical(i), 0, unit, i % block) * unitWords;
           const start = unitOf(shape, physical(source), 0, unit, source % block) * unitWords;
           for (let word = 0; word < unitWords; word++) after[to + word] = before[start + word]!;

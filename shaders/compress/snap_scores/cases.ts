@@ -2,7 +2,7 @@ import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { attentionInputs, EMPTY_M, type RowInfo, scoresOf, softmaxStats } from '../../attention/fixture.js';
 import { type PrefillCase, prefillProblem } from '../../attention/attention_prefill/cases.js';
-import { CHUNK_TOKENS, kvUnitBytes, MERGE_LANES } from '../../cache/kv_cache.js';
+import { CHUNK_TOKENS, kvVectorBytes, MERGE_LANES } from '../../cache/kv_cache.js';
 import { compressInfo } from '../compress_info.js';
 import { snapScores, type SnapScoresProblem } from './index.js';
 import { snapScoresReference } from './reference.js';
@@ -59,7 +59,7 @@ function scoresCase(
     // Probabilities; q . k goes to 100, so exp's argument is exact to some 1e-5.
     tolerance: { absolute: 1e-7, relative: 1e-4 },
     flops: 2 * headDim * pairs,
-    bytes: (length - window) * kvHeads * ((headDim / 4) * kvUnitBytes(shape.kvType) + 4),
+    bytes: (length - window) * kvHeads * (kvVectorBytes(headDim, shape.kvType) + 4),
     step: { rows: rowInfo.length + 1, chunks: Math.ceil(length / CHUNK_TOKENS) },
     races,
   };
@@ -76,6 +76,11 @@ const cases = [
     'one token before the window',
     { heads: 3, kvHeads: 1, headDim: 16, kvType: 'f32', block: 16, window: 32, perHead: true },
     { length: 33, firstRow: 1 },
+  ),
+  scoresCase(
+    '4/2 d80 q8, window 7',
+    { heads: 4, kvHeads: 2, headDim: 80, kvType: 'q8', block: 64, window: 7, perHead: true },
+    { length: 40, firstRow: 2 },
   ),
   scoresCase(
     '8/4 d32 over chunks, window 32',

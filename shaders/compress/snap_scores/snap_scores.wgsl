@@ -49,6 +49,11 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
+// 4 dims of the key whose unit 0 is `key`.
+fn load_key(key: u32, unit: u32) -> vec4<f32> {
+  return kv_unpack(k_cache[key + unit * BLOCK], kv_scale(k_cache[key + kv_scale_unit(HEAD_UNITS, unit) * BLOCK], unit));
+}
+
 // (m, l) of a (row, head), its lanes merged in order.
 fn query_stats(item: u32, lanes: u32) -> vec2<f32> {
   var m = EMPTY_M;
@@ -102,7 +107,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       var s2 = vec4<f32>();
       var s3 = vec4<f32>();
       for (var unit = 0u; unit < params.head_units; unit++) {
-        let k = kv_unpack(k_cache[key + unit * BLOCK]);
+        let k = load_key(key, unit);
         s0 = fma(q[at.x + unit], k, s0);
         s1 = fma(q[at.y + unit], k, s1);
         s2 = fma(q[at.z + unit], k, s2);

@@ -3,7 +3,7 @@ import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { type RowInfo, rowInfoArray } from '../../attention/fixture.js';
 import { type MlaShape, poisonedLatent, shuffledBlocks } from '../../attention/mla_fixture.js';
-import { kvUnitBytes, NO_BLOCK } from '../../cache/kv_cache.js';
+import { kvVectorBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { latentWidth } from '../../cache/latent_cache.js';
 import { mlaRopeAppend } from './index.js';
 import { type MlaRopeAppendCase, mlaRopeAppendReference } from './reference.js';
@@ -39,7 +39,7 @@ export function appendCase(
     seed: 3,
     tolerance: { absolute: 1e-5, relative: 1e-5 },
     flops: rowInfo.length * (4 * kvLoraRank + 3 * (heads + 1) * qkRopeHeadDim),
-    bytes: rowInfo.length * (4 * stride + (latentWidth(shape) / 4) * kvUnitBytes(kvType)),
+    bytes: rowInfo.length * (4 * stride + kvVectorBytes(latentWidth(shape), kvType)),
     step: { rows: rowInfo.length, chunks: 1 },
     races,
   };
@@ -115,6 +115,29 @@ export const suite: KernelSuite<typeof mlaRopeAppend.bindings, typeof mlaRopeApp
     appendCase(
       'latents that are ready',
       { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'f32', block: 16 },
+      [[4, 1], [19, 0], undefined, [20, 0]],
+      { elsewhere: [1], latents: 'ready', races: true },
+    ),
+    appendCase(
+      'tiny q8, no latent of whole blocks',
+      { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 40, qkRopeHeadDim: 8, kvType: 'q8', block: 16 },
+      [[19, 0], undefined, [0, 1]],
+      { races: true },
+    ),
+    appendCase(
+      '16 heads, 512 + 64, q8',
+      { heads: 16, qkNopeHeadDim: 128, kvLoraRank: 512, qkRopeHeadDim: 64, kvType: 'q8', block: 16 },
+      [[40, 0], undefined, [17, 1]],
+    ),
+    appendCase(
+      'latents for a rank that keeps caches, q8, some appended here',
+      { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'q8', block: 16 },
+      [[4, 1], [19, 0], undefined, [5, 1]],
+      { elsewhere: [1], latents: 'kept', races: true },
+    ),
+    appendCase(
+      'latents that are ready, q8',
+      { heads: 3, qkNopeHeadDim: 12, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'q8', block: 16 },
       [[4, 1], [19, 0], undefined, [20, 0]],
       { elsewhere: [1], latents: 'ready', races: true },
     ),

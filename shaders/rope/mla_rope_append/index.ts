@@ -9,7 +9,7 @@ import {
   latentWgsl,
   latentWidth,
 } from '../../cache/latent_cache.js';
-import { checkStride } from '../../cache/kv_cache.js';
+import { checkStride, kvStage, kvStageWgsl } from '../../cache/kv_cache.js';
 import rms from '../../lib/rms.wgsl?raw';
 import source from './mla_rope_append.wgsl?raw';
 
@@ -100,8 +100,14 @@ export const mlaRopeAppend = defineKernel({
     // Threads of a workgroup; on a software adapter they are one vector register, so that its barrier is cheap.
     const threads = traits.software ? 8 : 64;
     return {
-      wgsl: [...latentWgsl(problem.kvType), rms, source],
-      constants: { ...latentConstants(problem), THREADS: threads, KEEP_LATENTS: latents === 'kept', READY: ready },
+      wgsl: [...latentWgsl(problem.kvType), ...kvStageWgsl, rms, source],
+      constants: {
+        ...latentConstants(problem),
+        ...kvStage(problem.kvType, latentWidth(problem)),
+        THREADS: threads,
+        KEEP_LATENTS: latents === 'kept',
+        READY: ready,
+      },
       params: {
         heads,
         rank: kvLoraRank,

@@ -3,9 +3,10 @@ import { Random } from '../../../src/base/random.js';
 import { testAdapters } from '../../../src/gpu/testing/adapters.js';
 import { prepareCase } from '../../../src/gpu/testing/run_kernel.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { decisions } from '../../attention/fixture.js';
+import { decisions, q8Faults } from '../../attention/fixture.js';
 import { readLatent } from '../../attention/mla_fixture.js';
-import { latentWidth } from '../../cache/latent_cache.js';
+import { kvVectorBytes } from '../../cache/kv_cache.js';
+import { latentUnit, latentWidth } from '../../cache/latent_cache.js';
 import { suite } from './cases.js';
 import { mlaRopeAppend } from './index.js';
 import { appendedLatent } from './reference.js';
@@ -24,7 +25,8 @@ for (const adapter of await testAdapters()) {
   describe(`mla_rope_append on ${adapter.name}`, () => {
     test('writes its rows, rounded to the cache type, and nothing else', async () => {
       const device = await adapter.open();
-      for (const testCase of [suite.cases[0]!, suite.cases[3]!, suite.cases[4]!]) {
+      const looked = suite.cases.filter(({ problem }) => problem.kvType !== 'f32' || !problem.latents);
+      for (const testCase of looked) {
         const { problem } = testCase;
         const inputs = suite.inputs(problem, new Random(9));
         const given = { ...suite, inputs: () => inputs };
@@ -45,21 +47,29 @@ for (const adapter of await testAdapters()) {
             const physical =
               inputs['block_table']![info[1] * problem.tableStride + Math.floor(info[0] / problem.block)]!;
             const relative = problem.kvType === 'f16' ? 2 ** -10 : 1e-5;
-            for (const [i, want] of appendedLatent(problem, inputs, row).entries()) {
-              const got = readLatent(problem, cache!, physical, info[0] % problem.block, i);
-              expect(Math.abs(got - want), `row ${row}, element ${i}`).toBeLessThan(1e-5 + relative * Math.abs(want));
+            const offset = info[0] % problem.block;
+            const wanted = appendedLatent(problem, inputs, row);
+            if (problem.kvType === 'q8') {
+              const at = (unit: number): number => latentUnit(problem, physical, unit, offset);
+              expect(q8Faults(cache!, at, wanted), `${testCase.name}, row ${row}`).toEqual([]);
+            } else {
+              const got = readLatent(problem, cache!, physical, offset);
+              for (const [i, want] of wanted.entries()) {
+                const error = Math.abs(got[i]! - want);
+                expect(error, `row ${row}, element ${i}`).toBeLessThan(1e-5 + relative * Math.abs(want));
+              }
             }
-            written += latentWidth(problem);
+            written += kvVectorBytes(latentWidth(problem), problem.kvType) / 4;
           }
-          const words = problem.kvType === 'f16' ? written / 2 : written;
           const before = inputs['latent_cache']!;
           const changed = new Uint32Array(cache!.buffer).filter(
             (word, i) => word !== new Uint32Array(before.buffer, i * 4, 1)[0],
           );
-          expect(changed.length).toBe(words);
+          expect(changed.length).toBe(written);
           const rows = problem.rowInfo.filter(Boolean).length;
+          const own = problem.heads * problem.qkRopeHeadDim + (problem.latents === 'kept' ? latentWidth(problem) : 0);
           expect((qAbs as Float32Array).filter((x) => !Number.isNaN(x)).length).toBe(
-            rows * problem.heads * problem.qkRopeHeadDim,
+            problem.latents === 'ready' ? 0 : rows * own,
           );
         }
         // The same bits whatever the number of threads.

@@ -20,6 +20,7 @@
 //
 // Grid (1 + ceil(heads * rope_units/2 / THREADS), rows, 1): workgroup 0 of a row = latent and k_pe; in the others a thread
 // rotates 4 pairs of one head; READY: workgroup 0 alone. THREADS: 8 for software adapters, 64 for GPUs; changes no bit.
+// Into a cache with scales (kv_q8.wgsl) a token goes by way of workgroup memory (kv_stage.wgsl).
 // Inactive rows: nothing is read or written. Rows without a block: only q_abs is.
 const THREADS: u32 = 64; // variant
 const KEEP_LATENTS: bool = false; // variant
@@ -66,6 +67,14 @@ fn rotate(low: vec4<f32>, high: vec4<f32>, position: u32, unit: u32) -> Rotated 
   return Rotated(fma(low, cosine, -(high * sine)), fma(high, cosine, low * sine));
 }
 
+// The staged token, into the cache. Call in uniform control flow.
+fn append_staged(to: u32, units: u32, thread: u32) {
+  workgroupBarrier();
+  for (var unit = thread; unit < kv_stored_units(units); unit += THREADS) {
+    latent_cache[to + unit * BLOCK] = kv_staged_unit(0u, units, unit);
+  }
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let row = group_id.y;
@@ -96,10 +105,18 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
   let start = row * params.kv_units + params.kv_start;
-  let to = latent_base(physical, rank_units + params.rope_units, position % BLOCK);
+  let units = rank_units + params.rope_units;
+  let to = latent_base(physical, units, position % BLOCK);
   if (READY) {
-    for (var unit = thread; unit < rank_units + params.rope_units; unit += THREADS) {
-      latent_cache[to + unit * BLOCK] = kv_pack(kv_a[start + unit]);
+    for (var unit = thread; unit < units; unit += THREADS) {
+      if (KV_SCALED) {
+        kv_staged[unit] = kv_a[start + unit];
+      } else {
+        latent_cache[to + unit * BLOCK] = kv_pack(kv_a[start + unit], 1.0);
+      }
+    }
+    if (KV_SCALED) {
+      append_staged(to, units, thread);
     }
     return;
   }
@@ -112,14 +129,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   workgroupBarrier();
   let scale = rms_scale(f32(params.rank), params.eps);
-  let kept = row * params.q_abs_units + params.heads * (rank_units + params.rope_units);
+  let kept = row * params.q_abs_units + params.heads * units;
   for (var unit = thread; unit < rank_units; unit += THREADS) {
     let latent = rms_apply(kv_a[start + unit], scale, norm_weight[unit]);
     if (KEEP_LATENTS) {
       q_abs[kept + unit] = latent;
     }
-    if (appends) {
-      latent_cache[to + unit * BLOCK] = kv_pack(latent);
+    if (KV_SCALED) {
+      kv_staged[unit] = latent;
+    } else if (appends) {
+      latent_cache[to + unit * BLOCK] = kv_pack(latent, 1.0);
     }
   }
   let key = start + rank_units;
@@ -129,9 +148,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       q_abs[kept + rank_units + unit] = rotated.low;
       q_abs[kept + rank_units + half_units + unit] = rotated.high;
     }
-    if (appends) {
-      latent_cache[to + (rank_units + unit) * BLOCK] = kv_pack(rotated.low);
-      latent_cache[to + (rank_units + half_units + unit) * BLOCK] = kv_pack(rotated.high);
+    if (KV_SCALED) {
+      kv_staged[rank_units + unit] = rotated.low;
+      kv_staged[rank_units + half_units + unit] = rotated.high;
+    } else if (appends) {
+      latent_cache[to + (rank_units + unit) * BLOCK] = kv_pack(rotated.low, 1.0);
+      latent_cache[to + (rank_units + half_units + unit) * BLOCK] = kv_pack(rotated.high, 1.0);
     }
+  }
+  if (KV_SCALED && appends) {
+    append_staged(to, units, thread);
   }
 }

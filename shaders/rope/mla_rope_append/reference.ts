@@ -22,7 +22,7 @@ function rotate(y: number[], table: ArrayLike<number>, position: number): number
   });
 }
 
-/** Float64. The cache is returned for f32 only; f16 caches are checked by the property test, which unpacks them. */
+/** Float64. The cache is returned for f32 only; packed ones are checked by the property test, which unpacks them. */
 export function mlaRopeAppendReference(problem: MlaRopeAppendCase, inputs: HostArrays): Expected {
   const { heads, kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, qStride, qOffset = 0, qAbsStride } = problem;
   const width = latentWidth(problem);
@@ -41,7 +41,7 @@ export function mlaRopeAppendReference(problem: MlaRopeAppendCase, inputs: HostA
       for (const [i, value] of rotated.entries()) qAbs[row * qAbsStride + head * width + kvLoraRank + i] = value;
     }
   }
-  if (problem.kvType === 'f16') return { q_abs: qAbs };
+  if (problem.kvType !== 'f32') return { q_abs: qAbs };
   const cache: number[] = new Array<number>(inputs['latent_cache']!.length);
   for (const [row, info] of problem.rowInfo.entries()) {
     if (!info || problem.elsewhere?.includes(info[1])) continue;

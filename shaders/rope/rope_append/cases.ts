@@ -4,7 +4,7 @@ import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testi
 import { type Eviction, type Idle, rowEntries, type RowInfo, rowInfoArray, withIdle } from '../../attention/fixture.js';
 import { type QueryPieces, widestPiece } from '../../attention/query_pieces.js';
 import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
-import { type CacheHeads, kvCacheBytes, kvUnitBytes, NO_BLOCK } from '../../cache/kv_cache.js';
+import { type CacheHeads, kvCacheBytes, kvVectorBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { ropeAppend, type RopeAppendProblem } from './index.js';
 import { ropeAppendReference } from './reference.js';
 
@@ -49,7 +49,7 @@ function ropeCase(
     flops: rows * (shape.heads + shape.kvHeads) * shape.headDim * 3,
     bytes:
       rows * (width + shape.heads * shape.headDim) * 4 +
-      rows * shape.kvHeads * (shape.headDim / 2) * kvUnitBytes(shape.kvType),
+      2 * rows * shape.kvHeads * kvVectorBytes(shape.headDim, shape.kvType),
     step: { rows, chunks: 1 },
     races,
   };
@@ -69,6 +69,7 @@ const cases = [
     true,
   ),
   ropeCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'f16', block: 16 }, [[2, 0]], true),
+  ropeCase('tiny q8', { heads: 2, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'q8', block: 16 }, [[2, 0]], true),
   ropeCase('8/4 d32 several slots', { heads: 8, kvHeads: 4, headDim: 32, qkNorm: false, kvType: 'f32', block: 16 }, [
     [0, 1],
     [255, 0],
@@ -90,6 +91,18 @@ const cases = [
   ropeCase('3/3 d80 f16', { heads: 3, kvHeads: 3, headDim: 80, qkNorm: false, kvType: 'f16', block: 16 }, [
     [16, 0],
     [15, 0],
+  ]),
+  ropeCase('9/3 d64 q8, qk norm', { heads: 9, kvHeads: 3, headDim: 64, qkNorm: true, kvType: 'q8', block: 64 }, [
+    [63, 1],
+    undefined,
+    [64, 0],
+  ]),
+  ropeCase('3/3 d80 q8', { heads: 3, kvHeads: 3, headDim: 80, qkNorm: false, kvType: 'q8', block: 16 }, [
+    [16, 0],
+    [15, 0],
+  ]),
+  ropeCase('3/1 d256 q8, qk norm', { heads: 3, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'q8', block: 16 }, [
+    [16, 0],
   ]),
   ropeCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, qkNorm: false, kvType: 'f32', block: 16 }, [[7, 0]]),
   ropeCase('2/1 d256 qk norm', { heads: 2, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'f32', block: 128 }, [
@@ -157,6 +170,43 @@ const cases = [
     },
     [[2, 0], undefined, [17, 1], [18, 1]],
     true,
+  ),
+  ropeCase(
+    'keys for a rank that keeps caches, q8, some appended here',
+    { heads: 4, kvHeads: 2, headDim: 24, qkNorm: true, kvType: 'q8', block: 16, elsewhere: [1], keys: 'kept' },
+    [[3, 0], [20, 1], undefined, [21, 1]],
+    true,
+  ),
+  ropeCase(
+    'keys that are ready, q8',
+    { heads: 3, kvHeads: 1, headDim: 48, qkNorm: false, kvType: 'q8', block: 16, elsewhere: [0], keys: 'ready' },
+    [[2, 0], undefined, [17, 1], [18, 1]],
+    true,
+  ),
+  ropeCase(
+    'heads of different lengths, q8, 2 kv heads of 3, in two pieces',
+    {
+      heads: 4,
+      kvHeads: 2,
+      cacheKvHeads: 3,
+      firstKvHead: 1,
+      headDim: 96,
+      qkNorm: true,
+      kvType: 'q8',
+      block: 16,
+      queryPieces: [2, 2],
+      elsewhere: [1],
+      perHead: true,
+      evicted: [
+        [0, 100, 31],
+        [5, 5, 5],
+      ],
+    },
+    [
+      [130, 0],
+      [131, 0],
+      [20, 1],
+    ],
   ),
   ropeCase(
     'tiny, after eviction',
@@ -259,7 +309,7 @@ const cases = [
 ];
 
 /** What a cache holds where nothing is appended. */
-const UNTOUCHED = { f32: -77.25, f16: 0x12345678 } as const;
+export const UNTOUCHED = { f32: -77.25, packed: 0x12345678 } as const;
 
 function inputs(problem: RopeCase, random: Random): HostArrays {
   const { heads, kvHeads, headDim, kvType, block, tableStride, qkvStride, rowInfo, elsewhere = [] } = problem;
@@ -299,7 +349,7 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
   }
   const words = kvCacheBytes(blockShape(problem), blocks) / 4;
   const cache = () =>
-    exact ? new Uint32Array(words).fill(UNTOUCHED.f16) : new Float32Array(words).fill(UNTOUCHED.f32);
+    kvType === 'f32' ? new Float32Array(words).fill(UNTOUCHED.f32) : new Uint32Array(words).fill(UNTOUCHED.packed);
   return {
     qkv,
     rope_table: table,

@@ -8,7 +8,9 @@ import {
   checkKvShape,
   checkStride,
   kvConstants,
+  kvStage,
   type KvType,
+  kvStageWgsl,
   kvWgsl,
   queryGroup,
 } from '../../cache/kv_cache.js';
@@ -80,9 +82,10 @@ export const ropeAppend = defineKernel({
     const lanes = traits.software ? 1 : headDim / 8;
     const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...tableWgsl, ...piecesWgsl, source],
+      wgsl: [...kvWgsl(problem.kvType), ...kvStageWgsl, ...tableWgsl, ...piecesWgsl, source],
       constants: {
         ...kvConstants(problem),
+        ...kvStage(problem.kvType, headTile * headDim),
         ...tableConstants(problem),
         ...pieces.constants,
         LANES: lanes,

@@ -4,7 +4,7 @@ import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.
 import { keyUnit, NO_BLOCK, valueUnit } from '../../cache/kv_cache.js';
 import type { RopeCase } from './cases.js';
 
-/** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. */
+/** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. q8 caches: by the property test. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
   const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } = problem;
   const { queryPieces = [heads] } = problem;
@@ -68,7 +68,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       const entry = rowEntries(problem, info, head) - 1;
       const table = headTable(problem, slot, head) + (problem.perHead ? HEAD_TABLE_LEAD : 0);
       const physical = inputs['block_table']![table + Math.floor(entry / block)]!;
-      if (physical === NO_BLOCK) continue;
+      if (physical === NO_BLOCK || kvType === 'q8') continue;
       const stored = problem.perHead ? 0 : head;
       if (isKey) {
         for (const [i, value] of rotated(x, inputs['k_norm']!, position).entries()) {
@@ -81,5 +81,5 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       }
     }
   }
-  return { qkv, k_cache: cached, v_cache: values };
+  return kvType === 'q8' ? { qkv } : { qkv, k_cache: cached, v_cache: values };
 }

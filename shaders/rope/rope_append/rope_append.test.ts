@@ -1,11 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
+import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { testAdapters } from '../../../src/gpu/testing/adapters.js';
 import { prepareCase } from '../../../src/gpu/testing/run_kernel.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { decisions, readKv, rowInfoArray } from '../../attention/fixture.js';
-import { keyUnit } from '../../cache/kv_cache.js';
-import { type RopeCase, suite } from './cases.js';
+import { decisions, q8Faults, rowEntries, rowInfoArray } from '../../attention/fixture.js';
+import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
+import { kvCacheBytes, keyUnit, NO_BLOCK, storedUnits, valueUnit } from '../../cache/kv_cache.js';
+import { readKvVector } from '../../cache/kv_vector.js';
+import { type RopeCase, suite, UNTOUCHED } from './cases.js';
 import { ropeAppend } from './index.js';
 import { ropeAppendReference } from './reference.js';
 
@@ -36,6 +39,41 @@ test('rope_append refuses shapes it has no layout for', () => {
   );
 });
 
+/** Compares q8 caches with what the reference puts into f32 caches. */
+function checkBytes(of: RopeCase, inputs: HostArrays, outputs: HostArrays, name: string): void {
+  const exact = { ...of, kvType: 'f32' } as const;
+  const { headDim, kvHeads, block, firstKvHead = 0 } = of;
+  const shape = blockShape(of);
+  const blocks = inputs['k_cache']!.byteLength / kvCacheBytes(shape, 1);
+  const empty = new Float32Array(kvCacheBytes(blockShape(exact), blocks) / 4);
+  const want = ropeAppendReference(exact, { ...inputs, k_cache: empty, v_cache: empty });
+  for (const [cache, unitOf] of [
+    ['k_cache', keyUnit],
+    ['v_cache', valueUnit],
+  ] as const) {
+    let words = 0;
+    for (const info of of.rowInfo) {
+      for (let head = firstKvHead; info && head < firstKvHead + kvHeads; head++) {
+        const entry = rowEntries(of, info, head) - 1;
+        const table = headTable(of, info[1], head) + (of.perHead ? HEAD_TABLE_LEAD : 0);
+        const physical = inputs['block_table']![table + Math.floor(entry / block)]!;
+        if (physical === NO_BLOCK) continue;
+        const atOf =
+          (layout: typeof shape) =>
+          (unit: number): number =>
+            unitOf(layout, physical, of.perHead ? 0 : head, unit, entry % block);
+        const expected = readKvVector('f32', Float32Array.from(want[cache]!), atOf(blockShape(exact)), headDim);
+        expect(q8Faults(outputs[cache]!, atOf(shape), expected), `${name}, ${cache} of ${info!.join(', ')}`).toEqual(
+          [],
+        );
+        words += storedUnits(headDim, 'q8');
+      }
+    }
+    expect((outputs[cache] as Uint32Array).filter((word) => word !== UNTOUCHED.packed).length, name).toBe(words);
+    expect(words).toBeGreaterThan(0);
+  }
+}
+
 for (const adapter of await testAdapters()) {
   describe(`rope_append on ${adapter.name}`, () => {
     test('rounds normalised, rotated keys to the nearest f16s', async () => {
@@ -57,20 +95,78 @@ for (const adapter of await testAdapters()) {
         for (const [position, slot] of problem.rowInfo as readonly (readonly [number, number])[]) {
           const physical = prepared.inputs['block_table']![slot * problem.tableStride + Math.floor(position / 16)]!;
           for (let head = 0; head < 2; head++) {
-            for (let dim = 0; dim < 64; dim++) {
-              const unit = keyUnit(problem, physical, head, dim >> 2, position % 16);
-              const expected = want[unit * 4 + (dim & 3)]!;
+            const at = (unit: number): number => keyUnit(problem, physical, head, unit, position % 16);
+            for (const [dim, value] of readKvVector('f16', got!, at, 64).entries()) {
+              const expected = want[at(dim >> 2) * 4 + (dim & 3)]!;
               // WGSL lets packing round to either neighbour: one unit in the last place of 11 bits.
               const ulp = 2 ** (Math.floor(Math.log2(Math.abs(expected))) - 10);
-              expect(Math.abs(readKv(problem, got!, unit, dim & 3) - expected), `dim ${dim}`).toBeLessThanOrEqual(
-                ulp + 1e-6,
-              );
+              expect(Math.abs(value - expected), `dim ${dim}`).toBeLessThanOrEqual(ulp + 1e-6);
               largest = Math.max(largest, Math.abs(expected));
             }
           }
         }
         expect(largest).toBeGreaterThan(0.5);
         prepared.dispose();
+      }
+      device.dispose();
+    });
+
+    test('clamps what the type of the cache can’t hold, and keeps signs', async () => {
+      const device = await adapter.open();
+      for (const kvType of ['f16', 'q8'] as const) {
+        const of: RopeCase = { ...problem, qkNorm: false, kvType };
+        const given = suite.inputs(of, new Random(5));
+        // Beyond what f16 holds, and what 127 times a scale in f16 does; a vector of small numbers stays exact.
+        const beyond = kvType === 'f16' ? 1e6 : 1e9;
+        const largest = kvType === 'f16' ? 65504 : 127 * 65504;
+        const qkv = (given['qkv'] as Float32Array).map((x, i) => (i < of.qkvStride ? Math.sign(x) * beyond : x));
+        for (const traits of decisions(device)) {
+          const kernel = { ...ropeAppend, plan: (p: RopeCase) => ropeAppend.plan(p, traits) };
+          const testCase = { name: 'clamped', problem: of, seed: 5, flops: 0, bytes: 0, step: { rows: 2, chunks: 1 } };
+          const inputs = () => ({ ...given, qkv });
+          const prepared = await device.checked('rope_append', () =>
+            prepareCase(device, { ...suite, kernel, inputs }, testCase),
+          );
+          prepared.reset();
+          prepared.run();
+          const { v_cache: cache } = await prepared.readOutputs(['v_cache']);
+          prepared.dispose();
+          for (const [row, [position, slot]] of (of.rowInfo as readonly (readonly [number, number])[]).entries()) {
+            const physical = given['block_table']![slot * of.tableStride + Math.floor(position / 16)]!;
+            for (let head = 0; head < 2; head++) {
+              const at = (unit: number): number => valueUnit(of, physical, head, unit, position % 16);
+              const from = row * of.qkvStride + (6 + head) * 64;
+              const got = Array.from(readKvVector(kvType, cache!, at, 64));
+              const want = Array.from(qkv.subarray(from, from + 64));
+              if (row === 0) expect(got).toEqual(want.map((x) => Math.sign(x) * largest));
+              else for (const [i, x] of want.entries()) expect(Math.abs(got[i]! - x)).toBeLessThan(0.05);
+            }
+          }
+        }
+      }
+      device.dispose();
+    });
+
+    test('q8: writes the nearest bytes with the least scales, and nothing else', async () => {
+      const device = await adapter.open();
+      for (const testCase of suite.cases.filter((c) => c.problem.kvType === 'q8')) {
+        const of = testCase.problem;
+        const inputs = suite.inputs(of, new Random(testCase.seed));
+        const results: Uint32Array[] = [];
+        for (const traits of decisions(device)) {
+          const kernel = { ...ropeAppend, plan: (p: RopeCase) => ropeAppend.plan(p, traits) };
+          const prepared = await device.checked('rope_append', () =>
+            prepareCase(device, { ...suite, kernel, inputs: () => inputs }, testCase),
+          );
+          prepared.reset();
+          prepared.run();
+          const outputs = await prepared.readOutputs(['k_cache', 'v_cache']);
+          prepared.dispose();
+          checkBytes(of, inputs, outputs, testCase.name);
+          results.push(...Object.values(outputs).map((out) => new Uint32Array(out.buffer)));
+        }
+        // The same bits whatever the number of threads.
+        for (const [i, words] of results.entries()) expect(words).toEqual(results[i % 2]);
       }
       device.dispose();
     });

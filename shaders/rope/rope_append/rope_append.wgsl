@@ -18,6 +18,7 @@
 // Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each; READY: of k
 // and v alone.
 // Variants: HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for software adapters (no barrier); chosen by index.ts.
+// Into a cache with scales (kv_q8.wgsl) vectors go by way of workgroup memory (kv_stage.wgsl).
 // Inactive rows: nothing is read or written. Rows without a block: only q is, and k in place.
 const LANES: u32 = 8; // variant
 const HEAD_TILE: u32 = 8; // variant
@@ -121,28 +122,28 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
     inverse = 1.0 / sqrt(total / f32(HEAD_DIM) + params.eps);
   }
-  if (!exists) {
-    return;
-  }
 
   // Of k and v; q has none.
   let head = params.first_kv_head + select((vector - params.heads) % params.kv_heads, 0u, is_query);
   let table = head_table(row_info[row].y, head);
   let entry = position - evicted_entries(table);
   let physical = entry_block(table, entry / BLOCK);
-  let appends = !is_query && physical != NO_BLOCK;
-  if (!is_query && !appends && (is_value || !KEEP_KEYS)) {
-    return;
-  }
+  let appends = exists && !is_query && physical != NO_BLOCK;
   let offset = entry % BLOCK;
-  if (is_value) {
-    let to = value_base(physical, block_heads(), block_head(head), offset);
+  let key_to = key_base(physical, block_heads(), block_head(head), offset);
+  let value_to = value_base(physical, block_heads(), block_head(head), offset);
+  let staged = thread / LANES * HEAD_UNITS;
+  if (appends && is_value) {
     for (var unit = lane; unit < 2u * params.half_units; unit += LANES) {
-      v_cache[to + unit] = kv_pack(qkv[base + unit]);
+      if (KV_SCALED) {
+        kv_staged[staged + unit] = qkv[base + unit];
+      } else {
+        v_cache[value_to + unit] = kv_pack(qkv[base + unit], 1.0);
+      }
     }
-    return;
   }
-  for (var unit = lane; unit < params.half_units; unit += LANES) {
+  let turns = exists && !is_value && (is_query || appends || KEEP_KEYS);
+  for (var unit = select(params.half_units, lane, turns); unit < params.half_units; unit += LANES) {
     var low = qkv[base + unit];
     var high = qkv[base + HALF_UNITS + unit];
     if (QK_NORM) {
@@ -172,9 +173,26 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       qkv[base + HALF_UNITS + unit] = rotated_high;
     }
     if (appends) {
-      let to = key_base(physical, block_heads(), block_head(head), offset);
-      k_cache[to + unit * BLOCK] = kv_pack(rotated_low);
-      k_cache[to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high);
+      if (KV_SCALED) {
+        kv_staged[staged + unit] = rotated_low;
+        kv_staged[staged + HALF_UNITS + unit] = rotated_high;
+      } else {
+        k_cache[key_to + unit * BLOCK] = kv_pack(rotated_low, 1.0);
+        k_cache[key_to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high, 1.0);
+      }
+    }
+  }
+  if (KV_SCALED) {
+    if (LANES > 1u) {
+      workgroupBarrier();
+    }
+    for (var unit = select(kv_stored_units(HEAD_UNITS), lane, appends); unit < kv_stored_units(HEAD_UNITS); unit += LANES) {
+      let stored = kv_staged_unit(staged, HEAD_UNITS, unit);
+      if (is_value) {
+        v_cache[value_to + unit] = stored;
+      } else {
+        k_cache[key_to + unit * BLOCK] = stored;
+      }
     }
   }
 }

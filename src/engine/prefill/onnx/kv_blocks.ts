@@ -1,5 +1,5 @@
-import { halfFromFloat } from '../../../../shaders/linear/float16.js';
-import { keyUnit, type KvShape, valueUnit } from '../../../../shaders/cache/kv_cache.js';
+import { kvCacheBytes, keyUnit, type KvShape, valueUnit } from '../../../../shaders/cache/kv_cache.js';
+import { writeKvVector } from '../../../../shaders/cache/kv_vector.js';
 import { ceilDiv } from '../../../base/math.js';
 
 /**
@@ -17,16 +17,13 @@ export function cacheBlocks(
   const { kvHeads, headDim, block, kvType } = shape;
   const unitOf = which === 'key' ? keyUnit : valueUnit;
   const length = present.length / kvHeads / headDim;
-  const elements = ceilDiv(tokens, block) * block * kvHeads * headDim;
-  const out = kvType === 'f32' ? new Float32Array(elements) : new Uint16Array(elements);
-  const stored = kvType === 'f32' ? (value: number) => value : halfFromFloat;
+  const words = kvCacheBytes(shape, ceilDiv(tokens, block)) / 4;
+  const out = kvType === 'f32' ? new Float32Array(words) : new Uint32Array(words);
   for (let head = 0; head < kvHeads; head++) {
     for (let token = 0; token < tokens; token++) {
       const from = (head * length + token) * headDim;
-      for (let unit = 0; unit < headDim / 4; unit++) {
-        const to = unitOf(shape, Math.floor(token / block), head, unit, token % block) * 4;
-        for (let lane = 0; lane < 4; lane++) out[to + lane] = stored(present[from + unit * 4 + lane]!);
-      }
+      const at = (unit: number): number => unitOf(shape, Math.floor(token / block), head, unit, token % block);
+      writeKvVector(kvType, out, at, present.subarray(from, from + headDim));
     }
   }
   return new Uint8Array(out.buffer);
