@@ -52,7 +52,7 @@ async function suiteRequest(
   const maxTokens = options.integer('max-tokens', 2);
   if (suite === 'ranks') {
     const weights = oneWeights(options, suite);
-    const kv = options.oneOf('kv', ['f32', 'f16']);
+    const kv = options.oneOf('kv', ['f32', 'f16', 'q8']);
     await requestFor(options, terminal, model, weights, undefined, []);
     return {
       suite,
@@ -70,7 +70,7 @@ async function suiteRequest(
   }
   if (suite === 'throughput') {
     const weights = oneWeights(options, suite);
-    const kv = options.oneOf('kv', ['f32', 'f16']);
+    const kv = options.oneOf('kv', ['f32', 'f16', 'q8']);
     const [ranks = 2, ...others] = integerList(options, 'ranks', 2) ?? [];
     if (others.length > 0) throw usageError(`--ranks ${options.text('ranks')}: --suite ${suite} takes one number`);
     return {
@@ -90,7 +90,7 @@ async function suiteRequest(
   }
   if (suite === 'arranged') {
     const weights = oneWeights(options, suite);
-    const kv = options.oneOf('kv', ['f32', 'f16']);
+    const kv = options.oneOf('kv', ['f32', 'f16', 'q8']);
     const profile = await profileOption(options.text('kv-profile'));
     return {
       suite,

@@ -26,7 +26,7 @@ export const modelOptions = {
   },
   ...hubOptions,
   weights: { value: 'TYPE', help: 'f32, f16, q8, q4; default: as stored' },
-  kv: { value: 'TYPE', help: 'KV cache in f32 (default) or f16' },
+  kv: { value: 'TYPE', help: 'KV cache: f32, f16 or q8 (bytes); default: auto, f16 on GPUs and f32 on the CPU' },
   'kv-budget': {
     value: 'B',
     help: "part of a prompt's KV cache that is kept, above 0 and at most 1, such as 0.2; default: all of it",
@@ -124,7 +124,7 @@ export async function openHost(request: ModelRequest): Promise<ModelHost> {
 async function loadOptions(options: Options): Promise<PlainLoadOptions> {
   return defined({
     weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
-    kv: options.oneOf('kv', ['f32', 'f16']),
+    kv: options.oneOf('kv', ['auto', 'f32', 'f16', 'q8']),
     ...(await kvOptions(options)),
     contextLength: options.integer('context', 1),
     prefillChunk: options.integer('prefill-chunk', 1),

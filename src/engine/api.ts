@@ -42,8 +42,12 @@ export interface LoadOptions extends NetworkOptions {
    * in q4, other quantised types in q8.
    */
   readonly weights?: WeightType | 'auto';
-  /** Element type of the KV cache; default 'f32'. */
-  readonly kv?: KvType;
+  /**
+   * How the KV cache keeps its numbers: 'f32', 'f16', or 'q8', bytes with a scale for each 32 of them, half of f16's memory and a
+   * little. 'auto' (default): 'f16' where all ranks run on GPUs, 'f32' on adapters that run on the CPU. f16 and q8 clamp what they
+   * can't hold. Bits differ between the types.
+   */
+  readonly kv?: KvType | 'auto';
   /** Part of a prompt's cache that is kept, above 0 and at most 1: each kv head evicts the entries that it attends to least. Default: all of it. */
   readonly kvBudget?: number;
   /**

@@ -11,7 +11,7 @@ import { listCached, type NetworkOptions, parseIntegrity, type Source } from '..
 import type { CompressionOptions } from '../model/compression/options.js';
 import type { ModelConfig } from '../model/config/model_config.js';
 import { checkWindowFits } from '../model/compression/window.js';
-import type { KvType } from '../model/layers/attention/cache.js';
+import { KV_TYPES, type KvType } from '../model/layers/attention/cache.js';
 import type { RankProgress } from './ranks/open_rank.js';
 import { modelShape } from '../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, type Plan } from '../placement/index.js';
@@ -25,6 +25,7 @@ import { modelName } from './files/model_name.js';
 import { placeOf } from './files/model_place.js';
 import { openFiles, orDamage } from './files/open_files.js';
 import { runnerOf } from './planning/plan_subject.js';
+import { cacheType } from './planning/rank_adapters.js';
 import { loadSeats } from './planning/seats.js';
 import { checkPrefill } from './prefill/check_prefill.js';
 import { prefillFeatures, type PrefillWorker } from './prefill/prefill_worker.js';
@@ -36,7 +37,7 @@ import { WorkerGroup } from './workers/worker_group.js';
 const DEFAULT_CONTEXT = 4096;
 export const loadSchema: OptionsSchema<LoadOptions> = {
   weights: oneOf(['auto', 'f32', 'f16', 'q8', 'q4']),
-  kv: oneOf(['f32', 'f16']),
+  kv: oneOf(['auto', ...KV_TYPES]),
   kvBudget: true,
   kvPolicy: true,
   kvWindow: true,
@@ -180,7 +181,7 @@ async function openParts(
   const reader = await files.reader();
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
 
-  const kvType = options.kv ?? 'f32';
+  const kvType = await cacheType(options);
   const compression = await kvCompression(options, config);
   const features = [...wanted, ...(options.prefill ? prefillFeatures(options.prefill.kind) : [])];
   checkTogether([...features, ...(compression ? ['compression' as const] : []), ...modelFeatures(modelShape(config))]);

@@ -1,4 +1,5 @@
 import { SplitkvError } from '../base/errors.js';
+import { saysCpu } from './cpu_adapter.js';
 import { Device, type Variants } from './device.js';
 
 export interface AdapterRequest {
@@ -44,6 +45,18 @@ async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | nul
     );
   }
   return gpu.requestAdapter({ powerPreference });
+}
+
+/** Which variants of kernels `openDevice` would plan. Where there is no adapter: 'software', and opening one says why. */
+export async function adapterVariants(request: AdapterRequest = {}): Promise<Variants> {
+  if (request.variants) return request.variants;
+  const adapter = await requestAdapter(request).catch(() => null);
+  const onCpu = adapter ? saysCpu(adapter) : true;
+  if (onCpu !== undefined) return onCpu ? 'software' : 'hardware';
+  const device = await openDevice(request); // which measures
+  const { variants } = device.adapter;
+  device.dispose();
+  return variants;
 }
 
 /**

@@ -3,7 +3,7 @@
  * dispatches are recorded into a Program once and replayed each step (recorder.ts). Read kernel.ts next.
  */
 
-export { type AdapterRequest, noWebGpu, openDevice } from './adapters.js';
+export { type AdapterRequest, adapterVariants, noWebGpu, openDevice } from './adapters.js';
 export { saysCpu } from './cpu_adapter.js';
 export { type AdapterDescription, Buffer, Device, type DeviceTraits, type Variants } from './device.js';
 export { defineKernel, type Grid, type GridSpec, type Kernel, type KernelPlan, type StepShape } from './kernel.js';

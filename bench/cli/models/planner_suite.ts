@@ -1,6 +1,7 @@
 import { SplitkvError, throwIfAborted } from '../../../src/base/errors.js';
 import { median } from '../../../src/base/stats.js';
 import { planOutlook, type PlanOutlook } from '../../../src/engine/planning/auto_plan.js';
+import { cacheType } from '../../../src/engine/planning/rank_adapters.js';
 import { openModelFiles, storedType } from '../../../src/engine/files/model_files.js';
 import { RankGroup } from '../../../src/engine/ranks/rank_group.js';
 import { SlotDriver } from '../../../src/engine/testing/slot_driver.js';
@@ -96,7 +97,7 @@ async function runModel(
   const { config } = files;
   const reader = await files.reader();
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
-  const kvType = options.kv ?? 'f32';
+  const kvType = await cacheType(options);
   const contextLength = Math.min(config.maxPositions, Math.max(...promptTokens) + maxTokens);
   const requests = Array.from({ length: ranks }, () =>
     options.adapter === undefined ? {} : { adapterName: options.adapter },

@@ -6,7 +6,7 @@ import { parseMemory, parseRanks } from './rank_options.js';
 export const PARAMETERS = {
   model: 'URL of a model folder; default: the embedded model',
   weights: 'f32, f16, q8, q4',
-  kv: 'f32, f16',
+  kv: 'auto, f32, f16, q8',
   variants: 'hardware, software: which variants of kernels run',
   context: 'tokens of the context',
   max_tokens: 'tokens of an answer',
@@ -53,7 +53,7 @@ export function readParameters(query: URLSearchParams): PageParameters {
     maxTokens: read('max_tokens', wholeNumber) ?? DEFAULT_MAX_TOKENS,
     load: {
       ...(weights !== undefined && { weights: weights as WeightType }),
-      ...(kv !== undefined && { kv: kv as KvType }),
+      ...(kv !== undefined && { kv: kv as KvType | 'auto' }),
       ...(variants !== undefined && { variants: variants as 'hardware' | 'software' }),
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),

@@ -181,6 +181,7 @@ describe('compression in the running engine', () => {
     ['ada', 'arranged with copies that share lanes', 3, { plan: { ...arranged(3, 3), sharing: 'lanes' } }],
     ['ada', 'single', 1, { prefillChunk: 16 }],
     ['snap', 'single', 1, { prefillChunk: 48, kv: 'f16' }],
+    ['ada', 'tp', 2, { prefillChunk: 48, kv: 'q8' }],
   ])(
     "'%s', plan %s of %i: the same bits as one rank in one step",
     { timeout: 120_000 },

@@ -23,7 +23,7 @@ import { openFiles } from '../files/open_files.js';
 import { usualRequest } from './pick_plan.js';
 import { microBatchesOf } from '../serving/micro_batches.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
-import { rankAdapters, rankCount } from './rank_adapters.js';
+import { cacheType, rankAdapters, rankCount } from './rank_adapters.js';
 import { loadSeats } from './seats.js';
 import { memoryOnPaper } from './rank_memory.js';
 
@@ -135,7 +135,7 @@ export async function planModel(
   const contextLength = checkContext(options.contextLength, config);
   const given = options.weights ?? 'auto';
   const type = given === 'auto' ? storedType(await files.reader()) : given;
-  const kvType = options.kv ?? 'f32';
+  const kvType = await cacheType(options);
   const promptLength = within('promptTokens', promptTokens, contextLength);
   const usual = usualRequest(contextLength, promptLength);
   const request = {

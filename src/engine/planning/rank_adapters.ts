@@ -1,5 +1,6 @@
 import { usageError } from '../../base/errors.js';
-import type { AdapterRequest } from '../../gpu/index.js';
+import type { KvType } from '../../model/layers/attention/cache.js';
+import { type AdapterRequest, adapterVariants } from '../../gpu/index.js';
 import type { LoadOptions } from '../api.js';
 
 export type { AdapterRequest } from '../../gpu/index.js';
@@ -25,6 +26,19 @@ export function rankAdapters(
     throw usageError('ranks names an adapter for each rank: leave adapter and powerPreference out');
   }
   return ranks.map((name) => ({ ...namedAdapter(name), ...forced }));
+}
+
+/** The KV cache's type that the options ask for: 'auto' is f16 where kernels are a GPU's on every rank, and f32 elsewhere. */
+export async function cacheType(
+  options: Pick<LoadOptions, 'kv' | 'ranks' | 'adapter' | 'powerPreference' | 'variants'>,
+): Promise<KvType> {
+  const { kv = 'auto' } = options;
+  if (kv !== 'auto') return kv;
+  const requests = new Map(
+    rankAdapters(options, rankCount(options)).map((request) => [JSON.stringify(request), request]),
+  );
+  for (const request of requests.values()) if ((await adapterVariants(request)) === 'software') return 'f32';
+  return 'f16';
 }
 
 /** By a power preference, or by part of its name. */

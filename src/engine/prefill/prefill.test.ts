@@ -40,13 +40,13 @@ describe('prefill worker of our own kernels', () => {
   test.each<[string, number, keyof typeof models, Partial<OpenRunnerOptions>]>([
     ['single', 1, 'llama', { kv: 'f16', weights: 'q4' }],
     ['token', 3, 'llama', {}],
-    ['pp x token', 4, 'llama', {}],
+    ['pp x token', 4, 'llama', { kv: 'q8' }],
     ['tp x token', 6, 'llama', {}],
     ['pp', 2, 'llama', { virtual: false }],
     ['sp', 2, 'llama', {}],
     ['adp', 3, 'llama', {}],
     ['arranged', 3, 'llama', { plan: arranged }],
-    ['pp', 2, 'deepseek', {}],
+    ['pp', 2, 'deepseek', { kv: 'q8' }],
     ['tp+sp', 2, 'deepseek', {}],
   ])('plan %s on %i ranks, %s: the bits of ranks that compute prompts themselves', async (plan, ranks, model, more) => {
     const shared = { adapter, model: models[model]!, contextLength: 400, ...more };

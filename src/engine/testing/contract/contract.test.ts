@@ -43,6 +43,8 @@ describe('numerics contract: the same bits', async () => {
       ['llama', 'f32', 'f32', 700, [512, 256, 33]],
       ['llama', 'q4', 'f16', 257, [512, 16]],
       ['deepseek', 'q8', 'f32', 300, [512, 100]],
+      ['llama', 'f32', 'q8', 257, [512, 33]],
+      ['deepseek', 'f32', 'q8', 300, [512, 100]],
     ];
     test.each(
       drawn(chunked, parts.includes('chunks') ? (fast ? 2 : 1) : 0, `chunks ${on}`).filter(
@@ -73,22 +75,24 @@ describe('numerics contract: the same bits', async () => {
       },
     );
 
-    const mixed: [string, WeightType, number[]][] = [
-      ['llama', 'f32', [5, 300, 1, long]],
-      ['deepseek', 'f16', [5, 300, 1]],
+    const mixed: [string, WeightType, KvType, number[]][] = [
+      ['llama', 'f32', 'f32', [5, 300, 1, long]],
+      ['deepseek', 'f16', 'f32', [5, 300, 1]],
+      ['llama', 'f32', 'q8', [5, 300, 1]],
+      ['deepseek', 'f16', 'q8', [5, 300, 1]],
     ];
     test.each(drawn(mixed, parts.includes('batch') ? 1 : 0, `batch ${on}`))(
-      `of a generated row whatever else is in the batch: %s, %s, on ${on}`,
+      `of a generated row whatever else is in the batch: %s, %s, kv %s, on ${on}`,
       { timeout: 300_000 },
-      async (name, weights, lengths) => {
+      async (name, weights, kv, lengths) => {
         const batch = lengths.map((length, seed) => ({ length, seed }));
         const alone = await decode(
           adapter,
           models[name]!,
-          weights,
+          { weights, kv },
           batch.map((sequence) => [sequence]),
         );
-        const [together] = await decode(adapter, models[name]!, weights, [batch]);
+        const [together] = await decode(adapter, models[name]!, { weights, kv }, [batch]);
         for (const [index, [steps]] of alone.entries()) {
           for (const [step, row] of steps!.entries()) {
             expect(together![index]![step]!.equals(row), `sequence ${index}, step ${step}`).toBe(true);
@@ -103,7 +107,7 @@ describe('numerics contract: the same bits', async () => {
 async function decode(
   { name: adapter, variants }: { readonly name: string; readonly variants: 'auto' | Variants },
   options: RandomModelOptions,
-  weights: WeightType,
+  types: { readonly weights: WeightType; readonly kv: KvType },
   batches: readonly (readonly { length: number; seed: number }[])[],
 ): Promise<Buffer[][][]> {
   const slots = batches[0]!.length;
@@ -111,7 +115,7 @@ async function decode(
     adapter,
     variants,
     model: options,
-    weights,
+    ...types,
     slots,
     contextLength: 2304,
     prefillChunk: 512,

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
-import type { Model, WeightType } from '../../api.js';
+import { drawn } from '../../../gpu/testing/draw.js';
+import { KV_TYPES } from '../../../model/layers/attention/cache.js';
+import type { Model } from '../../api.js';
 import { load } from '../../load.js';
 
 interface Question {
@@ -16,14 +18,14 @@ const questions = readFileSync('models/eval.jsonl', 'utf8')
   .map((line) => JSON.parse(line) as Question);
 const contexts = [256, 512, 1024, 2048];
 
-// SPLITKV_EVAL=1 asks every held-out question with every weight type and prints the table of the model cards; 0.5 asks half.
+// SPLITKV_EVAL=1 asks every held-out question with every weight type and cache type and prints the table of the model cards; 0.5 asks half.
 const share = Number(process.env['SPLITKV_EVAL'] ?? 0);
 const full = share > 0;
-const few: Record<number, number> = { 256: 4, 512: 2, 1024: 1, 2048: 1 };
+const fewQuestions: Record<number, number> = { 256: 4, 512: 2, 1024: 1, 2048: 1 };
 
 async function exactMatch(model: Model, context: number): Promise<{ right: number; asked: number }> {
   const all = questions.filter((question) => question.context === context);
-  const asked = all.slice(0, full ? Math.ceil(all.length * share) : few[context]);
+  const asked = all.slice(0, full ? Math.ceil(all.length * share) : fewQuestions[context]);
   let right = 0;
   for (const { prompt, answer } of asked) {
     // Answers end with the first full stop.
@@ -36,11 +38,15 @@ async function exactMatch(model: Model, context: number): Promise<{ right: numbe
 describe('embedded models answer questions about their stories', async () => {
   // The fastest adapter present: what is asked here is what the model knows, not which adapter runs it.
   const adapter = (await testAdapters()).at(-1)!;
-  const types: readonly WeightType[] = full ? ['f32', 'f16', 'q8', 'q4'] : ['f32'];
+  const all = [
+    ...(['f32', 'f16', 'q8', 'q4'] as const).map((weights) => ({ weights, kv: 'f32' as const })),
+    ...(['f16', 'q8'] as const).map((kv) => ({ weights: 'f16' as const, kv })),
+  ];
   for (const name of ['tiny-gqa', 'tiny-mla']) {
-    for (const weights of types) {
-      test(`${name}, ${weights}`, { timeout: full ? 3_600_000 : 300_000 }, async () => {
-        const model = await load(`models/${name}`, { weights, adapter: adapter.name });
+    const few = drawn(KV_TYPES, 1, `answers of ${name}`).map((kv) => ({ weights: 'f32' as const, kv }));
+    for (const { weights, kv } of full ? all : few) {
+      test(`${name}, ${weights}, kv ${kv}`, { timeout: full ? 3_600_000 : 300_000 }, async () => {
+        const model = await load(`models/${name}`, { weights, kv, adapter: adapter.name });
         let right = 0;
         let asked = 0;
         const cells: string[] = [];
@@ -51,7 +57,7 @@ describe('embedded models answer questions about their stories', async () => {
           cells.push(`${((100 * result.right) / result.asked).toFixed(1)}% (${result.right}/${result.asked})`);
         }
         await model.dispose();
-        console.log(`${name} | ${weights} | ${cells.join(' | ')}`);
+        console.log(`${name} | ${weights}, kv ${kv} | ${cells.join(' | ')}`);
         if (weights === 'f32') expect(right / asked).toBeGreaterThanOrEqual(0.95);
       });
     }

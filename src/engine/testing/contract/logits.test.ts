@@ -125,7 +125,14 @@ describe('logits agree with a float64 reference', async () => {
         const prompt = promptOf(model.config, tokens, options.seed!);
         for (const weights of types) {
           const expected = referenceLogits(model.config, rounded(model.weights, weights), prompt);
-          const loaded = await load(files, { weights, prefillChunk: 64, adapter, variants, contextLength: 512 });
+          const loaded = await load(files, {
+            weights,
+            kv: 'f32',
+            prefillChunk: 64,
+            adapter,
+            variants,
+            contextLength: 512,
+          });
           try {
             const { positions, rows } = await loaded.logits(prompt, { all: true });
             expect(positions).toEqual(prompt.map((_, i) => i));

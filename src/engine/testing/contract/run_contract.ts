@@ -29,7 +29,7 @@ export interface ContractOptions {
 }
 
 const WEIGHTS: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
-const KV: readonly KvType[] = ['f32', 'f16'];
+const KV: readonly KvType[] = ['f32', 'f16', 'q8'];
 /** Of kernels: an adapter's own, then those that GPUs get, which a CPU takes several times longer for. */
 const VARIANTS = ['auto', 'hardware'] as const;
 const HARDWARE_LENGTHS = [1, 300];

@@ -6,7 +6,7 @@ import type { CompressionOptions } from '../../compression/options.js';
 import type { StageCompression } from '../../compression/stage_compression.js';
 import type { PagedAttention } from '../../config/model_config.js';
 
-export type { KvType } from '../../../../shaders/cache/kv_cache.js';
+export { KV_TYPES, type KvType } from '../../../../shaders/cache/kv_cache.js';
 
 /** What layers need to know of the cache that the engine pages. */
 export interface CacheOptions {
