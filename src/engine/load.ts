@@ -208,7 +208,7 @@ async function openParts(
   } as const;
   const group = place
     ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: await isDownloading(source), onWarning })
-    : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false });
+    : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false, onWarning });
   if (compression) await checkWindow(compression, group);
   let prefiller: PrefillWorker | undefined;
   try {

@@ -91,6 +91,7 @@ export class Device {
   #failure: SplitkvError | undefined;
   #disposed = false;
   #nudges = false;
+  #isPlain = (_kernel: string): boolean => false;
 
   private constructor(
     readonly gpu: GPUDevice,
@@ -307,10 +308,20 @@ export class Device {
     return Object.fromEntries(this.#planned);
   }
 
+  /**
+   * Which kernels are planned plainly from now on, as for an adapter that runs on the CPU and has no feature: where their variants for
+   * GPUs compute wrongly. Forgets what was `planned`.
+   */
+  usePlain(isPlain: (kernel: string) => boolean): void {
+    this.#isPlain = isPlain;
+    this.#planned.clear();
+  }
+
   /** @internal What a kernel is to be planned with, in a program that is being recorded. */
   traitsOf(kernel: string): DeviceTraits {
-    this.#planned.set(kernel, this.traits.software ? 'software' : 'hardware');
-    return this.traits;
+    const traits = this.#isPlain(kernel) ? { ...this.traits, software: true, f16: false } : this.traits;
+    this.#planned.set(kernel, traits.software ? 'software' : 'hardware');
+    return traits;
   }
 
   /** @internal What its pipelines are made of. */

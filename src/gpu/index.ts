@@ -6,7 +6,15 @@
 export { type AdapterRequest, adapterVariants, noWebGpu, openDevice } from './adapters.js';
 export { saysCpu } from './cpu_adapter.js';
 export { type AdapterDescription, Buffer, Device, type DeviceTraits, type Variants } from './device.js';
-export { defineKernel, type Grid, type GridSpec, type Kernel, type KernelPlan, type StepShape } from './kernel.js';
+export {
+  defineKernel,
+  type Grid,
+  type GridSpec,
+  type Kernel,
+  type KernelPlan,
+  type PipelineSource,
+  type StepShape,
+} from './kernel.js';
 export { openPaperDevice } from './paper_device.js';
 export {
   allRows,

@@ -52,7 +52,7 @@ export class Probe {
     readonly layers: ProbeLayers,
     readonly contextLength: number,
     readonly forward: Forward,
-    batched: boolean,
+    readonly batched: boolean,
   ) {
     const record = (buffers: RowBuffers): ProbeRows => {
       const recorder = new Recorder(device, `probe ${buffers.role}`);
@@ -93,6 +93,19 @@ export class Probe {
       });
       return new Probe(device, layers, contextLength, forward, subject.batched);
     });
+  }
+
+  /** The same layers, recorded with what the device now plans kernels with. */
+  recordedAnew(): Promise<Probe> {
+    const { device, layers, contextLength, forward, batched } = this;
+    return device.checked('preparing to compare', () => new Probe(device, layers, contextLength, forward, batched));
+  }
+
+  /** The last layer's output for rows at positions `first`, `first + 1`, ...: [rows][hidden stride]. */
+  async outputOf(role: 'prompt' | 'generated', rows: number, first: number): Promise<Float32Array> {
+    const { buffers, program } = role === 'prompt' ? this.#prompt : this.#batches.get(rows)!;
+    this.#place(buffers, rows, (row) => first + row);
+    return this.#output(this.#timed(program, { rows: [rows], chunks: chunksOf(first + rows) }), buffers.x, rows);
   }
 
   get count(): number {
@@ -137,8 +150,8 @@ export class Probe {
    * @throws SplitkvError `internal` where they differ.
    */
   async check(): Promise<void> {
-    const prompt = await this.#firstRow(this.prompt(0, 16), this.#prompt.buffers.x);
-    const generated = await this.#firstRow(this.generated(1, 1), this.#batches.get(1)!.buffers.x);
+    const prompt = await this.#output(this.prompt(0, 16), this.#prompt.buffers.x, 1);
+    const generated = await this.#output(this.generated(1, 1), this.#batches.get(1)!.buffers.x, 1);
     let difference = 0;
     let size = 0;
     for (const [i, value] of generated.entries()) {
@@ -154,13 +167,13 @@ export class Probe {
     );
   }
 
-  async #firstRow({ device, program, step }: Timed, x: Buffer): Promise<Float32Array> {
+  async #output({ device, program, step }: Timed, x: Buffer, rows: number): Promise<Float32Array> {
     const encoder = device.gpu.createCommandEncoder();
     const pass = encoder.beginComputePass();
     program.encode(pass, step);
     pass.end();
     device.gpu.queue.submit([encoder.finish()]);
-    return new Float32Array(await device.read(x, 0, this.forward.hiddenStride * 4));
+    return new Float32Array(await device.read(x, 0, rows * this.forward.hiddenStride * 4));
   }
 
   /** Seconds of one layer. @param overhead of what isn't the layers: the embedding */

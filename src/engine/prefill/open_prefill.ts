@@ -75,6 +75,7 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
         ...shared,
         reader,
         virtual: false,
+        onWarning: request.onWarning,
         open: (asked) => openDevice({ ...asked, instance: ranks }),
       });
   return new SplitkvPrefill(group);

@@ -1,5 +1,5 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import type { Device } from '../../gpu/index.js';
+import type { Device, PipelineSource } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
@@ -21,23 +21,28 @@ export interface RankRequest {
   readonly type: WeightType;
   readonly runner: RunnerOptions;
   readonly signal?: AbortSignal | undefined;
+  /** Another device on the same adapter. */
+  readonly again: () => Promise<Device>;
+  readonly onWarning?: ((message: string) => void) | undefined;
 }
 
 /**
- * Loads a rank's slice on its device and records its programs; their kernels are compiled while the weights arrive.
+ * Loads a rank's slice on its device and records its programs. While the weights arrive, the programs' kernels are compiled, and a GPU's
+ * variants are compared with the plain ones, which take the place of those that are wrong.
  * @throws as `loadWeights` and `RankRunner.create`
  */
 export async function openRank(
   device: Device,
   world: World,
-  { config, reader, type, runner, signal }: RankRequest,
+  request: RankRequest,
   onProgress?: (progress: RankProgress) => void,
 ): Promise<{ readonly runner: RankRunner; readonly parameters: number }> {
+  const { config, reader, type, runner, signal } = request;
   const failed = new AbortController();
   let weights: WeightProgress | undefined;
   let kernels: Pick<RankProgress, 'kernelsCompiled' | 'kernelsTotal'> = {};
   const tell = (): void => weights && onProgress?.({ ...weights, ...kernels });
-  const compiling = compileAhead(device, world, { config, type, runner, signal: failed.signal }, (compiled, total) => {
+  const preparing = prepare(device, world, request, failed.signal, (compiled, total) => {
     kernels = { kernelsCompiled: compiled, kernelsTotal: total };
     tell();
   });
@@ -49,28 +54,64 @@ export async function openRank(
         tell();
       },
     });
-    await compiling;
+    await preparing;
     return { runner: await RankRunner.create(device, world, config, model, runner), parameters: model.parameters };
   } catch (error) {
     // Nothing may be under way on a device that is given up.
     failed.abort();
-    await compiling;
+    await preparing;
     throw error;
   }
 }
 
-/** Compiles what the rank's programs will need; what fails is compiled again, and told, when they are recorded. */
-async function compileAhead(
+/** Compiles what the rank's programs will need, and finds variants that are wrong here. What fails is told when they are recorded. */
+async function prepare(
   device: Device,
   { plan, rank }: World,
-  { config, type, runner, signal }: Omit<RankRequest, 'reader'>,
+  request: RankRequest,
+  signal: AbortSignal,
   onProgress: (compiled: number, total: number) => void,
 ): Promise<void> {
+  const { config, type, runner } = request;
   try {
     const { recordOnPaper } = await import('../planning/rank_memory.js');
     const paper = await recordOnPaper(plan, rank, { config, type }, runner, device);
-    await device.compile(paper.device.pipelineSources, signal, onProgress);
+    const sources = paper.device.pipelineSources;
+    // On a CPU a GPU's variants are for tests, which compare them themselves.
+    const skips = device.traits.software || device.adapter.software;
+    const checking = skips ? undefined : wrongHere(device, request, sources, signal);
+    checking?.catch(() => {}); // awaited below
+    await device.compile(sources, signal, onProgress);
+    const wrong = (await checking) ?? [];
+    if (wrong.length === 0) return;
+    device.usePlain((kernel) => wrong.includes(kernel));
+    request.onWarning?.(
+      `${device.name} computes wrongly with ${wrong.join(', ')}: the plain variant runs instead, which is slower; update the GPU ` +
+        'driver or the browser',
+    );
   } catch {
     // Recording says why.
   }
+}
+
+/** As `wrongVariants`, on a device of its own; once for an adapter and these kernels. */
+async function wrongHere(
+  device: Device,
+  { config, type, runner: { kvType, contextLength, slots }, again }: RankRequest,
+  sources: readonly PipelineSource[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const [{ wrongVariants }, { defaultStore, measured }] = await Promise.all([
+    import('../measure/check_variants.js'),
+    import('../measure/store.js'),
+  ]);
+  const subject = { config, type, kvType, contextLength, batched: slots > 1 };
+  return measured(await defaultStore(), 'variants', [device.adapter, subject, sources], false, async () => {
+    const own = await again();
+    try {
+      return await wrongVariants(own, subject, signal);
+    } finally {
+      own.dispose();
+    }
+  });
 }

@@ -24,6 +24,7 @@ export interface GroupOptions {
   readonly open?: (request: AdapterRequest) => Promise<Device>;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: RankProgress) => void) | undefined;
+  readonly onWarning?: ((message: string) => void) | undefined;
 }
 
 export type NamedAdapter = AdapterDescription & { readonly name: string };
@@ -73,7 +74,9 @@ export class RankGroup implements ModelRanks {
       let parameters = 0;
       const mixed = areMixed(devices);
       for (const [rank, device] of devices.entries()) {
-        const loaded = await openRank(device, new World(plan, rank, mixed), options, progress(rank));
+        const again = (): Promise<Device> => open({ ...adapters[virtual ? 0 : rank]!, instance: virtual ? 0 : rank });
+        const world = new World(plan, rank, mixed);
+        const loaded = await openRank(device, world, { ...options, again }, progress(rank));
         parameters = Math.max(parameters, loaded.parameters);
         ranks.push(loaded.runner);
       }
@@ -140,7 +143,8 @@ export class RankGroup implements ModelRanks {
           continue;
         }
         const world = new World(plan, rank, mixed);
-        ranks.push((await openRank(device, world, { ...options, signal }, progress(at++))).runner);
+        const again = (): Promise<Device> => open({ ...adapters[virtual ? 0 : rank]!, instance: virtual ? 0 : rank });
+        ranks.push((await openRank(device, world, { ...options, signal, again }, progress(at++))).runner);
       }
       for (const { device, world } of this.#ranks) {
         world.communicator?.dispose();

@@ -36,6 +36,7 @@ export interface OpenRunnerOptions {
   readonly compression?: CompressionOptions;
   readonly open?: GroupOptions['open'];
   readonly onProgress?: GroupOptions['onProgress'];
+  readonly onWarning?: GroupOptions['onWarning'];
 }
 
 /** An engine and the blocks that its ranks share. */
@@ -67,6 +68,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
     virtual: options.virtual ?? false,
     ...(options.open && { open: options.open }),
     onProgress: options.onProgress,
+    onWarning: options.onWarning,
     runner: {
       slots: options.slots ?? 1,
       batches: options.batches ?? 1,

@@ -1,7 +1,7 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { createPortCommunicator, type Port } from '../../distributed/index.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
-import { type Device, openDevice } from '../../gpu/index.js';
+import { type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
 import { openRank, type RankProgress } from '../ranks/open_rank.js';
 import { World } from '../../model/layers/world.js';
 import { openModelFiles } from '../files/model_files.js';
@@ -31,6 +31,7 @@ export function serveRank(port: Pick<Port, 'postMessage' | 'onmessage'>, leave: 
 }
 
 class RankServer implements ServedRank {
+  #adapter: AdapterRequest | undefined;
   #device: Device | undefined;
   #runner: RankRunner | undefined;
   /** Requests that have no answer yet. */
@@ -87,6 +88,7 @@ class RankServer implements ServedRank {
     this.#disposal.signal.throwIfAborted();
     switch (request.type) {
       case 'open':
+        this.#adapter = request.adapter;
         this.#device = await openDevice(request.adapter);
         return this.#watch(this.#device);
       case 'load':
@@ -123,7 +125,8 @@ class RankServer implements ServedRank {
     const reader = await files.reader();
     const world = new World(plan, rank, mixed);
     const onProgress = this.#progress();
-    const request = { config: files.config, reader, type, runner, signal };
+    const again = (): Promise<Device> => openDevice(this.#adapter!);
+    const request = { config: files.config, reader, type, runner, signal, again, onWarning };
     ({ runner: this.#runner } = await openRank(device, world, request, onProgress));
     // What this rank downloaded is there for the next one.
     await source.flush?.();

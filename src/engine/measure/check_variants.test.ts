@@ -1,0 +1,76 @@
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, test, vi } from 'vitest';
+import { type Device, openDevice } from '../../gpu/index.js';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { openRunner } from '../testing/open_runner.js';
+import { randomFiles } from '../testing/random_source.js';
+import { wrongVariants } from './check_variants.js';
+
+afterEach(() => void vi.unstubAllEnvs());
+
+const adapterName = (await testAdapters()).at(-1)!.name;
+const request = { adapterName, variants: 'hardware' } as const;
+
+/** A driver that makes nothing of a kernel's variant for GPUs, which says so many threads. */
+function breakKernel(device: Device, kernel: string, variant: string): Device {
+  const create = device.gpu.createShaderModule.bind(device.gpu);
+  device.gpu.createShaderModule = ({ label, code }) => {
+    const isBroken = label === kernel && code.includes(variant);
+    const broken = code.replace(/(@compute[\s\S]*?fn main\([\s\S]*?\)\s*\{)/, '$1 if (true) { return; }');
+    if (isBroken) expect(broken).not.toBe(code);
+    return create({ label: label!, code: isBroken ? broken : code });
+  };
+  return device;
+}
+
+const threads = (count: number): string => `const THREADS: u32 = ${count}u;`;
+
+test.each<[string, Record<string, unknown>, [kernel: string, variant: string] | undefined]>([
+  ['llama as it is', {}, undefined],
+  ['llama, attention broken', {}, ['attention_split', threads(256)]],
+  ['deepseek, the router broken', { model_type: 'deepseek_v3' }, ['moe_route', threads(128)]],
+])('finds the variants that compute otherwise: %s', { timeout: 120_000 }, async (_what, config, broken) => {
+  const { model } = randomFiles({ seed: 1, config });
+  const device = await openDevice(request);
+  if (broken) breakKernel(device, ...broken);
+  const subject = { config: model.config, type: 'f32', kvType: 'f32', contextLength: 300, batched: false } as const;
+  expect(await wrongVariants(device, subject)).toEqual(broken ? [broken[0]] : []);
+  device.dispose();
+});
+
+test(
+  'at load the plain one takes its place, with a warning, and the model is right',
+  { timeout: 120_000 },
+  async () => {
+    vi.stubEnv('SPLITKV_CACHE_DIR', mkdtempSync(join(tmpdir(), 'splitkv-variants-')));
+    const warnings: string[] = [];
+    const shared = { adapter: adapterName, model: { seed: 1 }, contextLength: 288 };
+    const logitsOf = async ({ runner, group }: Awaited<ReturnType<typeof openRunner>>): Promise<Float32Array[]> => {
+      const rows: Float32Array[] = [];
+      await runner.logits([1, 2, 3, 4, 5], true, (_position, row) => rows.push(row.slice()));
+      group.dispose();
+      return rows;
+    };
+    const opened = await openRunner({
+      ...shared,
+      variants: 'hardware',
+      onWarning: (message) => warnings.push(message),
+      open: async (asked) => {
+        const device = breakKernel(await openDevice(asked), 'rms_norm', threads(64));
+        // For all that it knows this is a GPU.
+        Object.defineProperty(device, 'adapter', { value: { ...device.adapter, software: false } });
+        return device;
+      },
+    });
+    const { variants } = opened.group.ranks[0]!.facts;
+    expect(variants).toMatchObject({ rms_norm: 'software', linear: 'hardware', attention_split: 'hardware' });
+    expect(warnings).toEqual([expect.stringMatching(/computes wrongly with rms_norm: the plain variant runs instead/)]);
+    const got = await logitsOf(opened);
+    const expected = await logitsOf(await openRunner({ ...shared, variants: 'software' }));
+    for (const [at, row] of expected.entries()) {
+      for (const [id, value] of row.entries()) expect(Math.abs(got[at]![id]! - value)).toBeLessThan(1e-3);
+    }
+  },
+);
