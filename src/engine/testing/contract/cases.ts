@@ -242,7 +242,7 @@ export const contracts: readonly Contract[] = [
     kv: 'q8',
     lengths: [1, 300],
     prefillChunk: 208,
-    plans: [of('tp x token', 6), of('sp', 3), of('adp', 4), of('pp x token', 4)],
+    plans: [of('tp x token', 6), of('sp', 4), of('adp', 4), of('pp x token', 4)],
   },
   {
     model: 'deepseek_v2',
