@@ -32,8 +32,10 @@ fn rms_accumulate(partial: f32, v: vec4<f32>) -> f32 {
 /// Four chains (j mod 4), each in ascending order, then (0 + 1) + (2 + 3).
 fn rms_scale(width: f32, eps: f32) -> f32 {
   var chains = vec4<f32>(rms_partials[0], rms_partials[1], rms_partials[2], rms_partials[3]);
-  for (var j = 4u; j < RMS_PARTIALS; j += 4u) {
+  var j = 4u;
+  for (var left = RMS_PARTIALS / 4u - 1u; left > 0u; left--) {
     chains += vec4<f32>(rms_partials[j], rms_partials[j + 1u], rms_partials[j + 2u], rms_partials[j + 3u]);
+    j += 4u;
   }
   let total = (chains.x + chains.y) + (chains.z + chains.w);
   return inverseSqrt(total / width + eps);

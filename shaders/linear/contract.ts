@@ -10,10 +10,11 @@ const THREADS = 256;
 const LANES = 8;
 /** Workgroups that fill any GPU, so that a thread may take several outputs and read the activations once for them. */
 const ENOUGH_WORKGROUPS = 512;
-/** Sums of a thread (rows x matrices x outputs): registers, and workgroup memory of 4 bytes a sum and thread. */
-const MOST_SUMS = 16;
-/** Rows of a workgroup: a unit of q4, times more rows, needs more registers than there are. */
+/** Sums of a thread with several outputs (rows x matrices x outputs): registers, and workgroup memory of 4 bytes a sum and thread. */
+const MOST_SUMS = 8;
+/** Rows of a workgroup: more, times a unit of q4 or two matrices, need more registers than there are. */
 const MOST_ROWS: Readonly<Record<WeightType, number>> = { f32: 16, f16: 16, q8: 16, q4: 8 };
+const MOST_GATED_ROWS = 8;
 /** Units that a thread asks for before it uses the first. */
 const MOST_LOADS = 4;
 
@@ -53,24 +54,27 @@ export interface ContractPlan {
 const subsOf = (total: number): number => Math.max(1, Math.floor(PARTS / total));
 
 /** How a hardware adapter's workgroups contract (contract.wgsl): everything but SUBS and PARTS changes no bit. */
-export function planContract(contraction: Contraction, { limits }: Pick<DeviceTraits, 'limits'>): ContractPlan {
+export function planContract(contraction: Contraction, traits: DeviceTraits): ContractPlan {
   const { type, outFeatures, inFeatures, matrices, segments, cut, copies = 1, staged = 0 } = contraction;
   const subs = subsOf(segments.total);
   const parts = segments.count * subs;
   const lanes = parts >= LANES ? LANES : parts >= LANES / 2 ? 2 * LANES : 4 * LANES;
   const slices = Math.min(parts, THREADS / lanes);
   const bytes = (rows: number, each: number): number => staged + parts * rows * matrices * each * lanes * 4;
-  const limit = limits.maxComputeWorkgroupStorageSize;
-  let tileRows = Math.min(contraction.tileRows, MOST_ROWS[type]);
-  while (tileRows > 1 && (bytes(tileRows, 1) > limit || tileRows * matrices > MOST_SUMS)) tileRows /= 2;
+  const limit = traits.limits.maxComputeWorkgroupStorageSize;
+  let tileRows = Math.min(contraction.tileRows, MOST_ROWS[type], matrices === 2 ? MOST_GATED_ROWS : MOST_ROWS[type]);
+  while (tileRows > 1 && bytes(tileRows, 1) > limit) tileRows /= 2;
   const fits = (each: number): boolean =>
     lanes * each <= 32 &&
-    tileRows * matrices * each <= MOST_SUMS / 2 &&
+    tileRows * matrices * each <= MOST_SUMS &&
     bytes(tileRows, each) <= limit &&
     ceilDiv(outFeatures, lanes * each) * copies >= ENOUGH_WORKGROUPS;
   const each = fits(4) ? 4 : fits(2) ? 2 : 1;
   const units = ceilDiv(ceilDiv(inFeatures, UNIT_ELEMENTS[type]), parts);
-  const unroll = Math.max(1, Math.min(units, Math.floor(MOST_LOADS / (each * matrices * Math.ceil(tileRows / 2)))));
+  // Several rows use so many registers that gate and up take turns.
+  const passes = tileRows > 1 ? matrices : 1;
+  const loads = Math.floor((traits.unroll ? MOST_LOADS : 1) / ((each * matrices * Math.ceil(tileRows / 2)) / passes));
+  const unroll = Math.max(1, Math.min(units, loads));
   return {
     tileRows,
     tiles: ceilDiv(outFeatures, lanes * each),
@@ -78,12 +82,14 @@ export function planContract(contraction: Contraction, { limits }: Pick<DeviceTr
     constants: {
       TILE_ROWS: tileRows,
       MATRICES: matrices,
+      PASSES: passes,
       LANES: lanes,
       EACH: each,
       SLICES: slices,
       SUBS: subs,
       PARTS: parts,
       UNROLL: unroll,
+      UNROLLED: traits.unroll,
       CUT: cut,
     },
   };

@@ -12,23 +12,31 @@
 // The kernel declares the bindings weight and scale, fn load_x(row, k4), fn stage_x(row, thread), which may have a
 // barrier, and fn part_of(part) -> Part.
 //
-// Variants that change no bit: LANES (4, 8, 16 or 32), EACH, TILE_ROWS, SLICES (at most PARTS) and UNROLL.
+// Variants that change no bit: LANES (4, 8, 16 or 32), EACH, TILE_ROWS, PASSES, SLICES (at most PARTS), UNROLL
+// and UNROLLED.
 
 const TILE_ROWS: u32 = 1u; // variant
 const MATRICES: u32 = 1u; // variant
+/// 2: gate and up one after the other, else side by side.
+const PASSES: u32 = 1u; // variant
 const LANES: u32 = 8u; // variant
 const EACH: u32 = 1u; // variant
 const SLICES: u32 = 32u; // variant
 const SUBS: u32 = 32u; // variant
 const PARTS: u32 = 32u; // variant
 const UNROLL: u32 = 4u; // variant
+/// Whether other loops have bounds that a compiler may unroll.
+const UNROLLED: bool = true; // variant
 /// A part may begin or end within a unit.
 const CUT: bool = false; // variant
 
 const OUTS: u32 = LANES * EACH;
 const THREADS: u32 = LANES * SLICES;
 const SUMS: u32 = TILE_ROWS * MATRICES * EACH;
-const LOADS: u32 = UNROLL * MATRICES * EACH;
+const PASS_SUMS: u32 = SUMS / PASSES;
+/// Matrices at a time.
+const BESIDE: u32 = MATRICES / PASSES;
+const LOADS: u32 = UNROLL * BESIDE * EACH;
 const ROUNDS: u32 = (PARTS + SLICES - 1u) / SLICES;
 /// Rounds in which the threads of a workgroup write its outputs.
 const WRITES: u32 = (OUTS * TILE_ROWS + THREADS - 1u) / THREADS;
@@ -45,12 +53,17 @@ struct Part {
 /// [part][(matrix * TILE_ROWS + row) * EACH + output of a thread][lane]
 var<workgroup> partials: array<f32, PARTS * SUMS * LANES>;
 
+/// `count`, which compilers don't see unless UNROLLED: a weight has 32 units and more, and at least one a segment.
+fn loop_count(count: u32) -> u32 {
+  return select(min(count, arrayLength(&weight)), count, UNROLLED);
+}
+
 /// Where the `load`-th load of a batch lies, which asks for the units `done` .. `done` + UNROLL - 1 of a part; beyond it for the last
 /// one again, which nobody uses. `base`: unit 0 of a thread's first output; its others lie LANES further each, those of the
 /// second matrix `up_step`.
 fn load_index(load: u32, base: u32, up_step: u32, part: Part, done: u32) -> u32 {
-  let unit = part.first + min(done + load / (MATRICES * EACH), max(part.count, 1u) - 1u) * SUBS;
-  return base + load / EACH % MATRICES * up_step + unit * 32u + load % EACH * LANES;
+  let unit = part.first + min(done + load / (BESIDE * EACH), max(part.count, 1u) - 1u) * SUBS;
+  return base + load / EACH % BESIDE * up_step + unit * 32u + load % EACH * LANES;
 }
 
 fn load_words(base: u32, up_step: u32, part: Part, done: u32) -> array<vec4<u32>, LOADS> {
@@ -80,77 +93,99 @@ fn part_x(row: u32, k4: u32, part: Part) -> Unit {
   return values;
 }
 
-/// Leaves the sums of all parts in `partials`.
-fn contract(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
-  var part = part_of(slice);
-  var next_words = load_words(base, up_step, part, 0u);
-  var next_scales = load_scales(base, up_step, part, 0u);
-  stage_x(first_row, slice * LANES + lane);
-
-  for (var round = 0u; round < ROUNDS; round++) {
-    let index = round * SLICES + slice;
-    if (index >= PARTS) {
-      break;
+/// The sums of a pass and part, whose first units are in `words` and `scales`, to `partials`.
+fn contract_part(
+  pass_index: u32,
+  base: u32,
+  up_step: u32,
+  part: Part,
+  index: u32,
+  first_words: array<vec4<u32>, LOADS>,
+  first_scales: array<f32, LOADS>,
+  first_row: u32,
+  lane: u32,
+) {
+  var next_words = first_words;
+  var next_scales = first_scales;
+  // The initialiser is needed: without it some implementations keep the values of the last iteration.
+  var sums = array<Sum, PASS_SUMS>();
+  var done = 0u;
+  for (var left = (part.count + UNROLL - 1u) / UNROLL; left > 0u; left--) {
+    let words = next_words;
+    let scales = next_scales;
+    if (left > 1u) {
+      next_words = load_words(base, up_step, part, done + UNROLL);
+      next_scales = load_scales(base, up_step, part, done + UNROLL);
     }
-    if (round > 0u) {
-      part = part_of(index);
-      next_words = load_words(base, up_step, part, 0u);
-      next_scales = load_scales(base, up_step, part, 0u);
-    }
-    // The initialiser is needed: without it some implementations keep the values of the last iteration.
-    var sums = array<Sum, SUMS>();
-    var done = 0u;
-    for (var left = (part.count + UNROLL - 1u) / UNROLL; left > 0u; left--) {
-      let words = next_words;
-      let scales = next_scales;
-      if (left > 1u) {
-        next_words = load_words(base, up_step, part, done + UNROLL);
-        next_scales = load_scales(base, up_step, part, done + UNROLL);
-      }
-      for (var u = 0u; u < UNROLL; u++) {
-        if (u == 0u || done + u < part.count) {
-          let k4 = (part.first + (done + u) * SUBS) * UNIT4;
-          var values: Unit;
-          if (TILE_ROWS == 1u) {
-            values = part_x(first_row, k4, part);
-          }
-          for (var m = 0u; m < MATRICES; m++) {
-            for (var e = 0u; e < EACH; e++) {
-              let load = (u * MATRICES + m) * EACH + e;
-              let weights = unit_values(words[load]);
-              for (var r = 0u; r < TILE_ROWS; r++) {
-                if (TILE_ROWS > 1u) {
-                  values = part_x(first_row + r, k4, part);
-                }
-                let at = (m * TILE_ROWS + r) * EACH + e;
-                sums[at] = unit_add(sums[at], weights, scales[load], values);
+    for (var u = 0u; u < UNROLL; u++) {
+      if (u == 0u || done + u < part.count) {
+        let k4 = (part.first + (done + u) * SUBS) * UNIT4;
+        var values: Unit;
+        if (TILE_ROWS == 1u) {
+          values = part_x(first_row, k4, part);
+        }
+        for (var m = 0u; m < BESIDE; m++) {
+          for (var e = 0u; e < EACH; e++) {
+            let load = (u * BESIDE + m) * EACH + e;
+            let weights = unit_values(words[load]);
+            for (var r = 0u; r < TILE_ROWS; r++) {
+              if (TILE_ROWS > 1u) {
+                values = part_x(first_row + r, k4, part);
               }
+              let at = (m * TILE_ROWS + r) * EACH + e;
+              sums[at] = unit_add(sums[at], weights, scales[load], values);
             }
           }
         }
       }
-      done += UNROLL;
     }
-    for (var at = 0u; at < SUMS; at++) {
-      partials[(index * SUMS + at) * LANES + lane] = sum_total(sums[at]);
+    done += UNROLL;
+  }
+  for (var at = 0u; at < PASS_SUMS; at++) {
+    partials[(index * SUMS + pass_index * PASS_SUMS + at) * LANES + lane] = sum_total(sums[at]);
+  }
+}
+
+/// Leaves the sums of all parts in `partials`.
+fn contract(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
+  var part = part_of(slice);
+  var words = load_words(base, up_step, part, 0u);
+  var scales = load_scales(base, up_step, part, 0u);
+  stage_x(first_row, slice * LANES + lane);
+
+  var turn = 0u;
+  for (var left = loop_count(PASSES * ROUNDS); left > 0u; left--) {
+    let index = turn % ROUNDS * SLICES + slice;
+    if (index < PARTS) {
+      let first = base + turn / ROUNDS * up_step;
+      if (turn > 0u) {
+        part = part_of(index);
+        words = load_words(first, up_step, part, 0u);
+        scales = load_scales(first, up_step, part, 0u);
+      }
+      contract_part(turn / ROUNDS, first, up_step, part, index, words, scales, first_row, lane);
     }
+    turn++;
   }
   workgroupBarrier();
 }
 
 /// Of a segment, counted from the first of this rank; `row` of the tile, `out_lane` < OUTS. After `contract`.
 fn segment_sum(segment: u32, matrix: u32, row: u32, out_lane: u32) -> f32 {
-  let first = (segment * SUBS * SUMS + (matrix * TILE_ROWS + row) * EACH + out_lane / LANES) * LANES + out_lane % LANES;
-  var total = partials[first];
-  for (var sub = 1u; sub < SUBS; sub++) {
-    total += partials[first + sub * SUMS * LANES];
+  var at = (segment * SUBS * SUMS + (matrix * TILE_ROWS + row) * EACH + out_lane / LANES) * LANES + out_lane % LANES;
+  var total = partials[at];
+  for (var left = loop_count(SUBS) - 1u; left > 0u; left--) {
+    at += SUMS * LANES;
+    total += partials[at];
   }
   return total;
 }
 
 fn sum_segments(matrix: u32, row: u32, out_lane: u32) -> f32 {
   var total = segment_sum(0u, matrix, row, out_lane);
-  for (var segment = 1u; segment < PARTS / SUBS; segment++) {
+  var segment = 0u;
+  for (var left = loop_count(PARTS / SUBS) - 1u; left > 0u; left--) {
+    segment++;
     total += segment_sum(segment, matrix, row, out_lane);
   }
   return total;

@@ -20,6 +20,8 @@ export interface DeviceTraits {
   readonly f16: boolean;
   /** Plan for an adapter that runs on the CPU: workgroup barriers are dear and lanes are few. */
   readonly software: boolean;
+  /** Unroll hot loops, which changes no bit: a GPU waits less, and a CPU's compiler takes many seconds for it. */
+  readonly unroll: boolean;
 }
 
 /** Kernels have variants for GPUs and for adapters that run on the CPU. */
@@ -122,6 +124,7 @@ export class Device {
       },
       f16: gpu.features.has('shader-f16'),
       software: this.adapter.variants === 'software',
+      unroll: !software,
     };
     void gpu.lost.then((lost) => {
       this.#lostReason = lost.message || lost.reason || 'unknown reason';

@@ -206,6 +206,6 @@ function readCard(line: string): LabAdapter {
   };
   return {
     adapter: { ...info, software: false, variants: 'hardware' },
-    traits: { limits, f16: features.includes('shader-f16'), software: false },
+    traits: { limits, f16: features.includes('shader-f16'), software: false, unroll: true },
   };
 }

@@ -5,7 +5,7 @@ import type { Device } from '../../../src/gpu/index.js';
  * barriers, which no peer has, so a comparison there is also told without them.
  */
 export function plannedForGpu(device: Device): Device {
-  const traits = { ...device.traits, software: false };
+  const traits = { ...device.traits, software: false, unroll: true };
   return new Proxy(device, {
     get(target, name) {
       if (name === 'traits') return traits;

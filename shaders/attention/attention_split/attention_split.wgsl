@@ -1,4 +1,5 @@
-// Split-KV attention of generated rows: the softmax state of one 256-token chunk of this rank, for all query heads of a kv head.
+// Split-KV attention of generated rows: the softmax state of one 256-token chunk of this rank, for a tile of a kv head's query
+// heads; for hardware adapters.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= last
 //   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries
@@ -11,18 +12,24 @@
 // partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised; of this rank's local chunks (share.wgsl)
 // partial_ml   [rows][heads][max_chunks] (m, l) f32, natural log, scale applied
 //
-// Grid (local chunks, kv heads, rows): a workgroup = one (chunk, kv head, row). HEAD_TILE query heads at a time share the keys'
-// scores (a vec4 a key) and the read of K and V. Scores: one key a thread. Values: SLICES token slices x LANES units.
-// Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by the query heads of a kv head. GPU: STATS = 16 threads scan scores,
-// LANES = HEAD_UNITS, LANES * SLICES <= THREADS = 256. Software adapters: STATS = LANES = THREADS, SLICES = 1.
+// Grid (local chunks, kv heads * tiles, rows): a workgroup = one (chunk, HEAD_TILE query heads of a kv head, row). Its heads share
+// the read of K and V. Scores: a key a thread. Values: SLICES token slices x HEAD_UNITS threads.
+// Memory is waited for seldom: STEP units of a key are asked for before the first is used, and the first values before the scores.
+// Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by the query heads of a kv head; STEP, a divisor of HEAD_UNITS; VALUES;
+// UNROLLED. The last three change no bit.
 // Chunks beyond the row's keys, those of another rank (kv_holes.wgsl) and inactive rows: nothing is written.
-const THREADS: u32 = 256; // variant
-const STATS: u32 = 16; // variant
-const LANES: u32 = 16; // variant
-const SLICES: u32 = 16; // variant
 const HEAD_TILE: u32 = 4; // variant
+const STEP: u32 = 8; // variant
+// Values that a thread asks for at a time.
+const VALUES: u32 = 4; // variant
+// Whether the short loops over workgroup memory have bounds that a compiler may unroll.
+const UNROLLED: bool = true; // variant
+const THREADS: u32 = CHUNK;
+// Threads that scan scores and weights, each CHUNK / STATS of them.
+const STATS: u32 = 16u;
+const SLICES: u32 = min(16u, THREADS / HEAD_UNITS);
 // Slices of two heads are summed at a time.
-const SLICE_ROOM: u32 = select(1u, LANES * SLICES * min(HEAD_TILE, 2u), SLICES > 1u);
+const PAIR: u32 = min(HEAD_TILE, 2u);
 
 struct Params {
   heads: u32,
@@ -44,10 +51,9 @@ struct Params {
   share_index: u32,
   // Query heads of a kv head.
   group: u32,
-  // HEAD_UNITS, STATS and SLICES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  // HEAD_UNITS and STATS as counts that compilers don't unroll.
   head_units: u32,
   stats: u32,
-  slices: u32,
   scale: f32,
 }
 
@@ -65,16 +71,7 @@ struct Params {
 var<workgroup> weights: array<vec4<f32>, CHUNK>;
 var<workgroup> maxima: array<vec4<f32>, STATS>;
 var<workgroup> sums: array<vec4<f32>, STATS>;
-var<workgroup> slice_o: array<vec4<f32>, SLICE_ROOM>;
-var<workgroup> blocks: array<u32, CHUNK / BLOCK>;
-
-// One unit of each head of the tile.
-struct TileUnits {
-  h0: vec4<f32>,
-  h1: vec4<f32>,
-  h2: vec4<f32>,
-  h3: vec4<f32>,
-}
+var<workgroup> slice_o: array<vec4<f32>, PAIR * SLICES * HEAD_UNITS>;
 
 fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
@@ -96,41 +93,49 @@ fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
   var a1 = vec4<f32>();
   var a2 = vec4<f32>();
   var a3 = vec4<f32>();
-  for (var unit = 0u; unit < params.head_units; unit++) {
-    let k = load_key(key, unit);
-    a0 = fma(q[at.x + unit], k, a0);
-    if (HEAD_TILE > 1u) {
-      a1 = fma(q[at.y + unit], k, a1);
+  var first = 0u;
+  for (var left = params.head_units / STEP; left > 0u; left--) {
+    var k = array<vec4<f32>, STEP>();
+    for (var i = 0u; i < STEP; i++) {
+      k[i] = load_key(key, first + i);
     }
-    if (HEAD_TILE > 2u) {
-      a2 = fma(q[at.z + unit], k, a2);
-      a3 = fma(q[at.w + unit], k, a3);
+    for (var i = 0u; i < STEP; i++) {
+      let unit = first + i;
+      a0 = fma(q[at.x + unit], k[i], a0);
+      if (HEAD_TILE > 1u) {
+        a1 = fma(q[at.y + unit], k[i], a1);
+      }
+      if (HEAD_TILE > 2u) {
+        a2 = fma(q[at.z + unit], k[i], a2);
+        a3 = fma(q[at.w + unit], k[i], a3);
+      }
     }
+    first += STEP;
   }
   return vec4<f32>(sum4(a0), sum4(a1), sum4(a2), sum4(a3));
 }
 
-// sum of weight * v over tokens first, first + SLICES, ... < count of the chunk.
-fn weigh_values(cache_head: u32, unit: u32, first: u32, count: u32) -> TileUnits {
-  var o = TileUnits(vec4<f32>(), vec4<f32>(), vec4<f32>(), vec4<f32>());
-  for (var t = first; t < count; t += SLICES) {
-    let v = load_value(value_base(blocks[t / BLOCK], block_heads(), block_head(cache_head), t % BLOCK), unit);
-    let w = weights[t];
-    o.h0 = fma(vec4<f32>(w.x), v, o.h0);
-    if (HEAD_TILE > 1u) {
-      o.h1 = fma(vec4<f32>(w.y), v, o.h1);
-    }
-    if (HEAD_TILE > 2u) {
-      o.h2 = fma(vec4<f32>(w.z), v, o.h2);
-      o.h3 = fma(vec4<f32>(w.w), v, o.h3);
-    }
+// STATS, or fewer where there are fewer of what is counted.
+fn scans(most: u32) -> u32 {
+  return select(min(params.stats, most), min(STATS, most), UNROLLED);
+}
+
+// A unit of the values of VALUES tokens from `token` on, SLICES apart; beyond the chunk of the last token again.
+fn load_values(table: u32, cache_head: u32, unit: u32, first: u32, token: u32, count: u32) -> array<vec4<f32>, VALUES> {
+  var values = array<vec4<f32>, VALUES>();
+  for (var i = 0u; i < VALUES; i++) {
+    let t = min(token + i * SLICES, count - 1u);
+    let physical = entry_block(table, first / BLOCK + t / BLOCK);
+    values[i] = load_value(value_base(physical, block_heads(), block_head(cache_head), t % BLOCK), unit);
   }
-  return o;
+  return values;
 }
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let kv_head = group_id.y;
+  let tiles = (params.group + HEAD_TILE - 1u) / HEAD_TILE;
+  let kv_head = group_id.y / tiles;
+  let tile = group_id.y % tiles * HEAD_TILE;
   let cache_kv_head = params.first_kv_head + kv_head;
   let row = group_id.z;
   let info = row_info[row];
@@ -147,100 +152,106 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
   let count = min(CHUNK, last - first + 1u);
-  let first_block = first / BLOCK;
-  for (var i = thread; i * BLOCK < count; i += THREADS) {
-    blocks[i] = entry_block(table, first_block + i);
+
+  let lane = thread % HEAD_UNITS;
+  let slice = thread / HEAD_UNITS;
+  let batches = (max(count, slice) - slice + VALUES * SLICES - 1u) / (VALUES * SLICES);
+  var values = load_values(table, cache_kv_head, lane, first, slice, count);
+
+  let query = query_unit(row, params.q_units, kv_head * params.group, HEAD_UNITS);
+  // A tile beyond the group computes its last head again, and doesn't write it.
+  let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
+  var scores = vec4<f32>(EMPTY_M);
+  if (thread < count) {
+    let physical = entry_block(table, (first + thread) / BLOCK);
+    let key = key_base(physical, block_heads(), block_head(cache_kv_head), thread % BLOCK);
+    scores = params.scale * key_scores(vec4<u32>(query) + tile_heads * HEAD_UNITS, key);
+  }
+  weights[thread] = scores;
+  workgroupBarrier();
+  if (thread < STATS) {
+    var own = weights[thread];
+    var at = thread;
+    for (var left = scans(CHUNK / STATS) - 1u; left > 0u; left--) {
+      at += STATS;
+      own = max(own, weights[at]);
+    }
+    maxima[thread] = own;
+  }
+  workgroupBarrier();
+  var m = maxima[0];
+  for (var left = scans(STATS) - 1u; left > 0u; left--) {
+    m = max(m, maxima[left]);
+  }
+  weights[thread] = select(vec4<f32>(), exp(scores - m), thread < count);
+  workgroupBarrier();
+  // Read only after the next barrier, by thread 0.
+  if (thread < STATS) {
+    var own = weights[thread];
+    var at = thread;
+    for (var left = scans(CHUNK / STATS) - 1u; left > 0u; left--) {
+      at += STATS;
+      own += weights[at];
+    }
+    sums[thread] = own;
   }
 
-  let lane = thread % LANES;
-  let slice = thread / LANES;
-  let query = query_unit(row, params.q_units, kv_head * params.group, HEAD_UNITS);
-  let partial = (row * params.heads + kv_head * params.group) * params.max_chunks + group_id.x;
-  for (var tile = 0u; tile < params.group; tile += HEAD_TILE) {
-    // A tile beyond the group computes its last head again, and doesn't write it.
-    let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
-    let at = vec4<u32>(query) + tile_heads * HEAD_UNITS;
-    for (var t = thread; t < count; t += THREADS) {
-      let key = key_base(entry_block(table, first_block + t / BLOCK), block_heads(), block_head(cache_kv_head), t % BLOCK);
-      weights[t] = params.scale * key_scores(at, key);
-    }
-    workgroupBarrier();
-    if (thread < STATS) {
-      var own = vec4<f32>(EMPTY_M);
-      for (var t = thread; t < count; t += STATS) {
-        own = max(own, weights[t]);
+  var o0 = vec4<f32>();
+  var o1 = vec4<f32>();
+  var o2 = vec4<f32>();
+  var o3 = vec4<f32>();
+  if (slice < SLICES) {
+    var token = slice;
+    for (var left = batches; left > 0u; left--) {
+      let batch = values;
+      if (left > 1u) {
+        values = load_values(table, cache_kv_head, lane, first, token + VALUES * SLICES, count);
       }
-      maxima[thread] = own;
-    }
-    workgroupBarrier();
-    var m = maxima[0];
-    for (var i = 1u; i < params.stats; i++) {
-      m = max(m, maxima[i]);
-    }
-    for (var t = thread; t < count; t += THREADS) {
-      weights[t] = exp(weights[t] - m);
-    }
-    workgroupBarrier();
-    // Read again only after the next barrier: by thread 0 alone.
-    if (thread < STATS) {
-      var own = vec4<f32>();
-      for (var t = thread; t < count; t += STATS) {
-        own += weights[t];
+      for (var i = 0u; i < VALUES; i++) {
+        let t = token + i * SLICES;
+        let w = select(vec4<f32>(), weights[min(t, CHUNK - 1u)], t < count);
+        o0 = fma(vec4<f32>(w.x), batch[i], o0);
+        if (HEAD_TILE > 1u) {
+          o1 = fma(vec4<f32>(w.y), batch[i], o1);
+        }
+        if (HEAD_TILE > 2u) {
+          o2 = fma(vec4<f32>(w.z), batch[i], o2);
+          o3 = fma(vec4<f32>(w.w), batch[i], o3);
+        }
       }
-      sums[thread] = own;
+      token += VALUES * SLICES;
     }
+  }
 
-    if (SLICES == 1u) {
-      for (var unit = lane; unit < params.head_units; unit += LANES) {
-        let o = weigh_values(cache_kv_head, unit, 0u, count);
-        let to = (partial + tile * params.max_chunks) * HEAD_UNITS + unit;
-        let step = params.max_chunks * HEAD_UNITS;
-        partial_o[to] = o.h0;
-        if (HEAD_TILE > 1u && tile + 1u < params.group) {
-          partial_o[to + step] = o.h1;
-        }
-        if (HEAD_TILE > 2u && tile + 2u < params.group) {
-          partial_o[to + 2u * step] = o.h2;
-        }
-        if (HEAD_TILE > 2u && tile + 3u < params.group) {
-          partial_o[to + 3u * step] = o.h3;
-        }
-      }
-      workgroupBarrier();
-    } else {
-      var o: TileUnits;
-      if (slice < SLICES) {
-        o = weigh_values(cache_kv_head, lane, slice, count);
-      }
-      for (var pair = 0u; pair < min(HEAD_TILE, params.group); pair += 2u) {
-        if (slice < SLICES) {
-          slice_o[thread] = select(o.h2, o.h0, pair == 0u);
-          if (HEAD_TILE > 1u) {
-            slice_o[LANES * SLICES + thread] = select(o.h3, o.h1, pair == 0u);
-          }
-        }
-        workgroupBarrier();
-        // Threads 0..LANES-1 sum the first head of the pair, the next LANES the second.
-        let head = tile + pair + slice;
-        if (slice < min(HEAD_TILE, 2u) && head < params.group) {
-          var total = vec4<f32>();
-          for (var i = 0u; i < params.slices; i++) {
-            total += slice_o[slice * LANES * SLICES + i * LANES + lane];
-          }
-          partial_o[(partial + head * params.max_chunks) * HEAD_UNITS + lane] = total;
-        }
-        workgroupBarrier();
+  let partial = (row * params.heads + kv_head * params.group + tile) * params.max_chunks + group_id.x;
+  let tile_size = min(HEAD_TILE, params.group - tile);
+  for (var pair = 0u; pair < HEAD_TILE / PAIR; pair++) {
+    if (slice < SLICES) {
+      slice_o[thread] = select(o2, o0, pair == 0u);
+      if (HEAD_TILE > 1u) {
+        slice_o[SLICES * HEAD_UNITS + thread] = select(o3, o1, pair == 0u);
       }
     }
+    workgroupBarrier();
+    // The first HEAD_UNITS threads sum the first head of the pair, the next ones the second.
+    let head = pair * PAIR + slice;
+    if (slice < PAIR && head < tile_size) {
+      var total = vec4<f32>();
+      var at = slice * SLICES * HEAD_UNITS + lane;
+      for (var left = scans(SLICES); left > 0u; left--) {
+        total += slice_o[at];
+        at += HEAD_UNITS;
+      }
+      partial_o[(partial + head * params.max_chunks) * HEAD_UNITS + lane] = total;
+    }
+    workgroupBarrier();
+  }
 
-    if (thread == 0u) {
-      var l = sums[0];
-      for (var i = 1u; i < params.stats; i++) {
-        l += sums[i];
-      }
-      for (var h = 0u; h < min(HEAD_TILE, params.group - tile); h++) {
-        partial_ml[partial + (tile + h) * params.max_chunks] = vec2<f32>(m[h], l[h]);
-      }
+  if (thread < tile_size) {
+    var l = vec4<f32>();
+    for (var left = scans(STATS); left > 0u; left--) {
+      l += sums[STATS - left];
     }
+    partial_ml[partial + thread * params.max_chunks] = vec2<f32>(m[thread], l[thread]);
   }
 }

@@ -1,4 +1,5 @@
 import { usageError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/head_tables.js';
 import {
@@ -16,6 +17,7 @@ import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import source from './attention_split.wgsl?raw';
+import serialSource from './attention_split_serial.wgsl?raw';
 
 export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPieces {
   /** That q has room for; a step may have fewer. */
@@ -62,7 +64,6 @@ export const attentionSplit = defineKernel({
     group: 'u32',
     head_units: 'u32',
     stats: 'u32',
-    slices: 'u32',
     scale: 'f32',
   },
   plan(problem: AttentionSplitProblem, traits) {
@@ -76,18 +77,26 @@ export const attentionSplit = defineKernel({
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`attention_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
     }
-    const layout = traits.software
-      ? { THREADS: 8, STATS: 8, LANES: 8, SLICES: 1 }
-      : { THREADS: 256, STATS: 16, LANES: units, SLICES: Math.min(16, Math.floor(256 / units)) };
+    const headTile = group === 1 ? 1 : group === 2 ? 2 : 4;
+    const { software, unroll } = traits;
+    // Units of a key that a GPU's thread asks for at a time.
+    const step = unroll ? [8, 6, 5, 4, 3, 2, 1].find((divisor) => units % divisor === 0)! : 1;
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, share, ...piecesWgsl, source],
+      wgsl: [
+        ...kvWgsl(problem.kvType),
+        ...chunkTableWgsl,
+        softmaxState,
+        share,
+        ...piecesWgsl,
+        software ? serialSource : source,
+      ],
       constants: {
         ...kvConstants(problem),
         ...tableConstants(problem),
         ...shared.constants,
         ...pieces.constants,
-        ...layout,
-        HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4,
+        HEAD_TILE: headTile,
+        ...(!software && { STEP: step, VALUES: unroll ? 4 : 1, UNROLLED: unroll }),
       },
       params: {
         heads,
@@ -99,11 +108,14 @@ export const attentionSplit = defineKernel({
         ...shared.params,
         head_units: units,
         group,
-        stats: layout.STATS,
-        slices: layout.SLICES,
+        stats: software ? 8 : 16,
         scale: problem.scale,
       },
-      grid: (step) => [Math.min(localChunks(step.chunks, own), maxChunks), kvHeads, step.rows],
+      grid: ({ chunks, rows }) => [
+        Math.min(localChunks(chunks, own), maxChunks),
+        kvHeads * (software ? 1 : ceilDiv(group, headTile)),
+        rows,
+      ],
     };
   },
 });

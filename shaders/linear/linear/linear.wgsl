@@ -80,8 +80,10 @@ fn main(
     let n = first_out + out_lane;
     if (r < TILE_ROWS && row < params.rows && n < params.out_features) {
       if (SEGMENTS_OUT) {
-        for (var segment = 0u; segment < PARTS / SUBS; segment++) {
+        var segment = 0u;
+        for (var left = loop_count(PARTS / SUBS); left > 0u; left--) {
           write_segment(segment, row, n, segment_sum(segment, 0u, r, out_lane));
+          segment++;
         }
       } else if (MATRICES == 2u) {
         write_swiglu(row, n, sum_segments(0u, r, out_lane), sum_segments(1u, r, out_lane));

@@ -26,6 +26,7 @@ export const BASELINE_TRAITS: DeviceTraits = {
   },
   f16: false,
   software: false,
+  unroll: true,
 };
 
 /**
