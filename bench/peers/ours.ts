@@ -1,7 +1,6 @@
 import { throwIfAborted } from '../../src/base/errors.js';
 import { openModel } from '../../src/engine/load.js';
 import { LoadedModel } from '../../src/engine/model.js';
-import { MAX_STEPS_IN_FLIGHT } from '../../src/engine/ranks/runner.js';
 import type { HandedKv } from '../../src/engine/prefill/handed_kv.js';
 import { handedKv } from '../../src/engine/prefill/onnx/onnx_prefill.js';
 import type { PrefillWorker } from '../../src/engine/prefill/prefill_worker.js';
@@ -13,7 +12,7 @@ import type { Answering, PeerModel } from './peer_model.js';
 export async function openOurs(where: string, options: LoadOptions): Promise<PeerModel> {
   const opened = await openModel(where, options, () => ({ slots: 1, batches: 1 }));
   // Every run computes its prompt.
-  const how = { stepsInFlight: MAX_STEPS_IN_FLIGHT, prefixCaching: false };
+  const how = { stepsInFlight: 'auto', prefixCaching: false } as const;
   const model = new LoadedModel(opened, how);
   const runner = new SlotDriver(opened.group.runner);
   const answer = async (by: Model, prompt: readonly number[], maxTokens: number) => {

@@ -44,7 +44,10 @@ export const modelOptions = {
     value: 'N',
     help: 'prompt tokens computed in one go; default 512 (pipelines 256); never changes the result',
   },
-  'steps-in-flight': { value: 'N', help: 'decode steps submitted ahead, 1 to 4; default 4; never changes the result' },
+  'steps-in-flight': {
+    value: 'N',
+    help: 'decode steps submitted ahead, 1 to 8; default 4, and 8 where they are short; never changes the result',
+  },
   host: { value: 'HOST', help: 'node (default: WebGPU by Dawn) or chrome' },
   adapter: {
     value: 'NAME',
@@ -128,7 +131,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     ...(await kvOptions(options)),
     contextLength: options.integer('context', 1),
     prefillChunk: options.integer('prefill-chunk', 1),
-    stepsInFlight: options.integer('steps-in-flight', 1, 4),
+    stepsInFlight: options.integer('steps-in-flight', 1, 8),
     adapter: options.text('adapter'),
     variants: options.oneOf('variants', ['auto', 'hardware', 'software']),
     ranks: readText(options, 'ranks', parseRanks),

@@ -26,7 +26,7 @@ describe('token loop', () => {
     expect(expected.tokens).toHaveLength(24);
     for (const options of [
       { stepsInFlight: 1, prefillChunk: 1 },
-      { stepsInFlight: 3, prefillChunk: 100 },
+      { stepsInFlight: 8, prefillChunk: 100 },
     ]) {
       const other = await open(options);
       const result = await run(other, 300, { maxTokens: 24 });

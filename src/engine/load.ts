@@ -119,9 +119,8 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   const { requests, prefixCaching } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats, undefined, prefixCaching ? ['prefixCaching'] : []);
-  const { stepsInFlight = MAX_STEPS_IN_FLIGHT } = options;
   return new LoadedModel(opened, {
-    stepsInFlight,
+    stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
     placing: await placingOf(opened.group),
     onWarning: options.onWarning,

@@ -63,7 +63,7 @@ export class LoadedModel implements Model {
   constructor(
     opened: OpenedModel,
     readonly how: {
-      readonly stepsInFlight: number;
+      readonly stepsInFlight: number | 'auto';
       readonly prefixCaching?: boolean | undefined;
       readonly placing?: Placing | undefined;
       readonly onWarning?: ((message: string) => void) | undefined;

@@ -12,8 +12,8 @@ import { Sampler } from './sampling.js';
 import { type SamplingMode, SlotNeeds } from './slot_needs.js';
 
 /** Steps that may be in flight at once: the readback pool and the ids ring hold this many and the first token's. */
-export const MAX_STEPS_IN_FLIGHT = 4;
-const RING = 8;
+export const MAX_STEPS_IN_FLIGHT = 8;
+const RING = 2 * MAX_STEPS_IN_FLIGHT;
 
 /** Programs of a decode step of some rows: the first `buffers.rows` of the batch. */
 interface StepPrograms {

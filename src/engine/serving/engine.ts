@@ -7,6 +7,7 @@ import { isLoss, SplitkvError, usageError } from '../../base/errors.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import { samplingOf } from '../ranks/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
+import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
 import { checkTogether, type Feature, misfit } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
@@ -65,8 +66,8 @@ export interface EngineOptions extends Pick<
   readonly slots: number;
   /** Rows of an iteration, decode rows included: how much prompt runs beside the decode rows. */
   readonly tokensPerIteration: number;
-  /** Iterations submitted ahead of reading the ids; default 2. */
-  readonly iterationsInFlight?: number;
+  /** Iterations submitted ahead of reading the ids; default 2. 'auto': 4, and 8 where they are so short that reading takes longer. */
+  readonly iterationsInFlight?: number | 'auto';
   /** Computes prompts on a device of its own; the ranks take over what it gives. */
   readonly prefiller?: PrefillWorker | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
@@ -128,6 +129,10 @@ export type Placing = typeof placing;
 export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
   runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
 
+const USUAL_IN_FLIGHT = 4;
+/** Browsers take 2 to 4 ms to hand over what was read: shorter steps would wait for it. */
+const SHORT_SECONDS = 4e-3;
+
 /** What ranks were opened with, as far as it doesn't go with everything. */
 const openedFeatures = (
   { runner }: Pick<ModelRanks, 'runner'>,
@@ -166,6 +171,8 @@ export class Engine {
   readonly #loop: Promise<void>;
   readonly #balance: RankBalanceMeter | undefined;
   #completedAt = 0;
+  /** Of an iteration, about. */
+  #seconds = Infinity;
   readonly #totals = {
     requests: { eos: 0, stop_token: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
     prompt: 0,
@@ -430,7 +437,9 @@ export class Engine {
     const single = [...this.#running.values()].some(
       ({ request: { logits }, emitted }) => logits === true || (logits === 'first' && emitted === 0),
     );
-    const depth = single ? 1 : (this.options.iterationsInFlight ?? 2);
+    const { iterationsInFlight: asked = 2 } = this.options;
+    const auto = this.#seconds < SHORT_SECONDS ? MAX_STEPS_IN_FLIGHT : USUAL_IN_FLIGHT;
+    const depth = single ? 1 : asked === 'auto' ? auto : asked;
     while (this.#inFlight.length < depth) {
       const started = performance.now();
       this.#feed?.pump(this.#scheduler);
@@ -483,6 +492,7 @@ export class Engine {
     const now = performance.now();
     const seconds = (now - Math.max(started, this.#completedAt)) / 1000;
     this.#completedAt = now;
+    this.#seconds = Number.isFinite(this.#seconds) ? 0.8 * this.#seconds + 0.2 * seconds : seconds;
     const record = this.#balance?.add(iteration, seconds);
     if (record) this.options.onIteration?.(record);
     const finished = this.#scheduler.complete(iteration, {
