@@ -27,7 +27,6 @@ const EXCEPTIONS: Readonly<Record<string, Partial<Record<Rule, string>>>> = {
     'no loop guards': UNMENDED,
     '8 waves': 'two tiles of weights for gate and up leave room in workgroup memory for 4 workgroups of 2 waves',
   },
-  linear_tiled: { 'no loop guards': UNMENDED },
   merge_candidates: { 'no loop guards': UNMENDED },
   mla_prefill: { 'no loop guards': UNMENDED },
   mla_rope_append: { 'no loop guards': UNMENDED },

@@ -43,7 +43,7 @@ export const linearTiled = defineKernel({
     }
     return {
       wgsl: [...fragments, xPlainWgsl, tiledWgsl],
-      constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile },
+      constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile, PREFETCH: traits.unroll },
       params,
       grid: (step) => [ceilDiv(outFeatures, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1],
     };

@@ -13,13 +13,14 @@
 // in workgroup memory; an invocation computes 4 outputs x 4 rows, each product by fma in ascending k within a segment, then
 // the segments in order: the order depends on nothing but the segments.
 //
-// OUT_TILE, ROW_TILE: 32 or 64, chosen by the plan from the problem's size; change no bit. ALIGNED: every segment starts at a
-// multiple of 32 columns.
+// OUT_TILE, ROW_TILE: 32 or 64, chosen by the plan from the problem's size; PREFETCH: the next 32 columns are asked for before these
+// are used. They change no bit. ALIGNED: every segment starts at a multiple of 32 columns.
 // Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
 
 const OUT_TILE: u32 = 64u; // variant
 const ROW_TILE: u32 = 64u; // variant
 const ALIGNED: bool = true; // variant
+const PREFETCH: bool = true; // variant
 
 /// vec4s of 32 columns.
 const DEPTH4: u32 = 8u;
@@ -27,6 +28,9 @@ const DEPTH4: u32 = 8u;
 const OUT_STEP: u32 = OUT_TILE / 4u;
 const ROW_STEP: u32 = ROW_TILE / 4u;
 const THREADS: u32 = OUT_STEP * ROW_STEP;
+/// What a thread stages of each.
+const WEIGHT_LOADS: u32 = DEPTH4 * OUT_TILE / THREADS;
+const ROW_LOADS: u32 = DEPTH4 * ROW_TILE / THREADS;
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
@@ -68,26 +72,76 @@ fn fma_outputs(a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>, v: vec4<f
   return vec4<f32>(fma_dot(a, v, sums.x), fma_dot(b, v, sums.y), fma_dot(c, v, sums.z), fma_dot(d, v, sums.w));
 }
 
-/// Stages columns 4 * base4 .. 4 * base4 + 31, zero outside [start4, end4).
-fn stage(base4: u32, start4: u32, end4: u32, first_n: u32, top_row: u32, thread: u32) {
-  for (var i = thread; i < DEPTH4 * OUT_TILE; i += THREADS) {
-    let n = first_n + i % OUT_TILE;
-    let at_k4 = base4 + i / OUT_TILE;
-    var values = vec4<f32>();
-    if (n < params.out_features && (ALIGNED || (at_k4 >= start4 && at_k4 < end4))) {
-      let index = ((n / 32u) * params.units + at_k4 / UNIT4 - params.first_unit) * 32u + n % 32u;
-      values = load_part(index, at_k4 % UNIT4, unit_scale(index));
-    }
-    weight_tile[i] = values;
+/// Columns of the weights and rows that are staged together, 32 from 4 * base4 on; zero outside [start4, end4).
+struct Columns {
+  base4: u32,
+  start4: u32,
+  end4: u32,
+}
+
+/// The `i`-th vec4 of the weights' tile.
+fn fetch_weight(i: u32, columns: Columns, first_n: u32) -> vec4<f32> {
+  let n = first_n + i % OUT_TILE;
+  let at_k4 = columns.base4 + i / OUT_TILE;
+  if (n < params.out_features && (ALIGNED || (at_k4 >= columns.start4 && at_k4 < columns.end4))) {
+    let index = ((n / 32u) * params.units + at_k4 / UNIT4 - params.first_unit) * 32u + n % 32u;
+    return load_part(index, at_k4 % UNIT4, unit_scale(index));
   }
-  for (var i = thread; i < DEPTH4 * ROW_TILE; i += THREADS) {
-    let row = top_row + i / DEPTH4;
-    let k4 = i % DEPTH4;
-    var values = vec4<f32>();
-    if (row < params.rows && base4 + k4 >= start4 && base4 + k4 < end4) {
-      values = load_x(row, base4 + k4);
-    }
-    row_tile[k4 * ROW_TILE + ((i / DEPTH4) ^ k4)] = values;
+  return vec4<f32>();
+}
+
+/// The `i`-th vec4 of the rows' tile.
+fn fetch_row(i: u32, columns: Columns, top_row: u32) -> vec4<f32> {
+  let row = top_row + i / DEPTH4;
+  let at_k4 = columns.base4 + i % DEPTH4;
+  if (row < params.rows && at_k4 >= columns.start4 && at_k4 < columns.end4) {
+    return load_x(row, at_k4);
+  }
+  return vec4<f32>();
+}
+
+fn fetch_weights(columns: Columns, first_n: u32, thread: u32) -> array<vec4<f32>, WEIGHT_LOADS> {
+  var fetched = array<vec4<f32>, WEIGHT_LOADS>();
+  for (var load = 0u; load < WEIGHT_LOADS; load++) {
+    fetched[load] = fetch_weight(load * THREADS + thread, columns, first_n);
+  }
+  return fetched;
+}
+
+fn fetch_rows(columns: Columns, top_row: u32, thread: u32) -> array<vec4<f32>, ROW_LOADS> {
+  var fetched = array<vec4<f32>, ROW_LOADS>();
+  for (var load = 0u; load < ROW_LOADS; load++) {
+    fetched[load] = fetch_row(load * THREADS + thread, columns, top_row);
+  }
+  return fetched;
+}
+
+fn stage_row(i: u32, values: vec4<f32>) {
+  let k4 = i % DEPTH4;
+  row_tile[k4 * ROW_TILE + ((i / DEPTH4) ^ k4)] = values;
+}
+
+/// Stages what was fetched.
+fn stage(weights: array<vec4<f32>, WEIGHT_LOADS>, rows: array<vec4<f32>, ROW_LOADS>, thread: u32) {
+  for (var load = 0u; load < WEIGHT_LOADS; load++) {
+    weight_tile[load * THREADS + thread] = weights[load];
+  }
+  for (var load = 0u; load < ROW_LOADS; load++) {
+    stage_row(load * THREADS + thread, rows[load]);
+  }
+}
+
+/// Fetches and stages one vec4 at a time.
+fn stage_slowly(columns: Columns, first_n: u32, top_row: u32, thread: u32) {
+  var i = thread;
+  for (var left = min(WEIGHT_LOADS, arrayLength(&weight)); left > 0u; left--) {
+    weight_tile[i] = fetch_weight(i, columns, first_n);
+    i += THREADS;
+  }
+  i = thread;
+  for (var left = min(ROW_LOADS, arrayLength(&weight)); left > 0u; left--) {
+    stage_row(i, fetch_row(i, columns, top_row));
+    i += THREADS;
   }
 }
 
@@ -122,7 +176,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let r = thread / OUT_STEP;
 
   var totals = mat4x4<f32>();
-  for (var s = 0u; s < params.segment_count; s++) {
+  var s = 0u;
+  for (var segments = params.segment_count; segments > 0u; segments--) {
     let segment = params.segment_first + s;
     let start = segment_start(segment, params.model_in_features, params.segment_total, params.segment_align);
     let end = segment_start(segment + 1u, params.model_in_features, params.segment_total, params.segment_align);
@@ -131,9 +186,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var sums1 = vec4<f32>();
     var sums2 = vec4<f32>();
     var sums3 = vec4<f32>();
-    for (var base4 = start / 32u * DEPTH4; base4 < end4; base4 += DEPTH4) {
-      stage(base4, start / 4u, end4, first_n, top_row, thread);
+    var columns = Columns(start / 32u * DEPTH4, start / 4u, end4);
+    var weights = array<vec4<f32>, WEIGHT_LOADS>();
+    var rows = array<vec4<f32>, ROW_LOADS>();
+    if (PREFETCH) {
+      weights = fetch_weights(columns, first_n, thread);
+      rows = fetch_rows(columns, top_row, thread);
+    }
+    for (var left = (max(end4, columns.base4) - columns.base4 + DEPTH4 - 1u) / DEPTH4; left > 0u; left--) {
+      if (PREFETCH) {
+        stage(weights, rows, thread);
+      } else {
+        stage_slowly(columns, first_n, top_row, thread);
+      }
       workgroupBarrier();
+      columns.base4 += DEPTH4;
+      if (PREFETCH && left > 1u) {
+        weights = fetch_weights(columns, first_n, thread);
+        rows = fetch_rows(columns, top_row, thread);
+      }
       for (var k4 = 0u; k4 < DEPTH4; k4++) {
         let first = k4 * OUT_TILE + o;
         let a = weight_tile[first];
@@ -155,6 +226,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     } else {
       totals += sums;
     }
+    s++;
   }
   if (!SEGMENTS_OUT) {
     write_rows(0u, top_row + r, first_n + o, totals);
