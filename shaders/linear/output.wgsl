@@ -4,16 +4,16 @@
 const BIAS: bool = false; // variant
 const RESIDUAL: bool = false; // variant
 
-/// out[row][n] (+)= (value + bias[n]) * out_scale.
+/// out[row][n] (+)= (value + bias[n]) * out_scale; the product and what it is added to are rounded once (fma).
 fn write_output(row: u32, n: u32, value: f32) {
   let at = row * params.out_stride + params.out_offset + n;
   var result = value;
   if (BIAS) {
     result += bias[n];
   }
-  result *= params.out_scale;
   if (RESIDUAL) {
-    result = out[at] + result;
+    out[at] = fma(result, params.out_scale, out[at]);
+  } else {
+    out[at] = result * params.out_scale;
   }
-  out[at] = result;
 }
