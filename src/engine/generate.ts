@@ -5,7 +5,7 @@ import { kvCompressionStats } from './kv_stats.js';
 import { needTokenizer, type PromptReader } from './prompt_tokens.js';
 import type { RankCounts } from './ranks/rank.js';
 import { checkSampling, randomSeed } from './ranks/sampling.js';
-import { biasEntries, heldBack, samplingOf } from './ranks/sampling_options.js';
+import { engineSampling, stopTexts } from './ranks/sampling_options.js';
 import { Answer } from './serving/answer.js';
 import type { Engine, EngineRequest } from './serving/engine.js';
 
@@ -58,7 +58,7 @@ export async function generate(
 > {
   const started = performance.now();
   const { maxTokens = DEFAULT_MAX_TOKENS, onFirstLogits } = options;
-  const stops = options.stop == null ? [] : typeof options.stop === 'string' ? [options.stop] : options.stop;
+  const stops = stopTexts(options.stop);
   const seed = options.seed ?? randomSeed();
   const { runner } = engine.ranks;
   checkSampling({ ...options, maxTokens, seed }, runner.config.vocabSize);
@@ -86,13 +86,9 @@ export async function generate(
     if (signal.aborted) throw abortedError('generate', signal);
     const handle = engine.submit({
       ...rows,
-      ...samplingOf(options),
-      // A copy: it may be sent again, after a preemption.
-      ...(options.logitBias && { logitBias: new Map(biasEntries(options.logitBias)) }),
-      ...heldBack(options, eosIds),
+      ...engineSampling(options, eosIds),
       seed,
       maxTokens,
-      eosIds: options.ignoreEos ? [] : eosIds,
       ...(options.cachePrompt === false && { fresh: true }),
       ...(onFirstLogits && { logits: 'first' as const }),
       onPrompt: async (slot) => {

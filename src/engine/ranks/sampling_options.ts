@@ -28,10 +28,25 @@ export const samplingOf = <T extends SamplingOptions>(options: T): Pick<T, keyof
   ) as Pick<T, keyof SamplingOptions>;
 
 /** The tokens that `minTokens` holds back: those that end the text, the model's own also where they are ignored, as in vLLM. */
-export const heldBack = (
+const heldBack = (
   { minTokens = 0, stopTokenIds = [] }: SamplingOptions,
   eosIds: readonly number[],
 ): { readonly endIds?: readonly number[] } => (minTokens > 0 ? { endIds: [...eosIds, ...stopTokenIds] } : {});
+
+/** Of a request's options what the engine is told of sampling and of the end: copies, as they may be sent again after a preemption. */
+export const engineSampling = <T extends SamplingOptions & { readonly ignoreEos?: boolean | undefined }>(
+  options: T,
+  eosIds: readonly number[],
+): Pick<T, keyof SamplingOptions> & { readonly eosIds: readonly number[]; readonly endIds?: readonly number[] } => ({
+  ...samplingOf(options),
+  ...(options.logitBias && { logitBias: new Map(biasEntries(options.logitBias)) }),
+  ...heldBack(options, eosIds),
+  eosIds: options.ignoreEos ? [] : eosIds,
+});
+
+/** The texts of a `stop` option. */
+export const stopTexts = (stop: string | readonly string[] | null | undefined): readonly string[] =>
+  stop == null ? [] : typeof stop === 'string' ? [stop] : stop;
 
 /** As the GPU sees it. */
 export const isGreedy = ({ temperature = 0 }: SamplingOptions): boolean =>

@@ -2,7 +2,7 @@ import { abortedError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Tokenizer } from '../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../ranks/sampling.js';
-import { biasEntries, heldBack, samplingOf, samplingSchema } from '../ranks/sampling_options.js';
+import { engineSampling, samplingSchema, stopTexts } from '../ranks/sampling_options.js';
 import { Answer } from './answer.js';
 import type { Completion, CompletionEvent, CompletionOptions } from './api.js';
 import type { Engine, EngineHandle, EngineRequest } from './engine.js';
@@ -119,22 +119,17 @@ export class RunningCompletion implements Completion {
   #part(prompt: readonly number[], index: number, answer: number): Part {
     const { host, options } = this;
     const { maxTokens = DEFAULT_MAX_TOKENS, priority, stop } = options;
-    const stops = stop === undefined ? [] : typeof stop === 'string' ? [stop] : stop;
     return {
       index,
       request: {
-        ...samplingOf(options),
-        // A copy: it may be sent again, after a preemption.
-        ...(options.logitBias && { logitBias: new Map(biasEntries(options.logitBias)) }),
-        ...heldBack(options, host.eosIds),
+        ...engineSampling(options, host.eosIds),
         prompt,
         maxTokens,
-        eosIds: options.ignoreEos ? [] : host.eosIds,
         seed: answerSeed(this.seed, answer),
         ...(priority !== undefined && { priority }),
         ...(options.logprobs !== undefined && { logits: true }),
       },
-      answer: new Answer(host.tokenizer, stops, options.logprobs, options.minTokens),
+      answer: new Answer(host.tokenizer, stopTexts(stop), options.logprobs, options.minTokens),
       handle: undefined,
       ended: false,
       lastToken: undefined,
