@@ -6,6 +6,7 @@ import mlaAttendRow from '../lib/mla_attend_row.wgsl?raw';
 import shareSource from '../lib/share.wgsl?raw';
 import partialLayoutSource from '../lib/partial_layout.wgsl?raw';
 import softmaxState from '../lib/softmax_state.wgsl?raw';
+import stepsSource from '../lib/steps.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from './query_pieces.js';
 import {
   LAYOUT_PARAMS,
@@ -97,7 +98,7 @@ export function mlaPlan(
   // Neighbouring threads take neighbouring tokens of one unit.
   const lanes = Math.min(64, rankUnits);
   return {
-    wgsl: [...fragments, mlaAttend, file.source],
+    wgsl: [...fragments, stepsSource, mlaAttend, file.source],
     constants,
     params: { ...params, vectors: MLA_VECTORS, stats: 16, lanes, slices: Math.min(16, Math.floor(256 / lanes)) },
   };

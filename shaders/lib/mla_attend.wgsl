@@ -7,8 +7,11 @@
 // Scores: a token a thread. Values: thread = (unit, slice) sums one unit (4 elements) over every slices-th token; then slices
 // are added in order. A vector's bits depend on its own query and limit only, never on the other vectors. Params: `stats`
 // threads scan scores, `lanes` units side by side, lanes * slices <= THREADS.
-// For GPUs; software adapters take mla_attend_row.wgsl. Loops take their bounds from params so that no compiler unrolls them.
+// For GPUs; software adapters take mla_attend_row.wgsl. Loops count down (steps.wgsl) from params, which no compiler unrolls; those that
+// wait for memory ask for UNROLL units at once, then use them in order.
+/// At least CHUNK: a thread has one token at most.
 const THREADS: u32 = 256;
+const UNROLL: u32 = 4;
 
 struct Queries {
   // First unit in q_abs of each vector.
@@ -52,29 +55,71 @@ fn load_latent(token: u32, unit: u32) -> vec4<f32> {
   return kv_unpack(latent_cache[token + unit * BLOCK], kv_scale(scales, unit));
 }
 
+// q . latent of every vector so far, and one unit more.
+fn add_score(s: Four, at: vec4<u32>, unit: u32, k: vec4<f32>) -> Four {
+  return Four(
+    fma(q_abs[at.x + unit], k, s.v0),
+    fma(q_abs[at.y + unit], k, s.v1),
+    fma(q_abs[at.z + unit], k, s.v2),
+    fma(q_abs[at.w + unit], k, s.v3),
+  );
+}
+
 // q . latent of every vector, for the token whose unit 0 is `key`.
 fn latent_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
   var s: Four;
-  for (var unit = 0u; unit < params.key_units; unit++) {
-    let k = load_latent(key, unit);
-    s.v0 = fma(q_abs[at.x + unit], k, s.v0);
-    s.v1 = fma(q_abs[at.y + unit], k, s.v1);
-    s.v2 = fma(q_abs[at.z + unit], k, s.v2);
-    s.v3 = fma(q_abs[at.w + unit], k, s.v3);
+  var unit = 0u;
+  for (var left = params.key_units / UNROLL; left > 0u; left--) {
+    var keys = array<vec4<f32>, UNROLL>();
+    for (var u = 0u; u < UNROLL; u++) {
+      keys[u] = load_latent(key, unit + u);
+    }
+    for (var u = 0u; u < UNROLL; u++) {
+      s = add_score(s, at, unit + u, keys[u]);
+    }
+    unit += UNROLL;
+  }
+  for (var left = params.key_units % UNROLL; left > 0u; left--) {
+    s = add_score(s, at, unit, load_latent(key, unit));
+    unit++;
   }
   return params.scale * vec4<f32>(sum4(s.v0), sum4(s.v1), sum4(s.v2), sum4(s.v3));
+}
+
+// 4 elements of the chunk's token t.
+fn chunk_latent(t: u32, unit: u32) -> vec4<f32> {
+  return load_latent(latent_base(blocks[t / BLOCK], params.key_units, t % BLOCK), unit);
+}
+
+// The weighed sum so far, and one token more.
+fn add_value(o: Four, t: u32, v: vec4<f32>) -> Four {
+  let w = weights[t];
+  return Four(
+    fma(vec4<f32>(w.x), v, o.v0),
+    fma(vec4<f32>(w.y), v, o.v1),
+    fma(vec4<f32>(w.z), v, o.v2),
+    fma(vec4<f32>(w.w), v, o.v3),
+  );
 }
 
 // sum of weight * latent over tokens first, first + step, ... < count of the chunk.
 fn weigh_latent(unit: u32, first: u32, step: u32, count: u32) -> Four {
   var o: Four;
-  for (var t = first; t < count; t += step) {
-    let v = load_latent(latent_base(blocks[t / BLOCK], params.key_units, t % BLOCK), unit);
-    let w = weights[t];
-    o.v0 = fma(vec4<f32>(w.x), v, o.v0);
-    o.v1 = fma(vec4<f32>(w.y), v, o.v1);
-    o.v2 = fma(vec4<f32>(w.z), v, o.v2);
-    o.v3 = fma(vec4<f32>(w.w), v, o.v3);
+  let tokens = steps(first, count, step);
+  var t = first;
+  for (var left = tokens / UNROLL; left > 0u; left--) {
+    var values = array<vec4<f32>, UNROLL>();
+    for (var u = 0u; u < UNROLL; u++) {
+      values[u] = chunk_latent(t + u * step, unit);
+    }
+    for (var u = 0u; u < UNROLL; u++) {
+      o = add_value(o, t + u * step, values[u]);
+    }
+    t += UNROLL * step;
+  }
+  for (var left = tokens % UNROLL; left > 0u; left--) {
+    o = add_value(o, t, chunk_latent(t, unit));
+    t += step;
   }
   return o;
 }
@@ -117,74 +162,84 @@ fn merge_max_sum(a: MaxSum, b: MaxSum) -> MaxSum {
 // slot's first entry in block_table. Call in uniform control flow, all arguments but `thread` uniform.
 fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, end: u32, thread: u32) {
   var run = MaxSum(vec4<f32>(EMPTY_M), vec4<f32>());
-  for (var chunk = first_chunk; chunk * CHUNK < end; chunk += chunk_step) {
+  var chunk = first_chunk;
+  for (var chunks = steps(first_chunk, (end + CHUNK - 1u) / CHUNK, chunk_step); chunks > 0u; chunks--) {
     let first = chunk * CHUNK;
     let count = min(CHUNK, end - first);
-    for (var i = thread; i * BLOCK < count; i += THREADS) {
-      blocks[i] = block_table[table + first / BLOCK + i];
+    if (thread * BLOCK < count) {
+      blocks[thread] = block_table[table + first / BLOCK + thread];
     }
-    for (var t = thread; t < count; t += THREADS) {
-      let physical = block_table[table + (first + t) / BLOCK];
-      let score = latent_scores(queries.at, latent_base(physical, params.key_units, t % BLOCK));
-      weights[t] = select(vec4<f32>(EMPTY_M), score, vec4<u32>(first + t) < queries.limit);
+    if (thread < count) {
+      let physical = block_table[table + (first + thread) / BLOCK];
+      let score = latent_scores(queries.at, latent_base(physical, params.key_units, thread % BLOCK));
+      weights[thread] = select(vec4<f32>(EMPTY_M), score, vec4<u32>(first + thread) < queries.limit);
     }
     workgroupBarrier();
     if (thread < params.stats) {
       var own = vec4<f32>(EMPTY_M);
-      for (var t = thread; t < count; t += params.stats) {
+      var t = thread;
+      for (var left = steps(thread, count, params.stats); left > 0u; left--) {
         own = max(own, weights[t]);
+        t += params.stats;
       }
       maxima[thread] = own;
     }
     workgroupBarrier();
     var now = MaxSum(vec4<f32>(EMPTY_M), vec4<f32>());
-    for (var i = 0u; i < params.stats; i++) {
-      now.m = max(now.m, maxima[i]);
+    for (var left = params.stats; left > 0u; left--) {
+      now.m = max(now.m, maxima[params.stats - left]);
     }
-    for (var t = thread; t < count; t += THREADS) {
-      weights[t] = score_weights(weights[t], now.m);
+    if (thread < count) {
+      weights[thread] = score_weights(weights[thread], now.m);
     }
     workgroupBarrier();
     if (thread < params.stats) {
       var own = vec4<f32>();
-      for (var t = thread; t < count; t += params.stats) {
+      var t = thread;
+      for (var left = steps(thread, count, params.stats); left > 0u; left--) {
         own += weights[t];
+        t += params.stats;
       }
       sums[thread] = own;
     }
     workgroupBarrier();
-    for (var i = 0u; i < params.stats; i++) {
-      now.l += sums[i];
+    for (var left = params.stats; left > 0u; left--) {
+      now.l += sums[params.stats - left];
     }
 
     let merge = chunk != first_chunk;
-    for (var unit_start = 0u; unit_start < params.rank_units; unit_start += params.lanes) {
+    var unit_start = 0u;
+    for (var rounds = steps(0u, params.rank_units, params.lanes); rounds > 0u; rounds--) {
       let slices = params.slices;
       let unit = unit_start + thread / slices;
       var o: Four;
       if (thread < params.lanes * slices && unit < params.rank_units) {
         o = weigh_latent(unit, thread % slices, slices, count);
       }
-      for (var vector = 0u; vector < params.vectors; vector++) {
+      for (var vectors = params.vectors; vectors > 0u; vectors--) {
+        let vector = params.vectors - vectors;
         let to = queries.to[vector];
         slice_o[thread] = pick(o, vector);
         workgroupBarrier();
         if (thread < params.lanes) {
           var total = slice_o[thread * slices];
-          for (var i = 1u; i < slices; i++) {
-            total += slice_o[thread * slices + i];
+          for (var left = slices - 1u; left > 0u; left--) {
+            total += slice_o[thread * slices + slices - left];
           }
           put_unit(to, unit_start + thread, total, vector, now, run, merge);
         }
         workgroupBarrier();
       }
+      unit_start += params.lanes;
     }
     // The next chunk overwrites weights and blocks.
     workgroupBarrier();
     run = merge_max_sum(run, now);
+    chunk += chunk_step;
   }
   if (thread == 0u) {
-    for (var vector = 0u; vector < params.vectors; vector++) {
+    for (var vectors = params.vectors; vectors > 0u; vectors--) {
+      let vector = vectors - 1u;
       if (queries.to[vector] != NOWHERE) {
         partial_ml[queries.to[vector]] = vec2<f32>(run.m[vector], run.l[vector]);
       }

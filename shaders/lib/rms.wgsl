@@ -8,9 +8,9 @@
 // Zero padding after the row changes no bit, so a row may be read to its padded end.
 // Use, with any number of threads a workgroup (THREADS) and one barrier:
 //
-//   for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
+//   for each j of thread, thread + THREADS, ... < RMS_PARTIALS {
 //     var partial = 0.0;
-//     for (var k4 = j; k4 < row_vec4s; k4 += RMS_PARTIALS) { partial = rms_accumulate(partial, x[row_start + k4]); }
+//     for each k4 of j, j + RMS_PARTIALS, ... < row_vec4s { partial = rms_accumulate(partial, x[row_start + k4]); }
 //     rms_partials[j] = partial;
 //   }
 //   workgroupBarrier();

@@ -33,22 +33,27 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
     atomicStore(&num_listed, 0u);
     least = nothing;
   }
-  for (var group = thread; group < groups; group += THREADS) {
+  var group = thread;
+  for (var own = steps(thread, groups, THREADS); own > 0u; own--) {
     var best = nothing;
-    for (var four = group; four < fours; four += GROUPS) {
+    var four = group;
+    for (var left = steps(group, fours, GROUPS); left > 0u; left--) {
       let pairs = four_at(slot, four);
       for (var c = 0u; c < 4u; c++) {
         best = better(best, vec2<u32>(pairs.keys[c], pairs.ids[c]));
       }
+      four += GROUPS;
     }
     group_best[group] = best;
+    group += THREADS;
   }
   workgroupBarrier();
-  for (var group = thread; group < groups; group += THREADS) {
+  group = thread;
+  for (var turns = steps(thread, groups, THREADS); turns > 0u; turns--) {
     let own = group_best[group];
     var before = 0u;
-    for (var other = 0u; other < groups; other++) {
-      let pair = group_best[other];
+    for (var left = groups; left > 0u; left--) {
+      let pair = group_best[left - 1u];
       if (pair.x > own.x || (pair.x == own.x && pair.y < own.y)) {
         before++;
       }
@@ -56,13 +61,14 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
     if (before == COUNT - 1u && own.y != NO_TOKEN) {
       least = own;
     }
+    group += THREADS;
   }
   let floor_pair = workgroupUniformLoad(&least);
-  for (var group = thread; group < groups; group += THREADS) {
-    if (is_better(floor_pair, group_best[group])) {
-      continue;
-    }
-    for (var four = group; four < fours; four += GROUPS) {
+  group = thread;
+  for (var turns = steps(thread, groups, THREADS); turns > 0u; turns--) {
+    var four = group;
+    let wanted = !is_better(floor_pair, group_best[group]);
+    for (var left = select(0u, steps(group, fours, GROUPS), wanted); left > 0u; left--) {
       let pairs = four_at(slot, four);
       for (var c = 0u; c < 4u; c++) {
         let pair = vec2<u32>(pairs.keys[c], pairs.ids[c]);
@@ -71,14 +77,18 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
           listed[place] = pair;
         }
       }
+      four += GROUPS;
     }
+    group += THREADS;
   }
   workgroupBarrier();
   let count = atomicLoad(&num_listed);
-  for (var place = thread; place < count; place += THREADS) {
+  var place = thread;
+  for (var turns = steps(thread, count, THREADS); turns > 0u; turns--) {
     let own = listed[place];
     var before = 0u;
-    for (var other = 0u; other < count; other++) {
+    for (var left = count; left > 0u; left--) {
+      let other = left - 1u;
       let pair = listed[other];
       // No two pairs are equal. Places matter to wgsl_reflect's interpreter alone, whose lanes get each other's results of calls.
       if (pair.x > own.x || (pair.x == own.x && (pair.y < own.y || (pair.y == own.y && other < place)))) {
@@ -88,8 +98,11 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
     if (before < COUNT) {
       candidates[out + before] = own;
     }
+    place += THREADS;
   }
-  for (var place = count + thread; place < COUNT; place += THREADS) {
+  place = count + thread;
+  for (var left = steps(place, COUNT, THREADS); left > 0u; left--) {
     candidates[out + place] = nothing;
+    place += THREADS;
   }
 }

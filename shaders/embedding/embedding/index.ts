@@ -2,6 +2,7 @@ import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { packedLayout, type WeightType, WEIGHT_TYPES } from '../../linear/pack.js';
+import steps from '../../lib/steps.wgsl?raw';
 import source from './embedding.wgsl?raw';
 
 export interface EmbeddingProblem {
@@ -53,7 +54,7 @@ export const embedding = defineKernel({
     if (rows > most) throw limitError(`embedding: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     const [workgroup, perThread] = traits.software ? [16, 16] : [64, 1];
     return {
-      wgsl: [source],
+      wgsl: [steps, source],
       constants: {
         TYPE: WEIGHT_TYPES.indexOf(type),
         ZERO_OTHERS: zeroOthers,

@@ -105,14 +105,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var b1 = vec4<f32>();
   var b2 = vec4<f32>();
   var b3 = vec4<f32>();
-  let end4 = params.units * UNIT4;
+  let stages = (params.units * UNIT4 + STAGED - 1u) / STAGED;
   workgroupBarrier();
-  for (var first4 = 0u; first4 < end4; first4 += STAGED) {
-    for (var i = thread; i < TILE_ROWS * STAGED; i += THREADS) {
+  for (var left = stages; left > 0u; left--) {
+    let first4 = (stages - left) * STAGED;
+    for (var load = 0u; load < TILE_ROWS * STAGED / THREADS; load++) {
+      let i = thread + load * THREADS;
       let part = i % STAGED;
       x_tile[i / STAGED * PITCH + part] = load_x(tile_pairs[i / STAGED] / params.x_divisor, first4 + part);
     }
-    for (var i = thread; i < 32u * STAGED; i += THREADS) {
+    for (var load = 0u; load < 32u * STAGED / THREADS; load++) {
+      let i = thread + load * THREADS;
       let lane = i % 32u;
       let part = i / 32u;
       w_tile[lane * PITCH + part] = load_weight(tile, first4 + part, lane);

@@ -1,6 +1,7 @@
 import { limitError, SplitkvError, usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import steps from '../../lib/steps.wgsl?raw';
 import source from './moe_combine.wgsl?raw';
 
 export interface MoeCombineProblem {
@@ -50,7 +51,7 @@ export const moeCombine = defineKernel({
     if (rows > most) throw limitError(`moe_combine: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     const [workgroup, perThread] = traits.software ? [32, 8] : [128, 1];
     return {
-      wgsl: [source],
+      wgsl: [steps, source],
       constants: { WORKGROUP: workgroup, SPREAD: ranks > 1 },
       params: { top_k: topK, width, in_stride: inStride, stride, per_thread: perThread, region },
       grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],

@@ -1,5 +1,6 @@
 import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import steps from '../../lib/steps.wgsl?raw';
 import source from './moe_route.wgsl?raw';
 
 export interface MoeRouteProblem {
@@ -75,7 +76,7 @@ export const moeRoute = defineKernel({
     if (topK < 1 || topK > reachable)
       throw bad(`topK is ${topK}, expected 1 to ${reachable} (experts in topkGroups groups)`);
     return {
-      wgsl: [source],
+      wgsl: [steps, source],
       // Workgroup memory is zeroed first, which takes SwiftShader long to compile: no more of it than needed.
       constants: {
         THREADS: traits.software ? 4 : 128,

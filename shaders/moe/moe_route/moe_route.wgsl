@@ -55,16 +55,16 @@ var<workgroup> chosen_scores: array<f32, MAX_TOP_K>;
 
 fn largest_logit() -> f32 {
   var largest = compared[0];
-  for (var e = 1u; e < params.experts; e++) {
-    largest = max(largest, compared[e]);
+  for (var left = params.experts - 1u; left > 0u; left--) {
+    largest = max(largest, compared[params.experts - left]);
   }
   return largest;
 }
 
 fn score_sum() -> f32 {
   var total = scores[0];
-  for (var e = 1u; e < params.experts; e++) {
-    total += scores[e];
+  for (var left = params.experts - 1u; left > 0u; left--) {
+    total += scores[params.experts - left];
   }
   return total;
 }
@@ -79,8 +79,8 @@ fn group_score(group: u32) -> f32 {
   var best = CLOSED;
   var second = CLOSED;
   let end = (group + 1u) * size;
-  for (var e = group * size; e < end; e++) {
-    let score = compared[e];
+  for (var left = size; left > 0u; left--) {
+    let score = compared[end - left];
     second = max(second, min(best, score));
     best = max(best, score);
   }
@@ -98,7 +98,8 @@ fn beats(score: f32, index: u32, other_score: f32, other_index: u32) -> bool {
 fn group_rank(group: u32) -> u32 {
   let mine = group_scores[group];
   var rank = 0u;
-  for (var other = 0u; other < params.groups; other++) {
+  for (var left = params.groups; left > 0u; left--) {
+    let other = left - 1u;
     rank += select(0u, 1u, beats(group_scores[other], other, mine, group));
   }
   return rank;
@@ -107,7 +108,8 @@ fn group_rank(group: u32) -> u32 {
 fn expert_rank(e: u32) -> u32 {
   let mine = compared[e];
   var rank = 0u;
-  for (var other = 0u; other < params.experts; other++) {
+  for (var left = params.experts; left > 0u; left--) {
+    let other = left - 1u;
     rank += select(0u, 1u, beats(compared[other], other, mine, e));
   }
   return rank;
@@ -121,8 +123,10 @@ fn main(
 ) {
   let row = group.x;
   let experts = params.experts;
-  for (var e = thread; e < experts; e += THREADS) {
+  var e = thread;
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     compared[e] = logits[row * params.stride + e];
+    e += THREADS;
   }
   workgroupBarrier();
 
@@ -130,12 +134,14 @@ fn main(
   if (params.sigmoid == 0u) {
     largest = largest_logit();
   }
-  for (var e = thread; e < experts; e += THREADS) {
+  e = thread;
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     if (params.sigmoid == 1u) {
       scores[e] = sigmoid(compared[e]);
     } else {
       scores[e] = exp(compared[e] - largest);
     }
+    e += THREADS;
   }
   workgroupBarrier();
 
@@ -143,39 +149,48 @@ fn main(
   if (params.sigmoid == 0u) {
     total = score_sum();
   }
-  for (var e = thread; e < experts; e += THREADS) {
+  e = thread;
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     var score = scores[e] / total;
     if (params.bias == 1u) {
       score += correction_bias[e];
     }
     compared[e] = score;
+    e += THREADS;
   }
   workgroupBarrier();
 
   if (params.groups > 1u) {
-    for (var g = thread; g < params.groups; g += THREADS) {
+    var g = thread;
+    for (var left = steps(thread, params.groups, THREADS); left > 0u; left--) {
       group_scores[g] = group_score(g);
+      g += THREADS;
     }
     workgroupBarrier();
     let size = experts / params.groups;
-    for (var e = thread; e < experts; e += THREADS) {
+    e = thread;
+    for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
       if (group_rank(e / size) >= params.topk_groups) {
         compared[e] = CLOSED;
       }
+      e += THREADS;
     }
     workgroupBarrier();
   }
 
-  for (var e = thread; e < experts; e += THREADS) {
+  e = thread;
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     chosen[e] = select(0u, 1u, expert_rank(e) < params.top_k);
+    e += THREADS;
   }
   workgroupBarrier();
 
-  for (var e = thread; e < experts; e += THREADS) {
+  e = thread;
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     if (chosen[e] == 1u) {
       var slot = 0u;
-      for (var other = 0u; other < e; other++) {
-        slot += chosen[other];
+      for (var before = e; before > 0u; before--) {
+        slot += chosen[before - 1u];
       }
       // More than top_k are chosen only where a logit is NaN.
       if (slot < params.top_k) {
@@ -183,19 +198,22 @@ fn main(
         chosen_scores[slot] = scores[e] / total;
       }
     }
+    e += THREADS;
   }
   workgroupBarrier();
 
-  for (var slot = thread; slot < params.top_k; slot += THREADS) {
+  var slot = thread;
+  for (var left = steps(thread, params.top_k, THREADS); left > 0u; left--) {
     var divisor = 1.0;
     if (params.normalise == 1u) {
       divisor = chosen_scores[0];
-      for (var other = 1u; other < params.top_k; other++) {
-        divisor += chosen_scores[other];
+      for (var others = params.top_k - 1u; others > 0u; others--) {
+        divisor += chosen_scores[params.top_k - others];
       }
       divisor += 1e-20;
     }
     expert_weights[row * params.top_k + slot] = chosen_scores[slot] / divisor * params.scaling;
+    slot += THREADS;
   }
   if (row == groups.x - 1u && thread == 0u) {
     row_count[0] = groups.x;

@@ -1,6 +1,7 @@
 import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import rms from '../../lib/rms.wgsl?raw';
+import steps from '../../lib/steps.wgsl?raw';
 import source from './rms_norm.wgsl?raw';
 
 export interface RmsNormProblem {
@@ -29,7 +30,7 @@ export const rmsNorm = defineKernel({
     const most = traits.limits.maxComputeWorkgroupsPerDimension;
     if (rows > most) throw limitError(`rms_norm: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     return {
-      wgsl: [rms, source],
+      wgsl: [rms, steps, source],
       constants: { RESIDUAL: residual, THREADS: traits.software ? 8 : 64 },
       params: { width, stride, eps },
       grid: (step) => [step.rows, 1, 1],

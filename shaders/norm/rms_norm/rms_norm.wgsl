@@ -30,22 +30,28 @@ struct Params {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let row = group.x * (params.stride / 4u);
   let vec4s = (params.width + 3u) / 4u;
-  for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
+  var j = thread;
+  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
     var partial = 0.0;
-    for (var k = j; k < vec4s; k += RMS_PARTIALS) {
+    var k = j;
+    for (var left = steps(j, vec4s, RMS_PARTIALS); left > 0u; left--) {
       var v = x[row + k];
       if (RESIDUAL) {
         v += residual[row + k];
         x[row + k] = v;
       }
       partial = rms_accumulate(partial, v);
+      k += RMS_PARTIALS;
     }
     rms_partials[j] = partial;
+    j += THREADS;
   }
   workgroupBarrier();
   let scale = rms_scale(f32(params.width), params.eps);
   // THREADS divides RMS_PARTIALS, so an invocation reads back only what it wrote itself.
-  for (var k = thread; k < vec4s; k += THREADS) {
+  var k = thread;
+  for (var left = steps(thread, vec4s, THREADS); left > 0u; left--) {
     out[row + k] = rms_apply(x[row + k], scale, weight[k]);
+    k += THREADS;
   }
 }

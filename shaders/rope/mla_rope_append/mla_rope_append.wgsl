@@ -70,8 +70,10 @@ fn rotate(low: vec4<f32>, high: vec4<f32>, position: u32, unit: u32) -> Rotated 
 // The staged token, into the cache. Call in uniform control flow.
 fn append_staged(to: u32, units: u32, thread: u32) {
   workgroupBarrier();
-  for (var unit = thread; unit < kv_stored_units(units); unit += THREADS) {
+  var unit = thread;
+  for (var left = steps(thread, kv_stored_units(units), THREADS); left > 0u; left--) {
     latent_cache[to + unit * BLOCK] = kv_staged_unit(0u, units, unit);
+    unit += THREADS;
   }
 }
 
@@ -108,29 +110,36 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let units = rank_units + params.rope_units;
   let to = latent_base(physical, units, position % BLOCK);
   if (READY) {
-    for (var unit = thread; unit < units; unit += THREADS) {
+    var unit = thread;
+    for (var left = steps(thread, units, THREADS); left > 0u; left--) {
       if (KV_SCALED) {
         kv_staged[unit] = kv_a[start + unit];
       } else {
         latent_cache[to + unit * BLOCK] = kv_pack(kv_a[start + unit], 1.0);
       }
+      unit += THREADS;
     }
     if (KV_SCALED) {
       append_staged(to, units, thread);
     }
     return;
   }
-  for (var j = thread; j < RMS_PARTIALS; j += THREADS) {
+  var j = thread;
+  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
     var partial = 0.0;
-    for (var k4 = j; k4 < rank_units; k4 += RMS_PARTIALS) {
+    var k4 = j;
+    for (var left = steps(j, rank_units, RMS_PARTIALS); left > 0u; left--) {
       partial = rms_accumulate(partial, kv_a[start + k4]);
+      k4 += RMS_PARTIALS;
     }
     rms_partials[j] = partial;
+    j += THREADS;
   }
   workgroupBarrier();
   let scale = rms_scale(f32(params.rank), params.eps);
   let kept = row * params.q_abs_units + params.heads * units;
-  for (var unit = thread; unit < rank_units; unit += THREADS) {
+  var unit = thread;
+  for (var left = steps(thread, rank_units, THREADS); left > 0u; left--) {
     let latent = rms_apply(kv_a[start + unit], scale, norm_weight[unit]);
     if (KEEP_LATENTS) {
       q_abs[kept + unit] = latent;
@@ -140,9 +149,11 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     } else if (appends) {
       latent_cache[to + unit * BLOCK] = kv_pack(latent, 1.0);
     }
+    unit += THREADS;
   }
   let key = start + rank_units;
-  for (var unit = thread; unit < half_units; unit += THREADS) {
+  unit = thread;
+  for (var left = steps(thread, half_units, THREADS); left > 0u; left--) {
     let rotated = rotate(kv_a[key + unit], kv_a[key + half_units + unit], position, unit);
     if (KEEP_LATENTS) {
       q_abs[kept + rank_units + unit] = rotated.low;
@@ -155,6 +166,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       latent_cache[to + (rank_units + unit) * BLOCK] = kv_pack(rotated.low, 1.0);
       latent_cache[to + (rank_units + half_units + unit) * BLOCK] = kv_pack(rotated.high, 1.0);
     }
+    unit += THREADS;
   }
   if (KV_SCALED && appends) {
     append_staged(to, units, thread);

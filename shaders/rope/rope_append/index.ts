@@ -15,6 +15,7 @@ import {
   queryGroup,
 } from '../../cache/kv_cache.js';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../../attention/query_pieces.js';
+import steps from '../../lib/steps.wgsl?raw';
 import source from './rope_append.wgsl?raw';
 
 /** A piece of queryPieces brings the k and v heads of its query heads, behind them: its rows are [q][k][v]. */
@@ -82,7 +83,7 @@ export const ropeAppend = defineKernel({
     const lanes = traits.software ? 1 : headDim / 8;
     const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...kvStageWgsl, ...tableWgsl, ...piecesWgsl, source],
+      wgsl: [...kvWgsl(problem.kvType), ...kvStageWgsl, ...tableWgsl, ...piecesWgsl, steps, source],
       constants: {
         ...kvConstants(problem),
         ...kvStage(problem.kvType, headTile * headDim),

@@ -104,11 +104,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (QK_NORM) {
     var sum = vec4<f32>();
     if (exists && !is_value) {
-      for (var unit = lane; unit < params.half_units; unit += LANES) {
+      var unit = lane;
+      for (var left = steps(lane, params.half_units, LANES); left > 0u; left--) {
         let low = qkv[base + unit];
         let high = qkv[base + HALF_UNITS + unit];
         sum = fma(low, low, sum);
         sum = fma(high, high, sum);
+        unit += LANES;
       }
     }
     var total = sum4(sum);
@@ -116,8 +118,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       squares[thread] = total;
       workgroupBarrier();
       total = 0.0;
-      for (var i = 0u; i < params.lanes; i++) {
-        total += squares[thread - lane + i];
+      for (var left = params.lanes; left > 0u; left--) {
+        total += squares[thread - lane + params.lanes - left];
       }
     }
     inverse = 1.0 / sqrt(total / f32(HEAD_DIM) + params.eps);
@@ -134,16 +136,19 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let value_to = value_base(physical, block_heads(), block_head(head), offset);
   let staged = thread / LANES * HEAD_UNITS;
   if (appends && is_value) {
-    for (var unit = lane; unit < 2u * params.half_units; unit += LANES) {
+    var unit = lane;
+    for (var left = steps(lane, 2u * params.half_units, LANES); left > 0u; left--) {
       if (KV_SCALED) {
         kv_staged[staged + unit] = qkv[base + unit];
       } else {
         v_cache[value_to + unit] = kv_pack(qkv[base + unit], 1.0);
       }
+      unit += LANES;
     }
   }
   let turns = exists && !is_value && (is_query || appends || KEEP_KEYS);
-  for (var unit = select(params.half_units, lane, turns); unit < params.half_units; unit += LANES) {
+  var unit = lane;
+  for (var left = select(0u, steps(lane, params.half_units, LANES), turns); left > 0u; left--) {
     var low = qkv[base + unit];
     var high = qkv[base + HALF_UNITS + unit];
     if (QK_NORM) {
@@ -181,18 +186,21 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         k_cache[key_to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high, 1.0);
       }
     }
+    unit += LANES;
   }
   if (KV_SCALED) {
     if (LANES > 1u) {
       workgroupBarrier();
     }
-    for (var unit = select(kv_stored_units(HEAD_UNITS), lane, appends); unit < kv_stored_units(HEAD_UNITS); unit += LANES) {
+    unit = lane;
+    for (var left = select(0u, steps(lane, kv_stored_units(HEAD_UNITS), LANES), appends); left > 0u; left--) {
       let stored = kv_staged_unit(staged, HEAD_UNITS, unit);
       if (is_value) {
         v_cache[value_to + unit] = stored;
       } else {
         k_cache[key_to + unit * BLOCK] = stored;
       }
+      unit += LANES;
     }
   }
 }

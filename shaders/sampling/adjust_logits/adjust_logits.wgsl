@@ -63,11 +63,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let feeds = position != NO_TOKEN && position != own.first;
   let generated = select(position, own.first, position == NO_TOKEN) - own.begin;
   let goes_on = generated < own.min_tokens;
-  for (var k = thread; k < TILE / 4u; k += THREADS) {
-    let first = params.first + group.x * TILE + k * 4u;
-    if (first >= params.end) {
-      break;
-    }
+  var first = params.first + group.x * TILE + thread * 4u;
+  let end = min(params.first + (group.x + 1u) * TILE, params.end);
+  for (var left = steps(first, end, 4u * THREADS); left > 0u; left--) {
     let place = slot * (params.stride / 4u) + first / 4u;
     var four = logits[place];
     if (own.is_on != 0u) {
@@ -81,7 +79,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         seen_bits = seen[slot * params.seen_words + first / 32u] >> (first % 32u);
       }
       let bias = biases[place];
-      for (var c = 0u; c < 4u && first + c < params.end; c++) {
+      let tokens_here = min(4u, params.end - first);
+      for (var more = tokens_here; more > 0u; more--) {
+        let c = tokens_here - more;
         let count = counted[c];
         var logit = -LARGEST_LOGIT;
         if (!goes_on || (count & ENDS_TEXT) == 0u) {
@@ -91,5 +91,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
     }
     adjusted[place] = four;
+    first += 4u * THREADS;
   }
 }

@@ -1,4 +1,5 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import steps from '../../lib/steps.wgsl?raw';
 import controls from '../controls.wgsl?raw';
 import logit from '../logit.wgsl?raw';
 import { ARGMAX_TILE, checkSamplingProblem, partialsPerSlot, seenWords, type SliceProblem } from '../params.js';
@@ -24,7 +25,7 @@ export const adjustLogits = defineKernel({
   plan(problem: SliceProblem, traits) {
     const [first, end] = checkSamplingProblem('adjust_logits', problem, traits.limits.maxComputeWorkgroupsPerDimension);
     return {
-      wgsl: [logit, controls, source],
+      wgsl: [steps, logit, controls, source],
       constants: { THREADS: traits.software ? 16 : 256, TILE: ARGMAX_TILE },
       params: { first, end, stride: problem.stride, seen_words: seenWords(problem.vocab) },
       grid: (step) => [partialsPerSlot(end - first), step.rows, 1],

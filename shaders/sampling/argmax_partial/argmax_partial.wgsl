@@ -45,26 +45,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   let penalty = sampling[slot].repetition_penalty;
   var best = vec2<u32>(0u, NO_TOKEN);
-  for (var k = thread; k < TILE / 4u; k += THREADS) {
-    let first = params.first + group.x * TILE + k * 4u;
-    if (first >= params.end) {
-      break;
-    }
+  var first = params.first + group.x * TILE + thread * 4u;
+  let end = min(params.first + (group.x + 1u) * TILE, params.end);
+  for (var left = steps(first, end, 4u * THREADS); left > 0u; left--) {
     let four = logits[slot * (params.stride / 4u) + first / 4u];
     var seen_bits = 0u;
     if (penalty != 1.0) {
       seen_bits = seen[slot * params.seen_words + first / 32u] >> (first % 32u);
     }
-    for (var c = 0u; c < 4u && first + c < params.end; c++) {
+    let tokens = min(4u, params.end - first);
+    for (var more = tokens; more > 0u; more--) {
+      let c = tokens - more;
       let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, penalty);
       best = better(best, vec2<u32>(key_of(logit), first + c));
     }
+    first += 4u * THREADS;
   }
   bests[thread] = best;
   workgroupBarrier();
   if (thread < 16u) {
-    for (var i = thread + 16u; i < THREADS; i += 16u) {
-      best = better(best, bests[i]);
+    for (var n = 1u; n < THREADS / 16u; n++) {
+      best = better(best, bests[thread + 16u * n]);
     }
   }
   workgroupBarrier();

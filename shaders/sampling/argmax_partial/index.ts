@@ -1,4 +1,5 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import steps from '../../lib/steps.wgsl?raw';
 import logit from '../logit.wgsl?raw';
 import { ARGMAX_TILE, checkSamplingProblem, partialsPerSlot, seenWords, type SliceProblem } from '../params.js';
 import source from './argmax_partial.wgsl?raw';
@@ -24,7 +25,7 @@ export const argmaxPartial = defineKernel({
     );
     const { vocab, stride, tiles = partialsPerSlot(end - first) } = problem;
     return {
-      wgsl: [logit, source],
+      wgsl: [steps, logit, source],
       constants: { THREADS: traits.software ? 16 : 256, TILE: ARGMAX_TILE },
       params: { first, end, stride, seen_words: seenWords(vocab), tiles },
       grid: (step) => [tiles, step.rows, 1],

@@ -1,4 +1,5 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import steps from '../../lib/steps.wgsl?raw';
 import bestPairs from '../best_pairs.wgsl?raw';
 import logit from '../logit.wgsl?raw';
 import {
@@ -23,7 +24,7 @@ export const candidates = defineKernel({
     const [first, end] = checkSamplingProblem('candidates', problem, traits.limits.maxComputeWorkgroupsPerDimension);
     const tiles = candidateTiles(end - first);
     return {
-      wgsl: [logit, bestPairs, source],
+      wgsl: [steps, logit, bestPairs, source],
       constants: { THREADS: traits.software ? 32 : 256, COUNT: CANDIDATES, TILE: CANDIDATE_TILE },
       params: { first, end, stride: problem.stride, seen_words: seenWords(problem.vocab), tiles },
       grid: (step) => [tiles, step.rows, 1],

@@ -1,4 +1,5 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import steps from '../../lib/steps.wgsl?raw';
 import bestPairs from '../best_pairs.wgsl?raw';
 import logit from '../logit.wgsl?raw';
 import { CANDIDATE_TILE, CANDIDATES, candidateTiles, checkSamplingProblem, type SliceProblem } from '../params.js';
@@ -16,7 +17,7 @@ export const mergeCandidates = defineKernel({
       traits.limits.maxComputeWorkgroupsPerDimension,
     );
     return {
-      wgsl: [logit, bestPairs, source],
+      wgsl: [steps, logit, bestPairs, source],
       constants: { THREADS: traits.software ? 32 : 256, COUNT: CANDIDATES, TILE: CANDIDATE_TILE },
       params: { tiles: candidateTiles(end - first) },
       grid: (step) => [1, step.rows, 1],

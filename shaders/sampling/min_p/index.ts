@@ -1,4 +1,5 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import steps from '../../lib/steps.wgsl?raw';
 import controls from '../controls.wgsl?raw';
 import logit from '../logit.wgsl?raw';
 import { ARGMAX_TILE, checkSamplingProblem, partialsPerSlot, type SamplingProblem } from '../params.js';
@@ -14,7 +15,7 @@ export const minP = defineKernel({
     const { vocab, stride } = problem;
     const tiles = partialsPerSlot(vocab);
     return {
-      wgsl: [logit, controls, source],
+      wgsl: [steps, logit, controls, source],
       constants: { THREADS: traits.software ? 16 : 256, TILE: ARGMAX_TILE },
       params: { vocab, stride, tiles },
       grid: (step) => [tiles, step.rows, 1],

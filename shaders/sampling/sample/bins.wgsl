@@ -57,7 +57,8 @@ fn digit(level: u32, nats: f32, key: u32, id: u32) -> u32 {
 
 /// Sorts the tokens that agree with `digits` into bins; or, given `from_bin` and `to_bin`, lists those in them as candidates.
 fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
-  for (var first = scan.thread * 4u; first < params.items; first += THREADS * 4u) {
+  var first = scan.thread * 4u;
+  for (var fours = steps(first, params.items, THREADS * 4u); fours > 0u; fours--) {
     var four = vec4<u32>();
     var seen_bits = 0u;
     if (!FROM_PARTIALS) {
@@ -66,7 +67,9 @@ fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
         seen_bits = seen[scan.slot * params.seen_words + first / 32u] >> (first % 32u);
       }
     }
-    for (var c = 0u; c < 4u && first + c < params.items; c += params.one) {
+    let tokens_here = min(4u, params.items - first);
+    for (var left = tokens_here; left > 0u; left--) {
+      let c = tokens_here - left;
       var id = first + c;
       var key = 0u;
       if (FROM_PARTIALS) {
@@ -82,8 +85,9 @@ fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
       let logit = logit_of(key);
       let nats = clamp((scan.best - logit) * scan.inverse_temperature, 0.0, 100.0);
       var agrees = true;
-      for (var earlier = 0u; agrees && earlier < level; earlier++) {
-        agrees = digit(earlier, nats, key, id) == digits[earlier];
+      for (var others = level; others > 0u; others--) {
+        let earlier = others - 1u;
+        agrees = agrees && digit(earlier, nats, key, id) == digits[earlier];
       }
       let own = digit(level, nats, key, id);
       if (!agrees || (from_bin != NOTHING && (own < from_bin || own > to_bin))) {
@@ -107,6 +111,7 @@ fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
         }
       }
     }
+    first += THREADS * 4u;
   }
 }
 
@@ -133,38 +138,39 @@ fn set_scratch_sum(place: u32, sum: vec3<u32>) {
 /// Replaces each bin by the sum of it and all before it.
 fn accumulate_bins(thread: u32) {
   let own = BINS / THREADS;
+  let end = (thread + 1u) * own;
   var sum = vec3<u32>();
-  for (var bin = thread * own; bin < (thread + 1u) * own; bin += params.one) {
-    sum = sum_of(sum, bin_sum(bin));
+  for (var left = own * params.one; left > 0u; left--) {
+    sum = sum_of(sum, bin_sum(end - left));
   }
   set_scratch_sum(thread, sum);
   workgroupBarrier();
   if (thread < THREADS / GROUP) {
     sum = vec3<u32>();
-    for (var i = 0u; i < GROUP; i += params.one) {
-      sum = sum_of(sum, scratch_sum(thread * GROUP + i));
+    for (var left = GROUP * params.one; left > 0u; left--) {
+      sum = sum_of(sum, scratch_sum(thread * GROUP + left - 1u));
     }
     set_scratch_sum(THREADS + thread, sum);
   }
   workgroupBarrier();
   sum = vec3<u32>();
-  for (var i = 0u; i < thread / GROUP; i++) {
-    sum = sum_of(sum, scratch_sum(THREADS + i));
+  for (var left = thread / GROUP; left > 0u; left--) {
+    sum = sum_of(sum, scratch_sum(THREADS + left - 1u));
   }
-  for (var i = thread / GROUP * GROUP; i < thread; i++) {
-    sum = sum_of(sum, scratch_sum(i));
+  for (var left = thread % GROUP; left > 0u; left--) {
+    sum = sum_of(sum, scratch_sum(thread - left));
   }
-  for (var bin = thread * own; bin < (thread + 1u) * own; bin += params.one) {
-    sum = sum_of(sum, bin_sum(bin));
-    set_bin_sum(bin, sum);
+  for (var left = own * params.one; left > 0u; left--) {
+    sum = sum_of(sum, bin_sum(end - left));
+    set_bin_sum(end - left, sum);
   }
   workgroupBarrier();
 }
 
 /// Fills and accumulates the bins of a level.
 fn sort_into_bins(scan: Scan, level: u32) {
-  for (var i = scan.thread; i < 3u * BINS; i += THREADS) {
-    atomicStore(&bins[i], 0u);
+  for (var left = 3u * BINS / THREADS * params.one; left > 0u; left--) {
+    atomicStore(&bins[left * THREADS - 1u - scan.thread], 0u);
   }
   if (scan.thread == 0u) {
     listed = vec2<u32>(1u, 0u);

@@ -1,5 +1,6 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import random from '../../lib/random.wgsl?raw';
+import steps from '../../lib/steps.wgsl?raw';
 import logit from '../logit.wgsl?raw';
 import { CANDIDATES, checkSamplingProblem, partialsPerSlot, type SamplingProblem, seenWords } from '../params.js';
 import bins from './bins.wgsl?raw';
@@ -51,7 +52,7 @@ export const sample = defineKernel({
     const { slots, vocab, stride, ring, draws = true } = problem;
     const { parts, pairs, drawn = false } = problem.partials ?? { parts: 1, pairs: partialsPerSlot(vocab) };
     return {
-      wgsl: [random, logit, bins, walk, source],
+      wgsl: [random, steps, logit, bins, walk, source],
       constants: {
         THREADS: traits.software ? 32 : 256,
         DRAWS: draws,

@@ -39,7 +39,7 @@ struct Params {
   /// Tokens that may be drawn: the vocabulary, or with FROM_PARTIALS the pairs of all parts.
   items: u32,
   ring: u32,
-  /// 1. Loops that step by it aren't unrolled: with them unrolled, software adapters take 10 s to compile this.
+  /// 1. Loops that count down from so many times a constant aren't unrolled: else software adapters take 10 s to compile this.
   one: u32,
 }
 @group(0) @binding(8) var<uniform> params: Params;
@@ -54,17 +54,18 @@ var<workgroup> best_token: vec2<u32>;
 /// (key, id) of the slot's largest logit, to every thread.
 fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
   var best = vec2<u32>(0u, NO_TOKEN);
-  for (var part = 0u; part < params.parts; part++) {
-    let first = (part * params.slots + slot) * params.pairs;
-    for (var i = thread; i < params.pairs; i += THREADS) {
-      best = better(best, partials[first + i]);
+  for (var parts = params.parts; parts > 0u; parts--) {
+    var pair = ((parts - 1u) * params.slots + slot) * params.pairs + thread;
+    for (var left = steps(thread, params.pairs, THREADS); left > 0u; left--) {
+      best = better(best, partials[pair]);
+      pair += THREADS;
     }
   }
   scratch[2u * thread] = best.x;
   scratch[2u * thread + 1u] = best.y;
   workgroupBarrier();
   if (thread == 0u) {
-    for (var i = 1u; i < min(THREADS, params.pairs); i++) {
+    for (var i = min(THREADS, params.pairs) - 1u; i > 0u; i--) {
       best = better(best, vec2<u32>(scratch[2u * i], scratch[2u * i + 1u]));
     }
     best_token = best;
@@ -98,7 +99,8 @@ fn draw(slot: u32, thread: u32, chosen: SamplingParams, best: vec2<u32>) -> u32 
   var id = best.y;
   // 0: top-k, 1: top-p, 2: the draw. A walk that went past level 0 leaves other bins behind, so the next one sorts again.
   var sorted = true;
-  for (var stage = 0u; stage < 3u; stage += params.one) {
+  for (var stages = 3u * params.one; stages > 0u; stages--) {
+    let stage = 3u - stages;
     var goal = vec3<u32>();
     if (stage == 0u) {
       if (chosen.top_k == 0u || chosen.top_k >= everything.y) {

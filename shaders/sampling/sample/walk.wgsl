@@ -5,6 +5,8 @@
 // tokens in that bin are listed and compared one with another; more go to the next level. The last digits are the token's id, so
 // this ends. The list takes in all earlier bins too where they fit: then top-k, top-p and the draw mostly need one list.
 
+const BISECTIONS: u32 = 11u;
+
 /// What `bin_of` gave.
 var<workgroup> found: vec3<u32>;
 /// Token id, and the sum up to and including it.
@@ -23,7 +25,11 @@ fn meets(sum: vec3<u32>, goal: vec3<u32>) -> bool {
 fn bin_of(goal: vec3<u32>, base: vec3<u32>) -> vec3<u32> {
   var low = 0u;
   var high = BINS;
-  while (low < high) {
+  // Halved so often, nothing is left of BINS + 1 places.
+  for (var left = BISECTIONS * params.one; left > 0u; left--) {
+    if (low >= high) {
+      break;
+    }
     let middle = (low + high) / 2u;
     if (meets(sum_of(base, bin_sum(middle)), goal)) {
       high = middle;
@@ -43,11 +49,13 @@ fn bin_of(goal: vec3<u32>, base: vec3<u32>) -> vec3<u32> {
 /// Compares the candidates, before which the sum is `base`, one with another.
 fn settle(scan: Scan, goal: vec3<u32>, base: vec3<u32>) {
   let count = min(atomicLoad(&num_candidates), CANDIDATES);
-  for (var own = scan.thread; own < count; own += THREADS) {
+  var own = scan.thread;
+  for (var turns = steps(own, count, THREADS); turns > 0u; turns--) {
     let key = scratch[3u * own];
     let id = scratch[3u * own + 1u];
     var before = base;
-    for (var i = 0u; i < count; i++) {
+    for (var left = count; left > 0u; left--) {
+      let i = left - 1u;
       let other = scratch[3u * i];
       if (other > key || (other == key && scratch[3u * i + 1u] < id)) {
         before = sum_of(before, vec3<u32>(1u, scratch[3u * i + 2u], 0u));
@@ -57,6 +65,7 @@ fn settle(scan: Scan, goal: vec3<u32>, base: vec3<u32>) {
     if (meets(sum, goal) && !meets(before, goal)) {
       reached = vec4<u32>(id, sum);
     }
+    own += THREADS;
   }
 }
 
@@ -72,7 +81,7 @@ struct End {
 fn walk(scan: Scan, goal: vec3<u32>, sorted: bool) -> End {
   var base = vec3<u32>();
   var level = 0u;
-  loop {
+  for (var left = (LAST_LEVEL + 1u) * params.one; left > 0u; left--) {
     if (level > 0u || !sorted) {
       sort_into_bins(scan, level);
     }
