@@ -51,7 +51,8 @@ describe('ranks that list their best tokens sample what one rank samples', () =>
       const problem = { slots, vocab, stride: alignUp(vocab, 32), ring: steps };
       const { logits: values } = samplingInputs({ ...problem, settings, logits }, random);
       const row = values as Float32Array;
-      const slices = cutVocabulary(random, vocab);
+      // On a GPU one rank lists its best tokens, too.
+      const slices = trial % 4 === 0 ? [[0, vocab] as const] : cutVocabulary(random, vocab);
       const one = await sampleSteps(device, problem, settings, row, steps);
       const many = await sampleStepsOnRanks(device, problem, settings, row, steps, slices, draws);
       expect(many, `trial ${trial}: ${JSON.stringify({ vocab, logits, slices, settings })}`).toEqual(one);

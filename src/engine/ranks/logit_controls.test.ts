@@ -3,17 +3,22 @@ import { controlledLogit } from '../../../shaders/sampling/adjust_logits/referen
 import { drawReference, keptTokens, sortedIds } from '../../../shaders/sampling/sample/reference.js';
 import { alignUp } from '../../base/math.js';
 import { Random } from '../../base/random.js';
-import { type Program, Recorder } from '../../gpu/index.js';
+import { type Buffer, type Program, Recorder } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RankStep } from '../../model/layers/world.js';
 import type { StartOptions } from './rank.js';
 import { Sampler } from './sampling.js';
 import { biasEntries, hasControls } from './sampling_options.js';
-import { SlotNeeds } from './slot_needs.js';
+import { type SamplingMode, SlotNeeds } from './slot_needs.js';
 
 // The quicker one to compile for, where there are two software adapters: each kernel's own test runs on both.
-const device = await (await testAdapters()).at(-1)!.open();
-afterAll(() => device.dispose());
+const adapter = (await testAdapters()).at(-1)!;
+const device = await adapter.open('software');
+const hardware = await adapter.open('hardware');
+afterAll(() => {
+  device.dispose();
+  hardware.dispose();
+});
 
 const VOCAB = 300;
 const STRIDE = alignUp(VOCAB, 32);
@@ -23,23 +28,28 @@ const PROMPT = [3, 7, 7, 250];
 
 /** A sampler of one rank whose logits are given for each step, fed with what it sampled as a batch feeds it. */
 class Rig {
-  readonly #tokens = device.createBuffer('tokens', SLOTS * 4);
-  readonly #rowInfo = device.createBuffer('row_info', SLOTS * 8);
+  readonly #tokens: Buffer;
+  readonly #rowInfo: Buffer;
   readonly #needs = new SlotNeeds();
   readonly #programs = new Map<string, Program<RankStep>>();
-  readonly #sampler = new Sampler(device, {
-    slots: SLOTS,
-    vocabSize: VOCAB,
-    logitsStride: STRIDE,
-    ring: RING,
-    slices: [[0, VOCAB]],
-    part: 0,
-    tokens: this.#tokens,
-    rowInfo: this.#rowInfo,
-  });
+  readonly #sampler: Sampler;
+  /** Of the last step. */
+  mode: SamplingMode | undefined;
 
-  constructor() {
-    device.write(this.#rowInfo, 0, new Uint32Array(SLOTS * 2).fill(0xffffffff));
+  constructor(readonly on = device) {
+    this.#tokens = on.createBuffer('tokens', SLOTS * 4);
+    this.#rowInfo = on.createBuffer('row_info', SLOTS * 8);
+    this.#sampler = new Sampler(on, {
+      slots: SLOTS,
+      vocabSize: VOCAB,
+      logitsStride: STRIDE,
+      ring: RING,
+      slices: [[0, VOCAB]],
+      part: 0,
+      tokens: this.#tokens,
+      rowInfo: this.#rowInfo,
+    });
+    on.write(this.#rowInfo, 0, new Uint32Array(SLOTS * 2).fill(0xffffffff));
   }
 
   /** `generated`: those of a request that goes on; its next step feeds the last of them. */
@@ -49,39 +59,40 @@ class Rig {
     const seen = Uint32Array.from([...PROMPT, ...generated]);
     const position = seen.length - 1;
     this.#sampler.start(slot, { ...options, counter: generated.length }, seen, position, generated.length === 0);
-    device.write(this.#tokens, slot * 4, Uint32Array.of(generated.at(-1) ?? 299));
-    device.write(this.#rowInfo, slot * 8, Uint32Array.of(position, slot));
+    this.on.write(this.#tokens, slot * 4, Uint32Array.of(generated.at(-1) ?? 299));
+    this.on.write(this.#rowInfo, slot * 8, Uint32Array.of(position, slot));
   }
 
   stop(slot: number): void {
     this.#needs.delete(slot);
     this.#sampler.stop(slot);
-    device.write(this.#rowInfo, slot * 8, Uint32Array.of(0xffffffff, slot));
+    this.on.write(this.#rowInfo, slot * 8, Uint32Array.of(0xffffffff, slot));
   }
 
   /** Ids by slot of one step over these logits, not waited for. */
   submit(logits: Float32Array): Promise<Uint32Array> {
     const sampler = this.#sampler;
     const mode = sampler.modeFor(this.#needs.mode);
+    this.mode = mode;
     const { controls } = this.#needs;
     const key = `${mode} ${controls}`;
     let program = this.#programs.get(key);
     if (!program) {
-      const recorder = new Recorder<RankStep>(device, 'sampling');
+      const recorder = new Recorder<RankStep>(this.on, 'sampling');
       const searched = controls ? sampler.recordControls(recorder) : sampler.logits;
       sampler.recordCandidates(recorder, mode, searched);
       sampler.recordSample(recorder, mode, searched);
       program = recorder.finish();
       this.#programs.set(key, program);
     }
-    device.write(sampler.logits, 0, logits);
-    const encoder = device.gpu.createCommandEncoder();
+    this.on.write(sampler.logits, 0, logits);
+    const encoder = this.on.gpu.createCommandEncoder();
     const pass = encoder.beginComputePass();
     program.encode(pass, { rows: [SLOTS], chunks: 1 } as RankStep);
     pass.end();
     const { ids, offset } = sampler.nextIds();
-    device.gpu.queue.submit([encoder.finish()]);
-    return device.read(ids, offset, SLOTS * 4).then((bytes) => new Uint32Array(bytes));
+    this.on.gpu.queue.submit([encoder.finish()]);
+    return this.on.read(ids, offset, SLOTS * 4).then((bytes) => new Uint32Array(bytes));
   }
 }
 
@@ -192,6 +203,32 @@ describe('each control against float64', () => {
     }
     expect(checked).toBeGreaterThan(8);
   });
+});
+
+test('on a GPU top-k samples from candidates, the same tokens', { timeout: 120_000 }, async () => {
+  const random = new Random(23);
+  const rigs = [new Rig(), new Rig(hardware)];
+  const settings: StartOptions[] = [
+    { seed: 1, temperature: 1, topK: 64, topP: 0.999 },
+    { seed: 2, temperature: 1.7, topK: 40 },
+    { seed: 3, temperature: 30, topK: 2, topP: 0.5, repetitionPenalty: 1.3 },
+    { seed: 4, temperature: 0.7, topK: 20, topP: 0.8, frequencyPenalty: 0.5, logitBias: { 7: 5 } },
+  ];
+  for (const rig of rigs) {
+    for (const [slot, options] of settings.entries()) await rig.start(slot, options);
+  }
+  for (let step = 0; step < 8; step++) {
+    const logits = logitsOf(random);
+    const [walked, listed] = await Promise.all(rigs.map((rig) => rig.submit(logits)));
+    expect(listed, `step ${step}`).toEqual(walked);
+  }
+  expect(rigs.map(({ mode }) => mode)).toEqual(['whole', 'top-k']);
+  // A request whose tokens need not be among the candidates brings the walk back.
+  for (const rig of rigs) await rig.start(0, { seed: 5, temperature: 1, topP: 0.9999 });
+  const logits = logitsOf(random);
+  const [walked, listed] = await Promise.all(rigs.map((rig) => rig.submit(logits)));
+  expect(listed).toEqual(walked);
+  expect(rigs.map(({ mode }) => mode)).toEqual(['whole', 'whole']);
 });
 
 test('any mixture, in slots that come and go, with four steps in flight', { timeout: 300_000 }, async () => {

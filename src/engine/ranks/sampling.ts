@@ -100,9 +100,13 @@ export class Sampler {
     return this.shape.part === 0;
   }
 
-  /** The mode that sampling of this kind runs in: one rank has all logits anyway. */
+  /**
+   * The mode that sampling of this kind runs in. One rank has all logits anyway, and on a CPU adapter searches them; on a GPU one
+   * workgroup would read them all, so that many list their best tokens first. The token is the same.
+   */
   modeFor(mode: SamplingMode): SamplingMode {
-    return mode === 'top-k' && this.shape.slices.length === 1 ? 'whole' : mode;
+    const { software } = this.device.traits;
+    return mode === 'top-k' && software && this.shape.slices.length === 1 ? 'whole' : mode;
   }
 
   /** Candidates of each slot in a part. */

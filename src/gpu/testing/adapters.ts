@@ -1,14 +1,15 @@
 import { afterAll, describe } from 'vitest';
 import { openDevice } from '../adapters.js';
 import { drawn } from './draw.js';
-import type { Device } from '../device.js';
+import type { Device, Variants } from '../device.js';
 
 /** Adapters that tests run on, where present: both software ones by name, else whatever the machine offers first. */
 const SOFTWARE = ['SwiftShader', 'llvmpipe'] as const;
 
 export interface TestAdapter {
   readonly name: string;
-  readonly open: () => Promise<Device>;
+  /** `variants` of kernels: default those for what it is. */
+  readonly open: (variants?: Variants) => Promise<Device>;
 }
 
 async function findAdapters(): Promise<TestAdapter[]> {
@@ -17,14 +18,15 @@ async function findAdapters(): Promise<TestAdapter[]> {
     try {
       const device = await openDevice({ adapterName });
       device.dispose();
-      found.push({ name: adapterName, open: () => openDevice({ adapterName }) });
+      found.push({ name: adapterName, open: (variants) => openDevice({ adapterName, ...(variants && { variants }) }) });
     } catch {
       // Not installed here.
     }
   }
   try {
     const device = await openDevice();
-    if (!device.traits.software || found.length === 0) found.unshift({ name: device.name, open: () => openDevice() });
+    if (!device.traits.software || found.length === 0)
+      found.unshift({ name: device.name, open: (variants) => openDevice({ ...(variants && { variants }) }) });
     device.dispose();
   } catch (error) {
     if (found.length === 0) throw error;
