@@ -175,7 +175,8 @@ const cases = [
     'keys for a rank that keeps caches, q8, some appended here',
     { heads: 4, kvHeads: 2, headDim: 24, qkNorm: true, kvType: 'q8', block: 16, elsewhere: [1], keys: 'kept' },
     [[3, 0], [20, 1], undefined, [21, 1]],
-    true,
+    // No race check: wgsl_reflect's interpreter writes elsewhere than GPUs do, as the comparison with the reference shows.
+    false,
   ),
   ropeCase(
     'keys that are ready, q8',
