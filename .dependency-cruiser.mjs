@@ -15,8 +15,8 @@ const floors = [
   ['src/app', 'src/cli', 'src/server'],
   ['bench'],
 ];
-/** Where benches are asked for: a command and two pages. */
-const asksForBenches = '^src/(cli/main|app/host|app/host_protocol|app/tools/bench_page)\\.ts$';
+/** Where benches are asked for: a command and three pages. */
+const asksForBenches = '^src/(cli/main|app/host|app/host_protocol|app/tools/(bench|check)_page)\\.ts$';
 const tests = '(\\.(test|bench)\\.ts$|/testing/|^e2e/)';
 const room = (rooms) => `^(${rooms.join('|')})(/|$)`;
 

@@ -24,7 +24,9 @@ export default defineConfig({
     target: 'es2023',
     chunkSizeWarningLimit: 2000, // WGSL is text
     rollupOptions: {
-      input: ['index', 'chat', 'bench', 'arrange', 'simulate', 'host'].map((page) => root(`src/app/${page}.html`)),
+      input: ['index', 'chat', 'bench', 'check', 'arrange', 'simulate', 'host'].map((page) =>
+        root(`src/app/${page}.html`),
+      ),
       external,
     },
   },

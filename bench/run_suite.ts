@@ -6,6 +6,7 @@
 
 import type { SuiteHooks, SuiteOutcome } from './document.js';
 import type { ArrangedRequest } from './suites/arranged.js';
+import type { CheckRequest } from './suites/check.js';
 import type { DecodeRequest } from './suites/decode.js';
 import type { KernelsRequest } from './suites/kernels.js';
 import type { LeftOut } from './peers/peer_model.js';
@@ -20,6 +21,7 @@ export type SuiteRequest =
   | DecodeRequest
   | PrefillRequest
   | KernelsRequest
+  | CheckRequest
   | RanksRequest
   | ServeRequest
   | ThroughputRequest
@@ -29,6 +31,8 @@ export type SuiteRequest =
 export interface SuiteRun extends SuiteOutcome<unknown> {
   /** The results for people. */
   readonly table: string;
+  /** Something was found to be wrong. */
+  readonly failed?: boolean;
   /** What wasn't measured, and why. */
   readonly leftOut?: readonly LeftOut[];
 }
@@ -53,6 +57,12 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { kernelsTable, runKernels } = await import('./suites/kernels.js');
       const outcome = await runKernels(request, hooks);
       return { ...outcome, table: kernelsTable(outcome.results, outcome.rates) };
+    }
+    case 'check': {
+      const { checkTable, runCheck } = await import('./suites/check.js');
+      const { line, ...outcome } = await runCheck(request, hooks);
+      const failed = outcome.results.some(({ wrong }) => wrong.length > 0);
+      return { ...outcome, failed, table: checkTable(outcome.results, line) };
     }
     case 'ranks': {
       const { ranksTable, runRanks } = await import('./suites/ranks.js');

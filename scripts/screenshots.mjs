@@ -70,6 +70,12 @@ try {
   await page.evaluate(() => document.querySelector('#result').scrollIntoView());
   await shoot('bench', 640);
 
+  await page.goto(`${base}check.html`);
+  await page.getByRole('button', { name: 'Check' }).click();
+  await page.getByText(/^Done: /).waitFor({ timeout: 600_000 });
+  await page.evaluate(() => document.querySelector('#result').scrollIntoView());
+  await shoot('check', 560);
+
   await page.goto(`${base}simulate.html`);
   await page.locator('[name=requests]').fill('2000');
   await page.locator('[name=concurrency]').fill('640');

@@ -52,7 +52,7 @@ export const command: Command = {
       help: 'decode, prefill: lengths with commas, default 128, 1024 and near the context (32 and 256 in software); throughput: default 128,512,1024; else one',
     },
     'max-tokens': { value: 'N', help: 'tokens to generate; default 32, for scale and load 16' },
-    runs: { value: 'N', help: 'timed runs of each setting; default 7, planner 5' },
+    runs: { value: 'N', help: 'timed runs of each setting; default 7, planner 5, check 3' },
     batch: {
       value: 'N',
       help: 'sequences decoded side by side: ranks one number, default 8; arranged, throughput with commas, default 1,8,32',
@@ -73,7 +73,7 @@ export const command: Command = {
       value: 'NAME',
       help: 'compile: the AMD card: gfx1200, navi31, navi21, navi10, vega10 or polaris10; default navi31',
     },
-    kernel: { value: 'NAME', help: "kernels, compile: part of a kernel's folder; default: all of them" },
+    kernel: { value: 'NAME', help: "kernels, check, compile: part of a kernel's folder; default: all of them" },
     case: { value: 'NAME', help: "kernels, compile: part of a case's name; default: all of them" },
     compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },
     out: {

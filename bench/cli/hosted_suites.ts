@@ -49,6 +49,18 @@ async function suiteRequest(
     const [kernel, part] = [options.text('kernel'), options.text('case')];
     return { suite, runs, adapter, ...(kernel !== undefined && { kernel }), ...(part !== undefined && { case: part }) };
   }
+  if (suite === 'check') {
+    const kernel = options.text('kernel');
+    const { options: load } = await requestFor(options, terminal, model, oneWeights(options, suite));
+    return {
+      suite,
+      runs: options.integer('runs', 1) ?? 3,
+      adapter,
+      model,
+      load,
+      ...(kernel !== undefined && { kernel }),
+    };
+  }
   const maxTokens = options.integer('max-tokens', 2);
   if (suite === 'ranks') {
     const weights = oneWeights(options, suite);

@@ -18,14 +18,14 @@ export async function runHosted(
   request: SuiteRequest,
   { host, model, folders = {} }: BenchPlace,
   terminal: Terminal,
-): Promise<{ readonly document: SuiteDocument; readonly table: string }> {
+): Promise<{ readonly document: SuiteDocument; readonly table: string; readonly failed: boolean }> {
   const onWarning = (message: string): void => terminal.note(`splitkv: warning: ${message}`);
   const { run, chrome } =
     host === 'chrome' ? await runInChrome(request, model, folders, terminal, onWarning) : await runHere();
-  const { adapters, results, measurements, table, leftOut } = run;
+  const { adapters, results, measurements, table, leftOut, failed = false } = run;
   const environment = await readEnvironment(host, adapters, chrome);
   const document = { suite: request.suite, environment, results, measurements, ...(leftOut && { left_out: leftOut }) };
-  return { document, table };
+  return { document, table, failed };
 
   async function runHere(): Promise<{ readonly run: SuiteRun; readonly chrome?: string }> {
     const { runSuite } = await import('../run_suite.js');
@@ -72,6 +72,7 @@ async function runInPage(
 /** The request as the page can follow it. The browser's profile is thrown away: keeping weights in it would be for nothing. */
 function atUrl(request: SuiteRequest, model: string): SuiteRequest {
   if (request.suite === 'kernels') return request;
+  if (request.suite === 'check') return { ...request, model, load: { ...request.load, cache: false } };
   if (request.suite === 'serve') return { ...request, model, options: { ...request.options, cache: false } };
   if (request.suite === 'decode' || request.suite === 'prefill') {
     return { ...request, model, loads: request.loads.map((options) => ({ ...options, cache: false })) };

@@ -36,6 +36,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     options: [...PLACE, 'kernel', 'case', 'runs'],
     run: hosted('kernels'),
   },
+  check: {
+    summary: 'whether every kernel is right on this adapter, and how fast the model is, in one line to copy',
+    options: ['model', 'weights', 'kv', 'variants', ...PLACE, 'kernel', 'runs'],
+    run: hosted('check'),
+  },
   compile: {
     summary: "what AMD's compiler makes of every kernel that a GPU gets, without a GPU (Linux, with Mesa's drivers)",
     options: ['host', 'family', 'kernel', 'case'],

@@ -72,8 +72,11 @@ export async function runKernels(request: KernelsRequest, hooks: SuiteHooks): Pr
   }
 }
 
-const isWanted = ({ name, needsF16, large }: KernelCase<unknown>, part: string, { traits, adapter }: Device): boolean =>
-  name.includes(part) && (!needsF16 || traits.f16) && (!large || !adapter.software || part !== '');
+export const isWanted = (
+  { name, needsF16, large }: KernelCase<unknown>,
+  part: string,
+  { traits, adapter }: Device,
+): boolean => name.includes(part) && (!needsF16 || traits.f16) && (!large || !adapter.software || part !== '');
 
 const measurement = (result: KernelResult): Measurement => ({
   metric: 'kernel time',
@@ -83,7 +86,7 @@ const measurement = (result: KernelResult): Measurement => ({
   samples: result.samples,
 });
 
-async function timeCases(
+export async function timeCases(
   device: Device,
   suite: AnyKernelSuite,
   cases: readonly KernelCase<unknown>[],
@@ -140,14 +143,25 @@ async function checkedCopies(
     }),
   );
   await device.checked(what, () => copies[0]!.run());
-  const expected = suite.reference(testCase.problem, inputs);
-  const results = await copies[0]!.readOutputs(Object.keys(expected));
+  const mismatch = await wrongOutput(suite, testCase, copies[0]!);
+  if (mismatch)
+    throw new SplitkvError('internal', `${what} on ${device.name} is wrong, so it isn't timed: ${mismatch}`);
+  return copies;
+}
+
+/** The first output of a case that ran which disagrees with its reference, in words. */
+export async function wrongOutput(
+  suite: AnyKernelSuite,
+  testCase: KernelCase<unknown>,
+  prepared: PreparedCase,
+): Promise<string | undefined> {
+  const expected = suite.reference(testCase.problem, prepared.inputs);
+  const results = await prepared.readOutputs(Object.keys(expected));
   for (const [binding, want] of Object.entries(expected)) {
     const mismatch = findMismatch(testCase, binding, results[binding]!, want);
-    if (!mismatch) continue;
-    throw new SplitkvError('internal', `${what} on ${device.name} is wrong, so it isn't timed: ${mismatch}`);
+    if (mismatch) return mismatch;
   }
-  return copies;
+  return undefined;
 }
 
 /** Microseconds of a dispatch, with so many in a submission that it lasts. */

@@ -22,6 +22,7 @@ test('the pages link to each other, and each says where it is', async ({ page })
   for (const [name, heading] of [
     ['Simulate', 'Simulate'],
     ['Bench', 'Bench'],
+    ['Check', 'Check'],
     ['Chat', 'Chat'],
     ['Ranks', 'splitkv'],
     ['Arrange', 'Arrange'],
@@ -107,6 +108,25 @@ test('bench: a suite runs in the page, with plots and every sample', async ({ pa
   await page.locator('[name="prompts"]').fill('many');
   await page.getByRole('button', { name: 'Run' }).click();
   await expect(page.getByRole('alert')).toContainText('prompt lengths "many"');
+  expect(problems).toEqual([]);
+});
+
+test('check: kernels against their references, and a line to copy', async ({ page, context }) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  const problems = await open(page, 'check');
+  await page.locator('[name="kernel"]').selectOption('norm/rms_norm');
+  await page.getByRole('button', { name: 'Check' }).click();
+  await expect(page.locator('#status')).toHaveText('Done: every kernel is right.');
+  await expect(page.locator('#table')).toContainText(/rms_norm +\d+ +right/);
+  await checkAccessibility(page);
+  await page.getByRole('button', { name: 'Copy the line' }).click();
+  await expect(page.getByRole('button', { name: 'Copied' })).toBeVisible();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
+    /^splitkv: .+ \| software variants, on the CPU \| 1 of 1 kernels right \| tiny-gqa \w+, kv \w+: decode [\d,.]+ tokens\/s, prefill [\d,.]+ tokens\/s \| weights read at \d+% of copies \| Chrom\S+ \d+$/,
+  );
+  await page.locator('[name="model"]').fill('/models/nosuch');
+  await page.getByRole('button', { name: 'Check', exact: true }).click();
+  await expect(page.getByRole('alert')).toContainText('no config.json');
   expect(problems).toEqual([]);
 });
 

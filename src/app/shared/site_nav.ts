@@ -5,6 +5,7 @@ const PAGES = [
   ['chat.html', 'Chat'],
   ['index.html', 'Ranks'],
   ['bench.html', 'Bench'],
+  ['check.html', 'Check'],
   ['arrange.html', 'Arrange'],
   ['simulate.html', 'Simulate'],
 ] as const;
