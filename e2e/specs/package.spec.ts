@@ -40,8 +40,8 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   expect(files.size).toBeGreaterThan(5);
   expect(kilobytes).toBeGreaterThan(50);
   // Since it was 150: the engine that serves many requests is the one that answers a lone one (docs/decisions.md).
-  // Then 164: kernels for GPUs, and compiling them beside the weights.
-  expect(kilobytes).toBeLessThan(170);
+  // Then 164: kernels for GPUs, compiling them beside the weights, a cache in 8 bits (docs/decisions.md).
+  expect(kilobytes).toBeLessThan(172);
 });
 
 test('what few pages need is loaded on demand, and the element is small', () => {
