@@ -9,8 +9,8 @@
 // for before these are used, and the first ones before the activations are staged. Loops have constant bounds or count
 // down: what browsers put into other loops to make sure that they end keeps compilers from unrolling them.
 //
-// The kernel declares the bindings weight and scale, fn load_x(row, k4), fn stage_x(row, thread), which may have a
-// barrier, and fn part_of(part) -> Part.
+// Joined after lib/steps.wgsl. The kernel declares the bindings weight and scale, fn load_x(row, k4), fn stage_x(row, thread),
+// which may have a barrier, and fn part_of(part) -> Part.
 //
 // Variants that change no bit: LANES (4, 8, 16 or 32), EACH, TILE_ROWS, PASSES, SLICES (at most PARTS), UNROLL
 // and UNROLLED.
@@ -48,6 +48,11 @@ struct Part {
   count: u32,
   start4: u32,
   end4: u32,
+}
+
+/// A part of a contraction of `units` units that is one segment. An empty part names a unit that exists: it is asked for all the same.
+fn uncut_part(part: u32, units: u32) -> Part {
+  return Part(select(0u, part, part < units), steps(part, units, SUBS), 0u, 0u);
 }
 
 /// [part][(matrix * TILE_ROWS + row) * EACH + output of a thread][lane]

@@ -155,7 +155,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   let lane = thread % HEAD_UNITS;
   let slice = thread / HEAD_UNITS;
-  let batches = (max(count, slice) - slice + VALUES * SLICES - 1u) / (VALUES * SLICES);
+  let batches = steps(slice, count, VALUES * SLICES);
   var values = load_values(table, cache_kv_head, lane, first, slice, count);
 
   let query = query_unit(row, params.q_units, kv_head * params.group, HEAD_UNITS);

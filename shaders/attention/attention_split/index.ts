@@ -13,6 +13,7 @@ import {
   queryGroup,
 } from '../../cache/kv_cache.js';
 import share from '../../lib/share.wgsl?raw';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
@@ -88,7 +89,7 @@ export const attentionSplit = defineKernel({
         softmaxState,
         share,
         ...piecesWgsl,
-        software ? serialSource : source,
+        ...(software ? [serialSource] : [stepsWgsl, source]),
       ],
       constants: {
         ...kvConstants(problem),

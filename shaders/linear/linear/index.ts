@@ -3,6 +3,7 @@ import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { LINEAR_PARAMS, type LinearProblem, planLinear, type TileRows, tilesOf } from '../problem.js';
 import { planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
@@ -63,7 +64,7 @@ export const linear = defineKernel({
     }
     const shared = {
       constants: { ...constants, ...(norm && { STAGED: alignUp(inFeatures, 32) / 4 }) },
-      fragments: [...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), swigluWgsl],
+      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), swigluWgsl],
       params: { ...params, eps: eps ?? 0 },
     };
     const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);

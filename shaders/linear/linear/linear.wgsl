@@ -55,9 +55,9 @@ fn part_of(part: u32) -> Part {
     end = segment_start(segment + 1u, params.model_in_features, SEGMENT_TOTAL, params.segment_align);
   }
   let first = start / UNIT + part % SUBS;
-  let last = max((end + UNIT - 1u) / UNIT, first);
+  let count = steps(first, (end + UNIT - 1u) / UNIT, SUBS);
   // An empty part names a unit that exists: it is asked for all the same.
-  return Part(select(first, params.first_unit, first == last), (last - first + SUBS - 1u) / SUBS, start / 4u, (end + 3u) / 4u);
+  return Part(select(first, params.first_unit, count == 0u), count, start / 4u, (end + 3u) / 4u);
 }
 
 @compute @workgroup_size(LANES, SLICES)

@@ -1,6 +1,7 @@
 import { SplitkvError } from '../../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { WEIGHTS_WGSL } from '../weights_wgsl.js';
 import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
 import { type TileRows, tilesOf } from '../problem.js';
@@ -103,7 +104,7 @@ export const linearGrouped = defineKernel({
       traits,
     );
     return {
-      wgsl: [WEIGHTS_WGSL[type], contractWgsl, source],
+      wgsl: [stepsWgsl, WEIGHTS_WGSL[type], contractWgsl, source],
       constants: { ...contract.constants, ...masked },
       params,
       grid: (step) => [contract.tiles, groups, ceilDiv(Math.min(step.rows, rows), contract.tileRows)],

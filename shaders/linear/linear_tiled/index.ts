@@ -1,5 +1,6 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { BLOCK } from '../pack.js';
 import { LINEAR_PARAMS, type LinearProblem, planLinear, tilesOf } from '../problem.js';
 import { segmentStart } from '../segments.js';
@@ -42,7 +43,7 @@ export const linearTiled = defineKernel({
       if (boundary % BLOCK !== 0 && boundary !== params.model_in_features) aligned = false;
     }
     return {
-      wgsl: [...fragments, xPlainWgsl, tiledWgsl],
+      wgsl: [stepsWgsl, ...fragments, xPlainWgsl, tiledWgsl],
       constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile, PREFETCH: traits.unroll },
       params,
       grid: (step) => [ceilDiv(outFeatures, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1],

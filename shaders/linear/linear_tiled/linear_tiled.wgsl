@@ -193,7 +193,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       weights = fetch_weights(columns, first_n, thread);
       rows = fetch_rows(columns, top_row, thread);
     }
-    for (var left = (max(end4, columns.base4) - columns.base4 + DEPTH4 - 1u) / DEPTH4; left > 0u; left--) {
+    for (var left = steps(columns.base4, end4, DEPTH4); left > 0u; left--) {
       if (PREFETCH) {
         stage(weights, rows, thread);
       } else {

@@ -46,9 +46,7 @@ fn load_x(row: u32, k4: u32) -> vec4<f32> {
 fn stage_x(row: u32, thread: u32) {}
 
 fn part_of(part: u32) -> Part {
-  // An empty part names a unit that exists: it is asked for all the same.
-  let has = part < params.used_units;
-  return Part(select(0u, part, has), select(0u, (params.used_units - part + SUBS - 1u) / SUBS, has), 0u, 0u);
+  return uncut_part(part, params.used_units);
 }
 
 @compute @workgroup_size(LANES, SLICES)

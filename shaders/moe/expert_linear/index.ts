@@ -1,4 +1,5 @@
 import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { ONE_SEGMENT, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
 import { checkGridY, EXPERT_PARAMS, type ExpertProblem, planExperts } from '../experts.js';
@@ -34,7 +35,7 @@ export const expertLinear = defineKernel({
       traits,
     );
     return {
-      wgsl: [...fragments, contractWgsl, source],
+      wgsl: [stepsWgsl, ...fragments, contractWgsl, source],
       constants: { SWIGLU: matrices === 2, ...contract.constants },
       params,
       grid: (step) => [contract.tiles, rows(step), 1],
