@@ -89,11 +89,12 @@ export class Program<Step extends ProgramStep = ProgramStep> {
     let current = encoder;
     const rows = allRows(step.rows);
     for (const piece of this.pieces) {
-      const { length } = piece.dispatches;
+      const { dispatches } = piece;
+      const { length } = dispatches;
       for (let first = 0; first < length;) {
         const end = submits ? Math.min(length, first + submits.room(rows)) : length;
         const pass = current.beginComputePass();
-        encodeDispatches(pass, piece.dispatches.slice(first, end), step);
+        encodeDispatches(pass, end - first < length ? dispatches.slice(first, end) : dispatches, step);
         pass.end();
         if (submits?.encoded(end - first, rows)) {
           await submits.submit(current);
