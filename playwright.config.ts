@@ -14,8 +14,8 @@ const port = (process.env['SPLITKV_TEST_PORT'] ??= String(await freePort()));
 export default defineConfig({
   testDir: 'e2e/specs',
   outputDir: 'test-results',
-  // A software adapter takes every core there is.
-  workers: 1,
+  // A page waits for its server, its worker or its download about half of the time.
+  workers: 2,
   timeout: 300_000,
   expect: { timeout: 120_000 },
   forbidOnly: process.env['CI'] !== undefined,

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { expect } from 'vitest';
 import { swiftshaderIcd } from '../node_swiftshader.js';
 
 // Both software drivers where they are installed, beside whatever the machine has: tests run on every adapter present.
@@ -10,3 +11,7 @@ if (!process.env['VK_DRIVER_FILES']) {
   if (swiftshader) drivers.push(swiftshader);
   if (drivers.length > 0) process.env['VK_DRIVER_FILES'] = drivers.join(':');
 }
+
+// Two test files run side by side: a core for each model's device costs less than every core for both. Kernels keep all of them, for
+// their workgroups meet only there.
+if (!expect.getState().testPath?.includes('/shaders/')) process.env['LP_NUM_THREADS'] ??= '1';
