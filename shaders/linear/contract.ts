@@ -53,28 +53,41 @@ export interface ContractPlan {
 /** Parts of one segment: they, and the order of every sum, follow from the model's number of segments alone. */
 const subsOf = (total: number): number => Math.max(1, Math.floor(PARTS / total));
 
+/**
+ * What a stopwatch may choose beside the plan, best guesses first: twice the outputs side by side, as many threads; other numbers of
+ * outputs of a thread, or of units asked for ahead: twice as many, or half where that can't be.
+ */
+export const CONTRACT_TUNINGS: readonly string[] = ['lanes', 'each', 'loads'];
+
 /** How a hardware adapter's workgroups contract (contract.wgsl): everything but SUBS and PARTS changes no bit. */
 export function planContract(contraction: Contraction, traits: DeviceTraits): ContractPlan {
+  const { tuning } = traits;
   const { type, outFeatures, inFeatures, matrices, segments, cut, copies = 1, staged = 0 } = contraction;
   const subs = subsOf(segments.total);
   const parts = segments.count * subs;
-  const lanes = parts >= LANES ? LANES : parts >= LANES / 2 ? 2 * LANES : 4 * LANES;
-  const slices = Math.min(parts, THREADS / lanes);
-  const bytes = (rows: number, each: number): number => staged + parts * rows * matrices * each * lanes * 4;
+  const usual = parts >= LANES ? LANES : parts >= LANES / 2 ? 2 * LANES : 4 * LANES;
   const limit = traits.limits.maxComputeWorkgroupStorageSize;
+  const bytesOf = (rows: number, outs: number): number => staged + parts * rows * matrices * outs * 4;
+  const doubles = tuning === 'lanes' && 2 * usual <= 4 * LANES && bytesOf(1, 2 * usual) <= limit;
+  const lanes = doubles ? 2 * usual : usual;
+  const slices = Math.min(parts, THREADS / lanes);
+  const bytes = (rows: number, each: number): number => bytesOf(rows, each * lanes);
   let tileRows = Math.min(contraction.tileRows, MOST_ROWS[type], matrices === 2 ? MOST_GATED_ROWS : MOST_ROWS[type]);
   while (tileRows > 1 && bytes(tileRows, 1) > limit) tileRows /= 2;
   const fits = (each: number): boolean =>
-    lanes * each <= 32 &&
-    tileRows * matrices * each <= MOST_SUMS &&
-    bytes(tileRows, each) <= limit &&
-    ceilDiv(outFeatures, lanes * each) * copies >= ENOUGH_WORKGROUPS;
-  const each = fits(4) ? 4 : fits(2) ? 2 : 1;
+    lanes * each <= 32 && tileRows * matrices * each <= MOST_SUMS && bytes(tileRows, each) <= limit;
+  const pays = (each: number): boolean =>
+    fits(each) && ceilDiv(outFeatures, lanes * each) * copies >= ENOUGH_WORKGROUPS;
+  const usually = pays(4) ? 4 : pays(2) ? 2 : 1;
+  const other = fits(2 * usually) && usually < 4 ? 2 * usually : Math.ceil(usually / 2);
+  const each = tuning === 'each' ? other : usually;
   const units = ceilDiv(ceilDiv(inFeatures, UNIT_ELEMENTS[type]), parts);
   // Several rows use so many registers that gate and up take turns.
   const passes = tileRows > 1 ? matrices : 1;
   const loads = Math.floor((traits.unroll ? MOST_LOADS : 1) / ((each * matrices * Math.ceil(tileRows / 2)) / passes));
-  const unroll = Math.max(1, Math.min(units, loads));
+  const ahead = Math.max(1, Math.min(units, loads));
+  const otherwise = 2 * ahead <= units ? 2 * ahead : Math.ceil(ahead / 2);
+  const unroll = tuning === 'loads' ? otherwise : ahead;
   return {
     tileRows,
     tiles: ceilDiv(outFeatures, lanes * each),

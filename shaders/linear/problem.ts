@@ -42,6 +42,10 @@ export interface LinearProblem {
   readonly output?: 'sum' | 'segments';
 }
 
+/** Activations that aren't all alike, to run a kernel on outside of a step. */
+export const someActivations = (count: number): Float32Array<ArrayBuffer> =>
+  Float32Array.from({ length: count }, (_, i) => ((i * 7919) % 1021) / 1021 - 0.5);
+
 export const LINEAR_PARAMS = {
   rows: 'u32',
   out_features: 'u32',

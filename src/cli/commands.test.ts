@@ -61,6 +61,7 @@ describe('generate', () => {
         'ranks',
         'tokens_per_second',
         'ttft_ms',
+        'tuning',
         'variants',
       ].sort(),
     );

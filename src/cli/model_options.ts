@@ -57,6 +57,7 @@ export const modelOptions = {
     value: 'WHICH',
     help: 'which variants of kernels run: hardware (as on GPUs), software (as on CPU adapters), auto (default: what the adapter is)',
   },
+  'no-tune': { help: "doesn't time a GPU's kernels at load to choose among plans of equal bits" },
   ranks: {
     value: 'N',
     help: 'GPU devices that run the model: how many (default 1), or an adapter each: "high-performance,low-power", or names (Node)',
@@ -134,6 +135,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     stepsInFlight: options.integer('steps-in-flight', 1, 8),
     adapter: options.text('adapter'),
     variants: options.oneOf('variants', ['auto', 'hardware', 'software']),
+    tune: options.has('no-tune') ? false : undefined,
     ranks: readText(options, 'ranks', parseRanks),
     plan: await planOption(options.text('plan')),
     virtualRanks: options.has('virtual-ranks') || undefined,

@@ -113,6 +113,11 @@ export interface LoadOptions extends NetworkOptions {
    */
   readonly variants?: 'auto' | Variants;
   /**
+   * On a GPU, `load` runs a few plans of each kernel, which compute the same bits, for half a second at most, and keeps what is quickest
+   * on this adapter for the next time; false: it doesn't, and takes what they are by themselves. Default true.
+   */
+  readonly tune?: boolean;
+  /**
    * Keep what is downloaded; default true. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the
    * cache that its tools share (HF_HUB_CACHE); without it they are read by ranges each time.
    */
@@ -284,6 +289,21 @@ export interface AttentionStats {
   readonly predicted_utilisation?: number;
 }
 
+/** What a stopwatch chose at load among plans of equal bits for a GPU's kernels; added up over ranks. */
+export interface TuningStats {
+  /** 'off': not asked for (`tune: false`); 'software': kernels for the CPU have one plan. */
+  readonly state: 'on' | 'off' | 'software';
+  /** Kernels and shapes with a choice; of them those whose was known from before, was made at this load, and wasn't reached in time. */
+  readonly choices: number;
+  readonly known: number;
+  readonly measured: number;
+  readonly left: number;
+  /** What won over the plan that kernels have by themselves, and for how many shapes: { 'linear lanes': 2 }. */
+  readonly chosen: Readonly<Record<string, number>>;
+  /** Of the load. */
+  readonly ms: number;
+}
+
 export interface RunStats {
   readonly tokens_per_second: number;
   readonly ttft_ms: number;
@@ -294,6 +314,7 @@ export interface RunStats {
   readonly plan: string;
   /** Which variant of each kernel runs, by its name; 'hardware + software' where ranks differ. */
   readonly variants: Readonly<Record<string, Variants | 'hardware + software'>>;
+  readonly tuning: TuningStats;
   /** Of a generation: tokens of its prompt that were in the cache, and not computed again. */
   readonly cached_tokens?: number;
   /** Of a generation on several ranks. */

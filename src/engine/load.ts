@@ -58,6 +58,7 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   powerPreference: oneOf(['high-performance', 'low-power']),
   adapter: true,
   variants: oneOf(['auto', 'hardware', 'software']),
+  tune: true,
   cache: true,
   integrity: true,
   hub: true,
@@ -201,7 +202,7 @@ async function openParts(
     type,
     plan,
     adapters,
-    runner: { ...runnerOf(subject, plan), memory: budgets },
+    runner: { ...runnerOf(subject, plan), memory: budgets, tune: options.tune ?? true },
     signal,
     onProgress: (used: RankProgress) => progress.used(loadProgress(used)),
   } as const;

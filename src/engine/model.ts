@@ -18,6 +18,7 @@ import type {
   ModelInfo,
   Prompt,
   RunStats,
+  TuningStats,
   SelfTestResult,
 } from './api.js';
 import { chatCompletions } from './chat_api.js';
@@ -264,6 +265,7 @@ export class LoadedModel implements Model {
       })),
       plan: this.info.plan.policy,
       variants: variantsOf(runner),
+      tuning: tuningOf(runner),
     };
   }
 
@@ -329,6 +331,24 @@ function variantsOf({ ranks }: Runner): RunStats['variants'] {
     }
   }
   return all;
+}
+
+function tuningOf({ ranks }: Runner): TuningStats {
+  const all = ranks.flatMap(({ facts }) => facts.tuning ?? []);
+  const sum = (of: (tuning: TuningStats) => number): number => all.reduce((total, tuning) => total + of(tuning), 0);
+  const chosen: Record<string, number> = {};
+  for (const [what, count] of all.flatMap((tuning) => Object.entries(tuning.chosen))) {
+    chosen[what] = (chosen[what] ?? 0) + count;
+  }
+  return {
+    state: all.find(({ state }) => state === 'on')?.state ?? all[0]?.state ?? 'off',
+    choices: sum(({ choices }) => choices),
+    known: sum(({ known }) => known),
+    measured: sum(({ measured }) => measured),
+    left: sum(({ left }) => left),
+    chosen,
+    ms: sum(({ ms }) => ms),
+  };
 }
 
 /** The ids that all lists begin with; of a list by itself all but the last. */

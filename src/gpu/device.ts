@@ -2,6 +2,7 @@ import { SplitkvError, limitError } from '../base/errors.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
 import { saysCpu } from './cpu_adapter.js';
+import { Choices } from './choices.js';
 import { currentPacer } from './pacing.js';
 
 /** What kernels may base a decision on: features and limits, never a browser's name. Plain data. */
@@ -22,6 +23,8 @@ export interface DeviceTraits {
   readonly software: boolean;
   /** Unroll hot loops, which changes no bit: a GPU waits less, and a CPU's compiler takes many seconds for it. */
   readonly unroll: boolean;
+  /** One of a kernel's `tunings`. */
+  readonly tuning?: string;
 }
 
 /** Kernels have variants for GPUs and for adapters that run on the CPU. */
@@ -83,6 +86,8 @@ const FEATURES: readonly string[] = ['shader-f16', 'timestamp-query', STRICT_MAT
 export class Device {
   readonly traits: DeviceTraits;
   readonly adapter: AdapterDescription;
+  /** Of what was recorded: kernels and problems with several plans of the same bits. */
+  readonly choices = new Choices();
   readonly #buffers = new Set<Buffer>();
   readonly #pipelines = new Map<string, CompiledPipeline & { readonly source: PipelineSource }>();
   readonly #placeholders = new Map<string, Buffer>();
@@ -330,6 +335,11 @@ export class Device {
   /** @internal What its pipelines are made of. */
   get pipelineSources(): readonly PipelineSource[] {
     return [...this.#pipelines.values()].map(({ source }) => source);
+  }
+
+  /** @internal Whether `pipelineOf` has it at hand. */
+  isCompiled(source: PipelineSource): boolean {
+    return this.#pipelines.has(keyOf(source));
   }
 
   /** @internal Compiles what isn't compiled yet, and waits for it. */

@@ -4,6 +4,7 @@
  */
 
 export { type AdapterRequest, adapterVariants, noWebGpu, openDevice } from './adapters.js';
+export type { Candidate, Choice } from './choices.js';
 export { saysCpu } from './cpu_adapter.js';
 export { type AdapterDescription, Buffer, Device, type DeviceTraits, type Variants } from './device.js';
 export {

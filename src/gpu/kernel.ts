@@ -39,6 +39,15 @@ export interface KernelSpec<B extends Bindings, P extends ParamTypes, Problem> {
   readonly params: P;
   /** Throws a SplitkvError naming kernel, value, limit and what to use instead when the problem can't run. */
   readonly plan: (problem: Problem, traits: DeviceTraits) => KernelPlan<P>;
+  /**
+   * Values of `DeviceTraits.tuning` under which plans for GPUs have the same parameters and compute the same bits: a stopwatch chooses
+   * among them and the plan without any at load (engine/tuning/tune.ts). Best guesses first; some may change nothing.
+   */
+  readonly tunings?: readonly string[];
+  /** What to put into bindings so that dispatches do their work and tunings can be compared, by their names. With `tunings`. */
+  readonly contents?: (problem: Problem) => {
+    readonly [K in keyof B]?: Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>;
+  };
 }
 
 export type Kernel<B extends Bindings = Bindings, P extends ParamTypes = ParamTypes, Problem = never> = KernelSpec<

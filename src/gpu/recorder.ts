@@ -1,11 +1,11 @@
 import { SplitkvError } from '../base/errors.js';
 import { alignUp } from '../base/math.js';
+import { type Choice, Choices, type Variant } from './choices.js';
 import type { Buffer, Device } from './device.js';
 import {
   type Bindings,
   type CompiledPipeline,
   getPipeline,
-  type GridSpec,
   type Kernel,
   paramBytes,
   type ParamTypes,
@@ -43,9 +43,8 @@ export type ProgramExchange<Step extends ProgramStep = ProgramStep> = { readonly
 
 interface Dispatch {
   readonly label: string;
-  readonly pipeline: GPUComputePipeline;
+  readonly variant: Variant;
   readonly bindGroup: GPUBindGroup;
-  readonly grid: GridSpec;
   readonly rowsOf: RowsOf;
 }
 
@@ -125,7 +124,8 @@ function encodeDispatches(
   { rows, chunks }: ProgramStep,
 ): void {
   let current: GPUComputePipeline | undefined;
-  for (const { pipeline, bindGroup, grid, rowsOf } of dispatches) {
+  for (const { variant, bindGroup, rowsOf } of dispatches) {
+    const { pipeline, grid } = variant;
     const [x, y, z] = typeof grid === 'function' ? grid({ rows: rowsOf(rows), chunks }) : grid;
     if (x === 0 || y === 0 || z === 0) continue;
     if (pipeline !== current) {
@@ -143,7 +143,8 @@ interface Pending {
   readonly tensors: readonly Tensor[];
   readonly types: ParamTypes;
   readonly params: Readonly<Record<string, number>>;
-  readonly grid: GridSpec;
+  readonly variant: Variant;
+  readonly choice: Choice | undefined;
   readonly rowsOf: RowsOf;
 }
 
@@ -173,19 +174,22 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     args: { readonly [K in keyof B]?: Tensor | undefined },
     rowsOf = this.#rowsOf,
   ): void {
-    const plan = kernel.plan(problem, this.device.traitsOf(kernel.name));
+    const { device } = this;
+    const traits = device.traitsOf(kernel.name);
+    const plan = kernel.plan(problem, traits);
     for (const name of Object.keys(args)) {
       if (!(name in kernel.bindings)) throw new SplitkvError('internal', `${kernel.name} has no binding '${name}'`);
     }
+    const compiled = getPipeline(device, kernel, plan);
+    const choice = device.choices.of(kernel, problem, traits, plan, compiled);
     this.#pending.push({
       label: kernel.name,
-      compiled: getPipeline(this.device, kernel, plan),
-      tensors: Object.entries(kernel.bindings).map(
-        ([name, access]) => args[name] ?? this.device.placeholder(name, access),
-      ),
+      compiled,
+      tensors: Object.entries(kernel.bindings).map(([name, access]) => args[name] ?? device.placeholder(name, access)),
       types: kernel.params,
       params: plan.params,
-      grid: plan.grid,
+      variant: choice?.variant ?? { pipeline: compiled.pipeline, grid: plan.grid },
+      choice,
       rowsOf,
     });
   }
@@ -214,27 +218,25 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     }
     const arena = size === 0 ? undefined : device.createBuffer(`${this.label} params`, size, 'uniform');
     const bytes = new DataView(new ArrayBuffer(size));
-    const dispatches = this.#pending.map(({ label, compiled, tensors, types, params, grid, rowsOf }, index) => {
-      writeParams(types, params, bytes, offsets[index]!);
-      const entries: GPUBindGroupEntry[] = tensors.map((tensor, binding) => ({
-        binding,
-        resource:
-          'buffer' in tensor
-            ? { buffer: tensor.buffer.gpu, offset: tensor.offset, size: tensor.size }
-            : { buffer: tensor.gpu },
-      }));
-      entries.push({
-        binding: entries.length,
-        resource: { buffer: arena!.gpu, offset: offsets[index]!, size: paramBytes(types) },
-      });
-      return {
-        label,
-        pipeline: compiled.pipeline,
-        bindGroup: device.gpu.createBindGroup({ label, layout: compiled.layout, entries }),
-        grid,
-        rowsOf,
-      };
-    });
+    const dispatches = this.#pending.map(
+      ({ label, compiled, tensors, types, params, variant, choice, rowsOf }, index) => {
+        writeParams(types, params, bytes, offsets[index]!);
+        const entries: GPUBindGroupEntry[] = tensors.map((tensor, binding) => ({
+          binding,
+          resource:
+            'buffer' in tensor
+              ? { buffer: tensor.buffer.gpu, offset: tensor.offset, size: tensor.size }
+              : { buffer: tensor.gpu },
+        }));
+        entries.push({
+          binding: entries.length,
+          resource: { buffer: arena!.gpu, offset: offsets[index]!, size: paramBytes(types) },
+        });
+        const bindGroup = device.gpu.createBindGroup({ label, layout: compiled.layout, entries });
+        if (choice) Choices.note(choice, bindGroup, tensors);
+        return { label, variant, bindGroup, rowsOf };
+      },
+    );
     if (arena) device.write(arena, 0, new Uint8Array(bytes.buffer));
     const pieces: Piece<Step>[] = [];
     let first = 0;

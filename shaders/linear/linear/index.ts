@@ -4,8 +4,8 @@ import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { LINEAR_PARAMS, type LinearProblem, planLinear, type TileRows, tilesOf } from '../problem.js';
-import { planContract } from '../contract.js';
+import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, type TileRows, tilesOf } from '../problem.js';
+import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
@@ -37,6 +37,8 @@ export const linear = defineKernel({
   name: 'linear',
   bindings: { x: 'read', weight: 'read', scale: 'read', bias: 'read', norm_weight: 'read', out: 'read_write' },
   params: LINEAR_PARAMS,
+  tunings: CONTRACT_TUNINGS,
+  contents: ({ rows, xStride }: LinearRowsProblem) => ({ x: someActivations(rows * xStride) }),
   plan(problem: LinearRowsProblem, traits) {
     const { rows, inFeatures, outFeatures, type, epilogue, norm, eps } = problem;
     const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue);

@@ -4,8 +4,8 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { WEIGHTS_WGSL } from '../weights_wgsl.js';
 import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
-import { type TileRows, tilesOf } from '../problem.js';
-import { ONE_SEGMENT, planContract } from '../contract.js';
+import { someActivations, type TileRows, tilesOf } from '../problem.js';
+import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import source from './linear_grouped.wgsl?raw';
 import serialSource from './linear_grouped_serial.wgsl?raw';
@@ -50,6 +50,8 @@ export const linearGrouped = defineKernel({
     out_offset: 'u32',
     out_group: 'u32',
   },
+  tunings: CONTRACT_TUNINGS,
+  contents: ({ rows, xStride }: LinearGroupedProblem) => ({ x: someActivations(rows * xStride) }),
   plan(problem: LinearGroupedProblem, traits) {
     const { rows, tileRows, groups, inFeatures, outFeatures, type } = problem;
     const { xStride, xOffset, xGroupStride, outStride, outOffset, outGroupStride } = problem;

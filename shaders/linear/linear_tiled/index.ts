@@ -2,7 +2,7 @@ import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { BLOCK } from '../pack.js';
-import { LINEAR_PARAMS, type LinearProblem, planLinear, tilesOf } from '../problem.js';
+import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, tilesOf } from '../problem.js';
 import { segmentStart } from '../segments.js';
 import serialContractWgsl from '../serial.wgsl?raw';
 import xPlainWgsl from '../x_plain.wgsl?raw';
@@ -13,6 +13,9 @@ export interface LinearTiledProblem extends LinearProblem {
   readonly epilogue: 'none' | 'residual';
 }
 
+/** Outputs x rows of a workgroup, and whether it asks for the next columns early. */
+const TUNINGS: readonly string[] = ['64 x 64', '64 x 32', '32 x 32', 'late'];
+
 /** Workgroups below which a GPU is left partly idle, so that smaller tiles win. */
 const ENOUGH_WORKGROUPS = 128;
 
@@ -21,6 +24,8 @@ export const linearTiled = defineKernel({
   name: 'linear_tiled',
   bindings: { x: 'read', weight: 'read', scale: 'read', bias: 'read', out: 'read_write' },
   params: LINEAR_PARAMS,
+  tunings: TUNINGS,
+  contents: ({ rows, xStride }: LinearTiledProblem) => ({ x: someActivations(rows * xStride) }),
   plan(problem: LinearTiledProblem, traits) {
     const { rows, inFeatures, outFeatures } = problem;
     const { segments, params, fragments, constants } = planLinear('linear_tiled', problem, problem.epilogue);
@@ -34,8 +39,11 @@ export const linearTiled = defineKernel({
     }
     const workgroups = (outTile: number, rowTile: number): number =>
       ceilDiv(outFeatures, outTile) * ceilDiv(rows, rowTile);
-    const rowTile = rows <= 32 || workgroups(64, 64) < ENOUGH_WORKGROUPS ? 32 : 64;
-    const outTile = outFeatures <= 32 || workgroups(64, rowTile) < ENOUGH_WORKGROUPS ? 32 : 64;
+    const { tuning = '', unroll } = traits;
+    const [outs, most] = tuning.split(' x ').map(Number);
+    const rowTile = most ?? (rows <= 32 || workgroups(64, 64) < ENOUGH_WORKGROUPS ? 32 : 64);
+    const outTile = (most && outs) ?? (outFeatures <= 32 || workgroups(64, rowTile) < ENOUGH_WORKGROUPS ? 32 : 64);
+    const prefetch = unroll && tuning !== 'late';
     // Workgroup memory holds 32 columns at a time, so a boundary within them must be masked whatever the weight type.
     let aligned = true;
     for (let s = segments.first; s <= segments.first + segments.count; s++) {
@@ -44,7 +52,7 @@ export const linearTiled = defineKernel({
     }
     return {
       wgsl: [stepsWgsl, ...fragments, xPlainWgsl, tiledWgsl],
-      constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile, PREFETCH: traits.unroll },
+      constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile, PREFETCH: prefetch },
       params,
       grid: (step) => [ceilDiv(outFeatures, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1],
     };

@@ -1,7 +1,8 @@
 import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { ONE_SEGMENT, planContract } from '../../linear/contract.js';
+import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
+import { someActivations } from '../../linear/problem.js';
 import { checkGridY, EXPERT_PARAMS, type ExpertProblem, planExperts } from '../experts.js';
 import serialContractWgsl from '../serial.wgsl?raw';
 import source from './expert_linear.wgsl?raw';
@@ -17,6 +18,14 @@ export const expertLinear = defineKernel({
   name: 'expert_linear',
   bindings: { x: 'read', weight: 'read', scale: 'read', expert_ids: 'read', out: 'read_write' },
   params: EXPERT_PARAMS,
+  tunings: CONTRACT_TUNINGS,
+  contents: ({ rows, topK, experts, xStride, xPerSlot, ...shard }: ExpertProblem) => {
+    const { expertFirst = 0, expertCount = experts - expertFirst } = shard;
+    return {
+      x: someActivations(rows * (xPerSlot ? topK : 1) * xStride),
+      expert_ids: Uint32Array.from({ length: rows * topK }, (_, slot) => expertFirst + (slot % expertCount)),
+    };
+  },
   plan(problem: ExpertLinearProblem, traits) {
     const { fragments, matrices, params, tiles } = planExperts('expert_linear', problem);
     checkGridY('expert_linear', problem.rows, problem.rows * problem.topK, traits);

@@ -46,6 +46,8 @@ export interface ChatProperties {
   set kv(value: string | Gone);
   get variants(): string | undefined;
   set variants(value: string | Gone);
+  get noTune(): boolean;
+  set noTune(value: boolean | '' | Gone);
   get context(): number | undefined;
   set context(value: number | string | Gone);
   get memory(): string | undefined;

@@ -14,6 +14,7 @@ export const ATTRIBUTES = {
   weights: 'f32, f16, q8 or q4; default: as the files have them',
   kv: 'auto, f32, f16 or q8: the KV cache',
   variants: 'hardware or software: which variants of kernels run; default: those for what the adapter is',
+  'no-tune': "present: a GPU's kernels aren't timed at load to choose among plans of equal bits",
   context: 'tokens of the context',
   memory: 'bytes that a rank may take: 500MB, 1.5GB; or one for each with commas between',
   workers: 'present: each rank in a worker of its own',
@@ -40,7 +41,7 @@ export const ATTRIBUTES = {
 export type Attribute = keyof typeof ATTRIBUTES;
 
 /** Attributes whose presence says all. */
-export const SWITCHES = ['workers', 'virtual', 'autostart', 'no-self-test'] as const satisfies Attribute[];
+export const SWITCHES = ['workers', 'virtual', 'autostart', 'no-self-test', 'no-tune'] as const satisfies Attribute[];
 /** Attributes that are a number. */
 export const NUMBERS = [
   'context',
@@ -95,6 +96,7 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
       weights: text('weights') as WeightType | undefined,
       kv: text('kv') as KvType | 'auto' | undefined,
       variants: text('variants') as LoadOptions['variants'],
+      tune: has('no-tune') ? false : undefined,
       contextLength: read('context', wholeNumber),
       memory: read('memory', parseMemory),
       workers: has('workers') || undefined,

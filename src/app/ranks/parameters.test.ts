@@ -9,7 +9,7 @@ test('an address without parameters leaves everything to the library', () => {
 
 test('each parameter becomes an option', () => {
   const all =
-    'model=/m/&weights=q4&kv=f16&context=512&max_tokens=9&ranks=4&plan=pp%20x%20tp&virtual=1&memory=1.5MB,300MiB&requests=2';
+    'model=/m/&weights=q4&kv=f16&context=512&max_tokens=9&ranks=4&plan=pp%20x%20tp&virtual=1&memory=1.5MB,300MiB&requests=2&tune=0';
   expect(read(all)).toEqual({
     model: '/m/',
     maxTokens: 9,
@@ -22,6 +22,7 @@ test('each parameter becomes an option', () => {
       virtualRanks: true,
       memory: [1_500_000, 300 * 2 ** 20],
       requests: 2,
+      tune: false,
     },
   });
 });

@@ -8,6 +8,7 @@ export const PARAMETERS = {
   weights: 'f32, f16, q8, q4',
   kv: 'auto, f32, f16, q8',
   variants: 'hardware, software: which variants of kernels run',
+  tune: "0: a GPU's kernels aren't timed at load to choose among plans of equal bits",
   context: 'tokens of the context',
   max_tokens: 'tokens of an answer',
   ranks: 'how many, or an adapter for each with commas between',
@@ -45,7 +46,8 @@ export function readParameters(query: URLSearchParams): PageParameters {
   const [weights, kv, variants, plan] = [text('weights'), text('kv'), text('variants'), text('plan')];
   const contextLength = read('context', wholeNumber);
   const ranks = read('ranks', parseRanks);
-  const virtualRanks = read('virtual', onOrOff);
+  const virtualRanks = read('virtual', onOrOff('all ranks on one device'));
+  const tune = read('tune', onOrOff('time kernels at load'));
   const memory = read('memory', parseMemory);
   const requests = read('requests', wholeNumber);
   return {
@@ -55,6 +57,7 @@ export function readParameters(query: URLSearchParams): PageParameters {
       ...(weights !== undefined && { weights: weights as WeightType }),
       ...(kv !== undefined && { kv: kv as KvType | 'auto' }),
       ...(variants !== undefined && { variants: variants as 'hardware' | 'software' }),
+      ...(tune !== undefined && { tune }),
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),
       ...(plan !== undefined && { plan }),
@@ -70,7 +73,9 @@ function wholeNumber(text: string, given: string): number {
   return Number(text);
 }
 
-function onOrOff(text: string, given: string): boolean {
-  if (text !== '1' && text !== '0') throw usageError(`${given}: expected 1 (all ranks on one device) or 0`);
-  return text === '1';
-}
+const onOrOff =
+  (what: string) =>
+  (text: string, given: string): boolean => {
+    if (text !== '1' && text !== '0') throw usageError(`${given}: expected 1 (${what}) or 0`);
+    return text === '1';
+  };

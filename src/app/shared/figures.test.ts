@@ -18,6 +18,7 @@ const stats = (ranks: RunStats['ranks'], speed = 12.34): RunStats => ({
   ranks,
   plan: 'tp',
   variants: {},
+  tuning: { state: 'software', choices: 0, known: 0, measured: 0, left: 0, chosen: {}, ms: 0 },
 });
 
 test('one rank has a speed and no traffic', () => {

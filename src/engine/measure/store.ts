@@ -15,8 +15,10 @@ const taken = new Map<string, Promise<unknown>>();
 let queue: Promise<unknown> = Promise.resolve();
 
 /**
- * What was measured before in this process or is in the store under the same name and subject; else measures now.
+ * What was measured before in this process or is in the store under the same name and subject; else measures now. `undefined` isn't
+ * kept: nothing could be measured this time.
  * @param fresh measures now whatever there is
+ * @param isValid what else the store holds is ignored
  */
 export async function measured<T>(
   store: MeasureStore,
@@ -24,15 +26,17 @@ export async function measured<T>(
   subject: unknown,
   fresh: boolean,
   measure: () => Promise<T>,
+  isValid: (stored: unknown) => boolean = (stored) => stored !== undefined,
 ): Promise<T> {
-  const key = `${name}-${await digest(JSON.stringify([VERSION, name, store.environment, subject]))}`;
+  const key = await keyOf(store, name, subject);
   const known = fresh ? undefined : taken.get(key);
   if (known) return known as Promise<T>;
   const result = queue.then(async () => {
     const stored = fresh ? undefined : await store.get(key).catch(() => undefined);
-    if (stored !== undefined) return stored as T;
+    if (isValid(stored)) return stored as T;
     const value = await measure();
-    await store.set(key, value).catch(() => {});
+    if (value === undefined) taken.delete(key);
+    else await store.set(key, value).catch(() => {});
     return value;
   });
   queue = result.catch(() => {});
@@ -40,6 +44,15 @@ export async function measured<T>(
   result.catch(() => taken.delete(key));
   return result;
 }
+
+/** Whether `measured` would find it. */
+export async function isMeasured(store: MeasureStore, name: string, subject: unknown): Promise<boolean> {
+  const key = await keyOf(store, name, subject);
+  return taken.has(key) || (await store.get(key).catch(() => undefined)) !== undefined;
+}
+
+const keyOf = async (store: MeasureStore, name: string, subject: unknown): Promise<string> =>
+  `${name}-${await digest(JSON.stringify([VERSION, name, store.environment, subject]))}`;
 
 async function digest(text: string): Promise<string> {
   const bytes = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));

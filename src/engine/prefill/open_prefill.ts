@@ -25,7 +25,7 @@ export interface PrefillRequest {
   readonly reader: TensorReader;
   readonly type: WeightType;
   /** As of the ranks that generate. */
-  readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType'>;
+  readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType' | 'tune'>;
   /** Where nothing is asked for: the first rank's. */
   readonly adapter: AdapterRequest;
   /** Ranks that generate: the worker's device comes after theirs. */
@@ -42,7 +42,7 @@ export interface PrefillRequest {
 /** Opens a prefill worker: a device of its own, with whole weights. @throws as `load` */
 export async function openPrefill(request: PrefillRequest): Promise<PrefillWorker> {
   const { options, config, reader, type, ranks, place, signal, onProgress } = request;
-  const { contextLength, prefillChunk, kvType } = request.runner;
+  const { contextLength, prefillChunk, kvType, tune = true } = request.runner;
   const runner = { contextLength, prefillChunk, kvType };
   if (options.kind === 'onnxruntime') {
     const { OnnxPrefill } = await import('./onnx/onnx_prefill.js');
@@ -58,7 +58,7 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
     type,
     plan: makePlan('single', 1, modelShape(config)),
     adapters: [adapter],
-    runner: { ...runner, slots: 1 },
+    runner: { ...runner, slots: 1, tune },
     signal,
     onProgress,
   };

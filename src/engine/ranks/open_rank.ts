@@ -5,6 +5,8 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
 import type { World } from '../../model/layers/world.js';
 import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { TuneOptions } from '../tuning/tune.js';
+import type { TuningStats } from '../api.js';
 import type { RunnerOptions } from './rank.js';
 import { RankRunner } from './rank_runner.js';
 
@@ -24,6 +26,8 @@ export interface RankRequest {
   /** Another device on the same adapter. */
   readonly again: () => Promise<Device>;
   readonly onWarning?: ((message: string) => void) | undefined;
+  /** For tests: how kernels are timed. */
+  readonly stopwatch?: Pick<TuneOptions, 'now' | 'openStopwatch'> | undefined;
 }
 
 /**
@@ -39,10 +43,11 @@ export async function openRank(
 ): Promise<{ readonly runner: RankRunner; readonly parameters: number }> {
   const { config, reader, type, runner, signal } = request;
   const failed = new AbortController();
+  const arrived = new AbortController();
   let weights: WeightProgress | undefined;
   let kernels: Pick<RankProgress, 'kernelsCompiled' | 'kernelsTotal'> = {};
   const tell = (): void => weights && onProgress?.({ ...weights, ...kernels });
-  const preparing = prepare(device, world, request, failed.signal, (compiled, total) => {
+  const preparing = prepare(device, world, request, failed.signal, arrived.signal, (compiled, total) => {
     kernels = { kernelsCompiled: compiled, kernelsTotal: total };
     tell();
   });
@@ -54,8 +59,11 @@ export async function openRank(
         tell();
       },
     });
+    arrived.abort();
     await preparing;
-    return { runner: await RankRunner.create(device, world, config, model, runner), parameters: model.parameters };
+    const ready = await RankRunner.create(device, world, config, model, runner);
+    ready.facts = { ...ready.facts, tuning: await tuneHere(device, request) };
+    return { runner: ready, parameters: model.parameters };
   } catch (error) {
     // Nothing may be under way on a device that is given up.
     failed.abort();
@@ -70,6 +78,7 @@ async function prepare(
   { plan, rank }: World,
   request: RankRequest,
   signal: AbortSignal,
+  arrived: AbortSignal,
   onProgress: (compiled: number, total: number) => void,
 ): Promise<void> {
   const { config, type, runner } = request;
@@ -83,15 +92,37 @@ async function prepare(
     checking?.catch(() => {}); // awaited below
     await device.compile(sources, signal, onProgress);
     const wrong = (await checking) ?? [];
-    if (wrong.length === 0) return;
-    device.usePlain((kernel) => wrong.includes(kernel));
-    request.onWarning?.(
-      `${device.name} computes wrongly with ${wrong.join(', ')}: the plain variant runs instead, which is slower; update the GPU ` +
-        'driver or the browser',
-    );
+    if (wrong.length > 0) {
+      device.usePlain((kernel) => wrong.includes(kernel));
+      request.onWarning?.(
+        `${device.name} computes wrongly with ${wrong.join(', ')}: the plain variant runs instead, which is slower; update the GPU ` +
+          'driver or the browser',
+      );
+    }
+    if (tunes(device, request) !== 'on') return;
+    const [{ tuningSources }, { defaultStore }] = await Promise.all([
+      import('../tuning/tune.js'),
+      import('../measure/store.js'),
+    ]);
+    const wanted = await tuningSources(device, paper.device, await defaultStore());
+    // No load waits for them.
+    await device.compile(wanted, AbortSignal.any([signal, arrived]), () => {});
   } catch {
     // Recording says why.
   }
+}
+
+/** A CPU's variants have nothing to choose from, and a GPU's that are forced on a CPU are for tests. */
+function tunes(device: Device, { runner: { tune = true } }: RankRequest): TuningStats['state'] {
+  return device.traits.software || device.adapter.software ? 'software' : tune ? 'on' : 'off';
+}
+
+/** Chooses among a GPU's plans of equal bits (engine/tuning/tune.ts). */
+async function tuneHere(device: Device, request: RankRequest): Promise<TuningStats> {
+  const state = tunes(device, request);
+  if (state !== 'on') return { state, choices: 0, known: 0, measured: 0, left: 0, chosen: {}, ms: 0 };
+  const [{ tune }, { defaultStore }] = await Promise.all([import('../tuning/tune.js'), import('../measure/store.js')]);
+  return tune(device, { store: await defaultStore(), signal: request.signal, ...request.stopwatch });
 }
 
 /** As `wrongVariants`, on a device of its own; once for an adapter and these kernels. */

@@ -2,7 +2,7 @@ import type { Variants } from '../../gpu/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { SharedSequence } from '../../placement/index.js';
-import type { SamplingOptions } from '../api.js';
+import type { SamplingOptions, TuningStats } from '../api.js';
 import type { KvPiece } from '../prefill/handed_kv.js';
 
 /** How every rank of a model is set up; alike on all. */
@@ -19,6 +19,8 @@ export interface RunnerOptions {
   readonly kvBlocks?: number;
   /** How prompts are compressed; undefined: not at all. */
   readonly compression?: CompressionOptions;
+  /** A GPU's kernels may be timed, to choose among plans of equal bits; default true. */
+  readonly tune?: boolean;
   /** Bytes of GPU memory that each rank may take; undefined: no limit. */
   readonly memory?: readonly (number | undefined)[];
 }
@@ -89,6 +91,8 @@ export interface RankFacts {
   readonly cacheBlockBytes: readonly number[];
   /** Of its kernels, by their names. */
   readonly variants: Readonly<Record<string, Variants>>;
+  /** What a stopwatch chose among plans of equal bits, once the rank is open. */
+  readonly tuning?: TuningStats;
 }
 
 /**

@@ -6,7 +6,7 @@ import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { World } from '../../model/layers/world.js';
 import type { Plan } from '../../placement/index.js';
-import { openRank, type RankProgress } from './open_rank.js';
+import { openRank, type RankProgress, type RankRequest } from './open_rank.js';
 import type { RankRunner } from './rank_runner.js';
 import { Runner, type RunnerOptions } from './runner.js';
 
@@ -25,6 +25,8 @@ export interface GroupOptions {
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: RankProgress) => void) | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
+  /** For tests: how kernels are timed. */
+  readonly stopwatch?: RankRequest['stopwatch'];
 }
 
 export type NamedAdapter = AdapterDescription & { readonly name: string };

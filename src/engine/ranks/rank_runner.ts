@@ -45,7 +45,7 @@ interface RanRows {
  * rank that is one encoder, one compute pass, one submit, nothing created.
  */
 export class RankRunner implements Rank {
-  readonly facts: RankFacts;
+  facts: RankFacts;
   readonly #tables: SlotTables;
   /** By slot: tokens run so far. */
   readonly #lengths: number[];

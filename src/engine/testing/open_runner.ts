@@ -34,6 +34,8 @@ export interface OpenRunnerOptions {
   readonly prefillChunk?: number;
   readonly kvBlocks?: number;
   readonly compression?: CompressionOptions;
+  readonly tune?: boolean;
+  readonly stopwatch?: GroupOptions['stopwatch'];
   readonly open?: GroupOptions['open'];
   readonly onProgress?: GroupOptions['onProgress'];
   readonly onWarning?: GroupOptions['onWarning'];
@@ -67,6 +69,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
     })),
     virtual: options.virtual ?? false,
     ...(options.open && { open: options.open }),
+    stopwatch: options.stopwatch,
     onProgress: options.onProgress,
     onWarning: options.onWarning,
     runner: {
@@ -75,6 +78,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
       contextLength: options.contextLength ?? 600,
       prefillChunk: options.prefillChunk ?? 64,
       kvType: options.kv ?? 'f32',
+      tune: options.tune ?? true,
       ...(options.compression && { compression: options.compression }),
       ...(options.kvBlocks !== undefined && { kvBlocks: options.kvBlocks }),
     },

@@ -4,12 +4,12 @@
  */
 
 import { describe, expect, test } from 'vitest';
-import type { DeviceTraits } from '../device.js';
+import type { Device, DeviceTraits } from '../device.js';
 import type { Bindings, KernelPlan, ParamTypes } from '../kernel.js';
 import { testAdapters } from './adapters.js';
 import { drawn } from './draw.js';
 import { bindingProblems, races } from './check_wgsl.js';
-import type { KernelSuite } from './kernel_case.js';
+import type { KernelCase, KernelSuite } from './kernel_case.js';
 import { findMismatch, prepareCase } from './run_kernel.js';
 
 /** The limits that WebGPU guarantees on every adapter, for checks that need no GPU. */
@@ -98,5 +98,54 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
         }
       });
     }
+
+    const { tunings = [] } = kernel;
+    const quickest = adapters.at(-1)!;
+    test.runIf(tunings.length > 0)(
+      `computes the same bits however it is tuned, on ${quickest.name}`,
+      { timeout: 300_000 },
+      async () => {
+        const device = await quickest.open();
+        try {
+          const traits = { ...device.traits, software: false };
+          const runnable = cases.filter(({ needsF16 }) => !needsF16 || traits.f16);
+          for (const testCase of drawn(runnable, Math.ceil(runnable.length / 5), `${kernel.name} tunings`)) {
+            const expected = await outputBits(device, suite, testCase, traits);
+            const { params } = kernel.plan(testCase.problem, traits);
+            for (const tuning of tunings) {
+              const tuned = { ...traits, tuning };
+              const name = `${testCase.name}, ${tuning}`;
+              expect(kernel.plan(testCase.problem, tuned).params, name).toEqual(params);
+              expect(await outputBits(device, suite, testCase, tuned), name).toEqual(expected);
+            }
+          }
+        } finally {
+          device.dispose();
+        }
+      },
+    );
   });
+}
+
+/** Of all that the reference tells, and of what nothing may be written to. */
+async function outputBits<B extends Bindings, P extends ParamTypes, Problem>(
+  device: Device,
+  suite: KernelSuite<B, P, Problem>,
+  testCase: KernelCase<Problem>,
+  traits: DeviceTraits,
+): Promise<readonly Uint32Array[]> {
+  const { kernel } = suite;
+  const decided = { ...kernel, plan: (problem: Problem) => kernel.plan(problem, traits) };
+  const what = `${kernel.name} '${testCase.name}' ${traits.tuning ?? ''}`;
+  const prepared = await device.checked(what, () => prepareCase(device, { ...suite, kernel: decided }, testCase));
+  try {
+    await device.checked(what, () => {
+      prepared.reset();
+      prepared.run();
+    });
+    const outputs = await prepared.readOutputs(Object.keys(suite.reference(testCase.problem, prepared.inputs)));
+    return Object.values(outputs).map(({ buffer, byteOffset, length }) => new Uint32Array(buffer, byteOffset, length));
+  } finally {
+    prepared.dispose();
+  }
 }
