@@ -1,6 +1,6 @@
 /**
  * Room: from logits to a token: `candidates` or `argmax_partial` on each rank, `merge_candidates` over ranks, `sample`
- * draws, `mark_seen` remembers for the repetition penalty. Here is what all are told.
+ * draws (on a GPU after `bin_weights` and `list_bins` where all tokens may be drawn), `mark_seen` remembers for the repetition penalty. Here is what all are told.
  */
 
 import { SplitkvError, usageError } from '../../src/base/errors.js';
@@ -34,6 +34,14 @@ export const ARGMAX_TILE = 2048;
 export const CANDIDATES = 64;
 /** Pairs that one workgroup of `candidates` looks at; CANDIDATES of each tile of MAX_VOCAB make one tile again. Changes no result. */
 export const CANDIDATE_TILE = 4096;
+/** Tokens that one workgroup of `bin_weights` and `list_bins` looks at. Changes no result. */
+export const BIN_TILE = 4096;
+/** Bins of `bin_weights`: 1 / 44 nat each. */
+export const BINS = 1024;
+/** Pairs of words of each slot's bins in `partials`: three words a bin, and the number of tokens to list. */
+export const BIN_PAIRS = (3 * BINS) / 2 + 1;
+/** Tokens of each slot that `list_bins` has place for; where it finds more, `sample` looks at all. Changes no result. */
+export const LISTED = 4096;
 /** What `ids` holds for a slot that is not active, and a (key, token id) pair that stands for no token. */
 export const NO_TOKEN = 0xffffffff;
 /** Temperatures below it, as f32, act as 0: the likeliest token. */
@@ -43,6 +51,9 @@ export const LEAST_TEMPERATURE = 1e-5;
 export const partialsPerSlot = (tokens: number): number => ceilDiv(tokens, ARGMAX_TILE);
 /** Tiles that `candidates` cuts this many tokens into. */
 export const candidateTiles = (tokens: number): number => ceilDiv(tokens, CANDIDATE_TILE);
+/** Bytes of `partials` where it holds the vocabulary's bins, too (binned_layout.wgsl). */
+export const binnedBytes = ({ slots, vocab }: SamplingProblem): number =>
+  slots * (partialsPerSlot(vocab) + BIN_PAIRS + LISTED) * 8;
 /** Words of `seen` for each slot: bit t % 32 of word t / 32 says that token t was in the prompt or was sampled. */
 export const seenWords = (vocab: number): number => ceilDiv(vocab, 32);
 

@@ -2,13 +2,19 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { alignUp } from '../../src/base/math.js';
 import { Random } from '../../src/base/random.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import { type SamplingCase, samplingInputs } from './case_inputs.js';
 import { CANDIDATES, type SamplingValues, type VocabSlice } from './params.js';
 import { sampleSteps, sampleStepsOnRanks } from './rig.js';
 
 // The quicker one to compile for, where there are two software adapters: each kernel's own test runs on both.
-const device = await (await testAdapters()).at(-1)!.open();
-afterAll(() => device.dispose());
+const adapter = (await testAdapters()).at(-1)!;
+const device = await adapter.open();
+const hardware = await adapter.open('hardware');
+afterAll(() => {
+  device.dispose();
+  hardware.dispose();
+});
 
 const pick = <T>(random: Random, list: readonly T[]): T => list[random.integer(list.length)]!;
 
@@ -27,6 +33,38 @@ const settingsOf = (random: Random, draws: boolean): SamplingValues => ({
   repetitionPenalty: pick(random, [1, 1, 1.3, 4, 0.7]),
   seed: random.integer(2 ** 32),
   active: random.integer(8) > 0,
+});
+
+/** As `settingsOf`, of requests that any token may be drawn for. */
+const anySettings = (random: Random): SamplingValues => ({
+  ...settingsOf(random, true),
+  topK: pick(random, [0, 0, 1, 65, 300, 4000, 4_000_000_000]),
+  topP: pick(random, [1, 0.99, 0.9, 0.5, 0.01]),
+});
+
+test('many workgroups that sum up and list tokens sample what one samples', { timeout: 300_000 }, async () => {
+  const [slots, steps] = [4, 4];
+  for (const trial of drawn([...Array(40).keys()], 8, 'sampling by bins')) {
+    const random = new Random(7300 + trial);
+    const vocab = pick(random, [1, 65, 1000, 4096, 4097, 9000, 20_000, 50_257]);
+    const logits = pick<SamplingCase['logits']>(random, [
+      'ties',
+      'normal',
+      'normal',
+      'flat',
+      'equal',
+      'wild',
+      'spread',
+    ]);
+    const settings = Array.from({ length: slots }, () => anySettings(random));
+    const problem = { slots, vocab, stride: alignUp(vocab, 32), ring: steps };
+    const { logits: values } = samplingInputs({ ...problem, settings, logits }, random);
+    const one = await sampleSteps(device, problem, settings, values as Float32Array, steps);
+    for (const on of [device, hardware]) {
+      const many = await sampleSteps(on, problem, settings, values as Float32Array, steps, true);
+      expect(many, `trial ${trial}: ${JSON.stringify({ vocab, logits, settings })}`).toEqual(one);
+    }
+  }
 });
 
 describe('ranks that list their best tokens sample what one rank samples', () => {

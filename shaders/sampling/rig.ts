@@ -2,10 +2,13 @@ import type { Buffer, Device } from '../../src/gpu/device.js';
 import { type Program, Recorder } from '../../src/gpu/recorder.js';
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { argmaxPartial } from './argmax_partial/index.js';
+import { binWeights } from './bin_weights/index.js';
 import { candidates } from './candidates/index.js';
+import { listBins } from './list_bins/index.js';
 import { markSeen } from './mark_seen/index.js';
 import { mergeCandidates } from './merge_candidates/index.js';
 import {
+  binnedBytes,
   CANDIDATES,
   candidateTiles,
   partialsPerSlot,
@@ -79,24 +82,33 @@ async function readState(device: Device, buffers: Buffers): Promise<RigState> {
   };
 }
 
-/** Sampling as a model on one rank runs it, `steps` times over logits that stay; for tests. */
+/**
+ * Sampling as a model on one rank runs it, `steps` times over logits that stay; for tests. `binned`: as on a GPU, where many workgroups
+ * sum up and list what the last one searches.
+ */
 export async function sampleSteps(
   device: Device,
   problem: SamplingProblem,
   settings: readonly SamplingValues[],
   logits: Float32Array,
   steps: number,
+  binned = false,
 ): Promise<RigState> {
   const { slots, vocab } = problem;
+  const pairs = partialsPerSlot(vocab);
   const buffers = buffersOf(device, {
     ...rankArrays(problem, settings, logits),
     ...rootArrays(problem),
-    partials: new Uint32Array(slots * partialsPerSlot(vocab) * 2),
+    // What a step left behind there must not show in the next.
+    partials: new Uint32Array((binned ? binnedBytes(problem) : slots * pairs * 8) / 4).fill(5),
   });
   const { logits: l, partials, sampling: s, seen, tokens, row_info, ids, step_counter } = buffers;
   const program = record(device, (recorder) => {
-    recorder.dispatch(argmaxPartial, problem, { logits: l, sampling: s, seen, partials, step_counter });
-    recorder.dispatch(sample, problem, { logits: l, partials, sampling: s, seen, tokens, row_info, ids, step_counter });
+    const inputs = { logits: l, sampling: s, seen, partials };
+    recorder.dispatch(argmaxPartial, { ...problem, clearsBins: binned }, { ...inputs, step_counter });
+    if (binned) for (const kernel of [binWeights, listBins]) recorder.dispatch(kernel, problem, inputs);
+    const given = { ...problem, partials: { parts: 1, pairs, hold: binned ? 'bins' : 'best' } as const };
+    recorder.dispatch(sample, given, { logits: l, partials, sampling: s, seen, tokens, row_info, ids, step_counter });
   });
   await device.checked('sampling', () => {
     const encoder = device.gpu.createCommandEncoder();
@@ -159,7 +171,7 @@ export async function sampleStepsOnRanks(
   });
   const { sampling, seen, tokens, row_info, ids, step_counter } = root;
   const samples = record(device, (recorder) => {
-    const parts = { parts: slices.length, pairs, drawn: draws };
+    const parts = { parts: slices.length, pairs, hold: draws ? 'candidates' : 'best' } as const;
     recorder.dispatch(
       sample,
       { ...problem, draws, partials: parts },

@@ -8,6 +8,7 @@
 // sampling:     [slots] SamplingParams
 // seen:         [slots][seen_words] u32, bit id % 32 of word id / 32; only read where the slot has a repetition penalty
 // partials:     [slots][tiles] (key, token id); key orders as the logit does (logit.wgsl); (0, NO_TOKEN) for a tile beyond the end
+//               behind them, the first CLEARED pairs of each slot's bins (binned_layout.wgsl) become 0
 // step_counter: [1] u32; no other invocation of this dispatch touches it, and `sample` runs after it
 //
 // Grid: x = tile, y = slot; one workgroup per tile.
@@ -16,6 +17,7 @@
 
 const THREADS: u32 = 256u; // variant
 const TILE: u32 = 2048u; // variant
+const CLEARED: u32 = 0u; // variant
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> sampling: array<SamplingParams>;
@@ -29,6 +31,8 @@ struct Params {
   stride: u32,
   seen_words: u32,
   tiles: u32,
+  /// Where the pairs to clear begin.
+  cleared_first: u32,
 }
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -42,6 +46,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   if (sampling[slot].is_active == 0u) {
     return;
+  }
+  if (CLEARED > 0u) {
+    var pair = group.x * THREADS + thread;
+    for (var left = steps(pair, CLEARED, params.tiles * THREADS); left > 0u; left--) {
+      partials[params.cleared_first + slot * CLEARED + pair] = vec2<u32>();
+      pair += params.tiles * THREADS;
+    }
   }
   let penalty = sampling[slot].repetition_penalty;
   var best = vec2<u32>(0u, NO_TOKEN);

@@ -3,7 +3,8 @@ import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testi
 import { partialsReference } from '../argmax_partial/reference.js';
 import { type SamplingCase, samplingInputs } from '../case_inputs.js';
 import { candidatesReference } from '../candidates/reference.js';
-import { CANDIDATES, partialsPerSlot, type SamplingValues, type VocabSlice } from '../params.js';
+import { listedPartials } from '../list_bins/reference.js';
+import { binnedBytes, CANDIDATES, partialsPerSlot, type SamplingValues, type VocabSlice } from '../params.js';
 import { sample, type SampleProblem } from './index.js';
 import { sampleReference } from './reference.js';
 
@@ -40,18 +41,35 @@ function onRanks(whole: KernelCase<SampleCase>, cuts: readonly number[], drawn: 
   return {
     ...whole,
     name: `${whole.name}, on ${slices.length} ranks`,
-    problem: { ...whole.problem, slices, draws: drawn, partials: { parts: slices.length, pairs, drawn } },
+    problem: {
+      ...whole.problem,
+      slices,
+      draws: drawn,
+      partials: { parts: slices.length, pairs, hold: drawn ? 'candidates' : 'best' },
+    },
     bytes: whole.problem.slots * slices.length * pairs * 8,
+  };
+}
+
+/** A case as it is where many workgroups sum up and list tokens first. What is sampled stays the same. */
+function binned(whole: KernelCase<SampleCase>): KernelCase<SampleCase> {
+  const pairs = partialsPerSlot(whole.problem.vocab);
+  return {
+    ...whole,
+    name: `${whole.name}, in bins`,
+    problem: { ...whole.problem, partials: { parts: 1, pairs, hold: 'bins' } },
+    bytes: binnedBytes(whole.problem),
   };
 }
 
 /** Every rank's part of `partials`. */
 function partialsOf(problem: SampleCase, inputs: HostArrays): Uint32Array {
+  if (problem.partials?.hold === 'bins') return listedPartials(problem, inputs);
   const { slots, vocab, slices = [[0, vocab]], partials } = problem;
   const pairs = partials?.pairs ?? partialsPerSlot(vocab);
   const before = new Array(slots * pairs * 2).fill(0xffffffff);
   const part = (slice: VocabSlice): number[] =>
-    partials?.drawn
+    partials?.hold === 'candidates'
       ? candidatesReference({ ...problem, slice }, inputs, before, vocab)
       : partialsReference({ ...problem, slice, tiles: pairs }, inputs, before);
   return Uint32Array.from(slices.flatMap(part));
@@ -105,6 +123,14 @@ export const suite: KernelSuite<typeof sample.bindings, typeof sample.params, Sa
     sampleCase('three slots 151936', 151936, mixed),
     sampleCase('three slots 50257', 50257, mixed),
     sampleCase('top-p 262144', 262144, all({ topP: 0.97, seed: 4 })),
+    binned(sampleCase('control', 200, [mixed[0]!], 'normal', { races: true })),
+    binned(sampleCase('inactive slots', 300, [mixed[0]!, { active: false }, ...mixed.slice(1)])),
+    binned(sampleCase('ties', 1000, [...all({ topK: 30 }), ...all({ topK: 1 }), ...all({ topP: 0.4 })], 'ties')),
+    binned(sampleCase('all equal, more than are listed', 5000, [...all({}), ...all({ topP: 0.3 })], 'equal')),
+    binned(sampleCase('flat 50257', 50257, all({ topK: 20000, topP: 0.8 }), 'flat')),
+    binned(sampleCase('NaN and infinities', 3000, [...all({}), ...all({ temperature: 0 })], 'wild')),
+    binned(sampleCase('temperature 151936', 151936, all({ temperature: 0.7 }))),
+    binned(sampleCase('top-p 262144', 262144, all({ topP: 0.97, seed: 4 }))),
     onRanks(sampleCase('control', 200, [topK[0]!], 'normal', { races: true }), [64, 128], true),
     onRanks(sampleCase('inactive slots', 300, [...topK, { active: false }, mixed[1]!]), [128], true),
     onRanks(sampleCase('ties', 1000, topK, 'ties'), [128, 192, 960], true),

@@ -1,10 +1,21 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import random from '../../lib/random.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
+import binnedLayout from '../binned_layout.wgsl?raw';
 import logit from '../logit.wgsl?raw';
-import { CANDIDATES, checkSamplingProblem, partialsPerSlot, type SamplingProblem, seenWords } from '../params.js';
-import bins from './bins.wgsl?raw';
+import {
+  BIN_PAIRS,
+  CANDIDATES,
+  checkSamplingProblem,
+  LISTED,
+  partialsPerSlot,
+  type SamplingProblem,
+  seenWords,
+} from '../params.js';
+import runningSums from '../running_sums.wgsl?raw';
+import weights from '../weights.wgsl?raw';
 import source from './sample.wgsl?raw';
+import visit from './visit.wgsl?raw';
 import walk from './walk.wgsl?raw';
 
 export interface SampleProblem extends SamplingProblem {
@@ -16,8 +27,11 @@ export interface SampleProblem extends SamplingProblem {
     readonly parts: number;
     /** Pairs of each slot in a part. */
     readonly pairs: number;
-    /** They are from `candidates`: drawing slots have a top_k of 1 to CANDIDATES, and the logits aren't read. Default false. */
-    readonly drawn?: boolean;
+    /**
+     * Default 'best'. 'candidates': they are from `candidates`: drawing slots have a top_k of 1 to CANDIDATES, and the logits aren't
+     * read. 'bins': one part, with what `bin_weights` and `list_bins` add.
+     */
+    readonly hold?: 'best' | 'candidates' | 'bins';
   };
 }
 
@@ -50,14 +64,17 @@ export const sample = defineKernel({
   plan(problem: SampleProblem, traits) {
     checkSamplingProblem('sample', problem, traits.limits.maxComputeWorkgroupsPerDimension);
     const { slots, vocab, stride, ring, draws = true } = problem;
-    const { parts, pairs, drawn = false } = problem.partials ?? { parts: 1, pairs: partialsPerSlot(vocab) };
+    const { parts, pairs, hold = 'best' } = problem.partials ?? { parts: 1, pairs: partialsPerSlot(vocab) };
     return {
-      wgsl: [random, steps, logit, bins, walk, source],
+      wgsl: [random, steps, logit, weights, runningSums, binnedLayout, visit, walk, source],
       constants: {
         THREADS: traits.software ? 32 : 256,
         DRAWS: draws,
-        FROM_PARTIALS: draws && drawn,
+        FROM_PARTIALS: draws && hold === 'candidates',
+        BINNED: draws && hold === 'bins',
         PAIRS: CANDIDATES,
+        BIN_PAIRS,
+        LISTED,
       },
       params: {
         slots,
@@ -65,7 +82,7 @@ export const sample = defineKernel({
         seen_words: seenWords(vocab),
         parts,
         pairs,
-        items: drawn ? parts * pairs : vocab,
+        items: hold === 'candidates' ? parts * pairs : vocab,
         ring,
         one: 1,
       },

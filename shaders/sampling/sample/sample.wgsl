@@ -9,7 +9,8 @@
 //               read with FROM_PARTIALS
 // partials:     [parts][slots][pairs] (key, id), a part from each rank that holds logits; key 0 and NO_TOKEN is no token. From
 //               argmax_partial; with FROM_PARTIALS from candidates: then a slot's top_k is at most CANDIDATES (params.ts), and tokens
-//               that no part lists can't be drawn
+//               that no part lists can't be drawn; with BINNED as binned_layout.wgsl has it: the logits are read where not all
+//               tokens to list found place
 // sampling:     [slots] SamplingParams; counter += 1
 // seen:         [slots][seen_words] u32: the token's bit is set
 // tokens:       [slots] u32, the token id; the next step's input
@@ -19,7 +20,7 @@
 // A slot that isn't active, or whose position is 0xffffffff, keeps all its state.
 //
 // Grid: y = slot; one workgroup per slot. THREADS: 16 times a power of two, 32..256, chosen by the plan from the adapter; changes no result.
-// DRAWS, FROM_PARTIALS: chosen by the caller; DRAWS is false where no slot has a temperature.
+// DRAWS, FROM_PARTIALS, BINNED: chosen by the caller; DRAWS is false where no slot has a temperature.
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> partials: array<vec2<u32>>;
@@ -74,28 +75,28 @@ fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
   return shared_best;
 }
 
-/// floor(mass * fraction / 2^32), and in z whether something was cut off.
-fn part_of(mass: vec2<u32>, fraction: u32) -> vec3<u32> {
-  let low = multiply_wide(mass.x, fraction);
-  let high = multiply_wide(mass.y, fraction);
-  let sum = high.x + low.y;
-  return vec3<u32>(sum, high.y + select(0u, 1u, sum < low.y), min(low.x, 1u));
-}
-
-fn add_to_mass(mass: vec2<u32>, addend: u32) -> vec2<u32> {
-  let low = mass.x + addend;
-  return vec2<u32>(low, mass.y + select(0u, 1u, low < addend));
-}
-
 fn draw(slot: u32, thread: u32, chosen: SamplingParams, best: vec2<u32>) -> u32 {
-  let scan = Scan(slot, thread, logit_of(best.x), 1.0 / chosen.temperature, chosen.repetition_penalty);
+  var scan = Scan(
+    slot,
+    thread,
+    logit_of(best.x),
+    1.0 / chosen.temperature,
+    chosen.repetition_penalty,
+    params.items,
+    false,
+  );
+  if (BINNED) {
+    let listed_tokens = partials[bins_at(params.slots, params.pairs, slot) + BIN_PAIRS - 1u].x;
+    scan.from_list = listed_tokens <= LISTED;
+    scan.items = select(params.items, listed_tokens, scan.from_list);
+  }
   sort_into_bins(scan, 0u);
   if (thread == 0u) {
     reached = vec4<u32>(best.y, bin_sum(BINS - 1u));
   }
   let everything = workgroupUniformLoad(&reached);
   var mass = everything.zw;
-  let random = philox(vec4<u32>(chosen.counter, 0u, 0u, 0u), vec2<u32>(chosen.seed_low, chosen.seed_high)).x;
+  let random = random_of(chosen);
   var id = best.y;
   // 0: top-k, 1: top-p, 2: the draw. A walk that went past level 0 leaves other bins behind, so the next one sorts again.
   var sorted = true;
@@ -111,11 +112,9 @@ fn draw(slot: u32, thread: u32, chosen: SamplingParams, best: vec2<u32>) -> u32 
       if (chosen.top_p >= 1.0) {
         continue;
       }
-      let part = part_of(mass, u32(chosen.top_p * 4294967296.0));
-      let least = add_to_mass(part.xy, part.z);
-      goal = vec3<u32>(0u, select(least.x, 1u, all(least == vec2<u32>())), least.y);
+      goal = top_p_goal(mass, chosen.top_p);
     } else {
-      goal = vec3<u32>(0u, add_to_mass(part_of(mass, random).xy, 1u));
+      goal = draw_goal(mass, random);
     }
     let end = walk(scan, goal, sorted);
     id = end.token.x;

@@ -1,7 +1,7 @@
 // Search in the tokens sorted by logit, without sorting them: the first token at which the running count (top-k), or the
 // running mass (top-p, the draw), reaches a goal.
 //
-// It narrows down by the levels of bins.wgsl. Running sums over a level's bins say which bin holds the goal. At most CANDIDATES
+// It narrows down by the levels of visit.wgsl. Running sums over a level's bins say which bin holds the goal. At most CANDIDATES
 // tokens in that bin are listed and compared one with another; more go to the next level. The last digits are the token's id, so
 // this ends. The list takes in all earlier bins too where they fit: then top-k, top-p and the draw mostly need one list.
 
@@ -11,14 +11,6 @@ const BISECTIONS: u32 = 11u;
 var<workgroup> found: vec3<u32>;
 /// Token id, and the sum up to and including it.
 var<workgroup> reached: vec4<u32>;
-
-/// A goal is (count, 0, 0) by count, (0, mass low, mass high) by mass.
-fn meets(sum: vec3<u32>, goal: vec3<u32>) -> bool {
-  if (goal.x != 0u) {
-    return sum.x >= goal.x;
-  }
-  return sum.z > goal.z || (sum.z == goal.z && sum.y >= goal.y);
-}
 
 /// By bisection of the running sums, `base` before the first bin: the bin that holds the goal (BINS: none does), the tokens in
 /// it, and the tokens from the first bin to it.

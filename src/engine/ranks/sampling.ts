@@ -1,8 +1,11 @@
 import { argmaxPartial } from '../../../shaders/sampling/argmax_partial/index.js';
+import { binWeights } from '../../../shaders/sampling/bin_weights/index.js';
 import { candidates } from '../../../shaders/sampling/candidates/index.js';
+import { listBins } from '../../../shaders/sampling/list_bins/index.js';
 import { markSeen } from '../../../shaders/sampling/mark_seen/index.js';
 import { mergeCandidates } from '../../../shaders/sampling/merge_candidates/index.js';
 import {
+  binnedBytes,
   CANDIDATES,
   candidateTiles,
   partialsPerSlot,
@@ -74,6 +77,8 @@ export class Sampler {
   readonly #counter: Buffer;
   readonly #ids: Buffer | undefined;
   readonly #problem: SliceProblem;
+  /** Where `#many` look at all tokens: the vocabulary's best pairs, bins and listed tokens (binned_layout.wgsl). */
+  #binned: Buffer | undefined;
   /** The best tokens of each tile of a long slice. */
   #found: Buffer | undefined;
   /** Made when a request first has some. */
@@ -105,8 +110,12 @@ export class Sampler {
    * workgroup would read them all, so that many list their best tokens first. The token is the same.
    */
   modeFor(mode: SamplingMode): SamplingMode {
-    const { software } = this.device.traits;
-    return mode === 'top-k' && software && this.shape.slices.length === 1 ? 'whole' : mode;
+    return mode === 'top-k' && !this.#many && this.shape.slices.length === 1 ? 'whole' : mode;
+  }
+
+  /** Many workgroups look at the logits before the one that samples. */
+  get #many(): boolean {
+    return !this.device.traits.software;
   }
 
   /** Candidates of each slot in a part. */
@@ -141,8 +150,10 @@ export class Sampler {
     const inputs = { logits, sampling: this.#params, seen: this.#seen, step_counter: this.#counter };
     if (mode !== 'top-k') {
       const { slice, ...whole } = this.#problem;
-      const problem = mode === 'whole' ? whole : { ...whole, slice: slice!, tiles: this.pairs(mode) };
-      recorder.dispatch(argmaxPartial, problem, { ...inputs, partials: this.candidates });
+      const clearsBins = mode === 'whole' && this.#many;
+      const problem =
+        mode === 'whole' ? { ...whole, clearsBins } : { ...whole, slice: slice!, tiles: this.pairs(mode) };
+      recorder.dispatch(argmaxPartial, problem, { ...inputs, partials: this.#partials(mode) });
       return;
     }
     const [first, end] = this.#problem.slice!;
@@ -160,24 +171,35 @@ export class Sampler {
     });
   }
 
+  /** What `sample` reads. */
+  #partials(mode: SamplingMode): Buffer {
+    if (mode !== 'whole' || !this.#many) return this.candidates;
+    return (this.#binned ??= this.device.createBuffer('binned vocabulary', binnedBytes(this.#problem)));
+  }
+
   /**
    * Records sampling from the candidates of all ranks, or from all logits, on the rank that samples. Slots that need more than `mode`
    * must not be active; `greedy` has far less to compile than the others. `logits`: those that were searched.
    */
   recordSample(recorder: RankRecorder, mode: SamplingMode, logits: Buffer): void {
     const { tokens, rowInfo } = this.shape;
+    const partials = this.#partials(mode);
+    const inputs = { logits, partials, sampling: this.#params, seen: this.#seen };
     if (mode === 'whole' && logits !== this.logits) {
-      this.#controls!.recordMinP(recorder, { partials: this.candidates, sampling: this.#params });
+      this.#controls!.recordMinP(recorder, { partials, sampling: this.#params });
     }
-    const partials = { parts: this.#parts(mode), pairs: this.pairs(mode), drawn: mode === 'top-k' };
+    const binned = mode === 'whole' && this.#many;
+    if (binned) for (const kernel of [binWeights, listBins]) recorder.dispatch(kernel, this.#problem, inputs);
+    const hold = mode === 'top-k' ? 'candidates' : binned ? 'bins' : 'best';
     recorder.dispatch(
       sample,
-      { ...this.#problem, draws: mode !== 'greedy', partials },
       {
-        logits,
-        partials: this.candidates,
-        sampling: this.#params,
-        seen: this.#seen,
+        ...this.#problem,
+        draws: mode !== 'greedy',
+        partials: { parts: this.#parts(mode), pairs: this.pairs(mode), hold },
+      },
+      {
+        ...inputs,
         tokens,
         row_info: rowInfo,
         ids: this.#ids,
