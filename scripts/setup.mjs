@@ -1,6 +1,6 @@
 /**
- * What `npm start` and `npm test` need before anything else: npm packages, a browser, and for tests a software Vulkan driver.
- * Plain Node, no dependencies. Everything is looked for first; a complete machine is only looked at (some milliseconds).
+ * What `npm start` and `npm test` need before anything else: npm packages, a browser, and for tests a software Vulkan driver
+ * and a C compiler. Plain Node, no dependencies. Everything is looked for first; a complete machine is only looked at (some milliseconds).
  *
  * SPLITKV_NO_SYSTEM_INSTALL=1 forbids system packages (apt-get); then what is missing is only named.
  */
@@ -112,6 +112,19 @@ function aptSourcesMention(suite) {
   return files.some((file) => existsSync(file) && readFileSync(file, 'utf8').includes(suite));
 }
 
+/** A C compiler, with which `bench --suite compile` builds what asks AMD's compiler about the kernels; its tests are skipped without. */
+export function ensureCompiler() {
+  const compiles = spawnSync('cc', ['-E', '-x', 'c', '-'], { input: '#include <dlfcn.h>\n' }).status === 0;
+  if (compiles || process.platform !== 'linux') return;
+  const skipped = "the tests of kernels on GPUs' compilers will be skipped";
+  if (!maySystemInstall()) return say(`no C compiler found (cc); ${skipped}. Debian: gcc, libc6-dev`);
+  say('installing a C compiler (gcc)');
+  apt('update');
+  if (!apt('install', '-y', '--no-install-recommends', 'gcc', 'libc6-dev')) {
+    say(`the C compiler could not be installed; ${skipped}`);
+  }
+}
+
 /** PyTorch from Debian, for the training scripts' smoke test. */
 export function ensureTorch() {
   if (spawnSync('/usr/bin/python3', ['-c', 'import torch']).status === 0) return;
@@ -127,5 +140,6 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   ensurePackages();
   say(`browser: ${ensureChrome()}`);
   ensureVulkan();
+  ensureCompiler();
   if (process.argv.includes('--torch')) ensureTorch();
 }
