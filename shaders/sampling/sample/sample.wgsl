@@ -83,12 +83,14 @@ fn draw(slot: u32, thread: u32, chosen: SamplingParams, best: vec2<u32>) -> u32 
     1.0 / chosen.temperature,
     chosen.repetition_penalty,
     params.items,
-    false,
+    0u,
   );
   if (BINNED) {
     let listed_tokens = partials[bins_at(params.slots, params.pairs, slot) + BIN_PAIRS - 1u].x;
-    scan.from_list = listed_tokens <= LISTED;
-    scan.items = select(params.items, listed_tokens, scan.from_list);
+    if (listed_tokens <= LISTED) {
+      scan.from_list = 1u;
+      scan.items = listed_tokens;
+    }
   }
   sort_into_bins(scan, 0u);
   if (thread == 0u) {

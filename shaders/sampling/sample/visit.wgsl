@@ -23,7 +23,8 @@ struct Scan {
   penalty: f32,
   /// Tokens to visit: of the vocabulary, of the list, or pairs of all parts.
   items: u32,
-  from_list: bool,
+  /// 1: they are those of the list.
+  from_list: u32,
 }
 
 fn digit(level: u32, nats: f32, key: u32, id: u32) -> u32 {
@@ -85,7 +86,7 @@ fn visit_pairs(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
 
 /// `take` of all tokens that there are.
 fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
-  if (FROM_PARTIALS || (BINNED && scan.from_list)) {
+  if (FROM_PARTIALS || (BINNED && scan.from_list != 0u)) {
     visit_pairs(scan, level, from_bin, to_bin);
     return;
   }
