@@ -83,14 +83,20 @@ export class Program<Step extends ProgramStep = ProgramStep> {
   /**
    * Encodes and submits everything up to the last exchange; returns the encoder that holds the rest, for the caller to submit.
    * @param submits cuts what takes long, in between too
+   * @param isOver true: nobody wants the results. What is left isn't dispatched; exchanges go on, as other ranks wait for them
    */
-  async run(encoder: GPUCommandEncoder, step: Step, submits?: Submits): Promise<GPUCommandEncoder> {
+  async run(
+    encoder: GPUCommandEncoder,
+    step: Step,
+    submits?: Submits,
+    isOver: () => boolean = () => false,
+  ): Promise<GPUCommandEncoder> {
     let current = encoder;
     const rows = allRows(step.rows);
     for (const piece of this.pieces) {
       const { dispatches } = piece;
       const { length } = dispatches;
-      for (let first = 0; first < length;) {
+      for (let first = 0; first < length && !isOver();) {
         const end = submits ? Math.min(length, first + submits.room(rows)) : length;
         const pass = current.beginComputePass();
         encodeDispatches(pass, end - first < length ? dispatches.slice(first, end) : dispatches, step);

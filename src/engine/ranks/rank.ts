@@ -44,8 +44,9 @@ export interface SlotBlocks {
   readonly blocks: readonly number[];
 }
 
-/** A run of consecutive prompt positions whose logits are wanted. */
+/** A run of consecutive prompt positions whose logits are wanted; default slot 0. */
 export interface LogitsRun {
+  readonly slot?: number;
   readonly start: number;
   readonly count: number;
 }
@@ -126,7 +127,7 @@ export interface Rank {
    * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window. Resolves with
    * the tokens that the compressed prompt's blocks here need no longer hold, each head's; undefined where none was compressed.
    * `rowsByRank`, where every rank runs rows of its own: how many each runs in this call, which all make with theirs; a rank without
-   * any is given no tokens.
+   * any is given no tokens. `slots`: all whose rows run in this call; default `slot`.
    */
   prefill(
     slot: number,
@@ -134,7 +135,13 @@ export interface Rank {
     start: number,
     last: boolean,
     rowsByRank?: readonly number[],
+    slots?: readonly number[],
   ): Promise<number | undefined>;
+  /**
+   * At once, before calls under way: nobody wants what is computed for this slot until its `release`. Prompts stop after what is
+   * submitted, and only take part in exchanges still.
+   */
+  drop(slot: number): Promise<void>;
   /** The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block]. */
   readKv(slot: number): Promise<Uint8Array>;
   /** Of a slot whose prompt was just run, f32 [hiddenStride]: the last layer's output for its last token. Where the head is. */
@@ -145,9 +152,15 @@ export interface Rank {
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /**
    * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.
-   * `rowsByRank` as for `prefill`.
+   * `rowsByRank` and `slots` as for `prefill`.
    */
-  recompute(slot: number, tokens: Uint32Array, start: number, rowsByRank?: readonly number[]): Promise<void>;
+  recompute(
+    slot: number,
+    tokens: Uint32Array,
+    start: number,
+    rowsByRank?: readonly number[],
+    slots?: readonly number[],
+  ): Promise<void>;
   /** Begins sampling at a slot whose prompt was just run; `seen`: its tokens. The next step samples its first token. */
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void>;
   /**

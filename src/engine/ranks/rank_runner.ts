@@ -65,6 +65,8 @@ export class RankRunner implements Rank {
   #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
   readonly #queue = new CallQueue();
   readonly #submits: Submits;
+  /** Slots whose results nobody wants, until they are released. */
+  readonly #dropped = new Set<number>();
 
   private constructor(
     readonly device: Device,
@@ -256,6 +258,7 @@ export class RankRunner implements Rank {
     start: number,
     last: boolean,
     rowsByRank?: readonly number[],
+    slots: readonly number[] = [slot],
   ): Promise<number | undefined> {
     return this.#inOrder(async () => {
       const { device, world } = this;
@@ -271,7 +274,10 @@ export class RankRunner implements Rank {
       for (const each of compressions) {
         each.prepare({ slot, length: end, firstRow: tokens.length - this.options.compression!.window });
       }
-      encoder = await (compressions.length > 0 ? this.#compressing! : this.#prefill).run(encoder, step, this.#submits);
+      // What compression keeps is read back below: it must be there.
+      encoder = await (compressions.length > 0
+        ? this.#compressing!.run(encoder, step, this.#submits)
+        : this.#prefill.run(encoder, step, this.#submits, () => this.#areDropped(slots)));
       const home = last && this.#batchOf(slot);
       if (home) {
         encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, home.batch.headX, home.row);
@@ -407,7 +413,8 @@ export class RankRunner implements Rank {
       const { logitsStride } = this.#forward;
       let encoder = device.gpu.createCommandEncoder();
       encoder = await this.#publish(encoder, run, this.#logitsX, 0);
-      encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 });
+      const isOver = (): boolean => this.#areDropped([run.slot ?? 0]);
+      encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 }, undefined, isOver);
       device.gpu.queue.submit([encoder.finish()]);
       if (world.rank !== world.topology.root) return undefined;
       const stored = new Float32Array(await device.read(this.#logitsRows!, 0, run.count * logitsStride * 4));
@@ -419,7 +426,13 @@ export class RankRunner implements Rank {
     });
   }
 
-  recompute(slot: number, tokens: Uint32Array, start: number, rowsByRank?: readonly number[]): Promise<void> {
+  recompute(
+    slot: number,
+    tokens: Uint32Array,
+    start: number,
+    rowsByRank?: readonly number[],
+    slots: readonly number[] = [slot],
+  ): Promise<void> {
     return this.#inOrder(async () => {
       const { device } = this;
       this.#again ??= await device.checked('preparing recomputation', () => {
@@ -441,11 +454,13 @@ export class RankRunner implements Rank {
         device.write(rows.rowInfo, 0, rowInfo);
         const end = start + at + piece.length;
         const byRank = rowsByRank?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
-        const encoder = await program.run(device.gpu.createCommandEncoder(), {
+        const step: RankStep = {
           rows: byRank ?? this.#byPlace(slot, RECOMPUTED_ROWS) ?? [RECOMPUTED_ROWS],
           chunks: chunksOf(end),
           slots: { first: slot, same: true },
-        });
+        };
+        const isOver = (): boolean => this.#areDropped(slots);
+        const encoder = await program.run(device.gpu.createCommandEncoder(), step, undefined, isOver);
         await this.#submits.submit(encoder);
         if (piece.length > 0) this.#lengths[slot] = end;
       }
@@ -494,7 +509,17 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => this.#release(slot));
   }
 
+  drop(slot: number): Promise<void> {
+    this.#dropped.add(slot);
+    return Promise.resolve();
+  }
+
+  #areDropped(slots: readonly number[]): boolean {
+    return slots.every((slot) => this.#dropped.has(slot));
+  }
+
   #release(slot: number): void {
+    this.#dropped.delete(slot);
     this.#tables.release(slot);
     this.#lengths[slot] = 0;
     if (this.device.isLost) return;

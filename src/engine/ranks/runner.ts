@@ -132,11 +132,12 @@ export class Runner {
    */
   async prefillRound(round: readonly (SlotTokens & { readonly last: boolean })[]): Promise<Map<number, number>> {
     const shares = this.ranks.map((_, index) => shareOf(this.owners, round, index));
+    const slots = round.map(({ slot }) => slot);
     const answers = await this.#each((rank, index) => {
       const { item, rows } = shares[index]!;
       return item
-        ? rank.prefill(item.slot, item.tokens, item.start, item.last, rows)
-        : rank.prefill(0, new Uint32Array(), 0, false, rows);
+        ? rank.prefill(item.slot, item.tokens, item.start, item.last, rows, slots)
+        : rank.prefill(0, new Uint32Array(), 0, false, rows, slots);
     });
     const evicted = new Map<number, number>();
     for (const [index, { item }] of shares.entries()) {
@@ -148,11 +149,12 @@ export class Runner {
 
   /** As `prefillRound`, for tokens that were generated before. */
   async recomputeRound(round: readonly SlotTokens[]): Promise<void> {
+    const slots = round.map(({ slot }) => slot);
     await this.all((rank, index) => {
       const { item, rows } = shareOf(this.owners, round, index);
       return item
-        ? rank.recompute(item.slot, item.tokens, item.start, rows)
-        : rank.recompute(0, new Uint32Array(), 0, rows);
+        ? rank.recompute(item.slot, item.tokens, item.start, rows, slots)
+        : rank.recompute(0, new Uint32Array(), 0, rows, slots);
     });
   }
 
@@ -197,8 +199,9 @@ export class Runner {
   }
 
   /** Logits of positions that a slot's last rows were of, [count][vocabSize]. */
-  async logitsOf(slot: number, run: LogitsRun): Promise<Float32Array> {
+  async logitsOf(slot: number, { start, count }: LogitsRun): Promise<Float32Array> {
     const owner = this.#ownerOf(slot);
+    const run = { slot, start, count };
     return (await (owner ? owner.logits(run) : this.all((rank) => rank.logits(run))))!;
   }
 

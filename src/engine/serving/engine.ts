@@ -359,7 +359,7 @@ export class Engine {
   }
 
   #abort(id: string): void {
-    this.#scheduler.abort(id);
+    if (this.#scheduler.abort(id)) this.#iterations.drop(id);
     this.#finish(id, 'aborted');
     // Its row is made inactive with the next iteration.
     this.#wake?.();

@@ -116,6 +116,15 @@ export class IterationRunner {
     return { ids: await sampled, evicted };
   }
 
+  /** Nobody wants what is under way of this request: the ranks stop computing it. Call it when the request is aborted. */
+  drop(id: string): void {
+    for (const [slot, row] of this.#rows) {
+      if (row.id !== id) continue;
+      // A rank that fails is told of by the calls under way.
+      this.runner.all((rank) => rank.drop(slot)).catch(() => {});
+    }
+  }
+
   /** A step of each batch that has anything to sample: the ranks run them side by side. */
   #sample(decodes: ReadonlySet<string>, call: (of: Promise<unknown>) => void): Promise<Uint32Array> | undefined {
     const { runner } = this;
@@ -240,6 +249,7 @@ export class IterationRunner {
       const { vocabSize } = this.runner.config;
       call(
         this.runner.logitsOf(slot, run).then((rows) => {
+          if (sequence.status === 'finished') return; // aborted: they may be anything
           for (let i = 0; i < run.count; i++) {
             wanted.onRow(run.start + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
           }
