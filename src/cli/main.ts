@@ -48,6 +48,7 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
     return name === undefined ? EXIT_USAGE : 0;
   }
   if (name === '--version' || name === '-v') {
+    const { version } = await import('./version.js');
     await terminal.write(`${await version()}\n`);
     return 0;
   }
@@ -72,22 +73,6 @@ function withoutSubject(name: string, { subjects }: Command, rest: readonly stri
   const what =
     subject === undefined || subject.startsWith('-') ? `what to ${name} is missing` : `unknown subject '${subject}'`;
   throw usageError(`${name}: ${what}.${didYouMean(subject ?? '', subjects)} Use: ${name} ${subjects.join(' | ')}`);
-}
-
-async function version(): Promise<string> {
-  const { readFile } = await import('node:fs/promises');
-  for (const path of ['../../package.json', '../../../package.json']) {
-    try {
-      const manifest = JSON.parse(await readFile(new URL(path, import.meta.url), 'utf8')) as {
-        name?: string;
-        version: string;
-      };
-      if (manifest.name === 'splitkv') return manifest.version;
-    } catch {
-      // Not here: source and build lie at different depths.
-    }
-  }
-  return 'unknown';
 }
 
 function processTerminal(signal: AbortSignal): Terminal {

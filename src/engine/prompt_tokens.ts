@@ -2,6 +2,7 @@ import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
 import type { ModelConfig } from '../model/config/model_config.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 import type { Prompt } from './api.js';
+import type { TokenizeOptions } from './serving/api.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
 export interface PromptReader {
@@ -32,18 +33,22 @@ export function promptReader({ tokenizerFiles, noTokenizer, contextLength }: Pro
  * @throws SplitkvError `usage` for what is no prompt, `context_full` for more tokens than there is room for, `io` or `unsupported`
  *   where there is no tokenizer
  */
-export function promptTokens(prompt: Prompt, reader: PromptReader): readonly number[] {
+export function promptTokens(
+  prompt: Prompt,
+  reader: PromptReader,
+  { addSpecial = true, addGenerationPrompt = true }: TokenizeOptions = {},
+): readonly number[] {
   if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
   if (typeof prompt === 'string') {
     if (prompt === '') throw usageError('the prompt is empty: give at least one character');
-    return encode(prompt, true, needTokenizer(reader, 'a text prompt'), reader);
+    return encode(prompt, addSpecial, needTokenizer(reader, 'a text prompt'), reader);
   }
   const messages: unknown = (prompt as { messages?: unknown } | undefined)?.messages;
   if (!Array.isArray(messages))
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
   const tokenizer = needTokenizer(reader, 'a chat prompt');
   // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
-  return encode(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true }), false, tokenizer, reader);
+  return encode(tokenizer.applyChatTemplate(messages, { addGenerationPrompt }), false, tokenizer, reader);
 }
 
 function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {

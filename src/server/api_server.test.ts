@@ -104,7 +104,8 @@ describe('requests that are wrong', () => {
     ['max_tokens', TEXT, { prompt: 'x', max_tokens: '5' }, 'max_tokens is "5"; expected an integer', 'max_tokens'],
     ['temperature', TEXT, { prompt: 'x', temperature: 2.5 }, 'temperature is 2.5; expected a number', 'temperature'],
     ['top_p', TEXT, { prompt: 'x', top_p: 0 }, 'top_p is 0; expected a number above 0', 'top_p'],
-    ['seed', TEXT, { prompt: 'x', seed: -1 }, 'seed is -1; expected an integer of at least 0', 'seed'],
+    ['seed', TEXT, { prompt: 'x', seed: -2 }, 'seed is -2; expected an integer of at least 0', 'seed'],
+    ['no tokens', TEXT, { prompt: 'x', max_tokens: 0 }, 'max_tokens is 0; expected at least 1', 'max_tokens'],
     ['stop', TEXT, { prompt: 'x', stop: 5 }, 'stop is 5; expected a text, or a list', 'stop'],
     ['an empty stop', TEXT, { prompt: 'x', stop: ['a', ''] }, 'stop[1] is ""; expected a text of at least', 'stop[1]'],
     ['stream', TEXT, { prompt: 'x', stream: 'yes' }, 'stream is "yes"; expected true or false', 'stream'],
@@ -146,12 +147,38 @@ describe('requests that are wrong', () => {
     ],
     ['stop_token_ids', TEXT, { prompt: 'x', stop_token_ids: [-1] }, 'expected a list of token ids', 'stop_token_ids'],
     ['min_tokens', TEXT, { prompt: 'x', min_tokens: 17 }, 'min_tokens 17: more than the 16 of max_tokens', null],
-    ['a misspelt field', TEXT, { prompt: 'x', temprature: 1 }, "Did you mean 'temperature'?", 'temprature'],
   ])('%s: 400 that says where and what', async (_what, path, body, message, param) => {
     const url = await start();
     const told = await expectError(await post(url, path, body), 400, { type: 'invalid_request_error', param });
     expect(told).toContain(message);
     expect(errors).toEqual([]);
+  });
+
+  test('unknown fields are ignored and named, and refused by a strict server', async () => {
+    const url = await start({ origins: ['https://app.example'] });
+    const asked = { messages: [{ role: 'user', content: 'hello', id: 'm1' }], max_tokens: 3, seed: 1 };
+    const named = { ...asked, temprature: 1, chat_id: 'c', 'a\nb, é': 1, '\ud800': 1, user: 'ann' };
+    const headers = { Origin: 'https://app.example' };
+    const answer = await post(url, CHAT, named, { headers });
+    expect(answer.headers.get('x-splitkv-ignored')).toBe(
+      'temprature, chat_id, a%0Ab%2C%20%C3%A9, %EF%BF%BD, messages[0].id',
+    );
+    expect(answer.headers.get('access-control-expose-headers')).toContain('x-splitkv-ignored');
+    const content = async (response: Response): Promise<unknown> =>
+      ((await response.json()) as { choices: { message: unknown }[] }).choices[0]!.message;
+    expect(await content(answer)).toEqual(await content(await post(url, CHAT, asked)));
+    const stream = await post(url, CHAT, { ...named, stream: true });
+    expect(stream.headers.get('x-splitkv-ignored')).toContain('chat_id');
+    expect(await stream.text()).toContain('[DONE]');
+    expect((await post(url, TEXT, { prompt: 'x', max_tokens: 1 })).headers.get('x-splitkv-ignored')).toBeNull();
+
+    await server!.close();
+    const strict = await start({ strict: true });
+    const told = await expectError(await post(strict, TEXT, { prompt: 'x', temprature: 1 }), 400, {
+      param: 'temprature',
+    });
+    expect(told).toContain("Did you mean 'temperature'?");
+    await expectError(await post(strict, CHAT, asked), 400, { param: 'messages[0].id' });
   });
 
   test('fields that ask for nothing, null for what is left out, and what clients send back are taken', async () => {
@@ -229,6 +256,89 @@ describe('requests that are wrong', () => {
     expect(choices).toMatchObject([{ text: expected, finish_reason: 'stop' }]);
     expect(usage.completion_tokens).toBeGreaterThanOrEqual(6);
     expect(usage.completion_tokens).toBeLessThan(20);
+  });
+
+  test('echo with logprobs scores a prompt, as lm-eval asks', async () => {
+    const url = await start();
+    interface Scored {
+      choices: {
+        text: string;
+        finish_reason: string;
+        logprobs: {
+          tokens: string[];
+          token_logprobs: (number | null)[];
+          top_logprobs: (Record<string, number> | null)[];
+          text_offset: number[];
+        };
+      }[];
+      usage: { completion_tokens: number };
+    }
+    const prompt = 'the cat sat on the mat';
+    const ids = model.tokenize(prompt);
+    const ask = { prompt: [ids, ids.slice(0, 4)], echo: true, logprobs: 2 };
+    const { choices, usage } = (await (await post(url, TEXT, { ...ask, max_tokens: 0 })).json()) as Scored;
+    expect(usage.completion_tokens).toBe(0);
+    for (const [index, { text, logprobs }] of choices.entries()) {
+      const length = ask.prompt[index]!.length;
+      expect(logprobs.tokens).toHaveLength(length);
+      expect(logprobs.token_logprobs[0]).toBeNull();
+      expect(logprobs.top_logprobs[0]).toBeNull();
+      expect(logprobs.token_logprobs.slice(1).every((value) => value! < 0)).toBe(true);
+      expect(Object.values(logprobs.top_logprobs[1]!).length).toBeGreaterThanOrEqual(2);
+      // The first is special: it has no text of its own.
+      const pieces = logprobs.text_offset.map((at, token) => text.slice(at, logprobs.text_offset[token + 1]));
+      expect(pieces).toEqual(['', ...logprobs.tokens.slice(1)]);
+    }
+    expect(choices[0]!.text).toBe(prompt);
+    // What a prompt says of its beginning doesn't depend on its end.
+    expect(choices[0]!.logprobs.token_logprobs.slice(0, 4)).toEqual(choices[1]!.logprobs.token_logprobs);
+
+    const one = (await (await post(url, TEXT, { ...ask, prompt, max_tokens: 1 })).json()) as Scored;
+    const answered = one.choices[0]!;
+    expect(answered.logprobs.token_logprobs.slice(0, -1)).toEqual(choices[0]!.logprobs.token_logprobs);
+    expect(answered.text.startsWith(prompt)).toBe(true);
+    expect(answered.logprobs.text_offset.at(-1)).toBe(prompt.length);
+  });
+
+  test('tokens of a text, of a chat, and back; version and fingerprint', async () => {
+    const url = await start({ version: '1.2.3', apiKeys: ['key'] });
+    const headers = { Authorization: 'Bearer key' };
+    const ask = async (path: string, body: object): Promise<Record<string, unknown>> =>
+      (await (await post(url, path, body, { headers })).json()) as Record<string, unknown>;
+    const text = 'Über die Brücke, 🐈';
+    const tokens = model.tokenize(text);
+    expect(await ask('/tokenize', { model: 'tiny', prompt: text })).toEqual({
+      count: tokens.length,
+      max_model_len: CONTEXT,
+      tokens,
+    });
+    expect(await ask('/tokenize', { content: text, add_special: false })).toMatchObject({
+      tokens: model.tokenize(text, { addSpecial: false }),
+    });
+    const chat = await ask('/tokenize', { messages: user(text) });
+    expect(chat.tokens).toEqual(model.tokenize({ messages: [{ role: 'user', content: text }] }));
+    const bare = await ask('/tokenize', { messages: user(text), add_generation_prompt: false });
+    expect((bare.tokens as number[]).length).toBeLessThan((chat.tokens as number[]).length);
+    // Longer than the context, and read in a thread.
+    const long = 'the cat '.repeat(4000);
+    expect(await ask('/tokenize', { prompt: long })).toMatchObject({ tokens: model.tokenize(long) });
+    const back = await ask('/detokenize', { tokens });
+    expect(back).toEqual({ prompt: model.detokenize(tokens), content: model.detokenize(tokens) });
+    expect(back.content).toContain(text);
+    const many = model.tokenize(long);
+    expect((await ask('/detokenize', { tokens: many })).content).toBe(model.detokenize(many));
+    for (const [path, body] of [
+      ['/tokenize', {}],
+      ['/tokenize', { prompt: 'x', messages: user('x') }],
+      ['/detokenize', { tokens: [-1] }],
+    ] as const) {
+      await expectError(await post(url, path, body, { headers }), 400, {});
+    }
+    await expectError(await post(url, '/tokenize', { prompt: 'x' }), 401, {});
+    expect(await (await fetch(`${url}/version`)).json()).toEqual({ version: '1.2.3' });
+    const { system_fingerprint: fingerprint } = await ask(TEXT, { prompt: 'x', max_tokens: 1 });
+    expect(fingerprint).toMatch(/^fp_[0-9a-f]{12}$/);
+    expect((await ask(CHAT, { messages: user('x'), max_tokens: 1 })).system_fingerprint).toBe(fingerprint);
   });
 
   test('unknown model, path and method', async () => {
@@ -409,6 +519,8 @@ describe('state', () => {
     server = await ApiServer.listen();
     const health = await fetch(`${server.url}/health`);
     expect([health.status, await health.json()]).toEqual([503, { status: 'loading' }]);
+    expect((await fetch(`${server!.url}/readyz`)).status).toBe(503);
+    expect((await fetch(`${server!.url}/livez`)).status).toBe(200);
     const early = await post(server.url, TEXT, { prompt: 'x' });
     expect(early.headers.get('retry-after')).toBe('2');
     await expectError(early, 503, { type: 'server_error', code: 'loading' });

@@ -7,17 +7,19 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { SplitkvError } from '../base/errors.js';
 import type { ServingModel } from '../index.js';
-import { Access } from './http/access.js';
+import { Access, IGNORED_HEADER } from './http/access.js';
 import { answerRequest, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
 import { chatShape } from './requests/chat_shape.js';
 import { BodyRooms } from './http/body_room.js';
 import { answerBrokenRequest } from './http/broken_request.js';
-import type { CompletionCall } from './requests/completion_call.js';
+import type { IgnoredField } from './requests/fields.js';
+import { fingerprintOf } from './fingerprint.js';
+import type { CallKind, Calls } from './requests/read_call.js';
 import { Exchange, type Outcome } from './http/exchange.js';
 import { readBody } from './http/read_body.js';
 import { RequestReader, SHORT_BODY } from './request_reader.js';
-import { checkMethod, findRoute, type Route } from './routes.js';
+import { checkMethod, findRoute, needsKey, type Route } from './routes.js';
 import { ServerMetrics } from './server_metrics.js';
 import { textShape } from './requests/text_shape.js';
 
@@ -28,6 +30,10 @@ export interface ServerOptions {
   readonly port?: number;
   /** What clients call the model; default: its folder's or file's name. */
   readonly modelName?: string;
+  /** Told at /version, and part of each answer's `system_fingerprint`. */
+  readonly version?: string;
+  /** Refuse fields that nobody here knows; default: ignore them, and name them in a header. */
+  readonly strict?: boolean;
   /** Any of them lets a client in; none: everybody. */
   readonly apiKeys?: readonly string[];
   /** Origins whose pages may ask, or '*'; default none. */
@@ -68,6 +74,8 @@ export interface RequestRecord {
 
 const DEFAULTS = {
   host: '127.0.0.1',
+  version: 'unknown',
+  strict: false,
   port: 0,
   maxQueue: 128,
   maxBodyBytes: 2 ** 20,
@@ -79,6 +87,8 @@ const DEFAULTS = {
   stallMs: 30_000,
   heartbeatMs: 15_000,
 };
+/** Ignored fields that are named. */
+const MAX_NAMES = 16;
 /** Time for what a shutdown cut off to be told, before connections are closed. */
 const FAREWELL_MS = 1000;
 
@@ -218,9 +228,12 @@ export class ApiServer {
     if (this.#access.isPreflight(request, response)) return exchange.send(204, 'text/plain', '');
     const route = findRoute(request.url ?? '/');
     exchange.route = route.name;
-    if (route.name.startsWith('/v1/')) this.#access.checkKey(request);
+    if (needsKey(route)) this.#access.checkKey(request);
     checkMethod(route, request.method ?? '');
-    if (route.name === '/health') return this.#health(exchange);
+    if (route.name === '/health' || route.name === '/readyz') return this.#health(exchange);
+    // It answers, so it lives: only a process that hangs should be started again.
+    if (route.name === '/livez') return exchange.sendJson(200, { status: 'ok' });
+    if (route.name === '/version') return exchange.sendJson(200, { version: this.#options.version });
     if (route.name === '/metrics') {
       const text = this.#metrics.text(this.#model, {
         live: this.#live.size,
@@ -231,6 +244,8 @@ export class ApiServer {
     }
     const model = this.#openModel();
     if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#models(exchange, route);
+    if (route.name === '/tokenize') return this.#tokenize(exchange, model);
+    if (route.name === '/detokenize') return this.#detokenize(exchange, model);
     await this.#complete(exchange, model, route.name === '/v1/chat/completions');
   }
 
@@ -270,10 +285,21 @@ export class ApiServer {
     });
   }
 
+  async #tokenize(exchange: Exchange, model: ServingModel): Promise<void> {
+    const { prompt, options } = await this.#read(exchange, model, 'tokenize');
+    const tokens = model.tokenize(prompt, options);
+    exchange.sendJson(200, { count: tokens.length, max_model_len: model.info.contextLength, tokens });
+  }
+
+  async #detokenize(exchange: Exchange, model: ServingModel): Promise<void> {
+    const { tokens, text = model.detokenize(tokens) } = await this.#read(exchange, model, 'detokenize');
+    // vLLM's name and llama.cpp's.
+    exchange.sendJson(200, { prompt: text, content: text });
+  }
+
   async #complete(exchange: Exchange, model: ServingModel, isChat: boolean): Promise<void> {
     const { maxBufferedBytes, heartbeatMs, onError } = this.#options;
-    const call = await this.#read(exchange, model, isChat);
-    this.#checkModel(call.model);
+    const call = await this.#read(exchange, model, isChat ? 'chat' : 'text');
     // It may have begun to end while the body came.
     this.#openModel();
     const { prompts, promptField, options } = call;
@@ -281,28 +307,45 @@ export class ApiServer {
     this.#checkQueue(model, wanted, prompts.length > this.#places(model) ? promptField : 'n');
     await answerRequest(exchange, model, call, isChat ? chatShape : textShape, {
       modelName: this.modelName,
+      fingerprint: fingerprintOf(this.#options.version, model.info),
       maxBufferedBytes,
       heartbeatMs,
       onError: (error) => onError?.(error, exchange.id),
     });
   }
 
-  async #read({ request, response, signal }: Exchange, model: ServingModel, isChat: boolean): Promise<CompletionCall> {
+  async #read<Kind extends CallKind>(
+    { request, response, signal }: Exchange,
+    model: ServingModel,
+    kind: Kind,
+  ): Promise<Calls[Kind]> {
     const client = this.#access.clientOf(request);
     const room = this.#bodies.open(client);
     try {
       const body = await readBody(request, response, this.#options.maxBodyBytes, room);
-      if (isChat && !model.info.hasChatTemplate) {
+      if (kind === 'chat' && !model.info.hasChatTemplate) {
         throw badRequest('this model has no chat template; send a prompt to /v1/completions', 'messages');
       }
       // No work for what there is no place for.
-      if (body.length > SHORT_BODY) this.#checkQueue(model, 1);
-      return await this.#reader!.read(body, isChat, client, signal);
+      const generates = kind === 'chat' || kind === 'text';
+      if (generates && body.length > SHORT_BODY) this.#checkQueue(model, 1);
+      const call = await this.#reader!.read(kind, body, client, signal);
+      this.#tellIgnored(response, call.ignored);
+      this.#checkModel(call.model);
+      return call;
     } catch (error) {
       throw signal.aborted ? stopped() : error;
     } finally {
       room.close();
     }
+  }
+
+  /** @throws ApiError 400 where the server is strict */
+  #tellIgnored(response: ServerResponse, [first, ...others]: readonly IgnoredField[]): void {
+    if (!first) return;
+    if (this.#options.strict) throw badRequest(first.why, first.name);
+    const names = [first, ...others].slice(0, MAX_NAMES).map(({ name }) => headerText(name));
+    response.setHeader(IGNORED_HEADER, names.join(', '));
   }
 
   #places({ info: { slots } }: ServingModel): number {
@@ -328,6 +371,10 @@ export class ApiServer {
     });
   }
 }
+
+/** A name as a header may have it. */
+const headerText = (name: string): string =>
+  name.replace(/[^\w.[\]-]/gu, (letter) => encodeURIComponent(Buffer.from(letter).toString()));
 
 function listenError(error: NodeJS.ErrnoException, host: string, port: number): SplitkvError {
   const where = `${host}:${port}`;

@@ -8,12 +8,12 @@ import type { ThreadReply, ThreadRequest } from './request_thread.js';
 const port = parentPort as MessagePort;
 const reader = promptReader(workerData as PromptSource);
 
-port.on('message', ({ body, isChat }: ThreadRequest) => port.postMessage(reply(body, isChat)));
+port.on('message', (request: ThreadRequest) => port.postMessage(reply(request)));
 port.postMessage('ready');
 
-function reply(body: Uint8Array, isChat: boolean): ThreadReply {
+function reply({ body, kind }: ThreadRequest): ThreadReply {
   try {
-    return { call: readTokenCall(body, isChat, reader) };
+    return { call: readTokenCall(kind, body, reader) };
   } catch (error) {
     const { status, message, details } = toApiError(error);
     const { code, param, cause } = details;

@@ -1,6 +1,5 @@
 import type { PromptSource, ServingModel } from '../index.js';
-import type { CompletionCall } from './requests/completion_call.js';
-import { readCall } from './requests/read_call.js';
+import { type CallKind, type Calls, readCall } from './requests/read_call.js';
 import { RequestThread } from './request_thread.js';
 import { TurnsByClient } from './http/turns_by_client.js';
 
@@ -54,16 +53,16 @@ export class RequestReader {
    * @param client whose it is: clients get a thread in turn
    * @throws ApiError 400, or 429 where too many wait; the signal's reason
    */
-  async read(
+  async read<Kind extends CallKind>(
+    kind: Kind,
     body: Uint8Array<ArrayBuffer>,
-    isChat: boolean,
     client: string,
     signal: AbortSignal,
-  ): Promise<CompletionCall> {
-    if (body.length <= SHORT_BODY) return readCall(body, isChat, this.model.info.contextLength);
+  ): Promise<Calls[Kind]> {
+    if (body.length <= SHORT_BODY) return readCall(kind, body, this.model.info.contextLength);
     const { turns, thread } = this.#lanes.find(({ upTo }) => body.length <= upTo)!;
     await thread.start();
-    return turns.run(client, signal, () => thread.read({ body, isChat }));
+    return turns.run(client, signal, () => thread.read({ body, kind }));
   }
 
   async close(): Promise<void> {

@@ -1,15 +1,15 @@
 import { Worker } from 'node:worker_threads';
 import type { PromptSource } from '../index.js';
 import { ApiError, badRequest } from './api_error.js';
-import type { CompletionCall } from './requests/completion_call.js';
+import type { CallKind, Calls } from './requests/read_call.js';
 
 /** What the thread is asked, and what it says. */
 export interface ThreadRequest {
   readonly body: Uint8Array;
-  readonly isChat: boolean;
+  readonly kind: CallKind;
 }
 export type ThreadReply =
-  | { readonly call: CompletionCall }
+  | { readonly call: Calls[CallKind] }
   | {
       readonly refused: {
         readonly status: number;
@@ -47,7 +47,9 @@ export class RequestThread {
    * The call that a body asks for, with prompts as token ids. The body's bytes go with it.
    * @throws ApiError 400 for what is wrong with it, and where it takes longer than `maxMs`; 500 where the thread breaks
    */
-  async read(request: ThreadRequest & { readonly body: Uint8Array<ArrayBuffer> }): Promise<CompletionCall> {
+  async read<Kind extends CallKind>(
+    request: ThreadRequest & { readonly body: Uint8Array<ArrayBuffer>; readonly kind: Kind },
+  ): Promise<Calls[Kind]> {
     const worker = await this.#running();
     let timer: NodeJS.Timeout | undefined;
     const tooLong = new Promise<never>((_, reject) => {
@@ -66,7 +68,7 @@ export class RequestThread {
     } finally {
       clearTimeout(timer);
     }
-    if ('call' in reply) return reply.call;
+    if ('call' in reply) return reply.call as Calls[Kind];
     const { status, message, code, param, cause } = reply.refused;
     throw new ApiError(status, message, {
       ...(code !== undefined && { code }),

@@ -1,12 +1,6 @@
 import { ApiError } from './api_error.js';
 
-export type RouteName =
-  | '/health'
-  | '/metrics'
-  | '/v1/models'
-  | '/v1/models/{model}'
-  | '/v1/chat/completions'
-  | '/v1/completions';
+export type RouteName = keyof typeof METHODS;
 
 export interface Route {
   readonly name: RouteName;
@@ -14,14 +8,23 @@ export interface Route {
   readonly model?: string;
 }
 
-const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
-  '/health': ['GET', 'HEAD'],
-  '/metrics': ['GET', 'HEAD'],
-  '/v1/models': ['GET', 'HEAD'],
-  '/v1/models/{model}': ['GET', 'HEAD'],
-  '/v1/chat/completions': ['POST'],
-  '/v1/completions': ['POST'],
-};
+const READ = ['GET', 'HEAD'] as const;
+const ASK = ['POST'] as const;
+const METHODS = {
+  '/health': READ,
+  '/livez': READ,
+  '/readyz': READ,
+  '/version': READ,
+  '/metrics': READ,
+  '/v1/models': READ,
+  '/v1/models/{model}': READ,
+  '/v1/chat/completions': ASK,
+  '/v1/completions': ASK,
+  '/tokenize': ASK,
+  '/detokenize': ASK,
+} as const;
+/** What anyone may ask, with a key or without. */
+const OPEN: readonly RouteName[] = ['/health', '/livez', '/readyz', '/version', '/metrics'];
 const MODEL = '/v1/models/';
 
 /** The route of a request's URL. @throws ApiError 404 */
@@ -36,9 +39,11 @@ export function findRoute(url: string): Route {
   throw new ApiError(404, `there is no ${path.slice(0, 200)} here; paths are ${Object.keys(METHODS).join(', ')}`);
 }
 
+export const needsKey = ({ name }: Route): boolean => !OPEN.includes(name);
+
 /** @throws ApiError 405 */
 export function checkMethod({ name }: Route, method: string): void {
-  const allowed = METHODS[name];
+  const allowed: readonly string[] = METHODS[name];
   if (allowed.includes(method)) return;
   throw new ApiError(405, `${method} is not for ${name}; use ${allowed[0]}`, {
     headers: { Allow: allowed.join(', ') },

@@ -6,6 +6,7 @@ import type { AttentionDpOptions, ServingModel } from '../../index.js';
 import { ApiServer, type RequestRecord, type ServerOptions } from '../../server/api_server.js';
 import type { Command, Terminal } from '../command.js';
 import { defined, modelOptions, modelRequest } from '../model_options.js';
+import { version } from '../version.js';
 import type { Options } from '../options.js';
 
 const DEFAULT_PORT = 8000;
@@ -24,6 +25,7 @@ export const command: Command = {
       help: 'let in only clients that have it; may be given several times; also from SPLITKV_API_KEY',
     },
     'allow-origin': { value: 'ORIGIN', multiple: true, help: "let pages of this origin ask, or '*'; default none" },
+    strict: { help: 'refuse request fields that are unknown here; default: ignore them, and name them in a header' },
     'served-name': { value: 'NAME', help: "what clients call the model; default: its folder's or file's name" },
     slots: { value: 'N', help: 'answers generated side by side; default 16' },
     'kv-memory': {
@@ -55,7 +57,7 @@ export const command: Command = {
     context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
   },
   async run(options, terminal) {
-    const own = serverOptions(options, terminal);
+    const own = { ...serverOptions(options, terminal), version: await version(), strict: options.has('strict') };
     const grace = options.number('grace', 'seconds of at least 0', (value) => value >= 0) ?? DEFAULT_GRACE_SECONDS;
     const serving = defined({
       slots: options.integer('slots', 1, 256),

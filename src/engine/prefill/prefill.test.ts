@@ -90,6 +90,7 @@ describe('prefill worker of our own kernels', () => {
     const { files } = randomFiles(models['llama']!);
     const options = { adapter, contextLength: 400, ranks: 2, plan: 'token', virtualRanks: true } as const;
     const texts: number[][] = [];
+    const logits: Float32Array[][] = [];
     for (const prefill of [undefined, { kind: 'splitkv' } as const]) {
       const model = await load(files, { ...options, ...(prefill && { prefill }) });
       expect(model.info.prefill).toEqual(
@@ -97,10 +98,14 @@ describe('prefill worker of our own kernels', () => {
       );
       const { tokens } = await model.generate(prompt(100), { maxTokens: 8, temperature: 0.8, seed: 3 }).result;
       texts.push([...tokens]);
+      // Those of the prompt are computed on the ranks: what is handed over has none.
+      logits.push([...(await model.logits(prompt(100), { all: true })).rows, ...(await model.logits(prompt(70))).rows]);
       await expect(model.generate(prompt(401)).result).rejects.toMatchObject({ code: 'context_full' });
       await model.dispose();
     }
     expect(texts[1]).toEqual(texts[0]);
+    expect(logits[0]).toHaveLength(101);
+    expect(logits[1]).toEqual(logits[0]);
   });
 
   test.each<[unknown, string]>([

@@ -326,7 +326,8 @@ export class RankState {
 
   /** The first that may run: where prompts come from elsewhere, the first whose prompt is there. */
   #nextPending(): Sequence | undefined {
-    return this.config.handover ? this.pending.find(({ handed }) => handed) : this.pending.at(0);
+    if (!this.config.handover) return this.pending.at(0);
+    return this.pending.find(({ handed, computedHere }) => handed || computedHere);
   }
 
   /** Tokens that a waiting sequence would have in the cache as soon as it is admitted. */

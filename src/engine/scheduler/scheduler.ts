@@ -54,7 +54,7 @@ export class Scheduler {
   /** Of the requests that wait for their prompts to be handed over, the first in order. */
   get nextToHand(): ScheduledSequence | undefined {
     const queues = [this.#waiting, ...this.ranks.map(({ pending }) => pending)];
-    const firsts = queues.flatMap((queue) => queue.find(({ handed }) => !handed) ?? []);
+    const firsts = queues.flatMap((queue) => queue.find(({ handed, computedHere }) => !handed && !computedHere) ?? []);
     return firsts.toSorted(inOrder)[0];
   }
 

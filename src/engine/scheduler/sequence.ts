@@ -23,6 +23,8 @@ export interface RequestSpec {
   readonly maxTokens: number;
   /** Tokens from this position on are computed even if the prefix cache holds them; default: all that it holds are taken. */
   readonly computeFrom?: number;
+  /** Its prompt is computed here, also where those of others are handed over. */
+  readonly computedHere?: boolean;
   /** From -100 to 100, higher is sooner; default 0. See priority.ts for what a point is worth. */
   readonly priority?: number;
   /** When the first token should be there; only the cost policy of attention data parallelism reads it. */
@@ -71,6 +73,7 @@ const SPEC_KEYS = [
   'continuation',
   'maxTokens',
   'computeFrom',
+  'computedHere',
   'priority',
   'firstTokenDeadline',
 ];
@@ -86,6 +89,7 @@ export class Sequence implements ScheduledSequence {
   /** Nothing is sampled. */
   readonly prefillOnly: boolean;
   readonly computeFrom: number;
+  readonly computedHere: boolean;
   /** Whether maxTokens is less than was asked for. */
   readonly clamped: boolean;
   readonly firstTokenDeadline: number;
@@ -144,6 +148,7 @@ export class Sequence implements ScheduledSequence {
     this.clamped = maxTokens < spec.maxTokens;
     this.prefillOnly = spec.maxTokens === 0;
     this.computeFrom = spec.computeFrom ?? Infinity;
+    this.computedHere = spec.computedHere ?? false;
     this.firstTokenDeadline = spec.firstTokenDeadline ?? Infinity;
     this.order = virtualArrival(iteration, spec.priority ?? 0, agingIterations);
   }

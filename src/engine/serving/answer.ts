@@ -29,14 +29,15 @@ export class Answer {
   readonly #stream: TextStream | undefined;
   #tokens = 0;
   /** UTF-16 units that the tokens so far have given, and those handed out. */
-  #decoded = 0;
-  #out = 0;
+  #decoded: number;
+  #out: number;
   #stopped = false;
   #held: Held[] = [];
 
   /**
    * @param minTokens stop texts are looked for in what comes after so many tokens
    * @param logprobs how many likeliest tokens to tell beside each; undefined: no probabilities
+   * @param begins where its text begins, in UTF-16 units
    * @throws SplitkvError `usage` for an empty stop text
    */
   constructor(
@@ -44,7 +45,10 @@ export class Answer {
     stops: readonly string[],
     private readonly logprobs: number | undefined,
     private readonly minTokens = 0,
+    begins = 0,
   ) {
+    this.#decoded = begins;
+    this.#out = begins;
     this.#scanner = new StopScanner(stops);
     // Text after a prompt keeps the blank that a sentence's first token would lose.
     this.#stream = tokenizer?.stream({ continues: true });

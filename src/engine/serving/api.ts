@@ -45,8 +45,10 @@ export interface AttentionDpOptions {
 export interface CompletionOptions extends SamplingOptions {
   /** Answers to the prompt, each with a seed of its own that follows from `seed`; default 1. */
   readonly n?: number;
-  /** Default 256. */
+  /** Default 256; with `echo` it may be 0. */
   readonly maxTokens?: number;
+  /** Each answer begins with the prompt's text and, with `logprobs`, that of its tokens: NaN for the first, which nothing predicts. */
+  readonly echo?: boolean;
   /** An answer ends before any of these strings; the string itself isn't returned. */
   readonly stop?: string | readonly string[];
   /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
@@ -123,6 +125,13 @@ export interface ServingMetrics extends EngineMetrics {
   readonly nextToken: HistogramCounts;
 }
 
+export interface TokenizeOptions {
+  /** A text gets the special tokens that it is fed with, such as that of its beginning; default true. */
+  readonly addSpecial?: boolean;
+  /** Messages end with the beginning of an answer; default true. */
+  readonly addGenerationPrompt?: boolean;
+}
+
 /** A model that answers many requests at once, each the same alone and in any company. */
 export interface ServingModel {
   readonly info: ServingInfo;
@@ -138,6 +147,10 @@ export interface ServingModel {
   complete(prompt: Prompt, options?: CompletionOptions): Completion;
   /** Answers to several prompts, each as it would be alone. @throws as `complete`; none of them runs then */
   completeAll(prompts: readonly Prompt[], options?: CompletionOptions): Completion;
+  /** The ids that a prompt feeds, however many. @throws SplitkvError `usage`, `io` or `unsupported` where there is no tokenizer */
+  tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
+  /** @throws SplitkvError `usage` for what is no token id; `io` or `unsupported` */
+  detokenize(tokens: readonly number[]): string;
   /** Ends every request with 'aborted' and frees the ranks. */
   dispose(): Promise<void>;
 }

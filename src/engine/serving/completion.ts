@@ -8,6 +8,7 @@ import type { Completion, CompletionEvent, CompletionOptions } from './api.js';
 import type { Engine, EngineHandle, EngineRequest } from './engine.js';
 import { EventQueue } from './event_queue.js';
 import type { Histogram } from './histogram.js';
+import { PromptEcho } from './prompt_echo.js';
 import { answerSeed } from './seeds.js';
 
 export const DEFAULT_MAX_TOKENS = 256;
@@ -17,7 +18,8 @@ const MAX_LOGPROBS = 20;
 const schema: OptionsSchema<CompletionOptions> = {
   ...samplingSchema,
   n: wholeNumber(1, MAX_ANSWERS),
-  maxTokens: wholeNumber(1),
+  maxTokens: wholeNumber(0),
+  echo: true,
   stop: true,
   ignoreEos: true,
   logprobs: wholeNumber(0, MAX_LOGPROBS),
@@ -47,6 +49,8 @@ interface Part {
   readonly index: number;
   readonly request: Omit<EngineRequest, 'onToken'>;
   readonly answer: Answer;
+  /** What the answer begins with, until it is told. */
+  echo: PromptEcho | undefined;
   handle: EngineHandle | undefined;
   ended: boolean;
   lastToken: number | undefined;
@@ -73,11 +77,13 @@ export class RunningCompletion implements Completion {
     this.seed = options.seed ?? randomSeed();
     checkCompletion(options, this.seed, host.vocabSize);
     this.promptTokens = prompts.reduce((sum, prompt) => sum + prompt.length, 0);
-    this.#parts = prompts.flatMap((prompt, at) =>
-      Array.from({ length: n }, (_, answer) => this.#part(prompt, at * n + answer, answer)),
-    );
+    this.#parts = prompts.flatMap((prompt, at) => {
+      const echo = options.echo ? new PromptEcho(host.tokenizer, prompt, options.logprobs) : undefined;
+      return Array.from({ length: n }, (_, answer) => this.#part(prompt, at * n + answer, answer, echo));
+    });
     this.#unfinished = this.#parts.length;
-    const leading = this.#parts.filter(({ index }) => !host.sharesPrompt || index % n === 0);
+    const shares = host.sharesPrompt || this.#echoesLogits;
+    const leading = this.#parts.filter(({ index }) => !shares || index % n === 0);
     try {
       for (const part of leading) this.#submit(part);
     } catch (error) {
@@ -89,6 +95,11 @@ export class RunningCompletion implements Completion {
       if (part.handle) this.#follow(part, part.handle);
     }
     signal?.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  /** The prompt's own logits are wanted: its first answer gets them, and the others what was made of them. */
+  get #echoesLogits(): boolean {
+    return this.options.echo === true && this.options.logprobs !== undefined;
   }
 
   get cachedTokens(): number {
@@ -116,7 +127,7 @@ export class RunningCompletion implements Completion {
     }
   }
 
-  #part(prompt: readonly number[], index: number, answer: number): Part {
+  #part(prompt: readonly number[], index: number, answer: number, echo: PromptEcho | undefined): Part {
     const { host, options } = this;
     const { maxTokens = DEFAULT_MAX_TOKENS, priority, stop } = options;
     return {
@@ -128,8 +139,10 @@ export class RunningCompletion implements Completion {
         seed: answerSeed(this.seed, answer),
         ...(priority !== undefined && { priority }),
         ...(options.logprobs !== undefined && { logits: true }),
+        ...(echo && answer === 0 && this.#echoesLogits && { promptLogits: { all: true, onRow: echo.onRow } }),
       },
-      answer: new Answer(host.tokenizer, stopTexts(stop), options.logprobs, options.minTokens),
+      answer: new Answer(host.tokenizer, stopTexts(stop), options.logprobs, options.minTokens, echo?.text.length),
+      echo,
       handle: undefined,
       ended: false,
       lastToken: undefined,
@@ -150,6 +163,7 @@ export class RunningCompletion implements Completion {
     handle.ended.then(
       (end) => {
         this.#submitOthers(part);
+        if (end !== 'aborted') this.#tellPrompt(part);
         this.#end(part, { index: part.index, ...part.answer.finish(end) });
       },
       (reason: unknown) => {
@@ -167,6 +181,7 @@ export class RunningCompletion implements Completion {
     else nextToken.observe((now - part.lastToken) / 1000);
     part.lastToken = now;
     try {
+      this.#tellPrompt(part);
       const out = part.answer.push(token, logits);
       if (out.text !== '' || out.logprobs.length > 0) this.#events.push({ index: part.index, ...out });
     } catch (error) {
@@ -176,6 +191,13 @@ export class RunningCompletion implements Completion {
     }
     this.#submitOthers(part);
     return part.answer.stopped;
+  }
+
+  /** Before the first of the answer's own text. */
+  #tellPrompt(part: Part): void {
+    const { echo } = part;
+    part.echo = undefined;
+    if (echo && !part.ended) this.#events.push({ index: part.index, ...echo.out });
   }
 
   /** The prompt is computed: the other answers to it find it in the cache. */
@@ -221,6 +243,9 @@ export class RunningCompletion implements Completion {
 
 function checkCompletion(options: CompletionOptions, seed: number, vocabSize: number): void {
   checkOptions('complete', options, schema);
+  if (options.maxTokens === 0 && !options.echo) {
+    throw usageError('maxTokens 0: expected at least 1, or echo: true for the prompt itself');
+  }
   checkSampling({ maxTokens: DEFAULT_MAX_TOKENS, ...options, seed }, vocabSize);
   const { firstTokenSeconds } = options;
   if (firstTokenSeconds !== undefined && !(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0)) {

@@ -352,6 +352,8 @@ export class Engine {
       ...(generatedSpans && { generatedSpans }),
       ...(continuation && { continuation }),
       ...((fresh === true || promptLogits?.all === true) && { computeFrom: 0 }),
+      // What a prefill worker hands over has no logits.
+      ...(promptLogits && { computedHere: true }),
       ...(priority !== undefined && { priority }),
       ...(firstTokenDeadline !== undefined && { firstTokenDeadline }),
     });

@@ -154,6 +154,33 @@ describe('a model that answers many at once', () => {
     expect(new TextDecoder().decode(Uint8Array.from(logprobs.flatMap(({ bytes }) => bytes)))).toBe(text);
   });
 
+  test("echo: the prompt's own probabilities, by its own logits, before each of n answers", async () => {
+    const ids = single.tokenize('the cat sat on the mat, and the cat sat');
+    const { rows } = await single.logits(ids, { all: true });
+    const options = { ...sampled, maxTokens: 4, seed: 3, logprobs: 2 };
+    const plain = await collect(model.complete(ids, { ...options, n: 2 }));
+    const echoed = await collect(model.complete(ids, { ...options, n: 2, echo: true }));
+    for (const [answer, { text, logprobs }] of echoed.entries()) {
+      const given = logprobs.slice(0, ids.length);
+      expect(given.map(({ id }) => id)).toEqual(ids);
+      expect([given[0]!.logprob, given[0]!.top]).toEqual([NaN, []]);
+      for (const [at, row] of rows.slice(0, -1).entries()) {
+        const total = Math.log(row.reduce((sum, logit) => sum + Math.exp(logit), 0));
+        expect(given[at + 1]!.logprob).toBeCloseTo(row[ids[at + 1]!]! - total, 4);
+        expect(row[given[at + 1]!.top[0]!.id]).toBe(Math.max(...row));
+      }
+      const length = text.length - plain[answer]!.text.length;
+      expect(text.slice(length)).toBe(plain[answer]!.text);
+      expect(logprobs.slice(ids.length)).toEqual(
+        plain[answer]!.logprobs.map((token) => ({ ...token, offset: token.offset + length })),
+      );
+    }
+    const [alone] = await collect(model.complete(ids, { maxTokens: 0, echo: true }));
+    expect(alone).toMatchObject({ finish: 'max_tokens', logprobs: [] });
+    expect(echoed[0]!.text.startsWith(alone!.text)).toBe(true);
+    expect(() => model.complete(ids, { maxTokens: 0 })).toThrow('echo: true');
+  });
+
   test('an abort ends answers where they are and frees what they held at once', async () => {
     const completion = model.complete(prompts[0]!, { ...sampled, maxTokens: 400, n: 2 });
     const finishes: unknown[] = [];

@@ -6,7 +6,15 @@ import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } 
 import { modelInfo } from '../model_info.js';
 import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
 import { parseAttentionDpConfig } from '../scheduler/index.js';
-import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
+import type {
+  Completion,
+  CompletionOptions,
+  ServeOptions,
+  ServingInfo,
+  ServingMetrics,
+  ServingModel,
+  TokenizeOptions,
+} from './api.js';
 import { type CompletionHost, RunningCompletion } from './completion.js';
 import { Engine, type EngineOptions, mayShare, placingOf } from './engine.js';
 import { Histogram } from './histogram.js';
@@ -158,6 +166,14 @@ export class EngineServingModel implements ServingModel {
       if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
       throw error;
     }
+  }
+
+  tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {
+    return [...promptTokens(prompt, { ...this.#reader, contextLength: Infinity }, options)];
+  }
+
+  detokenize(tokens: readonly number[]): string {
+    return needTokenizer(this.#reader, 'detokenize').decode(tokens, { skipSpecial: false });
   }
 
   dispose(): Promise<void> {

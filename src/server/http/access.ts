@@ -2,6 +2,9 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError } from '../api_error.js';
 
+/** Names the fields of a request that nobody here knows. */
+export const IGNORED_HEADER = 'x-splitkv-ignored';
+
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
 /** Who may ask: clients with a key, and pages of origins that were named. */
@@ -53,7 +56,7 @@ export class Access {
       });
     }
     response.setHeader('Access-Control-Allow-Origin', all ? '*' : origin);
-    response.setHeader('Access-Control-Expose-Headers', 'x-request-id, retry-after');
+    response.setHeader('Access-Control-Expose-Headers', `x-request-id, retry-after, ${IGNORED_HEADER}`);
     if (!all) response.setHeader('Vary', 'Origin');
   }
 

@@ -8,6 +8,7 @@ import { type Exchange, outcomeOf } from '../http/exchange.js';
 
 export interface AnswerOptions extends EventStreamOptions {
   readonly modelName: string;
+  readonly fingerprint: string;
   /** Hears of errors that clients aren't told. */
   readonly onError: (error: unknown) => void;
 }
@@ -22,7 +23,11 @@ export async function answerRequest(
 ): Promise<void> {
   const completion = ask(exchange, model, call);
   const head = { id: `${shape.idPrefix}${randomUUID()}`, created: Math.floor(Date.now() / 1000) };
-  const writer = new AnswerWriter(call, shape, { ...head, model: options.modelName });
+  const writer = new AnswerWriter(call, shape, {
+    ...head,
+    model: options.modelName,
+    system_fingerprint: options.fingerprint,
+  });
   if (!call.stream) {
     const answers = await collect(completion, call);
     if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
@@ -83,7 +88,12 @@ class AnswerWriter {
   constructor(
     private readonly call: CompletionCall,
     private readonly shape: AnswerShape,
-    private readonly head: { readonly id: string; readonly created: number; readonly model: string },
+    private readonly head: {
+      readonly id: string;
+      readonly created: number;
+      readonly model: string;
+      readonly system_fingerprint: string;
+    },
   ) {}
 
   whole(answers: readonly WholeAnswer[], completion: Completion): object {

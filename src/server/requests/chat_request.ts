@@ -4,7 +4,16 @@ import { grouped } from '../../base/math.js';
 import type { ChatMessage } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import { callOf, type CompletionCall } from './completion_call.js';
-import { checkFieldCount, checkLength, commonFields, flag, optionalInteger, parseFields } from './fields.js';
+import {
+  checkFieldCount,
+  checkLength,
+  commonFields,
+  flag,
+  given,
+  type IgnoredField,
+  optionalInteger,
+  parseFields,
+} from './fields.js';
 
 const ROLES = ['system', 'developer', 'user', 'assistant'] as const;
 const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
@@ -19,17 +28,18 @@ const message = z.looseObject(
   },
   'a message: an object with role and content',
 );
+export const messagesField = z.array(message, MESSAGES).check(z.minLength(1, MESSAGES));
 const schema = z.looseObject({
   ...commonFields,
-  messages: z.array(message, MESSAGES).check(z.minLength(1, MESSAGES)),
-  max_completion_tokens: optionalInteger(1),
+  messages: messagesField,
+  max_completion_tokens: commonFields.max_tokens,
   logprobs: flag,
   top_logprobs: optionalInteger(0, 20),
 });
 
 /** Keys of a message that say nothing of the conversation, or nothing when empty: clients send back what they were sent. */
 const IGNORED = ['name', 'annotations', 'refusal'];
-const UNSUPPORTED = ['audio', 'function_call', 'tool_calls', 'tool_call_id', 'reasoning_content'];
+const UNSUPPORTED = ['audio', 'function_call', 'tool_calls', 'tool_call_id'];
 
 /**
  * Reads the body of a request to /v1/chat/completions.
@@ -38,7 +48,8 @@ const UNSUPPORTED = ['audio', 'function_call', 'tool_calls', 'tool_call_id', 're
  */
 export function parseChatRequest(body: unknown, room: number): CompletionCall {
   if (isObject(body) && Array.isArray(body.messages)) checkMessages(body.messages, room);
-  const fields = parseFields(schema, body);
+  const ignored: IgnoredField[] = [];
+  const fields = parseFields(schema, body, ignored);
   const { max_tokens: old, max_completion_tokens: maximum, logprobs, top_logprobs: top } = fields;
   if (old != null && maximum != null && old !== maximum) {
     throw badRequest(`max_tokens is ${old} and max_completion_tokens ${maximum}: give one of them`, 'max_tokens');
@@ -46,21 +57,28 @@ export function parseChatRequest(body: unknown, room: number): CompletionCall {
   if (top != null && !logprobs) {
     throw badRequest('top_logprobs needs logprobs to be true', 'top_logprobs');
   }
-  const messages = fields.messages.map((given, index) => messageOf(given, `messages[${index}]`));
+  const messages = messagesOf(fields.messages, ignored);
+  const maxTokens = given(maximum ?? old) ?? room;
+  if (maxTokens === 0) throw badRequest('max_tokens is 0; expected at least 1, or -1 for none', 'max_tokens');
   return callOf(fields, [{ messages }], {
     promptField: 'messages',
-    maxTokens: maximum ?? old ?? room,
+    ignored,
+    maxTokens,
     logprobs: logprobs ? (top ?? 0) : undefined,
   });
 }
 
-function messageOf(given: z.infer<typeof message>, name: string): ChatMessage {
-  const { role, content, ...others } = given;
+/** What a conversation says. @throws ApiError 400 */
+export const messagesOf = (messages: z.infer<typeof messagesField>, ignored: IgnoredField[]): ChatMessage[] =>
+  messages.map((each, index) => messageOf(each, `messages[${index}]`, ignored));
+
+function messageOf(each: z.infer<typeof message>, name: string, ignored: IgnoredField[]): ChatMessage {
+  const { role, content, ...others } = each;
   for (const [key, value] of Object.entries(others)) {
     if (IGNORED.includes(key) || value === null || (Array.isArray(value) && value.length === 0)) continue;
-    const what = UNSUPPORTED.includes(key) ? 'is not supported by this server' : 'is no known field';
     const field = `${name}.${shortened(key)}`;
-    throw badRequest(`${field} ${what}; leave it out`, field);
+    if (UNSUPPORTED.includes(key)) throw badRequest(`${field} is not supported by this server; leave it out`, field);
+    ignored.push({ name: field, why: `${field} is no known field; leave it out` });
   }
   return {
     // OpenAI's newer name of the same role, which templates don't know.
@@ -69,8 +87,8 @@ function messageOf(given: z.infer<typeof message>, name: string): ChatMessage {
   };
 }
 
-/** Each message, and each part of one, has a token at least. */
-function checkMessages(messages: readonly unknown[], most: number): void {
+/** Each message, and each part of one, has a token at least. @throws ApiError 400 for more than `most` */
+export function checkMessages(messages: readonly unknown[], most: number): void {
   const expected = (what: string): string => `at most ${grouped(most)} ${what}, as many as the context has tokens`;
   checkLength(messages, most, 'messages', expected('messages'));
   let parts = 0;

@@ -1,6 +1,6 @@
 import type * as z from 'zod/mini';
 import type { CompletionOptions, Prompt } from '../../index.js';
-import type { commonFields } from './fields.js';
+import { type commonFields, given, type IgnoredField } from './fields.js';
 
 /** A request for completions, checked. */
 export interface CompletionCall {
@@ -12,6 +12,8 @@ export interface CompletionCall {
   readonly stream: boolean;
   /** The stream ends with the usage. */
   readonly includeUsage: boolean;
+  /** What the body says that nobody here knows. */
+  readonly ignored: readonly IgnoredField[];
 }
 
 type Common = z.infer<z.ZodMiniObject<typeof commonFields>>;
@@ -20,13 +22,17 @@ type Common = z.infer<z.ZodMiniObject<typeof commonFields>>;
 export function callOf(
   fields: Common,
   prompts: readonly Prompt[],
-  own: Pick<CompletionCall, 'promptField'> & { readonly maxTokens: number; readonly logprobs: number | undefined },
+  own: Pick<CompletionCall, 'promptField' | 'ignored'> & {
+    readonly maxTokens: number;
+    readonly logprobs: number | undefined;
+    readonly echo?: boolean | undefined;
+  },
 ): CompletionCall {
   const options = {
     n: fields.n,
     temperature: fields.temperature,
     topP: fields.top_p,
-    topK: fields.top_k,
+    topK: given(fields.top_k),
     minP: fields.min_p,
     repetitionPenalty: fields.repetition_penalty,
     frequencyPenalty: fields.frequency_penalty,
@@ -34,13 +40,14 @@ export function callOf(
     logitBias: fields.logit_bias,
     stopTokenIds: fields.stop_token_ids,
     minTokens: fields.min_tokens,
-    seed: fields.seed,
+    seed: given(fields.seed),
     stop: fields.stop,
     ignoreEos: fields.ignore_eos,
     priority: fields.priority,
     firstTokenSeconds: fields.ttft_deadline_s,
     maxTokens: own.maxTokens,
     logprobs: own.logprobs,
+    echo: own.echo,
   };
   return {
     model: fields.model ?? undefined,
@@ -49,5 +56,6 @@ export function callOf(
     options: Object.fromEntries(Object.entries(options).filter(([, value]) => value != null)),
     stream: fields.stream ?? false,
     includeUsage: fields.stream_options?.include_usage ?? false,
+    ignored: own.ignored,
   };
 }

@@ -15,9 +15,19 @@ const integer = (low: number, high = Number.MAX_SAFE_INTEGER) => {
 };
 const number = (expected: string, accept: (value: number) => boolean) =>
   z.number(expected).check(z.refine((value) => Number.isFinite(value) && accept(value), expected));
+
+/** As `integer`; -1 asks for none, as with llama.cpp and vLLM. */
+const integerOrNone = (low: number) => {
+  const expected = `an integer of at least ${low} and below 2^53, or -1 for none`;
+  return z.int(expected).check(z.refine((value) => value === -1 || value >= low, expected));
+};
+/** A field's value where it asks for any. */
+export const given = (value: number | null | undefined): number | undefined =>
+  value == null || value === -1 ? undefined : value;
+
 export const flag = z.nullish(z.boolean('true or false'));
 
-const MAX_STOPS = 16;
+const MAX_STOPS = 256;
 /** Fields of a request, known or not. */
 const MAX_FIELDS = 100;
 const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empty`;
@@ -49,15 +59,15 @@ export const commonFields = {
     z.looseObject({ include_usage: flag, include_obfuscation: flag }, 'an object such as {"include_usage": true}'),
   ),
   n: optionalInteger(1, 128),
-  max_tokens: optionalInteger(1),
+  max_tokens: z.nullish(integerOrNone(0)),
   temperature: z.nullish(number('a number from 0 to 2', (value) => value >= 0 && value <= 2)),
   top_p: z.nullish(number('a number above 0 and at most 1', (value) => value > 0 && value <= 1)),
-  seed: optionalInteger(0),
+  seed: z.nullish(integerOrNone(0)),
   stop: z.nullish(z.union([stopText, z.array(stopText).check(z.maxLength(MAX_STOPS, STOP))], STOP)),
   frequency_penalty: penalty,
   presence_penalty: penalty,
   logit_bias: z.nullish(biases),
-  top_k: optionalInteger(0),
+  top_k: z.nullish(integerOrNone(0)),
   min_p: z.nullish(number('a number from 0 to 1', (value) => value >= 0 && value <= 1)),
   stop_token_ids: z.nullish(stopIds),
   min_tokens: optionalInteger(0),
@@ -83,28 +93,32 @@ const IGNORED = [
 const UNSUPPORTED: Readonly<Record<string, readonly unknown[]>> = {
   audio: [],
   best_of: [1],
-  echo: [false],
   function_call: ['none', 'auto'],
   functions: [[]],
   modalities: [['text']],
   moderation: [],
-  prediction: [],
-  reasoning_effort: ['none'],
   response_format: [{ type: 'text' }],
   suffix: [''],
   tool_choice: ['none', 'auto'],
   tools: [[]],
-  verbosity: ['medium'],
   web_search_options: [],
 };
 
+/** A field that this server doesn't know, and what a strict one says of it. */
+export interface IgnoredField {
+  readonly name: string;
+  readonly why: string;
+}
+
 /**
  * Reads a request's fields.
+ * @param ignored takes those that nobody here knows: clients of other servers send many
  * @throws ApiError 400 naming the first field at fault and what was expected
  */
 export function parseFields<Shape extends z.core.$ZodLooseShape>(
   schema: z.ZodMiniObject<Shape>,
   body: unknown,
+  ignored: IgnoredField[],
 ): z.infer<z.ZodMiniObject<Shape>> {
   if (!isObject(body)) throw badRequest(`the body is ${show(body)}; expected a JSON object`);
   checkFieldCount(body, 'the body');
@@ -113,7 +127,7 @@ export function parseFields<Shape extends z.core.$ZodLooseShape>(
   if (!parsed.success) throw faultAt(parsed.error.issues[0]!, body);
   const known = Object.keys(schema.shape);
   for (const [name, value] of Object.entries(body)) {
-    if (!known.includes(name) && !IGNORED.includes(name)) checkOther(name, value, known);
+    if (!known.includes(name) && !IGNORED.includes(name)) checkOther(name, value, known, ignored);
   }
   return parsed.data;
 }
@@ -148,10 +162,12 @@ function faultAt({ path, message }: z.core.$ZodIssue, body: unknown): ApiError {
   return badRequest(`${name} is ${value === undefined ? 'missing' : show(value)}; expected ${message}`, name);
 }
 
-function checkOther(name: string, value: unknown, known: readonly string[]): void {
+function checkOther(name: string, value: unknown, known: readonly string[], ignored: IgnoredField[]): void {
   if (!Object.hasOwn(UNSUPPORTED, name)) {
     const shown = shortened(name);
-    throw badRequest(`unknown field '${shown}'.${didYouMean(name, known) || ` Known are ${known.join(', ')}`}`, shown);
+    const others = didYouMean(name, known) || ` Known are ${known.join(', ')}`;
+    ignored.push({ name: shown, why: `unknown field '${shown}'.${others}` });
+    return;
   }
   const neutral = UNSUPPORTED[name]!;
   const text = jsonText(value);

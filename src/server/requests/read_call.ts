@@ -3,25 +3,75 @@
  * model that follows from it. Runs in threads, too: request_thread.ts.
  */
 
-import { type PromptReader, promptTokens } from '../../engine/prompt_tokens.js';
+import { needTokenizer, type PromptReader, promptTokens } from '../../engine/prompt_tokens.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
 import type { CompletionCall } from './completion_call.js';
 import { parseTextRequest } from './text_request.js';
+import {
+  type DetokenizeCall,
+  parseDetokenizeRequest,
+  parseTokenizeRequest,
+  type TokenizeCall,
+} from './tokenize_request.js';
 
-/** A request's body as a call for completions. @throws ApiError 400 */
-export function readCall(body: Uint8Array, isChat: boolean, contextLength: number): CompletionCall {
-  const parsed = parseJson(body);
-  return isChat ? parseChatRequest(parsed, contextLength) : parseTextRequest(parsed, contextLength);
+/** What a body is read as. */
+export interface Calls {
+  readonly chat: CompletionCall;
+  readonly text: CompletionCall;
+  readonly tokenize: TokenizeCall;
+  readonly detokenize: DetokenizeCall;
+}
+export type CallKind = keyof Calls;
+
+interface CallReader<Call> {
+  parse(body: unknown, contextLength: number): Call;
+  /** Does what takes long: tokenizing. */
+  prepare(call: Call, reader: PromptReader): Call;
 }
 
-/** The same with its prompts as token ids. @throws ApiError 400 */
-export function readTokenCall(body: Uint8Array, isChat: boolean, reader: PromptReader): CompletionCall {
-  const call = readCall(body, isChat, reader.contextLength);
+const completion = (parse: CallReader<CompletionCall>['parse']): CallReader<CompletionCall> => ({
+  parse,
+  prepare: (call, reader) => {
+    try {
+      return { ...call, prompts: call.prompts.map((prompt) => promptTokens(prompt, reader)) };
+    } catch (error) {
+      throw toApiError(error, call.promptField);
+    }
+  },
+});
+
+const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
+  chat: completion(parseChatRequest),
+  text: completion(parseTextRequest),
+  tokenize: {
+    parse: parseTokenizeRequest,
+    prepare: (call, reader) => ({
+      ...call,
+      prompt: promptTokens(call.prompt, { ...reader, contextLength: Infinity }, call.options),
+    }),
+  },
+  detokenize: {
+    parse: parseDetokenizeRequest,
+    prepare: (call, reader) => ({
+      ...call,
+      text: needTokenizer(reader, 'detokenize').decode(call.tokens, { skipSpecial: false }),
+    }),
+  },
+};
+
+/** A request's body as a call. @throws ApiError 400 */
+export function readCall<Kind extends CallKind>(kind: Kind, body: Uint8Array, contextLength: number): Calls[Kind] {
+  return READERS[kind].parse(parseJson(body), contextLength);
+}
+
+/** The same with its prompts as token ids, or its token ids as text. @throws ApiError 400 */
+export function readTokenCall<Kind extends CallKind>(kind: Kind, body: Uint8Array, reader: PromptReader): Calls[Kind] {
+  const call = readCall(kind, body, reader.contextLength);
   try {
-    return { ...call, prompts: call.prompts.map((prompt) => promptTokens(prompt, reader)) };
+    return READERS[kind].prepare(call, reader);
   } catch (error) {
-    throw toApiError(error, call.promptField);
+    throw toApiError(error);
   }
 }
 

@@ -1,8 +1,8 @@
 import * as z from 'zod/mini';
 import { isObject } from '../../base/json.js';
-import { ApiError } from '../api_error.js';
+import { ApiError, badRequest } from '../api_error.js';
 import { callOf, type CompletionCall } from './completion_call.js';
-import { checkLength, commonFields, optionalInteger, parseFields } from './fields.js';
+import { checkLength, commonFields, flag, type IgnoredField, optionalInteger, parseFields } from './fields.js';
 
 /** As OpenAI's. */
 const DEFAULT_MAX_TOKENS = 16;
@@ -16,23 +16,33 @@ const schema = z.looseObject({
   ...commonFields,
   prompt: z.union([text, ids, several], PROMPT),
   logprobs: optionalInteger(0, 20),
+  echo: flag,
 });
 
 /**
  * Reads the body of a request to /v1/completions.
- * @param contextLength longer lists of ids are refused before they are looked at
+ * @param contextLength tokens that a prompt and its answer may have: longer lists of ids are refused before they are looked at
  * @throws ApiError 400
  */
 export function parseTextRequest(body: unknown, contextLength: number): CompletionCall {
   if (isObject(body) && Array.isArray(body.prompt)) checkList(body.prompt, contextLength);
-  const fields = parseFields(schema, body);
-  const { prompt } = fields;
+  const ignored: IgnoredField[] = [];
+  const fields = parseFields(schema, body, ignored);
+  const { prompt, max_tokens: asked, echo } = fields;
+  if (asked === 0 && !echo) {
+    throw badRequest(
+      'max_tokens is 0; expected at least 1, -1 for none, or "echo": true, which gives the prompt itself',
+      'max_tokens',
+    );
+  }
   const isOne = (given: typeof prompt): given is string | number[] =>
     typeof given === 'string' || typeof given[0] === 'number';
   return callOf(fields, isOne(prompt) ? [prompt] : prompt, {
     promptField: 'prompt',
-    maxTokens: fields.max_tokens ?? DEFAULT_MAX_TOKENS,
+    ignored,
+    maxTokens: asked === -1 ? contextLength : (asked ?? DEFAULT_MAX_TOKENS),
     logprobs: fields.logprobs ?? undefined,
+    echo: echo ?? undefined,
   });
 }
 

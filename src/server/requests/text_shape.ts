@@ -15,14 +15,16 @@ function logprobsOf(logprobs: CompletionEvent['logprobs'] | undefined): object |
   if (!logprobs) return null;
   return {
     tokens: logprobs.map(({ text }) => text),
-    token_logprobs: logprobs.map(({ logprob }) => logprob),
+    token_logprobs: logprobs.map(({ logprob }) => (Number.isNaN(logprob) ? null : logprob)),
     top_logprobs: logprobs.map(topOf),
     text_offset: logprobs.map(({ offset }) => offset),
   };
 }
 
 /** By text; of tokens that look alike the likeliest. The token itself is always there. */
-function topOf(token: TokenLogprobs): Record<string, number> {
+function topOf(token: TokenLogprobs): Record<string, number> | null {
+  // The first token of an echoed prompt, which nothing predicts.
+  if (Number.isNaN(token.logprob)) return null;
   const byText = new Map<string, number>();
   for (const { text, logprob } of [...token.top, token]) if (!byText.has(text)) byText.set(text, logprob);
   return Object.fromEntries(byText);

@@ -25,7 +25,8 @@ export class KvPolicy implements ContextPolicy {
     // Whoever hasn't started is placed anew: another pool may have room by now.
     for (const rank of ranks) for (const sequence of rank.unbindPending()) waiting.insert(sequence);
     const placed = ranks.map(() => ({ blocks: [] as number[], sequences: 0, tokens: 0 }));
-    const ready = ({ outstanding, handed }: Sequence): boolean => outstanding === 0 && (handed || !this.handover);
+    const ready = ({ outstanding, handed, computedHere }: Sequence): boolean =>
+      outstanding === 0 && (handed || computedHere || !this.handover);
     for (;;) {
       const next = waiting.find(ready);
       if (!next) return;
