@@ -6,7 +6,7 @@ import { needTokenizer, type PromptReader } from './prompt_tokens.js';
 import type { RankCounts } from './ranks/rank.js';
 import { checkSampling, randomSeed } from './ranks/sampling.js';
 import { engineSampling, stopTexts } from './ranks/sampling_options.js';
-import { Answer } from './serving/answer.js';
+import { Answer } from './serving/text/answer.js';
 import type { Engine, EngineRequest } from './serving/engine.js';
 
 export type FinishDetail = GenerateResult['finish_detail'];

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { formatBytes } from '../base/math.js';
 import { ServerProcess } from '../cli/testing/run_server.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import { RunningCompletion } from '../engine/serving/completion.js';
+import { RunningCompletion } from '../engine/serving/text/completion.js';
 import { EventStream } from './http/event_stream.js';
 import { Exchange } from './http/exchange.js';
 import { type LoadReport, runAlone, runLoad } from './testing/load_run.js';

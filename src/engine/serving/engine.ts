@@ -1,6 +1,7 @@
 /**
  * Room: many requests at once: the scheduler's decisions, run on the ranks. Engine (here) takes requests and gives
- * tokens, iteration_runner.ts runs an iteration, serving_model.ts is what `serve` gives back. Read completion.ts next.
+ * tokens, iteration_runner.ts runs an iteration, serving_model.ts is what `serve` gives back, `text` makes tokens its
+ * answers. Read iteration_runner.ts next.
  */
 
 import { isLoss, SplitkvError, usageError } from '../../base/errors.js';

@@ -15,7 +15,7 @@ import type {
   ServingModel,
   TokenizeOptions,
 } from './api.js';
-import { type CompletionHost, RunningCompletion } from './completion.js';
+import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { Engine, type EngineOptions, mayShare, placingOf } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from '../planning/kv_pool.js';

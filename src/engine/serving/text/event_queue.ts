@@ -1,4 +1,4 @@
-import { usageError } from '../../base/errors.js';
+import { usageError } from '../../../base/errors.js';
 
 /** Values that are pushed whenever they come, for one reader. */
 export class EventQueue<T> {

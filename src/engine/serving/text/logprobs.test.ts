@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Random } from '../../base/random.js';
+import { Random } from '../../../base/random.js';
 import { tokenLogprobs } from './logprobs.js';
 
 test('the log-softmax in float64, the likeliest first', () => {

@@ -1,7 +1,7 @@
-import type { GenerateResult } from '../api.js';
-import { StopScanner, type TextStream, type Tokenizer } from '../../tokenizer/index.js';
-import type { CompletionEvent, TokenLogprobs } from './api.js';
-import type { EngineEnd } from './engine.js';
+import type { GenerateResult } from '../../api.js';
+import { StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
+import type { CompletionEvent, TokenLogprobs } from '../api.js';
+import type { EngineEnd } from '../engine.js';
 import { tokenChance, tokenLogprobs } from './logprobs.js';
 
 const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {

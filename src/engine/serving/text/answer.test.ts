@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { loadTokenizer } from '../../tokenizer/index.js';
-import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
+import { loadTokenizer } from '../../../tokenizer/index.js';
+import { byteLevelTokenizer } from '../../../tokenizer/testing/tiny_tokenizers.js';
 import { Answer } from './answer.js';
-import type { CompletionEvent, TokenLogprobs } from './api.js';
-import type { EngineEnd } from './engine.js';
+import type { CompletionEvent, TokenLogprobs } from '../api.js';
+import type { EngineEnd } from '../engine.js';
 
 const { json, config } = byteLevelTokenizer();
 const tokenizer = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config });

@@ -1,5 +1,5 @@
-import type { Tokenizer } from '../../tokenizer/index.js';
-import type { TokenChance } from './api.js';
+import type { Tokenizer } from '../../../tokenizer/index.js';
+import type { TokenChance } from '../api.js';
 
 /** Logits may hold infinities; sampling counts them as these, and so do probabilities. */
 const LARGEST = 1e30;

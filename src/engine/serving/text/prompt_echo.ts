@@ -1,5 +1,5 @@
-import type { Tokenizer } from '../../tokenizer/index.js';
-import type { CompletionEvent, TokenLogprobs } from './api.js';
+import type { Tokenizer } from '../../../tokenizer/index.js';
+import type { CompletionEvent, TokenLogprobs } from '../api.js';
 import { tokenChance, tokenLogprobs } from './logprobs.js';
 
 /** A prompt as the beginning of its answer: its text, and each token's probability by the logits before it. */

@@ -1,13 +1,18 @@
-import { abortedError, usageError } from '../../base/errors.js';
-import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
-import type { Tokenizer } from '../../tokenizer/index.js';
-import { checkSampling, randomSeed } from '../ranks/sampling.js';
-import { engineSampling, samplingSchema, stopTexts } from '../ranks/sampling_options.js';
+/**
+ * Room: answers as text: a request's tokens become pieces of text with their probabilities, stop texts end them, and
+ * n answers share a prompt. RunningCompletion (here) is what `complete` gives back. Read answer.ts next.
+ */
+
+import { abortedError, usageError } from '../../../base/errors.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../../../base/options.js';
+import type { Tokenizer } from '../../../tokenizer/index.js';
+import { checkSampling, randomSeed } from '../../ranks/sampling.js';
+import { engineSampling, samplingSchema, stopTexts } from '../../ranks/sampling_options.js';
 import { Answer } from './answer.js';
-import type { Completion, CompletionEvent, CompletionOptions } from './api.js';
-import type { Engine, EngineHandle, EngineRequest } from './engine.js';
+import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
+import type { Engine, EngineHandle, EngineRequest } from '../engine.js';
 import { EventQueue } from './event_queue.js';
-import type { Histogram } from './histogram.js';
+import type { Histogram } from '../histogram.js';
 import { PromptEcho } from './prompt_echo.js';
 import { answerSeed } from './seeds.js';
 

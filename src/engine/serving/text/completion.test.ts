@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type CompletionHost, RunningCompletion } from './completion.js';
-import type { Engine, EngineRequest } from './engine.js';
-import { Histogram } from './histogram.js';
+import type { Engine, EngineRequest } from '../engine.js';
+import { Histogram } from '../histogram.js';
 
 test('the time to the first token runs from the call, for answers too that wait for another to share its prompt', async () => {
   const submitted: EngineRequest[] = [];
