@@ -11,6 +11,8 @@ export interface BenchEnvironment {
   readonly date: string;
   /** Undefined outside a git checkout; ends with '+' where files were changed since. */
   readonly commit?: string;
+  /** Of splitkv. */
+  readonly version?: string;
   readonly host: 'node' | 'chrome';
   readonly node: string;
   readonly chrome?: string;

@@ -8,6 +8,7 @@ import type { SuiteHooks, SuiteOutcome } from './document.js';
 import type { ArrangedRequest } from './suites/arranged.js';
 import type { CheckRequest } from './suites/check.js';
 import type { DecodeRequest } from './suites/decode.js';
+import type { GpuRequest } from './suites/gpu.js';
 import type { KernelsRequest } from './suites/kernels.js';
 import type { LeftOut } from './peers/peer_model.js';
 import type { PeersRequest } from './suites/peers.js';
@@ -22,6 +23,7 @@ export type SuiteRequest =
   | PrefillRequest
   | KernelsRequest
   | CheckRequest
+  | GpuRequest
   | RanksRequest
   | ServeRequest
   | ThroughputRequest
@@ -63,6 +65,11 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { line, ...outcome } = await runCheck(request, hooks);
       const failed = outcome.results.some(({ wrong }) => wrong.length > 0);
       return { ...outcome, failed, table: checkTable(outcome.results, line) };
+    }
+    case 'gpu': {
+      const { gpuTable, runGpu } = await import('./suites/gpu.js');
+      const outcome = await runGpu(request, hooks);
+      return { ...outcome, table: gpuTable(outcome.results) };
     }
     case 'ranks': {
       const { ranksTable, runRanks } = await import('./suites/ranks.js');

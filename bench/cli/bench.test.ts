@@ -11,6 +11,7 @@ import type { ThroughputResult } from '../suites/throughput.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { runCli } from '../../src/cli/testing/run_cli.js';
 import { runHere } from '../../src/cli/testing/run_here.js';
+import type { GpuDocument } from './gpu_suite.js';
 import type { LoadResult } from './load_suite.js';
 
 // Each starts processes that compile their kernels anew; on a software adapter that takes its time.
@@ -27,7 +28,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown suite',
       ['--suite', 'scales'],
-      "--suite scales: expected decode, prefill, kernels, check, compile, ranks, arranged, throughput, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
+      "--suite scales: expected decode, prefill, kernels, check, gpu, compile, ranks, arranged, throughput, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
     ],
     ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
     ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],
@@ -35,6 +36,11 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     ['no runs', ['--runs', '0'], '--runs 0: expected an integer of at least 1'],
     ['runs of scale', ['--suite', 'scale', '--runs', '3'], '--runs has no meaning for --suite scale'],
     ['clients of kernels', ['--suite', 'kernels', '--clients', '2'], '--clients has no meaning for --suite kernels'],
+    [
+      'an unknown part',
+      ['--suite', 'gpu', '--parts', 'bits,bytes'],
+      "--parts bits,bytes: 'bytes' is none of overheads",
+    ],
     ['one rank', ['--suite', 'ranks', '--ranks', '2,1'], '--ranks 2,1: expected integers of at least 2'],
     [
       'an unknown kernel',
@@ -196,6 +202,35 @@ test('throughput: plans and micro-batches by batch and context, beside replicas 
     expect(samples[0]).toBeGreaterThan(0);
     expect(speedup.value).toBeGreaterThan(0);
   }
+});
+
+test('gpu: parts in one document and a page that needs nothing beside it', async () => {
+  const out = join(scratch, 'gpu');
+  const asked = ['--parts', 'overheads,linear,attention', '--host', 'node', '--adapter', adapter, '--out', out];
+  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'gpu', ...asked]);
+  expect(code, stderr).toBe(0);
+  const { suite, environment, results } = JSON.parse(readFileSync(join(out, 'gpu.json'), 'utf8')) as GpuDocument;
+  expect(suite).toBe('gpu');
+  expect(environment).toMatchObject({
+    host: 'node',
+    node: process.version,
+    version: expect.stringMatching(/^\d+\.\d+/),
+  });
+  expect(results.map(({ part, host }) => `${part} ${host}`)).toEqual([
+    'overheads node',
+    'linear node',
+    'attention node',
+  ]);
+  for (const { rows, left_out: why } of results) {
+    expect(why).toBeUndefined();
+    expect(rows.length).toBeGreaterThan(1);
+    for (const { us } of rows) expect(us).toBeGreaterThanOrEqual(0);
+  }
+  const page = readFileSync(join(out, 'index.html'), 'utf8');
+  expect(page).not.toMatch(/(?:src|href)="(?!data:)|@import|url\(/);
+  expect(page.match(/<table>/g)).toHaveLength(3);
+  const { software } = environment.adapters[0]!;
+  for (const text of [page, stdout]) expect(text.includes(SOFTWARE_NOTE)).toBe(software);
 });
 
 test('decode refuses a prompt that leaves no room', async () => {

@@ -27,7 +27,7 @@ export function benchHost(options: Options): 'node' | 'chrome' {
   return options.has('adapter') || !chromeIsThere() ? 'node' : 'chrome';
 }
 
-function chromeIsThere(): boolean {
+export function chromeIsThere(): boolean {
   try {
     createRequire(import.meta.url).resolve('playwright-core');
     return findChrome() !== undefined;

@@ -5,7 +5,15 @@
 
 import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
 import { usageError } from '../../src/base/errors.js';
-import { documentJson, documentText, openDirectory, readOlder, withComparison, writeDocument } from './output.js';
+import {
+  documentJson,
+  documentText,
+  openDirectory,
+  readOlder,
+  withComparison,
+  writeDocument,
+  writePage,
+} from './output.js';
 import { MADE_MODELS } from './models/scale_names.js';
 import { SUITES } from './suites.js';
 import { type Command, commonOptions } from '../../src/cli/command.js';
@@ -73,12 +81,13 @@ export const command: Command = {
       value: 'NAME',
       help: 'compile: the AMD card: gfx1200, navi31, navi21, navi10, vega10 or polaris10; default navi31',
     },
+    parts: { value: 'LIST', help: 'gpu: parts with commas; default all that ten minutes have room for' },
     kernel: { value: 'NAME', help: "kernels, check, compile: part of a kernel's folder; default: all of them" },
     case: { value: 'NAME', help: "kernels, compile: part of a case's name; default: all of them" },
     compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },
     out: {
       value: 'DIR',
-      help: `where SUITE-HOST.json, .txt and .html are written; default ${DEFAULT_OUT}, with --json nowhere`,
+      help: `where SUITE-HOST.json, .txt and .html are written; default ${DEFAULT_OUT}, with --json nowhere; for gpu gpu.json and index.html`,
     },
     ...commonOptions,
   },
@@ -90,10 +99,13 @@ export const command: Command = {
     const json = options.has('json');
     const out = options.text('out') ?? (json ? undefined : DEFAULT_OUT);
     if (out !== undefined) await openDirectory(out);
-    const { document: measured, table, failed } = await suite.run(options, terminal);
+    const { document: measured, table, failed, page } = await suite.run(options, terminal);
     const document = withComparison(measured, older);
     await terminal.write(json ? documentJson(document) : documentText(document, table));
-    if (out !== undefined) terminal.note(`report: ${await writeDocument(out, document, table)}`);
+    if (out !== undefined) {
+      const report = page === undefined ? writeDocument(out, document, table) : writePage(out, document, page);
+      terminal.note(`report: ${await report}`);
+    }
     return failed ? 1 : 0;
   },
 };

@@ -12,9 +12,11 @@ export async function readEnvironment(
 ): Promise<BenchEnvironment> {
   const distinct = [...new Map(adapters.map((adapter) => [JSON.stringify(adapter), adapter])).values()];
   const commit = await readCommit();
+  const { version } = await manifest();
   return {
     date: new Date().toISOString(),
     ...(commit !== undefined && { commit }),
+    ...(version !== undefined && { version }),
     host,
     node: process.version,
     ...(chrome !== undefined && { chrome }),
@@ -34,7 +36,7 @@ async function readCommit(): Promise<string | undefined> {
     (await promisify(execFile)('git', ['-C', here, ...args])).stdout.trim();
   try {
     if (here.includes('node_modules')) return undefined;
-    const packed = await packedCommit();
+    const { commit: packed } = await manifest();
     if (packed !== undefined) return packed;
     const commit = await git('rev-parse', '--short=12', 'HEAD');
     return (await git('status', '--porcelain', '--untracked-files=no')) === '' ? commit : `${commit}+`;
@@ -46,9 +48,8 @@ async function readCommit(): Promise<string | undefined> {
 // Not written in one, which bundlers take for a file to carry along.
 const moduleUrl = import.meta.url;
 
-/** What bench/pack wrote into the folder's package.json, two folders above the build. */
-async function packedCommit(): Promise<string | undefined> {
+/** Of the checkout or package, two folders above; bench/pack writes the commit into its own. */
+async function manifest(): Promise<{ readonly version?: string; readonly commit?: string }> {
   const text = await readFile(new URL('../../package.json', moduleUrl), 'utf8').catch(() => '{}');
-  const { commit } = JSON.parse(text) as { readonly commit?: string };
-  return commit;
+  return JSON.parse(text) as { readonly version?: string; readonly commit?: string };
 }

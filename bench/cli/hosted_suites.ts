@@ -18,12 +18,14 @@ import {
 import { runHosted } from './run_hosted.js';
 
 /** The suites that run in Node or in a page alike. */
-export type HostedSuite = Exclude<SuiteRequest['suite'], 'peers'>;
+export type HostedSuite = Exclude<SuiteRequest['suite'], 'peers' | 'gpu'>;
 
 export interface SuiteResult {
   readonly document: SuiteDocument;
   readonly table: string;
   readonly failed?: boolean;
+  /** Its own report, written as index.html beside SUITE.json. */
+  readonly page?: string;
 }
 
 const RUNS = 7;

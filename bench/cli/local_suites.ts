@@ -67,6 +67,11 @@ export async function runCompile(options: Options, terminal: Terminal): Promise<
   return { document, table: compileTable(document.rows) };
 }
 
+export async function runGpu(options: Options, terminal: Terminal): Promise<SuiteResult> {
+  const { runGpuSuite } = await import('./gpu_suite.js');
+  return runGpuSuite(options, terminal);
+}
+
 export async function runLoad(options: Options, terminal: Terminal): Promise<SuiteResult> {
   const { length, maxTokens, context } = shortRun(options, 'load');
   const type = oneWeights(options, 'load');

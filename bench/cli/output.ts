@@ -54,4 +54,16 @@ export async function writeDocument(directory: string, document: SuiteDocument, 
   return `${path}.html`;
 }
 
+/** Writes SUITE.json and its own page, index.html, into a folder that is there; returns the page's path. */
+export async function writePage(directory: string, document: SuiteDocument, page: string): Promise<string> {
+  const path = join(directory, 'index.html');
+  try {
+    await writeFile(join(directory, `${document.suite}.json`), documentJson(document));
+    await writeFile(path, page);
+  } catch (error) {
+    throw unwritable(directory, error);
+  }
+  return path;
+}
+
 export const documentJson = (document: SuiteDocument): string => `${JSON.stringify(document, null, 2)}\n`;

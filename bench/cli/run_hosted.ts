@@ -73,6 +73,7 @@ async function runInPage(
 function atUrl(request: SuiteRequest, model: string): SuiteRequest {
   if (request.suite === 'kernels') return request;
   if (request.suite === 'check') return { ...request, model, load: { ...request.load, cache: false } };
+  if (request.suite === 'gpu') return { ...request, models: [model], load: { ...request.load, cache: false } };
   if (request.suite === 'serve') return { ...request, model, options: { ...request.options, cache: false } };
   if (request.suite === 'decode' || request.suite === 'prefill') {
     return { ...request, model, loads: request.loads.map((options) => ({ ...options, cache: false })) };

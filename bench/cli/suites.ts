@@ -1,7 +1,7 @@
 import type { Terminal } from '../../src/cli/command.js';
 import type { Options } from '../../src/cli/options.js';
 import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
-import { runCompile, runCompression, runLoad, runPlanner, runScale } from './local_suites.js';
+import { runCompile, runCompression, runGpu, runLoad, runPlanner, runScale } from './local_suites.js';
 import { runPeersSuite } from './peers_suite.js';
 
 export interface SuiteEntry {
@@ -40,6 +40,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     summary: 'whether every kernel is right on this adapter, and how fast the model is, in one line to copy',
     options: ['model', 'weights', 'kv', 'variants', ...PLACE, 'kernel', 'runs'],
     run: hosted('check'),
+  },
+  gpu: {
+    summary: 'all that is asked of a GPU, in ten minutes at most: in Node, and in Chrome what differs there',
+    options: ['model', 'kv', 'variants', ...PLACE, 'parts'],
+    run: runGpu,
   },
   compile: {
     summary: "what AMD's compiler makes of every kernel that a GPU gets, without a GPU (Linux, with Mesa's drivers)",

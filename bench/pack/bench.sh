@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs `splitkv bench --host node` from this folder on a machine that has a GPU driver and nothing else.
-#   ./bench.sh [--suite decode|prefill|kernels|ranks|serve] [options]     ./bench.sh --help lists them
+#   ./bench.sh [--suite gpu|decode|prefill|kernels|ranks|serve] [options]     ./bench.sh --help lists them
 # What the machine has of the Vulkan loader and the C++ library is taken before what lies in lib/.
 # VK_DRIVER_FILES names another driver's ICD file.
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 1

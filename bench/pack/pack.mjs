@@ -1,6 +1,6 @@
 /**
  * Packs a folder that runs `splitkv bench --host node` on a Linux machine of this architecture with a GPU driver and nothing else: a Node
- * binary, the command line with its benches, Dawn's module, the Vulkan loader, the C++ library, a model, and `bench.sh`, which finds what the machine itself has.
+ * binary, the command line with its benches, Dawn's module, the Vulkan loader, the C++ library, the embedded models, and `bench.sh`, which finds what the machine itself has.
  *
  *   node bench/pack/pack.mjs FOLDER [--archive] [--model DIR]...
  *
@@ -111,7 +111,7 @@ async function pack(target, models) {
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
-  for (const model of [join(root, 'models/tiny-gqa'), ...models]) {
+  for (const model of [join(root, 'models/tiny-gqa'), join(root, 'models/tiny-mla'), ...models]) {
     cpSync(model, join(target, 'models', basename(resolve(model))), { recursive: true, dereference: true });
   }
   copyFileSync(join(root, 'bench/pack/bench.sh'), join(target, 'bench.sh'));

@@ -69,7 +69,7 @@ function measurementsTable({ measurements = [] }: SuiteDocument): string {
   return `<details><summary>All samples</summary>${tableHtml('All samples', ['metric', 'setting', 'median', '95%', 'samples'], rows)}</details>`;
 }
 
-const row = (cells: readonly string[]): string => `<tr>${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>`;
+export const row = (cells: readonly string[]): string => `<tr>${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>`;
 
-const tableHtml = (name: string, headings: readonly string[], rows: readonly string[]): string =>
+export const tableHtml = (name: string, headings: readonly string[], rows: readonly string[]): string =>
   `<div class="scroll" tabindex="0" role="region" aria-label="${name}"><table><thead><tr>${headings.map((text) => (text === '' ? '<td></td>' : `<th scope="col">${text}</th>`)).join('')}</tr></thead><tbody>${rows.join('')}</tbody></table></div>`;

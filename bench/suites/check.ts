@@ -93,7 +93,8 @@ async function modelSpeed(
   }
 }
 
-async function checkKernel(device: Device, suite: AnyKernelSuite, hooks: SuiteHooks): Promise<KernelCheck> {
+/** A kernel's cases, one by one; those that are wrong or fail are told. */
+export async function checkKernel(device: Device, suite: AnyKernelSuite, hooks: SuiteHooks): Promise<KernelCheck> {
   const cases = suite.cases.filter((testCase) => !testCase.large && isWanted(testCase, '', device));
   const wrong: { readonly case: string; readonly problem: string }[] = [];
   for (const testCase of cases) {

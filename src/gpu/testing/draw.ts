@@ -4,10 +4,15 @@
  */
 import { Random } from '../../base/random.js';
 
-/** SPLITKV_SEED repeats a run. */
-export const drawSeed = Number(process.env['SPLITKV_SEED'] ?? Date.now() % 100_000);
+/** Pages have none: fixtures run there as benches. */
+const environment = (
+  globalThis as { readonly process?: { readonly env: Readonly<Record<string, string | undefined>> } }
+).process?.env;
 
-export const sweepsAll = process.env['SPLITKV_SWEEP'] === 'all';
+/** SPLITKV_SEED repeats a run. */
+export const drawSeed = Number(environment?.['SPLITKV_SEED'] ?? Date.now() % 100_000);
+
+export const sweepsAll = environment?.['SPLITKV_SWEEP'] === 'all';
 
 /** `count` of the items, in their order; all of them in a sweep. `what` makes draws of the same seed differ. */
 export function drawn<Item>(items: readonly Item[], count: number, what: string): Item[] {
