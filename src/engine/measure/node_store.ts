@@ -1,10 +1,7 @@
 import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { cpus, homedir } from 'node:os';
 import { join } from 'node:path';
-import type { MeasureStore } from './store.js';
-
-/** Drivers and machines change: older measures are taken again. */
-const MAX_AGE_MS = 30 * 24 * 3600 * 1000;
+import { MEASURE_DAYS, type MeasureStore } from './store.js';
 
 /** A folder of JSON files, `measures` in the user's cache folder for splitkv (SPLITKV_CACHE_DIR names another). */
 export function nodeStore(): MeasureStore {
@@ -20,7 +17,7 @@ export function nodeStore(): MeasureStore {
     ]),
     async get(key) {
       const { mtimeMs } = await stat(fileOf(key));
-      if (Date.now() - mtimeMs > MAX_AGE_MS) return undefined;
+      if (Date.now() - mtimeMs > MEASURE_DAYS * 24 * 3600 * 1000) return undefined;
       return JSON.parse(await readFile(fileOf(key), 'utf8')) as unknown;
     },
     async set(key, value) {

@@ -59,30 +59,11 @@ async function digest(text: string): Promise<string> {
   return [...new Uint8Array(bytes.slice(0, 12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** In Node a file a measure in the user's cache folder; in a page its session. */
+/** Drivers, browsers and machines change: older measures are taken again. */
+export const MEASURE_DAYS = 30;
+
+/** In Node a file a measure in the user's cache folder; in a page and its workers a database of the origin. */
 export async function defaultStore(): Promise<MeasureStore> {
   if (globalThis.process?.versions?.node !== undefined) return (await import('./node_store.js')).nodeStore();
-  return {
-    environment: `${navigator.userAgent} ${navigator.hardwareConcurrency}`,
-    get: (key) => Promise.resolve(readSession(key)),
-    set: (key, value) => Promise.resolve(writeSession(key, value)),
-  };
-}
-
-// Workers have no session storage, and a page may be denied it.
-function readSession(key: string): unknown {
-  try {
-    const text = sessionStorage.getItem(`splitkv ${key}`);
-    return text === null ? undefined : JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-function writeSession(key: string, value: unknown): void {
-  try {
-    sessionStorage.setItem(`splitkv ${key}`, JSON.stringify(value));
-  } catch {
-    // Measured again next time.
-  }
+  return (await import('./page_store.js')).pageStore();
 }
