@@ -37,6 +37,10 @@ test.each<[string, Record<string, unknown>, kernel: string | undefined]>([
   ['llama as it is', {}, undefined],
   ['llama, attention broken', {}, 'attention_split'],
   ['deepseek, the router broken', { model_type: 'deepseek_v3' }, 'moe_route'],
+  ['sampling broken: the list of tokens', { vocab_size: 9100 }, 'list_bins'],
+  ['sampling broken: the sums of weights', { vocab_size: 9100 }, 'bin_weights'],
+  ['sampling broken: candidates', { vocab_size: 9100 }, 'merge_candidates'],
+  ['sampling broken: controls', {}, 'adjust_logits'],
 ])('finds the variants that compute otherwise: %s', { timeout: 120_000 }, async (_what, config, broken) => {
   const { model } = randomFiles({ seed: 1, config });
   const device = await openDevice(request);
