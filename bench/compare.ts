@@ -17,6 +17,8 @@ export interface Change {
   readonly verdict: 'better' | 'worse' | 'unclear' | 'new' | 'gone';
 }
 
+type GainOf = (a: readonly number[], b: readonly number[]) => Estimate;
+
 /** Fewer samples have no interval to speak of. */
 const FEWEST_SAMPLES = 3;
 
@@ -25,14 +27,21 @@ export type OlderDocument = Pick<SuiteDocument, 'environment'> & {
   readonly measurements: readonly Measurement[];
 };
 
-/** What changed since an older document of the same suite. */
-export function compareDocuments(old: OlderDocument, after: SuiteDocument): Comparison {
+/**
+ * What changed since an older document of the same suite.
+ * @param gainOf by how much the first samples are larger than the second: of another day's, or of runs side by side
+ */
+export function compareDocuments(
+  old: OlderDocument,
+  after: SuiteDocument,
+  gainOf: GainOf = ratioOfMedians,
+): Comparison {
   const known = new Map(old.measurements.map((measurement) => [keyOf(measurement), measurement]));
   const changes = (after.measurements ?? []).map((now): Change => {
     const key = keyOf(now);
     const then = known.get(key);
     known.delete(key);
-    return then ? change(then, now) : { ...subject(now), after: median(now.samples), verdict: 'new' };
+    return then ? change(then, now, gainOf) : { ...subject(now), after: median(now.samples), verdict: 'new' };
   });
   for (const then of known.values()) changes.push({ ...subject(then), before: median(then.samples), verdict: 'gone' });
   const { date, commit } = old.environment;
@@ -44,9 +53,9 @@ export function compareDocuments(old: OlderDocument, after: SuiteDocument): Comp
   };
 }
 
-function change(then: Measurement, now: Measurement): Change {
+function change(then: Measurement, now: Measurement, gainOf: GainOf): Change {
   const [a, b] = now.better === 'higher' ? [now, then] : [then, now];
-  const gain = ratioOfMedians(a.samples, b.samples);
+  const gain = gainOf(a.samples, b.samples);
   const enough = Math.min(then.samples.length, now.samples.length) >= FEWEST_SAMPLES;
   const verdict = !enough || (gain.low <= 1 && gain.high >= 1) ? 'unclear' : gain.value > 1 ? 'better' : 'worse';
   return { ...subject(now), before: median(then.samples), after: median(now.samples), gain, verdict };

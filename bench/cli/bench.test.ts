@@ -41,6 +41,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       ['--suite', 'gpu', '--parts', 'bits,bytes'],
       "--parts bits,bytes: 'bytes' is none of overheads",
     ],
+    ['no other splitkv', ['--against', 'models'], '--against models: expected a checkout of splitkv'],
     ['one rank', ['--suite', 'ranks', '--ranks', '2,1'], '--ranks 2,1: expected integers of at least 2'],
     [
       'an unknown kernel',
@@ -201,6 +202,22 @@ test('throughput: plans and micro-batches by batch and context, beside replicas 
   for (const { speedup, samples } of results) {
     expect(samples[0]).toBeGreaterThan(0);
     expect(speedup.value).toBeGreaterThan(0);
+  }
+});
+
+test('against another checkout: runs in turns, paired', async () => {
+  const settings = ['--weights', 'q4', '--prompt-tokens', '9', '--max-tokens', '3', '--runs', '2', '--context', '64'];
+  const { code, stdout, stderr } = await runCli(['bench', ...tiny, ...inNode, ...settings, '--against', '.']);
+  expect(code, stderr).toBe(0);
+  const { measurements, comparison } = JSON.parse(stdout) as BenchDocument<never>;
+  expect(measurements!.map(({ metric, samples }) => [metric, samples.length])).toEqual([
+    ['decode', 2],
+    ['time to first token', 2],
+  ]);
+  expect(comparison!.differences).toEqual([]);
+  for (const { verdict, gain } of comparison!.changes) {
+    expect(verdict).toBe('unclear'); // of two runs
+    expect(gain!.value).toBeGreaterThan(0);
   }
 });
 

@@ -85,6 +85,10 @@ export const command: Command = {
     kernel: { value: 'NAME', help: "kernels, check, compile: part of a kernel's folder; default: all of them" },
     case: { value: 'NAME', help: "kernels, compile: part of a case's name; default: all of them" },
     compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },
+    against: {
+      value: 'DIR',
+      help: 'decode, prefill: another checkout of splitkv, or what bench/pack made of it, measured in turns with this one',
+    },
     out: {
       value: 'DIR',
       help: `where SUITE-HOST.json, .txt and .html are written; default ${DEFAULT_OUT}, with --json nowhere; for gpu gpu.json and index.html`,
@@ -96,11 +100,20 @@ export const command: Command = {
     const suite = SUITES[name]!;
     checkOptions(name, options);
     const older = await readOlder(options.text('compare'), name);
+    const against = options.text('against');
+    if (against !== undefined && older) throw usageError('--compare and --against: give one of the two');
     const json = options.has('json');
     const out = options.text('out') ?? (json ? undefined : DEFAULT_OUT);
     if (out !== undefined) await openDirectory(out);
-    const { document: measured, table, failed, page } = await suite.run(options, terminal);
-    const document = withComparison(measured, older);
+    const {
+      document: measured,
+      table,
+      failed,
+      page,
+    } = await (against === undefined
+      ? suite.run(options, terminal)
+      : (await import('./against.js')).runAgainst(name, against, options, terminal));
+    const document = older ? withComparison(measured, older) : measured;
     await terminal.write(json ? documentJson(document) : documentText(document, table));
     if (out !== undefined) {
       const report = page === undefined ? writeDocument(out, document, table) : writePage(out, document, page);

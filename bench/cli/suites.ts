@@ -23,12 +23,12 @@ const hosted =
 export const SUITES: Readonly<Record<string, SuiteEntry>> = {
   decode: {
     summary: 'generated tokens per second and time to the first, by prompt length',
-    options: [...MODEL, 'prompt-tokens', 'max-tokens', 'runs'],
+    options: [...MODEL, 'prompt-tokens', 'max-tokens', 'runs', 'against'],
     run: hosted('decode'),
   },
   prefill: {
     summary: 'prompt tokens per second, by prompt length',
-    options: [...MODEL, 'prompt-tokens', 'runs'],
+    options: [...MODEL, 'prompt-tokens', 'runs', 'against'],
     run: hosted('prefill'),
   },
   kernels: {
