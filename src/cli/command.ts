@@ -1,5 +1,8 @@
 import type { Options, OptionSpecs } from './options.js';
 
+/** Message of the `signal`'s reason where the process was told to end (SIGTERM) rather than interrupted. */
+export const TERMINATED = 'terminated';
+
 /** Where a command writes and when it must stop; tests and the real process give different ones. */
 export interface Terminal {
   /** Writes to stdout; resolves when the reader can take more. */
@@ -8,7 +11,7 @@ export interface Terminal {
   note(line: string): void;
   /** A line on stderr that the next one replaces; nothing where stderr is no terminal. */
   progress(line: string): void;
-  /** Fires on Ctrl-C. */
+  /** Fires on Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   /** Takes Ctrl-C before `signal` does, which fires only where this returns false; undefined: as before. */
   onInterrupt?(handler: (() => boolean) | undefined): void;

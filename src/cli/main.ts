@@ -4,7 +4,7 @@
  */
 
 import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
-import type { Command, Terminal } from './command.js';
+import { type Command, type Terminal, TERMINATED } from './command.js';
 import { optionHelp, parseOptions } from './options.js';
 
 /** Loaded when asked for: the help text must not wait for the engine. */
@@ -120,7 +120,7 @@ export async function runProcess(
     if (interrupt.signal.aborted) process.exit(EXIT_INTERRUPTED); // the second Ctrl-C doesn't wait
     interrupt.abort(new Error('interrupted'));
   });
-  process.on('SIGTERM', () => interrupt.abort(new Error('terminated')));
+  process.on('SIGTERM', () => interrupt.abort(new Error(TERMINATED)));
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     // The reader went away (`| head`): nothing is left to do.
     process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILURE);

@@ -32,10 +32,9 @@ describe('serve', () => {
     { timeout: 300_000 },
     async () => {
       running = new ServerProcess(
-        [...model, '--port', '0', '--json', '--api-key', 'one', '--slots', '2', '--verbose'],
-        {
-          SPLITKV_API_KEY: 'two',
-        },
+        [...model, '--port', '0', '--json', '--api-key', 'one', '--slots', '2', '--verbose', '--drain-delay', '1'],
+        // As a file's last line has it.
+        { SPLITKV_API_KEY: 'two\n' },
       );
       const document = JSON.parse(await running.ready()) as ReadyDocument;
       expect(document).toMatchObject({ model: 'tiny-gqa', slots: 2, context: 4096, kv_blocks: 128, plan: 'single' });
@@ -54,6 +53,8 @@ describe('serve', () => {
         { Authorization: 'Bearer one' },
       );
       const code = running.stop('SIGTERM');
+      const isReady = async (): Promise<number> => (await fetch(`${document.url}/readyz`)).status;
+      for (let status = 200; status !== 503;) status = await isReady();
       expect(await stream.text()).toMatch(/"finish_reason":"length"[^]*\[DONE\]/);
       expect(await code).toBe(0);
       expect(running.stdout.trim()).toBe(JSON.stringify(document)); // one line, nothing else
@@ -137,7 +138,12 @@ describe('serve: bad usage and failure, one line on stderr', () => {
       2,
       "plan 'single': balance between ranks (attentionDpConfig, --enable-balance) can't be had with a plan that keeps all requests on the same ranks",
     ],
-    ['an address of others', ['--listen', '203.0.113.1'], 1, "can't listen on 203.0.113.1"],
+    ['an address of others', ['--listen', '203.0.113.1', '--no-auth'], 1, "can't listen on 203.0.113.1"],
+    ['an open door', ['--listen', '0.0.0.0'], 2, '--listen 0.0.0.0: whoever reaches it could use this server'],
+    ['a door that is open and shut', ['--no-auth', '--api-key', 'x'], 2, '--no-auth: leave out the keys'],
+    ['a file of keys that is missing', ['--api-key-file', '/nowhere'], 2, "can't be read (ENOENT)"],
+    ['a file of keys without any', ['--api-key-file', '/dev/null'], 2, 'there is no key in it'],
+    ['metrics behind no key', ['--protect-metrics'], 2, 'there is no key'],
   ])('%s', async (_what, args, expected, message) => {
     const { code, stdout, stderr } = await runCli(['serve', ...model, ...args]);
     expect(stderr).toContain(message);

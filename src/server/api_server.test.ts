@@ -381,11 +381,11 @@ describe('requests that are wrong', () => {
     });
     await expectError(await post(url, TEXT, '', { body: chunks, duplex: 'half' } as Init), 413, {});
     const asking = await RawConnection.open(url);
-    asking.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9999\r\n\r\n`);
+    asking.send(`POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9999\r\n\r\n`);
     await until(() => asking.received.includes('}}'));
     expect(asking.received).toMatch(/^HTTP\/1\.1 413 /);
     const allowed = await RawConnection.open(url);
-    allowed.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 31\r\n\r\n`);
+    allowed.send(`POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 31\r\n\r\n`);
     await until(() => allowed.received.includes('100 Continue'));
     allowed.send('{"prompt": "x", "max_tokens":1}');
     await until(() => allowed.received.includes('text_completion'));
@@ -444,6 +444,53 @@ describe('access', () => {
     await expectError(await fetch(`${url}/v1/models`, { method: 'OPTIONS' }), 405, {});
   });
 
+  test('names of other hosts are kept out of a server for this machine', async () => {
+    const url = await start();
+    const ask = async (host: string): Promise<string> => {
+      const raw = await RawConnection.open(server!.url);
+      raw.send(`GET /v1/models HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+      await until(() => raw.closed);
+      return raw.received;
+    };
+    for (const host of ['127.0.0.1', new URL(url).host, 'LOCALHOST:1', '[::1]:80']) {
+      expect(await ask(host)).toMatch(/^HTTP\/1\.1 200 /);
+    }
+    for (const host of ['rebound.example', 'localhost.rebound.example:80', '']) {
+      expect(await ask(host)).toMatch(/^HTTP\/1\.1 403 [^]*host_not_allowed/);
+    }
+    await server!.close();
+    await start({ allowedHosts: ['models.example'] });
+    expect(await ask('models.example:8000')).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await ask('rebound.example')).toMatch(/^HTTP\/1\.1 403 /);
+    await server!.close();
+    await start({ allowedHosts: ['*'] });
+    expect(await ask('rebound.example')).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test('metrics behind a key', async () => {
+    const url = await start({ apiKeys: ['one'], protectMetrics: true });
+    await expectError(await fetch(`${url}/metrics`), 401, {});
+    expect((await fetch(`${url}/metrics`, { headers: { Authorization: 'Bearer one' } })).status).toBe(200);
+    expect((await fetch(`${url}/readyz`)).status).toBe(200);
+  });
+
+  test('one client has no more than its share of the places', async () => {
+    const url = await start({ apiKeys: ['one', 'two'], maxPerClient: 3, maxQueue: 2 });
+    const as = (key: string): Init => ({ headers: { Authorization: `Bearer ${key}` } });
+    const leaving = new AbortController();
+    const running = post(url, TEXT, { ...long, n: 2 }, { ...as('one'), signal: leaving.signal });
+    await until(() => model.metrics.unfinished === 2);
+    const refused = await post(url, TEXT, { prompt: ['x', 'y'], max_tokens: 1 }, as('one'));
+    expect(refused.headers.get('retry-after')).toBe('1');
+    await expectError(refused, 429, { code: 'client_queue_full' });
+    await expectError(await post(url, TEXT, { prompt: 'x', n: 4 }, as('one')), 400, { param: 'n' });
+    expect((await post(url, TEXT, { prompt: 'x', n: 3, max_tokens: 1 }, as('two'))).status).toBe(200);
+    leaving.abort();
+    await expect(running.then((response) => response.text())).rejects.toThrow();
+    await until(() => model.metrics.unfinished === 0 && server!.live === 0);
+    expect((await post(url, TEXT, { prompt: 'x', n: 3, max_tokens: 1 }, as('one'))).status).toBe(200);
+  });
+
   test('only this machine, unless told otherwise', async () => {
     expect(await start()).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
     await expect(ApiServer.listen({ port: Number(new URL(server!.url).port) })).rejects.toMatchObject({
@@ -481,7 +528,7 @@ describe('load', () => {
     const stream = await RawConnection.open(url);
     stream.post(CHAT, { messages: user('x'), stream: true, ignore_eos: true, n: 2 });
     const half = await RawConnection.open(url);
-    half.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"prompt"`);
+    half.send(`POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"prompt"`);
     await until(() => model.metrics.unfinished === 3 && server!.live === 3 && stream.received.includes('delta'));
     for (const connection of [whole, stream, half]) connection.vanish();
     await until(() => server!.live === 0);
@@ -494,7 +541,7 @@ describe('load', () => {
     const headers = await RawConnection.open(url);
     headers.send('GET /health HTTP/1.1\r\nHo');
     const body = await RawConnection.open(url);
-    body.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"prompt"`);
+    body.send(`POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"prompt"`);
     await until(() => headers.closed && body.closed);
     expect(headers.received).toMatch(/^HTTP\/1\.1 408 /);
     expect(body.received).toMatch(/^HTTP\/1\.1 408 /);
@@ -527,6 +574,18 @@ describe('state', () => {
     server.open(model);
     expect(await (await fetch(`${server.url}/health`)).json()).toEqual({ status: 'ok' });
     expect((await fetch(`${server.url}/metrics`)).status).toBe(200);
+  });
+
+  test('before a shutdown it is no longer ready, and answers on', async () => {
+    const url = await start();
+    const drained = server!.drain(300);
+    const ready = await fetch(`${url}/readyz`);
+    expect([ready.status, await ready.json()]).toEqual([503, { status: 'shutting down' }]);
+    expect((await fetch(`${url}/livez`)).status).toBe(200);
+    const answer = await post(url, TEXT, { prompt: 'x', max_tokens: 1 });
+    expect([answer.status, answer.headers.get('connection')]).toEqual([200, 'close']);
+    await drained;
+    expect((await post(url, TEXT, { prompt: 'x', max_tokens: 1 })).status).toBe(200);
   });
 
   test('a shutdown lets requests finish that take no longer than its time', async () => {

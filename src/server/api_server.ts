@@ -12,6 +12,8 @@ import { answerRequest, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
 import { chatShape } from './requests/chat_shape.js';
 import { BodyRooms } from './http/body_room.js';
+import { ClientPlaces } from './http/client_places.js';
+import { hostCheck } from './http/hosts.js';
 import { answerBrokenRequest } from './http/broken_request.js';
 import type { IgnoredField } from './requests/fields.js';
 import { fingerprintOf } from './fingerprint.js';
@@ -36,10 +38,16 @@ export interface ServerOptions {
   readonly strict?: boolean;
   /** Any of them lets a client in; none: everybody. */
   readonly apiKeys?: readonly string[];
+  /** /metrics needs a key, too. */
+  readonly protectMetrics?: boolean;
+  /** Host names that requests may ask for, or '*'; default: this machine's where it alone is listened to, else any. */
+  readonly allowedHosts?: readonly string[];
   /** Origins whose pages may ask, or '*'; default none. */
   readonly origins?: readonly string[];
   /** Answers that may wait for a slot; beyond them clients get 429. Default 128. */
   readonly maxQueue?: number;
+  /** Answers that one client may have under way: a key, or an address where no keys are needed; default: half of the places. */
+  readonly maxPerClient?: number;
   /** Bytes of a request's body; default 1 MiB. */
   readonly maxBodyBytes?: number;
   /** Bytes of all requests' bodies that are held at once, one client's up to half of them; default 64 MiB, or eight bodies. */
@@ -54,6 +62,8 @@ export interface ServerOptions {
   readonly headersMs?: number;
   readonly requestMs?: number;
   readonly stallMs?: number;
+  /** Time that a connection is kept for the next request; longer than a proxy keeps it (mostly 60 s). Default 75 s. */
+  readonly keepAliveMs?: number;
   /** Silence in a stream after which a comment is sent; default 15 s. */
   readonly heartbeatMs?: number;
   /** Hears of each request as it ends. */
@@ -85,6 +95,8 @@ const DEFAULTS = {
   headersMs: 10_000,
   requestMs: 60_000,
   stallMs: 30_000,
+  keepAliveMs: 75_000,
+  protectMetrics: false,
   heartbeatMs: 15_000,
 };
 /** Ignored fields that are named. */
@@ -102,8 +114,11 @@ export class ApiServer {
   readonly #metrics = new ServerMetrics();
   readonly #live = new Set<Exchange>();
   readonly #bodies: BodyRooms;
+  readonly #places = new ClientPlaces();
+  readonly #checkHost: (request: IncomingMessage) => void;
   #model: ServingModel | undefined;
   #reader: RequestReader | undefined;
+  #leaving = false;
   #closing: Promise<void> | undefined;
   #idle: (() => void) | undefined;
   readonly #created = Math.floor(Date.now() / 1000);
@@ -112,6 +127,7 @@ export class ApiServer {
     this.#server = server;
     this.#options = options;
     this.#access = new Access(options.apiKeys ?? [], options.origins ?? []);
+    this.#checkHost = hostCheck(options.allowedHosts, options.host);
     this.#bodies = new BodyRooms(options.maxBodiesBytes ?? Math.max(2 ** 26, 8 * options.maxBodyBytes));
     const { address, family, port } = server.address() as AddressInfo;
     this.url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
@@ -126,11 +142,11 @@ export class ApiServer {
    */
   static async listen(given: ServerOptions = {}): Promise<ApiServer> {
     const options = { ...DEFAULTS, ...given };
-    const { host, port, headersMs, requestMs } = options;
+    const { host, port, headersMs, requestMs, keepAliveMs } = options;
     const server = createServer({
       headersTimeout: headersMs,
       requestTimeout: requestMs,
-      keepAliveTimeout: 10_000,
+      keepAliveTimeout: keepAliveMs,
       connectionsCheckingInterval: Math.min(1000, headersMs),
     });
     server.maxConnections = options.maxConnections;
@@ -157,6 +173,15 @@ export class ApiServer {
   }
 
   /**
+   * Is no longer ready, and goes on as before for `ms`: balancers that ask /readyz send nobody here any more. Clients with an open
+   * connection are told to end it. `close` follows.
+   */
+  async drain(ms: number): Promise<void> {
+    this.#leaving = true;
+    await new Promise((resolve) => setTimeout(resolve, ms));
+  }
+
+  /**
    * Takes no more requests, waits up to `graceMs` for those under way, and ends the rest. The model stays open. Resolves when no
    * connection is left.
    */
@@ -165,6 +190,7 @@ export class ApiServer {
   }
 
   async #close(graceMs: number): Promise<void> {
+    this.#leaving = true;
     const closed = new Promise<void>((done) => this.#server.close(() => done()));
     await this.#untilIdle(graceMs);
     for (const exchange of this.#live) exchange.stop('shut_down');
@@ -223,12 +249,13 @@ export class ApiServer {
 
   async #answer(exchange: Exchange): Promise<void> {
     const { request, response } = exchange;
-    if (this.#closing) response.setHeader('Connection', 'close');
+    if (this.#leaving) response.setHeader('Connection', 'close');
+    this.#checkHost(request);
     this.#access.checkOrigin(request, response);
     if (this.#access.isPreflight(request, response)) return exchange.send(204, 'text/plain', '');
     const route = findRoute(request.url ?? '/');
     exchange.route = route.name;
-    if (needsKey(route)) this.#access.checkKey(request);
+    if (needsKey(route) || (route.name === '/metrics' && this.#options.protectMetrics)) this.#access.checkKey(request);
     checkMethod(route, request.method ?? '');
     if (route.name === '/health' || route.name === '/readyz') return this.#health(exchange);
     // It answers, so it lives: only a process that hangs should be started again.
@@ -250,7 +277,7 @@ export class ApiServer {
   }
 
   #health(exchange: Exchange): void {
-    const status = this.#closing
+    const status = this.#leaving
       ? 'shutting down'
       : !this.#model
         ? 'loading'
@@ -304,14 +331,19 @@ export class ApiServer {
     this.#openModel();
     const { prompts, promptField, options } = call;
     const wanted = prompts.length * (options.n ?? 1);
-    this.#checkQueue(model, wanted, prompts.length > this.#places(model) ? promptField : 'n');
-    await answerRequest(exchange, model, call, isChat ? chatShape : textShape, {
-      modelName: this.modelName,
-      fingerprint: fingerprintOf(this.#options.version, model.info),
-      maxBufferedBytes,
-      heartbeatMs,
-      onError: (error) => onError?.(error, exchange.id),
-    });
+    const param = prompts.length > this.#placesOf(model) ? promptField : 'n';
+    this.#checkQueue(model, wanted, param);
+    const { maxPerClient = Math.max(1, Math.floor(this.#placesOf(model) / 2)) } = this.#options;
+    const client = this.#access.clientOf(exchange.request);
+    await this.#places.run(client, wanted, maxPerClient, param, () =>
+      answerRequest(exchange, model, call, isChat ? chatShape : textShape, {
+        modelName: this.modelName,
+        fingerprint: fingerprintOf(this.#options.version, model.info),
+        maxBufferedBytes,
+        heartbeatMs,
+        onError: (error) => onError?.(error, exchange.id),
+      }),
+    );
   }
 
   async #read<Kind extends CallKind>(
@@ -348,7 +380,7 @@ export class ApiServer {
     response.setHeader(IGNORED_HEADER, names.join(', '));
   }
 
-  #places({ info: { slots } }: ServingModel): number {
+  #placesOf({ info: { slots } }: ServingModel): number {
     return slots + this.#options.maxQueue;
   }
 
@@ -358,7 +390,7 @@ export class ApiServer {
       metrics,
       info: { slots },
     } = model;
-    const places = this.#places(model);
+    const places = this.#placesOf(model);
     if (wanted > places) {
       throw badRequest(`${wanted} answers in one request: this server takes at most ${places} at once`, param);
     }

@@ -117,7 +117,7 @@ test('a client that goes away while its request waits is forgotten', { timeout: 
 test('more bytes of bodies than there is room for: 429, and room again afterwards', { timeout: 120_000 }, async () => {
   const url = await start({ maxBodiesBytes: 400_000 });
   const half = await RawConnection.open(url);
-  half.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n${' '.repeat(150_000)}`);
+  half.send(`POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n${' '.repeat(150_000)}`);
   await until(async () => /splitkv_request_body_bytes 150000/.test(await (await fetch(`${url}/metrics`)).text()));
   const large = await post(url, TEXT, { prompt: 'x', user: 'u'.repeat(100_000), max_tokens: 1 });
   expect(large.headers.get('retry-after')).toBe('1');
@@ -138,7 +138,7 @@ test('a request that is refused before it was read ends its connection', { timeo
   ];
   for (const [headers, sent, status] of refused) {
     const connection = await RawConnection.open(url);
-    connection.send(`POST ${TEXT} HTTP/1.1\r\nHost: x\r\n${headers}\r\n\r\n${sent}`);
+    connection.send(`POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\n${headers}\r\n\r\n${sent}`);
     await until(() => connection.closed);
     expect(connection.received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
     expect(connection.received).toMatch(/^connection: close\r$/im);
@@ -150,7 +150,7 @@ test('a request that is refused before it was read ends its connection', { timeo
 test('more connections than allowed are closed as they come', { timeout: 60_000 }, async () => {
   const url = await start({ maxConnections: 2 });
   const [first, second] = [await RawConnection.open(url), await RawConnection.open(url)];
-  for (const connection of [first, second]) connection.send('GET /health HTTP/1.1\r\nHost: x\r\n\r\n');
+  for (const connection of [first, second]) connection.send('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n');
   await until(() => first.received.includes('"ok"') && second.received.includes('"ok"'));
   const third = await RawConnection.open(url);
   await until(() => third.closed);

@@ -1,16 +1,19 @@
+import { readFile } from 'node:fs/promises';
 import { parseMemory } from '../../app/ranks/rank_options.js';
 import { progressLine } from '../../app/shared/progress.js';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
 import type { AttentionDpOptions, ServingModel } from '../../index.js';
 import { ApiServer, type RequestRecord, type ServerOptions } from '../../server/api_server.js';
-import type { Command, Terminal } from '../command.js';
+import { isLoopback } from '../../server/http/hosts.js';
+import { type Command, type Terminal, TERMINATED } from '../command.js';
 import { defined, modelOptions, modelRequest } from '../model_options.js';
 import { version } from '../version.js';
 import type { Options } from '../options.js';
 
 const DEFAULT_PORT = 8000;
 const DEFAULT_GRACE_SECONDS = 30;
+const DEFAULT_DRAIN_SECONDS = 5;
 const { host: _host, 'steps-in-flight': _steps, ...ownModelOptions } = modelOptions;
 
 export const command: Command = {
@@ -23,6 +26,14 @@ export const command: Command = {
       value: 'KEY',
       multiple: true,
       help: 'let in only clients that have it; may be given several times; also from SPLITKV_API_KEY',
+    },
+    'api-key-file': { value: 'FILE', help: 'more keys, one on each line' },
+    'no-auth': { help: 'let in everybody, also from other machines' },
+    'protect-metrics': { help: '/metrics needs a key, too' },
+    'allowed-host': {
+      value: 'NAME',
+      multiple: true,
+      help: "a host name that requests may ask for, or '*'; default: localhost where only this machine may connect, else any",
     },
     'allow-origin': { value: 'ORIGIN', multiple: true, help: "let pages of this origin ask, or '*'; default none" },
     strict: { help: 'refuse request fields that are unknown here; default: ignore them, and name them in a header' },
@@ -52,13 +63,27 @@ export const command: Command = {
     'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
     'max-bodies': { value: 'SIZE', help: "all requests' bytes at once, one client's up to half; default 64MiB" },
     'max-connections': { value: 'N', help: 'connections at once; more are closed; default 1024' },
+    'max-per-client': {
+      value: 'N',
+      help: 'answers that one key or address may have under way; default: half of all places',
+    },
+    'keep-alive': { value: 'SECONDS', help: 'that a connection waits for its next request; default 75' },
+    'drain-delay': {
+      value: 'SECONDS',
+      help: `between SIGTERM, from when on /readyz says 503, and the last request taken; default ${DEFAULT_DRAIN_SECONDS}`,
+    },
     grace: { value: 'SECONDS', help: `what requests under way get at the end; default ${DEFAULT_GRACE_SECONDS}` },
     ...ownModelOptions,
     context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
   },
   async run(options, terminal) {
-    const own = { ...serverOptions(options, terminal), version: await version(), strict: options.has('strict') };
-    const grace = options.number('grace', 'seconds of at least 0', (value) => value >= 0) ?? DEFAULT_GRACE_SECONDS;
+    const own = {
+      ...(await serverOptions(options, terminal)),
+      version: await version(),
+      strict: options.has('strict'),
+    };
+    const drain = seconds(options, 'drain-delay') ?? DEFAULT_DRAIN_SECONDS;
+    const grace = seconds(options, 'grace') ?? DEFAULT_GRACE_SECONDS;
     const serving = defined({
       slots: options.integer('slots', 1, 256),
       kvMemory: size(options, 'kv-memory'),
@@ -82,8 +107,12 @@ export const command: Command = {
       });
       server.open(model);
       await terminal.write(options.has('json') ? `${JSON.stringify(document(server, model))}\n` : ready(server, model));
-      warnOfOpenDoor(own, terminal);
       await interrupted(signal);
+      // Whoever presses Ctrl-C waits for it; whoever sends SIGTERM may have a balancer that must notice first.
+      if (isTerminated(signal) && drain > 0) {
+        terminal.note(`splitkv: no longer ready; requests are taken for another ${drain} s`);
+        await server.drain(drain * 1000);
+      }
       if (server.live > 0) terminal.note(`splitkv: ending; ${server.live} requests get ${grace} s to finish`);
       await server.close(grace * 1000);
     } finally {
@@ -112,20 +141,72 @@ function attentionDp(options: Options): AttentionDpOptions | undefined {
   return Object.keys(config).length > 0 ? config : undefined;
 }
 
-function serverOptions(options: Options, terminal: Terminal): ServerOptions {
-  const keys = options.texts('api-key');
-  const fromEnvironment = process.env['SPLITKV_API_KEY'] ?? '';
-  if (keys.some((key) => !/^[\x21-\x7e]+$/.test(key))) {
-    throw usageError('--api-key: expected letters, digits and signs without blanks, at least one');
+const seconds = (options: Options, name: string): number | undefined =>
+  options.number(name, 'seconds of at least 0', (value) => value >= 0);
+
+/**
+ * Keys that let clients in: of --api-key, --api-key-file and SPLITKV_API_KEY.
+ * @throws SplitkvError `usage` for one that no client can send, and where a place that should have keys has none: an open door must be
+ *   asked for
+ */
+async function apiKeys(options: Options): Promise<string[]> {
+  const keys: [place: string, key: string][] = options.texts('api-key').map((key) => ['--api-key', key]);
+  const fromEnvironment = process.env['SPLITKV_API_KEY'];
+  if (fromEnvironment !== undefined) {
+    const key = fromEnvironment.trim();
+    if (key === '') throw usageError('SPLITKV_API_KEY is empty; put a key there, or unset it');
+    keys.push(['SPLITKV_API_KEY', key]);
+  }
+  const file = options.text('api-key-file');
+  if (file !== undefined) {
+    const lines = (await keyFile(file)).split('\n').map((line) => line.trim());
+    const found = lines.filter((line) => line !== '');
+    if (found.length === 0) throw usageError(`--api-key-file ${file}: there is no key in it`);
+    keys.push(...found.map((key): [string, string] => [`--api-key-file ${file}`, key]));
+  }
+  for (const [place, key] of keys) {
+    if (!/^[\x21-\x7e]+$/.test(key)) {
+      throw usageError(`${place}: expected letters, digits and signs without blanks, at least one`);
+    }
+  }
+  return keys.map(([, key]) => key);
+}
+
+async function keyFile(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    throw usageError(
+      `--api-key-file ${file}: can't be read (${(error as NodeJS.ErrnoException).code ?? String(error)})`,
+    );
+  }
+}
+
+async function serverOptions(options: Options, terminal: Terminal): Promise<ServerOptions> {
+  const keys = await apiKeys(options);
+  const host = options.text('listen') ?? '127.0.0.1';
+  const needsKeys = !isLoopback(host) && !options.has('no-auth');
+  if (needsKeys && keys.length === 0) {
+    throw usageError(
+      `--listen ${host}: whoever reaches it could use this server; give --api-key (or --api-key-file, SPLITKV_API_KEY), or --no-auth`,
+    );
+  }
+  if (options.has('no-auth') && keys.length > 0) throw usageError('--no-auth: leave out the keys, or this option');
+  if (options.has('protect-metrics') && keys.length === 0) {
+    throw usageError('--protect-metrics: there is no key; give --api-key');
   }
   const verbose = options.has('verbose');
   return {
     port: options.integer('port', 0, 65535) ?? DEFAULT_PORT,
-    host: options.text('listen') ?? '127.0.0.1',
-    apiKeys: fromEnvironment === '' ? keys : [...keys, fromEnvironment],
+    host,
+    apiKeys: keys,
+    protectMetrics: options.has('protect-metrics'),
     origins: options.texts('allow-origin').map(checkedOrigin),
     ...defined({
       modelName: options.text('served-name'),
+      allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
+      maxPerClient: options.integer('max-per-client', 1),
+      keepAliveMs: milliseconds(seconds(options, 'keep-alive')),
       maxQueue: options.integer('max-queue', 0),
       maxBodyBytes: size(options, 'max-body'),
       maxBodiesBytes: size(options, 'max-bodies'),
@@ -138,6 +219,9 @@ function serverOptions(options: Options, terminal: Terminal): ServerOptions {
     },
   };
 }
+
+const milliseconds = (value: number | undefined): number | undefined =>
+  value === undefined ? undefined : value * 1000;
 
 function checkedOrigin(text: string): string {
   if (text === '*') return text;
@@ -183,10 +267,8 @@ function document({ url, modelName }: ApiServer, { info }: ServingModel): object
 const requestLine = ({ id, method, path, status, outcome, seconds }: RequestRecord): string =>
   `${method} ${path.slice(0, 200)} ${status} ${outcome} ${seconds.toFixed(3)} s ${id}`;
 
-function warnOfOpenDoor({ host = '', apiKeys = [] }: ServerOptions, terminal: Terminal): void {
-  if (apiKeys.length > 0 || /^(127\.|::1$|localhost$)/.test(host)) return;
-  terminal.note(`splitkv: warning: whoever reaches ${host} may use this server; --api-key keeps strangers out`);
-}
+/** By SIGTERM rather than by Ctrl-C. */
+const isTerminated = ({ reason }: AbortSignal): boolean => reason instanceof Error && reason.message === TERMINATED;
 
 function interrupted(signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();

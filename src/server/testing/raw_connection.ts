@@ -32,7 +32,7 @@ export class RawConnection {
   post(path: string, body: object, headers = ''): void {
     const text = JSON.stringify(body);
     this.send(
-      `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${headers}` +
+      `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${headers}` +
         `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
     );
   }

@@ -17,9 +17,9 @@ export async function openTestModel(options: ServeOptions = {}): Promise<Serving
   return serve(files, { adapter, slots: 4, ...options });
 }
 
-/** A server for the model. It is called `tiny`. */
+/** A server for the model. It is called `tiny`. Tests are one client. */
 export async function startTestServer(model: ServingModel, options: ServerOptions = {}): Promise<ApiServer> {
-  const server = await ApiServer.listen({ modelName: 'tiny', ...options });
+  const server = await ApiServer.listen({ modelName: 'tiny', maxPerClient: 1e6, ...options });
   server.open(model);
   return server;
 }
