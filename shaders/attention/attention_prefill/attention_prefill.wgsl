@@ -117,8 +117,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // The last entry that any row of the tile attends to.
   var end = 0u;
   var slot = 0u;
-  for (var i = 0u; i < min(params.tile_rows, params.rows - first_row); i++) {
-    let info = row_info[first_row + i];
+  let tile_rows = min(params.tile_rows, params.rows - first_row);
+  for (var left = tile_rows; left > 0u; left--) {
+    let info = row_info[first_row + tile_rows - left];
     if (info.x != INACTIVE) {
       end = max(end, info.x + 1u);
       slot = info.y;
@@ -166,10 +167,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     // Another rank's lane, whole: the empty state.
     end = 0u;
   }
-  for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
+  let staged = steps(thread, params.key_tile * HEAD_UNITS, THREADS);
+  let own_keys = steps(part, params.key_tile, PARTS);
+  var chunk = lane;
+  for (var chunks = steps(lane, steps(0u, end, CHUNK), MERGE_LANES); chunks > 0u; chunks--) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);
-    for (var start = chunk * CHUNK; start < chunk_end; start += KEY_TILE) {
-      for (var i = thread; i < params.key_tile * HEAD_UNITS; i += THREADS) {
+    var start = chunk * CHUNK;
+    for (var tiles = steps(start, chunk_end, KEY_TILE); tiles > 0u; tiles--) {
+      var i = thread;
+      for (var left = staged; left > 0u; left--) {
         let token = start + i % KEY_TILE;
         var value = vec4<f32>();
         if (token < end) {
@@ -177,13 +183,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           value = load_key(base, i / KEY_TILE);
         }
         kv_tile[i] = value;
+        i += THREADS;
       }
       workgroupBarrier();
 
       if (tx < KEY_TILE) {
         // Initialised in so many words: without, some compilers zero it only before the loop.
         var s = array<vec4<f32>, THREAD_QUERIES * THREAD_KEYS>();
-        for (var unit = 0u; unit < params.head_units; unit++) {
+        for (var units = params.head_units; units > 0u; units--) {
+          let unit = params.head_units - units;
           for (var j = 0u; j < THREAD_QUERIES; j++) {
             let query = q[query_at[j] + unit];
             for (var i = 0u; i < THREAD_KEYS; i++) {
@@ -201,7 +209,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       }
       workgroupBarrier();
 
-      for (var i = thread; i < params.key_tile * HEAD_UNITS; i += THREADS) {
+      i = thread;
+      for (var left = staged; left > 0u; left--) {
         let token = start + i / HEAD_UNITS;
         // Tokens beyond the tile's rows are never loaded: weight 0 times a NaN would not be 0.
         var value = vec4<f32>();
@@ -210,10 +219,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           value = load_value(base, i % HEAD_UNITS);
         }
         kv_tile[i] = value;
+        i += THREADS;
       }
       var own = EMPTY_M;
-      for (var key = part; key < params.key_tile; key += PARTS) {
+      var key = part;
+      for (var left = own_keys; left > 0u; left--) {
         own = max(own, weights[key * WEIGHT_STRIDE + mine]);
+        key += PARTS;
       }
       parts[thread] = own;
       workgroupBarrier();
@@ -228,11 +240,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         rescale[mine] = old_weight;
       }
       var added = 0.0;
-      for (var key = part; key < params.key_tile; key += PARTS) {
+      key = part;
+      for (var left = own_keys; left > 0u; left--) {
         let score = weights[key * WEIGHT_STRIDE + mine];
         let weight = select(exp(score - m), 0.0, score == EMPTY_M);
         weights[key * WEIGHT_STRIDE + mine] = weight;
         added += weight;
+        key += PARTS;
       }
       l = fma(l, old_weight, added);
       workgroupBarrier();
@@ -243,17 +257,20 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           o[j * THREAD_UNITS + i] *= scale;
         }
       }
-      for (var key = 0u; key < params.key_tile; key++) {
+      for (var keys = params.key_tile; keys > 0u; keys--) {
+        let token = params.key_tile - keys;
         for (var i = 0u; i < THREAD_UNITS; i++) {
-          let value = kv_tile[key * HEAD_UNITS + min(tx + 16u * i, HEAD_UNITS - 1u)];
+          let value = kv_tile[token * HEAD_UNITS + min(tx + 16u * i, HEAD_UNITS - 1u)];
           for (var j = 0u; j < THREAD_QUERIES; j++) {
-            let weight = weights[key * WEIGHT_STRIDE + ty + 8u * j];
+            let weight = weights[token * WEIGHT_STRIDE + ty + 8u * j];
             o[j * THREAD_UNITS + i] = fma(vec4<f32>(weight), value, o[j * THREAD_UNITS + i]);
           }
         }
       }
       workgroupBarrier();
+      start += KEY_TILE;
     }
+    chunk += MERGE_LANES;
   }
 
   parts[thread] = l;

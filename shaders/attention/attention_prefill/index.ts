@@ -14,6 +14,7 @@ import {
 import share from '../../lib/share.wgsl?raw';
 import partialLayoutSource from '../../lib/partial_layout.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import {
   checkLanes,
@@ -157,7 +158,7 @@ export const attentionPrefill = defineKernel({
     const headTile = group === 1 ? 1 : 2;
     const headTiles = ceilDiv(group, headTile);
     return {
-      wgsl: [...fragments, source],
+      wgsl: [stepsWgsl, ...fragments, source],
       constants: { ...constants, HEAD_TILE: headTile },
       params,
       grid: (step) => [gridLanes(step.chunks), kvHeads * headTiles, ceilDiv(step.rows, PREFILL_TILE_ROWS)],

@@ -35,8 +35,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   }
   let first = row * params.in_stride + n;
   var sum = segments[first];
-  for (var segment = 1u; segment < params.segment_count; segment++) {
-    sum += segments[first + segment * params.rows * params.in_stride];
+  for (var left = max(params.segment_count, 1u) - 1u; left > 0u; left--) {
+    sum += segments[first + (params.segment_count - left) * params.rows * params.in_stride];
   }
   write_output(row, n, sum);
 }
