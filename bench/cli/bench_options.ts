@@ -64,6 +64,7 @@ export function requestFor(
   weights: string | undefined,
   context?: number,
   rankOptions: readonly string[] = ['ranks', 'plan'],
+  precision = options.text('precision'),
 ): Promise<ModelRequest> {
   const args = [
     `--model=${model}`,
@@ -78,6 +79,7 @@ export function requestFor(
       'token',
       ...rankOptions,
     ]),
+    ...(precision === undefined ? [] : [`--precision=${precision}`]),
     ...(weights === undefined ? [] : [`--weights=${weights}`]),
     ...(context === undefined ? passOn(options, ['context']) : [`--context=${context}`]),
     ...(options.has('verbose') ? ['--verbose'] : []),

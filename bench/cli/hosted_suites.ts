@@ -138,7 +138,12 @@ async function suiteRequest(
   }
   const loads: PlainLoadOptions[] = [];
   for (const type of weightsList(options) ?? [undefined]) {
-    loads.push((await requestFor(options, terminal, model, type)).options);
+    for (const precision of suite === 'prefill'
+      ? (options.text('precision')?.split(',') ?? [undefined])
+      : [undefined]) {
+      const request = await requestFor(options, terminal, model, type, undefined, undefined, precision?.trim());
+      loads.push(request.options);
+    }
   }
   const promptTokens = integerList(options, 'prompt-tokens');
   const answers = { model, loads, runs, ...(promptTokens && { promptTokens }) };

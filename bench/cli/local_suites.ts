@@ -98,7 +98,16 @@ export async function runScale(options: Options, terminal: Terminal): Promise<Su
       models,
       weights: weightsList(options) ?? SCALE_WEIGHTS,
       loadArguments: [
-        ...passOn(options, ['kv', 'prefill-chunk', 'steps-in-flight', 'adapter', 'variants', 'ranks', 'plan']),
+        ...passOn(options, [
+          'kv',
+          'prefill-chunk',
+          'steps-in-flight',
+          'adapter',
+          'variants',
+          'precision',
+          'ranks',
+          'plan',
+        ]),
         `--context=${context}`,
         `--prompt-tokens=${length}`,
         `--max-tokens=${maxTokens}`,

@@ -27,8 +27,8 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     run: hosted('decode'),
   },
   prefill: {
-    summary: 'prompt tokens per second, by prompt length',
-    options: [...MODEL, 'prompt-tokens', 'runs', 'against'],
+    summary: 'prompt tokens per second, by prompt length; --precision exact,fast: side by side',
+    options: [...MODEL, 'precision', 'prompt-tokens', 'runs', 'against'],
     run: hosted('prefill'),
   },
   kernels: {
@@ -38,7 +38,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
   },
   check: {
     summary: 'whether every kernel is right on this adapter, and how fast the model is, in one line to copy',
-    options: ['model', 'weights', 'kv', 'variants', ...PLACE, 'kernel', 'runs'],
+    options: ['model', 'weights', 'kv', 'variants', 'precision', ...PLACE, 'kernel', 'runs'],
     run: hosted('check'),
   },
   gpu: {

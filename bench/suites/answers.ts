@@ -10,7 +10,7 @@ export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 's
 export interface AnswersRequest {
   /** A path (Node) or a URL. */
   readonly model: string;
-  /** The model's loads that are compared, each with other weights. */
+  /** The model's loads that are compared, each with other weights or another precision. */
   readonly loads: readonly PlainLoadOptions[];
   /** Undefined: 128, 1024, and as many as leave room in the context; on a software adapter 32 and 256. */
   readonly promptTokens?: readonly number[];
@@ -23,6 +23,9 @@ export interface Answers {
   readonly model: string;
   readonly weights: string;
   readonly kv: string;
+  readonly precision: 'exact' | 'fast';
+  /** Of the logits after the prompt, against the first load with the same weights: the difference's length over theirs. */
+  readonly error: number;
   readonly promptTokens: number;
   readonly generatedTokens: number;
   readonly samples: readonly RunStats[];
@@ -47,6 +50,7 @@ export async function measureAnswers(
     const answers: Answers[] = [];
     for (const length of promptLengths(promptTokens, contextLength, maxTokens, adapter.software)) {
       const prompt = randomPrompt(length, vocabSize);
+      const errors = await logitErrors(models, prompt, signal);
       const contenders = models.map((model) => answering(model, prompt, maxTokens, signal));
       // The answer that all others must equal; interleave's own first run is thrown away too.
       for (const contender of contenders) await contender.run();
@@ -56,6 +60,8 @@ export async function measureAnswers(
           model: info.name,
           weights: info.weights,
           kv: info.kv,
+          precision: models[index]!.stats().precision,
+          error: errors[index]!,
           promptTokens: length,
           generatedTokens: maxTokens,
           samples: samples[index]!,
@@ -68,10 +74,48 @@ export async function measureAnswers(
   }
 }
 
+/** Beyond it nothing is timed: rounding to 8 bits is some percent off after many layers. */
+const MOST_ERROR = 0.2;
+
+/** @throws SplitkvError `internal` where loads of the same weights disagree */
+async function logitErrors(
+  models: readonly Model[],
+  prompt: readonly number[],
+  signal: AbortSignal,
+): Promise<number[]> {
+  const first = new Map<string, Float32Array>();
+  const errors: number[] = [];
+  for (const model of models) {
+    const { weights } = model.info;
+    const shares = models.some((other) => other !== model && other.info.weights === weights);
+    if (!shares) {
+      errors.push(0);
+      continue;
+    }
+    const logits = (await model.logits(prompt, { signal })).rows[0]!;
+    const expected = first.get(weights) ?? logits;
+    first.set(weights, expected);
+    let [difference, size] = [0, 0];
+    for (const [i, value] of expected.entries()) {
+      difference += (logits[i]! - value) ** 2;
+      size += value ** 2;
+    }
+    const error = Math.sqrt(difference / size);
+    if (!(error < MOST_ERROR)) {
+      throw new SplitkvError(
+        'internal',
+        `${weights}, precision ${model.stats().precision}: logits are ${error} off after ${prompt.length} tokens, so no speed is told; please report it with the adapter`,
+      );
+    }
+    errors.push(error);
+  }
+  return errors;
+}
+
 function answering(model: Model, prompt: readonly number[], maxTokens: number, signal: AbortSignal) {
   let expected: readonly number[] | undefined;
   return {
-    name: `${model.info.weights}, prompt of ${prompt.length} tokens`,
+    name: `${model.info.weights}, ${model.stats().precision}, prompt of ${prompt.length} tokens`,
     async run(): Promise<RunStats> {
       const result = await model.generate(prompt, { maxTokens, ignoreEos: true, cachePrompt: false, signal }).result;
       throwIfAborted(signal, 'bench');

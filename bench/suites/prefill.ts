@@ -9,11 +9,14 @@ export interface PrefillResult {
   readonly model: string;
   readonly weights: string;
   readonly kv: string;
+  readonly precision: 'exact' | 'fast';
+  /** Of the logits, against the first precision with the same weights: the difference's length over theirs. */
+  readonly error: number;
   readonly prompt_tokens: number;
   /** Medians: of the prompt's tokens over the time to the first generated one, and of that time. */
   readonly tokens_per_second: number;
   readonly ttft_ms: number;
-  /** Beside the first weights of the list, on the same prompt, run by run: above 1 is faster. */
+  /** Beside the first weights and precision of the list, on the same prompt, run by run: above 1 is faster. */
   readonly speed_ratio: Estimate;
   /** Milliseconds to the first token. */
   readonly samples: readonly number[];
@@ -38,6 +41,7 @@ export async function runPrefill(request: PrefillRequest, hooks: SuiteHooks): Pr
         model: answer.model,
         weights: answer.weights,
         kv: answer.kv,
+        ...(answer.precision === 'fast' && { precision: answer.precision }),
         prompt_tokens: answer.promptTokens,
       },
       samples: firsts(answer).map((ms) => (1000 * answer.promptTokens) / ms),
@@ -52,6 +56,8 @@ function summarise(own: Answers, first: Answers): PrefillResult {
     model: own.model,
     weights: own.weights,
     kv: own.kv,
+    precision: own.precision,
+    error: own.error,
     prompt_tokens: own.promptTokens,
     tokens_per_second: (1000 * own.promptTokens) / median(firsts(own)),
     ttft_ms: median(firsts(own)),
@@ -61,18 +67,30 @@ function summarise(own: Answers, first: Answers): PrefillResult {
 }
 
 export function prefillTable(results: readonly PrefillResult[]): string {
-  const first = results[0]!.weights;
-  const several = results.some(({ weights }) => weights !== first);
+  const nameOf = ({ weights, precision }: PrefillResult): string =>
+    precision === 'fast' ? `${weights}, fast` : weights;
+  const first = nameOf(results[0]!);
+  const several = results.some((result) => nameOf(result) !== first);
+  const rounded = results.some(({ error }) => error > 0);
   return (
     alignedTable(
       [
-        ['model', 'weights', 'prompt', 'tokens/s', 'TTFT ms', ...(several ? [`speed / ${first}`] : [])],
+        [
+          'model',
+          'weights',
+          'prompt',
+          'tokens/s',
+          'TTFT ms',
+          ...(rounded ? ['error'] : []),
+          ...(several ? [`speed / ${first}`] : []),
+        ],
         ...results.map((result) => [
           result.model,
-          result.weights,
+          nameOf(result),
           String(result.prompt_tokens),
           decimals(result.tokens_per_second),
           decimals(result.ttft_ms),
+          ...(rounded ? [result.error.toExponential(1)] : []),
           ...(several ? [ratio(result.speed_ratio)] : []),
         ]),
       ],

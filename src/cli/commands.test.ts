@@ -58,6 +58,7 @@ describe('generate', () => {
         'dispatches_per_token',
         'exchanges_per_token',
         'plan',
+        'precision',
         'ranks',
         'tokens_per_second',
         'ttft_ms',

@@ -58,6 +58,10 @@ export const modelOptions = {
     help: 'which variants of kernels run: hardware (as on GPUs), software (as on CPU adapters), auto (default: what the adapter is)',
   },
   'no-tune': { help: "doesn't time a GPU's kernels at load to choose among plans of equal bits" },
+  precision: {
+    value: 'HOW',
+    help: 'how prompts are multiplied on GPUs: exact (default), or fast (in f16 or bytes, by matrix units where there are)',
+  },
   ranks: {
     value: 'N',
     help: 'GPU devices that run the model: how many (default 1), or an adapter each: "high-performance,low-power", or names (Node)',
@@ -136,6 +140,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     adapter: options.text('adapter'),
     variants: options.oneOf('variants', ['auto', 'hardware', 'software']),
     tune: options.has('no-tune') ? false : undefined,
+    precision: options.oneOf('precision', ['exact', 'fast']),
     ranks: readText(options, 'ranks', parseRanks),
     plan: await planOption(options.text('plan')),
     virtualRanks: options.has('virtual-ranks') || undefined,

@@ -118,6 +118,11 @@ export interface LoadOptions extends NetworkOptions {
    */
   readonly tune?: boolean;
   /**
+   * 'fast': on GPUs prompts are multiplied by matrix units in f16, in bytes, or in f16, by what all ranks have in common; sums stay f32. Texts
+   * may differ a little from those of 'exact', the default, and are as much the same over plans, batches and chunks.
+   */
+  readonly precision?: 'exact' | 'fast';
+  /**
    * Keep what is downloaded; default true. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the
    * cache that its tools share (HF_HUB_CACHE); without it they are read by ranges each time.
    */
@@ -312,9 +317,14 @@ export interface RunStats {
   readonly adapter: string;
   readonly ranks: readonly RankStats[];
   readonly plan: string;
-  /** Which variant of each kernel runs, by its name; 'hardware + software' where ranks differ. */
-  readonly variants: Readonly<Record<string, Variants | 'hardware + software'>>;
   readonly tuning: TuningStats;
+  /** As `load` was asked. */
+  readonly precision: 'exact' | 'fast';
+  /**
+   * Which variant of each kernel runs, by its name: 'hardware' or 'software', with what is fast of it, as in 'hardware, dot4'; with ' + '
+   * between several, where ranks or weights differ.
+   */
+  readonly variants: Readonly<Record<string, string>>;
   /** Of a generation: tokens of its prompt that were in the cache, and not computed again. */
   readonly cached_tokens?: number;
   /** Of a generation on several ranks. */

@@ -59,6 +59,7 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   adapter: true,
   variants: oneOf(['auto', 'hardware', 'software']),
   tune: true,
+  precision: oneOf(['exact', 'fast']),
   cache: true,
   integrity: true,
   hub: true,
@@ -210,6 +211,10 @@ async function openParts(
     ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: await isDownloading(source), onWarning })
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false, onWarning });
   if (compression) await checkWindow(compression, group);
+  if (options.precision === 'fast') {
+    const { warnOfExact } = await import('./ranks/exact_anyway.js');
+    warnOfExact(type, group, onWarning);
+  }
   let prefiller: PrefillWorker | undefined;
   try {
     await source.flush?.(); // throws where what was read isn't one version of each file

@@ -264,6 +264,7 @@ export class LoadedModel implements Model {
         us_per_exchange: this.#speed.ranks[rank]?.usPerExchange ?? 0,
       })),
       plan: this.info.plan.policy,
+      precision: this.#group.adapter.fast ? 'fast' : 'exact',
       variants: variantsOf(runner),
       tuning: tuningOf(runner),
     };
@@ -324,13 +325,15 @@ export class LoadedModel implements Model {
 
 /** What runs of each kernel, on all ranks. */
 function variantsOf({ ranks }: Runner): RunStats['variants'] {
-  const all: Record<string, RunStats['variants'][string]> = {};
+  const all = new Map<string, Set<string>>();
   for (const { facts } of ranks) {
     for (const [kernel, own] of Object.entries(facts.variants)) {
-      all[kernel] = (all[kernel] ?? own) === own ? own : 'hardware + software';
+      const found = all.get(kernel) ?? new Set();
+      all.set(kernel, found);
+      for (const variant of own.split(' + ')) found.add(variant);
     }
   }
-  return all;
+  return Object.fromEntries([...all].map(([kernel, found]) => [kernel, [...found].sort().join(' + ')]));
 }
 
 function tuningOf({ ranks }: Runner): TuningStats {

@@ -1,6 +1,6 @@
 import { SplitkvError } from '../base/errors.js';
 import { saysCpu } from './cpu_adapter.js';
-import { Device, type Variants } from './device.js';
+import { Device, type FastPath, type Variants } from './device.js';
 
 export interface AdapterRequest {
   /**
@@ -17,6 +17,8 @@ export interface AdapterRequest {
   readonly instance?: number;
   /** Of kernels; default: those for what the adapter is. Forces a GPU's on the CPU, for tests. */
   readonly variants?: Variants;
+  /** With precision 'fast': how prompts may be multiplied; of these, what the adapter has. Undefined: exactly. */
+  readonly fast?: readonly FastPath[];
 }
 
 const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
@@ -45,6 +47,21 @@ async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | nul
     );
   }
   return gpu.requestAdapter({ powerPreference });
+}
+
+/** What WGSL may use without asking. */
+async function languageFeatures(request: AdapterRequest): Promise<WGSLLanguageFeatures | undefined> {
+  if (isNode) return (await (await import('./node.js')).nodeGpuOf(request)).wgslLanguageFeatures;
+  return (globalThis.navigator as Navigator | undefined)?.gpu?.wgslLanguageFeatures;
+}
+
+/** How an adapter can multiply prompts with precision 'fast', the best way first. Where there is no adapter: none, and opening one says why. */
+export async function adapterFastPaths(request: AdapterRequest = {}): Promise<readonly FastPath[]> {
+  const asked = { ...request, fast: [] };
+  const adapter = await requestAdapter(asked).catch(() => null);
+  if (!adapter) return [];
+  const { fastPathsOf } = await import('./fast_paths.js');
+  return fastPathsOf(adapter, await languageFeatures(asked));
 }
 
 /** Which variants of kernels `openDevice` would plan. Where there is no adapter: 'software', and opening one says why. */
@@ -80,5 +97,12 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
         (isNode ? ', or install a software Vulkan driver (Debian: mesa-vulkan-drivers)' : ', or see chrome://gpu'),
     );
   }
-  return Device.open(adapter, request.variants);
+  if (!request.fast) return Device.open(adapter, request.variants);
+  const { fastPathsOf } = await import('./fast_paths.js');
+  const has = fastPathsOf(adapter, await languageFeatures(request));
+  const { subgroupMaxSize: subgroup = 0 } = adapter.info as Partial<GPUAdapterInfo>;
+  return Device.open(adapter, request.variants, {
+    paths: has.filter((path) => request.fast!.includes(path)),
+    subgroup,
+  });
 }

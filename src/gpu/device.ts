@@ -5,6 +5,12 @@ import { saysCpu } from './cpu_adapter.js';
 import { Choices } from './choices.js';
 import { currentPacer } from './pacing.js';
 
+/**
+ * How prompts may be multiplied with precision 'fast': products of numbers rounded to f16, products of bytes by packed_4x8_integer_dot_product,
+ * or of f16 by matrix units that multiply rows x depth by depth x outputs (`matrix ROWSxOUTPUTSxDEPTH`). Sums are f32.
+ */
+export type FastPath = 'f16' | 'dot4' | `matrix ${number}x${number}x${number}`;
+
 /** What kernels may base a decision on: features and limits, never a browser's name. Plain data. */
 export interface DeviceTraits {
   readonly limits: {
@@ -25,6 +31,13 @@ export interface DeviceTraits {
   readonly unroll: boolean;
   /** One of a kernel's `tunings`. */
   readonly tuning?: string;
+  /** Undefined: prompts are multiplied as exactly as generated tokens. */
+  readonly fast?: {
+    /** The first that fits the weights is taken; none: exactly. */
+    readonly paths: readonly FastPath[];
+    /** Invocations of the largest subgroup. */
+    readonly subgroup: number;
+  };
 }
 
 /** Kernels have variants for GPUs and for adapters that run on the CPU. */
@@ -40,7 +53,12 @@ export interface AdapterDescription {
   readonly software: boolean;
   /** Which variants of kernels are planned for it: by default those for what it is. */
   readonly variants: Variants;
+  /** With precision 'fast': how prompts may be multiplied, the best way first. */
+  readonly fast?: readonly FastPath[];
 }
+
+/** What takes the place of a kernel's variant that is wrong: its plain form, or with precision 'fast' its exact one. */
+export type Replacement = 'plain' | 'exact';
 
 export type BufferKind = 'storage' | 'uniform' | 'staging';
 
@@ -81,6 +99,8 @@ const AT_ONCE = 4;
 const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
 /** Asked for where there are. */
 const FEATURES: readonly string[] = ['shader-f16', 'timestamp-query', STRICT_MATH];
+/** Asked for where prompts are multiplied by matrix units. */
+const MATRIX_FEATURES: readonly string[] = ['subgroups', 'chromium-experimental-subgroup-matrix'];
 
 /** One GPUDevice with its adapter's description, a pipeline cache, and a count of what it holds. */
 export class Device {
@@ -91,20 +111,21 @@ export class Device {
   readonly #buffers = new Set<Buffer>();
   readonly #pipelines = new Map<string, CompiledPipeline & { readonly source: PipelineSource }>();
   readonly #placeholders = new Map<string, Buffer>();
-  readonly #planned = new Map<string, Variants>();
+  readonly #planned = new Map<string, Set<string>>();
   /** Rejects each wait that is pending. */
   readonly #pendingWaits = new Set<(lost: SplitkvError) => void>();
   #lostReason: string | undefined;
   #failure: SplitkvError | undefined;
   #disposed = false;
   #nudges = false;
-  #isPlain = (_kernel: string): boolean => false;
+  #replacementOf = (_kernel: string): Replacement | undefined => undefined;
 
   private constructor(
     readonly gpu: GPUDevice,
     adapter: GPUAdapter,
     software: boolean,
     variants: Variants | undefined,
+    fast: DeviceTraits['fast'],
   ) {
     const { limits } = gpu;
     const info = adapter.info;
@@ -115,6 +136,7 @@ export class Device {
       description: info.description,
       software,
       variants: variants ?? (software ? 'software' : 'hardware'),
+      ...(fast && { fast: fast.paths }),
     };
     this.traits = {
       limits: {
@@ -130,6 +152,7 @@ export class Device {
       f16: gpu.features.has('shader-f16'),
       software: this.adapter.variants === 'software',
       unroll: !software,
+      ...(fast && { fast }),
     };
     void gpu.lost.then((lost) => {
       this.#lostReason = lost.message || lost.reason || 'unknown reason';
@@ -144,9 +167,11 @@ export class Device {
   /**
    * Opens a device on the adapter with every limit kernels can use raised to what the adapter offers.
    * @param variants of kernels to plan; default: those for what the adapter is
+   * @param fast with precision 'fast': how prompts may be multiplied
    */
-  static async open(adapter: GPUAdapter, variants?: Variants): Promise<Device> {
-    const features = FEATURES.filter((feature) => adapter.features.has(feature)) as GPUFeatureName[];
+  static async open(adapter: GPUAdapter, variants?: Variants, fast?: DeviceTraits['fast']): Promise<Device> {
+    const wanted = fast?.paths.some((path) => path.startsWith('matrix')) ? [...FEATURES, ...MATRIX_FEATURES] : FEATURES;
+    const features = wanted.filter((feature) => adapter.features.has(feature)) as GPUFeatureName[];
     const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
     let device: GPUDevice;
     try {
@@ -161,9 +186,10 @@ export class Device {
       );
     }
     const says = saysCpu(adapter);
-    if (says !== undefined) return new Device(device, adapter, says, variants);
+    if (says !== undefined) return new Device(device, adapter, says, variants, fast);
     const { measuresAsCpu } = await import('./cpu_probe.js');
-    return new Device(device, adapter, await measuresAsCpu(new Device(device, adapter, false, variants)), variants);
+    const onCpu = await measuresAsCpu(new Device(device, adapter, false, variants, undefined));
+    return new Device(device, adapter, onCpu, variants, fast);
   }
 
   /** Name for people: the most telling of the adapter's fields. */
@@ -311,25 +337,36 @@ export class Device {
     return result as T;
   }
 
-  /** What was planned of each kernel that programs were recorded of, by its name. */
-  get planned(): Readonly<Record<string, Variants>> {
-    return Object.fromEntries(this.#planned);
+  /** What was planned of each kernel that programs were recorded of, by its name: 'hardware', 'software', 'hardware, dot4'; ' + ' between several. */
+  get planned(): Readonly<Record<string, string>> {
+    return Object.fromEntries(
+      [...this.#planned].map(([kernel, variants]) => [kernel, [...variants].sort().join(' + ')]),
+    );
   }
 
   /**
-   * Which kernels are planned plainly from now on, as for an adapter that runs on the CPU and has no feature: where their variants for
-   * GPUs compute wrongly. Forgets what was `planned`.
+   * Which kernels are planned otherwise from now on, as their variants compute wrongly: 'plain' as for an adapter that runs on the CPU
+   * and has no feature, 'exact' as without precision 'fast'. Forgets what was `planned`.
    */
-  usePlain(isPlain: (kernel: string) => boolean): void {
-    this.#isPlain = isPlain;
+  replace(replacementOf: (kernel: string) => Replacement | undefined): void {
+    this.#replacementOf = replacementOf;
     this.#planned.clear();
   }
 
   /** @internal What a kernel is to be planned with, in a program that is being recorded. */
   traitsOf(kernel: string): DeviceTraits {
-    const traits = this.#isPlain(kernel) ? { ...this.traits, software: true, f16: false } : this.traits;
-    this.#planned.set(kernel, traits.software ? 'software' : 'hardware');
-    return traits;
+    const replacement = this.#replacementOf(kernel);
+    if (replacement === undefined) return this.traits;
+    const { fast: _, ...exact } = this.traits;
+    return replacement === 'exact' ? exact : { ...exact, software: true, f16: false };
+  }
+
+  /** @internal What was planned of it. */
+  note(kernel: string, { software }: DeviceTraits, fast: FastPath | undefined): void {
+    const variant = software ? 'software' : fast === undefined ? 'hardware' : `hardware, ${fast}`;
+    const planned = this.#planned.get(kernel);
+    if (planned) planned.add(variant);
+    else this.#planned.set(kernel, new Set([variant]));
   }
 
   /** @internal What its pipelines are made of. */

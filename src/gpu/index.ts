@@ -3,10 +3,18 @@
  * dispatches are recorded into a Program once and replayed each step (recorder.ts). Read kernel.ts next.
  */
 
-export { type AdapterRequest, adapterVariants, noWebGpu, openDevice } from './adapters.js';
+export { type AdapterRequest, adapterFastPaths, adapterVariants, noWebGpu, openDevice } from './adapters.js';
 export type { Candidate, Choice } from './choices.js';
 export { saysCpu } from './cpu_adapter.js';
-export { type AdapterDescription, Buffer, Device, type DeviceTraits, type Variants } from './device.js';
+export {
+  type AdapterDescription,
+  Buffer,
+  Device,
+  type DeviceTraits,
+  type FastPath,
+  type Replacement,
+  type Variants,
+} from './device.js';
 export {
   defineKernel,
   type Grid,

@@ -1,5 +1,5 @@
 import { SplitkvError } from '../base/errors.js';
-import type { Device, DeviceTraits } from './device.js';
+import type { Device, DeviceTraits, FastPath } from './device.js';
 
 /** How a storage binding is used by a kernel. */
 export type Access = 'read' | 'read_write';
@@ -28,6 +28,8 @@ export interface KernelPlan<P extends ParamTypes> {
   readonly constants: Readonly<Record<string, number | boolean>>;
   readonly params: ParamValues<P>;
   readonly grid: GridSpec;
+  /** How it multiplies, where that isn't exactly. */
+  readonly fast?: FastPath;
 }
 
 export interface KernelSpec<B extends Bindings, P extends ParamTypes, Problem> {

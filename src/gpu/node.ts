@@ -11,9 +11,10 @@ const pacer = new NodePacer();
 /**
  * Dawn's WebGPU in this Node process; `adapterName` is part of an adapter's name, e.g. 'SwiftShader' or 'llvmpipe'. The devices of an
  * instance share a software adapter's threads.
+ * @param experimental with features that browsers keep behind a flag
  */
-export async function nodeGpu(adapterName: string | undefined, instance = 0): Promise<GPU> {
-  const key = `${instance} ${adapterName ?? ''}`;
+export async function nodeGpu(adapterName: string | undefined, instance = 0, experimental = false): Promise<GPU> {
+  const key = `${instance} ${experimental} ${adapterName ?? ''}`;
   let gpu = entries.get(key);
   if (!gpu) {
     // A second adapter beside whatever the Vulkan loader finds; it reads this once, when Dawn first looks for adapters.
@@ -33,7 +34,10 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0): Pr
     }
     Object.assign(globalThis, dawn.globals);
     usePacer(pacer);
-    gpu = dawn.create(adapterName === undefined ? [] : [`adapter=${adapterName}`]);
+    gpu = dawn.create([
+      ...(adapterName === undefined ? [] : [`adapter=${adapterName}`]),
+      ...(experimental ? ['enable-dawn-features=allow_unsafe_apis'] : []),
+    ]);
     entries.set(key, gpu);
   }
   return gpu;
@@ -43,19 +47,21 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0): Pr
 const SLOWEST_LAST = [/llvmpipe|lavapipe/i, /^(?!.*swiftshader)/i, /swiftshader/i];
 let fastest: Promise<string | undefined> | undefined;
 
+/** Matrix units of GPUs are experimental. */
+export const nodeGpuOf = ({ adapterName, instance, fast }: AdapterRequest): Promise<GPU> =>
+  nodeGpu(adapterName, instance, fast !== undefined);
+
 /**
  * The adapter asked for by name, else the fastest: a GPU (a discrete one, unless low power is preferred) before a software adapter,
  * and of those the fastest.
  */
-export async function requestNodeAdapter({
-  powerPreference = 'high-performance',
-  adapterName,
-  instance,
-}: AdapterRequest): Promise<GPUAdapter | null> {
-  const adapter = await (await nodeGpu(adapterName, instance)).requestAdapter({ powerPreference });
+export async function requestNodeAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {
+  const { powerPreference = 'high-performance', adapterName } = request;
+  const adapter = await (await nodeGpuOf(request)).requestAdapter({ powerPreference });
   if (adapterName !== undefined || !adapter || !saysCpu(adapter)) return adapter;
   const name = await (fastest ??= fastestAdapter());
-  return name === undefined ? adapter : (await nodeGpu(name, instance)).requestAdapter({ powerPreference });
+  if (name === undefined) return adapter;
+  return (await nodeGpuOf({ ...request, adapterName: name })).requestAdapter({ powerPreference });
 }
 
 async function fastestAdapter(): Promise<string | undefined> {

@@ -55,5 +55,5 @@ export function openPaperDevice(like?: Pick<Device, 'traits' | 'adapter'>): Prom
     },
     requestDevice: () => Promise.resolve(gpu),
   };
-  return Device.open(adapter as unknown as GPUAdapter, like?.adapter.variants);
+  return Device.open(adapter as unknown as GPUAdapter, like?.adapter.variants, like?.traits.fast);
 }

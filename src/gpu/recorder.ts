@@ -183,6 +183,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     const { device } = this;
     const traits = device.traitsOf(kernel.name);
     const plan = kernel.plan(problem, traits);
+    device.note(kernel.name, traits, plan.fast);
     for (const name of Object.keys(args)) {
       if (!(name in kernel.bindings)) throw new SplitkvError('internal', `${kernel.name} has no binding '${name}'`);
     }

@@ -1,3 +1,4 @@
+import { loadFast } from '../../shaders/linear/fast/fast.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
@@ -33,5 +34,6 @@ export async function loadWeights(
   const slice = rankSlice(world.plan, world.rank, config);
   const weights = await loadModelWeights(device, config, reader, type, { ...options, slice });
   const kinds = await layerKinds(config);
+  if (device.traits.fast) await loadFast();
   return { ...weights, createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds) };
 }

@@ -12,12 +12,22 @@ if (!adapter) process.exit(3);
 const names = ['shader-f16', 'subgroups', 'chromium-experimental-subgroup-matrix'];
 const limits = {};
 for (const name in adapter.limits) if (typeof adapter.limits[name] === 'number') limits[name] = adapter.limits[name];
-const { vendor, architecture, device: card, description } = adapter.info;
+const { vendor, architecture, device: card, description, subgroupMaxSize } = adapter.info;
+const matrices = [...(adapter.info.subgroupMatrixConfigs ?? [])].map(
+  ({ componentType, resultComponentType, M, N, K }) => ({
+    componentType,
+    resultComponentType,
+    M,
+    N,
+    K,
+  }),
+);
+const language = [...gpu.wgslLanguageFeatures];
 const features = names.filter((name) => adapter.features.has(name));
 if (jobsFile === undefined) {
   writeSync(
     1,
-    `@@ADAPTER ${JSON.stringify({ info: { vendor, architecture, device: card, description }, limits, features })}\n`,
+    `@@ADAPTER ${JSON.stringify({ info: { vendor, architecture, device: card, description, subgroupMaxSize }, limits, features, language, matrices })}\n`,
   );
   process.exit(0);
 }

@@ -6,6 +6,8 @@
 import { usageError } from '../../../src/base/errors.js';
 import { alignedTable } from '../../../src/base/aligned_table.js';
 import type { Terminal } from '../../../src/cli/command.js';
+import { loadFast } from '../../../shaders/linear/fast/fast.js';
+import type { DeviceTraits } from '../../../src/gpu/index.js';
 import { assembleWgsl } from '../../../src/gpu/kernel.js';
 import { readModelConfig } from '../../../src/model/families/registry.js';
 import { PUBLISHED } from '../../../src/model/testing/published_configs.js';
@@ -62,6 +64,7 @@ export async function compileVariants(
   { kernel, case: part = '' }: Omit<CompileRequest, 'family'>,
   card: LabAdapter,
 ): Promise<CompileVariant[]> {
+  await loadFast();
   const variants: CompileVariant[] = [];
   const kernels = new Set<string>();
   for (const folder of kernelFolders(kernel)) {
@@ -73,9 +76,18 @@ export async function compileVariants(
     // Two layers have all that the others have, experts among them.
     const config = await readModelConfig({ ...PUBLISHED[model]!.config, num_hidden_layers: 2 });
     for (const weights of WEIGHTS) {
-      for (const { what, ...dispatch } of await paperRun(config, weights, 'f16', card)) {
-        if (!kernels.has(dispatch.kernel)) continue;
-        variants.push(named({ ...dispatch, case: `${model.replace(/-(instruct|chat)$/, '')} ${weights}: ${what}` }));
+      const short = `${model.replace(/-(instruct|chat)$/, '')} ${weights}`;
+      const exact = await paperRun(config, weights, 'f16', card);
+      for (const { what, ...dispatch } of exact) {
+        if (kernels.has(dispatch.kernel)) variants.push(named({ ...dispatch, case: `${short}: ${what}` }));
+      }
+      const known = new Set(exact.map(({ code }) => code));
+      for (const path of card.fast.paths) {
+        const traits = { ...card.traits, fast: { ...card.fast, paths: [path] } };
+        for (const { what, ...dispatch } of await paperRun(config, weights, 'f16', { ...card, traits })) {
+          if (!kernels.has(dispatch.kernel) || known.has(dispatch.code)) continue;
+          variants.push(named({ ...dispatch, case: `${short}, ${path}: ${what}` }));
+        }
       }
     }
   }
@@ -89,20 +101,25 @@ const named = (variant: Omit<CompileVariant, 'name'>): CompileVariant => ({
   name: `${variant.kernel} '${variant.case}'`,
 });
 
-/** With shader-f16, and where that makes another shader without. */
-function caseVariants({ kernel, cases }: AnyKernelSuite, { traits }: LabAdapter): CompileVariant[] {
+/** With shader-f16, and where that makes another shader without; and by each way of precision 'fast' that the card has. */
+function caseVariants({ kernel, cases }: AnyKernelSuite, { traits, fast }: LabAdapter): CompileVariant[] {
+  const forms: readonly (readonly [suffix: string, traits: DeviceTraits])[] = [
+    ['', traits],
+    [', without shader-f16', { ...traits, f16: false }],
+    ...fast.paths.map((path) => [`, ${path}`, { ...traits, fast: { ...fast, paths: [path] } }] as const),
+  ];
   return cases.flatMap(({ name, problem, step = { rows: 1, chunks: 1 }, needsF16 }) => {
     const codes = new Set<string>();
-    return [true, false].flatMap((f16) => {
-      if (needsF16 && !f16) return [];
-      const plan = kernel.plan(problem as never, { ...traits, f16: f16 && traits.f16 });
+    return forms.flatMap(([suffix, of]) => {
+      if (needsF16 && !of.f16) return [];
+      const plan = kernel.plan(problem as never, of);
       const code = assembleWgsl(kernel.name, plan);
-      if (codes.size > 0 && codes.has(code)) return [];
+      if (codes.has(code)) return [];
       codes.add(code);
       const [x, y, z] = typeof plan.grid === 'function' ? plan.grid(step) : plan.grid;
       return named({
         kernel: kernel.name,
-        case: f16 ? name : `${name}, without shader-f16`,
+        case: name + suffix,
         code,
         bindings: Object.values(kernel.bindings),
         workgroups: x * y * z,

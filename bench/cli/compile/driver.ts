@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { SplitkvError, throwIfAborted, unsupportedError } from '../../../src/base/errors.js';
 import type { AdapterDescription, DeviceTraits } from '../../../src/gpu/index.js';
+import { fastPathsOf } from '../../../src/gpu/fast_paths.js';
 import type { Access } from '../../../src/gpu/kernel.js';
 // oxlint-disable-next-line import/default -- its text
 import child from './compile_child.mjs?raw';
@@ -31,6 +32,8 @@ export interface CompileJob {
 export interface LabAdapter {
   readonly traits: DeviceTraits;
   readonly adapter: AdapterDescription;
+  /** What precision 'fast' adds to the traits. */
+  readonly fast: NonNullable<DeviceTraits['fast']>;
 }
 
 const INSTALL =
@@ -199,13 +202,17 @@ function runProcess(
 }
 
 function readCard(line: string): LabAdapter {
-  const { info, limits, features } = JSON.parse(line) as {
-    readonly info: Omit<AdapterDescription, 'software' | 'variants'>;
+  const { info, limits, features, language, matrices } = JSON.parse(line) as {
+    readonly info: Omit<AdapterDescription, 'software' | 'variants' | 'fast'> & { readonly subgroupMaxSize: number };
     readonly limits: DeviceTraits['limits'];
     readonly features: readonly string[];
+    readonly language: readonly string[];
+    readonly matrices: readonly { readonly [name: string]: string | number }[];
   };
+  const told = { info: { ...info, subgroupMatrixConfigs: matrices }, features: new Set(features) };
   return {
     adapter: { ...info, software: false, variants: 'hardware' },
     traits: { limits, f16: features.includes('shader-f16'), software: false, unroll: true },
+    fast: { paths: fastPathsOf(told as never, new Set(language)), subgroup: info.subgroupMaxSize },
   };
 }

@@ -13,6 +13,9 @@ export interface Figures {
   readonly instructions: number;
   readonly valu: number;
   readonly vmem: number;
+  /** Instructions of matrix units (v_wmma), and products of four bytes (v_dot4). */
+  readonly matrix_products: number;
+  readonly byte_products: number;
   /** ACO's estimates in cycles. It weighs every loop alike, so they compare per unit of work only. */
   readonly latency: number;
   readonly inverse_throughput: number;
@@ -48,6 +51,8 @@ export function readFigures(spirv: string, driver: string): Figures {
     instructions: figure('Instructions'),
     valu: figure('VALU'),
     vmem: figure('VMEM'),
+    matrix_products: driver.match(/\bv_s?wmma_/g)?.length ?? 0,
+    byte_products: driver.match(/\bv_dot4_/g)?.length ?? 0,
     latency: figure('Latency'),
     inverse_throughput: figure('Inverse Throughput'),
     threads: Number(size[1]) * Number(size[2]) * Number(size[3]),

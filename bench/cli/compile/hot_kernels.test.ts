@@ -54,6 +54,20 @@ describe.skipIf(lab === undefined)('hot kernels on a GPU', () => {
     expect(given.filter((exception) => !needed.has(exception))).toEqual([]);
   });
 
+  test("with precision 'fast' prompts are multiplied by matrix units and by packed bytes", async () => {
+    expect(lab!.card.fast.paths).toEqual(['matrix 16x16x16', 'dot4', 'f16']);
+    const q4 = await compileVariants({ kernel: 'linear_tiled', case: '128 rows, 576 x 1536, q4' }, lab!.card);
+    const rows = await compileRows(lab!, q4);
+    const products = (suffix: string): readonly boolean[] => {
+      const row = rows.find(({ case: name }) => name === `128 rows, 576 x 1536, q4${suffix}`)!;
+      return [row.matrix_products > 0, row.byte_products > 0];
+    };
+    expect(products('')).toEqual([false, false]);
+    expect(products(', matrix 16x16x16')).toEqual([true, false]);
+    expect(products(', dot4')).toEqual([false, true]);
+    expect(products(', f16')).toEqual([false, false]);
+  });
+
   test('a shader that does not compile is told by its name', async () => {
     const job = {
       name: "kernel 'case'",

@@ -1,6 +1,7 @@
 import { ceilDiv } from '../../../src/base/math.js';
-import { defineKernel } from '../../../src/gpu/kernel.js';
+import { defineKernel, type GridSpec } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
+import { fastPath, fastTile } from '../fast/fast.js';
 import { BLOCK } from '../pack.js';
 import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, tilesOf } from '../problem.js';
 import { segmentStart } from '../segments.js';
@@ -44,6 +45,19 @@ export const linearTiled = defineKernel({
     const rowTile = most ?? (rows <= 32 || workgroups(64, 64) < ENOUGH_WORKGROUPS ? 32 : 64);
     const outTile = (most && outs) ?? (outFeatures <= 32 || workgroups(64, rowTile) < ENOUGH_WORKGROUPS ? 32 : 64);
     const prefetch = unroll && tuning !== 'late';
+    const path = fastPath(traits, problem.type);
+    const grid: GridSpec = (step) => [ceilDiv(outFeatures, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1];
+    if (path !== undefined) {
+      const tile = fastTile('linear_tiled', path, problem.type, traits, [rowTile, outTile]);
+      const wgsl = [stepsWgsl, ...fragments, xPlainWgsl, ...tile.wgsl];
+      return {
+        ...tile,
+        wgsl,
+        constants: { ...constants, ...tile.constants, PREFETCH: prefetch, SEGMENTED: segments.count > 1 },
+        params,
+        grid,
+      };
+    }
     // Workgroup memory holds 32 columns at a time, so a boundary within them must be masked whatever the weight type.
     let aligned = true;
     for (let s = segments.first; s <= segments.first + segments.count; s++) {
@@ -54,7 +68,7 @@ export const linearTiled = defineKernel({
       wgsl: [stepsWgsl, ...fragments, xPlainWgsl, tiledWgsl],
       constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile, PREFETCH: prefetch },
       params,
-      grid: (step) => [ceilDiv(outFeatures, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1],
+      grid,
     };
   },
 });

@@ -1,5 +1,8 @@
+import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
+import { fastPath, fastTile } from '../../linear/fast/fast.js';
 import { checkGridY, EXPERT_PARAMS, type ExpertProblem, planExperts } from '../experts.js';
 import expertTileWgsl from '../expert_tile.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
@@ -31,6 +34,18 @@ export const expertLinearTiled = defineKernel({
     const tile = tileRows(traits);
     const most = (stepRows: number): number => mostTiles(Math.min(stepRows, rows), topK, expertCount, tile);
     checkGridY('expert_linear_tiled', rows, most(rows), traits);
+    const path = fastPath(traits, problem.type);
+    if (path !== undefined) {
+      const fast = fastTile('expert_linear_tiled', path, problem.type, traits, [tile, 64]);
+      return {
+        ...fast,
+        wgsl: [...fragments, stepsWgsl, expertTileWgsl, ...fast.wgsl],
+        constants: { SWIGLU: matrices === 2, TILE_ROWS: tile, ...fast.constants },
+        params,
+        // 64 outputs, or 32 of gate with those of up.
+        grid: (step) => [matrices === 2 ? tiles : ceilDiv(tiles, 2), most(step.rows), 1],
+      };
+    }
     return {
       wgsl: [...fragments, expertTileWgsl, ...(traits.software ? [serialContractWgsl, serialSource] : [source])],
       constants: { SWIGLU: matrices === 2, TILE_ROWS: tile, ...(traits.software ? { SERIAL_ROWS: 2 } : {}) },

@@ -48,6 +48,8 @@ export interface ChatProperties {
   set variants(value: string | Gone);
   get noTune(): boolean;
   set noTune(value: boolean | '' | Gone);
+  get precision(): string | undefined;
+  set precision(value: string | Gone);
   get context(): number | undefined;
   set context(value: number | string | Gone);
   get memory(): string | undefined;

@@ -227,11 +227,13 @@ export class ChatSession {
 
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
-    const { weights, kv, variants, contextLength, ranks, plan, virtualRanks, memory, integrity } = this.#options;
+    const { weights, kv, variants, precision, contextLength, ranks, plan, virtualRanks, memory, integrity } =
+      this.#options;
     const report = await planModel(this.#where!, {
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
       ...(variants !== undefined && { variants }),
+      ...(precision !== undefined && { precision }),
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),
       ...(typeof plan === 'string' && { plan }),

@@ -9,6 +9,7 @@ export const PARAMETERS = {
   kv: 'auto, f32, f16, q8',
   variants: 'hardware, software: which variants of kernels run',
   tune: "0: a GPU's kernels aren't timed at load to choose among plans of equal bits",
+  precision: 'exact, fast: how prompts are multiplied on GPUs',
   context: 'tokens of the context',
   max_tokens: 'tokens of an answer',
   ranks: 'how many, or an adapter for each with commas between',
@@ -43,7 +44,8 @@ export function readParameters(query: URLSearchParams): PageParameters {
     const value = text(name);
     return value === undefined ? undefined : parse(value, `${name}=${value} in the address`);
   };
-  const [weights, kv, variants, plan] = [text('weights'), text('kv'), text('variants'), text('plan')];
+  const [weights, kv, plan] = [text('weights'), text('kv'), text('plan')];
+  const [variants, precision] = [text('variants'), text('precision')];
   const contextLength = read('context', wholeNumber);
   const ranks = read('ranks', parseRanks);
   const virtualRanks = read('virtual', onOrOff('all ranks on one device'));
@@ -58,6 +60,7 @@ export function readParameters(query: URLSearchParams): PageParameters {
       ...(kv !== undefined && { kv: kv as KvType | 'auto' }),
       ...(variants !== undefined && { variants: variants as 'hardware' | 'software' }),
       ...(tune !== undefined && { tune }),
+      ...(precision !== undefined && { precision: precision as 'exact' | 'fast' }),
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),
       ...(plan !== undefined && { plan }),

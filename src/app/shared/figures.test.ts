@@ -17,6 +17,7 @@ const stats = (ranks: RunStats['ranks'], speed = 12.34): RunStats => ({
   adapter: 'gpu',
   ranks,
   plan: 'tp',
+  precision: 'exact',
   variants: {},
   tuning: { state: 'software', choices: 0, known: 0, measured: 0, left: 0, chosen: {}, ms: 0 },
 });

@@ -2,8 +2,9 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { type Device, openDevice } from '../../gpu/index.js';
+import { type Device, type FastPath, openDevice } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
 import { openRunner } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 import { wrongVariants } from './check_variants.js';
@@ -13,15 +14,15 @@ afterEach(() => void vi.unstubAllEnvs());
 const adapterName = (await testAdapters()).at(-1)!.name;
 const request = { adapterName, variants: 'hardware' } as const;
 
-/** A driver that makes nothing of a kernel's variant for GPUs. */
-function breakKernel(device: Device, kernel: string): Device {
+/** A driver that makes nothing of a kernel's variant for GPUs, or of the form that it has with precision 'fast'. */
+function breakKernel(device: Device, kernel: string, form: 'hardware' | 'fast' = 'hardware'): Device {
   const create = device.gpu.createShaderModule.bind(device.gpu);
   const traitsOf = device.traitsOf.bind(device);
   // A kernel is compiled as soon as it is planned, or before any is.
   let isPlain = false;
   device.traitsOf = (name) => {
     const traits = traitsOf(name);
-    isPlain = traits.software;
+    isPlain = form === 'fast' ? traits.fast === undefined : traits.software;
     return traits;
   };
   device.gpu.createShaderModule = ({ label, code }) => {
@@ -46,9 +47,40 @@ test.each<[string, Record<string, unknown>, kernel: string | undefined]>([
   const device = await openDevice(request);
   if (broken !== undefined) breakKernel(device, broken);
   const subject = { config: model.config, type: 'f32', kvType: 'f32', contextLength: 300, batched: false } as const;
-  expect(await wrongVariants(device, subject)).toEqual(broken === undefined ? [] : [broken]);
+  expect(await wrongVariants(device, subject)).toEqual(broken === undefined ? {} : { [broken]: 'plain' });
   device.dispose();
 });
+
+const FAST: [string, Record<string, unknown>, FastPath, broken: string | undefined, 'hardware' | 'fast'][] = [
+  ['llama by bytes', {}, 'dot4', undefined, 'fast'],
+  ['deepseek by f16', { model_type: 'deepseek_v3' }, 'f16', undefined, 'fast'],
+  ['deepseek by bytes', { model_type: 'deepseek_v3' }, 'dot4', undefined, 'fast'],
+  ['its fast form broken', {}, 'dot4', 'linear_tiled', 'fast'],
+  ['all its forms broken', {}, 'f16', 'linear_tiled', 'hardware'],
+  ["the experts' fast form broken", { model_type: 'deepseek_v3' }, 'f16', 'expert_linear_tiled', 'fast'],
+];
+test.each(drawn(FAST, 2, 'wrong fast variants'))(
+  "with precision 'fast' the exact variant is tried next: %s",
+  { timeout: 120_000 },
+  async (...row) => {
+    const [, config, path, broken, form] = row;
+    const { model } = randomFiles({ seed: 1, config });
+    const device = await openDevice({ ...request, fast: [path] });
+    expect(device.traits.fast!.paths).toEqual([path]);
+    const taken = new Set<FastPath>();
+    const note = device.note.bind(device);
+    device.note = (kernel, traits, fast) => {
+      if (kernel === 'linear_tiled' && fast) taken.add(fast);
+      note(kernel, traits, fast);
+    };
+    if (broken !== undefined) breakKernel(device, broken, form);
+    const subject = { config: model.config, type: 'q8', kvType: 'f32', contextLength: 300, batched: false } as const;
+    const expected = broken === undefined ? {} : { [broken]: form === 'fast' ? 'exact' : 'plain' };
+    expect(await wrongVariants(device, subject)).toEqual(expected);
+    expect([...taken]).toEqual([path]);
+    device.dispose();
+  },
+);
 
 test(
   'at load the plain one takes its place, with a warning, and the model is right',

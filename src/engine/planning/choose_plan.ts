@@ -57,18 +57,18 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
     plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape);
     if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
       const { weighSequences } = await import('./weigh_sequences.js');
-      plan = await weighSequences(plan, ranksOf(plan, options), subject);
+      plan = await weighSequences(plan, await ranksOf(plan, options), subject);
     }
   }
   checkPlan(plan, shape);
   checkTogether(subjectFeatures(subject), plan);
-  const { adapters, budgets } = ranksOf(plan, options);
+  const { adapters, budgets } = await ranksOf(plan, options);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
   return { plan, adapters, budgets, ...(note !== undefined && { note }) };
 }
 
-const ranksOf = ({ worldSize }: Plan, options: LoadOptions): PlanRanks => ({
-  adapters: rankAdapters(options, worldSize),
+const ranksOf = async ({ worldSize }: Plan, options: LoadOptions): Promise<PlanRanks> => ({
+  adapters: await rankAdapters(options, worldSize),
   budgets: memoryBudgets(options.memory, worldSize),
   virtual: options.virtualRanks ?? false,
   signal: options.signal,

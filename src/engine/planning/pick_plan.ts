@@ -22,7 +22,7 @@ export function usualRequest(
 export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ranks: number): Promise<ChosenPlan> {
   const { candidates, adapters, budgets, machine, work, workload } = await planOutlook({
     subject,
-    adapters: rankAdapters(options, ranks),
+    adapters: await rankAdapters(options, ranks),
     budgets: memoryBudgets(options.memory, ranks),
     virtual: options.virtualRanks ?? false,
     workload: {

@@ -39,6 +39,7 @@ export interface PlanModelOptions extends Pick<
   | 'powerPreference'
   | 'adapter'
   | 'variants'
+  | 'precision'
   | 'integrity'
   | 'signal'
   | 'hub'
@@ -166,7 +167,7 @@ export async function planModel(
   };
   const outlook = await planOutlook({
     subject,
-    adapters: rankAdapters(options, count),
+    adapters: await rankAdapters(options, count),
     budgets: memoryBudgets(options.memory, count),
     virtual,
     workload: request,

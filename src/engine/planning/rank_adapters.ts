@@ -1,17 +1,37 @@
 import { usageError } from '../../base/errors.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
-import { type AdapterRequest, adapterVariants } from '../../gpu/index.js';
+import { adapterFastPaths, type AdapterRequest, adapterVariants } from '../../gpu/index.js';
 import type { LoadOptions } from '../api.js';
 
 export type { AdapterRequest } from '../../gpu/index.js';
 
 const PREFERENCES: readonly string[] = ['high-performance', 'low-power'] satisfies GPUPowerPreference[];
 
-/** The adapter of each of `count` ranks that the options ask for. @throws SplitkvError `usage` where they say two things. */
-export function rankAdapters(
-  options: Pick<LoadOptions, 'ranks' | 'adapter' | 'powerPreference' | 'variants'>,
+/** What the options say of adapters. */
+type Adapters = Pick<LoadOptions, 'ranks' | 'adapter' | 'powerPreference' | 'variants'>;
+
+/**
+ * The adapter of each of `count` ranks that the options ask for. With precision 'fast' all may multiply prompts only in ways that all of
+ * them have, so that a prompt's numbers don't follow from which rank computes them.
+ * @throws SplitkvError `usage` where they say two things.
+ */
+export async function rankAdapters(
+  options: Adapters & Pick<LoadOptions, 'precision'>,
   count: number,
-): AdapterRequest[] {
+): Promise<AdapterRequest[]> {
+  const requests = namedAdapters(options, count);
+  if (options.precision !== 'fast') return requests;
+  const each = await Promise.all(distinct(requests).map((request) => adapterFastPaths(request)));
+  const [first = [], ...others] = each;
+  const fast = first.filter((path) => others.every((paths) => paths.includes(path)));
+  return requests.map((request) => ({ ...request, fast }));
+}
+
+const distinct = (requests: readonly AdapterRequest[]): AdapterRequest[] => [
+  ...new Map(requests.map((request) => [JSON.stringify(request), request])).values(),
+];
+
+function namedAdapters(options: Adapters, count: number): AdapterRequest[] {
   const { ranks, adapter, powerPreference, variants = 'auto' } = options;
   const forced = variants === 'auto' ? {} : { variants };
   if (ranks === undefined || typeof ranks === 'number') {
@@ -29,15 +49,11 @@ export function rankAdapters(
 }
 
 /** The KV cache's type that the options ask for: 'auto' is f16 where kernels are a GPU's on every rank, and f32 elsewhere. */
-export async function cacheType(
-  options: Pick<LoadOptions, 'kv' | 'ranks' | 'adapter' | 'powerPreference' | 'variants'>,
-): Promise<KvType> {
+export async function cacheType(options: Adapters & Pick<LoadOptions, 'kv'>): Promise<KvType> {
   const { kv = 'auto' } = options;
   if (kv !== 'auto') return kv;
-  const requests = new Map(
-    rankAdapters(options, rankCount(options)).map((request) => [JSON.stringify(request), request]),
-  );
-  for (const request of requests.values()) if ((await adapterVariants(request)) === 'software') return 'f32';
+  const requests = distinct(namedAdapters(options, rankCount(options)));
+  for (const request of requests) if ((await adapterVariants(request)) === 'software') return 'f32';
   return 'f16';
 }
 

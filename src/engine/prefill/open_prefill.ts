@@ -48,11 +48,11 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
     const { OnnxPrefill } = await import('./onnx/onnx_prefill.js');
     return OnnxPrefill.open({ config, reader, type, runner, request: options, signal, onProgress });
   }
-  const { variants } = request.adapter;
+  const { variants, fast } = request.adapter;
   const adapter =
     options.adapter === undefined
       ? request.adapter
-      : { ...namedAdapter(options.adapter), ...(variants && { variants }) };
+      : { ...namedAdapter(options.adapter), ...(variants && { variants }), ...(fast && { fast }) };
   const shared = {
     config,
     type,

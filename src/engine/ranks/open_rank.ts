@@ -7,6 +7,7 @@ import type { World } from '../../model/layers/world.js';
 import type { WeightProgress } from '../../model/weights/weight_loader.js';
 import type { TuneOptions } from '../tuning/tune.js';
 import type { TuningStats } from '../api.js';
+import type { Replacements } from '../measure/check_variants.js';
 import type { RunnerOptions } from './rank.js';
 import { RankRunner } from './rank_runner.js';
 
@@ -91,12 +92,14 @@ async function prepare(
     const checking = skips ? undefined : wrongHere(device, request, sources, signal);
     checking?.catch(() => {}); // awaited below
     await device.compile(sources, signal, onProgress);
-    const wrong = (await checking) ?? [];
-    if (wrong.length > 0) {
-      device.usePlain((kernel) => wrong.includes(kernel));
+    const wrong = (await checking) ?? {};
+    if (Object.keys(wrong).length > 0) device.replace((kernel) => wrong[kernel]);
+    for (const replacement of new Set(Object.values(wrong))) {
+      const kernels = Object.keys(wrong).filter((kernel) => wrong[kernel] === replacement);
+      const how = replacement === 'exact' ? " and precision 'fast'" : '';
       request.onWarning?.(
-        `${device.name} computes wrongly with ${wrong.join(', ')}: the plain variant runs instead, which is slower; update the GPU ` +
-          'driver or the browser',
+        `${device.name} computes wrongly with ${kernels.join(', ')}${how}: the ${replacement} variant runs instead, which is slower; ` +
+          'update the GPU driver or the browser',
       );
     }
     if (tunes(device, request) !== 'on') return;
@@ -131,13 +134,13 @@ async function wrongHere(
   { config, type, runner: { kvType, contextLength, slots }, again }: RankRequest,
   sources: readonly PipelineSource[],
   signal: AbortSignal,
-): Promise<readonly string[]> {
+): Promise<Replacements> {
   const [{ wrongVariants }, { defaultStore, measured }] = await Promise.all([
     import('../measure/check_variants.js'),
     import('../measure/store.js'),
   ]);
   const subject = { config, type, kvType, contextLength, batched: slots > 1 };
-  return measured(await defaultStore(), 'variants', [device.adapter, subject, sources], false, async () => {
+  return measured(await defaultStore(), 'replacements', [device.adapter, subject, sources], false, async () => {
     const own = await again();
     try {
       return await wrongVariants(own, subject, signal);

@@ -1,4 +1,3 @@
-import type { Variants } from '../../gpu/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { SharedSequence } from '../../placement/index.js';
@@ -91,7 +90,7 @@ export interface RankFacts {
   /** Bytes of a KV block in each cache buffer, in the order of layers. */
   readonly cacheBlockBytes: readonly number[];
   /** Of its kernels, by their names. */
-  readonly variants: Readonly<Record<string, Variants>>;
+  readonly variants: Readonly<Record<string, string>>;
   /** What a stopwatch chose among plans of equal bits, once the rank is open. */
   readonly tuning?: TuningStats;
 }

@@ -4,7 +4,7 @@
  */
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import type { Device } from '../../gpu/index.js';
+import type { Device, FastPath } from '../../gpu/index.js';
 import { fileListSource, TensorReader } from '../../loader/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
@@ -21,6 +21,8 @@ export interface OpenRunnerOptions {
   /** Adapters by rank; one name stands for all. */
   readonly adapter: string | readonly string[];
   readonly variants?: LoadOptions['variants'];
+  /** With precision 'fast'. */
+  readonly fast?: readonly FastPath[];
   readonly model: RandomModelOptions;
   readonly weights?: WeightType;
   readonly kv?: KvType;
@@ -66,6 +68,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
     adapters: Array.from({ length: plan.worldSize }, (_, rank) => ({
       adapterName: typeof adapter === 'string' ? adapter : adapter[rank]!,
       ...forced,
+      ...(options.fast && { fast: options.fast }),
     })),
     virtual: options.virtual ?? false,
     ...(options.open && { open: options.open }),

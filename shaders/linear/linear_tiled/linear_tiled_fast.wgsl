@@ -1,0 +1,138 @@
+// A linear layer for many rows (prompt tokens): out = x W^T, with precision 'fast': rows are rounded, to f16 (half.wgsl) or to 8 bits
+// (bytes.wgsl), and so are weights beyond f16; sums are f32.
+//
+//   out[r][n] (+)= sum_s sum_{k in segment s} W[n][k] x[r][k] + bias[n]
+//
+// x:      [rows][x_stride4 * 4] f32; a rank's slice starts at element 4 * x_start4 of the contraction
+// weight: packed tiles of 32 output rows (pack.ts), 16-byte units
+// scale:  f16 scales of q8 and q4
+// bias:   [out_features] f32
+// out:    [rows][out_stride] f32, or [segment_count][rows][out_stride] with SEGMENTS_OUT; elements from out_features on are
+//         never written
+//
+// Grid: x = tile of OUT_TILE outputs, y = tile of ROW_TILE rows. A workgroup stages some columns of its weights and rows, counted from
+// the contraction's start in the model, in workgroup memory, and asks for the next while it multiplies. A segment is summed in
+// ascending k, then the segments in order.
+//
+// PREFETCH: changes no bit. SEGMENTED: there are several segments.
+// Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
+
+const PREFETCH: bool = true; // variant
+const SEGMENTED: bool = true; // variant
+
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> scale: array<u32>;
+@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+
+struct Params {
+  rows: u32,
+  out_features: u32,
+  model_in_features: u32,
+  units: u32,
+  first_unit: u32,
+  unit_vec4s: u32,
+  x_stride4: u32,
+  x_start4: u32,
+  out_stride: u32,
+  out_offset: u32,
+  segment_total: u32,
+  segment_align: u32,
+  segment_first: u32,
+  segment_count: u32,
+  eps: f32,
+  out_scale: f32,
+}
+@group(0) @binding(5) var<uniform> params: Params;
+
+/// The tile's first row and output.
+struct Place {
+  row: u32,
+  n: u32,
+}
+
+fn x_at(place: Place, row: u32, k4: u32, columns: Columns) -> vec4<f32> {
+  if (place.row + row < params.rows && k4 >= columns.start4 && k4 < columns.end4) {
+    return load_x(place.row + row, k4);
+  }
+  return vec4<f32>();
+}
+
+/// Outputs beyond the last repeat it; they aren't written. Units beyond a rank's slice meet rows that are zero.
+fn weight_index(place: Place, out: u32, unit: u32) -> u32 {
+  let n = min(place.n + out, params.out_features - 1u);
+  return ((n / 32u) * params.units + unit - params.first_unit) * 32u + n % 32u;
+}
+
+fn write_element(place: Place, at: vec2<u32>, segment: u32, value: f32) {
+  let row = place.row + at.x;
+  let n = place.n + at.y;
+  if (row >= params.rows || n >= params.out_features) {
+    return;
+  }
+  if (SEGMENTS_OUT) {
+    write_segment(segment, row, n, value);
+  } else {
+    write_output(row, n, value);
+  }
+}
+
+/// Elements of a piece that an invocation takes over.
+const TAKEN: u32 = 4u * PIECE / THREADS;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let place = Place(group.y * ROW_TILE, group.x * OUT_TILE);
+  let quarter = quarter_of(thread);
+  var totals = array<f32, PIECES * TAKEN>();
+  var s = 0u;
+  for (var segments = params.segment_count; segments > 0u; segments--) {
+    let segment = params.segment_first + s;
+    let start = segment_start(segment, params.model_in_features, params.segment_total, params.segment_align);
+    let end = segment_start(segment + 1u, params.model_in_features, params.segment_total, params.segment_align);
+    var columns = Columns(start / 32u * 8u, start / 4u, (end + 3u) / 4u);
+    var sums = Sums();
+    var fetched = Fetched();
+    if (PREFETCH) {
+      fetched = fetch(place, columns, thread);
+    }
+    for (var left = steps(columns.base4, columns.end4, STAGE4); left > 0u; left--) {
+      if (!PREFETCH) {
+        fetched = fetch(place, columns, thread);
+      }
+      put(fetched, thread);
+      workgroupBarrier();
+      columns.base4 += STAGE4;
+      if (PREFETCH && left > 1u) {
+        fetched = fetch(place, columns, thread);
+      }
+      multiply(&sums, quarter, thread);
+      workgroupBarrier();
+    }
+    for (var piece = 0u; piece < PIECES; piece++) {
+      hand_over(&sums, piece, quarter, thread);
+      workgroupBarrier();
+      for (var i = 0u; i < TAKEN; i++) {
+        let at = i * THREADS + thread;
+        let value = piece_sums[at];
+        if (SEGMENTS_OUT || !SEGMENTED) {
+          write_element(place, place_of(piece, at), s, value);
+        } else if (s == 0u) {
+          totals[piece * TAKEN + i] = value;
+        } else {
+          totals[piece * TAKEN + i] += value;
+        }
+      }
+      workgroupBarrier();
+    }
+    s++;
+  }
+  if (!SEGMENTS_OUT && SEGMENTED) {
+    for (var piece = 0u; piece < PIECES; piece++) {
+      for (var i = 0u; i < TAKEN; i++) {
+        write_element(place, place_of(piece, i * THREADS + thread), 0u, totals[piece * TAKEN + i]);
+      }
+    }
+  }
+}
