@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from '@playwright/test';
 import { transformWithOxc } from 'vite';
 
-const FILE = 'src/engine/measure/page_store.ts';
+const FILE = 'src/engine/measure/stores/page_store.ts';
 
 test('what a worker of a page measured is kept for the page, and as long as it is new', async ({ page }) => {
   const { code } = await transformWithOxc(readFileSync(FILE, 'utf8'), FILE);
@@ -21,7 +21,7 @@ test('what a worker of a page measured is kept for the page, and as long as it i
       worker.onmessage = ({ data }) => resolve(data);
       worker.onerror = reject;
     });
-    const { pageStore } = (await import(address)) as typeof import('../../src/engine/measure/page_store.js');
+    const { pageStore } = (await import(address)) as typeof import('../../src/engine/measure/stores/page_store.js');
     const store = pageStore();
     const now = Date.now;
     const later = async (days: number): Promise<unknown> => {

@@ -8,7 +8,7 @@ import { measureAdapters } from './basics.js';
 import { measureMachine } from './measure_machine.js';
 import { Probe, type ProbeSubject } from './probe.js';
 import { chooseLayers } from './probe_layers.js';
-import type { MeasureStore } from './store.js';
+import type { MeasureStore } from './stores/store.js';
 import { modelSizes } from '../../model/model_sizes.js';
 
 const { name: adapterName } = (await testAdapters()).at(-1)!;

@@ -12,7 +12,7 @@ import { measureLayers } from './measure_layers.js';
 import { measureOverheads } from './overheads.js';
 import type { ProbeSubject } from './probe.js';
 import { type LayerKind, layerKinds } from './probe_layers.js';
-import { defaultStore, measured, type MeasureStore } from './store.js';
+import { defaultStore, measured, type MeasureStore } from './stores/store.js';
 
 export interface MachineRequest {
   readonly subject: ProbeSubject;

@@ -105,7 +105,7 @@ async function prepare(
     if (tunes(device, request) !== 'on') return;
     const [{ tuningSources }, { defaultStore }] = await Promise.all([
       import('../tuning/tune.js'),
-      import('../measure/store.js'),
+      import('../measure/stores/store.js'),
     ]);
     const wanted = await tuningSources(device, paper.device, await defaultStore());
     // No load waits for them.
@@ -124,7 +124,10 @@ function tunes(device: Device, { runner: { tune = true } }: RankRequest): Tuning
 async function tuneHere(device: Device, request: RankRequest): Promise<TuningStats> {
   const state = tunes(device, request);
   if (state !== 'on') return { state, choices: 0, known: 0, measured: 0, left: 0, chosen: {}, ms: 0 };
-  const [{ tune }, { defaultStore }] = await Promise.all([import('../tuning/tune.js'), import('../measure/store.js')]);
+  const [{ tune }, { defaultStore }] = await Promise.all([
+    import('../tuning/tune.js'),
+    import('../measure/stores/store.js'),
+  ]);
   return tune(device, { store: await defaultStore(), signal: request.signal, ...request.stopwatch });
 }
 
@@ -137,7 +140,7 @@ async function wrongHere(
 ): Promise<Replacements> {
   const [{ wrongVariants }, { defaultStore, measured }] = await Promise.all([
     import('../measure/check_variants.js'),
-    import('../measure/store.js'),
+    import('../measure/stores/store.js'),
   ]);
   const subject = { config, type, kvType, contextLength, batched: slots > 1 };
   return measured(await defaultStore(), 'replacements', [device.adapter, subject, sources], false, async () => {

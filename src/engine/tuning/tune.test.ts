@@ -8,7 +8,7 @@ import { drawn } from '../../gpu/testing/draw.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { firstDifference } from '../testing/run_bits.js';
 import { openStopwatch, type Stopwatch } from './stopwatch.js';
-import type { MeasureStore } from '../measure/store.js';
+import type { MeasureStore } from '../measure/stores/store.js';
 import { tune } from './tune.js';
 
 beforeEach(() => vi.stubEnv('SPLITKV_CACHE_DIR', mkdtempSync(join(tmpdir(), 'splitkv-tune-'))));

@@ -1,3 +1,8 @@
+/**
+ * Room: where measures are kept between loads. What is measured once is here; Node keeps it in files (node_store.ts), pages
+ * where their workers find it, too (page_store.ts).
+ */
+
 /** Where measures are kept, so that an adapter is measured once and not at each load. Failing to keep them is no error. */
 export interface MeasureStore {
   /** What measures depend on besides the adapter: measures taken elsewhere aren't found. */
