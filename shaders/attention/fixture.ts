@@ -19,6 +19,7 @@ import { kvScale, readKvVector, type UnitAt, writeKvVector } from '../cache/kv_v
 import { blockShape, HEAD_TABLE_LEAD, headTable, type TableLayout } from '../cache/head_tables.js';
 import { type QueryPieces, widestPiece } from './query_pieces.js';
 import { ownInputs, type Sharing } from './share_fixture.js';
+import type { Attended } from './window.js';
 
 /** EMPTY_M of softmax_state.wgsl. */
 export const EMPTY_M = Math.fround(-3e38);
@@ -38,6 +39,10 @@ export const rowEntries = (
   [position, slot]: readonly [number, number],
   cacheHead: number,
 ): number => position + 1 - (perHead ? (evicted?.[slot]?.[cacheHead] ?? 0) : 0);
+
+/** The first entry that a row with so many entries sees. */
+export const firstSeen = ({ slidingWindow = Infinity }: Attended, entries: number): number =>
+  Math.max(0, entries - slidingWindow);
 
 /** Rows behind those of the step that there is room for. */
 export interface Idle {
@@ -88,7 +93,7 @@ export const cacheHeadOf = (
 ): number => firstKvHead + Math.floor(head / (heads / kvHeads));
 
 /** What attention problems have in common, with the rows that a case runs. */
-export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction, QueryPieces, Idle {
+export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction, QueryPieces, Attended, Idle {
   readonly rows: number;
   readonly heads: number;
   /** attention_split: of this rank's local chunks. */
@@ -104,6 +109,7 @@ export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvTyp
   Sharing &
   Eviction &
   QueryPieces &
+  Attended &
   Idle;
 
 /** The layout of a cache that may hold more kv heads than the problem has. */
@@ -190,6 +196,9 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
   const { kvHeads } = shape;
   const lengths: number[] = [];
   for (const info of rowInfo) if (info) lengths[info[1]] = Math.max(lengths[info[1]] ?? 0, info[0] + 1);
+  // What no row sees was freed.
+  const seen = (slot: number): number =>
+    Math.min(...rowInfo.map((info) => (info?.[1] === slot ? firstSeen(problem, info[0] + 1) : Infinity)));
   const slots = lengths.length;
   const used = lengths.reduce((sum, length) => sum + ceilDiv(length, block), 0);
   const free = Array.from({ length: used + 2 }, (_, i) => i);
@@ -201,8 +210,9 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
   const values = poisonedCache(shape.kvType, kvCacheBytes(shape, used + 2));
   const table = new Uint32Array(Math.max(1, slots) * tableStride).fill(0xffffffff);
   for (let slot = 0; slot < slots; slot++) {
-    for (let token = 0; token < (lengths[slot] ?? 0); token++) {
-      if (token % block === 0) table[slot * tableStride + token / block] = free.pop()!;
+    const first = seen(slot);
+    for (let token = first; token < (lengths[slot] ?? 0); token++) {
+      if (token % block === 0 || token === first) table[slot * tableStride + Math.floor(token / block)] = free.pop()!;
       const physical = table[slot * tableStride + Math.floor(token / block)]!;
       for (let head = 0; head < kvHeads; head++) {
         const drawn = Array.from({ length: headDim }, () => [halfNormal(random), halfNormal(random)] as const);
@@ -292,7 +302,9 @@ export function scoresOf(
   return entries.map((entry, i) => {
     const at = (unit: number): number => keyUnit(shape, blocks[i]!, kvHead, unit, entry % block);
     const key = readKvVector(shape.kvType, inputs['k_cache']!, at, headDim);
-    return scale * key.reduce((sum, k, dim) => sum + q[dim]! * k, 0);
+    const score = scale * key.reduce((sum, k, dim) => sum + q[dim]! * k, 0);
+    const cap = Math.fround(problem.softcap ?? 0);
+    return cap > 0 ? cap * Math.tanh(score / cap) : score;
   });
 }
 

@@ -5,6 +5,7 @@
 //   ALL    a rank that holds every chunk: all of it, from partials j, j + 8, ... of lane j
 //   LANES  a rank that holds some lanes: those, from its chunks, and no further: what travels
 //   HOME   the rest, from the lanes of all ranks that hold some
+// Chunks before the row's window (window.wgsl) are left out; a lane without any other is empty.
 // The same bits either way, whatever the number of ranks.
 //
 // Lanes lie compactly: a rank has those of a head that it holds one behind the other, in ascending order. Which ones they are its share
@@ -61,6 +62,9 @@ struct Params {
   cache_kv_heads: u32,
   first_kv_head: u32,
   table_stride: u32,
+  // See window.wgsl.
+  window: u32,
+  softcap: f32,
 }
 
 @group(0) @binding(0) var<storage, read> partial_o: array<vec4<f32>>;
@@ -81,10 +85,14 @@ fn partial(at: u32, unit: u32) -> SoftmaxState {
   return SoftmaxState(partial_o[at * HEAD_UNITS + unit], ml.x, ml.y);
 }
 
-// Partials lane, lane + lane_step, ... < count of a (row, head).
-fn merge_lane(base: u32, lane: u32, count: u32, unit: u32) -> SoftmaxState {
+// Partials lane, lane + lane_step, ... < count of a (row, head), without those below `skip`.
+fn merge_lane(base: u32, lane: u32, skip: u32, count: u32, unit: u32) -> SoftmaxState {
   var state = softmax_empty();
-  for (var i = lane; i < count; i += params.lane_step) {
+  var i = lane;
+  if (WINDOWED) {
+    i += (max(skip, lane) - lane + params.lane_step - 1u) / params.lane_step * params.lane_step;
+  }
+  for (; i < count; i += params.lane_step) {
     state = softmax_merge(state, partial(base + i, unit));
   }
   return state;
@@ -125,6 +133,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(info.y, params.first_kv_head + head / params.group);
   let last = info.x - evicted_entries(table);
   let chunks = last / CHUNK + 1u;
+  var skip = 0u;
+  if (WINDOWED) {
+    skip = local_count(info.y, first_seen(last) / CHUNK);
+  }
   let base = (row * params.heads + head) * params.partials;
   let unit = group_id.y * UNITS + thread % UNITS;
   // The last workgroup of a head may have threads beyond it; they compute its last unit and write nothing.
@@ -145,7 +157,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         }
         local = countOneBits(held & ((1u << lane) - 1u));
       }
-      let own = merge_lane(base, lane, count, loaded_unit);
+      let own = merge_lane(base, lane, skip, count, loaded_unit);
       let to = first + local * params.lane_stride;
       if (unit < HEAD_UNITS) {
         out[to * HEAD_UNITS + unit] = own.o;
@@ -163,12 +175,12 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   } else if (PARALLEL == 1u) {
     let count = min(params.partials, chunks);
     for (var lane = 0u; lane < min(count, MERGE_LANES); lane++) {
-      state = softmax_merge(state, merge_lane(base, lane, count, loaded_unit));
+      state = softmax_merge(state, merge_lane(base, lane, skip, count, loaded_unit));
     }
   } else {
     let count = min(params.partials, chunks);
     let lane = thread / UNITS;
-    let own = merge_lane(base, lane, count, loaded_unit);
+    let own = merge_lane(base, lane, skip, count, loaded_unit);
     lane_o[thread] = own.o;
     if (thread % UNITS == 0u) {
       lane_ml[lane] = vec2<f32>(own.m, own.l);

@@ -27,7 +27,7 @@ const withPartials = (count: number): number => count * CHUNK_TOKENS - 7;
 
 type Options = Pick<
   MergeCase,
-  'empty' | 'mode' | 'share' | 'masks' | 'offsets' | 'perHead' | 'evicted' | 'bundleHeads' | 'lanes'
+  'empty' | 'mode' | 'share' | 'masks' | 'offsets' | 'perHead' | 'evicted' | 'bundleHeads' | 'lanes' | 'slidingWindow'
 > & {
   /** 'home': by bundle, the lane slots of each rank that holds some. */
   readonly holders?: readonly (readonly number[])[];
@@ -105,6 +105,22 @@ const cases = [
     empty: (i) => i % 3 !== 1,
   }),
   mergeCase('nothing but empty partials', [2, 64, 4], [withPartials(4)], { empty: () => true }),
+  mergeCase('tiny, windowed', [1, 8, 3], [withPartials(3), 5], { slidingWindow: 300, races: true }),
+  mergeCase('windows of two to eleven chunks', [3, 24, 20], [withPartials(20), 0, withPartials(11), 2560, 2559], {
+    slidingWindow: 2305,
+  }),
+  mergeCase('windowed lanes of 1 of 2', [3, 64, 10], [withPartials(19), undefined, 0, withPartials(9)], {
+    mode: 'lanes',
+    share: { ranks: 2, index: 1 },
+    offsets: [0, 0, 3, 4],
+    slidingWindow: 700,
+  }),
+  mergeCase('windowed lanes of which some are empty', [2, 16, 3], [withPartials(11), withPartials(3)], {
+    mode: 'lanes',
+    share: { ranks: 4, index: 2 },
+    offsets: [1, 2],
+    slidingWindow: 1,
+  }),
   mergeCase('d256', [2, 256, 3], [withPartials(3)]),
   mergeCase('d80', [3, 80, 2], [withPartials(2), 12]),
   mergeCase('71 heads d192', [71, 192, 2], [withPartials(2)]),
@@ -271,6 +287,7 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
     if (position === undefined) continue;
     for (let head = 0; head < heads; head++) {
       for (const [i, { at }] of givenPartials(problem, row, position, head).entries()) {
+        if (at < 0) continue;
         const isEmpty = empty?.(i) ?? false;
         const l = isEmpty ? 0 : 1 + 200 * random.next();
         ml[at * 2] = isEmpty ? EMPTY_M : 4 * random.normal();

@@ -14,6 +14,7 @@ import partialLayoutSource from '../../lib/partial_layout.wgsl?raw';
 import shareSource from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import { LAYOUT_PARAMS, layoutParams, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
+import { WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_merge.wgsl?raw';
 
 /**
@@ -43,6 +44,8 @@ export interface AttentionMergeProblem {
   readonly bundleHeads?: number;
   /** 'lanes': lanes that each bundle of out has room for; 8 / ranks where left out. */
   readonly lanes?: number;
+  /** Of chunks, not of lanes: those before a row's window aren't read. None where left out. */
+  readonly slidingWindow?: number;
   /** 'all', 'home': f32 elements from row to row of out. */
   readonly outStride?: number;
 }
@@ -97,6 +100,7 @@ export const attentionMerge = defineKernel({
     cache_kv_heads: 'u32',
     first_kv_head: 'u32',
     table_stride: 'u32',
+    ...WINDOW_PARAMS,
   },
   plan(problem: AttentionMergeProblem, traits) {
     const { rows, heads, headDim, mode = 'all', share = WHOLE, perHead } = problem;
@@ -122,13 +126,15 @@ export const attentionMerge = defineKernel({
       throw usageError(`attention_merge: room for ${lanes} lanes; expected 1 to ${laneStep}`);
     }
     if (mode !== 'lanes') checkStride('attention_merge', 'outStride', outStride, heads * headDim);
+    const attended = windowPlan('attention_merge', problem);
     const holes = mode === 'lanes' && perHead !== undefined && share.ranks === 1;
     const units = Math.min(32, headDim / 4);
     return {
-      wgsl: [softmaxState, shareSource, ...chunkTableWgsl, partialLayoutSource, source],
+      wgsl: [softmaxState, shareSource, ...chunkTableWgsl, ...windowWgsl, partialLayoutSource, source],
       constants: {
         ...tableConstants({ perHead: perHead !== undefined }),
         ...shared.constants,
+        ...attended.constants,
         HEAD_UNITS: headDim / 4,
         UNITS: units,
         PARALLEL: traits.software || mode === 'home' ? 1 : laneStep,
@@ -145,6 +151,7 @@ export const attentionMerge = defineKernel({
         lane_step: laneStep,
         ...layoutParams('attention_merge', { bundleHeads }, { rows, heads, lanes }),
         ...mergeTables(perHead, heads),
+        ...attended.params,
       },
       grid: (step) => [heads, ceilDiv(headDim / 4, units), step.rows],
     };

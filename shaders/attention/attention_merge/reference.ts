@@ -1,6 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
-import { cacheHeadOf, rowEntries } from '../fixture.js';
+import { cacheHeadOf, EMPTY_M, firstSeen, rowEntries } from '../fixture.js';
 import { chunkIndex, localIndex, partialIndex } from '../share_fixture.js';
 import { WHOLE } from '../share.js';
 import type { MergeCase } from './cases.js';
@@ -8,6 +8,7 @@ import type { MergeCase } from './cases.js';
 /** A partial that the merge of a (row, head) reads: its lane, and its index in partial_ml. */
 export interface Given {
   readonly lane: number;
+  /** -1: before the row's window, and not read. */
   readonly at: number;
 }
 
@@ -43,9 +44,12 @@ export function givenPartials(problem: MergeCase, row: number, position: number,
     return given;
   }
   for (let chunk = 0; chunk < chunks; chunk++) {
+    const before = firstSeen(problem, position + 1) >= (chunk + 1) * CHUNK_TOKENS;
+    // A lane that has no other is empty.
+    if (before && mode === 'all') continue;
     const local = mode === 'all' ? chunk : chunkIndex(problem, row, chunk, own);
     if (local === undefined || local >= partials) continue;
-    given.push({ lane: chunk % MERGE_LANES, at: (row * heads + head) * partials + local });
+    given.push({ lane: chunk % MERGE_LANES, at: before ? -1 : (row * heads + head) * partials + local });
   }
   return given;
 }
@@ -54,8 +58,8 @@ export function givenPartials(problem: MergeCase, row: number, position: number,
 function union({ headDim }: MergeCase, inputs: HostArrays, at: readonly number[]) {
   const o = inputs['partial_o']!;
   const ml = inputs['partial_ml']!;
-  const used = at.filter((index) => ml[index * 2 + 1]! > 0);
-  const m = used.reduce((max, index) => Math.max(max, ml[index * 2]!), -Infinity);
+  const used = at.filter((index) => index >= 0 && ml[index * 2 + 1]! > 0);
+  const m = used.reduce((max, index) => Math.max(max, ml[index * 2]!), EMPTY_M);
   const weights = used.map((index) => Math.exp(ml[index * 2]! - m));
   const l = used.reduce((sum, index, i) => sum + weights[i]! * ml[index * 2 + 1]!, 0);
   const sums = Array.from({ length: headDim }, (_, dim) =>

@@ -2,7 +2,7 @@
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
-//   KEY_TILE keys aligned to entries
+//   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; the rows' own k and v are there already; of cache_kv_heads heads, attended to
@@ -65,6 +65,9 @@ struct Params {
   key_tile: u32,
   tile_rows: u32,
   scale: f32,
+  // See window.wgsl.
+  window: u32,
+  softcap: f32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -114,14 +117,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let first_head = (group_id.y % head_tiles) * HEAD_TILE;
   let first_row = group_id.z * TILE_ROWS;
 
-  // The last entry that any row of the tile attends to.
+  // The entries that any row of the tile attends to: from `seen` up to `end`.
   var end = 0u;
+  var seen = INACTIVE;
   var slot = 0u;
   let tile_rows = min(params.tile_rows, params.rows - first_row);
   for (var left = tile_rows; left > 0u; left--) {
     let info = row_info[first_row + tile_rows - left];
     if (info.x != INACTIVE) {
       end = max(end, info.x + 1u);
+      seen = min(seen, info.x);
       slot = info.y;
     }
   }
@@ -131,6 +136,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(slot, cache_kv_head);
   let gone = evicted_entries(table);
   end -= gone;
+  seen = first_seen(seen - gone);
   let lane = own_chunk(slot, group_id.x);
   var partial_lane = group_id.x;
   if (COMPACT) {
@@ -146,6 +152,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let piece = query_piece(kv_head * params.group);
   var query_at: array<u32, THREAD_QUERIES>;
   var limit: array<u32, THREAD_QUERIES>;
+  var since: array<u32, THREAD_QUERIES>;
   var o: array<vec4<f32>, THREAD_QUERIES * THREAD_UNITS>;
   for (var j = 0u; j < THREAD_QUERIES; j++) {
     let vector = ty + 8u * j;
@@ -155,6 +162,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     // Keys below the limit count; of an inactive row, none.
     let position = row_position(first_row + vector % TILE_ROWS);
     limit[j] = select(position + 1u - gone, 0u, position == INACTIVE);
+    if (WINDOWED) {
+      since[j] = select(first_seen(position - gone), 0u, position == INACTIVE);
+    }
   }
 
   // As a softmaxer: vector `mine`, keys part, part + PARTS, ...
@@ -170,15 +180,22 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let staged = steps(thread, params.key_tile * HEAD_UNITS, THREADS);
   let own_keys = steps(part, params.key_tile, PARTS);
   var chunk = lane;
-  for (var chunks = steps(lane, steps(0u, end, CHUNK), MERGE_LANES); chunks > 0u; chunks--) {
+  if (WINDOWED) {
+    // The first of the lane's chunks that isn't before the window.
+    chunk += (max(seen / CHUNK, lane) - lane + MERGE_LANES - 1u) / MERGE_LANES * MERGE_LANES;
+  }
+  for (var chunks = steps(chunk, steps(0u, end, CHUNK), MERGE_LANES); chunks > 0u; chunks--) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);
     var start = chunk * CHUNK;
+    if (WINDOWED) {
+      start = max(start, seen / KEY_TILE * KEY_TILE);
+    }
     for (var tiles = steps(start, chunk_end, KEY_TILE); tiles > 0u; tiles--) {
       var i = thread;
       for (var left = staged; left > 0u; left--) {
         let token = start + i % KEY_TILE;
         var value = vec4<f32>();
-        if (token < end) {
+        if (token < end && token >= seen) {
           let base = key_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
           value = load_key(base, i / KEY_TILE);
         }
@@ -202,8 +219,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         for (var j = 0u; j < THREAD_QUERIES; j++) {
           for (var i = 0u; i < THREAD_KEYS; i++) {
             let key = tx + 16u * i;
-            let score = params.scale * sum4(s[j * THREAD_KEYS + i]);
-            weights[key * WEIGHT_STRIDE + ty + 8u * j] = select(EMPTY_M, score, start + key < limit[j]);
+            let score = cap_scores(vec4<f32>(params.scale * sum4(s[j * THREAD_KEYS + i]))).x;
+            let sees = start + key < limit[j] && (!WINDOWED || start + key >= since[j]);
+            weights[key * WEIGHT_STRIDE + ty + 8u * j] = select(EMPTY_M, score, sees);
           }
         }
       }
@@ -212,9 +230,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       i = thread;
       for (var left = staged; left > 0u; left--) {
         let token = start + i / HEAD_UNITS;
-        // Tokens beyond the tile's rows are never loaded: weight 0 times a NaN would not be 0.
+        // Tokens that no row of the tile sees are never loaded: weight 0 times a NaN would not be 0.
         var value = vec4<f32>();
-        if (token < end) {
+        if (token < end && token >= seen) {
           let base = value_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
           value = load_value(base, i % HEAD_UNITS);
         }

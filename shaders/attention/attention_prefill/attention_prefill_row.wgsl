@@ -2,7 +2,7 @@
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
-//   KEY_TILE keys aligned to entries
+//   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
 //
 // Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
 //
@@ -45,6 +45,9 @@ struct Params {
   key_tile: u32,
   tile_rows: u32,
   scale: f32,
+  // See window.wgsl.
+  window: u32,
+  softcap: f32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -85,13 +88,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let first_row = group_id.z * TILE_ROWS;
   let row = first_row + thread;
 
-  // The last entry that any row of the tile attends to.
+  // The entries that any row of the tile attends to: from `seen` up to `end`.
   var end = 0u;
+  var seen = INACTIVE;
   var slot = 0u;
   for (var i = 0u; i < min(params.tile_rows, params.rows - first_row); i++) {
     let info = row_info[first_row + i];
     if (info.x != INACTIVE) {
       end = max(end, info.x + 1u);
+      seen = min(seen, info.x);
       slot = info.y;
     }
   }
@@ -105,7 +110,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(slot, cache_kv_head);
   let gone = evicted_entries(table);
   end -= gone;
+  seen = first_seen(seen - gone);
   let last = position - gone;
+  let since = first_seen(last);
   let query = query_unit(row, params.q_units, head, HEAD_UNITS);
   let lane = own_chunk(slot, group_id.x);
   var partial_lane = group_id.x;
@@ -126,14 +133,26 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     // Another rank's lane, whole: the empty state.
     end = 0u;
   }
-  for (var chunk = lane; chunk * CHUNK < end; chunk += MERGE_LANES) {
+  var chunk = lane;
+  if (WINDOWED) {
+    // The first of the lane's chunks that isn't before the window.
+    chunk += (max(seen / CHUNK, lane) - lane + MERGE_LANES - 1u) / MERGE_LANES * MERGE_LANES;
+  }
+  for (; chunk * CHUNK < end; chunk += MERGE_LANES) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);
-    for (var start = chunk * CHUNK; start < chunk_end; start += KEY_TILE) {
+    var start = chunk * CHUNK;
+    if (WINDOWED) {
+      start = max(start, seen / KEY_TILE * KEY_TILE);
+    }
+    for (; start < chunk_end; start += KEY_TILE) {
       let count = min(KEY_TILE, chunk_end - start);
       var new_m = m;
       for (var key = 0u; key < count; key += 4u) {
         // Keys beyond the tile's rows repeat its last one; they are masked below.
-        let token = vec4<u32>(start) + min(vec4<u32>(key) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u));
+        var token = vec4<u32>(start) + min(vec4<u32>(key) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u));
+        if (WINDOWED) {
+          token = max(token, vec4<u32>(seen));
+        }
         let k0 = key_at(table, cache_kv_head, token.x);
         let k1 = key_at(table, cache_kv_head, token.y);
         let k2 = key_at(table, cache_kv_head, token.z);
@@ -149,9 +168,12 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           s2 = fma(own, load_key(k2, unit), s2);
           s3 = fma(own, load_key(k3, unit), s3);
         }
-        let scores = params.scale * vec4<f32>(sum4(s0), sum4(s1), sum4(s2), sum4(s3));
+        let scores = cap_scores(params.scale * vec4<f32>(sum4(s0), sum4(s1), sum4(s2), sum4(s3)));
         let keys = vec4<u32>(start + key) + vec4<u32>(0u, 1u, 2u, 3u);
-        let masked = select(vec4<f32>(EMPTY_M), scores, keys <= vec4<u32>(last));
+        var masked = select(vec4<f32>(EMPTY_M), scores, keys <= vec4<u32>(last));
+        if (WINDOWED) {
+          masked = select(vec4<f32>(EMPTY_M), masked, keys >= vec4<u32>(since));
+        }
         new_m = max(max(new_m, max(masked.x, masked.y)), max(masked.z, masked.w));
         let to = key * TILE_ROWS + thread;
         weights[to] = masked.x;
@@ -172,7 +194,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       for (var unit = 0u; unit < params.head_units; unit++) {
         var o = partial_o[partial * HEAD_UNITS + unit] * old_weight;
         for (var key = 0u; key < count; key++) {
-          let token = start + key;
+          var token = start + key;
+          if (WINDOWED) {
+            token = max(token, seen);
+          }
           let base = value_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
           o = fma(vec4<f32>(weights[key * TILE_ROWS + thread]), load_value(base, unit), o);
         }

@@ -101,6 +101,56 @@ const cases = [
   prefillCase('6/2 d80 q8', { heads: 6, kvHeads: 2, headDim: 80, kvType: 'q8', block: 16 }, [
     { slot: 0, from: 250, count: 9 },
   ]),
+  prefillCase(
+    'tiny, windowed',
+    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16, slidingWindow: 3 },
+    [{ slot: 0, from: 32, count: 2, skip: 1 }],
+    true,
+  ),
+  prefillCase('a window of 1', { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f16', block: 16, slidingWindow: 1 }, [
+    { slot: 0, from: 0, count: 3 },
+    { slot: 1, from: 250, count: 20, skip: 2 },
+  ]),
+  prefillCase(
+    'windows over chunk ends, q8',
+    { heads: 3, kvHeads: 1, headDim: 24, kvType: 'q8', block: 64, slidingWindow: 300 },
+    [
+      { slot: 0, from: 290, count: 20 },
+      { slot: 1, from: 550, count: 9 },
+      { slot: 2, from: 2300, count: 17, skip: 5 },
+    ],
+  ),
+  prefillCase(
+    'a window wider than the context',
+    { heads: 2, kvHeads: 2, headDim: 16, kvType: 'f32', block: 16, slidingWindow: 5000 },
+    [{ slot: 0, from: 250, count: 20 }],
+  ),
+  prefillCase(
+    'windowed, the third of four ranks, in bundles',
+    {
+      heads: 2,
+      kvHeads: 2,
+      cacheKvHeads: 4,
+      firstKvHead: 1,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 4, index: 2 },
+      offsets: [2, 0, 5],
+      partialLayout: { bundleHeads: 1 },
+      slidingWindow: 411,
+    },
+    [
+      { slot: 1, from: 767, count: 3 },
+      { slot: 0, from: 0, count: 5, skip: 2 },
+      { slot: 2, from: 2303, count: 2 },
+    ],
+  ),
+  prefillCase(
+    'capped scores',
+    { heads: 4, kvHeads: 2, headDim: 32, kvType: 'f32', block: 16, slidingWindow: 21, softcap: 2.5 },
+    [{ slot: 0, from: 0, count: 40 }],
+  ),
   prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 30, count: 4 },
   ]),

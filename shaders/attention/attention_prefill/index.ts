@@ -27,6 +27,7 @@ import {
   sharePlan,
   WHOLE,
 } from '../share.js';
+import { type Attended, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_prefill.wgsl?raw';
 import rowSource from './attention_prefill_row.wgsl?raw';
 
@@ -36,7 +37,7 @@ import rowSource from './attention_prefill_row.wgsl?raw';
  */
 export const PREFILL_TILE_ROWS = 16;
 
-export interface AttentionPrefillProblem extends CacheHeads, TableLayout, QueryPieces {
+export interface AttentionPrefillProblem extends CacheHeads, TableLayout, QueryPieces, Attended {
   /** That q and, in bundles, partials have room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
@@ -91,6 +92,7 @@ export const attentionPrefill = defineKernel({
     key_tile: 'u32',
     tile_rows: 'u32',
     scale: 'f32',
+    ...WINDOW_PARAMS,
   },
   plan(problem: AttentionPrefillProblem, traits) {
     const {
@@ -109,6 +111,7 @@ export const attentionPrefill = defineKernel({
     const pieces = piecesPlan('attention_prefill', problem, qStride, group);
     checkStride('attention_prefill', 'qStride', qStride, widestPiece(problem) * headDim);
     const shared = sharePlan('attention_prefill', own);
+    const attended = windowPlan('attention_prefill', problem);
     const compact = problem.perHead === true && own.ranks === 1 && partialLayout !== 'row';
     checkLanes('attention_prefill', { lanes, maxChunks, share: own }, compact);
     const gridLanes = (chunks: number): number => localLanes(Math.min(chunks, maxChunks), own);
@@ -129,6 +132,7 @@ export const attentionPrefill = defineKernel({
       key_tile: keyTile,
       tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
+      ...attended.params,
     };
     const fragments = [
       ...kvWgsl(problem.kvType),
@@ -136,6 +140,7 @@ export const attentionPrefill = defineKernel({
       softmaxState,
       share,
       ...piecesWgsl,
+      ...windowWgsl,
       partialLayoutSource,
     ];
     const constants = {
@@ -143,6 +148,7 @@ export const attentionPrefill = defineKernel({
       ...tableConstants(problem),
       ...shared.constants,
       ...pieces.constants,
+      ...attended.constants,
       COMPACT: compact,
       TILE_ROWS: PREFILL_TILE_ROWS,
       KEY_TILE: keyTile,

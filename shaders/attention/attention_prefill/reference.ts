@@ -1,6 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
-import { attend, cacheHeadOf, EMPTY_M, rowEntries } from '../fixture.js';
+import { attend, cacheHeadOf, EMPTY_M, firstSeen, rowEntries } from '../fixture.js';
 import { localIndex, partialIndex } from '../share_fixture.js';
 import type { PrefillCase } from './cases.js';
 
@@ -28,7 +28,8 @@ export function attentionPrefillReference(problem: PrefillCase, inputs: HostArra
         if (problem.masks && partialLayout !== 'row' && lane * CHUNK_TOKENS >= longestOf(info[1], cacheHead)) continue;
         const entries = own === undefined ? 0 : rowEntries(problem, info, cacheHead);
         const tokens: number[] = [];
-        for (let t = 0; t < entries; t++) if (Math.floor(t / CHUNK_TOKENS) % MERGE_LANES === lane) tokens.push(t);
+        for (let t = firstSeen(problem, entries); t < entries; t++)
+          if (Math.floor(t / CHUNK_TOKENS) % MERGE_LANES === lane) tokens.push(t);
         const { o, m, l } = attend(problem, inputs, row, head, tokens);
         const at = partialIndex(problem, lanes, [row, head, local]);
         for (let dim = 0; dim < headDim; dim++) partialO[at * headDim + dim] = o[dim]!;

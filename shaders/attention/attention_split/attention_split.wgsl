@@ -2,12 +2,12 @@
 // heads; for hardware adapters.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= last
-//   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries
+//   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries. window.wgsl: t from first_seen on, s capped
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, attended to are those from first_kv_head on
 // row_info     [rows] (position, slot)
-// block_table  see kv_table.wgsl; only blocks of the chunk's entries up to the last are read
+// block_table  see kv_table.wgsl; only blocks of entries that are attended to are read
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised; of this rank's local chunks (share.wgsl)
 // partial_ml   [rows][heads][max_chunks] (m, l) f32, natural log, scale applied
@@ -17,7 +17,7 @@
 // Memory is waited for seldom: STEP units of a key are asked for before the first is used, and the first values before the scores.
 // Variants, chosen by index.ts: HEAD_TILE 1, 2 or 4, by the query heads of a kv head; STEP, a divisor of HEAD_UNITS; VALUES;
 // UNROLLED. The last three change no bit.
-// Chunks beyond the row's keys, those of another rank (kv_holes.wgsl) and inactive rows: nothing is written.
+// Chunks beyond the row's keys or before its window, those of another rank (kv_holes.wgsl) and inactive rows: nothing is written.
 const HEAD_TILE: u32 = 4; // variant
 const STEP: u32 = 8; // variant
 // Values that a thread asks for at a time.
@@ -55,6 +55,9 @@ struct Params {
   head_units: u32,
   stats: u32,
   scale: f32,
+  // See window.wgsl.
+  window: u32,
+  softcap: f32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -120,11 +123,23 @@ fn scans(most: u32) -> u32 {
   return select(min(params.stats, most), min(STATS, most), UNROLLED);
 }
 
-// A unit of the values of VALUES tokens from `token` on, SLICES apart; beyond the chunk of the last token again.
-fn load_values(table: u32, cache_head: u32, unit: u32, first: u32, token: u32, count: u32) -> array<vec4<f32>, VALUES> {
+// A unit of the values of VALUES tokens from `token` on, SLICES apart; beyond the chunk of the last token again, and before the
+// window, `skip` tokens, of the first that is seen.
+fn load_values(
+  table: u32,
+  cache_head: u32,
+  unit: u32,
+  first: u32,
+  token: u32,
+  skip: u32,
+  count: u32,
+) -> array<vec4<f32>, VALUES> {
   var values = array<vec4<f32>, VALUES>();
   for (var i = 0u; i < VALUES; i++) {
-    let t = min(token + i * SLICES, count - 1u);
+    var t = min(token + i * SLICES, count - 1u);
+    if (WINDOWED) {
+      t = max(t, skip);
+    }
     let physical = entry_block(table, first / BLOCK + t / BLOCK);
     values[i] = load_value(value_base(physical, block_heads(), block_head(cache_head), t % BLOCK), unit);
   }
@@ -152,20 +167,29 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
   let count = min(CHUNK, last - first + 1u);
+  // Tokens of the chunk before the window.
+  var skip = 0u;
+  if (WINDOWED) {
+    let seen = first_seen(last);
+    if (first + count <= seen) {
+      return;
+    }
+    skip = max(first, seen) - first;
+  }
 
   let lane = thread % HEAD_UNITS;
   let slice = thread / HEAD_UNITS;
   let batches = steps(slice, count, VALUES * SLICES);
-  var values = load_values(table, cache_kv_head, lane, first, slice, count);
+  var values = load_values(table, cache_kv_head, lane, first, slice, skip, count);
 
   let query = query_unit(row, params.q_units, kv_head * params.group, HEAD_UNITS);
   // A tile beyond the group computes its last head again, and doesn't write it.
   let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
   var scores = vec4<f32>(EMPTY_M);
-  if (thread < count) {
+  if (thread < count && thread >= skip) {
     let physical = entry_block(table, (first + thread) / BLOCK);
     let key = key_base(physical, block_heads(), block_head(cache_kv_head), thread % BLOCK);
-    scores = params.scale * key_scores(vec4<u32>(query) + tile_heads * HEAD_UNITS, key);
+    scores = cap_scores(params.scale * key_scores(vec4<u32>(query) + tile_heads * HEAD_UNITS, key));
   }
   weights[thread] = scores;
   workgroupBarrier();
@@ -183,7 +207,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   for (var left = scans(STATS) - 1u; left > 0u; left--) {
     m = max(m, maxima[left]);
   }
-  weights[thread] = select(vec4<f32>(), exp(scores - m), thread < count);
+  weights[thread] = select(vec4<f32>(), exp(scores - m), thread < count && thread >= skip);
   workgroupBarrier();
   // Read only after the next barrier, by thread 0.
   if (thread < STATS) {
@@ -205,7 +229,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     for (var left = batches; left > 0u; left--) {
       let batch = values;
       if (left > 1u) {
-        values = load_values(table, cache_kv_head, lane, first, token + VALUES * SLICES, count);
+        values = load_values(table, cache_kv_head, lane, first, token + VALUES * SLICES, skip, count);
       }
       for (var i = 0u; i < VALUES; i++) {
         let t = token + i * SLICES;

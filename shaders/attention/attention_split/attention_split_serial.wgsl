@@ -2,12 +2,12 @@
 // for software adapters, which pay dearly for barriers.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= last
-//   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries
+//   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries. window.wgsl: t from first_seen on, s capped
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, attended to are those from first_kv_head on
 // row_info     [rows] (position, slot)
-// block_table  see kv_table.wgsl; only blocks of the chunk's entries up to the last are read
+// block_table  see kv_table.wgsl; only blocks of entries that are attended to are read
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised; of this rank's local chunks (share.wgsl)
 // partial_ml   [rows][heads][max_chunks] (m, l) f32, natural log, scale applied
@@ -15,7 +15,7 @@
 // Grid (local chunks, kv heads, rows): a workgroup = one (chunk, kv head, row). HEAD_TILE query heads at a time share the keys'
 // scores (a vec4 a key) and the read of K and V. A key, then a unit of the values, a thread.
 // Variant, chosen by index.ts: HEAD_TILE 1, 2 or 4, by the query heads of a kv head.
-// Chunks beyond the row's keys, those of another rank (kv_holes.wgsl) and inactive rows: nothing is written.
+// Chunks beyond the row's keys or before its window, those of another rank (kv_holes.wgsl) and inactive rows: nothing is written.
 const THREADS: u32 = 8;
 const HEAD_TILE: u32 = 4; // variant
 
@@ -43,6 +43,9 @@ struct Params {
   head_units: u32,
   stats: u32,
   scale: f32,
+  // See window.wgsl.
+  window: u32,
+  softcap: f32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -103,10 +106,10 @@ fn key_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
   return vec4<f32>(sum4(a0), sum4(a1), sum4(a2), sum4(a3));
 }
 
-// sum of weight * v over the first `count` tokens of the chunk.
-fn weigh_values(cache_head: u32, unit: u32, count: u32) -> TileUnits {
+// sum of weight * v over the tokens [skip, count) of the chunk.
+fn weigh_values(cache_head: u32, unit: u32, skip: u32, count: u32) -> TileUnits {
   var o = TileUnits(vec4<f32>(), vec4<f32>(), vec4<f32>(), vec4<f32>());
-  for (var t = 0u; t < count; t++) {
+  for (var t = skip; t < count; t++) {
     let v = load_value(value_base(blocks[t / BLOCK], block_heads(), block_head(cache_head), t % BLOCK), unit);
     let w = weights[t];
     o.h0 = fma(vec4<f32>(w.x), v, o.h0);
@@ -140,6 +143,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
   let count = min(CHUNK, last - first + 1u);
+  // Tokens of the chunk before the window.
+  var skip = 0u;
+  if (WINDOWED) {
+    let seen = first_seen(last);
+    if (first + count <= seen) {
+      return;
+    }
+    skip = max(first, seen) - first;
+  }
   let first_block = first / BLOCK;
   for (var i = thread; i * BLOCK < count; i += THREADS) {
     blocks[i] = entry_block(table, first_block + i);
@@ -151,13 +163,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     // A tile beyond the group computes its last head again, and doesn't write it.
     let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
     let at = vec4<u32>(query) + tile_heads * HEAD_UNITS;
-    for (var t = thread; t < count; t += THREADS) {
+    for (var t = skip + thread; t < count; t += THREADS) {
       let key = key_base(entry_block(table, first_block + t / BLOCK), block_heads(), block_head(cache_kv_head), t % BLOCK);
-      weights[t] = params.scale * key_scores(at, key);
+      weights[t] = cap_scores(params.scale * key_scores(at, key));
     }
     workgroupBarrier();
     var own_max = vec4<f32>(EMPTY_M);
-    for (var t = thread; t < count; t += THREADS) {
+    for (var t = skip + thread; t < count; t += THREADS) {
       own_max = max(own_max, weights[t]);
     }
     maxima[thread] = own_max;
@@ -166,19 +178,19 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     for (var i = 1u; i < params.stats; i++) {
       m = max(m, maxima[i]);
     }
-    for (var t = thread; t < count; t += THREADS) {
+    for (var t = skip + thread; t < count; t += THREADS) {
       weights[t] = exp(weights[t] - m);
     }
     workgroupBarrier();
     // Read again only after the next barrier: by thread 0 alone.
     var own_sum = vec4<f32>();
-    for (var t = thread; t < count; t += THREADS) {
+    for (var t = skip + thread; t < count; t += THREADS) {
       own_sum += weights[t];
     }
     sums[thread] = own_sum;
 
     for (var unit = thread; unit < params.head_units; unit += THREADS) {
-      let o = weigh_values(cache_kv_head, unit, count);
+      let o = weigh_values(cache_kv_head, unit, skip, count);
       let to = (partial + tile * params.max_chunks) * HEAD_UNITS + unit;
       let step = params.max_chunks * HEAD_UNITS;
       partial_o[to] = o.h0;

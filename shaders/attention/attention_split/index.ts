@@ -17,10 +17,11 @@ import stepsWgsl from '../../lib/steps.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
+import { type Attended, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_split.wgsl?raw';
 import serialSource from './attention_split_serial.wgsl?raw';
 
-export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPieces {
+export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPieces, Attended {
   /** That q has room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
@@ -66,6 +67,7 @@ export const attentionSplit = defineKernel({
     head_units: 'u32',
     stats: 'u32',
     scale: 'f32',
+    ...WINDOW_PARAMS,
   },
   plan(problem: AttentionSplitProblem, traits) {
     const { heads, kvHeads, headDim, maxChunks, qStride, share: own = WHOLE } = problem;
@@ -74,6 +76,7 @@ export const attentionSplit = defineKernel({
     const pieces = piecesPlan('attention_split', problem, qStride, group);
     checkStride('attention_split', 'qStride', qStride, widestPiece(problem) * headDim);
     const shared = sharePlan('attention_split', own);
+    const attended = windowPlan('attention_split', problem);
     const units = headDim / 4;
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`attention_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
@@ -89,6 +92,7 @@ export const attentionSplit = defineKernel({
         softmaxState,
         share,
         ...piecesWgsl,
+        ...windowWgsl,
         ...(software ? [serialSource] : [stepsWgsl, source]),
       ],
       constants: {
@@ -96,6 +100,7 @@ export const attentionSplit = defineKernel({
         ...tableConstants(problem),
         ...shared.constants,
         ...pieces.constants,
+        ...attended.constants,
         HEAD_TILE: headTile,
         ...(!software && { STEP: step, VALUES: unroll ? 4 : 1, UNROLLED: unroll }),
       },
@@ -111,6 +116,7 @@ export const attentionSplit = defineKernel({
         group,
         stats: software ? 8 : 16,
         scale: problem.scale,
+        ...attended.params,
       },
       grid: ({ chunks, rows }) => [
         Math.min(localChunks(chunks, own), maxChunks),
