@@ -1,3 +1,4 @@
+import type { Activation } from '../mlp/swiglu/index.js';
 import { alignUp } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import type { Expected, HostArrays } from '../../src/gpu/testing/kernel_case.js';
@@ -8,6 +9,7 @@ import { segmentStart, weightColumns } from './segments.js';
 /** Extras of the few-rows kernel; the many-rows kernel has the first two only. */
 interface Variant extends LinearProblem {
   readonly epilogue: 'none' | 'residual' | 'swiglu';
+  readonly activation?: Activation;
   readonly norm?: boolean;
   readonly eps?: number;
 }
@@ -77,7 +79,11 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
         }
       } else if (epilogue === 'swiglu') {
         const gate = whole(n);
-        out[at] = (gate / (1 + Math.exp(-gate))) * whole(alignUp(outFeatures, 32) + n);
+        const active =
+          problem.activation === 'gelu_tanh'
+            ? 0.5 * gate * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (gate + 0.044715 * gate ** 3)))
+            : gate / (1 + Math.exp(-gate));
+        out[at] = active * whole(alignUp(outFeatures, 32) + n);
       } else {
         out[at] = whole(n) + (epilogue === 'residual' ? inputs['out']![at]! : 0);
       }

@@ -34,7 +34,7 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
 }
 
 function layerSizes(
-  { inputNorm, attention, postNorm, mlp }: LayerMap,
+  { inputNorm, attention, postNorm, mlp, attentionOutNorm, mlpOutNorm }: LayerMap,
   heads: readonly number[],
   bytes: Bytes,
 ): LayerSizes {
@@ -43,9 +43,9 @@ function layerSizes(
   const held = mlpKinds[mlp.kind].bytes(mlp, bytes);
   return {
     attentionSegments: shareOut(attends.cut, heads),
-    attentionShared: attends.shared + bytes(inputNorm),
+    attentionShared: attends.shared + bytes(inputNorm, attentionOutNorm),
     mlpSegments: shareOut(held.cut, mlpSegments(columns)),
-    mlpShared: held.shared + bytes(postNorm),
+    mlpShared: held.shared + bytes(postNorm, mlpOutNorm),
     expert: held.expert ?? 0,
   };
 }

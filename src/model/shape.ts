@@ -86,6 +86,9 @@ const mlpWidth = ({ layers }: ModelConfig): number =>
 
 const numExperts = (config: ModelConfig): number => expertsOf(config)?.numExperts ?? 0;
 
+const isWindowed = ({ layers, maxPositions }: ModelConfig): boolean =>
+  layers.some(({ attention }) => attention.kind === 'gqa' && (attention.window ?? maxPositions) < maxPositions);
+
 /** The counts that placement works with. */
 export function modelShape(config: ModelConfig): ModelShape {
   const attention = attentionOf(config);
@@ -99,6 +102,7 @@ export function modelShape(config: ModelConfig): ModelShape {
     ),
     kvHeads: attention.kind === 'gqa' ? attention.kvHeads : 1,
     latent: cachesLatent(config),
+    ...(isWindowed(config) && { windowed: true }),
     mlpSegments: mlpSegments(mlpWidth(config)),
     numExperts: numExperts(config),
   };

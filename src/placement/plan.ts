@@ -19,6 +19,8 @@ export interface ModelShape {
   readonly kvHeads: number;
   /** The latent cache: every rank that attends needs all of a token's entry. */
   readonly latent: boolean;
+  /** Layers have a window: they attend to the last tokens only. Default: none has. */
+  readonly windowed?: boolean;
   /** Columns of the MLP's down projection in each of its 8 segments; the widest layer's. */
   readonly mlpSegments: readonly number[];
   /** Routed experts of an expert layer; 0 without. */

@@ -88,6 +88,11 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
       rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu' }),
       small,
     ),
+    linearCase(
+      'norm, bias and gelu',
+      rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu', activation: 'gelu_tanh' }),
+      small,
+    ),
     linearCase('norm of two rows', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6, tileRows: 1 })),
     linearCase('a shard of the logits', rowsProblem(2, 64, 40, { outOffset: 24, outStride: 96 })),
     linearCase(

@@ -2,10 +2,12 @@ import { SplitkvError } from '../../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import geluWgsl from '../../lib/gelu.wgsl?raw';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, type TileRows, tilesOf } from '../problem.js';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
+import type { Activation } from '../../mlp/swiglu/index.js';
 import contractWgsl from '../contract.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
@@ -21,6 +23,8 @@ export interface LinearRowsProblem extends LinearProblem {
   readonly eps?: number;
   /** 'swiglu': the weight holds gate rows then up rows, each padded to 32; outFeatures is the intermediate size. */
   readonly epilogue: 'none' | 'residual' | 'swiglu';
+  /** Of swiglu's gate; 'silu' where left out. */
+  readonly activation?: Activation;
 }
 
 const normBytes = (inFeatures: number): number => alignUp(inFeatures, 32) * 4 + 64 * 4;
@@ -65,8 +69,12 @@ export const linear = defineKernel({
       );
     }
     const shared = {
-      constants: { ...constants, ...(norm && { STAGED: alignUp(inFeatures, 32) / 4 }) },
-      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), swigluWgsl],
+      constants: {
+        ...constants,
+        GELU: problem.activation === 'gelu_tanh',
+        ...(norm && { STAGED: alignUp(inFeatures, 32) / 4 }),
+      },
+      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), geluWgsl, swigluWgsl],
       params: { ...params, eps: eps ?? 0 },
     };
     const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);

@@ -31,6 +31,10 @@ export const suite: KernelSuite<typeof swiglu.bindings, typeof swiglu.params, Sw
     swigluCase('up joined to the gate without padding', 3, 45, {
       problem: { rows: 3, width: 45, inStride: 96, upOffset: 45, outStride: 64 },
     }),
+    swigluCase('gelu', 3, 333, {
+      problem: { rows: 3, width: 333, inStride: 704, upOffset: 352, outStride: 352, activation: 'gelu_tanh' },
+      races: true,
+    }),
     swigluCase('decode 8192', 1, 8192),
     swigluCase('prompt 128 x 4864', 128, 4864),
   ],

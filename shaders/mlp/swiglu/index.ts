@@ -1,8 +1,12 @@
 import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import gelu from '../../lib/gelu.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import source from './swiglu.wgsl?raw';
+
+/** Of a gate. 'gelu_tanh': lib/gelu.wgsl. */
+export type Activation = 'silu' | 'gelu_tanh';
 
 export interface SwigluProblem {
   /** Most rows of a step; the step's own number is the grid's. */
@@ -14,9 +18,11 @@ export interface SwigluProblem {
   /** First element of the up projection within an input row. */
   readonly upOffset: number;
   readonly outStride: number;
+  /** Of the gate; 'silu' where left out. */
+  readonly activation?: Activation;
 }
 
-/** out[r][i] = silu(gate_up[r][i]) * gate_up[r][upOffset + i]. Output elements beyond width are never written. */
+/** out[r][i] = silu(gate_up[r][i]) * gate_up[r][upOffset + i], or another activation. Output elements beyond width are never written. */
 export const swiglu = defineKernel({
   name: 'swiglu',
   bindings: { gate_up: 'read', out: 'read_write' },
@@ -35,8 +41,8 @@ export const swiglu = defineKernel({
     // A software adapter pays for every workgroup; a GPU wants as many invocations as there are elements.
     const [workgroup, perThread] = traits.software ? [32, 16] : [256, 1];
     return {
-      wgsl: [steps, source],
-      constants: { WORKGROUP: workgroup, PER_THREAD: perThread },
+      wgsl: [steps, gelu, source],
+      constants: { WORKGROUP: workgroup, PER_THREAD: perThread, GELU: problem.activation === 'gelu_tanh' },
       params: { width, in_stride: inStride, up_offset: upOffset, out_stride: outStride },
       grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],
     };

@@ -8,17 +8,17 @@ export interface RmsNormProblem {
   /** Most rows of a step; the step's own number is the grid's. */
   readonly rows: number;
   readonly width: number;
-  /** Elements between rows of x, residual and out; a multiple of 4. */
+  /** Elements between rows of x and out; a multiple of 4. */
   readonly stride: number;
   readonly eps: number;
-  /** Add `residual` to x, in place, before the norm. Without it the binding `residual` may be left out. */
+  /** Add what is normalised to out, instead of writing it. */
   readonly residual: boolean;
 }
 
-/** out = x / sqrt(mean(x^2) + eps) * weight for each row, after x += residual where asked. */
+/** out = x / sqrt(mean(x^2) + eps) * weight for each row, or out += that. */
 export const rmsNorm = defineKernel({
   name: 'rms_norm',
-  bindings: { x: 'read_write', residual: 'read', weight: 'read', out: 'read_write' },
+  bindings: { x: 'read', weight: 'read', out: 'read_write' },
   params: { width: 'u32', stride: 'u32', eps: 'f32' },
   plan({ rows, width, stride, eps, residual }: RmsNormProblem, traits) {
     if (width < 1 || stride < width || stride % 4 !== 0) {

@@ -5,16 +5,19 @@ import type { RmsNormProblem } from './index.js';
 export function rmsNormReference(
   { rows, width, stride, eps, residual }: RmsNormProblem,
   inputs: HostArrays,
-): { x: number[]; out: number[] } {
-  const x = Array.from(inputs['x']!);
-  const out = new Array<number>(rows * stride);
+): { out: number[] } {
+  const x = inputs['x']!;
+  const before = inputs['out'];
+  const out = residual ? Array.from(before!) : new Array<number>(rows * stride);
   for (let r = 0; r < rows; r++) {
     const at = r * stride;
-    if (residual) for (let i = 0; i < width; i++) x[at + i]! += inputs['residual']![at + i]!;
     let sum = 0;
     for (let i = 0; i < width; i++) sum += x[at + i]! ** 2;
-    for (let i = 0; i < width; i++) out[at + i] = (x[at + i]! / Math.sqrt(sum / width + eps)) * inputs['weight']![i]!;
-    for (let i = width; i % 4 !== 0; i++) out[at + i] = 0;
+    for (let i = 0; i < width; i++) {
+      const y = (x[at + i]! / Math.sqrt(sum / width + eps)) * inputs['weight']![i]!;
+      out[at + i] = residual ? before![at + i]! + y : y;
+    }
+    if (!residual) for (let i = width; i % 4 !== 0; i++) out[at + i] = 0;
   }
-  return { x, out };
+  return { out };
 }

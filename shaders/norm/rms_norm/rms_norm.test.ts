@@ -19,11 +19,11 @@ await describeOnAdapters('rms_norm', (device) => {
     const prepared = await device().checked('rms_norm', () => prepareCase(device(), decided, testCase));
     prepared.reset();
     prepared.run();
-    const results = await prepared.readOutputs(['x', 'out']);
+    const results = await prepared.readOutputs(['out']);
     prepared.dispose();
     return results;
   };
-  const problem = { rows: 4, width: 1001, stride: 1024, eps: 1e-6, residual: true };
+  const problem = { rows: 4, width: 1001, stride: 1024, eps: 1e-6, residual: false };
 
   test('the number of threads changes no bit', async () => {
     const few = await run(problem, 4, { ...device().traits, software: true });
@@ -37,7 +37,6 @@ await describeOnAdapters('rms_norm', (device) => {
     const compared = 3 * 1024;
     expect(Array.from(some['out']!).slice(0, compared)).toEqual(Array.from(all['out']!).slice(0, compared));
     expect(some['out']![compared]).toBeNaN();
-    expect(some['x']![compared]).not.toBe(all['x']![compared]);
   });
 });
 

@@ -16,7 +16,7 @@ export interface RopeCase extends RopeAppendProblem, Eviction, Idle {
 
 type Shape = Pick<
   RopeCase,
-  'heads' | 'kvHeads' | 'headDim' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads
+  'heads' | 'kvHeads' | 'headDim' | 'rotary' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads
 > &
   Eviction &
   QueryPieces &
@@ -104,6 +104,29 @@ const cases = [
   ropeCase('3/1 d256 q8, qk norm', { heads: 3, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'q8', block: 16 }, [
     [16, 0],
   ]),
+  ropeCase(
+    '3/1 d32, 8 of them rotated',
+    { heads: 3, kvHeads: 1, headDim: 32, rotary: 8, qkNorm: true, kvType: 'f32', block: 16 },
+    [
+      [19, 0],
+      [3, 1],
+    ],
+  ),
+  ropeCase(
+    '6/2 d96, 72 of them rotated, f16',
+    { heads: 6, kvHeads: 2, headDim: 96, rotary: 72, qkNorm: false, kvType: 'f16', block: 16 },
+    [[19, 0]],
+  ),
+  ropeCase(
+    '4/2 d40, 24 of them rotated, q8',
+    { heads: 4, kvHeads: 2, headDim: 40, rotary: 24, qkNorm: false, kvType: 'q8', block: 16 },
+    [[19, 0]],
+  ),
+  ropeCase(
+    '4/2 d16, none rotated',
+    { heads: 4, kvHeads: 2, headDim: 16, rotary: 0, qkNorm: true, kvType: 'f32', block: 16 },
+    [[19, 0]],
+  ),
   ropeCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, qkNorm: false, kvType: 'f32', block: 16 }, [[7, 0]]),
   ropeCase('2/1 d256 qk norm', { heads: 2, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'f32', block: 128 }, [
     [130, 0],
@@ -324,12 +347,13 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
     if (i % qkvStride < width) qkv[i] = exact ? (random.integer(65) - 32) / 16 : random.normal();
   }
   const longest = Math.max(...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
-  const table = new Float32Array(longest * headDim);
+  const { rotary = headDim } = problem;
+  const table = new Float32Array(longest * rotary);
   for (let position = 0; position < longest; position++) {
-    for (let pair = 0; pair < headDim / 2; pair++) {
-      const angle = position * 10000 ** ((-2 * pair) / headDim);
+    for (let pair = 0; pair < rotary / 2; pair++) {
+      const angle = position * 10000 ** ((-2 * pair) / rotary);
       const place = (value: number) => (exact ? Math.round(value * 8) / 8 : value);
-      table.set([place(Math.cos(angle)), place(Math.sin(angle))], position * headDim + pair * 2);
+      table.set([place(Math.cos(angle)), place(Math.sin(angle))], position * rotary + pair * 2);
     }
   }
   const slots = Math.max(...rowInfo.map((info) => (info ? info[1] + 1 : 0)));
@@ -353,7 +377,7 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
     kvType === 'f32' ? new Float32Array(words).fill(UNTOUCHED.f32) : new Uint32Array(words).fill(UNTOUCHED.packed);
   return {
     qkv,
-    rope_table: table,
+    ...(rotary > 0 && { rope_table: table }),
     q_norm: random.normals(headDim),
     k_norm: random.normals(headDim),
     row_info: rowInfoArray(rowInfo),

@@ -25,6 +25,8 @@ export interface RopeAppendProblem extends CacheHeads, TableLayout, QueryPieces 
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
+  /** First elements of a head that are rotated, a multiple of 8; 0: none, and rope_table is unread. All where left out. */
+  readonly rotary?: number;
   /** RMS norm over each q and k head before RoPE (Qwen3). Without it q_norm and k_norm may be left unbound. */
   readonly qkNorm: boolean;
   readonly eps: number;
@@ -74,6 +76,10 @@ export const ropeAppend = defineKernel({
     const ready = keys === 'ready';
     if (ready && qkNorm) throw usageError('rope_append: keys that are ready were normalised before; leave qkNorm out');
     checkKvShape('rope_append', problem);
+    const { rotary = headDim } = problem;
+    if (!Number.isInteger(rotary) || rotary < 0 || rotary > headDim || rotary % 8 !== 0) {
+      throw usageError(`rope_append: ${rotary} of ${headDim} elements are rotated; expected a multiple of 8 up to all`);
+    }
     const group = queryGroup('rope_append', heads, kvHeads);
     const pieces = piecesPlan('rope_append', problem, qkvStride, group);
     const widest = widestPiece(problem);
@@ -94,6 +100,7 @@ export const ropeAppend = defineKernel({
         QK_NORM: qkNorm,
         KEEP_KEYS: keys === 'kept',
         READY: ready,
+        ROTARY: rotary,
       },
       params: {
         heads,

@@ -7,6 +7,7 @@ import type { RopeCase } from './cases.js';
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. q8 caches: by the property test. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
   const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } = problem;
+  const { rotary = headDim } = problem;
   const { queryPieces = [heads] } = problem;
   const group = heads / kvHeads;
   const shape = blockShape(problem);
@@ -46,9 +47,10 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
     const scale = qkNorm ? 1 / Math.sqrt(squares / headDim + Math.fround(eps)) : 1;
     const y = Float64Array.from({ length: headDim }, (_, i) => x[i]! * scale * (qkNorm ? weight[i]! : 1));
     return Float64Array.from(y, (_, i) => {
-      const pair = i % (headDim / 2);
-      const [cos, sin] = [table[position * headDim + pair * 2]!, table[position * headDim + pair * 2 + 1]!];
-      return i < headDim / 2 ? y[i]! * cos - y[i + headDim / 2]! * sin : y[i]! * cos + y[i - headDim / 2]! * sin;
+      if (i >= rotary) return y[i]!;
+      const pair = i % (rotary / 2);
+      const [cos, sin] = [table[position * rotary + pair * 2]!, table[position * rotary + pair * 2 + 1]!];
+      return i < rotary / 2 ? y[i]! * cos - y[i + rotary / 2]! * sin : y[i]! * cos + y[i - rotary / 2]! * sin;
     });
   };
 

@@ -1,15 +1,16 @@
 // Per-head RMS norm (QK_NORM) and RoPE of q and k, and the append of k and v to the paged KV cache.
 //
 //   y   = x * w / sqrt(mean(x^2) + eps)                     (QK_NORM; else y = x)
-//   out[i]       = y[i] cos(i) - y[i + d/2] sin(i)
-//   out[i + d/2] = y[i + d/2] cos(i) + y[i] sin(i)          i < d/2, half-split pairs; v is copied unchanged
+//   out[i]       = y[i] cos(i) - y[i + r/2] sin(i)
+//   out[i + r/2] = y[i + r/2] cos(i) + y[i] sin(i)          i < r/2, half-split pairs of the first r = ROTARY elements
+//   out[i]       = y[i]                                     i >= r; v is copied unchanged
 //
 // Where a rank without weights keeps the rows' cache, the rank that has them normalises and rotates (KEEP_KEYS: k also in place),
 // the rows travel, and there k and v are appended as they are (READY: no norm, no rotation, q isn't touched).
 //
 // qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; q is written back in place. Or in
 //              pieces (query_pieces.wgsl), each of them so, with the kv heads of its query heads
-// rope_table   [position][HEAD_DIM/2] (cos, sin) f32
+// rope_table   [position][ROTARY/2] (cos, sin) f32; not read where ROTARY is 0
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
 // block_table  see kv_table.wgsl; NO_BLOCK: the row's k and v are of another rank's cache
@@ -17,7 +18,7 @@
 //
 // Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each; READY: of k
 // and v alone.
-// Variants: HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for software adapters (no barrier); chosen by index.ts.
+// Variants: ROTARY, a multiple of 8 up to HEAD_DIM; HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for software adapters (no barrier); chosen by index.ts.
 // Into a cache with scales (kv_q8.wgsl) vectors go by way of workgroup memory (kv_stage.wgsl).
 // Inactive rows: nothing is read or written. Rows without a block: only q is, and k in place.
 const LANES: u32 = 8; // variant
@@ -25,8 +26,12 @@ const HEAD_TILE: u32 = 8; // variant
 const QK_NORM: bool = true; // variant
 const KEEP_KEYS: bool = false; // variant
 const READY: bool = false; // variant
+const ROTARY: u32 = 64; // variant
 const THREADS: u32 = HEAD_TILE * LANES;
 const HALF_UNITS: u32 = HEAD_UNITS / 2u;
+// Units of half of what is rotated. Units that aren't rotated are done in pairs, too: the first and the second half of them.
+const ROTARY_HALF: u32 = ROTARY / 8u;
+const PARTIAL: bool = ROTARY_HALF < HALF_UNITS;
 
 struct Params {
   heads: u32,
@@ -149,21 +154,28 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let turns = exists && !is_value && (is_query || appends || KEEP_KEYS);
   var unit = lane;
   for (var left = select(0u, steps(lane, params.half_units, LANES), turns); left > 0u; left--) {
-    var low = qkv[base + unit];
-    var high = qkv[base + HALF_UNITS + unit];
+    var low_unit = unit;
+    var high_unit = HALF_UNITS + unit;
+    if (PARTIAL) {
+      let rotates = unit < ROTARY_HALF;
+      low_unit = select(ROTARY_HALF + unit, unit, rotates);
+      high_unit = select(HALF_UNITS + unit, ROTARY_HALF + unit, rotates);
+    }
+    var low = qkv[base + low_unit];
+    var high = qkv[base + high_unit];
     if (QK_NORM) {
       if (is_query) {
-        low = (low * inverse) * q_norm[unit];
-        high = (high * inverse) * q_norm[HALF_UNITS + unit];
+        low = (low * inverse) * q_norm[low_unit];
+        high = (high * inverse) * q_norm[high_unit];
       } else {
-        low = (low * inverse) * k_norm[unit];
-        high = (high * inverse) * k_norm[HALF_UNITS + unit];
+        low = (low * inverse) * k_norm[low_unit];
+        high = (high * inverse) * k_norm[high_unit];
       }
     }
     var rotated_low = low;
     var rotated_high = high;
-    if (!READY) {
-      let at = position * (HEAD_DIM / 2u) + unit * 4u;
+    if (!READY && (!PARTIAL || unit < ROTARY_HALF)) {
+      let at = position * (ROTARY / 2u) + unit * 4u;
       let r0 = rope_table[at];
       let r1 = rope_table[at + 1u];
       let r2 = rope_table[at + 2u];
@@ -174,16 +186,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       rotated_high = fma(high, cosine, low * sine);
     }
     if (is_query || KEEP_KEYS) {
-      qkv[base + unit] = rotated_low;
-      qkv[base + HALF_UNITS + unit] = rotated_high;
+      qkv[base + low_unit] = rotated_low;
+      qkv[base + high_unit] = rotated_high;
     }
     if (appends) {
       if (KV_SCALED) {
-        kv_staged[staged + unit] = rotated_low;
-        kv_staged[staged + HALF_UNITS + unit] = rotated_high;
+        kv_staged[staged + low_unit] = rotated_low;
+        kv_staged[staged + high_unit] = rotated_high;
       } else {
-        k_cache[key_to + unit * BLOCK] = kv_pack(rotated_low, 1.0);
-        k_cache[key_to + (HALF_UNITS + unit) * BLOCK] = kv_pack(rotated_high, 1.0);
+        k_cache[key_to + low_unit * BLOCK] = kv_pack(rotated_low, 1.0);
+        k_cache[key_to + high_unit * BLOCK] = kv_pack(rotated_high, 1.0);
       }
     }
     unit += LANES;

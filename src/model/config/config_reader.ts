@@ -23,6 +23,7 @@ export class ConfigReader {
   readonly file: string;
   readonly #values: Record<string, unknown>;
   readonly #asked = new Set<string>();
+  #defaults: Readonly<Record<string, unknown>> = {};
 
   /** @param source JSON text, or the object it holds. @param file the name used in messages, e.g. `config.json`. */
   constructor(source: unknown, file: string) {
@@ -35,7 +36,12 @@ export class ConfigReader {
   /** The value as it stands, or undefined where the key is absent or null. */
   raw(key: string): unknown {
     this.#asked.add(key);
-    return Object.hasOwn(this.#values, key) ? (this.#values[key] ?? undefined) : undefined;
+    return Object.hasOwn(this.#values, key) ? (this.#values[key] ?? undefined) : this.#defaults[key];
+  }
+
+  /** What absent keys stand for; null still counts as absent. */
+  setDefaults(defaults: Readonly<Record<string, unknown>>): void {
+    this.#defaults = defaults;
   }
 
   /** True when the key is written, be it null. */

@@ -23,6 +23,8 @@ export interface ModelConfig {
   readonly vocabSize: number;
   readonly maxPositions: number;
   readonly rmsNormEps: number;
+  /** 1: norms multiply by 1 + their weights. Added to the weights when they are loaded; default 0. */
+  readonly normOffset?: number;
   /** True: the output head is the embedding matrix, and has no tensor of its own. */
   readonly tieWordEmbeddings: boolean;
   readonly embeddingScale: number;
@@ -42,6 +44,8 @@ export type TorchDtype = 'float32' | 'float16' | 'bfloat16' | null;
 export interface LayerConfig {
   readonly attention: AttentionConfig;
   readonly mlp: MlpConfig;
+  /** True: what attention and MLP give is normalised before it is added, too: x += norm(attention(norm(x))). */
+  readonly outNorms?: boolean;
 }
 
 export type AttentionConfig = GqaConfig | MlaConfig | RecurrentConfig;
@@ -108,12 +112,15 @@ export interface RecurrentConfig {
   readonly convolution?: { readonly rows: number; readonly width: number };
 }
 
+/** 'gelu_tanh': 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
+export type Activation = 'silu' | 'gelu_tanh';
+
 /** down(activation(gate x) * up x). */
 export interface GatedMlpConfig {
   readonly kind: 'gated';
   /** The intermediate size. */
   readonly width: number;
-  readonly activation: 'silu';
+  readonly activation: Activation;
   /** On all three projections. */
   readonly bias: boolean;
 }
@@ -191,11 +198,14 @@ export interface DenseModel {
 
 /** Undefined for a model that is more than that. */
 export function denseModel(config: ModelConfig): DenseModel | undefined {
-  const { layers, embeddingScale, residualScale, logitScale } = config;
+  const { layers, embeddingScale, residualScale, logitScale, normOffset = 0, maxPositions } = config;
   const attention = attentionOf(config);
   const mlp = gatedMlpOf(config);
-  const plain = embeddingScale === 1 && residualScale === 1 && logitScale === 1;
+  const plain = embeddingScale === 1 && residualScale === 1 && logitScale === 1 && normOffset === 0;
   if (attention.kind !== 'gqa' || attention.rope === null || !mlp || !plain) return undefined;
+  const { window = maxPositions, softcap, rope, headDim } = attention;
+  if (window < maxPositions || softcap !== undefined || rope.dims !== headDim) return undefined;
+  if (mlp.activation !== 'silu' || layers[0]!.outNorms) return undefined;
   if (new Set(layers.map((layer) => likeness(layer, config.maxPositions))).size > 1) return undefined;
   return { config, attention: { ...attention, rope: attention.rope }, mlp };
 }

@@ -45,7 +45,7 @@ export interface RopeConfig {
   readonly theta: number;
   /** null: not stretched. */
   readonly scaling: RopeScaling;
-  /** Elements of a head that are rotated, its last ones. */
+  /** Elements of a head that are rotated: its first ones; of latent attention, whose keys have them apart, its last. */
   readonly dims: number;
   /**
    * True: the checkpoint's rows of a head come in pairs (2i, 2i + 1); loading puts the even ones first. False: they are in halves
@@ -79,6 +79,25 @@ export function parseRope(
     dims: part === 1 ? width : Math.floor(width * part),
     interleaved,
   };
+}
+
+export type LayerType = 'full_attention' | 'sliding_attention';
+
+/**
+ * The rotary embedding of layers of a type, where `rope_parameters` say one for each type (transformers 5); else undefined.
+ * @param theta where they don't say it
+ */
+export function parseLayerRope(
+  config: ConfigReader,
+  type: LayerType,
+  width: number,
+  theta: number,
+  types: readonly RopeStretch['type'][],
+): RopeConfig | undefined {
+  const own = config.optionalObject('rope_parameters')?.optionalObject(type);
+  if (!own) return undefined;
+  const scaling = parseScaling(config, own, types);
+  return { theta: own.optionalPositive('rope_theta') ?? theta, scaling, dims: width, interleaved: false };
 }
 
 /** DeepSeek's yarn_get_mscale: 0.1 mscale ln(factor) + 1, and 1 where nothing is stretched. */

@@ -33,17 +33,10 @@ const biased = { q: true, k: true, v: true, o: false };
 
 describe('what a model may say that nothing runs is refused by its key', () => {
   it.each<[name: string, config: ModelConfig, message: RegExp]>([
-    [
-      'a window',
-      attending({ window: 512 }),
-      /^config\.json: sliding_window 512 is not supported; attention sees all 1024/,
-    ],
-    ['a window in some layers', attending({ window: 512 }, [2, 3]), /sliding_window 512 of layer 2 is not supported/],
-    ['a softcap', attending({ softcap: 50 }), /attn_logit_softcapping 50 is not/],
-    ['sinks', attending({ sinks: true }), /sinks true is not/],
+    ['sinks', attending({ sinks: true }), /^config\.json: sinks true is not supported; attention has no sinks/],
     ['shared keys', attending({ keysOf: 1 }, [3]), /keysOf 1 of layer 3 is not/],
-    ['a layer without rope', attending({ rope: null }, [3]), /rope null of layer 3 is not/],
-    ['a partly rotated head', attending({ rope: { ...rope!, dims: 8 } }), /partial_rotary_factor 0\.5 is not/],
+    ['a head rotated in part', attending({ rope: { ...rope!, dims: 4 } }), /partial_rotary_factor 0\.25 is not.*of 8/],
+    ['norms behind experts', replaced(llama, 1, { mlp: experts, outNorms: true }), /outNorms true of layer 1 is not/],
     ['pairs', attending({ rope: { ...rope!, interleaved: true } }), /rope_interleaved true is not/],
     ['a wide head', attending({ headDim: 512 }, [1]), /head_dim 512 of layer 1 is not supported.*up to 256/],
     ['a recurrent layer', replaced(llama, 1, { attention: recurrent }), /attention\.kind "recurrent" of layer 1/],
@@ -72,6 +65,10 @@ describe('what a model may say that nothing runs is refused by its key', () => {
   });
 
   it.each<[name: string, config: ModelConfig]>([
+    ['a window and capped scores', attending({ window: 512, softcap: 50 }, [2, 3])],
+    ['nothing rotated', attending({ rope: null }, [3])],
+    ['half of a head rotated', attending({ rope: { ...rope!, dims: 8 } }, [1])],
+    ['norms behind its halves', replaced(llama, 2, { outNorms: true })],
     ['another rope', attending({ rope: { ...rope!, theta: 5 } }, [2])],
     ['norms, scales and biases of its own', attending({ qkNorm: true, scale: 0.5, bias: biased }, [1])],
     ['an MLP of another width', replaced(llama, 3, { mlp: { ...gated, width: 64 } })],

@@ -1,6 +1,6 @@
 import { unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
-import type { AttentionConfig, LayerConfig, ModelConfig, PagedAttention } from './model_config.js';
+import type { AttentionConfig, LayerConfig, MlpConfig, ModelConfig, PagedAttention } from './model_config.js';
 
 /** What a layer has, the words of its config.json for it, and what runs instead. */
 interface Fault {
@@ -27,13 +27,15 @@ export function checkSupported(config: ModelConfig, file: string): void {
   checkAlike(config, file);
 }
 
-function layerFault({ attention }: LayerConfig, { hiddenSize, maxPositions }: ModelConfig): Fault | undefined {
+function layerFault(layer: LayerConfig, { hiddenSize, residualScale }: ModelConfig): Fault | undefined {
+  const { attention, mlp, outNorms = false } = layer;
   if (attention.kind === 'recurrent') {
     return fault('attention.kind', 'recurrent', 'layers attend to a cache of keys and values, or of latents');
   }
-  return (
-    widthFault(attention, hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention, maxPositions) : undefined)
-  );
+  if (outNorms && (attention.kind !== 'gqa' || mlp.kind !== 'gated' || residualScale !== 1)) {
+    return fault('outNorms', true, 'layers with them have grouped-query attention, a gated MLP and no residual scale');
+  }
+  return widthFault(attention, hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention) : undefined);
 }
 
 /** Widths that the kernels don't take. */
@@ -52,9 +54,13 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
       return fault(key, width, `the attention kernels take multiples of ${step} up to ${most}${source}`);
   }
   const { rope } = attention;
+  if (rope === null) return undefined;
   const whole = attention.kind === 'gqa' ? attention.headDim : attention.qkRopeHeadDim;
-  return rope !== null && rope.dims !== whole
-    ? fault('partial_rotary_factor', rope.dims / whole, 'only 1 (the whole head is rotated)')
+  const part = rope.dims / whole;
+  if (attention.kind === 'mla' && part !== 1)
+    return fault('partial_rotary_factor', part, 'only 1 (the whole head is rotated)');
+  return rope.dims % 8 !== 0 || part > 1
+    ? fault('partial_rotary_factor', part, `a multiple of 8 of a head's ${whole} elements is rotated`)
     : undefined;
 }
 
@@ -62,15 +68,8 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
 const evenHeads = ({ heads, headDim }: { heads: number; headDim: number }, hiddenSize: number): string =>
   heads * headDim === hiddenSize ? ` (hidden_size ${hiddenSize} / num_attention_heads ${heads})` : '';
 
-function gqaFault(
-  { rope, window, softcap, sinks, keysOf }: Extract<AttentionConfig, { kind: 'gqa' }>,
-  maxPositions: number,
-): Fault | undefined {
-  if (rope === null) return fault('rope', null, 'queries and keys are rotated in every layer');
-  if (rope.interleaved) return fault('rope_interleaved', true, 'the rotary embedding must be half-split');
-  if (window !== undefined && window < maxPositions)
-    return fault('sliding_window', window, `attention sees all ${maxPositions} positions (write null)`);
-  if (softcap !== undefined) return fault('attn_logit_softcapping', softcap, 'attention scores are not capped');
+function gqaFault({ rope, sinks, keysOf }: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
+  if (rope?.interleaved) return fault('rope_interleaved', true, 'the rotary embedding must be half-split');
   if (sinks) return fault('sinks', true, 'attention has no sinks');
   if (keysOf !== undefined) return fault('keysOf', keysOf, 'every layer has keys and values of its own');
   return undefined;
@@ -83,7 +82,8 @@ function gqaFault(
 function checkAlike({ layers }: ModelConfig, file: string): void {
   const firsts = new Map<string, number>();
   layers.forEach((layer, index) => {
-    for (const [what, part] of Object.entries(layer) as [keyof LayerConfig, LayerConfig[keyof LayerConfig]][]) {
+    for (const what of ['attention', 'mlp'] as const) {
+      const part = layer[what];
       // MLPs of two kinds may alternate.
       const group = what === 'mlp' ? `mlp ${part.kind}` : what;
       const first = firsts.get(group) ?? index;
@@ -100,10 +100,10 @@ function checkAlike({ layers }: ModelConfig, file: string): void {
 }
 
 /** Fields in which layers may differ; windows that cut nothing. */
-const OWN_FIELDS: readonly string[] = ['window', 'rope', 'scale', 'bias', 'qkNorm', 'loraNormEps'];
+const OWN_FIELDS: readonly string[] = ['window', 'softcap', 'rope', 'scale', 'bias', 'qkNorm', 'loraNormEps'];
 
 /** The first field in which two differ that must not; gated MLPs may in all. */
-function differing(a: LayerConfig[keyof LayerConfig], b: LayerConfig[keyof LayerConfig]): string | undefined {
+function differing(a: AttentionConfig | MlpConfig, b: AttentionConfig | MlpConfig): string | undefined {
   if (a === b || (a.kind === 'gated' && b.kind === 'gated')) return undefined;
   const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((field) => !OWN_FIELDS.includes(field));
   const text = (one: object, field: string): string => JSON.stringify((one as Record<string, unknown>)[field] ?? null);

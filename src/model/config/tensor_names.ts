@@ -10,6 +10,9 @@ export interface TensorNames {
   /** Before attention, and before the MLP. */
   readonly inputNorm: string;
   readonly postNorm: string;
+  /** Of what they give, where layers have `outNorms`. */
+  readonly attentionOutNorm?: string;
+  readonly mlpOutNorm?: string;
   /** By kind of layer, those that the model has. */
   readonly gqa?: GqaNames;
   readonly mla?: MlaNames;
@@ -21,6 +24,8 @@ export interface GqaNames {
   readonly q: string;
   readonly k: string;
   readonly v: string;
+  /** Instead of the three: one matrix of their rows, in this order. */
+  readonly qkv?: string;
   readonly o: string;
   readonly qNorm?: string;
   readonly kNorm?: string;
@@ -42,6 +47,8 @@ export interface MlaNames {
 export interface GatedMlpNames {
   readonly gate: string;
   readonly up: string;
+  /** Instead of the two: one matrix of their rows, gate first. */
+  readonly gateUp?: string;
   readonly down: string;
 }
 

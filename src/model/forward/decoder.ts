@@ -218,10 +218,15 @@ export class Decoder implements Forward {
       recordAttendedRows(recorder, stage.context.topology, rows);
       for (const { index: layer, attention: attends, held } of stage.layers) {
         const weights = held?.weights;
-        const half = weights && { norm: weights.inputNorm, weights: weights.attention };
+        const half = weights && {
+          norm: weights.inputNorm,
+          outNorm: weights.attentionOutNorm,
+          weights: weights.attention,
+        };
         attention.get(attends)!.record(recorder, layer, half, compresses);
         if (held) {
-          mlp.get(held.mlp)!.record(recorder, { norm: held.weights.postNorm, weights: held.weights.mlp });
+          const { postNorm, mlpOutNorm } = held.weights;
+          mlp.get(held.mlp)!.record(recorder, { norm: postNorm, outNorm: mlpOutNorm, weights: held.weights.mlp });
         }
       }
     }

@@ -45,9 +45,10 @@ export interface AlikeLayers<Config, Weights> {
   readonly suffix: string;
 }
 
-/** A layer's half, of which the rank has weights: x += residualScale * f(norm(x)). */
+/** A layer's half, of which the rank has weights: x += residualScale * f(norm(x)), or x += outNorm(f(norm(x))). */
 export interface Half<Weights> {
   readonly norm: Buffer;
+  readonly outNorm: Buffer | undefined;
   readonly weights: Weights;
 }
 

@@ -5,6 +5,8 @@ import { wholeVector } from '../weights/weight_map.js';
 /** What a layer's parts are told of the layer when they say which tensors they load. */
 export interface LayerContext {
   readonly hiddenSize: number;
+  /** Added to the weights of norms; default 0. */
+  readonly normOffset?: number;
   /** Of a rank, or the whole. */
   readonly slice: LayerSlice;
 }
@@ -26,3 +28,7 @@ export const partName = ({ slice }: LayerContext, what: string): string => `laye
 /** A vector that every rank of the layer holds whole. */
 export const layerVector = (context: LayerContext, what: string, tensor: string, length: number): VectorSpec =>
   wholeVector(partName(context, what), tensor, length);
+
+/** The same of a norm's weights. */
+export const layerNorm = (context: LayerContext, what: string, name: string, length: number): VectorSpec =>
+  wholeVector(partName(context, what), `${name}.weight`, length, context.normOffset);

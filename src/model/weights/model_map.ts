@@ -1,6 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
 import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
-import { type LayerContext, layerVector } from '../layers/layer_weights.js';
+import { type LayerContext, layerNorm } from '../layers/layer_weights.js';
 import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
 import { holdsWeights, type RankSlice, wholeSlice } from '../shape.js';
 import { numbered, type TensorNames } from '../config/tensor_names.js';
@@ -14,6 +14,9 @@ export interface LayerMap {
   readonly attention: AttentionSpecs;
   readonly postNorm: VectorSpec;
   readonly mlp: MlpSpecs;
+  /** Of layers with `outNorms`. */
+  readonly attentionOutNorm: VectorSpec | undefined;
+  readonly mlpOutNorm: VectorSpec | undefined;
 }
 
 /** Where each GPU matrix of a rank's slice of a model comes from, or of all of it: plain data, no GPU. */
@@ -28,23 +31,26 @@ export interface ModelMap {
 }
 
 export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(config)): ModelMap {
-  const { hiddenSize, tensors } = config;
+  const { hiddenSize, normOffset = 0, tensors } = config;
   return {
     ...vocabMaps(config, slice),
     layers: slice.layers.filter(holdsWeights).map((held): LayerMap => {
       const { index } = held;
-      const context = { hiddenSize, slice: held };
+      const context = { hiddenSize, normOffset, slice: held };
       const names = numbered(tensors, index);
-      const { attention, mlp } = config.layers[index]!;
+      const { attention, mlp, outNorms } = config.layers[index]!;
+      const norm = (what: string, name: string): VectorSpec => layerNorm(context, what, name, hiddenSize);
       return {
         index,
-        inputNorm: layerVector(context, 'input_norm', `${names.inputNorm}.weight`, hiddenSize),
+        inputNorm: norm('input_norm', names.inputNorm),
         attention: attentionSpecs(context, attention, names),
-        postNorm: layerVector(context, 'post_norm', `${names.postNorm}.weight`, hiddenSize),
+        postNorm: norm('post_norm', names.postNorm),
         mlp: mlpSpecs(context, mlp, names),
+        attentionOutNorm: outNorms ? norm('attention_out_norm', names.attentionOutNorm!) : undefined,
+        mlpOutNorm: outNorms ? norm('mlp_out_norm', names.mlpOutNorm!) : undefined,
       };
     }),
-    norm: slice.headRows && wholeVector('norm', `${tensors.norm}.weight`, hiddenSize),
+    norm: slice.headRows && wholeVector('norm', `${tensors.norm}.weight`, hiddenSize, normOffset),
   };
 }
 
@@ -67,11 +73,13 @@ const unnamed = (kind: string): SplitkvError =>
 export function mapSpecs({ embedding, layers, norm, head }: ModelMap): Spec[] {
   return [
     embedding?.matrix,
-    ...layers.flatMap(({ inputNorm, attention, postNorm, mlp }) => [
+    ...layers.flatMap(({ inputNorm, attention, postNorm, mlp, attentionOutNorm, mlpOutNorm }) => [
       inputNorm,
       ...attentionKinds[attention.kind].list(attention),
       postNorm,
       ...mlpKinds[mlp.kind].list(mlp),
+      attentionOutNorm,
+      mlpOutNorm,
     ]),
     norm,
     head === embedding ? undefined : head?.matrix,

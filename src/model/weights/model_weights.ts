@@ -20,6 +20,8 @@ export interface LayerWeights {
   readonly attention: AttentionWeights;
   readonly postNorm: Buffer;
   readonly mlp: MlpWeights;
+  readonly attentionOutNorm: Buffer | undefined;
+  readonly mlpOutNorm: Buffer | undefined;
 }
 
 export interface ModelWeights {
@@ -50,13 +52,15 @@ export async function loadModelWeights(
   const loader = new WeightLoader(device, reader, type, mapSpecs(map), options);
   const embedding = await loader.vocab(map.embedding);
   const layers: LayerWeights[] = [];
-  for (const { index, inputNorm, attention, postNorm, mlp } of map.layers) {
+  for (const { index, inputNorm, attention, postNorm, mlp, attentionOutNorm, mlpOutNorm } of map.layers) {
     layers.push({
       index,
       inputNorm: await loader.vector(inputNorm),
       attention: await attentionKinds[attention.kind].load(loader, attention),
       postNorm: await loader.vector(postNorm),
       mlp: await mlpKinds[mlp.kind].load(loader, mlp),
+      attentionOutNorm: await loader.vector(attentionOutNorm),
+      mlpOutNorm: await loader.vector(mlpOutNorm),
     });
   }
   const norm = await loader.vector(map.norm);

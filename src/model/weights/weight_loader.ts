@@ -108,7 +108,9 @@ export class WeightLoader {
     for (const part of spec.parts) {
       if (part.tensor !== undefined) {
         const stored = await this.rows(part.tensor, part.first, part.first + part.length);
-        values.set(part.order ? reorderRows(stored, part.order, part.length, 1) : stored, at);
+        const { plus = 0 } = part;
+        const whole = plus === 0 ? stored : stored.map((value) => value + plus);
+        values.set(part.order ? reorderRows(whole, part.order, part.length, 1) : whole, at);
       }
       at += alignUp(part.length, part.padTo ?? 1);
     }

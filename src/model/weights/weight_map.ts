@@ -45,6 +45,8 @@ export interface MatrixSpec {
 /** Elements [first, first + length) of a vector tensor, or `length` zeros without one; `padTo` and `order` as in MatrixPart. */
 export interface VectorPart {
   readonly tensor?: string;
+  /** Added to each element; default 0. */
+  readonly plus?: number;
   readonly tensorLength: number;
   readonly first: number;
   readonly length: number;
@@ -72,9 +74,9 @@ export const someRows = (tensor: string, tensorRows: number, rows: Span): Matrix
 export const allRows = (tensor: string, rows: number): MatrixPart => someRows(tensor, rows, [0, rows]);
 
 /** A vector that every rank of a layer holds whole. */
-export const wholeVector = (name: string, tensor: string, length: number): VectorSpec => ({
+export const wholeVector = (name: string, tensor: string, length: number, plus = 0): VectorSpec => ({
   name,
-  parts: [{ tensor, tensorLength: length, first: 0, length }],
+  parts: [{ tensor, tensorLength: length, first: 0, length, ...(plus !== 0 && { plus }) }],
 });
 
 /** The embedding table's and the output head's rows: the same object where a tied model's rank holds the same rows of both. */

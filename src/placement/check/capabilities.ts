@@ -25,6 +25,7 @@ export const FEATURES = {
   // Of a model.
   gqa: 'a cache of keys and values by kv head (GQA, MHA)',
   latent: 'a latent cache (MLA)',
+  windowed: 'a model whose layers have windows',
   experts: 'a model with routed experts',
   dense: 'a model without experts',
   // Options.
@@ -43,7 +44,7 @@ export const FEATURES = {
 } as const satisfies Readonly<Record<string, string>>;
 export type Feature = keyof typeof FEATURES;
 
-const MODEL: readonly Feature[] = ['gqa', 'latent', 'experts', 'dense'];
+const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'experts', 'dense'];
 
 /** These features don't go together. */
 export interface Exclusion {
@@ -109,6 +110,11 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'leave kvBudget out',
   },
   {
+    of: ['compression', 'windowed'],
+    because: 'a window counts tokens, and what is left of a compressed head is no run of tokens',
+    instead: 'leave kvBudget out: a layer with a window reads its last tokens only',
+  },
+  {
     of: ['compression', 'splitChunks'],
     because: 'compaction would move entries from one rank to another',
     instead:
@@ -160,6 +166,11 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: "use prefill kind 'splitkv'",
   },
   {
+    of: ['onnxPrefill', 'windowed'],
+    because: 'its graph attends to all tokens',
+    instead: "use prefill kind 'splitkv'",
+  },
+  {
     of: ['attentionDp', 'onePlace'],
     because: 'there is no rank to choose for a request',
     instead: 'use plan adp or token, or leave attentionDpConfig out',
@@ -199,8 +210,13 @@ export function checkTogether(features: Iterable<Feature>, plan?: Plan): void {
   throw error(`${plan ? `plan '${plan.policy}': ` : ''}${explain(exclusion)}`);
 }
 
-export const modelFeatures = ({ latent, numExperts }: Pick<ModelShape, 'latent' | 'numExperts'>): Feature[] => [
+export const modelFeatures = ({
+  latent,
+  windowed = false,
+  numExperts,
+}: Pick<ModelShape, 'latent' | 'windowed' | 'numExperts'>): Feature[] => [
   latent ? 'latent' : 'gqa',
+  ...(windowed ? ['windowed' as const] : []),
   numExperts > 0 ? 'experts' : 'dense',
 ];
 

@@ -68,7 +68,7 @@ export class OnnxPrefill implements PrefillWorker {
     const dense = denseModel(config);
     if (!dense) {
       throw unsupportedError(
-        `prefill kind 'onnxruntime' has no graph of ${config.architecture}'s multipliers: use prefill kind 'splitkv'`,
+        `prefill kind 'onnxruntime' has no graph of ${config.architecture}, whose layers do more than Llama's: use prefill kind 'splitkv'`,
       );
     }
     const host = await openOrt(request);

@@ -1,5 +1,6 @@
 import { attentionPrefill } from '../../../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../../../shaders/attention/attention_split/index.js';
+import type { Attended } from '../../../../shaders/attention/window.js';
 import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
 import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
 import type { Buffer } from '../../../gpu/index.js';
@@ -32,6 +33,8 @@ export class GqaLayers implements AttentionLayers {
   readonly shape: AttentionShape;
   /** Where the rank has weights: what travels to others is rotated. */
   readonly rope: Buffer | undefined;
+  /** A window as wide as the context cuts nothing. */
+  readonly attended: Attended;
 
   /** Allocates the caches and the rope table. @throws SplitkvError `limit` when a layer's K or V exceeds one binding. */
   constructor(readonly alike: AlikeLayers<GqaConfig, GqaWeights>) {
@@ -43,13 +46,19 @@ export class GqaLayers implements AttentionLayers {
     this.config = config;
     this.heads = this.#headsOf(holder.heads);
     this.caches = layers.map((layer) => this.#allocateCache(layer));
-    this.rope = weights.length > 0 ? ropes.of(config.rope!) : undefined;
+    this.rope = weights.length > 0 && config.rope ? ropes.of(config.rope) : undefined;
+    const { window = Infinity, softcap } = config;
+    this.attended = {
+      ...(window < cache.contextLength && { slidingWindow: window }),
+      ...(softcap !== undefined && { softcap }),
+    };
     this.shape = {
       headsOf: (segments) => this.#headsOf(segments),
       queryStrideOf: (segments) => this.#qkvStrideOf(segments),
       dim: config.headDim,
       outStride: activationStride(this.heads * config.headDim),
       uneven: perHead?.compression !== undefined,
+      ...this.attended,
       contextLength: cache.contextLength,
     };
     this.compression =
@@ -127,7 +136,7 @@ class GqaProgram implements AttentionProgram {
       attention.recordMerge(recorder, this.#attended, this.#tables(layer));
       if (compresses) this.#recordCompression(recorder, attention, layer);
     }
-    if (weights) this.#recordOutput(recorder, weights);
+    if (half) this.#recordOutput(recorder, half);
   }
 
   #recordProjection(recorder: RankRecorder, attention: SpreadAttention, { norm, weights }: Half<GqaWeights>): void {
@@ -160,6 +169,7 @@ class GqaProgram implements AttentionProgram {
       cacheKvHeads: topology.share.kvHeads.length,
       firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!),
       headDim: config.headDim,
+      rotary: config.rope?.dims ?? 0,
       kvType: cache.type,
       block: cache.block,
       tableStride: cache.tableStride,
@@ -192,6 +202,7 @@ class GqaProgram implements AttentionProgram {
     if (sendsReady && runs) attention.recordQueries(recorder);
     const problem = {
       ...common,
+      ...this.of.attended,
       share: attention.share,
       qStride: input.queryStride,
       scale: config.scale,
@@ -246,7 +257,7 @@ class GqaProgram implements AttentionProgram {
     });
   }
 
-  #recordOutput(recorder: RankRecorder, { o, oBias }: GqaWeights): void {
+  #recordOutput(recorder: RankRecorder, { outNorm, weights: { o, oBias } }: Half<GqaWeights>): void {
     const xStride = activationStride(this.of.heads * this.of.config.headDim);
     let xOffset = 0;
     const inputs = o.map(({ matrix, segments }) => {
@@ -254,6 +265,6 @@ class GqaProgram implements AttentionProgram {
       xOffset += segments.end - segments.start;
       return input;
     });
-    this.#output.record(recorder, 'o_proj', inputs, oBias);
+    this.#output.record(recorder, 'o_proj', inputs, oBias, outNorm);
   }
 }

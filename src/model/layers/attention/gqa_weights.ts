@@ -5,7 +5,7 @@ import { type HeldSegments, holdSegments, type Span, spanLength, totalLength } f
 import type { GqaNames } from '../../config/tensor_names.js';
 import type { WeightLoader } from '../../weights/weight_loader.js';
 import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
+import { type Bytes, type CutBytes, type LayerContext, layerNorm, layerVector, partName } from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
 
 /** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */
@@ -44,20 +44,22 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   const { heads, queryHeads, kvHeads } = slice;
   const { bias, headDim, qkNorm } = config;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
-  const headRows = (tensor: string, all: number, runs: readonly Span[]) =>
+  const fused = names.qkv === undefined ? undefined : { tensor: names.qkv, all: config.heads + 2 * config.kvHeads };
+  /** Rows of some heads; `before`: heads before them in one matrix of all. */
+  const headRows = (tensor: string, all: number, runs: readonly Span[], before: number) =>
     runs.map(([first, end]) => ({
-      tensor,
-      all: all * headDim,
-      rows: [first * headDim, end * headDim] as const,
+      tensor: fused?.tensor ?? tensor,
+      all: (fused?.all ?? all) * headDim,
+      rows: (fused ? [before + first, before + end] : [first, end]).map((head) => head * headDim) as [number, number],
     }));
   const qkv = [
-    ...headRows(names.q, config.heads, queryHeads),
-    ...headRows(names.k, config.kvHeads, kvHeads),
-    ...headRows(names.v, config.kvHeads, kvHeads),
+    ...headRows(names.q, config.heads, queryHeads, 0),
+    ...headRows(names.k, config.kvHeads, kvHeads, config.heads),
+    ...headRows(names.v, config.kvHeads, kvHeads, config.heads + config.kvHeads),
   ];
   const attends = totalLength(queryHeads) > 0;
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
-    attends && qkNorm ? layerVector(context, what, `${name!}.weight`, headDim) : undefined;
+    attends && qkNorm ? layerNorm(context, what, name!, headDim) : undefined;
   return {
     kind: 'gqa',
     queryHeads,

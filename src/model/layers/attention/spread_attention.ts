@@ -171,6 +171,12 @@ export class SpreadAttention {
     return firstRowOf(group, this.#stage.attends[this.#role], step.rows);
   }
 
+  /** Of generated rows, whose chunks are merged: which of them attention wrote. Lanes of prompt rows are all written. */
+  get #window(): { readonly slidingWindow?: number } {
+    const { slidingWindow } = this.shape;
+    return this.#role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
+  }
+
   /** What attention writes. */
   get target(): { readonly partial_o: Buffer; readonly partial_ml: Buffer } {
     return { partial_o: this.#written.o, partial_ml: this.#written.ml };
@@ -209,6 +215,7 @@ export class SpreadAttention {
         lanes: layout.lanes,
         bundleHeads: layout.bundleHeads,
         share: this.share,
+        ...this.#window,
         ...(tables && { perHead: tables.perHead }),
       },
       {
@@ -300,6 +307,7 @@ export class SpreadAttention {
         headDim: shape.dim,
         partials: this.partials,
         outStride: shape.outStride,
+        ...this.#window,
         ...(tables && { perHead: tables.perHead }),
       },
       {

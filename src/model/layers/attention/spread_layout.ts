@@ -21,6 +21,8 @@ export interface AttentionShape {
   readonly uneven: boolean;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
+  /** Of the keys that a row sees; all before it where left out. */
+  readonly slidingWindow?: number;
 }
 
 /** The rows that a rank runs, or attends for. */

@@ -8,6 +8,7 @@ import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import { alignUp } from '../../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
+import type { Activation } from '../../config/model_config.js';
 import type { RowBuffers } from '../rows.js';
 import type { Matrix } from '../../weights/matrix.js';
 import { ONE_SEGMENT, type Role, tileRows } from '../roles.js';
@@ -34,6 +35,8 @@ export interface Projection {
   /** Element of the out row that the matrix's first row goes to. */
   readonly outOffset?: number;
   readonly epilogue?: 'none' | 'residual' | 'swiglu';
+  /** Of swiglu's gate; default 'silu'. */
+  readonly activation?: Activation;
   /** The sum (and bias) times this, before the residual is added; default 1. */
   readonly outScale?: number;
   /** Other kernels read the normalised row too: don't fuse the norm. */
@@ -107,7 +110,14 @@ export function recordLinear(
     } else {
       recorder.dispatch(
         linear,
-        { ...problem, tileRows: tileRows(rows), norm: fused, eps: norm?.eps ?? 0, epilogue: io.epilogue ?? 'none' },
+        {
+          ...problem,
+          tileRows: tileRows(rows),
+          norm: fused,
+          eps: norm?.eps ?? 0,
+          epilogue: io.epilogue ?? 'none',
+          ...(io.activation && { activation: io.activation }),
+        },
         { ...tensors, norm_weight: fused ? norm.weight : undefined },
       );
     }

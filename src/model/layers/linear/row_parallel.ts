@@ -1,3 +1,4 @@
+import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import { gatheredSegmentRoutes, type Route, segmentRoutes, type StageTopology } from '../../../placement/index.js';
 import type { HeldSegments } from '../../shape.js';
@@ -6,6 +7,7 @@ import type { StageContext } from '../layer.js';
 import type { GatheredRows } from '../mlp/gathered_rows.js';
 import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
+import { paddedName } from '../roles.js';
 import { recordLinear } from './linear.js';
 import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './parts.js';
 
@@ -74,19 +76,26 @@ export class RowParallelLinear {
   }
 
   /** The whole of it. */
-  record(recorder: RankRecorder, label: string, inputs: readonly RowParallelInput[], bias: Buffer | undefined): void {
-    for (const input of inputs) this.recordSegments(recorder, this.rows, input, bias);
+  record(
+    recorder: RankRecorder,
+    label: string,
+    inputs: readonly RowParallelInput[],
+    bias: Buffer | undefined,
+    outNorm?: Buffer,
+  ): void {
+    for (const input of inputs) this.recordSegments(recorder, this.rows, input, bias, outNorm);
     const { exchange } = this;
     if (exchange) this.stage.world.exchangeRoutes(recorder, label, exchange.routes, exchange.regions);
-    this.recordSum(recorder, bias);
+    this.recordSum(recorder, bias, outNorm);
   }
 
-  /** This rank's segments of `buffers`' rows; added to x where it holds the whole contraction. */
+  /** This rank's segments of `buffers`' rows; added to x, or normalised first, where it holds the whole contraction. */
   recordSegments(
     recorder: RankRecorder,
     buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
     { matrix, ...input }: RowParallelInput,
     bias: Buffer | undefined,
+    outNorm?: Buffer,
   ): void {
     const own = this.#own;
     if (own) {
@@ -101,11 +110,31 @@ export class RowParallelLinear {
     recordLinear(recorder, buffers, matrix, {
       ...input,
       bias,
-      out: this.rows.x,
+      out: this.#sum(outNorm),
       outStride: this.stage.hiddenStride,
       outScale: this.stage.config.residualScale,
-      epilogue: 'residual',
+      epilogue: outNorm ? 'none' : 'residual',
     });
+    this.#recordOutNorm(recorder, outNorm);
+  }
+
+  /** Where the sum goes: x, or what is normalised before it is added to x. */
+  #sum(outNorm: Buffer | undefined): Buffer {
+    const { role, scratch, rows, x } = this.rows;
+    const { hiddenSize } = this.stage.config;
+    const name = paddedName(`${role} half`, hiddenSize);
+    return outNorm ? scratch.createBuffer(name, rows * this.stage.hiddenStride * 4) : x;
+  }
+
+  #recordOutNorm(recorder: RankRecorder, outNorm: Buffer | undefined): void {
+    if (!outNorm) return;
+    const { rows, x } = this.rows;
+    const { hiddenStride: stride, config } = this.stage;
+    recorder.dispatch(
+      rmsNorm,
+      { rows, width: config.hiddenSize, stride, eps: config.rmsNormEps, residual: true },
+      { x: this.#sum(outNorm), weight: outNorm, out: x },
+    );
   }
 
   /** What brings the other ranks' segments here; undefined where there are none. */
@@ -126,17 +155,18 @@ export class RowParallelLinear {
     };
   }
 
-  /** All segments, in order, onto x; nothing where they are there already. */
-  recordSum(recorder: RankRecorder, bias: Buffer | undefined): void {
+  /** All segments, in order, onto x, or normalised first; nothing where they are there already. */
+  recordSum(recorder: RankRecorder, bias: Buffer | undefined, outNorm?: Buffer): void {
     if (!this.#parts) return;
     const { config, hiddenStride } = this.stage;
     recordReduce(recorder, this.#parts, {
       width: config.hiddenSize,
       bias,
-      out: this.rows.x,
+      out: this.#sum(outNorm),
       outStride: hiddenStride,
       outScale: config.residualScale,
-      epilogue: 'residual',
+      epilogue: outNorm ? 'none' : 'residual',
     });
+    this.#recordOutNorm(recorder, outNorm);
   }
 }

@@ -91,7 +91,11 @@ class ExpertProgram implements MlpProgram {
     this.#experts = new RoutedExperts(stage, config, rows, gathers ? rows.allRows : rows.rows);
     this.#shared =
       config.sharedWidth > 0
-        ? new GatedMlp(stage, rows, { name: `shared down${suffix}`, width: sharedWidth })
+        ? new GatedMlp(stage, rows, {
+            name: `shared down${suffix}`,
+            width: sharedWidth,
+            activation: config.activation,
+          })
         : undefined;
     if (gathers || gatheringRanks(stage.topology) > 0) {
       this.#gathered = this.#shared?.gathered ?? new GatheredRows(stage, rows);

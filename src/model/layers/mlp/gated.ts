@@ -6,7 +6,7 @@
 import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
-import type { GatedMlpConfig } from '../../config/model_config.js';
+import type { Activation, GatedMlpConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../layer.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
@@ -42,8 +42,9 @@ export class GatedLayers implements MlpLayers {
   }
 
   program(rows: StageRows): MlpProgram {
-    const { stage, suffix } = this.alike;
-    return new DenseProgram(stage, rows, new GatedMlp(stage, rows, { name: `down${suffix}`, width: this.#width }));
+    const { stage, suffix, config } = this.alike;
+    const of = { name: `down${suffix}`, width: this.#width, activation: config.activation };
+    return new DenseProgram(stage, rows, new GatedMlp(stage, rows, of));
   }
 }
 
@@ -57,7 +58,7 @@ class DenseProgram implements MlpProgram {
   record(recorder: RankRecorder, half: Half<GatedMlpWeights>): void {
     const { stage, rows, mlp } = this;
     const { hiddenSize, rmsNormEps: eps } = stage.config;
-    const { weights, norm } = half;
+    const { weights, norm, outNorm } = half;
     if (mlp.gathered) {
       const normed = rows.normed!;
       recorder.dispatch(
@@ -66,31 +67,33 @@ class DenseProgram implements MlpProgram {
         { x: rows.x, weight: norm, out: normed },
       );
       mlp.gathered.recordGather(recorder, normed);
-      mlp.recordSegments(recorder, weights, { x: mlp.gathered.x });
+      mlp.recordSegments(recorder, weights, { x: mlp.gathered.x }, outNorm);
     } else {
-      mlp.recordSegments(recorder, weights, { x: rows.x, norm: { weight: norm, eps } });
+      mlp.recordSegments(recorder, weights, { x: rows.x, norm: { weight: norm, eps } }, outNorm);
     }
     const { exchange } = mlp.down;
     if (exchange) stage.world.exchangeRoutes(recorder, 'down_proj', exchange.routes, exchange.regions);
-    mlp.down.recordSum(recorder, weights.downBias);
+    mlp.down.recordSum(recorder, weights.downBias, outNorm);
   }
 }
 
 /** A gated MLP of some rows: of a dense layer, or shared experts. */
 export class GatedMlp {
   readonly down: RowParallelLinear;
+  readonly activation: Activation;
   /** Where ranks run rows of their own and share out its segments: whose rows `recordSegments` works on. */
   readonly gathered: GatheredRows | undefined;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly #gateUp: Buffer | undefined;
   readonly #hidden: Buffer;
 
-  /** `name`: of its buffers. `width`: the most columns that the rank holds. */
+  /** `name`: of its buffers. `width`: the most columns that the rank holds. `activation`: of the gate. */
   constructor(
     readonly stage: StageContext,
     readonly rows: StageRows,
-    { name, width }: { readonly name: string; readonly width: number },
+    { name, width, activation }: { readonly name: string; readonly width: number; readonly activation: Activation },
   ) {
+    this.activation = activation;
     const { role, scratch } = rows;
     this.gathered = gatheringRanks(stage.topology) > 0 ? new GatheredRows(stage, rows) : undefined;
     const most = this.gathered?.rows ?? rows.rows;
@@ -107,13 +110,18 @@ export class GatedMlp {
   }
 
   /** This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride]. */
-  recordSegments(recorder: RankRecorder, weights: GatedMlpWeights, from: Pick<Projection, 'x' | 'norm'>): void {
+  recordSegments(
+    recorder: RankRecorder,
+    weights: GatedMlpWeights,
+    from: Pick<Projection, 'x' | 'norm'>,
+    outNorm?: Buffer,
+  ): void {
     const { gathered, rows } = this;
     if (gathered) {
       const all = { role: rows.role, rows: gathered.rows, normed: undefined };
-      recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from));
+      recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from, outNorm));
     } else {
-      this.#record(recorder, rows, weights, from);
+      this.#record(recorder, rows, weights, from, outNorm);
     }
   }
 
@@ -122,18 +130,20 @@ export class GatedMlp {
     buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
     { gateUp, gateUpBias, down, downBias, downSegments }: GatedMlpWeights,
     from: Pick<Projection, 'x' | 'norm'>,
+    outNorm: Buffer | undefined,
   ): void {
     if (!gateUp || !down) return;
     const width = downSegments.end - downSegments.start;
     const stride = activationStride(width);
     const hidden = this.#hidden;
+    const { activation } = this;
     const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
     if (buffers.role === 'prompt') {
       const inStride = gateUp.outFeatures;
       recordLinear(recorder, buffers, gateUp, { ...input, out: this.#gateUp!, outStride: inStride });
       recorder.dispatch(
         swiglu,
-        { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride },
+        { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride, activation },
         { gate_up: this.#gateUp!, out: hidden },
       );
     } else {
@@ -143,9 +153,10 @@ export class GatedMlp {
         outStride: stride,
         outFeatures: width,
         epilogue: 'swiglu',
+        activation,
       });
     }
     const contraction = { matrix: down, segments: downSegments, x: hidden, xStride: stride };
-    this.down.recordSegments(recorder, buffers, contraction, downBias);
+    this.down.recordSegments(recorder, buffers, contraction, downBias, outNorm);
   }
 }

@@ -45,25 +45,33 @@ export function gatedMlpSpecs(
   const downSegments = holdSegments(width, DOWN_SEGMENTS, context.slice.mlp);
   const hidden: Span = [downSegments.start, downSegments.end];
   const held = spanLength(hidden) > 0;
-  const halves = [names.gate, names.up];
+  const { gateUp } = names;
+  const halves = [names.gate, names.up].map((tensor, half) =>
+    gateUp === undefined
+      ? { tensor, all: width, rows: hidden }
+      : { tensor: gateUp, all: 2 * width, rows: [half * width + hidden[0], half * width + hidden[1]] as Span },
+  );
   return {
     kind: 'gated',
     gateUp: held
       ? {
           name: partName(context, `${part}gate_up`),
           inFeatures: hiddenSize,
-          parts: halves.map((half) => ({ ...someRows(`${half}.weight`, width, hidden), padTo: GATE_UP_PAD })),
+          parts: halves.map(({ tensor, all, rows }) => ({
+            ...someRows(`${tensor}.weight`, all, rows),
+            padTo: GATE_UP_PAD,
+          })),
         }
       : undefined,
     gateUpBias:
       held && bias
         ? {
             name: partName(context, `${part}gate_up_bias`),
-            parts: halves.map((half) => ({
-              tensor: `${half}.bias`,
-              tensorLength: width,
-              first: hidden[0],
-              length: spanLength(hidden),
+            parts: halves.map(({ tensor, all, rows }) => ({
+              tensor: `${tensor}.bias`,
+              tensorLength: all,
+              first: rows[0],
+              length: spanLength(rows),
               padTo: GATE_UP_PAD,
             })),
           }
