@@ -257,6 +257,13 @@ describe('defaults and variants', () => {
   it('accepts a window that cuts nothing', () => {
     expect(parseModelConfig({ ...mistral, sliding_window: 32768 }).maxPositions).toBe(32768);
     expect(parseModelConfig({ ...qwen2, use_sliding_window: true }).maxPositions).toBe(32768);
+    const windows = (config: Raw) =>
+      parseModelConfig(config).layers.map(({ attention }) => (attention as GqaConfig).window);
+    expect(new Set(windows({ ...mistral, sliding_window: 1000 }))).toEqual(new Set([1000]));
+    // What the key means where it is absent.
+    expect(new Set(windows(without(mistral, 'sliding_window')))).toEqual(new Set([4096]));
+    const qwen = { ...qwen2, use_sliding_window: true, sliding_window: 4096, max_window_layers: 22 };
+    expect(windows(qwen)).toEqual(Array.from({ length: 24 }, (_, layer) => (layer < 22 ? undefined : 4096)));
     // Its layers from max_window_layers on would have one; there are none.
     const narrow = { ...qwen2, use_sliding_window: true, sliding_window: 4096, max_window_layers: 24 };
     expect(parseModelConfig(narrow).layers).toHaveLength(24);
@@ -273,7 +280,7 @@ describe('refusals name the key, the value and what is supported', () => {
       'another model',
       llama({ model_type: 'gpt2' }),
       'unsupported',
-      /model_type "gpt2".*llama, qwen2, qwen3, mistral, deepseek_v2/,
+      /model_type "gpt2".*llama, qwen2, qwen3, mistral, smollm3, granite, gemma3_text, phi3, qwen3_moe, deepseek_v2/,
     ],
     ['a misspelt model', llama({ model_type: 'qwen33' }), 'unsupported', /Did you mean 'qwen3'\?/],
     ['a name every object has', llama({ model_type: 'constructor' }), 'unsupported', /model_type "constructor"/],
@@ -347,19 +354,23 @@ describe('refusals name the key, the value and what is supported', () => {
       /"gptq".*--weights/,
     ],
     ['float8 weights', llama({ torch_dtype: 'float8_e4m3fn' }), 'unsupported', /torch_dtype "float8_e4m3fn"/],
-    ['a window', { ...mistral, sliding_window: 4096 }, 'unsupported', /sliding_window 4096.*32768/],
-    ['a window by default', without(mistral, 'sliding_window'), 'unsupported', /absent means 4096/],
     [
-      "Qwen's window, on",
-      { ...qwen2, use_sliding_window: true, sliding_window: 4096 },
-      'unsupported',
-      /sliding_window 4096/,
+      'a window of nothing',
+      { ...mistral, sliding_window: 0 },
+      'config',
+      /sliding_window is 0; expected an integer from 1/,
     ],
     [
       'windowed layers',
-      { ...qwen3, layer_types: ['full_attention', 'sliding_attention'] },
+      { ...qwen3, layer_types: Array.from({ length: qwen3.num_hidden_layers }, () => 'sliding_attention') },
       'unsupported',
       /"sliding_attention"/,
+    ],
+    [
+      'fewer types than layers',
+      { ...qwen3, layer_types: ['full_attention'] },
+      'config',
+      /layer_types.*num_hidden_layers/,
     ],
     ['experts', llama({ num_local_experts: 8 }), 'unsupported', /num_local_experts 8/],
     ['an MLP bias on Qwen', { ...qwen3, mlp_bias: true }, 'unsupported', /mlp_bias true/],

@@ -1,5 +1,6 @@
 import type { TorchDtype } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
+import type { LayerType } from '../config/rope_config.js';
 
 /** Keys that mean the same to every family. */
 
@@ -48,6 +49,26 @@ export function parseActivation(config: ConfigReader): 'silu' {
   if (activation !== 'silu' && activation !== 'swish')
     throw config.unsupported('hidden_act', activation, "only 'silu' (SwiGLU)");
   return 'silu';
+}
+
+/**
+ * Each layer's type, by `layer_types`.
+ * @param otherwise where the file doesn't say
+ */
+export function parseLayerTypes(
+  config: ConfigReader,
+  numLayers: number,
+  otherwise: (layer: number) => LayerType,
+): LayerType[] {
+  const types = config.raw('layer_types');
+  if (types === undefined) return Array.from({ length: numLayers }, (_, layer) => otherwise(layer));
+  if (!Array.isArray(types) || types.length !== numLayers)
+    throw config.invalid('layer_types', types, `a list of ${numLayers} (num_hidden_layers)`);
+  const known = ['full_attention', 'sliding_attention'];
+  const other = types.find((type) => !known.includes(type));
+  if (other !== undefined)
+    throw config.unsupported('layer_types', other, "every layer must be 'full_attention' or 'sliding_attention'");
+  return types as LayerType[];
 }
 
 /** A key by which related models change the computation, with the value that changes nothing. */

@@ -17,6 +17,8 @@ export type CommonConfig = Omit<ModelConfig, 'layers' | 'tensors'> & { readonly 
  * planning, the forward program) follows from the layers. A family is one file beside this and one row of registry.ts.
  */
 export interface Family {
+  /** By model_type, what transformers takes for keys that a config.json leaves out. */
+  readonly defaults?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /**
    * Reads the keys of config.json that are the family's own; what it gives back replaces the common part's. The reader's errors name
    * the key. A layer may say more than the runtime runs: `checkSupported` refuses that, not the family.
@@ -34,6 +36,8 @@ export interface FamilyGguf {
   keys(gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown>;
   /** Architectures whose rows of q and k llama.cpp keeps in neighbouring pairs (2i, 2i + 1), where the checkpoint has halves. */
   readonly pairedRows?: readonly string[];
+  /** Architectures in which the file's stretch of rotary frequencies isn't that of layers with a window: theirs aren't stretched. */
+  readonly plainWindows?: readonly string[];
   /** Architectures in which the logarithm of YaRN's factor scales the softmax instead of cos and sin. */
   readonly yarnScalesSoftmax?: readonly string[];
 }

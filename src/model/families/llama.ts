@@ -4,19 +4,35 @@ import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames } from '../config/tensor_names.js';
-import { countRange, neutralKeys, parseActivation, refuseForeign, sizeRange } from './common_keys.js';
+import { countRange, neutralKeys, parseActivation, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 /**
- * Llama, Mistral, Qwen2 and Qwen3: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what transformers'
- * modelling files do with the same keys.
+ * Llama, Mistral, Qwen2, Qwen3, SmolLM3 and Granite: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what
+ * transformers' modelling files do with the same keys.
  */
 export const llama = defineFamily({
+  defaults: {
+    smollm3: {
+      vocab_size: 128256,
+      hidden_size: 2048,
+      intermediate_size: 11008,
+      num_hidden_layers: 36,
+      num_attention_heads: 16,
+      num_key_value_heads: 4,
+      max_position_embeddings: 32768,
+      rope_theta: 2e6,
+      tie_word_embeddings: true,
+      bos_token_id: 128000,
+      eos_token_id: 128001,
+    },
+  },
   config(config, common) {
     const trait = traits[common.architecture]!;
-    refuseForeign(config, neutral);
-    const attention = parseAttention(config, trait, common);
-    const windows = parseWindows(config, common);
+    refuseForeign(config, trait.multipliers ? neutral.filter(([key]) => !multipliers.includes(key)) : neutral);
+    const attention = parseAttention(config, common);
+    const rotates = trait.skipsRope ? parseRotatedLayers(config, common) : () => true;
+    const windows = parseWindows(config, common, rotates);
     const mlp = {
       kind: 'gated',
       width: config.integer('intermediate_size', sizeRange),
@@ -24,13 +40,19 @@ export const llama = defineFamily({
       bias: parseBias(config, 'mlp_bias', common.architecture, trait.mlpBias),
     } as const;
     return {
-      layers: windows.map((window): LayerConfig => {
-        return { attention: window === undefined ? attention : { ...attention, window }, mlp };
+      ...(trait.multipliers && {
+        embeddingScale: config.optionalPositive('embedding_multiplier') ?? 1,
+        residualScale: config.optionalPositive('residual_multiplier') ?? 1,
+        logitScale: 1 / (config.optionalPositive('logits_scaling') ?? 1),
+      }),
+      layers: windows.map((window, layer): LayerConfig => {
+        const rope = rotates(layer) ? attention.rope : null;
+        return { attention: { ...attention, rope, ...(window !== undefined && { window }) }, mlp };
       }),
       tensors: llamaNames,
     };
   },
-  gguf: { keys: ggufKeys, pairedRows: ['llama'] },
+  gguf: { keys: ggufKeys, pairedRows: ['llama', 'smollm3', 'granite'] },
 });
 
 interface Trait {
@@ -40,6 +62,10 @@ interface Trait {
   readonly attentionBias: 'flag' | 'qkv' | 'none';
   readonly mlpBias: boolean;
   readonly qkNorm: boolean;
+  /** Some layers don't encode positions. */
+  readonly skipsRope?: true;
+  /** Embeddings, scores, what halves add, and logits are scaled by keys. */
+  readonly multipliers?: true;
 }
 
 const traits: Readonly<Record<string, Trait>> = {
@@ -52,16 +78,29 @@ const traits: Readonly<Record<string, Trait>> = {
     qkNorm: true,
   },
   mistral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false },
+  smollm3: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, skipsRope: true },
+  granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, multipliers: true },
+  // For its attention (qwen3_moe.ts).
+  qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: true },
 };
+const multipliers: readonly string[] = [
+  'embedding_multiplier',
+  'attention_multiplier',
+  'residual_multiplier',
+  'logits_scaling',
+];
 
 /** Keys of relatives of this family that would change the computation. */
 const neutral = [
   ...neutralKeys,
   ['num_experts', 0, 'a mixture of experts is another architecture'],
   ['num_local_experts', 0, 'a mixture of experts is another architecture'],
+  ['partial_rotary_factor', 1, 'the whole head is rotated'],
 ] as const;
 
-function parseAttention(config: ConfigReader, trait: Trait, { architecture, hiddenSize }: CommonConfig): GqaConfig {
+/** Of every layer, without a window. */
+export function parseAttention(config: ConfigReader, { architecture, hiddenSize }: CommonConfig): GqaConfig {
+  const trait = traits[architecture]!;
   const heads = config.integer('num_attention_heads', countRange);
   const kvHeads = parseKvHeads(config, trait, heads);
   const headDim = parseHeadDim(config, trait, hiddenSize, heads);
@@ -75,8 +114,18 @@ function parseAttention(config: ConfigReader, trait: Trait, { architecture, hidd
     bias: { q: qkv, k: qkv, v: qkv, o: flag && trait.attentionBias === 'flag' },
     qkNorm: trait.qkNorm,
     rope: parseRope(config, headDim, ['linear', 'llama3'], config.boolean('rope_interleaved', false)),
-    scale: headDim ** -0.5,
+    scale: trait.multipliers ? (config.optionalPositive('attention_multiplier') ?? 1) : headDim ** -0.5,
   };
+}
+
+/** `no_rope_layers` has a 1 for each layer that rotates; without it every no_rope_layer_interval'th doesn't. */
+function parseRotatedLayers(config: ConfigReader, { numLayers }: CommonConfig): (layer: number) => boolean {
+  const interval = config.optionalInteger('no_rope_layer_interval', countRange) ?? 4;
+  const list = config.raw('no_rope_layers');
+  if (list === undefined) return (layer) => (layer + 1) % interval !== 0;
+  if (!Array.isArray(list) || list.length !== numLayers || list.some((one) => one !== 0 && one !== 1))
+    throw config.invalid('no_rope_layers', list, `a list of ${numLayers} ones and zeros (num_hidden_layers)`);
+  return (layer) => list[layer] === 1;
 }
 
 function parseBias(config: ConfigReader, key: string, architecture: string, known: boolean): boolean {
@@ -110,33 +159,28 @@ function parseHeadDim(config: ConfigReader, { required }: Trait, hiddenSize: num
 
 /**
  * Each layer's window; undefined: none. Qwen needs `use_sliding_window` true for its window to count, and has it in layers from
- * `max_window_layers` on where no `layer_types` say; Mistral's counts always.
+ * `max_window_layers` (28) on where no `layer_types` say, SmolLM3 in those that don't rotate; Mistral's counts always, and is 4096
+ * where the key is absent.
  */
 function parseWindows(
   config: ConfigReader,
-  { architecture, numLayers, maxPositions }: CommonConfig,
+  { architecture, numLayers }: CommonConfig,
+  rotates: (layer: number) => boolean = () => true,
 ): (number | undefined)[] {
   const mistral = architecture === 'mistral';
   const enabled = config.boolean('use_sliding_window', mistral);
-  const types = config.raw('layer_types');
-  const first = config.optionalInteger('max_window_layers', { min: 0, max: 4096 }) ?? 0;
-  const window = config.optionalInteger('sliding_window', { min: 0, max: 2 ** 30 });
-  // transformers takes 4096 where the key is absent.
-  if (mistral && enabled && !config.has('sliding_window') && maxPositions > 4096) {
-    throw config.unsupported('sliding_window', undefined, 'absent means 4096 to mistral; write null for no window');
-  }
-  const known = enabled && window !== undefined ? ['full_attention', 'sliding_attention'] : ['full_attention'];
-  const other = Array.isArray(types) ? types.find((type) => !known.includes(type)) : undefined;
-  if (other !== undefined) {
-    throw config.unsupported(
-      'layer_types',
-      other,
-      `every layer must be ${known.map((type) => `'${type}'`).join(' or ')}`,
-    );
-  }
+  const first = config.optionalInteger('max_window_layers', { min: 0, max: 4096 }) ?? 28;
+  const given = config.optionalInteger('sliding_window', { min: 1, max: 2 ** 30 });
+  const window = mistral && !config.has('sliding_window') ? 4096 : given;
   const slides = (layer: number): boolean =>
-    Array.isArray(types) ? types[layer] === 'sliding_attention' : mistral || layer >= first;
-  return Array.from({ length: numLayers }, (_, layer) => (enabled && slides(layer) ? window : undefined));
+    mistral || (traits[architecture]!.skipsRope ? !rotates(layer) : layer >= first);
+  const types = parseLayerTypes(config, numLayers, (layer) =>
+    enabled && window !== undefined && slides(layer) ? 'sliding_attention' : 'full_attention',
+  );
+  if (types.includes('sliding_attention') && (!enabled || window === undefined)) {
+    throw config.unsupported('layer_types', 'sliding_attention', 'without a window every layer is full_attention');
+  }
+  return types.map((type) => (type === 'sliding_attention' ? window : undefined));
 }
 
 function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
@@ -154,5 +198,18 @@ function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unkno
     model_type: arch,
     num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
     head_dim: headDim,
+    ...(arch === 'granite' && ggufMultipliers(metadata)),
+  };
+}
+
+function ggufMultipliers(metadata: GgufMetadata): Record<string, unknown> {
+  // Of Granite 4's layers without positions, which config.json has under another model_type.
+  if (!metadata.boolean('rope.scaling.finetuned', true))
+    throw metadata.unsupported('rope.scaling.finetuned', false, 'queries and keys are rotated in every layer');
+  return {
+    embedding_multiplier: metadata.optionalPositive('embedding_scale') ?? 1,
+    attention_multiplier: metadata.optionalPositive('attention.scale') ?? 1,
+    residual_multiplier: metadata.optionalPositive('residual_scale') ?? 1,
+    logits_scaling: metadata.optionalPositive('logit_scale') ?? 1,
   };
 }

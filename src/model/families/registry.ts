@@ -23,8 +23,25 @@ const rows: FamilyRow[] = [
       qwen2: 'Qwen2ForCausalLM',
       qwen3: 'Qwen3ForCausalLM',
       mistral: 'MistralForCausalLM',
+      smollm3: 'SmolLM3ForCausalLM',
+      granite: 'GraniteForCausalLM',
     },
-    gguf: ['llama', 'qwen2', 'qwen3'],
+    gguf: ['llama', 'qwen2', 'qwen3', 'smollm3', 'granite'],
+  },
+  {
+    family: async () => (await import('./gemma.js')).gemma,
+    models: { gemma3_text: 'Gemma3ForCausalLM' },
+    gguf: ['gemma3'],
+  },
+  {
+    family: async () => (await import('./phi3.js')).phi3,
+    models: { phi3: 'Phi3ForCausalLM' },
+    gguf: ['phi3'],
+  },
+  {
+    family: async () => (await import('./qwen3_moe.js')).qwen3Moe,
+    models: { qwen3_moe: 'Qwen3MoeForCausalLM' },
+    gguf: ['qwen3moe'],
   },
   {
     family: async () => (await import('./deepseek.js')).deepseek,
@@ -92,8 +109,10 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
   const generation =
     generationConfig == null ? undefined : new ConfigReader(generationConfig, 'generation_config.json');
   const { row, modelType } = findFamily(reader);
+  const family = familyOf(row);
+  reader.setDefaults(family.defaults?.[modelType] ?? {});
   const common = parseCommon(modelType, reader, generation);
-  const { numLayers: _, ...parsed } = { ...common, ...familyOf(row).config(reader, common) };
+  const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
   reader.refuseNearMisses();
   checkSupported(parsed, file);
   return parsed;

@@ -78,24 +78,30 @@ export async function ggufConfig(
     if (dims !== undefined && scaling?.dims !== dims) {
       scaling = { dims, is: await ggufRopeScaling(source, gguf, metadata, dims, yarnScalesSoftmax, signal) };
     }
-    layers.push(asInFile(layer, gguf, scaling?.is ?? null));
+    const { attention } = layer;
+    const plain = attention.kind === 'gqa' && attention.window !== undefined && family.plainWindows?.includes(arch);
+    layers.push(asInFile(layer, gguf, plain ? null : (scaling?.is ?? null)));
   }
-  return { ...config, layers };
+  // Where norms multiply by 1 + w, a file has the sum.
+  const { normOffset: _, ...plain } = config;
+  return { ...plain, layers };
 }
 
 const ropeDims = ({ attention }: LayerConfig): number | undefined =>
   attention.kind === 'recurrent' ? undefined : attention.rope?.dims;
 
 /** What config.json says in keys and a GGUF file by its tensors: biases, and the stretch of rotary frequencies. */
-function asInFile({ attention, mlp }: LayerConfig, gguf: GgufFile, scaling: RopeScaling): LayerConfig {
+function asInFile(layer: LayerConfig, gguf: GgufFile, scaling: RopeScaling): LayerConfig {
+  const { attention, mlp } = layer;
   if (attention.kind === 'mla') {
     const scale = latentScale(attention.qkNopeHeadDim + attention.qkRopeHeadDim, scaling);
-    return { attention: { ...attention, rope: { ...attention.rope, scaling }, scale }, mlp };
+    return { ...layer, attention: { ...attention, rope: { ...attention.rope, scaling }, scale } };
   }
-  if (attention.kind !== 'gqa') return { attention, mlp };
+  if (attention.kind !== 'gqa') return layer;
   const has = (part: string): boolean => gguf.tensors.has(`blk.0.${part}.bias`);
   const bias = { q: has('attn_q'), k: has('attn_k'), v: has('attn_v'), o: has('attn_output') };
   return {
+    ...layer,
     attention: { ...attention, bias, rope: attention.rope && { ...attention.rope, scaling } },
     mlp: mlp.kind === 'gated' ? { ...mlp, bias: has('ffn_gate') } : mlp,
   };

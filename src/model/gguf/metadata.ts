@@ -43,6 +43,11 @@ export class GgufMetadata {
     return this.optionalPositive(name) ?? this.#reader.missing(`${this.arch}.${name}`);
   }
 
+  /** The value as it stands. */
+  raw(name: string): unknown {
+    return this.#reader.raw(`${this.arch}.${name}`);
+  }
+
   optionalString(name: string): string | undefined {
     return this.#reader.optionalString(`${this.arch}.${name}`);
   }

@@ -21,6 +21,7 @@ const gqaParts = {
   o: 'attn_output',
   qNorm: 'attn_q_norm',
   kNorm: 'attn_k_norm',
+  qkv: 'attn_qkv',
 };
 const mlaParts = {
   q: 'attn_q',
@@ -33,6 +34,15 @@ const mlaParts = {
   o: 'attn_output',
 };
 const gatedParts = (end = '') => ({ gate: `ffn_gate${end}`, up: `ffn_up${end}`, down: `ffn_down${end}` });
+/** Gate and up in one. */
+const fusedParts = { gateUp: 'ffn_up', down: 'ffn_down' };
+
+const normParts = {
+  inputNorm: 'attn_norm',
+  attentionOutNorm: 'post_attention_norm',
+  postNorm: 'ffn_norm',
+  mlpOutNorm: 'post_ffw_norm',
+};
 
 /** Puts a tensor of the file into the index. */
 type Add = (tensor: GgufTensor, name: string, view?: (entry: TensorEntry) => TensorEntry) => void;
@@ -54,9 +64,8 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
   addParts(gguf, add, '', { embedding: 'token_embd', norm: 'output_norm', head: 'output' }, { embedding, norm, head });
   config.layers.forEach((layer, index) => {
     const names = numbered(config.tensors, index);
-    const { inputNorm, postNorm } = names;
     const block = `blk.${index}.`;
-    addParts(gguf, add, block, { inputNorm: 'attn_norm', postNorm: 'ffn_norm' }, { inputNorm, postNorm });
+    addParts<keyof typeof normParts>(gguf, add, block, normParts, names);
     addAttention(gguf, add, block, layer, names, pairedRows);
     addMlp(gguf, add, block, layer, names);
     if (layer.attention.kind === 'mla') joinKeysAndValues(gguf, layer.attention, block, names, tensors);
@@ -70,7 +79,7 @@ function addParts<Part extends string>(
   gguf: GgufFile,
   add: Add,
   block: string,
-  parts: Readonly<Record<Part, string>>,
+  parts: Readonly<Partial<Record<Part, string>>>,
   names: Readonly<Partial<Record<Part, string>>>,
   view?: (part: Part) => ((entry: TensorEntry) => TensorEntry) | undefined,
 ): void {
@@ -113,7 +122,13 @@ const inHalves =
 
 function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, names: TensorNames): void {
   if (mlp.kind === 'gated') {
-    addParts(gguf, add, block, gatedParts(), names.gated!);
+    addParts<keyof GatedMlpNames>(
+      gguf,
+      add,
+      block,
+      names.gated!.gateUp === undefined ? gatedParts() : fusedParts,
+      names.gated!,
+    );
     return;
   }
   const experts = names.experts!;
@@ -122,7 +137,7 @@ function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, n
   const bias = gguf.tensors.get(`${block}exp_probs_b.bias`);
   if (bias) add(bias, experts.correctionBias);
   const stacks = gatedParts('_exps');
-  for (const part of Object.keys(stacks) as (keyof GatedMlpNames)[]) {
+  for (const part of Object.keys(stacks) as (keyof typeof stacks)[]) {
     const stack = gguf.tensors.get(`${block}${stacks[part]}.weight`);
     if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, part);
   }
@@ -134,7 +149,7 @@ function unstack(
   stack: GgufTensor,
   count: number,
   names: ExpertNames,
-  part: keyof GatedMlpNames,
+  part: 'gate' | 'up' | 'down',
 ): void {
   const { shape } = stack;
   if (shape.length !== 3 || shape[0] !== count) {

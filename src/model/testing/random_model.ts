@@ -43,6 +43,11 @@ const classNames: Record<string, string> = {
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
   mistral: 'MistralForCausalLM',
+  gemma3_text: 'Gemma3ForCausalLM',
+  smollm3: 'SmolLM3ForCausalLM',
+  granite: 'GraniteForCausalLM',
+  phi3: 'Phi3ForCausalLM',
+  qwen3_moe: 'Qwen3MoeForCausalLM',
   deepseek_v2: 'DeepseekV2ForCausalLM',
   deepseek_v3: 'DeepseekV3ForCausalLM',
   minicpm3: 'MiniCPM3ForCausalLM',
@@ -70,7 +75,7 @@ const defaults = {
 const torchDtype = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' };
 
 /** Keys whose null means something. */
-const nullable = ['sliding_window', 'q_lora_rank', 'n_routed_experts', 'n_shared_experts'];
+const nullable = ['sliding_window', 'final_logit_softcapping', 'q_lora_rank', 'n_routed_experts', 'n_shared_experts'];
 
 /**
  * A model of random weights. Their scales keep logits at about +-3 standard deviation and let attention prefer some keys and

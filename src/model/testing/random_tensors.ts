@@ -11,10 +11,10 @@ export interface TensorRecipe {
 }
 
 /** An empty list of tensors, and how to add to it. */
-function startList() {
+function startList({ normOffset = 0 }: Pick<ModelConfig, 'normOffset'>) {
   const list: TensorRecipe[] = [];
   const norm = (name: string, size: number) =>
-    list.push({ name: `${name}.weight`, shape: [size], mean: 1, deviation: 0.2 });
+    list.push({ name: `${name}.weight`, shape: [size], mean: 1 - normOffset, deviation: 0.2 });
   /** A matrix of deviation gain / sqrt(in_features) gives outputs of deviation gain for inputs of 1. */
   const linear = (name: string, rows: number, columns: number, gain: number, bias = false) => {
     list.push({ name: `${name}.weight`, shape: [rows, columns], mean: 0, deviation: gain / Math.sqrt(columns) });
@@ -28,7 +28,7 @@ type Lists = ReturnType<typeof startList>;
 /** Every tensor of a checkpoint under the names that transformers gives them, whatever the family. */
 export function modelTensors(config: ModelConfig): TensorRecipe[] {
   const { hiddenSize, vocabSize, tieWordEmbeddings, embeddingScale, logitScale } = config;
-  const lists = startList();
+  const lists = startList(config);
   const { list, norm, linear } = lists;
   const headGain = 3 / logitScale;
   // A tied matrix also makes the logits.
@@ -38,14 +38,20 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     hiddenSize,
     tieWordEmbeddings ? headGain : Math.sqrt(hiddenSize) / embeddingScale,
   );
-  config.layers.forEach(({ attention, mlp }, layer) => {
+  config.layers.forEach(({ attention, mlp, outNorms = false }, layer) => {
     const at = `model.layers.${layer}`;
     norm(`${at}.input_layernorm`, hiddenSize);
-    if (attention.kind === 'gqa') gqaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
+    if (attention.kind === 'gqa')
+      gqaTensors(lists, `${at}.self_attn`, hiddenSize, attention, config.tensors.gqa?.qkv !== undefined);
     else if (attention.kind === 'mla') mlaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
     else throw new Error(`no random weights of ${attention.kind} layers`);
     norm(`${at}.post_attention_layernorm`, hiddenSize);
-    if (mlp.kind === 'gated') mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias);
+    if (outNorms) {
+      norm(`${at}.pre_feedforward_layernorm`, hiddenSize);
+      norm(`${at}.post_feedforward_layernorm`, hiddenSize);
+    }
+    if (mlp.kind === 'gated')
+      mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, config.tensors.gated?.gateUp !== undefined);
     else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp);
   });
   norm('model.norm', hiddenSize);
@@ -53,12 +59,16 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
   return list;
 }
 
-function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: GqaConfig): void {
+function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: GqaConfig, fused: boolean): void {
   const { heads, kvHeads, headDim, bias } = config;
   // Scores q.k / sqrt(headDim) then have a deviation of about 1.5^2.
-  linear(`${at}.q_proj`, heads * headDim, hiddenSize, 1.5, bias.q);
-  linear(`${at}.k_proj`, kvHeads * headDim, hiddenSize, 1.5, bias.k);
-  linear(`${at}.v_proj`, kvHeads * headDim, hiddenSize, 1, bias.v);
+  if (fused) {
+    linear(`${at}.qkv_proj`, (heads + 2 * kvHeads) * headDim, hiddenSize, 1.5);
+  } else {
+    linear(`${at}.q_proj`, heads * headDim, hiddenSize, 1.5, bias.q);
+    linear(`${at}.k_proj`, kvHeads * headDim, hiddenSize, 1.5, bias.k);
+    linear(`${at}.v_proj`, kvHeads * headDim, hiddenSize, 1, bias.v);
+  }
   if (config.qkNorm) {
     norm(`${at}.q_norm`, headDim);
     norm(`${at}.k_norm`, headDim);
@@ -81,9 +91,19 @@ function mlaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, con
   linear(`${at}.o_proj`, hiddenSize, heads * vHeadDim, 1, bias);
 }
 
-function mlpTensors({ linear }: Lists, at: string, hiddenSize: number, width: number, bias = false): void {
-  linear(`${at}.gate_proj`, width, hiddenSize, 1.5, bias);
-  linear(`${at}.up_proj`, width, hiddenSize, 1, bias);
+function mlpTensors(
+  { linear }: Lists,
+  at: string,
+  hiddenSize: number,
+  width: number,
+  bias = false,
+  fused = false,
+): void {
+  if (fused) linear(`${at}.gate_up_proj`, 2 * width, hiddenSize, 1.3);
+  else {
+    linear(`${at}.gate_proj`, width, hiddenSize, 1.5, bias);
+    linear(`${at}.up_proj`, width, hiddenSize, 1, bias);
+  }
   linear(`${at}.down_proj`, hiddenSize, width, 1, bias);
 }
 

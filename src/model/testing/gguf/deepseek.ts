@@ -127,7 +127,7 @@ function splitKvB(config: MlaConfig, name: string, { data }: ReferenceTensor): G
 }
 
 /** mlp.experts.E.* of each layer as one tensor [experts][rows][columns]. */
-function stackExperts(config: ModelConfig, weights: WeightMap): GgufTensor[] {
+export function stackExperts(config: ModelConfig, weights: WeightMap): GgufTensor[] {
   const tensors: GgufTensor[] = [];
   const moe = expertsOf(config);
   for (let layer = 0; layer < config.layers.length; layer++) {

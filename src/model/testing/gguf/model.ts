@@ -11,6 +11,7 @@ import {
   type RopeConfig,
 } from '../../config/model_config.js';
 import { deepseekParts } from './deepseek.js';
+import { familyParts } from './families.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
 import { dummyVocabulary } from './vocabulary.js';
@@ -21,6 +22,8 @@ export interface GgufParts {
   arch: string;
   metadata: Record<string, GgufValue>;
   tensors: GgufTensor[];
+  /** Where it isn't as in other architectures. */
+  rename?: (name: string) => string | undefined;
 }
 
 export interface GgufOptions {
@@ -43,15 +46,20 @@ export function modelToGguf(
 /** The same as data. */
 export function ggufContents(config: ModelConfig, weights: WeightMap, options: GgufOptions = {}) {
   const attention = attentionOf(config);
-  const { arch, metadata, tensors } =
-    attention.kind === 'mla' ? deepseekParts(config, attention, weights) : llamaParts(config, attention, weights);
-  const rope = attention.rope!;
+  const parts =
+    attention.kind === 'mla'
+      ? deepseekParts(config, attention, weights)
+      : (familyParts(config, attention, weights) ?? llamaParts(config, attention, weights));
+  const { arch, metadata, tensors } = parts;
+  // Of a layer without a window, where there are both kinds.
+  const full = config.layers.find((layer) => layer.attention.kind === 'gqa' && layer.attention.window === undefined);
+  const rope = ((full?.attention ?? attention) as GqaConfig).rope!;
   const keys: Record<string, GgufValue> = {
     vocab_size: u32(config.vocabSize),
     context_length: u32(config.maxPositions),
     embedding_length: u32(config.hiddenSize),
     block_count: u32(config.layers.length),
-    feed_forward_length: u32(gatedMlpOf(config)!.width),
+    feed_forward_length: u32(gatedMlpOf(config)?.width ?? 1),
     'attention.head_count': u32(attention.heads),
     'attention.layer_norm_rms_epsilon': f32(config.rmsNormEps),
     'rope.freq_base': f32(rope.theta),
@@ -71,7 +79,7 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
   return {
     metadata: allMetadata,
     tensors: tensors.map((tensor): GgufTensor => {
-      const name = ggufName(tensor.name);
+      const name = ggufName(parts.rename?.(tensor.name) ?? tensor.name);
       return { ...tensor, name, type: options.typeOf?.(name, tensor.shape) };
     }),
   };
@@ -92,10 +100,16 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     'attention.key_length': u32(headDim),
     'attention.value_length': u32(headDim),
     'rope.dimension_count': u32(headDim),
+    ...(arch === 'granite' && {
+      'attention.scale': f32(attention.scale),
+      embedding_scale: f32(config.embeddingScale),
+      residual_scale: f32(config.residualScale),
+      logit_scale: f32(1 / config.logitScale),
+    }),
   };
   const tensors = [...weights].map(([name, { shape, data }]): GgufTensor => {
     const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
-    const interleave = arch === 'llama' && heads > 0;
+    const interleave = ['llama', 'smollm3', 'granite'].includes(arch) && heads > 0;
     return { name, shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
   });
   if (rope.scaling?.type === 'llama3')
@@ -103,7 +117,10 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
   return { arch, metadata, tensors };
 }
 
+/** Parts that only some families have come first: they may take a name that means another part elsewhere. */
 const renames: [RegExp, string][] = [
+  [/self_attn\.qkv_proj\./, 'attn_qkv.'],
+  [/mlp\.gate_up_proj\./, 'ffn_up.'],
   [/^model\.embed_tokens\./, 'token_embd.'],
   [/^model\.norm\./, 'output_norm.'],
   [/^lm_head\./, 'output.'],

@@ -1,0 +1,292 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import { drawn } from '../../../gpu/testing/draw.js';
+import { modelToGguf } from '../../../model/testing/gguf/model.js';
+import { findLlamaCpp, llamaCppLogits } from '../../../model/testing/llama_cpp.js';
+import type { RandomModelOptions } from '../../../model/testing/random_model.js';
+import { familyLogits } from '../../../model/testing/reference/families.js';
+import type { LoadOptions } from '../../api.js';
+import { load } from '../../load.js';
+import { KV_TYPES } from '../../../model/layers/attention/cache.js';
+import { randomFiles } from '../random_source.js';
+import { firstDifference, runAlone } from '../run_bits.js';
+
+interface FamilyCase {
+  readonly options: RandomModelOptions & { readonly config: Record<string, unknown> };
+  readonly tokens: number;
+  /** How far from llama.cpp's logits, relative to the largest, where it runs the same model. */
+  readonly llamaCpp?: number;
+}
+
+const gemma = {
+  model_type: 'gemma3_text',
+  hidden_act: undefined,
+  query_pre_attn_scalar: 24,
+  rope_theta: undefined,
+  tie_word_embeddings: undefined,
+};
+
+/** Odd shapes, windows that are no multiples of anything, contexts beyond windows, chunks and prompt steps. */
+const cases: Record<string, FamilyCase> = {
+  'gemma3, window 5': {
+    options: {
+      seed: 61,
+      config: {
+        ...gemma,
+        num_hidden_layers: 7,
+        hidden_size: 72,
+        head_dim: 24,
+        num_attention_heads: 6,
+        intermediate_size: 100,
+        sliding_window: 5,
+      },
+    },
+    tokens: 40,
+    // Its GELU is a table in f16.
+    llamaCpp: 2e-3,
+  },
+  'gemma3, window 300, rope by type': {
+    options: {
+      seed: 62,
+      config: {
+        ...gemma,
+        num_hidden_layers: 3,
+        num_key_value_heads: 1,
+        sliding_window: 300,
+        layer_types: ['sliding_attention', 'full_attention', 'sliding_attention'],
+        rope_parameters: {
+          full_attention: { rope_type: 'linear', factor: 8, rope_theta: 1e6 },
+          sliding_attention: { rope_type: 'default', rope_theta: 1e4 },
+        },
+        hidden_activation: 'gelu_pytorch_tanh',
+        query_pre_attn_scalar: 40,
+      },
+    },
+    tokens: 610,
+  },
+  'gemma3, window 1, linear rope': {
+    options: {
+      seed: 63,
+      config: {
+        ...gemma,
+        num_hidden_layers: 4,
+        sliding_window_pattern: 2,
+        sliding_window: 1,
+        rope_scaling: { rope_type: 'linear', factor: 4 },
+        rope_local_base_freq: 500,
+        head_dim: 8,
+        query_pre_attn_scalar: 8,
+      },
+    },
+    tokens: 30,
+    llamaCpp: 2e-3,
+  },
+  smollm3: {
+    options: {
+      seed: 64,
+      config: {
+        model_type: 'smollm3',
+        num_hidden_layers: 5,
+        hidden_size: 72,
+        head_dim: undefined,
+        num_attention_heads: 9,
+        num_key_value_heads: 3,
+        intermediate_size: 100,
+        rope_theta: undefined,
+        tie_word_embeddings: undefined,
+      },
+    },
+    tokens: 300,
+    llamaCpp: 1e-5,
+  },
+  'smollm3, other layers without rope, with windows': {
+    options: {
+      seed: 65,
+      config: {
+        model_type: 'smollm3',
+        num_hidden_layers: 3,
+        no_rope_layers: [0, 1, 0],
+        use_sliding_window: true,
+        sliding_window: 9,
+        head_dim: undefined,
+      },
+    },
+    tokens: 40,
+  },
+  granite: {
+    options: {
+      seed: 66,
+      config: {
+        model_type: 'granite',
+        num_hidden_layers: 3,
+        head_dim: undefined,
+        embedding_multiplier: 12,
+        attention_multiplier: 0.3,
+        residual_multiplier: 0.22,
+        logits_scaling: 4,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 1e-5,
+  },
+  'phi3, LongRoPE in a part of each head': {
+    options: {
+      seed: 67,
+      config: {
+        model_type: 'phi3',
+        num_hidden_layers: 3,
+        hidden_size: 96,
+        head_dim: undefined,
+        num_attention_heads: 3,
+        num_key_value_heads: 3,
+        intermediate_size: 100,
+        partial_rotary_factor: 0.75,
+        original_max_position_embeddings: 64,
+        rope_scaling: {
+          type: 'longrope',
+          short_factor: Array.from({ length: 12 }, (_, i) => 1 + i / 10),
+          long_factor: Array.from({ length: 12 }, (_, i) => 1 + i),
+        },
+      },
+    },
+    tokens: 100,
+    llamaCpp: 1e-5,
+  },
+  'phi3, a window': {
+    options: {
+      seed: 68,
+      config: { model_type: 'phi3', head_dim: undefined, sliding_window: 270, num_key_value_heads: 1 },
+    },
+    tokens: 560,
+  },
+  qwen3_moe: {
+    options: {
+      seed: 69,
+      config: {
+        model_type: 'qwen3_moe',
+        num_hidden_layers: 3,
+        num_experts: 16,
+        num_experts_per_tok: 3,
+        moe_intermediate_size: 40,
+        norm_topk_prob: true,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 1e-5,
+  },
+  'qwen3_moe, dense layers, weights as they are': {
+    options: {
+      seed: 70,
+      config: {
+        model_type: 'qwen3_moe',
+        num_hidden_layers: 4,
+        num_experts: 8,
+        num_experts_per_tok: 2,
+        moe_intermediate_size: 24,
+        decoder_sparse_step: 2,
+        mlp_only_layers: [3],
+      },
+    },
+    tokens: 40,
+  },
+};
+
+const somePrompt = (length: number): number[] => Array.from({ length }, (_, i) => (i * 53 + 7 + ((i * i) % 91)) % 320);
+
+/** Largest difference, relative to the largest logit. */
+function relative(rows: readonly Float32Array[], expected: readonly ArrayLike<number>[]): number {
+  let [worst, largest] = [0, 0];
+  for (const [position, row] of rows.entries()) {
+    for (const [id, value] of row.entries()) {
+      largest = Math.max(largest, Math.abs(expected[position]![id]!));
+      const error = Math.abs(value - expected[position]![id]!);
+      if (!(error <= worst)) worst = error; // NaN counts
+    }
+  }
+  return worst / largest;
+}
+
+const rawOf = (files: readonly File[]): Promise<Record<string, unknown>> =>
+  files
+    .find(({ name }) => name === 'config.json')!
+    .text()
+    .then((text) => JSON.parse(text) as Record<string, unknown>);
+
+const llama = await findLlamaCpp();
+const folder = await mkdtemp(join(tmpdir(), 'splitkv-'));
+afterAll(async () => {
+  if (typeof llama !== 'string') await llama.dispose();
+  await rm(folder, { recursive: true });
+});
+
+describe('model families', { timeout: 300_000 }, async () => {
+  const adapter = (await testAdapters()).at(-1)!;
+  const logits = async (where: string | readonly File[], prompt: readonly number[], options: LoadOptions = {}) => {
+    const chosen = {
+      weights: 'f32',
+      kv: 'f32',
+      contextLength: 1024,
+      prefillChunk: 208,
+      adapter: adapter.name,
+    } as const;
+    const model = await load(where, { ...chosen, ...options });
+    try {
+      return (await model.logits(prompt, { all: true })).rows;
+    } finally {
+      await model.dispose();
+    }
+  };
+
+  test.each(Object.keys(cases))('%s: logits of the definition, from a folder and from GGUF', async (name) => {
+    const { options, tokens, llamaCpp } = cases[name]!;
+    const { model, files } = randomFiles(options);
+    const prompt = somePrompt(tokens);
+    const expected = familyLogits(await rawOf(files), model.weights, prompt);
+    const rows = await logits(files, prompt);
+    expect(relative(rows, expected)).toBeLessThan(1e-5);
+    for (const variants of ['hardware', 'software'] as const)
+      expect(relative(await logits(files, prompt, { variants }), expected), variants).toBeLessThan(1e-5);
+    if (llamaCpp === undefined) return;
+    const path = join(folder, `${options.seed}.gguf`);
+    await writeFile(path, modelToGguf(model.config, model.weights));
+    const stored = await logits(path, prompt);
+    // The same bits from both kinds of files, but for LongRoPE's factors, which GGUF has in f32.
+    if (!name.includes('LongRoPE')) {
+      const bytes = (list: readonly Float32Array[]): Buffer[] => list.map((row) => Buffer.from(row.slice().buffer));
+      expect(firstDifference(bytes(rows), bytes(stored)), 'GGUF').toBe(-1);
+    }
+    expect(relative(stored, expected), 'GGUF').toBeLessThan(1e-5);
+    if (typeof llama !== 'string') {
+      expect(relative(rows, await llamaCppLogits(llama, path, prompt))).toBeLessThan(llamaCpp);
+    }
+  });
+
+  const plans = ['tp 2', 'sp 2', 'sp 4', 'tp x sp 4', 'pp 2', 'token 2', 'token x sp 3', 'adp 2'];
+  test.each(drawn(Object.keys(cases), 4, 'families'))(
+    '%s: the same bits on every plan, in every chunking',
+    async (name) => {
+      const { options } = cases[name]!;
+      const lengths = [1, 257, 620];
+      const kv = drawn(KV_TYPES, 1, name)[0]!;
+      const given = { adapter: adapter.name, model: options, weights: 'q8', kv } as const;
+      const one = await runAlone(lengths, { ...given, prefillChunk: 208 });
+      expect(firstDifference(one, await runAlone(lengths, { ...given, prefillChunk: 32 })), 'chunks of 32').toBe(-1);
+      const kvHeads = Number(options.config['num_key_value_heads'] ?? 2);
+      const possible = plans.filter((plan) => kvHeads > 1 || !plan.startsWith('tp'));
+      for (const plan of drawn(possible, 3, name)) {
+        const [, policy, ranks] = /^(.+) (\d)$/.exec(plan)!;
+        const many = await runAlone(lengths, {
+          ...given,
+          prefillChunk: 208,
+          plan: policy!,
+          ranks: Number(ranks),
+          virtual: true,
+        });
+        expect(firstDifference(one, many), plan).toBe(-1);
+      }
+    },
+  );
+});

@@ -1,0 +1,132 @@
+import type { GgufFile } from '../../loader/index.js';
+import type { ConfigReader } from '../config/config_reader.js';
+import type { Activation, LayerConfig } from '../config/model_config.js';
+import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
+import { llamaNames, type TensorNames } from '../config/tensor_names.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import { countRange, neutralKeys, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import { type CommonConfig, defineFamily } from './family.js';
+
+const tensors: TensorNames = {
+  ...llamaNames,
+  // Of the attention's output, here; the MLP's is called by its place.
+  attentionOutNorm: 'model.layers.{layer}.post_attention_layernorm',
+  postNorm: 'model.layers.{layer}.pre_feedforward_layernorm',
+  mlpOutNorm: 'model.layers.{layer}.post_feedforward_layernorm',
+};
+
+/**
+ * Gemma 3 (text): layers with a window and, every so often, one without; each has its rotary embedding. Norms before and after each
+ * half, all of them with 1 + w; GELU; embeddings times sqrt(hidden_size).
+ */
+export const gemma = defineFamily({
+  // Files leave out what equals transformers' defaults.
+  defaults: {
+    gemma3_text: {
+      vocab_size: 262208,
+      hidden_size: 2304,
+      intermediate_size: 9216,
+      num_hidden_layers: 26,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      head_dim: 256,
+      max_position_embeddings: 131072,
+      rms_norm_eps: 1e-6,
+      query_pre_attn_scalar: 256,
+      sliding_window: 4096,
+      tie_word_embeddings: true,
+      eos_token_id: 1,
+      bos_token_id: 2,
+    },
+  },
+  config(config, common) {
+    refuseForeign(config, neutral);
+    const heads = config.integer('num_attention_heads', countRange);
+    const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
+    if (heads % kvHeads !== 0)
+      throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
+    const headDim = config.integer('head_dim', sizeRange);
+    const scale = config.positive('query_pre_attn_scalar') ** -0.5;
+    const biased = config.boolean('attention_bias', false);
+    const ropes = parseRopes(config, headDim);
+    const window = config.optionalInteger('sliding_window', sizeRange);
+    const mlp = {
+      kind: 'gated',
+      width: config.integer('intermediate_size', sizeRange),
+      activation: parseGelu(config),
+      bias: false,
+    } as const;
+    return {
+      normOffset: 1,
+      embeddingScale: Math.sqrt(common.hiddenSize),
+      layers: parseTypes(config, common).map((type): LayerConfig => {
+        const slides = type === 'sliding_attention';
+        return {
+          attention: {
+            kind: 'gqa',
+            heads,
+            kvHeads,
+            headDim,
+            bias: { q: biased, k: biased, v: biased, o: biased },
+            qkNorm: true,
+            rope: ropes[type],
+            scale,
+            ...(slides && window !== undefined && { window }),
+          },
+          mlp,
+          outNorms: true,
+        };
+      }),
+      tensors,
+    };
+  },
+  gguf: { keys: ggufKeys, plainWindows: ['gemma3'] },
+});
+
+const neutral = [...neutralKeys, ['use_bidirectional_attention', false, 'a token sees none after it']] as const;
+
+/** Layers with a window have a base of their own, and are never stretched. */
+function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<LayerType, RopeConfig>> {
+  const full = parseLayerRope(config, 'full_attention', headDim, 1e6, ['linear']);
+  const sliding = parseLayerRope(config, 'sliding_attention', headDim, 1e4, ['linear']);
+  const [theta, local] = ['rope_theta', 'rope_local_base_freq'].map((key) => config.optionalPositive(key));
+  return {
+    full_attention: full ?? { ...parseRope(config, headDim, ['linear']), theta: theta ?? 1e6 },
+    sliding_attention: sliding ?? { theta: local ?? 1e4, scaling: null, dims: headDim, interleaved: false },
+  };
+}
+
+/** Every sliding_window_pattern'th layer has no window, where layer_types don't say. */
+function parseTypes(config: ConfigReader, { numLayers }: CommonConfig): LayerType[] {
+  const pattern = config.optionalInteger('sliding_window_pattern', countRange) ?? 6;
+  return parseLayerTypes(config, numLayers, (layer) =>
+    (layer + 1) % pattern === 0 ? 'full_attention' : 'sliding_attention',
+  );
+}
+
+function parseGelu(config: ConfigReader): Activation {
+  const key = config.has('hidden_activation') ? 'hidden_activation' : 'hidden_act';
+  const activation = config.optionalString(key) ?? 'gelu_pytorch_tanh';
+  if (activation !== 'gelu_pytorch_tanh') throw config.unsupported(key, activation, "only 'gelu_pytorch_tanh'");
+  return 'gelu_tanh';
+}
+
+/** llama.cpp guesses what scores are divided by from the number of layers: 62 are Gemma 3 27B. */
+function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+  const heads = metadata.integer('attention.head_count', countRange);
+  const hiddenSize = metadata.integer('embedding_length', sizeRange);
+  const headDim = metadata.optionalInteger('attention.key_length', sizeRange) ?? 256;
+  const pattern = metadata.raw('attention.sliding_window_pattern');
+  return {
+    model_type: 'gemma3_text',
+    num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
+    head_dim: headDim,
+    query_pre_attn_scalar: metadata.integer('block_count', countRange) === 62 ? hiddenSize / heads : headDim,
+    sliding_window: metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) || null,
+    ...(Array.isArray(pattern)
+      ? { layer_types: pattern.map((slides) => (slides ? 'sliding_attention' : 'full_attention')) }
+      : { sliding_window_pattern: pattern ?? 6 }),
+    rope_local_base_freq: metadata.optionalPositive('rope.freq_base_swa') ?? 10000,
+    final_logit_softcapping: metadata.optionalPositive('final_logit_softcapping') ?? null,
+  };
+}

@@ -1,0 +1,323 @@
+import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector, type WeightMap } from './math.js';
+
+/** A config.json, as it stands. */
+type Raw = Readonly<Record<string, unknown>>;
+
+/** What a layer does, by transformers' modelling files. */
+interface Layer {
+  /** Keys that a query sees, its own included. */
+  readonly window: number;
+  /** Radians a position of each pair, and what cos and sin are multiplied by; empty: not rotated. */
+  readonly frequencies: readonly number[];
+  readonly rotaryScale: number;
+  readonly mlp: (x: Vector, prefix: string) => Vector;
+}
+
+interface Model {
+  readonly layer: (index: number) => Layer;
+  /** Norms multiply by `plus` + their weights. */
+  readonly plus: number;
+  readonly embeddingScale: number;
+  readonly residualScale: number;
+  readonly logitScale: number;
+  readonly scale: number;
+  readonly softcap?: number;
+  readonly finalCap?: number;
+  readonly qkNorm: boolean;
+  /** Norms behind each half, and the names of all four. */
+  readonly sandwich: boolean;
+  readonly fused: boolean;
+  readonly tied: boolean;
+}
+
+/**
+ * Logits [tokens.length][vocab_size] in float64 from a config.json as it stands and a checkpoint's tensors: the equations of
+ * transformers' modelling files (models/gemma2, gemma3, smollm3, phi3, qwen3_moe, granite), read again for this file. Shares neither the
+ * reading of configs nor the attention with what it is there to check.
+ */
+export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+  const tensor = lookupIn(weights);
+  const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
+  const eps = number(raw, 'rms_norm_eps', 1e-6);
+  const model = modelOf(raw, tensor);
+  const norm = (x: Vector, name: string): Vector => {
+    const weight = tensor(`${name}.weight`, x.length);
+    return rmsNorm(
+      x,
+      weight.map((w) => w + model.plus),
+      eps,
+    );
+  };
+  const table = tensor('model.embed_tokens.weight', vocabulary, hidden);
+  const x = tokens.map((token) =>
+    Float64Array.from(table.subarray(token * hidden, (token + 1) * hidden)).map((e) => e * model.embeddingScale),
+  );
+  for (let index = 0; index < number(raw, 'num_hidden_layers'); index++) {
+    const at = `model.layers.${index}.`;
+    const layer = model.layer(index);
+    const afterwards = (rows: Vector[], name: string): Vector[] =>
+      model.sandwich ? rows.map((row) => norm(row, at + name)) : rows;
+    const attended = attention(
+      raw,
+      model,
+      layer,
+      tensor,
+      `${at}self_attn.`,
+      x.map((row) => norm(row, `${at}input_layernorm`)),
+      norm,
+    );
+    addAll(x, afterwards(attended, 'post_attention_layernorm'), model.residualScale);
+    const before = model.sandwich ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';
+    const outputs = x.map((row) => layer.mlp(norm(row, at + before), `${at}mlp.`));
+    addAll(x, afterwards(outputs, 'post_feedforward_layernorm'), model.residualScale);
+  }
+  const head = model.tied ? table : tensor('lm_head.weight', vocabulary, hidden);
+  return x.map((row) =>
+    matVec(head, norm(row, 'model.norm')).map((logit) => capped(logit * model.logitScale, model.finalCap)),
+  );
+}
+
+const capped = (value: number, cap: number | undefined): number =>
+  cap === undefined ? value : cap * Math.tanh(value / cap);
+
+function number(raw: Raw, key: string, otherwise?: number): number {
+  const value = raw[key] ?? otherwise;
+  if (typeof value !== 'number') throw new Error(`reference: ${key} is ${JSON.stringify(value)}`);
+  return value;
+}
+
+function attention(
+  raw: Raw,
+  { scale, softcap, qkNorm, fused }: Model,
+  { window, frequencies, rotaryScale }: Layer,
+  tensor: Lookup,
+  at: string,
+  rows: readonly Vector[],
+  norm: (x: Vector, name: string) => Vector,
+): Vector[] {
+  const hidden = number(raw, 'hidden_size');
+  const heads = number(raw, 'num_attention_heads');
+  const kvHeads = number(raw, 'num_key_value_heads', heads);
+  const dim = number(raw, 'head_dim', hidden / heads);
+  const [qRows, kvRows] = [heads * dim, kvHeads * dim];
+  const rowsOf = (name: string, first: number, count: number): ((x: Vector) => Vector) => {
+    const whole = fused
+      ? tensor(`${at}qkv_proj.weight`, qRows + 2 * kvRows, hidden).subarray(first * hidden, (first + count) * hidden)
+      : tensor(`${at}${name}_proj.weight`, count, hidden);
+    return (x) => matVec(whole, x);
+  };
+  const turned = (x: Vector, name: string, position: number): Vector => {
+    const out = new Float64Array(x.length);
+    for (let first = 0; first < x.length; first += dim) {
+      const head = x.slice(first, first + dim);
+      const normed = qkNorm ? norm(head, `${at}${name}_norm`) : head;
+      const half = frequencies.length;
+      frequencies.forEach((f, i) => rotatePair(normed, i, i + half, position * f, rotaryScale));
+      out.set(normed, first);
+    }
+    return out;
+  };
+  const [toQ, toK, toV] = [
+    rowsOf('q', 0, qRows),
+    rowsOf('k', qRows, kvRows),
+    rowsOf('v', qRows + kvRows, kvRows),
+  ] as const;
+  const k = rows.map((x, position) => turned(toK(x), 'k', position));
+  const v = rows.map(toV);
+  const out = tensor(`${at}o_proj.weight`, hidden, qRows);
+  return rows.map((x, position) => {
+    const q = turned(toQ(x), 'q', position);
+    const mixed = new Float64Array(qRows);
+    for (let head = 0; head < heads; head++) {
+      const from = Math.floor(head / (heads / kvHeads)) * dim;
+      const seen = rows.map((_, key) => key).filter((key) => key <= position && key > position - window);
+      const scores = seen.map((key) => {
+        let sum = 0;
+        for (let d = 0; d < dim; d++) sum += q[head * dim + d]! * k[key]![from + d]!;
+        return capped(sum * scale, softcap);
+      });
+      const largest = Math.max(...scores);
+      const exps = scores.map((score) => Math.exp(score - largest));
+      const total = exps.reduce((a, b) => a + b);
+      for (const [i, key] of seen.entries()) {
+        for (let d = 0; d < dim; d++) mixed[head * dim + d]! += (exps[i]! / total) * v[key]![from + d]!;
+      }
+    }
+    return matVec(out, mixed);
+  });
+}
+
+const silu = (g: number): number => g / (1 + Math.exp(-g));
+const geluTanh = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));
+
+function gated(tensor: Lookup, activation: (g: number) => number, width: number, fused = false) {
+  return (x: Vector, at: string): Vector => {
+    const rows = (name: string): Vector => matVec(tensor(`${at}${name}_proj.weight`, width, x.length), x);
+    const both = fused ? matVec(tensor(`${at}gate_up_proj.weight`, 2 * width, x.length), x) : undefined;
+    const [gate, up] = both ? [both.slice(0, width), both.slice(width)] : [rows('gate'), rows('up')];
+    const inner = gate.map((g, i) => activation(g) * up[i]!);
+    return matVec(tensor(`${at}down_proj.weight`, x.length, width), inner);
+  };
+}
+
+/** Softmax over all experts, the best, divided by their sum where norm_topk_prob. */
+function softmaxExperts(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Vector {
+  const count = number(raw, 'num_experts');
+  const expert = gated(tensor, silu, number(raw, 'moe_intermediate_size'));
+  return (x, at) => {
+    const logits = matVec(tensor(`${at}gate.weight`, count, x.length), x);
+    const largest = Math.max(...logits);
+    const exps = logits.map((logit) => Math.exp(logit - largest));
+    const total = exps.reduce((a, b) => a + b);
+    const best = [...exps.keys()].toSorted((a, b) => exps[b]! - exps[a]!);
+    const chosen = best.slice(0, number(raw, 'num_experts_per_tok'));
+    const kept = raw['norm_topk_prob'] === true ? chosen.reduce((sum, e) => sum + exps[e]!, 0) : total;
+    const out = new Float64Array(x.length);
+    for (const e of chosen) addAll([out], [expert(x, `${at}experts.${e}.`)], exps[e]! / kept);
+    return out;
+  };
+}
+
+const bases = (theta: number, dims: number): number[] =>
+  Array.from({ length: dims / 2 }, (_, i) => theta ** ((-2 * i) / dims));
+
+function modelOf(raw: Raw, tensor: Lookup): Model {
+  const heads = number(raw, 'num_attention_heads');
+  const dim = number(raw, 'head_dim', number(raw, 'hidden_size') / heads);
+  const width = number(raw, 'intermediate_size');
+  const plain = {
+    plus: 0,
+    embeddingScale: 1,
+    residualScale: 1,
+    logitScale: 1,
+    scale: dim ** -0.5,
+    qkNorm: false,
+    sandwich: false,
+    fused: false,
+    tied: raw['tie_word_embeddings'] === true,
+  };
+  const types = raw['layer_types'] as readonly string[] | undefined;
+  const window = number(raw, 'sliding_window', Infinity);
+  switch (raw['model_type']) {
+    case 'gemma3_text': {
+      const own = raw['rope_parameters'] as Record<string, Record<string, number | string>> | undefined;
+      const linear = own?.['full_attention'] ?? (raw['rope_scaling'] as Raw | undefined) ?? {};
+      const theta = (own?.['full_attention']?.['rope_theta'] as number) ?? number(raw, 'rope_theta', 1e6);
+      const local = (own?.['sliding_attention']?.['rope_theta'] as number) ?? number(raw, 'rope_local_base_freq', 1e4);
+      const factor = (linear['factor'] as number | undefined) ?? 1;
+      const pattern = number(raw, 'sliding_window_pattern', 6);
+      const mlp = gated(tensor, geluTanh, width);
+      return {
+        ...plain,
+        plus: 1,
+        embeddingScale: Math.sqrt(number(raw, 'hidden_size')),
+        scale: number(raw, 'query_pre_attn_scalar', 256) ** -0.5,
+        qkNorm: true,
+        sandwich: true,
+        tied: raw['tie_word_embeddings'] !== false,
+        layer: (index) => {
+          const slides = types ? types[index] === 'sliding_attention' : (index + 1) % pattern !== 0;
+          return {
+            window: slides ? window : Infinity,
+            frequencies: slides ? bases(local, dim) : bases(theta, dim).map((f) => f / factor),
+            rotaryScale: 1,
+            mlp,
+          };
+        },
+      };
+    }
+    case 'gemma2': {
+      const mlp = gated(tensor, geluTanh, width);
+      return {
+        ...plain,
+        plus: 1,
+        embeddingScale: Math.sqrt(number(raw, 'hidden_size')),
+        scale: number(raw, 'query_pre_attn_scalar', 256) ** -0.5,
+        softcap: number(raw, 'attn_logit_softcapping', 50),
+        finalCap: number(raw, 'final_logit_softcapping', 30),
+        sandwich: true,
+        tied: raw['tie_word_embeddings'] !== false,
+        layer: (index) => ({
+          window: (types ? types[index] === 'sliding_attention' : index % 2 === 0) ? window : Infinity,
+          frequencies: bases(number(raw, 'rope_theta', 1e4), dim),
+          rotaryScale: 1,
+          mlp,
+        }),
+      };
+    }
+    case 'smollm3': {
+      const mlp = gated(tensor, silu, width);
+      const list = raw['no_rope_layers'] as readonly number[] | undefined;
+      const interval = number(raw, 'no_rope_layer_interval', 4);
+      return {
+        ...plain,
+        tied: raw['tie_word_embeddings'] !== false,
+        layer: (index) => {
+          const rotates = list ? list[index] === 1 : (index + 1) % interval !== 0;
+          const slides =
+            raw['use_sliding_window'] === true && (types ? types[index] === 'sliding_attention' : !rotates);
+          return {
+            window: slides ? window : Infinity,
+            frequencies: rotates ? bases(number(raw, 'rope_theta', 2e6), dim) : [],
+            rotaryScale: 1,
+            mlp,
+          };
+        },
+      };
+    }
+    case 'phi3': {
+      const mlp = gated(tensor, silu, width, true);
+      const rotary = Math.floor(dim * number(raw, 'partial_rotary_factor', 1));
+      const scaling = raw['rope_scaling'] as Record<string, number[]> | undefined;
+      const original = number(raw, 'original_max_position_embeddings', 4096);
+      const ratio = number(raw, 'max_position_embeddings') / original;
+      // The caller's sequences are shorter than the context that is allocated, which chooses the list.
+      const divisors = ratio > 1 ? scaling?.['long_factor'] : scaling?.['short_factor'];
+      const rotaryScale = scaling && ratio > 1 ? Math.sqrt(1 + Math.log(ratio) / Math.log(original)) : 1;
+      return {
+        ...plain,
+        fused: true,
+        layer: () => ({
+          window,
+          frequencies: bases(number(raw, 'rope_theta', 1e4), rotary).map((f, i) => f / (divisors?.[i] ?? 1)),
+          rotaryScale,
+          mlp,
+        }),
+      };
+    }
+    case 'qwen3_moe': {
+      const dense = gated(tensor, silu, width);
+      const experts = softmaxExperts(raw, tensor);
+      const only = (raw['mlp_only_layers'] as readonly number[] | undefined) ?? [];
+      const step = number(raw, 'decoder_sparse_step', 1);
+      return {
+        ...plain,
+        qkNorm: true,
+        layer: (index) => ({
+          window: Infinity,
+          frequencies: bases(number(raw, 'rope_theta', 1e4), dim),
+          rotaryScale: 1,
+          mlp: only.includes(index) || (index + 1) % step !== 0 ? dense : experts,
+        }),
+      };
+    }
+    case 'granite': {
+      const mlp = gated(tensor, silu, width);
+      return {
+        ...plain,
+        embeddingScale: number(raw, 'embedding_multiplier', 1),
+        residualScale: number(raw, 'residual_multiplier', 1),
+        logitScale: 1 / number(raw, 'logits_scaling', 1),
+        scale: number(raw, 'attention_multiplier', 1),
+        layer: () => ({
+          window: Infinity,
+          frequencies: bases(number(raw, 'rope_theta', 1e4), dim),
+          rotaryScale: 1,
+          mlp,
+        }),
+      };
+    }
+    default:
+      throw new Error(`reference: no model_type ${JSON.stringify(raw['model_type'])}`);
+  }
+}
