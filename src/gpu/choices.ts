@@ -16,7 +16,7 @@ const MOST_USES = 64;
 
 /** What dispatches of a kernel for a problem run. They share it, so that it may be exchanged after they were recorded. */
 export interface Variant {
-  pipeline: GPUComputePipeline;
+  compiled: CompiledPipeline;
   grid: GridSpec;
 }
 
@@ -90,7 +90,7 @@ export class Choices {
           const contents: Readonly<Record<string, ArrayBufferView | undefined>> = kernel.contents?.(problem) ?? {};
           return Object.entries(contents).flatMap(([at, data]) => (data ? [[names.indexOf(at), data] as const] : []));
         },
-        variant: { pipeline: compiled.pipeline, grid: plan.grid },
+        variant: { compiled, grid: plan.grid },
       };
       choices.set(key, choice);
     }
@@ -105,7 +105,7 @@ export class Choices {
   /** Runs a candidate from now on, in all programs. */
   make(device: Device, choice: Choice, index: number): void {
     const { source, grid } = choice.candidates[index]!;
-    choice.variant.pipeline = device.pipelineOf(source).pipeline;
+    choice.variant.compiled = device.pipelineOf(source);
     choice.variant.grid = grid;
     choice.chosen = index;
     choice.made = true;

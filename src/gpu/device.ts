@@ -94,6 +94,13 @@ const STRICT_MATH = 'shader-module-compilation-options';
 /** Nothing to wait for takes no longer where browsers tell at once. */
 const PROMPT_MS = 20;
 const NUDGE_MS = 2;
+
+interface KnownPipeline extends CompiledPipeline {
+  readonly source: PipelineSource;
+  /** Resolves when it is compiled, or couldn't be. */
+  created?: Promise<void> | undefined;
+}
+
 /** Pipelines compiled at once: drivers have a few threads for it. */
 const AT_ONCE = 4;
 const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
@@ -109,7 +116,9 @@ export class Device {
   /** Of what was recorded: kernels and problems with several plans of the same bits. */
   readonly choices = new Choices();
   readonly #buffers = new Set<Buffer>();
-  readonly #pipelines = new Map<string, CompiledPipeline & { readonly source: PipelineSource }>();
+  readonly #pipelines = new Map<string, KnownPipeline>();
+  /** While programs are recorded: their pipelines that are being compiled. */
+  #compiling: Set<KnownPipeline> | undefined;
   readonly #placeholders = new Map<string, Buffer>();
   readonly #planned = new Map<string, Set<string>>();
   /** Rejects each wait that is pending. */
@@ -337,6 +346,27 @@ export class Device {
     return result as T;
   }
 
+  /**
+   * As `checked`, for a body that records programs and runs nothing: their pipelines are compiled beside whatever else the thread
+   * does, and are there when this resolves.
+   */
+  async recorded<T>(what: string, body: () => T): Promise<T> {
+    const compiling = new Set<KnownPipeline>();
+    const result = await this.checked(what, () => {
+      this.#compiling = compiling;
+      try {
+        return body();
+      } finally {
+        this.#compiling = undefined;
+      }
+    });
+    await this.wait(Promise.all([...compiling].map(({ created }) => created)));
+    const failed = [...compiling].filter(({ pipeline }) => !pipeline);
+    // Says what is wrong, if anything is.
+    if (failed.length > 0) await this.checked(what, () => failed.forEach(({ source }) => this.pipelineOf(source)));
+    return result;
+  }
+
   /** What was planned of each kernel that programs were recorded of, by its name: 'hardware', 'software', 'hardware, dot4'; ' + ' between several. */
   get planned(): Readonly<Record<string, string>> {
     return Object.fromEntries(
@@ -376,19 +406,31 @@ export class Device {
 
   /** @internal Whether `pipelineOf` has it at hand. */
   isCompiled(source: PipelineSource): boolean {
-    return this.#pipelines.has(keyOf(source));
+    return this.#pipelines.get(keyOf(source))?.pipeline !== undefined;
   }
 
-  /** @internal Compiles what isn't compiled yet, and waits for it. */
+  /** @internal Compiles what isn't compiled yet, and waits for it where no `recorded` does. */
   pipelineOf(source: PipelineSource): CompiledPipeline {
     const key = keyOf(source);
-    let compiled = this.#pipelines.get(key);
-    if (!compiled) {
-      this.assertAlive();
-      const { layout, descriptor } = this.#describe(source);
-      compiled = { source, layout, pipeline: this.gpu.createComputePipeline(descriptor) };
-      this.#pipelines.set(key, compiled);
+    const known = this.#pipelines.get(key);
+    if (known?.pipeline) return known;
+    if (known?.created && this.#compiling) {
+      this.#compiling.add(known);
+      return known;
     }
+    this.assertAlive();
+    const { layout, descriptor } = this.#describe(source);
+    const compiled: KnownPipeline = known ?? { source, layout, pipeline: undefined };
+    this.#pipelines.set(key, compiled);
+    if (!this.#compiling) {
+      compiled.pipeline = this.gpu.createComputePipeline(descriptor);
+      return compiled;
+    }
+    compiled.created = this.gpu.createComputePipelineAsync(descriptor).then(
+      (pipeline) => void (compiled.pipeline ??= pipeline),
+      () => (compiled.created = undefined),
+    );
+    this.#compiling.add(compiled);
     return compiled;
   }
 
@@ -402,7 +444,7 @@ export class Device {
     signal: AbortSignal | undefined,
     onProgress: (compiled: number, total: number) => void,
   ): Promise<void> {
-    const left = sources.filter((source) => !this.#pipelines.has(keyOf(source)));
+    const left = sources.filter((source) => !this.isCompiled(source));
     const total = left.length;
     let done = 0;
     onProgress(done, total);

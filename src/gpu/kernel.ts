@@ -125,7 +125,8 @@ export interface PipelineSource {
 }
 
 export interface CompiledPipeline {
-  readonly pipeline: GPUComputePipeline;
+  /** Not there while it is compiled beside a recording (`Device.recorded`), which waits for it. */
+  pipeline: GPUComputePipeline | undefined;
   readonly layout: GPUBindGroupLayout;
 }
 

@@ -42,6 +42,7 @@ export function openPaperDevice(like?: Pick<Device, 'traits' | 'adapter'>): Prom
     createPipelineLayout: nothing,
     createShaderModule: nothing,
     createComputePipeline: nothing,
+    createComputePipelineAsync: () => Promise.resolve({}),
     pushErrorScope: () => {},
     popErrorScope: () => Promise.resolve(null),
     destroy: () => {},

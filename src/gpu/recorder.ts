@@ -131,11 +131,14 @@ function encodeDispatches(
 ): void {
   let current: GPUComputePipeline | undefined;
   for (const { variant, bindGroup, rowsOf } of dispatches) {
-    const { pipeline, grid } = variant;
+    const {
+      compiled: { pipeline },
+      grid,
+    } = variant;
     const [x, y, z] = typeof grid === 'function' ? grid({ rows: rowsOf(rows), chunks }) : grid;
     if (x === 0 || y === 0 || z === 0) continue;
     if (pipeline !== current) {
-      pass.setPipeline(pipeline);
+      pass.setPipeline(pipeline!);
       current = pipeline;
     }
     pass.setBindGroup(0, bindGroup);
@@ -195,7 +198,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
       tensors: Object.entries(kernel.bindings).map(([name, access]) => args[name] ?? device.placeholder(name, access)),
       types: kernel.params,
       params: plan.params,
-      variant: choice?.variant ?? { pipeline: compiled.pipeline, grid: plan.grid },
+      variant: choice?.variant ?? { compiled, grid: plan.grid },
       choice,
       rowsOf,
     });

@@ -131,7 +131,7 @@ export class Batch {
   /** For a step of so many rows by row group: the same on every rank. */
   async #programsOf(rows: readonly number[]): Promise<StepPrograms> {
     const programs = rows.reduce((sum, count) => sum + count, 0) <= 1 ? this.#slim : this.#wide;
-    programs.layers ??= await this.device.checked('preparing decoding', () => this.#recordLayers(programs));
+    programs.layers ??= await this.device.recorded('preparing decoding', () => this.#recordLayers(programs));
     return programs;
   }
 
@@ -142,7 +142,7 @@ export class Batch {
     const key = controlled ? (`${mode} controlled` as const) : mode;
     const recorded = programs.sampling.get(key);
     if (recorded) return recorded;
-    const program = await this.device.checked('preparing sampling', () =>
+    const program = await this.device.recorded('preparing sampling', () =>
       this.#recordSampling(programs, mode, controlled),
     );
     programs.sampling.set(key, program);

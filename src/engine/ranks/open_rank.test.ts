@@ -3,6 +3,8 @@ import { type Device, openDevice } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { firstDifference } from '../testing/run_bits.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
+import { Engine, type EngineRequest } from '../serving/engine.js';
+import { placing } from '../serving/placing.js';
 import type { RankProgress } from './open_rank.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
@@ -55,6 +57,27 @@ test.each(models)('kernels are compiled while the weights arrive: %s', async (_n
     expect(kernelsCompiled).toBe(kernelsTotal);
     opened.group.dispose();
   }
+});
+
+test('nothing waits for a kernel that is needed later: other batches, sampling, computing again', async () => {
+  const [, model] = models[0]!;
+  const { group, made } = await watched({ model, slots: 3, kvBlocks: 12, variants: 'hardware' });
+  const engine = new Engine(group, { placing, slots: 3, tokensPerIteration: 96, prefixCaching: false });
+  const before = made.beside;
+  const prompt = Array.from({ length: 30 }, (_, index) => index + 5);
+  const ask = (more: Partial<EngineRequest>) =>
+    engine.submit({ prompt, maxTokens: 4, seed: 1, eosIds: [], onToken: () => false, ...more }).ended;
+  const all = await Promise.all([
+    ask({}),
+    ask({ temperature: 0.8, topK: 5 }),
+    ask({ temperature: 0.8, topP: 0.9, repetitionPenalty: 1.2 }),
+    ask({ temperature: 0.8, minP: 0.1, frequencyPenalty: 0.5, logitBias: new Map([[5, 2]]) }),
+    ask({ generatedSpans: [[10, 20]] }),
+  ]);
+  expect(all).toEqual(Array(5).fill('length'));
+  expect(made.beside).toBeGreaterThan(before);
+  expect(made.waited).toBe(0);
+  await engine.dispose();
 });
 
 test('where that fails, they are compiled when they are recorded, with the same bits', async () => {

@@ -143,7 +143,7 @@ export class RankRunner implements Rank {
     const perHead = options.compression !== undefined || world.plan.sharing !== undefined;
     const parts = perHead ? await import('../cache/compression_parts.js') : undefined;
     const before = device.usage.bytes;
-    const runner = await device.checked(
+    const runner = await device.recorded(
       `preparing rank ${world.rank}`,
       () => new RankRunner(device, world, config.vocabSize, model, options, parts),
     );
@@ -435,7 +435,7 @@ export class RankRunner implements Rank {
   ): Promise<void> {
     return this.#inOrder(async () => {
       const { device } = this;
-      this.#again ??= await device.checked('preparing recomputation', () => {
+      this.#again ??= await device.recorded('preparing recomputation', () => {
         const ranks = this.world.all.ownRows ? this.world.all.rowGroups.generated : 1;
         const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, RECOMPUTED_ROWS * ranks);
         return {

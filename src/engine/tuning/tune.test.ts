@@ -215,7 +215,7 @@ test('a stopwatch tells seconds, by the GPU or the host', async () => {
   const entries = [buffer, params].map(({ gpu }, binding) => ({ binding, resource: { buffer: gpu } }));
   const bindGroup = device.gpu.createBindGroup({ layout, entries });
   const busy = (pass: GPUComputePassEncoder): void => {
-    pass.setPipeline(pipeline);
+    pass.setPipeline(pipeline!);
     pass.setBindGroup(0, bindGroup);
     pass.dispatchWorkgroups(2 ** 12);
   };

@@ -132,7 +132,7 @@ async function quickest(
     (pass) => {
       const { source, grid } = candidates[index]!;
       const [x, y, z] = typeof grid === 'function' ? grid({ rows: MOST_ROWS, chunks: 1 }) : grid;
-      pass.setPipeline(device.pipelineOf(source).pipeline);
+      pass.setPipeline(device.pipelineOf(source).pipeline!);
       for (let i = 0; i < repeats; i++) {
         pass.setBindGroup(0, uses[i % uses.length]!.bindGroup);
         pass.dispatchWorkgroups(x, y, z);
