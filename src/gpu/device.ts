@@ -360,7 +360,7 @@ export class Device {
         this.#compiling = undefined;
       }
     });
-    await this.wait(Promise.all([...compiling].map(({ created }) => created)));
+    await this.wait(Promise.all([...compiling].map(({ created }) => created ?? Promise.resolve())));
     const failed = [...compiling].filter(({ pipeline }) => !pipeline);
     // Says what is wrong, if anything is.
     if (failed.length > 0) await this.checked(what, () => failed.forEach(({ source }) => this.pipelineOf(source)));
