@@ -5,7 +5,15 @@
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../../base/errors.js';
-import { isBlockType, readJson, readText, type Source, TensorReader } from '../../loader/index.js';
+import {
+  isBlockType,
+  readJson,
+  readTensorIndex,
+  readText,
+  type Source,
+  type TensorIndex,
+  TensorReader,
+} from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
@@ -32,13 +40,25 @@ export async function openModelFiles(
     return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal, onWarning);
   const configJson = await readJson(source, 'config.json', signal);
   const generation = await readJson(source, 'generation_config.json', signal);
+  const config = await readModelConfig(configJson, generation);
   return {
-    config: await readModelConfig(configJson, generation),
+    config,
     sampling: recommendedSampling(generation, onWarning),
     tokenizerFiles: () => readTokenizerFiles(source, signal),
-    reader: () => TensorReader.open(source, signal),
+    reader: async () => {
+      const index = await readTensorIndex(source, signal);
+      const named = namedAsFamily(index, config)
+        ? index
+        : (await import('../../model/weights/stored_names.js')).asNamed(index, config);
+      return new TensorReader(source, named);
+    },
   };
 }
+
+/** Else a checkpoint has a language model beside others, or its experts in stacks. */
+const namedAsFamily = ({ tensors }: TensorIndex, config: ModelConfig): boolean =>
+  tensors.has(`${config.tensors.embedding}.weight`) &&
+  ![...tensors.keys()].some((name) => name.endsWith('.experts.gate_up_proj'));
 
 async function readTokenizerFiles(
   source: Source,

@@ -11,6 +11,8 @@ export interface FamilyRow {
   readonly family: Family | (() => Promise<Family>);
   /** By the `model_type` of config.json, the entry of `architectures` that means a causal language model of this type. */
   readonly models: Readonly<Record<string, string>>;
+  /** Models of text and images whose `text_config` is one of these, by their `model_type`: the text part runs. */
+  readonly wrappers?: Readonly<Record<string, { readonly className: string; readonly textType: string }>>;
   /** What llama.cpp calls them (`general.architecture`). */
   readonly gguf: readonly string[];
 }
@@ -31,6 +33,7 @@ const rows: FamilyRow[] = [
   {
     family: async () => (await import('./gemma.js')).gemma,
     models: { gemma3_text: 'Gemma3ForCausalLM' },
+    wrappers: { gemma3: { className: 'Gemma3ForConditionalGeneration', textType: 'gemma3_text' } },
     gguf: ['gemma3'],
   },
   {
@@ -76,7 +79,8 @@ const familyOf = (row: FamilyRow): Family => {
   throw new SplitkvError('internal', `the family of ${Object.keys(row.models).join(', ')} isn't loaded`);
 };
 
-export const supportedModelTypes = (): string[] => rows.flatMap(({ models }) => Object.keys(models));
+export const supportedModelTypes = (): string[] =>
+  rows.flatMap(({ models, wrappers = {} }) => [...Object.keys(models), ...Object.keys(wrappers)]);
 export const supportedGguf = (): string[] => rows.flatMap(({ gguf }) => gguf);
 
 /** How the family of a GGUF architecture reads it. */
@@ -105,10 +109,16 @@ export async function readModelConfig(
  * @param file what messages call the first.
  */
 export function parseModelConfig(config: unknown, generationConfig?: unknown, file = 'config.json'): ModelConfig {
-  const reader = new ConfigReader(config, file);
+  const whole = new ConfigReader(config, file);
+  const { row, modelType, wraps } = findFamily(whole);
+  const reader = wraps ? (whole.optionalObject('text_config') ?? whole.missing('text_config')) : whole;
+  // Beside text_config stand the tokens that end an answer.
   const generation =
-    generationConfig == null ? undefined : new ConfigReader(generationConfig, 'generation_config.json');
-  const { row, modelType } = findFamily(reader);
+    generationConfig == null
+      ? wraps
+        ? whole
+        : undefined
+      : new ConfigReader(generationConfig, 'generation_config.json');
   const family = familyOf(row);
   reader.setDefaults(family.defaults?.[modelType] ?? {});
   const common = parseCommon(modelType, reader, generation);
@@ -118,20 +128,32 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
   return parsed;
 }
 
-function findFamily(config: ConfigReader): { readonly row: FamilyRow; readonly modelType: string } {
-  const known = rows.flatMap((row) =>
-    Object.entries(row.models).map(([modelType, className]) => ({ row, modelType, className })),
-  );
+interface KnownModel {
+  readonly row: FamilyRow;
+  /** What the family knows it as. */
+  readonly modelType: string;
+  readonly className: string;
+  /** The `model_type` of a model that has it as its text part. */
+  readonly wraps?: string;
+}
+
+function findFamily(config: ConfigReader): KnownModel {
+  const known = rows.flatMap((row): KnownModel[] => [
+    ...Object.entries(row.models).map(([modelType, className]) => ({ row, modelType, className })),
+    ...Object.entries(row.wrappers ?? {}).map(([wraps, { className, textType }]) => {
+      return { row, modelType: textType, className, wraps };
+    }),
+  ]);
   const modelType = config.optionalString('model_type');
   const architectures = config.raw('architectures') ?? [];
   if (!Array.isArray(architectures) || architectures.some((name) => typeof name !== 'string')) {
     throw config.invalid('architectures', architectures, 'a list of class names');
   }
   const className: string | undefined = architectures[0];
-  const types = known.map((model) => model.modelType);
+  const types = known.map((model) => model.wraps ?? model.modelType);
   const supported = `supported are ${types.join(', ')}.`;
   if (modelType !== undefined) {
-    const found = known.find((model) => model.modelType === modelType);
+    const found = known.find((model) => (model.wraps ?? model.modelType) === modelType);
     if (!found) throw config.unsupported('model_type', modelType, supported + didYouMean(modelType, types));
     if (className !== undefined && className !== found.className) {
       throw config.unsupported('architectures', className, `model_type '${modelType}' runs as ${found.className}`);

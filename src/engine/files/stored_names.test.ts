@@ -1,0 +1,78 @@
+import { describe, expect, test } from 'vitest';
+import { openModelFiles } from './model_files.js';
+import { openSource } from '../../loader/index.js';
+import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
+import { makeRandomModel, type RandomModel } from '../../model/testing/random_model.js';
+
+const gemma = makeRandomModel({ config: { model_type: 'gemma3_text', num_hidden_layers: 1, hidden_act: undefined } });
+const moe = makeRandomModel({
+  config: { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 },
+});
+
+const tensor = (name: string, shape: readonly number[], data: Float32Array) => {
+  return { name, dtype: 'F32' as const, shape: [...shape], data: new Uint8Array(data.slice().buffer) };
+};
+
+/** What is read of a folder with these tensors, by name. */
+async function readAll(config: unknown, tensors: ReturnType<typeof tensor>[]) {
+  const files = [
+    new File([JSON.stringify(config)], 'config.json'),
+    new File([writeSafetensors(tensors, { format: 'pt' })], 'model.safetensors'),
+  ];
+  const opened = await openModelFiles(await openSource(files));
+  const reader = await opened.reader();
+  const values = new Map<string, number[]>();
+  for (const name of reader.index.tensors.keys()) values.set(name, [...(await reader.readVector(name))]);
+  return { config: opened.config, values };
+}
+
+const rawOf = ({ files }: RandomModel): Record<string, unknown> =>
+  JSON.parse(new TextDecoder().decode(files.get('config.json')!)) as Record<string, unknown>;
+
+const expected = ({ weights }: RandomModel): Map<string, number[]> =>
+  new Map([...weights].map(([name, { data }]) => [name, [...data]]));
+
+describe('checkpoints that call their tensors otherwise', () => {
+  test.each([
+    ['language_model.', (name: string) => `language_model.${name}`],
+    ['model.language_model.', (name: string) => name.replace(/^model\./, 'model.language_model.')],
+  ])('the text part of a model of text and images: %s', async (_prefix, rename) => {
+    const { architectures: _, ...text } = rawOf(gemma);
+    const wrapped = {
+      model_type: 'gemma3',
+      architectures: ['Gemma3ForConditionalGeneration'],
+      text_config: { ...text, eos_token_id: undefined },
+      vision_config: { hidden_size: 8 },
+      eos_token_id: [1, 106],
+    };
+    const tensors = [...gemma.weights].map(([name, { shape, data }]) => tensor(rename(name), shape, data));
+    tensors.push(tensor('vision_tower.patch.weight', [2, 3], new Float32Array(6)));
+    const { config, values } = await readAll(wrapped, tensors);
+    expect(values).toEqual(expected(gemma));
+    expect(config).toMatchObject({ architecture: 'gemma3_text', eosTokenIds: [1, 106] });
+    expect(config.layers).toEqual(gemma.config.layers);
+  });
+
+  test('a model of text and images without its text part', async () => {
+    const config = { model_type: 'gemma3', architectures: ['Gemma3ForConditionalGeneration'] };
+    await expect(readAll(config, [])).rejects.toThrow("the key 'text_config' is missing");
+  });
+
+  test('experts in stacks', async () => {
+    const rest = [...moe.weights].filter(([name]) => !/experts\.\d/.test(name));
+    const tensors = rest.map(([name, { shape, data }]) => tensor(name, shape, data));
+    for (const layer of moe.config.layers.keys()) {
+      const at = `model.layers.${layer}.mlp.experts`;
+      const stack = (parts: readonly string[], shape: readonly number[], name: string): void => {
+        const all = Array.from({ length: 4 }, (_, expert) =>
+          parts.flatMap((part) => [...moe.weights.get(`${at}.${expert}.${part}.weight`)!.data]),
+        );
+        tensors.push(tensor(`${at}.${name}`, shape, Float32Array.from(all.flat())));
+      };
+      stack(['gate_proj', 'up_proj'], [4, 48, 64], 'gate_up_proj');
+      stack(['down_proj'], [4, 64, 24], 'down_proj');
+    }
+    const { values } = await readAll(rawOf(moe), tensors);
+    expect(values).toEqual(expected(moe));
+  });
+});
