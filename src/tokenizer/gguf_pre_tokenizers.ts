@@ -38,6 +38,16 @@ const thousands: PreTokenizer = { steps: llama3.steps };
 const digitByDigit: PreTokenizer = { steps: splits([wordsAndRest('\\p{N}')]) };
 const gpt2: PreTokenizer = { steps: byteLevel(true) };
 const digitsThenGpt2: PreTokenizer = { steps: splits(['\\p{N}'], true) };
+/** OpenAI's o200k. */
+const o200k: PreTokenizer = {
+  steps: splits([
+    [
+      `[^\\r\\n\\p{L}\\p{N}]?${upper}*${lower}+${contractions}?`,
+      `[^\\r\\n\\p{L}\\p{N}]?${upper}+${lower}*${contractions}?`,
+      '\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+',
+    ].join('|'),
+  ]),
+};
 const deepseekV3: PreTokenizer = {
   steps: splits([
     '\\p{N}{1,3}',
@@ -105,6 +115,8 @@ const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
     ignoreMerges: true,
     addBos: true,
   },
+  'gpt-4o': o200k,
+  llama4: o200k,
   smollm: digitsThenGpt2,
   starcoder: digitsThenGpt2,
   refact: digitsThenGpt2,

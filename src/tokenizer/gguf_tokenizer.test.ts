@@ -117,7 +117,7 @@ describe.skipIf(typeof llama === 'string')('the same ids as llama.cpp', () => {
     const ours = build(metadata);
     for (const text of allTexts) {
       // Its own expression keeps marks with their letters; llama.cpp's stand-in for it doesn't.
-      if (pre === 'tekken' && /\p{M}/u.test(text)) continue;
+      if (['tekken', 'gpt-4o', 'llama4'].includes(pre) && /\p{M}/u.test(text)) continue;
       const expected = [...model.tokenize(text, true)];
       expect(ours.encode(text, { addSpecial: false }), text).toEqual(expected);
       expect(ours.decode(expected, { skipSpecial: false })).toBe(text);
