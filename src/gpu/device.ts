@@ -124,7 +124,6 @@ export class Device {
   /** Rejects each wait that is pending. */
   readonly #pendingWaits = new Set<(lost: SplitkvError) => void>();
   #lostReason: string | undefined;
-  #failure: SplitkvError | undefined;
   #disposed = false;
   #nudges = false;
   #replacementOf = (_kernel: string): Replacement | undefined => undefined;
@@ -163,14 +162,9 @@ export class Device {
       unroll: !software,
       ...(fast && { fast }),
     };
-    void gpu.lost.then((lost) => {
-      this.#lostReason = lost.message || lost.reason || 'unknown reason';
-      for (const reject of this.#pendingWaits) reject(this.#lostError());
-    });
-    // Errors outside `checked` would otherwise leave stale results that look like answers.
-    gpu.onuncapturederror = ({ error }) => {
-      this.#failure ??= new SplitkvError('internal', `the GPU (${this.name}) reported: ${error.message}`);
-    };
+    void gpu.lost.then((lost) => this.lose(lost.message || lost.reason || 'unknown reason'));
+    // Errors outside `checked` would otherwise leave stale results that look like answers. A new device may do without them.
+    gpu.onuncapturederror = ({ error }) => this.lose(`it reported: ${error.message}`);
   }
 
   /**
@@ -209,6 +203,13 @@ export class Device {
 
   get isLost(): boolean {
     return this.#lostReason !== undefined;
+  }
+
+  /** Counts as lost from now on: nothing that it computes can be relied on. */
+  lose(reason: string): void {
+    if (this.isLost) return;
+    this.#lostReason = reason;
+    for (const reject of this.#pendingWaits) reject(this.#lostError());
   }
 
   /** Live buffers and their bytes (the pipeline cache's placeholders not counted). */
@@ -275,11 +276,8 @@ export class Device {
     pacer?.begin();
     const nudges = this.#nudges ? setInterval(() => this.gpu.queue.submit([]), NUDGE_MS) : undefined;
     try {
-      const result = await this.orLost(work);
-      if (this.#failure) throw this.#failure;
-      return result;
+      return await this.orLost(work);
     } catch (error) {
-      if (error === this.#failure) throw error;
       if (this.isLost) throw this.#lostError();
       // A map that fails because of a loss can reject before `lost` settles: give it one turn to say so.
       await this.orLost(new Promise((resolve) => setTimeout(resolve, 50)));
@@ -505,7 +503,6 @@ export class Device {
 
   assertAlive(): void {
     if (this.isLost) throw this.#lostError();
-    if (this.#failure) throw this.#failure;
     if (this.#disposed) throw new SplitkvError('usage', 'this GPU device was disposed; load the model again');
   }
 

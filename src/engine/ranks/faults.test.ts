@@ -144,16 +144,17 @@ describe('faults', () => {
     });
   });
 
-  test('a GPU error that nobody catches ends the work instead of leaving stale results', async () => {
+  test('a GPU error that nobody catches counts as a loss instead of leaving stale results', async () => {
     const device = await openDevice({ adapterName: adapter!.name });
     const uniform = device.createBuffer('too small for its copy', 16, 'uniform');
     const encoder = device.gpu.createCommandEncoder();
     encoder.copyBufferToBuffer(uniform.gpu, 0, uniform.gpu, 12, 16);
     device.gpu.queue.submit([encoder.finish()]);
     await expect(device.wait(device.gpu.queue.onSubmittedWorkDone())).rejects.toMatchObject({
-      code: 'internal',
-      message: expect.stringContaining('too small for its copy'),
+      code: 'device_lost',
+      message: expect.stringMatching(/it reported: [^]*too small for its copy/),
     });
+    expect(() => device.assertAlive()).toThrow('too small for its copy');
     device.dispose();
   });
 

@@ -1,6 +1,6 @@
 import { drawn } from '../../gpu/testing/draw.js';
 import { placing } from './placing.js';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -225,6 +225,52 @@ describe('engine', () => {
       expect(tokens, `request ${index}`).toEqual(expected[index]);
     }
     expect(engine.metrics.recoveriesTotal).toBe(1);
+    await engine.dispose();
+  });
+
+  test('a driver that refuses devices for a while is asked again', { timeout: 120_000 }, async () => {
+    const expected = await alone(all.slice(0, 2), maxTokens);
+    const waits: number[] = [];
+    const { engine, group } = await open({}, { recovery: { sleep: (ms) => Promise.resolve(void waits.push(ms)) } });
+    const recover = vi.spyOn(group, 'recover');
+    for (let refusal = 0; refusal < 3; refusal++) {
+      recover.mockRejectedValueOnce(new SplitkvError('no_webgpu', 'not now'));
+    }
+    const running = [0, 1].map((index) => ask(engine, { prompt: all[index]!, maxTokens, ...sampling(index) }));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    // As a driver's error that nobody waited for.
+    group.devices[0]!.gpu.onuncapturederror!({ error: { message: 'a validation error' } } as never);
+    for (const [index, { tokens, ended }] of running.entries()) {
+      expect(await ended).toBe('length');
+      expect(tokens).toEqual(expected[index]);
+    }
+    expect(waits).toEqual([250, 1000, 4000]);
+    expect(engine.metrics.recoveriesTotal).toBe(1);
+    recover.mockRejectedValue(new SplitkvError('no_webgpu', 'never again'));
+    group.devices[0]!.gpu.destroy();
+    await expect(ask(engine, { prompt: [1, 2], maxTokens: 4, seed: 0 }).ended).rejects.toThrow('never again');
+    expect(engine.failure).toMatchObject({ code: 'no_webgpu' });
+    await engine.dispose();
+  });
+
+  test('a request that is there at three losses fails alone', { timeout: 120_000 }, async () => {
+    const expected = await alone(all.slice(0, 1), maxTokens);
+    const { engine, group } = await open({}, {});
+    const recover = group.recover.bind(group);
+    let losses = 0;
+    vi.spyOn(group, 'recover').mockImplementation(async () => {
+      await recover();
+      if (++losses < 3) group.devices[0]!.gpu.destroy();
+    });
+    group.devices[0]!.gpu.destroy();
+    const killer = ask(engine, { prompt: all[1]!, maxTokens, seed: 1 });
+    await expect(killer.ended).rejects.toMatchObject({ code: 'limit' });
+    expect(killer.tokens).toEqual([]);
+    const other = ask(engine, { prompt: all[0]!, maxTokens, ...sampling(0) });
+    expect(await other.ended).toBe('length');
+    expect(other.tokens).toEqual(expected[0]);
+    expect(engine.failure).toBeUndefined();
+    expect(engine.metrics.requestsTotal.failed).toBe(1);
     await engine.dispose();
   });
 

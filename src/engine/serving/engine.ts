@@ -20,6 +20,7 @@ import { Scheduler } from '../scheduler/scheduler.js';
 import { type IterationOutcome, IterationRunner, type WantedLogits } from './iteration_runner.js';
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
+import { Recovery, type RecoveryOptions } from './recovery.js';
 import type { placing } from './placing.js';
 import type { IterationRecord, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
@@ -73,6 +74,8 @@ export interface EngineOptions extends Pick<
   readonly prefiller?: PrefillWorker | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
   readonly recover?: boolean;
+  /** For tests: how that is done. */
+  readonly recovery?: RecoveryOptions;
   /** Needed where sequences are dealt out to several places (`placingOf`). */
   readonly placing?: Placing | undefined;
   /** Told of each iteration as it completes, with `placing`. */
@@ -164,6 +167,7 @@ export class Engine {
   readonly #slots: PoolSlots;
   #iterations: IterationRunner;
   readonly #feed: PromptFeed | undefined;
+  readonly #recovery: Recovery;
   readonly #running = new Map<string, Running>();
   readonly #inFlight: InFlight[] = [];
   #next = 0;
@@ -202,6 +206,7 @@ export class Engine {
       ],
       ranks.options.plan,
     );
+    this.#recovery = new Recovery(options.recovery);
     this.#feed =
       prefiller &&
       new PromptFeed(
@@ -222,6 +227,7 @@ export class Engine {
       tokensPerIteration,
       iterationsInFlight: _depth,
       recover: _recover,
+      recovery: _recovery,
       onIteration: _onIteration,
       placing: placed,
       prefiller,
@@ -530,7 +536,11 @@ export class Engine {
     if (this.#closed === undefined && isLoss(error) && (this.options.recover ?? true)) {
       try {
         this.#totals.copyMoves += this.ranks.runner.copyMoves;
-        await this.ranks.recover();
+        for (const id of this.#recovery.suspects(this.#running)) this.#reject(id, Recovery.refusal(error));
+        await this.#recovery.rebuild(
+          () => this.ranks.recover(),
+          () => this.#closed !== undefined,
+        );
         this.#totals.recoveries++;
         this.#scheduler = this.#newScheduler();
         this.#iterations = this.#newIterations();
@@ -549,11 +559,14 @@ export class Engine {
 
   #fail(error: unknown): false {
     this.#closed ??= error;
-    for (const [, { reject }] of this.#running) {
-      this.#totals.requests.failed++;
-      reject(error);
-    }
-    this.#running.clear();
+    for (const id of this.#running.keys()) this.#reject(id, error);
     return false;
+  }
+
+  #reject(id: string, error: unknown): void {
+    this.#running.get(id)?.reject(error);
+    this.#running.delete(id);
+    this.#feed?.drop(id);
+    this.#totals.requests.failed++;
   }
 }

@@ -172,7 +172,8 @@ export class RunningCompletion implements Completion {
         this.#end(part, { index: part.index, ...part.answer.finish(end) });
       },
       (reason: unknown) => {
-        this.host.failed(reason);
+        // Else it is this request's trouble alone.
+        if (this.host.engine.failure !== undefined) this.host.failed(reason);
         this.#fail(reason);
       },
     );
