@@ -1,6 +1,7 @@
 // The best items of a list, by one workgroup: radix selection, 8 bits at a time. An item's key is a u32, larger is better; of equal
 // keys the lower item is better. So the choice is one whatever the number of threads.
-// The kernel declares fn item_key(item: u32) -> u32, THREADS, and the param digits: 8, as a bound that compilers don't unroll.
+// The kernel declares fn item_key(item: u32) -> u32, THREADS, and the param digits: 8, as a bound that compilers don't unroll. Loops
+// count down (steps.wgsl), but for one thread's walk over the bins: wgsl_reflect's race check misreads it in that form.
 
 // A cut is (key, item): taken are items with a larger key, and of those with this one all up to the item.
 const NOTHING_TAKEN = vec2<u32>(0xffffffffu, 0u);
@@ -20,15 +21,19 @@ fn find_cut(count: u32, wanted: u32, thread: u32) -> vec2<u32> {
   var key = 0u;
   var place = 0u;
   var remaining = wanted;
-  for (var digit = 0u; digit < params.digits; digit++) {
-    for (var i = thread; i < RADIX; i += THREADS) {
-      atomicStore(&bins[i], 0u);
+  for (var rounds = params.digits; rounds > 0u; rounds--) {
+    let digit = params.digits - rounds;
+    var cleared = thread;
+    for (var left = steps(thread, RADIX, THREADS); left > 0u; left--) {
+      atomicStore(&bins[cleared], 0u);
+      cleared += THREADS;
     }
     workgroupBarrier();
     let shift = 24u - 8u * (digit % 4u);
     // Bits above the digit.
     let known = ~(0xffffffffu >> (8u * (digit % 4u)));
-    for (var item = thread; item < count; item += THREADS) {
+    var item = thread;
+    for (var left = steps(thread, count, THREADS); left > 0u; left--) {
       let own = item_key(item);
       if (digit < 4u) {
         if ((own & known) == key) {
@@ -37,6 +42,7 @@ fn find_cut(count: u32, wanted: u32, thread: u32) -> vec2<u32> {
       } else if (own == key && (~item & known) == place) {
         atomicAdd(&bins[(~item >> shift) & 255u], 1u);
       }
+      item += THREADS;
     }
     workgroupBarrier();
     if (thread == 0u) {

@@ -90,10 +90,11 @@ fn merge_lane(base: u32, lane: u32, skip: u32, count: u32, unit: u32) -> Softmax
   var state = softmax_empty();
   var i = lane;
   if (WINDOWED) {
-    i += (max(skip, lane) - lane + params.lane_step - 1u) / params.lane_step * params.lane_step;
+    i += steps(lane, skip, params.lane_step) * params.lane_step;
   }
-  for (; i < count; i += params.lane_step) {
+  for (var left = steps(i, count, params.lane_step); left > 0u; left--) {
     state = softmax_merge(state, partial(base + i, unit));
+    i += params.lane_step;
   }
   return state;
 }
@@ -111,7 +112,8 @@ fn local_count(slot: u32, chunks: u32) -> u32 {
 fn merge_home(row: u32, head: u32, offset: u32, count: u32, unit: u32) -> SoftmaxState {
   let bundle = head / params.bundle_heads;
   var state = softmax_empty();
-  for (var lane = 0u; lane < count; lane++) {
+  for (var left = count; left > 0u; left--) {
+    let lane = count - left;
     let source = sources[bundle * MERGE_LANES + (lane + offset) % MERGE_LANES];
     // Bit l: lane l, whose slot is (l + offset) mod 8, is of this rank, too. Its lower lanes come before this one.
     let lanes = (source.y >> offset) | (source.y << (MERGE_LANES - offset));
@@ -149,7 +151,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     if (HOLES) {
       held = held_lanes(table, min(count, MERGE_LANES));
     }
-    for (var lane = thread / UNITS; lane < min(count, params.lane_step); lane += PARALLEL) {
+    let own_lanes = steps(thread / UNITS, min(count, params.lane_step), PARALLEL);
+    for (var left = own_lanes; left > 0u; left--) {
+      let lane = thread / UNITS + (own_lanes - left) * PARALLEL;
       var local = lane;
       if (HOLES) {
         if ((held & (1u << lane)) == 0u) {
@@ -174,7 +178,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     state = merge_home(row, head, chunk_offsets[info.y] % MERGE_LANES, min(chunks, MERGE_LANES), loaded_unit);
   } else if (PARALLEL == 1u) {
     let count = min(params.partials, chunks);
-    for (var lane = 0u; lane < min(count, MERGE_LANES); lane++) {
+    let lanes = min(count, MERGE_LANES);
+    for (var left = lanes; left > 0u; left--) {
+      let lane = lanes - left;
       state = softmax_merge(state, merge_lane(base, lane, skip, count, loaded_unit));
     }
   } else {
@@ -189,7 +195,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     if (lane > 0u) {
       return;
     }
-    for (var other = 0u; other < min(count, MERGE_LANES); other++) {
+    let lanes = min(count, MERGE_LANES);
+    for (var left = lanes; left > 0u; left--) {
+      let other = lanes - left;
       let ml = lane_ml[other];
       state = softmax_merge(state, SoftmaxState(lane_o[other * UNITS + thread], ml.x, ml.y));
     }

@@ -13,6 +13,7 @@ import {
 import partialLayoutSource from '../../lib/partial_layout.wgsl?raw';
 import shareSource from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import steps from '../../lib/steps.wgsl?raw';
 import { LAYOUT_PARAMS, layoutParams, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import { WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_merge.wgsl?raw';
@@ -130,7 +131,7 @@ export const attentionMerge = defineKernel({
     const holes = mode === 'lanes' && perHead !== undefined && share.ranks === 1;
     const units = Math.min(32, headDim / 4);
     return {
-      wgsl: [softmaxState, shareSource, ...chunkTableWgsl, ...windowWgsl, partialLayoutSource, source],
+      wgsl: [softmaxState, shareSource, ...chunkTableWgsl, ...windowWgsl, partialLayoutSource, steps, source],
       constants: {
         ...tableConstants({ perHead: perHead !== undefined }),
         ...shared.constants,

@@ -43,21 +43,27 @@ fn round_thousandths(value: u32) -> u32 {
 fn main(@builtin(local_invocation_index) thread: u32) {
   let keys = max(compress_info[1], params.window) - params.window;
   let base = min(compress_info[3], keys);
-  for (var head = thread; head < HEADS; head += THREADS) {
+  var head = thread;
+  for (var left = steps(thread, HEADS, THREADS); left > 0u; left--) {
     atomicStore(&shares[head], 0u);
+    head += THREADS;
   }
   var cut = NOTHING_TAKEN;
   if (base > 0u) {
     cut = find_cut(HEADS * keys, HEADS * base, thread);
   }
   workgroupBarrier();
-  for (var item = thread; item < HEADS * keys; item += THREADS) {
+  var item = thread;
+  for (var left = steps(thread, HEADS * keys, THREADS); left > 0u; left--) {
     if (is_taken(cut, item_key(item), item)) {
       atomicAdd(&shares[item % HEADS], 1u);
     }
+    item += THREADS;
   }
   workgroupBarrier();
-  for (var head = thread; head < HEADS; head += THREADS) {
+  head = thread;
+  for (var left = steps(thread, HEADS, THREADS); left > 0u; left--) {
     caps[head] = round_thousandths(atomicLoad(&shares[head]) * (1000u - params.floor) + base * params.floor);
+    head += THREADS;
   }
 }

@@ -1,6 +1,7 @@
 import { usageError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { checkWindow, listThreads, promptSteps, type SelectionProblem, TOP_K_DIGITS } from '../problem.js';
+import steps from '../../lib/steps.wgsl?raw';
 import topK from '../top_k.wgsl?raw';
 import source from './ada_budgets.wgsl?raw';
 
@@ -30,7 +31,7 @@ export const adaBudgets = defineKernel({
       throw usageError(`ada_budgets: scores of ${scoreStride} tokens; expected at most 4,000,000`);
     }
     return {
-      wgsl: [topK, source],
+      wgsl: [steps, topK, source],
       constants: { THREADS: listThreads(traits), HEADS: heads },
       params: { score_stride: scoreStride, window, floor: thousandths, digits: TOP_K_DIGITS },
       grid: (step) => [1, 1, promptSteps(step)],

@@ -10,6 +10,7 @@ import {
   kvWgsl,
   storedUnits,
 } from '../../cache/kv_cache.js';
+import steps from '../../lib/steps.wgsl?raw';
 import { promptSteps } from '../problem.js';
 import source from './kv_compact.wgsl?raw';
 
@@ -45,7 +46,7 @@ export const kvCompact = defineKernel({
     checkKvShape('kv_compact', problem);
     const layout = traits.software ? { TILE: 1, UNITS: 8 } : { TILE: 64, UNITS: 4 };
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, source],
+      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, steps, source],
       constants: { ...kvConstants(problem), ...tableConstants({ perHead: true }), ...layout },
       params: { score_stride: scoreStride, ...cacheHeads('kv_compact', problem), table_stride: tableStride },
       // Keys, then values.

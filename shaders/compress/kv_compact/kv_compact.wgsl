@@ -53,8 +53,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // A copied head's sequence may be with another rank, which moves its entries.
   let holds = holds_chunk(table, 0u);
 
-  for (var start = 0u; start < count; start += TILE) {
-    let to = start + place;
+  var to = place;
+  for (var tiles = steps(0u, count, TILE); tiles > 0u; tiles--) {
     let moves = holds && to < count && unit < kv_stored_units(HEAD_UNITS);
     var moved = KvUnit();
     if (moves) {
@@ -78,6 +78,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     if (TILE > 1u) {
       storageBarrier();
     }
+    to += TILE;
   }
   if (holds && thread == 0u && group_id.x == 0u && !is_value) {
     block_table[table] = compress_info[1] - count;

@@ -15,6 +15,7 @@ import {
   queryGroup,
 } from '../../cache/kv_cache.js';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import steps from '../../lib/steps.wgsl?raw';
 import { checkWindow, promptSteps, type SelectionProblem } from '../problem.js';
 import source from './snap_scores.wgsl?raw';
 
@@ -75,7 +76,7 @@ export const snapScores = defineKernel({
     }
     const threads = traits.software ? 16 : 64;
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, source],
+      wgsl: [...kvWgsl(problem.kvType), ...chunkTableWgsl, softmaxState, steps, source],
       constants: { ...kvConstants(problem), ...tableConstants(problem), THREADS: threads, WINDOW: window },
       params: {
         heads,

@@ -1,5 +1,6 @@
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { checkWindow, listThreads, promptSteps, type SelectionProblem, TOP_K_DIGITS } from '../problem.js';
+import steps from '../../lib/steps.wgsl?raw';
 import topK from '../top_k.wgsl?raw';
 import source from './snap_select.wgsl?raw';
 
@@ -18,7 +19,7 @@ export const snapSelect = defineKernel({
   plan({ kvHeads, scoreStride, window, firstScoreHead = 0 }: SnapSelectProblem, traits) {
     checkWindow('snap_select', window);
     return {
-      wgsl: [topK, source],
+      wgsl: [steps, topK, source],
       constants: { THREADS: listThreads(traits) },
       params: { score_stride: scoreStride, first_score_head: firstScoreHead, window, digits: TOP_K_DIGITS },
       grid: (step) => [kvHeads, 1, promptSteps(step)],

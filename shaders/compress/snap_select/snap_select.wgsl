@@ -51,7 +51,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let first = min(thread * share, keys);
   let end = min(first + share, keys);
   var count = 0u;
-  for (var item = first; item < end; item++) {
+  for (var left = end - first; left > 0u; left--) {
+    let item = end - left;
     count += select(0u, 1u, is_taken(cut, item_key(item), item));
   }
   counts[thread] = count;
@@ -59,17 +60,20 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   let to = head * params.score_stride;
   var at = to;
-  for (var other = 0u; other < thread; other++) {
-    at += counts[other];
+  for (var before = thread; before > 0u; before--) {
+    at += counts[before - 1u];
   }
-  for (var item = first; item < end; item++) {
+  for (var left = end - first; left > 0u; left--) {
+    let item = end - left;
     if (is_taken(cut, item_key(item), item)) {
       kept[at] = item;
       at++;
     }
   }
-  for (var i = keys + thread; i < length; i += THREADS) {
+  var i = keys + thread;
+  for (var left = steps(i, length, THREADS); left > 0u; left--) {
     kept[to + wanted + i - keys] = i;
+    i += THREADS;
   }
   if (thread == 0u) {
     kept_lengths[head] = wanted + length - keys;
