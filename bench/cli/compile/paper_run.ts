@@ -99,6 +99,12 @@ export async function paperRun(
   return [...found.values()];
 }
 
+const paperPipeline = ({ label, layout, compute }: GPUComputePipelineDescriptor): unknown => ({
+  label,
+  ...(layout as unknown as Pick<PaperPipeline, 'entries'>),
+  ...(compute.module as unknown as Pick<PaperPipeline, 'code'>),
+});
+
 type OnDispatch = (pipeline: PaperPipeline, bound: readonly string[], workgroups: number) => void;
 
 /** What paper_device.ts leaves out, so that a step can run: encoders that tell of each dispatch, and results that are zero. */
@@ -132,11 +138,9 @@ function recording(
     createBindGroupLayout: ({ entries }: GPUBindGroupLayoutDescriptor) => ({ entries }),
     createPipelineLayout: ({ bindGroupLayouts: [layout] }: { bindGroupLayouts: unknown[] }) => layout,
     createShaderModule: ({ code }: GPUShaderModuleDescriptor) => ({ code }),
-    createComputePipeline: ({ label, layout, compute }: GPUComputePipelineDescriptor) => ({
-      label,
-      ...(layout as unknown as Pick<PaperPipeline, 'entries'>),
-      ...(compute.module as unknown as Pick<PaperPipeline, 'code'>),
-    }),
+    createComputePipeline: paperPipeline,
+    createComputePipelineAsync: (descriptor: GPUComputePipelineDescriptor) =>
+      Promise.resolve(paperPipeline(descriptor)),
     createBindGroup: ({ entries }: { readonly entries: readonly { resource: { buffer: { name: string } } }[] }) => ({
       bound: entries.map(({ resource }) => resource.buffer.name),
     }),
