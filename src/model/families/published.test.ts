@@ -1,0 +1,175 @@
+import { readFileSync } from 'node:fs';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { makePlan } from '../../placement/index.js';
+import type { GqaConfig } from '../config/model_config.js';
+import { modelSizes } from '../model_sizes.js';
+import { modelShape } from '../shape.js';
+import { weightBytes } from '../weights/weight_bytes.js';
+import { loadFamilies, parseModelConfig } from './registry.js';
+
+const gemma3 = {
+  architectures: ['Gemma3ForCausalLM'],
+  model_type: 'gemma3_text',
+  head_dim: 256,
+  num_key_value_heads: 1,
+  num_attention_heads: 4,
+  hidden_activation: 'gelu_pytorch_tanh',
+  attention_bias: false,
+  attn_logit_softcapping: null,
+  final_logit_softcapping: null,
+  max_position_embeddings: 32768,
+  query_pre_attn_scalar: 256,
+  rms_norm_eps: 1e-6,
+  rope_local_base_freq: 10000,
+  rope_scaling: null,
+  rope_theta: 1000000,
+  sliding_window: 512,
+  vocab_size: 262144,
+  bos_token_id: 2,
+  eos_token_id: [1, 106],
+  torch_dtype: 'bfloat16',
+};
+
+/** What the keys that matter here say, and the number of parameters that their cards tell, in millions. */
+const models: Record<string, { config: Record<string, unknown>; millions: number; windows: (number | undefined)[] }> = {
+  'Gemma 3 270M': {
+    config: {
+      ...gemma3,
+      hidden_size: 640,
+      intermediate_size: 2048,
+      num_hidden_layers: 18,
+      layer_types: Array.from({ length: 18 }, (_, i) => (i % 6 === 5 ? 'full_attention' : 'sliding_attention')),
+    },
+    millions: 268.1,
+    windows: [512, 512, 512, 512, 512, undefined],
+  },
+  'Gemma 3 1B': {
+    config: {
+      ...gemma3,
+      hidden_size: 1152,
+      intermediate_size: 6912,
+      num_hidden_layers: 26,
+      sliding_window_pattern: 6,
+    },
+    millions: 999.9,
+    windows: [512, 512, 512, 512, 512, undefined],
+  },
+  'Gemma 3 4B': {
+    config: {
+      architectures: ['Gemma3ForConditionalGeneration'],
+      model_type: 'gemma3',
+      eos_token_id: [1, 106],
+      text_config: {
+        hidden_size: 2560,
+        intermediate_size: 10240,
+        model_type: 'gemma3_text',
+        num_hidden_layers: 34,
+        rope_scaling: { factor: 8.0, rope_type: 'linear' },
+        sliding_window: 1024,
+      },
+      vision_config: { hidden_size: 1152 },
+    },
+    millions: 3880.3,
+    windows: [1024, 1024, 1024, 1024, 1024, undefined],
+  },
+  'SmolLM3 3B': {
+    config: {
+      architectures: ['SmolLM3ForCausalLM'],
+      model_type: 'smollm3',
+      hidden_size: 2048,
+      intermediate_size: 11008,
+      num_hidden_layers: 36,
+      num_attention_heads: 16,
+      num_key_value_heads: 4,
+      max_position_embeddings: 65536,
+      no_rope_layers: Array.from({ length: 36 }, (_, i) => ((i + 1) % 4 === 0 ? 0 : 1)),
+      layer_types: Array.from({ length: 36 }, () => 'full_attention'),
+      rope_theta: 5000000.0,
+      use_sliding_window: false,
+      sliding_window: null,
+      vocab_size: 128256,
+      eos_token_id: 128012,
+    },
+    millions: 3075.1,
+    windows: [undefined],
+  },
+  'Phi-4-mini': {
+    config: {
+      architectures: ['Phi3ForCausalLM'],
+      model_type: 'phi3',
+      hidden_size: 3072,
+      intermediate_size: 8192,
+      num_hidden_layers: 32,
+      num_attention_heads: 24,
+      num_key_value_heads: 8,
+      max_position_embeddings: 131072,
+      original_max_position_embeddings: 4096,
+      partial_rotary_factor: 0.75,
+      rms_norm_eps: 1e-5,
+      rope_scaling: {
+        type: 'longrope',
+        short_factor: Array.from({ length: 48 }, () => 1),
+        long_factor: Array.from({ length: 48 }, (_, i) => 1 + i),
+      },
+      sliding_window: 262144,
+      tie_word_embeddings: true,
+      vocab_size: 200064,
+      eos_token_id: 199999,
+    },
+    millions: 3836,
+    windows: [262144],
+  },
+  'Qwen3 30B A3B': {
+    config: {
+      architectures: ['Qwen3MoeForCausalLM'],
+      model_type: 'qwen3_moe',
+      head_dim: 128,
+      hidden_size: 2048,
+      intermediate_size: 6144,
+      mlp_only_layers: [],
+      decoder_sparse_step: 1,
+      max_position_embeddings: 40960,
+      max_window_layers: 48,
+      moe_intermediate_size: 768,
+      norm_topk_prob: true,
+      num_attention_heads: 32,
+      num_experts: 128,
+      num_experts_per_tok: 8,
+      num_hidden_layers: 48,
+      num_key_value_heads: 4,
+      rope_theta: 1000000.0,
+      sliding_window: null,
+      tie_word_embeddings: false,
+      use_sliding_window: false,
+      vocab_size: 151936,
+    },
+    millions: 30532.1,
+    windows: [undefined],
+  },
+};
+
+const page = readFileSync('docs/models.md', 'utf8').replaceAll(/ +/g, ' ');
+
+describe('published shapes', () => {
+  beforeAll(loadFamilies);
+
+  test.each(Object.keys(models))('%s: parsed, counted, planned', (name) => {
+    const { config: raw, millions, windows } = models[name]!;
+    const config = parseModelConfig(raw);
+    expect(weightBytes(config, 'q4').parameters / 1e6).toBeCloseTo(millions, 0);
+    const found = config.layers.map(({ attention }) => (attention as GqaConfig).window);
+    expect(found).toEqual(found.map((_, layer) => windows[layer % windows.length]));
+    const shape = modelShape(config);
+    // A window that the context doesn't reach is none.
+    expect(shape.windowed ?? false).toBe(name.startsWith('Gemma'));
+    expect(makePlan('sp', 2, shape).worldSize).toBe(2);
+    const { kvHeads, headDim } = config.layers[0]!.attention as GqaConfig;
+    expect(modelSizes(config, 'q4', 'f16').kvToken).toBe(2 * 2 * headDim);
+    expect(shape.kvHeads).toBe(kvHeads);
+    // docs/models.md says so.
+    const gib = (bytes: number): string => (bytes / 2 ** 30).toFixed(2);
+    const cache = (tokens: number): string => gib(config.layers.length * kvHeads * 4 * headDim * tokens);
+    const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));
+    expect(page).toContain(`| ${[name, ...weights, cache(8192), cache(32768)].join(' | ')} |`);
+  });
+});
