@@ -7,6 +7,7 @@ import { decimals } from '../table.js';
 import type { PlainLoadOptions } from './answers.js';
 import { KERNEL_PARTS } from './gpu_kernels.js';
 import { MACHINE_PARTS } from './gpu_machine.js';
+import { mlaForms } from './gpu_mla.js';
 
 /** All that is asked of a GPU that is at hand for ten minutes. */
 export interface GpuRequest {
@@ -57,7 +58,12 @@ export interface GpuPart {
 }
 
 /** In order: what the others build on first. */
-export const GPU_PARTS: readonly GpuPart[] = [...MACHINE_PARTS.before, ...KERNEL_PARTS, ...MACHINE_PARTS.after];
+export const GPU_PARTS: readonly GpuPart[] = [
+  ...MACHINE_PARTS.before,
+  ...KERNEL_PARTS,
+  mlaForms,
+  ...MACHINE_PARTS.after,
+];
 
 export interface GpuOutcome {
   readonly adapters: readonly BenchAdapter[];

@@ -48,7 +48,7 @@ const correct: GpuPart = {
 };
 
 /** A kernel's dispatch over copies of its buffers. */
-interface Timed {
+export interface Timed {
   readonly program: Program;
   readonly step: ProgramStep;
   /** Dispatches in the program. */
@@ -56,7 +56,7 @@ interface Timed {
 }
 
 /** Microseconds of a dispatch of each, in turns. */
-async function timeInTurns(device: Device, all: readonly Timed[]): Promise<number[]> {
+export async function timeInTurns(device: Device, all: readonly Timed[]): Promise<number[]> {
   const stopwatch = openStopwatch(device, all.length);
   try {
     const passes = (repeats: readonly number[]) =>
@@ -104,7 +104,7 @@ async function submit(device: Device, { program, step }: Pick<Timed, 'program' |
 }
 
 /** A buffer that holds `array` as often as it fits. */
-function repeated(device: Device, label: string, array: HostArray, bytes: number): Buffer {
+export function repeated(device: Device, label: string, array: HostArray, bytes: number): Buffer {
   const buffer = device.createBuffer(label, bytes);
   for (let at = 0; at < bytes; at += array.byteLength) {
     device.write(buffer, at, new Uint8Array(array.buffer, array.byteOffset, Math.min(array.byteLength, bytes - at)));
@@ -423,13 +423,7 @@ export const KERNEL_PARTS: readonly GpuPart[] = [
   attention,
   casesPart('merge', 'attention_merge alone', 20, ['attention/attention_merge'], byBytes),
   tiles,
-  casesPart(
-    'mla',
-    'Latent attention, absorbed (the expanded form is not built)',
-    20,
-    ['attention/mla_split', 'attention/mla_prefill'],
-    byBytes,
-  ),
+  casesPart('mla', 'Latent attention, absorbed', 20, ['attention/mla_split', 'attention/mla_prefill'], byBytes),
   casesPart(
     'sampling',
     'Sampling from a vocabulary of 151,936',
