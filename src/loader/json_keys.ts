@@ -32,6 +32,32 @@ export function duplicateKey(json: string): string | undefined {
   return undefined;
 }
 
+/** How many objects and values the bytes of a JSON text have, about, and how deep they lie in one another. */
+export function jsonSize(json: Uint8Array): { objects: number; values: number; depth: number } {
+  let [objects, values, depth, most] = [0, 1, 0, 0];
+  for (let at = 0; at < json.length; at++) {
+    switch (json[at]) {
+      case 0x7b: // {
+        objects++;
+        most = Math.max(most, ++depth);
+        break;
+      case 0x5b: // [
+        most = Math.max(most, ++depth);
+        break;
+      case 0x7d: // }
+      case 0x5d: // ]
+        depth--;
+        break;
+      case 0x2c: // ,
+        values++;
+        break;
+      case 0x22: // "
+        for (at++; at < json.length && json[at] !== 0x22; at++) if (json[at] === 0x5c) at++;
+    }
+  }
+  return { objects, values, depth: most };
+}
+
 function closingQuote(json: string, open: number): number {
   let at = open + 1;
   while (at < json.length && json.charCodeAt(at) !== 0x22) at += json.charCodeAt(at) === 0x5c ? 2 : 1;

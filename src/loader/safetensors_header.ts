@@ -1,7 +1,8 @@
 import { formatError, type SplitkvError } from '../base/errors.js';
+import { show } from '../base/json.js';
 import { grouped } from '../base/math.js';
 import { DTYPE_BYTES, isDtype } from './dtype.js';
-import { duplicateKey } from './json_keys.js';
+import { duplicateKey, jsonSize } from './json_keys.js';
 import { checkFileName, missingFile, type Source } from './source.js';
 import type { TensorEntry } from './tensor_index.js';
 
@@ -17,6 +18,12 @@ export interface SafetensorsHeader {
 /** The reference reader's limit. */
 const MAX_HEADER_BYTES = 100_000_000;
 const LENGTH_BYTES = 8;
+/** In one file: a model of 384 experts in each of 60 layers has 70,000. */
+const MAX_TENSORS = 131_072;
+/** What a tensor's entry has is three deep. */
+const MAX_DEPTH = 16;
+/** Values a tensor's entry has at most, with room for `__metadata__`. */
+const VALUES_A_TENSOR = 16;
 
 /**
  * Reads a safetensors header: u64 length n, n bytes of JSON, then the tensors' bytes
@@ -75,7 +82,16 @@ export function parseSafetensorsHeader(
 }
 
 function parseObject(header: Uint8Array, what: string): Record<string, unknown> {
-  if (header[0] !== 0x7b) throw formatError(`${what}: the header starts with ${shown(header[0])}; expected '{' (123)`);
+  if (header[0] !== 0x7b) throw formatError(`${what}: the header starts with ${show(header[0])}; expected '{' (123)`);
+  // Reading takes time and memory by the values, which are counted first: no header needs as many as 100 MB can hold.
+  const { objects, values, depth } = jsonSize(header);
+  if (depth > MAX_DEPTH)
+    throw formatError(`${what}: the header nests lists ${depth} deep; expected at most ${MAX_DEPTH}`);
+  checkTensorCount(objects - 1, what);
+  if (values > MAX_TENSORS * VALUES_A_TENSOR)
+    throw formatError(
+      `${what}: the header has ${grouped(values)} values; expected at most ${grouped(MAX_TENSORS * VALUES_A_TENSOR)}`,
+    );
   let text: string;
   let value: unknown;
   try {
@@ -88,15 +104,15 @@ function parseObject(header: Uint8Array, what: string): Record<string, unknown> 
     );
   }
   const twice = duplicateKey(text);
-  if (twice !== undefined) throw formatError(`${what}: the header names ${shown(twice)} twice`);
+  if (twice !== undefined) throw formatError(`${what}: the header names ${show(twice)} twice`);
   return value as Record<string, unknown>; // it starts with '{'
 }
 
 function readMetadata(value: unknown, metadata: Map<string, string>, what: string): void {
-  if (!isRecord(value)) throw formatError(`${what}: __metadata__ is ${shown(value)}; expected an object of strings`);
+  if (!isRecord(value)) throw formatError(`${what}: __metadata__ is ${show(value)}; expected an object of strings`);
   for (const [key, text] of Object.entries(value)) {
     if (typeof text !== 'string')
-      throw formatError(`${what}: __metadata__ gives ${shown(text)} for ${shown(key)}; expected a string`);
+      throw formatError(`${what}: __metadata__ gives ${show(text)} for ${show(key)}; expected a string`);
     metadata.set(key, text);
   }
 }
@@ -108,7 +124,7 @@ function readEntry(
   dataStart: number,
 ): TensorEntry {
   const bad = (key: string, got: unknown, expected: string): SplitkvError =>
-    formatError(`${what}: tensor ${shown(name)}: ${key} is ${shown(got)}; expected ${expected}`);
+    formatError(`${what}: tensor ${show(name)}: ${key} is ${show(got)}; expected ${expected}`);
   if (!isRecord(value)) throw bad('its entry', value, 'an object with dtype, shape and data_offsets');
   const { dtype, shape, data_offsets: offsets } = value;
   if (!isDtype(dtype)) throw bad('dtype', dtype, `one of ${Object.keys(DTYPE_BYTES).join(', ')}`);
@@ -135,6 +151,12 @@ function readEntry(
   return { name, file, dtype, shape, start: dataStart + begin, end: dataStart + end };
 }
 
+/** Throws `format` for more tensors than any model has in one file. */
+export function checkTensorCount(count: number, what: string): void {
+  if (count > MAX_TENSORS)
+    throw formatError(`${what} has ${grouped(count)} tensors; expected at most ${grouped(MAX_TENSORS)} in one file`);
+}
+
 /** The tensors must follow each other without a gap from the end of the header to the end of the file. */
 function checkCover(entries: TensorEntry[], what: string, dataStart: number, fileBytes: number): void {
   entries.sort((a, b) => a.start - b.start || a.end - b.end);
@@ -147,11 +169,11 @@ function checkCover(entries: TensorEntry[], what: string, dataStart: number, fil
           ? `overlaps ${before} by ${at - start} bytes`
           : `leaves a hole of ${start - at} bytes after ${before}`;
       throw formatError(
-        `${what}: tensor ${shown(name)} ${fault}; expected it to begin at data offset ${at - dataStart}`,
+        `${what}: tensor ${show(name)} ${fault}; expected it to begin at data offset ${at - dataStart}`,
       );
     }
     at = end;
-    before = shown(name);
+    before = show(name);
   }
   if (at !== fileBytes) {
     throw formatError(`${what} goes on for ${grouped(fileBytes - at)} bytes after ${before}; expected it to end there`);
@@ -163,9 +185,3 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 const isCounts = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((count) => Number.isSafeInteger(count) && (count as number) >= 0);
-
-/** A value out of a file, as a message shows it: JSON, cut to a length a person reads. */
-export function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
-  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
-}

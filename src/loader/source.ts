@@ -53,14 +53,21 @@ export type OnProgress = (progress: LoadProgress) => void;
 
 /** The largest file that is read as one text: a tokenizer.json of a large vocabulary is some 35 MB. */
 const MAX_TEXT_BYTES = 256 * 1024 * 1024;
+/** The largest configuration: they have some kilobytes. */
+const MAX_JSON_BYTES = 2 * 1024 * 1024;
 
 /** The file as text, or undefined when it is missing. Throws `format` when it isn't UTF-8. */
-export async function readText(source: Source, file: string, signal?: AbortSignal): Promise<string | undefined> {
+export async function readText(
+  source: Source,
+  file: string,
+  signal?: AbortSignal,
+  maxBytes = MAX_TEXT_BYTES,
+): Promise<string | undefined> {
   const size = await source.size(file, signal);
   if (size === undefined) return undefined;
-  if (size > MAX_TEXT_BYTES) {
+  if (size > maxBytes) {
     throw formatError(
-      `${file} of ${source.name} has ${formatBytes(size)}; expected a text of at most ${formatBytes(MAX_TEXT_BYTES)}`,
+      `${file} of ${source.name} has ${formatBytes(size)}; expected a text of at most ${formatBytes(maxBytes)}`,
     );
   }
   const bytes = await source.read(file, 0, size, signal);
@@ -71,9 +78,9 @@ export async function readText(source: Source, file: string, signal?: AbortSigna
   }
 }
 
-/** The file as parsed JSON, or undefined when it is missing. Throws `format` when it isn't JSON. */
+/** A configuration as parsed JSON, or undefined when it is missing. Throws `format` when it isn't JSON, or too large for one. */
 export async function readJson(source: Source, file: string, signal?: AbortSignal): Promise<unknown> {
-  const text = await readText(source, file, signal);
+  const text = await readText(source, file, signal, MAX_JSON_BYTES);
   return text === undefined ? undefined : parseJson(text, `${file} of ${source.name}`);
 }
 

@@ -1,7 +1,8 @@
 import { didYouMean, formatError, SplitkvError } from '../base/errors.js';
+import { show } from '../base/json.js';
 import type { StoredType } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
-import { readSafetensorsHeader, shown } from './safetensors_header.js';
+import { readSafetensorsHeader } from './safetensors_header.js';
 import type { RowSlice } from './slices.js';
 import { parseJson, readText, type Source } from './source.js';
 
@@ -65,7 +66,7 @@ async function indexOf(
       const other = tensors.get(name);
       if (other)
         throw formatError(
-          `${source.name}: tensor ${shown(name)} is both in ${other.file} and in ${entry.file}; expected one shard to hold it`,
+          `${source.name}: tensor ${show(name)} is both in ${other.file} and in ${entry.file}; expected one shard to hold it`,
         );
       tensors.set(name, entry);
       totalBytes += entry.end - entry.start;
@@ -76,7 +77,7 @@ async function indexOf(
     if (found === file) continue;
     const where = found === undefined ? 'no shard has it' : `it is in ${found}`;
     throw formatError(
-      `${source.name}: ${SHARD_INDEX} puts tensor ${shown(name)} into ${file}, but ${where}; are the shards those of this index?`,
+      `${source.name}: ${SHARD_INDEX} puts tensor ${show(name)} into ${file}, but ${where}; are the shards those of this index?`,
     );
   }
   return { tensors, totalBytes, files: headers.map((header) => ({ name: header.file, bytes: header.fileBytes })) };
@@ -87,14 +88,14 @@ function parseWeightMap(text: string, sourceName: string): Map<string, string> {
   const index = parseJson(text, what);
   const map = isObject(index) ? index['weight_map'] : undefined;
   if (!isObject(map))
-    throw formatError(`${what}: "weight_map" is ${shown(map)}; expected an object of tensor name to file name`);
+    throw formatError(`${what}: "weight_map" is ${show(map)}; expected an object of tensor name to file name`);
   const twice = duplicateKey(text);
-  if (twice !== undefined) throw formatError(`${what}: ${shown(twice)} is listed twice`);
+  if (twice !== undefined) throw formatError(`${what}: ${show(twice)} is listed twice`);
   const entries = Object.entries(map);
   if (entries.length === 0) throw formatError(`${what}: "weight_map" is empty`);
   for (const [name, file] of entries) {
     if (typeof file !== 'string')
-      throw formatError(`${what}: "weight_map" gives ${shown(file)} for ${shown(name)}; expected a file name`);
+      throw formatError(`${what}: "weight_map" gives ${show(file)} for ${show(name)}; expected a file name`);
   }
   return new Map(entries as [string, string][]);
 }

@@ -232,6 +232,34 @@ describe('what the file says, and what it leaves out', () => {
     expect(build(none).hasChatTemplate).toBe(false);
   });
 
+  it.each([
+    ['one long token', ['a'.repeat(20_000)]],
+    ['tokens that begin one another', Array.from({ length: 2000 }, (_, i) => 'a'.repeat(i + 1))],
+  ])('refuses %s, which would be cut in two everywhere', (_, more) => {
+    const longer = <T>(key: string, value: readonly T[]): { type: never; value: T[] } => {
+      const { type, value: before } = sentencePiece[`tokenizer.ggml.${key}`] as { type: never; value: T[] };
+      return { type, value: [...before, ...value] };
+    };
+    const metadata = {
+      ...sentencePiece,
+      'tokenizer.ggml.tokens': longer('tokens', more),
+      'tokenizer.ggml.scores': longer(
+        'scores',
+        more.map(() => -1),
+      ),
+      'tokenizer.ggml.token_type': longer(
+        'token_type',
+        more.map(() => 1),
+      ),
+    } as Metadata;
+    expect(() => build(metadata)).toThrow(
+      expect.objectContaining({
+        code: 'format',
+        message: expect.stringMatching(/m\.gguf.*too long to be taken apart/),
+      }),
+    );
+  });
+
   it('no tokenizer is none', () => {
     expect(ggufTokenizerFiles(new Map(), 'm.gguf')).toBeUndefined();
     expect(ggufTokenizerFiles(new Map([['tokenizer.ggml.model', 'no_vocab']]), 'm.gguf')).toBeUndefined();

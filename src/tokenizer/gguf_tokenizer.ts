@@ -24,6 +24,9 @@ const ENDS = new Set([
   '<｜end▁of▁sentence｜>',
 ]);
 
+/** A vocabulary of 262,144 tokens has 20 million; 100 million take half a second. */
+const MAX_CUT_LETTERS = 1e8;
+
 /**
  * The tokenizer of a GGUF file (`tokenizer.ggml.*`, `tokenizer.chat_template`) as the files of a Hugging Face folder that make the
  * same one; undefined where the file has none. Knows byte-level BPE ('gpt2', with the pre-tokenizers of
@@ -43,7 +46,7 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
   }
   const vocabulary = new GgufVocabulary(metadata, what);
   const parts = sentencePiece
-    ? sentencePieceParts(vocabulary)
+    ? sentencePieceParts(vocabulary, what)
     : byteLevelParts(vocabulary, preTokenizer(vocabulary.text('pre', 'default'), what));
   const bos = vocabulary.special('bos', sentencePiece ? 1 : undefined);
   const eos = vocabulary.special('eos', sentencePiece ? 2 : undefined);
@@ -98,7 +101,7 @@ function byteLevelParts(vocabulary: GgufVocabulary, pre: ReturnType<typeof preTo
   };
 }
 
-function sentencePieceParts(vocabulary: GgufVocabulary): Parts {
+function sentencePieceParts(vocabulary: GgufVocabulary, what: string): Parts {
   const blank = '\u2581';
   const prefix = vocabulary.flag('add_space_prefix', true);
   const unknown = vocabulary.special('unknown', 0);
@@ -127,7 +130,7 @@ function sentencePieceParts(vocabulary: GgufVocabulary): Parts {
         fuse_unk: true,
         byte_fallback: true,
         vocab: vocabIds(vocabulary),
-        merges: mergesByScore(vocabulary),
+        merges: mergesByScore(vocabulary, what),
       },
     },
     addBos: true,
@@ -138,17 +141,28 @@ function sentencePieceParts(vocabulary: GgufVocabulary): Parts {
  * SentencePiece joins the neighbours whose joint token has the best score: the merges are all cuts of every token in two, by
  * the token's score. A part is a token itself, or one letter, which may be none.
  */
-function mergesByScore(vocabulary: GgufVocabulary): [string, string][] {
+function mergesByScore(vocabulary: GgufVocabulary, what: string): [string, string][] {
   const { tokens, types } = vocabulary;
+  // All cuts of a token of n letters look at n * n letters.
+  const work = tokens.reduce((sum, { length }) => sum + length * length, 0);
+  if (work > MAX_CUT_LETTERS) {
+    const longest = tokens.reduce((most, { length }) => Math.max(most, length), 0);
+    throw formatError(
+      `${what}: the tokens of tokenizer.ggml.tokens are too long to be taken apart (the longest has ${longest} letters); ` +
+        'expected words, or parts of words',
+    );
+  }
   const scores = vocabulary.scores();
   const known = new Set(tokens.filter((_, id) => types[id] === 'normal'));
   const ids = tokens.map((_, id) => id).filter((id) => types[id] === 'normal');
   ids.sort((a, b) => scores[b]! - scores[a]! || a - b);
   return ids.flatMap((id) => {
-    const letters = Array.from(tokens[id]!);
+    const token = tokens[id]!;
+    const letters = Array.from(token);
     const merges: [string, string][] = [];
-    for (let cut = 1; cut < letters.length; cut++) {
-      const [left, right] = [letters.slice(0, cut).join(''), letters.slice(cut).join('')];
+    for (let cut = 1, at = 0; cut < letters.length; cut++) {
+      at += letters[cut - 1]!.length;
+      const [left, right] = [token.slice(0, at), token.slice(at)];
       if ((cut === 1 || known.has(left)) && (cut === letters.length - 1 || known.has(right)))
         merges.push([left, right]);
     }

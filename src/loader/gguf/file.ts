@@ -4,8 +4,8 @@
  */
 
 import { formatError, unsupportedError } from '../../base/errors.js';
+import { show } from '../../base/json.js';
 import { BLOCK_TYPES } from '../dtype.js';
-import { shown } from '../safetensors_header.js';
 import type { Source } from '../source.js';
 import type { TensorEntry } from '../tensor_index.js';
 import { type GgufHeader, type GgufTensor, readGgufHeader } from './header.js';
@@ -46,7 +46,7 @@ export async function openGguf(source: Source, file: string, signal?: AbortSigna
   const what = `${names[0]!} of ${source.name}`;
   if (names.length > 1 ? parts !== names.length : parts !== 0 && parts !== 1) {
     throw formatError(
-      `${file} of ${source.name} says it is one of ${shown(parts)} parts (split.count); expected that in its name, as in ` +
+      `${file} of ${source.name} says it is one of ${show(parts)} parts (split.count); expected that in its name, as in ` +
         'model-00001-of-00003.gguf. Give the files the names they had',
     );
   }
@@ -60,14 +60,14 @@ export async function openGguf(source: Source, file: string, signal?: AbortSigna
       const other = tensors.get(tensor.name);
       if (other) {
         const where = `both in ${other.file} and in ${tensor.file}`;
-        throw formatError(`${source.name}: tensor ${shown(tensor.name)} is ${where}; expected one part to hold it`);
+        throw formatError(`${source.name}: tensor ${show(tensor.name)} is ${where}; expected one part to hold it`);
       }
       tensors.set(tensor.name, tensor);
     }
   }
   const total = headers[0]!.metadata.get('split.tensors.count');
   if (names.length > 1 && total !== undefined && total !== tensors.size)
-    throw formatError(`${what}: split.tensors.count is ${shown(total)}, but the parts hold ${tensors.size} tensors`);
+    throw formatError(`${what}: split.tensors.count is ${show(total)}, but the parts hold ${tensors.size} tensors`);
   return {
     file: names[0]!,
     what,
@@ -81,7 +81,7 @@ function checkPart({ file, metadata }: GgufHeader, part: number, count: number, 
   const [number, total] = [metadata.get('split.no'), metadata.get('split.count')];
   if (number === part && total === count) return;
   throw formatError(
-    `${file} of ${source.name} says it is part ${shown(number ?? null)} (from 0) of ${shown(total ?? null)}; expected ${part} of ${count}`,
+    `${file} of ${source.name} says it is part ${show(number ?? null)} (from 0) of ${show(total ?? null)}; expected ${part} of ${count}`,
   );
 }
 

@@ -1,7 +1,8 @@
 import { formatError, type SplitkvError } from '../../base/errors.js';
+import { show } from '../../base/json.js';
 import { alignUp, grouped } from '../../base/math.js';
 import { blockOf, type StoredType } from '../dtype.js';
-import { shown } from '../safetensors_header.js';
+import { checkTensorCount } from '../safetensors_header.js';
 import { checkFileName, missingFile, type Source } from '../source.js';
 import { HeaderCursor } from './header_cursor.js';
 import { type GgufValue, readValue } from './header_value.js';
@@ -33,6 +34,8 @@ export interface GgufHeader {
 const MAGIC = 0x46554747; // 'GGUF'
 const DEFAULT_ALIGNMENT = 32;
 const MAX_AXES = 4;
+/** A file has some fifty. */
+const MAX_KEYS = 10_000;
 
 /**
  * Reads the header of a GGUF file, version 2 or 3, little-endian (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md):
@@ -50,15 +53,16 @@ export async function readGgufHeader(source: Source, file: string, signal?: Abor
   const tensorCount = cursor.u64();
   const keyCount = cursor.u64();
   // A tensor's entry has at least 24 bytes, a key and its value 13.
-  if (tensorCount * 24 + keyCount * 13 > cursor.left) {
+  if (tensorCount * 24 + keyCount * 13 > cursor.left || keyCount > MAX_KEYS) {
     throw formatError(
       `${what} claims ${tensorCount} tensors and ${keyCount} metadata keys in ${grouped(fileBytes)} bytes; is it truncated?`,
     );
   }
+  checkTensorCount(tensorCount, what);
   const metadata = new Map<string, GgufValue>();
   for (let i = 0; i < keyCount; i++) {
     const key = await cursor.string();
-    if (metadata.has(key)) throw formatError(`${what}: the metadata key ${shown(key)} is there twice`);
+    if (metadata.has(key)) throw formatError(`${what}: the metadata key ${show(key)} is there twice`);
     metadata.set(key, await readValue(cursor, key));
   }
   const entries: TensorInfo[] = [];
@@ -75,7 +79,7 @@ async function readVersion(cursor: HeaderCursor): Promise<number> {
   const magic = cursor.take(4);
   if (magic.getUint32(0, true) !== MAGIC) {
     const text = new TextDecoder('latin1').decode(magic);
-    throw formatError(`${what} starts with ${shown(text)}; expected "GGUF". Is it a GGUF file, downloaded as it is?`);
+    throw formatError(`${what} starts with ${show(text)}; expected "GGUF". Is it a GGUF file, downloaded as it is?`);
   }
   const version = cursor.u32();
   if (version === 2 || version === 3) return version;
@@ -90,7 +94,7 @@ async function readVersion(cursor: HeaderCursor): Promise<number> {
 function alignmentOf(metadata: ReadonlyMap<string, GgufValue>, what: string): number {
   const alignment = metadata.get('general.alignment') ?? DEFAULT_ALIGNMENT;
   if (typeof alignment !== 'number' || !Number.isInteger(alignment) || alignment < 8 || alignment % 8 !== 0)
-    throw formatError(`${what}: general.alignment is ${shown(alignment)}; expected a multiple of 8`);
+    throw formatError(`${what}: general.alignment is ${show(alignment)}; expected a multiple of 8`);
   return alignment;
 }
 
@@ -107,7 +111,7 @@ async function readTensorInfo(cursor: HeaderCursor): Promise<TensorInfo> {
   await cursor.need(4);
   const axes = cursor.u32();
   if (axes > MAX_AXES)
-    throw formatError(`${cursor.what}: tensor ${shown(name)} has ${axes} axes; expected at most ${MAX_AXES}`);
+    throw formatError(`${cursor.what}: tensor ${show(name)} has ${axes} axes; expected at most ${MAX_AXES}`);
   await cursor.need(axes * 8 + 12);
   const shape = Array.from({ length: axes }, () => cursor.u64()).reverse();
   return { name, shape, typeId: cursor.u32(), offset: cursor.u64() };
@@ -122,7 +126,7 @@ function placeTensors(
 ): Map<string, GgufTensor> {
   const tensors = new Map<string, GgufTensor>();
   for (const { name, shape, typeId, offset } of entries) {
-    const bad = (message: string): SplitkvError => formatError(`${what}: tensor ${shown(name)} ${message}`);
+    const bad = (message: string): SplitkvError => formatError(`${what}: tensor ${show(name)} ${message}`);
     if (tensors.has(name)) throw bad('is there twice');
     const type = storedType(typeId);
     const bytes = type === undefined ? 0 : bytesOf(type, shape, bad);
@@ -137,7 +141,7 @@ function placeTensors(
   for (const [i, { name, start }] of sorted.entries()) {
     const before = sorted[i - 1];
     if (before && start < before.end)
-      throw formatError(`${what}: tensors ${shown(before.name)} and ${shown(name)} overlap`);
+      throw formatError(`${what}: tensors ${show(before.name)} and ${show(name)} overlap`);
   }
   return tensors;
 }

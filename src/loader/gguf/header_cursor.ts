@@ -5,6 +5,11 @@ import type { Source } from '../source.js';
 const FIRST_READ_BYTES = 64 * 1024;
 const LARGEST_READ_BYTES = 2 * 1024 * 1024;
 
+/** Entries of all lists, keys and names together: a vocabulary of 262,144 tokens comes with 1.3 million. */
+const MAX_VALUES = 2 * 1024 * 1024;
+/** UTF-8 of all texts together: that vocabulary and its merges are 10 MB. */
+const MAX_TEXT_BYTES = 64 * 1024 * 1024;
+
 /**
  * Reads a header whose length nobody tells, front to back: ranges that double in size, of which only what isn't used yet is kept.
  * Await `need(n)` where `has(n)` is false, then take n bytes by the readers below: a list of numbers costs no await each.
@@ -20,6 +25,8 @@ export class HeaderCursor {
   #bytes = new Uint8Array(0);
   #view = new DataView(this.#bytes.buffer);
   #at = 0;
+  #values = 0;
+  #textBytes = 0;
   /** Where #bytes ends in the file. */
   #loaded = 0;
 
@@ -86,10 +93,39 @@ export class HeaderCursor {
   async string(): Promise<string> {
     if (!this.has(8)) await this.need(8);
     const length = this.u64();
+    this.#textBytes += length;
+    if (this.#textBytes > MAX_TEXT_BYTES) {
+      if (length > this.left) throw this.cutShort();
+      throw this.#tooMuch(`${grouped(this.#textBytes)} bytes of text`, MAX_TEXT_BYTES);
+    }
     if (!this.has(length)) await this.need(length);
-    const text = this.#text.decode(this.#bytes.subarray(this.#at, this.#at + length));
+    return this.#take(length);
+  }
+
+  /** As `string`, where it has been read whole: a list of a million texts needn't wait a million times. */
+  stringNow(): string | undefined {
+    if (!this.has(8)) return undefined;
+    const length = Number(this.#view.getBigUint64(this.#at, true));
+    if (!this.has(8 + length)) return undefined;
+    this.#at += 8;
+    this.#textBytes += length;
+    return this.#take(length);
+  }
+
+  #take(length: number): string {
+    const text = length === 0 ? '' : this.#text.decode(this.#bytes.subarray(this.#at, this.#at + length));
     this.#at += length;
     return text;
+  }
+
+  /** Counts values that a header says it has. Throws `format` for more than any model's header holds. */
+  count(values: number): void {
+    this.#values += values;
+    if (this.#values > MAX_VALUES) throw this.#tooMuch(`${grouped(this.#values)} values`, MAX_VALUES);
+  }
+
+  #tooMuch(claimed: string, most: number): SplitkvError {
+    return formatError(`${this.what}: its header has ${claimed}; expected at most ${grouped(most)} in all`);
   }
 
   cutShort(): SplitkvError {

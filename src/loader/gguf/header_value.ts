@@ -1,5 +1,5 @@
 import { formatError } from '../../base/errors.js';
-import { shown } from '../safetensors_header.js';
+import { show } from '../../base/json.js';
 import type { HeaderCursor } from './header_cursor.js';
 
 /** A metadata value. 64-bit integers are numbers, exact up to 2^53. */
@@ -46,11 +46,16 @@ async function readArray(cursor: HeaderCursor, key: string, depth: number): Prom
   const smallest = type === STRING ? 8 : type === ARRAY ? 12 : scalarOf(cursor, key, type).bytes;
   if (length * smallest > cursor.left) {
     throw formatError(
-      `${cursor.what}: ${shown(key)} claims ${length} values, more than the file has room for; is it truncated?`,
+      `${cursor.what}: ${show(key)} claims ${length} values, more than the file has room for; is it truncated?`,
     );
   }
+  cursor.count(length);
   const values: GgufValue[] = [];
-  if (type === STRING || type === ARRAY) {
+  if (type === STRING) {
+    for (let i = 0; i < length; i++) values.push(cursor.stringNow() ?? (await cursor.string()));
+    return values;
+  }
+  if (type === ARRAY) {
     for (let i = 0; i < length; i++) values.push(await readTyped(cursor, key, type, depth + 1));
     return values;
   }
@@ -66,6 +71,6 @@ function scalarOf(cursor: HeaderCursor, key: string, type: number) {
   const scalar = scalars[type];
   if (scalar) return scalar;
   throw formatError(
-    `${cursor.what}: the metadata key ${shown(key)} has a value of type ${type}; expected 0 to 12, lists at most ${MAX_DEPTH} deep`,
+    `${cursor.what}: the metadata key ${show(key)} has a value of type ${type}; expected 0 to 12, lists at most ${MAX_DEPTH} deep`,
   );
 }
