@@ -1,6 +1,10 @@
 import { Template } from '@huggingface/jinja';
-import { didYouMean, formatError, usageError } from '../base/errors.js';
+import { didYouMean, formatError, SplitkvError, usageError } from '../base/errors.js';
 import { isObject } from '../base/json.js';
+import { renderTemplate } from './template_budget.js';
+
+/** Letters of a template, the largest of which have 50,000; and blanks in a row, which the library looks at again and again. */
+const [MAX_LETTERS, MAX_BLANKS] = [1 << 18, 1000];
 
 /** One message of a conversation. Templates may look at further keys (`tool_calls`, `name`, `reasoning_content`). */
 export interface ChatMessage {
@@ -36,20 +40,25 @@ export class ChatTemplates {
     return this.#sources.size > 0;
   }
 
-  /** Throws `usage` where there is no template, or where the template refuses the messages. */
+  /**
+   * Throws `usage` where there is no template, or where the template refuses the messages; `limit` where it takes more steps, or makes
+   * more of them, than any conversation needs.
+   */
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
     checkMessages(messages);
     const { addGenerationPrompt = true, tools } = options;
     const template = this.#template(this.#choose(options));
     try {
-      return template.render({
+      const variables = {
         ...this.#specials,
         messages,
         add_generation_prompt: addGenerationPrompt,
         ...(tools === undefined ? {} : { tools }),
         ...options.variables,
-      });
+      };
+      return renderTemplate(template, variables, messages.length);
     } catch (cause) {
+      if (cause instanceof SplitkvError) throw cause;
       throw usageError(`the model's chat template refused these messages: ${(cause as Error).message}`);
     }
   }
@@ -71,8 +80,14 @@ export class ChatTemplates {
   #template(name: string): Template {
     let template = this.#parsed.get(name);
     if (template === undefined) {
+      const source = this.#sources.get(name)!;
+      if (source.length > MAX_LETTERS || source.split(/\S+/).some(({ length }) => length > MAX_BLANKS)) {
+        throw formatError(
+          `the chat template '${name}' has more than ${MAX_LETTERS} letters, or ${MAX_BLANKS} blanks in a row: is it a template?`,
+        );
+      }
       try {
-        template = new Template(this.#sources.get(name)!);
+        template = new Template(source);
       } catch (cause) {
         throw formatError(`the chat template '${name}' can't be parsed: ${(cause as Error).message}`, cause);
       }

@@ -1,0 +1,116 @@
+import { Template } from '@huggingface/jinja';
+import { describe, expect, it } from 'vitest';
+import { type ChatMessage, ChatTemplates } from './chat_template.js';
+
+const render = (
+  source: string,
+  messages: readonly ChatMessage[] = [{ role: 'user', content: 'Hi' }],
+  tools?: unknown[],
+) => new ChatTemplates(source, 'f', {}).render(messages, tools && { tools });
+
+const conversation = [
+  { role: 'system', content: ' Be kind.\nAlways.  ' },
+  { role: 'user', content: 'What is the time?' },
+  {
+    role: 'assistant',
+    content: null,
+    tool_calls: [{ function: { name: 'clock', arguments: { zone: 'é', list: [1, 2.5] } } }],
+  },
+  { role: 'tool', content: '12:00' },
+  { role: 'assistant', content: '<think>hm</think>Noon.' },
+];
+const tools = [
+  { type: 'function', function: { name: 'clock', parameters: { zone: { type: 'string' }, at: [1, null] } } },
+];
+
+describe('renders as the library does', () => {
+  it.each([
+    '{% for m in messages %}<|{{ m.role }}|>{{ m["content"] }}{% if not loop.last %}\n{% endif %}{% else %}none{% endfor %}',
+    '{% for m in messages if m.role != "system" and m.content %}{{ loop.index0 }} {{ m.content | trim }}{{ loop.nextitem.role }}{% endfor %}',
+    '{% if messages[0].role == "system" %}{% set rest = messages[1:] %}{{ messages[0].content.strip() }}{% else %}{% set rest = messages %}{% endif %}{{ rest | length }}{{ rest[-1].content[::-1] }}',
+    '{% set ns = namespace(found=false, n=0, list=[]) %}{% for m in messages %}{% if m.role == "user" %}{% set ns.found = true %}{% endif %}{% set ns.n = ns.n + 1 %}{% set ns.list = ns.list + [m.role] %}{% endfor %}{{ ns.n }}{{ ns.list | join(", ") }}{{ ns.list }}',
+    '{% macro show(m, sep=":") %}{{ m.role ~ sep ~ (m.content or "-") }}{{ kwargs }}{% endmacro %}{% for m in messages %}{{ show(m) }}{{ show(m, sep="=", more=1) }}{% endfor %}',
+    '{% macro box(title) %}[{{ title }}{{ caller("x") }}]{% endmacro %}{% call(a) box("t") %}{{ a }}!{% endcall %}',
+    '{{ tools | tojson }}{{ tools | tojson(indent=2) }}{{ tools[0] | tojson(separators=(",", ":"), sort_keys=true, ensure_ascii=true) }}{{ tools }}',
+    '{{ messages | selectattr("role", "equalto", "user") | list | length }}{{ messages | rejectattr("content") | map(attribute="role") | join(",") }}{{ messages | map(attribute="role") | sort(reverse=true) | unique | last }}',
+    '{{ messages[4].content.split("</think>")[-1].lstrip("\n") }}{{ messages[4].content.replace("<think>", "").replace("h", "HH", 1) }}{{ messages[4].content | replace("hm", "") | upper | indent(2, true) }}',
+    '{{ "a" in "abc" }}{{ "role" in messages[0] }}{{ 3 not in [1, 2] }}{{ "x" if undefined_thing else "y" }}{{ undefined_thing | default("d") }}{{ messages[0].missing is defined }}{{ messages is iterable }}{{ "AB" is upper }}',
+    '{% for i in range(3) %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}{% for i in range(5, 0, -2) %}{{ i }}{% break %}{% endfor %}{{ range(2) }}{{ [1] + [2] }}{{ 1 + 2.0 }}{{ 2 ** 3 }}{{ 7 // 2 % 2 }}{{ -(1) }}',
+    '{% for k, v in messages[2].tool_calls[0].function.arguments.items() %}{{ k }}={{ v }};{% endfor %}{{ messages[2].tool_calls[0].function | dictsort }}{{ messages[0].get("nope", "no") }}{{ messages[0].keys() | list }}',
+    '{% filter upper %}ab{{ messages[1].role }}{% endfilter %}{% set x %}in{{ 1 }}{% endset %}{{ x }}{{ True }}{{ None }}{{ {"a": [1, 2]} }}{# c #}{{ strftime_now("%Y") }}{{ messages[0].content.startswith(" Be") }}{{ namespace([["a", 1]]).a }}',
+    '{{ [messages[1].content, " ", messages[3].content] | join }}{{ "%s" ~ messages[:1] }}{{ dict is defined }}{% set f = range %}{{ f(*[1, 3]) }}',
+  ])('%#', (source) => {
+    const variables = { messages: conversation, add_generation_prompt: true, tools };
+    expect(render(source, conversation, tools)).toBe(new Template(source).render(variables));
+  });
+
+  it('with its errors', () => {
+    const refused = expect.objectContaining({ code: 'usage', message: expect.stringMatching(/refused.*no system/) });
+    expect(() => render('{{ raise_exception("no system") }}')).toThrow(refused);
+    expect(() => render('{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}')).toThrow(/refused|steps/);
+  });
+
+  it('long conversations, and long messages', () => {
+    const source =
+      '{% for m in messages %}{{ "<|" ~ m.role ~ "|>" }}{% if m.role == "user" and not loop.first %}{{ m.content | trim }}{% else %}{{ m.content.strip().replace("a", "b") }}{% endif %}<|end|>\n{% endfor %}';
+    for (const [count, letters] of [
+      [5000, 20],
+      [3, 400_000],
+    ] as const) {
+      const messages = Array.from({ length: count }, (_, i) => ({
+        role: i % 2 ? 'assistant' : 'user',
+        content: 'la '.repeat(letters / 3),
+      }));
+      expect(render(source, messages)).toBe(new Template(source).render({ messages, add_generation_prompt: true }));
+    }
+  });
+});
+
+const loops = (depth: number, turns: number, body: string): string =>
+  `${`{% for i in range(${turns}) %}`.repeat(depth)}${body}${'{% endfor %}'.repeat(depth)}`;
+const doubled = (from: string, by: string, times: number) =>
+  `{% set ns = namespace(x=${from}) %}${loops(1, times, `{% set ns.x = ${by} %}`)}`;
+/** A list of 100,000 times the same text of 100,000 letters. */
+const manyLong =
+  '{% set t = namespace(x="a", l=["a"]) %}{% for i in range(17) %}{% set t.x = t.x + t.x %}{% endfor %}{% set t.l = [t.x, t.x] %}' +
+  '{% for i in range(15) %}{% set t.l = t.l + t.l %}{% endfor %}';
+
+/** Each ran for ten seconds and more, or ended the process. */
+const HOSTILE_TEMPLATES: Readonly<Record<string, string>> = {
+  'a range of 1e9': '{% for i in range(1000000000) %}x{% endfor %}',
+  'a range that takes no steps': '{{ range(0, 1, 10 ** -300) }}',
+  'three nested loops': loops(3, 3000, 'x'),
+  'nested loops without a body': loops(4, 3000, ''),
+  'a macro that calls itself twice': `{% macro f(n) %}{% if n > 0 %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(30) }}`,
+  'a text doubled': `${doubled('"ab"', 'ns.x ~ ns.x', 60)}{{ ns.x }}`,
+  'a list doubled': `${doubled('[1]', 'ns.x + ns.x', 60)}{{ ns.x | length }}`,
+  'a list in itself twice': `${doubled('[1]', '[ns.x, ns.x]', 40)}{{ ns.x | tojson }}`,
+  'a list in itself, printed': `${doubled('[1]', '[ns.x, ns.x]', 40)}{{ ns.x }}`,
+  'namespaces in one another': `{% set l = namespace() %}${Array.from({ length: 40 }, (_, i) => `{% set n${i} = namespace(a=0) %}`).join('')}${Array.from({ length: 39 }, (_, i) => `{% set n${39 - i}.a = [n${38 - i}, n${38 - i}] %}`).join('')}{{ n39 }}`,
+  'lists kept': `{% set ns = namespace(l=[], x=range(100000)) %}${loops(2, 1000, '{% set ns.l = [ns.l, ns.x[1:]] %}')}`,
+  'long texts joined': `${manyLong}{{ t.l | join }}`,
+  'long texts sorted': `${manyLong}{{ t.l | sort | length }}`,
+  'long texts looked for': `${manyLong}{% set y = t.x[1:] ~ "b" %}${loops(2, 1000, '{{ y in t.l }}')}`,
+  'a text replaced by long ones': `${manyLong}{{ t.x | replace("a", t.x) | length }}{{ t.x.replace("", t.x) }}`,
+  'a wide indent': '{{ "a\\nb" | indent(500000000) }}{{ [[1]] | tojson(indent=500000000) }}',
+  'long texts made small': `${manyLong}${loops(2, 1000, '{{ t.x[:1] }}{{ t.x.strip() == "b" }}{{ t.x is lower }}')}`,
+  'a list spread': `{% macro f() %}{{ varargs | length }}{% endmacro %}{% set x = range(100000) %}${loops(2, 1000, '{{ f(*x) }}')}`,
+  'names that are not there': loops(3, 1000, '{{ a }}{{ b }}{{ c }}'),
+  'one large macro, declared often': `${loops(2, 3000, `{% macro f() %}${'{{ 1 }}'.repeat(5000)}{% endmacro %}`)}`,
+};
+
+describe('hostile templates', () => {
+  it.each(Object.entries(HOSTILE_TEMPLATES))('%s', (_, source) => {
+    const error = expect.objectContaining({
+      code: 'limit',
+      message: expect.stringMatching(/chat template .*plain text/),
+    });
+    expect(() => render(source)).toThrow(error);
+  });
+
+  it('a template that is none', () => {
+    const error = expect.objectContaining({ code: 'format', message: expect.stringMatching(/blanks in a row/) });
+    expect(() => render(' '.repeat(100_000))).toThrow(error);
+    expect(() => render('x'.repeat(1_000_000))).toThrow(error);
+  });
+});

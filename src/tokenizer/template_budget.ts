@@ -1,0 +1,315 @@
+import { Environment, Interpreter, Template } from '@huggingface/jinja';
+import { limitError } from '../base/errors.js';
+import { jsonText } from '../base/json.js';
+
+/** What a template may take: syntax nodes evaluated, and what they make. A message of a chat takes some 50, a letter of it less than one. */
+const [STEPS, STEPS_A_MESSAGE] = [5e5, 1000];
+/** Items of a list and letters of a text that are as much work as a step. */
+const [ITEMS_A_STEP, LETTERS_A_STEP] = [4, 64];
+/** Of a text or list that a template makes: as many letters, and sixteen for one of what it is given. */
+const [LETTERS, LETTERS_FOR_ONE] = [1 << 18, 16];
+const MAX_RANGE = 100_000;
+
+/** Filters that take no time, whatever they are applied to. */
+const FREE = /^(length|count|first|last|list|safe|default|d|items|bool)$/;
+/** Filters that look at what the items hold. */
+const DEEP = /^(tojson|string|join|sort|dictsort)$/;
+
+/** The library's own types are private or not exported; where its insides change, what is counted here isn't counted, no more. */
+interface Value {
+  readonly type: string;
+  readonly value: unknown;
+}
+interface Node {
+  readonly type: string;
+  readonly [part: string]: unknown;
+}
+interface Internals {
+  evaluate(node: Node | undefined, environment: Environment): Value;
+  evaluateBlock(statements: readonly Node[], environment: Environment): Value;
+  evaluateArguments(args: readonly Node[], environment: Environment): [Value[], Map<string, Value>];
+  applyFilter(operand: Value, filter: Node, environment: Environment): Value;
+  run(program: Template['parsed']): Value;
+}
+const LibraryInterpreter = Interpreter as unknown as new (environment: Environment) => Internals;
+
+/** Renders a template under a budget. @throws SplitkvError `limit` for one that takes more; what the library throws for others */
+export function renderTemplate(
+  template: Template,
+  variables: Readonly<Record<string, unknown>>,
+  messages: number,
+): string {
+  const letters = jsonText(variables)?.length ?? 0;
+  const environment = new Environment();
+  for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value);
+  const steps = STEPS + messages * STEPS_A_MESSAGE + letters;
+  const interpreter = new CountingInterpreter(environment, steps, LETTERS + letters * LETTERS_FOR_ONE);
+  return interpreter.run(template.parsed).value as string;
+}
+
+/** What the library gives every template. */
+const globals = {
+  true: true,
+  True: true,
+  false: false,
+  False: false,
+  none: null,
+  None: null,
+  raise_exception: (message: string): never => {
+    throw new Error(message);
+  },
+  range,
+  strftime_now: (format: string): string => new Template('{{ strftime_now(format) }}').render({ format }),
+};
+
+function range(from: number, to?: number, step = 1): number[] {
+  const [start, stop] = to === undefined ? [0, from] : [from, to];
+  if (step === 0) throw new Error('range() step must not be zero');
+  const count = Math.ceil((stop - start) / step);
+  if (count > MAX_RANGE) throw tooMuch(`counts to ${count}; a template may count to ${MAX_RANGE}`);
+  return Array.from({ length: Math.max(0, count) || 0 }, (_, i) => start + i * step);
+}
+
+/** A value in the place of the expression that gave it. */
+class Held implements Node {
+  readonly type = 'Held';
+  [part: string]: unknown;
+  constructor(readonly held: Value) {}
+}
+
+class CountingInterpreter extends LibraryInterpreter {
+  #depth = 0;
+  #steps: number;
+  readonly #most: number;
+  readonly #letters: number;
+  /** Statements, and lists of them, whose values become text. */
+  readonly #printed = new WeakSet<object>();
+  readonly #nodes = new WeakMap<object, number>();
+
+  constructor(environment: Environment, steps: number, letters: number) {
+    super(environment);
+    this.#steps = this.#most = steps;
+    this.#letters = letters;
+  }
+
+  override evaluate(node: Node | undefined, environment: Environment): Value {
+    if (node instanceof Held) return node.held;
+    // Names are looked for from the innermost macro or loop outwards.
+    this.#spend(1 + (this.#depth++ >> 6));
+    try {
+      const value = super.evaluate(node && this.#measured(node, environment), environment);
+      if (node) this.#made(node, value);
+      return value;
+    } finally {
+      this.#depth--;
+    }
+  }
+
+  override evaluateBlock(statements: readonly Node[], environment: Environment): Value {
+    if (!this.#printed.has(statements)) {
+      this.#printed.add(statements);
+      for (const statement of statements) this.#printed.add(statement);
+    }
+    return super.evaluateBlock(statements, environment);
+  }
+
+  override evaluateArguments(args: readonly Node[], environment: Environment): [Value[], Map<string, Value>] {
+    const measured = args.map((argument) =>
+      argument.type === 'SpreadExpression' || argument.type === 'KeywordSpreadExpression'
+        ? { ...argument, argument: this.#hold(argument['argument'], environment, itemsOf) }
+        : argument,
+    );
+    return super.evaluateArguments(measured, environment);
+  }
+
+  override applyFilter(operand: Value, filter: Node, environment: Environment): Value {
+    const name = String(filter['value'] ?? (filter['callee'] as Node | undefined)?.['value']);
+    if (FREE.test(name)) return super.applyFilter(operand, filter, environment);
+    const { letters, items, depth } = this.#sizeOf(operand, DEEP.test(name));
+    const sorts = name === 'sort' || name === 'dictsort';
+    this.#spend(((letters + items) / LETTERS_A_STEP + items / ITEMS_A_STEP) * (sorts ? Math.log2(items + 2) : 1));
+    // These two look at the literals themselves.
+    const literal = name === 'selectattr' || name === 'rejectattr';
+    const args = ((filter['args'] ?? []) as Node[]).map((argument) => {
+      if (literal) return argument;
+      const named = argument.type === 'KeywordArgumentExpression';
+      const held = new Held(this.evaluate(named ? (argument['value'] as Node) : argument, environment));
+      return named ? { ...argument, value: held } : argument.type.includes('Spread') ? argument : held;
+    });
+    const units = args
+      .map((argument) => ('held' in argument ? argument : argument['value']) as Held | undefined)
+      .map(unitOf);
+    if (literal) this.#spend((items * Math.max(0, ...args.map(({ value }) => lettersOf(value)))) / LETTERS_A_STEP);
+    else if (name === 'replace') this.#replaced(operand.value, units);
+    else {
+      const unit = units.reduce((sum, { size }) => sum + size, 0);
+      const places = name === 'tojson' ? items * depth : name === 'indent' ? linesOf(operand.value) : items;
+      this.#grown(letters + unit * places);
+    }
+    return super.applyFilter(operand, args.length > 0 ? { ...filter, args } : filter, environment);
+  }
+
+  /** The node, where its cost depends on a part, with that part evaluated and counted. */
+  #measured(node: Node, environment: Environment): Node {
+    switch (node.type) {
+      case 'For': {
+        const iterable = node['iterable'] as Node;
+        const turns = (value: Value): number => 4 * itemsOf(value);
+        if (iterable.type !== 'SelectExpression')
+          return { ...node, iterable: this.#hold(iterable, environment, turns) };
+        return { ...node, iterable: { ...iterable, lhs: this.#hold(iterable['lhs'], environment, turns) } };
+      }
+      case 'BinaryExpression': {
+        const operator = (node['operator'] as { value: string }).value;
+        if (operator === 'and' || operator === 'or') return node;
+        const left = this.evaluate(node['left'] as Node, environment);
+        const right = this.evaluate(node['right'] as Node, environment);
+        // Of one kind they are compared or joined as they are; of two, one becomes text.
+        const deep = isComposite(left) !== isComposite(right) && !operator.endsWith('in');
+        for (const one of [left, right]) this.#work(one, deep);
+        return { ...node, left: new Held(left), right: new Held(right) };
+      }
+      case 'TestExpression':
+        return {
+          ...node,
+          operand: this.#hold(node['operand'], environment, (value) => lettersOf(value.value) / LETTERS_A_STEP),
+        };
+      case 'MemberExpression': {
+        const property = node['property'] as Node | undefined;
+        if (property?.type !== 'SliceExpression') return node;
+        return {
+          ...node,
+          object: this.#hold(node['object'], environment, (value) => lettersOf(value.value) + itemsOf(value)),
+        };
+      }
+      case 'CallExpression': {
+        const callee = node['callee'] as Node;
+        if (callee.type !== 'MemberExpression') return node;
+        const object = this.evaluate(callee['object'] as Node, environment);
+        const method = (callee['property'] as Node)['value'];
+        // A dictionary's `get` takes no time.
+        if (method !== 'get') this.#work(object, method === 'dictsort');
+        let args = node['args'] as Node[];
+        if (
+          object.type === 'StringValue' &&
+          !args.some(({ type }) => type.includes('Spread') || type.startsWith('Keyword'))
+        ) {
+          args = args.map((argument) => new Held(this.evaluate(argument, environment)));
+          for (const argument of args) this.#work((argument as Held).held);
+          if (method === 'replace')
+            this.#replaced(
+              object.value,
+              args.map((argument) => unitOf(argument as Held)),
+            );
+        }
+        return { ...node, callee: { ...callee, object: new Held(object) }, args };
+      }
+      case 'Macro':
+      case 'CallStatement':
+        // The library looks through all of it.
+        this.#spend(this.#nodesOf(node) / ITEMS_A_STEP);
+        return node;
+      default:
+        return node;
+    }
+  }
+
+  #hold(node: unknown, environment: Environment, cost: (value: Value) => number): Held {
+    const value = this.evaluate(node as Node, environment);
+    this.#spend(cost(value));
+    return new Held(value);
+  }
+
+  #made(node: Node, value: Value): void {
+    if (isComposite(value) && this.#printed.has(node)) this.#work(value, true);
+    switch (node.type) {
+      case 'Identifier':
+        // The library looks for what isn't there by an error, which takes its time.
+        if (value.type === 'UndefinedValue') this.#spend(10);
+        break;
+      case 'StringLiteral':
+      case 'Ternary':
+        break;
+      default:
+        if (node.type === 'MemberExpression' && (node['property'] as Node).type !== 'SliceExpression') break;
+        this.#grown(lettersOf(value.value));
+        this.#spend(lettersOf(value.value) / LETTERS_A_STEP + itemsOf(value) / ITEMS_A_STEP);
+    }
+  }
+
+  #work(value: Value, deep = false): void {
+    const { letters, items } = this.#sizeOf(value, deep);
+    this.#spend(letters / LETTERS_A_STEP + items / ITEMS_A_STEP);
+  }
+
+  /** Letters and items of a value, of all that is in it where `deep`: what several places hold counts as often as it is written. */
+  #sizeOf(value: Value, deep: boolean): { letters: number; items: number; depth: number } {
+    if (!isComposite(value)) return { letters: lettersOf(value.value), items: 0, depth: 0 };
+    const size = { letters: 0, items: 0, depth: 1 };
+    const visit = (one: Value, depth: number): void => {
+      size.depth = Math.max(size.depth, depth);
+      size.letters += lettersOf(one.value);
+      if (!isComposite(one) || (depth > 1 && !deep)) return;
+      size.items += itemsOf(one);
+      this.#grown(size.letters + size.items);
+      if (one.value instanceof Map) {
+        for (const [key, inner] of one.value as Map<string, Value>) {
+          size.letters += key.length;
+          visit(inner, depth + 1);
+        }
+      } else for (const inner of one.value as Value[]) visit(inner, depth + 1);
+    };
+    visit(value, 1);
+    return size;
+  }
+
+  #replaced(text: unknown, [from, to]: readonly Unit[]): void {
+    if (typeof text !== 'string' || typeof from?.value !== 'string') return;
+    const parts = from.value === '' ? text.length + 1 : text.split(from.value).length - 1;
+    this.#grown(text.length + parts * (to?.size ?? 0));
+  }
+
+  #nodesOf(node: Node): number {
+    const known = this.#nodes.get(node);
+    if (known !== undefined) return known;
+    let count = 0;
+    const visit = (part: unknown): void => {
+      if (typeof part !== 'object' || part === null) return;
+      count++;
+      for (const inner of part instanceof Map ? [...part].flat() : Object.values(part)) visit(inner);
+    };
+    visit(node);
+    this.#nodes.set(node, count);
+    return count;
+  }
+
+  #grown(letters: number): void {
+    if (letters > this.#letters) throw tooMuch(`makes a text or list of more than ${this.#letters} letters`);
+  }
+
+  #spend(steps: number): void {
+    this.#steps -= steps;
+    if (this.#steps < 0) throw tooMuch(`takes more than ${this.#most} steps`);
+  }
+}
+
+interface Unit {
+  readonly value: unknown;
+  /** Letters that one use of an argument adds. */
+  readonly size: number;
+}
+const unitOf = (argument: Held | undefined): Unit => {
+  const value = argument?.held?.value;
+  const numbers = typeof value === 'number' ? Math.max(0, value) : 0;
+  const texts = Array.isArray(value) ? value.reduce((sum: number, one: Value) => sum + lettersOf(one.value), 0) : 0;
+  return { value, size: lettersOf(value) + numbers + texts };
+};
+
+const isComposite = ({ value }: Value): boolean => value instanceof Map || Array.isArray(value);
+const lettersOf = (value: unknown): number => (typeof value === 'string' ? value.length : 0);
+const itemsOf = ({ value }: Value): number =>
+  Array.isArray(value) ? value.length : value instanceof Map ? value.size : 0;
+const linesOf = (text: unknown): number => (typeof text === 'string' ? text.split('\n').length : 0);
+
+const tooMuch = (what: string) =>
+  limitError(`the model's chat template ${what}; use another template, or give plain text instead of messages`);
