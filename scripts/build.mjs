@@ -78,6 +78,10 @@ const [{ output: alone }] = await buildParts({
         // What the command line and the server's thread need without an engine. Of placement: what a page's first download has anyway.
         { name: 'base', test: /\/src\/base\/(math|json)\.ts$/ },
         {
+          name: 'tokenizer_parts',
+          test: /\/src\/tokenizer\/(parts|chat_template|template_budget|check_tokenizer|expressions)\.ts$|\/@huggingface\/jinja\//,
+        },
+        {
           name: 'tokenizer',
           test: /\/src\/(tokenizer\/(?!gguf)|engine\/prompt_tokens\.ts$)|\/@huggingface\//,
         },

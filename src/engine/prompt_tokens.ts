@@ -1,6 +1,6 @@
 import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
 import type { ModelConfig } from '../model/config/model_config.js';
-import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
+import { Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 import type { Prompt } from './api.js';
 import type { TokenizeOptions } from './serving/api.js';
 
@@ -20,9 +20,13 @@ export interface PromptSource {
 }
 
 /** Reads prompts as the model that the source is of. */
-export function promptReader({ tokenizerFiles, noTokenizer, contextLength }: PromptSource): PromptReader {
+export async function promptReader({
+  tokenizerFiles,
+  noTokenizer,
+  contextLength,
+}: PromptSource): Promise<PromptReader> {
   return {
-    tokenizer: tokenizerFiles && loadTokenizer(tokenizerFiles),
+    tokenizer: tokenizerFiles && (await Tokenizer.load(tokenizerFiles)),
     noTokenizer: noTokenizer && new SplitkvError(noTokenizer.code, noTokenizer.message),
     contextLength,
   };

@@ -1,17 +1,19 @@
 /** What runs in the worker_thread that reads requests. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { promptReader, type PromptSource } from '../engine/prompt_tokens.js';
+import { type PromptReader, promptReader, type PromptSource } from '../engine/prompt_tokens.js';
 import { toApiError } from './api_error.js';
 import { readTokenCall } from './requests/read_call.js';
 import type { ThreadReply, ThreadRequest } from './request_thread.js';
 
 const port = parentPort as MessagePort;
-const reader = promptReader(workerData as PromptSource);
+const reading = promptReader(workerData as PromptSource);
 
-port.on('message', (request: ThreadRequest) => port.postMessage(reply(request)));
-port.postMessage('ready');
+void reading.then((reader) => {
+  port.on('message', (request: ThreadRequest) => port.postMessage(reply(request, reader)));
+  port.postMessage('ready');
+});
 
-function reply({ body, kind }: ThreadRequest): ThreadReply {
+function reply({ body, kind }: ThreadRequest, reader: PromptReader): ThreadReply {
   try {
     return { call: readTokenCall(kind, body, reader) };
   } catch (error) {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
 import { byteLevelTokenizer, metaspaceTokenizer, type TinyTokenizer } from './testing/tiny_tokenizers.js';
-import { loadTokenizer, type TokenizerFiles } from './tokenizer.js';
+import { loadTokenizer } from './load_tokenizer.js';
+import type { TokenizerFiles } from './tokenizer.js';
 
 const load = ({ json, config }: TinyTokenizer, more: Partial<TokenizerFiles> = {}) =>
   loadTokenizer({ tokenizerJson: json, tokenizerConfig: config, ...more });
@@ -216,5 +217,69 @@ describe('chat templates', () => {
     expect(failure(() => tokenizer.applyChatTemplate([{ role: 'user', content: 7 }])).message).toMatch(
       /content is number/,
     );
+  });
+});
+
+describe('tokenizer.json files that could take for ever', () => {
+  const { json, config } = byteLevelTokenizer();
+  const replace = (pattern: object, content: string) => ({ type: 'Replace', pattern, content });
+  const sequence = (key: string, steps: unknown[]) => ({ type: 'Sequence', [key]: steps });
+  const model = json.model as Record<string, object>;
+  const split = { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', invert: false };
+  let deep: object = { type: 'ByteLevel' };
+  for (let depth = 0; depth < 20_000; depth++) deep = sequence('decoders', [deep]);
+
+  it.each<[name: string, more: Record<string, unknown>, message: RegExp]>([
+    ['a split', { pre_tokenizer: split }, /"\(a\+\)\+\$" of pre_tokenizer \(Split\) could take for ever: it repeats/],
+    ['a replacement', { normalizer: replace({ Regex: '(a|a)*b' }, '') }, /"\(a\|a\)\*b" of normalizer \(Replace\)/],
+    [
+      'normalizers that double a text forty times',
+      {
+        normalizer: sequence(
+          'normalizers',
+          Array.from({ length: 40 }, () => replace({ String: 'a' }, 'aa')),
+        ),
+      },
+      /can make a text 1099511627776 times as long/,
+    ],
+    ['one that fills the gaps', { normalizer: replace({ String: '' }, 'x'.repeat(20)) }, /21 times as long/],
+    ['one that repeats what it found', { normalizer: replace({ String: 'ab' }, '$`') }, /replaces by "\$`"/],
+    ['a long beginning', { normalizer: { type: 'Prepend', prepend: 'x'.repeat(1000) } }, /1000 letters longer/],
+    ['decoders in one another', { decoder: deep }, /decoder has more than 1000 steps, or 16 in one another/],
+    [
+      'a great many steps',
+      {
+        normalizer: sequence(
+          'normalizers',
+          Array.from({ length: 1e6 }, () => ({ type: 'NFC' })),
+        ),
+      },
+      /normalizer has more than 1000 steps/,
+    ],
+    [
+      'an added token near 2^32',
+      { added_tokens: [{ id: 4_294_967_290, content: '<x>', special: true }] },
+      /token "<x>" has the id 4294967290; expected less than 100321/,
+    ],
+    [
+      'a token near 2^32',
+      { model: { ...model, vocab: { ...model['vocab'], x: 4_294_967_290 } } },
+      /token "x" has the id 4294967290/,
+    ],
+    ['too many merges', { model: { ...model, merges: Array.from({ length: 2e6 }, () => 'a b') } }, /tokens or merges/],
+  ])('%s', (_, more, message) => {
+    const files = { tokenizerJson: { ...json, ...more }, tokenizerConfig: config };
+    const error = expect.objectContaining({ code: 'format', message: expect.stringMatching(message) });
+    expect(() => loadTokenizer(files)).toThrow(error);
+  });
+
+  it('replacements of equal length, and a few longer ones, are none', () => {
+    const normalizers = [
+      ...Array.from({ length: 40 }, () => replace({ String: ' ' }, '_')),
+      replace({ String: '\n' }, '<nl>'),
+      replace({ Regex: ' {2,}' }, '$'),
+    ];
+    const tokenizer = load({ json: { ...json, normalizer: sequence('normalizers', normalizers) }, config });
+    expect(tokenizer.decode(tokenizer.encode('a b\n'))).toBe('a_b<nl>');
   });
 });

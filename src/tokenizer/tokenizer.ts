@@ -1,8 +1,9 @@
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { formatError, SplitkvError, unsupportedError, usageError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
-import { ChatTemplates, type ChatMessage, type ChatTemplateOptions } from './chat_template.js';
+import type { ChatMessage, ChatTemplateOptions, ChatTemplates } from './chat_template.js';
 import { LengthBound } from './length_bound.js';
+import type * as Parts from './parts.js';
 import { TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
 import { createTokenDecoder, type TokenDecoder, type TokenPiece } from './token_bytes.js';
 
@@ -13,11 +14,6 @@ export interface TokenizerFiles {
   generationConfig?: unknown;
   /** The text of chat_template.jinja; wins over `chat_template` of tokenizer_config.json. */
   chatTemplate?: string | undefined;
-}
-
-/** Reads the files. Throws SplitkvError: `format` for what isn't a tokenizer, `unsupported` for parts that we don't have. */
-export function loadTokenizer(files: TokenizerFiles): Tokenizer {
-  return new Tokenizer(files);
 }
 
 export class Tokenizer implements PieceSource {
@@ -38,8 +34,17 @@ export class Tokenizer implements PieceSource {
   readonly #parts: { readonly json: Record<string, unknown>; readonly config: Record<string, unknown> };
   #bound: LengthBound | undefined;
 
-  constructor(files: TokenizerFiles) {
+  /**
+   * Reads the files.
+   * @throws SplitkvError `format` for what isn't a tokenizer, or could take for ever; `unsupported` for parts that we don't have
+   */
+  static async load(files: TokenizerFiles): Promise<Tokenizer> {
+    return new Tokenizer(files, await import('./parts.js'));
+  }
+
+  constructor(files: TokenizerFiles, { ChatTemplates, checkTokenizer }: typeof Parts) {
     const json = readTokenizerJson(files.tokenizerJson);
+    checkTokenizer(json);
     const config = readOptional(files.tokenizerConfig, 'tokenizer_config.json');
     const generation = readOptional(files.generationConfig, 'generation_config.json');
     this.#parts = { json, config };

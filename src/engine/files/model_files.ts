@@ -16,7 +16,7 @@ import {
 } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
-import { loadTokenizer, type Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
+import { Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import type { LoadOptions, RecommendedSampling } from '../api.js';
 import { recommendedSampling } from './recommended_sampling.js';
 
@@ -92,7 +92,7 @@ export interface ModelTokenizer {
 export async function openTokenizer(files: ModelFiles): Promise<ModelTokenizer> {
   try {
     const tokenizerFiles = await files.tokenizerFiles();
-    if (tokenizerFiles) return { tokenizer: loadTokenizer(tokenizerFiles), tokenizerFiles };
+    if (tokenizerFiles) return { tokenizer: await Tokenizer.load(tokenizerFiles), tokenizerFiles };
     return { tokenizer: undefined, noTokenizer: new SplitkvError('io', 'the model has none: add its tokenizer.json') };
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'unsupported')) throw error;

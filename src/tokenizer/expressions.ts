@@ -1,0 +1,285 @@
+/** Finds regular expressions of a tokenizer.json that can keep a text waiting for ever: their engine tries every way to match. */
+
+/** Characters of every kind: those that two atoms both take say what they have in common. */
+const SAMPLES = [
+  ...Array.from({ length: 128 }, (_, code) => String.fromCharCode(code)),
+  ...Array.from(
+    '\u0085\u00a0\u00ad²½ªßéÀǅʰ\u0301\u0903\u20ddβДאعक中あア한ไ٣१Ⅷ\u2028\u2029\u200b\u200d\u3000\ufeff\ue000—«»‿€©♥😀𐐀𝒜𠀀',
+  ),
+];
+
+/** Larger ones are no tokenizer's, but for the letters that a set lists. */
+const [MAX_ATOMS, MAX_LETTERS, MAX_GROUPS] = [150, 10_000, 50];
+/** Looked at in a check, at most. */
+const MAX_WORK = 2e7;
+/** Letters of the words on which ways are counted; and ways to one place that are too many. */
+const [WORD, MAX_WAYS] = [24, 16];
+
+/** Why an expression isn't run; undefined where a text of n letters takes n * n steps at most. */
+export function slowExpression(source: string): string | undefined {
+  try {
+    if (source.length > MAX_LETTERS) throw new Refused(`it has more than ${MAX_LETTERS} letters`);
+    new Checker(source).check();
+    return undefined;
+  } catch (error) {
+    if (error instanceof Refused) return error.message;
+    throw error;
+  }
+}
+
+class Refused extends Error {}
+const broken = (): Refused => new Refused("it isn't a regular expression that is read here");
+
+/** A part of an expression, as its atoms (sets of characters) that may come first and last, as often as there are ways to. */
+interface Part {
+  readonly first: readonly number[];
+  readonly last: readonly number[];
+  /** Those of the last after which nothing can fail. */
+  readonly sure: readonly number[];
+  readonly empty: boolean;
+  /** An anchor, or a look around: takes nothing, and may fail. */
+  readonly guard: boolean;
+}
+const NOTHING: Part = { first: [], last: [], sure: [], empty: true, guard: false };
+
+class Checker {
+  readonly #source: string;
+  #at = 0;
+  #groups = 0;
+  #work = 0;
+  readonly #atoms: string[] = [];
+  /** By atom, those that may come next; one that may in two ways is there twice. */
+  readonly #next: number[][] = [];
+  readonly #starts: number[] = [];
+  /** Where the whole has matched: what was tried before isn't tried again. */
+  readonly #ends = new Set<number>();
+
+  constructor(source: string) {
+    this.#source = source;
+  }
+
+  check(): void {
+    this.#whole(this.#alternatives());
+    if (this.#at < this.#source.length) throw broken();
+    const takes = this.#kinds();
+    this.#checkLoops(takes);
+    this.#checkWays(takes);
+  }
+
+  #whole({ first, sure }: Part): void {
+    this.#starts.push(...first);
+    for (const atom of sure) this.#ends.add(atom);
+  }
+
+  #alternatives(): Part {
+    if (++this.#groups > MAX_GROUPS) throw new Refused(`it nests more than ${MAX_GROUPS} groups`);
+    const parts = [this.#sequence()];
+    while (this.#take('|')) parts.push(this.#sequence());
+    this.#groups--;
+    return {
+      first: parts.flatMap(({ first }) => first),
+      last: parts.flatMap(({ last }) => last),
+      sure: parts.flatMap(({ sure }) => sure),
+      empty: parts.some(({ empty }) => empty),
+      guard: parts.some(({ guard }) => guard),
+    };
+  }
+
+  #sequence(): Part {
+    let part = NOTHING;
+    while (this.#at < this.#source.length && !'|)'.includes(this.#source[this.#at]!)) {
+      part = this.#join(part, this.#quantified());
+    }
+    return part;
+  }
+
+  #join(left: Part, right: Part): Part {
+    this.#link(left.last, right.first);
+    return {
+      first: left.empty ? [...left.first, ...right.first] : left.first,
+      last: right.empty ? [...left.last, ...right.last] : right.last,
+      sure: right.empty && !right.guard ? [...left.sure, ...right.sure] : right.sure,
+      empty: left.empty && right.empty,
+      guard: left.guard || right.guard,
+    };
+  }
+
+  #link(from: readonly number[], to: readonly number[]): void {
+    this.#spend(from.length * to.length);
+    for (const atom of from) this.#next[atom]!.push(...to);
+  }
+
+  #quantified(): Part {
+    const from = this.#at;
+    let part = this.#atom();
+    for (let again = false; ; again = true) {
+      const match = this.#match(/[*+?][?+]?|\{(?=,?\d)(\d*)(,?)(\d*)\}\??/y);
+      if (match === undefined) return part;
+      const [text, low = '', comma = '', high = ''] = match;
+      const counted = text.startsWith('{');
+      const least = counted ? Number(low) : text.startsWith('+') ? 1 : 0;
+      const most = counted ? Number(comma === '' ? low : high || Infinity) : text.startsWith('?') ? 1 : Infinity;
+      const times = most === Infinity ? Math.max(1, least) : most;
+      if (times > MAX_ATOMS || (again && times > 1)) throw new Refused(`it repeats a part ${text}`);
+      const after = this.#at;
+      const copies = [part];
+      while (copies.length < times) {
+        this.#at = from;
+        copies.push(this.#atom());
+      }
+      this.#at = after;
+      const end = copies.at(-1)!;
+      if (most === Infinity) this.#link(end.last, end.first);
+      part = copies.reduce(
+        (before, copy, i) => this.#join(before, i < least ? copy : { ...copy, empty: true }),
+        NOTHING,
+      );
+    }
+  }
+
+  #atom(): Part {
+    if (this.#take('(')) {
+      const kind = this.#match(/\?(?:[imsx-]+:|<?[=!]|[:>]|<[A-Za-z_]\w*>)/y)?.[0] ?? '';
+      if (kind === '' && this.#source[this.#at] === '?') throw broken();
+      const part = this.#alternatives();
+      if (!this.#take(')')) throw broken();
+      if (!/^\?<?[=!]/.test(kind)) return part;
+      this.#whole(part);
+      return { ...NOTHING, guard: true };
+    }
+    const from = this.#at;
+    if (this.#take('[')) {
+      this.#match(/\^?\]?/y);
+      for (let depth = 1; depth > 0;) {
+        const text = this.#match(/\\[\s\S]|\[:\^?\w+:\]|[\s\S]/y)?.[0];
+        if (text === undefined) throw broken();
+        if (text === '[') depth++;
+        else if (text === ']') depth--;
+      }
+    } else {
+      const text = this.#match(/\\(?:[pPxu]\{[^}]*\}|x[\dA-Fa-f]{2}|u[\dA-Fa-f]{4}|[\s\S])|[\s\S]/uy)?.[0];
+      if (text === undefined) throw broken();
+      if (/^(?:\\[AzZbBG]|[$^])$/.test(text)) return { ...NOTHING, guard: true };
+      if (/^\\[1-9k]/.test(text)) throw new Refused('it refers back to a group');
+    }
+    const atom = this.#atoms.push(this.#source.slice(from, this.#at)) - 1;
+    if (atom >= MAX_ATOMS) throw new Refused(`it has more than ${MAX_ATOMS} parts`);
+    this.#next.push([]);
+    return { first: [atom], last: [atom], sure: [atom], empty: false, guard: false };
+  }
+
+  #take(text: string): boolean {
+    const found = this.#source.startsWith(text, this.#at);
+    if (found) this.#at += text.length;
+    return found;
+  }
+
+  #match(pattern: RegExp): RegExpExecArray | undefined {
+    pattern.lastIndex = this.#at;
+    const match = pattern.exec(this.#source) ?? undefined;
+    this.#at += match?.[0].length ?? 0;
+    return match;
+  }
+
+  #spend(work: number): void {
+    this.#work += work;
+    if (this.#work > MAX_WORK) throw new Refused('its parts may follow one another in too many ways');
+  }
+
+  /** By atom, the kinds of characters that it takes: those that the same atoms take are of one kind. */
+  #kinds(): ReadonlySet<number>[] {
+    const written = [...this.#source.matchAll(/\\[xu]\{?([\dA-Fa-f]{2,6})/g)].map(([, hex]) =>
+      Number.parseInt(hex!, 16),
+    );
+    const codes = written.filter((code) => code <= 0x10ffff).map((code) => String.fromCodePoint(code));
+    const insensitive = /\(\?[msx]*i/.test(this.#source);
+    const sets = new Map(this.#atoms.map((atom) => [atom, new Set<number>()]));
+    const tests = [...sets].map(([atom, set]) => ({ set, pattern: patternOf(atom, insensitive) }));
+    const kinds = new Map<string, number>();
+    for (const sample of new Set([...SAMPLES, ...Array.from(this.#source), ...codes])) {
+      const taking = tests.filter(({ pattern }) => pattern?.test(sample) ?? true);
+      const key = taking.map(({ set }) => tests.findIndex((test) => test.set === set)).join();
+      if (!kinds.has(key)) kinds.set(key, kinds.size);
+      for (const { set } of taking) set.add(kinds.get(key)!);
+    }
+    return this.#atoms.map((atom) => sets.get(atom)!);
+  }
+
+  /** A loop that takes a word in two ways takes it n times in 2^n ways. */
+  #checkLoops(takes: readonly ReadonlySet<number>[]): void {
+    const count = this.#atoms.length;
+    const [forward, back] = [this.#next, this.#atoms.map((): number[] => [])];
+    for (const [atom, next] of forward.entries()) for (const other of next) back[other]!.push(atom);
+    const meet = takes.map((one) => takes.map((other) => [...one].some((kind) => other.has(kind))));
+    const reach = (start: number, edges: readonly (readonly number[])[]): Set<number> => {
+      const found = new Set<number>();
+      const left = [start * count + start];
+      for (let pair; (pair = left.pop()) !== undefined;) {
+        const [a, b] = [Math.floor(pair / count), pair % count];
+        this.#spend(edges[a]!.length * edges[b]!.length);
+        for (const x of new Set(edges[a]))
+          for (const y of new Set(edges[b])) {
+            const other = x * count + y;
+            if (!meet[x]![y] || found.has(other) || this.#ends.has(x) || this.#ends.has(y)) continue;
+            found.add(other);
+            left.push(other);
+          }
+      }
+      return found;
+    };
+    for (let atom = 0; atom < count; atom++) {
+      if (this.#ends.has(atom)) continue;
+      const from = reach(atom, forward);
+      if (!from.has(atom * count + atom)) continue;
+      const to = reach(atom, back);
+      for (const pair of from) {
+        const [a, b] = [Math.floor(pair / count), pair % count];
+        if (!to.has(pair)) continue;
+        const twice =
+          a === b &&
+          this.#next[a]!.some((x, i, all) => all.indexOf(x) < i && from.has(x * count + x) && to.has(x * count + x));
+        if (a !== b || twice) throw new Refused('it repeats what may be taken in several ways');
+      }
+    }
+  }
+
+  /** Ways to take the first letters of a word before anything has matched, of words of one character or two in turn. */
+  #checkWays(takes: readonly ReadonlySet<number>[]): void {
+    const kinds = new Set(takes.flatMap((set) => [...set]));
+    const edges = this.#next.reduce((sum, { length }) => sum + length, 1);
+    for (const even of kinds)
+      for (const odd of kinds) {
+        this.#spend(edges * 4);
+        let ways = new Map<number, number>();
+        for (let letter = 0; letter < WORD; letter++) {
+          const next = new Map<number, number>();
+          const go = (atom: number, count: number): void => {
+            if (takes[atom]!.has(letter % 2 ? odd : even))
+              next.set(atom, this.#ends.has(atom) ? 1 : (next.get(atom) ?? 0) + count);
+          };
+          if (letter === 0) for (const atom of this.#starts) go(atom, 1);
+          for (const [atom, count] of ways) for (const other of this.#next[atom]!) go(other, count);
+          ways = next;
+          if ([...ways.values()].some((count) => count > MAX_WAYS))
+            throw new Refused('its parts may share out a text in many ways');
+        }
+      }
+  }
+}
+
+/** What tells whether an atom takes a character; undefined where that isn't known: then it may take any. */
+function patternOf(atom: string, insensitive: boolean): RegExp | undefined {
+  if (/\\[WDH]|\[:|&&|.\[/s.test(atom)) return undefined;
+  const rewritten = atom.replace(/\\([\s\S])/g, (text, letter: string) => {
+    const inside = { w: '\\p{L}\\p{N}\\p{M}\\p{Pc}', d: '\\p{Nd}', h: '\\da-fA-F', s: '\\p{White_Space}' }[letter];
+    if (letter === 'S') return '\\P{White_Space}';
+    if (inside === undefined) return /[A-Za-z0-9^$\\.*+?()[\]{}|/-]/.test(letter) ? text : letter;
+    return atom.startsWith('[') ? inside : `[${inside}]`;
+  });
+  const one = /^[{}\]]$/.test(rewritten) ? `\\${rewritten}` : rewritten.replace(/\\x\{/g, '\\u{');
+  try {
+    return new RegExp(`^(?:${one})$`, insensitive ? 'isu' : 'su');
+  } catch {
+    return undefined;
+  }
+}
