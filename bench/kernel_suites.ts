@@ -6,6 +6,7 @@ export type AnyKernelSuite = KernelSuite<Bindings, ParamTypes, unknown>;
 
 /** The kernels with cases, by their folders in shaders/; each is loaded when asked for. */
 const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }>>> = {
+  'attention/attention_append': () => import('../shaders/attention/attention_append/cases.js'),
   'attention/attention_merge': () => import('../shaders/attention/attention_merge/cases.js'),
   'attention/attention_prefill': () => import('../shaders/attention/attention_prefill/cases.js'),
   'attention/attention_split': () => import('../shaders/attention/attention_split/cases.js'),
@@ -19,6 +20,8 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'embedding/embedding': () => import('../shaders/embedding/embedding/cases.js'),
   'linear/linear': () => import('../shaders/linear/linear/cases.js'),
   'linear/linear_grouped': () => import('../shaders/linear/linear_grouped/cases.js'),
+  'linear/linear_grouped_merge': () => import('../shaders/linear/linear_grouped_merge/cases.js'),
+  'linear/linear_merge': () => import('../shaders/linear/linear_merge/cases.js'),
   'linear/linear_tiled': () => import('../shaders/linear/linear_tiled/cases.js'),
   'linear/reduce_segments': () => import('../shaders/linear/reduce_segments/cases.js'),
   'mlp/swiglu': () => import('../shaders/mlp/swiglu/cases.js'),

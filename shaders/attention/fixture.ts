@@ -338,7 +338,7 @@ export function attend(
   return { o, m, l };
 }
 
-/** Runs a kernel once on inputs made elsewhere and returns the outputs named by the suite. */
+/** Runs a kernel once on inputs made elsewhere and returns the bindings asked for: by default the outputs named by the suite. */
 export async function runOn<B extends Bindings, P extends ParamTypes, Problem>(
   device: Device,
   suite: KernelSuite<B, P, Problem>,
@@ -346,6 +346,7 @@ export async function runOn<B extends Bindings, P extends ParamTypes, Problem>(
   inputs: HostArrays,
   step: StepShape,
   traits: DeviceTraits = device.traits,
+  bindings = Object.keys(suite.outputs(problem)),
 ): Promise<Record<string, HostArray>> {
   const decided = { ...suite.kernel, plan: (p: Problem) => suite.kernel.plan(p, traits) };
   const given = { ...suite, kernel: decided, inputs: () => inputs };
@@ -355,7 +356,7 @@ export async function runOn<B extends Bindings, P extends ParamTypes, Problem>(
     prepared.reset();
     prepared.run();
   });
-  const outputs = await prepared.readOutputs(Object.keys(suite.outputs(problem)));
+  const outputs = await prepared.readOutputs(bindings);
   prepared.dispose();
   return outputs;
 }

@@ -42,6 +42,8 @@ export type ProgramExchange<Step extends ProgramStep = ProgramStep> = { readonly
 );
 
 interface Dispatch {
+  /** Whether it runs in steps of so many chunks; undefined: in all. */
+  readonly runsIn: ((chunks: number) => boolean) | undefined;
   readonly label: string;
   readonly variant: Variant;
   readonly bindGroup: GPUBindGroup;
@@ -59,6 +61,7 @@ interface Piece<Step extends ProgramStep> {
  * no shape logic. What changes from step to step lives in GPU buffers, and in `ProgramStep` for the grids.
  */
 export class Program<Step extends ProgramStep = ProgramStep> {
+  /** Dispatches of a step over short sequences, of one chunk. */
   readonly dispatchCount: number;
   /** Exchanges. */
   readonly exchangeCount: number;
@@ -69,7 +72,10 @@ export class Program<Step extends ProgramStep = ProgramStep> {
     readonly pieces: readonly Piece<Step>[],
     readonly arena: Buffer | undefined,
   ) {
-    this.dispatchCount = pieces.reduce((sum, { dispatches }) => sum + dispatches.length, 0);
+    this.dispatchCount = pieces.reduce(
+      (sum, { dispatches }) => sum + dispatches.filter(({ runsIn }) => runsIn?.(1) !== false).length,
+      0,
+    );
     this.exchangeCount = pieces.filter(({ exchange }) => exchange && 'run' in exchange).length;
   }
 
@@ -130,7 +136,8 @@ function encodeDispatches(
   { rows, chunks }: ProgramStep,
 ): void {
   let current: GPUComputePipeline | undefined;
-  for (const { variant, bindGroup, rowsOf } of dispatches) {
+  for (const { variant, bindGroup, rowsOf, runsIn } of dispatches) {
+    if (runsIn && !runsIn(chunks)) continue;
     const {
       compiled: { pipeline },
       grid,
@@ -155,6 +162,7 @@ interface Pending {
   readonly variant: Variant;
   readonly choice: Choice | undefined;
   readonly rowsOf: RowsOf;
+  readonly runsIn: Dispatch['runsIn'];
 }
 
 /** Captures dispatches into a `Program`. All their parameters share one uniform buffer, written once when capture ends. */
@@ -163,6 +171,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
   /** An exchange follows the pending dispatches before this index. */
   readonly #exchanges: { readonly at: number; readonly exchange: ProgramExchange<Step> }[] = [];
   #rowsOf: RowsOf;
+  #runsIn: Dispatch['runsIn'];
 
   /** `rowsOf`: rows that dispatches work on where they don't say otherwise; default all. */
   constructor(
@@ -201,6 +210,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
       variant: choice?.variant ?? { compiled, grid: plan.grid },
       choice,
       rowsOf,
+      runsIn: this.#runsIn,
     });
   }
 
@@ -210,6 +220,14 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     this.#rowsOf = rowsOf;
     body();
     this.#rowsOf = before;
+  }
+
+  /** Records `body`, whose dispatches run in steps of so many chunks (`StepShape.chunks`) only. */
+  inSteps(runsIn: (chunks: number) => boolean, body: () => void): void {
+    const before = this.#runsIn;
+    this.#runsIn = runsIn;
+    body();
+    this.#runsIn = before;
   }
 
   /** Ends a piece: what follows sees what the exchange brings. */
@@ -229,7 +247,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     const arena = size === 0 ? undefined : device.createBuffer(`${this.label} params`, size, 'uniform');
     const bytes = new DataView(new ArrayBuffer(size));
     const dispatches = this.#pending.map(
-      ({ label, compiled, tensors, types, params, variant, choice, rowsOf }, index) => {
+      ({ label, compiled, tensors, types, params, variant, choice, rowsOf, runsIn }, index) => {
         writeParams(types, params, bytes, offsets[index]!);
         const entries: GPUBindGroupEntry[] = tensors.map((tensor, binding) => ({
           binding,
@@ -244,7 +262,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
         });
         const bindGroup = device.gpu.createBindGroup({ label, layout: compiled.layout, entries });
         if (choice) Choices.note(choice, bindGroup, tensors);
-        return { label, variant, bindGroup, rowsOf };
+        return { label, variant, bindGroup, rowsOf, runsIn };
       },
     );
     if (arena) device.write(arena, 0, new Uint8Array(bytes.buffer));

@@ -1,5 +1,6 @@
 import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
+import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/head_tables.js';
 import {
@@ -12,6 +13,7 @@ import {
   kvWgsl,
   queryGroup,
 } from '../../cache/kv_cache.js';
+import attendChunk from '../../lib/attend_chunk.wgsl?raw';
 import share from '../../lib/share.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
@@ -39,6 +41,21 @@ export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPie
   readonly scale: number;
   /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
   readonly share?: Share;
+}
+
+/** How a workgroup attends to a chunk on a hardware adapter (attend_chunk.wgsl); HEAD_TILE also on a software adapter. */
+export function attendConstants(
+  { heads, kvHeads, headDim }: Pick<AttentionSplitProblem, 'heads' | 'kvHeads' | 'headDim'>,
+  { unroll }: DeviceTraits,
+) {
+  const group = heads / kvHeads;
+  return {
+    HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4,
+    // Units of a key that a thread asks for at a time.
+    STEP: unroll ? [8, 6, 5, 4, 3, 2, 1].find((divisor) => (headDim / 4) % divisor === 0)! : 1,
+    VALUES: unroll ? 4 : 1,
+    UNROLLED: unroll,
+  };
 }
 
 /** Generated rows: unnormalised attention of one 256-token chunk of this rank, all query heads of a kv head together. */
@@ -81,10 +98,8 @@ export const attentionSplit = defineKernel({
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`attention_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
     }
-    const headTile = group === 1 ? 1 : group === 2 ? 2 : 4;
-    const { software, unroll } = traits;
-    // Units of a key that a GPU's thread asks for at a time.
-    const step = unroll ? [8, 6, 5, 4, 3, 2, 1].find((divisor) => units % divisor === 0)! : 1;
+    const { software } = traits;
+    const { HEAD_TILE: headTile, ...hardware } = attendConstants(problem, traits);
     return {
       wgsl: [
         ...kvWgsl(problem.kvType),
@@ -93,7 +108,7 @@ export const attentionSplit = defineKernel({
         share,
         ...piecesWgsl,
         ...windowWgsl,
-        ...(software ? [serialSource] : [stepsWgsl, source]),
+        ...(software ? [serialSource] : [stepsWgsl, attendChunk, source]),
       ],
       constants: {
         ...kvConstants(problem),
@@ -102,7 +117,7 @@ export const attentionSplit = defineKernel({
         ...pieces.constants,
         ...attended.constants,
         HEAD_TILE: headTile,
-        ...(!software && { STEP: step, VALUES: unroll ? 4 : 1, UNROLLED: unroll }),
+        ...(!software && hardware),
       },
       params: {
         heads,

@@ -10,6 +10,7 @@ import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import type { Activation } from '../../mlp/swiglu/index.js';
 import contractWgsl from '../contract.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
+import outputsWgsl from '../outputs.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
 import serialWgsl from './linear_serial.wgsl?raw';
 import swigluWgsl from './swiglu.wgsl?raw';
@@ -80,7 +81,10 @@ export const linear = defineKernel({
     const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);
     const tiles = hardware?.tiles ?? tilesOf(outFeatures);
     return {
-      wgsl: [...shared.fragments, ...(hardware ? [contractWgsl, linearWgsl] : [serialContractWgsl, serialWgsl])],
+      wgsl: [
+        ...shared.fragments,
+        ...(hardware ? [contractWgsl, outputsWgsl, linearWgsl] : [serialContractWgsl, serialWgsl]),
+      ],
       constants: {
         ...shared.constants,
         ...(hardware

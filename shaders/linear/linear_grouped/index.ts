@@ -7,6 +7,7 @@ import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
 import { someActivations, type TileRows, tilesOf } from '../problem.js';
 import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
+import groupOutputsWgsl from '../group_outputs.wgsl?raw';
 import source from './linear_grouped.wgsl?raw';
 import serialSource from './linear_grouped_serial.wgsl?raw';
 
@@ -106,7 +107,7 @@ export const linearGrouped = defineKernel({
       traits,
     );
     return {
-      wgsl: [stepsWgsl, WEIGHTS_WGSL[type], contractWgsl, source],
+      wgsl: [stepsWgsl, WEIGHTS_WGSL[type], contractWgsl, groupOutputsWgsl, source],
       constants: { ...contract.constants, ...masked },
       params,
       grid: (step) => [contract.tiles, groups, ceilDiv(Math.min(step.rows, rows), contract.tileRows)],

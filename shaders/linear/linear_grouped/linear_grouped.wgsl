@@ -48,10 +48,6 @@ fn load_x(row: u32, k4: u32) -> vec4<f32> {
 
 fn stage_x(row: u32, thread: u32) {}
 
-fn part_of(part: u32) -> Part {
-  return uncut_part(part, params.units);
-}
-
 @compute @workgroup_size(LANES, SLICES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -59,18 +55,5 @@ fn main(
   @builtin(local_invocation_index) thread: u32,
 ) {
   slice_start4 = params.x_start4 + group.y * params.x_group4;
-  let first_out = group.x * OUTS;
-  let first_row = group.z * TILE_ROWS;
-  let tile = group.y * ((params.out_features + 31u) / 32u) + first_out / 32u;
-  contract(tile * params.tile_units * 32u + first_out % 32u + local.x, 0u, first_row, local.x, local.y);
-
-  for (var i = 0u; i < WRITES; i++) {
-    let index = i * THREADS + thread;
-    let r = index / OUTS;
-    let n = first_out + index % OUTS;
-    if (r < TILE_ROWS && first_row + r < params.rows && n < params.out_features) {
-      let to = params.out_offset + group.y * params.out_group + n;
-      out[(first_row + r) * params.out_stride + to] = sum_segments(0u, r, index % OUTS);
-    }
-  }
+  group_outputs(group, local, thread);
 }

@@ -11,6 +11,7 @@ import {
 } from '../../cache/latent_cache.js';
 import { checkStride, kvStage, kvStageWgsl } from '../../cache/kv_cache.js';
 import rms from '../../lib/rms.wgsl?raw';
+import rotate from '../../lib/rotate.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import source from './mla_rope_append.wgsl?raw';
 
@@ -101,7 +102,7 @@ export const mlaRopeAppend = defineKernel({
     // Threads of a workgroup; on a software adapter they are one vector register, so that its barrier is cheap.
     const threads = traits.software ? 8 : 64;
     return {
-      wgsl: [...latentWgsl(problem.kvType), ...kvStageWgsl, rms, steps, source],
+      wgsl: [...latentWgsl(problem.kvType), ...kvStageWgsl, rms, steps, rotate, source],
       constants: {
         ...latentConstants(problem),
         ...kvStage(problem.kvType, latentWidth(problem)),

@@ -50,21 +50,9 @@ struct Params {
 @group(0) @binding(7) var<storage, read_write> q_abs: array<vec4<f32>>;
 @group(0) @binding(8) var<uniform> params: Params;
 
-struct Rotated {
-  low: vec4<f32>,
-  high: vec4<f32>,
-}
-
-// Pairs 4 * unit .. 4 * unit + 3.
-fn rotate(low: vec4<f32>, high: vec4<f32>, position: u32, unit: u32) -> Rotated {
-  let at = position * (params.rope_units * 2u) + unit * 4u;
-  let r0 = rope_table[at];
-  let r1 = rope_table[at + 1u];
-  let r2 = rope_table[at + 2u];
-  let r3 = rope_table[at + 3u];
-  let cosine = vec4<f32>(r0.x, r1.x, r2.x, r3.x);
-  let sine = vec4<f32>(r0.y, r1.y, r2.y, r3.y);
-  return Rotated(fma(low, cosine, -(high * sine)), fma(high, cosine, low * sine));
+// First of pairs 4 * unit .. 4 * unit + 3 of a position in rope_table.
+fn first_pair(position: u32, unit: u32) -> u32 {
+  return position * (params.rope_units * 2u) + unit * 4u;
 }
 
 // The staged token, into the cache. Call in uniform control flow.
@@ -93,7 +81,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     let unit = item % half_units;
     if (head < params.heads) {
       let begin = row * params.q_units + params.q_start + head * (params.nope_units + params.rope_units) + params.nope_units;
-      let rotated = rotate(q[begin + unit], q[begin + half_units + unit], position, unit);
+      let rotated = rotate(q[begin + unit], q[begin + half_units + unit], first_pair(position, unit));
       let to = row * params.q_abs_units + head * (rank_units + params.rope_units) + rank_units;
       q_abs[to + unit] = rotated.low;
       q_abs[to + half_units + unit] = rotated.high;
@@ -154,7 +142,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let key = start + rank_units;
   unit = thread;
   for (var left = steps(thread, half_units, THREADS); left > 0u; left--) {
-    let rotated = rotate(kv_a[key + unit], kv_a[key + half_units + unit], position, unit);
+    let rotated = rotate(kv_a[key + unit], kv_a[key + half_units + unit], first_pair(position, unit));
     if (KEEP_LATENTS) {
       q_abs[kept + rank_units + unit] = rotated.low;
       q_abs[kept + rank_units + half_units + unit] = rotated.high;

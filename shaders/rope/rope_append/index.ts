@@ -15,18 +15,33 @@ import {
   queryGroup,
 } from '../../cache/kv_cache.js';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../../attention/query_pieces.js';
+import headRope from '../../lib/head_rope.wgsl?raw';
+import headNorm from '../../lib/head_norm.wgsl?raw';
+import rotate from '../../lib/rotate.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import source from './rope_append.wgsl?raw';
 
+/** What is rotated of q and k heads. */
+export interface RotaryHeads {
+  readonly headDim: number;
+  /** First elements of a head that are rotated, a multiple of 8; 0: none, and rope_table is unread. All where left out. */
+  readonly rotary?: number;
+}
+
+/** First elements of a head that a kernel rotates. @throws SplitkvError for what isn't a multiple of 8 up to all */
+export function rotaryOf(kernel: string, { headDim, rotary = headDim }: RotaryHeads): number {
+  if (!Number.isInteger(rotary) || rotary < 0 || rotary > headDim || rotary % 8 !== 0) {
+    throw usageError(`${kernel}: ${rotary} of ${headDim} elements are rotated; expected a multiple of 8 up to all`);
+  }
+  return rotary;
+}
+
 /** A piece of queryPieces brings the k and v heads of its query heads, behind them: its rows are [q][k][v]. */
-export interface RopeAppendProblem extends CacheHeads, TableLayout, QueryPieces {
+export interface RopeAppendProblem extends CacheHeads, RotaryHeads, TableLayout, QueryPieces {
   /** That qkv has room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
-  readonly headDim: number;
-  /** First elements of a head that are rotated, a multiple of 8; 0: none, and rope_table is unread. All where left out. */
-  readonly rotary?: number;
   /** RMS norm over each q and k head before RoPE (Qwen3). Without it q_norm and k_norm may be left unbound. */
   readonly qkNorm: boolean;
   readonly eps: number;
@@ -76,10 +91,7 @@ export const ropeAppend = defineKernel({
     const ready = keys === 'ready';
     if (ready && qkNorm) throw usageError('rope_append: keys that are ready were normalised before; leave qkNorm out');
     checkKvShape('rope_append', problem);
-    const { rotary = headDim } = problem;
-    if (!Number.isInteger(rotary) || rotary < 0 || rotary > headDim || rotary % 8 !== 0) {
-      throw usageError(`rope_append: ${rotary} of ${headDim} elements are rotated; expected a multiple of 8 up to all`);
-    }
+    const rotary = rotaryOf('rope_append', problem);
     const group = queryGroup('rope_append', heads, kvHeads);
     const pieces = piecesPlan('rope_append', problem, qkvStride, group);
     const widest = widestPiece(problem);
@@ -89,7 +101,7 @@ export const ropeAppend = defineKernel({
     const lanes = traits.software ? 1 : headDim / 8;
     const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...kvStageWgsl, ...tableWgsl, ...piecesWgsl, steps, source],
+      wgsl: [...kvWgsl(problem.kvType), ...kvStageWgsl, ...tableWgsl, ...piecesWgsl, steps, headNorm, headRope, rotate, source],
       constants: {
         ...kvConstants(problem),
         ...kvStage(problem.kvType, headTile * headDim),

@@ -4,6 +4,26 @@ import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.
 import { keyUnit, NO_BLOCK, valueUnit } from '../../cache/kv_cache.js';
 import type { RopeCase } from './cases.js';
 
+/** A q or k head, normalised if asked, whose first `rotary` elements are rotated to a position of the table. */
+export function rotatedHead(
+  x: ArrayLike<number>,
+  norm: { readonly weight: HostArray; readonly eps: number } | undefined,
+  { table, rotary }: { readonly table: HostArray; readonly rotary: number },
+  position: number,
+): Float64Array {
+  const { length } = x;
+  const squares = Array.from(x).reduce((sum, value) => sum + value * value, 0);
+  const scale = norm ? 1 / Math.sqrt(squares / length + Math.fround(norm.eps)) : 1;
+  const y = Float64Array.from(x, (value, i) => value * scale * (norm ? norm.weight[i]! : 1));
+  const half = rotary / 2;
+  return Float64Array.from(y, (_, i) => {
+    if (i >= rotary) return y[i]!;
+    const pair = i % half;
+    const [cos, sin] = [table[position * rotary + pair * 2]!, table[position * rotary + pair * 2 + 1]!];
+    return i < half ? y[i]! * cos - y[i + half]! * sin : y[i]! * cos + y[i - half]! * sin;
+  });
+}
+
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. q8 caches: by the property test. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
   const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } = problem;
@@ -15,7 +35,6 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
   const qkv = Float64Array.from(given);
   const cached = Array.from(inputs['k_cache']!);
   const values = Array.from(inputs['v_cache']!);
-  const table = inputs['rope_table']!;
 
   /** First element of a row's vector: of all q, then all k, then all v. */
   const start = (row: number, vector: number): number => {
@@ -40,19 +59,10 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       cache[at] = (kept | (halfBits(value) << (dim & 1 ? 16 : 0))) >>> 0;
     }
   };
-  const rotated = (x: ArrayLike<number>, weight: HostArray, position: number): Float64Array => {
-    if (keys === 'ready') return Float64Array.from(x);
-    let squares = 0;
-    for (let i = 0; i < headDim; i++) squares += x[i]! * x[i]!;
-    const scale = qkNorm ? 1 / Math.sqrt(squares / headDim + Math.fround(eps)) : 1;
-    const y = Float64Array.from({ length: headDim }, (_, i) => x[i]! * scale * (qkNorm ? weight[i]! : 1));
-    return Float64Array.from(y, (_, i) => {
-      if (i >= rotary) return y[i]!;
-      const pair = i % (rotary / 2);
-      const [cos, sin] = [table[position * rotary + pair * 2]!, table[position * rotary + pair * 2 + 1]!];
-      return i < rotary / 2 ? y[i]! * cos - y[i + rotary / 2]! * sin : y[i]! * cos + y[i - rotary / 2]! * sin;
-    });
-  };
+  const rotated = (x: ArrayLike<number>, weight: HostArray, position: number): Float64Array =>
+    keys === 'ready'
+      ? Float64Array.from(x)
+      : rotatedHead(x, qkNorm ? { weight, eps } : undefined, { table: inputs['rope_table']!, rotary }, position);
 
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;

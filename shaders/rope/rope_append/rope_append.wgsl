@@ -18,7 +18,8 @@
 //
 // Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each; READY: of k
 // and v alone.
-// Variants: ROTARY, a multiple of 8 up to HEAD_DIM; HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for software adapters (no barrier); chosen by index.ts.
+// Variants: ROTARY (head_rope.wgsl), a multiple of 8 up to HEAD_DIM; HEAD_TILE * LANES <= 256; LANES divides HEAD_DIM/8, 1 for
+// software adapters (no barrier); chosen by index.ts.
 // Into a cache with scales (kv_q8.wgsl) vectors go by way of workgroup memory (kv_stage.wgsl).
 // Inactive rows: nothing is read or written. Rows without a block: only q is, and k in place.
 const LANES: u32 = 8; // variant
@@ -26,12 +27,8 @@ const HEAD_TILE: u32 = 8; // variant
 const QK_NORM: bool = true; // variant
 const KEEP_KEYS: bool = false; // variant
 const READY: bool = false; // variant
-const ROTARY: u32 = 64; // variant
 const THREADS: u32 = HEAD_TILE * LANES;
 const HALF_UNITS: u32 = HEAD_UNITS / 2u;
-// Units of half of what is rotated. Units that aren't rotated are done in pairs, too: the first and the second half of them.
-const ROTARY_HALF: u32 = ROTARY / 8u;
-const PARTIAL: bool = ROTARY_HALF < HALF_UNITS;
 
 struct Params {
   heads: u32,
@@ -84,10 +81,6 @@ fn vector_unit(row: u32, vector: u32) -> u32 {
 
 var<workgroup> squares: array<f32, THREADS>;
 
-fn sum4(v: vec4<f32>) -> f32 {
-  return (v.x + v.y) + (v.z + v.w);
-}
-
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let row = group_id.y;
@@ -107,18 +100,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   var inverse = 1.0;
   if (QK_NORM) {
-    var sum = vec4<f32>();
+    var total = 0.0;
     if (exists && !is_value) {
-      var unit = lane;
-      for (var left = steps(lane, params.half_units, LANES); left > 0u; left--) {
-        let low = qkv[base + unit];
-        let high = qkv[base + HALF_UNITS + unit];
-        sum = fma(low, low, sum);
-        sum = fma(high, high, sum);
-        unit += LANES;
-      }
+      total = head_squares(base, lane);
     }
-    var total = sum4(sum);
     if (LANES > 1u) {
       squares[thread] = total;
       workgroupBarrier();
@@ -127,7 +112,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         total += squares[thread - lane + params.lanes - left];
       }
     }
-    inverse = 1.0 / sqrt(total / f32(HEAD_DIM) + params.eps);
+    inverse = head_inverse(total);
   }
 
   // Of k and v; q has none.
@@ -154,13 +139,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let turns = exists && !is_value && (is_query || appends || KEEP_KEYS);
   var unit = lane;
   for (var left = select(0u, steps(lane, params.half_units, LANES), turns); left > 0u; left--) {
-    var low_unit = unit;
-    var high_unit = HALF_UNITS + unit;
-    if (PARTIAL) {
-      let rotates = unit < ROTARY_HALF;
-      low_unit = select(ROTARY_HALF + unit, unit, rotates);
-      high_unit = select(HALF_UNITS + unit, ROTARY_HALF + unit, rotates);
-    }
+    let units = pair_units(unit);
+    let low_unit = units.x;
+    let high_unit = units.y;
     var low = qkv[base + low_unit];
     var high = qkv[base + high_unit];
     if (QK_NORM) {
@@ -174,16 +155,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
     var rotated_low = low;
     var rotated_high = high;
-    if (!READY && (!PARTIAL || unit < ROTARY_HALF)) {
-      let at = position * (ROTARY / 2u) + unit * 4u;
-      let r0 = rope_table[at];
-      let r1 = rope_table[at + 1u];
-      let r2 = rope_table[at + 2u];
-      let r3 = rope_table[at + 3u];
-      let cosine = vec4<f32>(r0.x, r1.x, r2.x, r3.x);
-      let sine = vec4<f32>(r0.y, r1.y, r2.y, r3.y);
-      rotated_low = fma(low, cosine, -(high * sine));
-      rotated_high = fma(high, cosine, low * sine);
+    if (!READY && rotates(unit)) {
+      let rotated = rotate(low, high, rope_at(position, unit));
+      rotated_low = rotated.low;
+      rotated_high = rotated.high;
     }
     if (is_query || KEEP_KEYS) {
       qkv[base + low_unit] = rotated_low;

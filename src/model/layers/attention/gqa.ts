@@ -1,14 +1,16 @@
+import { attentionAppend } from '../../../../shaders/attention/attention_append/index.js';
 import { attentionPrefill } from '../../../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../../../shaders/attention/attention_split/index.js';
 import type { Attended } from '../../../../shaders/attention/window.js';
 import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
+import { canMerge, linearMerge } from '../../../../shaders/linear/linear_merge/index.js';
 import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { RankShare } from '../../../placement/index.js';
 import type { StageCompression } from '../../compression/stage_compression.js';
 import type { GqaConfig } from '../../config/model_config.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
-import { recordLinear } from '../linear/linear.js';
+import { fuses, mergesApart, type Partials, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName } from '../roles.js';
 import type { StageRows } from '../rows.js';
@@ -130,13 +132,45 @@ class GqaProgram implements AttentionProgram {
   record(recorder: RankRecorder, layer: number, half: Half<GqaWeights> | undefined, compresses: boolean): void {
     const attention = this.#attention;
     const weights = half?.weights;
+    const merges = this.#merges(attention, weights);
     if (weights?.qkv) this.#recordProjection(recorder, attention!, half!);
     if (attention) {
-      this.#recordAttention(recorder, attention, layer, weights);
-      attention.recordMerge(recorder, this.#attended, this.#tables(layer));
+      if (this.#attendsAlone(attention)) this.#recordLocalAttention(recorder, attention, layer, weights!);
+      else this.#recordAttention(recorder, attention, layer, weights);
+      const merge = (): void => attention.recordMerge(recorder, this.#attended, this.#tables(layer));
+      if (!merges) merge();
+      else if (mergesApart(attention.partials)) recorder.inSteps(mergesApart, merge);
       if (compresses) this.#recordCompression(recorder, attention, layer);
     }
-    if (half) this.#recordOutput(recorder, half);
+    if (half) this.#recordOutput(recorder, half, merges);
+  }
+
+  /** A lone row, all of whose cache is here: its steps take fewer kernels. */
+  #isLone({ isLocal }: SpreadAttention): boolean {
+    const { role, rows } = this.rows;
+    return role === 'generated' && rows === 1 && isLocal && !this.of.stage.cache.perHead;
+  }
+
+  #attendsAlone(attention: SpreadAttention): boolean {
+    const { device } = this.of.stage;
+    const bindings = Object.keys(attentionAppend.bindings).length;
+    const fits = bindings <= device.traits.limits.maxStorageBuffersPerShaderStage;
+    return fits && this.#isLone(attention) && fuses(device, attentionAppend);
+  }
+
+  /** Attention's output as the output projection takes it, where that merges its chunks: all of them, none is before a window. */
+  #merges(attention: SpreadAttention | undefined, weights: GqaWeights | undefined): Partials | undefined {
+    const { device } = this.of.stage;
+    const [output, ...others] = weights?.o ?? [];
+    if (this.of.attended.slidingWindow !== undefined) return undefined;
+    if (!attention || !output || others.length > 0 || !this.#isLone(attention) || !fuses(device, linearMerge)) {
+      return undefined;
+    }
+    const { start, end, count } = output.segments;
+    if (!canMerge(end - start, count, device.traits)) return undefined;
+    const { headDim } = this.of.config;
+    const { partials, input, target } = attention;
+    return { ...target, row_info: input.rowInfo, headDim, partials };
   }
 
   #recordProjection(recorder: RankRecorder, attention: SpreadAttention, { norm, weights }: Half<GqaWeights>): void {
@@ -151,17 +185,11 @@ class GqaProgram implements AttentionProgram {
     });
   }
 
-  /** Rotation of queries and keys, the append of those that this rank's chunks take, and attention over this rank's chunks. */
-  #recordAttention(
-    recorder: RankRecorder,
-    attention: SpreadAttention,
-    layer: number,
-    weights: GqaWeights | undefined,
-  ): void {
-    const { stage, config, rope } = this.of;
+  /** What kernels of attention are told of the rows' heads and the layer's cache. */
+  #attendedHeads({ input }: SpreadAttention, layer: number) {
+    const { stage, config } = this.of;
     const { topology, cache } = stage;
     const [k, v] = this.#cacheOf(layer) as [Buffer, Buffer];
-    const { input, sendsReady } = attention;
     const common = {
       rows: input.rows,
       heads: input.heads,
@@ -176,7 +204,52 @@ class GqaProgram implements AttentionProgram {
       perHead: cache.perHead !== undefined,
       queryPieces: input.pieces,
     };
-    const tensors = { row_info: input.rowInfo, block_table: this.#blockTable(layer), k_cache: k, v_cache: v };
+    return {
+      common,
+      tensors: { row_info: input.rowInfo, block_table: this.#blockTable(layer), k_cache: k, v_cache: v },
+    };
+  }
+
+  /** As `#recordAttention`, in one dispatch. */
+  #recordLocalAttention(recorder: RankRecorder, attention: SpreadAttention, layer: number, weights: GqaWeights): void {
+    const { stage, config, rope } = this.of;
+    const { common, tensors } = this.#attendedHeads(attention, layer);
+    const { input, partials, target } = attention;
+    recorder.dispatch(
+      attentionAppend,
+      {
+        ...common,
+        ...this.of.attended,
+        qkNorm: weights.qNorm !== undefined,
+        eps: stage.config.rmsNormEps,
+        qkvStride: input.queryStride,
+        maxChunks: partials,
+        scale: config.scale,
+      },
+      {
+        ...tensors,
+        ...target,
+        qkv: input.queries,
+        rope_table: rope,
+        q_norm: weights.qNorm,
+        k_norm: weights.kNorm,
+      },
+      input.rowsOf,
+    );
+  }
+
+  /** Rotation of queries and keys, the append of those that this rank's chunks take, and attention over this rank's chunks. */
+  #recordAttention(
+    recorder: RankRecorder,
+    attention: SpreadAttention,
+    layer: number,
+    weights: GqaWeights | undefined,
+  ): void {
+    const { stage, config, rope } = this.of;
+    const { cache } = stage;
+    const { input, sendsReady } = attention;
+    const { common, tensors } = this.#attendedHeads(attention, layer);
+    const { topology } = stage;
     // Rows to ranks without weights travel with their keys normalised and rotated: no other rank has the weights of the norms.
     const runs = topology.holder === topology.share;
     if (!(sendsReady && runs)) attention.recordQueries(recorder);
@@ -257,11 +330,15 @@ class GqaProgram implements AttentionProgram {
     });
   }
 
-  #recordOutput(recorder: RankRecorder, { outNorm, weights: { o, oBias } }: Half<GqaWeights>): void {
+  #recordOutput(
+    recorder: RankRecorder,
+    { outNorm, weights: { o, oBias } }: Half<GqaWeights>,
+    merges: Partials | undefined,
+  ): void {
     const xStride = activationStride(this.of.heads * this.of.config.headDim);
     let xOffset = 0;
     const inputs = o.map(({ matrix, segments }) => {
-      const input = { matrix, segments, x: this.#attended, xStride, xOffset };
+      const input = { matrix, segments, x: this.#attended, xStride, xOffset, merges };
       xOffset += segments.end - segments.start;
       return input;
     });

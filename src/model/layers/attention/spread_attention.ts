@@ -139,6 +139,18 @@ export class SpreadAttention {
     this.#merged = runs || own ? undefined : floats('merged', rows * shape.outStride);
   }
 
+  /** This rank attends for its own rows, over whole sequences, and for no others: nothing travels but sums of segments. */
+  get isLocal(): boolean {
+    const { rank, all, plan } = this.world;
+    const { index } = this.#stage;
+    const routes = [
+      ...queryRoutes(all, index, this.#role),
+      ...attentionRoutes(all, plan, index, this.#role, this.#whole),
+    ];
+    const travels = routes.some(({ from, to }) => from !== to && (from === rank || to === rank));
+    return !travels && !this.#own && !this.#home && this.ownQueries !== undefined && this.input.pieces.length === 1;
+  }
+
   /** Brings the queries here that this rank attends for. */
   recordQueries(recorder: RankRecorder): void {
     const { queries, queryStride } = this.input;

@@ -4,6 +4,7 @@
  */
 
 import { canFuseNorm, linear } from '../../../../shaders/linear/linear/index.js';
+import { linearMerge, MOST_MERGED_CHUNKS } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import { alignUp } from '../../../base/math.js';
@@ -41,7 +42,30 @@ export interface Projection {
   readonly outScale?: number;
   /** Other kernels read the normalised row too: don't fuse the norm. */
   readonly keepNormed?: boolean;
+  /** x is merged from these in steps of few chunks (`mergesHere`), whose `x` isn't read: a lone row's. */
+  readonly merges?: Partials | undefined;
 }
+
+/** What attention leaves of a lone row. */
+export interface Partials {
+  /** f32 [heads][partials][headDim]. */
+  readonly partial_o: Buffer;
+  /** vec2<f32> [heads][partials]: (m, l). */
+  readonly partial_ml: Buffer;
+  readonly row_info: Tensor;
+  readonly headDim: number;
+  readonly partials: number;
+}
+
+/** Whether steps of so many chunks leave the merge to the projection after it. */
+export const mergesHere = (chunks: number): boolean => chunks <= MOST_MERGED_CHUNKS;
+
+/** Whether a step over so many partials may be one that leaves it to none. */
+export const mergesApart = (partials: number): boolean => !mergesHere(partials);
+
+/** Whether this device plans a kernel for GPUs that does the work of two others; a wrong one is replaced by those. */
+export const fuses = (device: Device, kernel: { readonly name: string }): boolean =>
+  !device.traits.software && !device.traitsOf(kernel.name).software;
 
 /** As many rows as fit the largest binding at `rowBytes` each: all that are wanted, or a multiple of 16. */
 export function fitRows(device: Device, wanted: number, rowBytes: number): number {
@@ -108,18 +132,34 @@ export function recordLinear(
         tensors,
       );
     } else {
-      recorder.dispatch(
-        linear,
-        {
-          ...problem,
-          tileRows: tileRows(rows),
-          norm: fused,
-          eps: norm?.eps ?? 0,
-          epilogue: io.epilogue ?? 'none',
-          ...(io.activation && { activation: io.activation }),
-        },
-        { ...tensors, norm_weight: fused ? norm.weight : undefined },
+      const { merges } = io;
+      const dispatch = (): void =>
+        recorder.dispatch(
+          linear,
+          {
+            ...problem,
+            tileRows: tileRows(rows),
+            norm: fused,
+            eps: norm?.eps ?? 0,
+            epilogue: io.epilogue ?? 'none',
+            ...(io.activation && { activation: io.activation }),
+          },
+          { ...tensors, norm_weight: fused ? norm.weight : undefined },
+        );
+      if (!merges) {
+        dispatch();
+        continue;
+      }
+      const { headDim, partials, ...states } = merges;
+      const { x: _x, ...matrixTensors } = tensors;
+      recorder.inSteps(mergesHere, () =>
+        recorder.dispatch(
+          linearMerge,
+          { ...problem, headDim, partials, epilogue: io.epilogue === 'residual' ? 'residual' : 'none' },
+          { ...matrixTensors, ...states },
+        ),
       );
+      if (mergesApart(partials)) recorder.inSteps(mergesApart, dispatch);
     }
   }
 }

@@ -8,7 +8,7 @@ import type { GatheredRows } from '../mlp/gathered_rows.js';
 import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import { paddedName } from '../roles.js';
-import { recordLinear } from './linear.js';
+import { type Partials, recordLinear } from './linear.js';
 import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './parts.js';
 
 export interface RowParallelShape {
@@ -29,6 +29,8 @@ export interface RowParallelInput {
   readonly x: Buffer;
   readonly xStride: number;
   readonly xOffset?: number;
+  /** As `Projection.merges`. */
+  readonly merges?: Partials | undefined;
 }
 
 /** Other weight groups hold other segments of a stage's contractions, of the same rows. */

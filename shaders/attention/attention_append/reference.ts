@@ -1,0 +1,50 @@
+import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { blockShape } from '../../cache/head_tables.js';
+import { keyUnit, valueUnit } from '../../cache/kv_cache.js';
+import { writeKvVector } from '../../cache/kv_vector.js';
+import { rotatedHead } from '../../rope/rope_append/reference.js';
+import { attentionSplitReference } from '../attention_split/reference.js';
+import { type AttentionCase, cacheHeadOf, cacheShape } from '../fixture.js';
+
+export interface AppendCase extends AttentionCase {
+  readonly qkvStride: number;
+  readonly qkNorm: boolean;
+  readonly eps: number;
+  readonly rotary?: number;
+}
+
+/** attention_split's partials, of queries that are rotated and caches that have the rows' keys and values. */
+export function attentionAppendReference(problem: AppendCase, inputs: HostArrays): Expected {
+  const { rotary = problem.headDim } = problem;
+  const { rowInfo, heads, kvHeads, headDim, kvType, block, qkNorm, eps, qkvStride, qStride } = problem;
+  const shape = blockShape(cacheShape(problem));
+  const norm = (name: string) => (qkNorm ? { weight: inputs[name]!, eps } : undefined);
+  const q = new Float64Array(rowInfo.length * qStride);
+  const kCache = inputs['k_cache']!.slice();
+  const vCache = inputs['v_cache']!.slice();
+  for (const [row, info] of rowInfo.entries()) {
+    if (!info) continue;
+    const [position, slot] = info;
+    const vector = (at: number): ArrayLike<number> => {
+      const start = row * qkvStride + at * headDim;
+      return inputs['qkv']!.subarray(start, start + headDim);
+    };
+    const rotated = (at: number, weight: string): Float64Array =>
+      rotatedHead(vector(at), norm(weight), { table: inputs['rope_table']!, rotary }, position);
+    for (let head = 0; head < heads; head++) q.set(rotated(head, 'q_norm'), row * qStride + head * headDim);
+    const physical = inputs['block_table']![slot * problem.tableStride + Math.floor(position / block)]!;
+    for (let head = 0; head < kvHeads; head++) {
+      const cacheHead = cacheHeadOf(problem, head * (heads / kvHeads));
+      const place = (unitOf: typeof keyUnit) => (unit: number) =>
+        unitOf(shape, physical, cacheHead, unit, position % block);
+      writeKvVector(kvType, kCache, place(keyUnit), rotated(heads + head, 'k_norm'));
+      writeKvVector(kvType, vCache, place(valueUnit), vector(heads + kvHeads + head));
+    }
+  }
+  return attentionSplitReference(problem, {
+    ...inputs,
+    q: Float32Array.from(q),
+    k_cache: kCache,
+    v_cache: vCache,
+  });
+}

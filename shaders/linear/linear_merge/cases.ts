@@ -1,0 +1,96 @@
+import { alignUp } from '../../../src/base/math.js';
+import type { Random } from '../../../src/base/random.js';
+import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { rowInfoArray } from '../../attention/fixture.js';
+import { packedLayout, WEIGHT_TYPES } from '../pack.js';
+import { linearInputs, outLength } from '../reference.js';
+import { linearMerge } from './index.js';
+import { linearMergeReference, linearProblem, type MergedCase } from './reference.js';
+
+/** A head's partials up to the row's position as attention leaves them; the others are NaN. */
+export function partialInputs(
+  { heads, headDim, partials, position }: { heads: number; headDim: number; partials: number; position: number },
+  random: Random,
+): HostArrays {
+  const chunks = Math.floor(position / 256) + 1;
+  const o = new Float32Array(heads * partials * headDim).fill(Number.NaN);
+  const ml = new Float32Array(heads * partials * 2).fill(Number.NaN);
+  for (let head = 0; head < heads; head++) {
+    for (let chunk = 0; chunk < chunks; chunk++) {
+      const at = head * partials + chunk;
+      const l = 1 + 100 * random.next();
+      ml.set([3 * random.normal(), l], at * 2);
+      o.set(random.normals(headDim, l), at * headDim);
+    }
+  }
+  return { partial_o: o, partial_ml: ml, row_info: rowInfoArray([[position, 0]]) };
+}
+
+function mergedCase(
+  name: string,
+  [heads, headDim, outFeatures]: readonly [number, number, number],
+  position: number,
+  rest: Partial<MergedCase> = {},
+  extra: Partial<KernelCase<MergedCase>> = {},
+): KernelCase<MergedCase> {
+  const inFeatures = heads * headDim;
+  const problem = {
+    inFeatures,
+    outFeatures,
+    type: 'f16' as const,
+    segments: { total: heads, align: 8 },
+    bias: false,
+    epilogue: 'none' as const,
+    outStride: alignUp(outFeatures, 32),
+    headDim,
+    partials: Math.floor(position / 256) + 2,
+    position,
+    ...rest,
+  };
+  const layout = packedLayout(problem.type, outFeatures, inFeatures);
+  return {
+    name,
+    problem,
+    seed: 11,
+    tolerance: { absolute: 4e-5, relative: 2e-5 },
+    flops: 2 * inFeatures * outFeatures,
+    bytes: layout.weightBytes + layout.scaleBytes + 4 * outFeatures,
+    step: { rows: 1, chunks: Math.floor(position / 256) + 1 },
+    ...extra,
+  };
+}
+
+const small = { races: true };
+
+const cases = [
+  mergedCase('tiny', [2, 8, 33], 300, {}, small),
+  mergedCase('one chunk', [6, 24, 72], 255, { epilogue: 'residual' }),
+  mergedCase('four chunks, bias and residual', [5, 40, 96], 1023, { bias: true, epilogue: 'residual' }),
+  mergedCase('one partial only', [3, 64, 40], 17, { partials: 1 }),
+  ...WEIGHT_TYPES.map((type) => mergedCase(`${type}, 14 heads of 64`, [14, 64, 896], 700, { type })),
+  mergedCase('q4, heads that cut blocks', [10, 24, 72], 600, { type: 'q4', segments: { total: 5, align: 8 } }),
+  mergedCase('segments of one of three ranks', [4, 24, 33], 600, {
+    type: 'q4',
+    output: 'segments',
+    modelInFeatures: 240,
+    segments: { total: 5, align: 8, first: 1, count: 2 },
+  }),
+  mergedCase('40 segments', [40, 16, 64], 300, { segments: { total: 40, align: 8 } }),
+  mergedCase('a shard, scaled', [2, 128, 40], 512, { outOffset: 24, outStride: 96, epilogue: 'residual' }),
+];
+
+const large = WEIGHT_TYPES.map((type) =>
+  mergedCase(`${type}, large`, [32, 64, 2048], 1000, { type, segments: { total: 8, align: 8 } }, { large: true }),
+);
+
+export const suite: KernelSuite<typeof linearMerge.bindings, typeof linearMerge.params, MergedCase> = {
+  kernel: linearMerge,
+  cases: [...cases, ...large],
+  inputs: (problem, random) => {
+    const { x: _x, ...matrix } = linearInputs(linearProblem(problem), random);
+    return { ...matrix, ...partialInputs({ ...problem, heads: problem.inFeatures / problem.headDim }, random) };
+  },
+  outputs: (problem): Record<string, { type: 'f32'; length: number }> =>
+    problem.epilogue === 'residual' ? {} : { out: { type: 'f32', length: outLength(linearProblem(problem)) } },
+  reference: linearMergeReference,
+};

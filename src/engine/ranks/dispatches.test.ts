@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest';
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { openPaperDevice } from '../../gpu/index.js';
+import { loadWeights } from '../../model/device_model.js';
+import { World } from '../../model/layers/world.js';
+import { modelShape, rankSlice } from '../../model/shape.js';
+import { makeRandomModel } from '../../model/testing/random_model.js';
+import { makePlan } from '../../placement/index.js';
+import { blankWeights } from '../measure/synthetic_weights.js';
+import { RankRunner } from './rank_runner.js';
+
+/** Dispatches of a decode step on the first rank of a plan, on a device that only plans. */
+async function dispatches(
+  config: Record<string, unknown>,
+  {
+    variants,
+    plan = 'single',
+    ranks = 1,
+  }: { readonly variants: 'hardware' | 'software'; plan?: string; ranks?: number },
+): Promise<number> {
+  const model = makeRandomModel({ config: { max_position_embeddings: 4096, ...config } }).config;
+  const paper = await openPaperDevice();
+  const device = await openPaperDevice({ traits: paper.traits, adapter: { ...paper.adapter, variants } });
+  const placed = makePlan(plan, ranks, modelShape(model));
+  const world = new World(placed, 0);
+  const weights = await loadWeights(device, model, blankWeights(model, rankSlice(placed, 0, model)), 'f16', world);
+  const options = {
+    slots: 4,
+    contextLength: 4096,
+    prefillChunk: 64,
+    kvType: 'f16',
+    kvBlocks: 4096 / KV_BLOCK,
+  } as const;
+  return (await RankRunner.create(device, world, model, weights, options)).facts.dispatchesPerStep;
+}
+
+/** What a layer more takes. */
+async function perLayer(config: Record<string, unknown>, how: Parameters<typeof dispatches>[1]): Promise<number> {
+  const [three, five] = [
+    await dispatches({ ...config, num_hidden_layers: 3 }, how),
+    await dispatches({ ...config, num_hidden_layers: 5 }, how),
+  ];
+  return (five - three) / 2;
+}
+
+describe('dispatches of a layer for one token', () => {
+  test.each([
+    ['llama', 5],
+    ['qwen2', 5],
+    ['qwen3', 5],
+    ['mistral', 5],
+  ])('on a GPU: %s takes %i', async (type, most) => {
+    expect(await perLayer({ model_type: type }, { variants: 'hardware' })).toBe(most);
+    // A rank of a tensor-parallel plan adds up two sums besides.
+    expect(await perLayer({ model_type: type }, { variants: 'hardware', plan: 'tp', ranks: 2 })).toBe(most + 2);
+  });
+
+  test.each([['llama', 7]])('on a software adapter: %s takes %i', async (type, most) => {
+    expect(await perLayer({ model_type: type }, { variants: 'software' })).toBe(most);
+  });
+});
