@@ -32,6 +32,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'moe/moe_sort': () => import('../shaders/moe/moe_sort/cases.js'),
   'norm/rms_norm': () => import('../shaders/norm/rms_norm/cases.js'),
   'probe/fma_rate': () => import('../shaders/probe/fma_rate/cases.js'),
+  'rope/mla_absorb_append': () => import('../shaders/rope/mla_absorb_append/cases.js'),
   'rope/mla_rope_append': () => import('../shaders/rope/mla_rope_append/cases.js'),
   'rope/rope_append': () => import('../shaders/rope/rope_append/cases.js'),
   'sampling/adjust_logits': () => import('../shaders/sampling/adjust_logits/cases.js'),

@@ -1,6 +1,6 @@
 import { unsupportedError, usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
-import { defineKernel } from '../../../src/gpu/kernel.js';
+import { defineKernel, type ParamTypes } from '../../../src/gpu/kernel.js';
 import {
   checkHeads,
   checkLatentShape,
@@ -9,7 +9,8 @@ import {
   latentWgsl,
   latentWidth,
 } from '../../cache/latent_cache.js';
-import { checkStride, kvStage, kvStageWgsl } from '../../cache/kv_cache.js';
+import { checkStride, kvStage, kvStageWgsl, type KvType } from '../../cache/kv_cache.js';
+import mlaToken from '../../lib/mla_token.wgsl?raw';
 import rms from '../../lib/rms.wgsl?raw';
 import rotate from '../../lib/rotate.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
@@ -39,6 +40,36 @@ export interface MlaRopeAppendProblem extends LatentShape {
   readonly latents?: 'kept' | 'ready' | undefined;
 }
 
+export const MLA_TOKEN_PARAMS = {
+  heads: 'u32',
+  rank: 'u32',
+  rope_units: 'u32',
+  nope_units: 'u32',
+  q_units: 'u32',
+  q_start: 'u32',
+  kv_units: 'u32',
+  kv_start: 'u32',
+  q_abs_units: 'u32',
+  table_stride: 'u32',
+  eps: 'f32',
+} as const satisfies ParamTypes;
+
+/** Rotation and append of a row (mla_token.wgsl), with what they need. */
+export const mlaTokenWgsl = (kvType: KvType): readonly string[] => [
+  ...latentWgsl(kvType),
+  ...kvStageWgsl,
+  rms,
+  steps,
+  rotate,
+  mlaToken,
+];
+
+/** Workgroups of a row: the first has the latent and k_pe; the others share the pairs of units of q_pe. */
+export const mlaTokenWorkgroups = (
+  { heads, qkRopeHeadDim }: Pick<MlaRopeAppendProblem, 'heads' | 'qkRopeHeadDim'>,
+  threads: number,
+): number => 1 + ceilDiv(heads * (qkRopeHeadDim / 8), threads);
+
 /**
  * Normalises the latent, rotates k_pe, and appends both to the latent cache; rotates each head's q_pe into q_abs[row][head][R..).
  * q and kv_a may be one buffer (bound twice, read only). A row whose block-table entry is NO_BLOCK appends nothing: another rank
@@ -56,19 +87,7 @@ export const mlaRopeAppend = defineKernel({
     latent_cache: 'read_write',
     q_abs: 'read_write',
   },
-  params: {
-    heads: 'u32',
-    rank: 'u32',
-    rope_units: 'u32',
-    nope_units: 'u32',
-    q_units: 'u32',
-    q_start: 'u32',
-    kv_units: 'u32',
-    kv_start: 'u32',
-    q_abs_units: 'u32',
-    table_stride: 'u32',
-    eps: 'f32',
-  },
+  params: MLA_TOKEN_PARAMS,
   plan(problem: MlaRopeAppendProblem, traits) {
     const {
       heads,
@@ -102,7 +121,7 @@ export const mlaRopeAppend = defineKernel({
     // Threads of a workgroup; on a software adapter they are one vector register, so that its barrier is cheap.
     const threads = traits.software ? 8 : 64;
     return {
-      wgsl: [...latentWgsl(problem.kvType), ...kvStageWgsl, rms, steps, rotate, source],
+      wgsl: [...mlaTokenWgsl(problem.kvType), source],
       constants: {
         ...latentConstants(problem),
         ...kvStage(problem.kvType, latentWidth(problem)),
@@ -123,8 +142,7 @@ export const mlaRopeAppend = defineKernel({
         table_stride: problem.tableStride,
         eps: problem.eps,
       },
-      // Workgroup 0 of a row has the latent and k_pe; the others share the pairs of units of q_pe.
-      grid: (step) => [ready ? 1 : 1 + ceilDiv(heads * (qkRopeHeadDim / 8), threads), step.rows, 1],
+      grid: (step) => [ready ? 1 : mlaTokenWorkgroups(problem, threads), step.rows, 1],
     };
   },
 });

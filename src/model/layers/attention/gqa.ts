@@ -17,7 +17,7 @@ import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { kvTokenBytes, type LayerCache } from './cache.js';
 import type { GqaWeights } from './gqa_weights.js';
-import { type MergeTables, SpreadAttention } from './spread_attention.js';
+import { isLone, type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
 
 /** kv heads whose cache a rank has, copies by their share. */
@@ -145,17 +145,13 @@ class GqaProgram implements AttentionProgram {
     if (half) this.#recordOutput(recorder, half, merges);
   }
 
-  /** A lone row, all of whose cache is here: its steps take fewer kernels. */
-  #isLone({ isLocal }: SpreadAttention): boolean {
-    const { role, rows } = this.rows;
-    return role === 'generated' && rows === 1 && isLocal && !this.of.stage.cache.perHead;
+  /** Not of a compressed cache, whose heads differ in their chunks. */
+  #isLone(attention: SpreadAttention): boolean {
+    return isLone(attention, this.rows) && !this.of.stage.cache.perHead;
   }
 
   #attendsAlone(attention: SpreadAttention): boolean {
-    const { device } = this.of.stage;
-    const bindings = Object.keys(attentionAppend.bindings).length;
-    const fits = bindings <= device.traits.limits.maxStorageBuffersPerShaderStage;
-    return fits && this.#isLone(attention) && fuses(device, attentionAppend);
+    return this.#isLone(attention) && fuses(this.of.stage.device, attentionAppend);
   }
 
   /** Attention's output as the output projection takes it, where that merges its chunks: all of them, none is before a window. */

@@ -2,6 +2,8 @@ import { mlaPrefill } from '../../../../shaders/attention/mla_prefill/index.js';
 import { mlaSplit } from '../../../../shaders/attention/mla_split/index.js';
 import { latentCacheBytes } from '../../../../shaders/cache/latent_cache.js';
 import { linearGrouped } from '../../../../shaders/linear/linear_grouped/index.js';
+import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_merge/index.js';
+import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
 import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
 import { alignUp } from '../../../base/math.js';
 import type { Buffer } from '../../../gpu/index.js';
@@ -9,7 +11,7 @@ import type { MlaConfig } from '../../config/model_config.js';
 import { queryHeads, spanLength } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
-import { fusesNorm, recordLinear } from '../linear/linear.js';
+import { fuses, fusesNorm, mergesApart, mergesHere, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName, tileRows } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
@@ -17,7 +19,7 @@ import type { RankRecorder } from '../world.js';
 import type { LayerCache } from './cache.js';
 import type { MlaWeights } from './mla_weights.js';
 import { attentionSegments } from './segments.js';
-import { SpreadAttention } from './spread_attention.js';
+import { isLone, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
 
 /** A matrix a head. */
@@ -167,8 +169,12 @@ class MlaProgram implements AttentionProgram {
     attention.recordQueries(recorder);
     if (!computed) this.#recordAppend(recorder, layer);
     this.#recordAttention(recorder, layer);
-    attention.recordMerge(recorder, computed?.latentOut);
-    if (computed) this.#recordOutput(recorder, computed, half!.weights);
+    const merge = (): void => attention.recordMerge(recorder, computed?.latentOut);
+    const merges =
+      computed !== undefined && isLone(attention, this.rows) && fuses(this.of.stage.device, linearGroupedMerge);
+    if (!merges) merge();
+    else if (mergesApart(attention.partials)) recorder.inSteps(mergesApart, merge);
+    if (computed) this.#recordOutput(recorder, computed, half!.weights, merges);
   }
 
   #cacheOf(layer: number): Buffer {
@@ -265,36 +271,42 @@ class MlaProgram implements AttentionProgram {
         outStride: q.stride,
       });
     }
+    const token = {
+      ...latent,
+      rows,
+      heads,
+      qkNopeHeadDim,
+      eps: config.loraNormEps,
+      tableStride: cache.tableStride,
+      qStride: q.stride,
+      kvStride: projectStride,
+      kvOffset: weights.latentOffset,
+      qAbsStride,
+    };
+    const tensors = {
+      q: q.buffer,
+      kv_a: projected,
+      norm_weight: weights.latentNorm,
+      rope_table: rope,
+      row_info: ownRowInfo(world, this.rows),
+      block_table: cache.blockTable,
+      latent_cache: this.#cacheOf(layer),
+    };
+    const absorb = weights.absorb!;
+    const [{ weight }] = absorb.shards as [Matrix['shards'][0]];
+    if (isLone(attention, this.rows) && fuses(stage.device, mlaAbsorbAppend)) {
+      recorder.dispatch(mlaAbsorbAppend, { ...token, type: absorb.type }, { ...tensors, weight, out: qAbsorbed });
+      return;
+    }
     recorder.dispatch(
       mlaRopeAppend,
-      {
-        ...latent,
-        rows,
-        heads,
-        ...(attention.sendsReady && { latents: 'kept' as const }),
-        qkNopeHeadDim,
-        eps: config.loraNormEps,
-        tableStride: cache.tableStride,
-        qStride: q.stride,
-        kvStride: projectStride,
-        kvOffset: weights.latentOffset,
-        qAbsStride,
-      },
-      {
-        q: q.buffer,
-        kv_a: projected,
-        norm_weight: weights.latentNorm,
-        rope_table: rope,
-        row_info: ownRowInfo(world, this.rows),
-        block_table: cache.blockTable,
-        latent_cache: this.#cacheOf(layer),
-        q_abs: qAbsorbed,
-      },
+      { ...token, ...(attention.sendsReady && { latents: 'kept' as const }) },
+      { ...tensors, q_abs: qAbsorbed },
     );
     recorder.dispatch(
       linearGrouped,
       {
-        ...groupedBy(rows, heads, weights.absorb!),
+        ...groupedBy(rows, heads, absorb),
         inFeatures: qkNopeHeadDim,
         outFeatures: kvLoraRank,
         xStride: q.stride,
@@ -302,28 +314,40 @@ class MlaProgram implements AttentionProgram {
         outStride: qAbsStride,
         outGroupStride: kvLoraRank + qkRopeHeadDim,
       },
-      { x: q.buffer, weight: weights.absorb!.shards[0]!.weight, out: qAbsorbed },
+      { x: q.buffer, weight, out: qAbsorbed },
     );
   }
 
   /** Attention's outputs out of the latent space, and o_proj. */
-  #recordOutput(recorder: RankRecorder, { latentOut, attended, output }: ComputedRows, weights: MlaWeights): void {
+  #recordOutput(
+    recorder: RankRecorder,
+    { latentOut, attended, output }: ComputedRows,
+    weights: MlaWeights,
+    merges: boolean,
+  ): void {
     const { heads, config, shape, attendedWidth } = this.of;
     const { kvLoraRank, vHeadDim } = config;
+    const { rows } = this.rows;
     const stride = activationStride(attendedWidth);
-    recorder.dispatch(
-      linearGrouped,
-      {
-        ...groupedBy(this.rows.rows, heads, weights.valueUp!),
-        inFeatures: kvLoraRank,
-        outFeatures: vHeadDim,
-        xStride: shape.outStride,
-        xGroupStride: kvLoraRank,
-        outStride: stride,
-        outGroupStride: vHeadDim,
-      },
-      { x: latentOut, weight: weights.valueUp!.shards[0]!.weight, out: attended },
-    );
+    const up = weights.valueUp!;
+    const [{ weight }] = up.shards as [Matrix['shards'][0]];
+    const each = { inFeatures: kvLoraRank, outFeatures: vHeadDim, outStride: stride, outGroupStride: vHeadDim };
+    const { target, partials, input: attends } = this.#attention;
+    const apart = (): void =>
+      recorder.dispatch(
+        linearGrouped,
+        { ...groupedBy(rows, heads, up), ...each, xStride: shape.outStride, xGroupStride: kvLoraRank },
+        { x: latentOut, weight, out: attended },
+      );
+    if (merges) {
+      const merged = { groups: heads, type: up.type, ...each, partials };
+      recorder.inSteps(mergesHere, () =>
+        recorder.dispatch(linearGroupedMerge, merged, { ...target, row_info: attends.rowInfo, weight, out: attended }),
+      );
+      if (mergesApart(partials)) recorder.inSteps(mergesApart, apart);
+    } else {
+      apart();
+    }
     const input = { matrix: weights.o!, segments: weights.oSegments, x: attended, xStride: stride };
     output.record(recorder, 'o_proj', [input], weights.oBias);
   }

@@ -8,7 +8,7 @@ import { linearMerge, MOST_MERGED_CHUNKS } from '../../../../shaders/linear/line
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import { alignUp } from '../../../base/math.js';
-import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
+import type { Buffer, Device, Kernel, Tensor } from '../../../gpu/index.js';
 import type { Activation } from '../../config/model_config.js';
 import type { RowBuffers } from '../rows.js';
 import type { Matrix } from '../../weights/matrix.js';
@@ -63,9 +63,15 @@ export const mergesHere = (chunks: number): boolean => chunks <= MOST_MERGED_CHU
 /** Whether a step over so many partials may be one that leaves it to none. */
 export const mergesApart = (partials: number): boolean => !mergesHere(partials);
 
-/** Whether this device plans a kernel for GPUs that does the work of two others; a wrong one is replaced by those. */
-export const fuses = (device: Device, kernel: { readonly name: string }): boolean =>
-  !device.traits.software && !device.traitsOf(kernel.name).software;
+/**
+ * Whether this device runs a kernel for GPUs that does the work of two others: they run where it binds more buffers than the device
+ * allows, and where it was found wrong.
+ */
+export function fuses(device: Device, { name, bindings }: Pick<Kernel, 'name' | 'bindings'>): boolean {
+  const { software, limits } = device.traits;
+  const fits = Object.keys(bindings).length <= limits.maxStorageBuffersPerShaderStage;
+  return !software && fits && !device.traitsOf(name).software;
+}
 
 /** As many rows as fit the largest binding at `rowBytes` each: all that are wanted, or a multiple of 16. */
 export function fitRows(device: Device, wanted: number, rowBytes: number): number {
