@@ -3,7 +3,7 @@ import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { ONE_SEGMENT, planContract } from '../contract.js';
+import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import groupOutputsWgsl from '../group_outputs.wgsl?raw';
 import { MOST_MERGED_CHUNKS } from '../linear_merge/index.js';
@@ -50,6 +50,7 @@ export const linearGroupedMerge = defineKernel({
     out_group: 'u32',
     partials: 'u32',
   },
+  tunings: CONTRACT_TUNINGS,
   plan(problem: LinearGroupedMergeProblem, traits) {
     const { groups, inFeatures, outFeatures, type, partials, outStride, outGroupStride } = problem;
     const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear_grouped_merge: ${what}`);

@@ -4,7 +4,7 @@ import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { planContract } from '../contract.js';
+import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import swigluWgsl from '../linear/swiglu.wgsl?raw';
 import outputsWgsl from '../outputs.wgsl?raw';
@@ -46,6 +46,7 @@ export const linearMerge = defineKernel({
     out: 'read_write',
   },
   params: { ...LINEAR_PARAMS, partials: 'u32' },
+  tunings: CONTRACT_TUNINGS,
   plan(problem: LinearMergeProblem, traits) {
     const { inFeatures, outFeatures, type, epilogue, headDim, partials } = problem;
     const xStride = alignUp(inFeatures, 32);

@@ -72,16 +72,23 @@ async function disagreeing<T>(
   };
   const found = new Map<string, Replacement>();
   if (await agrees(() => undefined)) return found;
-  const { planned } = device;
-  const kernels = Object.keys(planned);
-  for (const kernel of kernels) {
-    const alone = (own: Replacement | undefined): Promise<boolean> =>
-      agrees((other) => (other === kernel ? own : 'plain'));
-    if (await alone(undefined)) continue;
-    found.set(kernel, planned[kernel]!.includes(',') && (await alone('exact')) ? 'exact' : 'plain');
+  const tried = new Set<string>();
+  // Kernels that take the place of wrong ones may be wrong, too.
+  for (let planned = device.planned, more = Object.keys(planned); more.length > 0;) {
+    const before = found.size;
+    for (const kernel of more) {
+      tried.add(kernel);
+      const alone = (own: Replacement | undefined): Promise<boolean> =>
+        agrees((other) => (other === kernel ? own : 'plain'));
+      if (await alone(undefined)) continue;
+      found.set(kernel, planned[kernel]!.includes(',') && (await alone('exact')) ? 'exact' : 'plain');
+    }
+    if (found.size === before) break;
+    if (await agrees((kernel) => found.get(kernel))) return found;
+    ({ planned } = device);
+    more = Object.keys(planned).filter((kernel) => !tried.has(kernel));
   }
-  const mended = found.size > 0 && (await agrees((kernel) => found.get(kernel)));
-  return mended ? found : new Map(kernels.map((kernel) => [kernel, 'plain']));
+  return new Map([...tried].map((kernel) => [kernel, 'plain']));
 }
 
 /** The last layer's rows, of each kind of step. */
