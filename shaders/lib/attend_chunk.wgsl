@@ -122,8 +122,11 @@ fn load_values(chunk: Chunk, unit: u32, token: u32) -> array<vec4<f32>, VALUES> 
   return values;
 }
 
-// The values that a thread needs first: to be asked for before anything else is waited for. Only of a chunk that `has_cached`.
+// The values that a thread needs first: to be asked for before anything else is waited for; none where none is in the cache.
 fn first_values(chunk: Chunk, thread: u32) -> array<vec4<f32>, VALUES> {
+  if (!has_cached(chunk)) {
+    return array<vec4<f32>, VALUES>();
+  }
   return load_values(chunk, thread % HEAD_UNITS, thread / HEAD_UNITS);
 }
 

@@ -26,8 +26,8 @@ const HALF_UNITS: u32 = HEAD_UNITS / 2u;
 const LANES: u32 = HALF_UNITS;
 // Of a tile: its queries, then the key, then the value. A thread has two units of one.
 const VECTORS: u32 = HEAD_TILE + 2u;
-// At least kv_stored_units(HEAD_UNITS).
-const STORED: u32 = HEAD_UNITS + (HEAD_UNITS + 15u) / 16u;
+// kv_stored_units(HEAD_UNITS).
+const STORED: u32 = 17; // variant
 
 struct Params {
   heads: u32,
@@ -68,7 +68,7 @@ var<workgroup> squares: array<f32, VECTORS * HALF_UNITS>;
 var<workgroup> newest: array<KvUnit, 2u * STORED>;
 // The tokens of the chunk from here on have its value: its own, beyond which weights are 0; and the thread's unit of it.
 var<private> newest_from: u32 = CHUNK;
-var<private> newest_value: vec4<f32>;
+var<private> newest_value: vec4<f32> = vec4<f32>();
 
 // The tile's queries lie in slice_o until the first sums of slices.
 fn query(at: u32, unit: u32) -> vec4<f32> {
@@ -171,16 +171,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   let table = head_table(info.y, cache_kv_head);
   let chunk = Chunk(table, cache_kv_head, first, skip, count, select(count, count - 1u, is_last));
-  var early = array<vec4<f32>, VALUES>();
-  if (has_cached(chunk)) {
-    early = first_values(chunk, thread);
-  }
+  let early = first_values(chunk, thread);
   stage_vectors(row, kv_head, tile, info.x, thread);
 
   if (is_last) {
     newest_from = select(0u, count - 1u, has_cached(chunk));
     newest_value = newest_dims(STORED, thread % HEAD_UNITS);
-    if (tile == 0u && thread < kv_stored_units(HEAD_UNITS)) {
+    if (tile == 0u && thread < STORED) {
       let physical = entry_block(table, info.x / BLOCK);
       let key = key_base(physical, block_heads(), block_head(cache_kv_head), info.x % BLOCK);
       let value = value_base(physical, block_heads(), block_head(cache_kv_head), info.x % BLOCK);

@@ -55,7 +55,7 @@ const cases = [
     [[17, 0]],
     true,
   ),
-  appendCase('tiny q8', { heads: 2, kvHeads: 2, headDim: 8, kvType: 'q8', block: 16 }, [[19, 0], undefined], true),
+  appendCase('tiny q8', { heads: 2, kvHeads: 2, headDim: 8, kvType: 'q8', block: 16 }, [[19, 0], undefined]),
   appendCase('the first token', { heads: 8, kvHeads: 2, headDim: 32, kvType: 'f32', block: 64 }, [[0, 0]]),
   appendCase('8/4 d32 ragged over chunk ends', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [
     [0, 2],
@@ -157,7 +157,10 @@ function inputs(problem: AppendCase, random: Random): HostArrays {
   forget(given['k_cache']!, keyUnit);
   forget(given['v_cache']!, valueUnit);
   const positions = Math.max(0, ...rowInfo.map((info) => info?.[0] ?? 0)) + 1;
-  const angles = Array.from({ length: (positions * (problem.rotary ?? headDim)) / 2 }, () => random.next() * 2 * Math.PI);
+  const angles = Array.from(
+    { length: (positions * (problem.rotary ?? headDim)) / 2 },
+    () => random.next() * 2 * Math.PI,
+  );
   return {
     ...given,
     qkv: random.normals(rows * problem.qkvStride, 2),

@@ -13,6 +13,7 @@ import {
   kvStageWgsl,
   kvWgsl,
   queryGroup,
+  storedUnits,
 } from '../../cache/kv_cache.js';
 import attendChunk from '../../lib/attend_chunk.wgsl?raw';
 import headRope from '../../lib/head_rope.wgsl?raw';
@@ -112,6 +113,7 @@ export const attentionAppend = defineKernel({
         ...constants,
         QK_NORM: qkNorm,
         ROTARY: rotaryOf('attention_append', problem),
+        STORED: storedUnits(headDim, problem.kvType),
       },
       params: {
         heads,

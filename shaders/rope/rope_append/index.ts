@@ -101,7 +101,17 @@ export const ropeAppend = defineKernel({
     const lanes = traits.software ? 1 : headDim / 8;
     const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
     return {
-      wgsl: [...kvWgsl(problem.kvType), ...kvStageWgsl, ...tableWgsl, ...piecesWgsl, steps, headNorm, headRope, rotate, source],
+      wgsl: [
+        ...kvWgsl(problem.kvType),
+        ...kvStageWgsl,
+        ...tableWgsl,
+        ...piecesWgsl,
+        steps,
+        headNorm,
+        headRope,
+        rotate,
+        source,
+      ],
       constants: {
         ...kvConstants(problem),
         ...kvStage(problem.kvType, headTile * headDim),
