@@ -44,8 +44,8 @@ fn load_value(value: u32, unit: u32) -> vec4<f32> {
   return kv_unpack(v_cache[value + unit], kv_scale(v_cache[value + kv_scale_unit(HEAD_UNITS, unit)], unit));
 }
 
-// q . k of the tile's heads, whose units start at `at`; `newest`: of the key that isn't in the cache.
-fn key_scores(at: vec4<u32>, key: u32, newest: bool) -> vec4<f32> {
+// q . k of the tile's heads, whose units start at `at`; `is_newest`: of the key that isn't in the cache.
+fn key_scores(at: vec4<u32>, key: u32, is_newest: bool) -> vec4<f32> {
   var a0 = vec4<f32>();
   var a1 = vec4<f32>();
   var a2 = vec4<f32>();
@@ -54,7 +54,7 @@ fn key_scores(at: vec4<u32>, key: u32, newest: bool) -> vec4<f32> {
   for (var left = params.head_units / STEP; left > 0u; left--) {
     var k = array<vec4<f32>, STEP>();
     for (var i = 0u; i < STEP; i++) {
-      if (newest) {
+      if (is_newest) {
         k[i] = newest_key(first + i);
       } else {
         k[i] = load_key(key, first + i);

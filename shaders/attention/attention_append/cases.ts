@@ -94,7 +94,7 @@ const cases = [
   ),
   appendCase(
     'tiny, a window of 1',
-    { heads: 4, kvHeads: 2, headDim: 8, kvType: 'f16', block: 16, slidingWindow: 1 },
+    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16, slidingWindow: 1 },
     [
       [0, 0],
       [255, 1],
@@ -158,7 +158,7 @@ function inputs(problem: AppendCase, random: Random): HostArrays {
   forget(given['v_cache']!, valueUnit);
   const positions = Math.max(0, ...rowInfo.map((info) => info?.[0] ?? 0)) + 1;
   const angles = Array.from(
-    { length: (positions * (problem.rotary ?? headDim)) / 2 },
+    { length: Math.max(1, (positions * (problem.rotary ?? headDim)) / 2) },
     () => random.next() * 2 * Math.PI,
   );
   return {

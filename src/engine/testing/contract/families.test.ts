@@ -289,4 +289,15 @@ describe('model families', { timeout: 300_000 }, async () => {
       }
     },
   );
+
+  test.each(drawn(Object.keys(cases), 1, 'lone rows'))(
+    "%s: a GPU's lone row has the bits of one in a batch",
+    async (name) => {
+      const { options } = cases[name]!;
+      const [kv] = drawn(KV_TYPES, 1, `lone ${name}`);
+      const given = { adapter: adapter.name, model: options, weights: 'q8', kv: kv!, variants: 'hardware' } as const;
+      const lone = await runAlone([1, 257, 310], { ...given, slots: 1 });
+      expect(firstDifference(lone, await runAlone([1, 257, 310], { ...given, slots: 2 }))).toBe(-1);
+    },
+  );
 });
