@@ -49,6 +49,8 @@ describe('dispatches of a layer for one token', () => {
     ['qwen2', 5],
     ['qwen3', 5],
     ['mistral', 5],
+    ['granite', 5],
+    ['smollm3', 5],
     // A bottleneck of q.
     ['minicpm3', 8],
     ['deepseek_v2', 13],
@@ -58,6 +60,11 @@ describe('dispatches of a layer for one token', () => {
     // A rank of a tensor-parallel plan adds up two sums besides; with latents it shares the sequences, too.
     if (most > 5) return;
     expect(await perLayer({ model_type: type }, { variants: 'hardware', plan: 'tp', ranks: 2 })).toBe(most + 2);
+  });
+
+  test('on a GPU: a layer that may see less than the context merges its chunks by itself', async () => {
+    const windowed = { model_type: 'phi3', head_dim: undefined, sliding_window: 300 };
+    expect(await perLayer(windowed, { variants: 'hardware' })).toBe(6);
   });
 
   test.each([['llama', 7]])('on a software adapter: %s takes %i', async (type, most) => {
