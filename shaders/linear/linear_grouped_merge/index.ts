@@ -10,6 +10,7 @@ import { MOST_MERGED_CHUNKS } from '../linear_merge/index.js';
 import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
 import { WEIGHTS_WGSL } from '../weights_wgsl.js';
 import xMergedWgsl from '../x_merged.wgsl?raw';
+import { someActivations } from '../problem.js';
 import source from './linear_grouped_merge.wgsl?raw';
 
 /** Of a lone row. */
@@ -51,6 +52,10 @@ export const linearGroupedMerge = defineKernel({
     partials: 'u32',
   },
   tunings: CONTRACT_TUNINGS,
+  contents: ({ groups, inFeatures, partials }: LinearGroupedMergeProblem) => ({
+    partial_o: someActivations(groups * inFeatures * partials),
+    partial_ml: someActivations(groups * partials * 2),
+  }),
   plan(problem: LinearGroupedMergeProblem, traits) {
     const { groups, inFeatures, outFeatures, type, partials, outStride, outGroupStride } = problem;
     const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear_grouped_merge: ${what}`);

@@ -9,7 +9,7 @@ import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import swigluWgsl from '../linear/swiglu.wgsl?raw';
 import outputsWgsl from '../outputs.wgsl?raw';
-import { LINEAR_PARAMS, type LinearProblem, planLinear } from '../problem.js';
+import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations } from '../problem.js';
 import xMergedWgsl from '../x_merged.wgsl?raw';
 import source from './linear_merge.wgsl?raw';
 
@@ -48,6 +48,10 @@ export const linearMerge = defineKernel({
   },
   params: { ...LINEAR_PARAMS, partials: 'u32' },
   tunings: CONTRACT_TUNINGS,
+  contents: ({ inFeatures, headDim, partials }: LinearMergeProblem) => ({
+    partial_o: someActivations(inFeatures * partials),
+    partial_ml: someActivations((inFeatures / headDim) * partials * 2),
+  }),
   plan(problem: LinearMergeProblem, traits) {
     const { inFeatures, outFeatures, type, epilogue, headDim, partials } = problem;
     const xStride = alignUp(inFeatures, 32);
