@@ -1,4 +1,4 @@
-import { Device } from './device.js';
+import { Device, type Variants } from './device.js';
 
 /** As the specification has them; in Node they come with Dawn, which paper does without. */
 const CONSTANTS = {
@@ -22,9 +22,10 @@ const LIMITS = {
 /**
  * A device on paper: it counts what is allocated (`usage`) and compiles, keeps and runs nothing. What a rank will take is known
  * before there is a GPU.
- * @param like a device whose limits, features and name it has
+ * @param like a device whose limits, features, name and variants of kernels it has
+ * @param variants of kernels, where it is like no device; default: those for GPUs
  */
-export function openPaperDevice(like?: Pick<Device, 'traits' | 'adapter'>): Promise<Device> {
+export function openPaperDevice(like?: Pick<Device, 'traits' | 'adapter'>, variants?: Variants): Promise<Device> {
   for (const [name, value] of Object.entries(CONSTANTS)) {
     if (!(name in globalThis)) Object.assign(globalThis, { [name]: value });
   }
@@ -56,5 +57,5 @@ export function openPaperDevice(like?: Pick<Device, 'traits' | 'adapter'>): Prom
     },
     requestDevice: () => Promise.resolve(gpu),
   };
-  return Device.open(adapter as unknown as GPUAdapter, like?.adapter.variants, like?.traits.fast);
+  return Device.open(adapter as unknown as GPUAdapter, like?.adapter.variants ?? variants, like?.traits.fast);
 }

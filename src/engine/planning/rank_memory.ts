@@ -10,8 +10,9 @@ import type { RunnerOptions } from '../ranks/rank.js';
 import { RankRunner } from '../ranks/rank_runner.js';
 
 /**
- * What every rank of a plan takes, in order of ranks: all that loading allocates, counted on paper. Adapters with small bindings take
- * a little less for activations, as their steps are smaller.
+ * What every rank of a plan takes, in order of ranks: all that loading allocates, counted on paper, whichever adapters they get:
+ * where GPUs and adapters on the CPU differ, which is in a few buffers of activations, the larger number. Adapters with small
+ * bindings take a little less for activations, as their steps are smaller.
  */
 export async function memoryOnPaper(plan: Plan, subject: MemorySubject, runner: RunnerOptions): Promise<RankMemory[]> {
   const known = new Map<string, Omit<RankMemory, 'rank'>>();
@@ -19,10 +20,21 @@ export async function memoryOnPaper(plan: Plan, subject: MemorySubject, runner: 
   for (let rank = 0; rank < plan.worldSize; rank++) {
     const key = formOf(plan, rank, subject.config, runner);
     let memory = known.get(key);
-    if (!memory) known.set(key, (memory = await rankOnPaper(plan, rank, subject, runner)));
+    if (!memory) known.set(key, (memory = await onAnyAdapter(plan, rank, subject, runner)));
     memories.push({ rank, ...memory });
   }
   return memories;
+}
+
+async function onAnyAdapter(
+  plan: Plan,
+  rank: number,
+  subject: MemorySubject,
+  runner: RunnerOptions,
+): Promise<Omit<RankMemory, 'rank'>> {
+  const onGpu = await rankOnPaper(plan, rank, subject, runner);
+  const onCpu = await rankOnPaper(plan, rank, subject, runner, await openPaperDevice(undefined, 'software'));
+  return onGpu.totalBytes < onCpu.totalBytes ? onCpu : onGpu;
 }
 
 /**
