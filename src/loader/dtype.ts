@@ -32,9 +32,14 @@ export const BLOCK_TYPES = {
   Q5_0: { elements: 32, bytes: 22 },
   Q5_1: { elements: 32, bytes: 24 },
   Q8_0: { elements: 32, bytes: 34 },
+  Q2_K: { elements: 256, bytes: 84 },
+  Q3_K: { elements: 256, bytes: 110 },
   Q4_K: { elements: 256, bytes: 144 },
   Q5_K: { elements: 256, bytes: 176 },
   Q6_K: { elements: 256, bytes: 210 },
+  IQ4_NL: { elements: 32, bytes: 18 },
+  IQ4_XS: { elements: 256, bytes: 136 },
+  MXFP4: { elements: 32, bytes: 17 },
 } as const;
 
 export type BlockType = keyof typeof BLOCK_TYPES;

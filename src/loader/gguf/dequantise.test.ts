@@ -2,13 +2,27 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../base/random.js';
 import { converter } from '../convert.js';
-import { BLOCK_TYPES, blockOf } from '../dtype.js';
+import { BLOCK_TYPES, type BlockType, blockOf } from '../dtype.js';
 import { TensorReader } from '../tensor_reader.js';
 import { MemorySource } from '../testing/memory_source.js';
 import { blockTypes, encodeAs } from './testing/quantise.js';
 
 /** Steps between neighbouring values, for values within +-1 or so: 2 over the number of levels, and as much again for rounded scales. */
-const tolerance = { Q4_0: 0.2, Q4_1: 0.1, Q5_0: 0.1, Q5_1: 0.05, Q8_0: 0.01, Q4_K: 0.12, Q5_K: 0.06, Q6_K: 0.05 };
+const tolerance: Readonly<Record<BlockType, number>> = {
+  Q4_0: 0.2,
+  Q4_1: 0.1,
+  Q5_0: 0.1,
+  Q5_1: 0.05,
+  Q8_0: 0.01,
+  Q2_K: 0.5,
+  Q3_K: 0.4,
+  Q4_K: 0.12,
+  Q5_K: 0.06,
+  Q6_K: 0.05,
+  IQ4_NL: 0.2,
+  IQ4_XS: 0.2,
+  MXFP4: 0.35,
+};
 
 describe.each(blockTypes)('%s', (type) => {
   const { elements } = BLOCK_TYPES[type];
@@ -87,5 +101,21 @@ describe('by hand', () => {
     const scales = [1, 2 | (2 << 6), 3, 4, 0, 0 | (1 << 6), 0, 0, 5, 5 | (1 << 4), 7, 8];
     const values = decode('Q4_K', [...half(1), ...half(2), ...scales, ...new Array<number>(128).fill(0x53)]);
     expect([values[0], values[32], values[64], values[160], values[255]]).toEqual([3, 10, 9, 37 * 5 - 2 * 17, 40]);
+  });
+
+  it('Q3_K', () => {
+    // Group 9 of 16: low bits 5 of the scale, high bits 3: 53 - 32 = 21. Its elements are 2 + 4 - 4 = 2 and 1 - 4 = -3.
+    const block = new Array<number>(110).fill(0);
+    [block[109], block[96 + 1], block[104 + 1]] = [half(0.5)[1], 5 << 4, 3 << 4];
+    [block[32 + 32 + 16], block[32 + 32 + 17], block[16]] = [2, 1, 1 << 4];
+    const values = decode('Q3_K', block);
+    expect(values.slice(144, 147)).toEqual([2 * 10.5, -3 * 10.5, -4 * 10.5]);
+  });
+
+  it('MXFP4, with the smallest and the largest scales', () => {
+    const of = (scale: number): number[] => decode('MXFP4', [scale, 0x71, 0x0a, ...new Array<number>(14).fill(0)]);
+    expect([0, 1, 16, 17].map((i) => of(127)[i])).toEqual([0.5, -1, 6, 0]);
+    expect([0, 1, 16].map((i) => of(0)[i])).toEqual([2 ** -128, -(2 ** -127), 6 * 2 ** -127]);
+    expect([0, 1, 16].map((i) => of(254)[i])).toEqual([2 ** 126, -(2 ** 127), Infinity]);
   });
 });

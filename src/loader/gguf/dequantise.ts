@@ -5,7 +5,7 @@ import { halfValues } from '../half_table.js';
 /** Writes the elements of the block at `bytes[at]` to out[to], out[to + 1], ... */
 type DecodeBlock = (bytes: Uint8Array, at: number, out: Float32Array, to: number, half: Float32Array) => void;
 
-/** Elements of 32-element blocks in f32, as dequantize_row_* of llama.cpp's ggml-quants.c. d: f16 scale, m: f16 minimum. */
+/** Elements of a block in f32, as dequantize_row_* of llama.cpp's ggml-quants.c. d: f16 scale, m: f16 minimum. */
 const decoders: Readonly<Record<BlockType, DecodeBlock>> = {
   /** d, 16 bytes of two 4-bit numbers: (q - 8) d. Low halves are elements 0 to 15, high halves 16 to 31. */
   Q4_0(bytes, at, out, to, half) {
@@ -52,6 +52,36 @@ const decoders: Readonly<Record<BlockType, DecodeBlock>> = {
     const d = half[halfAt(bytes, at)]!;
     for (let j = 0; j < 32; j++) out[to + j] = signed(bytes[at + 2 + j]!) * d;
   },
+  /** 16 bytes of (scale, minimum) of 4 bits, 64 bytes, d, m: 16 elements are q (d scale) - m minimum. */
+  Q2_K(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at + 80)]!;
+    const m = half[halfAt(bytes, at + 82)]!;
+    for (let group = 0; group < 16; group++) {
+      const packed = bytes[at + group]!;
+      const scale = d * (packed & 15);
+      const minimum = m * (packed >> 4);
+      // Of each 128 elements: 32 share 32 bytes with the other three 32s.
+      const quants = at + 16 + (group >> 3) * 32 + (group & 1) * 16;
+      const shift = group & 6;
+      for (let l = 0; l < 16; l++) out[to + group * 16 + l] = ((bytes[quants + l]! >> shift) & 3) * scale - minimum;
+    }
+  },
+  /** 32 bytes of third bits (bit g of byte l is that of element l of group g of 32), 64 bytes, 16 scales of 6 bits, d: (q - 4) (d (scale - 32)). */
+  Q3_K(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at + 108)]!;
+    for (let group = 0; group < 16; group++) {
+      const low = (bytes[at + 96 + (group & 7)]! >> ((group >> 3) * 4)) & 15;
+      const high = (bytes[at + 104 + (group & 3)]! >> ((group >> 2) * 2)) & 3;
+      const scale = d * ((low | (high << 4)) - 32);
+      const inBytes = (group & 1) * 16;
+      const quants = at + 32 + (group >> 3) * 32 + inBytes;
+      for (let l = 0; l < 16; l++) {
+        const third = (bytes[at + inBytes + l]! >> (group >> 1)) & 1;
+        const q = ((bytes[quants + l]! >> (group & 6)) & 3) | (third << 2);
+        out[to + group * 16 + l] = (q - 4) * scale;
+      }
+    }
+  },
   /** d, m, eight (scale, minimum) of 6 bits in 12 bytes, 128 bytes: a group of 32 is q (d scale) - m minimum. */
   Q4_K(bytes, at, out, to, half) {
     const d = half[halfAt(bytes, at)]!;
@@ -95,7 +125,45 @@ const decoders: Readonly<Record<BlockType, DecodeBlock>> = {
       }
     }
   },
+  /** d, 16 bytes of two numbers in a table of 16: table[q] d. */
+  IQ4_NL(bytes, at, out, to, half) {
+    putTabled(bytes, at + 2, out, to, uneven, half[halfAt(bytes, at)]!);
+  },
+  /** d, eight scales of 6 bits (their high 2 bits in 2 bytes, low 4 in 4), 128 bytes: a group of 32 is table[q] (d (scale - 32)). */
+  IQ4_XS(bytes, at, out, to, half) {
+    const d = half[halfAt(bytes, at)]!;
+    for (let group = 0; group < 8; group++) {
+      const low = (bytes[at + 4 + (group >> 1)]! >> ((group & 1) * 4)) & 15;
+      const high = (halfAt(bytes, at + 2) >> (group * 2)) & 3;
+      const scale = d * ((low | (high << 4)) - 32);
+      putTabled(bytes, at + 8 + group * 16, out, to + group * 32, uneven, scale);
+    }
+  },
+  /** A scale e, 16 bytes of two E2M1 numbers, whose doubles are the table's: table[q] 2^(e - 128). */
+  MXFP4(bytes, at, out, to) {
+    putTabled(bytes, at + 1, out, to, doubledE2m1, 2 ** (bytes[at]! - 128));
+  },
 };
+
+/** The values of IQ4_NL and IQ4_XS (kvalues_iq4nl of ggml-common.h). */
+const uneven = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+const doubledE2m1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/** 32 elements by 16 bytes: low halves are elements 0 to 15, high halves 16 to 31. */
+function putTabled(
+  bytes: Uint8Array,
+  at: number,
+  out: Float32Array,
+  to: number,
+  table: readonly number[],
+  scale: number,
+): void {
+  for (let j = 0; j < 16; j++) {
+    const q = bytes[at + j]!;
+    out[to + j] = table[q & 15]! * scale;
+    out[to + 16 + j] = table[q >> 4]! * scale;
+  }
+}
 
 /** A converter (see convert.ts) for whole blocks; a part of a block is decoded aside. */
 export function blockConverter(type: BlockType, bytes: Uint8Array): Convert {

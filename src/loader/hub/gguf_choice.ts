@@ -16,9 +16,16 @@ export const PREFERRED_QUANTS = [
   'Q5_0',
   'Q4_1',
   'Q5_1',
+  'IQ4_XS',
+  'IQ4_NL',
+  'MXFP4',
+  'MXFP4_MOE',
   'F16',
   'BF16',
   'F32',
+  'Q3_K_L',
+  'Q3_K_M',
+  'Q3_K_S',
 ] as const;
 
 /** The GGUF models of a repository: parts of a split one count as one; projectors of images are no models. */
@@ -30,7 +37,7 @@ const modelsOf = (files: Iterable<string>): string[] => {
 /** 'Q4_K_M' of 'model-q4_k_m.gguf' or 'Q4_K_M/model-00001-of-00002.gguf'. */
 function quantOf(file: string): string | undefined {
   const stem = file.replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '');
-  const label = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|BF16|F(?:P)?(?:16|32))$/i.exec(stem)?.[1]?.toUpperCase();
+  const label = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|MXFP4\w*|BF16|F(?:P)?(?:16|32))$/i.exec(stem)?.[1]?.toUpperCase();
   return label?.replace('FP', 'F');
 }
 

@@ -90,6 +90,35 @@ const encoders: Readonly<Record<BlockType, EncodeBlock>> = {
     const d = half(bytes, 0, Math.abs(extremeOf(values)) / 127);
     values.forEach((value, j) => (bytes[2 + j] = d === 0 ? 0 : clamp(Math.round(value / d), -128, 127)));
   },
+  Q2_K(values, bytes) {
+    const groups = Array.from({ length: 16 }, (_, g) => values.subarray(g * 16, g * 16 + 16));
+    const minimums = groups.map((group) => Math.max(0, -Math.min(...group)));
+    const scales = groups.map((group, g) => (Math.max(...group) + minimums[g]!) / 3);
+    const d = half(bytes, 80, Math.max(...scales) / 15);
+    const m = half(bytes, 82, Math.max(...minimums) / 15);
+    groups.forEach((group, g) => {
+      const [sc, min] = [fourBits(scales[g]!, d), fourBits(minimums[g]!, m)];
+      bytes[g] = sc | (min << 4);
+      group.forEach((value, l) => {
+        const q = d * sc === 0 ? 0 : clamp(Math.round((value + m * min) / (d * sc)), 0, 3);
+        bytes[16 + (g >> 3) * 32 + (g & 1) * 16 + l]! |= q << (g & 6);
+      });
+    });
+  },
+  Q3_K(values, bytes) {
+    const groups = Array.from({ length: 16 }, (_, g) => values.subarray(g * 16, g * 16 + 16));
+    const scales = groups.map((group) => extremeOf(group) / -4);
+    const d = half(bytes, 108, Math.max(...scales.map(Math.abs)) / 31);
+    groups.forEach((group, g) => {
+      const sc = sixBitScale(scales[g]!, d);
+      bytes[96 + (g & 7)]! |= (sc & 15) << ((g >> 3) * 4);
+      bytes[104 + (g & 3)]! |= (sc >> 4) << ((g >> 2) * 2);
+      symmetric(3, group, d * (sc - 32)).forEach((q, l) => {
+        bytes[32 + (g >> 3) * 32 + (g & 1) * 16 + l]! |= (q & 3) << (g & 6);
+        bytes[(g & 1) * 16 + l]! |= (q >> 2) << (g >> 1);
+      });
+    });
+  },
   Q4_K: kBlock(4),
   Q5_K: kBlock(5),
   Q6_K(values, bytes) {
@@ -107,7 +136,41 @@ const encoders: Readonly<Record<BlockType, EncodeBlock>> = {
       bytes[128 + half128 * 32 + (inHalf & 31)]! |= (q >> 4) << ((inHalf >> 5) * 2);
     }
   },
+  IQ4_NL(values, bytes) {
+    const d = half(bytes, 0, extremeOf(values) / -127);
+    putNibbles(bytes, 2, nearest(uneven, values, d));
+  },
+  IQ4_XS(values, bytes) {
+    const groups = Array.from({ length: 8 }, (_, g) => values.subarray(g * 32, g * 32 + 32));
+    const scales = groups.map((group) => extremeOf(group) / -127);
+    const d = half(bytes, 0, Math.max(...scales.map(Math.abs)) / 31);
+    groups.forEach((group, g) => {
+      const sc = sixBitScale(scales[g]!, d);
+      bytes[2 + (g >> 2)]! |= (sc >> 4) << ((g & 3) * 2);
+      bytes[4 + (g >> 1)]! |= (sc & 15) << ((g & 1) * 4);
+      putNibbles(bytes, 8 + g * 16, nearest(uneven, group, d * (sc - 32)));
+    });
+  },
+  MXFP4(values, bytes) {
+    // The power of two by which the largest is at most 6.
+    const exponent = clamp(Math.ceil(Math.log2(Math.abs(extremeOf(values)) / 6 || 1)) + 127, 0, 254);
+    bytes[0] = exponent;
+    putNibbles(bytes, 1, nearest(e2m1, values, 2 ** (exponent - 127)));
+  },
 };
+
+const fourBits = (value: number, unit: number): number => (unit === 0 ? 0 : clamp(Math.round(value / unit), 0, 15));
+/** 0 to 63 for -32 to 31. */
+const sixBitScale = (scale: number, unit: number): number =>
+  unit === 0 ? 32 : clamp(Math.round(scale / unit), -32, 31) + 32;
+
+const uneven = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+const e2m1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6];
+const nearest = (table: readonly number[], values: Float32Array, d: number): number[] =>
+  Array.from(values, (value) => {
+    const distances = table.map((one) => Math.abs(one * d - value));
+    return distances.indexOf(Math.min(...distances));
+  });
 
 /** Values as the bytes of a type; of a quantised type their number must be a multiple of its block. */
 export function encodeAs(type: WritableType, values: Float32Array): Uint8Array<ArrayBuffer> {

@@ -27,11 +27,16 @@ const tensorTypeIds: Readonly<Record<WritableType, number>> = {
   Q5_0: 6,
   Q5_1: 7,
   Q8_0: 8,
+  Q2_K: 10,
+  Q3_K: 11,
   Q4_K: 12,
   Q5_K: 13,
   Q6_K: 14,
+  IQ4_NL: 20,
+  IQ4_XS: 23,
   F64: 28,
   BF16: 30,
+  MXFP4: 39,
 };
 
 /** A GGUF file. `general.alignment` in the metadata counts. */
