@@ -46,12 +46,12 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown kernel',
       ['--suite', 'kernels', '--host', 'node', '--kernel', 'soft'],
-      "--kernel soft: no kernel's folder contains it; there are attention/attention_merge,",
+      "--kernel soft: no kernel's folder contains it; there are attention/attention_append,",
     ],
     [
       'an unknown kernel to compile',
       ['--suite', 'compile', '--kernel', 'soft'],
-      "--kernel soft: no kernel's folder contains it; there are attention/attention_merge,",
+      "--kernel soft: no kernel's folder contains it; there are attention/attention_append,",
     ],
     [
       'an unknown family',

@@ -64,7 +64,7 @@ const cases = [
   ),
   ropeCase(
     'tiny qk norm',
-    { heads: 2, kvHeads: 1, headDim: 16, qkNorm: true, kvType: 'f32', block: 16 },
+    { heads: 2, kvHeads: 1, headDim: 8, qkNorm: true, kvType: 'f32', block: 16 },
     [[17, 0]],
     true,
   ),
