@@ -42,17 +42,19 @@ const ROUNDS: u32 = (PARTS + SLICES - 1u) / SLICES;
 const WRITES: u32 = (OUTS * TILE_ROWS + THREADS - 1u) / THREADS;
 
 /// The units first, first + SUBS, ... of a part, `count` of them; with CUT only its vec4s in [start4, end4). `first` exists also
-/// where count is 0.
+/// where count is 0. `base` and `row`: added to those of the contraction, where its parts multiply other weights and rows.
 struct Part {
   first: u32,
   count: u32,
   start4: u32,
   end4: u32,
+  base: u32,
+  row: u32,
 }
 
 /// A part of a contraction of `units` units that is one segment. An empty part names a unit that exists: it is asked for all the same.
 fn uncut_part(part: u32, units: u32) -> Part {
-  return Part(select(0u, part, part < units), steps(part, units, SUBS), 0u, 0u);
+  return Part(select(0u, part, part < units), steps(part, units, SUBS), 0u, 0u, 0u, 0u);
 }
 
 /// [part][(matrix * TILE_ROWS + row) * EACH + output of a thread][lane]
@@ -68,7 +70,7 @@ fn loop_count(count: u32) -> u32 {
 /// second matrix `up_step`.
 fn load_index(load: u32, base: u32, up_step: u32, part: Part, done: u32) -> u32 {
   let unit = part.first + min(done + load / (BESIDE * EACH), max(part.count, 1u) - 1u) * SUBS;
-  return base + load / EACH % BESIDE * up_step + unit * 32u + load % EACH * LANES;
+  return base + part.base + load / EACH % BESIDE * up_step + unit * 32u + load % EACH * LANES;
 }
 
 fn load_words(base: u32, up_step: u32, part: Part, done: u32) -> array<vec4<u32>, LOADS> {
@@ -88,7 +90,7 @@ fn load_scales(base: u32, up_step: u32, part: Part, done: u32) -> array<f32, LOA
 }
 
 fn part_x(row: u32, k4: u32, part: Part) -> Unit {
-  var values = load_x_unit(row, k4);
+  var values = load_x_unit(row + part.row, k4);
   if (CUT) {
     for (var i = 0u; i < UNIT4; i++) {
       let inside = k4 + i >= part.start4 && k4 + i < part.end4;

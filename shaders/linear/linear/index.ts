@@ -28,7 +28,8 @@ export interface LinearRowsProblem extends LinearProblem {
   readonly activation?: Activation;
 }
 
-const normBytes = (inFeatures: number): number => alignUp(inFeatures, 32) * 4 + 64 * 4;
+/** Of workgroup memory, for a row that x_normed.wgsl normalises. */
+export const normBytes = (inFeatures: number): number => alignUp(inFeatures, 32) * 4 + 64 * 4;
 
 /** Whether `linear` can normalise a row of `inFeatures` itself; if not, rms_norm before it gives the same bits. */
 export function canFuseNorm(inFeatures: number, traits: DeviceTraits): boolean {

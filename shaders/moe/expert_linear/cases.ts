@@ -1,8 +1,9 @@
+import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { expertLayout } from '../experts.js';
 import { expertInputs, expertProblem, randomExperts } from '../fixture.js';
 import { expertLinear, type ExpertLinearProblem } from './index.js';
-import { expertReference } from './reference.js';
+import { expertLinearReference } from './reference.js';
 
 function expertCase(name: string, problem: ExpertLinearProblem, more: Partial<KernelCase<ExpertLinearProblem>> = {}) {
   const { rows, topK, inFeatures } = problem;
@@ -39,13 +40,19 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
     expertCase('q8, the last expert of 8', expertProblem(3, [8, 6], 40, 33, { type: 'q8', ...DOWN, expertFirst: 7 })),
     expertCase('f32, wider strides', expertProblem(2, [4, 2], 40, 24, { type: 'f32', xStride: 68, outStride: 25 })),
     expertCase('q4, 2048 inputs', expertProblem(1, [3, 2], 2048, 96, { type: 'q4', ...SWIGLU })),
+    expertCase('f16, norm', { ...expertProblem(1, [4, 2], 40, 24, SWIGLU), normEps: 1e-5 }, { races: true }),
+    expertCase('q8, norm, 3 rows of 100', {
+      ...expertProblem(3, [8, 3], 100, 33, { type: 'q8', ...SWIGLU, expertFirst: 2, expertCount: 4 }),
+      normEps: 1e-6,
+    }),
   ],
   inputs: (problem, random) => ({
     ...expertInputs(problem, random),
     expert_ids: randomExperts(problem.rows, problem.topK, problem.experts, random),
+    ...(problem.normEps !== undefined && { norm_weight: random.normals(alignUp(problem.inFeatures, 4)) }),
   }),
   outputs: () => ({}),
-  reference: (problem, inputs) => ({ out: expertReference(problem, inputs['expert_ids']!, problem.rows, inputs) }),
+  reference: expertLinearReference,
 };
 
 /** x, ids and out of `row` alone; the weights whole. */

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
+import { rmsNorm } from '../../norm/rms_norm/index.js';
 import { expertLayout, expertsPerShard } from '../experts.js';
 import { expertProblem, runOnce } from '../fixture.js';
 import { oneRow, suite } from './cases.js';
@@ -37,6 +38,27 @@ await describeOnAdapters('expert_linear', (device) => {
       expect(out).toEqual(whole);
     },
   );
+
+  test('a fused norm gives the bits of rms_norm before it', async () => {
+    const problem = expertProblem(2, [4, 2], 100, 40, { type: 'q8', epilogue: 'swiglu' });
+    const [rows, width, stride, eps] = [problem.rows, problem.inFeatures, problem.xStride, 1e-5];
+    const fused = { ...problem, normEps: eps };
+    const inputs = suite.inputs(fused, new Random(9));
+    const { x, norm_weight: weight, ...rest } = inputs;
+    const norm = { rows, width, stride, eps, residual: false };
+    const normInputs = { x: x!, weight: weight! };
+    const { out: normed } = await runOnce(
+      device(),
+      { kernel: rmsNorm, outputs: () => ({}), reference: () => ({ out: [] }) },
+      norm,
+      { ...normInputs, out: new Float32Array(rows * stride) },
+      rows,
+      false,
+    );
+    const { out: expected } = await runOnce(device(), suite, problem, { ...rest, x: normed! }, rows, false);
+    const { out } = await runOnce(device(), suite, fused, inputs, rows, false);
+    expect(new Uint32Array(out!.buffer)).toEqual(new Uint32Array(expected!.buffer));
+  });
 
   test.each([true, false])(
     "other experts' weights are not read, nor rows beyond the step written (software: %s)",
@@ -77,5 +99,8 @@ test('refuses shapes that do not fit', () => {
   expect(() => plan({ expertFirst: 3, expertCount: 2 })).toThrow(
     'experts 3 to 4 in the shard, expected some of 0 to 3',
   );
+  expect(() => plan({ normEps: 1e-5, xPerSlot: true })).toThrow('a fused norm needs rows that slots share');
+  const long = { ...expertProblem(1, [4, 2], 4096, 24), normEps: 1e-5 };
+  expect(() => expertLinear.plan(long, BASELINE_TRAITS)).toThrow(/4096 with a fused norm need .* 16384.*rms_norm/);
   expect(() => plan({ rows: 40000 })).toThrow('40000 rows need 80000 workgroups');
 });

@@ -3,13 +3,14 @@
 //   out[r][s][n] = sum_k W[expert_ids[r][s]][n][k] x[r][k]           (x[r][s][k] where x_divisor is 1)
 //   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = gate / (1 + exp(-gate)) * up
 //
-// x:          [rows][x_stride4 * 4] f32, or with x_divisor 1 [rows][top_k][x_stride4 * 4]; padded with zeros to 32 elements
-// weight:     experts expert_first .. expert_first + expert_count - 1, `tiles` packed tiles of 32 outputs each
-//             (linear/pack.ts); SWIGLU: tiles of gate rows, then as many of up rows
-// scale:      f16 scales of q8 and q4
-// expert_ids: [rows][top_k] u32
-// out:        [rows][top_k][out_stride] f32; elements from out_features on, and (row, slot)s whose expert is not in this buffer,
-//             are never written
+// x:           [rows][x_stride4 * 4] f32, or with x_divisor 1 [rows][top_k][x_stride4 * 4]; padded with zeros to 32 elements
+// weight:      experts expert_first .. expert_first + expert_count - 1, `tiles` packed tiles of 32 outputs each
+//              (linear/pack.ts); SWIGLU: tiles of gate rows, then as many of up rows
+// scale:       f16 scales of q8 and q4
+// expert_ids:  [rows][top_k] u32
+// norm_weight: [model_in_features] f32, padded to a multiple of 4; only where x is normalised (linear/linear/x_normed.wgsl)
+// out:         [rows][top_k][out_stride] f32; elements from out_features on, and (row, slot)s whose expert is not in this buffer,
+//              are never written
 //
 // Grid: x = tile of 32 outputs, y = row * top_k + slot. One invocation computes 2 outputs (serial.wgsl).
 //
@@ -20,7 +21,8 @@
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> scale: array<u32>;
 @group(0) @binding(3) var<storage, read> expert_ids: array<u32>;
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+@group(0) @binding(4) var<storage, read> norm_weight: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
 struct Params {
   rows: u32,
@@ -35,15 +37,14 @@ struct Params {
   x_stride4: u32,
   out_features: u32,
   out_stride: u32,
+  model_in_features: u32,
+  eps: f32,
 }
-@group(0) @binding(5) var<uniform> params: Params;
+@group(0) @binding(6) var<uniform> params: Params;
 
-/// Elements 4 * k4 .. 4 * k4 + 3 of a row of x.
-fn load_x(row: u32, k4: u32) -> vec4<f32> {
-  return x[row * params.x_stride4 + k4];
-}
+const THREADS: u32 = 16u;
 
-@compute @workgroup_size(16)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let pair = group.y;
   // Experts before the shard wrap around to large numbers.
@@ -53,6 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   let tile = expert * params.tiles * params.matrices + group.x;
   let x_row = pair / params.x_divisor;
+  stage_x(x_row, thread);
   // Without SWIGLU, `gates` stays empty and `sums` are the outputs. One call of contract compiles in half the time of two.
   var gates = vec4<f32>();
   var sums = vec4<f32>();

@@ -1,14 +1,23 @@
+import { limitError, SplitkvError } from '../../../src/base/errors.js';
+import { alignUp } from '../../../src/base/math.js';
 import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
+import rmsWgsl from '../../lib/rms.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
+import { normBytes } from '../../linear/linear/index.js';
+import xNormedWgsl from '../../linear/linear/x_normed.wgsl?raw';
 import { someActivations } from '../../linear/problem.js';
 import { checkGridY, EXPERT_PARAMS, type ExpertProblem, planExperts } from '../experts.js';
+import expertXWgsl from '../expert_x.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
 import source from './expert_linear.wgsl?raw';
 import serialSource from './expert_linear_serial.wgsl?raw';
 
-export type ExpertLinearProblem = ExpertProblem;
+export interface ExpertLinearProblem extends ExpertProblem {
+  /** RMS-normalise x first, with this eps; needs `canFuseNorm` (linear), and rows that slots share. */
+  readonly normEps?: number;
+}
 
 /**
  * Generated rows by the weights of their experts: out[row][slot] = W[expert_ids[row][slot]] x. Reads no other expert's weights; writes
@@ -16,8 +25,8 @@ export type ExpertLinearProblem = ExpertProblem;
  */
 export const expertLinear = defineKernel({
   name: 'expert_linear',
-  bindings: { x: 'read', weight: 'read', scale: 'read', expert_ids: 'read', out: 'read_write' },
-  params: EXPERT_PARAMS,
+  bindings: { x: 'read', weight: 'read', scale: 'read', expert_ids: 'read', norm_weight: 'read', out: 'read_write' },
+  params: { ...EXPERT_PARAMS, model_in_features: 'u32', eps: 'f32' },
   tunings: CONTRACT_TUNINGS,
   contents: ({ rows, topK, experts, xStride, xPerSlot, ...shard }: ExpertProblem) => {
     const { expertFirst = 0, expertCount = experts - expertFirst } = shard;
@@ -27,25 +36,40 @@ export const expertLinear = defineKernel({
     };
   },
   plan(problem: ExpertLinearProblem, traits) {
-    const { fragments, matrices, params, tiles } = planExperts('expert_linear', problem);
+    const { fragments, matrices, tiles, params: experts } = planExperts('expert_linear', problem);
+    const { normEps } = problem;
+    const norm = normEps !== undefined;
+    const params = { ...experts, model_in_features: problem.inFeatures, eps: normEps ?? 0 };
     checkGridY('expert_linear', problem.rows, problem.rows * problem.topK, traits);
     const rows = (step: StepShape): number => Math.min(step.rows, problem.rows) * problem.topK;
+    if (norm && problem.xPerSlot) {
+      throw new SplitkvError('internal', 'expert_linear: a fused norm needs rows that slots share, got xPerSlot');
+    }
+    const { type, inFeatures, outFeatures, topK } = problem;
+    const staged = norm ? normBytes(inFeatures) : 0;
+    const shared = { segments: ONE_SEGMENT, cut: false, copies: topK, staged } as const;
+    const contract = planContract({ type, inFeatures, outFeatures, matrices, tileRows: 1, ...shared }, traits);
+    const bytes = traits.software ? staged : contract.bytes;
+    const limit = traits.limits.maxComputeWorkgroupStorageSize;
+    if (bytes > limit) {
+      throw limitError(
+        `expert_linear: inFeatures ${inFeatures}${norm ? ' with a fused norm' : ''} need ${bytes} bytes of workgroup memory; ` +
+          `this adapter's maxComputeWorkgroupStorageSize is ${limit}; use the rms_norm kernel before it`,
+      );
+    }
+    const xFragments = norm ? [rmsWgsl, xNormedWgsl] : [expertXWgsl];
+    const staging = norm ? { STAGED: alignUp(inFeatures, 32) / 4 } : {};
     if (traits.software) {
       return {
-        wgsl: [...fragments, serialContractWgsl, serialSource],
-        constants: { SWIGLU: matrices === 2, SERIAL_ROWS: 1 },
+        wgsl: [...(norm ? [stepsWgsl] : []), ...fragments, ...xFragments, serialContractWgsl, serialSource],
+        constants: { SWIGLU: matrices === 2, SERIAL_ROWS: 1, ...staging },
         params,
         grid: (step) => [tiles, rows(step), 1],
       };
     }
-    const { type, inFeatures, outFeatures, topK } = problem;
-    const contract = planContract(
-      { type, inFeatures, outFeatures, matrices, tileRows: 1, segments: ONE_SEGMENT, cut: false, copies: topK },
-      traits,
-    );
     return {
-      wgsl: [stepsWgsl, ...fragments, contractWgsl, source],
-      constants: { SWIGLU: matrices === 2, ...contract.constants },
+      wgsl: [stepsWgsl, ...fragments, ...xFragments, contractWgsl, source],
+      constants: { SWIGLU: matrices === 2, ...contract.constants, ...staging },
       params,
       grid: (step) => [contract.tiles, rows(step), 1],
     };

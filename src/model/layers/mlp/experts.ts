@@ -1,10 +1,11 @@
+import { expertLinear } from '../../../../shaders/moe/expert_linear/index.js';
 import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
 import { moeRoute } from '../../../../shaders/moe/moe_route/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import { expertRoutes, routingRoutes } from '../../../placement/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
-import { recordLinear } from '../linear/linear.js';
+import { fuses, fusesNorm, type Projection, recordLinear } from '../linear/linear.js';
 import { rowsOf } from '../linear/parts.js';
 import { activationStride } from '../roles.js';
 import type { StageRows } from '../rows.js';
@@ -16,7 +17,7 @@ import { RoutedExperts } from './routed_experts.js';
 
 /** The layers of a stage whose MLP is a mixture of experts, with shared ones beside them or without. */
 export class ExpertLayers implements MlpLayers {
-  /** Every expert reads the normalised rows. */
+  /** Every expert reads the normalised rows, but for a lone row on a GPU. */
   readonly sharesNormed = true;
   readonly widestRow: number;
   /** Columns of the shared experts that the rank holds. */
@@ -59,8 +60,9 @@ export class ExpertLayers implements MlpLayers {
 }
 
 /**
- * Routed experts read the normalised rows, so the norm is a dispatch of its own. The shared experts' output is added to x first, then
- * the weighted sum of the routed ones, in ascending expert order. Where ranks run their own rows, each routes its own and gets the
+ * Router, routed and shared experts read the normalised rows, so the norm is a dispatch of its own, or on a GPU each of them normalises
+ * a lone row. The shared experts' output is added to x first, then the weighted sum of the routed ones, in ascending expert order; a
+ * rank that has all experts adds the sum up where it projects down. Where ranks run their own rows, each routes its own and gets the
  * outputs back.
  */
 class ExpertProgram implements MlpProgram {
@@ -75,6 +77,8 @@ class ExpertProgram implements MlpProgram {
   readonly #gatheredIds: Buffer | undefined;
   /** Where experts are spread: f32 [ranks][rows][expertsPerToken][hiddenStride]. */
   readonly #outs: Buffer | undefined;
+  /** Who reads a row normalises it. */
+  readonly #fusesNorm: boolean;
 
   constructor(
     readonly of: ExpertLayers,
@@ -102,16 +106,21 @@ class ExpertProgram implements MlpProgram {
     }
     this.#gatheredIds = gathers ? buffer('gathered expert ids', rows.allRows * topK) : undefined;
     this.#outs = of.owners && buffer('expert outs', ranks.length * rows.rows * topK * stage.hiddenStride);
+    this.#fusesNorm =
+      !this.#gathered &&
+      fuses(stage.device, expertLinear) &&
+      fusesNorm(stage.device, role, rows.rows, stage.config.hiddenSize);
   }
 
   record(recorder: RankRecorder, half: Half<ExpertWeights>): void {
     const { stage } = this.of.alike;
     const { weights } = half;
-    this.#recordRouting(recorder, half);
-    this.#recordRouted(recorder, weights);
+    const norm = { weight: half.norm, eps: stage.config.rmsNormEps };
+    const input = this.#fusesNorm ? { x: this.rows.x, norm } : { x: this.rows.normed! };
+    this.#recordRouting(recorder, weights, norm);
+    this.#recordRouted(recorder, weights, input);
     const shared = weights.shared && this.#shared;
-    const x = shared?.gathered?.x ?? this.rows.normed!;
-    shared?.recordSegments(recorder, weights.shared!, { x });
+    shared?.recordSegments(recorder, weights.shared!, shared.gathered ? { x: shared.gathered.x } : input);
     const segments = shared?.down.exchange;
     const experts = this.#expertRegions();
     const routes = [
@@ -122,11 +131,11 @@ class ExpertProgram implements MlpProgram {
       (route.cargo.kind === 'segments' ? segments!.regions : experts!)(route, side, step),
     );
     shared?.down.recordSum(recorder, undefined);
-    this.#recordCombine(recorder);
+    this.#recordCombine(recorder, weights);
   }
 
   /** The rows' norm, and their experts with weights. */
-  #recordRouting(recorder: RankRecorder, { norm, weights }: Half<ExpertWeights>): void {
+  #recordRouting(recorder: RankRecorder, weights: ExpertWeights, norm: NonNullable<Projection['norm']>): void {
     const { stage, config } = this.of.alike;
     const { world, topology, hiddenStride } = stage;
     const { rows } = this;
@@ -134,8 +143,8 @@ class ExpertProgram implements MlpProgram {
     recordLinear(recorder, rows, weights.router, {
       x: rows.x,
       xStride: hiddenStride,
-      norm: { weight: norm, eps: stage.config.rmsNormEps },
-      keepNormed: true,
+      norm,
+      keepNormed: !this.#fusesNorm,
       out: this.#logits,
       outStride: stride,
     });
@@ -172,18 +181,28 @@ class ExpertProgram implements MlpProgram {
     });
   }
 
-  /** The outputs of this rank's experts, of its own rows or of those of all ranks. */
-  #recordRouted(recorder: RankRecorder, weights: ExpertWeights): void {
+  /** The outputs of this rank's experts, of its own rows or of those of all ranks; what `recordCombine` needs of them. */
+  #recordRouted(recorder: RankRecorder, weights: ExpertWeights, input: Pick<Projection, 'x' | 'norm'>): void {
     const gathered = this.#gathered;
     const ids = this.#gatheredIds;
     const { expertsPerToken: stride } = this.of.alike.config;
-    gathered?.recordGather(recorder, this.rows.normed!, ids && { mine: this.#ids, all: ids, stride });
+    const experts = this.#experts;
+    gathered?.recordGather(recorder, input.x, ids && { mine: this.#ids, all: ids, stride });
     if (!gathered || !ids) {
-      this.#experts.record(recorder, weights, this.rows.normed!, this.#ids);
+      experts.recordHidden(recorder, weights, input, this.#ids);
+      if (!this.#addsUp(weights)) experts.recordDown(recorder, weights, this.#ids);
       return;
     }
-    gathered.recordCount(recorder, this.#experts.rowCount);
-    recorder.viewing(gathered.rowsOf, () => this.#experts.record(recorder, weights, gathered.x, ids));
+    gathered.recordCount(recorder, experts.rowCount);
+    recorder.viewing(gathered.rowsOf, () => {
+      experts.recordHidden(recorder, weights, { x: gathered.x }, ids);
+      experts.recordDown(recorder, weights, ids);
+    });
+  }
+
+  /** The experts' outputs go onto x as they are computed. */
+  #addsUp(weights: ExpertWeights): boolean {
+    return !this.#outs && this.#experts.addsUp(weights);
   }
 
   /** Where experts are spread: every rank that runs a row needs the outputs of all experts for it. */
@@ -204,10 +223,14 @@ class ExpertProgram implements MlpProgram {
   }
 
   /** The weighted sum of the routed experts, onto x. */
-  #recordCombine(recorder: RankRecorder): void {
+  #recordCombine(recorder: RankRecorder, weights: ExpertWeights): void {
     const { alike, ranks, owners } = this.of;
     const { stage, config } = alike;
     const outs = this.#outs;
+    if (this.#addsUp(weights)) {
+      this.#experts.recordSum(recorder, weights, { ids: this.#ids, weights: this.#weights, x: this.rows.x });
+      return;
+    }
     recorder.dispatch(
       moeCombine,
       {

@@ -1,10 +1,12 @@
 import { expertLinear } from '../../../../shaders/moe/expert_linear/index.js';
+import { canCombine, expertLinearCombine } from '../../../../shaders/moe/expert_linear_combine/index.js';
 import { expertLinearTiled } from '../../../../shaders/moe/expert_linear_tiled/index.js';
 import { moeSort } from '../../../../shaders/moe/moe_sort/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { StageContext } from '../layer.js';
+import { fuses, type Projection } from '../linear/linear.js';
 import { activationStride, paddedName, type Role } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
@@ -21,6 +23,8 @@ interface ExpertProjection {
   readonly outStride: number;
   readonly outFeatures: number;
   readonly epilogue: 'swiglu' | 'none';
+  /** RMS-normalise x first: generated rows where the norm is fused. */
+  readonly norm?: Projection['norm'];
 }
 
 /** A rank's experts, fused: all of a row's that are here in one dispatch a projection. */
@@ -51,8 +55,16 @@ export class RoutedExperts {
     this.out = buffer('expert out', most * expertsPerToken * stage.hiddenStride);
   }
 
-  /** `x`: f32 [rows][hiddenStride], normalised; `ids`: u32 [rows][expertsPerToken]. */
-  record(recorder: RankRecorder, weights: ExpertWeights, x: Buffer, ids: Buffer): void {
+  /**
+   * silu(gate x) * up x of each row's experts. `x`: f32 [rows][hiddenStride], normalised or with the norm that is fused; `ids`: u32
+   * [rows][expertsPerToken].
+   */
+  recordHidden(
+    recorder: RankRecorder,
+    weights: ExpertWeights,
+    { x, norm }: Pick<Projection, 'x' | 'norm'>,
+    ids: Buffer,
+  ): void {
     const { hiddenStride, config } = this.stage;
     const { expertsPerToken: topK, numExperts, width } = this.config;
     if (this.#role === 'prompt') {
@@ -62,20 +74,26 @@ export class RoutedExperts {
         { expert_ids: ids, row_count: this.rowCount, pairs: this.#pairs, pair_counts: this.#pairCounts },
       );
     }
-    const stride = activationStride(width);
     this.#recordLinear(recorder, weights, ids, weights.expertsGateUp, {
       x,
       xStride: hiddenStride,
       xPerSlot: false,
       inFeatures: config.hiddenSize,
       out: this.#hidden,
-      outStride: stride,
+      outStride: activationStride(width),
       outFeatures: width,
       epilogue: 'swiglu',
+      norm,
     });
+  }
+
+  /** Down, to `out`; after `recordHidden`. */
+  recordDown(recorder: RankRecorder, weights: ExpertWeights, ids: Buffer): void {
+    const { hiddenStride, config } = this.stage;
+    const { width } = this.config;
     this.#recordLinear(recorder, weights, ids, weights.expertsDown, {
       x: this.#hidden,
-      xStride: stride,
+      xStride: activationStride(width),
       xPerSlot: true,
       inFeatures: width,
       out: this.out,
@@ -85,12 +103,38 @@ export class RoutedExperts {
     });
   }
 
+  /** Whether `recordSum` can run in place of `recordDown`: generated rows on a GPU, all experts in one buffer, and room for their sums. */
+  addsUp({ expertsDown: down }: ExpertWeights): boolean {
+    const { device } = this.stage;
+    if (this.#role === 'prompt' || down?.shards.length !== 1 || !fuses(device, expertLinearCombine)) return false;
+    return canCombine(this.#sumOf(down.type), device.traits);
+  }
+
+  /** Down, and the weighted sum of a row's experts, onto x; after `recordHidden`. */
+  recordSum(
+    recorder: RankRecorder,
+    { expertsDown: down }: ExpertWeights,
+    { ids, weights, x }: { readonly ids: Buffer; readonly weights: Buffer; readonly x: Buffer },
+  ): void {
+    const { type, shards } = down!;
+    const [{ weight, scale }] = shards as [Matrix['shards'][0]];
+    const tensors = { x: this.#hidden, weight, scale, expert_ids: ids, expert_weights: weights, out: x };
+    recorder.dispatch(expertLinearCombine, this.#sumOf(type), tensors);
+  }
+
+  #sumOf(type: Matrix['type']) {
+    const { expertsPerToken: topK, numExperts: experts, width } = this.config;
+    const { hiddenStride: outStride, config } = this.stage;
+    const shape = { inFeatures: width, outFeatures: config.hiddenSize, xStride: activationStride(width), outStride };
+    return { rows: this.most, topK, experts, type, ...shape };
+  }
+
   #recordLinear(
     recorder: RankRecorder,
     { experts: [first, end] }: ExpertWeights,
     ids: Buffer,
     matrix: Matrix | undefined,
-    { x, out, ...shape }: ExpertProjection,
+    { x, out, norm, ...shape }: ExpertProjection,
   ): void {
     if (!matrix) return;
     const { numExperts, expertsPerToken } = this.config;
@@ -113,7 +157,11 @@ export class RoutedExperts {
           pair_counts: this.#pairCounts,
         });
       } else {
-        recorder.dispatch(expertLinear, problem, { ...tensors, expert_ids: ids });
+        recorder.dispatch(
+          expertLinear,
+          { ...problem, ...(norm && { normEps: norm.eps }) },
+          { ...tensors, expert_ids: ids, norm_weight: norm?.weight },
+        );
       }
     }
   }

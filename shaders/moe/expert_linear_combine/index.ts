@@ -1,0 +1,80 @@
+import { limitError } from '../../../src/base/errors.js';
+import type { DeviceTraits } from '../../../src/gpu/device.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
+import { type Contraction, CONTRACT_TUNINGS, type ContractPlan, planContract } from '../../linear/contract.js';
+import contractWgsl from '../../linear/contract.wgsl?raw';
+import { someActivations } from '../../linear/problem.js';
+import { WEIGHTS_WGSL } from '../../linear/weights_wgsl.js';
+import { checkGridY, type ExpertProblem, planExperts } from '../experts.js';
+import source from './expert_linear_combine.wgsl?raw';
+
+/** The down projection; `outStride` is that of the residual stream, [rows][outStride]. */
+export type ExpertCombineProblem = Omit<ExpertProblem, 'epilogue' | 'xPerSlot' | 'expertFirst' | 'expertCount'>;
+
+type Shape = Pick<Contraction, 'type' | 'inFeatures' | 'outFeatures'> & Pick<ExpertProblem, 'topK'>;
+
+/** Slots are the segments of one contraction, and each is in as many parts as one that isn't cut. */
+function contractionOf({ type, inFeatures, outFeatures, topK }: Shape, traits: DeviceTraits): ContractPlan {
+  // A thread has several experts already: no more outputs in a batch than alone.
+  const contraction = { type, outFeatures, tileRows: 1, matrices: 1, cut: false } as const;
+  // What is staged is sums of at most 32 outputs.
+  const slots = { inFeatures: topK * inFeatures, segments: { total: 1, count: topK }, staged: topK * 32 * 4 };
+  return planContract({ ...contraction, ...slots }, traits);
+}
+
+/** Whether the sums of a row's experts fit the workgroup memory. */
+export const canCombine = (shape: Shape, traits: DeviceTraits): boolean =>
+  contractionOf(shape, traits).bytes <= traits.limits.maxComputeWorkgroupStorageSize;
+
+/**
+ * expert_linear of the down projection and moe_combine in one, bit for bit: out[row] += (w0 W0 x0 + w1 W1 x1) + ..., for generated
+ * rows whose experts are all in one buffer. On every adapter planned as for a GPU.
+ * @throws SplitkvError `limit` where `canCombine` says so, or there are too many rows
+ */
+export const expertLinearCombine = defineKernel({
+  name: 'expert_linear_combine',
+  bindings: {
+    x: 'read',
+    weight: 'read',
+    scale: 'read',
+    expert_ids: 'read',
+    expert_weights: 'read',
+    out: 'read_write',
+  },
+  params: {
+    top_k: 'u32',
+    tiles: 'u32',
+    units: 'u32',
+    used_units: 'u32',
+    x_stride4: 'u32',
+    out_features: 'u32',
+    out_stride: 'u32',
+  },
+  tunings: CONTRACT_TUNINGS,
+  contents: ({ rows, topK, experts, xStride }: ExpertCombineProblem) => ({
+    x: someActivations(rows * topK * xStride),
+    expert_ids: Uint32Array.from({ length: rows * topK }, (_, slot) => slot % experts),
+    expert_weights: someActivations(rows * topK),
+  }),
+  plan(problem: ExpertCombineProblem, traits) {
+    const { rows, type } = problem;
+    const planned = planExperts('expert_linear_combine', { ...problem, epilogue: 'none', xPerSlot: true });
+    const { top_k, tiles, units, used_units, x_stride4, out_features, out_stride } = planned.params;
+    checkGridY('expert_linear_combine', rows, rows, traits);
+    const contract = contractionOf(problem, traits);
+    const limit = traits.limits.maxComputeWorkgroupStorageSize;
+    if (contract.bytes > limit) {
+      throw limitError(
+        `expert_linear_combine: ${problem.topK} experts a row need ${contract.bytes} bytes of workgroup memory; this adapter's ` +
+          `maxComputeWorkgroupStorageSize is ${limit}; use expert_linear and moe_combine`,
+      );
+    }
+    return {
+      wgsl: [stepsWgsl, WEIGHTS_WGSL[type], contractWgsl, source],
+      constants: contract.constants,
+      params: { top_k, tiles, units, used_units, x_stride4, out_features, out_stride },
+      grid: (step) => [contract.tiles, Math.min(step.rows, rows), 1],
+    };
+  },
+});
