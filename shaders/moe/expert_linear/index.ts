@@ -28,9 +28,10 @@ export const expertLinear = defineKernel({
   bindings: { x: 'read', weight: 'read', scale: 'read', expert_ids: 'read', norm_weight: 'read', out: 'read_write' },
   params: { ...EXPERT_PARAMS, model_in_features: 'u32', eps: 'f32' },
   tunings: CONTRACT_TUNINGS,
-  contents: ({ rows, topK, experts, xStride, xPerSlot, ...shard }: ExpertProblem) => {
-    const { expertFirst = 0, expertCount = experts - expertFirst } = shard;
+  contents: ({ rows, topK, experts, xStride, xPerSlot, ...problem }: ExpertLinearProblem) => {
+    const { inFeatures, normEps, expertFirst = 0, expertCount = experts - expertFirst } = problem;
     return {
+      ...(normEps !== undefined && { norm_weight: someActivations(alignUp(inFeatures, 4)) }),
       x: someActivations(rows * (xPerSlot ? topK : 1) * xStride),
       expert_ids: Uint32Array.from({ length: rows * topK }, (_, slot) => expertFirst + (slot % expertCount)),
     };
