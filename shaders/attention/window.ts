@@ -1,4 +1,5 @@
 import { usageError } from '../../src/base/errors.js';
+import tanhSource from '../lib/tanh.wgsl?raw';
 import windowSource from '../lib/window.wgsl?raw';
 
 /** Which keys a row attends to, and what becomes of its scores (lib/window.wgsl). */
@@ -9,7 +10,7 @@ export interface Attended {
   readonly softcap?: number;
 }
 
-export const windowWgsl: readonly string[] = [windowSource];
+export const windowWgsl: readonly string[] = [tanhSource, windowSource];
 
 /** Params of a kernel that takes window.wgsl. */
 export const WINDOW_PARAMS = { window: 'u32', softcap: 'f32' } as const;

@@ -7,6 +7,7 @@ import { SplitkvError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
 import segmentsWgsl from '../lib/segments.wgsl?raw';
+import tanhWgsl from '../lib/tanh.wgsl?raw';
 import outputWgsl from './output.wgsl?raw';
 import outputSegmentsWgsl from './output_segments.wgsl?raw';
 import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
@@ -38,6 +39,8 @@ export interface LinearProblem {
   readonly outOffset?: number;
   /** The sum and its bias times this, before the residual is added. Defaults to 1. */
   readonly outScale?: number;
+  /** Outputs y become outCap * tanh(y / outCap). As they are where left out; not with a residual. */
+  readonly outCap?: number;
   /** 'sum' (default): rows of outputs. 'segments': each segment's sum to out[segment - first][row][n], nothing added. */
   readonly output?: 'sum' | 'segments';
 }
@@ -76,7 +79,7 @@ export function planLinear(
   readonly segments: ResolvedSegments;
   readonly params: LinearParams;
   readonly fragments: readonly string[];
-  readonly constants: Readonly<Record<string, boolean>>;
+  readonly constants: Readonly<Record<string, boolean | number>>;
 } {
   const { rows, inFeatures, outFeatures, type, xStride, xOffset = 0 } = problem;
   const { outStride, outOffset = 0, output = 'sum' } = problem;
@@ -95,6 +98,12 @@ export function planLinear(
   if (output === 'segments' && (epilogue !== 'none' || problem.bias || (problem.outScale ?? 1) !== 1)) {
     throw bad(
       `output 'segments' adds no bias and has no scale or epilogue (got bias ${problem.bias}, '${epilogue}'); reduce_segments does that`,
+    );
+  }
+  const { outCap = 0 } = problem;
+  if (outCap !== 0 && (!(outCap > 0 && outCap < Infinity) || epilogue !== 'none' || output === 'segments')) {
+    throw bad(
+      `outCap is ${outCap} with '${epilogue}' and output '${output}'; expected a positive number, and outputs by themselves`,
     );
   }
   const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit);
@@ -119,10 +128,11 @@ export function planLinear(
       eps: 0,
       out_scale: problem.outScale ?? 1,
     },
-    fragments: [segmentsWgsl, WEIGHTS_WGSL[type], outputWgsl, outputSegmentsWgsl],
+    fragments: [segmentsWgsl, WEIGHTS_WGSL[type], tanhWgsl, outputWgsl, outputSegmentsWgsl],
     constants: {
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',
+      OUT_CAP: outCap,
       SEGMENTS_OUT: output === 'segments',
     },
   };

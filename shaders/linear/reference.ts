@@ -85,7 +85,10 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
             : gate / (1 + Math.exp(-gate));
         out[at] = active * whole(alignUp(outFeatures, 32) + n);
       } else {
-        out[at] = whole(n) + (epilogue === 'residual' ? inputs['out']![at]! : 0);
+        const { outScale = 1, outCap } = problem;
+        const value = whole(n) * outScale;
+        if (outCap !== undefined) out[at] = outCap * Math.tanh(value / outCap);
+        else out[at] = value + (epilogue === 'residual' ? inputs['out']![at]! : 0);
       }
     }
   }

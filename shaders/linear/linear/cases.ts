@@ -95,6 +95,12 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
     ),
     linearCase('norm of two rows', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6, tileRows: 1 })),
     linearCase('a shard of the logits', rowsProblem(2, 64, 40, { outOffset: 24, outStride: 96 })),
+    linearCase('capped logits', rowsProblem(3, 100, 33, { outScale: 6, outCap: 2.5 })),
+    linearCase(
+      'a norm and logits that the cap hardly bends',
+      rowsProblem(1, 64, 40, { norm: true, eps: 1e-6, outCap: 30 }),
+      small,
+    ),
     linearCase(
       'segments as output',
       rowsProblem(2, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } }),

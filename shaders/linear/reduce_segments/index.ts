@@ -1,5 +1,6 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import tanhWgsl from '../../lib/tanh.wgsl?raw';
 import outputWgsl from '../output.wgsl?raw';
 import reduceWgsl from './reduce_segments.wgsl?raw';
 
@@ -38,8 +39,8 @@ export const reduceSegments = defineKernel({
   plan(problem: ReduceSegmentsProblem) {
     const { rows, segmentCount, outFeatures, inStride, outStride, outOffset = 0, bias, epilogue } = problem;
     return {
-      wgsl: [outputWgsl, reduceWgsl],
-      constants: { BIAS: bias, RESIDUAL: epilogue === 'residual' },
+      wgsl: [tanhWgsl, outputWgsl, reduceWgsl],
+      constants: { BIAS: bias, RESIDUAL: epilogue === 'residual', OUT_CAP: 0 },
       params: {
         rows,
         out_features: outFeatures,

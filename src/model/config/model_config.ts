@@ -14,7 +14,7 @@ export type { RopeConfig, RopeScaling } from './rope_config.js';
  * that reads it asks which family. Sizes are in elements.
  *
  * x = embeddingScale * E[token]; of each layer x += residualScale * attention(norm(x)), x += residualScale * mlp(norm(x)); logits =
- * logitScale * head(norm(x)). The types say more than the runtime runs: `checkSupported` refuses the rest.
+ * logitScale * head(norm(x)), capped where they are. The types say more than the runtime runs: `checkSupported` refuses the rest.
  */
 export interface ModelConfig {
   /** As the model's files call it, for people. */
@@ -30,6 +30,8 @@ export interface ModelConfig {
   readonly embeddingScale: number;
   readonly residualScale: number;
   readonly logitScale: number;
+  /** Logits z become logitCap * tanh(z / logitCap). */
+  readonly logitCap?: number;
   /** Tokens that end generation; may be empty. */
   readonly eosTokenIds: readonly number[];
   readonly bosTokenId: number | null;
@@ -198,10 +200,11 @@ export interface DenseModel {
 
 /** Undefined for a model that is more than that. */
 export function denseModel(config: ModelConfig): DenseModel | undefined {
-  const { layers, embeddingScale, residualScale, logitScale, normOffset = 0, maxPositions } = config;
+  const { layers, embeddingScale, residualScale, logitScale, logitCap, normOffset = 0, maxPositions } = config;
   const attention = attentionOf(config);
   const mlp = gatedMlpOf(config);
-  const plain = embeddingScale === 1 && residualScale === 1 && logitScale === 1 && normOffset === 0;
+  const scaled = embeddingScale !== 1 || residualScale !== 1 || logitScale !== 1 || logitCap !== undefined;
+  const plain = !scaled && normOffset === 0;
   if (attention.kind !== 'gqa' || attention.rope === null || !mlp || !plain) return undefined;
   const { window = maxPositions, softcap, rope, headDim } = attention;
   if (window < maxPositions || softcap !== undefined || rope.dims !== headDim) return undefined;

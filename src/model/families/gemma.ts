@@ -16,8 +16,9 @@ const tensors: TensorNames = {
 };
 
 /**
- * Gemma 3 (text): layers with a window and, every so often, one without; each has its rotary embedding. Norms before and after each
- * half, all of them with 1 + w; GELU; embeddings times sqrt(hidden_size).
+ * Gemma 2 and Gemma 3 (text): layers with a window and, every so often, one without; in Gemma 3 each has its rotary embedding. Norms
+ * before and after each half, all of them with 1 + w; GELU; embeddings times sqrt(hidden_size). Gemma 2 caps scores and logits,
+ * Gemma 3 normalises queries and keys instead.
  */
 export const gemma = defineFamily({
   // Files leave out what equals transformers' defaults.
@@ -38,6 +39,24 @@ export const gemma = defineFamily({
       eos_token_id: 1,
       bos_token_id: 2,
     },
+    gemma2: {
+      vocab_size: 256000,
+      hidden_size: 2304,
+      intermediate_size: 9216,
+      num_hidden_layers: 26,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      head_dim: 256,
+      max_position_embeddings: 8192,
+      rms_norm_eps: 1e-6,
+      query_pre_attn_scalar: 256,
+      sliding_window: 4096,
+      attn_logit_softcapping: 50,
+      final_logit_softcapping: 30,
+      tie_word_embeddings: true,
+      eos_token_id: 1,
+      bos_token_id: 2,
+    },
   },
   config(config, common) {
     refuseForeign(config, neutral);
@@ -48,7 +67,10 @@ export const gemma = defineFamily({
     const headDim = config.integer('head_dim', sizeRange);
     const scale = config.positive('query_pre_attn_scalar') ** -0.5;
     const biased = config.boolean('attention_bias', false);
-    const ropes = parseRopes(config, headDim);
+    const gemma2 = common.architecture === 'gemma2';
+    const ropes = gemma2 ? parseOneRope(config, headDim) : parseRopes(config, headDim);
+    const softcap = config.optionalPositive('attn_logit_softcapping');
+    const logitCap = config.optionalPositive('final_logit_softcapping');
     const window = config.optionalInteger('sliding_window', sizeRange);
     const mlp = {
       kind: 'gated',
@@ -59,6 +81,7 @@ export const gemma = defineFamily({
     return {
       normOffset: 1,
       embeddingScale: Math.sqrt(common.hiddenSize),
+      ...(logitCap !== undefined && { logitCap }),
       layers: parseTypes(config, common).map((type): LayerConfig => {
         const slides = type === 'sliding_attention';
         return {
@@ -68,9 +91,10 @@ export const gemma = defineFamily({
             kvHeads,
             headDim,
             bias: { q: biased, k: biased, v: biased, o: biased },
-            qkNorm: true,
+            qkNorm: !gemma2,
             rope: ropes[type],
             scale,
+            ...(softcap !== undefined && { softcap }),
             ...(slides && window !== undefined && { window }),
           },
           mlp,
@@ -83,7 +107,10 @@ export const gemma = defineFamily({
   gguf: { keys: ggufKeys, plainWindows: ['gemma3'] },
 });
 
-const neutral = [...neutralKeys, ['use_bidirectional_attention', false, 'a token sees none after it']] as const;
+const neutral = [
+  ...neutralKeys.filter(([key]) => !key.endsWith('softcapping')),
+  ['use_bidirectional_attention', false, 'a token sees none after it'],
+] as const;
 
 /** Layers with a window have a base of their own, and are never stretched. */
 function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<LayerType, RopeConfig>> {
@@ -96,9 +123,15 @@ function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<Laye
   };
 }
 
-/** Every sliding_window_pattern'th layer has no window, where layer_types don't say. */
-function parseTypes(config: ConfigReader, { numLayers }: CommonConfig): LayerType[] {
-  const pattern = config.optionalInteger('sliding_window_pattern', countRange) ?? 6;
+/** The same in all layers. */
+function parseOneRope(config: ConfigReader, headDim: number): Readonly<Record<LayerType, RopeConfig>> {
+  const rope = parseRope(config, headDim, ['linear']);
+  return { full_attention: rope, sliding_attention: rope };
+}
+
+/** Every sliding_window_pattern'th layer has no window, where layer_types don't say; of Gemma 2 every second. */
+function parseTypes(config: ConfigReader, { numLayers, architecture }: CommonConfig): LayerType[] {
+  const pattern = architecture === 'gemma2' ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
   return parseLayerTypes(config, numLayers, (layer) =>
     (layer + 1) % pattern === 0 ? 'full_attention' : 'sliding_attention',
   );
@@ -111,18 +144,33 @@ function parseGelu(config: ConfigReader): Activation {
   return 'gelu_tanh';
 }
 
-/** llama.cpp guesses what scores are divided by from the number of layers: 62 are Gemma 3 27B. */
+/** llama.cpp guesses what scores are divided by from the number of layers: 62 are Gemma 3 27B, 46 Gemma 2 27B. */
 function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
   const heads = metadata.integer('attention.head_count', countRange);
   const hiddenSize = metadata.integer('embedding_length', sizeRange);
   const headDim = metadata.optionalInteger('attention.key_length', sizeRange) ?? 256;
-  const pattern = metadata.raw('attention.sliding_window_pattern');
-  return {
-    model_type: 'gemma3_text',
+  const gemma2 = metadata.arch === 'gemma2';
+  const largest = metadata.integer('block_count', countRange) === (gemma2 ? 46 : 62);
+  const window = metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 });
+  const common = {
     num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
     head_dim: headDim,
-    query_pre_attn_scalar: metadata.integer('block_count', countRange) === 62 ? hiddenSize / heads : headDim,
-    sliding_window: metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) || null,
+    query_pre_attn_scalar: largest ? hiddenSize / heads : headDim,
+  };
+  if (gemma2) {
+    return {
+      ...common,
+      model_type: 'gemma2',
+      sliding_window: window ?? 4096,
+      attn_logit_softcapping: metadata.optionalPositive('attn_logit_softcapping') ?? 50,
+      final_logit_softcapping: metadata.optionalPositive('final_logit_softcapping') ?? 30,
+    };
+  }
+  const pattern = metadata.raw('attention.sliding_window_pattern');
+  return {
+    ...common,
+    model_type: 'gemma3_text',
+    sliding_window: window || null,
     ...(Array.isArray(pattern)
       ? { layer_types: pattern.map((slides) => (slides ? 'sliding_attention' : 'full_attention')) }
       : { sliding_window_pattern: pattern ?? 6 }),

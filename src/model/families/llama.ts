@@ -4,11 +4,19 @@ import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames } from '../config/tensor_names.js';
-import { countRange, neutralKeys, parseActivation, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import {
+  countRange,
+  type NeutralKey,
+  neutralKeys,
+  parseActivation,
+  parseLayerTypes,
+  refuseForeign,
+  sizeRange,
+} from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 /**
- * Llama, Mistral, Qwen2, Qwen3, SmolLM3 and Granite: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what
+ * Llama, Mistral, Qwen2, Qwen3 and SmolLM3: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what
  * transformers' modelling files do with the same keys.
  */
 export const llama = defineFamily({
@@ -29,7 +37,7 @@ export const llama = defineFamily({
   },
   config(config, common) {
     const trait = traits[common.architecture]!;
-    refuseForeign(config, trait.multipliers ? neutral.filter(([key]) => !multipliers.includes(key)) : neutral);
+    refuseForeign(config, neutral);
     const attention = parseAttention(config, common);
     const rotates = trait.skipsRope ? parseRotatedLayers(config, common) : () => true;
     const windows = parseWindows(config, common, rotates);
@@ -40,11 +48,6 @@ export const llama = defineFamily({
       bias: parseBias(config, 'mlp_bias', common.architecture, trait.mlpBias),
     } as const;
     return {
-      ...(trait.multipliers && {
-        embeddingScale: config.optionalPositive('embedding_multiplier') ?? 1,
-        residualScale: config.optionalPositive('residual_multiplier') ?? 1,
-        logitScale: 1 / (config.optionalPositive('logits_scaling') ?? 1),
-      }),
       layers: windows.map((window, layer): LayerConfig => {
         const rope = rotates(layer) ? attention.rope : null;
         return { attention: { ...attention, rope, ...(window !== undefined && { window }) }, mlp };
@@ -52,7 +55,7 @@ export const llama = defineFamily({
       tensors: llamaNames,
     };
   },
-  gguf: { keys: ggufKeys, pairedRows: ['llama', 'smollm3', 'granite'] },
+  gguf: { keys: ggufKeys, pairedRows: ['llama', 'smollm3'] },
 });
 
 interface Trait {
@@ -64,8 +67,6 @@ interface Trait {
   readonly qkNorm: boolean;
   /** Some layers don't encode positions. */
   readonly skipsRope?: true;
-  /** Embeddings, scores, what halves add, and logits are scaled by keys. */
-  readonly multipliers?: true;
 }
 
 const traits: Readonly<Record<string, Trait>> = {
@@ -79,24 +80,19 @@ const traits: Readonly<Record<string, Trait>> = {
   },
   mistral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false },
   smollm3: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, skipsRope: true },
-  granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, multipliers: true },
-  // For its attention (qwen3_moe.ts).
+  // For their attention (granite.ts, qwen3_moe.ts).
+  granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false },
+  granitemoehybrid: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: true },
 };
-const multipliers: readonly string[] = [
-  'embedding_multiplier',
-  'attention_multiplier',
-  'residual_multiplier',
-  'logits_scaling',
-];
 
 /** Keys of relatives of this family that would change the computation. */
-const neutral = [
+export const neutral: readonly NeutralKey[] = [
   ...neutralKeys,
   ['num_experts', 0, 'a mixture of experts is another architecture'],
   ['num_local_experts', 0, 'a mixture of experts is another architecture'],
   ['partial_rotary_factor', 1, 'the whole head is rotated'],
-] as const;
+];
 
 /** Of every layer, without a window. */
 export function parseAttention(config: ConfigReader, { architecture, hiddenSize }: CommonConfig): GqaConfig {
@@ -114,7 +110,7 @@ export function parseAttention(config: ConfigReader, { architecture, hiddenSize 
     bias: { q: qkv, k: qkv, v: qkv, o: flag && trait.attentionBias === 'flag' },
     qkNorm: trait.qkNorm,
     rope: parseRope(config, headDim, ['linear', 'llama3'], config.boolean('rope_interleaved', false)),
-    scale: trait.multipliers ? (config.optionalPositive('attention_multiplier') ?? 1) : headDim ** -0.5,
+    scale: headDim ** -0.5,
   };
 }
 
@@ -128,7 +124,7 @@ function parseRotatedLayers(config: ConfigReader, { numLayers }: CommonConfig): 
   return (layer) => list[layer] === 1;
 }
 
-function parseBias(config: ConfigReader, key: string, architecture: string, known: boolean): boolean {
+export function parseBias(config: ConfigReader, key: string, architecture: string, known: boolean): boolean {
   const bias = config.boolean(key, false);
   if (bias && !known) {
     const where = key === 'mlp_bias' ? 'MLP' : 'attention';
@@ -183,7 +179,7 @@ function parseWindows(
   return types.map((type) => (type === 'sliding_attention' ? window : undefined));
 }
 
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+export function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
   const { arch } = metadata;
   const experts = metadata.optionalInteger('expert_count', { min: 0, max: 4096 }) ?? 0;
   if (experts > 0) throw metadata.unsupported('expert_count', experts, `${arch} runs without experts`);
@@ -198,18 +194,5 @@ function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unkno
     model_type: arch,
     num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
     head_dim: headDim,
-    ...(arch === 'granite' && ggufMultipliers(metadata)),
-  };
-}
-
-function ggufMultipliers(metadata: GgufMetadata): Record<string, unknown> {
-  // Of Granite 4's layers without positions, which config.json has under another model_type.
-  if (!metadata.boolean('rope.scaling.finetuned', true))
-    throw metadata.unsupported('rope.scaling.finetuned', false, 'queries and keys are rotated in every layer');
-  return {
-    embedding_multiplier: metadata.optionalPositive('embedding_scale') ?? 1,
-    attention_multiplier: metadata.optionalPositive('attention.scale') ?? 1,
-    residual_multiplier: metadata.optionalPositive('residual_scale') ?? 1,
-    logits_scaling: metadata.optionalPositive('logit_scale') ?? 1,
   };
 }

@@ -26,15 +26,19 @@ const rows: FamilyRow[] = [
       qwen3: 'Qwen3ForCausalLM',
       mistral: 'MistralForCausalLM',
       smollm3: 'SmolLM3ForCausalLM',
-      granite: 'GraniteForCausalLM',
     },
-    gguf: ['llama', 'qwen2', 'qwen3', 'smollm3', 'granite'],
+    gguf: ['llama', 'qwen2', 'qwen3', 'smollm3'],
+  },
+  {
+    family: async () => (await import('./granite.js')).granite,
+    models: { granite: 'GraniteForCausalLM', granitemoehybrid: 'GraniteMoeHybridForCausalLM' },
+    gguf: ['granite'],
   },
   {
     family: async () => (await import('./gemma.js')).gemma,
-    models: { gemma3_text: 'Gemma3ForCausalLM' },
+    models: { gemma3_text: 'Gemma3ForCausalLM', gemma2: 'Gemma2ForCausalLM' },
     wrappers: { gemma3: { className: 'Gemma3ForConditionalGeneration', textType: 'gemma3_text' } },
-    gguf: ['gemma3'],
+    gguf: ['gemma3', 'gemma2'],
   },
   {
     family: async () => (await import('./phi3.js')).phi3,

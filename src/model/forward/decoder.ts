@@ -243,6 +243,7 @@ export class Decoder implements Forward {
       outStride: this.logitsStride,
       outOffset: head.firstRow,
       outScale: this.config.logitScale,
+      outCap: this.config.logitCap,
     });
   }
 }

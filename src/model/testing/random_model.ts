@@ -46,6 +46,8 @@ const classNames: Record<string, string> = {
   gemma3_text: 'Gemma3ForCausalLM',
   smollm3: 'SmolLM3ForCausalLM',
   granite: 'GraniteForCausalLM',
+  granitemoehybrid: 'GraniteMoeHybridForCausalLM',
+  gemma2: 'Gemma2ForCausalLM',
   phi3: 'Phi3ForCausalLM',
   qwen3_moe: 'Qwen3MoeForCausalLM',
   deepseek_v2: 'DeepseekV2ForCausalLM',
@@ -75,7 +77,14 @@ const defaults = {
 const torchDtype = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' };
 
 /** Keys whose null means something. */
-const nullable = ['sliding_window', 'final_logit_softcapping', 'q_lora_rank', 'n_routed_experts', 'n_shared_experts'];
+const nullable = [
+  'sliding_window',
+  'attn_logit_softcapping',
+  'final_logit_softcapping',
+  'q_lora_rank',
+  'n_routed_experts',
+  'n_shared_experts',
+];
 
 /**
  * A model of random weights. Their scales keep logits at about +-3 standard deviation and let attention prefer some keys and

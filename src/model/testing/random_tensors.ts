@@ -1,3 +1,4 @@
+import { type GatedMlpNames, numbered } from '../config/tensor_names.js';
 import type { ExpertsConfig, GqaConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
 
 /** One tensor of normally distributed values. */
@@ -51,7 +52,7 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
       norm(`${at}.post_feedforward_layernorm`, hiddenSize);
     }
     if (mlp.kind === 'gated')
-      mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, config.tensors.gated?.gateUp !== undefined);
+      mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, fusedNames(config.tensors.gated!, layer));
     else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp);
   });
   norm('model.norm', hiddenSize);
@@ -91,20 +92,27 @@ function mlaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, con
   linear(`${at}.o_proj`, hiddenSize, heads * vHeadDim, 1, bias);
 }
 
+/** Families differ in the names of the matrix of gate and up in one, and of the one behind it. */
+const fusedNames = ({ gateUp, down }: GatedMlpNames, layer: number) =>
+  numbered({ ...(gateUp !== undefined && { gateUp }), down }, layer) as {
+    readonly gateUp?: string;
+    readonly down: string;
+  };
+
 function mlpTensors(
   { linear }: Lists,
   at: string,
   hiddenSize: number,
   width: number,
   bias = false,
-  fused = false,
+  { gateUp, down }: ReturnType<typeof fusedNames> = { down: `${at}.down_proj` },
 ): void {
-  if (fused) linear(`${at}.gate_up_proj`, 2 * width, hiddenSize, 1.3);
+  if (gateUp !== undefined) linear(gateUp, 2 * width, hiddenSize, 1.3);
   else {
     linear(`${at}.gate_proj`, width, hiddenSize, 1.5, bias);
     linear(`${at}.up_proj`, width, hiddenSize, 1, bias);
   }
-  linear(`${at}.down_proj`, hiddenSize, width, 1, bias);
+  linear(down, hiddenSize, width, 1, bias);
 }
 
 function expertTensors(lists: Lists, at: string, hiddenSize: number, config: ExpertsConfig): void {

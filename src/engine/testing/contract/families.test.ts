@@ -29,6 +29,17 @@ const gemma = {
   tie_word_embeddings: undefined,
 };
 
+const granite4 = {
+  model_type: 'granitemoehybrid',
+  head_dim: undefined,
+  num_local_experts: 0,
+  shared_intermediate_size: 100,
+  embedding_multiplier: 12,
+  attention_multiplier: 0.3,
+  residual_multiplier: 0.22,
+  logits_scaling: 4,
+};
+
 /** Odd shapes, windows that are no multiples of anything, contexts beyond windows, chunks and prompt steps. */
 const cases: Record<string, FamilyCase> = {
   'gemma3, window 5': {
@@ -131,6 +142,69 @@ const cases: Record<string, FamilyCase> = {
     },
     tokens: 40,
     llamaCpp: 1e-5,
+  },
+  'granite 4, dense, without positions': {
+    options: {
+      seed: 71,
+      config: {
+        ...granite4,
+        num_hidden_layers: 3,
+        layer_types: ['attention', 'attention', 'attention'],
+        position_embedding_type: 'nope',
+      },
+    },
+    tokens: 300,
+    llamaCpp: 1e-5,
+  },
+  'granite 4, dense': {
+    options: {
+      seed: 72,
+      config: {
+        ...granite4,
+        layers_block_type: ['attention', 'attention'],
+        position_embedding_type: 'rope',
+        num_key_value_heads: 1,
+        rope_theta: 500,
+        tie_word_embeddings: true,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 1e-5,
+  },
+  'gemma2, window 9': {
+    options: {
+      seed: 73,
+      config: {
+        ...gemma,
+        model_type: 'gemma2',
+        num_hidden_layers: 5,
+        hidden_size: 72,
+        head_dim: 24,
+        num_attention_heads: 6,
+        intermediate_size: 100,
+        sliding_window: 9,
+        // So low that they bite.
+        attn_logit_softcapping: 2.5,
+        final_logit_softcapping: 4,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 2e-3,
+  },
+  'gemma2, window 260, the caps of its files': {
+    options: {
+      seed: 74,
+      config: {
+        ...gemma,
+        model_type: 'gemma2',
+        num_hidden_layers: 3,
+        num_key_value_heads: 1,
+        sliding_window: 260,
+        query_pre_attn_scalar: 40,
+        layer_types: ['sliding_attention', 'full_attention', 'sliding_attention'],
+      },
+    },
+    tokens: 560,
   },
   'phi3, LongRoPE in a part of each head': {
     options: {

@@ -40,6 +40,8 @@ export interface Projection {
   readonly activation?: Activation;
   /** The sum (and bias) times this, before the residual is added; default 1. */
   readonly outScale?: number;
+  /** Outputs y become outCap * tanh(y / outCap). */
+  readonly outCap?: number | undefined;
   /** Other kernels read the normalised row too: don't fuse the norm. */
   readonly keepNormed?: boolean;
   /** x is merged from these in steps of few chunks (`mergesHere`), whose `x` isn't read: a lone row's. */
@@ -123,6 +125,7 @@ export function recordLinear(
       outStride: io.outStride,
       outOffset: (io.outOffset ?? 0) + shard.firstRow,
       outScale: io.outScale ?? 1,
+      ...(io.outCap !== undefined && { outCap: io.outCap }),
     };
     const tensors = {
       x,

@@ -1,5 +1,5 @@
 import { expertsOf, type GqaConfig, type ModelConfig } from '../../config/model_config.js';
-import type { WeightMap } from '../reference/reference.js';
+import type { ReferenceTensor, WeightMap } from '../reference/reference.js';
 import { stackExperts } from './deepseek.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
 import type { GgufParts } from './model.js';
@@ -7,6 +7,7 @@ import type { GgufParts } from './model.js';
 /** Families whose tensors or keys aren't Llama's, as convert_hf_to_gguf.py writes them; undefined for the others. */
 export function familyParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts | undefined {
   switch (config.architecture) {
+    case 'gemma2':
     case 'gemma3_text':
       return gemmaParts(config, attention, weights);
     case 'phi3':
@@ -36,13 +37,21 @@ function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     [/pre_feedforward_layernorm\./, 'ffn_norm.'],
     [/post_feedforward_layernorm\./, 'post_ffw_norm.'],
   ];
+  const gemma2 = config.architecture === 'gemma2';
   return {
-    arch: 'gemma3',
+    arch: gemma2 ? 'gemma2' : 'gemma3',
     metadata: {
       ...heads(attention),
       'attention.sliding_window': u32(sliding.window!),
-      'attention.sliding_window_pattern': u32(windows.indexOf(undefined) + 1),
-      'rope.freq_base_swa': f32(sliding.rope!.theta),
+      ...(gemma2
+        ? {
+            attn_logit_softcapping: f32(attention.softcap!),
+            final_logit_softcapping: f32(config.logitCap!),
+          }
+        : {
+            'attention.sliding_window_pattern': u32(windows.indexOf(undefined) + 1),
+            'rope.freq_base_swa': f32(sliding.rope!.theta),
+          }),
     },
     tensors: asTheyAre(weights).map((tensor) =>
       tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
@@ -88,4 +97,19 @@ function qwen3MoeParts(config: ModelConfig, attention: GqaConfig, weights: Weigh
       ...stackExperts(config, weights),
     ],
   };
+}
+
+/** Granite 4's MLP under Llama's names, gate and up apart. */
+export function sharedMlpApart(weights: WeightMap): WeightMap {
+  return new Map(
+    [...weights].flatMap(([name, { shape, data }]): [string, ReferenceTensor][] => {
+      const at = name.replace('shared_mlp.', 'mlp.').replace('output_linear', 'down_proj');
+      if (!at.includes('input_linear')) return [[at, { shape, data }]];
+      const [rows, columns] = [shape[0]! / 2, shape[1]!];
+      return ['gate_proj', 'up_proj'].map((part, half) => [
+        at.replace('input_linear', part),
+        { shape: [rows, columns], data: data.slice(half * rows * columns, (half + 1) * rows * columns) },
+      ]);
+    }),
+  );
 }

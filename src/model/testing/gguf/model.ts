@@ -11,7 +11,7 @@ import {
   type RopeConfig,
 } from '../../config/model_config.js';
 import { deepseekParts } from './deepseek.js';
-import { familyParts } from './families.js';
+import { familyParts, sharedMlpApart } from './families.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
 import { dummyVocabulary } from './vocabulary.js';
@@ -53,7 +53,7 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
   const { arch, metadata, tensors } = parts;
   // Of a layer without a window, where there are both kinds.
   const full = config.layers.find((layer) => layer.attention.kind === 'gqa' && layer.attention.window === undefined);
-  const rope = ((full?.attention ?? attention) as GqaConfig).rope!;
+  const { rope } = (full?.attention ?? attention) as GqaConfig;
   const keys: Record<string, GgufValue> = {
     vocab_size: u32(config.vocabSize),
     context_length: u32(config.maxPositions),
@@ -62,10 +62,10 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
     feed_forward_length: u32(gatedMlpOf(config)?.width ?? 1),
     'attention.head_count': u32(attention.heads),
     'attention.layer_norm_rms_epsilon': f32(config.rmsNormEps),
-    'rope.freq_base': f32(rope.theta),
+    'rope.freq_base': f32(rope?.theta ?? 10000),
     ...metadata,
   };
-  if (rope.scaling?.type === 'linear') {
+  if (rope?.scaling?.type === 'linear') {
     keys['rope.scaling.type'] = text('linear');
     keys['rope.scaling.factor'] = f32(rope.scaling.factor);
   }
@@ -90,10 +90,11 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
  * convert_hf_to_gguf.py does; qwen2 and qwen3 rotate halves, as the checkpoint does.
  */
 function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
-  const arch = config.architecture === 'mistral' ? 'llama' : config.architecture;
+  const others: Readonly<Record<string, string>> = { mistral: 'llama', granitemoehybrid: 'granite' };
+  const arch = others[config.architecture] ?? config.architecture;
   const { kvHeads, headDim } = attention;
-  const rope = attention.rope!;
-  if (rope.scaling?.type === 'llama3' && arch !== 'llama')
+  const { rope } = attention;
+  if (rope?.scaling?.type === 'llama3' && arch !== 'llama')
     throw new Error(`llama.cpp has no llama3 rope scaling for ${arch}`);
   const metadata = {
     'attention.head_count_kv': u32(kvHeads),
@@ -105,14 +106,17 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
       embedding_scale: f32(config.embeddingScale),
       residual_scale: f32(config.residualScale),
       logit_scale: f32(1 / config.logitScale),
+      'rope.scaling.finetuned': { type: 'bool' as const, value: rope !== null },
     }),
   };
-  const tensors = [...weights].map(([name, { shape, data }]): GgufTensor => {
-    const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
-    const interleave = ['llama', 'smollm3', 'granite'].includes(arch) && heads > 0;
-    return { name, shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
-  });
-  if (rope.scaling?.type === 'llama3')
+  const tensors = [...(arch === config.architecture ? weights : sharedMlpApart(weights))].map(
+    ([name, { shape, data }]): GgufTensor => {
+      const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
+      const interleave = ['llama', 'smollm3', 'granite'].includes(arch) && heads > 0;
+      return { name, shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
+    },
+  );
+  if (rope?.scaling?.type === 'llama3')
     tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(rope) });
   return { arch, metadata, tensors };
 }

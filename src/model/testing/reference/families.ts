@@ -160,6 +160,16 @@ function gated(tensor: Lookup, activation: (g: number) => number, width: number,
   };
 }
 
+/** Granite 4's: gate and up in one matrix, under names beside `mlp`. */
+function sharedMlp(tensor: Lookup, width: number): (x: Vector, at: string) => Vector {
+  return (x, at) => {
+    const of = at.replace('.mlp.', '.shared_mlp.');
+    const both = matVec(tensor(`${of}input_linear.weight`, 2 * width, x.length), x);
+    const inner = both.slice(0, width).map((g, i) => silu(g) * both[width + i]!);
+    return matVec(tensor(`${of}output_linear.weight`, x.length, width), inner);
+  };
+}
+
 /** Softmax over all experts, the best, divided by their sum where norm_topk_prob. */
 function softmaxExperts(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Vector {
   const count = number(raw, 'num_experts');
@@ -301,8 +311,11 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         }),
       };
     }
-    case 'granite': {
-      const mlp = gated(tensor, silu, width);
+    case 'granite':
+    case 'granitemoehybrid': {
+      const hybrid = raw['model_type'] === 'granitemoehybrid';
+      const mlp = hybrid ? sharedMlp(tensor, number(raw, 'shared_intermediate_size')) : gated(tensor, silu, width);
+      const rotates = !hybrid || raw['position_embedding_type'] === 'rope';
       return {
         ...plain,
         embeddingScale: number(raw, 'embedding_multiplier', 1),
@@ -311,7 +324,7 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         scale: number(raw, 'attention_multiplier', 1),
         layer: () => ({
           window: Infinity,
-          frequencies: bases(number(raw, 'rope_theta', 1e4), dim),
+          frequencies: rotates ? bases(number(raw, 'rope_theta', 1e4), dim) : [],
           rotaryScale: 1,
           mlp,
         }),
