@@ -44,6 +44,13 @@ describe('renders as the library does', () => {
     expect(render(source, conversation, tools)).toBe(new Template(source).render(variables));
   });
 
+  it('with filters that it lacks', () => {
+    expect(render('{{ tools[0] | string }}', conversation, [{ a: [1, 'é'], b: null }])).toBe(
+      render('{{ tools[0] }}', conversation, [{ a: [1, 'é'], b: null }]),
+    );
+    expect(render('{{ [3, 1, 2] | min }}{{ [3, 1, 2] | max }}{{ ["b", "A"] | min }}')).toBe('13A');
+  });
+
   it('with its errors', () => {
     const refused = expect.objectContaining({ code: 'usage', message: expect.stringMatching(/refused.*no system/) });
     expect(() => render('{{ raise_exception("no system") }}')).toThrow(refused);

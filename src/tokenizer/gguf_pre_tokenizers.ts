@@ -36,6 +36,8 @@ const [upper, lower] = ['[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Ll}\\p{Lm}
 const llama3: PreTokenizer = { steps: splits([wordsAndRest('\\p{N}{1,3}')]), ignoreMerges: true, addBos: true };
 const thousands: PreTokenizer = { steps: llama3.steps };
 const digitByDigit: PreTokenizer = { steps: splits([wordsAndRest('\\p{N}')]) };
+/** Marks stay with their letters. */
+const qwen35 = `${contractions}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 const gpt2: PreTokenizer = { steps: byteLevel(true) };
 const digitsThenGpt2: PreTokenizer = { steps: splits(['\\p{N}'], true) };
 /** OpenAI's o200k. */
@@ -78,6 +80,7 @@ const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   llama3,
   'llama-v3': llama3,
   falcon3: llama3,
+  'falcon-h1': llama3,
   pixtral: llama3,
   'midm-2.0': llama3,
   lfm2: llama3,
@@ -87,6 +90,7 @@ const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   glm4: thousands,
   // Qwen's own tokenizer composes characters first; llama.cpp leaves that out.
   qwen2: { ...digitByDigit, normalizer: { type: 'NFC' } },
+  qwen35: { steps: splits([qwen35]) },
   'deepseek-r1-qwen': digitByDigit,
   megrez: digitByDigit,
   stablelm2: digitByDigit,
@@ -117,6 +121,7 @@ const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   },
   'gpt-4o': o200k,
   llama4: o200k,
+  kanana2: o200k,
   smollm: digitsThenGpt2,
   starcoder: digitsThenGpt2,
   refact: digitsThenGpt2,
@@ -134,6 +139,7 @@ const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   jais: gpt2,
   trillion: gpt2,
   exaone4: gpt2,
+  'granite-docling': gpt2,
   // What llama.cpp does where a file doesn't name one.
   default: { steps: splits(['[\\p{P}\\$\\+<=>\\^~\\|]+', gpt2Words, '\\p{N}+', '[0-9][0-9][0-9]']) },
 };

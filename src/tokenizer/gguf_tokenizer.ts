@@ -14,7 +14,10 @@ const ENDS = new Set([
   '<|eom_id|>',
   '<|end|>',
   '<|return|>',
+  '<|call|>',
   '<end_of_turn>',
+  '<turn|>',
+  '<|tool_response>',
   '<end_of_utterance>',
   '<eos>',
   '<EOT>',
@@ -24,13 +27,19 @@ const ENDS = new Set([
   '<｜end▁of▁sentence｜>',
 ]);
 
+/** Which of these end no answer beside which others: gpt-oss's end a message, Gemma 4's is a token like others. */
+const ENDS_NOT: readonly (readonly [token: string, beside: readonly string[]])[] = [
+  ['<|end|>', ['<|return|>', '<|call|>']],
+  ['</s>', ['<|tool_response>']],
+];
+
 /** A vocabulary of 262,144 tokens has 20 million; 100 million take half a second. */
 const MAX_CUT_LETTERS = 1e8;
 
 /**
  * The tokenizer of a GGUF file (`tokenizer.ggml.*`, `tokenizer.chat_template`) as the files of a Hugging Face folder that make the
  * same one; undefined where the file has none. Knows byte-level BPE ('gpt2', with the pre-tokenizers of
- * gguf_pre_tokenizers.ts) and SentencePiece BPE ('llama').
+ * gguf_pre_tokenizers.ts), SentencePiece BPE ('llama'), and SentencePiece's tokens with merges ('gemma4').
  *
  * @param what the file as messages name it
  * @throws SplitkvError `format` for lists that don't fit each other, `unsupported` for another kind of tokenizer
@@ -39,15 +48,18 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
   const model = metadata.get('tokenizer.ggml.model') ?? 'none';
   if (model === 'none' || model === 'no_vocab') return undefined;
   const sentencePiece = model === 'llama';
-  if (!sentencePiece && model !== 'gpt2') {
+  if (!sentencePiece && model !== 'gpt2' && model !== 'gemma4') {
     throw unsupportedError(
-      `${what}: tokenizer.ggml.model ${show(model)} is not supported; supported are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)`,
+      `${what}: tokenizer.ggml.model ${show(model)} is not supported; supported are 'gpt2' (byte-level BPE), 'llama' (SentencePiece) ` +
+        "and 'gemma4'",
     );
   }
   const vocabulary = new GgufVocabulary(metadata, what);
   const parts = sentencePiece
-    ? sentencePieceParts(vocabulary, what)
-    : byteLevelParts(vocabulary, preTokenizer(vocabulary.text('pre', 'default'), what));
+    ? sentencePieceParts(vocabulary, mergesByScore(vocabulary, what), vocabulary.flag('add_space_prefix', true))
+    : model === 'gemma4'
+      ? gemma4Parts(vocabulary)
+      : byteLevelParts(vocabulary, preTokenizer(vocabulary.text('pre', 'default'), what));
   const bos = vocabulary.special('bos', sentencePiece ? 1 : undefined);
   const eos = vocabulary.special('eos', sentencePiece ? 2 : undefined);
   const textOf = (id: number | undefined) => (id === undefined ? undefined : vocabulary.tokens[id]);
@@ -63,7 +75,7 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
       added_tokens: addedTokens(vocabulary),
       ...parts.json,
       post_processor: aroundText(
-        vocabulary.flag('add_bos_token', parts.addBos) ? bos : undefined,
+        vocabulary.flag('add_bos_token', parts.addBos) || parts.alwaysBos ? bos : undefined,
         vocabulary.flag('add_eos_token', false) ? eos : undefined,
         vocabulary.tokens,
       ),
@@ -80,6 +92,8 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
 interface Parts {
   readonly json: Record<string, unknown>;
   readonly addBos: boolean;
+  /** Whatever the file says. */
+  readonly alwaysBos?: boolean;
 }
 
 function byteLevelParts(vocabulary: GgufVocabulary, pre: ReturnType<typeof preTokenizer>): Parts {
@@ -101,9 +115,9 @@ function byteLevelParts(vocabulary: GgufVocabulary, pre: ReturnType<typeof preTo
   };
 }
 
-function sentencePieceParts(vocabulary: GgufVocabulary, what: string): Parts {
+/** @param prefix a blank is put before the text */
+function sentencePieceParts(vocabulary: GgufVocabulary, merges: readonly Merge[], prefix: boolean): Parts {
   const blank = '\u2581';
-  const prefix = vocabulary.flag('add_space_prefix', true);
   const unknown = vocabulary.special('unknown', 0);
   return {
     json: {
@@ -130,18 +144,27 @@ function sentencePieceParts(vocabulary: GgufVocabulary, what: string): Parts {
         fuse_unk: true,
         byte_fallback: true,
         vocab: vocabIds(vocabulary),
-        merges: mergesByScore(vocabulary, what),
+        merges,
       },
     },
     addBos: true,
   };
 }
 
+/** As SentencePiece, but that the merges are in the file. None crosses the end of a line. Bos is there whatever the file says. */
+function gemma4Parts(vocabulary: GgufVocabulary): Parts {
+  const { json } = sentencePieceParts(vocabulary, vocabulary.merges(), false);
+  const lines = { type: 'Split', pattern: { Regex: '[^\\n]+|\\n+' }, behavior: 'Isolated', invert: false };
+  return { json: { ...json, pre_tokenizer: lines }, addBos: true, alwaysBos: true };
+}
+
+type Merge = readonly [left: string, right: string];
+
 /**
  * SentencePiece joins the neighbours whose joint token has the best score: the merges are all cuts of every token in two, by
  * the token's score. A part is a token itself, or one letter, which may be none.
  */
-function mergesByScore(vocabulary: GgufVocabulary, what: string): [string, string][] {
+function mergesByScore(vocabulary: GgufVocabulary, what: string): Merge[] {
   const { tokens, types } = vocabulary;
   // All cuts of a token of n letters look at n * n letters.
   const work = tokens.reduce((sum, { length }) => sum + length * length, 0);
@@ -159,7 +182,7 @@ function mergesByScore(vocabulary: GgufVocabulary, what: string): [string, strin
   return ids.flatMap((id) => {
     const token = tokens[id]!;
     const letters = Array.from(token);
-    const merges: [string, string][] = [];
+    const merges: Merge[] = [];
     for (let cut = 1, at = 0; cut < letters.length; cut++) {
       at += letters[cut - 1]!.length;
       const [left, right] = [token.slice(0, at), token.slice(at)];
@@ -207,7 +230,9 @@ function endIds(vocabulary: GgufVocabulary, eos: number | undefined): number[] {
     const marked = types[id] === 'control' || types[id] === 'user_defined';
     return marked && ENDS.has(token) ? [id] : [];
   });
-  return [...new Set([...named, ...byText])];
+  const texts = new Set(byText.map((id) => tokens[id]!));
+  const none = ENDS_NOT.filter(([, beside]) => beside.every((text) => texts.has(text))).map(([text]) => text);
+  return [...new Set([...named, ...byText])].filter((id) => !none.includes(tokens[id]!));
 }
 
 /** One template as text, several as tokenizer_config.json lists them. */

@@ -13,7 +13,7 @@ const MAX_RANGE = 100_000;
 /** Filters that take no time, whatever they are applied to. */
 const FREE = /^(length|count|first|last|list|safe|default|d|items|bool)$/;
 /** Filters that look at what the items hold. */
-const DEEP = /^(tojson|string|join|sort|dictsort)$/;
+const DEEP = /^(tojson|string|join|sort|dictsort|min|max)$/;
 
 /** The library's own types are private or not exported; where its insides change, what is counted here isn't counted, no more. */
 interface Value {
@@ -126,7 +126,7 @@ class CountingInterpreter extends LibraryInterpreter {
     const name = String(filter['value'] ?? (filter['callee'] as Node | undefined)?.['value']);
     if (FREE.test(name)) return super.applyFilter(operand, filter, environment);
     const { letters, items, depth } = this.#sizeOf(operand, DEEP.test(name));
-    const sorts = name === 'sort' || name === 'dictsort';
+    const sorts = /^(sort|dictsort|min|max)$/.test(name);
     this.#spend(((letters + items) / LETTERS_A_STEP + items / ITEMS_A_STEP) * (sorts ? Math.log2(items + 2) : 1));
     // These two look at the literals themselves.
     const literal = name === 'selectattr' || name === 'rejectattr';
@@ -146,7 +146,21 @@ class CountingInterpreter extends LibraryInterpreter {
       const places = name === 'tojson' ? items * depth : name === 'indent' ? linesOf(operand.value) : items;
       this.#grown(letters + unit * places);
     }
-    return super.applyFilter(operand, args.length > 0 ? { ...filter, args } : filter, environment);
+    const measured = args.length > 0 ? { ...filter, args } : filter;
+    return this.#missingFilter(name, operand, environment) ?? super.applyFilter(operand, measured, environment);
+  }
+
+  /** Filters of Jinja's that the library doesn't have for such a value, made of those that it has. */
+  #missingFilter(name: string, operand: Value, environment: Environment): Value | undefined {
+    const filtered = (value: Value, by: string): Value =>
+      super.applyFilter(value, { type: 'Identifier', value: by }, environment);
+    if (name === 'string' && operand.value instanceof Map) {
+      const list = super.evaluate({ type: 'ArrayLiteral', value: [new Held(operand)] }, environment);
+      const text = filtered(list, 'string').value as string;
+      return super.evaluate({ type: 'StringLiteral', value: text.slice(1, -1) }, environment);
+    }
+    if ((name !== 'min' && name !== 'max') || !Array.isArray(operand.value)) return undefined;
+    return filtered(filtered(operand, 'sort'), name === 'min' ? 'first' : 'last');
   }
 
   /** The node, where its cost depends on a part, with that part evaluated and counted. */

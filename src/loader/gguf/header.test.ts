@@ -86,6 +86,10 @@ describe('readGgufHeader', () => {
     expect(source.reads.at(-1)!.end).toBeLessThan(header.tensors.get('large')!.start + 2 ** 21);
   });
 
+  it('a text keeps the U+FEFF that it begins with', async () => {
+    expect((await read(raw(MAGIC, 3, 0n, 1n, 'key', 8, 4n, 0x61bfbbef))).metadata.get('key')).toBe('\ufeffa');
+  });
+
   it('bytes that are no UTF-8 become U+FFFD', async () => {
     const bytes = raw(MAGIC, 3, 0n, 1n, 'key', 8, 3n, 0x20ff20);
     expect((await read(bytes.subarray(0, -1))).metadata.get('key')).toBe(' \ufffd ');

@@ -21,7 +21,8 @@ export class HeaderCursor {
   readonly #source: Source;
   readonly #file: string;
   readonly #signal: AbortSignal | undefined;
-  readonly #text = new TextDecoder();
+  // Tokens may begin with U+FEFF.
+  readonly #text = new TextDecoder('utf-8', { ignoreBOM: true });
   #bytes = new Uint8Array(0);
   #view = new DataView(this.#bytes.buffer);
   #at = 0;
