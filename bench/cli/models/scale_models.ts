@@ -7,7 +7,7 @@ import { formatBytes } from '../../../src/base/math.js';
 import { Random } from '../../../src/base/random.js';
 import { bf16Bits } from '../../../src/loader/testing/encode.js';
 import { safetensorsHeader } from '../../../src/loader/testing/write_safetensors.js';
-import { parseModelConfig } from '../../../src/model/families/registry.js';
+import { readModelConfig } from '../../../src/model/families/registry.js';
 import { modelTensors } from '../../../src/model/testing/random_tensors.js';
 import type { ScaleModel } from './scale_names.js';
 
@@ -65,6 +65,28 @@ export const SCALE_CONFIGS: Readonly<Record<ScaleModel, Record<string, unknown>>
     bos_token_id: 0,
     eos_token_id: 0,
   },
+  'gemma3-270m': {
+    ...common,
+    architectures: ['Gemma3ForCausalLM'],
+    model_type: 'gemma3_text',
+    hidden_act: undefined,
+    hidden_activation: 'gelu_pytorch_tanh',
+    num_hidden_layers: 18,
+    hidden_size: 640,
+    intermediate_size: 2048,
+    num_attention_heads: 4,
+    num_key_value_heads: 1,
+    head_dim: 256,
+    query_pre_attn_scalar: 256,
+    vocab_size: 262144,
+    max_position_embeddings: 32768,
+    rope_theta: 1000000,
+    rope_local_base_freq: 10000,
+    sliding_window: 512,
+    rms_norm_eps: 1e-6,
+    bos_token_id: 2,
+    eos_token_id: [1, 106],
+  },
   'qwen2.5-0.5b': {
     ...common,
     architectures: ['Qwen2ForCausalLM'],
@@ -97,7 +119,7 @@ export async function scaleModelFolder(
   onProgress: (line: string) => void,
 ): Promise<string> {
   const raw = SCALE_CONFIGS[name];
-  const config = parseModelConfig(raw);
+  const config = await readModelConfig(raw);
   const tensors = modelTensors(config).map((recipe) => ({ ...recipe, dtype: 'BF16' as const }));
   const header = safetensorsHeader(tensors, { format: 'pt' });
   const elements = tensors.map(({ shape }) => shape.reduce((product, extent) => product * extent, 1));

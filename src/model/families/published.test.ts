@@ -4,53 +4,22 @@ import { makePlan } from '../../placement/index.js';
 import type { GqaConfig } from '../config/model_config.js';
 import { modelSizes } from '../model_sizes.js';
 import { modelShape } from '../shape.js';
+import { PUBLISHED } from '../testing/published_configs.js';
 import { weightBytes } from '../weights/weight_bytes.js';
 import { loadFamilies, parseModelConfig } from './registry.js';
 
-const gemma3 = {
-  architectures: ['Gemma3ForCausalLM'],
-  model_type: 'gemma3_text',
-  head_dim: 256,
-  num_key_value_heads: 1,
-  num_attention_heads: 4,
-  hidden_activation: 'gelu_pytorch_tanh',
-  attention_bias: false,
-  attn_logit_softcapping: null,
-  final_logit_softcapping: null,
-  max_position_embeddings: 32768,
-  query_pre_attn_scalar: 256,
-  rms_norm_eps: 1e-6,
-  rope_local_base_freq: 10000,
-  rope_scaling: null,
-  rope_theta: 1000000,
-  sliding_window: 512,
-  vocab_size: 262144,
-  bos_token_id: 2,
-  eos_token_id: [1, 106],
-  torch_dtype: 'bfloat16',
-};
-
 /** What the keys that matter here say, and the number of parameters that their cards tell, in millions. */
-const models: Record<string, { config: Record<string, unknown>; millions: number; windows: (number | undefined)[] }> = {
+const models: Record<
+  string,
+  { config: Readonly<Record<string, unknown>>; millions: number; windows: (number | undefined)[] }
+> = {
   'Gemma 3 270M': {
-    config: {
-      ...gemma3,
-      hidden_size: 640,
-      intermediate_size: 2048,
-      num_hidden_layers: 18,
-      layer_types: Array.from({ length: 18 }, (_, i) => (i % 6 === 5 ? 'full_attention' : 'sliding_attention')),
-    },
+    config: PUBLISHED['gemma-3-270m-it']!.config,
     millions: 268.1,
     windows: [512, 512, 512, 512, 512, undefined],
   },
   'Gemma 3 1B': {
-    config: {
-      ...gemma3,
-      hidden_size: 1152,
-      intermediate_size: 6912,
-      num_hidden_layers: 26,
-      sliding_window_pattern: 6,
-    },
+    config: PUBLISHED['gemma-3-1b-it']!.config,
     millions: 999.9,
     windows: [512, 512, 512, 512, 512, undefined],
   },
@@ -72,53 +41,16 @@ const models: Record<string, { config: Record<string, unknown>; millions: number
     millions: 3880.3,
     windows: [1024, 1024, 1024, 1024, 1024, undefined],
   },
-  'SmolLM3 3B': {
-    config: {
-      architectures: ['SmolLM3ForCausalLM'],
-      model_type: 'smollm3',
-      hidden_size: 2048,
-      intermediate_size: 11008,
-      num_hidden_layers: 36,
-      num_attention_heads: 16,
-      num_key_value_heads: 4,
-      max_position_embeddings: 65536,
-      no_rope_layers: Array.from({ length: 36 }, (_, i) => ((i + 1) % 4 === 0 ? 0 : 1)),
-      layer_types: Array.from({ length: 36 }, () => 'full_attention'),
-      rope_theta: 5000000.0,
-      use_sliding_window: false,
-      sliding_window: null,
-      vocab_size: 128256,
-      eos_token_id: 128012,
-    },
-    millions: 3075.1,
-    windows: [undefined],
+  'Gemma 2 2B': {
+    config: PUBLISHED['gemma-2-2b-it']!.config,
+    millions: 2614.3,
+    windows: [4096, undefined],
   },
-  'Phi-4-mini': {
-    config: {
-      architectures: ['Phi3ForCausalLM'],
-      model_type: 'phi3',
-      hidden_size: 3072,
-      intermediate_size: 8192,
-      num_hidden_layers: 32,
-      num_attention_heads: 24,
-      num_key_value_heads: 8,
-      max_position_embeddings: 131072,
-      original_max_position_embeddings: 4096,
-      partial_rotary_factor: 0.75,
-      rms_norm_eps: 1e-5,
-      rope_scaling: {
-        type: 'longrope',
-        short_factor: Array.from({ length: 48 }, () => 1),
-        long_factor: Array.from({ length: 48 }, (_, i) => 1 + i),
-      },
-      sliding_window: 262144,
-      tie_word_embeddings: true,
-      vocab_size: 200064,
-      eos_token_id: 199999,
-    },
-    millions: 3836,
-    windows: [262144],
-  },
+  'SmolLM3 3B': { config: PUBLISHED['smollm3-3b']!.config, millions: 3075.1, windows: [undefined] },
+  'Granite 4 350M': { config: PUBLISHED['granite-4.0-350m']!.config, millions: 352.4, windows: [undefined] },
+  'Granite 4 1B': { config: PUBLISHED['granite-4.0-1b']!.config, millions: 1631.8, windows: [undefined] },
+  'Granite 3.3 2B': { config: PUBLISHED['granite-3.3-2b-instruct']!.config, millions: 2533.5, windows: [undefined] },
+  'Phi-4-mini': { config: PUBLISHED['phi-4-mini-instruct']!.config, millions: 3836, windows: [262144] },
   'Qwen3 30B A3B': {
     config: {
       architectures: ['Qwen3MoeForCausalLM'],
