@@ -12,7 +12,7 @@ export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
 export { findGguf, isGgufName } from './gguf/file_source.js';
 export type { GgufTensor } from './gguf/header.js';
 export type { GgufValue } from './gguf/header_value.js';
-export { absorbedView, orderedView, rowsView } from './gguf/views.js';
+export { absorbedView, columnsView, orderedView, rowsView } from './gguf/views.js';
 export type { HttpOptions } from './sources/http_request.js';
 export { httpSource } from './sources/http_source.js';
 export type { CatalogModel } from './hub/catalog.js';

@@ -1,6 +1,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
-import { attentionOf, type ModelConfig } from './config/model_config.js';
+import { attentionOf, isRecurrent, type LayerConfig, type ModelConfig } from './config/model_config.js';
+import { heldSegments, stateLength } from './layers/recurrent/segments.js';
 import type { KvType } from './layers/attention/cache.js';
 import { kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
@@ -24,7 +25,7 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
     return bytes({ ...matrix, parts: [{ ...part!, rows: 32 }] }) / 32;
   };
   return {
-    layers: map.layers.map((layer) => layerSizes(layer, heads, bytes)),
+    layers: map.layers.map((layer, index) => layerSizes(layer, config.layers[index]!, heads, bytes)),
     embeddingRow: row(map.embedding!),
     headRow: row(map.head!),
     tied: config.tieWordEmbeddings,
@@ -35,19 +36,31 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
 
 function layerSizes(
   { inputNorm, attention, postNorm, mlp, attentionOutNorm, mlpOutNorm }: LayerMap,
+  layer: LayerConfig,
   heads: readonly number[],
   bytes: Bytes,
 ): LayerSizes {
   const attends = attentionKinds[attention.kind].bytes(attention, bytes);
   const columns = mlp.kind === 'gated' ? mlp.downSegments.modelInFeatures : mlp.config.sharedWidth;
   const held = mlpKinds[mlp.kind].bytes(mlp, bytes);
+  const state = stateSegments(layer);
   return {
+    ...(state && { stateSegments: state }),
     attentionSegments: shareOut(attends.cut, heads),
     attentionShared: attends.shared + bytes(inputNorm, attentionOutNorm),
     mlpSegments: shareOut(held.cut, mlpSegments(columns)),
     mlpShared: held.shared + bytes(postNorm, mlpOutNorm),
     expert: held.expert ?? 0,
   };
+}
+
+/** Of a recurrent layer: bytes of a sequence's state, by attention segment. */
+function stateSegments({ attention }: LayerConfig): number[] | undefined {
+  if (!isRecurrent(attention)) return undefined;
+  return Array.from(
+    { length: attention.segments },
+    (_, segment) => stateLength(attention, heldSegments(attention, { heads: [[segment, segment + 1]] })) * 4,
+  );
 }
 
 /** Whole bytes in proportion to `weights`, adding up to `bytes`. */

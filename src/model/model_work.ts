@@ -39,14 +39,16 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
       },
     };
   }
-  const { headDim } = attention;
+  const { headDim, gated = false } = attention;
   return {
     ...common,
     expertsPerToken,
     widths: {
       ...widths(config, headsOf, expertsPerToken),
       queries: (groups) =>
-        queryStride(groups, (segments) => activationStride((headsOf(segments) + 2 * segments.length) * headDim)) * 4,
+        queryStride(groups, (segments) =>
+          activationStride((headsOf(segments) * (gated ? 2 : 1) + 2 * segments.length) * headDim),
+        ) * 4,
       state: (headDim + 2) * 4,
       attended: (segments) => activationStride(headsOf(segments) * headDim) * 4,
     },

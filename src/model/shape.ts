@@ -7,7 +7,14 @@
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
 import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';
-import { attentionOf, cachesLatent, expertsOf, type ModelConfig, type PagedAttention } from './config/model_config.js';
+import {
+  attentionOf,
+  cachesLatent,
+  expertsOf,
+  hasState,
+  type ModelConfig,
+  type PagedAttention,
+} from './config/model_config.js';
 import { attentionSegments } from './layers/attention/segments.js';
 import { DOWN_SEGMENTS } from './layers/roles.js';
 
@@ -103,6 +110,7 @@ export function modelShape(config: ModelConfig): ModelShape {
     kvHeads: attention.kind === 'gqa' ? attention.kvHeads : 1,
     latent: cachesLatent(config),
     ...(isWindowed(config) && { windowed: true }),
+    ...(hasState(config) && { recurrent: true }),
     mlpSegments: mlpSegments(mlpWidth(config)),
     numExperts: numExperts(config),
   };

@@ -28,6 +28,8 @@ export interface RankMemory {
   readonly rank: number;
   readonly weightBytes: number;
   readonly kvBytes: number;
+  /** Of `kvBytes`, those of recurrent layers: a state for each sequence whose rows it runs. */
+  readonly stateBytes: number;
   readonly activationBytes: number;
   readonly totalBytes: number;
 }
@@ -37,15 +39,23 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
   return planTopology(plan).ranks.map(({ rank, stages }) => {
     let weightBytes = vocabularyBytes(plan, sizes, rank);
     let kvBytes = 0;
+    let stateBytes = 0;
     for (const own of stages) {
       if (!own) continue;
       const [first, end] = own.stage.layers;
       for (const layer of sizes.layers.slice(first, end)) weightBytes += layerBytes(layer, own.share);
-      kvBytes += (end - first) * layerCacheBytes(own, plan.sharing, sizes, options);
+      const held = sizes.layers.slice(first, end);
+      kvBytes +=
+        held.filter(({ stateSegments }) => !stateSegments).length * layerCacheBytes(own, plan.sharing, sizes, options);
+      stateBytes +=
+        Math.max(1, Math.ceil(rowSequences(own, options.slots))) *
+        sum(held.map((layer) => layerState(layer, own.share)));
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
     const activationBytes = options.activationBytes?.[rank] ?? 0;
-    return { rank, weightBytes, kvBytes, activationBytes, totalBytes: weightBytes + kvBytes + activationBytes };
+    kvBytes += stateBytes;
+    const totalBytes = weightBytes + kvBytes + activationBytes;
+    return { rank, weightBytes, kvBytes, stateBytes, activationBytes, totalBytes };
   });
 }
 
@@ -58,6 +68,10 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
       layer.mlpShared +
       sum(share.mlp.map((segment) => layer.mlpSegments[segment]!)) +
       share.experts.length * layer.expert;
+
+/** A share's part of a sequence's state in one layer, in bytes. */
+const layerState = ({ stateSegments }: LayerSizes, { heads }: RankShare): number =>
+  stateSegments ? sum(heads.map((segment) => stateSegments[segment]!)) : 0;
 
 function layerCacheBytes(
   own: StageTopology,
@@ -92,6 +106,10 @@ function sequencesOn(own: StageTopology, slots: number): number {
   const [first, end] = sequenceRanges(weights, slots)[place]!;
   return end - first;
 }
+
+/** Sequences whose rows the rank runs. */
+const rowSequences = (own: StageTopology, slots: number): number =>
+  own.stage.kind === 'adp' ? sequencesOn(own, slots) : slots;
 
 function vocabularyBytes(plan: Plan, sizes: ModelSizes, rank: number): number {
   const embedding = rowsOf(plan.embedding, rank);

@@ -21,6 +21,8 @@ export interface ModelShape {
   readonly latent: boolean;
   /** Layers have a window: they attend to the last tokens only. Default: none has. */
   readonly windowed?: boolean;
+  /** Layers have a state beside the cache of the others. Default: none has. */
+  readonly recurrent?: boolean;
   /** Columns of the MLP's down projection in each of its 8 segments; the widest layer's. */
   readonly mlpSegments: readonly number[];
   /** Routed experts of an expert layer; 0 without. */

@@ -10,6 +10,8 @@ export interface LayerSizes {
   readonly mlpShared: number;
   /** Of one routed expert; 0 in a dense layer. */
   readonly expert: number;
+  /** Of a recurrent layer, which has no cache that grows: bytes of a sequence's state, by attention segment. */
+  readonly stateSegments?: readonly number[];
 }
 
 /** Bytes of a model's weights and of its cache. */

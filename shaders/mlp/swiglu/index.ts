@@ -2,6 +2,7 @@ import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import gelu from '../../lib/gelu.wgsl?raw';
+import silu from '../../lib/silu.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import source from './swiglu.wgsl?raw';
 
@@ -41,7 +42,7 @@ export const swiglu = defineKernel({
     // A software adapter pays for every workgroup; a GPU wants as many invocations as there are elements.
     const [workgroup, perThread] = traits.software ? [32, 16] : [256, 1];
     return {
-      wgsl: [steps, gelu, source],
+      wgsl: [steps, gelu, silu, source],
       constants: { WORKGROUP: workgroup, PER_THREAD: perThread, GELU: problem.activation === 'gelu_tanh' },
       params: { width, in_stride: inStride, up_offset: upOffset, out_stride: outStride },
       grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],

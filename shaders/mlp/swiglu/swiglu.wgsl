@@ -25,12 +25,6 @@ struct Params {
 }
 @group(0) @binding(2) var<uniform> params: Params;
 
-// exp only of numbers <= 0: it can't overflow, so a large negative g gives -0 and never a NaN.
-fn silu(g: f32) -> f32 {
-  let e = exp(-abs(g));
-  return g * select(e, 1.0, g >= 0.0) / (1.0 + e);
-}
-
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let gate = group.y * params.in_stride;

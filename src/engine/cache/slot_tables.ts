@@ -30,6 +30,7 @@ export class SlotTables {
   readonly #blockTable: Buffer;
   readonly #chunkOffsets: Buffer;
   readonly #tableStride: number;
+  readonly #states: CacheOptions['states'];
 
   /** `parts`: needed where heads have tables of their own. */
   constructor(
@@ -60,6 +61,7 @@ export class SlotTables {
     this.#tableStride = this.pages?.tableStride ?? ceilDiv(contextLength, KV_BLOCK);
     this.#blockTable = device.createBuffer('block_table', this.pages ? 4 : total * this.#tableStride * 4);
     this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
+    this.#states = this.#allocateStates();
   }
 
   /** What the model's program needs of the cache. */
@@ -73,6 +75,7 @@ export class SlotTables {
       chunkOffsets: this.#chunkOffsets,
       tableStride: this.#tableStride,
       contextLength: options.contextLength,
+      states: this.#states,
       ...(pages && {
         perHead: {
           compression: options.compression,
@@ -83,6 +86,22 @@ export class SlotTables {
         },
       }),
     };
+  }
+
+  /** The states of the slots whose rows this rank runs, in order of the slots. */
+  #allocateStates(): CacheOptions['states'] {
+    const { device, world, owners } = this;
+    const { slots, batches = 1 } = this.options;
+    const all = Array.from({ length: slots * batches }, (_, slot) => slot);
+    const runs = world.all.ownRows ? all.filter((slot) => owners.keeps(world.rank, slot)) : all;
+    const places = device.createBuffer('state_places', all.length * 4);
+    device.write(
+      places,
+      0,
+      Uint32Array.from(all, (slot) => Math.max(0, runs.indexOf(slot))),
+    );
+    // A rank without slots of its own has a row that is never active.
+    return { count: Math.max(1, runs.length), places };
   }
 
   /** Whether this rank keeps a slot's sequences, or a part of each. */

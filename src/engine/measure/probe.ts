@@ -90,6 +90,7 @@ export class Probe {
         chunkOffsets: device.createBuffer('chunk_offsets', 4),
         tableStride: numBlocks,
         contextLength,
+        states: { count: 1, places: device.createBuffer('state_places', 4) },
       });
       return new Probe(device, layers, contextLength, forward, subject.batched);
     });
@@ -106,6 +107,10 @@ export class Probe {
     const { buffers, program } = role === 'prompt' ? this.#prompt : this.#batches.get(rows)!;
     this.#place(buffers, rows, (row) => first + row);
     return this.#output(this.#timed(program, { rows: [rows], chunks: chunksOf(first + rows) }), buffers.x, rows);
+  }
+
+  get hasState(): boolean {
+    return this.forward.stateBytes > 0;
   }
 
   get count(): number {

@@ -54,7 +54,10 @@ export function chooseLayers(
   const { expert } = sizes.layers[first]!;
   const experts = held.experts === 0 ? 0 : Math.min(share(held.experts), Math.max(1, Math.floor(mostBytes / expert)));
   const bytes = without + experts * expert;
-  const count = Math.min(run, Math.max(1, Math.min(Math.ceil(wantedBytes / bytes), Math.floor(mostBytes / bytes))));
+  // Attention and mixers of every kind that are among them, from the first on.
+  const mixers = config.layers.slice(first, first + run).map(({ attention }) => attention.kind);
+  const all = Math.max(...new Set(mixers.map((mixer) => mixers.indexOf(mixer) + 1)));
+  const count = Math.min(run, Math.max(all, Math.min(Math.ceil(wantedBytes / bytes), Math.floor(mostBytes / bytes))));
   return { ...held, experts, layers: [first, first + count] };
 }
 

@@ -91,7 +91,8 @@ function bytesOnBusiestRank({ config, type, kvType, plan, compression }: ModelFa
   const sizes = modelSizes(config, type, kvType);
   const options = { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed: compression !== undefined };
   const of = (some: Plan): number =>
-    Math.max(...planMemory(some, sizes, options).map(({ kvBytes }) => kvBytes)) / SAMPLE_TOKENS;
+    Math.max(...planMemory(some, sizes, options).map(({ kvBytes, stateBytes }) => kvBytes - stateBytes)) /
+    SAMPLE_TOKENS;
   const oneLayer = Math.max(...plan.stages.map((stage) => of({ ...plan, stages: [{ ...stage, layers: [0, 1] }] })));
   return { tokenBytes: of(plan), layerBytes: oneLayer, split: new Owners(plan, 1).split };
 }

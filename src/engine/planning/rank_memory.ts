@@ -1,5 +1,5 @@
 import { type Device, openPaperDevice } from '../../gpu/index.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
+import { hasState, type ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../../model/shape.js';
 import { World } from '../../model/layers/world.js';
@@ -51,8 +51,8 @@ export async function rankOnPaper(
 ): Promise<Omit<RankMemory, 'rank'>> {
   const { device, facts } = await recordOnPaper(plan, rank, { config, type }, runner, like);
   const totalBytes = device.usage.bytes;
-  const { weightBytes, kvBytes } = facts;
-  return { weightBytes, kvBytes, activationBytes: totalBytes - weightBytes - kvBytes, totalBytes };
+  const { weightBytes, kvBytes, stateBytes } = facts;
+  return { weightBytes, kvBytes, stateBytes, activationBytes: totalBytes - weightBytes - kvBytes, totalBytes };
 }
 
 /** A rank whose device is paper: what it allocates and compiles is what loading would. `like` and throws: as `rankOnPaper`. */
@@ -73,8 +73,11 @@ export async function recordOnPaper(
 /** Ranks of one plan that hold as much of everything, and do as much, take the same memory. */
 function formOf(plan: Plan, rank: number, config: ModelConfig, { slots, batches = 1 }: RunnerOptions): string {
   const slice = rankSlice(plan, rank, config);
-  const layer = ({ index, queryHeads, kvHeads, mlp, experts }: LayerSlice): unknown[] => [
+  const uneven = hasState(config);
+  const layer = ({ index, heads, queryHeads, kvHeads, mlp, experts }: LayerSlice): unknown[] => [
     index,
+    // Segments of a recurrent mixer needn't be alike.
+    uneven && heads,
     // Several runs of heads pad their columns by where they are cut.
     queryHeads.length > 1 ? queryHeads : totalLength(queryHeads),
     totalLength(kvHeads),

@@ -83,7 +83,10 @@ export interface RankFacts {
   /** Prompt rows that a step may have (of each block, where rows are split over ranks). */
   readonly promptRows: number;
   readonly weightBytes: number;
+  /** Of the paged cache, and of the states of recurrent layers. */
   readonly kvBytes: number;
+  /** Of those, of the states. */
+  readonly stateBytes: number;
   readonly kvBytesPerToken: number;
   readonly dispatchesPerStep: number;
   readonly exchangesPerStep: number;

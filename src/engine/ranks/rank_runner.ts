@@ -124,6 +124,7 @@ export class RankRunner implements Rank {
       promptRows,
       weightBytes: model.bytes,
       kvBytes: forward.cacheBytes,
+      stateBytes: forward.stateBytes,
       kvBytesPerToken: forward.cacheBytesPerToken,
       dispatchesPerStep: batch!.dispatches,
       exchangesPerStep: batch!.exchanges,
@@ -318,7 +319,7 @@ export class RankRunner implements Rank {
     return plan.stages.flatMap(({ layers: [first, end] }, index) => {
       const stage = topology.stages[index];
       return Array.from({ length: end - first }, (_, at) => {
-        if (!stage) return 0;
+        if (!stage || this.#forward.layerCache(first + at).states) return 0;
         if (this.#tables.pages) return sum((length, slot) => this.#tables.pages!.entries(first + at, slot, length));
         const { kvHeads } = stage.share;
         const { rank } = this.world;

@@ -9,7 +9,7 @@ import type { DrawOptions } from '../ranks/rank.js';
 import { samplingOf } from '../ranks/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
-import { checkTogether, type Feature, misfit } from '../../placement/index.js';
+import { checkTogether, type Feature, misfit, modelFeatures } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { modelShape } from '../../model/shape.js';
@@ -137,11 +137,12 @@ const USUAL_IN_FLIGHT = 4;
 /** Browsers take 2 to 4 ms to hand over what was read: shorter steps would wait for it. */
 const SHORT_SECONDS = 4e-3;
 
-/** What ranks were opened with, as far as it doesn't go with everything. */
+/** The model, and what ranks were opened with, as far as it doesn't go with everything. */
 const openedFeatures = (
   { runner }: Pick<ModelRanks, 'runner'>,
   prefiller: Pick<PrefillWorker, 'kind'> | undefined,
 ): Feature[] => [
+  ...modelFeatures(modelShape(runner.config)),
   ...(runner.options.compression ? ['compression' as const] : []),
   ...(prefiller ? prefillFeatures(prefiller.kind) : []),
 ];

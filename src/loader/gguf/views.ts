@@ -42,6 +42,35 @@ export function orderedView(entry: TensorEntry, order: readonly number[]): Tenso
   };
 }
 
+/** The tensor with column i being column order[i]. Whole rows are read. */
+export function columnsView(entry: TensorEntry, order: readonly number[]): TensorEntry {
+  return {
+    ...entry,
+    slice(source, columnStart, columnEnd): RowSlice {
+      const inner = storedSlice(source, storedRows(entry), 0, order.length);
+      const width = columnEnd - columnStart;
+      return {
+        ...inner,
+        width,
+        async read(rowStart, rowEnd, signal): Promise<RawPiece> {
+          const piece = await inner.read(rowStart, rowEnd, signal);
+          return {
+            bytes: (piece.bytes * width) / order.length,
+            convertTo(out) {
+              const stored = new Float32Array((rowEnd - rowStart) * order.length);
+              piece.convertTo(stored);
+              for (let row = 0; row < rowEnd - rowStart; row++) {
+                for (let column = 0; column < width; column++)
+                  out[row * width + column] = stored[row * order.length + order[columnStart + column]!]!;
+              }
+            },
+          };
+        },
+      };
+    },
+  };
+}
+
 /**
  * kv_b_proj [heads * (nope + v), latent] of the two halves that llama.cpp cuts it into: keys [heads, latent, nope] (transposed)
  * and values [heads, v, latent]. A head whose key rows are asked for is read whole.

@@ -76,6 +76,8 @@ export interface GqaConfig {
   readonly softcap?: number;
   /** True: each query head has a further logit in its softmax, with no value. */
   readonly sinks?: boolean;
+  /** True: the output is multiplied by the sigmoid of a gate, whose rows lie behind each head's rows of q. */
+  readonly gated?: boolean;
   /** The earlier layer whose keys and values this one reads; default: its own. */
   readonly keysOf?: number;
 }
@@ -101,17 +103,40 @@ export interface MlaConfig {
 }
 
 /**
- * A mixer whose memory of the past has a fixed size: linear attention, state space models, short convolutions. The state lies in f32
- * beside the paged cache of the other layers, a copy for each sequence; ranks cut it by heads.
+ * A mixer whose memory of the past has a fixed size: a short convolution, linear attention. The state lies in f32 beside the paged cache
+ * of the other layers, one for each slot; ranks cut it by segments, as they cut attention.
  */
-export interface RecurrentConfig {
-  readonly kind: 'recurrent';
-  /** Heads by which ranks may cut it. */
-  readonly heads: number;
-  /** Numbers of state of one head: keys x values of linear attention; 0 for a convolution alone. */
-  readonly headState: number;
-  /** A causal convolution before it: the last `rows` inputs of `width` channels are kept too. */
-  readonly convolution?: { readonly rows: number; readonly width: number };
+export type RecurrentConfig = ConvConfig | DeltaConfig;
+
+/** What ranks cut a recurrent mixer by. */
+interface RecurrentSegments {
+  /** Equal parts: as many as attention has kv heads. */
+  readonly segments: number;
+}
+
+/** A gated short convolution: out(C * conv(B * x)) where B, C and x are projections, `width` channels each. */
+export interface ConvConfig extends RecurrentSegments {
+  readonly kind: 'conv';
+  readonly width: number;
+  /** Tokens that a channel is summed over, its own included; the state is the inputs of all but that. */
+  readonly taps: number;
+}
+
+/**
+ * Linear attention by the gated delta rule (Gated DeltaNet). q, k and v go through a causal convolution and SiLU; a value head's
+ * memory S [keyDim][valueDim] fades by exp(-rate * softplus(a + bias)) and is corrected by sigmoid(b); what is read is normalised and
+ * gated by silu(z). Value head h has the keys of key head floor(h / (valueHeads / keyHeads)).
+ */
+export interface DeltaConfig extends RecurrentSegments {
+  readonly kind: 'delta';
+  readonly keyHeads: number;
+  /** A multiple of keyHeads. */
+  readonly valueHeads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+  readonly taps: number;
+  /** How the files have the rates: as their logarithms, or negative. */
+  readonly rates: 'log' | 'negative';
 }
 
 /** 'gelu_tanh': 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
@@ -157,19 +182,26 @@ export interface ExpertsConfig {
   readonly correctionBias: boolean;
 }
 
+export const isRecurrent = (attention: AttentionConfig): attention is RecurrentConfig =>
+  attention.kind === 'conv' || attention.kind === 'delta';
+
+/** Whether the model has layers with a state. */
+export const hasState = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
+  layers.some(({ attention }) => isRecurrent(attention));
+
 /**
- * The attention of a model, which all layers share (`checkSupported`).
+ * The attention of a model with a paged cache, which all layers share that have one (`checkSupported`).
  * @param kind what the caller runs
  */
 export function attentionOf<K extends PagedAttention['kind'] = PagedAttention['kind']>(
   { architecture, layers }: Pick<ModelConfig, 'architecture' | 'layers'>,
   kind?: K,
 ): Extract<PagedAttention, { kind: K }> {
-  const { attention } = layers[0]!;
-  if (attention.kind === 'recurrent' || (kind !== undefined && attention.kind !== kind)) {
+  const attention = layers.map((layer) => layer.attention).find((one) => !isRecurrent(one));
+  if (!attention || (kind !== undefined && attention.kind !== kind)) {
     throw new SplitkvError(
       'internal',
-      `${architecture} has ${attention.kind} layers where ${kind ?? 'paged'} ones run`,
+      `${architecture} has ${attention?.kind ?? 'recurrent'} layers where ${kind ?? 'paged'} ones run`,
     );
   }
   return attention as Extract<PagedAttention, { kind: K }>;
@@ -205,7 +237,7 @@ export function denseModel(config: ModelConfig): DenseModel | undefined {
   const mlp = gatedMlpOf(config);
   const scaled = embeddingScale !== 1 || residualScale !== 1 || logitScale !== 1 || logitCap !== undefined;
   const plain = !scaled && normOffset === 0;
-  if (attention.kind !== 'gqa' || attention.rope === null || !mlp || !plain) return undefined;
+  if (attention.kind !== 'gqa' || attention.gated || attention.rope === null || !mlp || !plain) return undefined;
   const { window = maxPositions, softcap, rope, headDim } = attention;
   if (window < maxPositions || softcap !== undefined || rope.dims !== headDim) return undefined;
   if (mlp.activation !== 'silu' || layers[0]!.outNorms) return undefined;

@@ -25,7 +25,7 @@ const replaced = (config: ModelConfig, at: number, layer: Partial<LayerConfig>):
   ...config,
   layers: config.layers.map((old, index) => (index === at ? { ...old, ...layer } : old)),
 });
-const recurrent: AttentionConfig = { kind: 'recurrent', heads: 4, headState: 256, convolution: { rows: 3, width: 64 } };
+const recurrent: AttentionConfig = { kind: 'conv', width: 64, taps: 3, segments: 2 };
 const { rope } = llama.layers[0]!.attention as GqaConfig;
 const experts = v3.layers[1]!.mlp as ExpertsConfig;
 const gated = llama.layers[0]!.mlp as GatedMlpConfig;
@@ -39,7 +39,11 @@ describe('what a model may say that nothing runs is refused by its key', () => {
     ['norms behind experts', replaced(llama, 1, { mlp: experts, outNorms: true }), /outNorms true of layer 1 is not/],
     ['pairs', attending({ rope: { ...rope!, interleaved: true } }), /rope_interleaved true is not/],
     ['a wide head', attending({ headDim: 512 }, [1]), /head_dim 512 of layer 1 is not supported.*up to 256/],
-    ['a recurrent layer', replaced(llama, 1, { attention: recurrent }), /attention\.kind "recurrent" of layer 1/],
+    [
+      'a long convolution',
+      replaced(llama, 1, { attention: { ...recurrent, taps: 9 } }),
+      /conv kernel 9 of layer 1 is not/,
+    ],
     ['other kv heads', attending({ kvHeads: 1 }, [2]), /attention\.kvHeads is 1 in layer 2 and 2 in layer 0/],
     ['both caches', replaced(v3, 2, llama.layers[0]!), /attention\.kind is "gqa" in layer 2 and "mla" in layer 0/],
     [
@@ -72,6 +76,7 @@ describe('what a model may say that nothing runs is refused by its key', () => {
     ['another rope', attending({ rope: { ...rope!, theta: 5 } }, [2])],
     ['norms, scales and biases of its own', attending({ qkNorm: true, scale: 0.5, bias: biased }, [1])],
     ['an MLP of another width', replaced(llama, 3, { mlp: { ...gated, width: 64 } })],
+    ['a convolution in place of attention', replaced(llama, 0, { attention: recurrent })],
     ['experts behind grouped queries', replaced(llama, 1, { mlp: experts })],
     ['a bias in the MLP of latent attention', replaced(v3, 0, { mlp: { ...gated, width: 104, bias: true } })],
   ])('takes a layer with %s', (_name, config) => {

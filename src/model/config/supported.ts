@@ -1,6 +1,15 @@
 import { unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
-import type { AttentionConfig, LayerConfig, MlpConfig, ModelConfig, PagedAttention } from './model_config.js';
+import { MOST_KEY_DIM } from '../../../shaders/recurrent/delta_rule/index.js';
+import {
+  type AttentionConfig,
+  isRecurrent,
+  type LayerConfig,
+  type MlpConfig,
+  type ModelConfig,
+  type PagedAttention,
+  type RecurrentConfig,
+} from './model_config.js';
 
 /** What a layer has, the words of its config.json for it, and what runs instead. */
 interface Fault {
@@ -25,17 +34,29 @@ export function checkSupported(config: ModelConfig, file: string): void {
     throw unsupportedError(`${file}: ${key} ${show(value)}${others} is not supported; ${supported}`);
   }
   checkAlike(config, file);
+  if (config.layers.every(({ attention }) => isRecurrent(attention)))
+    throw unsupportedError(`${file}: every layer is recurrent; that is not supported: some must have attention`);
 }
 
 function layerFault(layer: LayerConfig, { hiddenSize, residualScale }: ModelConfig): Fault | undefined {
   const { attention, mlp, outNorms = false } = layer;
-  if (attention.kind === 'recurrent') {
-    return fault('attention.kind', 'recurrent', 'layers attend to a cache of keys and values, or of latents');
-  }
   if (outNorms && (attention.kind !== 'gqa' || mlp.kind !== 'gated' || residualScale !== 1)) {
     return fault('outNorms', true, 'layers with them have grouped-query attention, a gated MLP and no residual scale');
   }
+  if (isRecurrent(attention)) return recurrentFault(attention);
   return widthFault(attention, hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention) : undefined);
+}
+
+function recurrentFault(mixer: RecurrentConfig): Fault | undefined {
+  if (mixer.taps < 2 || mixer.taps > 8)
+    return fault('conv kernel', mixer.taps, 'convolutions over 2 to 8 tokens are supported');
+  if (mixer.kind === 'conv') return undefined;
+  const { keyDim, valueDim } = mixer;
+  if (keyDim % 8 !== 0 || keyDim > MOST_KEY_DIM)
+    return fault('linear_key_head_dim', keyDim, `linear attention takes multiples of 8 up to ${MOST_KEY_DIM}`);
+  return valueDim % 8 === 0
+    ? undefined
+    : fault('linear_value_head_dim', valueDim, 'linear attention takes multiples of 8');
 }
 
 /** Widths that the kernels don't take. */
@@ -84,8 +105,9 @@ function checkAlike({ layers }: ModelConfig, file: string): void {
   layers.forEach((layer, index) => {
     for (const what of ['attention', 'mlp'] as const) {
       const part = layer[what];
-      // MLPs of two kinds may alternate.
-      const group = what === 'mlp' ? `mlp ${part.kind}` : what;
+      // MLPs of two kinds may alternate, and attention with mixers of another.
+      const recurrent = what === 'attention' && isRecurrent(layer.attention);
+      const group = what === 'mlp' || recurrent ? `${what} ${part.kind}` : what;
       const first = firsts.get(group) ?? index;
       firsts.set(group, first);
       const field = differing(layers[first]![what], part);

@@ -16,6 +16,8 @@ export interface TensorNames {
   /** By kind of layer, those that the model has. */
   readonly gqa?: GqaNames;
   readonly mla?: MlaNames;
+  readonly conv?: ConvNames;
+  readonly delta?: DeltaNames;
   readonly gated?: GatedMlpNames;
   readonly experts?: ExpertNames;
 }
@@ -42,6 +44,27 @@ export interface MlaNames {
   readonly kvNorm: string;
   readonly kvUp: string;
   readonly o: string;
+}
+
+export interface ConvNames {
+  /** Rows of B, then of C, then of x. */
+  readonly input: string;
+  readonly taps: string;
+  readonly output: string;
+}
+
+export interface DeltaNames {
+  /** Rows of all heads' q, then of k, then of v; the convolution's channels likewise. */
+  readonly qkv: string;
+  readonly z: string;
+  readonly b: string;
+  readonly a: string;
+  readonly taps: string;
+  /** Whole: nothing follows. */
+  readonly rates: string;
+  readonly dtBias: string;
+  readonly norm: string;
+  readonly output: string;
 }
 
 export interface GatedMlpNames {

@@ -54,21 +54,22 @@ export function parseActivation(config: ConfigReader): 'silu' {
 /**
  * Each layer's type, by `layer_types`.
  * @param otherwise where the file doesn't say
+ * @param known the types that its layers may have
  */
-export function parseLayerTypes(
+export function parseLayerTypes<Type extends string = LayerType>(
   config: ConfigReader,
   numLayers: number,
-  otherwise: (layer: number) => LayerType,
-): LayerType[] {
+  otherwise: (layer: number) => Type,
+  known: readonly string[] = ['full_attention', 'sliding_attention'],
+): Type[] {
   const types = config.raw('layer_types');
   if (types === undefined) return Array.from({ length: numLayers }, (_, layer) => otherwise(layer));
   if (!Array.isArray(types) || types.length !== numLayers)
     throw config.invalid('layer_types', types, `a list of ${numLayers} (num_hidden_layers)`);
-  const known = ['full_attention', 'sliding_attention'];
   const other = types.find((type) => !known.includes(type));
   if (other !== undefined)
-    throw config.unsupported('layer_types', other, "every layer must be 'full_attention' or 'sliding_attention'");
-  return types as LayerType[];
+    throw config.unsupported('layer_types', other, `every layer must be '${known.join("' or '")}'`);
+  return types as Type[];
 }
 
 /** A key by which related models change the computation, with the value that changes nothing. */

@@ -51,6 +51,17 @@ const rows: FamilyRow[] = [
     gguf: ['qwen3moe'],
   },
   {
+    family: async () => (await import('./lfm2.js')).lfm2,
+    models: { lfm2: 'Lfm2ForCausalLM', lfm2_moe: 'Lfm2MoeForCausalLM' },
+    gguf: ['lfm2', 'lfm2moe'],
+  },
+  {
+    family: async () => (await import('./qwen3_5.js')).qwen35,
+    models: { qwen3_5_text: 'Qwen3_5ForCausalLM' },
+    wrappers: { qwen3_5: { className: 'Qwen3_5ForConditionalGeneration', textType: 'qwen3_5_text' } },
+    gguf: ['qwen35'],
+  },
+  {
     family: async () => (await import('./deepseek.js')).deepseek,
     models: {
       deepseek_v2: 'DeepseekV2ForCausalLM',
@@ -116,7 +127,7 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
   const whole = new ConfigReader(config, file);
   const { row, modelType, wraps } = findFamily(whole);
   const reader = wraps ? (whole.optionalObject('text_config') ?? whole.missing('text_config')) : whole;
-  // Beside text_config stand the tokens that end an answer.
+  // Beside text_config stand the tokens that end an answer, and whether the head is the embedding.
   const generation =
     generationConfig == null
       ? wraps
@@ -124,7 +135,8 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
         : undefined
       : new ConfigReader(generationConfig, 'generation_config.json');
   const family = familyOf(row);
-  reader.setDefaults(family.defaults?.[modelType] ?? {});
+  const tied = wraps ? whole.raw('tie_word_embeddings') : undefined;
+  reader.setDefaults({ ...family.defaults?.[modelType], ...(tied !== undefined && { tie_word_embeddings: tied }) });
   const common = parseCommon(modelType, reader, generation);
   const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
   reader.refuseNearMisses();

@@ -68,6 +68,7 @@ export class Decoder implements Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;
   readonly cacheBytes: number;
+  readonly stateBytes: number;
   readonly cacheBytesPerToken: number;
   readonly cacheBuffers: Forward['cacheBuffers'];
   readonly compressions: readonly StageCompression[];
@@ -105,7 +106,8 @@ export class Decoder implements Forward {
         : [],
     );
     const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
-    this.cacheBytes = caches.reduce((sum, { buffers, bytes }) => sum + buffers.length * bytes, 0);
+    this.stateBytes = caches.flatMap(({ states = [] }) => states).reduce((sum, { buffer }) => sum + buffer.size, 0);
+    this.cacheBytes = caches.reduce((sum, { buffers, bytes }) => sum + buffers.length * bytes, this.stateBytes);
     this.cacheBytesPerToken = caches.reduce((sum, { bytesPerToken }) => sum + bytesPerToken, 0);
     this.cacheBuffers = caches.flatMap(({ buffers, bytes }) =>
       buffers.map((buffer) => ({ buffer, blockBytes: bytes / options.numBlocks })),

@@ -13,7 +13,10 @@ import type { RankRecorder } from '../layers/world.js';
 export interface Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;
+  /** Of the paged cache, and of all states. */
   readonly cacheBytes: number;
+  /** Of the states alone. */
+  readonly stateBytes: number;
   readonly cacheBytesPerToken: number;
   /** Every cache buffer, with the bytes of a block in it: block b begins at b * blockBytes. */
   readonly cacheBuffers: readonly { readonly buffer: Buffer; readonly blockBytes: number }[];

@@ -10,11 +10,15 @@ export async function layerKinds({ layers }: Pick<ModelConfig, 'layers'>): Promi
   const has = (kind: string): boolean =>
     layers.some(({ attention, mlp }) => attention.kind === kind || mlp.kind === kind);
   const mla = has('mla') ? await import('../layers/attention/mla.js') : undefined;
+  const conv = has('conv') ? await import('../layers/recurrent/conv.js') : undefined;
+  const delta = has('delta') ? await import('../layers/recurrent/delta.js') : undefined;
   const experts = has('experts') ? await import('../layers/mlp/experts.js') : undefined;
   return {
     attention: {
       gqa: (alike) => new GqaLayers(alike),
       ...(mla && { mla: (alike) => new mla.MlaLayers(alike) }),
+      ...(conv && { conv: (alike) => new conv.ConvLayers(alike) }),
+      ...(delta && { delta: (alike) => new delta.DeltaLayers(alike) }),
     },
     mlp: {
       gated: (alike) => new GatedLayers(alike),

@@ -6,7 +6,7 @@
 import { didYouMean, formatError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { GgufFile, Source } from '../../loader/index.js';
-import type { LayerConfig, ModelConfig } from '../config/model_config.js';
+import { isRecurrent, type LayerConfig, type ModelConfig } from '../config/model_config.js';
 import { countRange, sizeRange } from '../families/common_keys.js';
 import type { FamilyGguf } from '../families/family.js';
 import { ggufFamily, readModelConfig, supportedGguf } from '../families/registry.js';
@@ -88,7 +88,7 @@ export async function ggufConfig(
 }
 
 const ropeDims = ({ attention }: LayerConfig): number | undefined =>
-  attention.kind === 'recurrent' ? undefined : attention.rope?.dims;
+  isRecurrent(attention) ? undefined : attention.rope?.dims;
 
 /** What config.json says in keys and a GGUF file by its tensors: biases, and the stretch of rotary frequencies. */
 function asInFile(layer: LayerConfig, gguf: GgufFile, scaling: RopeScaling): LayerConfig {
@@ -97,6 +97,7 @@ function asInFile(layer: LayerConfig, gguf: GgufFile, scaling: RopeScaling): Lay
     const scale = latentScale(attention.qkNopeHeadDim + attention.qkRopeHeadDim, scaling);
     return { ...layer, attention: { ...attention, rope: { ...attention.rope, scaling }, scale } };
   }
+  if (attention.kind === 'delta') return { ...layer, attention: { ...attention, rates: 'negative' } };
   if (attention.kind !== 'gqa') return layer;
   const has = (part: string): boolean => gguf.tensors.has(`blk.0.${part}.bias`);
   const bias = { q: has('attn_q'), k: has('attn_k'), v: has('attn_v'), o: has('attn_output') };

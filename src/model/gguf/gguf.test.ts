@@ -6,7 +6,7 @@ import { converter } from '../../loader/convert.js';
 import { encodeAs } from '../../loader/gguf/testing/quantise.js';
 import { openGguf, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
-import { attentionOf, type ModelConfig } from '../config/model_config.js';
+import { attentionOf, isRecurrent, type ModelConfig } from '../config/model_config.js';
 import { ggufArchitecture, ggufConfig } from './config.js';
 import { ggufTensorIndex } from './tensors.js';
 import { ropeTable } from '../layers/attention/rope_table.js';
@@ -89,7 +89,7 @@ describe('a GGUF file says what the checkpoint it was made from says', () => {
     const plain = ({ torchDtype: _, layers, ...rest }: ModelConfig): object => ({
       ...rest,
       layers: layers.map(({ attention, mlp }) => {
-        if (attention.kind === 'recurrent') throw new Error('no such layers');
+        if (isRecurrent(attention)) throw new Error('no such layers');
         const { scale: _scale, ...others } = attention;
         return { mlp, attention: { ...others, rope: { ...attention.rope, scaling: null } } };
       }),

@@ -1,6 +1,7 @@
 import { formatError } from '../../base/errors.js';
 import {
   absorbedView,
+  columnsView,
   entryOf,
   type GgufFile,
   type GgufTensor,
@@ -9,9 +10,16 @@ import {
   type TensorEntry,
   type TensorIndex,
 } from '../../loader/index.js';
-import type { GqaConfig, LayerConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
+import type { DeltaConfig, GqaConfig, LayerConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
 import type { GgufArchitecture } from './config.js';
-import { type ExpertNames, type GatedMlpNames, numbered, type TensorNames } from '../config/tensor_names.js';
+import {
+  type ConvNames,
+  type DeltaNames,
+  type ExpertNames,
+  type GatedMlpNames,
+  numbered,
+  type TensorNames,
+} from '../config/tensor_names.js';
 
 /** What llama.cpp calls the parts of a layer, by what a checkpoint's names call them here; `blk.N.`, `.weight` and `.bias` left out. */
 const gqaParts = {
@@ -61,11 +69,19 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
     tensors.set(entry.name, entry);
   };
   const { embedding, norm, head } = config.tensors;
-  addParts(gguf, add, '', { embedding: 'token_embd', norm: 'output_norm', head: 'output' }, { embedding, norm, head });
+  const { parts = {} } = family;
+  const called = (part: 'norm' | 'postNorm', usual: string, before = ''): string =>
+    gguf.tensors.has(`${before}${parts[part]}.weight`) ? parts[part]! : usual;
+  const ends = { embedding: 'token_embd', norm: called('norm', 'output_norm'), head: 'output' };
+  addParts(gguf, add, '', ends, { embedding, norm, head });
   config.layers.forEach((layer, index) => {
     const names = numbered(config.tensors, index);
     const block = `blk.${index}.`;
-    addParts<keyof typeof normParts>(gguf, add, block, normParts, names);
+    const norms = { ...normParts, postNorm: called('postNorm', normParts.postNorm, block) };
+    addParts<keyof typeof normParts>(gguf, add, block, norms, names);
+    if (layer.attention.kind === 'conv') addConv(gguf, add, block, names.conv!);
+    if (layer.attention.kind === 'delta')
+      addDelta(gguf, add, block, layer.attention, names.delta!, family.tiledHeads?.includes(arch) ?? false);
     addAttention(gguf, add, block, layer, names, pairedRows);
     addMlp(gguf, add, block, layer, names);
     if (layer.attention.kind === 'mla') joinKeysAndValues(gguf, layer.attention, block, names, tensors);
@@ -119,6 +135,69 @@ const inHalves =
       Array.from({ length: headDim }, (_, row) => (row < half ? 2 * row : 2 * (row - half) + 1)),
     );
   };
+
+/** A convolution's taps with the axis that a checkpoint has between. */
+const withAxis = (entry: TensorEntry): TensorEntry =>
+  entry.shape.length === 2 ? { ...entry, shape: [entry.shape[0]!, 1, entry.shape[1]!] } : entry;
+
+function addConv(gguf: GgufFile, add: Add, block: string, names: ConvNames): void {
+  const parts = { input: 'shortconv.in_proj', taps: 'shortconv.conv', output: 'shortconv.out_proj' };
+  addParts<keyof ConvNames>(gguf, add, block, parts, names, (part) => (part === 'taps' ? withAxis : undefined));
+}
+
+const deltaParts = {
+  qkv: 'attn_qkv',
+  z: 'attn_gate',
+  b: 'ssm_beta',
+  a: 'ssm_alpha',
+  taps: 'ssm_conv1d',
+  norm: 'ssm_norm',
+  output: 'ssm_out',
+};
+
+function addDelta(
+  gguf: GgufFile,
+  add: Add,
+  block: string,
+  { keyHeads, valueHeads, keyDim, valueDim }: DeltaConfig,
+  names: DeltaNames,
+  tiled: boolean,
+): void {
+  const ratio = valueHeads / keyHeads;
+  // Value head i of key head k is head k * ratio + i of the checkpoint, and i * keyHeads + k of a tiled file.
+  const headInFile = (head: number): number => (head % ratio) * keyHeads + Math.floor(head / ratio);
+  /** Where values of `width` elements a head lie in the file, behind `before` that aren't theirs. */
+  const order = (width: number, before = 0): number[] => [
+    ...Array.from({ length: before }, (_, i) => i),
+    ...Array.from(
+      { length: valueHeads * width },
+      (_, i) => before + headInFile(Math.floor(i / width)) * width + (i % width),
+    ),
+  ];
+  const grouped = tiled && ratio > 1;
+  const rows =
+    (width: number, before = 0) =>
+    (entry: TensorEntry): TensorEntry =>
+      grouped && entry.shape[0] === before + valueHeads * width ? orderedView(entry, order(width, before)) : entry;
+  const keys = 2 * keyHeads * keyDim;
+  const views: Readonly<Record<string, (entry: TensorEntry) => TensorEntry>> = {
+    qkv: rows(valueDim, keys),
+    z: rows(valueDim),
+    b: rows(1),
+    a: rows(1),
+    taps: (entry) => rows(valueDim, keys)(withAxis(entry)),
+    output: (entry) =>
+      grouped && entry.shape[1] === valueHeads * valueDim ? columnsView(entry, order(valueDim)) : entry,
+  };
+  addParts<keyof typeof deltaParts>(gguf, add, block, deltaParts, names, (part) => views[part]);
+  for (const [part, name] of [
+    ['ssm_a', names.rates],
+    ['ssm_dt.bias', names.dtBias],
+  ] as const) {
+    const tensor = gguf.tensors.get(`${block}${part}`);
+    if (tensor) add(tensor, name, rows(1));
+  }
+}
 
 function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, names: TensorNames): void {
   if (mlp.kind === 'gated') {

@@ -14,6 +14,22 @@ import {
   loadExperts,
 } from './mlp/expert_weights.js';
 import {
+  convBytes,
+  type ConvSpecs,
+  convSpecs,
+  type ConvWeights,
+  listConv,
+  loadConv,
+} from './recurrent/conv_weights.js';
+import {
+  deltaBytes,
+  type DeltaSpecs,
+  deltaSpecs,
+  type DeltaWeights,
+  listDelta,
+  loadDelta,
+} from './recurrent/delta_weights.js';
+import {
   gatedMlpBytes,
   type GatedMlpSpecs,
   gatedMlpSpecs,
@@ -22,8 +38,8 @@ import {
   loadGatedMlp,
 } from './mlp/gated_weights.js';
 
-export type AttentionSpecs = GqaSpecs | MlaSpecs;
-export type AttentionWeights = GqaWeights | MlaWeights;
+export type AttentionSpecs = GqaSpecs | MlaSpecs | ConvSpecs | DeltaSpecs;
+export type AttentionWeights = GqaWeights | MlaWeights | ConvWeights | DeltaWeights;
 export type MlpSpecs = GatedMlpSpecs | ExpertSpecs;
 export type MlpWeights = GatedMlpWeights | ExpertWeights;
 
@@ -41,6 +57,8 @@ export const attentionKinds: Readonly<
 > = {
   gqa: { specs: gqaSpecs, list: listGqa, bytes: gqaBytes, load: loadGqa },
   mla: { specs: mlaSpecs, list: listMla, bytes: mlaBytes, load: loadMla },
+  conv: { specs: convSpecs, list: listConv, bytes: convBytes, load: loadConv },
+  delta: { specs: deltaSpecs, list: listDelta, bytes: deltaBytes, load: loadDelta },
 };
 
 export const mlpKinds: Readonly<Record<MlpSpecs['kind'], WeightKind<MlpConfig, MlpSpecs, MlpWeights>>> = {

@@ -1,5 +1,12 @@
 import { type GatedMlpNames, numbered } from '../config/tensor_names.js';
-import type { ExpertsConfig, GqaConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
+import type {
+  ConvConfig,
+  DeltaConfig,
+  ExpertsConfig,
+  GqaConfig,
+  MlaConfig,
+  ModelConfig,
+} from '../config/model_config.js';
 
 /** One tensor of normally distributed values. */
 export interface TensorRecipe {
@@ -45,7 +52,8 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     if (attention.kind === 'gqa')
       gqaTensors(lists, `${at}.self_attn`, hiddenSize, attention, config.tensors.gqa?.qkv !== undefined);
     else if (attention.kind === 'mla') mlaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
-    else throw new Error(`no random weights of ${attention.kind} layers`);
+    else if (attention.kind === 'conv') convTensors(lists, `${at}.conv`, hiddenSize, attention);
+    else deltaTensors(lists, `${at}.linear_attn`, hiddenSize, attention);
     norm(`${at}.post_attention_layernorm`, hiddenSize);
     if (outNorms) {
       norm(`${at}.pre_feedforward_layernorm`, hiddenSize);
@@ -57,7 +65,11 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
   });
   norm('model.norm', hiddenSize);
   if (!tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, headGain);
-  return list;
+  if (!config.architecture.startsWith('lfm2')) return list;
+  return list.map((recipe) => ({
+    ...recipe,
+    name: lfm2Names.reduce((name, [usual, own]) => name.replace(usual, own), recipe.name),
+  }));
 }
 
 function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: GqaConfig, fused: boolean): void {
@@ -66,7 +78,7 @@ function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, con
   if (fused) {
     linear(`${at}.qkv_proj`, (heads + 2 * kvHeads) * headDim, hiddenSize, 1.5);
   } else {
-    linear(`${at}.q_proj`, heads * headDim, hiddenSize, 1.5, bias.q);
+    linear(`${at}.q_proj`, heads * headDim * (config.gated ? 2 : 1), hiddenSize, 1.5, bias.q);
     linear(`${at}.k_proj`, kvHeads * headDim, hiddenSize, 1.5, bias.k);
     linear(`${at}.v_proj`, kvHeads * headDim, hiddenSize, 1, bias.v);
   }
@@ -75,6 +87,41 @@ function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, con
     norm(`${at}.k_norm`, headDim);
   }
   linear(`${at}.o_proj`, hiddenSize, heads * headDim, 1, bias.o);
+}
+
+/** What LFM2 calls what others call otherwise. */
+const lfm2Names: readonly (readonly [RegExp, string])[] = [
+  [/input_layernorm/, 'operator_norm'],
+  [/post_attention_layernorm/, 'ffn_norm'],
+  [/self_attn\.o_proj/, 'self_attn.out_proj'],
+  [/self_attn\.([qk])_norm/, 'self_attn.$1_layernorm'],
+  [/mlp\.gate\.e_score_correction_bias/, 'mlp.expert_bias'],
+  [/\.mlp\./, '.feed_forward.'],
+  [/gate_proj/, 'w1'],
+  [/up_proj/, 'w3'],
+  [/down_proj/, 'w2'],
+  [/^model\.norm/, 'model.embedding_norm'],
+];
+
+function convTensors({ list, linear }: Lists, at: string, hiddenSize: number, { width, taps }: ConvConfig): void {
+  linear(`${at}.in_proj`, 3 * width, hiddenSize, 1);
+  list.push({ name: `${at}.conv.weight`, shape: [width, 1, taps], mean: 0, deviation: 0.7 });
+  linear(`${at}.out_proj`, hiddenSize, width, 1);
+}
+
+/** Decays from nearly none to fast ones. */
+function deltaTensors({ list, linear }: Lists, at: string, hiddenSize: number, config: DeltaConfig): void {
+  const { keyHeads, valueHeads, keyDim, valueDim, taps } = config;
+  const [keys, values] = [keyHeads * keyDim, valueHeads * valueDim];
+  linear(`${at}.in_proj_qkv`, 2 * keys + values, hiddenSize, 1.5);
+  linear(`${at}.in_proj_z`, values, hiddenSize, 1.5);
+  linear(`${at}.in_proj_b`, valueHeads, hiddenSize, 1);
+  linear(`${at}.in_proj_a`, valueHeads, hiddenSize, 1);
+  list.push({ name: `${at}.conv1d.weight`, shape: [2 * keys + values, 1, taps], mean: 0, deviation: 0.7 });
+  list.push({ name: `${at}.A_log`, shape: [valueHeads], mean: 0, deviation: 1.2 });
+  list.push({ name: `${at}.dt_bias`, shape: [valueHeads], mean: -3, deviation: 2 });
+  list.push({ name: `${at}.norm.weight`, shape: [valueDim], mean: 1, deviation: 0.2 });
+  linear(`${at}.out_proj`, hiddenSize, values, 1);
 }
 
 function mlaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: MlaConfig): void {

@@ -55,8 +55,8 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
 }
 
 function attentionSpecs(context: LayerContext, attention: AttentionConfig, names: TensorNames): AttentionSpecs {
-  const own = attention.kind === 'recurrent' ? undefined : names[attention.kind];
-  if (attention.kind === 'recurrent' || !own) throw unnamed(attention.kind);
+  const own = names[attention.kind];
+  if (!own) throw unnamed(attention.kind);
   return attentionKinds[attention.kind].specs(context, attention, own);
 }
 

@@ -15,6 +15,12 @@ import {
   type VocabSpec,
 } from './weight_map.js';
 
+const elementAs = {
+  itself: (value: number): number => value,
+  exp: Math.exp,
+  negated: (value: number): number => -value,
+} as const;
+
 export interface WeightProgress {
   readonly loadedBytes: number;
   /** Bytes of the checkpoint that this load needs: of a tensor it holds a slice of, the slice's. */
@@ -107,9 +113,12 @@ export class WeightLoader {
     let at = 0;
     for (const part of spec.parts) {
       if (part.tensor !== undefined) {
-        const stored = await this.rows(part.tensor, part.first, part.first + part.length);
-        const { plus = 0 } = part;
-        const whole = plus === 0 ? stored : stored.map((value) => value + plus);
+        const columns = part.shape?.at(-1) ?? 1;
+        const [first, end] = [part.first / columns, (part.first + part.length) / columns];
+        const stored = await this.rows(part.tensor, first, end);
+        const { plus = 0, as } = part;
+        const whole =
+          plus === 0 && as === undefined ? stored : stored.map((value) => elementAs[as ?? 'itself'](value) + plus);
         values.set(part.order ? reorderRows(whole, part.order, part.length, 1) : whole, at);
       }
       at += alignUp(part.length, part.padTo ?? 1);

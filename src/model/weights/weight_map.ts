@@ -47,7 +47,11 @@ export interface VectorPart {
   readonly tensor?: string;
   /** Added to each element; default 0. */
   readonly plus?: number;
+  /** What each element becomes; default: itself. */
+  readonly as?: 'exp' | 'negated';
   readonly tensorLength: number;
+  /** Of a tensor with more axes than one; `first` and `length` are then whole rows of its last. */
+  readonly shape?: readonly number[];
   readonly first: number;
   readonly length: number;
   readonly padTo?: number;
@@ -147,7 +151,8 @@ export function expectedTensors(
       const columns = spanLength(packedColumns(spec));
       for (const part of spec.parts) read(part.tensor, [part.tensorRows, spec.inFeatures], part.rows * columns);
     } else {
-      for (const part of spec.parts) if (part.tensor !== undefined) read(part.tensor, [part.tensorLength], part.length);
+      for (const { tensor, shape, tensorLength, length } of spec.parts)
+        if (tensor !== undefined) read(tensor, shape ?? [tensorLength], length);
     }
   }
   return tensors;

@@ -26,6 +26,7 @@ export const FEATURES = {
   gqa: 'a cache of keys and values by kv head (GQA, MHA)',
   latent: 'a latent cache (MLA)',
   windowed: 'a model whose layers have windows',
+  recurrent: 'a model with recurrent layers (convolutions, linear attention)',
   experts: 'a model with routed experts',
   dense: 'a model without experts',
   // Options.
@@ -44,7 +45,7 @@ export const FEATURES = {
 } as const satisfies Readonly<Record<string, string>>;
 export type Feature = keyof typeof FEATURES;
 
-const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'experts', 'dense'];
+const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'recurrent', 'experts', 'dense'];
 
 /** These features don't go together. */
 export interface Exclusion {
@@ -113,6 +114,41 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     of: ['compression', 'windowed'],
     because: 'a window counts tokens, and what is left of a compressed head is no run of tokens',
     instead: 'leave kvBudget out: a layer with a window reads its last tokens only',
+  },
+  {
+    of: ['recurrent', 'splitChunks'],
+    because: 'a state is of all tokens before it, so ranks would wait for each other chunk by chunk',
+    instead: 'use a plan that cuts heads (tp) or layers (pp) or keeps whole sequences (token, adp)',
+  },
+  {
+    of: ['recurrent', 'arranged'],
+    because: 'heads of recurrent layers cost the same whatever the prompt, and have no cache to arrange',
+    instead: 'use tp or pp',
+  },
+  {
+    of: ['compression', 'recurrent'],
+    because: 'recurrent layers have a state in place of entries to evict, and the others are few',
+    instead: 'leave kvBudget out',
+  },
+  {
+    of: ['recurrent', 'prefillWorker'],
+    because: 'what the worker hands over are keys and values, without the state of the other layers',
+    instead: 'leave prefill out',
+  },
+  {
+    of: ['recurrent', 'onnxPrefill'],
+    because: 'its graph is one of the Llama family',
+    instead: 'leave prefill out',
+  },
+  {
+    of: ['recurrent', 'prefixCaching'],
+    because: 'a state is of one position only, and none is kept of those that prompts share',
+    instead: 'turn prefixCaching off: prompts are computed from their beginning',
+  },
+  {
+    of: ['recurrent', 'moves'],
+    because: 'a state stays with its slot',
+    instead: 'sequences stay where they began',
   },
   {
     of: ['compression', 'splitChunks'],
@@ -213,10 +249,12 @@ export function checkTogether(features: Iterable<Feature>, plan?: Plan): void {
 export const modelFeatures = ({
   latent,
   windowed = false,
+  recurrent = false,
   numExperts,
-}: Pick<ModelShape, 'latent' | 'windowed' | 'numExperts'>): Feature[] => [
+}: Pick<ModelShape, 'latent' | 'windowed' | 'recurrent' | 'numExperts'>): Feature[] => [
   latent ? 'latent' : 'gqa',
   ...(windowed ? ['windowed' as const] : []),
+  ...(recurrent ? ['recurrent' as const] : []),
   numExperts > 0 ? 'experts' : 'dense',
 ];
 

@@ -17,6 +17,8 @@ import { firstDifference, runAlone } from '../run_bits.js';
 interface FamilyCase {
   readonly options: RandomModelOptions & { readonly config: Record<string, unknown> };
   readonly tokens: number;
+  /** Has layers with a state: it runs on these plans only. */
+  readonly recurrent?: true;
   /** How far from llama.cpp's logits, relative to the largest, where it runs the same model. */
   readonly llamaCpp?: number;
 }
@@ -266,6 +268,103 @@ const cases: Record<string, FamilyCase> = {
     },
     tokens: 40,
   },
+  lfm2: {
+    options: {
+      seed: 71,
+      config: {
+        model_type: 'lfm2',
+        num_hidden_layers: 5,
+        hidden_size: 72,
+        head_dim: undefined,
+        num_attention_heads: 9,
+        num_key_value_heads: 3,
+        intermediate_size: 150,
+        block_multiple_of: 20,
+        full_attn_idxs: [1, 3],
+        norm_eps: 1e-5,
+        rope_theta: 1e6,
+        tie_word_embeddings: undefined,
+      },
+    },
+    tokens: 300,
+    recurrent: true,
+    llamaCpp: 1e-5,
+  },
+  'lfm2, 5 taps, attention first': {
+    options: {
+      seed: 72,
+      config: {
+        model_type: 'lfm2',
+        num_hidden_layers: 4,
+        conv_L_cache: 5,
+        block_auto_adjust_ff_dim: false,
+        layer_types: ['full_attention', 'conv', 'conv', 'full_attention'],
+        tie_word_embeddings: false,
+      },
+    },
+    tokens: 40,
+    recurrent: true,
+  },
+  lfm2_moe: {
+    options: {
+      seed: 73,
+      config: {
+        model_type: 'lfm2_moe',
+        num_hidden_layers: 4,
+        full_attn_idxs: [1],
+        num_dense_layers: 1,
+        num_experts: 8,
+        num_experts_per_tok: 3,
+        moe_intermediate_size: 40,
+        tie_word_embeddings: undefined,
+      },
+    },
+    tokens: 40,
+    recurrent: true,
+    llamaCpp: 1e-5,
+  },
+  'qwen3_5, 2 key heads, 6 value heads': {
+    options: {
+      seed: 74,
+      config: {
+        model_type: 'qwen3_5_text',
+        num_hidden_layers: 4,
+        head_dim: 32,
+        linear_num_key_heads: 2,
+        linear_num_value_heads: 6,
+        linear_key_head_dim: 16,
+        linear_value_head_dim: 16,
+        linear_conv_kernel_dim: 4,
+      },
+    },
+    tokens: 300,
+    recurrent: true,
+    llamaCpp: 1e-5,
+  },
+  'qwen3_5, 3 key heads, wider values, tied': {
+    options: {
+      seed: 75,
+      config: {
+        model_type: 'qwen3_5_text',
+        num_hidden_layers: 5,
+        hidden_size: 72,
+        head_dim: 48,
+        num_attention_heads: 6,
+        num_key_value_heads: 2,
+        intermediate_size: 100,
+        partial_rotary_factor: 0.5,
+        layer_types: ['linear_attention', 'full_attention', 'linear_attention', 'linear_attention', 'full_attention'],
+        linear_num_key_heads: 3,
+        linear_num_value_heads: 3,
+        linear_key_head_dim: 24,
+        linear_value_head_dim: 40,
+        linear_conv_kernel_dim: 3,
+        tie_word_embeddings: true,
+      },
+    },
+    tokens: 60,
+    recurrent: true,
+  },
 };
 
 const somePrompt = (length: number): number[] => Array.from({ length }, (_, i) => (i * 53 + 7 + ((i * i) % 91)) % 320);
@@ -351,17 +450,18 @@ describe('model families', { timeout: 300_000 }, async () => {
   });
 
   const plans = ['tp 2', 'sp 2', 'sp 4', 'tp x sp 4', 'pp 2', 'token 2', 'token x sp 3', 'adp 2'];
+  const recurrentPlans = ['tp 2', 'pp 2', 'pp x tp 4', 'token 2', 'adp 2'];
   test.each(drawn(Object.keys(cases), 4, 'families'))(
     '%s: the same bits on every plan, in every chunking',
     async (name) => {
-      const { options } = cases[name]!;
+      const { options, recurrent } = cases[name]!;
       const lengths = [1, 257, 620];
       const kv = drawn(KV_TYPES, 1, name)[0]!;
       const given = { adapter: adapter.name, model: options, weights: 'q8', kv } as const;
       const one = await runAlone(lengths, { ...given, prefillChunk: 208 });
       expect(firstDifference(one, await runAlone(lengths, { ...given, prefillChunk: 32 })), 'chunks of 32').toBe(-1);
       const kvHeads = Number(options.config['num_key_value_heads'] ?? 2);
-      const possible = plans.filter((plan) => kvHeads > 1 || !plan.startsWith('tp'));
+      const possible = (recurrent ? recurrentPlans : plans).filter((plan) => kvHeads > 1 || !plan.startsWith('tp'));
       for (const plan of drawn(possible, 3, name)) {
         const [, policy, ranks] = /^(.+) (\d)$/.exec(plan)!;
         const many = await runAlone(lengths, {

@@ -21,6 +21,8 @@ export interface CacheOptions {
   readonly chunkOffsets: Buffer;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
+  /** Where layers keep a state of each sequence: how many the rank runs, and u32 [slots] which is a slot's. */
+  readonly states: { readonly count: number; readonly places: Buffer };
   /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
   readonly perHead?: PerHeadCache;
 }
@@ -46,6 +48,8 @@ export interface LayerCache {
   readonly bytes: number;
   /** Of all buffers, of the heads whose cache the rank keeps: copied ones by its share. */
   readonly bytesPerToken: number;
+  /** Of a recurrent layer, in place of all others: state p of a buffer begins at p * bytes. */
+  readonly states?: readonly { readonly buffer: Buffer; readonly bytes: number }[];
   /** Of a per-head cache: bytes of a block of one head, K and V. */
   readonly headBlockBytes?: number;
 }

@@ -1,6 +1,7 @@
 import { attentionAppend } from '../../../../shaders/attention/attention_append/index.js';
 import { attentionPrefill } from '../../../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../../../shaders/attention/attention_split/index.js';
+import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
 import type { Attended } from '../../../../shaders/attention/window.js';
 import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
 import { canMerge, linearMerge } from '../../../../shaders/linear/linear_merge/index.js';
@@ -102,7 +103,8 @@ export class GqaLayers implements AttentionLayers {
   }
 
   #qkvStrideOf(segments: readonly number[]): number {
-    return activationStride((this.#headsOf(segments) + 2 * segments.length) * this.config.headDim);
+    const heads = this.#headsOf(segments) * (this.config.gated ? 2 : 1);
+    return activationStride((heads + 2 * segments.length) * this.config.headDim);
   }
 
   program(rows: StageRows): AttentionProgram {
@@ -140,6 +142,7 @@ class GqaProgram implements AttentionProgram {
       const merge = (): void => attention.recordMerge(recorder, this.#attended, this.#tables(layer));
       if (!merges) merge();
       else if (mergesApart(attention.partials)) recorder.inSteps(mergesApart, merge);
+      if (weights?.qkv && this.of.config.gated) this.#recordGate(recorder, attention);
       if (compresses) this.#recordCompression(recorder, attention, layer);
     }
     if (half) this.#recordOutput(recorder, half, merges);
@@ -158,7 +161,7 @@ class GqaProgram implements AttentionProgram {
   #merges(attention: SpreadAttention | undefined, weights: GqaWeights | undefined): Partials | undefined {
     const { device } = this.of.stage;
     const [output, ...others] = weights?.o ?? [];
-    if (this.of.attended.slidingWindow !== undefined) return undefined;
+    if (this.of.attended.slidingWindow !== undefined || this.of.config.gated) return undefined;
     if (!attention || !output || others.length > 0 || !this.#isLone(attention) || !fuses(device, linearMerge)) {
       return undefined;
     }
@@ -179,6 +182,23 @@ class GqaProgram implements AttentionProgram {
       out: attention.ownQueries!,
       outStride: attention.input.queryStride,
     });
+  }
+
+  /** The gate lies behind q, k and v. */
+  #recordGate(recorder: RankRecorder, { ownQueries, input }: SpreadAttention): void {
+    const { config, heads, shape, stage } = this.of;
+    const kvHeads = stage.topology.holder.heads.length;
+    recorder.dispatch(
+      outputGate,
+      {
+        rows: this.rows.rows,
+        width: heads * config.headDim,
+        stride: shape.outStride,
+        gateStride: input.queryStride,
+        gateOffset: (heads + 2 * kvHeads) * config.headDim,
+      },
+      { gate: ownQueries, x: this.#attended },
+    );
   }
 
   /** What kernels of attention are told of the rows' heads and the layer's cache. */

@@ -13,7 +13,7 @@ export interface GqaSpecs {
   readonly kind: 'gqa';
   readonly queryHeads: readonly Span[];
   readonly kvHeads: readonly Span[];
-  /** q rows of the query heads, then k and v rows of the kv heads. */
+  /** q rows of the query heads, then k and v rows of the kv heads; then, where the output is gated, the gate's. */
   readonly qkv: MatrixSpec | undefined;
   readonly qkvBias: VectorSpec | undefined;
   readonly qNorm: VectorSpec | undefined;
@@ -52,10 +52,19 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
       all: (fused?.all ?? all) * headDim,
       rows: (fused ? [before + first, before + end] : [first, end]).map((head) => head * headDim) as [number, number],
     }));
+  /** Of q rows with the gate's behind each head's: half 0 or 1 of each head. */
+  const halfRows = (half: number) =>
+    queryHeads.flatMap(([first, end]) =>
+      Array.from({ length: end - first }, (_, at): { tensor: string; all: number; rows: [number, number] } => {
+        const row = (2 * (first + at) + half) * headDim;
+        return { tensor: names.q, all: 2 * config.heads * headDim, rows: [row, row + headDim] };
+      }),
+    );
   const qkv = [
-    ...headRows(names.q, config.heads, queryHeads, 0),
+    ...(config.gated ? halfRows(0) : headRows(names.q, config.heads, queryHeads, 0)),
     ...headRows(names.k, config.kvHeads, kvHeads, config.heads),
     ...headRows(names.v, config.kvHeads, kvHeads, config.heads + config.kvHeads),
+    ...(config.gated ? halfRows(1) : []),
   ];
   const attends = totalLength(queryHeads) > 0;
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>

@@ -1,4 +1,10 @@
-import { expertsOf, type GqaConfig, type ModelConfig } from '../../config/model_config.js';
+import {
+  type ConvConfig,
+  type DeltaConfig,
+  expertsOf,
+  type GqaConfig,
+  type ModelConfig,
+} from '../../config/model_config.js';
 import type { ReferenceTensor, WeightMap } from '../reference/reference.js';
 import { stackExperts } from './deepseek.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
@@ -12,6 +18,11 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
       return gemmaParts(config, attention, weights);
     case 'phi3':
       return phi3Parts(attention, weights);
+    case 'lfm2':
+    case 'lfm2_moe':
+      return lfm2Parts(config, attention, weights);
+    case 'qwen3_5_text':
+      return qwen35Parts(config, attention, weights);
     case 'qwen3_moe':
       return qwen3MoeParts(config, attention, weights);
     default:
@@ -79,6 +90,143 @@ function phi3Parts(attention: GqaConfig, weights: WeightMap): GgufParts {
       ...(attention.window !== undefined && { 'attention.sliding_window': u32(attention.window) }),
     },
     tensors,
+  };
+}
+
+/** A kv head count for each layer, 0 where it has a convolution; the final norm's name is an old one. */
+function lfm2Parts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
+  const experts = expertsOf(config);
+  const conv = config.layers.map((layer) => layer.attention).find(({ kind }) => kind === 'conv') as ConvConfig;
+  const names: [from: RegExp, to: string][] = [
+    [/operator_norm/, 'attn_norm'],
+    [/self_attn\.out_proj/, 'attn_output'],
+    [/self_attn\.([qk])_layernorm/, 'attn_$1_norm'],
+    [/\.conv\.(in_proj|out_proj|conv)\./, '.shortconv.$1.'],
+    [/model\.embedding_norm/, 'token_embd_norm'],
+    [/feed_forward\.expert_bias/, 'exp_probs_b.bias'],
+    [/feed_forward\.gate\./, 'ffn_gate_inp.'],
+    [/feed_forward\.w1/, 'ffn_gate'],
+    [/feed_forward\.w3/, 'ffn_up'],
+    [/feed_forward\.w2/, 'ffn_down'],
+  ];
+  const usual = [
+    [/\.w1\./, '.gate_proj.'],
+    [/\.w3\./, '.up_proj.'],
+    [/\.w2\./, '.down_proj.'],
+    [/feed_forward/, 'mlp'],
+  ] as const;
+  const stacks = experts
+    ? stackExperts(
+        config,
+        new Map(
+          [...weights].map(([name, tensor]) => [
+            usual.reduce((text, [own, to]) => text.replace(own, to), name),
+            tensor,
+          ]),
+        ),
+      )
+    : [];
+  return {
+    arch: experts ? 'lfm2moe' : 'lfm2',
+    metadata: {
+      ...heads(attention),
+      'attention.head_count_kv': {
+        type: 'i32[]',
+        value: config.layers.map((layer) => (layer.attention.kind === 'conv' ? 0 : attention.kvHeads)),
+      },
+      'shortconv.l_cache': u32(conv.taps),
+      ...(experts && {
+        leading_dense_block_count: u32(config.layers.findIndex(({ mlp }) => mlp.kind === 'experts')),
+        expert_count: u32(experts.numExperts),
+        expert_used_count: u32(experts.expertsPerToken),
+        expert_feed_forward_length: u32(experts.width),
+        expert_gating_func: u32(2),
+      }),
+    },
+    tensors: [
+      ...asTheyAre(weights)
+        .filter(({ name }) => !/\.experts\.\d+\./.test(name))
+        .map((tensor) => squeezed(tensor)),
+      ...stacks,
+    ],
+    rename: (name) => names.reduce((text, [from, to]) => text.replace(from, to), name),
+  };
+}
+
+/** Without the axis of a convolution's inputs, of which each channel has one. */
+const squeezed = (tensor: GgufTensor): GgufTensor =>
+  tensor.shape.length === 3 ? { ...tensor, shape: [tensor.shape[0]!, tensor.shape[2]!] } : tensor;
+
+/** Norms but linear attention's own have 1 added; A is negative; value heads lie by their place in a key head, then by key head. */
+function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
+  const delta = config.layers.map((layer) => layer.attention).find(({ kind }) => kind === 'delta') as DeltaConfig;
+  const { keyHeads, valueHeads, keyDim, valueDim } = delta;
+  const ratio = valueHeads / keyHeads;
+  /** New head j * keyHeads + i is old head i * ratio + j; rows of `size` numbers a head, after `before` rows. */
+  const tiled = (data: Float32Array, size: number, before = 0): Float32Array => {
+    const out = data.slice();
+    for (let i = 0; i < keyHeads; i++) {
+      for (let j = 0; j < ratio; j++) {
+        const [to, from] = [before + (j * keyHeads + i) * size, before + (i * ratio + j) * size];
+        out.set(data.subarray(from, from + size), to);
+      }
+    }
+    return out;
+  };
+  const keys = 2 * keyHeads * keyDim;
+  const { hiddenSize } = config;
+  const put = (tensor: GgufTensor): GgufTensor => {
+    const { name, data } = tensor;
+    const stored = squeezed(tensor);
+    if (name.endsWith('in_proj_qkv.weight'))
+      return { ...stored, data: tiled(data, valueDim * hiddenSize, keys * hiddenSize) };
+    if (name.endsWith('conv1d.weight'))
+      return { ...stored, data: tiled(data, valueDim * delta.taps, keys * delta.taps) };
+    if (name.endsWith('in_proj_z.weight')) return { ...stored, data: tiled(data, valueDim * hiddenSize) };
+    if (/in_proj_[ab]\.weight$/.test(name)) return { ...stored, data: tiled(data, hiddenSize) };
+    if (name.endsWith('A_log')) return { ...stored, data: tiled(data, 1).map((log) => -Math.exp(log)) };
+    if (name.endsWith('dt_bias')) return { ...stored, data: tiled(data, 1) };
+    if (name.endsWith('linear_attn.out_proj.weight')) {
+      const width = valueHeads * valueDim;
+      const rows = Array.from({ length: hiddenSize }, (_, row) =>
+        tiled(data.subarray(row * width, (row + 1) * width), valueDim),
+      );
+      return { ...stored, data: Float32Array.from(rows.flatMap((row) => [...row])) };
+    }
+    if (name.includes('norm') && !name.includes('linear_attn')) return { ...stored, data: data.map((w) => w + 1) };
+    return stored;
+  };
+  const names: [from: RegExp, to: string][] = [
+    [/linear_attn\.in_proj_qkv/, 'attn_qkv'],
+    [/linear_attn\.in_proj_z/, 'attn_gate'],
+    [/linear_attn\.in_proj_b/, 'ssm_beta'],
+    [/linear_attn\.in_proj_a/, 'ssm_alpha'],
+    [/linear_attn\.conv1d/, 'ssm_conv1d'],
+    [/linear_attn\.A_log/, 'ssm_a'],
+    [/linear_attn\.dt_bias/, 'ssm_dt.bias'],
+    [/linear_attn\.norm/, 'ssm_norm'],
+    [/linear_attn\.out_proj/, 'ssm_out'],
+    [/post_attention_layernorm/, 'post_attention_norm'],
+  ];
+  return {
+    arch: 'qwen35',
+    metadata: {
+      ...heads(attention),
+      'ssm.conv_kernel': u32(delta.taps),
+      'ssm.state_size': u32(keyDim),
+      'ssm.group_count': u32(keyHeads),
+      'ssm.time_step_rank': u32(valueHeads),
+      'ssm.inner_size': u32(valueHeads * valueDim),
+      full_attention_interval: u32(config.layers.findIndex((layer) => layer.attention.kind === 'gqa') + 1),
+      'rope.dimension_count': u32(attention.rope!.dims),
+      // Pair i is turned by the position on axis i mod 3, of which text has the same on all three.
+      'rope.dimension_sections': {
+        type: 'i32[]',
+        value: [...[0, 1, 2].map((axis) => Math.ceil((attention.rope!.dims / 2 - axis) / 3)), 0],
+      },
+    },
+    tensors: asTheyAre(weights).map(put),
+    rename: (name) => names.reduce((text, [from, to]) => text.replace(from, to), name),
   };
 }
 

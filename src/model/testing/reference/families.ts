@@ -1,4 +1,5 @@
 import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector, type WeightMap } from './math.js';
+import { isRecurrentModel, recurrentLogits } from './recurrent.js';
 
 /** A config.json, as it stands. */
 type Raw = Readonly<Record<string, unknown>>;
@@ -36,6 +37,7 @@ interface Model {
  * reading of configs nor the attention with what it is there to check.
  */
 export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+  if (isRecurrentModel(raw)) return recurrentLogits(raw, weights, tokens);
   const tensor = lookupIn(weights);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const eps = number(raw, 'rms_norm_eps', 1e-6);

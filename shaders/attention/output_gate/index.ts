@@ -1,0 +1,40 @@
+import { limitError, SplitkvError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import silu from '../../lib/silu.wgsl?raw';
+import steps from '../../lib/steps.wgsl?raw';
+import source from './output_gate.wgsl?raw';
+
+export interface OutputGateProblem {
+  /** Most rows of a step; the step's own number is the grid's. */
+  readonly rows: number;
+  readonly width: number;
+  readonly stride: number;
+  readonly gateStride: number;
+  /** Element of a gate row that the gate begins at. */
+  readonly gateOffset: number;
+}
+
+/** x <- x * sigmoid(gate), in place. */
+export const outputGate = defineKernel({
+  name: 'output_gate',
+  bindings: { gate: 'read', x: 'read_write' },
+  params: { width: 'u32', stride: 'u32', gate_stride: 'u32', gate_offset: 'u32' },
+  plan({ rows, width, stride, gateStride, gateOffset }: OutputGateProblem, traits) {
+    if (width < 1 || stride < width || gateStride < gateOffset + width) {
+      throw new SplitkvError(
+        'internal',
+        `output_gate: width ${width}, stride ${stride}, gateStride ${gateStride}, gateOffset ${gateOffset}: expected room for the width`,
+      );
+    }
+    const most = traits.limits.maxComputeWorkgroupsPerDimension;
+    if (rows > most) throw limitError(`output_gate: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
+    const [workgroup, perThread] = traits.software ? [32, 16] : [256, 1];
+    return {
+      wgsl: [steps, silu, source],
+      constants: { WORKGROUP: workgroup, PER_THREAD: perThread },
+      params: { width, stride, gate_stride: gateStride, gate_offset: gateOffset },
+      grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],
+    };
+  },
+});

@@ -1,0 +1,71 @@
+import { limitError, SplitkvError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import stateRows from '../../lib/state_rows.wgsl?raw';
+import source from './delta_rule.wgsl?raw';
+
+/** Widest head of keys: a column of the state is held in registers. */
+export const MOST_KEY_DIM = 256;
+
+/** Heads of the gated delta rule on a rank. */
+export interface DeltaShape {
+  readonly keyHeads: number;
+  /** Value heads of each key head: neighbours. */
+  readonly ratio: number;
+  /** A multiple of 4, up to `MOST_KEY_DIM`. */
+  readonly keyDim: number;
+  readonly valueDim: number;
+}
+
+export interface DeltaRuleProblem extends DeltaShape {
+  /** Most rows of a step. */
+  readonly rows: number;
+  /** Rows are of one sequence, from row 0 on; otherwise each may begin a run of rows. */
+  readonly oneRun: boolean;
+  /** Elements between rows of q, k and v. */
+  readonly stride: number;
+  readonly outStride: number;
+}
+
+/** Linear attention by the gated delta rule, a token after the other: S <- decay S; S += k (rate (v - S^T k))^T; out = S^T q. */
+export const deltaRule = defineKernel({
+  name: 'delta_rule',
+  bindings: { qkv: 'read', gates: 'read', row_info: 'read', places: 'read', state: 'read_write', out: 'read_write' },
+  params: {
+    rows: 'u32',
+    key_heads: 'u32',
+    ratio: 'u32',
+    value_dim: 'u32',
+    stride: 'u32',
+    out_stride: 'u32',
+    units: 'u32',
+  },
+  plan(problem: DeltaRuleProblem, traits) {
+    const { rows, oneRun, keyHeads, ratio, keyDim, valueDim, stride, outStride } = problem;
+    const columns = keyHeads * ratio * valueDim;
+    if (keyDim % 4 !== 0 || keyDim > MOST_KEY_DIM || stride < 2 * keyHeads * keyDim + columns || outStride < columns) {
+      throw new SplitkvError(
+        'internal',
+        `delta_rule: ${keyHeads} x ${ratio} heads of ${keyDim} and ${valueDim}, stride ${stride}, outStride ${outStride}: expected ` +
+          `keys of a multiple of 4 up to ${MOST_KEY_DIM}, and strides with room for all heads`,
+      );
+    }
+    const most = traits.limits.maxComputeWorkgroupsPerDimension;
+    if (rows > most) throw limitError(`delta_rule: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
+    const threads = traits.software ? 16 : 32;
+    return {
+      wgsl: [stateRows, source],
+      constants: { KEY_DIM: keyDim, THREADS: threads, UNROLLED: traits.unroll },
+      params: {
+        rows,
+        key_heads: keyHeads,
+        ratio,
+        value_dim: valueDim,
+        stride,
+        out_stride: outStride,
+        units: keyDim / 4,
+      },
+      grid: (step) => [ceilDiv(columns, threads), oneRun ? Math.min(1, step.rows) : step.rows, 1],
+    };
+  },
+});

@@ -1,0 +1,192 @@
+import type { GgufFile } from '../../loader/index.js';
+import type { ConfigReader } from '../config/config_reader.js';
+import type { AttentionConfig, ExpertsConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
+import { parseRope } from '../config/rope_config.js';
+import type { GatedMlpNames, TensorNames } from '../config/tensor_names.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import { countRange, neutralKeys, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import { defineFamily } from './family.js';
+
+const at = 'model.layers.{layer}.';
+const gatedOf = (prefix: string): GatedMlpNames => ({ gate: `${prefix}.w1`, up: `${prefix}.w3`, down: `${prefix}.w2` });
+
+const tensors: TensorNames = {
+  embedding: 'model.embed_tokens',
+  // At the end, despite its name.
+  norm: 'model.embedding_norm',
+  head: 'lm_head',
+  inputNorm: `${at}operator_norm`,
+  postNorm: `${at}ffn_norm`,
+  gqa: {
+    q: `${at}self_attn.q_proj`,
+    k: `${at}self_attn.k_proj`,
+    v: `${at}self_attn.v_proj`,
+    o: `${at}self_attn.out_proj`,
+    qNorm: `${at}self_attn.q_layernorm`,
+    kNorm: `${at}self_attn.k_layernorm`,
+  },
+  conv: { input: `${at}conv.in_proj`, taps: `${at}conv.conv`, output: `${at}conv.out_proj` },
+  gated: gatedOf(`${at}feed_forward`),
+  experts: {
+    ...gatedOf(`${at}feed_forward.experts.{expert}`),
+    router: `${at}feed_forward.gate`,
+    correctionBias: `${at}feed_forward.expert_bias`,
+    // There are none.
+    shared: gatedOf(`${at}feed_forward.shared`),
+  },
+};
+
+/** What transformers takes for absent keys. */
+const common = {
+  vocab_size: 65536,
+  num_attention_heads: 32,
+  num_key_value_heads: 8,
+  num_hidden_layers: 32,
+  max_position_embeddings: 128000,
+  tie_word_embeddings: true,
+  conv_L_cache: 3,
+  bos_token_id: 1,
+  eos_token_id: 2,
+};
+
+/** LFM2 and LFM2-MoE: gated short convolutions, and in some layers grouped-query attention with norms of q and k; SwiGLU or experts. */
+export const lfm2 = defineFamily({
+  defaults: {
+    lfm2: { ...common, hidden_size: 2560, intermediate_size: 12288 },
+    lfm2_moe: {
+      ...common,
+      hidden_size: 2048,
+      intermediate_size: 7168,
+      moe_intermediate_size: 1792,
+      num_dense_layers: 2,
+      num_experts: 32,
+      num_experts_per_tok: 4,
+    },
+  },
+  config(config, { architecture, hiddenSize, numLayers, tieWordEmbeddings }) {
+    refuseForeign(config, neutral);
+    const heads = config.integer('num_attention_heads', countRange);
+    const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
+    if (heads % kvHeads !== 0)
+      throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
+    const headDim = config.optionalInteger('head_dim', sizeRange) ?? hiddenSize / heads;
+    if (!Number.isInteger(headDim))
+      throw config.invalid('hidden_size', hiddenSize, `a multiple of num_attention_heads (${heads}), or a head_dim`);
+    const rope = parseRope(config, headDim, ['linear', 'llama3']);
+    const theta =
+      config.optionalPositive('theta') ??
+      (config.has('rope_theta') || config.has('rope_parameters') ? rope.theta : 1e6);
+    const attention: AttentionConfig = {
+      kind: 'gqa',
+      heads,
+      kvHeads,
+      headDim,
+      bias: { q: false, k: false, v: false, o: false },
+      qkNorm: true,
+      rope: { ...rope, theta },
+      scale: headDim ** -0.5,
+    };
+    const taps = config.integer('conv_L_cache', { min: 2, max: 64 });
+    const conv: AttentionConfig = { kind: 'conv', width: hiddenSize, taps, segments: kvHeads };
+    const mlp = parseMlps(config, architecture);
+    return {
+      rmsNormEps: config.optionalPositive('norm_eps') ?? 1e-5,
+      tieWordEmbeddings: config.has('tie_embedding') ? config.boolean('tie_embedding', true) : tieWordEmbeddings,
+      layers: parseTypes(config, numLayers).map((type, layer): LayerConfig => ({
+        attention: type === 'conv' ? conv : attention,
+        mlp: mlp(layer),
+      })),
+      tensors,
+    };
+  },
+  gguf: { keys: ggufKeys, parts: { norm: 'token_embd_norm' } },
+});
+
+const neutral = [
+  ...neutralKeys,
+  ['conv_bias', false, 'convolutions and their projections have no bias'],
+  ['sliding_window', undefined, 'attention sees all tokens'],
+] as const;
+
+type LayerType = 'conv' | 'full_attention';
+
+function parseTypes(config: ConfigReader, numLayers: number): LayerType[] {
+  const listed = config.raw('full_attn_idxs');
+  if (listed !== undefined && !(Array.isArray(listed) && listed.every(Number.isInteger)))
+    throw config.invalid('full_attn_idxs', listed, "a list of layers' numbers");
+  const full = (listed as number[] | undefined) ?? Array.from({ length: numLayers }, (_, layer) => layer);
+  return parseLayerTypes<LayerType>(config, numLayers, (layer) => (full.includes(layer) ? 'full_attention' : 'conv'), [
+    'full_attention',
+    'conv',
+  ]);
+}
+
+function parseMlps(config: ConfigReader, architecture: string): (layer: number) => MlpConfig {
+  const gated = (width: number): MlpConfig => ({ kind: 'gated', width, activation: 'silu', bias: false });
+  if (architecture === 'lfm2') {
+    const dense = gated(parseWidth(config));
+    return () => dense;
+  }
+  const dense = gated(config.integer('intermediate_size', sizeRange));
+  const numDense = config.integer('num_dense_layers', { min: 0, max: countRange.max });
+  const experts = parseExperts(config);
+  return (layer) => (layer < numDense ? dense : experts);
+}
+
+/** The width of an MLP isn't the number in the config: two thirds of it, rounded up. */
+function parseWidth(config: ConfigReader): number {
+  const stated = config.optionalInteger('block_ff_dim', sizeRange) ?? config.integer('intermediate_size', sizeRange);
+  if (!config.boolean('block_auto_adjust_ff_dim', true)) return stated;
+  const multiplier = config.optionalPositive('block_ffn_dim_multiplier') ?? 1;
+  const step = config.optionalInteger('block_multiple_of', sizeRange) ?? 256;
+  return step * Math.ceil(Math.floor(multiplier * Math.floor((2 * stated) / 3)) / step);
+}
+
+function parseExperts(config: ConfigReader): ExpertsConfig {
+  const numExperts = config.integer('num_experts', { min: 1, max: 1024 });
+  return {
+    kind: 'experts',
+    numExperts,
+    expertsPerToken: config.integer('num_experts_per_tok', { min: 1, max: numExperts }),
+    width: config.integer('moe_intermediate_size', sizeRange),
+    sharedWidth: 0,
+    activation: 'silu',
+    numGroups: 1,
+    topkGroups: 1,
+    scoring: 'sigmoid',
+    method: 'greedy',
+    normTopkProb: config.boolean('norm_topk_prob', true),
+    routedScalingFactor: config.optionalPositive('routed_scaling_factor') ?? 1,
+    correctionBias: config.boolean('use_expert_bias', true),
+  };
+}
+
+/** `head_count_kv` has a 0 for each layer with a convolution; widths are the tensors'. */
+function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+  const counts = metadata.raw('attention.head_count_kv');
+  const list = Array.isArray(counts) ? (counts as number[]) : [];
+  const kvHeads = list.find((count) => count > 0) ?? metadata.integer('attention.head_count_kv', countRange);
+  if (list.some((count) => count !== 0 && count !== kvHeads))
+    throw metadata.unsupported('attention.head_count_kv', counts, 'layers with attention must be alike');
+  const keys = {
+    model_type: metadata.arch === 'lfm2moe' ? 'lfm2_moe' : 'lfm2',
+    num_key_value_heads: kvHeads,
+    head_dim: metadata.optionalInteger('attention.key_length', sizeRange) ?? null,
+    norm_eps: metadata.positive('attention.layer_norm_rms_epsilon'),
+    conv_L_cache: metadata.integer('shortconv.l_cache', countRange),
+    block_auto_adjust_ff_dim: false,
+    ...(list.length > 0 && { layer_types: list.map((count) => (count === 0 ? 'conv' : 'full_attention')) }),
+  };
+  if (metadata.arch !== 'lfm2moe') return keys;
+  const scoring = metadata.optionalInteger('expert_gating_func', { min: 0, max: 16 }) ?? 2;
+  if (scoring !== 2) throw metadata.unsupported('expert_gating_func', scoring, 'experts are chosen by sigmoid (2)');
+  return {
+    ...keys,
+    num_dense_layers: metadata.optionalInteger('leading_dense_block_count', { min: 0, max: countRange.max }) ?? 0,
+    num_experts: metadata.integer('expert_count', countRange),
+    num_experts_per_tok: metadata.integer('expert_used_count', countRange),
+    moe_intermediate_size: metadata.integer('expert_feed_forward_length', sizeRange),
+    norm_topk_prob: true,
+    use_expert_bias: true,
+  };
+}

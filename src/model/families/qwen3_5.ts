@@ -1,0 +1,152 @@
+import type { GgufFile } from '../../loader/index.js';
+import type { ConfigReader } from '../config/config_reader.js';
+import type { AttentionConfig, DeltaConfig, LayerConfig } from '../config/model_config.js';
+import { parseRope, type RopeConfig } from '../config/rope_config.js';
+import { llamaNames, type TensorNames } from '../config/tensor_names.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import { countRange, neutralKeys, parseActivation, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import { defineFamily } from './family.js';
+
+const mixer = 'model.layers.{layer}.linear_attn.';
+const tensors: TensorNames = {
+  ...llamaNames,
+  delta: {
+    qkv: `${mixer}in_proj_qkv`,
+    z: `${mixer}in_proj_z`,
+    b: `${mixer}in_proj_b`,
+    a: `${mixer}in_proj_a`,
+    taps: `${mixer}conv1d`,
+    rates: `${mixer}A_log`,
+    dtBias: `${mixer}dt_bias`,
+    norm: `${mixer}norm`,
+    output: `${mixer}out_proj`,
+  },
+};
+
+/**
+ * Qwen3.5 (text, dense; also Qwen3.6's dense models): Gated DeltaNet, and every so often grouped-query attention whose output is gated
+ * and whose heads are rotated in part. All norms but linear attention's own multiply by 1 + w.
+ */
+export const qwen35 = defineFamily({
+  // Files leave out what equals transformers' defaults.
+  defaults: {
+    qwen3_5_text: {
+      vocab_size: 248320,
+      hidden_size: 4096,
+      intermediate_size: 12288,
+      num_hidden_layers: 32,
+      num_attention_heads: 16,
+      num_key_value_heads: 4,
+      head_dim: 256,
+      max_position_embeddings: 32768,
+      linear_num_key_heads: 16,
+      linear_num_value_heads: 32,
+      linear_key_head_dim: 128,
+      linear_value_head_dim: 128,
+      linear_conv_kernel_dim: 4,
+    },
+  },
+  config(config, { numLayers }) {
+    refuseForeign(config, neutral);
+    const heads = config.integer('num_attention_heads', countRange);
+    const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
+    if (heads % kvHeads !== 0)
+      throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
+    const headDim = config.integer('head_dim', sizeRange);
+    const biased = config.boolean('attention_bias', false);
+    if (biased) throw config.unsupported('attention_bias', true, 'projections have no bias');
+    const attention: AttentionConfig = {
+      kind: 'gqa',
+      heads,
+      kvHeads,
+      headDim,
+      bias: { q: false, k: false, v: false, o: false },
+      qkNorm: true,
+      rope: parsePartialRope(config, headDim),
+      scale: headDim ** -0.5,
+      gated: true,
+    };
+    const delta = parseDelta(config, kvHeads);
+    const mlp = {
+      kind: 'gated',
+      width: config.integer('intermediate_size', sizeRange),
+      activation: parseActivation(config),
+      bias: false,
+    } as const;
+    return {
+      normOffset: 1,
+      layers: parseTypes(config, numLayers).map((type): LayerConfig => ({
+        attention: type === 'linear_attention' ? delta : attention,
+        mlp,
+      })),
+      tensors,
+    };
+  },
+  gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35'] },
+});
+
+const neutral = [
+  ...neutralKeys.filter(([key]) => key !== 'attn_output_gate'),
+  ['attn_output_gate', true, "attention's output is gated"],
+  ['output_gate_type', 'swish', "linear attention's output is gated by silu"],
+  ['mamba_ssm_dtype', 'float32', 'the state of linear attention is f32'],
+  ['num_experts', 0, 'a mixture of experts is another architecture'],
+] as const;
+
+/** A quarter of each head, where the file doesn't say. Of three axes of positions, which are one and the same in text. */
+function parsePartialRope(config: ConfigReader, headDim: number): RopeConfig {
+  const part =
+    config.optionalObject('rope_parameters')?.optionalPositive('partial_rotary_factor') ??
+    config.optionalPositive('partial_rotary_factor') ??
+    0.25;
+  return { ...parseRope(config, headDim, []), dims: Math.floor(headDim * part) };
+}
+
+function parseDelta(config: ConfigReader, segments: number): DeltaConfig {
+  const keyHeads = config.integer('linear_num_key_heads', countRange);
+  const valueHeads = config.integer('linear_num_value_heads', countRange);
+  if (valueHeads % keyHeads !== 0)
+    throw config.invalid('linear_num_value_heads', valueHeads, `a multiple of linear_num_key_heads (${keyHeads})`);
+  return {
+    kind: 'delta',
+    keyHeads,
+    valueHeads,
+    keyDim: config.integer('linear_key_head_dim', sizeRange),
+    valueDim: config.integer('linear_value_head_dim', sizeRange),
+    taps: config.integer('linear_conv_kernel_dim', { min: 2, max: 64 }),
+    rates: 'log',
+    segments,
+  };
+}
+
+type LayerType = 'linear_attention' | 'full_attention';
+
+function parseTypes(config: ConfigReader, numLayers: number): LayerType[] {
+  const interval = config.optionalInteger('full_attention_interval', countRange) ?? 4;
+  return parseLayerTypes<LayerType>(
+    config,
+    numLayers,
+    (layer) => ((layer + 1) % interval === 0 ? 'full_attention' : 'linear_attention'),
+    ['full_attention', 'linear_attention'],
+  );
+}
+
+function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+  const headDim = metadata.integer('attention.key_length', sizeRange);
+  const valueHeads = metadata.integer('ssm.time_step_rank', countRange);
+  const recurrent = metadata.raw('attention.recurrent_layers');
+  return {
+    model_type: 'qwen3_5_text',
+    num_key_value_heads: metadata.integer('attention.head_count_kv', countRange),
+    head_dim: headDim,
+    partial_rotary_factor: metadata.integer('rope.dimension_count', sizeRange) / headDim,
+    linear_conv_kernel_dim: metadata.integer('ssm.conv_kernel', countRange),
+    linear_key_head_dim: metadata.integer('ssm.state_size', sizeRange),
+    linear_value_head_dim: metadata.integer('ssm.inner_size', sizeRange) / valueHeads,
+    linear_num_key_heads: metadata.integer('ssm.group_count', countRange),
+    linear_num_value_heads: valueHeads,
+    ...(Array.isArray(recurrent)
+      ? { layer_types: recurrent.map((one) => (one ? 'linear_attention' : 'full_attention')) }
+      : { full_attention_interval: metadata.optionalInteger('full_attention_interval', countRange) ?? 4 }),
+  };
+}

@@ -1,0 +1,84 @@
+import type { Buffer } from '../../../gpu/index.js';
+import type { ConvConfig } from '../../config/model_config.js';
+import type { ConvNames } from '../../config/tensor_names.js';
+import type { HeldSegments } from '../../shape.js';
+import type { Matrix } from '../../weights/matrix.js';
+import type { WeightLoader } from '../../weights/weight_loader.js';
+import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
+import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
+import { heldSegments } from './segments.js';
+
+/** Which tensors make a rank's slice of a gated short convolution: of its channels. Undefined: it has none. */
+export interface ConvSpecs {
+  readonly kind: 'conv';
+  /** Channels. */
+  readonly held: HeldSegments;
+  /** Rows of B, of C and of x. */
+  readonly input: MatrixSpec | undefined;
+  /** [channels][taps]. */
+  readonly taps: VectorSpec | undefined;
+  readonly output: MatrixSpec | undefined;
+}
+
+/** The same on a device. */
+export interface ConvWeights {
+  readonly kind: 'conv';
+  readonly held: HeldSegments;
+  readonly input: Matrix | undefined;
+  readonly taps: Buffer | undefined;
+  readonly output: Matrix | undefined;
+}
+
+export function convSpecs(context: LayerContext, config: ConvConfig, names: ConvNames): ConvSpecs {
+  const { hiddenSize, slice } = context;
+  const { width, taps } = config;
+  const held = heldSegments(config, slice);
+  const { start, end } = held;
+  if (start === end) return { kind: 'conv', held, input: undefined, taps: undefined, output: undefined };
+  return {
+    kind: 'conv',
+    held,
+    input: {
+      name: partName(context, 'conv_in'),
+      inFeatures: hiddenSize,
+      parts: [0, 1, 2].map((part) =>
+        someRows(`${names.input}.weight`, 3 * width, [part * width + start, part * width + end]),
+      ),
+    },
+    taps: {
+      name: partName(context, 'conv_taps'),
+      parts: [
+        {
+          tensor: `${names.taps}.weight`,
+          tensorLength: width * taps,
+          shape: [width, 1, taps],
+          first: start * taps,
+          length: (end - start) * taps,
+        },
+      ],
+    },
+    output: {
+      name: partName(context, 'conv_out'),
+      inFeatures: width,
+      segments: held,
+      parts: [allRows(`${names.output}.weight`, hiddenSize)],
+    },
+  };
+}
+
+export const listConv = ({ input, taps, output }: ConvSpecs): (Spec | undefined)[] => [input, taps, output];
+
+export const convBytes = ({ input, taps, output }: ConvSpecs, bytes: Bytes): CutBytes => ({
+  cut: bytes(input, taps, output),
+  shared: 0,
+});
+
+export async function loadConv(loader: WeightLoader, { held, input, taps, output }: ConvSpecs): Promise<ConvWeights> {
+  return {
+    kind: 'conv',
+    held,
+    input: await loader.matrix(input),
+    taps: await loader.vector(taps),
+    output: await loader.matrix(output),
+  };
+}

@@ -1,0 +1,119 @@
+import type { Buffer } from '../../../gpu/index.js';
+import type { DeltaConfig } from '../../config/model_config.js';
+import type { DeltaNames } from '../../config/tensor_names.js';
+import type { HeldSegments, Span } from '../../shape.js';
+import type { Matrix } from '../../weights/matrix.js';
+import type { WeightLoader } from '../../weights/weight_loader.js';
+import {
+  allRows,
+  type MatrixSpec,
+  someRows,
+  type Spec,
+  type VectorPart,
+  type VectorSpec,
+  wholeVector,
+} from '../../weights/weight_map.js';
+import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
+import { heldHeads, heldSegments } from './segments.js';
+
+/** What a rank has of linear attention: of its key heads with their value heads. Undefined: it has none. */
+interface DeltaParts<M, V> {
+  readonly kind: 'delta';
+  /** Elements of the value heads. */
+  readonly held: HeldSegments;
+  /** Rows of q, of k, of v, of z, of b and of a. */
+  readonly input: M | undefined;
+  /** [q, k and v][taps]. */
+  readonly taps: V | undefined;
+  /** By value head, above 0. */
+  readonly rates: V | undefined;
+  readonly dtBias: V | undefined;
+  /** Of each value head; never 1 + w. */
+  readonly norm: V | undefined;
+  readonly output: M | undefined;
+}
+
+export type DeltaSpecs = DeltaParts<MatrixSpec, VectorSpec>;
+export type DeltaWeights = DeltaParts<Matrix, Buffer>;
+
+export function deltaSpecs(context: LayerContext, config: DeltaConfig, names: DeltaNames): DeltaSpecs {
+  const { hiddenSize, slice } = context;
+  const { keyHeads, valueHeads, keyDim, valueDim, taps } = config;
+  const held = heldSegments(config, slice);
+  const { keys, values } = heldHeads(config, held);
+  if (held.start === held.end) {
+    const none = { input: undefined, taps: undefined, rates: undefined, dtBias: undefined, norm: undefined };
+    return { kind: 'delta', held, ...none, output: undefined };
+  }
+  const [allKeys, allValues] = [keyHeads * keyDim, valueHeads * valueDim];
+  const ofKeys = (before: number): Span => [before + keys[0] * keyDim, before + keys[1] * keyDim];
+  const ofValues = (before: number): Span => [before + held.start, before + held.end];
+  // Channels of q, k and v.
+  const channels = [ofKeys(0), ofKeys(allKeys), ofValues(2 * allKeys)];
+  const all = 2 * allKeys + allValues;
+  const heads: Span = [values[0], values[1]];
+  const perHead = (what: string, tensor: string, more: Partial<VectorPart> = {}): VectorSpec => ({
+    name: partName(context, what),
+    parts: [{ tensor, tensorLength: valueHeads, first: heads[0], length: heads[1] - heads[0], ...more }],
+  });
+  return {
+    kind: 'delta',
+    held,
+    input: {
+      name: partName(context, 'delta_in'),
+      inFeatures: hiddenSize,
+      parts: [
+        ...channels.map((rows) => someRows(`${names.qkv}.weight`, all, rows)),
+        someRows(`${names.z}.weight`, allValues, ofValues(0)),
+        someRows(`${names.b}.weight`, valueHeads, heads),
+        someRows(`${names.a}.weight`, valueHeads, heads),
+      ],
+    },
+    taps: {
+      name: partName(context, 'delta_taps'),
+      parts: channels.map(([first, end]) => ({
+        tensor: `${names.taps}.weight`,
+        tensorLength: all * taps,
+        shape: [all, 1, taps],
+        first: first * taps,
+        length: (end - first) * taps,
+      })),
+    },
+    rates: perHead('delta_rates', names.rates, { as: config.rates === 'log' ? 'exp' : 'negated' }),
+    dtBias: perHead('delta_dt_bias', names.dtBias),
+    norm: wholeVector(partName(context, 'delta_norm'), `${names.norm}.weight`, valueDim),
+    output: {
+      name: partName(context, 'delta_out'),
+      inFeatures: allValues,
+      segments: held,
+      parts: [allRows(`${names.output}.weight`, hiddenSize)],
+    },
+  };
+}
+
+export const listDelta = ({ input, taps, rates, dtBias, norm, output }: DeltaSpecs): (Spec | undefined)[] => [
+  input,
+  taps,
+  rates,
+  dtBias,
+  norm,
+  output,
+];
+
+export const deltaBytes = ({ norm, ...cut }: DeltaSpecs, bytes: Bytes): CutBytes => ({
+  cut: bytes(...listDelta({ ...cut, norm: undefined })),
+  shared: bytes(norm),
+});
+
+export async function loadDelta(loader: WeightLoader, specs: DeltaSpecs): Promise<DeltaWeights> {
+  return {
+    kind: 'delta',
+    held: specs.held,
+    input: await loader.matrix(specs.input),
+    taps: await loader.vector(specs.taps),
+    rates: await loader.vector(specs.rates),
+    dtBias: await loader.vector(specs.dtBias),
+    norm: await loader.vector(specs.norm),
+    output: await loader.matrix(specs.output),
+  };
+}

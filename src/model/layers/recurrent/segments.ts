@@ -1,0 +1,42 @@
+import type { Segments } from '../../../../shaders/linear/segments.js';
+import type { RecurrentConfig } from '../../config/model_config.js';
+import { type HeldSegments, holdSegments, type LayerSlice } from '../../shape.js';
+
+/**
+ * How ranks cut a recurrent mixer: its output's contraction in as many segments as attention has kv heads, as even as whole heads of
+ * keys (with their value heads) or 8 channels allow.
+ */
+export const recurrentSegments = (config: RecurrentConfig): { readonly modelInFeatures: number } & Segments =>
+  config.kind === 'conv'
+    ? { modelInFeatures: config.width, total: config.segments, align: 8 }
+    : {
+        modelInFeatures: config.valueHeads * config.valueDim,
+        total: config.segments,
+        align: (config.valueHeads / config.keyHeads) * config.valueDim,
+      };
+
+/** Those of a rank's slice: a run of neighbours. */
+export function heldSegments(config: RecurrentConfig, { heads }: Pick<LayerSlice, 'heads'>): HeldSegments {
+  const { modelInFeatures, ...contraction } = recurrentSegments(config);
+  return holdSegments(modelInFeatures, contraction, heads[0] ?? [0, 0]);
+}
+
+/** Key heads and value heads [first, end) that some segments are. */
+export function heldHeads(
+  { keyHeads, valueHeads, valueDim }: { keyHeads: number; valueHeads: number; valueDim: number },
+  { start, end }: HeldSegments,
+) {
+  const ratio = valueHeads / keyHeads;
+  const [first, last] = [start / valueDim, end / valueDim];
+  return { ratio, values: [first, last] as const, keys: [first / ratio, last / ratio] as const };
+}
+
+/** Numbers of a sequence's state in a layer, of some segments. */
+export function stateLength(config: RecurrentConfig, held: HeldSegments): number {
+  const kept = config.taps - 1;
+  if (config.kind === 'conv') return kept * (held.end - held.start);
+  const { keys, values } = heldHeads(config, held);
+  const { keyDim, valueDim } = config;
+  const [numKeys, numValues] = [keys[1] - keys[0], values[1] - values[0]];
+  return kept * (2 * numKeys * keyDim + numValues * valueDim) + numValues * keyDim * valueDim;
+}
