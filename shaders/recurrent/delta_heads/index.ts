@@ -3,7 +3,7 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import rms from '../../lib/rms.wgsl?raw';
 import silu from '../../lib/silu.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
-import type { DeltaShape } from '../delta_rule/index.js';
+import type { DeltaShape } from '../shape.js';
 import source from './delta_heads.wgsl?raw';
 
 /** Added to a head's sum of squares. */

@@ -2,20 +2,8 @@ import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import stateRows from '../../lib/state_rows.wgsl?raw';
+import { type DeltaShape, MOST_KEY_DIM } from '../shape.js';
 import source from './delta_rule.wgsl?raw';
-
-/** Widest head of keys: a column of the state is held in registers. */
-export const MOST_KEY_DIM = 256;
-
-/** Heads of the gated delta rule on a rank. */
-export interface DeltaShape {
-  readonly keyHeads: number;
-  /** Value heads of each key head: neighbours. */
-  readonly ratio: number;
-  /** A multiple of 4, up to `MOST_KEY_DIM`. */
-  readonly keyDim: number;
-  readonly valueDim: number;
-}
 
 export interface DeltaRuleProblem extends DeltaShape {
   /** Most rows of a step. */

@@ -14,6 +14,30 @@ import type { EngineSetup } from '../testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const llama: RandomModelOptions = { seed: 31, config: { max_position_embeddings: 2048 } };
+/** Models whose layers have a state beside the cache of others. */
+const lfm2: RandomModelOptions = {
+  seed: 33,
+  config: {
+    model_type: 'lfm2',
+    max_position_embeddings: 2048,
+    num_hidden_layers: 4,
+    full_attn_idxs: [2],
+    block_auto_adjust_ff_dim: false,
+  },
+};
+const qwen35: RandomModelOptions = {
+  seed: 34,
+  config: {
+    model_type: 'qwen3_5_text',
+    max_position_embeddings: 2048,
+    num_hidden_layers: 4,
+    head_dim: 32,
+    linear_num_key_heads: 2,
+    linear_num_value_heads: 4,
+    linear_key_head_dim: 16,
+    linear_value_head_dim: 24,
+  },
+};
 
 const VOCAB = 320;
 /** Prompts of several lengths, some of which begin alike. */
@@ -97,8 +121,9 @@ describe('engine', () => {
   const all = prompts(10, 200);
   const maxTokens = 40;
 
-  test.each<[string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>(
-    drawn(
+  type Setup = [string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup];
+  test.each<Setup>(
+    drawn<Setup>(
       [
         ['one rank', {}, {}],
         ['too few blocks: requests are preempted and computed again', {}, { kvBlocks: 9 }],
@@ -116,9 +141,25 @@ describe('engine', () => {
       ],
       4,
       'engine',
+    ).concat(
+      drawn<Setup>(
+        [
+          ['convolutions, too few blocks', { model: lfm2 }, { kvBlocks: 9 }],
+          ['linear attention, pp', { model: qwen35, plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
+          ['linear attention, tp', { model: qwen35, plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 9 }],
+          [
+            'convolutions, three ranks, token, micro-batches',
+            { model: lfm2, plan: 'token', ranks: 3, virtual: true, batches: 2 },
+            { slots: 6, kvBlocks: 36 },
+          ],
+        ],
+        1,
+        'recurrent',
+      ),
     ),
   )('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
-    const expected = await alone(all, maxTokens);
+    const { model = llama } = options;
+    const expected = await alone(all, maxTokens, { model });
     const { engine } = await open(options, engineOptions);
     const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
     for (const [index, { tokens, ended }] of running.entries()) {

@@ -1,6 +1,6 @@
 import { unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
-import { MOST_KEY_DIM } from '../../../shaders/recurrent/delta_rule/index.js';
+import { MOST_KEY_DIM } from '../../../shaders/recurrent/shape.js';
 import {
   type AttentionConfig,
   isRecurrent,

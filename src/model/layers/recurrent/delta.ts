@@ -1,6 +1,7 @@
 import { causalConv } from '../../../../shaders/recurrent/causal_conv/index.js';
 import { deltaHeads } from '../../../../shaders/recurrent/delta_heads/index.js';
-import { deltaRule, type DeltaShape } from '../../../../shaders/recurrent/delta_rule/index.js';
+import { deltaRule } from '../../../../shaders/recurrent/delta_rule/index.js';
+import type { DeltaShape } from '../../../../shaders/recurrent/shape.js';
 import { gatedNorm } from '../../../../shaders/recurrent/gated_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { DeltaConfig } from '../../config/model_config.js';
