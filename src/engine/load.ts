@@ -102,12 +102,14 @@ export interface ModelFacts {
   readonly kvType: KvType;
   readonly plan: Plan;
   readonly contextLength: number;
+  /** Default: the plan's. */
+  readonly prefillChunk?: number | undefined;
   /** Where prompts are compressed. */
   readonly compression?: CompressionOptions;
 }
 
 /** How many sequences the ranks are set up for. */
-export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
+export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'windows'>;
 
 /**
  * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
@@ -186,10 +188,10 @@ async function openParts(
   const compression = await kvCompression(options, config);
   const features = [...wanted, ...(options.prefill ? prefillFeatures(options.prefill.kind) : [])];
   checkTogether([...features, ...(compression ? ['compression' as const] : []), ...modelFeatures(modelShape(config))]);
-  const facts = { config, type, kvType, contextLength, ...(compression && { compression }) };
+  const { prefillChunk } = options;
+  const facts = { config, type, kvType, contextLength, prefillChunk, ...(compression && { compression }) };
   const subject = {
     ...facts,
-    prefillChunk: options.prefillChunk,
     together,
     features,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),

@@ -89,15 +89,15 @@ describe('modelSizes', () => {
     const expert = (2 * 64 * 96 + 96 * 64) * 2;
     expect(sizes.layers.map((layer) => layer.expert)).toEqual([0, expert, expert]);
     const { kvLoraRank, qkRopeHeadDim } = attentionOf(deepseek, 'mla');
-    expect(sizes.kvToken).toBe((kvLoraRank + qkRopeHeadDim) * 4);
+    expect(sizes.layers[0]!.kvToken).toBe((kvLoraRank + qkRopeHeadDim) * 4);
     const llama = configOf({});
     for (const kv of ['f32', 'f16'] as const) {
       // A key and a value.
       const { headDim } = attentionOf(llama, 'gqa');
-      expect(modelSizes(llama, 'q4', kv).kvToken).toBe(2 * headDim * (kv === 'f32' ? 4 : 2));
+      expect(modelSizes(llama, 'q4', kv).layers[0]!.kvToken).toBe(2 * headDim * (kv === 'f32' ? 4 : 2));
     }
     // Bytes, and a word of scales for each 64 of them.
-    expect(modelSizes(configOf({ head_dim: 80 }), 'q4', 'q8').kvToken).toBe(2 * (80 + 2 * 4));
-    expect(modelSizes(deepseek, 'f16', 'q8').kvToken).toBe(kvLoraRank + qkRopeHeadDim + 4);
+    expect(modelSizes(configOf({ head_dim: 80 }), 'q4', 'q8').layers[0]!.kvToken).toBe(2 * (80 + 2 * 4));
+    expect(modelSizes(deepseek, 'f16', 'q8').layers[0]!.kvToken).toBe(kvLoraRank + qkRopeHeadDim + 4);
   });
 });

@@ -1,6 +1,6 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
-import { attentionOf, isRecurrent, type LayerConfig, type ModelConfig } from './config/model_config.js';
+import { isRecurrent, type LayerConfig, layerWindows, type ModelConfig } from './config/model_config.js';
 import { heldSegments, stateLength } from './layers/recurrent/segments.js';
 import type { KvType } from './layers/attention/cache.js';
 import { kvTokenBytes } from './layers/attention/cache.js';
@@ -20,17 +20,22 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
   const bytes: Bytes = (...specs) => specs.reduce((sum, spec) => sum + (spec ? specBytes(spec, type) : 0), 0);
   const heads = modelShape(config).segmentHeads;
   const map = modelMap(config);
+  const windows = layerWindows(config);
   const row = ({ matrix }: VocabSpec): number => {
     const [part] = matrix.parts;
     return bytes({ ...matrix, parts: [{ ...part!, rows: 32 }] }) / 32;
   };
   return {
-    layers: map.layers.map((layer, index) => layerSizes(layer, config.layers[index]!, heads, bytes)),
+    layers: map.layers.map((layer, index) => {
+      const window = windows[index];
+      const own = config.layers[index]!;
+      const kvToken = isRecurrent(own.attention) ? 0 : kvTokenBytes(own.attention, kvType);
+      return { ...layerSizes(layer, own, heads, bytes), kvToken, ...(window !== undefined && { window }) };
+    }),
     embeddingRow: row(map.embedding!),
     headRow: row(map.head!),
     tied: config.tieWordEmbeddings,
     finalNorm: bytes(map.norm),
-    kvToken: kvTokenBytes(attentionOf(config), kvType),
   };
 }
 
@@ -39,7 +44,7 @@ function layerSizes(
   layer: LayerConfig,
   heads: readonly number[],
   bytes: Bytes,
-): LayerSizes {
+): Omit<LayerSizes, 'kvToken' | 'window'> {
   const attends = attentionKinds[attention.kind].bytes(attention, bytes);
   const columns = mlp.kind === 'gated' ? mlp.downSegments.modelInFeatures : mlp.config.sharedWidth;
   const held = mlpKinds[mlp.kind].bytes(mlp, bytes);

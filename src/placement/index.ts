@@ -68,7 +68,15 @@ export {
 export { parsePolicy, POLICIES, type PolicyRow, registerPolicy } from './make/policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';
 export { type CachePiece, Owners } from './owners.js';
-export { CachePools, RankBlocks } from './pools.js';
+export {
+  type BlockRun,
+  CachePools,
+  keptWindow,
+  type KeptWindow,
+  MAX_STEPS_IN_FLIGHT,
+  RankBlocks,
+  windowBlocks,
+} from './pools.js';
 export { leastLoadedOffset } from './owner.js';
 export * from './routes.js';
 export {

@@ -22,6 +22,7 @@ const sizes: ModelSizes = {
       mlpSegments: [1, 2, 3, 4, 5, 6, 7, 8],
       mlpShared: 3,
       expert: 0,
+      kvToken: 4,
     },
     {
       attentionSegments: [100, 200],
@@ -29,19 +30,19 @@ const sizes: ModelSizes = {
       mlpSegments: [1, 2, 3, 4, 5, 6, 7, 8],
       mlpShared: 3,
       expert: 7,
+      kvToken: 4,
     },
   ],
   embeddingRow: 2,
   headRow: 2,
   tied: false,
   finalNorm: 5,
-  kvToken: 4,
 };
 const weights = (policy: string, ranks: number, of = sizes, model = shape) =>
   planMemory(makePlan(policy, ranks, model), of, options).map(({ weightBytes }) => weightBytes);
 const cache = (policy: string, ranks: number, tokens: number, model = shape, block = 64) =>
   planMemory(makePlan(policy, ranks, model), sizes, { contextLength: tokens, slots: 1, block }).map(
-    ({ kvBytes }) => kvBytes / sizes.kvToken / model.numLayers / model.kvHeads,
+    ({ kvBytes }) => kvBytes / 4 / model.numLayers / model.kvHeads,
   );
 
 describe('planMemory', () => {

@@ -1,9 +1,11 @@
 import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
 import { chunkRoom } from './sequences/copies.js';
+import { KV_BLOCK } from '../base/kv_units.js';
 import { sum } from '../base/lists.js';
 import { CHUNK_TOKENS, localChunks } from './owner.js';
 import { isKvOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
+import { keptWindow, type KeptWindow, windowBlocks } from './pools.js';
 import { sequenceRanges } from './sequences/sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
 import { shardsSequences, planTopology, type StageTopology } from './topology.js';
@@ -11,8 +13,12 @@ import { shardsSequences, planTopology, type StageTopology } from './topology.js
 export interface MemoryOptions {
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
-  /** Sequences held at once. */
+  /** Sequences held at once, with whole contexts. */
   readonly slots: number;
+  /** Sequences whose windows there is room for, where they share room for fewer whole contexts; default `slots`. */
+  readonly windows?: number;
+  /** Prompt rows of a step, at most: layers with windows have room for them besides. Default: such layers keep all tokens. */
+  readonly prefillChunk?: number;
   /** Tokens of a cache block, which divides a chunk; default a chunk. */
   readonly block?: number;
   /** Prompts are compressed: what a copy of a head takes isn't known beforehand, so each has room for all sequences. */
@@ -36,20 +42,31 @@ export interface RankMemory {
 
 /** What every rank of a (checked) plan needs, in order of ranks. */
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
-  return planTopology(plan).ranks.map(({ rank, stages }) => {
+  const { ranks, stages: views } = planTopology(plan);
+  const { contextLength, prefillChunk = Infinity, compressed = false } = options;
+  const window = keptWindow(
+    plan,
+    sizes.layers.map((layer) => layer.window),
+    { contextLength, prefillChunk, compressed },
+  );
+  const lanes = Math.max(...views.map(({ split }) => split));
+  return ranks.map(({ rank, stages }) => {
     let weightBytes = vocabularyBytes(plan, sizes, rank);
     let kvBytes = 0;
     let stateBytes = 0;
     for (const own of stages) {
       if (!own) continue;
       const [first, end] = own.stage.layers;
-      for (const layer of sizes.layers.slice(first, end)) weightBytes += layerBytes(layer, own.share);
-      const held = sizes.layers.slice(first, end);
-      kvBytes +=
-        held.filter(({ stateSegments }) => !stateSegments).length * layerCacheBytes(own, plan.sharing, sizes, options);
+      const layers = sizes.layers.slice(first, end);
+      const whole = cachedTokens(own, plan.sharing, options);
+      const part = window && Math.min(whole, windowTokens(own, options, { window, lanes }));
+      for (const layer of layers) {
+        weightBytes += layerBytes(layer, own.share);
+        kvBytes += ((layer.window ?? Infinity) < contextLength ? (part ?? whole) : whole) * layer.kvToken;
+      }
       stateBytes +=
         Math.max(1, Math.ceil(rowSequences(own, options.slots))) *
-        sum(held.map((layer) => layerState(layer, own.share)));
+        sum(layers.map((layer) => layerState(layer, own.share)));
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
     const activationBytes = options.activationBytes?.[rank] ?? 0;
@@ -73,12 +90,8 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
 const layerState = ({ stateSegments }: LayerSizes, { heads }: RankShare): number =>
   stateSegments ? sum(heads.map((segment) => stateSegments[segment]!)) : 0;
 
-function layerCacheBytes(
-  own: StageTopology,
-  sharing: Plan['sharing'],
-  sizes: ModelSizes,
-  options: MemoryOptions,
-): number {
+/** Tokens that a layer's cache has room for on a rank, of each kv head. */
+function cachedTokens(own: StageTopology, sharing: Plan['sharing'], options: MemoryOptions): number {
   const { contextLength, block = CHUNK_TOKENS } = options;
   const { share, stage } = own;
   const { kvHeads, copies = [] } = share;
@@ -91,7 +104,17 @@ function layerCacheBytes(
     const of = { rank: share.rank, head };
     return chunkTokens(chunkRoom(stage, sharing, of, { slots, tokens: contextLength }), whole, slots);
   });
-  return ((kvHeads.length - copied.length) * slots * tokens + sum(copied)) * sizes.kvToken;
+  return (kvHeads.length - copied.length) * slots * tokens + sum(copied);
+}
+
+/** As `cachedTokens`, of a layer with a window (`CachePools`). `lanes`: of the pools, which the rank may have several of. */
+function windowTokens(
+  own: StageTopology,
+  { slots, windows = slots }: MemoryOptions,
+  { window, lanes }: { readonly window: KeptWindow; readonly lanes: number },
+): number {
+  const tokens = (windowBlocks(window, lanes) * KV_BLOCK * lanes) / own.sequence.ranks;
+  return own.share.kvHeads.length * sequencesOn(own, windows) * tokens;
 }
 
 /** Tokens of some chunks, of `slots` sequences of at most `whole` tokens. */

@@ -149,6 +149,7 @@ test('memory: weights of the vocabulary and of attention on every rank, each seq
     mlpSegments: all.map(() => 20),
     mlpShared: 3,
     expert: 7,
+    kvToken: 4,
   };
   const sizes = {
     layers: moe.segmentHeads.slice(0, 4).map(() => layer),
@@ -156,7 +157,6 @@ test('memory: weights of the vocabulary and of attention on every rank, each seq
     headRow: 3,
     tied: false,
     finalNorm: 5,
-    kvToken: 4,
   };
   const memory = planMemory(makePlan('adp', 4, moe), sizes, { contextLength: 256, slots: 6 });
   const whole = 4 * (800 + 10 + 160 + 3) + 1000 * 5 + 5;

@@ -170,7 +170,7 @@ describe('who holds what', () => {
               tokens += (layers[1] - layers[0]) * sum(range(0, slots).map(most)) * CHUNK_TOKENS;
             }
           }
-          expect(kvBytes).toBe(tokens * sizes.kvToken);
+          expect(kvBytes).toBe(tokens * sizes.layers[0]!.kvToken);
         }
       }),
       { numRuns: 40 },

@@ -12,11 +12,16 @@ import { parsePolicy, POLICIES } from './make/policy.js';
 import { defaultPromptChunk } from './make/prompt_chunk.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
-export interface Workload extends Omit<MemoryOptions, 'weightBytes' | 'activationBytes' | 'slots'> {
+export interface Workload extends Omit<
+  MemoryOptions,
+  'weightBytes' | 'activationBytes' | 'slots' | 'windows' | 'prefillChunk'
+> {
   /** Sequences decoded side by side; default 1. */
   readonly batch?: number;
   /** Sequences that there is room for with a plan; default: the batch, or as many as a pipeline has stages. */
   readonly slotsOf?: (plan: Plan) => number;
+  /** Sequences whose windows there is room for with a plan; default: as many. */
+  readonly windowsOf?: (plan: Plan) => number;
   /** Batches of a step's sequences whose steps run side by side with a plan; default: as many as a pipeline has stages. */
   readonly batchesOf?: (plan: Plan) => number;
   readonly promptLength: number;
@@ -76,6 +81,8 @@ export function predictPlan(
   const memoryOptions = {
     ...workload,
     slots: workload.slotsOf?.(plan) ?? Math.max(batch, pipelineDepth(plan)),
+    ...(workload.windowsOf && { windows: workload.windowsOf(plan) }),
+    prefillChunk: promptChunk,
     ...options.bytesOf?.(plan),
   };
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
@@ -142,9 +149,9 @@ export function predictPlans(
 /** A pipeline's stages take turns, so it is memory that they balance. */
 function pipelineCosts({ shape, sizes }: ModelWork, { contextLength, batch = 1 }: Workload): PlanOptions {
   const { stages } = makePlan('single', 1, shape);
-  const cache = shape.kvHeads * contextLength * batch * sizes.kvToken;
+  const tokens = shape.kvHeads * contextLength * batch;
   return {
-    layerCosts: sizes.layers.map((layer) => layerBytes(layer, stages[0]!.shares[0]!) + cache),
+    layerCosts: sizes.layers.map((layer) => layerBytes(layer, stages[0]!.shares[0]!) + tokens * layer.kvToken),
     embeddingCost: shape.vocabSize * sizes.embeddingRow,
     headCost: shape.vocabSize * sizes.headRow,
   };

@@ -1,4 +1,4 @@
-/** Bytes of one layer's weights as a device holds them: in their type, padded and packed. */
+/** Bytes of one layer's weights as a device holds them (in their type, padded and packed), and of its cache. */
 export interface LayerSizes {
   /** Of each attention segment: q, k, v and o (MLA: q or q_b, kv_b, o). */
   readonly attentionSegments: readonly number[];
@@ -12,9 +12,13 @@ export interface LayerSizes {
   readonly expert: number;
   /** Of a recurrent layer, which has no cache that grows: bytes of a sequence's state, by attention segment. */
   readonly stateSegments?: readonly number[];
+  /** Of one token in one kv head's cache, K and V (MLA: the latent and the rotary key); 0 in a recurrent layer. */
+  readonly kvToken: number;
+  /** Keys that a row of its attention sees; undefined: all before it. */
+  readonly window?: number | undefined;
 }
 
-/** Bytes of a model's weights and of its cache. */
+/** Bytes of a model as placement adds them up. */
 export interface ModelSizes {
   readonly layers: readonly LayerSizes[];
   /** Of one row of the embedding table. */
@@ -24,6 +28,4 @@ export interface ModelSizes {
   /** The head's rows are the embedding's: a rank that holds a row for both holds it once. */
   readonly tied: boolean;
   readonly finalNorm: number;
-  /** Of one token in one kv head's cache of one layer, K and V (MLA: the latent and the rotary key). */
-  readonly kvToken: number;
 }

@@ -97,6 +97,7 @@ describe('token x sp', () => {
       mlpShared: 0,
       mlpSegments: new Array<number>(8).fill(1),
       expert: 0,
+      kvToken: 1,
     };
     const sizes = {
       layers: [layer, layer, layer, layer],
@@ -104,7 +105,6 @@ describe('token x sp', () => {
       headRow: 1,
       tied: false,
       finalNorm: 1,
-      kvToken: 1,
     };
     const of = (ranks: number, contextLength: number) =>
       planMemory(makePlan('token x sp', ranks, shape), sizes, { contextLength, slots: 3, block: 64 });

@@ -1,6 +1,6 @@
 import type { Region, Transfer } from '../../distributed/communicator.js';
 import type { Device } from '../../gpu/index.js';
-import type { Forward } from '../../model/forward/forward.js';
+import type { CacheBuffer, Forward } from '../../model/forward/forward.js';
 import type { World } from '../../model/layers/world.js';
 import type { MovedBlocks, PeerMoves } from './head_pages.js';
 
@@ -11,9 +11,15 @@ const MESSAGE_BYTES = 2 ** 24;
  * Where KV blocks lie in every cache buffer, cut into messages. Ranks that keep the same layers and heads cut alike, whatever the blocks'
  * numbers: the messages of two lists of as many blocks match one by one.
  */
-export const blockMessages = (buffers: Forward['cacheBuffers'], blocks: readonly number[]): Region[][] =>
+export const blockMessages = (
+  buffers: readonly CacheBuffer[],
+  blocksOf: (buffer: CacheBuffer) => readonly number[],
+): Region[][] =>
   messagesOf(
-    buffers.flatMap(({ buffer, blockBytes: size }) => blocks.map((block) => ({ buffer, offset: block * size, size }))),
+    buffers.flatMap((cache) => {
+      const { buffer, blockBytes: size } = cache;
+      return blocksOf(cache).map((block) => ({ buffer, offset: block * size, size }));
+    }),
   );
 
 /** Regions in order, cut into messages between two of them. */

@@ -1,11 +1,13 @@
-import { KV_BLOCK } from '../../base/kv_units.js';
+import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { ceilDiv } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
 import type { CacheOptions } from '../../model/layers/attention/cache.js';
 import type { World } from '../../model/layers/world.js';
-import { CachePools, Owners, type RankBlocks } from '../../placement/index.js';
+import { type BlockRun, Owners, type RankBlocks } from '../../placement/index.js';
 import type { RunnerOptions } from '../ranks/rank.js';
 import type * as CompressionModule from './compression_parts.js';
+import { cachePools } from './cache_pools.js';
 import type { HeadPages } from './head_pages.js';
 
 export type CompressionParts = typeof CompressionModule;
@@ -13,10 +15,12 @@ export type CompressionParts = typeof CompressionModule;
 interface Slot {
   /** By logical block; NO_BLOCK where another rank holds it. */
   readonly table: Uint32Array;
+  /** In layers with windows: NO_BLOCK also where they keep none. */
+  readonly windowed: Uint32Array;
   readonly chunkOffset: number;
 }
 
-const EMPTY: Slot = { table: new Uint32Array(), chunkOffset: 0 };
+const EMPTY: Slot = { table: new Uint32Array(), windowed: new Uint32Array(), chunkOffset: 0 };
 
 /** Which blocks each slot's sequence has on this rank, on the host and in the tables that kernels read. */
 export class SlotTables {
@@ -26,6 +30,8 @@ export class SlotTables {
   readonly pages: HeadPages | undefined;
   /** Where the pools' blocks are here. */
   readonly #pool: RankBlocks;
+  /** Of layers with windows, where they keep fewer. */
+  readonly #windows: { readonly pool: RankBlocks; readonly table: Buffer } | undefined;
   readonly #slots: Slot[];
   readonly #blockTable: Buffer;
   readonly #chunkOffsets: Buffer;
@@ -36,13 +42,15 @@ export class SlotTables {
   constructor(
     readonly device: Device,
     readonly world: World,
+    config: Pick<ModelConfig, 'layers'>,
     readonly options: RunnerOptions,
     readonly parts: CompressionParts | undefined,
   ) {
     const { slots, batches = 1, contextLength, compression } = options;
     const total = slots * batches;
     this.owners = new Owners(world.plan, slots, batches);
-    this.#pool = new CachePools(this.owners, contextLength, options.kvBlocks).ofRank(world.rank);
+    const pools = cachePools(this.owners, config, options);
+    this.#pool = pools.ofRank(world.rank);
     this.#slots = Array.from({ length: total }, () => EMPTY);
     if (parts) {
       const held = world.topology.stages.filter((stage) => stage !== undefined);
@@ -59,7 +67,12 @@ export class SlotTables {
       });
     }
     this.#tableStride = this.pages?.tableStride ?? ceilDiv(contextLength, KV_BLOCK);
-    this.#blockTable = device.createBuffer('block_table', this.pages ? 4 : total * this.#tableStride * 4);
+    const tableBytes = total * this.#tableStride * 4;
+    this.#blockTable = device.createBuffer('block_table', this.pages ? 4 : tableBytes);
+    this.#windows = pools.window && {
+      pool: pools.ofRank(world.rank, 'window'),
+      table: device.createBuffer('window_block_table', tableBytes),
+    };
     this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
     this.#states = this.#allocateStates();
   }
@@ -76,6 +89,7 @@ export class SlotTables {
       tableStride: this.#tableStride,
       contextLength: options.contextLength,
       states: this.#states,
+      windowed: this.#windows && { numBlocks: this.#windows.pool.numBlocks, blockTable: this.#windows.table },
       ...(pages && {
         perHead: {
           compression: options.compression,
@@ -109,8 +123,9 @@ export class SlotTables {
     return this.owners.keeps(this.world.rank, slot);
   }
 
-  table(slot: number): Uint32Array {
-    return this.#slots[slot]!.table;
+  /** `windowed`: of layers with windows. */
+  table(slot: number, windowed = false): Uint32Array {
+    return windowed ? this.#slots[slot]!.windowed : this.#slots[slot]!.table;
   }
 
   chunkOffset(slot: number): number {
@@ -118,8 +133,8 @@ export class SlotTables {
   }
 
   /** This rank's number of a block of a slot's pool; NO_BLOCK where another rank has it. */
-  local(slot: number, block: number): number {
-    return this.#pool.local(slot, block);
+  local(slot: number, block: number, windowed = false): number {
+    return (windowed ? this.#windows!.pool : this.#pool).local(slot, block);
   }
 
   /** Of heads with tables of their own: room for positions below `tokens`. */
@@ -128,12 +143,20 @@ export class SlotTables {
     else if (this.pages!.reserve(slot, tokens, chunkOffset)) this.#writeChunkOffset(slot, chunkOffset);
   }
 
-  /** Gives a slot blocks, by the numbers of its pool. */
-  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): void {
+  /** Gives a slot blocks, by the numbers of its pools. */
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number, windows?: BlockRun): void {
     this.owners.admit(slot, blocks.length * KV_BLOCK, chunkOffset);
     const table = Uint32Array.from(blocks, (block) => this.local(slot, block));
-    this.#slots[slot] = { table, chunkOffset };
-    this.device.write(this.#blockTable, slot * this.#tableStride * 4, table);
+    const windowed = new Uint32Array(this.#windows ? table.length : 0).fill(NO_BLOCK);
+    if (windows)
+      windowed.set(
+        Array.from(windows.blocks, (block) => this.local(slot, block, true)),
+        windows.first,
+      );
+    this.#slots[slot] = { table, windowed, chunkOffset };
+    const offset = slot * this.#tableStride * 4;
+    this.device.write(this.#blockTable, offset, table);
+    if (this.#windows) this.device.write(this.#windows.table, offset, windowed);
     this.#writeChunkOffset(slot, chunkOffset);
   }
 

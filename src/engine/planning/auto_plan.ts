@@ -13,7 +13,7 @@ import {
   predictPlans,
   type Workload,
 } from '../../placement/index.js';
-import { bytesOf, sequencesOf } from './budgets.js';
+import { bytesOf, sequencesOf, windowsOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from '../measure/measure_machine.js';
 import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import { groupsWorth } from '../scheduler/groups/micro_batches.js';
@@ -64,6 +64,7 @@ export async function outlookOn(
     promptChunk: prefillChunk,
     block: KV_BLOCK,
     slotsOf: (plan) => sequencesOf(runnerFor(subject, plan)),
+    windowsOf: (plan) => windowsOf(runnerFor(subject, plan)),
     ...(subject.together !== undefined && { batchesOf: serverBatches(subject.together) }),
   };
   const withBudgets = {

@@ -52,9 +52,10 @@ export async function checkBudgets(
   // Few loads have a budget.
   const { memoryOnPaper } = await import('./rank_memory.js');
   const { config, type } = subject;
-  const { contextLength, kvType } = runner;
+  const { contextLength, kvType, prefillChunk } = runner;
   const compressed = runner.compression !== undefined;
-  const options = { contextLength, block: KV_BLOCK, slots: sequencesOf(runner), compressed };
+  const seats = { slots: sequencesOf(runner), windows: windowsOf(runner) };
+  const options = { contextLength, block: KV_BLOCK, ...seats, prefillChunk, compressed };
   checkMemory(
     plan,
     modelSizes(config, type, kvType),
@@ -66,6 +67,9 @@ export async function checkBudgets(
 /** Whole contexts that there is room for. */
 export const sequencesOf = ({ slots, batches = 1, kvBlocks, contextLength }: RunnerOptions): number =>
   Math.min(slots * batches, (kvBlocks ?? Infinity) / ceilDiv(contextLength, KV_BLOCK));
+
+/** Sequences whose windows there is room for. */
+export const windowsOf = ({ slots, batches = 1, windows = slots * batches }: RunnerOptions): number => windows;
 
 /** What of ranks' memory placement can't tell exactly. */
 export const bytesOf = (

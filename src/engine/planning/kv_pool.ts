@@ -1,7 +1,18 @@
 import { limitError, usageError } from '../../base/errors.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
+import { layerWindows } from '../../model/config/model_config.js';
 import { modelSizes } from '../../model/model_sizes.js';
-import { CHUNK_TOKENS, isKvOnly, Owners, type Plan, planMemory } from '../../placement/index.js';
+import {
+  CHUNK_TOKENS,
+  defaultPromptChunk,
+  isKvOnly,
+  keptWindow,
+  type MemoryOptions,
+  type ModelSizes,
+  Owners,
+  type Plan,
+  planMemory,
+} from '../../placement/index.js';
 import { exactWeights } from './budgets.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
@@ -39,12 +50,13 @@ export function kvBlocksOf(
     }
     return Math.min(kvBlocks, most);
   }
-  const { tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts);
+  const { windowBytes, tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts, slots);
   const owners = new Owners(facts.plan, slots / batches, batches);
   const pools = poolSlots(owners);
   /** Of all pools, when one with so many slots has no more than these bytes of its rank. */
   const fitting = (bytes: number, perToken: number, own = Math.max(...pools)): number => {
-    const held = Math.floor(bytes / (KV_BLOCK * perToken * split));
+    // Layers whose windows are all that they keep take no block of these.
+    const held = perToken === 0 ? most : Math.max(0, Math.floor(bytes / (KV_BLOCK * perToken * split)));
     const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
     // A rank of several that split sequences has room for whole chunks.
     const inPool = split === 1 ? held : Math.floor(held / chunkBlocks) * chunkBlocks * split;
@@ -54,9 +66,13 @@ export function kvBlocksOf(
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
     const held = weights.map((bytes, rank) => {
       const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (budgets[rank]! - bytes));
-      return fitting(room, tokenBytes, owners.keptSlots(rank));
+      return fitting(room - windowBytes, tokenBytes, owners.keptSlots(rank));
     });
-    const sensible = Math.min(fitting(DEFAULT_MEMORY, tokenBytes), fitting(DEFAULT_LAYER_BYTES, layerBytes), ...held);
+    const sensible = Math.min(
+      fitting(DEFAULT_MEMORY - windowBytes, tokenBytes),
+      fitting(DEFAULT_LAYER_BYTES, layerBytes),
+      ...held,
+    );
     // Every pool holds a whole context, but a root's whose memory is limited. What they don't fit in is refused by who checks the
     // budgets, with advice.
     const followed = facts.plan.stages.some(({ shares }) => shares.some(isKvOnly));
@@ -64,11 +80,12 @@ export function kvBlocksOf(
     return Math.min(most, Math.max(Math.ceil((context * slots) / whole), sensible));
   }
   if (!(kvMemory > 0)) throw usageError(`kvMemory ${kvMemory}: expected bytes above 0`);
-  const blocks = fitting(kvMemory, tokenBytes);
+  const blocks = kvMemory < windowBytes ? 0 : fitting(kvMemory - windowBytes, tokenBytes);
   if (blocks < 1) {
     throw limitError(
       `kvMemory ${formatBytes(kvMemory)}: a context of ${facts.contextLength} tokens takes ` +
-        `${formatBytes(context * KV_BLOCK * tokenBytes)} of each rank, and ${slots} slots need room: give more, or fewer slots`,
+        `${formatBytes(context * KV_BLOCK * tokenBytes)} of each rank, and ${slots} slots need room` +
+        `${windowBytes > 0 ? `, ${formatBytes(windowBytes)} for their windows` : ''}: give more, or fewer slots`,
     );
   }
   return Math.min(most, blocks);
@@ -82,17 +99,42 @@ function poolSlots(owners: Owners): readonly number[] {
     .filter((count) => count > 0);
 }
 
-/** Of one token's cache: what the rank with most of it holds, in all layers and in one. */
-function bytesOnBusiestRank({ config, type, kvType, plan, compression }: ModelFacts): {
+/**
+ * Of one token's cache: what the rank with most of it holds, in all layers that keep all tokens and in one of them; and what the windows
+ * of the others take.
+ */
+function bytesOnBusiestRank(
+  { config, type, kvType, plan, contextLength, compression, prefillChunk = defaultPromptChunk(plan) }: ModelFacts,
+  slots: number,
+): {
+  readonly windowBytes: number;
   readonly tokenBytes: number;
   readonly layerBytes: number;
   readonly split: number;
 } {
   const sizes = modelSizes(config, type, kvType);
-  const options = { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed: compression !== undefined };
-  const of = (some: Plan): number =>
-    Math.max(...planMemory(some, sizes, options).map(({ kvBytes, stateBytes }) => kvBytes - stateBytes)) /
-    SAMPLE_TOKENS;
-  const oneLayer = Math.max(...plan.stages.map((stage) => of({ ...plan, stages: [{ ...stage, layers: [0, 1] }] })));
-  return { tokenBytes: of(plan), layerBytes: oneLayer, split: new Owners(plan, 1).split };
+  const compressed = compression !== undefined;
+  const windows = layerWindows(config);
+  const options = { contextLength, prefillChunk, compressed };
+  const keepsWindow = keptWindow(plan, windows, options) !== undefined;
+  const isWindowed = windows.map((window = Infinity) => keepsWindow && window < contextLength);
+  const only = (kept: boolean): ModelSizes => ({
+    ...sizes,
+    layers: sizes.layers.map((layer, index) => ({ ...layer, kvToken: isWindowed[index] === kept ? 0 : layer.kvToken })),
+  });
+  const most = (some: Plan, of: ModelSizes, how: MemoryOptions): number =>
+    Math.max(...planMemory(some, of, how).map(({ kvBytes, stateBytes }) => kvBytes - stateBytes));
+  const tokenBytes = (some: Plan): number =>
+    most(some, only(true), { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed }) / SAMPLE_TOKENS;
+  const first = Math.max(
+    0,
+    only(true).layers.findIndex(({ kvToken }) => kvToken > 0),
+  );
+  const alone = plan.stages.map((stage) => tokenBytes({ ...plan, stages: [{ ...stage, layers: [first, first + 1] }] }));
+  return {
+    windowBytes: keepsWindow ? most(plan, only(false), { ...options, slots, block: KV_BLOCK }) : 0,
+    tokenBytes: tokenBytes(plan),
+    layerBytes: Math.max(...alone),
+    split: new Owners(plan, 1).split,
+  };
 }

@@ -11,7 +11,7 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   /** What the plan must go with, besides the compression. */
   readonly features?: readonly Feature[];
   /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
-  readonly seatsOf: (plan: Plan) => Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'>;
+  readonly seatsOf: (plan: Plan) => Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'windows'>;
 }
 
 /** All that a plan must go with. */

@@ -7,7 +7,8 @@ import type { RunnerOptions } from '../ranks/rank.js';
 const SLOTS = 8;
 
 /**
- * How the ranks of a plan are set up for `load`: some slots, whose sequences share the cache of `requests` whole contexts.
+ * How the ranks of a plan are set up for `load`: some slots, whose sequences share the cache of `requests` whole contexts, and of as
+ * many windows.
  *
  * @param requests default: as many as a pipeline works on at once
  */
@@ -15,7 +16,7 @@ export function loadSeats(
   plan: Plan,
   contextLength: number,
   requests: number | undefined,
-): Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks'> {
+): Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'windows'> {
   const batches = pipelineDepth(plan);
   const context = ceilDiv(contextLength, KV_BLOCK);
   // A lone request has all copies of a head to itself: they share its lanes.
@@ -30,5 +31,6 @@ export function loadSeats(
     return { slots, blocks: Math.ceil((context * slots * batches) / Math.min(...pools.filter((count) => count > 0))) };
   });
   const { slots, blocks } = seatings.toSorted((a, b) => a.blocks - b.blocks)[0]!;
-  return { slots, batches, kvBlocks: Math.max(context * (requests ?? batches), blocks) };
+  const kvBlocks = Math.max(context * (requests ?? batches), blocks);
+  return { slots, batches, kvBlocks, windows: Math.min(slots * batches, ceilDiv(kvBlocks, context)) };
 }

@@ -49,7 +49,8 @@ export async function weighSequences(
   });
   const places = roomByPlace(plan, rooms);
   const sizes = modelSizes(config, type, kvType);
-  const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, block: KV_BLOCK });
+  const { prefillChunk } = runnerOf(subject, plan);
+  const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, prefillChunk, block: KV_BLOCK });
   const roots = plan.stages.flatMap(({ shares }) => shares.filter((share) => !isKvOnly(share)));
   const wanted = caches.reduce((sum, { kvBytes }) => sum + kvBytes, 0) / roots.length;
   return makePlan(plan.policy, plan.worldSize, modelShape(config), {

@@ -51,25 +51,28 @@ export async function readBlocks(
 }
 
 /**
- * Writes KV blocks that came from elsewhere where a sequence's table says; those that another rank holds are passed over.
+ * Writes KV blocks that came from elsewhere where a sequence's tables say; those that another rank holds, or that are before a window,
+ * are passed over.
+ * @param tableOf `windowed`: of layers with windows
  * @param bytes as `readBlocks` gives them, from logical block `first` on
  */
 export function writeBlocks(
   device: Device,
   buffers: CacheBuffers,
-  table: ArrayLike<number>,
+  tableOf: (windowed: boolean) => ArrayLike<number>,
   first: number,
   bytes: Uint8Array,
 ): void {
   const blocks = bytes.byteLength / buffers.reduce((sum, { blockBytes }) => sum + blockBytes, 0);
-  if (!Number.isInteger(blocks) || first + blocks > table.length) {
+  if (!Number.isInteger(blocks) || first + blocks > tableOf(false).length) {
     throw new SplitkvError(
       'internal',
-      `${bytes.byteLength} bytes of KV from block ${first} on fit no table of ${table.length}`,
+      `${bytes.byteLength} bytes of KV from block ${first} on fit no table of ${tableOf(false).length}`,
     );
   }
   let at = 0;
-  for (const { buffer, blockBytes } of buffers) {
+  for (const { buffer, blockBytes, isWindowed } of buffers) {
+    const table = tableOf(isWindowed);
     for (let block = first; block < first + blocks; block++) {
       const physical = table[block]!;
       if (physical !== NO_BLOCK) device.write(buffer, physical * blockBytes, bytes.subarray(at, at + blockBytes));

@@ -58,7 +58,8 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
     type,
     plan: makePlan('single', 1, modelShape(config)),
     adapters: [adapter],
-    runner: { ...runner, slots: 1, tune },
+    // What it hands over is whole.
+    runner: { ...runner, slots: 1, tune, keepsAll: true },
     signal,
     onProgress,
   };

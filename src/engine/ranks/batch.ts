@@ -4,15 +4,14 @@ import type { Forward } from '../../model/forward/forward.js';
 import type { RowBuffers } from '../../model/layers/rows.js';
 import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/head.js';
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
-import { tokenRoutes } from '../../placement/index.js';
+import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
 import type { StartOptions } from './rank.js';
 import { hasControls } from './sampling_options.js';
 import { Readback } from './readback.js';
 import { Sampler } from './sampling.js';
 import { type SamplingMode, SlotNeeds } from './slot_needs.js';
 
-/** Steps that may be in flight at once: the readback pool and the ids ring hold this many and the first token's. */
-export const MAX_STEPS_IN_FLIGHT = 8;
+/** The readback pool and the ids ring hold the ids of all steps in flight, and the first token's. */
 const RING = 2 * MAX_STEPS_IN_FLIGHT;
 
 /** Programs of a decode step of some rows: the first `buffers.rows` of the batch. */

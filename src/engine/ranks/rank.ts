@@ -1,6 +1,6 @@
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
-import type { SharedSequence } from '../../placement/index.js';
+import type { BlockRun, SharedSequence } from '../../placement/index.js';
 import type { SamplingOptions, TuningStats } from '../api.js';
 import type { KvPiece } from '../prefill/handed_kv.js';
 
@@ -18,6 +18,10 @@ export interface RunnerOptions {
   readonly kvBlocks?: number;
   /** How prompts are compressed; undefined: not at all. */
   readonly compression?: CompressionOptions;
+  /** Sequences whose windows there is room for, in layers with windows; default: one for every slot. */
+  readonly windows?: number;
+  /** Layers with windows keep all tokens, too; default false. */
+  readonly keepsAll?: boolean;
   /** A GPU's kernels may be timed, to choose among plans of equal bits; default true. */
   readonly tune?: boolean;
   /** Bytes of GPU memory that each rank may take; undefined: no limit. */
@@ -41,6 +45,15 @@ export type StartOptions = DrawOptions & { readonly counter?: number };
 export interface SlotBlocks {
   readonly slot: number;
   readonly blocks: readonly number[];
+  /** Where layers with windows have blocks of their own. */
+  readonly windows?: BlockRun | undefined;
+}
+
+/** Block `from` of a pool is to be copied to block `to`; `windows`: of the pool of layers with windows. */
+export interface CopiedBlock {
+  readonly from: number;
+  readonly to: number;
+  readonly windows?: Pick<CopiedBlock, 'from' | 'to'> | undefined;
 }
 
 /** A run of consecutive prompt positions whose logits are wanted; default slot 0. */
@@ -104,15 +117,18 @@ export interface RankFacts {
  */
 export interface Rank {
   readonly facts: RankFacts;
-  /** Gives a slot these KV blocks, by the numbers of its pool (`CachePools`): block i holds tokens [64 i, 64 (i + 1)). */
-  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void>;
+  /**
+   * Gives a slot these KV blocks, by the numbers of its pool (`CachePools`): block i holds tokens [64 i, 64 (i + 1)). `windows`: those of
+   * layers with windows, where they have blocks of their own.
+   */
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number, windows?: BlockRun): Promise<void>;
   /**
    * Instead of `setBlocks`, where prompts are compressed: makes room for positions below `tokens` of a slot. `chunkOffset` rotates the
    * chunks of a sequence that is new; default 0.
    */
   reserve(slot: number, tokens: number, chunkOffset?: number): Promise<void>;
   /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
-  copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void>;
+  copyBlocks(slot: number, copies: readonly CopiedBlock[]): Promise<void>;
   /**
    * Copies KV blocks from the rank that keeps slot `from.slot` to the one that keeps `to.slot`, in order and in every layer; the two are
    * different ranks that share sequences out among them.

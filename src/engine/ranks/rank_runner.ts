@@ -6,13 +6,14 @@ import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { StageCompression } from '../../model/compression/stage_compression.js';
+import { layerWindows, type ModelConfig } from '../../model/config/model_config.js';
 import type { DeviceModel } from '../../model/device_model.js';
-import type { Forward } from '../../model/forward/forward.js';
+import type { CacheBuffer, Forward } from '../../model/forward/forward.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { rowBlocks, type RowBuffers } from '../../model/layers/rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
-import { headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
+import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
 import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
@@ -21,6 +22,7 @@ import { readBlocks, writeBlocks } from '../prefill/cache_blocks.js';
 import type { KvPiece } from '../prefill/handed_kv.js';
 import {
   type CacheUse,
+  type CopiedBlock,
   LOGITS_ROWS,
   type LogitsRun,
   type Rank,
@@ -71,7 +73,7 @@ export class RankRunner implements Rank {
   private constructor(
     readonly device: Device,
     readonly world: World,
-    readonly vocabSize: number,
+    readonly config: Pick<ModelConfig, 'vocabSize' | 'layers'>,
     model: DeviceModel,
     readonly options: RunnerOptions,
     parts: CompressionParts | undefined,
@@ -82,7 +84,7 @@ export class RankRunner implements Rank {
     const { ownRows } = world.all;
     const together = ownRows ? world.all.rowGroups.prompt : 1;
     const { compression } = options;
-    this.#tables = new SlotTables(device, world, options, parts);
+    this.#tables = new SlotTables(device, world, config, options, parts);
     const { owners } = this.#tables;
     this.#lengths = Array.from({ length: slots * batches }, () => 0);
     this.#forward = model.createForward(this.#tables.cacheOptions);
@@ -115,7 +117,7 @@ export class RankRunner implements Rank {
       const [first, end] = ownRows ? owners.slotsOf(world.rank, index) : [0, slots];
       // A rank without slots of its own has a row that is never active.
       const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
-      return new Batch(device, world, forward, vocabSize, own);
+      return new Batch(device, world, forward, config.vocabSize, own);
     });
     const [batch] = this.#batches;
     this.facts = {
@@ -137,7 +139,7 @@ export class RankRunner implements Rank {
   static async create(
     device: Device,
     world: World,
-    config: { readonly vocabSize: number },
+    config: Pick<ModelConfig, 'vocabSize' | 'layers'>,
     model: DeviceModel,
     options: RunnerOptions,
   ): Promise<RankRunner> {
@@ -146,7 +148,7 @@ export class RankRunner implements Rank {
     const before = device.usage.bytes;
     const runner = await device.recorded(
       `preparing rank ${world.rank}`,
-      () => new RankRunner(device, world, config.vocabSize, model, options, parts),
+      () => new RankRunner(device, world, config, model, options, parts),
     );
     const budget = options.memory?.[world.rank];
     const activations = device.usage.bytes - before - runner.facts.kvBytes;
@@ -192,15 +194,15 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => this.#tables.reserve(slot, tokens, chunkOffset));
   }
 
-  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number): Promise<void> {
+  setBlocks(slot: number, blocks: readonly number[], chunkOffset: number, windows?: BlockRun): Promise<void> {
     // Heads have blocks of their own: only how many there are counts.
     if (this.#tables.pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
     // Only its own batch reads a slot's table.
     const batch = Math.floor(slot / this.options.slots);
-    return this.#inOrder(async () => this.#tables.setBlocks(slot, blocks, chunkOffset), batch);
+    return this.#inOrder(async () => this.#tables.setBlocks(slot, blocks, chunkOffset, windows), batch);
   }
 
-  copyBlocks(slot: number, copies: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
+  copyBlocks(slot: number, copies: readonly CopiedBlock[]): Promise<void> {
     return this.#inOrder(async () => {
       if (!this.#tables.keeps(slot)) return;
       const { device } = this;
@@ -211,9 +213,14 @@ export class RankRunner implements Rank {
       const scratch = this.#copyScratch.gpu;
       const encoder = device.gpu.createCommandEncoder();
       for (const copy of copies) {
-        const [from, to] = [this.#tables.local(slot, copy.from), this.#tables.local(slot, copy.to)];
-        if (to === NO_BLOCK) continue; // of another rank's lane, as `from`
-        for (const { buffer, blockBytes } of buffers) {
+        for (const { buffer, blockBytes, isWindowed } of buffers) {
+          const of = isWindowed ? copy.windows : copy;
+          if (!of) continue;
+          const [from, to] = [of.from, of.to].map((block) => this.#tables.local(slot, block, isWindowed)) as [
+            number,
+            number,
+          ];
+          if (to === NO_BLOCK) continue; // of another rank's lane, as `from`
           encoder.copyBufferToBuffer(buffer.gpu, from * blockBytes, scratch, 0, blockBytes);
           encoder.copyBufferToBuffer(scratch, 0, buffer.gpu, to * blockBytes, blockBytes);
         }
@@ -231,8 +238,11 @@ export class RankRunner implements Rank {
       );
       if (world.rank !== source && world.rank !== target) return;
       const own = world.rank === source ? from : to;
-      const blocks = own.blocks.map((block) => this.#tables.local(own.slot, block));
-      for (const regions of blockMessages(this.#forward.cacheBuffers, blocks)) {
+      const local = (blocks: readonly number[] = [], windowed = false): number[] =>
+        blocks.map((block) => this.#tables.local(own.slot, block, windowed));
+      const [blocks, windows] = [local(own.blocks), local(own.windows?.blocks, true)];
+      const blocksOf = ({ isWindowed }: CacheBuffer): number[] => (isWindowed ? windows : blocks);
+      for (const regions of blockMessages(this.#forward.cacheBuffers, blocksOf)) {
         await world.exchange(device.gpu.createCommandEncoder(), {
           label: 'moved KV',
           sends: world.rank === source ? [{ peer: target!, regions }] : [],
@@ -314,6 +324,7 @@ export class RankRunner implements Rank {
   async kvTokens(lengths: readonly number[]): Promise<number[]> {
     await this.#queue.idle();
     const { plan, topology } = this.world;
+    const windows = layerWindows(this.config);
     const sum = (of: (length: number, slot: number) => number): number =>
       lengths.reduce((total, length, slot) => total + (length > 0 ? of(length, slot) : 0), 0);
     return plan.stages.flatMap(({ layers: [first, end] }, index) => {
@@ -323,8 +334,14 @@ export class RankRunner implements Rank {
         if (this.#tables.pages) return sum((length, slot) => this.#tables.pages!.entries(first + at, slot, length));
         const { kvHeads } = stage.share;
         const { rank } = this.world;
+        const tokens = (kvHead: number, slot: number, length: number): number =>
+          this.#tables.owners.tokens(rank, index, kvHead, slot, length);
+        const window = windows[first + at] ?? Infinity;
         return sum((length, slot) =>
-          kvHeads.reduce((all, kvHead) => all + this.#tables.owners.tokens(rank, index, kvHead, slot, length), 0),
+          kvHeads.reduce(
+            (all, kvHead) => all + tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window)),
+            0,
+          ),
         );
       });
     });
@@ -400,7 +417,10 @@ export class RankRunner implements Rank {
 
   takeOver(slot: number, { tokens, firstBlock, bytes, lastRow }: KvPiece): Promise<void> {
     return this.#inOrder(async () => {
-      if (bytes) writeBlocks(this.device, this.#forward.cacheBuffers, this.#tables.table(slot), firstBlock, bytes);
+      if (bytes) {
+        const table = (windowed: boolean): Uint32Array => this.#tables.table(slot, windowed);
+        writeBlocks(this.device, this.#forward.cacheBuffers, table, firstBlock, bytes);
+      }
       const home = this.#batchOf(slot);
       const headX = home?.batch.headX;
       if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
@@ -410,7 +430,8 @@ export class RankRunner implements Rank {
 
   logits(run: LogitsRun): Promise<Float32Array | undefined> {
     return this.#inOrder(async () => {
-      const { device, world, vocabSize } = this;
+      const { device, world } = this;
+      const { vocabSize } = this.config;
       const { logitsStride } = this.#forward;
       let encoder = device.gpu.createCommandEncoder();
       encoder = await this.#publish(encoder, run, this.#logitsX, 0);

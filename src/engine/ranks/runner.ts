@@ -7,12 +7,13 @@ import { capacity, isCompressed } from '../../model/compression/budgets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
-import { CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
+import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
+import { cachePools } from '../cache/cache_pools.js';
 import { type HandedKv, pieceFor } from '../prefill/handed_kv.js';
 import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from './rank.js';
 import { shareOf, type SlotTokens } from './row_rounds.js';
 
-export { MAX_STEPS_IN_FLIGHT } from './batch.js';
+export { MAX_STEPS_IN_FLIGHT } from '../../placement/index.js';
 export type { RunnerOptions } from './rank.js';
 
 /**
@@ -40,9 +41,9 @@ export class Runner {
     readonly config: ModelConfig,
     readonly options: RunnerOptions,
   ) {
-    const { slots, batches = 1, contextLength, kvBlocks } = options;
+    const { slots, batches = 1 } = options;
     this.owners = new Owners(plan, slots, batches);
-    this.caches = new CachePools(this.owners, contextLength, kvBlocks);
+    this.caches = cachePools(this.owners, config, options);
     const { topology } = this.owners;
     this.rowBlocks = topology.places ? 1 : topology.rowGroups.prompt;
     this.#root = topology.ranks[0]!.root;

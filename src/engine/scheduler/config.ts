@@ -4,6 +4,18 @@ import { CHUNK_TOKENS } from '../../base/kv_units.js';
 import { ceilDiv, grouped } from '../../base/math.js';
 import { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
 
+/** Layers with windows that keep blocks of their own (`CachePools`). */
+export interface WindowLimits {
+  /** Blocks of their pool, of all its lanes together. */
+  readonly numBlocks: number;
+  /** Blocks of a lane that a sequence has at most, however long it is. */
+  readonly most: number;
+  /** Keys that a row sees, its own included. */
+  readonly tokens: number;
+  /** Tokens of a sequence that iterations in flight write, at most. */
+  readonly step: number;
+}
+
 export interface RankLimits {
   /** KV blocks of the rank's pool, of all its lanes together. */
   readonly numBlocks: number;
@@ -12,6 +24,7 @@ export interface RankLimits {
    * floor(b * lanes / numBlocks): lanes have as many blocks each. Default 1.
    */
   readonly lanes?: number;
+  readonly windows?: WindowLimits | undefined;
   /** Offsets that sequences may have; default: as many as lanes. */
   readonly rotations?: number;
   /** Sequences that may be running: rows of a decode step. */
@@ -144,11 +157,16 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
       `maxTokensPerIteration ${maxTokensPerIteration}: expected more than the ${allSlots} slots of all ranks, which share it`,
     );
   }
-  for (const [rank, { numBlocks, slots, lanes = 1 }] of ranks.entries()) {
+  for (const [rank, { numBlocks, slots, lanes = 1, windows }] of ranks.entries()) {
     atLeastOne(`ranks[${rank}].numBlocks`, numBlocks);
     atLeastOne(`ranks[${rank}].lanes`, lanes);
     if (numBlocks % lanes !== 0) {
       throw usageError(`scheduler: ranks[${rank}].numBlocks ${numBlocks}: expected a multiple of its ${lanes} lanes`);
+    }
+    if (windows && !chunkedPrefill) {
+      throw usageError(
+        'scheduler: a prompt that runs whole needs all tokens in layers with windows: turn chunkedPrefill on',
+      );
     }
     atLeastOne(`ranks[${rank}].slots`, slots);
     if (slots >= maxTokensPerIteration) {

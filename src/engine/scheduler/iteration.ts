@@ -1,3 +1,4 @@
+import type { BlockRun } from '../../placement/pools.js';
 import type { ScheduledSequence } from './sequence.js';
 
 /**
@@ -20,8 +21,15 @@ export interface PrefillChunk {
  */
 export interface SequenceMove {
   readonly sequence: ScheduledSequence;
-  readonly from: { readonly rank: number; readonly slot: number; readonly blocks: readonly number[] };
+  readonly from: {
+    readonly rank: number;
+    readonly slot: number;
+    readonly blocks: readonly number[];
+    readonly windows: BlockRun;
+  };
   readonly to: readonly number[];
+  /** Instead of `from.windows`. */
+  readonly toWindows: BlockRun;
 }
 
 /**
@@ -40,6 +48,8 @@ export interface BlockCopy {
   readonly from: number;
   readonly to: number;
   readonly tokens: number;
+  /** The same of the pool of layers with windows; left out where nothing of the block is seen there. */
+  readonly windows?: { readonly from: number; readonly to: number };
 }
 
 /** One rank's part of an iteration. In order: moves of all ranks, copies, block tables, handovers, prefill chunks and decode rows in any order. */

@@ -1,3 +1,4 @@
+import type { BlockRun } from '../../placement/pools.js';
 import type { Sequence } from './sequence.js';
 
 /** Cached content of one block, below the blocks before it. */
@@ -5,6 +6,8 @@ interface Node extends Content {
   parent: Node | undefined;
   hash: number;
   readonly block: number;
+  /** In layers with windows; undefined where it isn't there (any more). */
+  window: number | undefined;
   readonly children: Map<number, Node>;
 }
 
@@ -19,14 +22,25 @@ export interface PrefixMatch {
   /** Whole blocks to share, in order. */
   readonly blocks: readonly number[];
   /** A block whose first tokens are the next ones: copied, since the sequence goes on differently in it. */
-  readonly partial: { readonly block: number; readonly tokens: number } | undefined;
+  readonly partial:
+    | { readonly block: number; readonly tokens: number; readonly window?: number | undefined }
+    | undefined;
+  /** Of those blocks, in layers with windows: what the next row sees. */
+  readonly windows: BlockRun;
   /** Tokens that need not be computed. */
   readonly tokens: number;
   /** Of the sequence that the blocks were of; undefined where there are none. */
   readonly offset: number | undefined;
 }
 
-export const NOTHING_CACHED: PrefixMatch = { blocks: [], partial: undefined, tokens: 0, offset: undefined };
+const NOTHING: BlockRun = { first: 0, blocks: [] };
+export const NOTHING_CACHED: PrefixMatch = {
+  blocks: [],
+  partial: undefined,
+  windows: NOTHING,
+  tokens: 0,
+  offset: undefined,
+};
 /** Children looked at for a common beginning; the newest are the likeliest. */
 const PARTIAL_CANDIDATES = 16;
 
@@ -41,9 +55,17 @@ export class PrefixCache {
   /** By offset. */
   readonly #roots = new Map<number, Node>();
   readonly #nodes = new Map<number, Node>();
+  /** By block in layers with windows. */
+  readonly #windows = new Map<number, Node>();
 
-  /** @param blockTokens tokens per block */
-  constructor(private readonly blockTokens: number) {}
+  /**
+   * @param blockTokens tokens per block
+   * @param window keys that a row sees in layers whose blocks are freed when their window has passed; default: there are none
+   */
+  constructor(
+    private readonly blockTokens: number,
+    private readonly window?: number,
+  ) {}
 
   get size(): number {
     return this.#nodes.size;
@@ -51,6 +73,11 @@ export class PrefixCache {
 
   has(block: number): boolean {
     return this.#nodes.has(block);
+  }
+
+  /** As `has`, of a block in layers with windows. */
+  hasWindow(block: number): boolean {
+    return this.#windows.has(block);
   }
 
   /** The longest known beginning of a waiting sequence. */
@@ -67,25 +94,53 @@ export class PrefixCache {
   }
 
   #matchBelow(root: Node, offset: number, sequence: Sequence, limit: number): PrefixMatch {
-    const blocks: number[] = [];
+    const path: Node[] = [];
     let node = root;
     let tokens = 0;
     for (; tokens + this.blockTokens <= limit; tokens += this.blockTokens) {
       const content = contentOf(sequence, tokens, this.blockTokens);
       const next = node.children.get(hashOf(content));
       if (!next || !sameContent(next, content)) break;
-      blocks.push(next.block);
+      path.push(next);
       node = next;
     }
-    const partial = this.#partial(node, sequence, tokens, limit);
-    return { blocks, partial, tokens: tokens + (partial?.tokens ?? 0), offset };
+    let partial = this.#partial(node, sequence, tokens, limit);
+    tokens += partial?.tokens ?? 0;
+    // A row sees nothing that isn't there: where a window's blocks are gone, a shorter beginning may have its own still.
+    let windows = this.#windowsOf(path, tokens);
+    if (!windows && partial) {
+      partial = undefined;
+      tokens = path.length * this.blockTokens;
+      windows = this.#windowsOf(path, tokens);
+    }
+    while (!windows) {
+      path.pop();
+      tokens = path.length * this.blockTokens;
+      windows = this.#windowsOf(path, tokens);
+    }
+    return { blocks: path.map(({ block }) => block), partial, windows, tokens, offset };
+  }
+
+  /** What the row at position `next` sees of whole blocks, in layers with windows; undefined where one of them isn't there. */
+  #windowsOf(path: readonly Node[], next: number): BlockRun | undefined {
+    if (this.window === undefined) return NOTHING;
+    const first = Math.min(path.length, Math.floor(Math.max(0, next - this.window + 1) / this.blockTokens));
+    const blocks: number[] = [];
+    for (let at = path.length - 1; at >= first; at--) {
+      const { window } = path[at]!;
+      if (window === undefined) return undefined;
+      blocks.unshift(window);
+    }
+    return { first, blocks };
   }
 
   #partial(node: Node, sequence: Sequence, start: number, limit: number): PrefixMatch['partial'] {
     const most = Math.min(limit, start + this.blockTokens) - start;
     let best: PrefixMatch['partial'];
     const children = [...node.children.values()].slice(-PARTIAL_CANDIDATES);
-    for (const { block, tokens, roles } of children) {
+    for (const { block, tokens, roles, window } of children) {
+      // A window of one sees nothing of it.
+      if (window === undefined && (this.window ?? 1) > 1) continue;
       const length = Math.min(most, tokens.length);
       let common = 0;
       while (
@@ -95,7 +150,7 @@ export class PrefixCache {
       ) {
         common++;
       }
-      if (common > (best?.tokens ?? 0)) best = { block, tokens: common };
+      if (common > (best?.tokens ?? 0)) best = { block, tokens: common, window };
     }
     return best;
   }
@@ -111,6 +166,7 @@ export class PrefixCache {
       const length = Math.min(this.blockTokens, end - start);
       if (length < this.blockTokens && !partial) return;
       node = this.#put(node, sequence.blocks[index]!, contentOf(sequence, start, length));
+      if (node) this.#putWindow(node, sequence.windows.blocks[index - sequence.windows.first]);
     }
   }
 
@@ -118,7 +174,7 @@ export class PrefixCache {
     const known = this.#roots.get(offset);
     if (known) return known;
     const empty = { tokens: new Uint32Array(0), roles: new Uint32Array(0) };
-    const root: Node = { parent: undefined, ...empty, hash: 0, block: -1, children: new Map() };
+    const root: Node = { parent: undefined, ...empty, hash: 0, block: -1, window: undefined, children: new Map() };
     this.#roots.set(offset, root);
     return root;
   }
@@ -155,10 +211,19 @@ export class PrefixCache {
       parent.children.set(hash, own);
       return own;
     }
-    const node: Node = { parent, ...content, hash, block, children: new Map() };
+    const node: Node = { parent, ...content, hash, block, window: undefined, children: new Map() };
     parent.children.set(hash, node);
     this.#nodes.set(block, node);
     return node;
+  }
+
+  /** The content is in this block too, in layers with windows. */
+  #putWindow(node: Node, window: number | undefined): void {
+    if (window === undefined || node.window !== undefined) return;
+    // It has grown since it was known as the beginning of another's content.
+    this.forgetWindow(window);
+    node.window = window;
+    this.#windows.set(window, node);
   }
 
   /** Drops a block's content; what was cached below it can't be found any more and ages out. */
@@ -166,7 +231,16 @@ export class PrefixCache {
     const node = this.#nodes.get(block);
     if (!node) return;
     this.#nodes.delete(block);
+    if (node.window !== undefined) this.forgetWindow(node.window);
     detach(node);
+  }
+
+  /** Of a block in layers with windows: its content is known without them still. */
+  forgetWindow(window: number): void {
+    const node = this.#windows.get(window);
+    if (!node) return;
+    this.#windows.delete(window);
+    node.window = undefined;
   }
 }
 

@@ -10,6 +10,7 @@ import { NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js
 import { type Sequence, type ScheduledSequence } from './sequence.js';
 import { SlotGroups } from './groups/slot_groups.js';
 import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
+import { WindowBlocks } from './window_blocks.js';
 
 /** A rank's work of one iteration while it is being put together. */
 export class WorkList {
@@ -31,6 +32,8 @@ export class WorkList {
 export class RankState {
   readonly pool: BlockPool;
   readonly cache: PrefixCache | undefined;
+  /** Where layers with windows have blocks of their own. */
+  readonly windows: WindowBlocks | undefined;
   /** Bound to this rank, not running. */
   readonly pending = new WaitingQueue();
   /** In order. */
@@ -54,7 +57,8 @@ export class RankState {
     readonly groupRows: number[] = (limits.microBatches ?? [limits.slots]).map(() => 0),
   ) {
     this.#blockTokens = config.blockTokens;
-    this.cache = config.prefixCaching ? new PrefixCache(config.blockTokens) : undefined;
+    this.cache = config.prefixCaching ? new PrefixCache(config.blockTokens, limits.windows?.tokens) : undefined;
+    this.windows = limits.windows && new WindowBlocks(limits.windows, limits.lanes, config, this.cache);
     this.pool = new BlockPool(
       limits.numBlocks,
       (block) => this.cache?.has(block) ?? false,
@@ -155,9 +159,10 @@ export class RankState {
     return this.#mayAdmit(sequence, { offset, fresh: all, revived }, this.running.length + admitted);
   }
 
-  #mayAdmit({ preemptions }: Sequence, demand: BlockDemand, running = this.running.length): boolean {
+  #mayAdmit(sequence: Sequence, demand: BlockDemand, running = this.running.length): boolean {
     const watermarkBlocks = this.#watermarkBlocks;
-    return mayAdmit(this.pool, demand, { running, watermarkBlocks, preempted: preemptions > 0 });
+    if (this.windows?.fits(sequence) === false) return false;
+    return mayAdmit(this.pool, demand, { running, watermarkBlocks, preempted: sequence.preemptions > 0 });
   }
 
   /** Tokens of a waiting sequence that this rank's cache holds. */
@@ -182,7 +187,9 @@ export class RankState {
   }
 
   /** Whether there is a slot and blocks for a running sequence of another rank. */
-  canTakeIn({ blocks, offset }: Sequence): boolean {
+  canTakeIn(sequence: Sequence): boolean {
+    const { blocks, offset } = sequence;
+    if (this.windows?.fits(sequence) === false) return false;
     const needed = Array.from({ length: this.#lanes }, () => 0);
     for (const at of blocks.keys()) needed[this.#laneOf(at, offset)]! += 1;
     return this.#slots.numFree > 0 && needed.every((count, lane) => this.pool.freeIn(lane) >= count);
@@ -190,19 +197,22 @@ export class RankState {
 
   /** Takes a running sequence over that has nothing in flight, with copies of its blocks. */
   takeIn(sequence: Sequence, from: RankState, work: WorkList): void {
-    const old = { rank: from.index, slot: sequence.slot, blocks: sequence.blocks };
-    const { capacity } = sequence;
+    const { capacity, slot, blocks, windows, windowsFrom } = sequence;
+    const old = { rank: from.index, slot, blocks, windows };
+    const toWindows = this.windows?.takeIn(sequence) ?? windows;
     const to = sequence.blocks.map((_, at) => this.pool.allocate(this.#laneOf(at, sequence.offset)));
     from.#leave(sequence);
     sequence.rank = this.index;
     sequence.blocks = to;
     sequence.capacity = capacity;
+    sequence.windows = toWindows;
+    sequence.windowsFrom = windowsFrom;
     this.#takeSlot(sequence, sequence.computed);
     this.promptTokens += sequence.promptLength;
     this.numDecoding++;
     insertInOrder(this.running, sequence);
     this.cache?.register(sequence, 0, sequence.confirmed, false);
-    work.moves.push({ sequence, from: old, to: [...to] });
+    work.moves.push({ sequence, from: old, to: [...to], toWindows });
     work.tables.push(sequence);
   }
 
@@ -234,12 +244,22 @@ export class RankState {
   hasRunnableContext(work: WorkList): boolean {
     const budget = this.config.maxTokensPerIteration - work.decodes.length;
     const first = this.running.find(hasContext);
-    if (first) return chunkRows(this.config, first, first.computed, budget) > 0;
+    if (first) return chunkRows(this.config, first, first.computed, this.#rowsInFlight(first, budget)) > 0;
     const head = this.#nextPending();
     if (!head || this.#slots.numFree === 0 || head.outstanding > 0 || work.preempted.length > 0) return false;
     if (!this.wouldAdmit(head)) return false;
     const known = this.#knownTokens(head, this.cachedTokens(head));
-    return known === head.target || chunkRows(this.config, head, known, budget) > 0;
+    return known === head.target || chunkRows(this.config, head, known, this.#firstRows(budget)) > 0;
+  }
+
+  /** Of a budget, rows that a running sequence may have now. */
+  #rowsInFlight(sequence: Sequence, budget: number): number {
+    return this.windows ? Math.min(budget, this.windows.room(sequence)) : budget;
+  }
+
+  /** As `#rowsInFlight`, of a sequence that has none in flight. */
+  #firstRows(budget: number): number {
+    return Math.min(budget, this.windows?.limits.step ?? budget);
   }
 
   /** Adds a row for every sequence that decodes. Blocks run out: the last in order make room. */
@@ -252,10 +272,11 @@ export class RankState {
     for (let i = 0; i < running.length; i++) {
       const sequence = running[i]!;
       if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
-      if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0) continue;
+      if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0 || this.#rowsInFlight(sequence, 1) === 0) continue;
       if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, work)) continue; // it was itself the last in order
       }
+      this.#advanceWindows(sequence, sequence.computed + 1, work);
       sequence.computed++;
       sequence.sampled++;
       sequence.outstanding++;
@@ -275,6 +296,11 @@ export class RankState {
     sequence.capacity += this.#blockTokens;
     work.tables.push(sequence);
     return true;
+  }
+
+  /** Before a sequence's rows up to `end` are planned. */
+  #advanceWindows(sequence: Sequence, end: number, work: WorkList): void {
+    if (this.windows?.advance(sequence, end) && !work.tables.includes(sequence)) work.tables.push(sequence);
   }
 
   #preempt(sequence: Sequence, work: WorkList): void {
@@ -297,7 +323,8 @@ export class RankState {
     if (this.running.length > this.numDecoding) {
       for (const sequence of this.running) {
         if (!hasContext(sequence)) continue;
-        const rows = places > 0 ? chunkRows(this.config, sequence, sequence.computed, budget) : 0;
+        const most = this.#rowsInFlight(sequence, budget);
+        const rows = places > 0 ? chunkRows(this.config, sequence, sequence.computed, most) : 0;
         if (rows === 0) return;
         this.#addChunk(sequence, rows, work);
         budget -= rows;
@@ -313,7 +340,7 @@ export class RankState {
       const known = this.#knownTokens(head, match.tokens);
       const demand = this.demand(head, match);
       head.offset = demand.offset;
-      const rows = known === head.target ? 0 : chunkRows(this.config, head, known, budget);
+      const rows = known === head.target ? 0 : chunkRows(this.config, head, known, this.#firstRows(budget));
       if (rows === 0 && known < head.target) return;
       if (!this.#mayAdmit(head, demand)) return;
       this.#admit(head, match, work);
@@ -343,16 +370,21 @@ export class RankState {
       sequence.blocks.push(this.pool.allocate(this.#laneOf(at, sequence.offset)));
     }
     sequence.capacity = sequence.blocks.length * this.#blockTokens;
-    if (match.partial) {
-      const { block: from, tokens } = match.partial;
-      const to = sequence.blocks[match.blocks.length]!;
-      // The very block may have been the one given out: its content is still there.
-      if (from !== to) work.copies.push({ from, to, tokens });
-    }
-    this.#takeSlot(sequence, sequence.target);
     sequence.cachedTokens = match.tokens;
     sequence.computed = match.tokens;
     sequence.confirmed = match.tokens;
+    this.windows?.admit(sequence, match.windows);
+    this.windows?.advance(sequence, match.tokens);
+    if (match.partial) {
+      const { block: from, tokens, window } = match.partial;
+      const to = sequence.blocks[match.blocks.length]!;
+      const windows = window === undefined ? undefined : { from: window, to: sequence.windows.blocks.at(-1)! };
+      // The very block may have been the one given out: its content is still there.
+      if (from !== to || (windows && windows.from !== windows.to)) {
+        work.copies.push({ from, to, tokens, ...(windows && { windows }) });
+      }
+    }
+    this.#takeSlot(sequence, sequence.target);
     sequence.status = 'prefill';
     insertInOrder(this.running, sequence);
     if (sequence.handed && sequence.computed < sequence.promptLength) this.#takeOver(sequence, work);
@@ -364,6 +396,8 @@ export class RankState {
     const samples = sequence.sampled === 0 && !sequence.prefillOnly;
     work.handed.push({ sequence, start: sequence.computed, samples });
     sequence.computed = sequence.promptLength;
+    sequence.windowsFrom = sequence.promptLength;
+    this.windows?.advance(sequence, sequence.promptLength);
     if (samples) sequence.sampled = 1;
     sequence.outstanding++;
   }
@@ -374,6 +408,7 @@ export class RankState {
     const samples = !sequence.prefillOnly && sequence.sampled === 0 && start + count === sequence.promptLength;
     work.prefills.push({ sequence, start, count, role, samples });
     work.contextTokens += count;
+    this.#advanceWindows(sequence, start + count, work);
     sequence.computed += count;
     if (samples) sequence.sampled = 1;
     sequence.outstanding++;
@@ -431,6 +466,7 @@ export class RankState {
     if (sequence.status === 'decode') this.numDecoding--;
     this.promptTokens -= sequence.promptLength;
     this.pool.release(sequence.blocks);
+    this.windows?.release(sequence);
     sequence.blocks = [];
     sequence.capacity = 0;
     sequence.evicted = 0;

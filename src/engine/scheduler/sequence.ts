@@ -1,4 +1,5 @@
 import { didYouMean, SplitkvError, usageError } from '../../base/errors.js';
+import type { BlockRun } from '../../placement/pools.js';
 import { virtualArrival } from './priority.js';
 
 /** Rows of a prompt's tokens run through the prompt kernels, those of generated tokens through the decode kernels. */
@@ -51,6 +52,8 @@ export interface ScheduledSequence {
   readonly slot: number;
   /** Physical KV block of tokens [i * block, (i + 1) * block). */
   readonly blocks: readonly number[];
+  /** Blocks in layers with windows, where those have a pool of their own; replaced as a whole. */
+  readonly windows: BlockRun;
   /** Rotates which lane of the pool holds which chunk (`RankLimits.lanes`). */
   readonly offset: number;
   /** Tokens that `blocks` have room for, those included that compression evicted. */
@@ -101,6 +104,7 @@ export class Sequence implements ScheduledSequence {
   rank = -1;
   slot = -1;
   blocks: number[] = [];
+  windows: BlockRun = { first: 0, blocks: [] };
   offset = 0;
   capacity = 0;
   /** Tokens of the prompt that compression evicted. */
@@ -116,6 +120,8 @@ export class Sequence implements ScheduledSequence {
   stale = 0;
   /** Tokens whose KV is known to be written, by completed iterations, into its present blocks. */
   confirmed = 0;
+  /** Earlier tokens were computed elsewhere: no row here sees them in layers with windows, but those of the window before. */
+  windowsFrom = 0;
   cachedTokens = 0;
   preemptions = 0;
   /** Iteration in which it could first have run, had nothing made it wait; -1: not yet. */

@@ -9,7 +9,7 @@ import type { DrawOptions } from '../ranks/rank.js';
 import { samplingOf } from '../ranks/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
-import { checkTogether, type Feature, misfit, modelFeatures } from '../../placement/index.js';
+import { checkTogether, type Feature, misfit, modelFeatures, windowBlocks } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { modelShape } from '../../model/shape.js';
@@ -245,6 +245,13 @@ export class Engine {
       ranks: pools.map(({ length }, pool) => ({
         numBlocks: caches.poolBlocks(held[pool]!),
         lanes: caches.lanes,
+        ...(caches.window && {
+          windows: {
+            ...caches.window,
+            numBlocks: caches.poolBlocks(held[pool]!, 'window'),
+            most: windowBlocks(caches.window, caches.lanes),
+          },
+        }),
         ...(owners.plan.sharing === 'lanes' && { rotations: MERGE_LANES }),
         slots: length,
         microBatches: sizes[pool]!,

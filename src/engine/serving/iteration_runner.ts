@@ -80,9 +80,9 @@ export class IterationRunner {
       for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
     }
     for (const [pool, { moves }] of works.entries()) {
-      for (const { sequence, from, to } of moves) {
-        const source = { slot: slots.of(from.rank, from.slot), blocks: from.blocks };
-        const target = { slot: slots.of(pool, sequence.slot), blocks: to };
+      for (const { sequence, from, to, toWindows } of moves) {
+        const source = { slot: slots.of(from.rank, from.slot), blocks: from.blocks, windows: from.windows };
+        const target = { slot: slots.of(pool, sequence.slot), blocks: to, windows: toWindows };
         call(runner.all((rank) => rank.moveBlocks(source, target)));
       }
     }
@@ -182,7 +182,7 @@ export class IterationRunner {
   }
 
   #setBlocks(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
-    const { id, blocks, capacity, offset } = sequence;
+    const { id, blocks, windows, capacity, offset } = sequence;
     let row = this.#rows.get(slot);
     if (row && row.id !== id) {
       this.#free(slot, call);
@@ -198,7 +198,7 @@ export class IterationRunner {
       return;
     }
     const now = [...blocks];
-    call(this.runner.all((rank) => rank.setBlocks(slot, now, offset)));
+    call(this.runner.all((rank) => rank.setBlocks(slot, now, offset, windows)));
   }
 
   #prefill(

@@ -2,19 +2,28 @@ import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { CHUNK_TOKENS, KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import { endBeforeWindow } from '../../model/compression/window.js';
-import { leastLoadedOffset, pipelineDepth, type SharedSequence } from '../../placement/index.js';
+import {
+  leastLoadedOffset,
+  MAX_STEPS_IN_FLIGHT,
+  pipelineDepth,
+  type SharedSequence,
+  windowBlocks,
+} from '../../placement/index.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import type { HandedKv } from '../prefill/handed_kv.js';
 import { type DrawOptions, LOGITS_ROWS } from '../ranks/rank.js';
 import { Runner } from '../ranks/runner.js';
 import { BlockPool } from '../scheduler/block_pool.js';
 import { laneOf } from '../scheduler/config.js';
+import { type Windowed, WindowBlocks } from '../scheduler/window_blocks.js';
 
 interface Slot {
   active: boolean;
   chunkOffset: number;
   place: number;
   blocks: readonly number[];
+  /** In layers with windows. */
+  windowed: Windowed;
   /** Tokens in the cache, or about to be by the steps submitted. */
   length: number;
   /** Of its prompt, which may have been compressed. */
@@ -23,7 +32,24 @@ interface Slot {
   room: number;
 }
 
-const freeSlot = (): Slot => ({ active: false, chunkOffset: 0, place: 0, blocks: [], length: 0, prompt: 0, room: 0 });
+const windowedOf = (offset: number, most: number): Windowed => ({
+  windows: { first: 0, blocks: [] },
+  windowsFrom: 0,
+  offset,
+  most,
+  computed: 0,
+  confirmed: 0,
+});
+const freeSlot = (): Slot => ({
+  active: false,
+  chunkOffset: 0,
+  place: 0,
+  blocks: [],
+  windowed: windowedOf(0, 0),
+  length: 0,
+  prompt: 0,
+  room: 0,
+});
 const SIZES = { blockTokens: KV_BLOCK, chunkTokens: CHUNK_TOKENS };
 
 /**
@@ -33,6 +59,8 @@ const SIZES = { blockTokens: KV_BLOCK, chunkTokens: CHUNK_TOKENS };
 export class SlotDriver extends Runner {
   readonly #slots: Slot[];
   readonly #pools: readonly BlockPool[];
+  /** Of layers with windows, where those have blocks of their own. */
+  readonly #windows: readonly WindowBlocks[];
   /** Sequences came or went since copies of heads shared them out. */
   #unbalanced = false;
 
@@ -41,7 +69,12 @@ export class SlotDriver extends Runner {
     super(ranks, plan, config, options);
     const { slots, batches = 1 } = options;
     this.#slots = Array.from({ length: slots * batches }, () => freeSlot());
-    const { lanes } = this.caches;
+    const { lanes, window } = this.caches;
+    this.#windows = this.owners.ranges(0).flatMap((_, place) => {
+      const numBlocks = this.caches.poolBlocks(place, 'window');
+      const limits = window && { ...window, numBlocks, most: windowBlocks(window, lanes) };
+      return limits ? [new WindowBlocks(limits, lanes, SIZES)] : [];
+    });
     this.#pools = this.owners
       .ranges(0)
       .map((_, place) => new BlockPool(this.caches.poolBlocks(place), undefined, undefined, lanes));
@@ -79,6 +112,7 @@ export class SlotDriver extends Runner {
   ): Promise<void> {
     this.checkPrompt(prompt);
     await this.#admit(slot, Math.min(prompt.length + maxTokens, this.contextLength));
+    await this.#advance(slot, prompt.length, prompt.length);
     await Promise.all([
       this.handOver(slot, kv),
       this.all((rank) => rank.start(slot, sampling, Uint32Array.from(prompt))),
@@ -96,6 +130,10 @@ export class SlotDriver extends Runner {
     const { slots } = this.options;
     const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
     for (const slot of own) if (slot.active) slot.length++;
+    for (const [at, { active, length }] of own.entries()) {
+      if (active && this.#windows.length > 0)
+        await this.#advance(batch * slots + at, Math.max(0, length - MAX_STEPS_IN_FLIGHT), length);
+    }
     const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
     const balanced = this.#unbalanced ? this.#balance() : undefined;
     balanced?.catch(() => {}); // awaited below
@@ -131,8 +169,9 @@ export class SlotDriver extends Runner {
 
   /** Frees a slot's blocks; its row is inactive from now on. Ranks that are broken keep theirs until they are reset. */
   async release(slot = 0): Promise<void> {
-    const { active, blocks, place } = this.#slots[slot]!;
+    const { active, blocks, windowed, place } = this.#slots[slot]!;
     if (!active) return;
+    this.#windows[place]?.release(windowed);
     this.#slots[slot] = freeSlot();
     this.#pools[place]!.release(blocks);
     this.#unbalanced = this.sharesSequences;
@@ -150,11 +189,24 @@ export class SlotDriver extends Runner {
     const blocks = Array.from({ length: Math.ceil(tokens / KV_BLOCK) }, (_, at) =>
       this.#pools[place]!.allocate(laneOf(at, chunkOffset, lanes, SIZES)),
     );
-    this.#slots[slot] = { active: true, chunkOffset, place, blocks, length: 0, prompt: 0, room: tokens };
+    const windowed = windowedOf(chunkOffset, tokens);
+    this.#slots[slot] = { active: true, chunkOffset, place, blocks, windowed, length: 0, prompt: 0, room: tokens };
+    if (this.#windows[place]?.fits(windowed) === false)
+      throw new SplitkvError('internal', 'no room for another window');
+    this.#windows[place]?.admit(windowed, windowed.windows);
     const perHead = this.options.compression !== undefined || this.plan.sharing !== undefined;
     await this.all((rank) =>
       perHead ? rank.reserve(slot, tokens, chunkOffset) : rank.setBlocks(slot, blocks, chunkOffset),
     );
+  }
+
+  /** Before rows from `from` on, up to `end`: their windows, and room for what they write. */
+  async #advance(slot: number, from: number, end: number): Promise<void> {
+    const { place, windowed, blocks, chunkOffset } = this.#slots[slot]!;
+    windowed.confirmed = from;
+    if (!this.#windows[place]?.advance(windowed, end)) return;
+    const { windows } = windowed;
+    await this.all((rank) => rank.setBlocks(slot, blocks, chunkOffset, windows));
   }
 
   /** So that ranks that split sequences hold as many chunks as each other. */
@@ -169,15 +221,19 @@ export class SlotDriver extends Runner {
 
   async #runPrompt(slot: number, tokens: Uint32Array, signal: AbortSignal | undefined): Promise<void> {
     const under: Promise<unknown>[] = [];
+    const starts: number[] = [];
     try {
       for (let start = 0; start < tokens.length;) {
         throwIfAborted(signal, 'prefill');
         const end = this.#stepEnd(slot, start, tokens.length);
+        starts.push(start);
+        await this.#advance(slot, starts[0]!, end);
         const piece = tokens.slice(start, end);
         const step = this.prefillRound([{ slot, tokens: piece, start, last: end === tokens.length }]);
         step.catch(() => {});
         under.push(step);
         if (under.length >= pipelineDepth(this.plan)) await under.shift();
+        if (starts.length > under.length) starts.shift();
         start = end;
       }
     } finally {
@@ -206,6 +262,7 @@ export class SlotDriver extends Runner {
       throwIfAborted(signal, 'logits');
       const end = this.#stepEnd(0, start, tokens.length);
       const last = !isWhole && end === tokens.length;
+      await this.#advance(0, start, end);
       await this.prefillRound([{ slot: 0, tokens: tokens.slice(start, end), start, last }]);
       const first = all ? start : isWhole && end === tokens.length ? end - 1 : end;
       for (let at = first; at < end;) {

@@ -211,6 +211,10 @@ export function attentionOf<K extends PagedAttention['kind'] = PagedAttention['k
 export const cachesLatent = (config: Pick<ModelConfig, 'architecture' | 'layers'>): boolean =>
   attentionOf(config).kind === 'mla';
 
+/** By layer: keys that a row sees, its own included; undefined: all before it. */
+export const layerWindows = ({ layers }: Pick<ModelConfig, 'layers'>): (number | undefined)[] =>
+  layers.map(({ attention }) => (attention.kind === 'gqa' ? attention.window : undefined));
+
 /** The MLP of the layers without experts; undefined where all have experts. */
 export const gatedMlpOf = ({ layers }: Pick<ModelConfig, 'layers'>): GatedMlpConfig | undefined =>
   layers.map(({ mlp }) => mlp).find((mlp) => mlp.kind === 'gated');

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { makePlan } from '../../placement/index.js';
+import { makePlan, planMemory } from '../../placement/index.js';
 import type { GqaConfig } from '../config/model_config.js';
 import { modelSizes } from '../model_sizes.js';
 import { modelShape } from '../shape.js';
@@ -96,11 +96,23 @@ describe('published shapes', () => {
     expect(shape.windowed ?? false).toBe(name.startsWith('Gemma'));
     expect(makePlan('sp', 2, shape).worldSize).toBe(2);
     const { kvHeads, headDim } = config.layers[0]!.attention as GqaConfig;
-    expect(modelSizes(config, 'q4', 'f16').kvToken).toBe(2 * 2 * headDim);
+    expect(modelSizes(config, 'q4', 'f16').layers[0]!.kvToken).toBe(2 * 2 * headDim);
     expect(shape.kvHeads).toBe(kvHeads);
     // docs/models.md says so.
     const gib = (bytes: number): string => (bytes / 2 ** 30).toFixed(2);
-    const cache = (tokens: number): string => gib(config.layers.length * kvHeads * 4 * headDim * tokens);
+    const plan = makePlan('single', 1, shape);
+    const sizes = modelSizes(config, 'q4', 'f16');
+    const cache = (contextLength: number): string => {
+      const [rank] = planMemory(plan, sizes, { contextLength, slots: 1, prefillChunk: 512, block: 64 });
+      const cut = found.filter((window = Infinity) => window < contextLength);
+      // Its window's tokens and 512 that a step writes, wherever in a block they begin.
+      const tokens = cut.reduce<number>(
+        (sum, window) => sum + window! + 512 + 64,
+        (found.length - cut.length) * contextLength,
+      );
+      expect(rank!.kvBytes).toBe(tokens * kvHeads * 4 * headDim);
+      return gib(rank!.kvBytes);
+    };
     const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));
     expect(page).toContain(`| ${[name, ...weights, cache(8192), cache(32768)].join(' | ')} |`);
   });

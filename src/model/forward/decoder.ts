@@ -109,9 +109,10 @@ export class Decoder implements Forward {
     this.stateBytes = caches.flatMap(({ states = [] }) => states).reduce((sum, { buffer }) => sum + buffer.size, 0);
     this.cacheBytes = caches.reduce((sum, { buffers, bytes }) => sum + buffers.length * bytes, this.stateBytes);
     this.cacheBytesPerToken = caches.reduce((sum, { bytesPerToken }) => sum + bytesPerToken, 0);
-    this.cacheBuffers = caches.flatMap(({ buffers, bytes }) =>
-      buffers.map((buffer) => ({ buffer, blockBytes: bytes / options.numBlocks })),
-    );
+    this.cacheBuffers = caches.flatMap(({ buffers, bytes, isWindowed = false }) => {
+      const { numBlocks } = (isWindowed && options.windowed) || options;
+      return buffers.map((buffer) => ({ buffer, blockBytes: bytes / numBlocks, isWindowed }));
+    });
     this.compressions = this.#stages.flatMap(({ attentions }) =>
       attentions.flatMap(({ compression }) => compression ?? []),
     );

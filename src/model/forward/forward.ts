@@ -10,6 +10,14 @@ import type { Role } from '../layers/roles.js';
 import type { RowBuffers } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
 
+/** Block b begins at b * blockBytes. */
+export interface CacheBuffer {
+  readonly buffer: Buffer;
+  readonly blockBytes: number;
+  /** Blocks are those of layers with windows, which have numbers of their own. */
+  readonly isWindowed: boolean;
+}
+
 export interface Forward {
   readonly hiddenStride: number;
   readonly logitsStride: number;
@@ -18,8 +26,8 @@ export interface Forward {
   /** Of the states alone. */
   readonly stateBytes: number;
   readonly cacheBytesPerToken: number;
-  /** Every cache buffer, with the bytes of a block in it: block b begins at b * blockBytes. */
-  readonly cacheBuffers: readonly { readonly buffer: Buffer; readonly blockBytes: number }[];
+  /** Every cache buffer, in the order of layers. */
+  readonly cacheBuffers: readonly CacheBuffer[];
   /** The cache of a layer of the model that this rank holds some of. */
   layerCache(layer: number): LayerCache;
   /** Rows of the output head that this rank holds. */

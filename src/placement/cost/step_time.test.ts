@@ -36,13 +36,13 @@ const work = workOf(shape, {
         mlpSegments: Array(8).fill(1000),
         mlpShared: 0,
         expert: 0,
+        kvToken: 1,
       },
     ],
     embeddingRow: 100,
     headRow: 100,
     tied: false,
     finalNorm: 0,
-    kvToken: 1,
   },
 });
 

@@ -29,12 +29,12 @@ const sizes: ModelSizes = {
     mlpShared: 2 * 2048 * 4,
     mlpSegments: eighths(2 * 3 * 2048 * 8192),
     expert: 0,
+    kvToken: 2 * 64 * 2,
   })),
   embeddingRow: 2048 * 2,
   headRow: 2048 * 2,
   finalNorm: 2048 * 4,
   tied: true,
-  kvToken: 2 * 64 * 2,
 };
 const GB = 1e9;
 const options = { contextLength: 8192, block: 64 };

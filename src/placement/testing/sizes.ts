@@ -11,12 +11,12 @@ export function sizesOf(shape: ModelShape, options: Partial<ModelSizes> = {}): M
       mlpSegments: mlpSegments.map((columns) => 3 * hiddenSize * columns),
       mlpShared: hiddenSize * 4,
       expert: numExperts > 0 && layer > 0 ? 3 * hiddenSize * 64 : 0,
+      kvToken: latent ? 128 : 128 * 2,
     })),
     embeddingRow: hiddenSize,
     headRow: hiddenSize,
     tied: false,
     finalNorm: hiddenSize * 4,
-    kvToken: latent ? 128 : 128 * 2,
     ...options,
   };
 }

@@ -5,31 +5,36 @@ export function audit(scheduler: Scheduler): void {
   const groupRows = scheduler.ranks[0]!.groupRows.map(() => 0);
   for (const rank of scheduler.ranks) {
     const holders = new Map<number, number>();
+    const windows = new Map<number, number>();
     const slots = new Set<number>();
     for (const sequence of rank.running) {
       for (const block of sequence.blocks) holders.set(block, (holders.get(block) ?? 0) + 1);
       if (slots.has(sequence.slot)) throw new Error(`rank ${rank.index}: slot ${sequence.slot} has two sequences`);
       slots.add(sequence.slot);
       groupRows[rank.groupOf(sequence)]!++;
+      for (const block of sequence.windows.blocks) windows.set(block, (windows.get(block) ?? 0) + 1);
       if (new Set(sequence.blocks).size < sequence.blocks.length) {
         throw new Error(`${sequence.id} has a block twice: ${sequence.blocks.join(' ')}`);
       }
     }
-    for (let block = 0; block < rank.pool.numBlocks; block++) {
-      const expected = holders.get(block) ?? 0;
-      if (rank.pool.holders(block) !== expected) {
-        throw new Error(`rank ${rank.index}: block ${block} has ${rank.pool.holders(block)} holders, not ${expected}`);
+    for (const [pool, held] of [[rank.pool, holders] as const, [rank.windows?.pool, windows] as const]) {
+      for (let block = 0; block < (pool?.numBlocks ?? 0); block++) {
+        const expected = held.get(block) ?? 0;
+        if (pool!.holders(block) !== expected) {
+          throw new Error(`rank ${rank.index}: block ${block} has ${pool!.holders(block)} holders, not ${expected}`);
+        }
       }
-    }
-    const expectFree = rank.pool.numBlocks - holders.size;
-    if (rank.pool.numFree !== expectFree) {
-      throw new Error(`rank ${rank.index}: ${rank.pool.numFree} blocks free, not ${expectFree}`);
+      const expectFree = (pool?.numBlocks ?? 0) - held.size;
+      if (pool && pool.numFree !== expectFree) {
+        throw new Error(`rank ${rank.index}: ${pool.numFree} blocks free, not ${expectFree}`);
+      }
     }
     if (rank.numFreeSlots !== rank.slots - slots.size) {
       throw new Error(`rank ${rank.index}: ${rank.numFreeSlots} slots free, not ${rank.slots - slots.size}`);
     }
     for (const sequence of rank.pending) {
-      if (sequence.blocks.length > 0) throw new Error(`${sequence.id} waits and holds blocks`);
+      if (sequence.blocks.length + sequence.windows.blocks.length > 0)
+        throw new Error(`${sequence.id} waits and holds blocks`);
     }
     const decoding = rank.running.filter(({ status }) => status === 'decode').length;
     if (rank.numDecoding !== decoding)

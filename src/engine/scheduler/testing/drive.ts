@@ -204,7 +204,7 @@ const describe = (iteration: Iteration): string =>
       moves: moves.map(({ sequence, from, to }) => [sequence.id, from, to]),
       copies,
       handed: handed.map(({ sequence, start }) => [sequence.id, start]),
-      tables: tables.map(({ id, slot, blocks }) => [id, slot, blocks]),
+      tables: tables.map(({ id, slot, blocks, windows }) => [id, slot, blocks, windows]),
       prefills: prefills.map(({ sequence, start, count, role }) => [sequence.id, start, count, role]),
       decodes: decodes.map(({ id, slot, computed }) => [id, slot, computed]),
       preempted: preempted.map(({ id }) => id),

@@ -8,6 +8,8 @@ import type { Sequence } from '../sequence.js';
  */
 export class KvModel {
   readonly #ranks: Map<number, Float64Array>[];
+  /** Of layers with windows. */
+  readonly #windows: Map<number, Float64Array>[];
 
   constructor(
     private readonly limits: readonly RankLimits[],
@@ -17,75 +19,99 @@ export class KvModel {
     private readonly tokenAt: (id: string, position: number) => number,
   ) {
     this.#ranks = limits.map(() => new Map());
+    this.#windows = limits.map(() => new Map());
   }
 
   run({ ranks }: Iteration): void {
     for (const [rank, { moves }] of ranks.entries()) {
-      for (const { from, to } of moves) {
+      for (const { from, to, toWindows } of moves) {
         for (const [index, block] of from.blocks.entries()) {
           this.#block(rank, to[index]!).set(this.#block(from.rank, block));
+        }
+        for (const [index, block] of from.windows.blocks.entries()) {
+          this.#block(rank, toWindows.blocks[index]!, true).set(this.#block(from.rank, block, true));
         }
       }
     }
     for (const [rank, work] of ranks.entries()) {
       for (const sequence of work.tables) this.#checkLanes(rank, sequence);
-      for (const { from, to, tokens } of work.copies) {
-        const source = this.#block(rank, from);
-        const target = this.#block(rank, to);
-        target.fill(Number.NaN);
-        target.set(source.subarray(0, tokens));
+      for (const { from, to, tokens, windows } of work.copies) {
+        this.#copy(rank, from, to, tokens);
+        if (windows) this.#copy(rank, windows.from, windows.to, tokens, true);
       }
       for (const { sequence, start } of work.handed) {
         // Whole blocks are written.
         const first = start - (start % this.blockTokens);
         const end = sequence.prompt.length;
         for (let position = first; position < end; position++) this.#write(rank, sequence, position);
-        this.#check(rank, sequence, end);
+        // The next row sees them.
+        this.#check(rank, sequence, end, end);
       }
       for (const { sequence, start, count } of work.prefills) {
         for (let position = start; position < start + count; position++) this.#write(rank, sequence, position);
-        this.#check(rank, sequence, start + count);
+        this.#check(rank, sequence, start + count, start);
       }
       for (const sequence of work.decodes) {
         this.#write(rank, sequence, sequence.computed - 1);
-        this.#check(rank, sequence, sequence.computed);
+        this.#check(rank, sequence, sequence.computed, sequence.computed - 1);
       }
     }
   }
 
   /** Every block is of its chunk's lane. */
-  #checkLanes(rank: number, { id, blocks, offset }: ScheduledSequence): void {
-    const { numBlocks, lanes = 1 } = this.limits[rank]!;
-    for (const [at, block] of blocks.entries()) {
+  #checkLanes(rank: number, { id, blocks, windows, offset }: ScheduledSequence): void {
+    const { numBlocks, lanes = 1, windows: limits } = this.limits[rank]!;
+    const check = (at: number, block: number, all: number): void => {
       const lane = (Math.floor((at * this.blockTokens) / this.chunkTokens) + offset) % lanes;
-      if (Math.floor((block * lanes) / numBlocks) !== lane) throw new Error(`${id}: block ${at} isn't of lane ${lane}`);
-    }
+      if (Math.floor((block * lanes) / all) !== lane) throw new Error(`${id}: block ${at} isn't of lane ${lane}`);
+    };
+    for (const [at, block] of blocks.entries()) check(at, block, numBlocks);
+    for (const [at, block] of windows.blocks.entries()) check(windows.first + at, block, limits!.numBlocks);
   }
 
-  #block(rank: number, block: number): Float64Array {
-    let content = this.#ranks[rank]!.get(block);
+  #block(rank: number, block: number, windowed = false): Float64Array {
+    const blocks = (windowed ? this.#windows : this.#ranks)[rank]!;
+    let content = blocks.get(block);
     if (!content) {
       content = new Float64Array(this.blockTokens).fill(Number.NaN);
-      this.#ranks[rank]!.set(block, content);
+      blocks.set(block, content);
     }
     return content;
   }
 
-  #write(rank: number, sequence: ScheduledSequence, position: number): void {
-    const block = sequence.blocks[Math.floor(position / this.blockTokens)];
-    if (block === undefined) throw new Error(`${sequence.id}: no block for position ${position}`);
-    this.#block(rank, block)[position % this.blockTokens] = this.#content(sequence, position + 1).at(-1)!;
+  #copy(rank: number, from: number, to: number, tokens: number, windowed = false): void {
+    const source = this.#block(rank, from, windowed).slice(0, tokens);
+    this.#block(rank, to, windowed).fill(Number.NaN).set(source);
   }
 
-  #check(rank: number, sequence: ScheduledSequence, length: number): void {
+  #write(rank: number, sequence: ScheduledSequence, position: number): void {
+    const at = Math.floor(position / this.blockTokens);
+    const block = sequence.blocks[at];
+    if (block === undefined) throw new Error(`${sequence.id}: no block for position ${position}`);
+    const content = this.#content(sequence, position + 1).at(-1)!;
+    this.#block(rank, block)[position % this.blockTokens] = content;
+    const { first, blocks } = sequence.windows;
+    const windowed = blocks[at - first];
+    // What was computed elsewhere is written as far as it is seen.
+    if (windowed !== undefined) this.#block(rank, windowed, true)[position % this.blockTokens] = content;
+  }
+
+  /** What rows from position `row` on, the last one at `length` - 1, attend to. */
+  #check(rank: number, sequence: ScheduledSequence, length: number, row: number): void {
+    const seen = row + 1 - (this.limits[rank]!.windows?.tokens ?? 0);
     for (const [position, expected] of this.#content(sequence, length).entries()) {
-      const block = sequence.blocks[Math.floor(position / this.blockTokens)]!;
-      const found = this.#block(rank, block)[position % this.blockTokens]!;
-      if (found !== expected) {
+      const at = Math.floor(position / this.blockTokens);
+      const check = (block: number | undefined, windowed: boolean): void => {
+        const found = block === undefined ? undefined : this.#block(rank, block, windowed)[position % this.blockTokens];
+        if (found === expected) return;
         throw new Error(
-          `${sequence.id}: position ${position} in block ${block} of rank ${rank} holds ${found}, not ${expected}`,
+          `${sequence.id}: position ${position} in block ${block} of rank ${rank} holds ${found}, not ${expected}` +
+            (windowed ? ', in a window' : ''),
         );
-      }
+      };
+      check(sequence.blocks[at], false);
+      if (!this.limits[rank]!.windows || position < seen) continue;
+      check(sequence.windows.blocks[at - sequence.windows.first], true);
     }
   }
 

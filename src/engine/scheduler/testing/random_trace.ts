@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import type { WindowLimits } from '../config.js';
 import type { SchedulerOptions } from '../index.js';
 
 /** A request of a random trace. */
@@ -56,6 +57,17 @@ const attentionDpConfig = fc.record({
 const cut = (slots: number, parts: number): number[] =>
   Array.from({ length: parts }, (_, part) => Math.floor((slots + part) / parts));
 
+/** As `CachePools` has them, in blocks of this size. */
+function windowsOf(
+  { tokens, step, sequences }: { readonly tokens: number; readonly step: number; readonly sequences: number },
+  lanes: number,
+  slots: number,
+): WindowLimits {
+  const touched = (unit: number): number => Math.floor((tokens + step - 3) / unit) + 2;
+  const most = Math.min(touched(BLOCK), Math.ceil(touched(2 * BLOCK) / lanes) * 2);
+  return { tokens, step, most, numBlocks: lanes * most * Math.min(slots, sequences) };
+}
+
 const options: fc.Arbitrary<SchedulerOptions> = fc
   .record({
     // Blocks for the longest request (23 + 24 tokens), and little more: preemption is the rule.
@@ -75,14 +87,23 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     handover: fc.boolean(),
     agingIterations: fc.integer({ min: 1, max: 20 }),
     budget: fc.integer({ min: 1, max: 16 }),
+    window: fc.option(
+      fc.record({
+        tokens: fc.integer({ min: 1, max: 20 }),
+        step: fc.integer({ min: 4, max: 16 }),
+        sequences: fc.integer({ min: 1, max: 8 }),
+      }),
+    ),
     attentionDpConfig,
   })
-  .map(({ budget, microBatches, ranks, lanes, ...rest }) => ({
+  .map(({ budget, microBatches, ranks, lanes, window, ...rest }) => ({
     ...rest,
+    chunkedPrefill: rest.chunkedPrefill || window !== null,
     ranks: ranks.map(({ blocks, slots }) => ({
       // With lanes, a chunk more in each: the longest request may begin at any.
       numBlocks: lanes === 1 ? blocks : lanes * (Math.ceil(blocks / lanes) + 1),
       lanes,
+      ...(window && { windows: windowsOf(window, lanes, slots) }),
       slots,
       microBatches: cut(slots, microBatches),
     })),

@@ -78,7 +78,7 @@ describe('copied heads', async () => {
       expect(bytes).toBeGreaterThanOrEqual(planned[rank]!);
       expect(bytes).toBeLessThan(planned[rank]! * 1.1);
     }
-    const one = 15 * slots * contextLength * sizes.kvToken;
+    const one = 15 * slots * contextLength * sizes.layers[0]!.kvToken;
     const copies = plan.stages.flatMap(({ shares }) => shares.flatMap((share) => share.copies ?? [])).length;
     expect(copies).toBeGreaterThan(8);
     // Copies round up to sequences, or to the lanes of 6 chunks: less than if every copy had room for all.
@@ -98,7 +98,7 @@ describe('copied heads', async () => {
       const planned = planMemory(plan, sizes, { contextLength, slots, block: 64, compressed: true });
       expect(held.map(({ kvBytes }) => kvBytes)).toEqual(planned.map(({ kvBytes }) => kvBytes));
       const heads = plan.stages.flatMap(({ shares }) => shares.map(({ kvHeads }) => kvHeads.length));
-      const all = heads.reduce((a, b) => a + b) * slots * contextLength * sizes.kvToken;
+      const all = heads.reduce((a, b) => a + b) * slots * contextLength * sizes.layers[0]!.kvToken;
       expect(planned.reduce((sum, { kvBytes }) => sum + kvBytes, 0)).toBe(all);
     },
   );

@@ -23,6 +23,8 @@ export interface CacheOptions {
   readonly contextLength: number;
   /** Where layers keep a state of each sequence: how many the rank runs, and u32 [slots] which is a slot's. */
   readonly states: { readonly count: number; readonly places: Buffer };
+  /** Of layers with windows, where they keep fewer blocks; `blockTable` as above, NO_BLOCK also where a block is before the window. */
+  readonly windowed?: Pick<CacheOptions, 'numBlocks' | 'blockTable'> | undefined;
   /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
   readonly perHead?: PerHeadCache;
 }
@@ -46,6 +48,8 @@ export interface LayerCache {
   readonly buffers: readonly Buffer[];
   /** Of a buffer. */
   readonly bytes: number;
+  /** Blocks are those of `CacheOptions.windowed`. */
+  readonly isWindowed?: boolean;
   /** Of all buffers, of the heads whose cache the rank keeps: copied ones by its share. */
   readonly bytesPerToken: number;
   /** Of a recurrent layer, in place of all others: state p of a buffer begins at p * bytes. */

@@ -16,7 +16,7 @@ import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
-import { kvTokenBytes, type LayerCache } from './cache.js';
+import { type CacheOptions, kvTokenBytes, type LayerCache } from './cache.js';
 import type { GqaWeights } from './gqa_weights.js';
 import { isLone, type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
@@ -38,6 +38,8 @@ export class GqaLayers implements AttentionLayers {
   readonly rope: Buffer | undefined;
   /** A window as wide as the context cuts nothing. */
   readonly attended: Attended;
+  /** Of the layers' caches; a layer of a per-head cache has its own tables. */
+  readonly blocks: Pick<CacheOptions, 'numBlocks' | 'blockTable'>;
 
   /** Allocates the caches and the rope table. @throws SplitkvError `limit` when a layer's K or V exceeds one binding. */
   constructor(readonly alike: AlikeLayers<GqaConfig, GqaWeights>) {
@@ -48,13 +50,14 @@ export class GqaLayers implements AttentionLayers {
     this.stage = stage;
     this.config = config;
     this.heads = this.#headsOf(holder.heads);
-    this.caches = layers.map((layer) => this.#allocateCache(layer));
-    this.rope = weights.length > 0 && config.rope ? ropes.of(config.rope) : undefined;
     const { window = Infinity, softcap } = config;
     this.attended = {
       ...(window < cache.contextLength && { slidingWindow: window }),
       ...(softcap !== undefined && { softcap }),
     };
+    this.blocks = (this.attended.slidingWindow !== undefined && cache.windowed) || cache;
+    this.caches = layers.map((layer) => this.#allocateCache(layer));
+    this.rope = weights.length > 0 && config.rope ? ropes.of(config.rope) : undefined;
     this.shape = {
       headsOf: (segments) => this.#headsOf(segments),
       queryStrideOf: (segments) => this.#qkvStrideOf(segments),
@@ -81,7 +84,8 @@ export class GqaLayers implements AttentionLayers {
 
   #allocateCache(layer: number): LayerCache {
     const { device, topology, cache } = this.stage;
-    const { type: kvType, block, numBlocks, perHead } = cache;
+    const { type: kvType, block, perHead } = cache;
+    const { numBlocks } = this.blocks;
     const { headDim } = this.config;
     const { share } = topology;
     const kvHeads = share.kvHeads.length;
@@ -93,6 +97,7 @@ export class GqaLayers implements AttentionLayers {
       // A rank may hold none of a layer's heads.
       buffers: kvHeads === 0 ? [] : ['k', 'v'].map(allocate),
       bytes,
+      isWindowed: this.blocks === cache.windowed,
       bytesPerToken: kvTokenBytes(this.config, kvType) * ownHeads(share),
       headBlockBytes: 2 * kvCacheBytes(of, 1),
     };
@@ -326,8 +331,8 @@ class GqaProgram implements AttentionProgram {
 
   /** A layer's block table: heads of a compressed cache have one each. */
   #blockTable(layer: number): Buffer {
-    const { perHead, blockTable } = this.of.stage.cache;
-    return perHead ? perHead.tables.get(layer)! : blockTable;
+    const { perHead } = this.of.stage.cache;
+    return perHead ? perHead.tables.get(layer)! : this.of.blocks.blockTable;
   }
 
   /** After attention of the rows that end a prompt. */

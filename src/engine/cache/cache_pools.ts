@@ -1,0 +1,14 @@
+import { layerWindows, type ModelConfig } from '../../model/config/model_config.js';
+import { CachePools, keptWindow, type Owners } from '../../placement/index.js';
+import type { RunnerOptions } from '../ranks/rank.js';
+
+/** The pools of a model's cache: alike for every rank and for who hands their blocks out. */
+export function cachePools(
+  owners: Owners,
+  config: Pick<ModelConfig, 'layers'>,
+  { contextLength, prefillChunk, kvBlocks, compression, windows, keepsAll = false }: RunnerOptions,
+): CachePools {
+  const options = { contextLength, prefillChunk, compressed: compression !== undefined };
+  const window = keepsAll ? undefined : keptWindow(owners.plan, layerWindows(config), options);
+  return new CachePools(owners, contextLength, kvBlocks, window, windows);
+}
