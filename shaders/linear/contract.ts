@@ -12,9 +12,6 @@ const LANES = 8;
 const ENOUGH_WORKGROUPS = 512;
 /** Sums of a thread with several outputs (rows x matrices x outputs): registers, and workgroup memory of 4 bytes a sum and thread. */
 const MOST_SUMS = 8;
-/** Rows of a workgroup: more, times a unit of q4 or two matrices, need more registers than there are. */
-const MOST_ROWS: Readonly<Record<WeightType, number>> = { f32: 16, f16: 16, q8: 16, q4: 8 };
-const MOST_GATED_ROWS = 8;
 /** Units that a thread asks for before it uses the first. */
 const MOST_LOADS = 4;
 
@@ -67,12 +64,15 @@ export function planContract(contraction: Contraction, traits: DeviceTraits): Co
   const parts = segments.count * subs;
   const usual = parts >= LANES ? LANES : parts >= LANES / 2 ? 2 * LANES : 4 * LANES;
   const limit = traits.limits.maxComputeWorkgroupStorageSize;
-  const bytesOf = (rows: number, outs: number): number => staged + parts * rows * matrices * outs * 4;
+  // Several rows use so many registers that gate and up take turns.
+  const passesOf = (rows: number): number => (rows > 1 ? matrices : 1);
+  const bytesOf = (rows: number, outs: number): number =>
+    staged + (parts * rows * matrices * outs * 4) / passesOf(rows);
   const doubles = tuning === 'lanes' && 2 * usual <= 4 * LANES && bytesOf(1, 2 * usual) <= limit;
   const lanes = doubles ? 2 * usual : usual;
   const slices = Math.min(parts, THREADS / lanes);
   const bytes = (rows: number, each: number): number => bytesOf(rows, each * lanes);
-  let tileRows = Math.min(contraction.tileRows, MOST_ROWS[type], matrices === 2 ? MOST_GATED_ROWS : MOST_ROWS[type]);
+  let { tileRows } = contraction;
   while (tileRows > 1 && bytes(tileRows, 1) > limit) tileRows /= 2;
   const fits = (each: number): boolean =>
     lanes * each <= 32 && tileRows * matrices * each <= MOST_SUMS && bytes(tileRows, each) <= limit;
@@ -82,8 +82,7 @@ export function planContract(contraction: Contraction, traits: DeviceTraits): Co
   const other = fits(2 * usually) && usually < 4 ? 2 * usually : Math.ceil(usually / 2);
   const each = tuning === 'each' ? other : usually;
   const units = ceilDiv(ceilDiv(inFeatures, UNIT_ELEMENTS[type]), parts);
-  // Several rows use so many registers that gate and up take turns.
-  const passes = tileRows > 1 ? matrices : 1;
+  const passes = passesOf(tileRows);
   const loads = Math.floor((traits.unroll ? MOST_LOADS : 1) / ((each * matrices * Math.ceil(tileRows / 2)) / passes));
   const ahead = Math.max(1, Math.min(units, loads));
   const otherwise = 2 * ahead <= units ? 2 * ahead : Math.ceil(ahead / 2);

@@ -17,7 +17,7 @@
 
 const TILE_ROWS: u32 = 1u; // variant
 const MATRICES: u32 = 1u; // variant
-/// 2: gate and up one after the other, else side by side.
+/// 2: gate and up one after the other, in the same workgroup memory; else side by side.
 const PASSES: u32 = 1u; // variant
 const LANES: u32 = 8u; // variant
 const EACH: u32 = 1u; // variant
@@ -57,8 +57,8 @@ fn uncut_part(part: u32, units: u32) -> Part {
   return Part(select(0u, part, part < units), steps(part, units, SUBS), 0u, 0u, 0u, 0u);
 }
 
-/// [part][(matrix * TILE_ROWS + row) * EACH + output of a thread][lane]
-var<workgroup> partials: array<f32, PARTS * SUMS * LANES>;
+/// Of a pass: [part][(matrix * TILE_ROWS + row) * EACH + output of a thread][lane]
+var<workgroup> partials: array<f32, PARTS * PASS_SUMS * LANES>;
 
 /// `count`, which compilers don't see unless UNROLLED: a weight has 32 units and more, and at least one a segment.
 fn loop_count(count: u32) -> u32 {
@@ -102,7 +102,6 @@ fn part_x(row: u32, k4: u32, part: Part) -> Unit {
 
 /// The sums of a pass and part, whose first units are in `words` and `scales`, to `partials`.
 fn contract_part(
-  pass_index: u32,
   base: u32,
   up_step: u32,
   part: Part,
@@ -149,40 +148,70 @@ fn contract_part(
     done += UNROLL;
   }
   for (var at = 0u; at < PASS_SUMS; at++) {
-    partials[(index * SUMS + pass_index * PASS_SUMS + at) * LANES + lane] = sum_total(sums[at]);
+    partials[(index * PASS_SUMS + at) * LANES + lane] = sum_total(sums[at]);
   }
 }
 
-/// Leaves the sums of all parts in `partials`.
-fn contract(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
-  var part = part_of(slice);
-  var words = load_words(base, up_step, part, 0u);
-  var scales = load_scales(base, up_step, part, 0u);
-  stage_x(first_row, slice * LANES + lane);
-
-  var turn = 0u;
-  for (var left = loop_count(PASSES * ROUNDS); left > 0u; left--) {
-    let index = turn % ROUNDS * SLICES + slice;
+/// The sums of a pass: of this thread's parts, the first of which is `first_part` with its first units in `words` and `scales`.
+fn contract_rounds(
+  pass_index: u32,
+  base: u32,
+  up_step: u32,
+  first_part: Part,
+  first_words: array<vec4<u32>, LOADS>,
+  first_scales: array<f32, LOADS>,
+  first_row: u32,
+  lane: u32,
+  slice: u32,
+) {
+  let first = base + pass_index * up_step;
+  var part = first_part;
+  var words = first_words;
+  var scales = first_scales;
+  var round = 0u;
+  for (var left = loop_count(ROUNDS); left > 0u; left--) {
+    let index = round * SLICES + slice;
     if (index < PARTS) {
-      let first = base + turn / ROUNDS * up_step;
-      if (turn > 0u) {
+      if (round > 0u) {
         part = part_of(index);
         words = load_words(first, up_step, part, 0u);
         scales = load_scales(first, up_step, part, 0u);
       }
-      contract_part(turn / ROUNDS, first, up_step, part, index, words, scales, first_row, lane);
+      contract_part(first, up_step, part, index, words, scales, first_row, lane);
     }
-    turn++;
+    round++;
   }
+}
+
+/// Leaves the sums of all parts of the first pass in `partials`, after the next barrier.
+fn contract_first(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
+  let part = part_of(slice);
+  let words = load_words(base, up_step, part, 0u);
+  let scales = load_scales(base, up_step, part, 0u);
+  stage_x(first_row, slice * LANES + lane);
+  contract_rounds(0u, base, up_step, part, words, scales, first_row, lane, slice);
+}
+
+/// The same of the second pass, after a barrier.
+fn contract_second(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
+  let part = part_of(slice);
+  let words = load_words(base + up_step, up_step, part, 0u);
+  let scales = load_scales(base + up_step, up_step, part, 0u);
+  contract_rounds(1u, base, up_step, part, words, scales, first_row, lane, slice);
+}
+
+/// Leaves the sums of all parts in `partials`, where there is one pass.
+fn contract(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
+  contract_first(base, up_step, first_row, lane, slice);
   workgroupBarrier();
 }
 
-/// Of a segment, counted from the first of this rank; `row` of the tile, `out_lane` < OUTS. After `contract`.
+/// Of a segment, counted from the first of this rank; `matrix` of the pass, `row` of the tile, `out_lane` < OUTS. After a barrier.
 fn segment_sum(segment: u32, matrix: u32, row: u32, out_lane: u32) -> f32 {
-  var at = (segment * SUBS * SUMS + (matrix * TILE_ROWS + row) * EACH + out_lane / LANES) * LANES + out_lane % LANES;
+  var at = (segment * SUBS * PASS_SUMS + (matrix * TILE_ROWS + row) * EACH + out_lane / LANES) * LANES + out_lane % LANES;
   var total = partials[at];
   for (var left = loop_count(SUBS) - 1u; left > 0u; left--) {
-    at += SUMS * LANES;
+    at += PASS_SUMS * LANES;
     total += partials[at];
   }
   return total;

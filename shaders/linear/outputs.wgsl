@@ -31,25 +31,38 @@ fn main(
   let first_row = group.y * TILE_ROWS;
   let base = ((first_out / 32u) * params.units - params.first_unit) * 32u + first_out % 32u + local.x;
   let up_step = (params.out_features + 31u) / 32u * params.units * 32u;
-  contract(base, up_step, first_row, local.x, local.y);
+  contract_first(base, up_step, first_row, local.x, local.y);
 
-  for (var i = 0u; i < WRITES; i++) {
-    let index = i * THREADS + thread;
-    let r = index / OUTS;
-    let row = first_row + r;
-    let out_lane = index % OUTS;
-    let n = first_out + out_lane;
-    if (r < TILE_ROWS && row < params.rows && n < params.out_features) {
-      if (SEGMENTS_OUT) {
-        var segment = 0u;
-        for (var left = loop_count(PARTS / SUBS); left > 0u; left--) {
-          write_segment(segment, row, n, segment_sum(segment, 0u, r, out_lane));
-          segment++;
+  // Of the first pass, where gate and up take turns.
+  var gates = array<f32, WRITES>();
+  for (var turn = 0u; turn < PASSES; turn++) {
+    workgroupBarrier();
+    if (PASSES == 2u && turn > 0u) {
+      contract_second(base, up_step, first_row, local.x, local.y);
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < WRITES; i++) {
+      let index = i * THREADS + thread;
+      let r = index / OUTS;
+      let row = first_row + r;
+      let out_lane = index % OUTS;
+      let n = first_out + out_lane;
+      if (r < TILE_ROWS && row < params.rows && n < params.out_features) {
+        if (SEGMENTS_OUT) {
+          var segment = 0u;
+          for (var left = loop_count(PARTS / SUBS); left > 0u; left--) {
+            write_segment(segment, row, n, segment_sum(segment, 0u, r, out_lane));
+            segment++;
+          }
+        } else if (turn + 1u < PASSES) {
+          gates[i] = sum_segments(0u, r, out_lane);
+        } else if (PASSES == 2u) {
+          write_swiglu(row, n, gates[i], sum_segments(0u, r, out_lane));
+        } else if (MATRICES == 2u) {
+          write_swiglu(row, n, sum_segments(0u, r, out_lane), sum_segments(MATRICES - 1u, r, out_lane));
+        } else {
+          write_output(row, n, sum_segments(0u, r, out_lane));
         }
-      } else if (MATRICES == 2u) {
-        write_swiglu(row, n, sum_segments(0u, r, out_lane), sum_segments(1u, r, out_lane));
-      } else {
-        write_output(row, n, sum_segments(0u, r, out_lane));
       }
     }
   }

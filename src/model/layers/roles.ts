@@ -22,7 +22,7 @@ export const paddedName = (name: string, width: number): string =>
 /** 256-token chunks that a sequence of `tokens` tokens has. */
 export const chunksOf = (tokens: number): number => ceilDiv(tokens, CHUNK_TOKENS);
 
-/** A few-row kernel reads the weights once for so many rows. */
+/** A few-row kernel reads the weights once for so many rows; on a GPU for twice as many. */
 export const FULL_TILE_ROWS = 8;
 
 /** Rows that one workgroup of a few-row kernel takes at once, or fewer where a variant has no room; never changes a row's bits. */
