@@ -2,7 +2,11 @@
 // of the second. The others, which aren't rotated, are done in pairs, too: of the first and the second half of them.
 // Joined after the kernel's HALF_UNITS.
 
+//
+// QUERY_ROWS: rope_table has two rows a position, of keys and of queries, whose are multiplied by something.
+
 const ROTARY: u32 = 64; // variant
+const QUERY_ROWS: bool = false; // variant
 // Units of half of what is rotated.
 const ROTARY_HALF: u32 = ROTARY / 8u;
 const PARTIAL: bool = ROTARY_HALF < HALF_UNITS;
@@ -20,6 +24,10 @@ fn pair_units(pair: u32) -> vec2<u32> {
 }
 
 // `at`: the first of the pair's 4 cosines and sines.
-fn rope_at(position: u32, pair: u32) -> u32 {
-  return position * (ROTARY / 2u) + pair * 4u;
+fn rope_at(position: u32, pair: u32, is_query: bool) -> u32 {
+  var row = position;
+  if (QUERY_ROWS) {
+    row = 2u * position + select(0u, 1u, is_query);
+  }
+  return row * (ROTARY / 2u) + pair * 4u;
 }

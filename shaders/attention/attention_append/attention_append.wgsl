@@ -7,7 +7,7 @@
 //   window.wgsl: t from first_seen on, s capped
 //
 // qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; not rotated, and left so
-// rope_table   [position][ROTARY/2] (cos, sin) f32 (head_rope.wgsl); not read where ROTARY is 0
+// rope_table   [position][ROTARY/2] (cos, sin) f32, or [position][k, q][ROTARY/2] (head_rope.wgsl); not read where ROTARY is 0
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); rows of one step are of different slots
 // block_table  [slot][table_stride], see kv_table.wgsl; only blocks of entries that are attended to are read
@@ -123,7 +123,7 @@ fn stage_vectors(row: u32, kv_head: u32, tile: u32, position: u32, thread: u32) 
     }
   }
   if (vector <= HEAD_TILE && rotates(lane)) {
-    let rotated = rotate(low, high, rope_at(position, lane));
+    let rotated = rotate(low, high, rope_at(position, lane, vector < HEAD_TILE));
     low = rotated.low;
     high = rotated.high;
   }

@@ -17,7 +17,12 @@ import { type AppendCase, attentionAppendReference } from './reference.js';
 
 function appendCase(
   name: string,
-  { qkNorm = false, rotary, ...shape }: Shape & { readonly qkNorm?: boolean; readonly rotary?: number },
+  {
+    qkNorm = false,
+    rotary,
+    queryRows,
+    ...shape
+  }: Shape & { readonly qkNorm?: boolean; readonly rotary?: number; readonly queryRows?: boolean },
   rowInfo: readonly RowInfo[],
   races = false,
 ): KernelCase<AppendCase> {
@@ -26,6 +31,7 @@ function appendCase(
     qkvStride: alignUp((shape.heads + 2 * shape.kvHeads) * shape.headDim, 32),
     qkNorm,
     ...(rotary !== undefined && { rotary }),
+    ...(queryRows && { queryRows }),
     eps: 1e-6,
   };
   const tokens = attendedTokens(rowInfo);
@@ -122,6 +128,14 @@ const cases = [
       [3, 1],
     ],
   ),
+  appendCase(
+    'rows of the table for queries',
+    { heads: 4, kvHeads: 2, headDim: 32, kvType: 'f32', block: 16, queryRows: true },
+    [
+      [40, 0],
+      [3, 1],
+    ],
+  ),
   appendCase('not rotated', { heads: 4, kvHeads: 2, headDim: 24, kvType: 'f16', block: 16, rotary: 0 }, [[270, 0]]),
   appendCase(
     '2 kv heads of 4',
@@ -158,7 +172,7 @@ function inputs(problem: AppendCase, random: Random): HostArrays {
   forget(given['v_cache']!, valueUnit);
   const positions = Math.max(0, ...rowInfo.map((info) => info?.[0] ?? 0)) + 1;
   const angles = Array.from(
-    { length: Math.max(1, (positions * (problem.rotary ?? headDim)) / 2) },
+    { length: Math.max(1, (positions * (problem.queryRows ? 2 : 1) * (problem.rotary ?? headDim)) / 2) },
     () => random.next() * 2 * Math.PI,
   );
   return {

@@ -113,6 +113,7 @@ export const attentionAppend = defineKernel({
         ...constants,
         QK_NORM: qkNorm,
         ROTARY: rotaryOf('attention_append', problem),
+        QUERY_ROWS: problem.queryRows ?? false,
         STORED: storedUnits(headDim, problem.kvType),
       },
       params: {

@@ -11,6 +11,7 @@ export interface AppendCase extends AttentionCase {
   readonly qkNorm: boolean;
   readonly eps: number;
   readonly rotary?: number;
+  readonly queryRows?: boolean;
 }
 
 /** attention_split's partials, of queries that are rotated and caches that have the rows' keys and values. */
@@ -29,8 +30,10 @@ export function attentionAppendReference(problem: AppendCase, inputs: HostArrays
       const start = row * qkvStride + at * headDim;
       return inputs['qkv']!.subarray(start, start + headDim);
     };
-    const rotated = (at: number, weight: string): Float64Array =>
-      rotatedHead(vector(at), norm(weight), { table: inputs['rope_table']!, rotary }, position);
+    const rotated = (at: number, weight: string): Float64Array => {
+      const row = problem.queryRows ? 2 * position + (at < heads ? 1 : 0) : position;
+      return rotatedHead(vector(at), norm(weight), { table: inputs['rope_table']!, rotary }, row);
+    };
     for (let head = 0; head < heads; head++) q.set(rotated(head, 'q_norm'), row * qStride + head * headDim);
     const physical = inputs['block_table']![slot * problem.tableStride + Math.floor(position / block)]!;
     for (let head = 0; head < kvHeads; head++) {

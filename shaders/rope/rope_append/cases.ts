@@ -16,7 +16,7 @@ export interface RopeCase extends RopeAppendProblem, Eviction, Idle {
 
 type Shape = Pick<
   RopeCase,
-  'heads' | 'kvHeads' | 'headDim' | 'rotary' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads
+  'heads' | 'kvHeads' | 'headDim' | 'rotary' | 'queryRows' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads
 > &
   Eviction &
   QueryPieces &
@@ -67,6 +67,11 @@ const cases = [
     { heads: 2, kvHeads: 1, headDim: 8, qkNorm: true, kvType: 'f32', block: 16 },
     [[17, 0]],
     true,
+  ),
+  ropeCase(
+    'rows of the table for queries',
+    { heads: 4, kvHeads: 2, headDim: 32, queryRows: true, qkNorm: false, kvType: 'f32', block: 16 },
+    [[17, 0], undefined, [3, 1]],
   ),
   ropeCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'f16', block: 16 }, [[2, 0]], true),
   ropeCase('tiny q8', { heads: 2, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'q8', block: 16 }, [[2, 0]], true),
@@ -347,9 +352,10 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
     if (i % qkvStride < width) qkv[i] = exact ? (random.integer(65) - 32) / 16 : random.normal();
   }
   const longest = Math.max(...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
-  const { rotary = headDim } = problem;
-  const table = new Float32Array(longest * rotary);
-  for (let position = 0; position < longest; position++) {
+  const { rotary = headDim, queryRows = false } = problem;
+  const tableRows = queryRows ? 2 * longest : longest;
+  const table = new Float32Array(tableRows * rotary);
+  for (let position = 0; position < tableRows; position++) {
     for (let pair = 0; pair < rotary / 2; pair++) {
       const angle = position * 10000 ** ((-2 * pair) / rotary);
       const place = (value: number) => (exact ? Math.round(value * 8) / 8 : value);

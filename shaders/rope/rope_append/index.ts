@@ -26,6 +26,8 @@ export interface RotaryHeads {
   readonly headDim: number;
   /** First elements of a head that are rotated, a multiple of 8; 0: none, and rope_table is unread. All where left out. */
   readonly rotary?: number;
+  /** rope_table has two rows a position, of keys and of queries; else one for both. */
+  readonly queryRows?: boolean;
 }
 
 /** First elements of a head that a kernel rotates. @throws SplitkvError for what isn't a multiple of 8 up to all */
@@ -123,6 +125,7 @@ export const ropeAppend = defineKernel({
         KEEP_KEYS: keys === 'kept',
         READY: ready,
         ROTARY: rotary,
+        QUERY_ROWS: problem.queryRows ?? false,
       },
       params: {
         heads,

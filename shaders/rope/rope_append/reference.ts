@@ -4,12 +4,12 @@ import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.
 import { keyUnit, NO_BLOCK, valueUnit } from '../../cache/kv_cache.js';
 import type { RopeCase } from './cases.js';
 
-/** A q or k head, normalised if asked, whose first `rotary` elements are rotated to a position of the table. */
+/** A q or k head, normalised if asked, whose first `rotary` elements are rotated by a row of the table. */
 export function rotatedHead(
   x: ArrayLike<number>,
   norm: { readonly weight: HostArray; readonly eps: number } | undefined,
   { table, rotary }: { readonly table: HostArray; readonly rotary: number },
-  position: number,
+  row: number,
 ): Float64Array {
   const { length } = x;
   const squares = Array.from(x).reduce((sum, value) => sum + value * value, 0);
@@ -19,7 +19,7 @@ export function rotatedHead(
   return Float64Array.from(y, (_, i) => {
     if (i >= rotary) return y[i]!;
     const pair = i % half;
-    const [cos, sin] = [table[position * rotary + pair * 2]!, table[position * rotary + pair * 2 + 1]!];
+    const [cos, sin] = [table[row * rotary + pair * 2]!, table[row * rotary + pair * 2 + 1]!];
     return i < half ? y[i]! * cos - y[i + half]! * sin : y[i]! * cos + y[i - half]! * sin;
   });
 }
@@ -59,10 +59,11 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       cache[at] = (kept | (halfBits(value) << (dim & 1 ? 16 : 0))) >>> 0;
     }
   };
-  const rotated = (x: ArrayLike<number>, weight: HostArray, position: number): Float64Array =>
+  const keyRow = (position: number): number => (problem.queryRows ? 2 * position : position);
+  const rotated = (x: ArrayLike<number>, weight: HostArray, row: number): Float64Array =>
     keys === 'ready'
       ? Float64Array.from(x)
-      : rotatedHead(x, qkNorm ? { weight, eps } : undefined, { table: inputs['rope_table']!, rotary }, position);
+      : rotatedHead(x, qkNorm ? { weight, eps } : undefined, { table: inputs['rope_table']!, rotary }, row);
 
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;
@@ -71,11 +72,11 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       const at = start(row, vector);
       const x = given.subarray(at, at + headDim);
       if (vector < heads) {
-        qkv.set(rotated(x, inputs['q_norm']!, position), at);
+        qkv.set(rotated(x, inputs['q_norm']!, problem.queryRows ? 2 * position + 1 : position), at);
         continue;
       }
       const isKey = vector < heads + kvHeads;
-      if (keys === 'kept' && isKey) qkv.set(rotated(x, inputs['k_norm']!, position), at);
+      if (keys === 'kept' && isKey) qkv.set(rotated(x, inputs['k_norm']!, keyRow(position)), at);
       const head = firstKvHead + ((vector - heads) % kvHeads);
       const entry = rowEntries(problem, info, head) - 1;
       const table = headTable(problem, slot, head) + (problem.perHead ? HEAD_TABLE_LEAD : 0);
@@ -83,7 +84,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       if (physical === NO_BLOCK || kvType === 'q8') continue;
       const stored = problem.perHead ? 0 : head;
       if (isKey) {
-        for (const [i, value] of rotated(x, inputs['k_norm']!, position).entries()) {
+        for (const [i, value] of rotated(x, inputs['k_norm']!, keyRow(position)).entries()) {
           append(cached, keyUnit(shape, physical, stored, i >> 2, entry % block), i & 3, value);
         }
       } else {

@@ -52,6 +52,8 @@ export interface RopeConfig {
    * (i, i + dims / 2), which is how they are turned.
    */
   readonly interleaved: boolean;
+  /** Queries at position p are multiplied by 1 + beta ln(1 + floor(p / length)) as well. */
+  readonly temperature?: { readonly beta: number; readonly length: number };
 }
 
 /**
@@ -79,6 +81,14 @@ export function parseRope(
     dims: part === 1 ? width : Math.floor(width * part),
     interleaved,
   };
+}
+
+/** Llama 4's, in the keys of transformers' Ministral 3. */
+export function parseTemperature(config: ConfigReader): Pick<RopeConfig, 'temperature'> {
+  const rope = config.optionalObject('rope_parameters') ?? config.optionalObject('rope_scaling');
+  const beta = rope?.optionalPositive('llama_4_scaling_beta');
+  if (!rope || beta === undefined) return {};
+  return { temperature: { beta, length: rope.integer('original_max_position_embeddings', positions) } };
 }
 
 export type LayerType = 'full_attention' | 'sliding_attention';

@@ -80,6 +80,8 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
   const part = rope.dims / whole;
   if (attention.kind === 'mla' && part !== 1)
     return fault('partial_rotary_factor', part, 'only 1 (the whole head is rotated)');
+  if (rope.temperature && part !== 1)
+    return fault('partial_rotary_factor', part, 'only 1 (the whole head is rotated) where queries have a temperature');
   return rope.dims % 8 !== 0 || part > 1
     ? fault('partial_rotary_factor', part, `a multiple of 8 of a head's ${whole} elements is rotated`)
     : undefined;

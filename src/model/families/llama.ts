@@ -2,7 +2,7 @@ import type { GgufFile } from '../../loader/index.js';
 import type { GqaConfig, LayerConfig } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { parseRope } from '../config/rope_config.js';
+import { parseRope, parseTemperature } from '../config/rope_config.js';
 import { llamaNames } from '../config/tensor_names.js';
 import {
   countRange,
@@ -16,7 +16,7 @@ import {
 import { type CommonConfig, defineFamily } from './family.js';
 
 /**
- * Llama, Mistral, Qwen2, Qwen3 and SmolLM3: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what
+ * Llama, Mistral, Ministral 3, Qwen2, Qwen3 and SmolLM3: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what
  * transformers' modelling files do with the same keys.
  */
 export const llama = defineFamily({
@@ -33,6 +33,28 @@ export const llama = defineFamily({
       tie_word_embeddings: true,
       bos_token_id: 128000,
       eos_token_id: 128001,
+    },
+    ministral3: {
+      vocab_size: 131072,
+      hidden_size: 4096,
+      intermediate_size: 14336,
+      num_hidden_layers: 34,
+      num_attention_heads: 32,
+      num_key_value_heads: 8,
+      head_dim: 128,
+      max_position_embeddings: 262144,
+      rms_norm_eps: 1e-5,
+      rope_parameters: {
+        rope_type: 'yarn',
+        rope_theta: 1e6,
+        factor: 16,
+        original_max_position_embeddings: 16384,
+        mscale: 1,
+        mscale_all_dim: 1,
+        llama_4_scaling_beta: 0.1,
+      },
+      bos_token_id: 1,
+      eos_token_id: 2,
     },
   },
   config(config, common) {
@@ -55,7 +77,7 @@ export const llama = defineFamily({
       tensors: llamaNames,
     };
   },
-  gguf: { keys: ggufKeys, pairedRows: ['llama', 'smollm3'] },
+  gguf: { keys: ggufKeys, pairedRows: ['llama', 'smollm3', 'mistral3'] },
 });
 
 interface Trait {
@@ -67,6 +89,8 @@ interface Trait {
   readonly qkNorm: boolean;
   /** Some layers don't encode positions. */
   readonly skipsRope?: true;
+  /** Positions beyond the trained ones by YaRN, and queries with a temperature. */
+  readonly yarn?: true;
 }
 
 const traits: Readonly<Record<string, Trait>> = {
@@ -79,6 +103,7 @@ const traits: Readonly<Record<string, Trait>> = {
     qkNorm: true,
   },
   mistral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false },
+  ministral3: { required: [], attentionBias: 'none', mlpBias: false, qkNorm: false, yarn: true },
   smollm3: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, skipsRope: true },
   // For their attention (granite.ts, qwen3_moe.ts).
   granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false },
@@ -109,7 +134,15 @@ export function parseAttention(config: ConfigReader, { architecture, hiddenSize 
     headDim,
     bias: { q: qkv, k: qkv, v: qkv, o: flag && trait.attentionBias === 'flag' },
     qkNorm: trait.qkNorm,
-    rope: parseRope(config, headDim, ['linear', 'llama3'], config.boolean('rope_interleaved', false)),
+    rope: {
+      ...parseRope(
+        config,
+        headDim,
+        trait.yarn ? ['yarn'] : ['linear', 'llama3'],
+        config.boolean('rope_interleaved', false),
+      ),
+      ...(trait.yarn && parseTemperature(config)),
+    },
     scale: headDim ** -0.5,
   };
 }
@@ -155,19 +188,19 @@ function parseHeadDim(config: ConfigReader, { required }: Trait, hiddenSize: num
 
 /**
  * Each layer's window; undefined: none. Qwen needs `use_sliding_window` true for its window to count, and has it in layers from
- * `max_window_layers` (28) on where no `layer_types` say, SmolLM3 in those that don't rotate; Mistral's counts always, and is 4096
- * where the key is absent.
+ * `max_window_layers` (28) on where no `layer_types` say, SmolLM3 in those that don't rotate; Mistral's and Ministral's count always,
+ * and Mistral's is 4096 where the key is absent.
  */
 function parseWindows(
   config: ConfigReader,
   { architecture, numLayers }: CommonConfig,
   rotates: (layer: number) => boolean = () => true,
 ): (number | undefined)[] {
-  const mistral = architecture === 'mistral';
+  const mistral = architecture === 'mistral' || architecture === 'ministral3';
   const enabled = config.boolean('use_sliding_window', mistral);
   const first = config.optionalInteger('max_window_layers', { min: 0, max: 4096 }) ?? 28;
   const given = config.optionalInteger('sliding_window', { min: 1, max: 2 ** 30 });
-  const window = mistral && !config.has('sliding_window') ? 4096 : given;
+  const window = architecture === 'mistral' && !config.has('sliding_window') ? 4096 : given;
   const slides = (layer: number): boolean =>
     mistral || (traits[architecture]!.skipsRope ? !rotates(layer) : layer >= first);
   const types = parseLayerTypes(config, numLayers, (layer) =>
@@ -191,8 +224,17 @@ export function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string
     if (width !== headDim) throw metadata.unsupported(name, width, `it must be the width of a head (${headDim})`);
   }
   return {
-    model_type: arch,
+    ...(arch === 'mistral3' ? ggufMistral(metadata) : { model_type: arch }),
     num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
     head_dim: headDim,
   };
+}
+
+/** Mistral's models of text and images: Ministral 3 where queries have a temperature. The stretch is read elsewhere. */
+function ggufMistral(metadata: GgufMetadata): Record<string, unknown> {
+  const beta = metadata.optionalPositive('attention.temperature_scale');
+  if (beta === undefined) return { model_type: 'mistral', sliding_window: null };
+  const length = metadata.integer('rope.scaling.original_context_length', { min: 1, max: 2 ** 30 });
+  const rope = { rope_type: 'default', llama_4_scaling_beta: beta, original_max_position_embeddings: length };
+  return { model_type: 'ministral3', rope_parameters: rope };
 }

@@ -50,6 +50,34 @@ const models: Record<
   'Granite 4 350M': { config: PUBLISHED['granite-4.0-350m']!.config, millions: 352.4, windows: [undefined] },
   'Granite 4 1B': { config: PUBLISHED['granite-4.0-1b']!.config, millions: 1631.8, windows: [undefined] },
   'Granite 3.3 2B': { config: PUBLISHED['granite-3.3-2b-instruct']!.config, millions: 2533.5, windows: [undefined] },
+  'Ministral 3 3B': {
+    config: {
+      architectures: ['Mistral3ForConditionalGeneration'],
+      model_type: 'mistral3',
+      text_config: {
+        model_type: 'ministral3',
+        hidden_size: 3072,
+        intermediate_size: 9216,
+        num_hidden_layers: 26,
+        max_position_embeddings: 262144,
+        rope_parameters: {
+          type: 'yarn',
+          rope_theta: 1000000,
+          factor: 16,
+          original_max_position_embeddings: 16384,
+          beta_fast: 32,
+          beta_slow: 1,
+          mscale: 1,
+          mscale_all_dim: 1,
+          llama_4_scaling_beta: 0.1,
+        },
+        tie_word_embeddings: true,
+      },
+      vision_config: { hidden_size: 1024 },
+    },
+    millions: 3429,
+    windows: [undefined],
+  },
   'Phi-4-mini': { config: PUBLISHED['phi-4-mini-instruct']!.config, millions: 3836, windows: [262144] },
   'Qwen3 30B A3B': {
     config: {

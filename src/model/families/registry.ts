@@ -11,7 +11,7 @@ export interface FamilyRow {
   readonly family: Family | (() => Promise<Family>);
   /** By the `model_type` of config.json, the entry of `architectures` that means a causal language model of this type. */
   readonly models: Readonly<Record<string, string>>;
-  /** Models of text and images whose `text_config` is one of these, by their `model_type`: the text part runs. */
+  /** Models of text and images whose `text_config` is one of these, by their `model_type`: the text part runs, by default `textType`. */
   readonly wrappers?: Readonly<Record<string, { readonly className: string; readonly textType: string }>>;
   /** What llama.cpp calls them (`general.architecture`). */
   readonly gguf: readonly string[];
@@ -25,9 +25,11 @@ const rows: FamilyRow[] = [
       qwen2: 'Qwen2ForCausalLM',
       qwen3: 'Qwen3ForCausalLM',
       mistral: 'MistralForCausalLM',
+      ministral3: 'Ministral3ForCausalLM',
       smollm3: 'SmolLM3ForCausalLM',
     },
-    gguf: ['llama', 'qwen2', 'qwen3', 'smollm3'],
+    wrappers: { mistral3: { className: 'Mistral3ForConditionalGeneration', textType: 'mistral' } },
+    gguf: ['llama', 'qwen2', 'qwen3', 'smollm3', 'mistral3'],
   },
   {
     family: async () => (await import('./granite.js')).granite,
@@ -174,11 +176,18 @@ function findFamily(config: ConfigReader): KnownModel {
     if (className !== undefined && className !== found.className) {
       throw config.unsupported('architectures', className, `model_type '${modelType}' runs as ${found.className}`);
     }
-    return found;
+    return textPart(found, config);
   }
   if (className === undefined) return config.missing('model_type');
   const found = known.find((model) => model.className === className);
-  if (found) return found;
+  if (found) return textPart(found, config);
   const classNames = known.map((model) => model.className);
   throw config.unsupported('architectures', className, supported + didYouMean(className, classNames));
+}
+
+/** A wrapper's text part may say which of the family it is. */
+function textPart(model: KnownModel, config: ConfigReader): KnownModel {
+  if (model.wraps === undefined) return model;
+  const own = config.optionalObject('text_config')?.optionalString('model_type');
+  return own !== undefined && Object.hasOwn(model.row.models, own) ? { ...model, modelType: own } : model;
 }

@@ -49,6 +49,7 @@ export async function ggufRopeScaling(
       const extrapolation = metadata.optionalPositive('rope.scaling.yarn_ext_factor') ?? 1;
       if (extrapolation !== 1)
         throw metadata.unsupported('rope.scaling.yarn_ext_factor', extrapolation, 'YaRN must be whole (1)');
+      const allDim = metadata.optionalPositive('rope.scaling.yarn_log_multiplier') ?? 0;
       if (latent && attention !== 1)
         throw metadata.unsupported('rope.scaling.attn_factor', attention, 'latent attention has 1');
       return {
@@ -57,9 +58,9 @@ export async function ggufRopeScaling(
         originalMaxPositions,
         betaFast: metadata.optionalPositive('rope.scaling.yarn_beta_fast') ?? 32,
         betaSlow: metadata.optionalPositive('rope.scaling.yarn_beta_slow') ?? 1,
-        // Written as 0.1 mscale_all_dim, by which the logarithm is multiplied.
-        mscaleAllDim: latent ? (metadata.optionalPositive('rope.scaling.yarn_log_multiplier') ?? 0) * 10 : 0,
-        attentionFactor: latent ? 1 : attention * yarnMscale(factor, 1),
+        // Of deepseek2 written as 0.1 mscale_all_dim, by which the logarithm is multiplied.
+        mscaleAllDim: latent ? allDim * 10 : allDim,
+        attentionFactor: latent ? 1 : (attention * yarnMscale(factor, 1)) / yarnMscale(factor, allDim),
       };
     }
     default:

@@ -43,6 +43,7 @@ const classNames: Record<string, string> = {
   qwen2: 'Qwen2ForCausalLM',
   qwen3: 'Qwen3ForCausalLM',
   mistral: 'MistralForCausalLM',
+  ministral3: 'Ministral3ForCausalLM',
   gemma3_text: 'Gemma3ForCausalLM',
   smollm3: 'SmolLM3ForCausalLM',
   granite: 'GraniteForCausalLM',

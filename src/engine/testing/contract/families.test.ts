@@ -173,6 +173,52 @@ const cases: Record<string, FamilyCase> = {
     tokens: 40,
     llamaCpp: 1e-5,
   },
+  'ministral3, a temperature from position 16 on': {
+    options: {
+      seed: 75,
+      config: {
+        model_type: 'ministral3',
+        num_hidden_layers: 3,
+        hidden_size: 72,
+        num_attention_heads: 6,
+        head_dim: 24,
+        num_key_value_heads: 3,
+        intermediate_size: 100,
+        rope_theta: undefined,
+        rope_parameters: {
+          type: 'yarn',
+          rope_theta: 10000,
+          factor: 4,
+          original_max_position_embeddings: 16,
+          mscale: 1,
+          mscale_all_dim: 1,
+          llama_4_scaling_beta: 0.3,
+        },
+      },
+    },
+    tokens: 300,
+    llamaCpp: 1e-5,
+  },
+  'ministral3, a window': {
+    options: {
+      seed: 76,
+      config: {
+        model_type: 'ministral3',
+        num_key_value_heads: 1,
+        sliding_window: 265,
+        rope_theta: undefined,
+        rope_parameters: {
+          rope_type: 'yarn',
+          rope_theta: 1000,
+          factor: 8,
+          original_max_position_embeddings: 64,
+          mscale_all_dim: 0.5,
+          llama_4_scaling_beta: 0.1,
+        },
+      },
+    },
+    tokens: 560,
+  },
   'gemma2, window 9': {
     options: {
       seed: 73,

@@ -219,6 +219,7 @@ class GqaProgram implements AttentionProgram {
       firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!),
       headDim: config.headDim,
       rotary: config.rope?.dims ?? 0,
+      queryRows: config.rope?.temperature !== undefined,
       kvType: cache.type,
       block: cache.block,
       tableStride: cache.tableStride,

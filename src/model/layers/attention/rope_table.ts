@@ -2,7 +2,7 @@ import type { Buffer, Device } from '../../../gpu/index.js';
 import type { RopeConfig, RopeStretch } from '../../config/rope_config.js';
 
 /** What a table is made of. */
-export type RotaryConfig = Pick<RopeConfig, 'theta' | 'scaling' | 'dims'>;
+export type RotaryConfig = Pick<RopeConfig, 'theta' | 'scaling' | 'dims' | 'temperature'>;
 
 /**
  * Rotary angular frequencies [dims / 2], radians a position, in float64: theta^(-2i/dims), then stretched as transformers'
@@ -63,22 +63,30 @@ function yarnFrequencies(
 
 /**
  * (cos, sin) of every rotation, [positions][dims / 2][2], computed in float64 and rounded once to f32; YaRN and LongRoPE multiply
- * them by their attention factor. Entry i turns the pair (x[i], x[i + dims / 2]) of a head.
+ * them by their attention factor. Entry i turns the pair (x[i], x[i + dims / 2]) of a head. With a temperature, [positions][2][dims / 2]
+ * [2]: a row for keys, then one for queries.
  */
 export function ropeTable(config: RotaryConfig, positions: number): Float32Array<ArrayBuffer> {
-  const { scaling } = config;
+  const { scaling, temperature } = config;
   const frequencies = ropeFrequencies(config, positions);
   const scale = scaling !== null && 'attentionFactor' in scaling ? scaling.attentionFactor : 1;
-  const table = new Float32Array(positions * frequencies.length * 2);
+  const table = new Float32Array(positions * frequencies.length * (temperature ? 4 : 2));
   let at = 0;
-  for (let position = 0; position < positions; position++) {
+  const addRow = (position: number, factor: number): void => {
     for (const frequency of frequencies) {
-      table[at++] = Math.cos(position * frequency) * scale;
-      table[at++] = Math.sin(position * frequency) * scale;
+      table[at++] = Math.cos(position * frequency) * factor;
+      table[at++] = Math.sin(position * frequency) * factor;
     }
+  };
+  for (let position = 0; position < positions; position++) {
+    addRow(position, scale);
+    if (temperature) addRow(position, scale * queryFactor(temperature, position));
   }
   return table;
 }
+
+const queryFactor = ({ beta, length }: NonNullable<RotaryConfig['temperature']>, position: number): number =>
+  1 + beta * Math.log(1 + Math.floor(position / length));
 
 /** Tables on a device, for sequences of up to `positions` tokens: one for all layers that rotate alike. */
 export class RopeTables {
@@ -89,8 +97,8 @@ export class RopeTables {
     readonly positions: number,
   ) {}
 
-  of({ theta, scaling, dims }: RotaryConfig): Buffer {
-    const config = { theta, scaling, dims };
+  of({ theta, scaling, dims, temperature }: RotaryConfig): Buffer {
+    const config = { theta, scaling, dims, ...(temperature && { temperature }) };
     const key = JSON.stringify(config);
     const known = this.#tables.get(key);
     if (known) return known;

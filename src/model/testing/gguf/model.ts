@@ -9,6 +9,7 @@ import {
   type GqaConfig,
   type ModelConfig,
   type RopeConfig,
+  type RopeScaling,
 } from '../../config/model_config.js';
 import { deepseekParts } from './deepseek.js';
 import { familyParts, sharedMlpApart } from './families.js';
@@ -90,7 +91,11 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
  * convert_hf_to_gguf.py does; qwen2 and qwen3 rotate halves, as the checkpoint does.
  */
 function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
-  const others: Readonly<Record<string, string>> = { mistral: 'llama', granitemoehybrid: 'granite' };
+  const others: Readonly<Record<string, string>> = {
+    mistral: 'llama',
+    ministral3: 'mistral3',
+    granitemoehybrid: 'granite',
+  };
   const arch = others[config.architecture] ?? config.architecture;
   const { kvHeads, headDim } = attention;
   const { rope } = attention;
@@ -101,6 +106,7 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     'attention.key_length': u32(headDim),
     'attention.value_length': u32(headDim),
     'rope.dimension_count': u32(headDim),
+    ...(rope?.temperature && rope.scaling?.type === 'yarn' && ministralKeys(rope.temperature.beta, rope.scaling)),
     ...(arch === 'granite' && {
       'attention.scale': f32(attention.scale),
       embedding_scale: f32(config.embeddingScale),
@@ -109,10 +115,10 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
       'rope.scaling.finetuned': { type: 'bool' as const, value: rope !== null },
     }),
   };
-  const tensors = [...(arch === config.architecture ? weights : sharedMlpApart(weights))].map(
+  const tensors = [...(arch === 'granite' ? sharedMlpApart(weights) : weights)].map(
     ([name, { shape, data }]): GgufTensor => {
       const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
-      const interleave = ['llama', 'smollm3', 'granite'].includes(arch) && heads > 0;
+      const interleave = ['llama', 'smollm3', 'granite', 'mistral3'].includes(arch) && heads > 0;
       return { name, shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
     },
   );
@@ -120,6 +126,16 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(rope) });
   return { arch, metadata, tensors };
 }
+
+const ministralKeys = (beta: number, scaling: Extract<RopeScaling, { type: 'yarn' }>): Record<string, GgufValue> => ({
+  'attention.temperature_scale': f32(beta),
+  'rope.scaling.type': text('yarn'),
+  'rope.scaling.factor': f32(scaling.factor),
+  'rope.scaling.original_context_length': u32(scaling.originalMaxPositions),
+  'rope.scaling.yarn_beta_fast': f32(scaling.betaFast),
+  'rope.scaling.yarn_beta_slow': f32(scaling.betaSlow),
+  'rope.scaling.yarn_log_multiplier': f32(scaling.mscaleAllDim),
+});
 
 /** Parts that only some families have come first: they may take a name that means another part elsewhere. */
 const renames: [RegExp, string][] = [

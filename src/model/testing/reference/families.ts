@@ -12,6 +12,8 @@ interface Layer {
   readonly frequencies: readonly number[];
   readonly rotaryScale: number;
   readonly mlp: (x: Vector, prefix: string) => Vector;
+  /** What a query is multiplied by. */
+  readonly temperature?: (position: number) => number;
 }
 
 interface Model {
@@ -91,7 +93,7 @@ function number(raw: Raw, key: string, otherwise?: number): number {
 function attention(
   raw: Raw,
   { scale, softcap, qkNorm, fused }: Model,
-  { window, frequencies, rotaryScale }: Layer,
+  { window, frequencies, rotaryScale, temperature = () => 1 }: Layer,
   tensor: Lookup,
   at: string,
   rows: readonly Vector[],
@@ -128,7 +130,7 @@ function attention(
   const v = rows.map(toV);
   const out = tensor(`${at}o_proj.weight`, hidden, qRows);
   return rows.map((x, position) => {
-    const q = turned(toQ(x), 'q', position);
+    const q = turned(toQ(x), 'q', position).map((e) => e * temperature(position));
     const mixed = new Float64Array(qRows);
     for (let head = 0; head < heads; head++) {
       const from = Math.floor(head / (heads / kvHeads)) * dim;
@@ -188,6 +190,13 @@ function softmaxExperts(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Ve
     for (const e of chosen) addAll([out], [expert(x, `${at}experts.${e}.`)], exps[e]! / kept);
     return out;
   };
+}
+
+interface Yarn {
+  readonly factor: number;
+  readonly beta_fast?: number;
+  readonly beta_slow?: number;
+  readonly llama_4_scaling_beta?: number;
 }
 
 const bases = (theta: number, dims: number): number[] =>
@@ -312,6 +321,30 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
           mlp: only.includes(index) || (index + 1) % step !== 0 ? dense : experts,
         }),
       };
+    }
+    case 'ministral3': {
+      const rope = raw['rope_parameters'] as Record<string, number>;
+      const theta = rope['rope_theta']!;
+      const {
+        factor,
+        beta_fast: fast = 32,
+        beta_slow: slow = 1,
+        llama_4_scaling_beta: beta = 0,
+      } = rope as never as Yarn;
+      const original = rope['original_max_position_embeddings']!;
+      // Pairs that turn often in the trained context stay, those that don't turn once are slowed down, in between by a ramp.
+      const pairAt = (turns: number): number =>
+        (dim * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+      const [from, to] = [Math.max(0, Math.floor(pairAt(fast))), Math.min(dim - 1, Math.ceil(pairAt(slow)))];
+      const frequencies = bases(theta, dim).map((f, i) => {
+        const slowed = Math.min(1, Math.max(0, (i - from) / Math.max(to - from, 1e-3)));
+        return f * (1 - slowed) + (f / factor) * slowed;
+      });
+      const mscale = (m: number): number => 1 + 0.1 * m * Math.log(factor);
+      const rotaryScale = mscale(rope['mscale'] ?? 1) / mscale(rope['mscale_all_dim'] ?? 0);
+      const mlp = gated(tensor, silu, width);
+      const temperature = (position: number): number => 1 + beta * Math.log(1 + Math.floor(position / original));
+      return { ...plain, layer: () => ({ window, frequencies, rotaryScale, mlp, temperature }) };
     }
     case 'granite':
     case 'granitemoehybrid': {
