@@ -144,4 +144,46 @@ describe('published shapes', () => {
     const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));
     expect(page).toContain(`| ${[name, ...weights, cache(8192), cache(32768)].join(' | ')} |`);
   });
+  const stateful: Record<string, { config: Readonly<Record<string, unknown>>; millions: number; states: number }> = {
+    'LFM2 350M': { config: PUBLISHED['lfm2-350m']!.config, millions: 354.5, states: 80 * 1024 },
+    'LFM2 1.2B': { config: PUBLISHED['lfm2-1.2b']!.config, millions: 1170.3, states: 160 * 1024 },
+    'Qwen3.5 0.8B': {
+      config: {
+        architectures: ['Qwen3_5ForConditionalGeneration'],
+        model_type: 'qwen3_5',
+        tie_word_embeddings: true,
+        text_config: {
+          model_type: 'qwen3_5_text',
+          hidden_size: 1024,
+          intermediate_size: 3584,
+          num_hidden_layers: 24,
+          num_attention_heads: 8,
+          num_key_value_heads: 2,
+          head_dim: 256,
+          linear_num_key_heads: 16,
+          linear_num_value_heads: 16,
+          max_position_embeddings: 262144,
+          tie_word_embeddings: true,
+          vocab_size: 248320,
+        },
+        vision_config: { hidden_size: 768 },
+      },
+      millions: 752.4,
+      states: 18 * (1024 + 72) * 1024,
+    },
+  };
+  test.each(Object.keys(stateful))('%s: layers with a state, counted and planned', (name) => {
+    const { config: raw, millions, states } = stateful[name]!;
+    const config = parseModelConfig(raw);
+    expect(weightBytes(config, 'q4').parameters / 1e6).toBeCloseTo(millions, 0);
+    const plan = makePlan('single', 1, modelShape(config));
+    const gib = (bytes: number): string => (bytes / 2 ** 30).toFixed(2);
+    const cache = (contextLength: number): string => {
+      const [rank] = planMemory(plan, modelSizes(config, 'q4', 'f16'), { contextLength, slots: 1 });
+      expect(rank!.stateBytes).toBe(states);
+      return gib(rank!.kvBytes);
+    };
+    const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));
+    expect(page).toContain(`| ${[name, ...weights, cache(8192), cache(32768)].join(' | ')} |`);
+  });
 });

@@ -156,6 +156,25 @@ const granite4 = {
   eos_token_id: 100257,
 };
 const granite4Generation = { bos_token_id: 100257, eos_token_id: 100257, pad_token_id: 100256 };
+const lfm2 = {
+  architectures: ['Lfm2ForCausalLM'],
+  model_type: 'lfm2',
+  block_auto_adjust_ff_dim: true,
+  block_ffn_dim_multiplier: 1.0,
+  block_multiple_of: 256,
+  conv_L_cache: 3,
+  conv_bias: false,
+  full_attn_idxs: [2, 5, 8, 10, 12, 14],
+  max_position_embeddings: 128000,
+  norm_eps: 1e-5,
+  num_hidden_layers: 16,
+  num_key_value_heads: 8,
+  rope_theta: 1000000.0,
+  vocab_size: 65536,
+  bos_token_id: 1,
+  eos_token_id: 7,
+};
+const lfm2Generation = { bos_token_id: 1, eos_token_id: 7, pad_token_id: 0 };
 const attentionLayers = (count: number): string[] => Array.from({ length: count }, () => 'attention');
 
 export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
@@ -248,6 +267,14 @@ export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
       layer_types: attentionLayers(28),
     },
     generation: granite4Generation,
+  },
+  'lfm2-350m': {
+    config: { ...lfm2, hidden_size: 1024, block_ff_dim: 6656, intermediate_size: 6656, num_attention_heads: 16 },
+    generation: lfm2Generation,
+  },
+  'lfm2-1.2b': {
+    config: { ...lfm2, hidden_size: 2048, block_ff_dim: 12288, intermediate_size: 12288, num_attention_heads: 32 },
+    generation: lfm2Generation,
   },
   'gemma-3-1b-it': {
     config: {
