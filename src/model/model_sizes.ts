@@ -1,6 +1,12 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
-import { isRecurrent, type LayerConfig, layerWindows, type ModelConfig } from './config/model_config.js';
+import {
+  isRecurrent,
+  type LayerConfig,
+  layerWindows,
+  type ModelConfig,
+  segmentKvHeads,
+} from './config/model_config.js';
 import { heldSegments, stateLength } from './layers/recurrent/segments.js';
 import type { KvType } from './layers/attention/cache.js';
 import { kvTokenBytes } from './layers/attention/cache.js';
@@ -29,7 +35,9 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
     layers: map.layers.map((layer, index) => {
       const window = windows[index];
       const own = config.layers[index]!;
-      const kvToken = isRecurrent(own.attention) ? 0 : kvTokenBytes(own.attention, kvType);
+      const kvToken = isRecurrent(own.attention)
+        ? 0
+        : segmentKvHeads(own.attention) * kvTokenBytes(own.attention, kvType);
       return { ...layerSizes(layer, own, heads, bytes), kvToken, ...(window !== undefined && { window }) };
     }),
     embeddingRow: row(map.embedding!),

@@ -11,7 +11,7 @@ import { modelShape } from './shape.js';
 /** Embedding, the norm and projection of the head, and two for sampling. */
 const STEP_DISPATCHES = 5;
 
-/** What the planner asks about a model whose weights are kept as `type`. */
+/** What the planner asks about a model whose weights are kept as `type`. Exchanges are those of the first layer, where layers differ in their heads. */
 export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType): ModelWork {
   const common = {
     shape: modelShape(config),

@@ -12,8 +12,10 @@ import {
   cachesLatent,
   expertsOf,
   hasState,
+  mixesHeads,
   type ModelConfig,
   type PagedAttention,
+  segmentKvHeads,
 } from './config/model_config.js';
 import { attentionSegments } from './layers/attention/segments.js';
 import { DOWN_SEGMENTS } from './layers/roles.js';
@@ -107,21 +109,26 @@ export function modelShape(config: ModelConfig): ModelShape {
     segmentHeads: Array.from({ length: total }, (_, segment) =>
       spanLength(queryHeads(attention, [segment, segment + 1])),
     ),
-    kvHeads: attention.kind === 'gqa' ? attention.kvHeads : 1,
+    kvHeads: attention.kind === 'gqa' ? total : 1,
     latent: cachesLatent(config),
     ...(isWindowed(config) && { windowed: true }),
     ...(hasState(config) && { recurrent: true }),
+    ...(mixesHeads(config) && { mixedHeads: true }),
     mlpSegments: mlpSegments(mlpWidth(config)),
     numExperts: numExperts(config),
   };
 }
 
 function layerSlice(config: ModelConfig, index: number, heads: readonly Span[], mlp: Span, experts: Span): LayerSlice {
+  const { attention } = config.layers[index]!;
+  const kvHeads = segmentKvHeads(attention);
   return {
     index,
     heads,
-    queryHeads: heads.map((run) => queryHeads(attentionOf(config), run)),
-    kvHeads: cachesLatent(config) ? heads.slice(0, 1).map(() => [0, 1]) : heads,
+    queryHeads: heads.map((run) => queryHeads(attention as PagedAttention, run)),
+    kvHeads: cachesLatent(config)
+      ? heads.slice(0, 1).map(() => [0, 1])
+      : heads.map(([first, end]) => [first * kvHeads, end * kvHeads]),
     mlp,
     experts,
   };

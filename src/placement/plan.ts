@@ -16,7 +16,10 @@ export interface ModelShape {
   readonly vocabSize: number;
   /** Query heads of each attention segment. */
   readonly segmentHeads: readonly number[];
+  /** Pieces that the cache is cut into by heads: kv heads, or segments of several where layers differ in their kv heads; 1 with a latent. */
   readonly kvHeads: number;
+  /** Layers differ in their kv heads. Default: they don't. */
+  readonly mixedHeads?: boolean;
   /** The latent cache: every rank that attends needs all of a token's entry. */
   readonly latent: boolean;
   /** Layers have a window: they attend to the last tokens only. Default: none has. */

@@ -12,7 +12,9 @@ export interface LayerSizes {
   readonly expert: number;
   /** Of a recurrent layer, which has no cache that grows: bytes of a sequence's state, by attention segment. */
   readonly stateSegments?: readonly number[];
-  /** Of one token in one kv head's cache, K and V (MLA: the latent and the rotary key); 0 in a recurrent layer. */
+  /**
+   * Of one token in the cache of an attention segment's kv heads, K and V (MLA: the latent and the rotary key); 0 in a recurrent layer.
+   */
   readonly kvToken: number;
   /** Keys that a row of its attention sees; undefined: all before it. */
   readonly window?: number | undefined;

@@ -6,7 +6,7 @@ import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { StageCompression } from '../../model/compression/stage_compression.js';
-import { layerWindows, type ModelConfig } from '../../model/config/model_config.js';
+import { layerWindows, type ModelConfig, segmentKvHeads } from '../../model/config/model_config.js';
 import type { DeviceModel } from '../../model/device_model.js';
 import type { CacheBuffer, Forward } from '../../model/forward/forward.js';
 import { chunksOf } from '../../model/layers/roles.js';
@@ -337,11 +337,15 @@ export class RankRunner implements Rank {
         const tokens = (kvHead: number, slot: number, length: number): number =>
           this.#tables.owners.tokens(rank, index, kvHead, slot, length);
         const window = windows[first + at] ?? Infinity;
-        return sum((length, slot) =>
-          kvHeads.reduce(
-            (all, kvHead) => all + tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window)),
-            0,
-          ),
+        const heads = segmentKvHeads(this.config.layers[first + at]!.attention);
+        return (
+          heads *
+          sum((length, slot) =>
+            kvHeads.reduce(
+              (all, kvHead) => all + tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window)),
+              0,
+            ),
+          )
         );
       });
     });

@@ -61,6 +61,11 @@ export interface GqaConfig {
   /** Query heads; a multiple of kvHeads. */
   readonly heads: number;
   readonly kvHeads: number;
+  /**
+   * Attention segments, by which plans cut heads: each has kvHeads / segments neighbouring kv heads; default kvHeads. Set where layers
+   * differ in their kv heads (`alikeSegments`): all have as many segments.
+   */
+  readonly segments?: number;
   /** Not always hiddenSize / heads. */
   readonly headDim: number;
   readonly bias: { readonly q: boolean; readonly k: boolean; readonly v: boolean; readonly o: boolean };
@@ -210,6 +215,26 @@ export function attentionOf<K extends PagedAttention['kind'] = PagedAttention['k
 /** True where layers cache one latent for all heads: there is no axis of kv heads. */
 export const cachesLatent = (config: Pick<ModelConfig, 'architecture' | 'layers'>): boolean =>
   attentionOf(config).kind === 'mla';
+
+/** Neighbouring kv heads of an attention segment. */
+export const segmentKvHeads = (attention: AttentionConfig): number =>
+  attention.kind === 'gqa' ? attention.kvHeads / (attention.segments ?? attention.kvHeads) : 1;
+
+/** True where layers differ in their kv heads. */
+export const mixesHeads = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
+  layers.some(({ attention }) => attention.kind === 'gqa' && attention.segments !== undefined);
+
+/** The same layers: where they differ in their kv heads, with as many attention segments each as divide them all. */
+export function alikeSegments(layers: readonly LayerConfig[]): readonly LayerConfig[] {
+  const counts = layers.flatMap(({ attention }) => (attention.kind === 'gqa' ? [attention.kvHeads] : []));
+  if (new Set(counts).size < 2) return layers;
+  const segments = counts.reduce(gcd);
+  return layers.map((layer) =>
+    layer.attention.kind === 'mla' ? layer : { ...layer, attention: { ...layer.attention, segments } },
+  );
+}
+
+const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 
 /** By layer: keys that a row sees, its own included; undefined: all before it. */
 export const layerWindows = ({ layers }: Pick<ModelConfig, 'layers'>): (number | undefined)[] =>

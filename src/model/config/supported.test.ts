@@ -8,6 +8,7 @@ import type {
   LayerConfig,
   ModelConfig,
 } from './model_config.js';
+import { alikeSegments, segmentKvHeads } from './model_config.js';
 import { checkSupported } from './supported.js';
 import { makeRandomModel } from '../testing/random_model.js';
 
@@ -44,7 +45,6 @@ describe('what a model may say that nothing runs is refused by its key', () => {
       replaced(llama, 1, { attention: { ...recurrent, taps: 9 } }),
       /conv kernel 9 of layer 1 is not/,
     ],
-    ['other kv heads', attending({ kvHeads: 1 }, [2]), /attention\.kvHeads is 1 in layer 2 and 2 in layer 0/],
     ['both caches', replaced(v3, 2, llama.layers[0]!), /attention\.kind is "gqa" in layer 2 and "mla" in layer 0/],
     [
       'other experts',
@@ -60,6 +60,14 @@ describe('what a model may say that nothing runs is refused by its key', () => {
     }
     expect(error).toBeInstanceOf(SplitkvError);
     expect(error).toMatchObject({ code: 'unsupported', message: expect.stringMatching(message) });
+  });
+
+  it('takes layers of other heads, which are cut into as many segments', () => {
+    const config = attending({ kvHeads: 1, headDim: 40, rope: null }, [2]);
+    checkSupported(config, 'config.json');
+    const counts = alikeSegments(config.layers).map(({ attention }) => [segmentKvHeads(attention), attention]);
+    expect(counts).toMatchObject(config.layers.map((_, layer) => [layer === 2 ? 1 : 2, { segments: 1 }]));
+    expect(alikeSegments(llama.layers)).toBe(llama.layers);
   });
 
   it('takes a window that cuts nothing, in some layers too, and layers of both MLPs', () => {

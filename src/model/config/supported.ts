@@ -99,8 +99,8 @@ function gqaFault({ rope, sinks, keysOf }: Extract<AttentionConfig, { kind: 'gqa
 }
 
 /**
- * What plans and caches take to be one number of the model: kinds and heads of attention, a token's width in the cache, the experts.
- * Layers may differ in the rest.
+ * What plans and caches take to be one number of the model: kinds of attention, latents, the experts. Layers may differ in the rest,
+ * grouped-query ones in their heads, too.
  */
 function checkAlike({ layers }: ModelConfig, file: string): void {
   const firsts = new Map<string, number>();
@@ -125,11 +125,14 @@ function checkAlike({ layers }: ModelConfig, file: string): void {
 
 /** Fields in which layers may differ; windows that cut nothing. */
 const OWN_FIELDS: readonly string[] = ['window', 'softcap', 'rope', 'scale', 'bias', 'qkNorm', 'loraNormEps'];
+/** With grouped-query attention also in these. */
+const OWN_HEADS: readonly string[] = [...OWN_FIELDS, 'heads', 'kvHeads', 'headDim'];
 
 /** The first field in which two differ that must not; gated MLPs may in all. */
 function differing(a: AttentionConfig | MlpConfig, b: AttentionConfig | MlpConfig): string | undefined {
   if (a === b || (a.kind === 'gated' && b.kind === 'gated')) return undefined;
-  const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((field) => !OWN_FIELDS.includes(field));
+  const own = a.kind === 'gqa' && b.kind === 'gqa' ? OWN_HEADS : OWN_FIELDS;
+  const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((field) => !own.includes(field));
   const text = (one: object, field: string): string => JSON.stringify((one as Record<string, unknown>)[field] ?? null);
   return fields.find((field) => text(a, field) !== text(b, field));
 }

@@ -1,5 +1,5 @@
 import { didYouMean, SplitkvError } from '../../base/errors.js';
-import type { ModelConfig } from '../config/model_config.js';
+import { alikeSegments, type ModelConfig } from '../config/model_config.js';
 import { ConfigReader } from '../config/config_reader.js';
 import { checkSupported } from '../config/supported.js';
 import { type Family, type FamilyGguf, parseCommon } from './family.js';
@@ -142,8 +142,9 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
   const common = parseCommon(modelType, reader, generation);
   const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
   reader.refuseNearMisses();
-  checkSupported(parsed, file);
-  return parsed;
+  const model = { ...parsed, layers: alikeSegments(parsed.layers) };
+  checkSupported(model, file);
+  return model;
 }
 
 interface KnownModel {

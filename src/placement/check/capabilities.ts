@@ -27,6 +27,7 @@ export const FEATURES = {
   latent: 'a latent cache (MLA)',
   windowed: 'a model whose layers have windows',
   recurrent: 'a model with recurrent layers (convolutions, linear attention)',
+  mixedHeads: 'a model whose layers differ in their kv heads',
   experts: 'a model with routed experts',
   dense: 'a model without experts',
   // Options.
@@ -45,7 +46,7 @@ export const FEATURES = {
 } as const satisfies Readonly<Record<string, string>>;
 export type Feature = keyof typeof FEATURES;
 
-const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'recurrent', 'experts', 'dense'];
+const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'recurrent', 'mixedHeads', 'experts', 'dense'];
 
 /** These features don't go together. */
 export interface Exclusion {
@@ -114,6 +115,16 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     of: ['compression', 'windowed'],
     because: 'a window counts tokens, and what is left of a compressed head is no run of tokens',
     instead: 'leave kvBudget out: a layer with a window reads its last tokens only',
+  },
+  {
+    of: ['arranged', 'mixedHeads'],
+    because: 'a head that is placed is of every layer, and here they have different ones',
+    instead: 'use tp or sp',
+  },
+  {
+    of: ['compression', 'mixedHeads'],
+    because: 'a budget is shared out among the heads of all layers, as many in each',
+    instead: 'leave kvBudget out',
   },
   {
     of: ['recurrent', 'splitChunks'],
@@ -250,11 +261,13 @@ export const modelFeatures = ({
   latent,
   windowed = false,
   recurrent = false,
+  mixedHeads = false,
   numExperts,
-}: Pick<ModelShape, 'latent' | 'windowed' | 'recurrent' | 'numExperts'>): Feature[] => [
+}: Pick<ModelShape, 'latent' | 'windowed' | 'recurrent' | 'mixedHeads' | 'numExperts'>): Feature[] => [
   latent ? 'latent' : 'gqa',
   ...(windowed ? ['windowed' as const] : []),
   ...(recurrent ? ['recurrent' as const] : []),
+  ...(mixedHeads ? ['mixedHeads' as const] : []),
   numExperts > 0 ? 'experts' : 'dense',
 ];
 

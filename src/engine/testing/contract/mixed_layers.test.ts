@@ -3,8 +3,12 @@ import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { GqaConfig } from '../../../model/config/model_config.js';
 import { registerFamily } from '../../../model/families/registry.js';
 import { mixed } from '../../../model/families/testing/mixed.js';
+import { modelSizes } from '../../../model/model_sizes.js';
+import { modelShape } from '../../../model/shape.js';
 import { clearlyRoutedTokens, referenceLogits } from '../../../model/testing/reference/reference.js';
+import { makePlan, misfit, modelFeatures, planMemory } from '../../../placement/index.js';
 import { load } from '../../load.js';
+import { memoryOnPaper } from '../../planning/rank_memory.js';
 import { randomFiles } from '../random_source.js';
 import { firstDifference, runAlone } from '../run_bits.js';
 
@@ -46,6 +50,29 @@ describe('one model with layers of several shapes and kinds', async () => {
     expect(Math.max(...other.map((value, id) => Math.abs(value - expected.at(-1)![id]!))) / largest).toBeGreaterThan(
       0.05,
     );
+  });
+
+  test('takes the memory that its layers say, each for itself', async () => {
+    const { config } = randomFiles(model).model;
+    const sizes = modelSizes(config, 'f32', 'f16');
+    // 4 kv heads of 8 by turns with 2 of 24; plans cut both in 2.
+    expect(sizes.layers.map(({ kvToken }) => kvToken)).toEqual([0, 1, 2].flatMap(() => [2 * 2 * 8 * 2, 2 * 24 * 2]));
+    const shape = modelShape(config);
+    expect(shape).toMatchObject({ kvHeads: 2, segmentHeads: [4, 4], mixedHeads: true });
+    for (const [policy, ranks] of [
+      ['tp', 2],
+      ['sp', 2],
+      ['pp', 3],
+    ] as const) {
+      const plan = makePlan(policy, ranks, shape);
+      const runner = { slots: 3, contextLength: 512, prefillChunk: 64, kvType: 'f16' } as const;
+      const held = await memoryOnPaper(plan, { config, type: 'f32' }, runner);
+      const planned = planMemory(plan, sizes, { slots: 3, contextLength: 512, block: 64 });
+      expect(held.map(({ kvBytes }) => kvBytes)).toEqual(planned.map(({ kvBytes }) => kvBytes));
+    }
+    expect(() => makePlan('tp', 4, shape)).toThrow();
+    expect(misfit(['compression', ...modelFeatures(shape)])).toContain('differ in their kv heads');
+    expect(misfit(['arranged', 'mixedHeads'])).toContain('use tp or sp');
   });
 
   test('has the same bits on several ranks', { timeout: 300_000 }, async () => {

@@ -9,7 +9,7 @@ import { gatedNames, llamaNames } from '../../config/tensor_names.js';
 import { countRange, parseActivation, sizeRange } from '../common_keys.js';
 import { defineFamily } from '../family.js';
 
-/** A family whose layers differ, in all that layers may differ in: by turns the ropes, norms, biases, scales and MLPs below. */
+/** A family whose layers differ, in all that layers may differ in: by turns the heads, ropes, norms, biases, scales and MLPs below. */
 export const mixed = defineFamily({
   config(config, { hiddenSize, numLayers }) {
     const heads = config.integer('num_attention_heads', countRange);
@@ -40,16 +40,18 @@ export const mixed = defineFamily({
     return {
       layers: Array.from({ length: numLayers }, (_, index): LayerConfig => {
         const odd = index % 2 === 1;
+        // Fewer kv heads, of other query heads, and wider ones.
+        const own = odd
+          ? { heads: heads / 2, kvHeads: kvHeads / 2, headDim: 3 * headDim }
+          : { heads, kvHeads, headDim };
         return {
           attention: {
             kind: 'gqa',
-            heads,
-            kvHeads,
-            headDim,
+            ...own,
             bias: { q: odd, k: odd, v: odd, o: !odd },
             qkNorm: odd,
-            rope: { ...rope, theta: odd ? 500 : rope.theta },
-            scale: (odd ? 1 : 0.7) / Math.sqrt(headDim),
+            rope: { ...rope, theta: odd ? 500 : rope.theta, dims: own.headDim },
+            scale: (odd ? 1 : 0.7) / Math.sqrt(own.headDim),
           },
           mlp: mlps[index % mlps.length]!,
         };

@@ -9,7 +9,7 @@ import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { RankShare } from '../../../placement/index.js';
 import type { StageCompression } from '../../compression/stage_compression.js';
-import type { GqaConfig } from '../../config/model_config.js';
+import { type GqaConfig, segmentKvHeads } from '../../config/model_config.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { fuses, mergesApart, type Partials, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
@@ -18,16 +18,19 @@ import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { type CacheOptions, kvTokenBytes, type LayerCache } from './cache.js';
 import type { GqaWeights } from './gqa_weights.js';
+import { attentionSegments } from './segments.js';
 import { isLone, type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
 
-/** kv heads whose cache a rank has, copies by their share. */
-const ownHeads = ({ kvHeads, copies = [] }: RankShare): number =>
+/** Attention segments whose cache a rank has, copies by their share. */
+const ownSegments = ({ kvHeads, copies = [] }: RankShare): number =>
   copies.reduce((sum, { share }) => sum + share - 1, kvHeads.length);
 
 /** Grouped-query attention of alike layers of a stage. */
 export class GqaLayers implements AttentionLayers {
   readonly heads: number;
+  /** kv heads of an attention segment. What a plan calls a kv head is a segment's. */
+  readonly segmentHeads: number;
   readonly caches: readonly LayerCache[];
   readonly compression: StageCompression | undefined;
   readonly widestRow: number;
@@ -49,6 +52,7 @@ export class GqaLayers implements AttentionLayers {
     const { holder } = topology;
     this.stage = stage;
     this.config = config;
+    this.segmentHeads = segmentKvHeads(config);
     this.heads = this.#headsOf(holder.heads);
     const { window = Infinity, softcap } = config;
     this.attended = {
@@ -73,7 +77,7 @@ export class GqaLayers implements AttentionLayers {
     this.widestRow = Math.max(
       this.heads > 0 ? spreadLayout(stage.world, topology, this.shape, rows).largest : 0,
       this.#qkvStrideOf(holder.heads),
-      RowParallelLinear.widestRow(stage, config.kvHeads),
+      RowParallelLinear.widestRow(stage, attentionSegments(config).total),
     );
   }
 
@@ -88,7 +92,7 @@ export class GqaLayers implements AttentionLayers {
     const { numBlocks } = this.blocks;
     const { headDim } = this.config;
     const { share } = topology;
-    const kvHeads = share.kvHeads.length;
+    const kvHeads = share.kvHeads.length * this.segmentHeads;
     const of = { kvHeads: 1, headDim, kvType, block };
     const bytes = kvHeads === 0 ? 0 : kvCacheBytes(of, perHead?.headBlocks.get(layer) ?? numBlocks * kvHeads);
     const allocate = (what: string): Buffer =>
@@ -98,18 +102,18 @@ export class GqaLayers implements AttentionLayers {
       buffers: kvHeads === 0 ? [] : ['k', 'v'].map(allocate),
       bytes,
       isWindowed: this.blocks === cache.windowed,
-      bytesPerToken: kvTokenBytes(this.config, kvType) * ownHeads(share),
+      bytesPerToken: kvTokenBytes(this.config, kvType) * ownSegments(share) * this.segmentHeads,
       headBlockBytes: 2 * kvCacheBytes(of, 1),
     };
   }
 
   #headsOf(segments: readonly number[]): number {
-    return (segments.length * this.config.heads) / this.config.kvHeads;
+    return (segments.length * this.segmentHeads * this.config.heads) / this.config.kvHeads;
   }
 
   #qkvStrideOf(segments: readonly number[]): number {
     const heads = this.#headsOf(segments) * (this.config.gated ? 2 : 1);
-    return activationStride((heads + 2 * segments.length) * this.config.headDim);
+    return activationStride((heads + 2 * segments.length * this.segmentHeads) * this.config.headDim);
   }
 
   program(rows: StageRows): AttentionProgram {
@@ -133,7 +137,11 @@ class GqaProgram implements AttentionProgram {
     const size = rows.rows * Math.max(shape.outStride, 32) * 4;
     this.#attended = scratch.createBuffer(paddedName(`${role} attended`, heads * config.headDim), size);
     const name = `o${alike.suffix}`;
-    this.#output = new RowParallelLinear(stage, rows, { name, cut: 'heads', segments: config.kvHeads });
+    this.#output = new RowParallelLinear(stage, rows, {
+      name,
+      cut: 'heads',
+      segments: attentionSegments(config).total,
+    });
   }
 
   record(recorder: RankRecorder, layer: number, half: Half<GqaWeights> | undefined, compresses: boolean): void {
@@ -192,7 +200,7 @@ class GqaProgram implements AttentionProgram {
   /** The gate lies behind q, k and v. */
   #recordGate(recorder: RankRecorder, { ownQueries, input }: SpreadAttention): void {
     const { config, heads, shape, stage } = this.of;
-    const kvHeads = stage.topology.holder.heads.length;
+    const kvHeads = stage.topology.holder.heads.length * this.of.segmentHeads;
     recorder.dispatch(
       outputGate,
       {
@@ -208,15 +216,15 @@ class GqaProgram implements AttentionProgram {
 
   /** What kernels of attention are told of the rows' heads and the layer's cache. */
   #attendedHeads({ input }: SpreadAttention, layer: number) {
-    const { stage, config } = this.of;
+    const { stage, config, segmentHeads } = this.of;
     const { topology, cache } = stage;
     const [k, v] = this.#cacheOf(layer) as [Buffer, Buffer];
     const common = {
       rows: input.rows,
       heads: input.heads,
-      kvHeads: input.segments.length,
-      cacheKvHeads: topology.share.kvHeads.length,
-      firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!),
+      kvHeads: input.segments.length * segmentHeads,
+      cacheKvHeads: topology.share.kvHeads.length * segmentHeads,
+      firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!) * segmentHeads,
       headDim: config.headDim,
       rotary: config.rope?.dims ?? 0,
       queryRows: config.rope?.temperature !== undefined,
