@@ -7,7 +7,7 @@ import {
   type ModelConfig,
   segmentKvHeads,
 } from './config/model_config.js';
-import { heldSegments, stateLength } from './layers/recurrent/segments.js';
+import { keptStates, stateSegments } from './layers/recurrent/segments.js';
 import type { KvType } from './layers/attention/cache.js';
 import { kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
@@ -44,6 +44,7 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
     headRow: row(map.head!),
     tied: config.tieWordEmbeddings,
     finalNorm: bytes(map.norm),
+    keptStates: keptStates(config),
   };
 }
 
@@ -56,7 +57,7 @@ function layerSizes(
   const attends = attentionKinds[attention.kind].bytes(attention, bytes);
   const columns = mlp.kind === 'gated' ? mlp.downSegments.modelInFeatures : mlp.config.sharedWidth;
   const held = mlpKinds[mlp.kind].bytes(mlp, bytes);
-  const state = stateSegments(layer);
+  const state = stateSegments(layer.attention);
   return {
     ...(state && { stateSegments: state }),
     attentionSegments: shareOut(attends.cut, heads),
@@ -65,15 +66,6 @@ function layerSizes(
     mlpShared: held.shared + bytes(postNorm, mlpOutNorm),
     expert: held.expert ?? 0,
   };
-}
-
-/** Of a recurrent layer: bytes of a sequence's state, by attention segment. */
-function stateSegments({ attention }: LayerConfig): number[] | undefined {
-  if (!isRecurrent(attention)) return undefined;
-  return Array.from(
-    { length: attention.segments },
-    (_, segment) => stateLength(attention, heldSegments(attention, { heads: [[segment, segment + 1]] })) * 4,
-  );
 }
 
 /** Whole bytes in proportion to `weights`, adding up to `bytes`. */

@@ -64,8 +64,9 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
         weightBytes += layerBytes(layer, own.share);
         kvBytes += ((layer.window ?? Infinity) < contextLength ? (part ?? whole) : whole) * layer.kvToken;
       }
+      const places = own.stage.kind === 'token' ? own.weights.length : 1;
       stateBytes +=
-        Math.max(1, Math.ceil(rowSequences(own, options.slots))) *
+        (Math.max(1, Math.ceil(rowSequences(own, options.slots))) + (sizes.keptStates ?? 0) * places) *
         sum(layers.map((layer) => layerState(layer, own.share)));
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;

@@ -22,6 +22,8 @@ export interface LayerSizes {
 
 /** Bytes of a model as placement adds them up. */
 export interface ModelSizes {
+  /** Copies of recurrent layers' states that ranks keep, for each place that sequences are dealt out to; default 0. */
+  readonly keptStates?: number;
   readonly layers: readonly LayerSizes[];
   /** Of one row of the embedding table. */
   readonly embeddingRow: number;

@@ -37,6 +37,7 @@ export class SlotTables {
   readonly #chunkOffsets: Buffer;
   readonly #tableStride: number;
   readonly #states: CacheOptions['states'];
+  #stateOf: readonly number[] = [];
 
   /** `parts`: needed where heads have tables of their own. */
   constructor(
@@ -102,6 +103,22 @@ export class SlotTables {
     };
   }
 
+  /** Places of sequences whose rows this rank runs: each keeps states of its own. */
+  get #statePlaces(): number {
+    return this.world.all.ownRows ? 1 : this.owners.ranges(0).length;
+  }
+
+  /** Of a slot whose rows this rank runs: its state's number. */
+  stateOf(slot: number): number {
+    return this.#stateOf[slot]!;
+  }
+
+  /** This rank's number of a kept state of a slot's place. */
+  keptState(slot: number, place: number): number {
+    const before = this.world.all.ownRows ? 0 : this.owners.placeOf(slot);
+    return before * (this.options.keptStates ?? 0) + place;
+  }
+
   /** The states of the slots whose rows this rank runs, in order of the slots. */
   #allocateStates(): CacheOptions['states'] {
     const { device, world, owners } = this;
@@ -109,13 +126,11 @@ export class SlotTables {
     const all = Array.from({ length: slots * batches }, (_, slot) => slot);
     const runs = world.all.ownRows ? all.filter((slot) => owners.keeps(world.rank, slot)) : all;
     const places = device.createBuffer('state_places', all.length * 4);
-    device.write(
-      places,
-      0,
-      Uint32Array.from(all, (slot) => Math.max(0, runs.indexOf(slot))),
-    );
+    this.#stateOf = all.map((slot) => Math.max(0, runs.indexOf(slot)));
+    device.write(places, 0, Uint32Array.from(this.#stateOf));
     // A rank without slots of its own has a row that is never active.
-    return { count: Math.max(1, runs.length), places };
+    const { keptStates = 0 } = this.options;
+    return { count: Math.max(1, runs.length), places, kept: keptStates * this.#statePlaces };
   }
 
   /** Whether this rank keeps a slot's sequences, or a part of each. */

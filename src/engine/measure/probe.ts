@@ -90,7 +90,7 @@ export class Probe {
         chunkOffsets: device.createBuffer('chunk_offsets', 4),
         tableStride: numBlocks,
         contextLength,
-        states: { count: 1, places: device.createBuffer('state_places', 4) },
+        states: { count: 1, places: device.createBuffer('state_places', 4), kept: 0 },
       });
       return new Probe(device, layers, contextLength, forward, subject.batched);
     });

@@ -1,4 +1,6 @@
 import { defaultPromptChunk, type Feature, type Plan } from '../../placement/index.js';
+import { hasState } from '../../model/config/model_config.js';
+import { keptStates } from '../../model/layers/recurrent/segments.js';
 import type { MemorySubject } from './budgets.js';
 import type { RunnerOptions } from '../ranks/rank.js';
 
@@ -25,12 +27,13 @@ export const subjectFeatures = ({
 
 /** How the ranks of a plan are to be set up. @throws as `seatsOf` */
 export const runnerOf = (
-  { kvType, contextLength, prefillChunk, compression, seatsOf }: PlanSubject,
+  { config, kvType, contextLength, prefillChunk, compression, seatsOf }: PlanSubject,
   plan: Plan,
 ): Omit<RunnerOptions, 'memory'> => ({
   ...seatsOf(plan),
   contextLength,
   prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
   kvType,
+  ...(hasState(config) && { keptStates: keptStates(config) }),
   ...(compression && { compression }),
 });

@@ -16,6 +16,8 @@ export interface RunnerOptions {
   readonly kvType: KvType;
   /** KV blocks that sequences share (of all ranks that split them together); default: as many as every slot may need. */
   readonly kvBlocks?: number;
+  /** Copies of recurrent layers' states that there is room for, for each place that sequences are dealt out to; default 0. */
+  readonly keptStates?: number;
   /** How prompts are compressed; undefined: not at all. */
   readonly compression?: CompressionOptions;
   /** Sequences whose windows there is room for, in layers with windows; default: one for every slot. */
@@ -129,6 +131,9 @@ export interface Rank {
   reserve(slot: number, tokens: number, chunkOffset?: number): Promise<void>;
   /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
   copyBlocks(slot: number, copies: readonly CopiedBlock[]): Promise<void>;
+  /** Copies the state of a slot's recurrent layers, as the calls before left it, to a kept one of its place; or back. */
+  keepState(slot: number, kept: number): Promise<void>;
+  restoreState(slot: number, kept: number): Promise<void>;
   /**
    * Copies KV blocks from the rank that keeps slot `from.slot` to the one that keeps `to.slot`, in order and in every layer; the two are
    * different ranks that share sequences out among them.

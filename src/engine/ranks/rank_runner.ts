@@ -229,6 +229,28 @@ export class RankRunner implements Rank {
     });
   }
 
+  keepState(slot: number, kept: number): Promise<void> {
+    return this.#copyState(slot, kept, true);
+  }
+
+  restoreState(slot: number, kept: number): Promise<void> {
+    return this.#copyState(slot, kept, false);
+  }
+
+  #copyState(slot: number, place: number, keeps: boolean): Promise<void> {
+    const batch = Math.floor(slot / this.options.slots);
+    return this.#inOrder(async () => {
+      if (!this.#batchOf(slot) || this.#forward.states.length === 0) return;
+      const encoder = this.device.gpu.createCommandEncoder();
+      const [own, other] = [this.#tables.stateOf(slot), this.#tables.keptState(slot, place)];
+      for (const { buffer, bytes, kept } of this.#forward.states) {
+        if (keeps) encoder.copyBufferToBuffer(buffer.gpu, own * bytes, kept!.gpu, other * bytes, bytes);
+        else encoder.copyBufferToBuffer(kept!.gpu, other * bytes, buffer.gpu, own * bytes, bytes);
+      }
+      this.device.gpu.queue.submit([encoder.finish()]);
+    }, batch);
+  }
+
   moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {
     return this.#inOrder(async () => {
       const { device, world } = this;

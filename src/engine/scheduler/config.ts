@@ -65,6 +65,11 @@ export interface SchedulerOptions {
   readonly chunkedPrefill?: boolean;
   /** Default false: it needs prompts' ids, not only their lengths. */
   readonly prefixCaching?: boolean;
+  /**
+   * Of models with recurrent layers: copies of states that each rank has room for. A sequence then begins at a prefix of the cache only
+   * where its state was kept. Default: sequences have no state.
+   */
+  readonly keptStates?: number | undefined;
   /** Part of a rank's blocks that a new sequence must leave free for the running ones to grow into; default 0.01. */
   readonly watermark?: number;
   /** Iterations that a point of priority is worth; default 50. */
@@ -88,9 +93,10 @@ export interface SchedulerOptions {
 
 /** Checked options, defaults filled in. */
 export interface SchedulerConfig extends Required<
-  Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction' | 'chunkEnd'>
+  Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction' | 'chunkEnd' | 'keptStates'>
 > {
   readonly eviction?: PromptEviction | undefined;
+  readonly keptStates?: number | undefined;
   readonly chunkEnd?: SchedulerOptions['chunkEnd'];
   readonly attentionDp: AttentionDpConfig;
 }
@@ -106,6 +112,7 @@ const schema: OptionsSchema<SchedulerOptions> = {
   maxPrefillSequences: true,
   chunkedPrefill: true,
   prefixCaching: true,
+  keptStates: true,
   watermark: true,
   agingIterations: true,
   sharedRows: true,
@@ -130,6 +137,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     maxPrefillSequences = Number.MAX_SAFE_INTEGER,
     chunkedPrefill = true,
     prefixCaching = false,
+    keptStates,
     watermark = 0.01,
     agingIterations = 50,
     sharedRows = false,
@@ -185,6 +193,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     ...counts,
     chunkedPrefill,
     prefixCaching,
+    keptStates,
     watermark,
     sharedRows,
     shiftsSlots,

@@ -15,6 +15,7 @@ export type {
   PrefillChunk,
   RankWork,
   SequenceMove,
+  StateCopy,
 } from './iteration.js';
 export { Scheduler } from './scheduler.js';
 export type { EndReason, RequestSpec, ScheduledSequence, SequenceStatus } from './sequence.js';

@@ -52,6 +52,12 @@ export interface BlockCopy {
   readonly windows?: { readonly from: number; readonly to: number };
 }
 
+/** The state of a sequence's recurrent layers, and a kept one of the rank. */
+export interface StateCopy {
+  readonly sequence: ScheduledSequence;
+  readonly place: number;
+}
+
 /** One rank's part of an iteration. In order: moves of all ranks, copies, block tables, handovers, prefill chunks and decode rows in any order. */
 export interface RankWork {
   readonly moves: readonly SequenceMove[];
@@ -60,6 +66,10 @@ export interface RankWork {
   /** Sequences whose `blocks` or `slot` changed: their rows of the block table are to be written. */
   readonly tables: readonly ScheduledSequence[];
   readonly handed: readonly Handover[];
+  /** Sequences that begin with a kept state: before anything of the iteration is computed. */
+  readonly restored: readonly StateCopy[];
+  /** States to be kept after the iteration's prefill chunks. */
+  readonly kept: readonly StateCopy[];
   readonly prefills: readonly PrefillChunk[];
   /** One row each: the last token sampled goes in, at position `computed` - 1, and the next one is sampled. */
   readonly decodes: readonly ScheduledSequence[];

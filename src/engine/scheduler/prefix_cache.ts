@@ -1,5 +1,6 @@
 import type { BlockRun } from '../../placement/pools.js';
 import type { Sequence } from './sequence.js';
+import type { StatePool } from './kv/state_pool.js';
 
 /** Cached content of one block, below the blocks before it. */
 interface Node extends Content {
@@ -9,6 +10,8 @@ interface Node extends Content {
   /** In layers with windows; undefined where it isn't there (any more). */
   window: number | undefined;
   readonly children: Map<number, Node>;
+  /** Of a model with recurrent layers: where the state behind the block's last token is kept. */
+  state?: number | undefined;
 }
 
 /** What a block holds: at most a block's tokens; fewer for the last one of a sequence. */
@@ -31,6 +34,9 @@ export interface PrefixMatch {
   readonly tokens: number;
   /** Of the sequence that the blocks were of; undefined where there are none. */
   readonly offset: number | undefined;
+  /** Of a model with recurrent layers: the state that the sequence begins with, and tokens in whole blocks that are known beyond it, too. */
+  readonly state?: number;
+  readonly known?: number;
 }
 
 const NOTHING: BlockRun = { first: 0, blocks: [] };
@@ -61,10 +67,12 @@ export class PrefixCache {
   /**
    * @param blockTokens tokens per block
    * @param window keys that a row sees in layers whose blocks are freed when their window has passed; default: there are none
+   * @param states of a model with recurrent layers: sequences begin where a state was kept
    */
   constructor(
     private readonly blockTokens: number,
     private readonly window?: number,
+    private readonly states?: StatePool,
   ) {}
 
   get size(): number {
@@ -88,7 +96,7 @@ export class PrefixCache {
     let best = NOTHING_CACHED;
     for (const [offset, root] of this.#roots) {
       const match = this.#matchBelow(root, offset, sequence, limit);
-      if (match.tokens > best.tokens) best = match;
+      if (match.tokens > best.tokens || (match.known ?? 0) > (best.known ?? 0)) best = match;
     }
     return best;
   }
@@ -97,12 +105,32 @@ export class PrefixCache {
     const path: Node[] = [];
     let node = root;
     let tokens = 0;
+    let state: number | undefined;
+    let before = 0;
     for (; tokens + this.blockTokens <= limit; tokens += this.blockTokens) {
       const content = contentOf(sequence, tokens, this.blockTokens);
       const next = node.children.get(hashOf(content));
       if (!next || !sameContent(next, content)) break;
       path.push(next);
       node = next;
+      if (node.state === undefined) continue;
+      ({ state } = node);
+      before = path.length;
+    }
+    if (this.states) {
+      const own = path.slice(0, before);
+      const windows = this.#windowsOf(own, before * this.blockTokens);
+      if (before === 0 || !windows) return { ...NOTHING_CACHED, known: tokens };
+      const blocks = own.map(({ block }) => block);
+      return {
+        blocks,
+        partial: undefined,
+        windows,
+        tokens: before * this.blockTokens,
+        offset,
+        known: tokens,
+        state: state!,
+      };
     }
     let partial = this.#partial(node, sequence, tokens, limit);
     tokens += partial?.tokens ?? 0;
@@ -170,6 +198,17 @@ export class PrefixCache {
     }
   }
 
+  /** The state behind the first `end` tokens of a sequence is kept at a place of the pool. */
+  keep(sequence: Sequence, end: number, place: number): void {
+    const node = end % this.blockTokens === 0 ? this.#pathTo(sequence, end / this.blockTokens) : undefined;
+    if (!node || node.state !== undefined) {
+      this.states!.release(place);
+      return;
+    }
+    node.state = place;
+    this.states!.settle(place, () => (node.state = undefined));
+  }
+
   #rootOf(offset: number): Node {
     const known = this.#roots.get(offset);
     if (known) return known;
@@ -233,6 +272,9 @@ export class PrefixCache {
     this.#nodes.delete(block);
     if (node.window !== undefined) this.forgetWindow(node.window);
     detach(node);
+    if (node.state === undefined) return;
+    this.states!.release(node.state);
+    node.state = undefined;
   }
 
   /** Of a block in layers with windows: its content is known without them still. */

@@ -3,14 +3,18 @@ import { type BlockDemand, mayAdmit } from './admission.js';
 import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
 import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
-import type { BlockCopy, Handover, PrefillChunk, SequenceMove } from './iteration.js';
+import type { BlockCopy, Handover, PrefillChunk, SequenceMove, StateCopy } from './iteration.js';
 import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import { victimOf } from './preemption.js';
 import { NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
+import { StatePool } from './kv/state_pool.js';
 import { SlotGroups } from './groups/slot_groups.js';
 import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
 import { WindowBlocks } from './window_blocks.js';
+
+/** Tokens at a prompt's end that the next turn of a conversation may have otherwise: where an answer begins. */
+const TURN_TOKENS = 8;
 
 /** A rank's work of one iteration while it is being put together. */
 export class WorkList {
@@ -18,6 +22,8 @@ export class WorkList {
   readonly copies: BlockCopy[] = [];
   readonly tables: ScheduledSequence[] = [];
   readonly handed: Handover[] = [];
+  readonly restored: StateCopy[] = [];
+  readonly kept: StateCopy[] = [];
   readonly prefills: PrefillChunk[] = [];
   readonly decodes: Sequence[] = [];
   readonly preempted: Sequence[] = [];
@@ -44,6 +50,8 @@ export class RankState {
   promptTokens = 0;
   /** Compressed since the last iteration was planned. */
   readonly #compressed: Sequence[] = [];
+  /** Of a model with recurrent layers. */
+  readonly #states: StatePool | undefined;
   readonly #slots: SlotGroups;
   readonly #watermarkBlocks: number;
   readonly #blockTokens: number;
@@ -57,7 +65,10 @@ export class RankState {
     readonly groupRows: number[] = (limits.microBatches ?? [limits.slots]).map(() => 0),
   ) {
     this.#blockTokens = config.blockTokens;
-    this.cache = config.prefixCaching ? new PrefixCache(config.blockTokens, limits.windows?.tokens) : undefined;
+    const { keptStates } = config;
+    this.#states = config.prefixCaching && keptStates !== undefined ? new StatePool(keptStates) : undefined;
+    const { windows } = limits;
+    this.cache = config.prefixCaching ? new PrefixCache(config.blockTokens, windows?.tokens, this.#states) : undefined;
     this.windows = limits.windows && new WindowBlocks(limits.windows, limits.lanes, config, this.cache);
     this.pool = new BlockPool(
       limits.numBlocks,
@@ -324,7 +335,7 @@ export class RankState {
       for (const sequence of this.running) {
         if (!hasContext(sequence)) continue;
         const most = this.#rowsInFlight(sequence, budget);
-        const rows = places > 0 ? chunkRows(this.config, sequence, sequence.computed, most) : 0;
+        const rows = places > 0 ? this.#chunkRows(sequence, sequence.computed, most) : 0;
         if (rows === 0) return;
         this.#addChunk(sequence, rows, work);
         budget -= rows;
@@ -340,7 +351,8 @@ export class RankState {
       const known = this.#knownTokens(head, match.tokens);
       const demand = this.demand(head, match);
       head.offset = demand.offset;
-      const rows = known === head.target ? 0 : chunkRows(this.config, head, known, this.#firstRows(budget));
+      head.keepsAt = this.#statesToKeep(head, match);
+      const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#firstRows(budget));
       if (rows === 0 && known < head.target) return;
       if (!this.#mayAdmit(head, demand)) return;
       this.#admit(head, match, work);
@@ -349,6 +361,34 @@ export class RankState {
       budget -= rows;
       places--;
     }
+  }
+
+  /** As `chunkRows`, up to where its state is to be kept. */
+  #chunkRows(sequence: Sequence, computed: number, budget: number): number {
+    const rows = chunkRows(this.config, sequence, computed, budget);
+    if (!this.config.chunkedPrefill) return rows;
+    const edge = sequence.keepsAt.find((end) => end > computed);
+    return edge === undefined ? rows : Math.min(rows, edge - computed);
+  }
+
+  /**
+   * Block edges behind which an admitted sequence's state will be wanted: shortly before its prompt's end (templates may end the next
+   * turn's otherwise), and where it leaves what others began with, too.
+   */
+  #statesToKeep({ promptLength, target }: Sequence, { tokens, known = 0 }: PrefixMatch): number[] {
+    if (!this.#states) return [];
+    const edge = Math.floor((promptLength - 1 - TURN_TOKENS) / this.#blockTokens) * this.#blockTokens;
+    return [known, edge]
+      .filter((end, at, all) => end > tokens && end < target && all.indexOf(end) === at)
+      .toSorted((a, b) => a - b);
+  }
+
+  /** Its state will be that of an edge: keeps it. */
+  #keepState(sequence: Sequence, work: WorkList): void {
+    const place = this.#states?.take();
+    if (place === undefined) return;
+    sequence.keeping.push({ end: sequence.computed, place });
+    work.kept.push({ sequence, place });
   }
 
   /** The first that may run: where prompts come from elsewhere, the first whose prompt is there. */
@@ -370,6 +410,10 @@ export class RankState {
       sequence.blocks.push(this.pool.allocate(this.#laneOf(at, sequence.offset)));
     }
     sequence.capacity = sequence.blocks.length * this.#blockTokens;
+    if (match.state !== undefined) {
+      this.#states!.use(match.state);
+      work.restored.push({ sequence, place: match.state });
+    }
     sequence.cachedTokens = match.tokens;
     sequence.computed = match.tokens;
     sequence.confirmed = match.tokens;
@@ -412,6 +456,7 @@ export class RankState {
     sequence.computed += count;
     if (samples) sequence.sampled = 1;
     sequence.outstanding++;
+    if (sequence.keepsAt.includes(sequence.computed)) this.#keepState(sequence, work);
     this.#settle(sequence);
   }
 
@@ -430,6 +475,10 @@ export class RankState {
       if (partOfPrompt || Math.floor(end / this.#blockTokens) > first) {
         this.cache.register(sequence, first, end, partOfPrompt);
       }
+      for (const { end: edge, place } of sequence.keeping.filter((one) => one.end <= end)) {
+        this.cache.keep(sequence, edge, place);
+      }
+      sequence.keeping = sequence.keeping.filter((one) => one.end > end);
     }
     sequence.confirmed = end;
     if (end >= sequence.promptLength && sequence.evicted === 0) this.#evict(sequence);
@@ -465,6 +514,8 @@ export class RankState {
     removeFrom(this.running, sequence);
     if (sequence.status === 'decode') this.numDecoding--;
     this.promptTokens -= sequence.promptLength;
+    for (const { place } of sequence.keeping) this.#states!.release(place);
+    sequence.keeping = [];
     this.pool.release(sequence.blocks);
     this.windows?.release(sequence);
     sequence.blocks = [];

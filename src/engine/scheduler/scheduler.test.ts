@@ -37,6 +37,7 @@ describe('random traces', () => {
     let cached = 0;
     let moves = 0;
     let shifts = 0;
+    let restored = 0;
     fc.assert(
       fc.property(randomRun, (run) => {
         const result = drive(run);
@@ -44,6 +45,7 @@ describe('random traces', () => {
         cached += result.cachedTokens;
         moves += result.moves;
         shifts += result.shifts;
+        restored += result.restored;
         for (const [index, { maxTokens, endsAfter, abortedAfter }] of run.requests.entries()) {
           const { reason, generated } = result.outcomes.get(String(index))!;
           expect(generated).toEqual(generatedOf(index, generated.length));
@@ -66,6 +68,7 @@ describe('random traces', () => {
     expect(cached).toBeGreaterThan(100);
     expect(moves).toBeGreaterThan(50);
     expect(shifts).toBeGreaterThan(10);
+    expect(restored).toBeGreaterThan(20);
   });
 
   test('the same calls give the same decisions', () => {

@@ -130,6 +130,10 @@ export class Sequence implements ScheduledSequence {
   leavingFor = -1;
   /** The micro-batch that it is about to go to, as `leavingFor`. */
   shiftsTo = -1;
+  /** Block edges behind which its state is to be kept, of a model with recurrent layers. */
+  keepsAt: readonly number[] = [];
+  /** Those that were scheduled and aren't confirmed, with their places. */
+  keeping: { readonly end: number; readonly place: number }[] = [];
   /** Its prompt's keys and values, computed elsewhere, are there to be taken over. */
   handed = false;
   /** Whether it has been left out already of contexts that ran. */

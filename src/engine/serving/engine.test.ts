@@ -145,6 +145,22 @@ describe('engine', () => {
       drawn<Setup>(
         [
           ['convolutions, too few blocks', { model: lfm2 }, { kvBlocks: 9 }],
+          ['convolutions, prefixes shared', { model: lfm2 }, { prefixCaching: true }],
+          [
+            'linear attention, prefixes shared, too few blocks',
+            { model: qwen35 },
+            { prefixCaching: true, kvBlocks: 9 },
+          ],
+          [
+            'linear attention, three ranks, token, prefixes shared',
+            { model: qwen35, plan: 'token', ranks: 3, virtual: true },
+            { slots: 6, prefixCaching: true },
+          ],
+          [
+            'convolutions, adp, prefixes shared',
+            { model: lfm2, plan: 'adp', ranks: 2, virtual: true },
+            { prefixCaching: true },
+          ],
           ['linear attention, pp', { model: qwen35, plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
           ['linear attention, tp', { model: qwen35, plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 9 }],
           [
@@ -153,7 +169,7 @@ describe('engine', () => {
             { slots: 6, kvBlocks: 36 },
           ],
         ],
-        1,
+        2,
         'recurrent',
       ),
     ),
@@ -174,6 +190,64 @@ describe('engine', () => {
       expect(metrics.cachedTokensTotal).toBeGreaterThan(0);
     }
     await engine.dispose();
+  });
+
+  test.each([
+    ['convolutions', lfm2],
+    ['linear attention', qwen35],
+  ])('%s: turns, forks and undone turns begin with kept states', { timeout: 300_000 }, async (_name, model) => {
+    const random = new Random(9);
+    const words = (count: number): number[] => Array.from({ length: count }, () => random.integer(VOCAB));
+    const { engine } = await open({ model }, { prefixCaching: true });
+    const fresh = await open({ model }, { slots: 1 });
+    /** Tokens and the first one's logits, cached as far as may be and computed from the beginning; how many were cached. */
+    const turn = async (prompt: readonly number[], spans: [number, number][]): Promise<[number[], number]> => {
+      const answers = await Promise.all(
+        [engine, fresh.engine].map(async (on) => {
+          const logits: Float32Array[] = [];
+          const tokens: number[] = [];
+          const onToken = (token: number, row: Float32Array | undefined): boolean => {
+            tokens.push(token);
+            if (row) logits.push(row);
+            return false;
+          };
+          const handle = on.submit({
+            prompt,
+            generatedSpans: spans,
+            maxTokens: 70,
+            seed: 4,
+            eosIds: [],
+            logits: 'first',
+            onToken,
+          });
+          await handle.ended;
+          return { tokens, logits, cached: handle.cachedTokens };
+        }),
+      );
+      const [cached, whole] = answers as [(typeof answers)[number], (typeof answers)[number]];
+      expect(cached.tokens).toEqual(whole.tokens);
+      expect(cached.logits).toEqual(whole.logits);
+      expect(whole.cached).toBe(0);
+      return [cached.tokens, cached.cached];
+    };
+    const first = words(200);
+    const [answer, none] = await turn(first, []);
+    expect(none).toBe(0);
+    const spans: [number, number][] = [[200, 200 + answer.length - 1]];
+    const told = [...first, ...answer];
+    // The last edge before the first prompt's end; then what a fork of the same answer found beyond it.
+    expect((await turn([...told, ...words(30)], spans))[1]).toBe(128);
+    expect((await turn([...told, ...words(90)], spans))[1]).toBe(256);
+    expect((await turn(first, []))[1]).toBe(128);
+    // Prompts that have a beginning in common: where the second one left the first, the third one goes on.
+    const beginnings = [words(40), words(50), words(60)];
+    const common = words(330);
+    const cached: number[] = [];
+    for (const own of beginnings) cached.push((await turn([...common, ...own], []))[1]);
+    expect(cached[0]).toBe(0);
+    expect(cached[2]).toBe(320);
+    await engine.dispose();
+    await fresh.engine.dispose();
   });
 
   describe('prompts computed by a worker', () => {

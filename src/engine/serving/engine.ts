@@ -12,6 +12,7 @@ import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
 import { checkTogether, type Feature, misfit, modelFeatures, windowBlocks } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
+import { hasState } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import { stepEnd } from '../cache/row_blocks.js';
@@ -267,6 +268,7 @@ export class Engine {
       sharedRows: pools.length > 1 && !runner.owners.rowRanks && rest.attentionDpConfig === undefined,
       shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
       handover: prefiller !== undefined,
+      ...(hasState(runner.config) && { keptStates: runner.options.keptStates ?? 0 }),
       ...(compression && {
         eviction: promptEviction(
           compression,

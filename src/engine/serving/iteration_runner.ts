@@ -3,8 +3,8 @@ import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../ranks/runner.js';
-import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
-import { LOGITS_ROWS, RECOMPUTED_ROWS } from '../ranks/rank.js';
+import type { PrefillChunk, RankWork, ScheduledSequence, StateCopy } from '../scheduler/index.js';
+import { LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../ranks/rank.js';
 import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
 
@@ -90,6 +90,7 @@ export class IterationRunner {
       const any = slots.of(pool, 0);
       if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
       for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
+      this.#copyStates(work.restored, pool, call, (rank, slot, place) => rank.restoreState(slot, place));
       for (const { sequence, start, samples: begins } of work.handed) {
         const slot = slots.of(pool, sequence.slot);
         call(runner.handOver(slot, this.source.handed(sequence.id), Math.floor(start / KV_BLOCK)));
@@ -103,6 +104,9 @@ export class IterationRunner {
     );
     const evicted = new Map<string, number>();
     this.#prefill(chunks, call, evicted);
+    for (const [pool, work] of works.entries()) {
+      this.#copyStates(work.kept, pool, call, (rank, slot, place) => rank.keepState(slot, place));
+    }
     for (const [pool, work] of works.entries()) {
       for (const sequence of work.decodes) {
         const slot = slots.of(pool, sequence.slot);
@@ -168,6 +172,18 @@ export class IterationRunner {
       const entries = runner.entriesOf(prompt.length, Math.max(prompt.length, computed));
       return { slot, length: computed, entries, remaining };
     });
+  }
+
+  #copyStates(
+    copies: readonly StateCopy[],
+    pool: number,
+    call: (of: Promise<unknown>) => void,
+    copy: (rank: Rank, slot: number, place: number) => Promise<void>,
+  ): void {
+    for (const { sequence, place } of copies) {
+      const slot = this.slots.of(pool, sequence.slot);
+      call(this.runner.all((rank) => copy(rank, slot, place)));
+    }
   }
 
   #decodes(slot: number): void {

@@ -8,6 +8,7 @@ import type { Device, FastPath } from '../../gpu/index.js';
 import { fileListSource, TensorReader } from '../../loader/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
+import { keptStates } from '../../model/layers/recurrent/segments.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';
@@ -82,6 +83,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
       prefillChunk: options.prefillChunk ?? 64,
       kvType: options.kv ?? 'f32',
       tune: options.tune ?? true,
+      keptStates: keptStates(model.config),
       ...(options.compression && { compression: options.compression }),
       ...(options.kvBlocks !== undefined && { kvBlocks: options.kvBlocks }),
     },

@@ -69,6 +69,7 @@ export class Decoder implements Forward {
   readonly logitsStride: number;
   readonly cacheBytes: number;
   readonly stateBytes: number;
+  readonly states: Forward['states'];
   readonly cacheBytesPerToken: number;
   readonly cacheBuffers: Forward['cacheBuffers'];
   readonly compressions: readonly StageCompression[];
@@ -106,7 +107,8 @@ export class Decoder implements Forward {
         : [],
     );
     const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
-    this.stateBytes = caches.flatMap(({ states = [] }) => states).reduce((sum, { buffer }) => sum + buffer.size, 0);
+    this.states = caches.flatMap(({ states = [] }) => states);
+    this.stateBytes = this.states.reduce((sum, { buffer, kept }) => sum + buffer.size + (kept?.size ?? 0), 0);
     this.cacheBytes = caches.reduce((sum, { buffers, bytes }) => sum + buffers.length * bytes, this.stateBytes);
     this.cacheBytesPerToken = caches.reduce((sum, { bytesPerToken }) => sum + bytesPerToken, 0);
     this.cacheBuffers = caches.flatMap(({ buffers, bytes, isWindowed = false }) => {

@@ -5,7 +5,7 @@
 
 import type { Buffer } from '../../gpu/index.js';
 import type { StageCompression } from '../compression/stage_compression.js';
-import type { LayerCache } from '../layers/attention/cache.js';
+import type { LayerCache, LayerState } from '../layers/attention/cache.js';
 import type { Role } from '../layers/roles.js';
 import type { RowBuffers } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
@@ -23,8 +23,9 @@ export interface Forward {
   readonly logitsStride: number;
   /** Of the paged cache, and of all states. */
   readonly cacheBytes: number;
-  /** Of the states alone. */
+  /** Of the states alone, kept ones included. */
   readonly stateBytes: number;
+  readonly states: readonly LayerState[];
   readonly cacheBytesPerToken: number;
   /** Every cache buffer, in the order of layers. */
   readonly cacheBuffers: readonly CacheBuffer[];

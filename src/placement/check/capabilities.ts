@@ -152,11 +152,6 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'leave prefill out',
   },
   {
-    of: ['recurrent', 'prefixCaching'],
-    because: 'a state is of one position only, and none is kept of those that prompts share',
-    instead: 'turn prefixCaching off: prompts are computed from their beginning',
-  },
-  {
     of: ['recurrent', 'moves'],
     because: 'a state stays with its slot',
     instead: 'sequences stay where they began',

@@ -24,6 +24,8 @@ export interface DriveResult {
   readonly moves: number;
   /** Sequences that went from one micro-batch to another. */
   readonly shifts: number;
+  /** Sequences that began with a kept state. */
+  readonly restored: number;
 }
 
 const STEMS = [
@@ -45,11 +47,17 @@ export const generatedOf = (index: number, count: number): number[] =>
 export function drive({ options, requests, depth }: RandomRun): DriveResult {
   const scheduler = new Scheduler(options, contextPolicy);
   const prompts = requests.map(promptOf);
-  const memory = new KvModel(options.ranks, options.blockTokens ?? 64, options.chunkTokens ?? 256, (id, position) => {
-    const index = Number(id);
-    const prompt = prompts[index]!;
-    return prompt[position] ?? generatedOf(index, position - prompt.length + 1).at(-1)!;
-  });
+  const memory = new KvModel(
+    options.ranks,
+    options.blockTokens ?? 64,
+    options.chunkTokens ?? 256,
+    (id, position) => {
+      const index = Number(id);
+      const prompt = prompts[index]!;
+      return prompt[position] ?? generatedOf(index, position - prompt.length + 1).at(-1)!;
+    },
+    options.keptStates !== undefined,
+  );
   const outcomes = new Map<string, Outcome>();
   const decisions: string[] = [];
   const inFlight: { readonly iteration: Iteration; readonly ids: number[][] }[] = [];
@@ -61,6 +69,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   let cachedTokens = 0;
   let moves = 0;
   let shifts = 0;
+  let restored = 0;
   const groups = new Map<string, string>();
   const finish = (id: string, sequence: { endReason: EndReason | undefined; generated: readonly number[] }): void => {
     if (outcomes.has(id)) throw new Error(`${id} finished twice`);
@@ -110,6 +119,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
         preemptions += preempted.length;
         for (const { cachedTokens: tokens } of tables) cachedTokens += tokens;
       }
+      for (const work of iteration.ranks) restored += work.restored.length;
       shifts += shiftsOf(iteration, scheduler, groups);
       inFlight.push({ iteration, ids: sampledIds(iteration, options.ranks) });
     }
@@ -117,7 +127,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   }
   while (inFlight.length > 0) complete();
   if (scheduler.schedule(now)) throw new Error('work without requests');
-  return { outcomes, decisions, preemptions, cachedTokens, moves, shifts };
+  return { outcomes, decisions, preemptions, cachedTokens, moves, shifts, restored };
 }
 
 /** Decode rows that are of another micro-batch of the same rank than the last time. */

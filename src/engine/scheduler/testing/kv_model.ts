@@ -1,6 +1,12 @@
 import type { Iteration, RankLimits, ScheduledSequence } from '../index.js';
 import type { Sequence } from '../sequence.js';
 
+/** Of some tokens. */
+interface State {
+  readonly length: number;
+  readonly content: number;
+}
+
 /**
  * What the KV blocks hold, block by block and token by token, when iterations run in the order they were scheduled: a number that
  * stands for all tokens up to that position and for the kind of row each was computed by. A row that would attend to anything but
@@ -10,6 +16,8 @@ export class KvModel {
   readonly #ranks: Map<number, Float64Array>[];
   /** Of layers with windows. */
   readonly #windows: Map<number, Float64Array>[];
+  /** By rank: the state in each slot and each kept one, as the number of its last token; a state takes every token once, in order. */
+  readonly #states: { readonly slots: Map<number, State>; readonly kept: Map<number, State> }[];
 
   constructor(
     private readonly limits: readonly RankLimits[],
@@ -17,9 +25,12 @@ export class KvModel {
     private readonly chunkTokens: number,
     /** The token of a sequence at a position, generated ones included, whether the scheduler knows it yet or not. */
     private readonly tokenAt: (id: string, position: number) => number,
+    /** Sequences have a state: `SchedulerOptions.keptStates`. */
+    private readonly hasState = false,
   ) {
     this.#ranks = limits.map(() => new Map());
     this.#windows = limits.map(() => new Map());
+    this.#states = limits.map(() => ({ slots: new Map(), kept: new Map() }));
   }
 
   run({ ranks }: Iteration): void {
@@ -47,15 +58,35 @@ export class KvModel {
         // The next row sees them.
         this.#check(rank, sequence, end, end);
       }
+      for (const { sequence, place } of work.restored) {
+        this.#states[rank]!.slots.set(sequence.slot, this.#states[rank]!.kept.get(place)!);
+      }
       for (const { sequence, start, count } of work.prefills) {
+        this.#advance(rank, sequence, start, start + count);
         for (let position = start; position < start + count; position++) this.#write(rank, sequence, position);
         this.#check(rank, sequence, start + count, start);
       }
+      for (const { sequence, place } of work.kept) {
+        this.#states[rank]!.kept.set(place, this.#states[rank]!.slots.get(sequence.slot)!);
+      }
       for (const sequence of work.decodes) {
+        this.#advance(rank, sequence, sequence.computed - 1, sequence.computed);
         this.#write(rank, sequence, sequence.computed - 1);
         this.#check(rank, sequence, sequence.computed, sequence.computed - 1);
       }
     }
+  }
+
+  #advance(rank: number, sequence: ScheduledSequence, start: number, end: number): void {
+    if (!this.hasState) return;
+    const { slots } = this.#states[rank]!;
+    const found = start === 0 ? { length: 0, content: 0 } : slots.get(sequence.slot);
+    const content = this.#content(sequence, end);
+    if (found?.length !== start || found.content !== (content[start - 1] ?? 0))
+      throw new Error(
+        `${sequence.id}: the state in slot ${sequence.slot} of rank ${rank} isn't that of its ${start} tokens`,
+      );
+    slots.set(sequence.slot, { length: end, content: content[end - 1]! });
   }
 
   /** Every block is of its chunk's lane. */

@@ -85,6 +85,7 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     microBatches: fc.integer({ min: 1, max: 3 }),
     rowsPerMicroBatch: fc.integer({ min: 1, max: 4 }),
     handover: fc.boolean(),
+    keptStates: fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: fc.nat(3) }),
     agingIterations: fc.integer({ min: 1, max: 20 }),
     budget: fc.integer({ min: 1, max: 16 }),
     window: fc.option(
@@ -96,9 +97,11 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     ),
     attentionDpConfig,
   })
-  .map(({ budget, microBatches, ranks, lanes, window, ...rest }) => ({
+  .map(({ budget, microBatches, ranks, lanes, window, keptStates, ...rest }) => ({
     ...rest,
     chunkedPrefill: rest.chunkedPrefill || window !== null,
+    // States stay in their slots, and no prefill worker hands one over.
+    ...(keptStates !== undefined && { keptStates, shiftsSlots: false, handover: false }),
     ranks: ranks.map(({ blocks, slots }) => ({
       // With lanes, a chunk more in each: the longest request may begin at any.
       numBlocks: lanes === 1 ? blocks : lanes * (Math.ceil(blocks / lanes) + 1),

@@ -21,8 +21,11 @@ export interface CacheOptions {
   readonly chunkOffsets: Buffer;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
-  /** Where layers keep a state of each sequence: how many the rank runs, and u32 [slots] which is a slot's. */
-  readonly states: { readonly count: number; readonly places: Buffer };
+  /**
+   * Where layers have a state of each sequence: how many the rank runs, and u32 [slots] which is a slot's. `kept`: copies that there is
+   * room for.
+   */
+  readonly states: { readonly count: number; readonly places: Buffer; readonly kept: number };
   /** Of layers with windows, where they keep fewer blocks; `blockTable` as above, NO_BLOCK also where a block is before the window. */
   readonly windowed?: Pick<CacheOptions, 'numBlocks' | 'blockTable'> | undefined;
   /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
@@ -42,6 +45,13 @@ export interface PerHeadCache {
   readonly headBlocks: ReadonlyMap<number, number>;
 }
 
+/** State p begins at p * bytes; in `kept`, which has copies that sequences may begin with, likewise. */
+export interface LayerState {
+  readonly buffer: Buffer;
+  readonly bytes: number;
+  readonly kept: Buffer | undefined;
+}
+
 /** A layer's part of the paged cache. */
 export interface LayerCache {
   /** K and V, or the latents; none where the rank holds none of the layer's heads. */
@@ -52,8 +62,8 @@ export interface LayerCache {
   readonly isWindowed?: boolean;
   /** Of all buffers, of the heads whose cache the rank keeps: copied ones by its share. */
   readonly bytesPerToken: number;
-  /** Of a recurrent layer, in place of all others: state p of a buffer begins at p * bytes. */
-  readonly states?: readonly { readonly buffer: Buffer; readonly bytes: number }[];
+  /** Of a recurrent layer, in place of all others. */
+  readonly states?: readonly LayerState[];
   /** Of a per-head cache: bytes of a block of one head, K and V. */
   readonly headBlockBytes?: number;
 }

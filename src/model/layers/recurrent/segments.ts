@@ -1,5 +1,10 @@
 import type { Segments } from '../../../../shaders/linear/segments.js';
-import type { RecurrentConfig } from '../../config/model_config.js';
+import {
+  type AttentionConfig,
+  isRecurrent,
+  type ModelConfig,
+  type RecurrentConfig,
+} from '../../config/model_config.js';
 import { type HeldSegments, holdSegments, type LayerSlice } from '../../shape.js';
 
 /**
@@ -39,4 +44,26 @@ export function stateLength(config: RecurrentConfig, held: HeldSegments): number
   const { keyDim, valueDim } = config;
   const [numKeys, numValues] = [keys[1] - keys[0], values[1] - values[0]];
   return kept * (2 * numKeys * keyDim + numValues * valueDim) + numValues * keyDim * valueDim;
+}
+
+/** Bytes of a sequence's whole state in a layer, by attention segment; undefined where it has none. */
+export function stateSegments(attention: AttentionConfig): number[] | undefined {
+  if (!isRecurrent(attention)) return undefined;
+  return Array.from(
+    { length: attention.segments },
+    (_, segment) => stateLength(attention, heldSegments(attention, { heads: [[segment, segment + 1]] })) * 4,
+  );
+}
+
+/** What copies of states may take, about, and how many there are at least and at most. */
+const KEPT_BYTES = 2 ** 28;
+const [LEAST_KEPT, MOST_KEPT] = [2, 32];
+
+/** States that are kept of a model, for sequences that begin like others; 0 where it has no layers with a state. */
+export function keptStates({ layers }: Pick<ModelConfig, 'layers'>): number {
+  const bytes = layers.reduce(
+    (sum, { attention }) => sum + (stateSegments(attention) ?? []).reduce((all, own) => all + own, 0),
+    0,
+  );
+  return bytes === 0 ? 0 : Math.min(MOST_KEPT, Math.max(LEAST_KEPT, Math.floor(KEPT_BYTES / bytes)));
 }
