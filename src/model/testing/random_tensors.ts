@@ -139,12 +139,11 @@ function mlaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, con
   linear(`${at}.o_proj`, hiddenSize, heads * vHeadDim, 1, bias);
 }
 
-/** Families differ in the names of the matrix of gate and up in one, and of the one behind it. */
+/** Families differ in the names of the matrix of gate and up in one, and of the one behind it; else names are Llama's. */
 const fusedNames = ({ gateUp, down }: GatedMlpNames, layer: number) =>
-  numbered({ ...(gateUp !== undefined && { gateUp }), down }, layer) as {
-    readonly gateUp?: string;
-    readonly down: string;
-  };
+  gateUp === undefined
+    ? undefined
+    : (numbered({ gateUp, down }, layer) as { readonly gateUp: string; readonly down: string });
 
 function mlpTensors(
   { linear }: Lists,
@@ -152,14 +151,14 @@ function mlpTensors(
   hiddenSize: number,
   width: number,
   bias = false,
-  { gateUp, down }: ReturnType<typeof fusedNames> = { down: `${at}.down_proj` },
+  fused?: ReturnType<typeof fusedNames>,
 ): void {
-  if (gateUp !== undefined) linear(gateUp, 2 * width, hiddenSize, 1.3);
+  if (fused) linear(fused.gateUp, 2 * width, hiddenSize, 1.3);
   else {
     linear(`${at}.gate_proj`, width, hiddenSize, 1.5, bias);
     linear(`${at}.up_proj`, width, hiddenSize, 1, bias);
   }
-  linear(down, hiddenSize, width, 1, bias);
+  linear(fused?.down ?? `${at}.down_proj`, hiddenSize, width, 1, bias);
 }
 
 function expertTensors(lists: Lists, at: string, hiddenSize: number, config: ExpertsConfig): void {
