@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vite';
 import { bundleWgsl } from './scripts/build_plugins.mjs';
+import { moduleFactories } from './scripts/module_factory.mjs';
 import { serveFiles } from './src/server/http/static_files.js';
 
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -34,6 +35,7 @@ export default defineConfig({
   worker: { format: 'es', plugins: () => [bundleWgsl()], rollupOptions: { external } },
   plugins: [
     bundleWgsl(),
+    moduleFactories(),
     {
       name: 'splitkv-models',
       configureServer: ({ middlewares }) => void middlewares.use(serveFiles('/models', root('models'))),

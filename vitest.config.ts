@@ -1,6 +1,8 @@
 import { defineConfig } from 'vitest/config';
+import { moduleFactories } from './scripts/module_factory.mjs';
 
 export default defineConfig({
+  plugins: [moduleFactories()],
   // Its `main` is CommonJS in a package of type module, which Node refuses.
   resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },
   test: {

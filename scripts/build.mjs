@@ -6,6 +6,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'vite';
+import { moduleFactories } from './module_factory.mjs';
 import { bundleWgsl, nodeOnly, publishedWorker, withoutBenches, withoutNode } from './build_plugins.mjs';
 import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
@@ -52,7 +53,7 @@ const buildParts = ({ entry, output, write = true, ...rest }) =>
   build({
     ...common,
     base: './',
-    plugins: [bundleWgsl(), publishedWorker(worker), withoutBenches()],
+    plugins: [bundleWgsl(), moduleFactories(), publishedWorker(worker), withoutBenches()],
     build: {
       write,
       outDir: 'dist',

@@ -8,6 +8,8 @@ export interface ControlValues {
   readonly first?: number | undefined;
   /** The position at which nothing was generated yet; may be below 0 where that was before the cache's beginning. */
   readonly begin: number;
+  /** Not all tokens are allowed. */
+  readonly someAllowed?: boolean | undefined;
   readonly minTokens?: number | undefined;
   readonly repetitionPenalty?: number | undefined;
   readonly frequencyPenalty?: number | undefined;
@@ -29,7 +31,8 @@ export function controlBytes(values: ControlValues): DataView {
   const { first = NO_TOKEN, begin, minTokens = 0, repetitionPenalty = 1 } = values;
   const { frequencyPenalty = 0, presencePenalty = 0, minP = 0 } = values;
   const view = new DataView(new ArrayBuffer(CONTROL_BYTES));
-  for (const [field, value] of [1, begin, first, minTokens].entries()) view.setUint32(field * 4, value, true);
+  const isOn = values.someAllowed ? 2 : 1;
+  for (const [field, value] of [isOn, begin, first, minTokens].entries()) view.setUint32(field * 4, value, true);
   const reach = minP > 0 ? -Math.log(minP) : 3e38;
   for (const [field, value] of [repetitionPenalty, frequencyPenalty, presencePenalty, reach].entries()) {
     view.setFloat32(16 + field * 4, value, true);

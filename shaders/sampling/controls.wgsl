@@ -1,6 +1,6 @@
 /// A slot's controls of what may be sampled; controls.ts writes it.
 struct SlotControls {
-  /// 0: the logits stay as they are.
+  /// 0: the logits stay as they are; 2: not all tokens are allowed.
   is_on: u32,
   /// The position at which nothing was generated yet.
   begin: u32,

@@ -186,7 +186,8 @@ export async function profileOption(path: string | undefined): Promise<Profile |
   return path === undefined ? undefined : parseProfile(await readGiven('kv-profile', path), path);
 }
 
-async function readGiven(option: string, path: string): Promise<string> {
+/** A file that an option names, as text. @throws SplitkvError `io` */
+export async function readGiven(option: string, path: string): Promise<string> {
   const { readFile } = await import('node:fs/promises');
   try {
     return await readFile(path, 'utf8');

@@ -2,6 +2,7 @@
 
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription, Variants } from '../gpu/index.js';
+import type { ResponseFormat, TextForm } from '../grammar/text_form.js';
 import type { NetworkOptions } from '../loader/index.js';
 import type { KvPolicy } from '../model/compression/options.js';
 import type { KvType } from '../model/layers/attention/cache.js';
@@ -17,6 +18,7 @@ export type { WeightType } from '../../shaders/linear/pack.js';
 export type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
 export type { Variants } from '../gpu/index.js';
 export type { NetworkOptions } from '../loader/index.js';
+export type { ResponseFormat, TextForm } from '../grammar/text_form.js';
 
 export interface LoadProgress {
   /**
@@ -185,7 +187,7 @@ export interface SamplingOptions {
 /** What a model's makers recommend. */
 export type RecommendedSampling = Pick<SamplingOptions, 'temperature' | 'topK' | 'topP' | 'minP' | 'repetitionPenalty'>;
 
-export interface GenerateOptions extends SamplingOptions {
+export interface GenerateOptions extends SamplingOptions, TextForm {
   /** Default 256. */
   readonly maxTokens?: number;
   /** Generation ends before any of these strings; the string itself isn't returned. */
@@ -436,6 +438,12 @@ export interface ChatCompletionRequest {
   readonly logit_bias?: Readonly<Record<string, number>> | null;
   readonly stop_token_ids?: readonly number[];
   readonly min_tokens?: number;
+  /** The answer is JSON: any object, or of a schema. */
+  readonly response_format?: ResponseFormat | null;
+  /** As in `TextForm`, as the two below. */
+  readonly grammar?: string | null;
+  readonly regex?: string | null;
+  readonly choice?: readonly string[] | null;
 }
 
 export interface ChatCompletionChunk {

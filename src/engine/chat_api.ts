@@ -27,6 +27,10 @@ const REQUEST_KEYS: readonly string[] = [
   'logit_bias',
   'stop_token_ids',
   'min_tokens',
+  'response_format',
+  'grammar',
+  'regex',
+  'choice',
 ] satisfies (keyof ChatCompletionRequest)[];
 
 /** The OpenAI shape over `generate`. */
@@ -67,6 +71,10 @@ export function chatCompletions(
           logitBias: request.logit_bias,
           stopTokenIds: request.stop_token_ids,
           minTokens: request.min_tokens,
+          responseFormat: request.response_format,
+          grammar: request.grammar,
+          regex: request.regex,
+          choice: request.choice,
           signal: options.signal,
         }),
       },

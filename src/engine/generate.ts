@@ -8,6 +8,7 @@ import { checkSampling, randomSeed } from './ranks/sampling.js';
 import { engineSampling, stopTexts } from './ranks/sampling_options.js';
 import { Answer } from './serving/text/answer.js';
 import type { Engine, EngineRequest } from './serving/engine.js';
+import { checkForm, type TextForms } from './serving/text/forms.js';
 
 export type FinishDetail = GenerateResult['finish_detail'];
 
@@ -39,11 +40,12 @@ export interface GenerateHost {
   readonly engine: Engine;
   readonly reader: PromptReader;
   readonly eosIds: readonly number[];
+  readonly forms: TextForms;
 }
 
 /** Runs one generation to its end. Emits text as it becomes certain; resolves with the whole. */
 export async function generate(
-  { engine, reader, eosIds }: GenerateHost,
+  { engine, reader, eosIds, forms }: GenerateHost,
   rows: PromptRows,
   options: GenerateOptions,
   signal: AbortSignal,
@@ -62,6 +64,8 @@ export async function generate(
   const seed = options.seed ?? randomSeed();
   const { runner } = engine.ranks;
   checkSampling({ ...options, maxTokens, seed }, runner.config.vocabSize);
+  checkForm(options);
+  const form = await forms.compile(options);
   const { prompt } = rows;
   const answer = new Answer(
     stops.length > 0 ? needTokenizer(reader, 'a stop text') : reader.tokenizer,
@@ -83,6 +87,7 @@ export async function generate(
   let cachedTokens = 0;
   let detail: FinishDetail = 'aborted';
   try {
+    const constraint = await form?.start();
     if (signal.aborted) throw abortedError('generate', signal);
     const handle = engine.submit({
       ...rows,
@@ -91,6 +96,7 @@ export async function generate(
       maxTokens,
       ...(options.cachePrompt === false && { fresh: true }),
       ...(onFirstLogits && { logits: 'first' as const }),
+      ...(constraint && { constraint }),
       onPrompt: async (slot) => {
         // Steps in flight go on: what is asked below takes time that they don't.
         firstAt = performance.now();

@@ -35,9 +35,11 @@ import type { ModelRanks } from './ranks/rank_group.js';
 import type { Runner } from './ranks/runner.js';
 import { samplingSchema } from './ranks/sampling_options.js';
 import { Engine, type EngineRequest, mayShare, type Placing } from './serving/engine.js';
+import { formSchema, TextForms } from './serving/text/forms.js';
 
 const schema: OptionsSchema<GenerateOptions> = {
   ...samplingSchema,
+  ...formSchema,
   maxTokens: wholeNumber(1),
   stop: true,
   signal: true,
@@ -53,6 +55,7 @@ export class LoadedModel implements Model {
   readonly #prefiller: PrefillWorker | undefined;
   readonly #reader: PromptReader;
   readonly #eosIds: readonly number[];
+  readonly #forms: TextForms;
   #engine: Engine;
   readonly #picked: PickedPlan | undefined;
   readonly #source: Source | undefined;
@@ -75,6 +78,7 @@ export class LoadedModel implements Model {
     this.#prefiller = opened.prefiller;
     this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#eosIds = eosIds(config, tokenizer);
+    this.#forms = new TextForms(this.#reader, config.vocabSize, this.#eosIds);
     this.#engine = this.#open();
     this.#picked = opened.picked;
     this.#source = opened.source;
@@ -108,7 +112,7 @@ export class LoadedModel implements Model {
     return new GenerationStream(async (emit, left) => {
       const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
       await this.#ready();
-      const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds };
+      const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds, forms: this.#forms };
       const done = await generate(host, rows(), options, AbortSignal.any(signals), emit);
       const { speed, compressed, attention, cachedTokens, ...result } = done;
       this.#speed = speed;

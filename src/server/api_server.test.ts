@@ -130,8 +130,8 @@ describe('requests that are wrong', () => {
     [
       'response_format',
       CHAT,
-      { messages: user('x'), response_format: { type: 'json_object' } },
-      'response_format is not supported by this server; leave it out, or send {"type":"text"}',
+      { messages: user('x'), response_format: { type: 'xml' } },
+      'response_format: type "xml": use text, json_object, json_schema.',
       'response_format',
     ],
     ['best_of', TEXT, { prompt: 'x', best_of: 2 }, 'best_of is not supported by this server', 'best_of'],

@@ -1,5 +1,7 @@
 import OpenAI from 'openai';
+import { zodResponseFormat } from 'openai/helpers/zod';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import * as z from 'zod';
 import type { ServingModel } from '../index.js';
 import type { ApiServer, ServerOptions } from './api_server.js';
 import { CONTEXT, openTestModel, startTestServer } from './testing/test_server.js';
@@ -37,6 +39,53 @@ async function expected(
 }
 
 describe('the official openai client', () => {
+  test('answers parsed by a schema, whole, several and streamed; a schema that can’t be held to is refused', async () => {
+    await start();
+    const animal = z.object({
+      name: z.string().max(5),
+      age: z.int().min(0).max(99),
+      wild: z.boolean(),
+      born: z.iso.date(),
+    });
+    const request = { ...sampling, messages, response_format: zodResponseFormat(animal, 'animal'), max_tokens: 900 };
+    const parsed = await client.chat.completions.parse({ ...request, n: 2 });
+    for (const { message, finish_reason: finish } of parsed.choices) {
+      expect(finish).toBe('stop');
+      expect(animal.parse(message.parsed)).toEqual(JSON.parse(message.content!));
+    }
+    const stream = client.chat.completions.stream(request);
+    const final = await stream.finalChatCompletion();
+    expect(final.choices[0]!.message.content).toBe(parsed.choices[0]!.message.content);
+    const json = await client.chat.completions.create({
+      ...request,
+      response_format: { type: 'json_object' },
+      max_tokens: 3,
+    });
+    expect(json.choices[0]).toMatchObject({
+      finish_reason: 'length',
+      message: { content: expect.stringMatching(/^\{/) as string },
+    });
+    // As vLLM's clients say it.
+    const more = { guided_choice: ['yes', 'no'] };
+    const text = await client.completions.create({
+      ...more,
+      ...sampling,
+      prompt: 'the',
+      max_tokens: 50,
+    });
+    expect(['yes', 'no']).toContain(text.choices[0]!.text);
+    await expect(
+      client.chat.completions.create({
+        ...sampling,
+        messages,
+        response_format: {
+          type: 'json_schema',
+          json_schema: { name: 'a', schema: { type: 'array', contains: { const: 1 } } },
+        },
+      }),
+    ).rejects.toMatchObject({ status: 400, message: expect.stringContaining('contains') as string });
+  });
+
   test('chat, whole and streamed', async () => {
     await start();
     const text = await expected({ messages }, { maxTokens: 24 });
@@ -125,7 +174,10 @@ describe('the official openai client', () => {
     }
     expect(streamed).toEqual(content);
 
-    const text = await client.completions.create({ ...sampling, prompt: 'the cat', max_tokens: 6, logprobs: 2 });
+    // As vLLM's clients say it.
+    const more = { guided_choice: ['yes', 'no'] };
+    const text = await client.completions.create({
+      ...more, ...sampling, prompt: 'the cat', max_tokens: 6, logprobs: 2 });
     const { tokens, token_logprobs, top_logprobs, text_offset } = text.choices[0]!.logprobs!;
     expect([tokens, token_logprobs, top_logprobs, text_offset].map((list) => list!.length)).toEqual([6, 6, 6, 6]);
     for (const [at, token] of tokens!.entries()) expect(top_logprobs![at]).toHaveProperty([token]);

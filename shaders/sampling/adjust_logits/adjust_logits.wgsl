@@ -1,14 +1,15 @@
 // What a request's controls make of its logits, before they are searched: for each slot and each token of [first, end)
 //
 //   counts += 1 where the step feeds the token
-//   -1e30 where the token ends the text and fewer than min_tokens were generated; else
+//   -1e30 where the token ends the text and fewer than min_tokens were generated, and where it isn't allowed; else
 //   l = logit + bias;  l = penalised(l);  l = l - frequency_penalty count - presence_penalty, where count > 0
 //
 // in vLLM's order. A slot whose controls are off keeps its logits, bit for bit.
 //
 // logits:   [slots][stride] f32 (as bits); NaN counts as -1e30, infinities as -1e30 and 1e30
 // controls: [slots] SlotControls
-// seen:     [slots][seen_words] u32, bit id % 32 of word id / 32; only read where the slot has a repetition penalty
+// seen:     [2][slots][seen_words] u32, bit id % 32 of word id / 32: tokens that were seen, only read where the slot has a repetition
+//           penalty; and behind those of all slots the tokens that are allowed, only read where not all are
 // biases:   [slots][stride] f32, within -1e30 .. 1e30
 // tokens:   [slots] u32, the token that the step feeds
 // row_info: [slots] (position, slot); position 0xffffffff: no token is fed, as on ranks that aren't told of a first step
@@ -23,6 +24,7 @@
 const THREADS: u32 = 256u; // variant
 const TILE: u32 = 2048u; // variant
 const ENDS_TEXT: u32 = 0x80000000u;
+const SOME_ALLOWED: u32 = 2u;
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> controls: array<SlotControls>;
@@ -38,6 +40,7 @@ struct Params {
   end: u32,
   stride: u32,
   seen_words: u32,
+  slots: u32,
 }
 @group(0) @binding(8) var<uniform> params: Params;
 
@@ -78,13 +81,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       if (own.repetition_penalty != 1.0) {
         seen_bits = seen[slot * params.seen_words + first / 32u] >> (first % 32u);
       }
+      var allowed_bits = 0xfu;
+      if (own.is_on == SOME_ALLOWED) {
+        allowed_bits = seen[(params.slots + slot) * params.seen_words + first / 32u] >> (first % 32u);
+      }
       let bias = biases[place];
       let tokens_here = min(4u, params.end - first);
       for (var more = tokens_here; more > 0u; more--) {
         let c = tokens_here - more;
         let count = counted[c];
         var logit = -LARGEST_LOGIT;
-        if (!goes_on || (count & ENDS_TEXT) == 0u) {
+        if (((allowed_bits >> c) & 1u) == 1u && (!goes_on || (count & ENDS_TEXT) == 0u)) {
           logit = controlled(four[c], bias[c], ((seen_bits >> c) & 1u) == 1u, count & ~ENDS_TEXT, own);
         }
         four[c] = bitcast<u32>(logit);

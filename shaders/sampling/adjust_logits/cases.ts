@@ -2,7 +2,7 @@ import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { type SamplingCase, samplingInputs } from '../case_inputs.js';
 import { CONTROL_BYTES, controlBytes, type ControlValues, ENDS_TEXT } from '../controls.js';
-import { ARGMAX_TILE, NO_TOKEN, type SliceProblem } from '../params.js';
+import { ARGMAX_TILE, NO_TOKEN, seenWords, type SliceProblem } from '../params.js';
 import { adjustLogits } from './index.js';
 import { adjustedReference } from './reference.js';
 
@@ -45,6 +45,9 @@ const mixed: readonly Slot[] = [
   { controls: { begin: 7, first: 7, minTokens: 1, presencePenalty: 2 }, position: 8 },
   // The same, on a rank that isn't told.
   { controls: { begin: 9, first: 9, minTokens: 1, repetitionPenalty: 0.5 }, position: NO_TOKEN },
+  // Not all tokens are allowed.
+  { controls: { begin: 3, first: 3, minTokens: 1, someAllowed: true, ...penalties }, position: 3 },
+  { controls: { begin: 3, someAllowed: true }, position: 9 },
   // Goes on: five were generated before its cache was computed again.
   { controls: { begin: 15, minTokens: 6, ...penalties }, position: 20 },
 ];
@@ -71,7 +74,10 @@ export const suite: KernelSuite<typeof adjustLogits.bindings, typeof adjustLogit
     const [from, end] = problem.slice ?? [0, vocab];
     return {
       logits: logits!,
-      seen: seen!,
+      seen: Uint32Array.from([
+        ...(seen as Uint32Array),
+        ...Array.from({ length: slots * seenWords(vocab) }, () => random.integer(2 ** 32)),
+      ]),
       controls: new Uint32Array(controls.buffer),
       biases: Float32Array.from({ length: slots * stride }, () => (random.integer(3) === 0 ? random.normal() * 5 : 0)),
       // Of every second slot outside of the slice, where there is one.

@@ -4,6 +4,7 @@ import { NO_TOKEN, type SliceProblem, seenWords } from '../params.js';
 
 export interface SlotControls {
   readonly isOn: boolean;
+  readonly someAllowed: boolean;
   readonly begin: number;
   readonly first: number;
   readonly minTokens: number;
@@ -19,6 +20,7 @@ export function readControls(controls: ArrayLike<number>, slot: number): SlotCon
   const [repetitionPenalty, frequencyPenalty, presencePenalty, reach] = new Float32Array(words.buffer, 16);
   return {
     isOn: isOn !== 0,
+    someAllowed: isOn === 2,
     begin: begin!,
     first: first!,
     minTokens: minTokens!,
@@ -62,9 +64,11 @@ export function adjustedReference(problem: SliceProblem, inputs: HostArrays): Ex
       const at = slot * stride + id;
       const isSeen = ((seen![slot * seenWords(vocab) + (id >>> 5)]! >>> (id & 31)) & 1) === 1;
       const count = counts[at]! % ENDS_TEXT;
+      const allowed = (seen![(slots + slot) * seenWords(vocab) + (id >>> 5)]! >>> (id & 31)) & 1;
       const ends = own.isOn && counts[at]! >= ENDS_TEXT && generated < own.minTokens;
-      if (ends) adjusted[at] = -1e30;
-      if (!ends && own.isOn) adjusted[at] = controlledLogit(logits![at]!, biases![at]!, isSeen, count, own);
+      const out = ends || (own.someAllowed && allowed === 0);
+      if (out) adjusted[at] = -1e30;
+      if (!out && own.isOn) adjusted[at] = controlledLogit(logits![at]!, biases![at]!, isSeen, count, own);
       // NaN and infinities, which stay, can't be compared.
       if (!own.isOn) adjusted[at] = Number.isFinite(logits![at]!) ? logits![at]! : undefined;
     }

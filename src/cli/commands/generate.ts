@@ -10,6 +10,7 @@ import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
+import { formSpecs, readForm } from '../form_options.js';
 import { readSampling, samplingSpecs } from '../sampling_options.js';
 import { readPrompts } from '../turns_file.js';
 import { readTokenLists } from '../token_ids.js';
@@ -29,6 +30,7 @@ export const command: Command = {
     },
     'max-tokens': { value: 'N', help: 'default 256' },
     ...samplingSpecs,
+    ...formSpecs,
     stop: { value: 'TEXT', multiple: true, help: 'end before this text; may be given several times' },
     raw: { help: 'feed the prompt as it is, without the chat template' },
     ...modelOptions,
@@ -125,6 +127,7 @@ async function readOptions(options: Options): Promise<GenerateOptions> {
   return {
     ...defined({ maxTokens: options.integer('max-tokens', 1), stop: stop.length > 0 ? stop : undefined }),
     ...(await readSampling(options)),
+    ...(await readForm(options)),
   };
 }
 

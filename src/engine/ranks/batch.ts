@@ -5,7 +5,7 @@ import type { RowBuffers } from '../../model/layers/rows.js';
 import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/head.js';
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
-import type { StartOptions } from './rank.js';
+import type { AllowedTokens, StartOptions } from './rank.js';
 import { hasControls } from './sampling_options.js';
 import { Readback } from './readback.js';
 import { Sampler } from './sampling.js';
@@ -228,6 +228,19 @@ export class Batch {
       }
     }
     this.#first.clear();
+  }
+
+  /** The row takes no part in steps until `goOn` or `resume`. */
+  pause(row: number): void {
+    if (this.#ids) this.#writeRowInfo(row, INACTIVE);
+  }
+
+  /** A paused row feeds `token`, which it sampled last, at `position` in the next decode step, and samples what is allowed. */
+  goOn(row: number, token: number, position: number, allowed: AllowedTokens): void {
+    this.#sampler?.allow(row, allowed);
+    if (!this.#ids) return;
+    this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
+    this.#writeRowInfo(row, position);
   }
 
   stop(row: number): void {

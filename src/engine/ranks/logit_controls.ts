@@ -67,7 +67,8 @@ export class LogitControls {
     const { stride } = this.problem;
     const { counter = 0, endIds = [], logitBias } = options;
     const { device } = this;
-    const values = { ...options, begin: at - counter, first: isFirst ? at : undefined };
+    const someAllowed = options.allowed !== undefined;
+    const values = { ...options, begin: at - counter, first: isFirst ? at : undefined, someAllowed };
     device.write(this.#controls, slot * CONTROL_BYTES, controlBytes(values));
     this.#active.add(slot);
     const counts = new Uint32Array(stride);

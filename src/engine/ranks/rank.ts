@@ -34,7 +34,11 @@ export type DrawOptions = SamplingOptions & {
   readonly seed: number;
   /** Tokens that end the text, which `minTokens` holds back. */
   readonly endIds?: readonly number[];
+  /** Tokens that the next step may sample; default: all. */
+  readonly allowed?: AllowedTokens | undefined;
 };
+/** Bit id % 32 of word id / 32 says that the token is allowed. */
+export type AllowedTokens = Uint32Array;
 /** Rows of logits computed at once by `Rank.logits`. */
 export const LOGITS_ROWS = 8;
 /** Rows of generated tokens computed again at once. */
@@ -203,6 +207,10 @@ export interface Rank {
     longest: number,
     rows?: number | readonly number[],
   ): Promise<Uint32Array | undefined>;
+  /** A slot takes no part in steps until `goOn`, or `resume` where other tokens come first. Call it after a step of the slot. */
+  pause(slot: number): Promise<void>;
+  /** The next decode step of a paused slot feeds `token`, which its last step sampled, at `position`, and samples what is `allowed`. */
+  goOn(slot: number, token: number, position: number, allowed: AllowedTokens): Promise<void>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
   /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; for tests. */

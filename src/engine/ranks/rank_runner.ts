@@ -21,6 +21,7 @@ import { blockMessages, exchangePieces } from '../cache/kv_move.js';
 import { readBlocks, writeBlocks } from '../prefill/cache_blocks.js';
 import type { KvPiece } from '../prefill/handed_kv.js';
 import {
+  type AllowedTokens,
   type CacheUse,
   type CopiedBlock,
   LOGITS_ROWS,
@@ -551,6 +552,26 @@ export class RankRunner implements Rank {
       });
     }, index);
     return read?.();
+  }
+
+  pause(slot: number): Promise<void> {
+    return this.#inOrder(
+      async () => {
+        const home = this.#batchOf(slot);
+        home?.batch.pause(home.row);
+      },
+      Math.floor(slot / this.options.slots),
+    );
+  }
+
+  goOn(slot: number, token: number, position: number, allowed: AllowedTokens): Promise<void> {
+    return this.#inOrder(
+      async () => {
+        const home = this.#batchOf(slot);
+        home?.batch.goOn(home.row, token, position, allowed);
+      },
+      Math.floor(slot / this.options.slots),
+    );
   }
 
   release(slot: number): Promise<void> {

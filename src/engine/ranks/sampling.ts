@@ -22,7 +22,7 @@ import type { RankRecorder } from '../../model/layers/world.js';
 import type { SamplingOptions } from '../api.js';
 import { checkControls, hasControls } from './sampling_options.js';
 import type { LogitControls } from './logit_controls.js';
-import type { StartOptions } from './rank.js';
+import type { AllowedTokens, StartOptions } from './rank.js';
 import { SAMPLING_MODES, type SamplingMode } from './slot_needs.js';
 
 /** A seed for a generation that names none. */
@@ -73,6 +73,7 @@ export class Sampler {
   /** (key, token id) [parts][slots][`pairs`]: this rank's part, and after it, where it samples, the others'. */
   readonly candidates: Buffer;
   readonly #params: Buffer;
+  /** Bits of tokens, [2][slots]: those seen, and behind those of all slots the ones that are allowed. */
   readonly #seen: Buffer;
   readonly #counter: Buffer;
   readonly #ids: Buffer | undefined;
@@ -94,7 +95,7 @@ export class Sampler {
     this.#problem = { slots, vocab: vocabSize, stride: logitsStride, ring, slice: slices[part]! };
     this.logits = device.createBuffer('logits', slots * logitsStride * 4);
     this.#params = device.createBuffer('sampling', slots * SAMPLING_PARAMS_BYTES);
-    this.#seen = device.createBuffer('seen', slots * seenWords(vocabSize) * 4);
+    this.#seen = device.createBuffer('seen', 2 * slots * seenWords(vocabSize) * 4);
     const pairs = SAMPLING_MODES.map((mode) => this.#parts(mode) * this.pairs(mode));
     this.candidates = device.createBuffer('candidates', slots * Math.max(...pairs) * 8);
     this.#counter = device.createBuffer('step_counter', 4);
@@ -244,10 +245,18 @@ export class Sampler {
     const words = new Uint32Array(seenWords(this.#problem.vocab));
     for (const id of seen) words[id >>> 5]! |= 1 << (id & 31);
     this.device.write(this.#seen, slot * words.byteLength, words);
+    if (options.allowed) this.allow(slot, options.allowed);
     if (!controlled) return this.#controls?.stop(slot);
     const fed = isFirst ? 0 : 1;
     const generated = seen.subarray(seen.length - (options.counter ?? 0), seen.length - fed);
     this.#controls!.start(slot, options, position, generated, isFirst);
+  }
+
+  /** What the slot's next step may sample, of a request that was started with such a list. */
+  allow(slot: number, allowed: AllowedTokens): void {
+    const words = new Uint32Array(seenWords(this.#problem.vocab));
+    words.set(allowed.subarray(0, words.length));
+    this.device.write(this.#seen, (this.shape.slots + slot) * words.byteLength, words);
   }
 
   stop(slot: number): void {

@@ -2,6 +2,7 @@ import { LEAST_TEMPERATURE } from '../../../shaders/sampling/params.js';
 import { usageError } from '../../base/errors.js';
 import type { OptionsSchema } from '../../base/options.js';
 import type { SamplingOptions } from '../api.js';
+import type { AllowedTokens } from './rank.js';
 
 /** For options that say how to sample among others; `checkSampling` checks their values. */
 export const samplingSchema: OptionsSchema<SamplingOptions> = {
@@ -57,9 +58,10 @@ export const biasEntries = (bias: SamplingOptions['logitBias'] = {}): (readonly 
   bias instanceof Map ? [...bias] : Object.entries(bias).map(([id, value]) => [Number(id), value]);
 
 /** The logits change before they are searched: the least that every other request can do without. */
-export function hasControls(options: SamplingOptions): boolean {
+export function hasControls(options: SamplingOptions & { readonly allowed?: AllowedTokens | undefined }): boolean {
   const { frequencyPenalty = 0, presencePenalty = 0, minTokens = 0, logitBias } = options;
   return (
+    options.allowed !== undefined ||
     dropsUnlikely(options) ||
     frequencyPenalty !== 0 ||
     presencePenalty !== 0 ||

@@ -1,5 +1,6 @@
 import { CANDIDATES } from '../../../shaders/sampling/params.js';
 import type { SamplingOptions } from '../api.js';
+import type { DrawOptions } from './rank.js';
 import { dropsUnlikely, hasControls, isGreedy } from './sampling_options.js';
 
 /**
@@ -18,9 +19,9 @@ export function samplingMode(options: SamplingOptions): SamplingMode {
 
 /** What the requests in a batch's slots need together: alike on every rank, as all are told of the same requests in the same order. */
 export class SlotNeeds {
-  readonly #slots = new Map<number, SamplingOptions>();
+  readonly #slots = new Map<number, Omit<DrawOptions, 'seed'>>();
 
-  set(slot: number, options: SamplingOptions): void {
+  set(slot: number, options: Omit<DrawOptions, 'seed'>): void {
     this.#slots.set(slot, options);
   }
 

@@ -95,6 +95,11 @@ export interface IterationResults {
   readonly ids?: readonly ArrayLike<number>[];
   /** Requests that end with this iteration's token: end of text, a stop string. */
   readonly ended?: readonly string[];
+  /**
+   * Stepwise requests that may sample their next token, each with the tokens that come before it, as nothing else could: they aren't
+   * sampled but computed, and count as generated.
+   */
+  readonly goOn?: ReadonlyMap<string, readonly number[]>;
   /** By request: tokens of its prompt, which ended and was compressed, that blocks need no longer hold; default what `PromptEviction` says. */
   readonly evicted?: ReadonlyMap<string, number>;
   /** Seconds the iteration took, as one rank measured them and told the others. */

@@ -220,7 +220,8 @@ export class RankState {
     sequence.windowsFrom = windowsFrom;
     this.#takeSlot(sequence, sequence.computed);
     this.promptTokens += sequence.promptLength;
-    this.numDecoding++;
+    // It may have tokens to compute before it decodes again.
+    if (sequence.status === 'decode') this.numDecoding++;
     insertInOrder(this.running, sequence);
     this.cache?.register(sequence, 0, sequence.confirmed, false);
     work.moves.push({ sequence, from: old, to: [...to], toWindows });
@@ -282,6 +283,12 @@ export class RankState {
     }
     for (let i = 0; i < running.length; i++) {
       const sequence = running[i]!;
+      if (sequence.status === 'prefill') {
+        // Tokens that weren't sampled came behind those that it has blocks for.
+        while (sequence.capacity < sequence.target) if (!this.#grow(sequence, work)) break;
+        continue;
+      }
+      if (sequence.held) continue;
       if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
       if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0 || this.#rowsInFlight(sequence, 1) === 0) continue;
       if (sequence.computed === sequence.capacity) {
@@ -290,6 +297,7 @@ export class RankState {
       this.#advanceWindows(sequence, sequence.computed + 1, work);
       sequence.computed++;
       sequence.sampled++;
+      sequence.held = sequence.stepwise;
       sequence.outstanding++;
       work.decodes.push(sequence);
     }
@@ -442,8 +450,13 @@ export class RankState {
     sequence.computed = sequence.promptLength;
     sequence.windowsFrom = sequence.promptLength;
     this.windows?.advance(sequence, sequence.promptLength);
-    if (samples) sequence.sampled = 1;
+    if (samples) this.#sampleFirst(sequence);
     sequence.outstanding++;
+  }
+
+  #sampleFirst(sequence: Sequence): void {
+    sequence.sampled = 1;
+    sequence.held = sequence.stepwise;
   }
 
   #addChunk(sequence: Sequence, count: number, work: WorkList): void {
@@ -454,7 +467,7 @@ export class RankState {
     work.contextTokens += count;
     this.#advanceWindows(sequence, start + count, work);
     sequence.computed += count;
-    if (samples) sequence.sampled = 1;
+    if (samples) this.#sampleFirst(sequence);
     sequence.outstanding++;
     if (sequence.keepsAt.includes(sequence.computed)) this.#keepState(sequence, work);
     this.#settle(sequence);
@@ -465,6 +478,12 @@ export class RankState {
     if ((sequence.sampled === 0 && !sequence.prefillOnly) || sequence.computed < sequence.target) return;
     sequence.status = 'decode';
     this.numDecoding++;
+  }
+
+  /** A sequence that decodes got tokens that weren't sampled: they are computed before it decodes again. */
+  comesAgain(sequence: Sequence): void {
+    sequence.status = 'prefill';
+    this.numDecoding--;
   }
 
   /** Records what completed iterations have written: tokens before `end`. */

@@ -133,7 +133,7 @@ export class Scheduler {
     if (this.#inFlight[0] !== iteration) {
       throw new SplitkvError('internal', `iteration ${iteration.number} isn't the oldest in flight`);
     }
-    const { ids, ended = [], seconds, evicted } = results;
+    const { ids, ended = [], seconds, evicted, goOn = [] } = results;
     if (!ids && this.config.prefixCaching) {
       throw usageError(`iteration ${iteration.number}: prefix caching needs the sampled ids`);
     }
@@ -155,6 +155,13 @@ export class Scheduler {
       for (const sequence of decodes as readonly Sequence[]) {
         if (this.#advance(sequence, rank, sequence.confirmed + 1, true, rankIds)) complete.push(sequence);
       }
+    }
+    for (const [id, tokens] of goOn) {
+      const sequence = this.#sequences.get(id);
+      if (!sequence) continue;
+      sequence.goOn(tokens);
+      if (tokens.length > 0 && sequence.status === 'decode') this.ranks[sequence.rank]!.comesAgain(sequence);
+      if (tokens.length > 0 && sequence.received >= sequence.maxTokens) complete.push(sequence);
     }
     const finished: Sequence[] = [];
     for (const id of ended) {

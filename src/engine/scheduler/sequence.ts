@@ -26,6 +26,11 @@ export interface RequestSpec {
   readonly computeFrom?: number;
   /** Its prompt is computed here, also where those of others are handed over. */
   readonly computedHere?: boolean;
+  /**
+   * What may follow a token is known only when the token is: none is sampled before the caller has said so with the iteration's results
+   * (`IterationResults.goOn`).
+   */
+  readonly stepwise?: boolean;
   /** From -100 to 100, higher is sooner; default 0. See priority.ts for what a point is worth. */
   readonly priority?: number;
   /** When the first token should be there; only the cost policy of attention data parallelism reads it. */
@@ -64,6 +69,7 @@ export interface ScheduledSequence {
   readonly sampled: number;
   /** Tokens taken from the prefix cache at the last admission. */
   readonly cachedTokens: number;
+  readonly stepwise: boolean;
   readonly preemptions: number;
   /** Token at a position: of the prompt, or generated and received. */
   tokenAt(position: number): number;
@@ -77,6 +83,7 @@ const SPEC_KEYS = [
   'maxTokens',
   'computeFrom',
   'computedHere',
+  'stepwise',
   'priority',
   'firstTokenDeadline',
 ];
@@ -93,6 +100,9 @@ export class Sequence implements ScheduledSequence {
   readonly prefillOnly: boolean;
   readonly computeFrom: number;
   readonly computedHere: boolean;
+  readonly stepwise: boolean;
+  /** Of `stepwise`: its last token was sampled, and the caller hasn't said yet what may follow. */
+  held = false;
   /** Whether maxTokens is less than was asked for. */
   readonly clamped: boolean;
   readonly firstTokenDeadline: number;
@@ -159,8 +169,17 @@ export class Sequence implements ScheduledSequence {
     this.prefillOnly = spec.maxTokens === 0;
     this.computeFrom = spec.computeFrom ?? Infinity;
     this.computedHere = spec.computedHere ?? false;
+    this.stepwise = spec.stepwise ?? false;
     this.firstTokenDeadline = spec.firstTokenDeadline ?? Infinity;
     this.order = virtualArrival(iteration, spec.priority ?? 0, agingIterations);
+  }
+
+  /** Of `stepwise`: the next token may be sampled, behind `tokens`, which weren't. */
+  goOn(tokens: readonly number[]): void {
+    this.held = false;
+    this.generated.push(...tokens);
+    this.sampled += tokens.length;
+    this.received += tokens.length;
   }
 
   /** Tokens that must be in the cache before the next decode row; the prompt, and after a preemption what was generated. */

@@ -1,6 +1,6 @@
 /** What `serve` takes and what a model that answers many requests at once offers. Types only. */
 
-import type { GenerateResult, LoadOptions, ModelInfo, Prompt, SamplingOptions } from '../api.js';
+import type { GenerateResult, LoadOptions, ModelInfo, Prompt, SamplingOptions, TextForm } from '../api.js';
 import type { PromptSource } from '../prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
@@ -42,7 +42,7 @@ export interface AttentionDpOptions {
   readonly batching_wait_iters?: number;
 }
 
-export interface CompletionOptions extends SamplingOptions {
+export interface CompletionOptions extends SamplingOptions, TextForm {
   /** Answers to the prompt, each with a seed of its own that follows from `seed`; default 1. */
   readonly n?: number;
   /** Default 256; with `echo` it may be 0. */
@@ -140,6 +140,12 @@ export interface ServingModel {
   readonly promptSource: PromptSource;
   /** Why it can't go on, once its ranks have failed for good. */
   readonly failure: unknown;
+  /**
+   * Makes ready what answers with these options need before they begin: the grammar of `responseFormat` and its like. `complete` does it
+   * by itself, and tells what is wrong with one only where its events are read.
+   * @throws SplitkvError `usage` for what is no form of a text, and for what can't be held to: it is named
+   */
+  prepare(options: CompletionOptions): Promise<void>;
   /**
    * Asks for answers to a prompt.
    * @throws SplitkvError `usage` for an impossible request, `context_full` for a prompt that never fits, `aborted`, and `failure`

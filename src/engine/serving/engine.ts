@@ -5,7 +5,7 @@
  */
 
 import { isLoss, SplitkvError, usageError } from '../../base/errors.js';
-import type { DrawOptions } from '../ranks/rank.js';
+import type { AllowedTokens, DrawOptions } from '../ranks/rank.js';
 import { samplingOf } from '../ranks/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
@@ -25,15 +25,41 @@ import { Recovery, type RecoveryOptions } from './recovery.js';
 import type { placing } from './placing.js';
 import type { IterationRecord, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
+/** What tokens may follow those of one answer so far (`FormConstraint`). */
+export interface Constraint {
+  /** Of the first token. */
+  readonly first: NextTokens;
+  /** No token has come yet. */
+  reset(): void;
+  /** Takes the answer's next token. @throws SplitkvError `internal` for one that isn't allowed */
+  accept(token: number): void;
+  /** What may come next; undefined: nothing, the answer is whole. */
+  next(): Promise<NextTokens | undefined>;
+  /** The answer has ended. */
+  dispose(): void;
+}
+
+export interface NextTokens {
+  readonly allowed: AllowedTokens;
+  /** Where it is one alone. */
+  readonly only?: number;
+}
+
 /** A request as tokens. */
-export interface EngineRequest extends DrawOptions, Pick<RequestSpec, 'generatedSpans' | 'continuation'> {
+export interface EngineRequest
+  extends Omit<DrawOptions, 'allowed'>, Pick<RequestSpec, 'generatedSpans' | 'continuation'> {
   readonly prompt: readonly number[];
   /** 0: only the prompt is computed, and its continuation. */
   readonly maxTokens: number;
-  /** Ids that end the text, as `stopTokenIds` do; they aren't handed on. */
   /** Nothing is taken from the prefix cache: all is computed. */
   readonly fresh?: boolean;
+  /** Ids that end the text, as `stopTokenIds` do; they aren't handed on. */
   readonly eosIds: readonly number[];
+  /**
+   * Only tokens that it allows are sampled. Where it allows one alone, that isn't sampled but taken, unless logits are wanted. The request's
+   * own, with no other.
+   */
+  readonly constraint?: Constraint | undefined;
   /** From -100 to 100, higher is sooner. */
   readonly priority?: number;
   /** Seconds within which the first token should be there; what runs when may heed it (docs/adp.md). */
@@ -116,6 +142,8 @@ interface Running {
   /** After a recovery: tokens that come again and were handed on before. */
   replay: number;
   over: EngineEnd | undefined;
+  /** What its next step may sample, where that is limited. */
+  allowed: AllowedTokens | undefined;
 }
 
 /** Rows that an iteration samples: which request each is of. */
@@ -155,9 +183,10 @@ export const mayShare = (
 ): boolean => misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
 
 /** What sampling needs of a request, and nothing that can't go to a worker. */
-const drawOptions = (request: EngineRequest): DrawOptions => ({
+const drawOptions = ({ request, allowed }: Running): DrawOptions => ({
   ...samplingOf(request),
   ...(request.endIds && { endIds: request.endIds }),
+  ...(allowed && { allowed }),
 });
 
 /**
@@ -285,7 +314,7 @@ export class Engine {
 
   #newIterations(): IterationRunner {
     return new IterationRunner(this.ranks.runner, this.#slots, {
-      sampling: (id) => drawOptions(this.#running.get(id)!.request),
+      sampling: (id) => drawOptions(this.#running.get(id)!),
       handed: (id) => this.#feed!.take(id),
       promptLogits: (id) => this.#running.get(id)?.request.promptLogits,
     });
@@ -341,6 +370,7 @@ export class Engine {
       emitted: 0,
       replay: 0,
       over: undefined,
+      allowed: undefined,
     };
     this.#running.set(id, running);
     try {
@@ -360,7 +390,11 @@ export class Engine {
     };
   }
 
-  #submit(id: string, { request, firstTokenDeadline }: Running): void {
+  #submit(id: string, running: Running): void {
+    const { request, firstTokenDeadline } = running;
+    const { constraint } = request;
+    constraint?.reset();
+    running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, generatedSpans, continuation, fresh, promptLogits } = request;
     this.#scheduler.submit({
       id,
@@ -371,6 +405,7 @@ export class Engine {
       ...((fresh === true || promptLogits?.all === true) && { computeFrom: 0 }),
       // What a prefill worker hands over has no logits.
       ...(promptLogits && { computedHere: true }),
+      ...(constraint && { stepwise: true }),
       ...(priority !== undefined && { priority }),
       ...(firstTokenDeadline !== undefined && { firstTokenDeadline }),
     });
@@ -388,6 +423,7 @@ export class Engine {
     const running = this.#running.get(id);
     if (!running) return;
     this.#running.delete(id);
+    running.request.constraint?.dispose();
     this.#feed?.drop(id);
     this.#totals.requests[end]++;
     running.resolve(end);
@@ -494,6 +530,7 @@ export class Engine {
   async #complete({ iteration, slots, prepared, outcome, started }: InFlight): Promise<void> {
     const { ids, evicted } = await outcome;
     const ended: string[] = [];
+    const goOn = new Map<string, readonly number[]>();
     for (const { id, slot } of prepared) {
       const running = this.#running.get(id);
       if (running && running.emitted === 0) await running.request.onPrompt?.(slot);
@@ -502,7 +539,19 @@ export class Engine {
       const running = this.#running.get(id);
       if (!running || running.over) continue;
       const token = ids![slot]!;
-      const end = await this.#emit(running, token, slot);
+      let end = await this.#emit(running, token, slot);
+      if (!end && running.request.constraint) {
+        const taken: number[] = [];
+        try {
+          end = await this.#constrain(id, running, token, taken);
+        } catch (error) {
+          // One request's trouble isn't the others'.
+          this.#reject(id, error);
+          if (this.#scheduler.abort(id)) this.#iterations.drop(id);
+          continue;
+        }
+        goOn.set(id, taken);
+      }
       if (!end) continue;
       running.over = end;
       ended.push(id);
@@ -519,12 +568,13 @@ export class Engine {
       ended,
       seconds,
       evicted,
+      goOn,
     });
     for (const { id, endReason } of finished) this.#finish(id, this.#running.get(id)?.over ?? endReason!);
   }
 
   /** Hands a token on; the reason when it is the last. */
-  async #emit(running: Running, token: number, slot: number): Promise<EngineEnd | undefined> {
+  async #emit(running: Running, token: number, slot?: number): Promise<EngineEnd | undefined> {
     const { request } = running;
     if (request.eosIds.includes(token)) return 'eos';
     if (request.stopTokenIds?.includes(token)) return 'stop_token';
@@ -532,11 +582,30 @@ export class Engine {
       running.replay--;
       return undefined;
     }
-    const wanted = request.logits === 'first' ? running.emitted === 0 : request.logits;
-    const logits = wanted ? await this.ranks.runner.slotLogits(slot) : undefined;
+    const wanted = slot === undefined ? false : request.logits === 'first' ? running.emitted === 0 : request.logits;
+    const logits = wanted ? await this.ranks.runner.slotLogits(slot!) : undefined;
     running.emitted++;
     this.#totals.generated++;
     return request.onToken(token, logits) ? 'ended' : undefined;
+  }
+
+  /** What may follow a token of a constrained request, and tokens that follow it as nothing else may: `taken`. */
+  async #constrain(id: string, running: Running, token: number, taken: number[]): Promise<EngineEnd | undefined> {
+    const { constraint, logits } = running.request;
+    constraint!.accept(token);
+    for (;;) {
+      const sequence = this.#scheduler.sequence(id);
+      if (!sequence) return undefined; // aborted meanwhile
+      const next = await constraint!.next();
+      if (!next) return 'eos';
+      running.allowed = next.allowed;
+      const isLast = sequence.sampled + taken.length >= sequence.maxTokens;
+      if (next.only === undefined || logits === true || isLast) return undefined;
+      const end = await this.#emit(running, next.only);
+      if (end) return end;
+      taken.push(next.only);
+      constraint!.accept(next.only);
+    }
   }
 
   /** After a failure: true when the ranks work again and every request was queued anew. */
@@ -574,7 +643,9 @@ export class Engine {
   }
 
   #reject(id: string, error: unknown): void {
-    this.#running.get(id)?.reject(error);
+    const running = this.#running.get(id);
+    running?.reject(error);
+    running?.request.constraint?.dispose();
     this.#running.delete(id);
     this.#feed?.drop(id);
     this.#totals.requests.failed++;

@@ -35,6 +35,8 @@ interface Row {
   readonly sequence: ScheduledSequence;
   /** Takes part in decode steps. */
   decoding: boolean;
+  /** Of a stepwise sequence: the ranks have all of it, and wait for what may come next. */
+  paused: boolean;
 }
 
 /** What an iteration gave. */
@@ -71,10 +73,11 @@ export class IterationRunner {
     };
     const decodes = new Set(works.flatMap((work) => work.decodes.map(({ id }) => id)));
     for (const [slot, row] of this.#rows) {
-      const { status, rank, slot: now } = row.sequence;
+      const { status, rank, slot: now, stepwise } = row.sequence;
       // Ended, aborted, preempted or elsewhere: its row must not write where another sequence's tokens may now be.
       const isOver = status === 'finished' || (row.decoding && !decodes.has(row.id));
-      if (isOver || (status === 'decode' && slots.of(rank, now) !== slot)) this.#free(slot, call);
+      const runs = status === 'decode' || (stepwise && status === 'prefill');
+      if (isOver || (runs && slots.of(rank, now) !== slot)) this.#free(slot, call);
     }
     for (const { id } of works.flatMap((work) => work.preempted)) {
       for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
@@ -110,10 +113,13 @@ export class IterationRunner {
     for (const [pool, work] of works.entries()) {
       for (const sequence of work.decodes) {
         const slot = slots.of(pool, sequence.slot);
-        if (!this.#rows.get(slot)!.decoding) this.#resume(sequence, slot, call);
+        const row = this.#rows.get(slot)!;
+        if (row.paused) this.#goOn(row, slot, call);
+        else if (!row.decoding) this.#resume(sequence, slot, call);
       }
     }
     const sampled = this.#sample(decodes, call);
+    this.#pause(call);
     // Errors included: nothing of them may be under way when the ranks are set up anew.
     await Promise.allSettled(calls);
     await Promise.all(calls);
@@ -165,10 +171,10 @@ export class IterationRunner {
   /** The sequences that there are, as copies of heads share them out. */
   #shared(): SharedSequence[] {
     const { runner } = this;
-    return [...this.#rows].map(([slot, { sequence, decoding }]) => {
+    return [...this.#rows].map(([slot, { sequence, decoding, paused }]) => {
       const { prompt, computed, maxTokens, sampled } = sequence;
       // A prompt that isn't whole yet stays where it is.
-      const remaining = decoding ? Math.max(0, maxTokens - sampled) : 0;
+      const remaining = decoding || paused ? Math.max(0, maxTokens - sampled) : 0;
       const entries = runner.entriesOf(prompt.length, Math.max(prompt.length, computed));
       return { slot, length: computed, entries, remaining };
     });
@@ -205,7 +211,7 @@ export class IterationRunner {
       row = undefined;
     }
     if (!row) {
-      row = { id, sequence, decoding: false };
+      row = { id, sequence, decoding: false, paused: false };
       this.#rows.set(slot, row);
       this.#unbalanced = true;
     }
@@ -224,6 +230,7 @@ export class IterationRunner {
   ): void {
     const { runner } = this;
     const idOf = (slot: number): string => chunks.find((chunk) => chunk.slot === slot)!.chunk.sequence.id;
+    for (const { slot } of chunks) this.#rows.get(slot)!.paused = false;
     for (const role of ['prompt', 'generated'] as const) {
       const items = chunks.filter(({ chunk }) => chunk.role === role).flatMap((item) => this.#itemsOf(item));
       for (const round of roundsOf(runner.owners, items)) {
@@ -282,6 +289,26 @@ export class IterationRunner {
     const seen = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
     call(this.runner.all((rank) => rank.start(slot, sampling, seen)));
     this.#decodes(slot);
+  }
+
+  /** What stepwise sequences may sample next follows from what was sampled now, which isn't known yet. */
+  #pause(call: (of: Promise<unknown>) => void): void {
+    for (const [slot, row] of this.#rows) {
+      if (!row.decoding || !row.sequence.stepwise) continue;
+      row.decoding = false;
+      row.paused = true;
+      call(this.runner.all((rank) => rank.pause(slot)));
+    }
+  }
+
+  #goOn(row: Row, slot: number, call: (of: Promise<unknown>) => void): void {
+    const { id, computed } = row.sequence;
+    const position = computed - 1;
+    const token = row.sequence.tokenAt(position);
+    const { allowed } = this.source.sampling(id);
+    call(this.runner.all((rank) => rank.goOn(slot, token, position, allowed!)));
+    row.decoding = true;
+    row.paused = false;
   }
 
   /** Back where it was before it was preempted: the last token sampled is fed next. */

@@ -16,6 +16,7 @@ import type {
   TokenizeOptions,
 } from './api.js';
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
+import { checkForm, TextForms } from './text/forms.js';
 import { Engine, type EngineOptions, mayShare, placingOf } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from '../planning/kv_pool.js';
@@ -128,6 +129,7 @@ export class EngineServingModel implements ServingModel {
       engine: this.#engine,
       tokenizer,
       eosIds: eosIds(config, tokenizer),
+      forms: new TextForms(this.#reader, config.vocabSize, eosIds(config, tokenizer)),
       vocabSize: config.vocabSize,
       sharesPrompt: prefixCaching,
       firstToken: this.#firstToken,
@@ -148,6 +150,11 @@ export class EngineServingModel implements ServingModel {
 
   get failure(): unknown {
     return this.#failure;
+  }
+
+  async prepare(options: CompletionOptions): Promise<void> {
+    checkForm(options);
+    await this.#host.forms.compile(options);
   }
 
   complete(prompt: Prompt, options: CompletionOptions = {}): Completion {

@@ -21,7 +21,7 @@ export async function answerRequest(
   shape: AnswerShape,
   options: AnswerOptions,
 ): Promise<void> {
-  const completion = ask(exchange, model, call);
+  const completion = await ask(exchange, model, call);
   const head = { id: `${shape.idPrefix}${randomUUID()}`, created: Math.floor(Date.now() / 1000) };
   const writer = new AnswerWriter(call, shape, {
     ...head,
@@ -57,7 +57,16 @@ export async function answerRequest(
 export const stopped = (): ApiError =>
   new ApiError(503, 'the server shut down before the answer was complete', { code: 'shutting_down' });
 
-function ask(exchange: Exchange, model: ServingModel, { prompts, promptField, options }: CompletionCall): Completion {
+async function ask(
+  exchange: Exchange,
+  model: ServingModel,
+  { prompts, promptField, options }: CompletionCall,
+): Promise<Completion> {
+  try {
+    await model.prepare(options);
+  } catch (error) {
+    throw toApiError(error, 'response_format');
+  }
   try {
     return model.completeAll(prompts, { ...options, signal: exchange.signal });
   } catch (error) {

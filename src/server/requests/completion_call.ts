@@ -1,5 +1,6 @@
 import type * as z from 'zod/mini';
-import type { CompletionOptions, Prompt } from '../../index.js';
+import type { CompletionOptions, Prompt, TextForm } from '../../index.js';
+import { badRequest } from '../api_error.js';
 import { type commonFields, given, type IgnoredField } from './fields.js';
 
 /** A request for completions, checked. */
@@ -48,6 +49,7 @@ export function callOf(
     maxTokens: own.maxTokens,
     logprobs: own.logprobs,
     echo: own.echo,
+    ...formOf(fields),
   };
   return {
     model: fields.model ?? undefined,
@@ -58,4 +60,34 @@ export function callOf(
     includeUsage: fields.stream_options?.include_usage ?? false,
     ignored: own.ignored,
   };
+}
+
+/** What the answer is to be: as OpenAI says it, or as vLLM does. */
+function formOf(fields: Common): Partial<TextForm> {
+  const { guided_json, guided_regex, guided_choice, guided_grammar, structured_outputs: structured } = fields;
+  const jsonOf = (schema: unknown): TextForm['responseFormat'] => {
+    let of = schema;
+    if (typeof schema === 'string') {
+      try {
+        of = JSON.parse(schema);
+      } catch {
+        throw badRequest('guided_json is no JSON; expected a JSON schema', 'guided_json');
+      }
+    }
+    return { type: 'json_schema', json_schema: { schema: of as Record<string, unknown> } };
+  };
+  const json = structured?.json ?? guided_json;
+  const format = fields.response_format as TextForm['responseFormat'];
+  const forms = [
+    ['responseFormat', format?.type === 'text' ? undefined : format],
+    ['responseFormat', json == null ? undefined : jsonOf(json)],
+    ['responseFormat', structured?.json_object ? { type: 'json_object' } : undefined],
+    ['regex', fields.regex ?? guided_regex ?? structured?.regex],
+    ['choice', fields.choice ?? guided_choice ?? structured?.choice],
+    ['grammar', fields.grammar ?? guided_grammar ?? structured?.grammar],
+  ] as const;
+  const given = forms.filter(([, value]) => value != null);
+  if (given.length > 1)
+    throw badRequest('response_format, regex, choice and grammar: give one of them', 'response_format');
+  return Object.fromEntries(given);
 }

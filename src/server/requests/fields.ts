@@ -49,6 +49,13 @@ const stopIds = z.custom<number[]>(
   STOP_IDS,
 );
 
+const FORMAT = 'an object such as {"type": "json_object"}';
+const CHOICES = 'a list of texts';
+const choices = z.custom<string[]>(
+  (value) => Array.isArray(value) && value.every((text) => typeof text === 'string'),
+  CHOICES,
+);
+
 export const optionalInteger = (low: number, high?: number) => z.nullish(integer(low, high));
 
 /** Fields that both kinds of completion have. Those after `logit_bias` aren't OpenAI's. */
@@ -75,6 +82,27 @@ export const commonFields = {
   priority: optionalInteger(-100, 100),
   ttft_deadline_s: z.nullish(number('seconds, a number of at least 0', (value) => value >= 0)),
   ignore_eos: flag,
+  // What the answer is to be: the schema, grammar or expression is read by who holds answers to it.
+  response_format: z.nullish(z.looseObject({ type: z.string(FORMAT) }, FORMAT)),
+  grammar: z.nullish(z.string('a grammar in EBNF')),
+  regex: z.nullish(z.string('a regular expression')),
+  choice: z.nullish(choices),
+  guided_json: z.nullish(z.unknown()),
+  guided_grammar: z.nullish(z.string('a grammar in EBNF')),
+  guided_regex: z.nullish(z.string('a regular expression')),
+  guided_choice: z.nullish(choices),
+  structured_outputs: z.nullish(
+    z.looseObject(
+      {
+        json: z.nullish(z.unknown()),
+        json_object: flag,
+        regex: z.nullish(z.string('a regular expression')),
+        choice: z.nullish(choices),
+        grammar: z.nullish(z.string('a grammar in EBNF')),
+      },
+      'an object such as {"regex": "yes|no"}',
+    ),
+  ),
 };
 
 /** Fields of OpenAI's that change nothing of an answer here. */
@@ -97,7 +125,6 @@ const UNSUPPORTED: Readonly<Record<string, readonly unknown[]>> = {
   functions: [[]],
   modalities: [['text']],
   moderation: [],
-  response_format: [{ type: 'text' }],
   suffix: [''],
   tool_choice: ['none', 'auto'],
   tools: [[]],

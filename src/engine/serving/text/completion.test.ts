@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { type CompletionHost, RunningCompletion } from './completion.js';
 import type { Engine, EngineRequest } from '../engine.js';
+import { TextForms } from './forms.js';
 import { Histogram } from '../histogram.js';
 
 test('the time to the first token runs from the call, for answers too that wait for another to share its prompt', async () => {
@@ -16,6 +17,7 @@ test('the time to the first token runs from the call, for answers too that wait 
     engine,
     tokenizer: undefined,
     eosIds: [],
+    forms: new TextForms({ tokenizer: undefined, noTokenizer: undefined }, 320, []),
     vocabSize: 10,
     sharesPrompt: true,
     firstToken: new Histogram([1]),

@@ -9,8 +9,9 @@ import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling.js';
 import { engineSampling, samplingSchema, stopTexts } from '../../ranks/sampling_options.js';
 import { Answer } from './answer.js';
+import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
 import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
-import type { Engine, EngineHandle, EngineRequest } from '../engine.js';
+import type { Constraint, Engine, EngineHandle, EngineRequest } from '../engine.js';
 import { EventQueue } from './event_queue.js';
 import type { Histogram } from '../histogram.js';
 import { PromptEcho } from './prompt_echo.js';
@@ -22,6 +23,7 @@ const MAX_LOGPROBS = 20;
 
 const schema: OptionsSchema<CompletionOptions> = {
   ...samplingSchema,
+  ...formSchema,
   n: wholeNumber(1, MAX_ANSWERS),
   maxTokens: wholeNumber(0),
   echo: true,
@@ -39,6 +41,7 @@ export interface CompletionHost {
   readonly tokenizer: Tokenizer | undefined;
   readonly eosIds: readonly number[];
   readonly vocabSize: number;
+  readonly forms: TextForms;
   /** Answers to one prompt share its cache: the others wait until the first has computed it. */
   readonly sharesPrompt: boolean;
   readonly firstToken: Histogram;
@@ -54,6 +57,8 @@ interface Part {
   readonly index: number;
   readonly request: Omit<EngineRequest, 'onToken'>;
   readonly answer: Answer;
+  /** What its tokens are held to; there before it is submitted. */
+  constraint: Constraint | undefined;
   /** What the answer begins with, until it is told. */
   echo: PromptEcho | undefined;
   handle: EngineHandle | undefined;
@@ -89,8 +94,10 @@ export class RunningCompletion implements Completion {
     this.#unfinished = this.#parts.length;
     const shares = host.sharesPrompt || this.#echoesLogits;
     const leading = this.#parts.filter(({ index }) => !shares || index % n === 0);
+    const waits = wantsForm(options);
+    if (waits) for (const prompt of prompts) host.engine.ranks.runner.checkPrompt(prompt);
     try {
-      for (const part of leading) this.#submit(part);
+      if (!waits) for (const part of leading) this.#submit(part);
     } catch (error) {
       for (const { handle } of this.#parts) handle?.abort();
       throw error;
@@ -99,6 +106,7 @@ export class RunningCompletion implements Completion {
       host.count(1);
       if (part.handle) this.#follow(part, part.handle);
     }
+    if (waits) void this.#submitConstrained(leading);
     signal?.addEventListener('abort', this.#onAbort, { once: true });
   }
 
@@ -148,6 +156,7 @@ export class RunningCompletion implements Completion {
       },
       answer: new Answer(host.tokenizer, stopTexts(stop), options.logprobs, options.minTokens, echo?.text.length),
       echo,
+      constraint: undefined,
       handle: undefined,
       ended: false,
       lastToken: undefined,
@@ -159,9 +168,29 @@ export class RunningCompletion implements Completion {
     const waited = (performance.now() - this.#started) / 1000;
     part.handle = this.host.engine.submit({
       ...part.request,
+      ...(part.constraint && { constraint: part.constraint }),
       ...(firstTokenSeconds !== undefined && { firstTokenSeconds: Math.max(0, firstTokenSeconds - waited) }),
       onToken: (token, logits) => this.#onToken(part, token, logits),
     });
+  }
+
+  /** As soon as the form of the answers is ready. */
+  async #submitConstrained(leading: readonly Part[]): Promise<void> {
+    try {
+      const form = await this.host.forms.compile(this.options);
+      for (const part of this.#parts) {
+        const constraint = await form?.start();
+        if (part.ended) constraint?.dispose();
+        else part.constraint = constraint;
+      }
+      for (const part of leading) {
+        if (part.ended) continue;
+        this.#submit(part);
+        this.#follow(part, part.handle!);
+      }
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #follow(part: Part, handle: EngineHandle): void {
@@ -225,6 +254,7 @@ export class RunningCompletion implements Completion {
   #end(part: Part, event: CompletionEvent): void {
     if (part.ended) return;
     part.ended = true;
+    if (!part.handle) part.constraint?.dispose();
     this.host.count(-1);
     this.#events.push(event);
     if (--this.#unfinished === 0) this.#close();
@@ -236,6 +266,7 @@ export class RunningCompletion implements Completion {
       part.handle?.abort();
       if (part.ended) continue;
       part.ended = true;
+      if (!part.handle) part.constraint?.dispose();
       this.host.count(-1);
     }
     this.#close();
@@ -252,6 +283,7 @@ function checkCompletion(options: CompletionOptions, seed: number, vocabSize: nu
   if (options.maxTokens === 0 && !options.echo) {
     throw usageError('maxTokens 0: expected at least 1, or echo: true for the prompt itself');
   }
+  checkForm(options);
   checkSampling({ maxTokens: DEFAULT_MAX_TOKENS, ...options, seed }, vocabSize);
   const { firstTokenSeconds } = options;
   if (firstTokenSeconds !== undefined && !(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0)) {

@@ -1,0 +1,193 @@
+import { describe, expect, test } from 'vitest';
+import { Random } from '../../base/random.js';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
+import { openRunner } from '../testing/open_runner.js';
+import { type Constraint, Engine, type EngineOptions, type EngineRequest, type NextTokens } from './engine.js';
+import { placing } from './placing.js';
+
+const adapter = (await testAdapters()).at(-1)!;
+const VOCAB = 320;
+const END = 7;
+
+/** Allows what follows from the tokens so far and nothing else: now many, now a few, now one alone; the end from `shortest` tokens on. */
+class Maze implements Constraint {
+  #hash = 0;
+  #length = 0;
+
+  constructor(
+    readonly seed: number,
+    readonly shortest: number,
+    /** Told of each step: the tokens that are allowed. */
+    readonly onAllowed?: (allowed: readonly number[]) => void,
+  ) {
+    this.reset();
+  }
+
+  reset(): void {
+    this.#hash = this.seed;
+    this.#length = 0;
+  }
+
+  accept(token: number): void {
+    if (!this.#allowed().includes(token)) throw new Error(`${token} isn't allowed`);
+    this.#hash = (this.#hash * 31 + token + 1) % 1_000_003;
+    this.#length++;
+  }
+
+  #allowed(): number[] {
+    const random = new Random(this.#hash);
+    const kind = random.integer(4);
+    const count = kind === 0 ? 200 : kind === 1 ? 5 : 1;
+    const ids = Array.from({ length: count }, () => random.integer(VOCAB)).filter((id) => id !== END);
+    return this.#length >= this.shortest && kind < 2 ? [...ids, END] : ids.length > 0 ? ids : [END + 1];
+  }
+
+  get first(): NextTokens {
+    return this.#next();
+  }
+
+  next(): Promise<NextTokens> {
+    return Promise.resolve(this.#next());
+  }
+
+  dispose(): void {}
+
+  #next(): NextTokens {
+    const ids = [...new Set(this.#allowed())];
+    const allowed = new Uint32Array(VOCAB / 32);
+    for (const id of ids) allowed[id >>> 5]! |= 1 << (id & 31);
+    this.onAllowed?.(ids);
+    return { allowed, ...(ids.length === 1 && { only: ids[0]! }) };
+  }
+}
+
+type Opening = Partial<Parameters<typeof openRunner>[0]>;
+
+async function open({ batches = 1, ...opening }: Opening, options: Partial<EngineOptions> = {}): Promise<Engine> {
+  const { group } = await openRunner({
+    adapter: adapter.name,
+    model: { seed: 31 },
+    contextLength: 512,
+    prefillChunk: 64,
+    slots: 4 / batches,
+    batches,
+    kvBlocks: 32,
+    virtual: true,
+    ...opening,
+  });
+  return new Engine(group, { placing, slots: 4, tokensPerIteration: 96, iterationsInFlight: 4, ...options });
+}
+
+function ask(engine: Engine, request: Partial<EngineRequest> & Pick<EngineRequest, 'prompt' | 'maxTokens' | 'seed'>) {
+  const tokens: number[] = [];
+  const handle = engine.submit({
+    eosIds: [END],
+    ...request,
+    onToken: (token, logits) => {
+      tokens.push(token);
+      return request.onToken?.(token, logits) ?? false;
+    },
+  });
+  return handle.ended.then((end) => ({ tokens, end }));
+}
+
+const prompt = (seed: number, length: number): number[] => {
+  const random = new Random(seed);
+  return Array.from({ length }, () => random.integer(VOCAB));
+};
+
+const REQUESTS = [
+  { prompt: prompt(1, 90), maxTokens: 60, seed: 1, maze: [5, 20] },
+  { prompt: prompt(2, 3), maxTokens: 70, seed: 2, temperature: 1, maze: [6, 30] },
+  { prompt: prompt(3, 150), maxTokens: 40, seed: 3, temperature: 0.8, topK: 9 },
+  {
+    prompt: prompt(4, 64),
+    maxTokens: 50,
+    seed: 4,
+    temperature: 1,
+    frequencyPenalty: 0.7,
+    repetitionPenalty: 1.2,
+    maze: [7, 999],
+  },
+  { prompt: prompt(5, 70), maxTokens: 60, seed: 5 },
+  { prompt: prompt(6, 30), maxTokens: 60, seed: 6, temperature: 1.2, topP: 0.9, minP: 0.01, maze: [8, 25] },
+] as const;
+
+const requestOf = ({
+  maze,
+  ...request
+}: (typeof REQUESTS)[number] & { readonly maze?: readonly [number, number] }) => ({
+  ...request,
+  ...(maze && { constraint: new Maze(maze[0], maze[1]) }),
+});
+
+const PLANS: readonly (readonly [string, Opening, Partial<EngineOptions>])[] = [
+  ['few blocks', { kvBlocks: 4, contextLength: 256 }, {}],
+  ['prefixes shared', {}, { prefixCaching: true }],
+  ['GPU kernels', { variants: 'hardware' } as Opening, {}],
+  ['tp', { plan: 'tp', ranks: 2 }, {}],
+  ['sp', { plan: 'sp', ranks: 2 }, {}],
+  ['pp, micro-batches', { plan: 'pp', ranks: 2, batches: 2 }, {}],
+  ['token', { plan: 'token', ranks: 2 }, {}],
+  ['adp', { plan: 'adp', ranks: 2 }, {}],
+];
+
+describe('tokens that may follow are limited', () => {
+  test('the best that is allowed is taken, and only the end ends it', async () => {
+    const engine = await open({});
+    const allowed: (readonly number[])[] = [];
+    const best: number[] = [];
+    const { tokens, end } = await ask(engine, {
+      prompt: prompt(1, 90),
+      maxTokens: 200,
+      seed: 1,
+      constraint: new Maze(5, 20, (ids) => allowed.push(ids)),
+      logits: true,
+      onToken: (_token, logits) => {
+        const ids = allowed.at(-1)!.toSorted((a, b) => a - b);
+        best.push(ids.reduce((a, b) => (logits![b]! > logits![a]! ? b : a)));
+        return false;
+      },
+    });
+    expect(tokens).toEqual(best);
+    expect(end).toBe('eos');
+    expect(tokens.length).toBeGreaterThanOrEqual(20);
+    // The same where what is alone isn't sampled.
+    const again = await ask(engine, { prompt: prompt(1, 90), maxTokens: 200, seed: 1, constraint: new Maze(5, 20) });
+    expect(again).toEqual({ tokens, end });
+    await engine.dispose();
+  });
+
+  const alone = (async () => {
+    const engine = await open({});
+    const all: Awaited<ReturnType<typeof ask>>[] = [];
+    for (const request of REQUESTS) all.push(await ask(engine, requestOf(request)));
+    const same = await Promise.all(REQUESTS.map((request) => ask(engine, requestOf(request))));
+    expect(same).toEqual(all);
+    await engine.dispose();
+    return all;
+  })();
+
+  test('side by side as alone; the longest ends at its limit', async () => {
+    const ends = (await alone).map(({ end }) => end);
+    expect(ends[3]).toBe('length');
+    expect(ends.filter((end) => end === 'eos').length).toBeGreaterThanOrEqual(1);
+  });
+
+  test.each(drawn(PLANS, 4, 'constrained plans'))(
+    '%s: as alone',
+    { timeout: 240_000 },
+    async (name, opening, options) => {
+      const engine = await open(opening, options);
+      const all = await Promise.all(REQUESTS.map((request) => ask(engine, requestOf(request))));
+      if (name !== 'GPU kernels') expect(all).toEqual(await alone);
+      else
+        for (const [at, request] of REQUESTS.entries()) expect(await ask(engine, requestOf(request))).toEqual(all[at]);
+      if (name === 'few blocks') expect(engine.metrics.preemptionsTotal).toBeGreaterThan(0);
+      const { kvBlocks, kvBlocksFree } = engine.metrics;
+      if (!options.prefixCaching) expect(kvBlocksFree).toBe(kvBlocks);
+      await engine.dispose();
+    },
+  );
+});

@@ -1,0 +1,197 @@
+import type * as XGrammar from '@mlc-ai/web-xgrammar';
+import factory from '@mlc-ai/web-xgrammar?factory';
+import { SplitkvError, unsupportedError, usageError } from '../base/errors.js';
+import { overSymbols } from './own_grammar.js';
+import { symbolsOfBytes } from './symbols.js';
+import { type FormGrammar, formGrammar, type TextForm } from './text_form.js';
+
+/** Tokens as they stand in a text. */
+export interface Vocabulary {
+  /** One more than the largest token id. */
+  readonly size: number;
+  /** A token's bytes; undefined: it adds nothing to a text, and is allowed in none. */
+  bytesOf(id: number): Uint8Array | undefined;
+  /** Tokens that end a text. Where there are none, a text ends as soon as nothing may follow. */
+  readonly endIds: readonly number[];
+}
+
+/** What may come next: bit id % 32 of word id / 32; and the one token, where it is but one. */
+export interface NextTokens {
+  readonly allowed: Uint32Array;
+  readonly only?: number;
+}
+
+/** Grammars that are kept compiled. */
+const KEPT = 32;
+
+/** XGrammar, as an instance of its own: what it can't read ends one for good. */
+class Instance {
+  readonly #errors: string[] = [];
+  readonly #api: typeof XGrammar;
+  #broken = false;
+
+  constructor() {
+    const say = (...parts: unknown[]): void => void this.#errors.push(parts.join(' '));
+    this.#api = factory({ log: say, warn: say, error: say });
+  }
+
+  get isBroken(): boolean {
+    return this.#broken;
+  }
+
+  async run<T>(body: (api: typeof XGrammar) => Promise<T> | T): Promise<T> {
+    this.#errors.length = 0;
+    try {
+      return await body(this.#api);
+    } catch (error) {
+      this.#broken = true;
+      const fatal = this.#errors.find((line) => line.startsWith('[FATAL]'));
+      // "[FATAL] /a/file.cc:12: what is wrong"
+      const why = fatal?.replace(/^\[FATAL\] \S+?:\d+: /, '').replace(/^Check failed: \(.*?\) is false: /, '');
+      throw usageError(why ?? `the grammar engine failed: ${String(error)}`);
+    }
+  }
+}
+
+/** Grammars over the tokens of one model. */
+export class Constraints {
+  readonly #compiled = new Map<string, Promise<CompiledForm>>();
+  #engine: Promise<{ readonly instance: Instance; readonly compiler: XGrammar.GrammarCompiler }> | undefined;
+  #reader = new Instance();
+
+  constructor(readonly vocabulary: Vocabulary) {}
+
+  /**
+   * Makes a form ready for answers; undefined where the options limit nothing.
+   * @throws SplitkvError `usage` as `formGrammar`, and for a grammar that isn't right; `unsupported` where no token can begin a text of it
+   */
+  async compile(options: TextForm): Promise<CompiledForm | undefined> {
+    const form = formGrammar(options);
+    if (!form) return undefined;
+    let compiled = this.#compiled.get(form.grammar);
+    if (!compiled) {
+      compiled = this.#compile(form);
+      this.#compiled.set(form.grammar, compiled);
+      compiled.catch(() => this.#compiled.delete(form.grammar));
+      const [oldest] = this.#compiled.keys();
+      if (this.#compiled.size > KEPT) this.#compiled.delete(oldest!);
+    }
+    return compiled;
+  }
+
+  async #compile({ grammar, own }: FormGrammar): Promise<CompiledForm> {
+    const rules = own ? overSymbols(await this.#read(grammar)) : grammar;
+    const before = await this.#engine;
+    if (before?.instance.isBroken) this.#engine = undefined;
+    const { instance, compiler } = await (this.#engine ??= this.#open());
+    const compiled = await instance.run(async ({ Grammar }) => compiler.compileGrammar(await Grammar.fromEBNF(rules)));
+    const form = new CompiledForm(instance, compiled, this.vocabulary);
+    await form.prepare();
+    return form;
+  }
+
+  /** Somebody's grammar as XGrammar writes it. */
+  async #read(grammar: string): Promise<string> {
+    if (this.#reader.isBroken) this.#reader = new Instance();
+    try {
+      return await this.#reader.run(async ({ Grammar }) => {
+        const parsed = await Grammar.fromEBNF(grammar);
+        const written = parsed.toString();
+        parsed.dispose();
+        return written;
+      });
+    } catch (error) {
+      throw usageError(`grammar: ${(error as Error).message}`);
+    }
+  }
+
+  async #open(): Promise<{ readonly instance: Instance; readonly compiler: XGrammar.GrammarCompiler }> {
+    const { size, endIds } = this.vocabulary;
+    const instance = new Instance();
+    const tokens = Array.from({ length: size }, (_, id) => symbolsOfBytes(this.vocabulary.bytesOf(id) ?? []));
+    const compiler = await instance.run(async ({ TokenizerInfo, GrammarCompiler }) =>
+      GrammarCompiler.createGrammarCompiler(
+        await TokenizerInfo.createTokenizerInfo(tokens, 'raw', false, size, [...endIds]),
+        false,
+      ),
+    );
+    return { instance, compiler };
+  }
+}
+
+/** A grammar, ready for as many answers as want it. */
+export class CompiledForm {
+  #first: NextTokens | undefined;
+
+  constructor(
+    readonly instance: Instance,
+    readonly grammar: XGrammar.CompiledGrammar,
+    readonly vocabulary: Vocabulary,
+  ) {}
+
+  async prepare(): Promise<void> {
+    const matcher = await this.#matcher();
+    this.#first = await nextOf(matcher, this.vocabulary);
+    matcher.dispose();
+    if (!this.#first) throw usageError('grammar: only the empty text is of it');
+  }
+
+  #matcher(): Promise<XGrammar.GrammarMatcher> {
+    const stops = this.vocabulary.endIds.length === 0;
+    return this.instance.run(({ GrammarMatcher }) =>
+      GrammarMatcher.createGrammarMatcher(this.grammar, undefined, stops),
+    );
+  }
+
+  /** For one answer. */
+  async start(): Promise<FormConstraint> {
+    return new FormConstraint(await this.#matcher(), this.#first!, this.vocabulary);
+  }
+}
+
+/** What may follow the tokens of one answer so far. */
+export class FormConstraint {
+  #open = true;
+
+  constructor(
+    private readonly matcher: XGrammar.GrammarMatcher,
+    readonly first: NextTokens,
+    private readonly vocabulary: Vocabulary,
+  ) {}
+
+  reset(): void {
+    this.matcher.reset();
+  }
+
+  accept(token: number): void {
+    if (this.matcher.acceptToken(token)) return;
+    throw new SplitkvError('internal', `token ${token} was sampled, which the text's form doesn't allow`);
+  }
+
+  /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with */
+  next(): Promise<NextTokens | undefined> {
+    return nextOf(this.matcher, this.vocabulary);
+  }
+
+  dispose(): void {
+    if (this.#open) this.matcher.dispose();
+    this.#open = false;
+  }
+}
+
+async function nextOf(matcher: XGrammar.GrammarMatcher, { endIds, size }: Vocabulary): Promise<NextTokens | undefined> {
+  if (matcher.isTerminated()) return undefined;
+  const mask = await matcher.getNextTokenBitmask();
+  const allowed = new Uint32Array(mask.buffer, mask.byteOffset, mask.length);
+  // Of tokens beyond the vocabulary there are none.
+  if (size % 32 !== 0) allowed[allowed.length - 1]! &= 2 ** (size % 32) - 1;
+  let only: number | undefined;
+  for (const [word, bits] of allowed.entries()) {
+    if (bits === 0) continue;
+    if (only !== undefined || (bits & (bits - 1)) !== 0) return { allowed };
+    only = word * 32 + 31 - Math.clz32(bits);
+  }
+  if (only !== undefined) return { allowed, only };
+  if (endIds.length === 0) return undefined;
+  throw unsupportedError('the model has no token that the text could go on with in its form');
+}

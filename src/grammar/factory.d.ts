@@ -1,0 +1,7 @@
+/** XGrammar as a function that makes an instance of its own, which writes to `console`: the builds, Node and tests make it of the package. */
+declare module '@mlc-ai/web-xgrammar?factory' {
+  const factory: (
+    console: Readonly<Record<'log' | 'warn' | 'error', (...parts: unknown[]) => void>>,
+  ) => typeof import('@mlc-ai/web-xgrammar');
+  export default factory;
+}

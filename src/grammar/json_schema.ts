@@ -1,0 +1,375 @@
+/**
+ * Room: texts of a given form: JSON of a schema, regular expressions, grammars, and masks of the tokens that may come
+ * next. json_schema.ts makes rules of a schema, constraints.ts has the engine that runs them. Read that next.
+ */
+
+import { usageError } from '../base/errors.js';
+import { isObject } from '../base/json.js';
+import { ANY_TEXT, type Automaton, both, except, isEmpty, listed, ofLength } from './automaton.js';
+import { characters } from './code_points.js';
+import { textsOf } from './expressions.js';
+import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
+import {
+  all,
+  any,
+  type Expression,
+  inJson,
+  JSON_ESCAPE,
+  JSON_PLAIN,
+  NEVER,
+  NOTHING,
+  oneOf,
+  optional,
+  optionsOf,
+  repeat,
+  Rules,
+  text,
+} from './rules.js';
+import { canonical, type Form, numberOf, SchemaForms, schemaOf, typesOf } from './schema_forms.js';
+import { STRING_FORMATS } from './string_formats.js';
+
+const MAX_SCHEMA_LETTERS = 256 * 1024;
+const MAX_DEPTH = 200;
+/** Lengths beyond it aren't counted by states. */
+const MAX_MULTIPLE = 200;
+const MAX_COUNTED = 1000;
+
+export interface SchemaOptions {
+  /** Objects have no properties but those that are listed, where nothing is said of others. */
+  readonly strict?: boolean;
+}
+
+/**
+ * The JSON texts of the values that a schema allows, as a grammar in XGrammar's notation. Properties come in the schema's order, numbers
+ * within bounds without exponents, and between parts there is at most a blank or a line's end with up to 32 blanks or tabs.
+ * @throws SplitkvError `usage` for a schema that isn't right, that allows nothing, or that has a keyword that can't be held to: it is named
+ */
+export function jsonSchemaGrammar(schema: unknown, options: SchemaOptions = {}): string {
+  const size = JSON.stringify(schema)?.length ?? 0;
+  if (size > MAX_SCHEMA_LETTERS)
+    throw usageError(`schema: it has ${size} letters; at most ${MAX_SCHEMA_LETTERS} are read`);
+  const writer = new SchemaWriter(schema, options);
+  const grammar = writer.rules.print(writer.value(schema));
+  if (grammar === undefined) throw usageError('schema: no value is allowed by it');
+  return grammar;
+}
+
+class SchemaWriter {
+  readonly rules = new Rules();
+  readonly #forms: SchemaForms;
+  #depth = 0;
+
+  constructor(
+    root: unknown,
+    readonly options: SchemaOptions,
+  ) {
+    this.#forms = new SchemaForms(root);
+  }
+
+  /** A value of the schema. */
+  value(schema: unknown): Expression {
+    const own = schemaOf(schema);
+    return this.rules.rule(`value ${canonical(own)}`, () => {
+      if (++this.#depth > MAX_DEPTH) throw usageError(`schema: it is nested deeper than ${MAX_DEPTH}`);
+      const made = any(...this.#forms.of(own).map((form) => this.#form(form)));
+      this.#depth--;
+      return made;
+    });
+  }
+
+  #form(form: Form): Expression {
+    if (form['enum'] !== undefined) return this.#listed(form);
+    const types = typesOf(form);
+    const numbers = types.includes('number') ? 'number' : 'integer';
+    const options = types
+      .filter((type) => type !== 'integer' || numbers === 'integer')
+      .map((type): Expression => {
+        switch (type) {
+          case 'null':
+            return text('null');
+          case 'boolean':
+            return any(text('true'), text('false'));
+          case 'number':
+          case 'integer':
+            return number(form, type, (key, make) => this.rules.rule(key, make));
+          case 'string':
+            return this.#string(form);
+          case 'array':
+            return this.#array(form);
+          default:
+            return this.#object(form);
+        }
+      });
+    return any(...options);
+  }
+
+  #listed(form: Form): Expression {
+    const { enum: values, ...rest } = form;
+    const fits = (values as unknown[]).filter((value) => allows(rest, value));
+    return any(...fits.map((value) => this.#constant(value)));
+  }
+
+  #constant(value: unknown): Expression {
+    if (Array.isArray(value)) return this.#around('[', this.#separated(value.map((item) => this.#constant(item))), ']');
+    if (isObject(value)) {
+      const members = Object.entries(value).map(([key, of]) =>
+        this.#member(text(JSON.stringify(key)), this.#constant(of)),
+      );
+      return this.#around('{', this.#separated(members), '}');
+    }
+    return text(JSON.stringify(value));
+  }
+
+  /** Blanks that may be between two parts. */
+  get #blank(): Expression {
+    return this.rules.rule('blank', () =>
+      optional(any(text(' '), all(text('\n'), repeat(oneOf(characters(' \t')), 0, 32)))),
+    );
+  }
+
+  #around(open: string, part: Expression, close: string): Expression {
+    if (part.kind === 'text' && part.text === '') return all(text(open), this.#blank, text(close));
+    return all(text(open), this.#blank, part, this.#blank, text(close));
+  }
+
+  get #comma(): Expression {
+    return all(text(','), this.#blank);
+  }
+
+  #separated(parts: readonly Expression[]): Expression {
+    return all(...parts.flatMap((part, at) => (at === 0 ? [part] : [this.#comma, part])));
+  }
+
+  #member(key: Expression, value: Expression): Expression {
+    return all(key, text(':'), this.#blank, value);
+  }
+
+  #string(form: Form): Expression {
+    const texts = stringsOf(form);
+    if (texts) return all(text('"'), this.rules.texts(texts, inJson), text('"'));
+    const [least, most] = [numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity];
+    const unit = this.rules.rule('character', () => any(JSON_PLAIN, JSON_ESCAPE));
+    const free: Expression = this.rules.rule('characters', () => {
+      const rest = this.rules.rule('characters', () => NEVER);
+      return any(...optionsOf(JSON_PLAIN).map((one) => all(one, rest)), all(JSON_ESCAPE, rest), NOTHING);
+    });
+    if (most === Infinity) return all(text('"'), repeat(unit, least, least), free, text('"'));
+    return all(text('"'), repeat(unit, least, most), text('"'));
+  }
+
+  #array(form: Form): Expression {
+    const [least, most] = [numberOf(form, 'minItems') ?? 0, numberOf(form, 'maxItems') ?? Infinity];
+    if (form['contains'] !== undefined && form['contains'] !== true)
+      throw usageError('schema: contains is not done: use prefixItems or items');
+    if (form['uniqueItems'] === true && most > 1)
+      throw usageError('schema: uniqueItems is not done: an array has no memory of its items');
+    const first = (form['prefixItems'] ?? []) as readonly unknown[];
+    if (!Array.isArray(first)) throw usageError('schema: prefixItems: expected a list of schemas');
+    const rest = form['items'] ?? true;
+    if (most < least) return NEVER;
+    const item = (at: number): Expression => {
+      const value = this.value(at < first.length ? first[at] : rest);
+      return at === 0 ? value : all(this.#comma, value);
+    };
+    // From the end: what may follow the first `at` items.
+    const shared = Math.min(Math.max(first.length, 1), most);
+    let behind: Expression =
+      shared >= most || rest === false
+        ? shared < least ? NEVER : NOTHING // prettier-ignore
+        : repeat(all(this.#comma, this.value(rest)), Math.max(0, least - shared), most - shared);
+    for (let at = shared - 1; at >= 0; at--) {
+      const next = all(item(at), behind);
+      behind = at >= least ? any(next, NOTHING) : next;
+    }
+    return this.#around('[', behind, ']');
+  }
+
+  #object(form: Form): Expression {
+    const properties = (form['properties'] ?? {}) as Readonly<Record<string, unknown>>;
+    const required = (form['required'] ?? []) as readonly string[];
+    if (!isObject(properties)) throw usageError('schema: properties: expected an object of schemas');
+    if (!Array.isArray(required) || required.some((name) => typeof name !== 'string')) {
+      throw usageError('schema: required: expected a list of names');
+    }
+    const [least, most] = [numberOf(form, 'minProperties') ?? 0, numberOf(form, 'maxProperties') ?? Infinity];
+    const others = this.#others(form, properties, required);
+    const names = [...new Set([...Object.keys(properties), ...required])];
+    const members = names.map((name) => ({
+      name,
+      needed: required.includes(name),
+      member: this.#member(text(JSON.stringify(name)), this.#named(name, form, properties)),
+    }));
+    const key = `members ${canonical([form, this.options])}`;
+    // Counts matter up to where neither bound does any more.
+    const counted = least > 0 || most !== Infinity ? (most === Infinity ? least : most + 1) : 1;
+    if (counted > MAX_COUNTED)
+      throw usageError(`schema: minProperties and maxProperties above ${MAX_COUNTED} are not done`);
+    const behind = (at: number, count: number): Expression => {
+      if (count > most) return NEVER;
+      return this.rules.rule(`${key} ${at} ${count}`, () => {
+        const comma = count === 0 ? NOTHING : this.#comma;
+        const next = Math.min(count + 1, counted);
+        if (at < members.length) {
+          const { needed, member } = members[at]!;
+          const given = all(comma, member, behind(at + 1, next));
+          return needed ? given : any(given, behind(at + 1, count));
+        }
+        const stops = count >= least ? [NOTHING] : [];
+        if (!others) return any(...stops);
+        if (least > count + 1) {
+          throw usageError(
+            'schema: minProperties that additional properties must come to is not done: the same name may come twice',
+          );
+        }
+        return any(...stops, all(comma, others, behind(at, next)));
+      });
+    };
+    return this.#around('{', behind(0, 0), '}');
+  }
+
+  /** What a property's value is: also by patterns of names. */
+  #named(name: string, form: Form, properties: Readonly<Record<string, unknown>>): Expression {
+    if (form['propertyNames'] !== undefined && !this.#forms.of(form['propertyNames']).some((of) => allows(of, name)))
+      return NEVER;
+    const own = Object.hasOwn(properties, name) ? [properties[name]] : [];
+    const patterns = patternsOf(form)
+      .filter(([pattern]) => new RegExp(pattern, 'u').test(name))
+      .map(([, value]) => value);
+    const schemas = [...own, ...patterns];
+    if (schemas.length === 0) return this.value(this.#rest(form));
+    return this.value(schemas.length === 1 ? schemas[0] : { allOf: schemas });
+  }
+
+  #rest(form: Form): unknown {
+    return form['additionalProperties'] ?? !this.options.strict;
+  }
+
+  /** A member of another name than those of `properties`; undefined where there is none. */
+  #others(
+    form: Form,
+    properties: Readonly<Record<string, unknown>>,
+    required: readonly string[],
+  ): Expression | undefined {
+    const patterns = patternsOf(form);
+    const rest = this.#rest(form);
+    if (rest === false && patterns.length === 0) return undefined;
+    if (patterns.length > 4) throw usageError('schema: more than four patternProperties are not done');
+    const listedNames = [...new Set([...Object.keys(properties), ...required])];
+    const base = this.#names(form);
+    const unnamed = listedNames.length > 0 ? both(base, except(listed(listedNames))) : base;
+    const languages = patterns.map(([pattern]) => textsOf(pattern, false));
+    const options: Expression[] = [];
+    for (let subset = 0; subset < 2 ** patterns.length; subset++) {
+      const matched = patterns.filter((_, at) => (subset >> at) & 1).map(([, value]) => value);
+      const value = matched.length === 0 ? rest : matched.length === 1 ? matched[0] : { allOf: matched };
+      if (value === false) continue;
+      const names = languages.reduce(
+        (of, language, at) => both(of, (subset >> at) & 1 ? language : except(language)),
+        unnamed,
+      );
+      if (isEmpty(names)) continue;
+      options.push(this.#member(all(text('"'), this.rules.texts(names, inJson), text('"')), this.value(value)));
+    }
+    return options.length > 0 ? any(...options) : undefined;
+  }
+
+  #names(form: Form): Automaton {
+    if (form['propertyNames'] === undefined) return ANY_TEXT;
+    const forms = this.#forms.of(form['propertyNames']).filter((of) => typesOf(of).includes('string'));
+    const texts = forms.map((of) =>
+      of['enum'] === undefined
+        ? (stringsOf(of) ?? ofLength(numberOf(of, 'minLength') ?? 0, numberOf(of, 'maxLength') ?? Infinity))
+        : listed(
+            (of['enum'] as unknown[]).filter(
+              (value): value is string => allows({ ...of, enum: undefined }, value) && typeof value === 'string',
+            ),
+          ),
+    );
+    return texts.length === 0 ? listed([]) : except(texts.map(except).reduce(both));
+  }
+}
+
+function patternsOf(form: Form): (readonly [pattern: string, schema: unknown])[] {
+  const patterns = form['patternProperties'] ?? {};
+  if (!isObject(patterns)) throw usageError('schema: patternProperties: expected an object of schemas');
+  return Object.entries(patterns);
+}
+
+/** Strings that patterns or formats are of; undefined where there are none of either. */
+function stringsOf(form: Form): Automaton | undefined {
+  const patterns = (form['patterns'] ?? []) as readonly string[];
+  const formats = ((form['formats'] ?? []) as readonly string[]).flatMap((name) => STRING_FORMATS.get(name) ?? []);
+  if (patterns.length + formats.length === 0) return undefined;
+  const [least, most] = [numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity];
+  const parts = [
+    ...patterns.map((pattern) => textsOf(pattern, false)),
+    ...formats.map((format) => textsOf(format, true)),
+  ];
+  if (least > 0 || most !== Infinity) parts.push(ofLength(least, most));
+  return parts.reduce(both);
+}
+
+function bound(form: Form, inclusive: string, exclusive: string, isLow: boolean): Bound | undefined {
+  const [plain, strict] = [numberOf(form, inclusive), numberOf(form, exclusive)];
+  if (plain === undefined && strict === undefined) return undefined;
+  const isStrict = plain === undefined || (strict !== undefined && (isLow ? strict >= plain : strict <= plain));
+  return { value: isStrict ? strict! : plain!, exclusive: isStrict };
+}
+
+function number(
+  form: Form,
+  type: 'number' | 'integer',
+  rule: (key: string, make: () => Expression) => Expression,
+): Expression {
+  const low = bound(form, 'minimum', 'exclusiveMinimum', true);
+  const high = bound(form, 'maximum', 'exclusiveMaximum', false);
+  const step = form['multipleOf'];
+  const from = low ? (low.exclusive ? Math.floor(low.value) + 1 : Math.ceil(low.value)) : -Infinity;
+  const to = high ? (high.exclusive ? Math.ceil(high.value) - 1 : Math.floor(high.value)) : Infinity;
+  if (step !== undefined) {
+    if (typeof step !== 'number' || !(step > 0))
+      throw usageError(`schema: multipleOf ${JSON.stringify(step)}: expected a number above 0`);
+    if (!Number.isInteger(step))
+      throw usageError('schema: multipleOf is done of whole numbers: others are not exact in float64');
+    const first = Math.ceil(from / step) * step;
+    const count = Math.floor((to - first) / step) + 1;
+    if (count <= MAX_COUNTED)
+      return any(...Array.from({ length: Math.max(0, count) }, (_, i) => text(`${first + i * step}`)));
+    if (step === 1 && type === 'integer') return low || high ? integersBetween(from, to) : ANY_INTEGER;
+    if (low || high) throw usageError(`schema: multipleOf within bounds is done of up to ${MAX_COUNTED} numbers`);
+    if (step > MAX_MULTIPLE) throw usageError(`schema: multipleOf ${step}: at most ${MAX_MULTIPLE} is done`);
+    return multiplesOf(step, rule);
+  }
+  if (type === 'integer') return low || high ? integersBetween(from, to) : ANY_INTEGER;
+  return low || high ? numbersBetween(low, high) : ANY_NUMBER;
+}
+
+/** Whether a form without `enum` allows a value that its enum lists. */
+function allows(form: Form, value: unknown): boolean {
+  const type = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+  const types = typesOf(form);
+  if (!types.includes(type) && !(type === 'number' && types.includes('integer') && Number.isInteger(value)))
+    return false;
+  const among = (keywords: readonly string[]): boolean => keywords.some((keyword) => form[keyword] !== undefined);
+  if (typeof value === 'number') {
+    const low = bound(form, 'minimum', 'exclusiveMinimum', true);
+    const high = bound(form, 'maximum', 'exclusiveMaximum', false);
+    if (low && (low.exclusive ? value <= low.value : value < low.value)) return false;
+    if (high && (high.exclusive ? value >= high.value : value > high.value)) return false;
+    const step = form['multipleOf'] as number | undefined;
+    return step === undefined || Number.isInteger(value / step);
+  }
+  if (typeof value === 'string') {
+    const length = Array.from(value).length;
+    if (length < (numberOf(form, 'minLength') ?? 0) || length > (numberOf(form, 'maxLength') ?? Infinity)) return false;
+    const texts = stringsOf(form);
+    return texts === undefined || !isEmpty(both(texts, listed([value])));
+  }
+  const own = type === 'array' ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'] : ['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties']; // prettier-ignore
+  if ((type === 'array' || type === 'object') && among(own)) {
+    throw usageError(
+      `schema: enum or const of ${type}s beside ${own.find((keyword) => form[keyword] !== undefined)} is not done`,
+    );
+  }
+  return true;
+}
