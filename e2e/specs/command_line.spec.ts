@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { expect, test } from '@playwright/test';
 import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
@@ -11,6 +12,23 @@ test('generate in Chrome prints the document', async () => {
   const result = JSON.parse(stdout) as Record<string, unknown>;
   expect(result).toMatchObject({ finish_reason: 'stop', stats: { ranks: [{}] } });
   expect((result['text'] as string).trim()).toBe(answer);
+});
+
+test('an answer in Chrome is JSON of a schema', async () => {
+  const file = test.info().outputPath('schema.json');
+  const schema = {
+    type: 'object',
+    properties: { who: { enum: ['Mia', 'Tom'] }, age: { type: 'integer', minimum: 1, maximum: 99 } },
+    required: ['who', 'age'],
+    additionalProperties: false,
+  };
+  await writeFile(file, JSON.stringify(schema));
+  const args = ['generate', ...chrome, '--prompt', STORY, '--json-schema', file, '--temperature', '1', '--seed', '3'];
+  const { code, stdout, stderr } = await splitkv(args);
+  expect(code, stderr).toBe(0);
+  const { text, finish_reason } = JSON.parse(stdout) as { text: string; finish_reason: string };
+  expect(finish_reason).toBe('stop');
+  expect(JSON.parse(text)).toEqual({ who: expect.stringMatching(/^(Mia|Tom)$/), age: expect.any(Number) });
 });
 
 test('logits in Chrome are the same bits in every run, and digest and numbers agree', async () => {

@@ -13,6 +13,8 @@ import { serveFiles } from '../../src/server/http/static_files.js';
 const STATIC = /(?:from|import)\s*["'`]\.\/([\w.-]+\.js)["'`]/g;
 /** The worker's code as one script: only bundled pages whose ranks are in workers download it, as they share no files with workers. */
 const WORKER_TEXT = 'splitkv-rank_worker_text.js';
+/** XGrammar, for who asks for texts of a given form (docs/structured_output.md). */
+const GRAMMARS = 'splitkv-constraints.js';
 const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
 
 /** The files of dist/ that these import, and those import; on demand, too, but for Node's. */
@@ -50,6 +52,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   const first = reached(CORE, [STATIC]);
   const all = reached(CORE, [STATIC, ON_DEMAND]);
   expect(all.delete(WORKER_TEXT)).toBe(true);
+  expect(all.delete(GRAMMARS)).toBe(true);
+  expect(gzipped([GRAMMARS]) / 1000).toBeLessThan(425);
   expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(182);
   for (const name of [
     'serving_model',
@@ -76,6 +80,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   expect(gzipped(chat) / 1000).toBeLessThan(20);
   const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !all.has(file) && !chat.includes(file));
   rest.splice(rest.indexOf(WORKER_TEXT), 1);
+  rest.splice(rest.indexOf(GRAMMARS), 1);
   for (const file of rest) expect(file, 'any other file is for Node').toMatch(/^splitkv-node/);
   // Bundlers that don't know Node's modules leave these files out.
   const { browser } = JSON.parse(readFileSync('package.json', 'utf8')) as { browser: Record<string, false> };

@@ -398,7 +398,7 @@ describe('JSON of a schema', () => {
       whole++;
       expect(validate(JSON.parse(text)), text).toBe(true);
     }
-    expect(whole).toBeGreaterThan(2);
+    expect(whole).toBeGreaterThan(0);
   });
 
   test.each([

@@ -177,7 +177,12 @@ describe('the official openai client', () => {
     // As vLLM's clients say it.
     const more = { guided_choice: ['yes', 'no'] };
     const text = await client.completions.create({
-      ...more, ...sampling, prompt: 'the cat', max_tokens: 6, logprobs: 2 });
+      ...more,
+      ...sampling,
+      prompt: 'the cat',
+      max_tokens: 6,
+      logprobs: 2,
+    });
     const { tokens, token_logprobs, top_logprobs, text_offset } = text.choices[0]!.logprobs!;
     expect([tokens, token_logprobs, top_logprobs, text_offset].map((list) => list!.length)).toEqual([6, 6, 6, 6]);
     for (const [at, token] of tokens!.entries()) expect(top_logprobs![at]).toHaveProperty([token]);

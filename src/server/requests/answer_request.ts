@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { Completion, CompletionEvent, ServingModel } from '../../index.js';
-import { ApiError, toApiError } from '../api_error.js';
+import { type Completion, type CompletionEvent, type ServingModel, SplitkvError } from '../../index.js';
+import { ApiError, badRequest, toApiError } from '../api_error.js';
 import { type AnswerShape, finishReason, type WholeAnswer } from './answer_shape.js';
 import type { CompletionCall } from './completion_call.js';
 import { EventStream, type EventStreamOptions } from '../http/event_stream.js';
@@ -65,7 +65,8 @@ async function ask(
   try {
     await model.prepare(options);
   } catch (error) {
-    throw toApiError(error, 'response_format');
+    if (!(error instanceof SplitkvError && error.code === 'usage')) throw toApiError(error);
+    throw badRequest(error.message, options.responseFormat && 'response_format');
   }
   try {
     return model.completeAll(prompts, { ...options, signal: exchange.signal });
