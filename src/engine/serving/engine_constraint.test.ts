@@ -148,7 +148,7 @@ const PLANS: readonly (readonly [string, Opening, Partial<EngineOptions>])[] = [
   ['token', { plan: 'token', ranks: 2 }, {}],
   ['adp', { plan: 'adp', ranks: 2 }, {}],
   ['windows', { model: mistral, plan: 'tp', ranks: 2 }, {}],
-  ['states', { model: qwen35, plan: 'tp', ranks: 2 }, {}],
+  ['states', { model: qwen35, plan: 'tp', ranks: 2 }, { prefixCaching: true }],
   ['states, a small pool', { model: qwen35, kvBlocks: 4, contextLength: 256 }, {}],
 ];
 
