@@ -30,12 +30,12 @@ describe('attention_append', () => {
   });
 });
 
-await describeOnAdapters('attention_append', (device) => {
+await describeOnAdapters('attention_append', (device, isQuickest) => {
   const small = suite.cases.filter(({ large }) => large !== true);
 
   test('writes what rope_append and attention_split do, bit for bit', { timeout: 300_000 }, async () => {
     const traits = { ...device().traits, software: false };
-    for (const { name, problem, seed } of drawn(small, Math.ceil(small.length / 2), `pair ${device().name}`)) {
+    for (const { name, problem, seed } of drawn(small, isQuickest ? 8 : 3, `pair ${device().name}`)) {
       const inputs = suite.inputs(problem, new Random(seed));
       const step = caseStep(problem);
       const caches = ['k_cache', 'v_cache'];

@@ -41,16 +41,19 @@ export const testAdapters = (): Promise<TestAdapter[]> => (adapters ??= findAdap
 
 /**
  * Runs a suite on the quickest adapter present, and on the others where it is drawn (draw.ts); `device()` is open inside tests and
- * hooks, and disposed after them.
+ * hooks, and disposed after them. `isQuickest`: where long lists of cases run; on the others a few of them do.
  */
-export async function describeOnAdapters(title: string, suite: (device: () => Device) => void): Promise<void> {
+export async function describeOnAdapters(
+  title: string,
+  suite: (device: () => Device, isQuickest: boolean) => void,
+): Promise<void> {
   const adapters = await testAdapters();
   for (const adapter of adapters) {
     const turns = adapter === adapters.at(-1) ? 1 : 3;
     if (!drawn([...Array(turns).keys()], 1, `${title} ${adapter.name}`).includes(0)) continue;
     const device = await adapter.open();
     describe(`${title} on ${adapter.name}`, () => {
-      suite(() => device);
+      suite(() => device, adapter === adapters.at(-1));
       afterAll(() => device.dispose());
     });
   }
