@@ -340,6 +340,8 @@ export interface RunStats {
 /** The document that `generate --json` prints. Names are stable: other tools read them. */
 export interface GenerateResult {
   readonly text: string;
+  /** What the model thought before it answered, where it says which is which (gpt-oss's channels). */
+  readonly reasoning?: string;
   readonly tokens: readonly number[];
   readonly prompt_tokens: number;
   readonly finish_reason: FinishReason;

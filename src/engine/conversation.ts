@@ -96,7 +96,9 @@ export class TalkingConversation implements Conversation {
         return;
       }
       const { text, tokens, finish_detail: why } = result;
-      this.#turns = [...this.#turns, { user: content, answer: text, tokens: why === 'stop_string' ? [] : tokens }];
+      // Marks of channels are the template's to write, and what is said on others than the answer's isn't kept.
+      const asTold = why !== 'stop_string' && !this.#host.reader.tokenizer?.channels();
+      this.#turns = [...this.#turns, { user: content, answer: text, tokens: asTold ? tokens : [] }];
     };
     // Before whoever awaits the result goes on.
     const result = generation.result.then(

@@ -75,6 +75,7 @@ export async function generate(
   );
   const tokens: number[] = [];
   let text = '';
+  let reasoning = '';
   const add = (piece: string): void => {
     text += piece;
     emit(piece);
@@ -109,7 +110,9 @@ export async function generate(
         lastAt = performance.now();
         if (tokens.length === 0 && logits) onFirstLogits?.(logits);
         tokens.push(token);
-        add(answer.push(token, undefined).text);
+        const out = answer.push(token, undefined);
+        reasoning += out.reasoning ?? '';
+        add(out.text);
         return answer.stopped;
       },
     });
@@ -119,6 +122,7 @@ export async function generate(
       const end = await handle.ended;
       cachedTokens = handle.cachedTokens;
       const last = answer.finish(end);
+      reasoning += last.reasoning ?? '';
       add(last.text);
       detail = last.finish;
     } finally {
@@ -130,6 +134,7 @@ export async function generate(
   const later = tokens.length - 1;
   return {
     text,
+    ...(reasoning !== '' && { reasoning }),
     tokens,
     prompt_tokens: prompt.length,
     finish_reason: REASONS[detail],

@@ -4,7 +4,11 @@ import type { Completion, CompletionEvent, ServingModel } from '../index.js';
 import { ApiServer } from './api_server.js';
 
 /** A model of which only the answers exist. */
-function modelOf(answer: () => AsyncGenerator<CompletionEvent>, failure?: unknown): ServingModel {
+function modelOf(
+  answer: () => AsyncGenerator<CompletionEvent>,
+  failure?: unknown,
+  hasChatTemplate = false,
+): ServingModel {
   const completeAll = (): Completion => ({
     promptTokens: 1,
     cachedTokens: 0,
@@ -14,7 +18,7 @@ function modelOf(answer: () => AsyncGenerator<CompletionEvent>, failure?: unknow
     [Symbol.asyncIterator]: answer,
   });
   return {
-    info: { name: 'fake', slots: 1, contextLength: 64, hasChatTemplate: false },
+    info: { name: 'fake', slots: 1, contextLength: 64, hasChatTemplate },
     metrics: { unfinished: 0 },
     failure,
     completeAll,
@@ -99,4 +103,32 @@ test('a model that is closed under its answers: they are not told as whole', asy
   expect(stream).toContain('"code":"shutting_down"');
   expect(stream).not.toContain('finish_reason":"stop"');
   expect(errors).toEqual([]);
+});
+
+test('reasoning stands beside the answer in chat, and nowhere else', async () => {
+  async function* thinking(): AsyncGenerator<CompletionEvent> {
+    yield { index: 0, text: '', reasoning: 'Hm, ', logprobs: [] };
+    yield { index: 0, text: '', reasoning: 'yes?', logprobs: [] };
+    yield { index: 0, text: 'Yes.', logprobs: [] };
+    yield { index: 0, text: '', logprobs: [], finish: 'eos' };
+  }
+  const url = await start(modelOf(thinking, undefined, true));
+  const chat = { messages: [{ role: 'user', content: 'x' }] };
+  const whole = await (await ask(url, chat, '/v1/chat/completions')).json();
+  expect(whole).toMatchObject({
+    choices: [{ message: { content: 'Yes.', reasoning_content: 'Hm, yes?' }, finish_reason: 'stop' }],
+  });
+  const stream = await (await ask(url, { ...chat, stream: true }, '/v1/chat/completions')).text();
+  const deltas = [...stream.matchAll(/^data: (\{.*\})$/gm)].map(
+    ([, json]) => (JSON.parse(json!) as { choices: { delta: object }[] }).choices[0]!.delta,
+  );
+  expect(deltas.slice(1)).toEqual([
+    { reasoning_content: 'Hm, ' },
+    { reasoning_content: 'yes?' },
+    { content: 'Yes.' },
+    {},
+  ]);
+  const text = await (await ask(url, { prompt: 'x', stream: true })).text();
+  expect(text).toContain('Yes.');
+  expect(text).not.toContain('Hm');
 });

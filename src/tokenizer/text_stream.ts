@@ -52,3 +52,54 @@ export class TextStream {
     return text.slice(start);
   }
 }
+
+/** Ids of the tokens between Harmony's messages (gpt-oss). */
+export interface HarmonyMarks {
+  readonly start: number;
+  readonly channel: number;
+  readonly message: number;
+  /** What ends a message: `<|end|>`, and what ends an answer with it. */
+  readonly ends: readonly number[];
+}
+
+/**
+ * An answer that consists of messages on channels:
+ *
+ *   <|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...<|return|>
+ *
+ * What is said on `final` is the answer, on other channels reasoning; marks, roles and channels' names are neither. An answer without
+ * marks is one, and so is a message without a channel.
+ */
+export class HarmonyChannels {
+  readonly #marks: HarmonyMarks;
+  readonly #source: PieceSource;
+  #part: 'role' | 'channel' | 'message' = 'message';
+  #name = '';
+  #names: TextStream | undefined;
+
+  constructor(source: PieceSource, marks: HarmonyMarks) {
+    this.#source = source;
+    this.#marks = marks;
+  }
+
+  /** What this id belongs to; undefined for neither. */
+  push(id: number): 'answer' | 'reasoning' | undefined {
+    const { start, channel, message, ends } = this.#marks;
+    if (id === channel) {
+      this.#part = 'channel';
+      this.#name = '';
+      this.#names = new TextStream(this.#source, { continues: true });
+    } else if (id === message) {
+      this.#part = 'message';
+    } else if (id === start || ends.includes(id)) {
+      this.#part = 'role';
+      this.#name = '';
+    } else if (this.#part === 'channel') {
+      this.#name += this.#names!.push(id);
+    } else if (this.#part === 'message') {
+      // A name may be followed by who the message is for.
+      return /^\s*(final\b|$)/.test(this.#name) ? 'answer' : 'reasoning';
+    }
+    return undefined;
+  }
+}

@@ -4,7 +4,7 @@ import { isObject, parseJson, show } from '../base/json.js';
 import type { ChatMessage, ChatTemplateOptions, ChatTemplates } from './chat_template.js';
 import { LengthBound } from './length_bound.js';
 import type * as Parts from './parts.js';
-import { TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
+import { HarmonyChannels, TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
 import { createTokenDecoder, type TokenDecoder, type TokenPiece } from './token_bytes.js';
 
 /** The files of a model folder that make a tokenizer: JSON as text or parsed. */
@@ -127,6 +127,14 @@ export class Tokenizer implements PieceSource {
     return new TextStream(this, options);
   }
 
+  /** Of a vocabulary with Harmony's marks: what tells an answer from its reasoning. */
+  channels(): HarmonyChannels | undefined {
+    const [start, channel, message, end, ...last] = HARMONY.map((token) => this.idOf(token));
+    if (start === undefined || channel === undefined || message === undefined || end === undefined) return undefined;
+    const ends = [end, ...last.filter((id) => id !== undefined)];
+    return new HarmonyChannels(this, { start, channel, message, ends });
+  }
+
   get hasChatTemplate(): boolean {
     return this.#templates.available;
   }
@@ -155,6 +163,8 @@ export class Tokenizer implements PieceSource {
     return piece;
   }
 }
+
+const HARMONY = ['<|start|>', '<|channel|>', '<|message|>', '<|end|>', '<|return|>', '<|call|>'];
 
 function readTokenizerJson(source: unknown): Record<string, unknown> {
   const file = 'tokenizer.json';

@@ -86,6 +86,8 @@ export interface CompletionEvent {
   readonly index: number;
   /** What is certain of the answer since the event before; may be empty. */
   readonly text: string;
+  /** What the model thinks before it answers, since the event before, where it says which is which (gpt-oss's channels). */
+  readonly reasoning?: string;
   /** Of the tokens whose text is out by now; empty where no logprobs were asked for. Tokens of a stop text are left out. */
   readonly logprobs: readonly TokenLogprobs[];
   /** With the last event of each answer: why it ended. */

@@ -81,12 +81,14 @@ async function collect(
 ): Promise<WholeAnswer[]> {
   const answers = Array.from({ length: prompts.length * n }, () => ({
     text: '',
+    reasoning: '',
     logprobs: logprobs === undefined ? undefined : ([] as CompletionEvent['logprobs'][number][]),
     finish: 'aborted' as WholeAnswer['finish'],
   }));
-  for await (const { index, text, logprobs: more, finish } of completion) {
+  for await (const { index, text, reasoning = '', logprobs: more, finish } of completion) {
     const answer = answers[index]!;
     answer.text += text;
+    answer.reasoning += reasoning;
     answer.logprobs?.push(...more);
     if (finish) answer.finish = finish;
   }
@@ -127,9 +129,11 @@ class AnswerWriter {
     return Array.from({ length: prompts.length * (options.n ?? 1) }, (_, index) => this.#chunk(index, opening, null));
   }
 
-  chunks({ index, text, logprobs, finish }: CompletionEvent): object[] {
+  chunks({ index, text, reasoning, logprobs, finish }: CompletionEvent): object[] {
     const wanted = this.call.options.logprobs === undefined ? undefined : logprobs;
     const chunks: object[] = [];
+    const thought = reasoning === undefined ? undefined : this.shape.thought?.(reasoning);
+    if (thought) chunks.push(this.#chunk(index, thought, null));
     if (text !== '' || logprobs.length > 0) chunks.push(this.#chunk(index, this.shape.piece(text, wanted), null));
     if (finish) chunks.push(this.#chunk(index, this.shape.closing, finishReason(finish)));
     return chunks;

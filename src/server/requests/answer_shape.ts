@@ -3,6 +3,8 @@ import type { CompletionEvent } from '../../index.js';
 /** One answer, whole. */
 export interface WholeAnswer {
   readonly text: string;
+  /** What the model thought before; may be empty. */
+  readonly reasoning: string;
   readonly logprobs: CompletionEvent['logprobs'] | undefined;
   readonly finish: NonNullable<CompletionEvent['finish']>;
 }
@@ -18,6 +20,8 @@ export interface AnswerShape {
   readonly whole: (answer: WholeAnswer) => object;
   /** ... of a piece; undefined logprobs: not asked for. */
   readonly piece: (text: string, logprobs: CompletionEvent['logprobs'] | undefined) => object;
+  /** ... of a piece of what is thought; left out where only answers are told. */
+  readonly thought?: (reasoning: string) => object;
   /** ... of the end of a stream. */
   readonly closing: object;
 }

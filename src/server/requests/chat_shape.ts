@@ -6,11 +6,18 @@ export const chatShape: AnswerShape = {
   object: 'chat.completion',
   chunkObject: 'chat.completion.chunk',
   opening: { delta: { role: 'assistant', content: '', refusal: null }, logprobs: null },
-  whole: ({ text, logprobs }) => ({
-    message: { role: 'assistant', content: text, refusal: null },
+  whole: ({ text, reasoning, logprobs }) => ({
+    message: {
+      role: 'assistant',
+      content: text,
+      // As DeepSeek's API and vLLM name it.
+      ...(reasoning !== '' && { reasoning_content: reasoning }),
+      refusal: null,
+    },
     logprobs: logprobsOf(logprobs),
   }),
   piece: (text, logprobs) => ({ delta: { content: text }, logprobs: logprobsOf(logprobs) }),
+  thought: (reasoning) => ({ delta: { reasoning_content: reasoning }, logprobs: null }),
   closing: { delta: {}, logprobs: null },
 };
 

@@ -92,4 +92,57 @@ describe('answer', () => {
     expect(made.push(7, flat)).toMatchObject({ text: '', logprobs: [{ id: 7, text: '', bytes: [] }] });
     expect(made.tokens).toBe(1);
   });
+
+  describe("with Harmony's marks", () => {
+    const marks = ['<|start|>', '<|channel|>', '<|message|>', '<|return|>', '<|constrain|>'];
+    const added = marks.map((content, at) => {
+      return {
+        id: VOCAB + at,
+        content,
+        single_word: false,
+        lstrip: false,
+        rstrip: false,
+        normalized: false,
+        special: true,
+      };
+    });
+    const harmony = loadTokenizer({
+      tokenizerJson: { ...json, added_tokens: [...(json['added_tokens'] as object[]), ...added] },
+      tokenizerConfig: config,
+    });
+    const said = (text: string, ...more: string[]) => {
+      const made = new Answer(harmony, more, undefined);
+      const all = harmony.encode(text, { addSpecial: false }).map((token) => made.push(token, undefined));
+      const ended = made.finish(made.stopped ? 'ended' : 'eos');
+      const join = (key: 'text' | 'reasoning'): string => [...all, ended].map((out) => out[key] ?? '').join('');
+      return { text: join('text'), reasoning: join('reasoning'), finish: ended.finish };
+    };
+
+    test.each([
+      [
+        '<|channel|>analysis<|message|>Hm, 東京?<|end|><|start|>assistant<|channel|>final<|message|>It is 東京.<|return|>',
+        'It is 東京.',
+        'Hm, 東京?',
+      ],
+      ['<|channel|>final<|message|>Yes.', 'Yes.', ''],
+      ['<|channel|>final <|constrain|>json<|message|>{"a": 1}', '{"a": 1}', ''],
+      [
+        '<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>commentary to=f<|message|>{}',
+        '',
+        'One.{}',
+      ],
+      ['<|channel|>finality<|message|>no', '', 'no'],
+      ['<|message|>A message without a channel', 'A message without a channel', ''],
+      ['Once upon a time<|end|>', 'Once upon a time', ''],
+      ['<|channel|>analysis<|message|>cut off', '', 'cut off'],
+    ])('%s', (tokens, text, reasoning) => {
+      expect(said(tokens)).toEqual({ text, reasoning, finish: 'eos' });
+    });
+
+    test('a stop text is looked for in the answer only', () => {
+      const tokens =
+        '<|channel|>analysis<|message|>stop here<|end|><|start|>assistant<|channel|>final<|message|>a stop b';
+      expect(said(tokens, 'stop')).toEqual({ text: 'a ', reasoning: 'stop here', finish: 'stop_string' });
+    });
+  });
 });

@@ -1,5 +1,5 @@
 import type { GenerateResult } from '../../api.js';
-import { StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
+import { type HarmonyChannels, StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
 import type { CompletionEvent, TokenLogprobs } from '../api.js';
 import type { EngineEnd } from '../engine.js';
 import { tokenChance, tokenLogprobs } from './logprobs.js';
@@ -13,7 +13,7 @@ const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {
   aborted: 'aborted',
 };
 
-type Out = Pick<CompletionEvent, 'text' | 'logprobs'>;
+type Out = Pick<CompletionEvent, 'text' | 'logprobs' | 'reasoning'>;
 const NOTHING: Out = { text: '', logprobs: [] };
 
 /** A token whose text isn't out yet. */
@@ -23,10 +23,15 @@ interface Held {
   readonly logprobs: TokenLogprobs;
 }
 
-/** One answer's tokens as text: whole characters, nothing of a stop text, and each token's probability with its text. */
+/**
+ * One answer's tokens as text: whole characters, nothing of a stop text, and each token's probability with its text. Reasoning on
+ * channels of its own comes beside it.
+ */
 export class Answer {
   readonly #scanner: StopScanner;
   readonly #stream: TextStream | undefined;
+  readonly #channels: HarmonyChannels | undefined;
+  readonly #reasoning: TextStream | undefined;
   #tokens = 0;
   /** UTF-16 units that the tokens so far have given, and those handed out. */
   #decoded: number;
@@ -52,6 +57,8 @@ export class Answer {
     this.#scanner = new StopScanner(stops);
     // Text after a prompt keeps the blank that a sentence's first token would lose.
     this.#stream = tokenizer?.stream({ continues: true });
+    this.#channels = tokenizer?.channels();
+    this.#reasoning = this.#channels && tokenizer?.stream({ continues: true });
   }
 
   get tokens(): number {
@@ -66,10 +73,13 @@ export class Answer {
   /** Takes a token, and the logits it was chosen by where probabilities are wanted. */
   push(token: number, logits: Float32Array | undefined): Out {
     this.#tokens++;
-    const text = this.#stream?.push(token) ?? '';
+    const where = this.#channels ? this.#channels.push(token) : 'answer';
+    const text = (where === 'answer' ? this.#stream?.push(token) : '') ?? '';
+    const reasoning = where === 'reasoning' ? this.#reasoning?.push(token) : this.#reasoning?.flush();
     if (logits && this.logprobs !== undefined) this.#hold(token, logits, this.logprobs, text);
     this.#decoded += text.length;
-    return this.#scan(text);
+    const out = this.#scan(text);
+    return reasoning ? { ...out, reasoning } : out;
   }
 
   /** What was held back, and why the answer ended. */
@@ -80,7 +90,8 @@ export class Answer {
     const rest = this.#scanner.flush();
     const logprobs = [...last.logprobs, ...this.#held.map((held) => held.logprobs)];
     this.#held = [];
-    return { text: last.text + rest, logprobs, finish: DETAILS[end] };
+    const reasoning = this.#reasoning?.flush();
+    return { text: last.text + rest, logprobs, ...(reasoning && { reasoning }), finish: DETAILS[end] };
   }
 
   #hold(token: number, logits: Float32Array, count: number, text: string): void {

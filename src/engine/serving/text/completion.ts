@@ -218,7 +218,7 @@ export class RunningCompletion implements Completion {
     try {
       this.#tellPrompt(part);
       const out = part.answer.push(token, logits);
-      if (out.text !== '' || out.logprobs.length > 0) this.#events.push({ index: part.index, ...out });
+      if (out.text !== '' || out.reasoning || out.logprobs.length > 0) this.#events.push({ index: part.index, ...out });
     } catch (error) {
       // One request's trouble isn't the engine's.
       this.#fail(error);
