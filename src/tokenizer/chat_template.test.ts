@@ -1,5 +1,10 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Template } from '@huggingface/jinja';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sweepsAll } from '../gpu/testing/draw.js';
+import { llamaCppSources } from '../model/testing/llama_cpp.js';
 import { type ChatMessage, ChatTemplates } from './chat_template.js';
 
 const render = (
@@ -119,5 +124,59 @@ describe('hostile templates', () => {
     const error = expect.objectContaining({ code: 'format', message: expect.stringMatching(/blanks in a row/) });
     expect(() => render(' '.repeat(100_000))).toThrow(error);
     expect(() => render('x'.repeat(1_000_000))).toThrow(error);
+  });
+});
+
+describe.runIf(sweepsAll)("templates of the families that run here, as llama.cpp's sources have them", async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'splitkv-'));
+  afterAll(() => rm(folder, { recursive: true }));
+  let read: (path: string) => Buffer;
+  beforeAll(() => {
+    read = llamaCppSources(folder);
+  });
+  const call = { function: { name: 'clock', arguments: { zone: 'x' } }, id: 'abcdefghi', type: 'function' };
+  const called = [
+    { role: 'user', content: 'Hi' },
+    { role: 'assistant', content: '', tool_calls: [call] },
+    { role: 'tool', name: 'clock', tool_call_id: 'abcdefghi', content: '12:00' },
+  ];
+  const plain = [
+    { role: 'user', content: 'Hi' },
+    { role: 'assistant', content: 'Yo' },
+    { role: 'user', content: 'Bye' },
+  ];
+  const system = { role: 'system', content: 'Be kind' };
+  const tool = {
+    type: 'function',
+    function: { name: 'clock', description: 'd', parameters: { type: 'object', properties: {} } },
+  };
+  it.each([
+    ['google-gemma-2-2b-it', 'users'],
+    ['HuggingFaceTB-SmolLM3-3B', 'system'],
+    ['ibm-granite-granite-3.3-2B-Instruct', 'tools'],
+    ['ibm-granite-granite-4.0', 'tools'],
+    ['LFM2-8B-A1B', 'tools'],
+    ['LFM2.5-Instruct', 'tools'],
+    ['Qwen-Qwen2.5-7B-Instruct', 'tools'],
+    ['Qwen-Qwen3-0.6B', 'tools'],
+    ['Qwen3.5-4B', 'tools'],
+    ['microsoft-Phi-3.5-mini-instruct', 'system'],
+    ['mistralai-Ministral-3-14B-Reasoning-2512', 'tools'],
+    ['meta-llama-Llama-3.2-3B-Instruct', 'tools'],
+    ['openai-gpt-oss-120b', 'tools'],
+    ['google-gemma-4-31B-it', 'tools'],
+    ['deepseek-ai-DeepSeek-V3.1', 'tools'],
+  ])('%s: %s', (name, knows) => {
+    const templates = new ChatTemplates(read(`models/templates/${name}.jinja`).toString(), 'f', { bos_token: '<s>' });
+    const texts = [templates.render(plain)];
+    if (knows !== 'users') texts.push(templates.render([system, ...plain]));
+    if (knows === 'tools') texts.push(templates.render(called, { tools: [tool] }));
+    for (const [index, said] of [
+      ['Yo', 'Bye'],
+      ['Be kind', 'Bye'],
+      ['clock', '12:00'],
+    ].entries()) {
+      for (const text of said) if (texts[index] !== undefined) expect(texts[index]).toContain(text);
+    }
   });
 });

@@ -2,11 +2,14 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { LlamaModel } from 'node-llama-cpp';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sweepsAll } from '../gpu/testing/draw.js';
 import { modelToGguf } from '../model/testing/gguf/model.js';
 import type { GgufValue } from '../model/testing/gguf/file.js';
 import { vocabularyMetadata } from '../model/testing/gguf/vocabulary.js';
-import { findLlamaCpp } from '../model/testing/llama_cpp.js';
+import { openGguf } from '../loader/index.js';
+import { MemorySource } from '../loader/testing/memory_source.js';
+import { findLlamaCpp, llamaCppSources } from '../model/testing/llama_cpp.js';
 import { makeRandomModel } from '../model/testing/random_model.js';
 import { ggufTokenizerFiles } from './gguf_tokenizer.js';
 import { preTokenizerNames } from './gguf_pre_tokenizers.js';
@@ -209,6 +212,28 @@ describe.skipIf(typeof llama === 'string')('the same ids as llama.cpp', () => {
     expect(eosIds.toSorted((a, b) => a - b)).toEqual(theirs);
     expect(theirs.map((id) => tokens[id])).toEqual(ends);
     await model.dispose();
+  });
+});
+
+describe.runIf(sweepsAll)("llama.cpp's own texts, by the models' own vocabularies", () => {
+  let read: (path: string) => Buffer;
+  beforeAll(() => {
+    read = llamaCppSources(folder);
+  });
+  const names = ['gemma-4', 'qwen35', 'qwen2', 'llama-bpe', 'llama-spm', 'phi-3', 'refact', 'gpt-2', 'deepseek-llm'];
+  it.each([...names, 'deepseek-coder', 'command-r', 'starcoder'])('%s', { timeout: 60_000 }, async (name) => {
+    const file = `models/ggml-vocab-${name}.gguf`;
+    const gguf = await openGguf(new MemorySource({ m: new Uint8Array(read(file)) }), 'm');
+    const tokenizer = loadTokenizer(ggufTokenizerFiles(gguf.metadata, file)!);
+    const inputs = read(`${file}.inp`).toString().split('\n__ggml_vocab_test__\n');
+    const ids = inputs.map((text) => tokenizer.encode(text, { addSpecial: false }).join(' '));
+    const expected = read(`${file}.out`)
+      .toString()
+      .split('\n')
+      .slice(0, inputs.length)
+      .map((line) => line.trim());
+    expect(ids.length).toBeGreaterThan(40);
+    expect(ids).toEqual(expected);
   });
 });
 

@@ -1,3 +1,5 @@
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
 import type { Llama, Token } from 'node-llama-cpp';
 
 /** llama.cpp on the CPU, by its prebuilt binary; the reason as text where there is none for this platform. */
@@ -43,4 +45,12 @@ export async function llamaCppLogits(
   } finally {
     await model.dispose();
   }
+}
+
+/** Reads files of the sources that node-llama-cpp's llama.cpp was built from, which it brings along. @param folder for a clone of them */
+export function llamaCppSources(folder: string): (path: string) => Buffer {
+  const bundle = 'node_modules/node-llama-cpp/llama/gitRelease.bundle';
+  const clone = join(folder, 'llama.cpp');
+  execFileSync('git', ['clone', '--quiet', '--no-checkout', bundle, clone], { stdio: 'ignore' });
+  return (path) => execFileSync('git', ['-C', clone, 'show', `HEAD:${path}`], { maxBuffer: 2 ** 26 });
 }
