@@ -21,6 +21,7 @@ function modelOf(
     info: { name: 'fake', slots: 1, contextLength: 64, hasChatTemplate },
     metrics: { unfinished: 0 },
     failure,
+    prepare: () => Promise.resolve(),
     completeAll,
   } as unknown as ServingModel;
 }
