@@ -179,8 +179,10 @@ describe('published shapes', () => {
     const plan = makePlan('single', 1, modelShape(config));
     const gib = (bytes: number): string => (bytes / 2 ** 30).toFixed(2);
     const cache = (contextLength: number): string => {
-      const [rank] = planMemory(plan, modelSizes(config, 'q4', 'f16'), { contextLength, slots: 1 });
-      expect(rank!.stateBytes).toBe(states);
+      const sizes = modelSizes(config, 'q4', 'f16');
+      const [rank] = planMemory(plan, sizes, { contextLength, slots: 1 });
+      // The sequence's own and those that are kept for prefixes.
+      expect(rank!.stateBytes).toBe(states * (1 + sizes.keptStates!));
       return gib(rank!.kvBytes);
     };
     const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));
