@@ -238,8 +238,8 @@ export class RankRunner implements Rank {
     return this.#copyState(slot, kept, false);
   }
 
+  /** Alone: another batch's slots may have the same place before or after. */
   #copyState(slot: number, place: number, keeps: boolean): Promise<void> {
-    const batch = Math.floor(slot / this.options.slots);
     return this.#inOrder(async () => {
       if (!this.#batchOf(slot) || this.#forward.states.length === 0) return;
       const encoder = this.device.gpu.createCommandEncoder();
@@ -249,7 +249,7 @@ export class RankRunner implements Rank {
         else encoder.copyBufferToBuffer(kept!.gpu, other * bytes, buffer.gpu, own * bytes, bytes);
       }
       this.device.gpu.queue.submit([encoder.finish()]);
-    }, batch);
+    });
   }
 
   moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {

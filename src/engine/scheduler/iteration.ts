@@ -68,7 +68,7 @@ export interface RankWork {
   readonly handed: readonly Handover[];
   /** Sequences that begin with a kept state: before anything of the iteration is computed. */
   readonly restored: readonly StateCopy[];
-  /** States to be kept after the iteration's prefill chunks. */
+  /** States to be kept after the iteration's prefill chunks and decode rows. */
   readonly kept: readonly StateCopy[];
   readonly prefills: readonly PrefillChunk[];
   /** One row each: the last token sampled goes in, at position `computed` - 1, and the next one is sampled. */

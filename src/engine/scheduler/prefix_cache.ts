@@ -209,6 +209,14 @@ export class PrefixCache {
     this.states!.settle(place, () => (node.state = undefined));
   }
 
+  /** The state behind the first `end` tokens of a sequence is no longer of use. */
+  dropState(sequence: Sequence, end: number): void {
+    const node = this.#pathTo(sequence, end / this.blockTokens);
+    if (node?.state === undefined) return;
+    this.states!.release(node.state);
+    node.state = undefined;
+  }
+
   #rootOf(offset: number): Node {
     const known = this.#roots.get(offset);
     if (known) return known;

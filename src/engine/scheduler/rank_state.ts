@@ -299,6 +299,7 @@ export class RankState {
       sequence.sampled++;
       sequence.held = sequence.stepwise;
       sequence.outstanding++;
+      if (sequence.computed % this.#blockTokens === 0) this.#keepState(sequence, work, true);
       work.decodes.push(sequence);
     }
   }
@@ -391,11 +392,12 @@ export class RankState {
       .toSorted((a, b) => a - b);
   }
 
-  /** Its state will be that of an edge: keeps it. */
-  #keepState(sequence: Sequence, work: WorkList): void {
-    const place = this.#states?.take();
+  /** Its state will be that of an edge: keeps it. Of what it decodes, the last one, where there are some places for prompts' beside. */
+  #keepState(sequence: Sequence, work: WorkList, decoded: boolean): void {
+    if (!this.#states || (decoded && this.#states.count < 2 * this.slots)) return;
+    const place = this.#states.take();
     if (place === undefined) return;
-    sequence.keeping.push({ end: sequence.computed, place });
+    sequence.keeping.push({ end: sequence.computed, place, decoded });
     work.kept.push({ sequence, place });
   }
 
@@ -469,7 +471,7 @@ export class RankState {
     sequence.computed += count;
     if (samples) this.#sampleFirst(sequence);
     sequence.outstanding++;
-    if (sequence.keepsAt.includes(sequence.computed)) this.#keepState(sequence, work);
+    if (sequence.keepsAt.includes(sequence.computed)) this.#keepState(sequence, work, false);
     this.#settle(sequence);
   }
 
@@ -494,8 +496,11 @@ export class RankState {
       if (partOfPrompt || Math.floor(end / this.#blockTokens) > first) {
         this.cache.register(sequence, first, end, partOfPrompt);
       }
-      for (const { end: edge, place } of sequence.keeping.filter((one) => one.end <= end)) {
+      for (const { end: edge, place, decoded } of sequence.keeping.filter((one) => one.end <= end)) {
         this.cache.keep(sequence, edge, place);
+        if (!decoded) continue;
+        if (sequence.keptAt > 0) this.cache.dropState(sequence, sequence.keptAt);
+        sequence.keptAt = edge;
       }
       sequence.keeping = sequence.keeping.filter((one) => one.end > end);
     }
@@ -535,6 +540,7 @@ export class RankState {
     this.promptTokens -= sequence.promptLength;
     for (const { place } of sequence.keeping) this.#states!.release(place);
     sequence.keeping = [];
+    sequence.keptAt = 0;
     this.pool.release(sequence.blocks);
     this.windows?.release(sequence);
     sequence.blocks = [];

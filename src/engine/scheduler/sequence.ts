@@ -143,7 +143,9 @@ export class Sequence implements ScheduledSequence {
   /** Block edges behind which its state is to be kept, of a model with recurrent layers. */
   keepsAt: readonly number[] = [];
   /** Those that were scheduled and aren't confirmed, with their places. */
-  keeping: { readonly end: number; readonly place: number }[] = [];
+  keeping: { readonly end: number; readonly place: number; readonly decoded: boolean }[] = [];
+  /** The last of them that it decoded to; 0: none. */
+  keptAt = 0;
   /** Its prompt's keys and values, computed elsewhere, are there to be taken over. */
   handed = false;
   /** Whether it has been left out already of contexts that ran. */

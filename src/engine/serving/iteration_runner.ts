@@ -108,9 +108,6 @@ export class IterationRunner {
     const evicted = new Map<string, number>();
     this.#prefill(chunks, call, evicted);
     for (const [pool, work] of works.entries()) {
-      this.#copyStates(work.kept, pool, call, (rank, slot, place) => rank.keepState(slot, place));
-    }
-    for (const [pool, work] of works.entries()) {
       for (const sequence of work.decodes) {
         const slot = slots.of(pool, sequence.slot);
         const row = this.#rows.get(slot)!;
@@ -119,6 +116,9 @@ export class IterationRunner {
       }
     }
     const sampled = this.#sample(decodes, call);
+    for (const [pool, work] of works.entries()) {
+      this.#copyStates(work.kept, pool, call, (rank, slot, place) => rank.keepState(slot, place));
+    }
     this.#pause(call);
     // Errors included: nothing of them may be under way when the ranks are set up anew.
     await Promise.allSettled(calls);

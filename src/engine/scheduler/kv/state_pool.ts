@@ -7,7 +7,7 @@ export class StatePool {
   /** In the order of their last use, with what makes the cache forget them. */
   readonly #known = new Map<number, () => void>();
 
-  constructor(count: number) {
+  constructor(readonly count: number) {
     this.#free = Array.from({ length: count }, (_, place) => count - 1 - place);
   }
 

@@ -66,13 +66,13 @@ export class KvModel {
         for (let position = start; position < start + count; position++) this.#write(rank, sequence, position);
         this.#check(rank, sequence, start + count, start);
       }
-      for (const { sequence, place } of work.kept) {
-        this.#states[rank]!.kept.set(place, this.#states[rank]!.slots.get(sequence.slot)!);
-      }
       for (const sequence of work.decodes) {
         this.#advance(rank, sequence, sequence.computed - 1, sequence.computed);
         this.#write(rank, sequence, sequence.computed - 1);
         this.#check(rank, sequence, sequence.computed, sequence.computed - 1);
+      }
+      for (const { sequence, place } of work.kept) {
+        this.#states[rank]!.kept.set(place, this.#states[rank]!.slots.get(sequence.slot)!);
       }
     }
   }

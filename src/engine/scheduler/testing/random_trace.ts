@@ -85,7 +85,7 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     microBatches: fc.integer({ min: 1, max: 3 }),
     rowsPerMicroBatch: fc.integer({ min: 1, max: 4 }),
     handover: fc.boolean(),
-    keptStates: fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: fc.nat(3) }),
+    keptStates: fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: fc.nat(16) }),
     agingIterations: fc.integer({ min: 1, max: 20 }),
     budget: fc.integer({ min: 1, max: 16 }),
     window: fc.option(
