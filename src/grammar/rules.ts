@@ -48,10 +48,14 @@ const isNever = (part: Expression): boolean => part.kind === 'any' && part.optio
 const MAX_RULES = 20_000;
 const MAX_LETTERS = 4_000_000;
 
+/** Of patterns, formats and expressions in all: each is looked at with the whole vocabulary once. */
+const MAX_STATES = 1000;
+
 /** The rules of one grammar, while they are put together. */
 export class Rules {
   readonly #rules: (Expression | undefined)[] = [];
   readonly #known = new Map<string, number>();
+  #states = 0;
 
   /** A rule of this key: made by `make` when first asked for, which may ask for it again. */
   rule(key: string, make: () => Expression): Expression {
@@ -72,6 +76,12 @@ export class Rules {
 
   /** Texts of an automaton, each character written as `write` says. */
   texts({ states }: Automaton, write: (of: CodePoints) => Expression): Expression {
+    this.#states += states.length;
+    if (this.#states > MAX_STATES) {
+      throw usageError(
+        `patterns, formats and expressions come to ${this.#states} states; at most ${MAX_STATES} are taken: make their bounds smaller, or the text's length one by minLength and maxLength alone`,
+      );
+    }
     const first = states.map(() => this.#reserve())[0]!;
     for (const [state, { accepts, edges }] of states.entries()) {
       // Each alternative begins with a symbol: the engine is quick with those.
