@@ -25,6 +25,8 @@ const SHARED = [
   'adapter',
   'prompt-tokens',
   'max-tokens',
+  'kernel',
+  'case',
 ];
 const RUNS = 7;
 const MOST_OUTPUT = 2 ** 26;
@@ -49,12 +51,12 @@ export async function runAgainst(
   if (!existsSync(fileOf(folder))) {
     throw usageError(`--against ${other}: expected a checkout of splitkv, or what bench/pack made of one`);
   }
-  const model = await benchModel(options, terminal);
+  const model = suite === 'kernels' ? undefined : await benchModel(options, terminal);
   const args = [
     'bench',
     `--suite=${suite}`,
     `--host=${benchHost(options)}`,
-    `--model=${existsSync(model) ? resolve(model) : model}`,
+    ...(model === undefined ? [] : [`--model=${existsSync(model) ? resolve(model) : model}`]),
     '--runs=1',
     '--json',
     ...passOn(options, SHARED),

@@ -87,7 +87,7 @@ export const command: Command = {
     compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },
     against: {
       value: 'DIR',
-      help: 'decode, prefill: another checkout of splitkv, or what bench/pack made of it, measured in turns with this one',
+      help: 'decode, prefill, kernels: another checkout of splitkv, or what bench/pack made of it, measured in turns with this one',
     },
     out: {
       value: 'DIR',

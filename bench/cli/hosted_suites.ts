@@ -49,7 +49,15 @@ async function suiteRequest(
   const adapter: AdapterRequest = adapterName === undefined ? {} : { adapterName };
   if (suite === 'kernels') {
     const [kernel, part] = [options.text('kernel'), options.text('case')];
-    return { suite, runs, adapter, ...(kernel !== undefined && { kernel }), ...(part !== undefined && { case: part }) };
+    const variants = options.oneOf('variants', ['hardware', 'software', 'auto']);
+    const asked = { ...adapter, ...(variants !== undefined && variants !== 'auto' && { variants }) };
+    return {
+      suite,
+      runs,
+      adapter: asked,
+      ...(kernel !== undefined && { kernel }),
+      ...(part !== undefined && { case: part }),
+    };
   }
   if (suite === 'check') {
     const kernel = options.text('kernel');

@@ -33,7 +33,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
   },
   kernels: {
     summary: "every kernel's cases against the adapter's copy bandwidth and multiply-adds",
-    options: [...PLACE, 'kernel', 'case', 'runs'],
+    options: [...PLACE, 'variants', 'kernel', 'case', 'runs', 'against'],
     run: hosted('kernels'),
   },
   check: {
