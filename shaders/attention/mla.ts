@@ -1,5 +1,6 @@
 import type { KernelPlan, ParamTypes } from '../../src/gpu/kernel.js';
-import { checkStride } from '../cache/kv_cache.js';
+import type { DeviceTraits } from '../../src/gpu/device.js';
+import { CHUNK_TOKENS, checkStride } from '../cache/kv_cache.js';
 import { type LatentShape, latentConstants, latentWgsl, latentWidth } from '../cache/latent_cache.js';
 import mlaAttend from '../lib/mla_attend.wgsl?raw';
 import mlaAttendRow from '../lib/mla_attend_row.wgsl?raw';
@@ -46,8 +47,17 @@ export const MLA_PARAMS = {
   scale: 'f32',
 } as const satisfies ParamTypes;
 
-/** Query vectors that share each read of the latent: of a workgroup on a GPU, of an invocation on a software adapter. */
+/** Query vectors that share each read of the latent: a quad of a workgroup on a GPU, of an invocation on a software adapter. */
 export const MLA_VECTORS = 4;
+
+/** Of workgroup memory, for a quad and besides (mla_attend.wgsl). */
+const QUAD_BYTES = (CHUNK_TOKENS + 2 * 16) * 16;
+const SHARED_BYTES = 256 * 16 + (CHUNK_TOKENS / 16) * 4;
+const MOST_QUADS = 4;
+
+/** Quads that a workgroup has room for, at least one. */
+export const roomyQuads = ({ limits }: DeviceTraits): number =>
+  Math.max(1, Math.min(MOST_QUADS, Math.floor((limits.maxComputeWorkgroupStorageSize - SHARED_BYTES) / QUAD_BYTES)));
 
 interface MlaProblem extends LatentShape, QueryPieces {
   readonly rows: number;
@@ -59,14 +69,14 @@ interface MlaProblem extends LatentShape, QueryPieces {
 }
 
 /**
- * The plan of a kernel, all but its grid, from its own file: `source`, or `rowSource` with `threads` invocations per workgroup.
- * `lanes`: that partials have room for.
+ * The plan of a kernel, all but its grid, from its own file: `source`, for `quads` of vectors, or `rowSource` with `threads` invocations
+ * per workgroup. `lanes`: that partials have room for.
  */
 export function mlaPlan(
   kernel: string,
   problem: MlaProblem,
   partials: { readonly layout: PartialLayout; readonly lanes: number },
-  file: { readonly source: string } | { readonly rowSource: string; readonly threads: number },
+  file: { readonly source: string; readonly quads: number } | { readonly rowSource: string; readonly threads: number },
 ): Omit<KernelPlan<typeof MLA_PARAMS>, 'grid'> {
   const rankUnits = problem.kvLoraRank / 4;
   const { rows, heads, qStride } = problem;
@@ -99,7 +109,13 @@ export function mlaPlan(
   const lanes = Math.min(64, rankUnits);
   return {
     wgsl: [...fragments, stepsSource, mlaAttend, file.source],
-    constants,
-    params: { ...params, vectors: MLA_VECTORS, stats: 16, lanes, slices: Math.min(16, Math.floor(256 / lanes)) },
+    constants: { ...constants, QUADS: file.quads },
+    params: {
+      ...params,
+      vectors: MLA_VECTORS,
+      stats: 16,
+      lanes,
+      slices: Math.min(16, Math.floor(256 / lanes)),
+    },
   };
 }

@@ -1,4 +1,4 @@
-// Attention of 4 query vectors over chunks of a sequence's latent, which they read together: what mla_split (4 heads of a row,
+// Attention of 4 QUADS query vectors over chunks of a sequence's latent, which they read together: what mla_split (heads of a row,
 // one chunk) and mla_prefill (4 rows of a head, the chunks of a merge lane) have in common.
 //
 //   s_t = scale * q . latent_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) latent_t[0..R)      t < limit
@@ -6,40 +6,40 @@
 // The kernel declares the bindings and params of mla.ts. Needs latent_layout.wgsl, a KvUnit, and softmax_state.wgsl.
 // Scores: a token a thread. Values: thread = (unit, slice) sums one unit (4 elements) over every slices-th token; then slices
 // are added in order. A vector's bits depend on its own query and limit only, never on the other vectors. Params: `stats`
-// threads scan scores, `lanes` units side by side, lanes * slices <= THREADS.
+// (STATS) threads scan scores, `lanes` units side by side, lanes * slices <= THREADS.
 // For GPUs; software adapters take mla_attend_row.wgsl. Loops count down (steps.wgsl) from params, which no compiler unrolls; those that
 // wait for memory ask for UNROLL units at once, then use them in order.
+//
+// Variant: QUADS, fours of vectors; changes no bit.
+const QUADS: u32 = 1; // variant
 /// At least CHUNK: a thread has one token at most.
 const THREADS: u32 = 256;
 const UNROLL: u32 = 4;
+const VECTORS: u32 = 4u * QUADS;
+// Threads that scan the scores of four vectors; params.stats, which compilers don't see.
+const STATS: u32 = 16;
 
+// By fours.
 struct Queries {
   // First unit in q_abs of each vector.
-  at: vec4<u32>,
+  at: array<vec4<u32>, QUADS>,
   // Tokens attended to; 0 for none.
-  limit: vec4<u32>,
+  limit: array<vec4<u32>, QUADS>,
   // Index in partial_ml; units follow at to * rank_units in partial_o. NOWHERE: nothing is written.
-  to: vec4<u32>,
+  to: array<vec4<u32>, QUADS>,
 }
 const NOWHERE: u32 = 0xffffffffu;
 
-// Scores, then weights exp(s - m), of the chunk's tokens.
-var<workgroup> weights: array<vec4<f32>, CHUNK>;
-var<workgroup> maxima: array<vec4<f32>, 16>;
-var<workgroup> sums: array<vec4<f32>, 16>;
+// Scores, then weights exp(s - m), of the chunk's tokens: [quad][token].
+var<workgroup> weights: array<vec4<f32>, QUADS * CHUNK>;
+// [quad][thread that scans].
+var<workgroup> maxima: array<vec4<f32>, QUADS * STATS>;
+var<workgroup> sums: array<vec4<f32>, QUADS * STATS>;
 // [lane][slice], of one vector at a time.
 var<workgroup> slice_o: array<vec4<f32>, THREADS>;
 var<workgroup> blocks: array<u32, CHUNK / BLOCK>;
 
-// The same of each vector.
-struct Four {
-  v0: vec4<f32>,
-  v1: vec4<f32>,
-  v2: vec4<f32>,
-  v3: vec4<f32>,
-}
-
-// m and l of each vector.
+// m and l of four vectors.
 struct MaxSum {
   m: vec4<f32>,
   l: vec4<f32>,
@@ -56,18 +56,21 @@ fn load_latent(token: u32, unit: u32) -> vec4<f32> {
 }
 
 // q . latent of every vector so far, and one unit more.
-fn add_score(s: Four, at: vec4<u32>, unit: u32, k: vec4<f32>) -> Four {
-  return Four(
-    fma(q_abs[at.x + unit], k, s.v0),
-    fma(q_abs[at.y + unit], k, s.v1),
-    fma(q_abs[at.z + unit], k, s.v2),
-    fma(q_abs[at.w + unit], k, s.v3),
-  );
+fn add_score(so_far: array<vec4<f32>, VECTORS>, queries: Queries, unit: u32, k: vec4<f32>) -> array<vec4<f32>, VECTORS> {
+  var s = so_far;
+  for (var quad = 0u; quad < QUADS; quad++) {
+    let at = queries.at[quad] + vec4<u32>(unit);
+    s[4u * quad] = fma(q_abs[at.x], k, s[4u * quad]);
+    s[4u * quad + 1u] = fma(q_abs[at.y], k, s[4u * quad + 1u]);
+    s[4u * quad + 2u] = fma(q_abs[at.z], k, s[4u * quad + 2u]);
+    s[4u * quad + 3u] = fma(q_abs[at.w], k, s[4u * quad + 3u]);
+  }
+  return s;
 }
 
 // q . latent of every vector, for the token whose unit 0 is `key`.
-fn latent_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
-  var s: Four;
+fn latent_scores(queries: Queries, key: u32) -> array<vec4<f32>, QUADS> {
+  var s = array<vec4<f32>, VECTORS>();
   var unit = 0u;
   for (var left = params.key_units / UNROLL; left > 0u; left--) {
     var keys = array<vec4<f32>, UNROLL>();
@@ -75,15 +78,20 @@ fn latent_scores(at: vec4<u32>, key: u32) -> vec4<f32> {
       keys[u] = load_latent(key, unit + u);
     }
     for (var u = 0u; u < UNROLL; u++) {
-      s = add_score(s, at, unit + u, keys[u]);
+      s = add_score(s, queries, unit + u, keys[u]);
     }
     unit += UNROLL;
   }
   for (var left = params.key_units % UNROLL; left > 0u; left--) {
-    s = add_score(s, at, unit, load_latent(key, unit));
+    s = add_score(s, queries, unit, load_latent(key, unit));
     unit++;
   }
-  return params.scale * vec4<f32>(sum4(s.v0), sum4(s.v1), sum4(s.v2), sum4(s.v3));
+  var scores = array<vec4<f32>, QUADS>();
+  for (var quad = 0u; quad < QUADS; quad++) {
+    let at = 4u * quad;
+    scores[quad] = params.scale * vec4<f32>(sum4(s[at]), sum4(s[at + 1u]), sum4(s[at + 2u]), sum4(s[at + 3u]));
+  }
+  return scores;
 }
 
 // 4 elements of the chunk's token t.
@@ -91,20 +99,22 @@ fn chunk_latent(t: u32, unit: u32) -> vec4<f32> {
   return load_latent(latent_base(blocks[t / BLOCK], params.key_units, t % BLOCK), unit);
 }
 
-// The weighed sum so far, and one token more.
-fn add_value(o: Four, t: u32, v: vec4<f32>) -> Four {
-  let w = weights[t];
-  return Four(
-    fma(vec4<f32>(w.x), v, o.v0),
-    fma(vec4<f32>(w.y), v, o.v1),
-    fma(vec4<f32>(w.z), v, o.v2),
-    fma(vec4<f32>(w.w), v, o.v3),
-  );
+// The weighed sum of every vector so far, and one token more.
+fn add_value(so_far: array<vec4<f32>, VECTORS>, t: u32, v: vec4<f32>) -> array<vec4<f32>, VECTORS> {
+  var o = so_far;
+  for (var quad = 0u; quad < QUADS; quad++) {
+    let w = weights[quad * CHUNK + t];
+    o[4u * quad] = fma(vec4<f32>(w.x), v, o[4u * quad]);
+    o[4u * quad + 1u] = fma(vec4<f32>(w.y), v, o[4u * quad + 1u]);
+    o[4u * quad + 2u] = fma(vec4<f32>(w.z), v, o[4u * quad + 2u]);
+    o[4u * quad + 3u] = fma(vec4<f32>(w.w), v, o[4u * quad + 3u]);
+  }
+  return o;
 }
 
 // sum of weight * latent over tokens first, first + step, ... < count of the chunk.
-fn weigh_latent(unit: u32, first: u32, step: u32, count: u32) -> Four {
-  var o: Four;
+fn weigh_latent(unit: u32, first: u32, step: u32, count: u32) -> array<vec4<f32>, VECTORS> {
+  var o = array<vec4<f32>, VECTORS>();
   let tokens = steps(first, count, step);
   var t = first;
   for (var left = tokens / UNROLL; left > 0u; left--) {
@@ -129,20 +139,44 @@ fn score_weights(score: vec4<f32>, m: vec4<f32>) -> vec4<f32> {
   return select(exp(max(score - m, vec4<f32>(-200.0))), vec4<f32>(), score == vec4<f32>(EMPTY_M));
 }
 
-fn pick(o: Four, vector: u32) -> vec4<f32> {
-  return select(select(o.v0, o.v1, vector == 1u), select(o.v2, o.v3, vector == 3u), vector >= 2u);
+// What registers hold isn't indexed by what isn't constant: compilers would move it to memory.
+fn pick(o: array<vec4<f32>, VECTORS>, vector: u32) -> vec4<f32> {
+  var picked = o[0];
+  for (var i = 1u; i < VECTORS; i++) {
+    picked = select(picked, o[i], vector == i);
+  }
+  return picked;
+}
+
+fn pick_to(queries: Queries, vector: u32) -> u32 {
+  var to = queries.to[0];
+  for (var quad = 1u; quad < QUADS; quad++) {
+    to = select(to, queries.to[quad], vector / 4u == quad);
+  }
+  return to[vector % 4u];
+}
+
+// (m, l) of a vector.
+fn pick_sum(of_quads: array<MaxSum, QUADS>, vector: u32) -> vec2<f32> {
+  var m = of_quads[0].m;
+  var l = of_quads[0].l;
+  for (var quad = 1u; quad < QUADS; quad++) {
+    m = select(m, of_quads[quad].m, vector / 4u == quad);
+    l = select(l, of_quads[quad].l, vector / 4u == quad);
+  }
+  return vec2<f32>(m[vector % 4u], l[vector % 4u]);
 }
 
 // Writes a vector's unit of o, merged with what the lane's earlier chunks left there.
-fn put_unit(to: u32, unit: u32, o: vec4<f32>, vector: u32, now: MaxSum, earlier: MaxSum, merge: bool) {
+fn put_unit(to: u32, unit: u32, o: vec4<f32>, now: vec2<f32>, earlier: vec2<f32>, merge: bool) {
   if (to == NOWHERE || unit >= params.rank_units) {
     return;
   }
   let at = to * params.rank_units + unit;
   // Never -0, whose sign could depend on masked tokens added with weight 0.
-  var state = SoftmaxState(select(o, vec4<f32>(), o == vec4<f32>()), now.m[vector], now.l[vector]);
+  var state = SoftmaxState(select(o, vec4<f32>(), o == vec4<f32>()), now.x, now.y);
   if (merge) {
-    state = softmax_merge(SoftmaxState(partial_o[at], earlier.m[vector], earlier.l[vector]), state);
+    state = softmax_merge(SoftmaxState(partial_o[at], earlier.x, earlier.y), state);
   }
   partial_o[at] = state.o;
 }
@@ -161,7 +195,13 @@ fn merge_max_sum(a: MaxSum, b: MaxSum) -> MaxSum {
 // Chunks first_chunk, first_chunk + chunk_step, ... that start below `end`, the greatest limit (or the chunk's end). `table` is the
 // slot's first entry in block_table. Call in uniform control flow, all arguments but `thread` uniform.
 fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, end: u32, thread: u32) {
-  var run = MaxSum(vec4<f32>(EMPTY_M), vec4<f32>());
+  var run = array<MaxSum, QUADS>();
+  for (var quad = 0u; quad < QUADS; quad++) {
+    run[quad].m = vec4<f32>(EMPTY_M);
+  }
+  // The quad whose scores a thread scans, and from which token on.
+  let scanned = thread / STATS;
+  let first_scanned = scanned * CHUNK + thread % STATS;
   var chunk = first_chunk;
   for (var chunks = steps(first_chunk, (end + CHUNK - 1u) / CHUNK, chunk_step); chunks > 0u; chunks--) {
     let first = chunk * CHUNK;
@@ -171,40 +211,51 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     }
     if (thread < count) {
       let physical = block_table[table + (first + thread) / BLOCK];
-      let score = latent_scores(queries.at, latent_base(physical, params.key_units, thread % BLOCK));
-      weights[thread] = select(vec4<f32>(EMPTY_M), score, vec4<u32>(first + thread) < queries.limit);
+      let scores = latent_scores(queries, latent_base(physical, params.key_units, thread % BLOCK));
+      for (var quad = 0u; quad < QUADS; quad++) {
+        weights[quad * CHUNK + thread] =
+          select(vec4<f32>(EMPTY_M), scores[quad], vec4<u32>(first + thread) < queries.limit[quad]);
+      }
     }
     workgroupBarrier();
-    if (thread < params.stats) {
+    if (scanned < QUADS) {
       var own = vec4<f32>(EMPTY_M);
-      var t = thread;
-      for (var left = steps(thread, count, params.stats); left > 0u; left--) {
+      var t = first_scanned;
+      for (var left = steps(thread % STATS, count, params.stats); left > 0u; left--) {
         own = max(own, weights[t]);
         t += params.stats;
       }
       maxima[thread] = own;
     }
     workgroupBarrier();
-    var now = MaxSum(vec4<f32>(EMPTY_M), vec4<f32>());
-    for (var left = params.stats; left > 0u; left--) {
-      now.m = max(now.m, maxima[params.stats - left]);
-    }
-    if (thread < count) {
-      weights[thread] = score_weights(weights[thread], now.m);
+    var now = array<MaxSum, QUADS>();
+    for (var quad = 0u; quad < QUADS; quad++) {
+      var m = vec4<f32>(EMPTY_M);
+      for (var left = params.stats; left > 0u; left--) {
+        m = max(m, maxima[(quad + 1u) * params.stats - left]);
+      }
+      now[quad].m = m;
+      if (thread < count) {
+        weights[quad * CHUNK + thread] = score_weights(weights[quad * CHUNK + thread], m);
+      }
     }
     workgroupBarrier();
-    if (thread < params.stats) {
+    if (scanned < QUADS) {
       var own = vec4<f32>();
-      var t = thread;
-      for (var left = steps(thread, count, params.stats); left > 0u; left--) {
+      var t = first_scanned;
+      for (var left = steps(thread % STATS, count, params.stats); left > 0u; left--) {
         own += weights[t];
         t += params.stats;
       }
       sums[thread] = own;
     }
     workgroupBarrier();
-    for (var left = params.stats; left > 0u; left--) {
-      now.l += sums[params.stats - left];
+    for (var quad = 0u; quad < QUADS; quad++) {
+      var l = vec4<f32>();
+      for (var left = params.stats; left > 0u; left--) {
+        l += sums[(quad + 1u) * params.stats - left];
+      }
+      now[quad].l = l;
     }
 
     let merge = chunk != first_chunk;
@@ -212,13 +263,12 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     for (var rounds = steps(0u, params.rank_units, params.lanes); rounds > 0u; rounds--) {
       let slices = params.slices;
       let unit = unit_start + thread / slices;
-      var o: Four;
+      var o = array<vec4<f32>, VECTORS>();
       if (thread < params.lanes * slices && unit < params.rank_units) {
         o = weigh_latent(unit, thread % slices, slices, count);
       }
-      for (var vectors = params.vectors; vectors > 0u; vectors--) {
-        let vector = params.vectors - vectors;
-        let to = queries.to[vector];
+      for (var vectors = QUADS * params.vectors; vectors > 0u; vectors--) {
+        let vector = vectors - 1u;
         slice_o[thread] = pick(o, vector);
         workgroupBarrier();
         if (thread < params.lanes) {
@@ -226,7 +276,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
           for (var left = slices - 1u; left > 0u; left--) {
             total += slice_o[thread * slices + slices - left];
           }
-          put_unit(to, unit_start + thread, total, vector, now, run, merge);
+          put_unit(pick_to(queries, vector), unit_start + thread, total, pick_sum(now, vector), pick_sum(run, vector), merge);
         }
         workgroupBarrier();
       }
@@ -234,14 +284,16 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     }
     // The next chunk overwrites weights and blocks.
     workgroupBarrier();
-    run = merge_max_sum(run, now);
+    for (var quad = 0u; quad < QUADS; quad++) {
+      run[quad] = merge_max_sum(run[quad], now[quad]);
+    }
     chunk += chunk_step;
   }
   if (thread == 0u) {
-    for (var vectors = params.vectors; vectors > 0u; vectors--) {
-      let vector = vectors - 1u;
-      if (queries.to[vector] != NOWHERE) {
-        partial_ml[queries.to[vector]] = vec2<f32>(run.m[vector], run.l[vector]);
+    for (var vectors = QUADS * params.vectors; vectors > 0u; vectors--) {
+      let to = pick_to(queries, vectors - 1u);
+      if (to != NOWHERE) {
+        partial_ml[to] = pick_sum(run, vectors - 1u);
       }
     }
   }

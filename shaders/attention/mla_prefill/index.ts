@@ -53,7 +53,7 @@ export const mlaPrefill = defineKernel({
       };
     }
     return {
-      ...mlaPlan('mla_prefill', problem, partials, { source }),
+      ...mlaPlan('mla_prefill', problem, partials, { source, quads: 1 }),
       grid: (step) => [gridLanes(step.chunks), heads, ceilDiv(step.rows, MLA_VECTORS)],
     };
   },

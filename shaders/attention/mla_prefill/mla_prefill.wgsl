@@ -86,10 +86,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     return;
   }
   let targets = vec4<u32>(partial_at(head, group_id.x)) + rows * params.row_stride;
-  let queries = Queries(
-    vec4<u32>(query_unit(0u, params.q_units, head, params.key_units)) + min(rows, vec4<u32>(params.rows - 1u)) * params.q_units,
-    limit,
-    select(targets, vec4<u32>(NOWHERE), limit == vec4<u32>()),
-  );
+  let first_unit = vec4<u32>(query_unit(0u, params.q_units, head, params.key_units));
+  var queries: Queries;
+  queries.at[0] = first_unit + min(rows, vec4<u32>(params.rows - 1u)) * params.q_units;
+  queries.limit[0] = limit;
+  queries.to[0] = select(targets, vec4<u32>(NOWHERE), limit == vec4<u32>());
   mla_attend(queries, slot * params.table_stride, lane, MERGE_LANES, end, thread);
 }

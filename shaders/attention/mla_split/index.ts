@@ -1,8 +1,11 @@
 import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
+import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import { CHUNK_TOKENS } from '../../cache/kv_cache.js';
 import { checkHeads, checkLatentShape, type LatentShape } from '../../cache/latent_cache.js';
-import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan } from '../mla.js';
+import { someActivations } from '../../linear/problem.js';
+import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan, roomyQuads } from '../mla.js';
 import type { QueryPieces } from '../query_pieces.js';
 import { localChunks, type Share, WHOLE } from '../share.js';
 import source from './mla_split.wgsl?raw';
@@ -27,6 +30,20 @@ export interface MlaSplitProblem extends LatentShape, QueryPieces {
   readonly share?: Share;
 }
 
+/** Rows of a batch whose workgroups fill a GPU though each takes twice the heads. */
+const BATCH_ROWS = 4;
+
+/**
+ * Quads of heads that read the latent together. A lone row has few workgroups, and each computes long: more of them are quicker than
+ * fewer reads. `tuning`: twice as many, or half where that can't be.
+ */
+function quadsOf({ rows, heads }: MlaSplitProblem, traits: DeviceTraits): number {
+  const most = Math.min(roomyQuads(traits), ceilDiv(heads, MLA_VECTORS));
+  const usual = Math.min(most, rows >= BATCH_ROWS ? 2 : 1);
+  if (traits.tuning !== 'heads') return usual;
+  return 2 * usual <= most ? 2 * usual : Math.ceil(usual / 2);
+}
+
 /**
  * Generated rows: unnormalised attention over one 256-token chunk of this rank's latent cache, several heads sharing each read of
  * it. attention_merge with headDim = kvLoraRank and partials = maxChunks follows.
@@ -35,6 +52,14 @@ export const mlaSplit = defineKernel({
   name: 'mla_split',
   bindings: MLA_BINDINGS,
   params: MLA_PARAMS,
+  tunings: ['heads'],
+  contents: ({ rows, qStride, block, tableStride, maxChunks, kvLoraRank, qkRopeHeadDim }: MlaSplitProblem) => ({
+    q_abs: someActivations(rows * qStride),
+    // One block is read again and again: about 1 in f16, and numbers in f32 and bytes.
+    latent_cache: Uint32Array.from({ length: (block * (kvLoraRank + qkRopeHeadDim)) / 4 }, (_, i) => 0x3c003c00 + i),
+    block_table: new Uint32Array(tableStride),
+    row_info: Uint32Array.from({ length: 2 * rows }, (_, i) => (i % 2 === 0 ? maxChunks * CHUNK_TOKENS - 1 : 0)),
+  }),
   plan(problem: MlaSplitProblem, traits) {
     const { heads, maxChunks, share = WHOLE } = problem;
     checkLatentShape('mla_split', problem);
@@ -43,15 +68,20 @@ export const mlaSplit = defineKernel({
       throw usageError(`mla_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
     }
     const { software } = traits;
-    const tile = MLA_VECTORS * (software ? SOFTWARE_THREADS : 1);
+    const quads = quadsOf(problem, traits);
+    const tile = MLA_VECTORS * (software ? SOFTWARE_THREADS : quads);
     return {
       ...mlaPlan(
         'mla_split',
         problem,
         { layout: 'row', lanes: maxChunks },
-        software ? { rowSource, threads: SOFTWARE_THREADS } : { source },
+        software ? { rowSource, threads: SOFTWARE_THREADS } : { source, quads },
       ),
-      grid: (step) => [Math.min(localChunks(step.chunks, share), maxChunks), ceilDiv(heads, tile), step.rows],
+      grid: (step) => [
+        Math.min(localChunks(step.chunks, share), maxChunks),
+        ceilDiv(heads, tile),
+        Math.min(step.rows, problem.rows),
+      ],
     };
   },
 });

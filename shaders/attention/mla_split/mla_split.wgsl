@@ -1,5 +1,5 @@
-// Split-KV attention of generated rows over the latent: the softmax state of one 256-token chunk of this rank, 4 heads of a row
-// a workgroup, which read the latent together; the workgroups of a chunk follow each other, and find it in a cache.
+// Split-KV attention of generated rows over the latent: the softmax state of one 256-token chunk of this rank, 4 QUADS heads of a
+// row a workgroup, which read the latent together; the workgroups of a chunk follow each other, and find it in a cache.
 //
 //   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
 //   t in the chunk, t <= position
@@ -13,7 +13,7 @@
 // partial_o    [rows][heads][local chunks][R] f32, unnormalised; local chunks: those that there is room for; R = 4 rank_units
 // partial_ml   [rows][heads][local chunks] (m, l) f32, natural log, scale applied
 //
-// Grid (local chunks, ceil(heads / 4), rows). Software adapters: mla_split_row.wgsl.
+// Grid (local chunks, ceil(heads / (4 QUADS)), rows). Software adapters: mla_split_row.wgsl.
 // Chunks beyond the row's tokens and inactive rows: nothing is written.
 
 struct Params {
@@ -67,15 +67,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (chunk * CHUNK > info.x) {
     return;
   }
-  let heads = vec4<u32>(group_id.y * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
-  // A head beyond the last computes the last again, and isn't written.
   let last = vec4<u32>(params.heads - 1u);
   let limit = info.x + 1u;
-  let targets = partials_at(heads, group_id.x) + vec4<u32>(row * params.row_stride);
-  let queries = Queries(
-    query_units(row, params.q_units, min(heads, last), params.key_units),
-    vec4<u32>(limit),
-    select(targets, vec4<u32>(NOWHERE), heads > last),
-  );
+  var queries: Queries;
+  for (var quad = 0u; quad < QUADS; quad++) {
+    let heads = vec4<u32>((group_id.y * QUADS + quad) * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+    let targets = partials_at(heads, group_id.x) + vec4<u32>(row * params.row_stride);
+    // A head beyond the last computes the last again, and isn't written.
+    queries.at[quad] = query_units(row, params.q_units, min(heads, last), params.key_units);
+    queries.limit[quad] = vec4<u32>(limit);
+    queries.to[quad] = select(targets, vec4<u32>(NOWHERE), heads > last);
+  }
   mla_attend(queries, info.y * params.table_stride, chunk, limit, min(limit, (chunk + 1u) * CHUNK), thread);
 }

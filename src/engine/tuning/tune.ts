@@ -24,6 +24,8 @@ const ROUNDS = 3;
 const MOST_REPEATS = 512;
 /** Grids are for the rows that were recorded, at most. */
 const MOST_ROWS = 2 ** 20;
+/** 256-token chunks of the sequences, or as many as there may be. */
+const CHUNKS = 8;
 /** A candidate that much slower than the best so far isn't tried again. */
 const HOPELESS = 1.2;
 /** What is less faster than the plan isn't chosen over it. */
@@ -131,7 +133,7 @@ async function quickest(
     (index: number, repeats: number): Encode =>
     (pass) => {
       const { source, grid } = candidates[index]!;
-      const [x, y, z] = typeof grid === 'function' ? grid({ rows: MOST_ROWS, chunks: 1 }) : grid;
+      const [x, y, z] = typeof grid === 'function' ? grid({ rows: MOST_ROWS, chunks: CHUNKS }) : grid;
       pass.setPipeline(device.pipelineOf(source).pipeline!);
       for (let i = 0; i < repeats; i++) {
         pass.setBindGroup(0, uses[i % uses.length]!.bindGroup);
