@@ -60,6 +60,8 @@ const buildParts = ({ entry, output, write = true, ...rest }) =>
       emptyOutDir: false,
       target: 'es2023',
       sourcemap: true,
+      // What is bundled is others' work, too.
+      license: { fileName: 'THIRD_PARTY_LICENSES.md' },
       chunkSizeWarningLimit: 2000, // WGSL is text
       lib: { entry, formats: ['es'], fileName: (_format, name) => `${name}.js` },
       // Vite leaves the whitespace of libraries in, for annotations that ours hasn't.

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { isAbsolute } from 'node:path';
 
 const require = createRequire(import.meta.url);
 
@@ -12,7 +13,10 @@ const HIDDEN = ['process', 'window', 'importScripts', 'document', 'location', 'd
 
 export const isFactory = (specifier) => specifier.endsWith('?factory');
 
-/** @param {string} specifier */
+/** The file that a specifier is of, with `?factory` behind it. */
+export const factoryFile = (specifier) => `${require.resolve(specifier.replace(/\?factory$/, ''))}?factory`;
+
+/** @param {string} specifier of a package, or as `factoryFile` gives it */
 export function factoryModule(specifier) {
   const source = readFileSync(require.resolve(specifier.replace(/\?factory$/, '')), 'utf8');
   const nodeOnly = "await import('module')";
@@ -31,6 +35,6 @@ return module.exports;
 export const moduleFactories = () => ({
   name: 'splitkv-module-factories',
   enforce: 'pre',
-  resolveId: { filter: { id: /\?factory$/ }, handler: (id) => `\0${id}` },
-  load: { filter: { id: /^\0.*\?factory$/ }, handler: (id) => factoryModule(id.slice(1)) },
+  resolveId: { filter: { id: /\?factory$/ }, handler: (id) => (isAbsolute(id) ? id : factoryFile(id)) },
+  load: { filter: { id: /\?factory$/ }, handler: (id) => factoryModule(id) },
 });

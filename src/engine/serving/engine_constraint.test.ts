@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
+import type { RankGroup } from '../ranks/rank_group.js';
 import { openRunner } from '../testing/open_runner.js';
 import { type Constraint, Engine, type EngineOptions, type EngineRequest, type NextTokens } from './engine.js';
 import { placing } from './placing.js';
@@ -202,6 +204,42 @@ describe('tokens that may follow are limited', () => {
     const ends = all.map(({ end }) => end);
     expect(ends[3]).toBe('length');
     expect(ends).toContain('eos');
+  });
+
+  test('a device that is lost meanwhile changes nothing', async () => {
+    const engine = await open({});
+    let taken = 0;
+    const all = await Promise.all(
+      REQUESTS.map((request) =>
+        ask(engine, {
+          ...requestOf(request),
+          onToken: () => {
+            if (++taken === 40) (engine.ranks as RankGroup).devices[0]!.gpu.destroy();
+            return false;
+          },
+        }),
+      ),
+    );
+    expect(engine.metrics.recoveriesTotal).toBe(1);
+    expect(all).toEqual(await alone());
+    await engine.dispose();
+  });
+
+  test('a request whose tokens can’t go on fails alone', async () => {
+    const engine = await open({});
+    const stuck = new Maze(5, 20);
+    let steps = 0;
+    const next = stuck.next.bind(stuck);
+    stuck.next = () => (++steps === 4 ? Promise.reject(new SplitkvError('unsupported', 'no way on')) : next());
+    const [failed, other] = await Promise.allSettled([
+      ask(engine, { prompt: prompt(1, 90), maxTokens: 60, seed: 1, constraint: stuck }),
+      ask(engine, requestOf(REQUESTS[1])),
+    ]);
+    expect(failed).toMatchObject({ status: 'rejected', reason: { code: 'unsupported' } });
+    expect(other).toEqual({ status: 'fulfilled', value: (await alone())[1] });
+    expect(engine.metrics.requestsTotal.failed).toBe(1);
+    expect(engine.metrics.kvBlocksFree).toBe(engine.metrics.kvBlocks);
+    await engine.dispose();
   });
 
   test.each(drawn(PLANS, 4, 'constrained plans'))(
