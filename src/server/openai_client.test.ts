@@ -174,10 +174,7 @@ describe('the official openai client', () => {
     }
     expect(streamed).toEqual(content);
 
-    // As vLLM's clients say it.
-    const more = { guided_choice: ['yes', 'no'] };
     const text = await client.completions.create({
-      ...more,
       ...sampling,
       prompt: 'the cat',
       max_tokens: 6,
