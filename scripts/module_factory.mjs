@@ -4,7 +4,6 @@
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { isAbsolute } from 'node:path';
 
 const require = createRequire(import.meta.url);
 
@@ -31,10 +30,17 @@ return module.exports;
 }`;
 }
 
-/** Vite plugin. */
-export const moduleFactories = () => ({
-  name: 'splitkv-module-factories',
-  enforce: 'pre',
-  resolveId: { filter: { id: /\?factory$/ }, handler: (id) => (isAbsolute(id) ? id : factoryFile(id)) },
-  load: { filter: { id: /\?factory$/ }, handler: (id) => factoryModule(id) },
-});
+/** Vite plugin. In a build the module has the path of its file, by which the package's licence is found; tests would load that by themselves. */
+export const moduleFactories = () => {
+  let isBuild = false;
+  return {
+    name: 'splitkv-module-factories',
+    enforce: 'pre',
+    configResolved: ({ command }) => void (isBuild = command === 'build'),
+    resolveId: {
+      filter: { id: /^[^/\0].*\?factory$/ },
+      handler: (id) => (isBuild ? factoryFile(id) : `\0${id}`),
+    },
+    load: { filter: { id: /\?factory$/ }, handler: (id) => factoryModule(id.replace('\0', '')) },
+  };
+};
