@@ -408,6 +408,21 @@ export interface LogitsOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface EmbedOptions {
+  /** Of a text's final hidden states: their mean (default), or that of its last token. */
+  readonly pooling?: 'mean' | 'last';
+  /** Numbers that vectors are cut to, before their length is made 1; default and most: the model's hidden size. */
+  readonly dimensions?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface EmbedResult {
+  /** f32 [hidden size, or `dimensions`] of each text, of Euclidean length 1. */
+  readonly embeddings: readonly Float32Array[];
+  /** Of all texts. */
+  readonly prompt_tokens: number;
+}
+
 /** What compression keeps of a prompt. */
 export interface KeptEntries {
   readonly promptTokens: number;
@@ -506,6 +521,11 @@ export interface Model {
   /** A conversation by the model's chat template. @throws SplitkvError `unsupported` where it has none */
   conversation(options?: ConversationOptions): Conversation;
   logits(tokens: readonly number[] | Uint32Array | Int32Array, options?: LogitsOptions): Promise<LogitsResult>;
+  /**
+   * Vectors of texts: their final hidden states (behind the last norm), pooled. The same bits on every plan, and whatever else runs.
+   * @param texts one, or a list of texts, token ids or chat messages; computed side by side
+   */
+  embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<EmbedResult>;
   /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
   kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;
   /** Token ids of a text, as `generate` would feed them. */

@@ -7,6 +7,8 @@ import type {
   ChatCompletions,
   Conversation,
   ConversationOptions,
+  EmbedOptions,
+  EmbedResult,
   IndexedResult,
   GenerateOptions,
   GenerateResult,
@@ -196,7 +198,7 @@ export class LoadedModel implements Model {
     await this.#compute('logits', options.signal, {
       prompt: ids.slice(0, promptLength),
       continuation: ids.slice(promptLength),
-      promptLogits: { all: options.all ?? false, onRow },
+      promptRows: { all: options.all ?? false, onRow },
     });
     return { positions, rows };
   }
@@ -214,6 +216,16 @@ export class LoadedModel implements Model {
     } finally {
       signals.removeEventListener('abort', abort);
     }
+  }
+
+  async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
+    await this.#ready();
+    const signals = [this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
+    const { embed } = await import('./serving/embed.js');
+    return embed({ engine: this.#engine, reader: this.#reader }, texts, {
+      ...options,
+      signal: AbortSignal.any(signals),
+    });
   }
 
   async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {

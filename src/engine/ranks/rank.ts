@@ -178,6 +178,13 @@ export interface Rank {
   /** Logits of positions that the last `prefill` or (its last 16 tokens) `recompute` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /**
+   * Final hidden states, before the last norm, of positions of one chunk that the last `prefill` or `recompute` ran: f32
+   * [count][hiddenStride]. Undefined where other ranks ran them.
+   */
+  states(run: LogitsRun): Promise<Float32Array | undefined>;
+  /** Weights of the norm before the head, f32 [hiddenSize]; undefined where no rows of the head are. */
+  finalNorm(): Promise<Float32Array | undefined>;
+  /**
    * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.
    * `rowsByRank` and `slots` as for `prefill`.
    */

@@ -74,7 +74,7 @@ export class RankRunner implements Rank {
   private constructor(
     readonly device: Device,
     readonly world: World,
-    readonly config: Pick<ModelConfig, 'vocabSize' | 'layers'>,
+    readonly config: Pick<ModelConfig, 'vocabSize' | 'hiddenSize' | 'layers'>,
     model: DeviceModel,
     readonly options: RunnerOptions,
     parts: CompressionParts | undefined,
@@ -140,7 +140,7 @@ export class RankRunner implements Rank {
   static async create(
     device: Device,
     world: World,
-    config: Pick<ModelConfig, 'vocabSize' | 'layers'>,
+    config: Pick<ModelConfig, 'vocabSize' | 'hiddenSize' | 'layers'>,
     model: DeviceModel,
     options: RunnerOptions,
   ): Promise<RankRunner> {
@@ -407,10 +407,9 @@ export class RankRunner implements Rank {
     const { world } = this;
     const { rank } = world;
     const { role, rows: ran, x } = this.#ran!;
-    const home = ran.blockOf(start);
     const bytes = this.#forward.hiddenStride * 4;
     const source: Region = { buffer: x, offset: ran.rowOf(start) * bytes, size: count * bytes };
-    const group = world.all.places ? (world.topology.runs[role][0] ?? 0) : home;
+    const group = groupOf(world, role, ran, start);
     const routes = headRoutes(world.all, world.plan, role, group);
     if (to && ranHere(world, role, group)) {
       encoder.copyBufferToBuffer(source.buffer.gpu, source.offset, to.gpu, at * bytes, source.size);
@@ -473,6 +472,21 @@ export class RankRunner implements Rank {
       }
       return rows;
     });
+  }
+
+  states({ start, count }: LogitsRun): Promise<Float32Array | undefined> {
+    return this.#inOrder(async () => {
+      const { device, world } = this;
+      const { role, rows: ran, x } = this.#ran!;
+      if (!ranHere(world, role, groupOf(world, role, ran, start))) return undefined;
+      const bytes = this.#forward.hiddenStride * 4;
+      return new Float32Array(await device.read(x, ran.rowOf(start) * bytes, count * bytes));
+    });
+  }
+
+  async finalNorm(): Promise<Float32Array | undefined> {
+    const { finalNorm } = this.#forward;
+    return finalNorm && new Float32Array(await this.device.read(finalNorm, 0, this.config.hiddenSize * 4));
   }
 
   recompute(
@@ -622,6 +636,10 @@ export class RankRunner implements Rank {
     this.device.dispose();
   }
 }
+
+/** The row group of a position that was run. */
+const groupOf = ({ all, topology }: World, role: RowRole, ran: RowBlocks, position: number): number =>
+  all.places ? (topology.runs[role][0] ?? 0) : ran.blockOf(position);
 
 /** Whether this rank ran the rows of a group in the last stage, and so has their final rows. */
 const ranHere = ({ topology }: World, role: RowRole, group: number): boolean => {

@@ -206,6 +206,17 @@ export class Runner {
     return (await (owner ? owner.logits(run) : this.all((rank) => rank.logits(run))))!;
   }
 
+  /** Final hidden states, before the last norm, of positions of one chunk that a slot's last rows were of: f32 [count][stride]. */
+  async statesOf(slot: number, run: Omit<LogitsRun, 'slot'>): Promise<Float32Array> {
+    const owner = this.#ownerOf(slot);
+    return firstOf(owner ? [await owner.states(run)] : await this.#each((rank) => rank.states(run)));
+  }
+
+  /** Weights of the norm before the head, f32 [hiddenSize]. */
+  async finalNorm(): Promise<Float32Array> {
+    return firstOf(await this.#each((rank) => rank.finalNorm()));
+  }
+
   /** The logits that the slot's last token was sampled from. */
   async slotLogits(slot: number): Promise<Float32Array> {
     const owner = this.#ownerOf(slot);
@@ -241,3 +252,6 @@ export class Runner {
     return owners.rowRanks && this.ranks[owners.rowRanks[owners.placeOf(slot)]!];
   }
 }
+
+/** What one rank at least has. */
+const firstOf = <T>(answers: readonly (T | undefined)[]): T => answers.find((answer) => answer !== undefined)!;

@@ -1,6 +1,15 @@
 /** What `serve` takes and what a model that answers many requests at once offers. Types only. */
 
-import type { GenerateResult, LoadOptions, ModelInfo, Prompt, SamplingOptions, TextForm } from '../api.js';
+import type {
+  EmbedOptions,
+  EmbedResult,
+  GenerateResult,
+  LoadOptions,
+  ModelInfo,
+  Prompt,
+  SamplingOptions,
+  TextForm,
+} from '../api.js';
 import type { PromptSource } from '../prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
@@ -155,6 +164,8 @@ export interface ServingModel {
   complete(prompt: Prompt, options?: CompletionOptions): Completion;
   /** Answers to several prompts, each as it would be alone. @throws as `complete`; none of them runs then */
   completeAll(prompts: readonly Prompt[], options?: CompletionOptions): Completion;
+  /** As `Model.embed`. @throws as `complete` */
+  embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<EmbedResult>;
   /** The ids that a prompt feeds, however many. @throws SplitkvError `usage`, `io` or `unsupported` where there is no tokenizer */
   tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
   /** @throws SplitkvError `usage` for what is no token id; `io` or `unsupported` */

@@ -18,7 +18,7 @@ import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import type { EndReason, Iteration, RequestSpec, SchedulerOptions } from '../scheduler/index.js';
 import { Scheduler } from '../scheduler/scheduler.js';
-import { type IterationOutcome, IterationRunner, type WantedLogits } from './iteration_runner.js';
+import { type IterationOutcome, IterationRunner, type WantedRows } from './iteration_runner.js';
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
@@ -66,8 +66,8 @@ export interface EngineRequest
   readonly firstTokenSeconds?: number;
   /** The logits that each token is drawn from are wanted, or those of the first one. */
   readonly logits?: boolean | 'first';
-  /** Logits of the prompt's own positions. */
-  readonly promptLogits?: WantedLogits;
+  /** What is wanted of the prompt's own positions. */
+  readonly promptRows?: WantedRows;
   /** Called once its prompt is computed, while it has its slot. */
   readonly onPrompt?: (slot: number) => Promise<void>;
   /** Takes each token; true ends the request there (a stop text was found). */
@@ -316,7 +316,7 @@ export class Engine {
     return new IterationRunner(this.ranks.runner, this.#slots, {
       sampling: (id) => drawOptions(this.#running.get(id)!),
       handed: (id) => this.#feed!.take(id),
-      promptLogits: (id) => this.#running.get(id)?.request.promptLogits,
+      promptRows: (id) => this.#running.get(id)?.request.promptRows,
     });
   }
 
@@ -395,16 +395,16 @@ export class Engine {
     const { constraint } = request;
     constraint?.reset();
     running.allowed = constraint?.first.allowed;
-    const { prompt, maxTokens, priority, generatedSpans, continuation, fresh, promptLogits } = request;
+    const { prompt, maxTokens, priority, generatedSpans, continuation, fresh, promptRows } = request;
     this.#scheduler.submit({
       id,
       prompt,
       maxTokens,
       ...(generatedSpans && { generatedSpans }),
       ...(continuation && { continuation }),
-      ...((fresh === true || promptLogits?.all === true) && { computeFrom: 0 }),
+      ...((fresh === true || promptRows?.all === true) && { computeFrom: 0 }),
       // What a prefill worker hands over has no logits.
-      ...(promptLogits && { computedHere: true }),
+      ...(promptRows && { computedHere: true }),
       ...(constraint && { stepwise: true }),
       ...(priority !== undefined && { priority }),
       ...(firstTokenDeadline !== undefined && { firstTokenDeadline }),

@@ -106,7 +106,7 @@ describe('an aborted prompt', () => {
 
       const start = devices.count;
       let left: number | undefined;
-      const dropped = ask(long, { promptLogits: { all: true, onRow: () => expect(left).toBeUndefined() } });
+      const dropped = ask(long, { promptRows: { all: true, onRow: () => expect(left).toBeUndefined() } });
       // In the middle of the first of four chunks, from within the encoding of one of its submits.
       onDispatch = () => {
         if (left !== undefined || devices.count - start < dispatches / 16) return;

@@ -8,11 +8,13 @@ import { LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../ranks/rank.js';
 import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
 
-/** Logits of a prompt's positions, in order. */
-export interface WantedLogits {
+/** What the ranks have of a prompt's positions, in order. */
+export interface WantedRows {
+  /** f32 logits [vocabSize] (default), or final hidden states [hiddenSize] before the last norm. */
+  readonly what?: 'logits' | 'states';
   /** Of every position, or of the last one only. */
   readonly all: boolean;
-  readonly onRow: (position: number, logits: Float32Array) => void;
+  readonly onRow: (position: number, row: Float32Array) => void;
 }
 
 /** What requests are made of, by their ids. */
@@ -20,14 +22,14 @@ export interface RequestSource {
   sampling(id: string): DrawOptions;
   /** What a prefill worker computed of its prompt. */
   handed(id: string): HandedKv;
-  promptLogits(id: string): WantedLogits | undefined;
+  promptRows(id: string): WantedRows | undefined;
 }
 
 /** A run of a sequence's tokens, of one role. */
 interface Item extends SlotTokens {
   readonly last: boolean;
   readonly sequence: ScheduledSequence;
-  readonly wanted: WantedLogits | undefined;
+  readonly wanted: WantedRows | undefined;
 }
 
 interface Row {
@@ -239,16 +241,16 @@ export class IterationRunner {
           const ran = runner.prefillRound(round);
           call(ran.then((found) => found.forEach((tokens, slot) => evicted.set(idOf(slot), tokens))));
         }
-        for (const item of round) this.#logits(item, call);
+        for (const item of round) this.#tell(item, call);
       }
     }
     for (const { chunk, slot } of chunks) if (chunk.samples) this.#start(chunk.sequence, slot, call);
   }
 
-  /** What one call runs of a chunk: all of it, but for logits of recomputed rows, which the ranks have of the last few only. */
+  /** What one call runs of a chunk: all of it, but for what is wanted of recomputed rows, which the ranks have of the last few only. */
   #itemsOf({ chunk, slot }: { readonly chunk: PrefillChunk; readonly slot: number }): Item[] {
     const { sequence, start, count, role, samples } = chunk;
-    const wanted = this.source.promptLogits(sequence.id);
+    const wanted = this.source.promptRows(sequence.id);
     const most = wanted && role === 'generated' ? RECOMPUTED_ROWS : count;
     return Array.from({ length: Math.ceil(count / most) }, (_, piece) => {
       const first = start + piece * most;
@@ -260,22 +262,24 @@ export class IterationRunner {
     });
   }
 
-  /** Logits of an item's positions that are wanted, while the ranks have their rows. */
-  #logits({ slot, start, tokens, sequence, wanted }: Item, call: (of: Promise<unknown>) => void): void {
+  /** What is wanted of an item's positions, while the ranks have their rows. */
+  #tell({ slot, start, tokens, sequence, wanted }: Item, call: (of: Promise<unknown>) => void): void {
     if (!wanted) return;
     const end = start + tokens.length;
     const last = sequence.prompt.length + sequence.sampled - 1;
     for (let at = wanted.all ? start : Math.max(start, last); at < end;) {
       // A run may not cross a chunk, whose rows may be another rank's.
       const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
-      const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
-      const { vocabSize } = this.runner.config;
+      const { what = 'logits' } = wanted;
+      const most = what === 'logits' ? LOGITS_ROWS : CHUNK_TOKENS;
+      const run = { start: at, count: Math.min(most, end - at, chunkEnd - at) };
+      const { vocabSize, hiddenSize } = this.runner.config;
+      const width = what === 'logits' ? vocabSize : hiddenSize;
       call(
-        this.runner.logitsOf(slot, run).then((rows) => {
+        (what === 'logits' ? this.runner.logitsOf(slot, run) : this.runner.statesOf(slot, run)).then((rows) => {
           if (sequence.status === 'finished') return; // aborted: they may be anything
-          for (let i = 0; i < run.count; i++) {
-            wanted.onRow(run.start + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
-          }
+          const stride = rows.length / run.count;
+          for (let i = 0; i < run.count; i++) wanted.onRow(run.start + i, rows.slice(i * stride, i * stride + width));
         }),
       );
       at += run.count;

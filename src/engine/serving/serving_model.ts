@@ -1,7 +1,7 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
-import type { Prompt } from '../api.js';
+import type { EmbedOptions, EmbedResult, Prompt } from '../api.js';
 import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
 import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
@@ -17,6 +17,7 @@ import type {
 } from './api.js';
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
+import { embed } from './embed.js';
 import { Engine, type EngineOptions, mayShare, placingOf } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from '../planning/kv_pool.js';
@@ -171,6 +172,17 @@ export class EngineServingModel implements ServingModel {
       return new RunningCompletion(this.#host, tokens, options);
     } catch (error) {
       if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
+      throw error;
+    }
+  }
+
+  async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
+    if (this.#failure !== undefined) throw this.#failure;
+    const { engine, count } = this.#host;
+    try {
+      return await embed({ engine, reader: this.#reader, count }, texts, options);
+    } catch (error) {
+      this.#failure ??= engine.failure;
       throw error;
     }
   }

@@ -74,6 +74,7 @@ export class Decoder implements Forward {
   readonly cacheBuffers: Forward['cacheBuffers'];
   readonly compressions: readonly StageCompression[];
   readonly headRows: number;
+  readonly finalNorm: Buffer | undefined;
   readonly #stages: readonly DecoderStage[];
 
   /** Allocates the caches and rope tables. @throws SplitkvError `limit` when a layer's cache exceeds one binding. */
@@ -88,6 +89,7 @@ export class Decoder implements Forward {
     this.hiddenStride = activationStride(config.hiddenSize);
     this.logitsStride = activationStride(config.vocabSize);
     this.headRows = weights.head?.matrix.outFeatures ?? 0;
+    this.finalNorm = weights.norm;
     const scratch = new Scratch(device);
     const ropes = new RopeTables(device, options.contextLength);
     this.#stages = world.topology.stages.flatMap((topology) =>

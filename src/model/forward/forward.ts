@@ -31,6 +31,8 @@ export interface Forward {
   readonly cacheBuffers: readonly CacheBuffer[];
   /** The cache of a layer of the model that this rank holds some of. */
   layerCache(layer: number): LayerCache;
+  /** Weights of the norm before the head; undefined where no rows of it are. */
+  readonly finalNorm: Buffer | undefined;
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
   /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */

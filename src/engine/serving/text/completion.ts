@@ -152,7 +152,7 @@ export class RunningCompletion implements Completion {
         seed: answerSeed(this.seed, answer),
         ...(priority !== undefined && { priority }),
         ...(options.logprobs !== undefined && { logits: true }),
-        ...(echo && answer === 0 && this.#echoesLogits && { promptLogits: { all: true, onRow: echo.onRow } }),
+        ...(echo && answer === 0 && this.#echoesLogits && { promptRows: { all: true, onRow: echo.onRow } }),
       },
       answer: new Answer(host.tokenizer, stopTexts(stop), options.logprobs, options.minTokens, echo?.text.length),
       echo,

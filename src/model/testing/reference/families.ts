@@ -1,5 +1,5 @@
 import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector, type WeightMap } from './math.js';
-import { isRecurrentModel, recurrentLogits } from './recurrent.js';
+import { isRecurrentModel, recurrentLogits, recurrentStates } from './recurrent.js';
 
 /** A config.json, as it stands. */
 type Raw = Readonly<Record<string, unknown>>;
@@ -41,6 +41,17 @@ interface Model {
 export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
   if (isRecurrentModel(raw)) return recurrentLogits(raw, weights, tokens);
   const tensor = lookupIn(weights);
+  const { tied, logitScale, finalCap } = modelOf(raw, tensor);
+  const name = tied ? 'model.embed_tokens.weight' : 'lm_head.weight';
+  const head = tensor(name, number(raw, 'vocab_size'), number(raw, 'hidden_size'));
+  const states = familyStates(raw, weights, tokens);
+  return states.map((state) => matVec(head, state).map((logit) => capped(logit * logitScale, finalCap)));
+}
+
+/** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
+export function familyStates(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+  if (isRecurrentModel(raw)) return recurrentStates(raw, weights, tokens);
+  const tensor = lookupIn(weights);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const eps = number(raw, 'rms_norm_eps', 1e-6);
   const model = modelOf(raw, tensor);
@@ -75,10 +86,7 @@ export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly numb
     const outputs = x.map((row) => layer.mlp(norm(row, at + before), `${at}mlp.`));
     addAll(x, afterwards(outputs, 'post_feedforward_layernorm'), model.residualScale);
   }
-  const head = model.tied ? table : tensor('lm_head.weight', vocabulary, hidden);
-  return x.map((row) =>
-    matVec(head, norm(row, 'model.norm')).map((logit) => capped(logit * model.logitScale, model.finalCap)),
-  );
+  return x.map((row) => norm(row, 'model.norm'));
 }
 
 const capped = (value: number, cap: number | undefined): number =>

@@ -32,6 +32,14 @@ const plus = (weight: Float32Array, offset: number): Float32Array => weight.map(
  * token with every state written out; reads config.json by itself.
  */
 export function recurrentLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+  const tied = raw['tie_word_embeddings'] ?? raw['model_type'] !== 'qwen3_5_text';
+  const name = tied ? 'model.embed_tokens.weight' : 'lm_head.weight';
+  const head = lookupIn(weights)(name, number(raw, 'vocab_size'), number(raw, 'hidden_size'));
+  return recurrentStates(raw, weights, tokens).map((state) => matVec(head, state));
+}
+
+/** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
+export function recurrentStates(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
   const tensor = lookupIn(weights);
   const qwen = raw['model_type'] === 'qwen3_5_text';
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
@@ -50,9 +58,7 @@ export function recurrentLogits(raw: Raw, weights: WeightMap, tokens: readonly n
       x.map((row) => mlp(norm(row, `${at}${qwen ? 'post_attention_layernorm' : 'ffn_norm'}`))),
     );
   }
-  const tied = raw['tie_word_embeddings'] ?? !qwen;
-  const head = tied ? table : tensor('lm_head.weight', vocabulary, hidden);
-  return x.map((row) => matVec(head, norm(row, qwen ? 'model.norm' : 'model.embedding_norm')));
+  return x.map((row) => norm(row, qwen ? 'model.norm' : 'model.embedding_norm'));
 }
 
 function mixed(

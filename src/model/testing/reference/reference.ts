@@ -33,9 +33,25 @@ export function referenceLogits(
   tokens: readonly number[],
   options: ReferenceOptions = {},
 ): Float64Array[] {
+  const { hiddenSize, vocabSize, tieWordEmbeddings } = config;
+  const head = lookupIn(weights)(
+    tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight',
+    vocabSize,
+    hiddenSize,
+  );
+  const states = referenceStates(config, weights, tokens, options);
+  return states.map((state) => matVec(head, state).map((logit) => logit * config.logitScale));
+}
+
+/** Of the same: what the head is multiplied with, the final hidden states behind the last norm, [tokens.length][hiddenSize]. */
+export function referenceStates(
+  config: ModelConfig,
+  weights: WeightMap,
+  tokens: readonly number[],
+  options: ReferenceOptions = {},
+): Float64Array[] {
   const tensor = lookupIn(weights);
-  const { hiddenSize, vocabSize, rmsNormEps } = config;
-  const { embeddingScale, residualScale, logitScale } = config;
+  const { hiddenSize, vocabSize, rmsNormEps, embeddingScale, residualScale } = config;
   const embedding = tensor('model.embed_tokens.weight', vocabSize, hiddenSize);
   const x = tokens.map((token) => {
     if (!(token >= 0 && token < vocabSize)) throw new Error(`reference: token ${token} of ${vocabSize}`);
@@ -59,8 +75,7 @@ export function referenceLogits(
     addAll(x, outputs, residualScale);
   }
   const norm = tensor('model.norm.weight', hiddenSize);
-  const head = config.tieWordEmbeddings ? embedding : tensor('lm_head.weight', vocabSize, hiddenSize);
-  return x.map((row) => matVec(head, rmsNorm(row, norm, rmsNormEps)).map((logit) => logit * logitScale));
+  return x.map((row) => rmsNorm(row, norm, rmsNormEps));
 }
 
 /**

@@ -1,0 +1,101 @@
+import { abortedError, usageError } from '../../base/errors.js';
+import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import type { EmbedOptions, EmbedResult, Prompt } from '../api.js';
+import { type PromptReader, promptTokens } from '../prompt_tokens.js';
+import type { Engine } from './engine.js';
+
+const schema: OptionsSchema<EmbedOptions> = {
+  pooling: oneOf(['mean', 'last']),
+  dimensions: wholeNumber(1),
+  signal: true,
+};
+
+/** Where texts are embedded. */
+export interface EmbedHost {
+  readonly engine: Engine;
+  readonly reader: PromptReader;
+  /** A text's computing began (+1) or ended (-1). */
+  readonly count?: (change: 1 | -1) => void;
+}
+
+/**
+ * Vectors of texts: the final hidden states of their tokens, pooled, and of length 1. Sums are float64 in the order of tokens, of rows
+ * that are the same bits on every plan.
+ * @param texts computed side by side, as many as the ranks have slots
+ * @throws SplitkvError `usage`, `context_full`, `aborted`, and what ended the engine
+ */
+export async function embed(
+  { engine, reader, count }: EmbedHost,
+  texts: string | readonly Prompt[],
+  options: EmbedOptions = {},
+): Promise<EmbedResult> {
+  checkOptions('embed', options, schema);
+  const { runner } = engine.ranks;
+  const { hiddenSize, rmsNormEps } = runner.config;
+  const { pooling = 'mean', dimensions = hiddenSize, signal } = options;
+  if (dimensions > hiddenSize) {
+    throw usageError(`dimensions ${dimensions}: this model's vectors have ${hiddenSize}; ask for so many at most`);
+  }
+  const given = typeof texts === 'string' ? [texts] : texts;
+  if (!Array.isArray(given) || given.length === 0)
+    throw usageError('embed: expected a text, or a list of texts or of lists of ids');
+  const prompts = given.map((text: Prompt) => promptTokens(text, reader));
+  for (const prompt of prompts) runner.checkPrompt(prompt);
+  if (signal?.aborted) throw abortedError('embed', signal);
+  const norm = await runner.finalNorm();
+  const embeddings: Float32Array[] = [];
+  const left = new AbortController();
+  const over = AbortSignal.any([left.signal, ...(signal ? [signal] : [])]);
+  const one = async (index: number): Promise<void> => {
+    const prompt = prompts[index]!;
+    const sum = new Float64Array(hiddenSize);
+    // After a lost device rows come again.
+    let next = pooling === 'mean' ? 0 : prompt.length - 1;
+    const onRow = (position: number, row: Float32Array): void => {
+      if (position !== next) return;
+      next++;
+      addNormed(sum, row, norm, rmsNormEps);
+    };
+    const plain = { prompt, maxTokens: 0, seed: 0, eosIds: [], onToken: () => true };
+    const { ended, abort } = engine.submit({
+      ...plain,
+      promptRows: { what: 'states', all: pooling === 'mean', onRow },
+    });
+    over.addEventListener('abort', abort, { once: true });
+    count?.(1);
+    try {
+      if ((await ended) === 'aborted') throw abortedError('embed', signal);
+    } finally {
+      count?.(-1);
+      over.removeEventListener('abort', abort);
+    }
+    embeddings[index] = ofLengthOne(sum.subarray(0, dimensions));
+  };
+  let begun = 0;
+  const lane = async (): Promise<void> => {
+    while (begun < prompts.length && !over.aborted) await one(begun++);
+  };
+  try {
+    await Promise.all(Array.from({ length: Math.min(engine.options.slots, prompts.length) }, lane));
+  } finally {
+    left.abort();
+  }
+  if (signal?.aborted) throw abortedError('embed', signal);
+  return { embeddings, prompt_tokens: prompts.reduce((total, { length }) => total + length, 0) };
+}
+
+/** sum += row / sqrt(mean(row^2) + eps) * weight */
+function addNormed(sum: Float64Array, row: Float32Array, weight: Float32Array, eps: number): void {
+  let squares = 0;
+  for (const value of row) squares += value * value;
+  const scale = 1 / Math.sqrt(squares / row.length + eps);
+  for (const [i, value] of row.entries()) sum[i]! += value * scale * weight[i]!;
+}
+
+/** Divided by its Euclidean length; all zeros stay so. */
+function ofLengthOne(vector: Float64Array): Float32Array {
+  let squares = 0;
+  for (const value of vector) squares += value * value;
+  const length = Math.sqrt(squares) || 1;
+  return Float32Array.from(vector, (value) => value / length);
+}
