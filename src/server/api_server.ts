@@ -17,6 +17,7 @@ import { hostCheck } from './http/hosts.js';
 import { answerBrokenRequest } from './http/broken_request.js';
 import type { IgnoredField } from './requests/fields.js';
 import { fingerprintOf } from './fingerprint.js';
+import { embeddingAnswer } from './requests/embedding_request.js';
 import type { CallKind, Calls } from './requests/read_call.js';
 import { Exchange, type Outcome } from './http/exchange.js';
 import { readBody } from './http/read_body.js';
@@ -273,6 +274,7 @@ export class ApiServer {
     if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#models(exchange, route);
     if (route.name === '/tokenize') return this.#tokenize(exchange, model);
     if (route.name === '/detokenize') return this.#detokenize(exchange, model);
+    if (route.name === '/v1/embeddings') return this.#embed(exchange, model);
     await this.#complete(exchange, model, route.name === '/v1/chat/completions');
   }
 
@@ -324,6 +326,33 @@ export class ApiServer {
     exchange.sendJson(200, { prompt: text, content: text });
   }
 
+  async #embed(exchange: Exchange, model: ServingModel): Promise<void> {
+    const { prompts, promptField, options, base64 } = await this.#read(exchange, model, 'embeddings');
+    this.#openModel();
+    // So many are computed side by side; the others of the request wait for them.
+    const wanted = Math.min(prompts.length, model.info.slots, this.#perClient(model));
+    await this.#inPlaces(exchange, model, wanted, promptField, async () => {
+      try {
+        const result = await model.embed(prompts, { ...options, signal: exchange.signal });
+        exchange.sendJson(200, embeddingAnswer(this.modelName, base64, result));
+      } catch (error) {
+        throw exchange.signal.aborted ? stopped() : toApiError(error, promptField);
+      }
+    });
+  }
+
+  /** Does what takes so many places of the queue. @throws ApiError 429, 400 */
+  #inPlaces(
+    { request }: Exchange,
+    model: ServingModel,
+    wanted: number,
+    param: string,
+    work: () => Promise<void>,
+  ): Promise<void> {
+    this.#checkQueue(model, wanted, param);
+    return this.#places.run(this.#access.clientOf(request), wanted, this.#perClient(model), param, work);
+  }
+
   async #complete(exchange: Exchange, model: ServingModel, isChat: boolean): Promise<void> {
     const { maxBufferedBytes, heartbeatMs, onError } = this.#options;
     const call = await this.#read(exchange, model, isChat ? 'chat' : 'text');
@@ -332,10 +361,7 @@ export class ApiServer {
     const { prompts, promptField, options } = call;
     const wanted = prompts.length * (options.n ?? 1);
     const param = prompts.length > this.#placesOf(model) ? promptField : 'n';
-    this.#checkQueue(model, wanted, param);
-    const { maxPerClient = Math.max(1, Math.floor(this.#placesOf(model) / 2)) } = this.#options;
-    const client = this.#access.clientOf(exchange.request);
-    await this.#places.run(client, wanted, maxPerClient, param, () =>
+    await this.#inPlaces(exchange, model, wanted, param, () =>
       answerRequest(exchange, model, call, isChat ? chatShape : textShape, {
         modelName: this.modelName,
         fingerprint: fingerprintOf(this.#options.version, model.info),
@@ -359,7 +385,7 @@ export class ApiServer {
         throw badRequest('this model has no chat template; send a prompt to /v1/completions', 'messages');
       }
       // No work for what there is no place for.
-      const generates = kind === 'chat' || kind === 'text';
+      const generates = kind !== 'tokenize' && kind !== 'detokenize';
       if (generates && body.length > SHORT_BODY) this.#checkQueue(model, 1);
       const call = await this.#reader!.read(kind, body, client, signal);
       this.#tellIgnored(response, call.ignored);
@@ -378,6 +404,10 @@ export class ApiServer {
     if (this.#options.strict) throw badRequest(first.why, first.name);
     const names = [first, ...others].slice(0, MAX_NAMES).map(({ name }) => headerText(name));
     response.setHeader(IGNORED_HEADER, names.join(', '));
+  }
+
+  #perClient(model: ServingModel): number {
+    return this.#options.maxPerClient ?? Math.max(1, Math.floor(this.#placesOf(model) / 2));
   }
 
   #placesOf({ info: { slots } }: ServingModel): number {

@@ -186,6 +186,36 @@ describe('the official openai client', () => {
     expect(text_offset![0]).toBe(0);
   });
 
+  test('embeddings, of texts and ids, in both forms', async () => {
+    await start({ maxPerClient: 2 });
+    const input = ['the cat', 'Über die Brücke', 'x', 'the river '.repeat(900)];
+    const { embeddings, prompt_tokens: tokens } = await model.embed(input);
+    const whole = await client.embeddings.create({ model: 'tiny', input }); // asks for base64
+    expect(whole.data.map(({ embedding }) => Float32Array.from(embedding))).toEqual(embeddings);
+    expect(whole.usage).toEqual({ prompt_tokens: tokens, total_tokens: tokens });
+    expect(whole.data.map(({ index }) => index)).toEqual([0, 1, 2, 3]);
+    const ids = model.tokenize(input[0]!);
+    const few = { model: 'tiny', encoding_format: 'float' as const, dimensions: 8 };
+    const [asIds, asText] = await Promise.all([
+      client.embeddings.create({ ...few, input: ids }),
+      client.embeddings.create({ ...few, input: input[0]! }),
+    ]);
+    expect(asIds.data).toEqual(asText.data);
+    expect(Math.hypot(...asIds.data[0]!.embedding)).toBeCloseTo(1, 6);
+    const { embeddings: cut } = await model.embed([ids], { dimensions: 8, pooling: 'last' });
+    const last = await client.embeddings.create({ ...few, input: [ids], pooling: 'last' } as never);
+    expect(last.data[0]!.embedding).toEqual([...cut[0]!]);
+    for (const [request, told] of [
+      [{ input: '' }, { param: 'input' }],
+      [{ input: [] }, { param: 'input' }],
+      [{ input: 'x', dimensions: 4096 }, { status: 400 }],
+      [{ input: 'x', encoding_format: 'int8' }, { param: 'encoding_format' }],
+      [{ input: ['x', 'y '.repeat(CONTEXT)] }, { param: 'input', code: 'context_length_exceeded' }],
+    ] as const) {
+      await expect(client.embeddings.create({ model: 'tiny', ...request } as never)).rejects.toMatchObject(told);
+    }
+  });
+
   test('models', async () => {
     await start();
     const { data } = await client.models.list();
@@ -207,7 +237,7 @@ describe('the official openai client', () => {
       status: 413,
     });
     await expect(ask({ model: 'other' })).rejects.toThrow(OpenAI.NotFoundError);
-    await expect(client.embeddings.create({ model: 'tiny', input: 'x' })).rejects.toThrow(OpenAI.NotFoundError);
+    await expect(client.images.generate({ model: 'tiny', prompt: 'x' })).rejects.toThrow(OpenAI.NotFoundError);
     const stranger = client.withOptions({ apiKey: 'wrong' });
     await expect(stranger.models.list()).rejects.toThrow(OpenAI.AuthenticationError);
 

@@ -20,6 +20,7 @@ const METHODS = {
   '/v1/models/{model}': READ,
   '/v1/chat/completions': ASK,
   '/v1/completions': ASK,
+  '/v1/embeddings': ASK,
   '/tokenize': ASK,
   '/detokenize': ASK,
 } as const;

@@ -7,6 +7,7 @@ import { needTokenizer, type PromptReader, promptTokens } from '../../engine/pro
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
 import type { CompletionCall } from './completion_call.js';
+import { type EmbeddingCall, parseEmbeddingRequest } from './embedding_request.js';
 import { parseTextRequest } from './text_request.js';
 import {
   type DetokenizeCall,
@@ -19,6 +20,7 @@ import {
 export interface Calls {
   readonly chat: CompletionCall;
   readonly text: CompletionCall;
+  readonly embeddings: EmbeddingCall;
   readonly tokenize: TokenizeCall;
   readonly detokenize: DetokenizeCall;
 }
@@ -30,7 +32,7 @@ interface CallReader<Call> {
   prepare(call: Call, reader: PromptReader): Call;
 }
 
-const completion = (parse: CallReader<CompletionCall>['parse']): CallReader<CompletionCall> => ({
+const prompted = <Call extends CompletionCall | EmbeddingCall>(parse: CallReader<Call>['parse']): CallReader<Call> => ({
   parse,
   prepare: (call, reader) => {
     try {
@@ -42,8 +44,9 @@ const completion = (parse: CallReader<CompletionCall>['parse']): CallReader<Comp
 });
 
 const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
-  chat: completion(parseChatRequest),
-  text: completion(parseTextRequest),
+  chat: prompted(parseChatRequest),
+  text: prompted(parseTextRequest),
+  embeddings: prompted(parseEmbeddingRequest),
   tokenize: {
     parse: parseTokenizeRequest,
     prepare: (call, reader) => ({

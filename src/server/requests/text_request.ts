@@ -8,13 +8,28 @@ import { checkLength, commonFields, flag, type IgnoredField, optionalInteger, pa
 const DEFAULT_MAX_TOKENS = 16;
 const MAX_PROMPTS = 128;
 
-const PROMPT = `a text, a list of token ids, or a list of at most ${MAX_PROMPTS} of either, none of them empty`;
-const text = z.string(PROMPT).check(z.minLength(1, PROMPT));
-const ids = z.array(z.int(PROMPT).check(z.minimum(0, PROMPT)), PROMPT).check(z.minLength(1, PROMPT));
-const several = z.array(z.union([text, ids])).check(z.minLength(1, PROMPT), z.maxLength(MAX_PROMPTS, PROMPT));
+const expected = (most: number): string =>
+  `a text, a list of token ids, or a list of at most ${most} of either, none of them empty`;
+
+/** A text, token ids, or a list of at most `most` of either. */
+export const textsField = (most: number) => {
+  const what = expected(most);
+  const text = z.string(what).check(z.minLength(1, what));
+  const ids = z.array(z.int(what).check(z.minimum(0, what)), what).check(z.minLength(1, what));
+  const several = z.array(z.union([text, ids])).check(z.minLength(1, what), z.maxLength(most, what));
+  return z.union([text, ids, several], what);
+};
+type Texts = z.infer<ReturnType<typeof textsField>>;
+
+/** Each of the texts by itself. */
+export const textsOf = (given: Texts): (string | number[])[] => {
+  const isOne = (texts: Texts): texts is string | number[] => typeof texts === 'string' || typeof texts[0] === 'number';
+  return isOne(given) ? [given] : given;
+};
+
 const schema = z.looseObject({
   ...commonFields,
-  prompt: z.union([text, ids, several], PROMPT),
+  prompt: textsField(MAX_PROMPTS),
   logprobs: optionalInteger(0, 20),
   echo: flag,
 });
@@ -25,7 +40,7 @@ const schema = z.looseObject({
  * @throws ApiError 400
  */
 export function parseTextRequest(body: unknown, contextLength: number): CompletionCall {
-  if (isObject(body) && Array.isArray(body.prompt)) checkList(body.prompt, contextLength);
+  checkTexts(body, 'prompt', MAX_PROMPTS, contextLength);
   const ignored: IgnoredField[] = [];
   const fields = parseFields(schema, body, ignored);
   const { prompt, max_tokens: asked, echo } = fields;
@@ -35,9 +50,7 @@ export function parseTextRequest(body: unknown, contextLength: number): Completi
       'max_tokens',
     );
   }
-  const isOne = (given: typeof prompt): given is string | number[] =>
-    typeof given === 'string' || typeof given[0] === 'number';
-  return callOf(fields, isOne(prompt) ? [prompt] : prompt, {
+  return callOf(fields, textsOf(prompt), {
     promptField: 'prompt',
     ignored,
     maxTokens: asked === -1 ? contextLength : (asked ?? DEFAULT_MAX_TOKENS),
@@ -46,12 +59,15 @@ export function parseTextRequest(body: unknown, contextLength: number): Completi
   });
 }
 
-function checkList(prompt: readonly unknown[], contextLength: number): void {
-  const lists = typeof prompt[0] === 'number' ? [prompt] : prompt;
-  checkLength(lists, MAX_PROMPTS, 'prompt', PROMPT);
+/** Before they are parsed: lists that are too long are refused at once. @throws ApiError 400 */
+export function checkTexts(body: unknown, name: 'prompt' | 'input', most: number, contextLength: number): void {
+  const texts = isObject(body) ? body[name] : undefined;
+  if (!Array.isArray(texts)) return;
+  const lists: readonly unknown[] = typeof texts[0] === 'number' ? [texts] : texts;
+  checkLength(lists, most, name, expected(most));
   for (const list of lists) {
     if (!Array.isArray(list) || list.length <= contextLength) continue;
     const message = `the prompt has ${list.length} tokens; the context holds ${contextLength}: shorten the prompt`;
-    throw new ApiError(400, message, { code: 'context_length_exceeded', param: 'prompt' });
+    throw new ApiError(400, message, { code: 'context_length_exceeded', param: name });
   }
 }
