@@ -347,7 +347,7 @@ describe('requests that are wrong', () => {
     const told = await expectError(await post(url, TEXT, { model: 'other', prompt: 'x' }), 404, missing);
     expect(told).toBe("there is no model 'other' here; the model is 'tiny'");
     await expectError(await fetch(`${url}/v1/models/other%2Fmodel`), 404, missing);
-    await expectError(await post(url, '/v1/embeddings', {}), 404, { type: 'invalid_request_error' });
+    await expectError(await post(url, '/v1/images/generations', {}), 404, { type: 'invalid_request_error' });
     await expectError(await fetch(`${url}/v1/models/%ff`), 404, {});
     const wrong = await fetch(`${url}${CHAT}`);
     expect(wrong.headers.get('allow')).toBe('POST');
