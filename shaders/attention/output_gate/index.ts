@@ -13,15 +13,17 @@ export interface OutputGateProblem {
   readonly gateStride: number;
   /** Element of a gate row that the gate begins at. */
   readonly gateOffset: number;
+  /** True: a row has one gate. */
+  readonly perRow?: boolean;
 }
 
-/** x <- x * sigmoid(gate), in place. */
+/** x <- x * sigmoid(gate), in place: a gate per element, or per row. */
 export const outputGate = defineKernel({
   name: 'output_gate',
   bindings: { gate: 'read', x: 'read_write' },
-  params: { width: 'u32', stride: 'u32', gate_stride: 'u32', gate_offset: 'u32' },
-  plan({ rows, width, stride, gateStride, gateOffset }: OutputGateProblem, traits) {
-    if (width < 1 || stride < width || gateStride < gateOffset + width) {
+  params: { width: 'u32', stride: 'u32', gate_stride: 'u32', gate_offset: 'u32', gate_step: 'u32' },
+  plan({ rows, width, stride, gateStride, gateOffset, perRow = false }: OutputGateProblem, traits) {
+    if (width < 1 || stride < width || gateStride < gateOffset + (perRow ? 1 : width)) {
       throw new SplitkvError(
         'internal',
         `output_gate: width ${width}, stride ${stride}, gateStride ${gateStride}, gateOffset ${gateOffset}: expected room for the width`,
@@ -33,7 +35,7 @@ export const outputGate = defineKernel({
     return {
       wgsl: [steps, silu, source],
       constants: { WORKGROUP: workgroup, PER_THREAD: perThread },
-      params: { width, stride, gate_stride: gateStride, gate_offset: gateOffset },
+      params: { width, stride, gate_stride: gateStride, gate_offset: gateOffset, gate_step: perRow ? 0 : 1 },
       grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],
     };
   },

@@ -1,9 +1,9 @@
 // What attention gives, times the sigmoid of a gate: in place.
 //
-//   x[r][i] <- x[r][i] * sigmoid(gate[r][gate_offset + i])
+//   x[r][i] <- x[r][i] * sigmoid(gate[r][gate_offset + i * gate_step])
 //
 // x:    [rows][stride] f32; elements at and beyond width are never written
-// gate: [rows][gate_stride] f32
+// gate: [rows][gate_stride] f32; gate_step is 1, or 0: one gate per row
 //
 // Grid: x = ceil(width / (WORKGROUP * PER_THREAD)), y = row.
 // WORKGROUP: invocations per workgroup, 1..256; PER_THREAD: elements per invocation, from 1. Chosen by the plan from the adapter.
@@ -20,6 +20,7 @@ struct Params {
   stride: u32,
   gate_stride: u32,
   gate_offset: u32,
+  gate_step: u32,
 }
 @group(0) @binding(2) var<uniform> params: Params;
 
@@ -29,7 +30,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let gates = group.y * params.gate_stride + params.gate_offset;
   var i = group.x * WORKGROUP * PER_THREAD + thread;
   for (var left = min(PER_THREAD, steps(i, params.width, WORKGROUP)); left > 0u; left--) {
-    x[row + i] *= sigmoid(gate[gates + i]);
+    x[row + i] *= sigmoid(gate[gates + i * params.gate_step]);
     i += WORKGROUP;
   }
 }

@@ -5,9 +5,22 @@ import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
 import { makeRandomModel, type RandomModel } from '../../model/testing/random_model.js';
 
 const gemma = makeRandomModel({ config: { model_type: 'gemma3_text', num_hidden_layers: 1, hidden_act: undefined } });
-const moe = makeRandomModel({
-  config: { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 },
-});
+const experts = { num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 };
+const mixtures = {
+  qwen3_moe: makeRandomModel({ config: { model_type: 'qwen3_moe', ...experts } }),
+  // With shared experts beside the stacks.
+  qwen3_5_moe: makeRandomModel({
+    config: {
+      model_type: 'qwen3_5_moe_text',
+      layer_types: ['full_attention', 'linear_attention'],
+      head_dim: 32,
+      linear_num_key_heads: 2,
+      linear_num_value_heads: 4,
+      shared_expert_intermediate_size: 40,
+      ...experts,
+    },
+  }),
+};
 
 const tensor = (name: string, shape: readonly number[], data: Float32Array) => {
   return { name, dtype: 'F32' as const, shape: [...shape], data: new Uint8Array(data.slice().buffer) };
@@ -58,7 +71,7 @@ describe('checkpoints that call their tensors otherwise', () => {
     await expect(readAll(config, [])).rejects.toThrow("the key 'text_config' is missing");
   });
 
-  test('experts in stacks', async () => {
+  test.each(Object.values(mixtures))('experts in stacks', async (moe) => {
     const rest = [...moe.weights].filter(([name]) => !/experts\.\d/.test(name));
     const tensors = rest.map(([name, { shape, data }]) => tensor(name, shape, data));
     for (const layer of moe.config.layers.keys()) {

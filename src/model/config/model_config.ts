@@ -159,7 +159,8 @@ export interface GatedMlpConfig {
 
 /**
  * A mixture of experts. A layer's output is the sum over the chosen experts, in ascending order, of weight * SwiGLU, plus the
- * shared experts, which see every token and are stored as one SwiGLU of `sharedWidth`.
+ * shared experts, which see every token and are stored as one SwiGLU of `sharedWidth`; with `sharedGate` their output is times
+ * sigmoid(gate x), one number per token.
  *
  * Routing of a token, in f32: scores = softmax or sigmoid of the router's logits. What is compared when choosing is the score, plus a
  * correction bias where there is one. First the topkGroups best groups (of numExperts / numGroups neighbours each), by the largest
@@ -175,6 +176,7 @@ export interface ExpertsConfig {
   readonly width: number;
   /** Of the shared experts together; 0: none. */
   readonly sharedWidth: number;
+  readonly sharedGate?: true;
   readonly activation: 'silu';
   /** 1 with `greedy`. */
   readonly numGroups: number;

@@ -57,8 +57,12 @@ export interface DeltaNames {
   /** Rows of all heads' q, then of k, then of v; the convolution's channels likewise. */
   readonly qkv: string;
   readonly z: string;
+  /** Instead of the two: one matrix; of each key head its rows of q, of k, of its value heads' v and of their z. */
+  readonly qkvz?: string;
   readonly b: string;
   readonly a: string;
+  /** Instead of the two: one matrix; of each key head its value heads' b, then their a. */
+  readonly ba?: string;
   readonly taps: string;
   /** Whole: nothing follows. */
   readonly rates: string;
@@ -81,6 +85,8 @@ export interface ExpertNames extends GatedMlpNames {
   readonly correctionBias: string;
   /** The shared experts. */
   readonly shared: GatedMlpNames;
+  /** One row, where they have a gate. */
+  readonly sharedGate?: string;
 }
 
 /** The same with the layer's number in its place, and the expert's. */

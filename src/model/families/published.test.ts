@@ -171,6 +171,56 @@ describe('published shapes', () => {
       millions: 752.4,
       states: 18 * (1024 + 72) * 1024,
     },
+    'Qwen3.5 35B A3B': {
+      config: {
+        architectures: ['Qwen3_5MoeForConditionalGeneration'],
+        model_type: 'qwen3_5_moe',
+        tie_word_embeddings: false,
+        // What it leaves out is as in transformers.
+        text_config: {
+          model_type: 'qwen3_5_moe_text',
+          attn_output_gate: true,
+          full_attention_interval: 4,
+          mamba_ssm_dtype: 'float32',
+          max_position_embeddings: 262144,
+          mtp_num_hidden_layers: 1,
+          num_hidden_layers: 40,
+          rope_parameters: {
+            mrope_interleaved: true,
+            mrope_section: [11, 11, 10],
+            partial_rotary_factor: 0.25,
+            rope_theta: 10000000,
+            rope_type: 'default',
+          },
+        },
+        vision_config: { hidden_size: 1152 },
+      },
+      millions: 34660.6,
+      states: 30 * (2048 + 96) * 1024,
+    },
+    'Qwen3-Next 80B A3B': {
+      config: {
+        architectures: ['Qwen3NextForCausalLM'],
+        model_type: 'qwen3_next',
+        decoder_sparse_step: 1,
+        head_dim: 256,
+        hidden_size: 2048,
+        intermediate_size: 5120,
+        linear_num_value_heads: 32,
+        max_position_embeddings: 262144,
+        mlp_only_layers: [],
+        norm_topk_prob: true,
+        num_experts: 512,
+        num_experts_per_tok: 10,
+        num_hidden_layers: 48,
+        partial_rotary_factor: 0.25,
+        rope_scaling: null,
+        rope_theta: 10000000,
+        vocab_size: 151936,
+      },
+      millions: 79674.4,
+      states: 36 * (2048 + 96) * 1024,
+    },
   };
   test.each(Object.keys(stateful))('%s: layers with a state, counted and planned', (name) => {
     const { config: raw, millions, states } = stateful[name]!;

@@ -1,53 +1,98 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader } from '../config/config_reader.js';
-import type { AttentionConfig, DeltaConfig, LayerConfig } from '../config/model_config.js';
+import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
 import { parseRope, type RopeConfig } from '../config/rope_config.js';
-import { llamaNames, type TensorNames } from '../config/tensor_names.js';
+import { type DeltaNames, gatedNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import { countRange, neutralKeys, parseActivation, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
 import { defineFamily } from './family.js';
+import { parseDenseLayers, parseSoftmaxExperts } from './qwen3_moe.js';
 
 const mixer = 'model.layers.{layer}.linear_attn.';
+const mlp = 'model.layers.{layer}.mlp.';
+const delta: DeltaNames = {
+  qkv: `${mixer}in_proj_qkv`,
+  z: `${mixer}in_proj_z`,
+  b: `${mixer}in_proj_b`,
+  a: `${mixer}in_proj_a`,
+  taps: `${mixer}conv1d`,
+  rates: `${mixer}A_log`,
+  dtBias: `${mixer}dt_bias`,
+  norm: `${mixer}norm`,
+  output: `${mixer}out_proj`,
+};
 const tensors: TensorNames = {
   ...llamaNames,
-  delta: {
-    qkv: `${mixer}in_proj_qkv`,
-    z: `${mixer}in_proj_z`,
-    b: `${mixer}in_proj_b`,
-    a: `${mixer}in_proj_a`,
-    taps: `${mixer}conv1d`,
-    rates: `${mixer}A_log`,
-    dtBias: `${mixer}dt_bias`,
-    norm: `${mixer}norm`,
-    output: `${mixer}out_proj`,
+  delta,
+  experts: {
+    ...gatedNames(`${mlp}experts.{expert}`),
+    router: `${mlp}gate`,
+    correctionBias: `${mlp}gate.e_score_correction_bias`,
+    shared: gatedNames(`${mlp}shared_expert`),
+    sharedGate: `${mlp}shared_expert_gate`,
   },
+};
+const nextTensors: TensorNames = {
+  ...tensors,
+  delta: { ...delta, qkvz: `${mixer}in_proj_qkvz`, ba: `${mixer}in_proj_ba` },
+};
+
+const common = {
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 32,
+  linear_key_head_dim: 128,
+  linear_value_head_dim: 128,
+  linear_conv_kernel_dim: 4,
+  vocab_size: 248320,
+  num_attention_heads: 16,
+  head_dim: 256,
+  max_position_embeddings: 32768,
 };
 
 /**
- * Qwen3.5 (text, dense; also Qwen3.6's dense models): Gated DeltaNet, and every so often grouped-query attention whose output is gated
- * and whose heads are rotated in part. All norms but linear attention's own multiply by 1 + w.
+ * Qwen3-Next and Qwen3.5 (text, dense and with experts; also Qwen3.6): Gated DeltaNet, and every so often grouped-query attention whose
+ * output is gated and whose heads are rotated in part. Shared experts have a gate. All norms but linear attention's own multiply by
+ * 1 + w.
  */
 export const qwen35 = defineFamily({
   // Files leave out what equals transformers' defaults.
   defaults: {
     qwen3_5_text: {
-      vocab_size: 248320,
+      ...common,
       hidden_size: 4096,
       intermediate_size: 12288,
       num_hidden_layers: 32,
-      num_attention_heads: 16,
       num_key_value_heads: 4,
-      head_dim: 256,
-      max_position_embeddings: 32768,
-      linear_num_key_heads: 16,
-      linear_num_value_heads: 32,
-      linear_key_head_dim: 128,
-      linear_value_head_dim: 128,
-      linear_conv_kernel_dim: 4,
+    },
+    qwen3_5_moe_text: {
+      ...common,
+      hidden_size: 2048,
+      num_hidden_layers: 40,
+      num_key_value_heads: 2,
+      num_experts: 256,
+      num_experts_per_tok: 8,
+      moe_intermediate_size: 512,
+      shared_expert_intermediate_size: 512,
+    },
+    qwen3_next: {
+      ...common,
+      vocab_size: 151936,
+      hidden_size: 2048,
+      intermediate_size: 5632,
+      num_hidden_layers: 48,
+      num_key_value_heads: 2,
+      num_experts: 512,
+      num_experts_per_tok: 10,
+      moe_intermediate_size: 512,
+      shared_expert_intermediate_size: 512,
+      norm_topk_prob: true,
     },
   },
-  config(config, { numLayers }) {
+  config(config, { architecture, numLayers }) {
+    const next = architecture === 'qwen3_next';
+    const moe = architecture !== 'qwen3_5_text';
     refuseForeign(config, neutral);
+    if (!moe) refuseForeign(config, [['num_experts', 0, 'a mixture of experts is another architecture']]);
     const heads = config.integer('num_attention_heads', countRange);
     const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
     if (heads % kvHeads !== 0)
@@ -66,23 +111,21 @@ export const qwen35 = defineFamily({
       scale: headDim ** -0.5,
       gated: true,
     };
-    const delta = parseDelta(config, kvHeads);
-    const mlp = {
-      kind: 'gated',
-      width: config.integer('intermediate_size', sizeRange),
-      activation: parseActivation(config),
-      bias: false,
-    } as const;
-    return {
-      normOffset: 1,
-      layers: parseTypes(config, numLayers).map((type): LayerConfig => ({
-        attention: type === 'linear_attention' ? delta : attention,
-        mlp,
-      })),
-      tensors,
-    };
+    const linear = parseDelta(config, kvHeads);
+    const experts = moe ? parseExperts(config, next) : undefined;
+    const isDense = next ? parseDenseLayers(config) : () => !moe;
+    const layers = parseTypes(config, numLayers).map((type, layer): LayerConfig => ({
+      attention: type === 'linear_attention' ? linear : attention,
+      mlp: (isDense(layer) ? undefined : experts) ?? {
+        kind: 'gated',
+        width: config.integer('intermediate_size', sizeRange),
+        activation: parseActivation(config),
+        bias: false,
+      },
+    }));
+    return { normOffset: 1, layers, tensors: next ? nextTensors : tensors };
   },
-  gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35'] },
+  gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35', 'qwen35moe'] },
 });
 
 const neutral = [
@@ -90,8 +133,19 @@ const neutral = [
   ['attn_output_gate', true, "attention's output is gated"],
   ['output_gate_type', 'swish', "linear attention's output is gated by silu"],
   ['mamba_ssm_dtype', 'float32', 'the state of linear attention is f32'],
-  ['num_experts', 0, 'a mixture of experts is another architecture'],
 ] as const;
+
+/** Weights are always divided by their sum, but in Qwen3-Next, whose files say. */
+function parseExperts(config: ConfigReader, next: boolean): ExpertsConfig {
+  if (!next)
+    refuseForeign(config, [['norm_topk_prob', true, 'the weights of the chosen experts are divided by their sum']]);
+  return {
+    ...parseSoftmaxExperts(config),
+    sharedWidth: config.integer('shared_expert_intermediate_size', sizeRange),
+    sharedGate: true,
+    normTopkProb: config.boolean('norm_topk_prob', true),
+  };
+}
 
 /** A quarter of each head, where the file doesn't say. Of three axes of positions, which are one and the same in text. */
 function parsePartialRope(config: ConfigReader, headDim: number): RopeConfig {
@@ -131,12 +185,17 @@ function parseTypes(config: ConfigReader, numLayers: number): LayerType[] {
   );
 }
 
+const modelTypes: Readonly<Record<string, string>> = { qwen35moe: 'qwen3_5_moe_text', qwen3next: 'qwen3_next' };
+
+/** Layers that predict further tokens come last; the list of those with a state has them, too. */
 function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
   const headDim = metadata.integer('attention.key_length', sizeRange);
   const valueHeads = metadata.integer('ssm.time_step_rank', countRange);
   const recurrent = metadata.raw('attention.recurrent_layers');
+  const further = metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0;
+  const moe = metadata.arch in modelTypes;
   return {
-    model_type: 'qwen3_5_text',
+    model_type: modelTypes[metadata.arch] ?? 'qwen3_5_text',
     num_key_value_heads: metadata.integer('attention.head_count_kv', countRange),
     head_dim: headDim,
     partial_rotary_factor: metadata.integer('rope.dimension_count', sizeRange) / headDim,
@@ -146,7 +205,19 @@ function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unkno
     linear_num_key_heads: metadata.integer('ssm.group_count', countRange),
     linear_num_value_heads: valueHeads,
     ...(Array.isArray(recurrent)
-      ? { layer_types: recurrent.map((one) => (one ? 'linear_attention' : 'full_attention')) }
+      ? {
+          layer_types: recurrent
+            .slice(0, recurrent.length - further)
+            .map((one) => (one ? 'linear_attention' : 'full_attention')),
+        }
       : { full_attention_interval: metadata.optionalInteger('full_attention_interval', countRange) ?? 4 }),
+    ...(moe && {
+      num_experts: metadata.integer('expert_count', countRange),
+      num_experts_per_tok: metadata.integer('expert_used_count', countRange),
+      moe_intermediate_size: metadata.integer('expert_feed_forward_length', sizeRange),
+      shared_expert_intermediate_size:
+        metadata.optionalInteger('expert_shared_feed_forward_length', sizeRange) ??
+        metadata.integer('feed_forward_length', sizeRange),
+    }),
   };
 }

@@ -26,7 +26,7 @@ export const qwen3Moe = defineFamily({
     const activation = parseActivation(config);
     const width = config.integer('intermediate_size', sizeRange);
     const dense: GatedMlpConfig = { kind: 'gated', width, activation, bias: false };
-    const experts = parseExperts(config);
+    const experts = parseSoftmaxExperts(config);
     const isDense = parseDenseLayers(config);
     // Of all layers, whatever max_window_layers says.
     const slides = config.boolean('use_sliding_window', false);
@@ -44,7 +44,8 @@ export const qwen3Moe = defineFamily({
   gguf: { keys: ggufKeys },
 });
 
-function parseExperts(config: ConfigReader): ExpertsConfig {
+/** Chosen by softmax over all, without shared ones. */
+export function parseSoftmaxExperts(config: ConfigReader): ExpertsConfig {
   const numExperts = config.integer('num_experts', { min: 1, max: 1024 });
   return {
     kind: 'experts',
@@ -64,7 +65,7 @@ function parseExperts(config: ConfigReader): ExpertsConfig {
 }
 
 /** Those that mlp_only_layers lists, and those that decoder_sparse_step passes over. */
-function parseDenseLayers(config: ConfigReader): (layer: number) => boolean {
+export function parseDenseLayers(config: ConfigReader): (layer: number) => boolean {
   const step = config.optionalInteger('decoder_sparse_step', countRange) ?? 1;
   const listed = config.raw('mlp_only_layers') ?? [];
   if (!Array.isArray(listed) || !listed.every(Number.isInteger))

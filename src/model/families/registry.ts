@@ -59,9 +59,16 @@ const rows: FamilyRow[] = [
   },
   {
     family: async () => (await import('./qwen3_5.js')).qwen35,
-    models: { qwen3_5_text: 'Qwen3_5ForCausalLM' },
-    wrappers: { qwen3_5: { className: 'Qwen3_5ForConditionalGeneration', textType: 'qwen3_5_text' } },
-    gguf: ['qwen35'],
+    models: {
+      qwen3_5_text: 'Qwen3_5ForCausalLM',
+      qwen3_5_moe_text: 'Qwen3_5MoeForCausalLM',
+      qwen3_next: 'Qwen3NextForCausalLM',
+    },
+    wrappers: {
+      qwen3_5: { className: 'Qwen3_5ForConditionalGeneration', textType: 'qwen3_5_text' },
+      qwen3_5_moe: { className: 'Qwen3_5MoeForConditionalGeneration', textType: 'qwen3_5_moe_text' },
+    },
+    gguf: ['qwen35', 'qwen35moe', 'qwen3next'],
   },
   {
     family: async () => (await import('./deepseek.js')).deepseek,

@@ -13,6 +13,7 @@ import { ggufFamily, readModelConfig, supportedGguf } from '../families/registry
 import { GgufMetadata } from './metadata.js';
 import { ggufRopeScaling } from './rope.js';
 import { latentScale, type RopeScaling } from '../config/rope_config.js';
+import type { TensorNames } from '../config/tensor_names.js';
 
 const positions = { min: 1, max: 2 ** 30 };
 
@@ -60,7 +61,10 @@ export async function ggufConfig(
       metadata.integer('block_count', countRange) -
       (metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0),
     num_attention_heads: metadata.integer('attention.head_count', countRange),
-    intermediate_size: metadata.integer('feed_forward_length', sizeRange),
+    // Where all layers have experts, a file needn't say.
+    intermediate_size: metadata.optionalInteger('expert_count', countRange)
+      ? metadata.optionalInteger('feed_forward_length', sizeRange)
+      : metadata.integer('feed_forward_length', sizeRange),
     vocab_size: embedding.shape[0],
     max_position_embeddings: metadata.integer('context_length', positions),
     rms_norm_eps: metadata.positive('attention.layer_norm_rms_epsilon'),
@@ -84,7 +88,15 @@ export async function ggufConfig(
   }
   // Where norms multiply by 1 + w, a file has the sum.
   const { normOffset: _, ...plain } = config;
-  return { ...plain, layers };
+  return { ...plain, layers, tensors: namesInFile(plain.tensors, gguf) };
+}
+
+/** Files have q, k, v and z of linear attention apart, but for old ones. */
+function namesInFile(tensors: TensorNames, gguf: GgufFile): TensorNames {
+  if (tensors.delta?.qkvz === undefined || [...gguf.tensors.keys()].some((name) => name.endsWith('.ssm_in.weight')))
+    return tensors;
+  const { qkvz: _, ...delta } = tensors.delta;
+  return { ...tensors, delta };
 }
 
 const ropeDims = ({ attention }: LayerConfig): number | undefined =>

@@ -132,6 +132,39 @@ describe('a GGUF file says what the checkpoint it was made from says', () => {
   });
 });
 
+it('linear attention whose projections are one matrix, and layers that predict further tokens', async () => {
+  const { config, weights } = makeRandomModel({
+    config: {
+      model_type: 'qwen3_next',
+      head_dim: 32,
+      layer_types: ['full_attention', 'linear_attention'],
+      linear_num_key_heads: 2,
+      linear_num_value_heads: 6,
+      linear_key_head_dim: 8,
+      linear_value_head_dim: 8,
+      num_experts: 4,
+      num_experts_per_tok: 2,
+      moe_intermediate_size: 24,
+      shared_expert_intermediate_size: 24,
+    },
+  });
+  const { metadata, tensors } = ggufContents(config, weights);
+  const whole = tensors.filter(({ name }) => !/attn_(qkv|gate)/.test(name));
+  const name = 'model.layers.1.linear_attn.in_proj_qkvz.weight';
+  const { shape, data } = weights.get(name)!;
+  whole.push({ name: 'blk.1.ssm_in.weight', shape, data });
+  const further = {
+    ...metadata,
+    'qwen3next.block_count': u32(3),
+    'qwen3next.nextn_predict_layers': u32(1),
+    'qwen3next.attention.recurrent_layers': { type: 'i32[]' as const, value: [0, 1, 0] },
+  };
+  const read = await open(writeGguf(further, whole));
+  expect(read.config.layers.map(({ attention }) => attention.kind)).toEqual(['gqa', 'delta']);
+  expect([...read.reader.index.tensors.keys()].sort()).toEqual([...weights.keys()].sort());
+  expect(sameBits(await read.reader.readVector(name), data)).toBe(true);
+});
+
 describe('rows whose order or place in the file is another', () => {
   const llama = makeRandomModel({});
   const deepseek = makeRandomModel({ config: v3 });

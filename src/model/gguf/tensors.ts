@@ -96,7 +96,7 @@ function addParts<Part extends string>(
   add: Add,
   block: string,
   parts: Readonly<Partial<Record<Part, string>>>,
-  names: Readonly<Partial<Record<Part, string>>>,
+  names: Readonly<Partial<Record<Part, string | undefined>>>,
   view?: (part: Part) => ((entry: TensorEntry) => TensorEntry) | undefined,
 ): void {
   for (const part of Object.keys(parts) as Part[]) {
@@ -150,6 +150,8 @@ const deltaParts = {
   z: 'attn_gate',
   b: 'ssm_beta',
   a: 'ssm_alpha',
+  qkvz: 'ssm_in',
+  ba: 'ssm_ba',
   taps: 'ssm_conv1d',
   norm: 'ssm_norm',
   output: 'ssm_out',
@@ -213,6 +215,7 @@ function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, n
   const experts = names.experts!;
   addParts(gguf, add, block, { router: 'ffn_gate_inp' }, { router: experts.router });
   addParts(gguf, add, block, gatedParts('_shexp'), experts.shared);
+  addParts(gguf, add, block, { gate: 'ffn_gate_inp_shexp' }, { gate: experts.sharedGate }, () => asRow);
   const bias = gguf.tensors.get(`${block}exp_probs_b.bias`);
   if (bias) add(bias, experts.correctionBias);
   const stacks = gatedParts('_exps');
@@ -221,6 +224,10 @@ function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, n
     if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, part);
   }
 }
+
+/** A vector as a matrix of one row. */
+const asRow = (entry: TensorEntry): TensorEntry =>
+  entry.shape.length === 1 ? { ...entry, shape: [1, ...entry.shape] } : entry;
 
 function unstack(
   { what }: GgufFile,

@@ -54,6 +54,8 @@ const classNames: Record<string, string> = {
   lfm2: 'Lfm2ForCausalLM',
   lfm2_moe: 'Lfm2MoeForCausalLM',
   qwen3_5_text: 'Qwen3_5ForCausalLM',
+  qwen3_5_moe_text: 'Qwen3_5MoeForCausalLM',
+  qwen3_next: 'Qwen3NextForCausalLM',
   deepseek_v2: 'DeepseekV2ForCausalLM',
   deepseek_v3: 'DeepseekV3ForCausalLM',
   minicpm3: 'MiniCPM3ForCausalLM',

@@ -53,7 +53,7 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
       gqaTensors(lists, `${at}.self_attn`, hiddenSize, attention, config.tensors.gqa?.qkv !== undefined);
     else if (attention.kind === 'mla') mlaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
     else if (attention.kind === 'conv') convTensors(lists, `${at}.conv`, hiddenSize, attention);
-    else deltaTensors(lists, `${at}.linear_attn`, hiddenSize, attention);
+    else deltaTensors(lists, `${at}.linear_attn`, hiddenSize, attention, config.tensors.delta?.qkvz !== undefined);
     norm(`${at}.post_attention_layernorm`, hiddenSize);
     if (outNorms) {
       norm(`${at}.pre_feedforward_layernorm`, hiddenSize);
@@ -61,7 +61,7 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     }
     if (mlp.kind === 'gated')
       mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, fusedNames(config.tensors.gated!, layer));
-    else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp);
+    else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp, mlp.sharedGate ? 'shared_expert' : 'shared_experts');
   });
   norm('model.norm', hiddenSize);
   if (!tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, headGain);
@@ -110,13 +110,24 @@ function convTensors({ list, linear }: Lists, at: string, hiddenSize: number, { 
 }
 
 /** Decays from nearly none to fast ones. */
-function deltaTensors({ list, linear }: Lists, at: string, hiddenSize: number, config: DeltaConfig): void {
+function deltaTensors(
+  { list, linear }: Lists,
+  at: string,
+  hiddenSize: number,
+  config: DeltaConfig,
+  fused: boolean,
+): void {
   const { keyHeads, valueHeads, keyDim, valueDim, taps } = config;
   const [keys, values] = [keyHeads * keyDim, valueHeads * valueDim];
-  linear(`${at}.in_proj_qkv`, 2 * keys + values, hiddenSize, 1.5);
-  linear(`${at}.in_proj_z`, values, hiddenSize, 1.5);
-  linear(`${at}.in_proj_b`, valueHeads, hiddenSize, 1);
-  linear(`${at}.in_proj_a`, valueHeads, hiddenSize, 1);
+  if (fused) {
+    linear(`${at}.in_proj_qkvz`, 2 * (keys + values), hiddenSize, 1.5);
+    linear(`${at}.in_proj_ba`, 2 * valueHeads, hiddenSize, 1);
+  } else {
+    linear(`${at}.in_proj_qkv`, 2 * keys + values, hiddenSize, 1.5);
+    linear(`${at}.in_proj_z`, values, hiddenSize, 1.5);
+    linear(`${at}.in_proj_b`, valueHeads, hiddenSize, 1);
+    linear(`${at}.in_proj_a`, valueHeads, hiddenSize, 1);
+  }
   list.push({ name: `${at}.conv1d.weight`, shape: [2 * keys + values, 1, taps], mean: 0, deviation: 0.7 });
   list.push({ name: `${at}.A_log`, shape: [valueHeads], mean: 0, deviation: 1.2 });
   list.push({ name: `${at}.dt_bias`, shape: [valueHeads], mean: -3, deviation: 2 });
@@ -161,8 +172,8 @@ function mlpTensors(
   linear(fused?.down ?? `${at}.down_proj`, hiddenSize, width, 1, bias);
 }
 
-function expertTensors(lists: Lists, at: string, hiddenSize: number, config: ExpertsConfig): void {
-  const { numExperts, width, sharedWidth, correctionBias, scoring } = config;
+function expertTensors(lists: Lists, at: string, hiddenSize: number, config: ExpertsConfig, shared: string): void {
+  const { numExperts, width, sharedWidth, sharedGate, correctionBias, scoring } = config;
   // Spreads scores out without crowding them at 0 or 1, so that the experts differ clearly.
   lists.linear(`${at}.gate`, numExperts, hiddenSize, scoring === 'sigmoid' ? 2 : 1);
   if (correctionBias) {
@@ -170,5 +181,6 @@ function expertTensors(lists: Lists, at: string, hiddenSize: number, config: Exp
     lists.list.push({ name, shape: [numExperts], mean: 0, deviation: 0.15, dtype: 'F32' }); // As in DeepSeek's checkpoints.
   }
   for (let expert = 0; expert < numExperts; expert++) mlpTensors(lists, `${at}.experts.${expert}`, hiddenSize, width);
-  if (sharedWidth > 0) mlpTensors(lists, `${at}.shared_experts`, hiddenSize, sharedWidth);
+  if (sharedWidth > 0) mlpTensors(lists, `${at}.${shared}`, hiddenSize, sharedWidth);
+  if (sharedGate) lists.linear(`${at}.shared_expert_gate`, 1, hiddenSize, 1.5);
 }

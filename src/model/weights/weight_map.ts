@@ -16,7 +16,7 @@ export interface MatrixPart {
   readonly rows: number;
   readonly padTo?: number;
   /**
-   * Row i of every group of `order.length` rows comes from row order[i] of that group; firstRow and rows are multiples of the
+   * Row i of every group of `order.length` rows, from firstRow on, comes from row order[i] of that group; rows is a multiple of the
    * length.
    */
   readonly order?: readonly number[];

@@ -28,6 +28,7 @@ export interface ExpertSpecs {
   readonly expertsGateUp: MatrixSpec | undefined;
   readonly expertsDown: MatrixSpec | undefined;
   readonly shared: GatedMlpSpecs | undefined;
+  readonly sharedGate: MatrixSpec | undefined;
   readonly config: ExpertsConfig;
 }
 
@@ -43,11 +44,13 @@ export interface ExpertWeights {
   readonly expertsDown: Matrix | undefined;
   /** Undefined: the model has none. */
   readonly shared: GatedMlpWeights | undefined;
+  /** One row, whole on every rank, in f32; undefined: the shared experts have no gate. */
+  readonly sharedGate: Matrix | undefined;
 }
 
 export function expertSpecs(context: LayerContext, config: ExpertsConfig, names: ExpertNames): ExpertSpecs {
   const { hiddenSize, slice } = context;
-  const { numExperts, width, sharedWidth } = config;
+  const { numExperts, width, sharedWidth, sharedGate } = config;
   const [first, end] = slice.experts;
   const each = Array.from({ length: end - first }, (_, expert) => numbered(names, slice.index, first + expert));
   return {
@@ -85,6 +88,12 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
       sharedWidth > 0
         ? gatedMlpSpecs(context, { width: sharedWidth, bias: false }, names.shared, 'shared_')
         : undefined,
+    sharedGate: sharedGate && {
+      name: partName(context, 'shared_gate'),
+      inFeatures: hiddenSize,
+      parts: [allRows(`${names.sharedGate}.weight`, 1)],
+      precision: 'f32',
+    },
     config,
   };
 }
@@ -95,6 +104,7 @@ export const listExperts = (specs: ExpertSpecs): (Spec | undefined)[] => [
   specs.expertsGateUp,
   specs.expertsDown,
   ...(specs.shared ? listGatedMlp(specs.shared) : []),
+  specs.sharedGate,
 ];
 
 /** Of the shared experts' columns, of what each rank holds, and of one expert. */
@@ -102,7 +112,7 @@ export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes {
   const shared = specs.shared ? gatedMlpBytes(specs.shared, bytes) : { cut: 0, shared: 0 };
   return {
     cut: shared.cut,
-    shared: shared.shared + bytes(specs.router, specs.correctionBias),
+    shared: shared.shared + bytes(specs.router, specs.correctionBias, specs.sharedGate),
     expert: bytes(specs.expertsGateUp, specs.expertsDown) / specs.config.numExperts,
   };
 }
@@ -118,5 +128,6 @@ export async function loadExperts(loader: WeightLoader, specs: ExpertSpecs): Pro
     expertsGateUp: await loader.matrix(specs.expertsGateUp, { granule: 2 * tiles }),
     expertsDown: await loader.matrix(specs.expertsDown, { granule: ceilDiv(specs.router.inFeatures, 32) }),
     shared: specs.shared && (await loadGatedMlp(loader, specs.shared)),
+    sharedGate: await loader.matrix(specs.sharedGate),
   };
 }

@@ -99,6 +99,7 @@ class ExpertProgram implements MlpProgram {
             name: `shared down${suffix}`,
             width: sharedWidth,
             activation: config.activation,
+            opens: config.sharedGate === true,
           })
         : undefined;
     if (gathers || gatheringRanks(stage.topology) > 0) {
@@ -120,7 +121,8 @@ class ExpertProgram implements MlpProgram {
     this.#recordRouting(recorder, weights, norm);
     this.#recordRouted(recorder, weights, input);
     const shared = weights.shared && this.#shared;
-    shared?.recordSegments(recorder, weights.shared!, shared.gathered ? { x: shared.gathered.x } : input);
+    const held = { ...weights.shared!, gate: weights.sharedGate };
+    shared?.recordSegments(recorder, held, shared.gathered ? { x: shared.gathered.x } : input);
     const segments = shared?.down.exchange;
     const experts = this.#expertRegions();
     const routes = [

@@ -3,6 +3,7 @@
  * brings rows together where each rank runs its own.
  */
 
+import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
 import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
 import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
@@ -14,6 +15,7 @@ import { activationStride, DOWN_SEGMENTS, paddedName } from '../roles.js';
 import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { GatheredRows, gatheringRanks } from './gathered_rows.js';
+import type { Matrix } from '../../weights/matrix.js';
 import type { GatedMlpWeights } from './gated_weights.js';
 
 /** Columns of the intermediate size that a rank holds. */
@@ -77,6 +79,9 @@ class DenseProgram implements MlpProgram {
   }
 }
 
+/** Elements between the gates of rows whose whole output has one. */
+const GATE_STRIDE = activationStride(1);
+
 /** A gated MLP of some rows: of a dense layer, or shared experts. */
 export class GatedMlp {
   readonly down: RowParallelLinear;
@@ -86,12 +91,19 @@ export class GatedMlp {
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly #gateUp: Buffer | undefined;
   readonly #hidden: Buffer;
+  /** f32 [rows][GATE_STRIDE]: of each row's output. */
+  readonly #gates: Buffer | undefined;
 
-  /** `name`: of its buffers. `width`: the most columns that the rank holds. `activation`: of the gate. */
+  /** `name`: of its buffers. `width`: the most columns that the rank holds. `activation`: of the gate. `opens`: its output has one. */
   constructor(
     readonly stage: StageContext,
     readonly rows: StageRows,
-    { name, width, activation }: { readonly name: string; readonly width: number; readonly activation: Activation },
+    {
+      name,
+      width,
+      activation,
+      opens = false,
+    }: { readonly name: string; readonly width: number; readonly activation: Activation; readonly opens?: boolean },
   ) {
     this.activation = activation;
     const { role, scratch } = rows;
@@ -101,6 +113,7 @@ export class GatedMlp {
     const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
     this.#gateUp = role === 'prompt' ? floats('gate_up', most * 2 * stride) : undefined;
     this.#hidden = floats(paddedName(`${name} hidden`, width), most * stride);
+    this.#gates = opens ? floats(`${name} gates`, most * GATE_STRIDE) : undefined;
     this.down = new RowParallelLinear(stage, rows, {
       name,
       cut: 'mlp',
@@ -109,10 +122,13 @@ export class GatedMlp {
     });
   }
 
-  /** This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride]. */
+  /**
+   * This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride]. `gate`: one row, by whose
+   * sigmoid the output is multiplied.
+   */
   recordSegments(
     recorder: RankRecorder,
-    weights: GatedMlpWeights,
+    weights: GatedMlpWeights & { readonly gate?: Matrix | undefined },
     from: Pick<Projection, 'x' | 'norm'>,
     outNorm?: Buffer,
   ): void {
@@ -128,7 +144,14 @@ export class GatedMlp {
   #record(
     recorder: RankRecorder,
     buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
-    { gateUp, gateUpBias, down, downBias, downSegments }: GatedMlpWeights,
+    {
+      gateUp,
+      gateUpBias,
+      down,
+      downBias,
+      downSegments,
+      gate,
+    }: GatedMlpWeights & { readonly gate?: Matrix | undefined },
     from: Pick<Projection, 'x' | 'norm'>,
     outNorm: Buffer | undefined,
   ): void {
@@ -155,6 +178,22 @@ export class GatedMlp {
         epilogue: 'swiglu',
         activation,
       });
+    }
+    if (gate) {
+      // What it reads times the gate is as good as the output times it, and each rank has all of it.
+      const gates = this.#gates!;
+      recordLinear(recorder, buffers, gate, {
+        ...from,
+        xStride: this.stage.hiddenStride,
+        out: gates,
+        outStride: GATE_STRIDE,
+      });
+      const { rows } = buffers;
+      recorder.dispatch(
+        outputGate,
+        { rows, width, stride, gateStride: GATE_STRIDE, gateOffset: 0, perRow: true },
+        { gate: gates, x: hidden },
+      );
     }
     const contraction = { matrix: down, segments: downSegments, x: hidden, xStride: stride };
     this.down.recordSegments(recorder, buffers, contraction, downBias, outNorm);

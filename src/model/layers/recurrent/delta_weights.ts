@@ -6,6 +6,7 @@ import type { Matrix } from '../../weights/matrix.js';
 import type { WeightLoader } from '../../weights/weight_loader.js';
 import {
   allRows,
+  type MatrixPart,
   type MatrixSpec,
   someRows,
   type Spec,
@@ -63,10 +64,15 @@ export function deltaSpecs(context: LayerContext, config: DeltaConfig, names: De
       name: partName(context, 'delta_in'),
       inFeatures: hiddenSize,
       parts: [
-        ...channels.map((rows) => someRows(`${names.qkv}.weight`, all, rows)),
-        someRows(`${names.z}.weight`, allValues, ofValues(0)),
-        someRows(`${names.b}.weight`, valueHeads, heads),
-        someRows(`${names.a}.weight`, valueHeads, heads),
+        ...(names.qkvz === undefined
+          ? [
+              ...channels.map((rows) => someRows(`${names.qkv}.weight`, all, rows)),
+              someRows(`${names.z}.weight`, allValues, ofValues(0)),
+            ]
+          : fusedHeads(`${names.qkvz}.weight`, config, keys)),
+        ...(names.ba === undefined
+          ? [names.b, names.a].map((name) => someRows(`${name}.weight`, valueHeads, heads))
+          : [fusedGates(`${names.ba}.weight`, config, heads)]),
       ],
     },
     taps: {
@@ -89,6 +95,33 @@ export function deltaSpecs(context: LayerContext, config: DeltaConfig, names: De
       parts: [allRows(`${names.output}.weight`, hiddenSize)],
     },
   };
+}
+
+/** Of all rows of each key head in one: those of q, then of k, of v and of z, of key heads [first, end). */
+function fusedHeads(tensor: string, config: DeltaConfig, [first, end]: Span): MatrixPart[] {
+  const { keyHeads, valueHeads, keyDim, valueDim } = config;
+  const values = (valueHeads / keyHeads) * valueDim;
+  const each = 2 * (keyDim + values);
+  const parts = [
+    [0, keyDim],
+    [keyDim, 2 * keyDim],
+    [2 * keyDim, 2 * keyDim + values],
+    [2 * keyDim + values, each],
+  ] as const;
+  return parts.flatMap(([from, to]) =>
+    Array.from({ length: end - first }, (_, i) => {
+      const head = (first + i) * each;
+      return someRows(tensor, keyHeads * each, [head + from, head + to]);
+    }),
+  );
+}
+
+/** Of each key head's b and a in one: all b, then all a, of value heads [first, end). */
+function fusedGates(tensor: string, { keyHeads, valueHeads }: DeltaConfig, [first, end]: Span): MatrixPart {
+  const ratio = valueHeads / keyHeads;
+  const row = (head: number, which: number): number => (head - (head % ratio)) * 2 + which * ratio + (head % ratio);
+  const order = [0, 1].flatMap((which) => Array.from({ length: end - first }, (_, head) => row(head, which)));
+  return { ...someRows(tensor, 2 * valueHeads, [2 * first, 2 * end]), order };
 }
 
 export const listDelta = ({ input, taps, rates, dtBias, norm, output }: DeltaSpecs): (Spec | undefined)[] => [

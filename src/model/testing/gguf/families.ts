@@ -22,6 +22,8 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
     case 'lfm2_moe':
       return lfm2Parts(config, attention, weights);
     case 'qwen3_5_text':
+    case 'qwen3_5_moe_text':
+    case 'qwen3_next':
       return qwen35Parts(config, attention, weights);
     case 'qwen3_moe':
       return qwen3MoeParts(config, attention, weights);
@@ -157,15 +159,20 @@ function lfm2Parts(config: ModelConfig, attention: GqaConfig, weights: WeightMap
 const squeezed = (tensor: GgufTensor): GgufTensor =>
   tensor.shape.length === 3 ? { ...tensor, shape: [tensor.shape[0]!, tensor.shape[2]!] } : tensor;
 
-/** Norms but linear attention's own have 1 added; A is negative; value heads lie by their place in a key head, then by key head. */
+/**
+ * Norms but linear attention's own have 1 added; A is negative; value heads lie by their place in a key head, then by key head, but in
+ * Qwen3-Next, whose q, k, v and z come apart.
+ */
 function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
   const delta = config.layers.map((layer) => layer.attention).find(({ kind }) => kind === 'delta') as DeltaConfig;
   const { keyHeads, valueHeads, keyDim, valueDim } = delta;
+  const next = config.architecture === 'qwen3_next';
+  const experts = expertsOf(config);
   const ratio = valueHeads / keyHeads;
   /** New head j * keyHeads + i is old head i * ratio + j; rows of `size` numbers a head, after `before` rows. */
   const tiled = (data: Float32Array, size: number, before = 0): Float32Array => {
     const out = data.slice();
-    for (let i = 0; i < keyHeads; i++) {
+    for (let i = 0; i < (next ? 0 : keyHeads); i++) {
       for (let j = 0; j < ratio; j++) {
         const [to, from] = [before + (j * keyHeads + i) * size, before + (i * ratio + j) * size];
         out.set(data.subarray(from, from + size), to);
@@ -178,6 +185,7 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
   const put = (tensor: GgufTensor): GgufTensor => {
     const { name, data } = tensor;
     const stored = squeezed(tensor);
+    if (name.endsWith('shared_expert_gate.weight')) return { ...stored, shape: [hiddenSize] };
     if (name.endsWith('in_proj_qkv.weight'))
       return { ...stored, data: tiled(data, valueDim * hiddenSize, keys * hiddenSize) };
     if (name.endsWith('conv1d.weight'))
@@ -196,7 +204,29 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
     if (name.includes('norm') && !name.includes('linear_attn')) return { ...stored, data: data.map((w) => w + 1) };
     return stored;
   };
+  /** All heads' q, then k, then v; and z. */
+  const apart = (tensor: GgufTensor): GgufTensor[] => {
+    if (!tensor.name.endsWith('in_proj_qkvz.weight')) return [tensor];
+    const widths = [keyDim, keyDim, ratio * valueDim, ratio * valueDim];
+    const each = widths.reduce((sum, width) => sum + width);
+    const [q, k, v, z] = widths.map((width, kind) => {
+      const first = widths.slice(0, kind).reduce((sum, before) => sum + before, 0);
+      const rows = Array.from(
+        { length: keyHeads * width },
+        (_, i) => Math.floor(i / width) * each + first + (i % width),
+      );
+      return rows.flatMap((row) => [...tensor.data.subarray(row * hiddenSize, (row + 1) * hiddenSize)]);
+    });
+    return [['in_proj_qkv', [...q!, ...k!, ...v!]] as const, ['in_proj_z', z!] as const].map(([name, data]) => ({
+      name: tensor.name.replace('in_proj_qkvz', name),
+      shape: [data.length / hiddenSize, hiddenSize],
+      data: Float32Array.from(data),
+    }));
+  };
   const names: [from: RegExp, to: string][] = [
+    [/linear_attn\.in_proj_ba/, 'ssm_ba'],
+    [/mlp\.shared_expert_gate/, 'ffn_gate_inp_shexp'],
+    [/mlp\.shared_expert\.(gate|up|down)_proj/, 'ffn_$1_shexp'],
     [/linear_attn\.in_proj_qkv/, 'attn_qkv'],
     [/linear_attn\.in_proj_z/, 'attn_gate'],
     [/linear_attn\.in_proj_b/, 'ssm_beta'],
@@ -209,7 +239,7 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
     [/post_attention_layernorm/, 'post_attention_norm'],
   ];
   return {
-    arch: 'qwen35',
+    arch: next ? 'qwen3next' : experts ? 'qwen35moe' : 'qwen35',
     metadata: {
       ...heads(attention),
       'ssm.conv_kernel': u32(delta.taps),
@@ -224,8 +254,20 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
         type: 'i32[]',
         value: [...[0, 1, 2].map((axis) => Math.ceil((attention.rope!.dims / 2 - axis) / 3)), 0],
       },
+      ...(experts && {
+        expert_count: u32(experts.numExperts),
+        expert_used_count: u32(experts.expertsPerToken),
+        expert_feed_forward_length: u32(experts.width),
+        expert_shared_feed_forward_length: u32(experts.sharedWidth),
+      }),
     },
-    tensors: asTheyAre(weights).map(put),
+    tensors: [
+      ...asTheyAre(weights)
+        .filter(({ name }) => !/\.experts\.\d+\./.test(name))
+        .flatMap(apart)
+        .map(put),
+      ...(experts ? stackExperts(config, weights) : []),
+    ],
     rename: (name) => names.reduce((text, [from, to]) => text.replace(from, to), name),
   };
 }

@@ -15,7 +15,10 @@ import {
 type Raw = Readonly<Record<string, unknown>>;
 
 export const isRecurrentModel = ({ model_type: type }: Raw): boolean =>
-  ['lfm2', 'lfm2_moe', 'qwen3_5_text'].includes(String(type));
+  isQwen({ model_type: type }) || ['lfm2', 'lfm2_moe'].includes(String(type));
+
+const isQwen = ({ model_type: type }: Raw): boolean =>
+  ['qwen3_5_text', 'qwen3_5_moe_text', 'qwen3_next'].includes(String(type));
 
 function number(raw: Raw, key: string, otherwise?: number): number {
   const value = raw[key] ?? otherwise;
@@ -28,8 +31,8 @@ const silu = (x: number): number => x * sigmoid(x);
 const plus = (weight: Float32Array, offset: number): Float32Array => weight.map((w) => w + offset);
 
 /**
- * Logits [tokens.length][vocab_size] in float64 of LFM2, LFM2-MoE and Qwen3.5 (transformers' models/lfm2, lfm2_moe, qwen3_5), token by
- * token with every state written out; reads config.json by itself.
+ * Logits [tokens.length][vocab_size] in float64 of LFM2, LFM2-MoE, Qwen3.5 and Qwen3-Next (transformers' models/lfm2, lfm2_moe,
+ * qwen3_5, qwen3_5_moe, qwen3_next), token by token with every state written out; reads config.json by itself.
  */
 export function recurrentLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
   const tied = raw['tie_word_embeddings'] ?? raw['model_type'] !== 'qwen3_5_text';
@@ -41,7 +44,7 @@ export function recurrentLogits(raw: Raw, weights: WeightMap, tokens: readonly n
 /** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
 export function recurrentStates(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
   const tensor = lookupIn(weights);
-  const qwen = raw['model_type'] === 'qwen3_5_text';
+  const qwen = isQwen(raw);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const eps = qwen ? number(raw, 'rms_norm_eps', 1e-6) : number(raw, 'norm_eps', 1e-5);
   const norm = (x: Vector, name: string): Vector =>
@@ -117,13 +120,28 @@ function deltaNet(raw: Raw, tensor: Lookup, at: string, rows: readonly Vector[])
     const weight = tensor(`${at}${name}.weight`, out, hidden);
     return rows.map((row) => matVec(weight, row));
   };
-  const qkv = convolve(
-    taps,
-    tensor(`${at}conv1d.weight`, 2 * keys + values, 1, taps),
-    project('in_proj_qkv', 2 * keys + values),
-  ).map((row) => row.map(silu));
-  const z = project('in_proj_z', values);
-  const [b, a] = [project('in_proj_b', valueHeads), project('in_proj_a', valueHeads)];
+  const ratio = valueHeads / keyHeads;
+  /** Of rows with `widths` elements of each kind, key head by key head: those of one kind. */
+  const unpacked = (rows: Vector[], widths: readonly number[], kind: number): Vector[] => {
+    const each = widths.reduce((sum, width) => sum + width);
+    const before = widths.slice(0, kind).reduce((sum, width) => sum + width, 0);
+    return rows.map((row) => row.filter((_, i) => i % each >= before && i % each < before + widths[kind]!));
+  };
+  const next = raw['model_type'] === 'qwen3_next';
+  const widths = [dk, dk, ratio * dv, ratio * dv];
+  const fused = next ? project('in_proj_qkvz', 2 * (keys + values)) : [];
+  const [q, k, v] = [0, 1, 2].map((kind) => unpacked(fused, widths, kind));
+  const inputs = next
+    ? fused.map((_, t) => Float64Array.from([...q![t]!, ...k![t]!, ...v![t]!]))
+    : project('in_proj_qkv', 2 * keys + values);
+  const qkv = convolve(taps, tensor(`${at}conv1d.weight`, 2 * keys + values, 1, taps), inputs).map((row) =>
+    row.map(silu),
+  );
+  const z = next ? unpacked(fused, widths, 3) : project('in_proj_z', values);
+  const gates = next ? project('in_proj_ba', 2 * valueHeads) : [];
+  const [b, a] = next
+    ? [0, 1].map((kind) => unpacked(gates, [ratio, ratio], kind))
+    : [project('in_proj_b', valueHeads), project('in_proj_a', valueHeads)];
   const [logs, bias] = [tensor(`${at}A_log`, valueHeads), tensor(`${at}dt_bias`, valueHeads)];
   const [weight, output] = [tensor(`${at}norm.weight`, dv), tensor(`${at}out_proj.weight`, hidden, values)];
   const memories = Array.from({ length: valueHeads }, () => new Float64Array(dk * dv));
@@ -136,13 +154,13 @@ function deltaNet(raw: Raw, tensor: Lookup, at: string, rows: readonly Vector[])
       return head.map((value) => value / length);
     };
     for (let head = 0; head < valueHeads; head++) {
-      const from = Math.floor(head / (valueHeads / keyHeads));
+      const from = Math.floor(head / ratio);
       const q = unit(from * dk).map((value) => value / Math.sqrt(dk));
       const k = unit(keys + from * dk);
       const v = row.slice(2 * keys + head * dv, 2 * keys + (head + 1) * dv);
-      const dt = a[t]![head]! + bias[head]!;
+      const dt = a![t]![head]! + bias[head]!;
       const decay = Math.exp(-Math.exp(logs[head]!) * (dt > 30 ? dt : Math.log1p(Math.exp(dt))));
-      const rate = sigmoid(b[t]![head]!);
+      const rate = sigmoid(b![t]![head]!);
       const s = memories[head]!;
       const read = (by: Vector): Vector =>
         Float64Array.from({ length: dv }, (_unused, j) =>
@@ -206,7 +224,13 @@ function mlpOf(raw: Raw, qwen: boolean, index: number, tensor: Lookup, at: strin
     return (x) =>
       matVec(of(down, hidden, width), swiglu(matVec(of(gate, width, hidden), x), matVec(of(up, width, hidden), x)));
   };
-  if (qwen) return gated(`${at}mlp.`, number(raw, 'intermediate_size'));
+  if (qwen) {
+    const only = (raw['mlp_only_layers'] as readonly number[] | undefined) ?? [];
+    const dense = only.includes(index) || (index + 1) % number(raw, 'decoder_sparse_step', 1) !== 0;
+    return dense || raw['model_type'] === 'qwen3_5_text'
+      ? gated(`${at}mlp.`, number(raw, 'intermediate_size'))
+      : softmaxExperts(raw, tensor, `${at}mlp.`, gated);
+  }
   const moe = raw['model_type'] === 'lfm2_moe';
   const stated = number(raw, 'intermediate_size');
   if (!moe) {
@@ -228,6 +252,34 @@ function mlpOf(raw: Raw, qwen: boolean, index: number, tensor: Lookup, at: strin
     for (const expert of chosen) {
       const own = gated(`${at}feed_forward.experts.${expert}.`, number(raw, 'moe_intermediate_size'))(x);
       own.forEach((value, i) => (out[i]! += (value * scores[expert]!) / total));
+    }
+    return out;
+  };
+}
+
+/** The best by softmax, their weights divided by their sum, and a shared one times the sigmoid of its gate. */
+function softmaxExperts(
+  raw: Raw,
+  tensor: Lookup,
+  at: string,
+  gated: (prefix: string, width: number) => (x: Vector) => Vector,
+): (x: Vector) => Vector {
+  const hidden = number(raw, 'hidden_size');
+  const router = tensor(`${at}gate.weight`, number(raw, 'num_experts'), hidden);
+  const gate = tensor(`${at}shared_expert_gate.weight`, 1, hidden);
+  const shared = gated(`${at}shared_expert.`, number(raw, 'shared_expert_intermediate_size'));
+  return (x) => {
+    const exps = matVec(router, x).map(Math.exp);
+    const chosen = [...exps.keys()]
+      .toSorted((one, other) => exps[other]! - exps[one]!)
+      .slice(0, number(raw, 'num_experts_per_tok'));
+    const kept = raw['norm_topk_prob'] === false ? [...exps.keys()] : chosen;
+    const total = kept.reduce((sum, expert) => sum + exps[expert]!, 0);
+    const opened = sigmoid(matVec(gate, x)[0]!);
+    const out = shared(x).map((value) => value * opened);
+    for (const expert of chosen) {
+      const own = gated(`${at}experts.${expert}.`, number(raw, 'moe_intermediate_size'))(x);
+      own.forEach((value, i) => (out[i]! += (value * exps[expert]!) / total));
     }
     return out;
   };
