@@ -1,7 +1,11 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { QUESTIONS, STORY } from '../app/shared/example.js';
+import { SplitkvError } from '../base/errors.js';
+import { Device } from '../gpu/index.js';
+import { Recovery } from '../engine/serving/recovery.js';
+import { runOn } from './main.js';
 import { runCli } from './testing/run_cli.js';
 import { ServerProcess } from './testing/run_server.js';
 
@@ -75,6 +79,27 @@ describe('serve', () => {
     expect((await ask(url, { messages: [{ role: 'user', content: 'x'.repeat(2000) }] })).status).toBe(413);
     expect(await running.stop('SIGINT')).toBe(0);
   });
+});
+
+test('a GPU that is lost for good ends a server that is to end then', { timeout: 120_000 }, async () => {
+  vi.spyOn(Recovery.prototype, 'rebuild').mockRejectedValue(new SplitkvError('no_webgpu', 'the driver is gone'));
+  const devices = vi.spyOn(Device, 'open');
+  const notes: string[] = [];
+  let ready!: (line: string) => void;
+  const line = new Promise<string>((resolve) => (ready = resolve));
+  const code = runOn(['serve', ...model, '--port', '0', '--exit-on-failure'], {
+    signal: new AbortController().signal,
+    write: (text) => Promise.resolve(ready(text)),
+    note: (text) => void notes.push(text),
+    progress: () => {},
+  });
+  const url = /http:\/\/[^/]+/.exec(await Promise.race([line, code.then(() => notes.join('\n'))]))![0];
+  for (const { value } of devices.mock.results) ((await value) as Device).gpu.destroy();
+  const answer = await ask(url, { messages, max_tokens: 4 });
+  expect(answer.status).toBe(503);
+  expect(await code).toBe(1);
+  expect(notes.join('\n')).toContain('splitkv: the model failed for good: the driver is gone');
+  vi.restoreAllMocks();
 });
 
 test('attention data parallelism: answers, and how evenly the ranks worked', { timeout: 300_000 }, async () => {

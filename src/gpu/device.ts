@@ -101,20 +101,47 @@ interface KnownPipeline extends CompiledPipeline {
   created?: Promise<void> | undefined;
 }
 
+/** How long a GPU may finish nothing that is waited for; an adapter on the CPU takes minutes for what a GPU does in a second. */
+const HANG_MS = { hardware: 60_000, software: 600_000 };
+/** Looks at it before it counts as hung: ticks rather than time, as a computer that slept isn't a GPU that hangs. */
+const HANG_TICKS = 10;
 /** How long a lost device may take to end what it compiles. */
 const LOST_COMPILE_MS = 2000;
 /** Pipelines compiled at once: drivers have a few threads for it. */
 const AT_ONCE = 4;
+/** How long an adapter may take for a device. */
+const OPEN_MS = 60_000;
 const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
 /** Asked for where there are. */
 const FEATURES: readonly string[] = ['shader-f16', 'timestamp-query', STRICT_MATH];
 /** Asked for where prompts are multiplied by matrix units. */
 const MATRIX_FEATURES: readonly string[] = ['subgroups', 'chromium-experimental-subgroup-matrix'];
 
+/** The device, or an error where a driver that hangs says nothing. */
+async function inTime(asked: Promise<GPUDevice>): Promise<GPUDevice> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer in ${OPEN_MS / 1000} s`)), OPEN_MS);
+  });
+  try {
+    return await Promise.race([asked, late]);
+  } finally {
+    clearTimeout(timer);
+    // One that comes later is nobody's.
+    void asked.then(
+      () => {},
+      () => {},
+    );
+  }
+}
+
 /** One GPUDevice with its adapter's description, a pipeline cache, and a count of what it holds. */
 export class Device {
   readonly traits: DeviceTraits;
   readonly adapter: AdapterDescription;
+  /** Resolves when the device counts as lost. */
+  readonly lost: Promise<void>;
+  #tellLost!: () => void;
   /** Of what was recorded: kernels and problems with several plans of the same bits. */
   readonly choices = new Choices();
   readonly #buffers = new Set<Buffer>();
@@ -125,6 +152,10 @@ export class Device {
   readonly #planned = new Map<string, Set<string>>();
   /** Rejects each wait that is pending. */
   readonly #pendingWaits = new Set<(lost: SplitkvError) => void>();
+  /** Waits under way, and looks at them since one ended. */
+  #waits = 0;
+  #silentTicks = 0;
+  #watch: ReturnType<typeof setInterval> | undefined;
   #lostReason: string | undefined;
   #disposed = false;
   #nudges = false;
@@ -164,6 +195,7 @@ export class Device {
       unroll: !software,
       ...(fast && { fast }),
     };
+    this.lost = new Promise((resolve) => (this.#tellLost = resolve));
     void gpu.lost.then((lost) => this.lose(lost.message || lost.reason || 'unknown reason'));
     // Errors outside `checked` would otherwise leave stale results that look like answers. A new device may do without them.
     gpu.onuncapturederror = ({ error }) => this.lose(`it reported: ${error.message}`);
@@ -180,7 +212,7 @@ export class Device {
     const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
     let device: GPUDevice;
     try {
-      device = await adapter.requestDevice({ label: 'splitkv', requiredFeatures: features, requiredLimits });
+      device = await inTime(adapter.requestDevice({ label: 'splitkv', requiredFeatures: features, requiredLimits }));
     } catch (error) {
       throw new SplitkvError(
         'no_webgpu',
@@ -211,6 +243,7 @@ export class Device {
   lose(reason: string): void {
     if (this.isLost) return;
     this.#lostReason = reason;
+    this.#tellLost();
     for (const reject of this.#pendingWaits) reject(this.#lostError());
   }
 
@@ -272,8 +305,12 @@ export class Device {
     }
   }
 
-  /** Awaits GPU work; rejects with `device_lost` when the device goes away meanwhile, so no wait can hang. */
+  /**
+   * Awaits GPU work; rejects with `device_lost` when the device goes away meanwhile, or when nothing that is waited for ends for a minute
+   * (on the CPU ten), so no wait can hang.
+   */
   async wait<T>(work: Promise<T>): Promise<T> {
+    this.#beginWait();
     const pacer = this.adapter.software ? currentPacer() : undefined;
     pacer?.begin();
     const nudges = this.#nudges ? setInterval(() => this.gpu.queue.submit([]), NUDGE_MS) : undefined;
@@ -287,7 +324,25 @@ export class Device {
     } finally {
       clearInterval(nudges);
       pacer?.end();
+      this.#endWait();
     }
+  }
+
+  #beginWait(): void {
+    if (this.#waits++ > 0) return;
+    this.#silentTicks = 0;
+    const ms = this.adapter.software ? HANG_MS.software : HANG_MS.hardware;
+    this.#watch = setInterval(() => {
+      if (++this.#silentTicks < HANG_TICKS) return;
+      this.lose(`it finished nothing for ${ms / 1000} s, though work was submitted: the driver hangs`);
+    }, ms / HANG_TICKS);
+    // Nothing goes on for its sake alone.
+    (this.#watch as { unref?: () => void }).unref?.();
+  }
+
+  #endWait(): void {
+    this.#silentTicks = 0;
+    if (--this.#waits === 0) clearInterval(this.#watch);
   }
 
   /**

@@ -55,7 +55,8 @@ export function toApiError(error: unknown, promptField?: string): ApiError {
     // The latter two are models without a tokenizer.
     if (code === 'usage' || code === 'io' || code === 'unsupported') return badRequest(message);
     if (code === 'limit') return new ApiError(503, message, { code, cause: error });
-    if (isLoss(error)) {
+    // The latter is a lost GPU in whose place the driver gives none.
+    if (isLoss(error) || code === 'no_webgpu') {
       return new ApiError(503, 'the model lost its GPU and can answer no more; start the server again', {
         code,
         cause: error,

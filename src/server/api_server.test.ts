@@ -394,6 +394,44 @@ describe('requests that are wrong', () => {
     allowed.vanish();
   });
 
+  test('who is refused before the body is there is told that the connection ends', async () => {
+    const url = await start({ apiKeys: ['one'] });
+    const early = await RawConnection.open(url);
+    early.send(`POST ${TEXT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n{`);
+    await until(() => early.closed);
+    expect(early.received).toMatch(/^HTTP\/1\.1 401 [^]*Connection: close\r\n/);
+    // Where the whole request was there, the next one may follow.
+    const whole = await RawConnection.open(url);
+    whole.post(TEXT, { prompt: 'x' });
+    await until(() => whole.received.includes('}}'));
+    expect(whole.received).toMatch(/^HTTP\/1\.1 401 [^]*Connection: keep-alive\r\n/);
+    whole.vanish();
+  });
+
+  test('trace ids of W3C pass through', async () => {
+    const url = await start();
+    const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const ask = async (traceparent: string): Promise<[string | null, string | undefined]> => {
+      const response = await fetch(`${url}/version`, { headers: { traceparent } });
+      await response.text();
+      await until(() => server!.live === 0);
+      return [response.headers.get('traceparent'), records.at(-1)!.trace];
+    };
+    for (const given of [`00-${trace}-00f067aa0ba902b7-01`, `cc-${trace}-00f067aa0ba902b7-00-more`]) {
+      expect(await ask(given)).toEqual([given, trace]);
+    }
+    for (const given of [
+      trace,
+      `00-${trace}-0000000000000000-01`,
+      `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`,
+      `ff-${trace}-00f067aa0ba902b7-01`,
+      `00-${trace}-00f067aa0ba902b7-01-more`,
+      `00-${trace.toUpperCase()}-00f067aa0ba902b7-01`,
+    ]) {
+      expect(await ask(given), given).toEqual([null, undefined]);
+    }
+  });
+
   test('bytes that are no UTF-8, and what is no HTTP', async () => {
     const url = await start();
     const bad = await post(url, TEXT, '', { body: new Uint8Array([0x7b, 0xff, 0x7d]) });
@@ -623,9 +661,16 @@ describe('state', () => {
     const text = await (await fetch(`${url}/metrics`)).text();
     const value = (name: string): number =>
       Number(new RegExp(`^${name.replace(/[{}]/g, '\\$&')} (.*)$`, 'm').exec(text)?.[1]);
-    expect(value('splitkv_requests_total{route="/v1/completions",outcome="completed"}')).toBe(1);
-    expect(value('splitkv_requests_total{route="/v1/completions",outcome="refused"}')).toBe(1);
-    expect(value('splitkv_requests_total{route="other",outcome="refused"}')).toBe(1);
+    expect(value('splitkv_requests_total{route="/v1/completions",outcome="completed",code="200"}')).toBe(1);
+    expect(value('splitkv_requests_total{route="/v1/completions",outcome="refused",code="400"}')).toBe(1);
+    expect(value('splitkv_requests_total{route="other",outcome="refused",code="404"}')).toBe(1);
+    expect(value('splitkv_request_seconds_count{route="/v1/completions"}')).toBe(2);
+    expect(value('splitkv_request_seconds_bucket{route="/v1/completions",le="\\+Inf"}')).toBe(2);
+    expect(value('splitkv_queue_seconds_count')).toBe(before.queued.count + 1);
+    expect(value('splitkv_recovering')).toBe(0);
+    expect(value('nodejs_eventloop_lag_max_seconds')).toBeGreaterThanOrEqual(value('nodejs_eventloop_lag_p50_seconds'));
+    expect(Math.abs(Date.now() / 1000 - process.uptime() - value('process_start_time_seconds'))).toBeLessThan(60);
+    expect(text).toMatch(/^splitkv_build_info\{version="unknown",node="[\d.]+",model="[^"]*",.*plan="single",.*\} 1$/m);
     expect(value('splitkv_requests_live')).toBe(1);
     expect(value('splitkv_generated_tokens_total')).toBe(before.generatedTokensTotal + 5);
     expect(value('splitkv_sequences_total{outcome="length"}')).toBe(before.requestsTotal.length + 1);
@@ -636,6 +681,6 @@ describe('state', () => {
     expect(value('splitkv_time_per_output_token_seconds_bucket{le="\\+Inf"}')).toBe(before.nextToken.count + 4);
     // Every line is a comment or a sample, and every metric says what it is.
     for (const line of text.trimEnd().split('\n'))
-      expect(line).toMatch(/^(# (HELP|TYPE) \S+ .+|[a-z_]+(\{.*\})? [-+.\de]+)$/);
+      expect(line).toMatch(/^(# (HELP|TYPE) \S+ .+|[a-z_][a-z\d_]*(\{.*\})? [-+.\de]+)$/);
   });
 });

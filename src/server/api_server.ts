@@ -70,13 +70,15 @@ export interface ServerOptions {
   /** Hears of each request as it ends. */
   readonly onRequest?: (record: RequestRecord) => void;
   /** Hears of errors that are the server's; clients are told no more than that there was one. */
-  readonly onError?: (error: unknown, requestId: string) => void;
+  readonly onError?: (error: unknown, request: Pick<RequestRecord, 'id' | 'trace'>) => void;
 }
 
 export interface RequestRecord {
   readonly id: string;
   readonly method: string;
   readonly path: string;
+  /** Of the trace (W3C) that it is part of, as its `traceparent` says. */
+  readonly trace?: string | undefined;
   /** 0 where nothing was sent. */
   readonly status: number;
   readonly outcome: Outcome;
@@ -112,7 +114,7 @@ export class ApiServer {
   readonly #server: Server;
   readonly #options: ServerOptions & typeof DEFAULTS;
   readonly #access: Access;
-  readonly #metrics = new ServerMetrics();
+  readonly #metrics: ServerMetrics;
   readonly #live = new Set<Exchange>();
   readonly #bodies: BodyRooms;
   readonly #places = new ClientPlaces();
@@ -127,6 +129,7 @@ export class ApiServer {
   private constructor(server: Server, options: ServerOptions & typeof DEFAULTS) {
     this.#server = server;
     this.#options = options;
+    this.#metrics = new ServerMetrics(options.version);
     this.#access = new Access(options.apiKeys ?? [], options.origins ?? []);
     this.#checkHost = hostCheck(options.allowedHosts, options.host);
     this.#bodies = new BodyRooms(options.maxBodiesBytes ?? Math.max(2 ** 26, 8 * options.maxBodyBytes));
@@ -134,7 +137,10 @@ export class ApiServer {
     this.url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
     server.on('request', (request, response) => this.#take(request, response));
     server.on('checkContinue', (request, response) => this.#take(request, response));
-    server.on('clientError', (error, socket) => answerBrokenRequest(error, socket as Socket));
+    server.on('clientError', (error, socket) => {
+      const status = answerBrokenRequest(error, socket as Socket);
+      if (status !== undefined) this.#metrics.count('other', 'refused', status);
+    });
   }
 
   /**
@@ -198,6 +204,7 @@ export class ApiServer {
     await this.#untilIdle(FAREWELL_MS);
     this.#server.closeAllConnections();
     await closed;
+    this.#metrics.close();
     await this.#reader?.close();
   }
 
@@ -224,16 +231,18 @@ export class ApiServer {
   }
 
   #record(exchange: Exchange): void {
-    const { id, request, response, started, route = 'other', outcome = 'failed' } = exchange;
+    const { id, trace, request, response, started, route = 'other', outcome = 'failed' } = exchange;
     this.#live.delete(exchange);
     const seconds = (performance.now() - started) / 1000;
-    this.#metrics.count(route, outcome);
+    const status = response.headersSent ? response.statusCode : 0;
+    this.#metrics.count(route, outcome, status, seconds);
     if (outcome === 'completed' && request.method === 'POST') this.#metrics.answered(seconds);
     this.#options.onRequest?.({
       id,
+      trace,
       method: request.method ?? '',
       path: request.url ?? '',
-      status: response.headersSent ? response.statusCode : 0,
+      status,
       outcome,
       seconds,
     });
@@ -244,7 +253,7 @@ export class ApiServer {
     const told = toApiError(error);
     // A client that went away while it sent its request breaks the reading of it.
     const gone = exchange.request.destroyed && !exchange.request.complete;
-    if (told.details.cause !== undefined && !gone) this.#options.onError?.(error, exchange.id);
+    if (told.details.cause !== undefined && !gone) this.#options.onError?.(error, exchange);
     exchange.sendError(told);
   }
 
@@ -283,9 +292,11 @@ export class ApiServer {
       ? 'shutting down'
       : !this.#model
         ? 'loading'
-        : this.#model.failure === undefined
-          ? 'ok'
-          : 'failed';
+        : this.#model.failure !== undefined
+          ? 'failed'
+          : this.#model.metrics.recovering
+            ? 'recovering'
+            : 'ok';
     exchange.sendJson(status === 'ok' ? 200 : 503, { status });
   }
 
@@ -367,7 +378,7 @@ export class ApiServer {
         fingerprint: fingerprintOf(this.#options.version, model.info),
         maxBufferedBytes,
         heartbeatMs,
-        onError: (error) => onError?.(error, exchange.id),
+        onError: (error) => onError?.(error, exchange),
       }),
     );
   }

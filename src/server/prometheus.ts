@@ -14,15 +14,27 @@ export function metricText(
   return head(name, type, help) + list.map(([labels, value]) => `${name}${labelText(labels)} ${value}\n`).join('');
 }
 
-/** A histogram in the same format. */
-export function histogramText(name: string, help: string, { bounds, counts, count, sum }: HistogramCounts): string {
-  const buckets = bounds.map((bound, index) => `${name}_bucket{le="${bound}"} ${counts[index]}\n`).join('');
-  return `${head(name, 'histogram', help)}${buckets}${name}_bucket{le="+Inf"} ${count}\n${name}_sum ${sum}\n${name}_count ${count}\n`;
+/** A histogram in the same format, or several with labels. */
+export function histogramText(
+  name: string,
+  help: string,
+  histograms: HistogramCounts | readonly (readonly [labels: Labels, counts: HistogramCounts])[],
+): string {
+  const list = 'bounds' in histograms ? [[{}, histograms] as const] : histograms;
+  const texts = list.map(([labels, { bounds, counts, count, sum }]) => {
+    const bucket = (le: string, value: number): string => `${name}_bucket${labelText({ ...labels, le })} ${value}\n`;
+    const buckets = bounds.map((bound, index) => bucket(String(bound), counts[index]!)).join('');
+    const own = labelText(labels);
+    return `${buckets}${bucket('+Inf', count)}${name}_sum${own} ${sum}\n${name}_count${own} ${count}\n`;
+  });
+  return head(name, 'histogram', help) + texts.join('');
 }
 
 const head = (name: string, type: string, help: string): string => `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
 
 function labelText(labels: Labels): string {
-  const pairs = Object.entries(labels).map(([key, value]) => `${key}="${value.replace(/[\\"]/g, '\\$&')}"`);
+  const pairs = Object.entries(labels).map(
+    ([key, value]) => `${key}="${value.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`,
+  );
   return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
 }

@@ -1,5 +1,7 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { RankBalance, ServingModel } from '../index.js';
 import type { Outcome } from './http/exchange.js';
+import { Histogram } from '../engine/serving/histogram.js';
 import { histogramText, metricText, type Sample } from './prometheus.js';
 
 /** What the server is busy with. */
@@ -12,16 +14,43 @@ interface Load {
   readonly unread: number;
 }
 
+/** Bounds of whole requests, in seconds. */
+const REQUEST_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500];
+/** Between two looks at the event loop. */
+const LAG_MS = 10;
+
 /** What the server counts, and the whole of what it tells Prometheus. */
 export class ServerMetrics {
-  readonly #requests = new Map<string, Map<Outcome, number>>();
+  /** By route, outcome and status. */
+  readonly #requests = new Map<string, { readonly labels: Sample[0]; count: number }>();
+  readonly #seconds = new Map<string, Histogram>();
+  readonly #lag = monitorEventLoopDelay({ resolution: LAG_MS });
   /** Mean seconds of completed answers, the latest counting most. */
   #answerSeconds = 1;
 
-  count(route: string, outcome: Outcome): void {
-    const outcomes = this.#requests.get(route) ?? new Map<Outcome, number>();
-    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
-    this.#requests.set(route, outcomes);
+  constructor(readonly version: string) {
+    this.#lag.enable();
+  }
+
+  /**
+   * A request that ended.
+   * @param status 0 where nothing was sent
+   */
+  count(route: string, outcome: Outcome, status: number, seconds?: number): void {
+    const labels = { route, outcome, code: String(status) };
+    const key = Object.values(labels).join(' ');
+    const known = this.#requests.get(key) ?? { labels, count: 0 };
+    known.count++;
+    this.#requests.set(key, known);
+    if (seconds === undefined) return;
+    const histogram = this.#seconds.get(route) ?? new Histogram(REQUEST_SECONDS);
+    histogram.observe(seconds);
+    this.#seconds.set(route, histogram);
+  }
+
+  /** Nothing is asked any more. */
+  close(): void {
+    this.#lag.disable();
   }
 
   answered(seconds: number): void {
@@ -33,24 +62,63 @@ export class ServerMetrics {
     return Math.min(60, Math.max(1, Math.ceil((this.#answerSeconds * waiting) / slots)));
   }
 
-  /** Requests by route and outcome. */
-  get requests(): Sample[] {
-    return [...this.#requests].flatMap(([route, outcomes]) =>
-      [...outcomes].map(([outcome, count]): Sample => [{ route, outcome }, count]),
-    );
-  }
-
   text(model: ServingModel | undefined, { live, bodyBytes, unread }: Load): string {
     const memory = process.memoryUsage();
+    const requests = [...this.#requests.values()].map(({ labels, count }): Sample => [labels, count]);
+    const seconds = [...this.#seconds].map(([route, { counts }]) => [{ route }, counts] as const);
+    const ended = 'HTTP requests that ended, by route, outcome and status (0: nothing was sent).';
     return [
-      metricText('splitkv_requests_total', 'counter', 'HTTP requests that ended, by route and outcome.', this.requests),
+      metricText('splitkv_build_info', 'gauge', 'Always 1; the labels say what runs.', [[this.#build(model), 1]]),
+      metricText('splitkv_requests_total', 'counter', ended, requests),
+      histogramText('splitkv_request_seconds', 'From a request to the end of its answer, by route.', seconds),
       metricText('splitkv_requests_live', 'gauge', 'HTTP requests under way.', live),
       metricText('splitkv_request_body_bytes', 'gauge', 'Bytes of request bodies that are held.', bodyBytes),
       metricText('splitkv_requests_unread', 'gauge', 'Large requests that wait to be parsed and tokenized.', unread),
       ...(model ? modelTexts(model) : []),
       metricText('process_resident_memory_bytes', 'gauge', 'Resident memory of the server.', memory.rss),
       metricText('nodejs_heap_size_used_bytes', 'gauge', 'JavaScript heap in use.', memory.heapUsed),
+      ...this.#process(),
     ].join('');
+  }
+
+  #build(model: ServingModel | undefined): Sample[0] {
+    const { name = '', weights = '', kv = '', plan, adapter } = model?.info ?? {};
+    return {
+      version: this.version,
+      node: process.versions.node,
+      model: name,
+      weights,
+      kv,
+      plan: plan?.policy ?? '',
+      adapter: adapter?.name ?? '',
+    };
+  }
+
+  /** Start, processor time, and how long the event loop kept others waiting since it was last asked. */
+  #process(): string[] {
+    const { user, system } = process.cpuUsage();
+    const started = Date.now() / 1000 - process.uptime();
+    // What is measured is from one look to the next.
+    const lag = (ns: number): number => Math.max(0, ns / 1e9 - LAG_MS / 1000) || 0;
+    const gauges = [
+      ['mean', lag(this.#lag.mean)],
+      ['p50', lag(this.#lag.percentile(50))],
+      ['p99', lag(this.#lag.percentile(99))],
+      ['max', lag(this.#lag.max)],
+    ] as const;
+    this.#lag.reset();
+    return [
+      metricText('process_cpu_seconds_total', 'counter', 'Processor time of the server.', (user + system) / 1e6),
+      metricText('process_start_time_seconds', 'gauge', 'When it was started, in seconds since 1970.', started),
+      ...gauges.map(([name, seconds]) =>
+        metricText(
+          `nodejs_eventloop_lag_${name}_seconds`,
+          'gauge',
+          'How late the event loop was, since this was last asked.',
+          seconds,
+        ),
+      ),
+    ];
   }
 }
 
@@ -80,7 +148,13 @@ function modelTexts({ metrics, info }: ServingModel): string[] {
     ),
     counter('preemptions', 'Requests sent back to the queue because KV blocks ran out.', metrics.preemptionsTotal),
     counter('recoveries', 'Times that lost ranks were rebuilt.', metrics.recoveriesTotal),
+    gauge(
+      'recovering',
+      '1 while lost ranks are tried to be rebuilt again, after a try failed.',
+      Number(metrics.recovering),
+    ),
     ...(metrics.balance ? balanceTexts(metrics.balance) : []),
+    histogramText('splitkv_queue_seconds', 'That answers waited for a slot and for KV blocks.', metrics.queued),
     histogramText('splitkv_time_to_first_token_seconds', 'From the request to its first token.', metrics.firstToken),
     histogramText('splitkv_time_per_output_token_seconds', 'Between two tokens of an answer.', metrics.nextToken),
   ];

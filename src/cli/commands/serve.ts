@@ -72,6 +72,9 @@ export const command: Command = {
       value: 'SECONDS',
       help: `between SIGTERM, from when on /readyz says 503, and the last request taken; default ${DEFAULT_DRAIN_SECONDS}`,
     },
+    'exit-on-failure': {
+      help: 'end with code 1 when the GPU is lost for good, so that a supervisor starts the server again; default: go on and say 503',
+    },
     grace: { value: 'SECONDS', help: `what requests under way get at the end; default ${DEFAULT_GRACE_SECONDS}` },
     ...ownModelOptions,
     context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
@@ -95,6 +98,11 @@ export const command: Command = {
     const { model: where, options: load, onProgress, onWarning, signal } = await modelRequest(options, terminal);
     // A port in use is told before the engine is read.
     const server = await ApiServer.listen(own);
+    const failed = new AbortController();
+    failed.signal.addEventListener('abort', () => {
+      terminal.note(`splitkv: the model failed for good: ${messageOf(failed.signal.reason)}`);
+    });
+    const over = options.has('exit-on-failure') ? AbortSignal.any([signal, failed.signal]) : signal;
     let model: ServingModel | undefined;
     try {
       const { serve } = await import('../../index.js');
@@ -102,12 +110,18 @@ export const command: Command = {
         ...load,
         ...serving,
         signal,
+        onFailure: (error) => failed.abort(error),
         onWarning,
         onProgress: (progress) => onProgress(progressLine(progress)),
       });
       server.open(model);
       await terminal.write(options.has('json') ? `${JSON.stringify(document(server, model))}\n` : ready(server, model));
-      await interrupted(signal);
+      await interrupted(over);
+      // Who has requests here is told; there is nothing to wait for.
+      if (over.aborted && !signal.aborted) {
+        await server.close();
+        return 1;
+      }
       // Whoever presses Ctrl-C waits for it; whoever sends SIGTERM may have a balancer that must notice first.
       if (isTerminated(signal) && drain > 0) {
         terminal.note(`splitkv: no longer ready; requests are taken for another ${drain} s`);
@@ -213,12 +227,15 @@ async function serverOptions(options: Options, terminal: Terminal): Promise<Serv
       maxConnections: options.integer('max-connections', 1),
       onRequest: verbose ? (record: RequestRecord) => terminal.note(requestLine(record)) : undefined,
     }),
-    onError: (error, id) => {
-      const message = error instanceof Error ? (verbose && error.stack) || error.message : String(error);
-      terminal.note(`splitkv: ${error instanceof SplitkvError ? '' : 'internal error: '}${message} (request ${id})`);
+    onError: (error, { id, trace }) => {
+      const message = (verbose && error instanceof Error && error.stack) || messageOf(error);
+      const request = `request ${id}${trace === undefined ? '' : `, trace ${trace}`}`;
+      terminal.note(`splitkv: ${error instanceof SplitkvError ? '' : 'internal error: '}${message} (${request})`);
     },
   };
 }
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 const milliseconds = (value: number | undefined): number | undefined =>
   value === undefined ? undefined : value * 1000;
@@ -264,8 +281,8 @@ function document({ url, modelName }: ApiServer, { info }: ServingModel): object
   };
 }
 
-const requestLine = ({ id, method, path, status, outcome, seconds }: RequestRecord): string =>
-  `${method} ${path.slice(0, 200)} ${status} ${outcome} ${seconds.toFixed(3)} s ${id}`;
+const requestLine = ({ id, trace, method, path, status, outcome, seconds }: RequestRecord): string =>
+  `${method} ${path.slice(0, 200)} ${status} ${outcome} ${seconds.toFixed(3)} s ${id}${trace === undefined ? '' : ` ${trace}`}`;
 
 /** By SIGTERM rather than by Ctrl-C. */
 const isTerminated = ({ reason }: AbortSignal): boolean => reason instanceof Error && reason.message === TERMINATED;

@@ -158,6 +158,27 @@ describe('faults', () => {
     device.dispose();
   });
 
+  test('a GPU that finishes nothing counts as lost, one that is only slow does not', async () => {
+    const device = await openDevice({ adapterName: adapter!.name });
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    try {
+      const hung = device.wait(new Promise(() => {}));
+      hung.catch(() => {}); // awaited below
+      for (let minutes = 0; minutes < 18; minutes += 9) {
+        vi.advanceTimersByTime(9 * 60_000);
+        await device.wait(Promise.resolve());
+      }
+      expect(device.isLost).toBe(false);
+      vi.advanceTimersByTime(10 * 60_000);
+      await expect(hung).rejects.toMatchObject({ code: 'device_lost', message: expect.stringContaining('600 s') });
+      await device.lost;
+      expect(vi.getTimerCount()).toBe(0);
+    } finally {
+      vi.useRealTimers();
+      device.dispose();
+    }
+  });
+
   test('an unknown adapter name lists what there is', async () => {
     const { files } = randomFiles({ seed: 3 });
     await expect(load(files, { adapter: 'no such adapter' })).rejects.toMatchObject({

@@ -38,6 +38,8 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
    * TensorRT-LLM's. Defaults: cost, false, 50, 10 (docs/adp.md).
    */
   readonly attentionDpConfig?: AttentionDpOptions;
+  /** Hears once why the model can answer nothing any more: its ranks are lost for good. `failure` has it, too. */
+  readonly onFailure?: (error: unknown) => void;
 }
 
 export interface AttentionDpOptions {

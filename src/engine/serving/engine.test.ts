@@ -342,10 +342,44 @@ describe('engine', () => {
     await engine.dispose();
   });
 
+  test('a driver that hangs: a new device computes what was under way', { timeout: 120_000 }, async () => {
+    const expected = await alone(all.slice(0, 2), maxTokens);
+    const { engine } = await open({}, {});
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    try {
+      const hangs = new Promise<void>((resolve) => {
+        vi.spyOn(GPUBuffer.prototype, 'mapAsync').mockImplementationOnce(() => {
+          resolve();
+          return new Promise(() => {});
+        });
+      });
+      const running = [0, 1].map((index) => ask(engine, { prompt: all[index]!, maxTokens, ...sampling(index) }));
+      await hangs;
+      while (engine.metrics.recoveriesTotal === 0) {
+        vi.advanceTimersByTime(60_000);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      for (const [index, { tokens, ended }] of running.entries()) {
+        expect(await ended).toBe('length');
+        expect(tokens).toEqual(expected[index]);
+      }
+    } finally {
+      vi.useRealTimers();
+      vi.restoreAllMocks();
+      await engine.dispose();
+    }
+  });
+
   test('a driver that refuses devices for a while is asked again', { timeout: 120_000 }, async () => {
     const expected = await alone(all.slice(0, 2), maxTokens);
     const waits: number[] = [];
-    const { engine, group } = await open({}, { recovery: { sleep: (ms) => Promise.resolve(void waits.push(ms)) } });
+    const onFailure = vi.fn();
+    const sleep = (ms: number): Promise<void> => {
+      waits.push(ms);
+      expect(engine.metrics.recovering).toBe(true);
+      return Promise.resolve();
+    };
+    const { engine, group } = await open({}, { recovery: { sleep }, onFailure });
     const recover = vi.spyOn(group, 'recover');
     for (let refusal = 0; refusal < 3; refusal++) {
       recover.mockRejectedValueOnce(new SplitkvError('no_webgpu', 'not now'));
@@ -359,11 +393,13 @@ describe('engine', () => {
       expect(tokens).toEqual(expected[index]);
     }
     expect(waits).toEqual([250, 1000, 4000]);
-    expect(engine.metrics.recoveriesTotal).toBe(1);
+    expect(engine.metrics).toMatchObject({ recoveriesTotal: 1, recovering: false });
+    expect(onFailure).not.toHaveBeenCalled();
     recover.mockRejectedValue(new SplitkvError('no_webgpu', 'never again'));
     group.devices[0]!.gpu.destroy();
     await expect(ask(engine, { prompt: [1, 2], maxTokens: 4, seed: 0 }).ended).rejects.toThrow('never again');
     expect(engine.failure).toMatchObject({ code: 'no_webgpu' });
+    expect(onFailure.mock.calls).toEqual([[engine.failure]]);
     await engine.dispose();
   });
 

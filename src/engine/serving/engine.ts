@@ -22,6 +22,7 @@ import { type IterationOutcome, IterationRunner, type WantedRows } from './itera
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
+import { Histogram, type HistogramCounts } from './histogram.js';
 import type { placing } from './placing.js';
 import type { IterationRecord, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
@@ -105,6 +106,8 @@ export interface EngineOptions extends Pick<
   readonly recovery?: RecoveryOptions;
   /** Needed where sequences are dealt out to several places (`placingOf`). */
   readonly placing?: Placing | undefined;
+  /** Hears what ended it for good, once. */
+  readonly onFailure?: ((error: unknown) => void) | undefined;
   /** Told of each iteration as it completes, with `placing`. */
   readonly onIteration?: (record: IterationRecord) => void;
 }
@@ -123,6 +126,10 @@ export interface EngineMetrics {
   /** Sequences' caches of a head, in some layers, that went from one copy of the head to another. */
   readonly copyMovesTotal: number;
   readonly recoveriesTotal: number;
+  /** Ranks were lost, and a try to rebuild them has failed: it is tried again. */
+  readonly recovering: boolean;
+  /** Seconds that requests waited for a slot and for KV blocks. */
+  readonly queued: HistogramCounts;
   readonly kvBlocks: number;
   readonly kvBlocksFree: number;
   /** Where each request is on one of several ranks. */
@@ -137,6 +144,9 @@ interface Running {
   readonly reject: (reason: unknown) => void;
   /** When its first token should be there, in seconds of `performance.now()`. */
   readonly firstTokenDeadline: number | undefined;
+  readonly submitted: number;
+  /** Its prompt has begun to be computed. */
+  begun: boolean;
   /** Handed on so far. */
   emitted: number;
   /** After a recovery: tokens that come again and were handed on before. */
@@ -161,6 +171,9 @@ export type Placing = typeof placing;
 /** What an engine over these ranks needs beside. */
 export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
   runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
+
+/** Bounds of times that requests wait, in seconds. */
+export const WAIT_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
 
 const USUAL_IN_FLIGHT = 4;
 /** Browsers take 2 to 4 ms to hand over what was read: shorter steps would wait for it. */
@@ -209,6 +222,7 @@ export class Engine {
   #completedAt = 0;
   /** Of an iteration, about. */
   #seconds = Infinity;
+  readonly #queued = new Histogram(WAIT_SECONDS);
   readonly #totals = {
     requests: { eos: 0, stop_token: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
     prompt: 0,
@@ -259,6 +273,7 @@ export class Engine {
       iterationsInFlight: _depth,
       recover: _recover,
       recovery: _recovery,
+      onFailure: _onFailure,
       onIteration: _onIteration,
       placing: placed,
       prefiller,
@@ -335,6 +350,8 @@ export class Engine {
       movesTotal: this.#totals.moves,
       copyMovesTotal: this.#totals.copyMoves + runner.copyMoves,
       recoveriesTotal: this.#totals.recoveries,
+      recovering: this.#recovery.isFailing,
+      queued: this.#queued.counts,
       kvBlocks: ranks.reduce((sum, { limits }) => sum + limits.numBlocks, 0),
       kvBlocksFree: ranks.reduce((sum, { pool }) => sum + pool.numFree, 0),
       ...(this.#balance && this.#balance.ranks > 1 && { balance: this.#balance.summary(this.#totals.generated) }),
@@ -358,8 +375,8 @@ export class Engine {
     });
     ended.catch(() => {}); // whoever asks hears of it
     const { firstTokenSeconds } = request;
-    const firstTokenDeadline =
-      firstTokenSeconds === undefined ? undefined : performance.now() / 1000 + firstTokenSeconds;
+    const submitted = performance.now() / 1000;
+    const firstTokenDeadline = firstTokenSeconds === undefined ? undefined : submitted + firstTokenSeconds;
     const running: Running = {
       request,
       ended,
@@ -367,6 +384,8 @@ export class Engine {
       resolve,
       reject,
       firstTokenDeadline,
+      submitted,
+      begun: false,
       emitted: 0,
       replay: 0,
       over: undefined,
@@ -515,9 +534,13 @@ export class Engine {
         this.#totals.preemptions += preempted.length;
         this.#totals.moves += moves.length;
         for (const { sequence, start } of [...handed, ...prefills]) {
+          const running = this.#running.get(sequence.id);
+          if (running && !running.begun) {
+            running.begun = true;
+            this.#queued.observe(started / 1000 - running.submitted);
+          }
           if (start !== sequence.cachedTokens) continue;
           this.#totals.cached += start;
-          const running = this.#running.get(sequence.id);
           if (running && sequence.preemptions === 0) running.cachedTokens = start;
         }
       }
@@ -637,8 +660,10 @@ export class Engine {
   }
 
   #fail(error: unknown): false {
+    const isNew = this.#closed === undefined;
     this.#closed ??= error;
     for (const id of this.#running.keys()) this.#reject(id, error);
+    if (isNew) this.options.onFailure?.(error);
     return false;
   }
 

@@ -22,9 +22,15 @@ export interface Survivor {
  * request that was there at every loss and got no token in between may be what kills the device: it fails, the others go on.
  */
 export class Recovery {
+  #isFailing = false;
   readonly #losses = new Map<string, { count: number; emitted: number }>();
 
   constructor(private readonly options: RecoveryOptions = {}) {}
+
+  /** A try has failed, and there will be another. */
+  get isFailing(): boolean {
+    return this.#isFailing;
+  }
 
   /** After a loss. The requests that are to fail, of those that are there. */
   suspects(present: ReadonlyMap<string, Survivor>): string[] {
@@ -47,14 +53,19 @@ export class Recovery {
    */
   async rebuild(rebuild: () => Promise<void>, isOver: () => boolean): Promise<void> {
     const { sleep = (ms) => new Promise<void>((resolve) => setTimeout(resolve, ms)) } = this.options;
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await rebuild();
-      } catch (error) {
-        if (attempt === ATTEMPTS) throw error;
+    try {
+      for (let attempt = 1; ; attempt++) {
+        try {
+          return await rebuild();
+        } catch (error) {
+          if (attempt === ATTEMPTS) throw error;
+        }
+        this.#isFailing = true;
+        await sleep(FIRST_WAIT_MS * 4 ** (attempt - 1));
+        if (isOver()) throw abortedError('recovering', AbortSignal.abort());
       }
-      await sleep(FIRST_WAIT_MS * 4 ** (attempt - 1));
-      if (isOver()) throw abortedError('recovering', AbortSignal.abort());
+    } finally {
+      this.#isFailing = false;
     }
   }
 

@@ -18,7 +18,7 @@ import type {
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
 import { embed } from './embed.js';
-import { Engine, type EngineOptions, mayShare, placingOf } from './engine.js';
+import { Engine, type EngineOptions, mayShare, placingOf, WAIT_SECONDS } from './engine.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from '../planning/kv_pool.js';
 import { microBatchesOf } from './micro_batches.js';
@@ -26,7 +26,6 @@ import { microBatchesOf } from './micro_batches.js';
 const DEFAULT_SLOTS = 16;
 const MAX_SLOTS = 256;
 const DEFAULT_TOKENS_PER_ITERATION = 512;
-const FIRST_TOKEN_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
 const NEXT_TOKEN_SECONDS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 const { requests: _requests, stepsInFlight: _steps, ...shared } = loadSchema;
@@ -38,6 +37,7 @@ const serveSchema: OptionsSchema<ServeOptions> = {
   tokensPerIteration: wholeNumber(1, 2 ** 20),
   microBatches: true,
   attentionDpConfig: true,
+  onFailure: true,
 };
 const REQUESTS_FAULT: readonly ErrorCode[] = ['usage', 'context_full', 'aborted'];
 
@@ -60,6 +60,7 @@ export async function serve(
     microBatches = 'auto',
     prefixCaching,
     attentionDpConfig,
+    onFailure,
     ...loadOptions
   } = options;
   for (const name of ['requests', 'stepsInFlight']) {
@@ -90,6 +91,7 @@ export async function serve(
       prefiller: opened.prefiller,
       placing: await placingOf(opened.group),
       ...(attentionDpConfig !== undefined && { attentionDpConfig }),
+      onFailure,
     });
   } catch (error) {
     await opened.prefiller?.dispose();
@@ -105,7 +107,7 @@ export class EngineServingModel implements ServingModel {
   readonly #engine: Engine;
   readonly #reader: PromptReader;
   readonly #host: CompletionHost;
-  readonly #firstToken = new Histogram(FIRST_TOKEN_SECONDS);
+  readonly #firstToken = new Histogram(WAIT_SECONDS);
   readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
   #unfinished = 0;
   #failure: unknown;
@@ -114,7 +116,11 @@ export class EngineServingModel implements ServingModel {
   constructor(opened: OpenedModel, options: EngineOptions) {
     const { config, tokenizer, tokenizerFiles, noTokenizer, group } = opened;
     const { contextLength } = group.runner;
-    this.#engine = new Engine(group, options);
+    const onFailure = (error: unknown): void => {
+      this.#failure ??= error;
+      options.onFailure?.(error);
+    };
+    this.#engine = new Engine(group, { ...options, onFailure });
     const { slots, prefixCaching = false } = options;
     this.info = {
       ...modelInfo(opened),
@@ -136,7 +142,6 @@ export class EngineServingModel implements ServingModel {
       firstToken: this.#firstToken,
       nextToken: this.#nextToken,
       count: (change) => (this.#unfinished += change),
-      failed: (reason) => (this.#failure ??= reason),
     };
   }
 

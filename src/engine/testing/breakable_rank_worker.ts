@@ -34,6 +34,8 @@ parentPort!.on('message', (data: BreakCommand | WorkerCommand) => {
     port.onmessage!({ data } as MessageEvent);
   } else if (data.how === 'device') {
     gpu!.destroy();
+  } else if (data.how === 'error') {
+    gpu!.createBuffer({ size: 4, usage: 0 });
   } else if (data.how === 'exit') {
     ending = true;
     exitWhenIdle();

@@ -4,8 +4,8 @@ import type { StartWorker, WorkerHandle } from '../workers/worker_handle.js';
 /** To a worker of breakable_rank_worker.ts, beside what a rank's worker understands. */
 export interface BreakCommand {
   readonly type: 'break';
-  /** Its device is destroyed; the thread ends; code in it throws. */
-  readonly how: 'device' | 'exit' | 'throw';
+  /** Its device is destroyed; its GPU reports an error that nobody waits for; the thread ends; code in it throws. */
+  readonly how: 'device' | 'error' | 'exit' | 'throw';
 }
 
 /** Starts ranks' workers that break on command, and counts those that live. */

@@ -105,7 +105,7 @@ class RankServer implements ServedRank {
   }
 
   #watch(device: Device): NamedAdapter {
-    void device.gpu.lost.then(() => {
+    void device.lost.then(() => {
       if (this.#disposal.signal.aborted) return;
       try {
         device.assertAlive();

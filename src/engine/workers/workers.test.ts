@@ -87,6 +87,7 @@ describe('ranks in workers give the same bits as one rank', () => {
 describe('a rank that breaks', () => {
   const breaks: readonly [how: BreakCommand['how'], code: string, message: RegExp][] = [
     ['device', 'device_lost', /lost/],
+    ['error', 'device_lost', /it reported/],
     ['exit', 'peer_lost', /rank \d.*gone/],
     ['throw', 'peer_lost', /rank('s worker broke| \d.*gone).*/],
   ];

@@ -56,7 +56,7 @@ export class Access {
       });
     }
     response.setHeader('Access-Control-Allow-Origin', all ? '*' : origin);
-    response.setHeader('Access-Control-Expose-Headers', `x-request-id, retry-after, ${IGNORED_HEADER}`);
+    response.setHeader('Access-Control-Expose-Headers', `x-request-id, retry-after, traceparent, ${IGNORED_HEADER}`);
     if (!all) response.setHeader('Vary', 'Origin');
   }
 

@@ -2,12 +2,16 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from '../api_error.js';
 
-/** What isn't HTTP, or came too slowly, is told so where nothing was sent yet; then the connection is closed. */
-export function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): void {
+/**
+ * What isn't HTTP, or came too slowly, is told so where nothing was sent yet; then the connection is closed. The status of a request that
+ * nobody else has heard of; undefined where the answer to one is under way, or nobody is there.
+ */
+export function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): number | undefined {
   // Node keeps the answer in progress there.
   const { _httpMessage: answer } = socket as { _httpMessage?: ServerResponse | null };
-  if (socket.writable && !answer?.headersSent) {
-    const { status, body } = errorOf(error.code);
+  const { status, body } = errorOf(error.code);
+  const isTold = socket.writable && !answer?.headersSent;
+  if (isTold) {
     const text = JSON.stringify(body);
     socket.write(
       `HTTP/1.1 ${status} Error\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(text)}\r\n` +
@@ -15,6 +19,7 @@ export function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket
     );
   }
   socket.destroySoon();
+  return isTold && !answer ? status : undefined;
 }
 
 function errorOf(code: string | undefined): ApiError {

@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ApiError } from '../api_error.js';
+import { traceOf } from './trace.js';
 
 /** How a request ended: for the metrics, and for whoever has to stop work on it. */
 export type Outcome =
@@ -21,6 +22,8 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 /** How long, and how much, an early answer lets a client go on sending. */
 const LINGER_MS = 1000;
 const LINGER_BYTES = 4 * 2 ** 20;
+/** Of a refused request's body that are read and dropped, so that the connection can go on. */
+const DROPPED_BYTES = 65_536;
 
 /** One request and the answer to it, up to its end. */
 export class Exchange {
@@ -28,6 +31,8 @@ export class Exchange {
   readonly started = performance.now();
   /** Fires when there is nobody to answer any more, or no time. */
   readonly signal: AbortSignal;
+  /** Id of the trace (W3C) that the request is part of. */
+  readonly trace: string | undefined;
   /** Route, for the metrics; undefined for a path that there isn't. */
   route: string | undefined;
   readonly #abort = new AbortController();
@@ -40,6 +45,10 @@ export class Exchange {
   ) {
     this.signal = this.#abort.signal;
     response.setHeader('x-request-id', this.id);
+    const { traceparent } = request.headers;
+    this.trace = traceOf(traceparent);
+    // It is one with the caller's span: nothing is recorded here that would need one of its own.
+    if (this.trace !== undefined) response.setHeader('traceparent', traceparent!);
     // Written to after its end, or to nobody: the 'close' that follows says all there is to say.
     response.on('error', () => {});
     response.on('close', () => {
@@ -109,10 +118,19 @@ export class Exchange {
     else this.end(outcome, text);
   }
 
+  /** Of the body, that is, which nobody reads: too much to keep the connection for. */
+  get #hasMuchToCome(): boolean {
+    const { complete, headers } = this.request;
+    const isLarge =
+      headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > DROPPED_BYTES;
+    return !complete && isLarge;
+  }
+
   sendError(error: ApiError): void {
     for (const [name, value] of Object.entries(error.details.headers ?? {})) this.response.setHeader(name, value);
     const { status, body, details } = error;
-    this.send(status, JSON_TYPE, JSON.stringify(body), outcomeOf(error), details.ends);
+    const ends = details.ends || this.#hasMuchToCome;
+    this.send(status, JSON_TYPE, JSON.stringify(body), outcomeOf(error), ends);
   }
 }
 

@@ -23,7 +23,6 @@ test('the time to the first token runs from the call, for answers too that wait 
     firstToken: new Histogram([1]),
     nextToken: new Histogram([1]),
     count: () => {},
-    failed: () => {},
   };
   const completion = new RunningCompletion(host, [[1, 2]], { n: 2, seed: 1, firstTokenSeconds: 100, priority: 3 });
   expect(submitted).toHaveLength(1);

@@ -48,8 +48,6 @@ export interface CompletionHost {
   readonly nextToken: Histogram;
   /** An answer began (+1) or ended (-1). */
   readonly count: (change: 1 | -1) => void;
-  /** The engine can't go on. */
-  readonly failed: (reason: unknown) => void;
 }
 
 /** One answer of a completion. */
@@ -200,11 +198,7 @@ export class RunningCompletion implements Completion {
         if (end !== 'aborted') this.#tellPrompt(part);
         this.#end(part, { index: part.index, ...part.answer.finish(end) });
       },
-      (reason: unknown) => {
-        // Else it is this request's trouble alone.
-        if (this.host.engine.failure !== undefined) this.host.failed(reason);
-        this.#fail(reason);
-      },
+      (reason: unknown) => this.#fail(reason),
     );
   }
 
