@@ -3,6 +3,7 @@
  * has connections and bodies, `requests` what they mean. docs/serving.md lists what it promises. Read routes.ts next.
  */
 
+import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { SplitkvError } from '../base/errors.js';
@@ -10,7 +11,15 @@ import type { ServingModel } from '../index.js';
 import { Access, IGNORED_HEADER } from './http/access.js';
 import { answerRequest, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
+import type { AnswerWriter } from './requests/answer_shape.js';
 import { chatShape } from './requests/chat_shape.js';
+import { ChoiceWriter } from './requests/choice_writer.js';
+import type { CompletionCall } from './requests/completion_call.js';
+import { withOneSystem } from './requests/text_parts.js';
+import { messageError, MessageWriter } from './messages/message_writer.js';
+import type { ResponseCall } from './responses/response_request.js';
+import { itemList, ResponseStore } from './responses/response_store.js';
+import { ResponseWriter } from './responses/response_writer.js';
 import { BodyRooms } from './http/body_room.js';
 import { ClientPlaces } from './http/client_places.js';
 import { hostCheck } from './http/hosts.js';
@@ -102,6 +111,17 @@ const DEFAULTS = {
   protectMetrics: false,
   heartbeatMs: 15_000,
 };
+/** What asks for answers, by its route. */
+const KINDS = {
+  '/v1/chat/completions': 'chat',
+  '/v1/completions': 'text',
+  '/v1/responses': 'responses',
+  '/v1/messages': 'messages',
+} as const;
+type AnsweringKind = (typeof KINDS)[keyof typeof KINDS];
+const CHATS: readonly CallKind[] = ['chat', 'responses', 'messages', 'countTokens'];
+/** Bytes of texts of responses that are kept. */
+const STORED_BYTES = 2 ** 26;
 /** Ignored fields that are named. */
 const MAX_NAMES = 16;
 /** Time for what a shutdown cut off to be told, before connections are closed. */
@@ -118,6 +138,7 @@ export class ApiServer {
   readonly #live = new Set<Exchange>();
   readonly #bodies: BodyRooms;
   readonly #places = new ClientPlaces();
+  readonly #responses = new ResponseStore(STORED_BYTES);
   readonly #checkHost: (request: IncomingMessage) => void;
   #model: ServingModel | undefined;
   #reader: RequestReader | undefined;
@@ -254,7 +275,7 @@ export class ApiServer {
     // A client that went away while it sent its request breaks the reading of it.
     const gone = exchange.request.destroyed && !exchange.request.complete;
     if (told.details.cause !== undefined && !gone) this.#options.onError?.(error, exchange);
-    exchange.sendError(told);
+    exchange.sendError(told, exchange.route?.startsWith('/v1/messages') ? messageError(told) : undefined);
   }
 
   async #answer(exchange: Exchange): Promise<void> {
@@ -284,7 +305,9 @@ export class ApiServer {
     if (route.name === '/tokenize') return this.#tokenize(exchange, model);
     if (route.name === '/detokenize') return this.#detokenize(exchange, model);
     if (route.name === '/v1/embeddings') return this.#embed(exchange, model);
-    await this.#complete(exchange, model, route.name === '/v1/chat/completions');
+    if (route.name === '/v1/messages/count_tokens') return this.#countTokens(exchange, model);
+    if (route.id !== undefined) return this.#storedResponse(exchange, route);
+    await this.#complete(exchange, model, KINDS[route.name as keyof typeof KINDS]);
   }
 
   #health(exchange: Exchange): void {
@@ -364,23 +387,73 @@ export class ApiServer {
     return this.#places.run(this.#access.clientOf(request), wanted, this.#perClient(model), param, work);
   }
 
-  async #complete(exchange: Exchange, model: ServingModel, isChat: boolean): Promise<void> {
+  async #countTokens(exchange: Exchange, model: ServingModel): Promise<void> {
+    const { prompt, options } = await this.#read(exchange, model, 'countTokens');
+    exchange.sendJson(200, { input_tokens: model.tokenize(prompt, options).length });
+  }
+
+  /** A response that this client was told before, or what was asked for it. */
+  #storedResponse(exchange: Exchange, { name, id = '' }: Route): void {
+    const { request } = exchange;
+    const client = this.#access.clientOf(request);
+    const { body, items } = this.#responses.get(client, id);
+    if (request.method === 'DELETE') {
+      this.#responses.delete(client, id);
+      return exchange.sendJson(200, { id, object: 'response', deleted: true });
+    }
+    exchange.sendJson(200, name === '/v1/responses/{id}' ? body : itemList(items));
+  }
+
+  async #complete(exchange: Exchange, model: ServingModel, kind: AnsweringKind): Promise<void> {
     const { maxBufferedBytes, heartbeatMs, onError } = this.#options;
-    const call = await this.#read(exchange, model, isChat ? 'chat' : 'text');
+    const asked = await this.#read(exchange, model, kind);
     // It may have begun to end while the body came.
     this.#openModel();
+    const call = 'response' in asked ? this.#goingOn(exchange, asked) : asked;
     const { prompts, promptField, options } = call;
     const wanted = prompts.length * (options.n ?? 1);
     const param = prompts.length > this.#placesOf(model) ? promptField : 'n';
     await this.#inPlaces(exchange, model, wanted, param, () =>
-      answerRequest(exchange, model, call, isChat ? chatShape : textShape, {
-        modelName: this.modelName,
-        fingerprint: fingerprintOf(this.#options.version, model.info),
+      answerRequest(exchange, model, call, this.#writerOf(exchange, model, kind, call), {
         maxBufferedBytes,
         heartbeatMs,
         onError: (error) => onError?.(error, exchange),
       }),
     );
+  }
+
+  /** With what was said before it. @throws ApiError 400 for a previous response that isn't there */
+  #goingOn({ request }: Exchange, call: ResponseCall): ResponseCall {
+    const { previous, instructions, messages } = call.response;
+    if (previous === undefined) return call;
+    const before = this.#responses.get(this.#access.clientOf(request), previous, 'previous_response_id').messages;
+    const all = [...before, ...messages];
+    const told = instructions === null ? all : [{ role: 'system' as const, content: instructions }, ...all];
+    return { ...call, prompts: [{ messages: withOneSystem(told) }], response: { ...call.response, messages: all } };
+  }
+
+  #writerOf(
+    { request }: Exchange,
+    model: ServingModel,
+    kind: AnsweringKind,
+    call: CompletionCall | ResponseCall,
+  ): AnswerWriter {
+    const { modelName } = this;
+    if (kind === 'messages') return new MessageWriter(modelName);
+    if ('response' in call) {
+      const { store, items, messages } = call.response;
+      return new ResponseWriter(call, modelName, (body, answer) => {
+        if (!store) return;
+        this.#responses.add(this.#access.clientOf(request), { body, items, messages: [...messages, answer] });
+      });
+    }
+    const shape = kind === 'chat' ? chatShape : textShape;
+    return new ChoiceWriter(call, shape, {
+      id: `${shape.idPrefix}${randomUUID()}`,
+      created: Math.floor(Date.now() / 1000),
+      model: modelName,
+      system_fingerprint: fingerprintOf(this.#options.version, model.info),
+    });
   }
 
   async #read<Kind extends CallKind>(
@@ -392,11 +465,12 @@ export class ApiServer {
     const room = this.#bodies.open(client);
     try {
       const body = await readBody(request, response, this.#options.maxBodyBytes, room);
-      if (kind === 'chat' && !model.info.hasChatTemplate) {
-        throw badRequest('this model has no chat template; send a prompt to /v1/completions', 'messages');
+      if (CHATS.includes(kind) && !model.info.hasChatTemplate) {
+        const field = kind === 'responses' ? 'input' : 'messages';
+        throw badRequest('this model has no chat template; send a prompt to /v1/completions', field);
       }
       // No work for what there is no place for.
-      const generates = kind !== 'tokenize' && kind !== 'detokenize';
+      const generates = kind !== 'tokenize' && kind !== 'detokenize' && kind !== 'countTokens';
       if (generates && body.length > SHORT_BODY) this.#checkQueue(model, 1);
       const call = await this.#reader!.read(kind, body, client, signal);
       this.#tellIgnored(response, call.ignored);

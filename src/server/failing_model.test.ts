@@ -12,6 +12,7 @@ function modelOf(
   const completeAll = (): Completion => ({
     promptTokens: 1,
     cachedTokens: 0,
+    reasoningTokens: 0,
     completionTokens: 1,
     seed: 0,
     abort: () => {},

@@ -1,5 +1,5 @@
 import OpenAI from 'openai';
-import { zodResponseFormat } from 'openai/helpers/zod';
+import { zodResponseFormat, zodTextFormat } from 'openai/helpers/zod';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import type { ServingModel } from '../index.js';
@@ -120,6 +120,112 @@ describe('the official openai client', () => {
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage });
     expect(new Set(chunks.map(({ id }) => id)).size).toBe(1);
     expect(chunks.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
+  });
+
+  test('responses: whole, streamed, parsed, and going on from those before', async () => {
+    await start();
+    const request = { model: 'tiny', temperature: 0.8, top_p: 0.9, seed: 4, max_output_tokens: 24 };
+    const system = { role: 'system' as const, content: 'say little' };
+    const text = await expected({ messages }, { maxTokens: 24 });
+    const input = messages[0]!.content;
+    const whole = await client.responses.create({ ...request, input, metadata: { a: 'b' } });
+    expect(whole).toMatchObject({
+      object: 'response',
+      status: 'incomplete',
+      incomplete_details: { reason: 'max_output_tokens' },
+      output_text: text,
+      metadata: { a: 'b' },
+      previous_response_id: null,
+      output: [{ type: 'message', status: 'incomplete', role: 'assistant' }],
+      usage: { output_tokens: 24, total_tokens: whole.usage!.input_tokens + 24 },
+    });
+    const events = [];
+    for await (const event of await client.responses.create({ ...request, input, stream: true })) events.push(event);
+    const types = events.map(({ type }) => type);
+    const deltas = types.filter((type) => type === 'response.output_text.delta');
+    expect(deltas.length).toBeGreaterThan(1);
+    expect(types).toEqual([
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.content_part.added',
+      ...deltas,
+      'response.output_text.done',
+      'response.content_part.done',
+      'response.output_item.done',
+      'response.incomplete',
+    ]);
+    expect(events.map((event) => event.sequence_number)).toEqual([...events.keys()]);
+    const helped = await client.responses.stream({ ...request, input }).finalResponse();
+    expect(helped.output_text).toBe(text);
+
+    // What was said before goes before; instructions count for one response alone.
+    const next = { role: 'user' as const, content: 'and then?' };
+    const answer = { role: 'assistant' as const, content: text };
+    const goesOn = await client.responses.create({
+      ...request,
+      input: [next],
+      instructions: system.content,
+      previous_response_id: whole.id,
+    });
+    const all = [...messages, answer, next];
+    expect(goesOn.output_text).toBe(await expected({ messages: [system, ...all] }, { maxTokens: 24 }));
+    const third = await client.responses.create({
+      ...request,
+      input: [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: 'why?' }] }],
+      previous_response_id: goesOn.id,
+      store: false,
+    });
+    const later = [...all, { ...answer, content: goesOn.output_text }, { ...next, content: 'why?' }];
+    expect(third.output_text).toBe(await expected({ messages: later }, { maxTokens: 24 }));
+
+    // Long inputs are read in a thread of their own.
+    const much = `${input} `.repeat(70);
+    const far = await client.responses.create({ ...request, input: much, previous_response_id: whole.id });
+    const messagesFar = [...messages, answer, { ...next, content: much }];
+    expect(far.output_text).toBe(await expected({ messages: messagesFar }, { maxTokens: 24 }));
+
+    const { _request_id: _, ...stored } = await client.responses.retrieve(goesOn.id);
+    expect(stored.output_text).toBe(goesOn.output_text);
+    expect((await client.responses.inputItems.list(goesOn.id)).data).toMatchObject([next]);
+    await client.responses.delete(goesOn.id);
+    await expect(client.responses.retrieve(goesOn.id)).rejects.toThrow(OpenAI.NotFoundError);
+    await expect(client.responses.retrieve(third.id)).rejects.toThrow(OpenAI.NotFoundError);
+    await expect(client.responses.create({ ...request, input, previous_response_id: goesOn.id })).rejects.toMatchObject(
+      { status: 400, code: 'previous_response_not_found', param: 'previous_response_id' },
+    );
+
+    const shape = z.object({ yes: z.boolean(), words: z.array(z.string().max(3)).max(2) });
+    const parsed = await client.responses.parse({
+      ...request,
+      max_output_tokens: 200,
+      input,
+      text: { format: zodTextFormat(shape, 'shape') },
+      include: ['message.output_text.logprobs'],
+      top_logprobs: 1,
+    });
+    expect(parsed.status).toBe('completed');
+    expect(shape.parse(parsed.output_parsed)).toEqual(JSON.parse(parsed.output_text));
+    const [part] = (parsed.output[0] as { content: { logprobs: { bytes: number[] }[] }[] }).content;
+    expect(Buffer.from(part!.logprobs.flatMap(({ bytes }) => bytes)).toString()).toBe(parsed.output_text);
+    for (const [wrong, told] of [
+      [{ input: [] }, { param: 'input' }],
+      [
+        { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] },
+        { param: 'input[0].content[0]' },
+      ],
+      [{ input, background: true }, { param: 'background' }],
+      [
+        { input, text: { format: { type: 'json_schema', name: 'a', schema: { type: 'array', contains: {} } } } },
+        { param: 'text.format' },
+      ],
+      [{ input: 'x '.repeat(CONTEXT) }, { code: 'context_length_exceeded', param: 'input' }],
+    ] as const) {
+      await expect(client.responses.create({ ...request, ...wrong } as never)).rejects.toMatchObject({
+        status: 400,
+        ...told,
+      });
+    }
   });
 
   test('completions, whole and streamed: several prompts and answers, stop texts, ids', async () => {

@@ -6,11 +6,13 @@ import { ApiError } from './api_error.js';
 import { parseChatRequest } from './requests/chat_request.js';
 import type { CompletionCall } from './requests/completion_call.js';
 import { readTokenCall } from './requests/read_call.js';
+import { parseMessageRequest } from './messages/message_request.js';
+import { parseResponseRequest } from './responses/response_request.js';
 import { parseTextRequest } from './requests/text_request.js';
 
 const NAMES = (
   'model messages prompt stream stream_options n max_tokens max_completion_tokens temperature top_p seed stop logprobs top_logprobs ' +
-  'top_k min_p frequency_penalty presence_penalty stop_token_ids min_tokens repetition_penalty priority ttft_deadline_s ignore_eos tools logit_bias response_format user best_of echo __proto__ constructor other'
+  'top_k min_p frequency_penalty presence_penalty stop_token_ids min_tokens repetition_penalty priority ttft_deadline_s ignore_eos tools logit_bias response_format input instructions text metadata include store system stop_sequences user best_of echo __proto__ constructor other'
 ).split(' ');
 const value = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
@@ -43,6 +45,12 @@ describe('whatever JSON comes, it is a call within bounds or a 400 that says wha
   test.each([
     ['chat', { messages: [{ role: 'user', content: 'x' }] }, (json: unknown) => parseChatRequest(json, 100)],
     ['text', { prompt: 'x' }, (json: unknown) => parseTextRequest(json, 100)],
+    ['responses', { input: 'x' }, (json: unknown) => parseResponseRequest(json, 100)],
+    [
+      'messages',
+      { messages: [{ role: 'user', content: 'x' }], max_tokens: 5 },
+      (json: unknown) => parseMessageRequest(json, 100),
+    ],
   ] as const)('%s', (_name, right, parse) => {
     let calls = 0;
     const check = (json: unknown): void => {

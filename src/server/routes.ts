@@ -6,6 +6,8 @@ export interface Route {
   readonly name: RouteName;
   /** The model that the path names. */
   readonly model?: string;
+  /** The response that it names. */
+  readonly id?: string;
 }
 
 const READ = ['GET', 'HEAD'] as const;
@@ -21,22 +23,30 @@ const METHODS = {
   '/v1/chat/completions': ASK,
   '/v1/completions': ASK,
   '/v1/embeddings': ASK,
+  '/v1/responses': ASK,
+  '/v1/responses/{id}': ['GET', 'HEAD', 'DELETE'],
+  '/v1/responses/{id}/input_items': READ,
+  '/v1/messages': ASK,
+  '/v1/messages/count_tokens': ASK,
   '/tokenize': ASK,
   '/detokenize': ASK,
 } as const;
 /** What anyone may ask, with a key or without. */
 const OPEN: readonly RouteName[] = ['/health', '/livez', '/readyz', '/version', '/metrics'];
 const MODEL = '/v1/models/';
+const RESPONSE = /^\/v1\/responses\/([\w-]+)(\/input_items)?$/;
 
 /** The route of a request's URL. @throws ApiError 404 */
 export function findRoute(url: string): Route {
   const path = url.replace(/[?#].*$/s, '');
   const plain = path.length > 1 ? path.replace(/\/$/, '') : path;
-  if (plain !== '/v1/models/{model}' && Object.hasOwn(METHODS, plain)) return { name: plain as RouteName };
+  if (!plain.includes('{') && Object.hasOwn(METHODS, plain)) return { name: plain as RouteName };
   if (plain.startsWith(MODEL)) {
     const model = decode(plain.slice(MODEL.length));
     if (model !== undefined) return { name: '/v1/models/{model}', model };
   }
+  const [, id, items = ''] = RESPONSE.exec(plain) ?? [];
+  if (id !== undefined) return { name: `/v1/responses/{id}${items as '' | '/input_items'}`, id };
   throw new ApiError(404, `there is no ${path.slice(0, 200)} here; paths are ${Object.keys(METHODS).join(', ')}`);
 }
 

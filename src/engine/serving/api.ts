@@ -103,6 +103,8 @@ export interface CompletionEvent {
   readonly logprobs: readonly TokenLogprobs[];
   /** With the last event of each answer: why it ended. */
   readonly finish?: GenerateResult['finish_detail'];
+  /** With 'stop_string': which of them ended it. */
+  readonly stop?: string;
 }
 
 /**
@@ -116,6 +118,8 @@ export interface Completion extends AsyncIterable<CompletionEvent> {
   readonly cachedTokens: number;
   /** Tokens generated so far, over all answers; final once the iteration has ended. */
   readonly completionTokens: number;
+  /** Of these, those that the model thought with, where it says which is which. */
+  readonly reasoningTokens: number;
   /** Of each prompt's first answer. */
   readonly seed: number;
   /** Frees what the answers hold, at once; each that hasn't ended ends with 'aborted'. */

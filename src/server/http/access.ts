@@ -5,6 +5,10 @@ import { ApiError } from '../api_error.js';
 /** Names the fields of a request that nobody here knows. */
 export const IGNORED_HEADER = 'x-splitkv-ignored';
 
+/** As OpenAI's clients send it, or as Anthropic's do. */
+const keyIn = ({ authorization, 'x-api-key': own }: IncomingMessage['headers']): string | undefined =>
+  /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1] ?? (typeof own === 'string' && own !== '' ? own : undefined);
+
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
 /** Who may ask: clients with a key, and pages of origins that were named. */
@@ -24,26 +28,27 @@ export class Access {
   }
 
   /** @throws ApiError 401 */
-  checkKey({ headers: { authorization } }: IncomingMessage): void {
+  checkKey({ headers }: IncomingMessage): void {
     if (this.#keys.length === 0) return;
-    const given = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
-    const headers = { 'WWW-Authenticate': 'Bearer' };
+    const given = keyIn(headers);
+    const asks = { 'WWW-Authenticate': 'Bearer' };
     if (given === undefined) {
       throw new ApiError(401, "an API key is needed: send 'Authorization: Bearer KEY'", {
         code: 'missing_api_key',
-        headers,
+        headers: asks,
       });
     }
     const hash = digest(given);
     // As long for a wrong key as for a right one.
     if (this.#keys.filter((key) => timingSafeEqual(key, hash)).length === 0) {
-      throw new ApiError(401, 'the API key is wrong', { code: 'invalid_api_key', headers });
+      throw new ApiError(401, 'the API key is wrong', { code: 'invalid_api_key', headers: asks });
     }
   }
 
   /** Who asks, as far as that can be told: by key where keys are needed, else by address. Clients behind one proxy are one. */
-  clientOf({ headers: { authorization }, socket }: IncomingMessage): string {
-    return this.#keys.length > 0 && authorization !== undefined ? authorization : (socket.remoteAddress ?? '');
+  clientOf({ headers, socket }: IncomingMessage): string {
+    const key = this.#keys.length > 0 ? keyIn(headers) : undefined;
+    return key ?? socket.remoteAddress ?? '';
   }
 
   /** Lets a page's browser show it the answer. @throws ApiError 403 */
@@ -64,7 +69,7 @@ export class Access {
   isPreflight({ method, headers }: IncomingMessage, response: ServerResponse): boolean {
     const wanted = headers['access-control-request-method'];
     if (method !== 'OPTIONS' || headers.origin === undefined || wanted === undefined) return false;
-    response.setHeader('Access-Control-Allow-Methods', 'GET, POST');
+    response.setHeader('Access-Control-Allow-Methods', 'GET, POST, DELETE');
     response.setHeader('Access-Control-Allow-Headers', headers['access-control-request-headers'] ?? '*');
     response.setHeader('Access-Control-Max-Age', '600');
     return true;

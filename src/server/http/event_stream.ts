@@ -26,15 +26,16 @@ export class EventStream {
     response.once('close', () => clearInterval(this.#heartbeat));
   }
 
-  send(event: object): void {
+  /** @param name the event's, where the API has names for them */
+  send(event: object, name?: string): void {
     this.#heartbeat.refresh();
-    this.#write(`data: ${JSON.stringify(event)}\n\n`);
+    this.#write(`${name === undefined ? '' : `event: ${name}\n`}data: ${JSON.stringify(event)}\n\n`);
   }
 
-  /** Ends the stream as clients expect it; an answer that was cut off ends without the mark of a whole one. */
-  end(outcome: Outcome): void {
+  /** Ends the stream as clients expect it; an answer that was cut off ends without the mark of a whole one, where the API has one. */
+  end(outcome: Outcome, mark?: string): void {
     clearInterval(this.#heartbeat);
-    this.exchange.end(outcome, outcome === 'completed' ? 'data: [DONE]\n\n' : undefined);
+    this.exchange.end(outcome, outcome === 'completed' && mark !== undefined ? `data: ${mark}\n\n` : undefined);
   }
 
   #write(text: string): void {

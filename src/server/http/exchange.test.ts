@@ -74,7 +74,7 @@ test('a stream that nobody reads ends when its buffer is full, and the work on i
   await closed;
   expect(exchange.outcome).toBe('too_slow');
   stream.send(event);
-  stream.end('completed');
+  stream.end('completed', '[DONE]');
   expect(exchange.outcome).toBe('too_slow');
   client.vanish();
 });
@@ -87,7 +87,7 @@ test('a stream: events, comments in silence, a mark at the end, and no timer aft
   expect(timers()).toBeGreaterThan(before);
   await until(() => client.received.includes(': waiting\n\n'));
   stream.send({ a: 1 });
-  stream.end('completed');
+  stream.end('completed', '[DONE]');
   await closed;
   await until(() => client.received.endsWith('0\r\n\r\n'));
   expect(client.received).toContain('data: {"a":1}\n\n');

@@ -126,9 +126,10 @@ export class Exchange {
     return !complete && isLarge;
   }
 
-  sendError(error: ApiError): void {
+  /** @param body what the API says of it; default: as OpenAI says it */
+  sendError(error: ApiError, body = error.body): void {
     for (const [name, value] of Object.entries(error.details.headers ?? {})) this.response.setHeader(name, value);
-    const { status, body, details } = error;
+    const { status, details } = error;
     const ends = details.ends || this.#hasMuchToCome;
     this.send(status, JSON_TYPE, JSON.stringify(body), outcomeOf(error), ends);
   }

@@ -1,14 +1,11 @@
-import { randomUUID } from 'node:crypto';
 import { type Completion, type CompletionEvent, type ServingModel, SplitkvError } from '../../index.js';
 import { ApiError, badRequest, toApiError } from '../api_error.js';
-import { type AnswerShape, finishReason, type WholeAnswer } from './answer_shape.js';
+import type { AnswerWriter, WholeAnswer } from './answer_shape.js';
 import type { CompletionCall } from './completion_call.js';
 import { EventStream, type EventStreamOptions } from '../http/event_stream.js';
 import { type Exchange, outcomeOf } from '../http/exchange.js';
 
 export interface AnswerOptions extends EventStreamOptions {
-  readonly modelName: string;
-  readonly fingerprint: string;
   /** Hears of errors that clients aren't told. */
   readonly onError: (error: unknown) => void;
 }
@@ -18,16 +15,10 @@ export async function answerRequest(
   exchange: Exchange,
   model: ServingModel,
   call: CompletionCall,
-  shape: AnswerShape,
+  writer: AnswerWriter,
   options: AnswerOptions,
 ): Promise<void> {
   const completion = await ask(exchange, model, call);
-  const head = { id: `${shape.idPrefix}${randomUUID()}`, created: Math.floor(Date.now() / 1000) };
-  const writer = new AnswerWriter(call, shape, {
-    ...head,
-    model: options.modelName,
-    system_fingerprint: options.fingerprint,
-  });
   if (!call.stream) {
     const answers = await collect(completion, call);
     if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
@@ -35,20 +26,23 @@ export async function answerRequest(
     return;
   }
   const stream = new EventStream(exchange, options);
+  const send = (events: readonly object[]): void => {
+    for (const event of events) stream.send(event, writer.isNamed ? (event as { type: string }).type : undefined);
+  };
   try {
-    for (const event of writer.opening()) stream.send(event);
+    send(writer.opening(completion));
     for await (const event of completion) {
       if (exchange.signal.aborted || event.finish === 'aborted') throw stopped();
-      for (const chunk of writer.chunks(event)) stream.send(chunk);
+      send(writer.chunks(event));
     }
     if (exchange.signal.aborted) throw stopped();
-    if (call.includeUsage) stream.send(writer.usage(completion));
-    stream.end('completed');
+    send(writer.closing(completion));
+    stream.end('completed', writer.mark);
   } catch (error) {
     // The status is out: the stream says what happened, as OpenAI's does.
     const told = toApiError(error);
     if (told.details.cause !== undefined) options.onError(error);
-    stream.send(told.body);
+    send(writer.broken(told));
     stream.end(outcomeOf(told));
   }
 }
@@ -60,13 +54,13 @@ export const stopped = (): ApiError =>
 async function ask(
   exchange: Exchange,
   model: ServingModel,
-  { prompts, promptField, options }: CompletionCall,
+  { prompts, promptField, options, formField = 'response_format' }: CompletionCall,
 ): Promise<Completion> {
   try {
     await model.prepare(options);
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'usage')) throw toApiError(error);
-    throw badRequest(error.message, options.responseFormat && 'response_format');
+    throw badRequest(error.message, options.responseFormat && formField);
   }
   try {
     return model.completeAll(prompts, { ...options, signal: exchange.signal });
@@ -84,78 +78,14 @@ async function collect(
     reasoning: '',
     logprobs: logprobs === undefined ? undefined : ([] as CompletionEvent['logprobs'][number][]),
     finish: 'aborted' as WholeAnswer['finish'],
+    stop: undefined as WholeAnswer['stop'],
   }));
-  for await (const { index, text, reasoning = '', logprobs: more, finish } of completion) {
+  for await (const { index, text, reasoning = '', logprobs: more, finish, stop } of completion) {
     const answer = answers[index]!;
     answer.text += text;
     answer.reasoning += reasoning;
     answer.logprobs?.push(...more);
-    if (finish) answer.finish = finish;
+    if (finish) Object.assign(answer, { finish, stop });
   }
   return answers;
 }
-
-/** Writes answers in the form of one of the APIs. */
-class AnswerWriter {
-  constructor(
-    private readonly call: CompletionCall,
-    private readonly shape: AnswerShape,
-    private readonly head: {
-      readonly id: string;
-      readonly created: number;
-      readonly model: string;
-      readonly system_fingerprint: string;
-    },
-  ) {}
-
-  whole(answers: readonly WholeAnswer[], completion: Completion): object {
-    const { head, shape } = this;
-    return {
-      ...head,
-      object: shape.object,
-      choices: answers.map((answer, index) => ({
-        index,
-        ...shape.whole(answer),
-        finish_reason: finishReason(answer.finish),
-      })),
-      usage: usageOf(completion),
-    };
-  }
-
-  opening(): object[] {
-    const { prompts, options } = this.call;
-    const { opening } = this.shape;
-    if (!opening) return [];
-    return Array.from({ length: prompts.length * (options.n ?? 1) }, (_, index) => this.#chunk(index, opening, null));
-  }
-
-  chunks({ index, text, reasoning, logprobs, finish }: CompletionEvent): object[] {
-    const wanted = this.call.options.logprobs === undefined ? undefined : logprobs;
-    const chunks: object[] = [];
-    const thought = reasoning === undefined ? undefined : this.shape.thought?.(reasoning);
-    if (thought) chunks.push(this.#chunk(index, thought, null));
-    if (text !== '' || logprobs.length > 0) chunks.push(this.#chunk(index, this.shape.piece(text, wanted), null));
-    if (finish) chunks.push(this.#chunk(index, this.shape.closing, finishReason(finish)));
-    return chunks;
-  }
-
-  usage(completion: Completion): object {
-    return { ...this.head, object: this.shape.chunkObject, choices: [], usage: usageOf(completion) };
-  }
-
-  #chunk(index: number, choice: object, finish_reason: 'stop' | 'length' | null): object {
-    return {
-      ...this.head,
-      object: this.shape.chunkObject,
-      choices: [{ index, ...choice, finish_reason }],
-      ...(this.call.includeUsage && { usage: null }),
-    };
-  }
-}
-
-const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Completion): object => ({
-  prompt_tokens: promptTokens,
-  prompt_tokens_details: { cached_tokens: cachedTokens },
-  completion_tokens: completionTokens,
-  total_tokens: promptTokens + completionTokens,
-});

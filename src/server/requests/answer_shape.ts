@@ -1,4 +1,5 @@
-import type { CompletionEvent } from '../../index.js';
+import type { Completion, CompletionEvent } from '../../index.js';
+import type { ApiError } from '../api_error.js';
 
 /** One answer, whole. */
 export interface WholeAnswer {
@@ -7,9 +8,26 @@ export interface WholeAnswer {
   readonly reasoning: string;
   readonly logprobs: CompletionEvent['logprobs'] | undefined;
   readonly finish: NonNullable<CompletionEvent['finish']>;
+  /** The stop text that ended it, if one did. */
+  readonly stop: string | undefined;
 }
 
-/** How one of the two APIs writes answers. */
+/** What one of the APIs says of the answers to a request. */
+export interface AnswerWriter {
+  /** Events of its streams have names, which are their types. */
+  readonly isNamed?: boolean;
+  /** What ends a stream of whole answers, behind its events. */
+  readonly mark?: string;
+  /** All of it at once. */
+  whole(answers: readonly WholeAnswer[], completion: Completion): object;
+  /** A stream's events: before anything is there, of what comes, at the end, and instead of that where it breaks. */
+  opening(completion: Completion): readonly object[];
+  chunks(event: CompletionEvent): readonly object[];
+  closing(completion: Completion): readonly object[];
+  broken(error: ApiError): readonly object[];
+}
+
+/** How one of the two APIs of choices writes answers. */
 export interface AnswerShape {
   readonly idPrefix: string;
   readonly object: string;

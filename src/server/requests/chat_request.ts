@@ -88,15 +88,14 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
 }
 
 /** Each message, and each part of one, has a token at least. @throws ApiError 400 for more than `most` */
-export function checkMessages(messages: readonly unknown[], most: number): void {
+export function checkMessages(messages: readonly unknown[], most: number, name = 'messages'): void {
   const expected = (what: string): string => `at most ${grouped(most)} ${what}, as many as the context has tokens`;
-  checkLength(messages, most, 'messages', expected('messages'));
+  checkLength(messages, most, name, expected('messages'));
   let parts = 0;
   for (const [index, given] of messages.entries()) {
     if (!isObject(given)) continue;
-    checkFieldCount(given, `messages[${index}]`);
+    checkFieldCount(given, `${name}[${index}]`);
     if (Array.isArray(given.content)) parts += given.content.length;
   }
-  if (parts > most)
-    throw badRequest(`messages have ${grouped(parts)} parts; expected ${expected('parts')}`, 'messages');
+  if (parts > most) throw badRequest(`${name} has ${grouped(parts)} parts; expected ${expected('parts')}`, name);
 }

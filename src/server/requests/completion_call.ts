@@ -8,7 +8,9 @@ export interface CompletionCall {
   readonly model: string | undefined;
   readonly prompts: readonly Prompt[];
   /** The field that the prompts came in. */
-  readonly promptField: 'messages' | 'prompt';
+  readonly promptField: 'messages' | 'prompt' | 'input';
+  /** The field that says what the answer is to be. */
+  readonly formField?: string;
   readonly options: Omit<CompletionOptions, 'signal'>;
   readonly stream: boolean;
   /** The stream ends with the usage. */

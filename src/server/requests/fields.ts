@@ -27,7 +27,7 @@ export const given = (value: number | null | undefined): number | undefined =>
 
 export const flag = z.nullish(z.boolean('true or false'));
 
-const MAX_STOPS = 256;
+export const MAX_STOPS = 256;
 /** Fields of a request, known or not. */
 const MAX_FIELDS = 100;
 const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empty`;
@@ -115,6 +115,7 @@ const IGNORED = [
   'prompt_cache_key',
   'prompt_cache_retention',
   'parallel_tool_calls',
+  'max_tool_calls',
 ];
 
 /** Fields of OpenAI's that this server doesn't have, and the values that ask for nothing. */

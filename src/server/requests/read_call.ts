@@ -1,6 +1,7 @@
 /**
- * Room: what a request's body means: its shape, checked by zod (chat_shape.ts, text_shape.ts), and the call of the
- * model that follows from it. Runs in threads, too: request_thread.ts.
+ * Room: what a request's body means: its shape, checked by zod, and the call of the model that follows from it (here; in
+ * threads, too: request_thread.ts). answer_request.ts answers calls of every API; `AnswerWriter` is what an API says of
+ * answers. Those with choices are here, others in ../responses and ../messages.
  */
 
 import { needTokenizer, type PromptReader, promptTokens } from '../../engine/prompt_tokens.js';
@@ -8,6 +9,8 @@ import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
 import type { CompletionCall } from './completion_call.js';
 import { type EmbeddingCall, parseEmbeddingRequest } from './embedding_request.js';
+import { parseCountRequest, parseMessageRequest } from '../messages/message_request.js';
+import { parseResponseRequest, type ResponseCall } from '../responses/response_request.js';
 import { parseTextRequest } from './text_request.js';
 import {
   type DetokenizeCall,
@@ -21,6 +24,9 @@ export interface Calls {
   readonly chat: CompletionCall;
   readonly text: CompletionCall;
   readonly embeddings: EmbeddingCall;
+  readonly responses: ResponseCall;
+  readonly messages: CompletionCall;
+  readonly countTokens: TokenizeCall;
   readonly tokenize: TokenizeCall;
   readonly detokenize: DetokenizeCall;
 }
@@ -43,17 +49,22 @@ const prompted = <Call extends CompletionCall | EmbeddingCall>(parse: CallReader
   },
 });
 
+const tokenized = (parse: CallReader<TokenizeCall>['parse']): CallReader<TokenizeCall> => ({
+  parse,
+  prepare: (call, reader) => ({
+    ...call,
+    prompt: promptTokens(call.prompt, { ...reader, contextLength: Infinity }, call.options),
+  }),
+});
+
 const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
   chat: prompted(parseChatRequest),
   text: prompted(parseTextRequest),
   embeddings: prompted(parseEmbeddingRequest),
-  tokenize: {
-    parse: parseTokenizeRequest,
-    prepare: (call, reader) => ({
-      ...call,
-      prompt: promptTokens(call.prompt, { ...reader, contextLength: Infinity }, call.options),
-    }),
-  },
+  responses: prompted(parseResponseRequest),
+  messages: prompted(parseMessageRequest),
+  countTokens: tokenized(parseCountRequest),
+  tokenize: tokenized(parseTokenizeRequest),
   detokenize: {
     parse: parseDetokenizeRequest,
     prepare: (call, reader) => ({

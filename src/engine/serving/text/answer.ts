@@ -36,7 +36,8 @@ export class Answer {
   /** UTF-16 units that the tokens so far have given, and those handed out. */
   #decoded: number;
   #out: number;
-  #stopped = false;
+  #stop: string | undefined;
+  #reasoningTokens = 0;
   #held: Held[] = [];
 
   /**
@@ -65,15 +66,21 @@ export class Answer {
     return this.#tokens;
   }
 
+  /** Of these, those of reasoning. */
+  get reasoningTokens(): number {
+    return this.#reasoningTokens;
+  }
+
   /** A stop text was met: the answer ends here. */
   get stopped(): boolean {
-    return this.#stopped;
+    return this.#stop !== undefined;
   }
 
   /** Takes a token, and the logits it was chosen by where probabilities are wanted. */
   push(token: number, logits: Float32Array | undefined): Out {
     this.#tokens++;
     const where = this.#channels ? this.#channels.push(token) : 'answer';
+    if (where === 'reasoning') this.#reasoningTokens++;
     const text = (where === 'answer' ? this.#stream?.push(token) : '') ?? '';
     const reasoning = where === 'reasoning' ? this.#reasoning?.push(token) : this.#reasoning?.flush();
     if (logits && this.logprobs !== undefined) this.#hold(token, logits, this.logprobs, text);
@@ -83,10 +90,9 @@ export class Answer {
   }
 
   /** What was held back, and why the answer ended. */
-  finish(end: EngineEnd): Out & Required<Pick<CompletionEvent, 'finish'>> {
-    if (this.#stopped) return { ...NOTHING, finish: 'stop_string' };
-    const last = this.#scan(this.#stream?.flush() ?? '');
-    if (this.#stopped) return { ...last, finish: 'stop_string' };
+  finish(end: EngineEnd): Out & Pick<CompletionEvent, 'stop'> & Required<Pick<CompletionEvent, 'finish'>> {
+    const last = this.stopped ? NOTHING : this.#scan(this.#stream?.flush() ?? '');
+    if (this.#stop !== undefined) return { ...last, finish: 'stop_string', stop: this.#stop };
     const rest = this.#scanner.flush();
     const logprobs = [...last.logprobs, ...this.#held.map((held) => held.logprobs)];
     this.#held = [];
@@ -110,13 +116,12 @@ export class Answer {
     const goesOn = this.#tokens <= this.minTokens;
     const { text, stopped } = goesOn ? { text: piece, stopped: undefined } : this.#scanner.push(piece);
     this.#out += text.length;
-    this.#stopped = stopped !== undefined;
+    this.#stop ??= stopped;
     // A token that the stop text begins in has given some of the answer; later ones have given none.
-    const isOut = ({ end, logprobs }: Held): boolean =>
-      this.#stopped ? logprobs.offset < this.#out : end <= this.#out;
+    const isOut = ({ end, logprobs }: Held): boolean => (this.stopped ? logprobs.offset < this.#out : end <= this.#out);
     const count = this.#held.findIndex((held) => !isOut(held));
     const out = this.#held.splice(0, count < 0 ? this.#held.length : count);
-    if (this.#stopped) this.#held = [];
+    if (this.stopped) this.#held = [];
     return { text, logprobs: out.map(({ logprobs }) => logprobs) };
   }
 }

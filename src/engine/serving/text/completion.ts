@@ -122,6 +122,10 @@ export class RunningCompletion implements Completion {
     return this.#parts.reduce((sum, { answer }) => sum + answer.tokens, 0);
   }
 
+  get reasoningTokens(): number {
+    return this.#parts.reduce((sum, { answer }) => sum + answer.reasoningTokens, 0);
+  }
+
   abort(): void {
     for (const part of this.#parts) {
       if (part.ended) continue;

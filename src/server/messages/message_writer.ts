@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import type { Completion, CompletionEvent } from '../../index.js';
+import type { ApiError } from '../api_error.js';
+import type { AnswerWriter, WholeAnswer } from '../requests/answer_shape.js';
+
+/** A part of the answer. */
+type Block =
+  | { readonly type: 'thinking'; thinking: string; readonly signature: '' }
+  | { readonly type: 'text'; text: string };
+
+const STOP_REASONS: Readonly<Record<WholeAnswer['finish'], string>> = {
+  eos: 'end_turn',
+  stop_token: 'end_turn',
+  stop_string: 'stop_sequence',
+  max_tokens: 'max_tokens',
+  context_full: 'model_context_window_exceeded',
+  aborted: 'end_turn', // never told
+};
+
+/** Writes an answer as a message: blocks of thinking and of text, whole or in events. */
+export class MessageWriter implements AnswerWriter {
+  readonly isNamed = true;
+  readonly #id = `msg_${randomUUID().replaceAll('-', '')}`;
+  readonly #blocks: Block[] = [];
+  #reason: string | null = null;
+  #stop: string | null = null;
+
+  constructor(private readonly modelName: string) {}
+
+  whole([answer]: readonly WholeAnswer[], completion: Completion): object {
+    const { text, reasoning, finish, stop } = answer!;
+    this.chunks({ index: 0, text, reasoning, logprobs: [], finish, ...(stop !== undefined && { stop }) });
+    return this.#message(this.#blocks, completion);
+  }
+
+  opening(completion: Completion): object[] {
+    return [{ type: 'message_start', message: this.#message([], completion) }];
+  }
+
+  chunks({ text, reasoning = '', finish, stop }: CompletionEvent): object[] {
+    const events: object[] = [];
+    if (reasoning !== '') {
+      const block = this.#open('thinking', events);
+      if (block.type === 'thinking') block.thinking += reasoning;
+      events.push(this.#delta({ type: 'thinking_delta', thinking: reasoning }));
+    }
+    if (text !== '') {
+      const block = this.#open('text', events);
+      if (block.type === 'text') block.text += text;
+      events.push(this.#delta({ type: 'text_delta', text }));
+    }
+    if (finish) {
+      this.#reason = STOP_REASONS[finish];
+      this.#stop = stop ?? null;
+      if (this.#blocks.length > 0) events.push(this.#closed());
+    }
+    return events;
+  }
+
+  closing(completion: Completion): object[] {
+    const delta = { stop_reason: this.#reason, stop_sequence: this.#stop };
+    return [{ type: 'message_delta', delta, usage: usageOf(completion) }, { type: 'message_stop' }];
+  }
+
+  broken(error: ApiError): object[] {
+    return [messageError(error)];
+  }
+
+  #message(content: readonly Block[], completion: Completion): object {
+    return {
+      id: this.#id,
+      type: 'message',
+      role: 'assistant',
+      model: this.modelName,
+      content,
+      stop_reason: this.#reason,
+      stop_sequence: this.#stop,
+      usage: usageOf(completion),
+    };
+  }
+
+  /** The last block, which is of this type from now on. */
+  #open(type: Block['type'], events: object[]): Block {
+    const last = this.#blocks.at(-1);
+    if (last?.type === type) return last;
+    if (last) events.push(this.#closed());
+    const fresh = (): Block => (type === 'text' ? { type, text: '' } : { type, thinking: '', signature: '' });
+    const block = fresh();
+    this.#blocks.push(block);
+    events.push({ type: 'content_block_start', index: this.#blocks.length - 1, content_block: fresh() });
+    return block;
+  }
+
+  #delta(delta: object): object {
+    return { type: 'content_block_delta', index: this.#blocks.length - 1, delta };
+  }
+
+  #closed(): object {
+    return { type: 'content_block_stop', index: this.#blocks.length - 1 };
+  }
+}
+
+/** Of the prompt, what was cached counts by itself. */
+const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Completion): object => ({
+  input_tokens: promptTokens - cachedTokens,
+  cache_creation_input_tokens: 0,
+  cache_read_input_tokens: cachedTokens,
+  output_tokens: completionTokens,
+});
+
+const TYPES: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+};
+
+/** An error in Anthropic's shape. */
+export const messageError = ({ status, message }: ApiError): object => ({
+  type: 'error',
+  error: { type: TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error'), message },
+});
