@@ -122,7 +122,7 @@ export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'wind
 export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
   const { requests, prefixCaching } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
-  const opened = await openModel(where, options, seats, undefined, prefixCaching ? ['prefixCaching'] : []);
+  const opened = await openModel(where, options, seats);
   return new LoadedModel(opened, {
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
@@ -186,12 +186,17 @@ async function openParts(
 
   const kvType = await cacheType(options);
   const compression = await kvCompression(options, config);
-  const features = [...wanted, ...(options.prefill ? prefillFeatures(options.prefill.kind) : [])];
+  const { prefillChunk, prefixCaching } = options;
+  const features = [
+    ...wanted,
+    ...(prefixCaching ? ['prefixCaching' as const] : []),
+    ...(options.prefill ? prefillFeatures(options.prefill.kind) : []),
+  ];
   checkTogether([...features, ...(compression ? ['compression' as const] : []), ...modelFeatures(modelShape(config))]);
-  const { prefillChunk } = options;
   const facts = { config, type, kvType, contextLength, prefillChunk, ...(compression && { compression }) };
   const subject = {
     ...facts,
+    prefixCaching,
     together,
     features,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),

@@ -34,7 +34,7 @@ export { checkPlan } from './check/check_plan.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';
 export { describePlan } from './plan/describe_plan.js';
 export { makePlan, type PlanOptions } from './make/make_plan.js';
-export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
+export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory, type Seats } from './memory.js';
 export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
 export { parsePlan } from './plan/parse_plan.js';
 export { isArrangement, parsePlanFile, type PlanFile } from './plan/plan_file.js';

@@ -5,10 +5,21 @@ import { KV_BLOCK } from '../base/kv_units.js';
 import { sum } from '../base/lists.js';
 import { CHUNK_TOKENS, localChunks } from './owner.js';
 import { isKvOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
-import { keptWindow, type KeptWindow, windowBlocks } from './pools.js';
+import { Owners } from './owners.js';
+import { CachePools, keptWindow, type KeptWindow, type PoolKind, windowBlocks } from './pools.js';
 import { sequenceRanges } from './sequences/sequence_ranges.js';
 import type { LayerSizes, ModelSizes } from './sizes.js';
 import { shardsSequences, planTopology, type StageTopology } from './topology.js';
+
+/** What ranks are set up for. */
+export interface Seats {
+  /** Of a batch. */
+  readonly slots: number;
+  readonly batches?: number;
+  /** Cache blocks that all sequences share, and sequences whose windows there is room for: as `CachePools` takes them. */
+  readonly kvBlocks?: number | undefined;
+  readonly windows?: number | undefined;
+}
 
 export interface MemoryOptions {
   /** Tokens that a sequence may have. */
@@ -17,6 +28,8 @@ export interface MemoryOptions {
   readonly slots: number;
   /** Sequences whose windows there is room for, where they share room for fewer whole contexts; default `slots`. */
   readonly windows?: number;
+  /** What ranks are set up for, where that is known: then their pools and states are counted as they are laid out, not in proportion. */
+  readonly seats?: Seats;
   /** Prompt rows of a step, at most: layers with windows have room for them besides. Default: such layers keep all tokens. */
   readonly prefillChunk?: number;
   /** Tokens of a cache block, which divides a chunk; default a chunk. */
@@ -43,13 +56,18 @@ export interface RankMemory {
 /** What every rank of a (checked) plan needs, in order of ranks. */
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
   const { ranks, stages: views } = planTopology(plan);
-  const { contextLength, prefillChunk = Infinity, compressed = false } = options;
+  const { contextLength, prefillChunk = Infinity, compressed = false, seats } = options;
   const window = keptWindow(
     plan,
     sizes.layers.map((layer) => layer.window),
     { contextLength, prefillChunk, compressed },
   );
   const lanes = Math.max(...views.map(({ split }) => split));
+  const owners = seats && new Owners(plan, seats.slots, seats.batches);
+  const pools =
+    owners && !compressed && plan.sharing === undefined
+      ? new CachePools(owners, contextLength, seats.kvBlocks, window, seats.windows)
+      : undefined;
   return ranks.map(({ rank, stages }) => {
     let weightBytes = vocabularyBytes(plan, sizes, rank);
     let kvBytes = 0;
@@ -58,16 +76,20 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
       if (!own) continue;
       const [first, end] = own.stage.layers;
       const layers = sizes.layers.slice(first, end);
-      const whole = cachedTokens(own, plan.sharing, options);
-      const part = window && Math.min(whole, windowTokens(own, options, { window, lanes }));
+      const { length: heads } = own.share.kvHeads;
+      const inPool = (kind: PoolKind): number => heads * pools!.ofRank(rank, kind).numBlocks * KV_BLOCK;
+      const whole = pools ? inPool('all') : cachedTokens(own, plan.sharing, options);
+      const part =
+        window && (pools ? inPool('window') : Math.min(whole, windowTokens(own, options, { window, lanes })));
       for (const layer of layers) {
         weightBytes += layerBytes(layer, own.share);
         kvBytes += ((layer.window ?? Infinity) < contextLength ? (part ?? whole) : whole) * layer.kvToken;
       }
       const places = own.stage.kind === 'token' ? own.weights.length : 1;
+      const runs = own.stage.kind === 'adp' ? owners?.keptSlots(rank) : owners?.total;
+      const states = Math.max(1, runs ?? Math.ceil(rowSequences(own, options.slots)));
       stateBytes +=
-        (Math.max(1, Math.ceil(rowSequences(own, options.slots))) + (sizes.keptStates ?? 0) * places) *
-        sum(layers.map((layer) => layerState(layer, own.share)));
+        (states + (sizes.keptStates ?? 0) * places) * sum(layers.map((layer) => layerState(layer, own.share)));
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
     const activationBytes = options.activationBytes?.[rank] ?? 0;
@@ -164,8 +186,10 @@ export function checkMemory(
   const tight = tightestRank(planMemory(plan, sizes, options), budgets);
   if (!tight) return;
   const { memory, budget } = tight;
+  // As many contexts, whose blocks are then fewer.
+  const { seats: _, ...proportional } = options;
   const fits = (contextLength: number): boolean =>
-    !tightestRank(planMemory(plan, sizes, { ...options, contextLength }), budgets);
+    !tightestRank(planMemory(plan, sizes, { ...proportional, contextLength }), budgets);
   const context = longest(options.contextLength, fits);
   const advice =
     context > 0

@@ -14,14 +14,12 @@ import { defaultPromptChunk } from './make/prompt_chunk.js';
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
 export interface Workload extends Omit<
   MemoryOptions,
-  'weightBytes' | 'activationBytes' | 'slots' | 'windows' | 'prefillChunk'
+  'weightBytes' | 'activationBytes' | 'slots' | 'windows' | 'seats' | 'prefillChunk'
 > {
   /** Sequences decoded side by side; default 1. */
   readonly batch?: number;
   /** Sequences that there is room for with a plan; default: the batch, or as many as a pipeline has stages. */
-  readonly slotsOf?: (plan: Plan) => number;
-  /** Sequences whose windows there is room for with a plan; default: as many. */
-  readonly windowsOf?: (plan: Plan) => number;
+  readonly roomOf?: (plan: Plan) => Pick<MemoryOptions, 'slots' | 'windows' | 'seats'>;
   /** Batches of a step's sequences whose steps run side by side with a plan; default: as many as a pipeline has stages. */
   readonly batchesOf?: (plan: Plan) => number;
   readonly promptLength: number;
@@ -80,8 +78,7 @@ export function predictPlan(
   const { batch = 1, promptLength, promptChunk = defaultPromptChunk(plan), newTokens = DEFAULT_NEW_TOKENS } = workload;
   const memoryOptions = {
     ...workload,
-    slots: workload.slotsOf?.(plan) ?? Math.max(batch, pipelineDepth(plan)),
-    ...(workload.windowsOf && { windows: workload.windowsOf(plan) }),
+    ...(workload.roomOf?.(plan) ?? { slots: Math.max(batch, pipelineDepth(plan)) }),
     prefillChunk: promptChunk,
     ...options.bytesOf?.(plan),
   };

@@ -13,9 +13,9 @@ import {
   predictPlans,
   type Workload,
 } from '../../placement/index.js';
-import { bytesOf, sequencesOf, windowsOf } from './budgets.js';
+import { bytesOf, roomOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from '../measure/measure_machine.js';
-import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
+import { keptStatesOf, type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import { groupsWorth } from '../scheduler/groups/micro_batches.js';
 import { microBatchesOf } from '../serving/micro_batches.js';
 import type { RunnerOptions } from '../ranks/rank.js';
@@ -57,14 +57,14 @@ export async function outlookOn(
   { subject, adapters, budgets, workload: asked, exactMemory }: Omit<AutoPlanRequest, 'virtual'>,
 ): Promise<PlanOutlook> {
   const { config, type, kvType, contextLength, prefillChunk } = subject;
-  const work = modelWork(config, type, kvType);
+  const whole = modelWork(config, type, kvType);
+  const work = { ...whole, sizes: { ...whole.sizes, keptStates: keptStatesOf(subject) } };
   const workload: Workload = {
     ...asked,
     contextLength,
     promptChunk: prefillChunk,
     block: KV_BLOCK,
-    slotsOf: (plan) => sequencesOf(runnerFor(subject, plan)),
-    windowsOf: (plan) => windowsOf(runnerFor(subject, plan)),
+    roomOf: (plan) => roomOf(runnerFor(subject, plan)),
     ...(subject.together !== undefined && { batchesOf: serverBatches(subject.together) }),
   };
   const withBudgets = {

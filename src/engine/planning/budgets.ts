@@ -5,7 +5,7 @@ import { modelSizes } from '../../model/model_sizes.js';
 import { rankSlice } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/weight_bytes.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import { checkMemory, type Plan, type RankMemory } from '../../placement/index.js';
+import { checkMemory, type MemoryOptions, type Plan, type RankMemory } from '../../placement/index.js';
 import type { RunnerOptions } from '../ranks/rank.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
@@ -54,22 +54,30 @@ export async function checkBudgets(
   const { config, type } = subject;
   const { contextLength, kvType, prefillChunk } = runner;
   const compressed = runner.compression !== undefined;
-  const seats = { slots: sequencesOf(runner), windows: windowsOf(runner) };
-  const options = { contextLength, block: KV_BLOCK, ...seats, prefillChunk, compressed };
+  const options = { contextLength, block: KV_BLOCK, ...roomOf(runner), prefillChunk, compressed };
   checkMemory(
     plan,
-    modelSizes(config, type, kvType),
+    { ...modelSizes(config, type, kvType), keptStates: runner.keptStates ?? 0 },
     { ...options, ...bytesOf(await memoryOnPaper(plan, subject, runner)) },
     budgets,
   );
 }
 
-/** Whole contexts that there is room for. */
-export const sequencesOf = ({ slots, batches = 1, kvBlocks, contextLength }: RunnerOptions): number =>
-  Math.min(slots * batches, (kvBlocks ?? Infinity) / ceilDiv(contextLength, KV_BLOCK));
-
-/** Sequences whose windows there is room for. */
-export const windowsOf = ({ slots, batches = 1, windows = slots * batches }: RunnerOptions): number => windows;
+/** Whole contexts, and windows, that there is room for; in which pools. */
+export function roomOf({
+  slots,
+  batches = 1,
+  kvBlocks,
+  windows,
+  contextLength,
+}: RunnerOptions): Pick<MemoryOptions, 'slots' | 'windows' | 'seats'> {
+  const total = slots * batches;
+  return {
+    slots: Math.min(total, (kvBlocks ?? Infinity) / ceilDiv(contextLength, KV_BLOCK)),
+    windows: windows ?? total,
+    seats: { slots, batches, kvBlocks, windows },
+  };
+}
 
 /** What of ranks' memory placement can't tell exactly. */
 export const bytesOf = (

@@ -36,6 +36,7 @@ export interface PlanModelOptions extends Pick<
   | 'ranks'
   | 'virtualRanks'
   | 'memory'
+  | 'prefixCaching'
   | 'powerPreference'
   | 'adapter'
   | 'variants'
@@ -158,6 +159,7 @@ export async function planModel(
     kvType,
     contextLength,
     prefillChunk: options.prefillChunk,
+    prefixCaching: options.prefixCaching,
     ...(request.batch > 1 && { together: request.batch }),
     seatsOf: (of) => {
       if (request.batch === 1) return loadSeats(of, contextLength, undefined);

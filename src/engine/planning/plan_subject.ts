@@ -10,6 +10,8 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   readonly prefillChunk?: number | undefined;
   /** Sequences that a server's steps have side by side: plans are picked for them. Default: for the requests of `load`, each its own. */
   readonly together?: number | undefined;
+  /** False: nothing is kept for sequences that begin like others. */
+  readonly prefixCaching?: boolean | undefined;
   /** What the plan must go with, besides the compression. */
   readonly features?: readonly Feature[];
   /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
@@ -25,15 +27,19 @@ export const subjectFeatures = ({
   ...(compression ? ['compression' as const] : []),
 ];
 
+/** States that ranks keep copies of. */
+export const keptStatesOf = ({ config, prefixCaching }: Pick<PlanSubject, 'config' | 'prefixCaching'>): number =>
+  prefixCaching === false ? 0 : keptStates(config);
+
 /** How the ranks of a plan are to be set up. @throws as `seatsOf` */
 export const runnerOf = (
-  { config, kvType, contextLength, prefillChunk, compression, seatsOf }: PlanSubject,
+  { config, kvType, contextLength, prefillChunk, compression, prefixCaching, seatsOf }: PlanSubject,
   plan: Plan,
 ): Omit<RunnerOptions, 'memory'> => ({
   ...seatsOf(plan),
   contextLength,
   prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
   kvType,
-  ...(hasState(config) && { keptStates: keptStates(config) }),
+  ...(hasState(config) && { keptStates: keptStatesOf({ config, prefixCaching }) }),
   ...(compression && { compression }),
 });

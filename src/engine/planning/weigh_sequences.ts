@@ -3,7 +3,7 @@ import { modelShape } from '../../model/shape.js';
 import { isKvOnly, makePlan, type Plan, planMemory, roomByPlace, sequenceWeights } from '../../placement/index.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { measureMachine } from '../measure/measure_machine.js';
-import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { keptStatesOf, type PlanSubject, runnerOf } from './plan_subject.js';
 import { memoryOnPaper } from './rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
@@ -48,7 +48,7 @@ export async function weighSequences(
     };
   });
   const places = roomByPlace(plan, rooms);
-  const sizes = modelSizes(config, type, kvType);
+  const sizes = { ...modelSizes(config, type, kvType), keptStates: keptStatesOf(subject) };
   const { prefillChunk } = runnerOf(subject, plan);
   const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, prefillChunk, block: KV_BLOCK });
   const roots = plan.stages.flatMap(({ shares }) => shares.filter((share) => !isKvOnly(share)));

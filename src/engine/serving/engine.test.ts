@@ -328,9 +328,23 @@ describe('engine', () => {
     await engine.dispose();
   });
 
-  test('a lost device: its requests are computed again and give the same', { timeout: 300_000 }, async () => {
-    const expected = await alone(all, maxTokens);
-    const { engine, group } = await open({ plan: 'tp', ranks: 2 }, {});
+  test.each<Setup>([
+    ['two ranks, tp', { plan: 'tp', ranks: 2 }, {}],
+    ...drawn<Setup>(
+      [
+        ['convolutions, tp, prefixes shared', { model: lfm2, plan: 'tp', ranks: 2 }, { prefixCaching: true }],
+        ['convolutions, token', { model: lfm2, plan: 'token', ranks: 3 }, { slots: 6 }],
+        ['linear attention, pp, prefixes shared', { model: qwen35, plan: 'pp', ranks: 2 }, { prefixCaching: true }],
+        ['linear attention, adp, prefixes shared', { model: qwen35, plan: 'adp', ranks: 2 }, { prefixCaching: true }],
+      ],
+      1,
+      'lost states',
+    ),
+  ])('%s, a lost device: requests are computed again and give the same', { timeout: 300_000 }, async (...setup) => {
+    const [, options, engineOptions] = setup;
+    const { model = llama } = options;
+    const expected = await alone(all, maxTokens, { model });
+    const { engine, group } = await open(options, engineOptions);
     const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
     await new Promise((resolve) => setTimeout(resolve, 300));
     group.devices[1]!.gpu.destroy();
@@ -339,6 +353,10 @@ describe('engine', () => {
       expect(tokens, `request ${index}`).toEqual(expected[index]);
     }
     expect(engine.metrics.recoveriesTotal).toBe(1);
+    // What was kept is gone with the device: it isn't taken for what is kept now.
+    const after = ask(engine, { prompt: all[0]!, maxTokens, ...sampling(0) });
+    expect(await after.ended).toBe('length');
+    expect(after.tokens).toEqual(expected[0]);
     await engine.dispose();
   });
 

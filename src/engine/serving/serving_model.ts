@@ -58,11 +58,11 @@ export async function serve(
     kvMemory,
     tokensPerIteration,
     microBatches = 'auto',
-    prefixCaching,
     attentionDpConfig,
     onFailure,
     ...loadOptions
   } = options;
+  const { prefixCaching } = loadOptions;
   for (const name of ['requests', 'stepsInFlight']) {
     if (name in options) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
   }
@@ -76,10 +76,7 @@ export async function serve(
     const own = Math.ceil(slots / count);
     return { slots: own, batches: count, kvBlocks: kvBlocksOf(facts, own * count, pool, budgets, count) };
   };
-  const wanted = [
-    ...(prefixCaching ? ['prefixCaching' as const] : []),
-    ...(attentionDpConfig === undefined ? [] : ['attentionDp' as const]),
-  ];
+  const wanted = attentionDpConfig === undefined ? [] : ['attentionDp' as const];
   const opened = await openModel(where, loadOptions, seats, slots, wanted);
   try {
     const { plan, options: set } = opened.group.runner;
