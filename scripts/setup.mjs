@@ -2,13 +2,15 @@
  * What `npm start` and `npm test` need before anything else: npm packages, a browser, and for tests a software Vulkan driver
  * and a C compiler. Plain Node, no dependencies. Everything is looked for first; a complete machine is only looked at (some milliseconds).
  *
- * SPLITKV_NO_SYSTEM_INSTALL=1 forbids system packages (apt-get); then what is missing is only named.
+ * SPLITKV_NO_SYSTEM_INSTALL=1 forbids Debian's packages; then what is missing is only named. `npm run setup -- --undo` removes what was
+ * installed for the whole system.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findChrome } from '../src/cli/hosts/find_chrome.js';
+import { findNginx, maySystemInstall, systemInstall, undoSystemInstalls, unpack } from './system_packages.mjs';
 
 export const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -48,15 +50,6 @@ export function ensurePackages() {
   if (!ok) throw new Error('npm install failed; see its message above');
 }
 
-const isRootOnDebian = () =>
-  process.platform === 'linux' &&
-  process.getuid() === 0 &&
-  existsSync('/etc/debian_version') &&
-  existsSync('/usr/bin/apt-get');
-const maySystemInstall = () => isRootOnDebian() && !process.env.SPLITKV_NO_SYSTEM_INSTALL;
-
-const apt = (...args) => run('apt-get', args, { env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } });
-
 /** Finds a browser, else installs one. Returns its path. */
 export function ensureChrome() {
   const found = findChrome();
@@ -65,11 +58,7 @@ export function ensureChrome() {
   const downloaded = run(process.execPath, [join(root, 'node_modules/playwright-core/cli.js'), 'install', 'chromium'], {
     timeout: 600_000,
   });
-  if (!downloaded && maySystemInstall()) {
-    say('the download failed; installing the system package chromium');
-    apt('update');
-    apt('install', '-y', '--no-install-recommends', 'chromium');
-  }
+  if (!downloaded && maySystemInstall()) systemInstall(['chromium'], 'a browser, as the download failed');
   const installed = findChrome();
   if (!installed)
     throw new Error(
@@ -88,28 +77,12 @@ const hasVulkanDriver = () => ICD_FOLDERS.some((folder) => existsSync(folder) &&
 export function ensureVulkan() {
   if (hasVulkanDriver() || process.platform !== 'linux') return;
   if (!maySystemInstall()) return say('no Vulkan driver found; for more test adapters install mesa-vulkan-drivers');
-  say('installing a software Vulkan driver (mesa-vulkan-drivers)');
-  const backports = /bookworm/.test(readFileSync('/etc/os-release', 'utf8')) ? ['-t', 'bookworm-backports'] : [];
-  if (backports.length > 0 && !aptSourcesMention('bookworm-backports')) {
-    // Mesa 22 of bookworm lacks shader-f16; backports has 25.
-    writeFileSync(
-      '/etc/apt/sources.list.d/splitkv-backports.list',
-      'deb http://deb.debian.org/debian bookworm-backports main\n',
-    );
-  }
-  apt('update');
-  if (!apt('install', '-y', '--no-install-recommends', ...backports, 'mesa-vulkan-drivers', 'libvulkan1')) {
+  // Mesa 22 of bookworm lacks shader-f16; backports has 25.
+  const isBookworm = /bookworm/.test(readFileSync('/etc/os-release', 'utf8'));
+  const suite = isBookworm ? 'bookworm-backports' : undefined;
+  if (!systemInstall(['mesa-vulkan-drivers', 'libvulkan1'], 'a software Vulkan driver', suite)) {
     say('the driver could not be installed; tests run on the adapters that are there');
   }
-}
-
-function aptSourcesMention(suite) {
-  const folder = '/etc/apt/sources.list.d';
-  const files = [
-    '/etc/apt/sources.list',
-    ...(existsSync(folder) ? readdirSync(folder).map((file) => join(folder, file)) : []),
-  ];
-  return files.some((file) => existsSync(file) && readFileSync(file, 'utf8').includes(suite));
 }
 
 /** A C compiler, with which `bench --suite compile` builds what asks AMD's compiler about the kernels; its tests are skipped without. */
@@ -118,28 +91,33 @@ export function ensureCompiler() {
   if (compiles || process.platform !== 'linux') return;
   const skipped = "the tests of kernels on GPUs' compilers will be skipped";
   if (!maySystemInstall()) return say(`no C compiler found (cc); ${skipped}. Debian: gcc, libc6-dev`);
-  say('installing a C compiler (gcc)');
-  apt('update');
-  if (!apt('install', '-y', '--no-install-recommends', 'gcc', 'libc6-dev')) {
-    say(`the C compiler could not be installed; ${skipped}`);
-  }
+  if (!systemInstall(['gcc', 'libc6-dev'], 'a C compiler')) say(`the C compiler could not be installed; ${skipped}`);
 }
 
 /** PyTorch from Debian, for the training scripts' smoke test. */
 export function ensureTorch() {
   if (spawnSync('/usr/bin/python3', ['-c', 'import torch']).status === 0) return;
   if (!maySystemInstall()) return say('no PyTorch for /usr/bin/python3; the training smoke test will be skipped');
-  say('installing PyTorch (python3-torch) for the training smoke test');
-  apt('update');
-  if (!apt('install', '-y', '--no-install-recommends', 'python3-torch', 'libopenblas0-openmp')) {
+  if (!systemInstall(['python3-torch', 'libopenblas0-openmp'], 'PyTorch for the training smoke test')) {
     say('PyTorch could not be installed; the training smoke test will be skipped');
   }
 }
 
+/** nginx, unpacked below this checkout, for the tests of servers behind it. */
+export function ensureNginx() {
+  if (findNginx() || (unpack('nginx') && findNginx())) return;
+  say('no nginx found (set NGINX_PATH); the tests of servers behind it will be skipped');
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  if (process.argv.includes('--undo')) {
+    undoSystemInstalls();
+    process.exit();
+  }
   ensurePackages();
   say(`browser: ${ensureChrome()}`);
   ensureVulkan();
   ensureCompiler();
+  ensureNginx();
   if (process.argv.includes('--torch')) ensureTorch();
 }

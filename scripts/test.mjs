@@ -6,12 +6,13 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ensureChrome, ensureCompiler, ensurePackages, ensureVulkan, root } from './setup.mjs';
+import { ensureChrome, ensureCompiler, ensureNginx, ensurePackages, ensureVulkan, root } from './setup.mjs';
 
 ensurePackages();
 process.env.CHROME_PATH = ensureChrome();
 ensureVulkan();
 ensureCompiler();
+ensureNginx();
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const filter = process.argv.slice(2);

@@ -219,6 +219,8 @@ export class ApiServer {
 
   async #close(graceMs: number): Promise<void> {
     this.#leaving = true;
+    // What waits to be accepted would be reset; after a look at the sockets nothing does.
+    await new Promise((done) => setImmediate(done));
     const closed = new Promise<void>((done) => this.#server.close(() => done()));
     await this.#untilIdle(graceMs);
     for (const exchange of this.#live) exchange.stop('shut_down');

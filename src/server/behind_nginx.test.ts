@@ -1,0 +1,58 @@
+import { expect, test } from 'vitest';
+import { findNginx } from '../../scripts/system_packages.mjs';
+import type { CompletionEvent, ServingModel } from '../index.js';
+import { ApiServer } from './api_server.js';
+import { askSteadily, freePort, startNginx } from './testing/behind_nginx.js';
+
+const nginx = findNginx();
+if (!nginx) console.log('no nginx (npm run setup unpacks one): servers behind it are not tested');
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** A model of which only the answers exist. */
+const model = {
+  info: { name: 'fake', slots: 64, contextLength: 64 },
+  metrics: { unfinished: 0 },
+  prepare: () => Promise.resolve(),
+  completeAll: () => ({
+    promptTokens: 1,
+    cachedTokens: 0,
+    completionTokens: 1,
+    seed: 0,
+    abort: () => {},
+    async *[Symbol.asyncIterator](): AsyncGenerator<CompletionEvent> {
+      await pause(20);
+      yield { index: 0, text: 'x', logprobs: [], finish: 'max_tokens' };
+    },
+  }),
+} as unknown as ServingModel;
+
+test.skipIf(!nginx)('requests survive restarts of one of two servers behind nginx', { timeout: 60_000 }, async () => {
+  const ports = [await freePort(), await freePort()] as const;
+  const listen = (port: number): Promise<ApiServer> => ApiServer.listen({ port, maxPerClient: 1000 });
+  const servers = await Promise.all(ports.map(listen));
+  for (const server of servers) server.open(model);
+  const proxy = await startNginx(nginx!, ports);
+  const restarts = async (): Promise<void> => {
+    for (let restart = 0; restart < 3; restart++) {
+      const at = restart % 2;
+      await pause(100);
+      await servers[at]!.drain(400);
+      await servers[at]!.close(5000);
+      await pause(100);
+      servers[at] = await listen(ports[at]!);
+      // While it loads it says 503.
+      await pause(100);
+      servers[at].open(model);
+    }
+  };
+  const body = JSON.stringify({ prompt: 'x', max_tokens: 1 });
+  const ask = (): Promise<Response> => fetch(`${proxy.url}/v1/completions`, { method: 'POST', body });
+  try {
+    const counts = await askSteadily(100, ask, restarts());
+    expect([...counts.keys()], proxy.said()).toEqual(['200']);
+    expect(counts.get('200')).toBeGreaterThan(100);
+  } finally {
+    await proxy.stop();
+    await Promise.all(servers.map((server) => server.close()));
+  }
+});
