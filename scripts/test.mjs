@@ -88,6 +88,30 @@ async function endToEndTests() {
   add(code, stats && { passed: stats.expected + stats.flaky, failed: stats.unexpected, skipped: stats.skipped });
 }
 
+/** Whether the registry signed what is installed: beside the tests, as it may be slow to answer, or say nothing at all. */
+async function signatures() {
+  const child = spawn('npm', ['audit', 'signatures'], {
+    cwd: root,
+    shell: process.platform === 'win32',
+    timeout: 300_000,
+  });
+  let said = '';
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text) => (said += text));
+  const code = await new Promise((resolve) => child.on('error', () => resolve(127)).on('exit', resolve));
+  if (code === 0 || /(invalid|missing) (registry signatures?|attestations?)/.test(said)) return { code, said };
+  return undefined;
+}
+
+async function signatureCheck(found) {
+  const answer = await found;
+  if (!answer) return console.log('\n── npm audit signatures: the registry says nothing of them; skipped');
+  console.log(`\n── npm audit signatures: ${answer.code === 0 ? 'ok' : `FAILED\n${answer.said}`}`);
+  if (answer.code === 0) return;
+  failures.push('npm audit signatures');
+  counts.failed++;
+}
+
+const signed = filter.length === 0 ? signatures() : undefined;
 try {
   if (filter.length === 0) {
     await check('types', bin('tsc'), ['-p', 'tsconfig.json']);
@@ -97,6 +121,7 @@ try {
   }
   await unitTests();
   if (filter.length === 0) await endToEndTests();
+  if (signed) await signatureCheck(signed);
 } finally {
   rmSync(scratch, { recursive: true, force: true });
 }

@@ -4,6 +4,7 @@ import { exampleProfile } from '../../src/app/tools/example_profile.js';
 import { arrange } from '../../src/arrangement/index.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 import { checkAccessibility } from '../support/accessibility.js';
+import { serveSite } from '../support/static_site.js';
 
 // On a phone, where things are most in each other's way.
 test.use({ viewport: { width: 340, height: 700 } });
@@ -135,5 +136,40 @@ test('ranks and chat: axe finds nothing, before a model is there', async ({ page
     await page.goto(address);
     await expect(page.getByRole('alert').first()).toContainText('no config.json');
     await checkAccessibility(page);
+  }
+});
+
+test('a model of another site that the address names is asked about before anything is fetched', async ({ page }) => {
+  const asked: string[] = [];
+  const site = await serveSite(
+    {},
+    {
+      before: (request, response) => {
+        asked.push(request.url!);
+        response.setHeader('Access-Control-Allow-Origin', '*');
+        return false;
+      },
+    },
+  );
+  try {
+    for (const [at, address] of ['/index.html?model=', '/chat.html?autostart&model='].entries()) {
+      const model = `${site.url}models/nosuch${at}/`;
+      await page.goto(address + model);
+      const question = page
+        .getByRole('alert')
+        .filter({ hasText: `a model of another site, ${new URL(site.url).host}` });
+      await expect(question).toBeVisible();
+      await checkAccessibility(page);
+      expect(asked).toEqual([]);
+      await question.getByRole('button', { name: 'Load it' }).click();
+      await expect(page.getByRole('alert').first()).toContainText('no config.json');
+      expect(asked.splice(0).every((path) => path.startsWith(`/models/nosuch${at}/`))).toBe(true);
+      // Not again in this tab.
+      await page.reload();
+      await expect(page.getByRole('alert').first()).toContainText('no config.json');
+      asked.length = 0;
+    }
+  } finally {
+    site.close();
   }
 });

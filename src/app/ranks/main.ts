@@ -12,6 +12,7 @@ import { describeChoice, listBrowserAdapters } from '../shared/adapter_list.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
 import { LiveAnswer } from './live_answer.js';
 import { type PageParameters, readParameters } from './parameters.js';
+import { mayLoad } from '../shared/foreign_model.js';
 import { fillPlacementForm, offerRanks } from './placement_form.js';
 import { RankPanel } from './rank_panel.js';
 import { hideError, showError, showModel, showProgress, showStats, ui } from './view.js';
@@ -170,7 +171,8 @@ try {
   else ui.story.rows = 3;
   const where = modelUrl(parameters.model ?? EMBEDDED_MODEL);
   const name = decodeURIComponent(where.pathname.split('/').filter(Boolean).at(-1) ?? where.host);
-  void open(where, name, parameters);
+  const asked = parameters.model === undefined ? Promise.resolve() : mayLoad(where.href, ui.status);
+  void asked.then(() => open(where, name, parameters));
 } catch (error) {
   ui.progress.hidden = true;
   ui.status.textContent = 'No model was loaded.';

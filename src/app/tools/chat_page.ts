@@ -5,6 +5,7 @@ import { didYouMean } from '../../base/errors.js';
 import { ATTRIBUTES } from '../chat/index.js';
 import { element } from '../shared/dom.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
+import { allowModel, mayLoad } from '../shared/foreign_model.js';
 import { KeptModels } from './kept_models.js';
 
 const chat = document.querySelector('splitkv-chat')!;
@@ -16,16 +17,22 @@ const kept = new KeptModels();
 // The address may say all that an attribute may.
 const names = Object.keys(ATTRIBUTES);
 for (const name of names) {
+  // Only once it is known whose it is.
+  if (name === 'model') continue;
   const value = query.get(name);
   if (value !== null) chat.setAttribute(name, value);
 }
-element('which-problem', HTMLParagraphElement).textContent = [...new Set(query.keys())]
+const problem = element('which-problem', HTMLParagraphElement);
+problem.textContent = [...new Set(query.keys())]
   .filter((name) => !names.includes(name))
   .map((name) => `The address has a parameter '${name}', which means nothing here.${didYouMean(name, names)}`)
   .join(' ');
 field.value = query.get('model') ?? EMBEDDED_MODEL;
-chat.setAttribute('model', field.value);
-if (!query.has('model')) {
+element('which', HTMLFormElement).addEventListener('submit', () => allowModel(field.value));
+const isNamed = query.has('model');
+const asked = isNamed ? mayLoad(field.value, problem, query.get('hub')) : Promise.resolve();
+void asked.then(() => chat.setAttribute('model', field.value));
+if (!isNamed) {
   // The embedded model knows short stories only.
   chat.setAttribute('about', STORY);
   chat.setAttribute('suggestions', QUESTIONS.map(({ question }) => question).join('|'));

@@ -4,6 +4,7 @@ import type { HostEvent, Outcome, PlainPlanOptions } from '../../app/host_protoc
 import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
 import type { AdaptersMeasure, ModelInfo, PlanReport } from '../../index.js';
 import { type Chrome, launchChrome, orAborted } from './chrome.js';
+import { lacksSandbox } from './find_chrome.js';
 import type { HostRequest, ModelHost } from './model_host.js';
 import { type PageServer, startPageServer } from '../page_server.js';
 
@@ -158,6 +159,9 @@ export async function openSession(
   shared?: PageServer,
 ): Promise<Session> {
   throwIfAborted(signal, 'starting Chrome');
+  if (lacksSandbox() && /^(https?:|hf:)/.test(model)) {
+    onWarning(`Chrome has no sandbox as root, and ${model} is a model of another site: use another user's account`);
+  }
   const server = shared ?? (await startPageServer(model));
   let chrome: Chrome | undefined;
   const close = async (): Promise<void> => {

@@ -78,10 +78,15 @@ export function chromeFlags(adapter) {
   ];
   if (adapter === 'software') flags.push('--use-webgpu-adapter=swiftshader');
   else if (process.platform === 'linux') flags.push('--enable-features=Vulkan', '--ignore-gpu-blocklist');
-  // Chromium's sandbox can't start as root.
-  if (process.getuid?.() === 0) flags.push('--no-sandbox');
+  if (lacksSandbox()) flags.push('--no-sandbox');
   return flags;
 }
+
+/**
+ * Chromium's sandbox can't start as root, nor Chromium with it.
+ * @returns {boolean}
+ */
+export const lacksSandbox = () => process.getuid?.() === 0;
 
 /**
  * False when this machine surely has no GPU that a browser could use, so that trying one can be skipped.
