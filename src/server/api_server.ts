@@ -126,6 +126,8 @@ const STORED_BYTES = 2 ** 26;
 const MAX_NAMES = 16;
 /** Time for what a shutdown cut off to be told, before connections are closed. */
 const FAREWELL_MS = 1000;
+/** Time for requests on new connections to be read. */
+const UNREAD_MS = 250;
 
 /** The OpenAI API over HTTP, for one model. */
 export class ApiServer {
@@ -219,16 +221,30 @@ export class ApiServer {
 
   async #close(graceMs: number): Promise<void> {
     this.#leaving = true;
-    // What waits to be accepted would be reset; after a look at the sockets nothing does.
-    await new Promise((done) => setImmediate(done));
+    await this.#acceptWaiting();
     const closed = new Promise<void>((done) => this.#server.close(() => done()));
     await this.#untilIdle(graceMs);
     for (const exchange of this.#live) exchange.stop('shut_down');
     await this.#untilIdle(FAREWELL_MS);
+    // Requests that came before the end may not have been read yet: they are told, too.
+    if (graceMs > 0) await Promise.race([closed, new Promise((done) => setTimeout(done, UNREAD_MS))]);
     this.#server.closeAllConnections();
     await closed;
     this.#metrics.close();
     await this.#reader?.close();
+  }
+
+  /** Connections that wait to be accepted would be reset when the server listens no more. */
+  async #acceptWaiting(): Promise<void> {
+    let accepted = 0;
+    const count = (): number => accepted++;
+    this.#server.on('connection', count);
+    // Two looks at the sockets without another one.
+    for (let quiet = 0, before = 0; quiet < 2 && accepted < this.#options.maxConnections; before = accepted) {
+      await new Promise((done) => setImmediate(done));
+      quiet = accepted === before ? quiet + 1 : 0;
+    }
+    this.#server.off('connection', count);
   }
 
   /** Until no request is under way, or the time is over. */

@@ -64,14 +64,21 @@ export async function startNginx(
   };
 }
 
-/** Asks so many times a second, however long answers take, while `during` runs. Counts answers by status, or what went wrong. */
+/**
+ * Asks so many times a second, however long answers take, while `during` runs, which is told how many were answered. Counts answers by
+ * status, or what went wrong.
+ */
 export async function askSteadily(
   perSecond: number,
   ask: (index: number) => Promise<Response>,
-  during: Promise<unknown>,
+  during: (answered: () => number) => Promise<unknown>,
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
-  const add = (what: string): void => void counts.set(what, (counts.get(what) ?? 0) + 1);
+  let answered = 0;
+  const add = (what: string): void => {
+    answered++;
+    counts.set(what, (counts.get(what) ?? 0) + 1);
+  };
   const one = async (index: number): Promise<void> => {
     try {
       const response = await ask(index);
@@ -83,7 +90,7 @@ export async function askSteadily(
     }
   };
   let isOver = false;
-  const over = during.finally(() => (isOver = true));
+  const over = during(() => answered).finally(() => (isOver = true));
   const asked: Promise<void>[] = [];
   const started = performance.now();
   while (!isOver) {
