@@ -152,6 +152,21 @@ await build({
   },
 });
 
+// By themselves, as they hold nothing of the library: who uses them loads the model.
+await build({
+  ...common,
+  build: {
+    outDir: 'dist',
+    emptyOutDir: false,
+    target: 'es2023',
+    lib: {
+      entry: { 'splitkv-prompt_api': join(root, 'src/app/prompt_api/index.ts') },
+      formats: ['es'],
+    },
+    rollupOptions: { output: { minify: true } },
+  },
+});
+
 // The page of --host chrome.
 const hostPage = readFileSync(join(root, 'src/app/host.html'), 'utf8').replace('./host.ts', './host.js');
 writeFileSync(join(root, 'dist/cli/host.html'), hostPage);

@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { root } from './setup.mjs';
 
-/** Writes `splitkv.d.ts`, `splitkv-chat.d.ts` and `splitkv-react.d.ts` into `folder`. */
+/** Writes the declarations of each entry of the package into `folder`. */
 export function buildTypes(folder) {
   const parts = join(folder, 'types');
   mkdirSync(parts, { recursive: true });
@@ -34,6 +34,13 @@ export function buildTypes(folder) {
     "'../chat/index.js'",
     "'splitkv/chat'",
   );
+  // Of what takes a model, which is the library's own.
+  const promptApi = ['types', 'index']
+    .map((file) => readFileSync(join(parts, `src/app/prompt_api/${file}.d.ts`), 'utf8'))
+    .join('\n')
+    .replaceAll(/^(import|export)[^;]*?from '\.\/[^']*';\n/gm, '')
+    .replaceAll("'../../index.js'", "'splitkv'");
+  writeFileSync(join(folder, 'splitkv-prompt_api.d.ts'), promptApi);
   writeFileSync(join(folder, 'splitkv.d.ts'), main);
   writeFileSync(
     join(folder, 'splitkv-chat.d.ts'),

@@ -126,7 +126,12 @@ for (const [compiler, path] of Object.entries(COMPILERS)) {
     try {
       const packed = join(root, 'node_modules/splitkv');
       const declarations = readdirSync('dist').filter((name) => name.endsWith('.d.ts'));
-      expect(declarations).toEqual(['splitkv-chat.d.ts', 'splitkv-react.d.ts', 'splitkv.d.ts']);
+      expect(declarations).toEqual([
+        'splitkv-chat.d.ts',
+        'splitkv-prompt_api.d.ts',
+        'splitkv-react.d.ts',
+        'splitkv.d.ts',
+      ]);
       for (const name of declarations) cpSync(join('dist', name), join(packed, 'dist', name));
       cpSync('package.json', join(packed, 'package.json'));
       writeFileSync(join(root, 'package.json'), '{"type": "module"}');
@@ -134,6 +139,8 @@ for (const [compiler, path] of Object.entries(COMPILERS)) {
         join(root, 'use.ts'),
         `import { load, type Source } from 'splitkv';
 import type { SplitkvChat } from 'splitkv/chat';
+import { promptApi, type LanguageModelSession } from 'splitkv/prompt-api';
+export const session = (): Promise<LanguageModelSession> => promptApi((options) => load('model', options)).create({ topK: 3 });
 export const open = (source: Source) => load(source, { weights: 'q4', powerPreference: 'low-power' });
 const { info } = await load('model');
 export const size: string = info.vocabSize;
@@ -155,7 +162,7 @@ chat.seed = true;
           .filter((line) => /error TS/.test(line))
           .map((line) => line.replace(/: .*/, ''));
       };
-      expect(check('use.ts')).toEqual(['use.ts(5,14)', 'use.ts(9,14)', 'use.ts(10,86)', 'use.ts(12,1)']);
+      expect(check('use.ts')).toEqual(['use.ts(7,14)', 'use.ts(11,14)', 'use.ts(12,86)', 'use.ts(14,1)']);
 
       for (const name of ['@types/react', 'csstype', 'react']) {
         mkdirSync(dirname(join(root, 'node_modules', name)), { recursive: true });

@@ -45,3 +45,78 @@ test('in a page: a conversation computes what is new, goes on after a reload, an
   expect(second.messages).toHaveLength(8);
   expect(second.cached[0]).toBe(0);
 });
+
+test('in a page: the Prompt API, where the browser has none, or beside its own', async ({ page }) => {
+  await page.route('**/lib/*.js', (route) =>
+    route.fulfill({
+      path: `dist/${new URL(route.request().url()).pathname.split('/').at(-1)}`,
+      contentType: 'text/javascript',
+    }),
+  );
+  await page.route('**/plain.html', (route) =>
+    route.fulfill({ contentType: 'text/html', body: '<!doctype html><title>plain</title>' }),
+  );
+  await page.goto('/plain.html');
+  const got = await page.evaluate(async () => {
+    const [library, face] = ['/lib/splitkv.js', '/lib/splitkv-prompt_api.js'];
+    const { load } = (await import(library)) as typeof import('../../src/index.js');
+    const { providePromptApi } = (await import(face)) as typeof import('../../src/app/prompt_api/index.js');
+    delete (globalThis as { LanguageModel?: unknown }).LanguageModel;
+    const set = providePromptApi((options) => load('/models/tiny-gqa/', { cache: false, ...options }));
+    const again = providePromptApi(() => Promise.reject(new Error('never asked')));
+    const { LanguageModel } = globalThis as unknown as {
+      LanguageModel: import('../../src/app/prompt_api/index.js').LanguageModelClass;
+    };
+    const before = await LanguageModel.availability();
+    const progress: number[] = [];
+    const session = await LanguageModel.create({
+      topK: 1,
+      initialPrompts: [{ role: 'system', content: 'Answer in few words.' }],
+      monitor: (target) =>
+        target.addEventListener('downloadprogress', (event) => progress.push((event as ProgressEvent).loaded)),
+    });
+    const answer = await session.prompt('who ?', { responseConstraint: /(yes|no){1,3}/ });
+    const reader = session
+      .promptStreaming('why ?', {
+        responseConstraint: {
+          type: 'object',
+          properties: { a: { type: 'boolean' } },
+          required: ['a'],
+          additionalProperties: false,
+        },
+      })
+      .getReader();
+    let json = '';
+    for (let next = await reader.read(); !next.done; next = await reader.read()) json += next.value;
+    const { contextUsage, contextWindow } = session;
+    const failure = await session
+      .prompt([{ role: 'system', content: 'x' }])
+      .catch((error: unknown) => (error as DOMException).name);
+    session.destroy();
+    return {
+      set,
+      again,
+      before,
+      after: await LanguageModel.availability(),
+      progress,
+      answer,
+      json,
+      contextUsage,
+      contextWindow,
+      failure,
+    };
+  });
+  expect(got).toMatchObject({
+    set: true,
+    again: false,
+    before: 'downloadable',
+    after: 'available',
+    failure: 'NotSupportedError',
+  });
+  expect(got.progress[0]).toBe(0);
+  expect(got.progress.at(-1)).toBe(1);
+  expect(got.answer).toMatch(/^(yes|no){1,3}$/);
+  expect(typeof (JSON.parse(got.json) as { a: unknown }).a).toBe('boolean');
+  expect(got.contextUsage).toBeGreaterThan(0);
+  expect(got.contextUsage).toBeLessThanOrEqual(got.contextWindow);
+});

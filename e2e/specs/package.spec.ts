@@ -78,7 +78,12 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // The page of the command line has the small parts, too.
   expect(chat).toEqual(['splitkv-chat.js', 'splitkv-adapter_list.js', 'splitkv-rank_options.js', 'splitkv-react.js']);
   expect(gzipped(chat) / 1000).toBeLessThan(20);
-  const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !all.has(file) && !chat.includes(file));
+  // What other APIs look like, over a model that is loaded elsewhere.
+  const faces = ['splitkv-prompt_api.js'];
+  expect([...reached(faces, [STATIC])]).toEqual(faces);
+  expect(gzipped(faces) / 1000).toBeLessThan(5);
+  const own = new Set([...all, ...chat, ...faces]);
+  const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !own.has(file));
   rest.splice(rest.indexOf(WORKER_TEXT), 1);
   rest.splice(rest.indexOf(GRAMMARS), 1);
   for (const file of rest) expect(file, 'any other file is for Node').toMatch(/^splitkv-node/);

@@ -260,6 +260,13 @@ export type Prompt =
   | Int32Array
   | { readonly messages: readonly ChatMessage[] };
 
+export interface TokenizeOptions {
+  /** A text gets the special tokens that it is fed with, such as that of its beginning; default true. */
+  readonly addSpecial?: boolean;
+  /** Messages end with the beginning of an answer; default true. */
+  readonly addGenerationPrompt?: boolean;
+}
+
 export type FinishReason = 'stop' | 'length' | 'abort';
 
 export interface RankStats {
@@ -528,8 +535,8 @@ export interface Model {
   embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<EmbedResult>;
   /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
   kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;
-  /** Token ids of a text, as `generate` would feed them. */
-  tokenize(text: string): number[];
+  /** Token ids of a prompt, as `generate` would feed them, however many. */
+  tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
   detokenize(tokens: readonly number[]): string;
   readonly chat: { readonly completions: ChatCompletions };
   /**

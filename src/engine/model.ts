@@ -20,6 +20,7 @@ import type {
   ModelInfo,
   Prompt,
   RunStats,
+  TokenizeOptions,
   TuningStats,
   SelfTestResult,
 } from './api.js';
@@ -255,8 +256,10 @@ export class LoadedModel implements Model {
     return { promptTokens: tokens.length, layers };
   }
 
-  tokenize(text: string): number[] {
-    return [...needTokenizer(this.#reader, 'tokenize').encode(text, { addSpecial: true })];
+  tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {
+    if (prompt === '')
+      return [...needTokenizer(this.#reader, 'tokenize').encode('', { addSpecial: options.addSpecial ?? true })];
+    return [...promptTokens(prompt, { ...this.#reader, contextLength: Infinity }, options)];
   }
 
   detokenize(tokens: readonly number[]): string {

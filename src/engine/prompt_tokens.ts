@@ -1,8 +1,7 @@
 import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
 import type { ModelConfig } from '../model/config/model_config.js';
 import { Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
-import type { Prompt } from './api.js';
-import type { TokenizeOptions } from './serving/api.js';
+import type { Prompt, TokenizeOptions } from './api.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
 export interface PromptReader {

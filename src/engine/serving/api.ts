@@ -9,6 +9,7 @@ import type {
   Prompt,
   SamplingOptions,
   TextForm,
+  TokenizeOptions,
 } from '../api.js';
 import type { PromptSource } from '../prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
@@ -140,13 +141,6 @@ export interface ServingMetrics extends EngineMetrics {
   /** Seconds from the request to an answer's first token, and between each two of its tokens after that. */
   readonly firstToken: HistogramCounts;
   readonly nextToken: HistogramCounts;
-}
-
-export interface TokenizeOptions {
-  /** A text gets the special tokens that it is fed with, such as that of its beginning; default true. */
-  readonly addSpecial?: boolean;
-  /** Messages end with the beginning of an answer; default true. */
-  readonly addGenerationPrompt?: boolean;
 }
 
 /** A model that answers many requests at once, each the same alone and in any company. */

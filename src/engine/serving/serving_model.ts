@@ -1,20 +1,12 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
-import type { EmbedOptions, EmbedResult, Prompt } from '../api.js';
+import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../api.js';
 import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
 import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
 import { parseAttentionDpConfig } from '../scheduler/index.js';
-import type {
-  Completion,
-  CompletionOptions,
-  ServeOptions,
-  ServingInfo,
-  ServingMetrics,
-  ServingModel,
-  TokenizeOptions,
-} from './api.js';
+import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
 import { embed } from './embed.js';

@@ -1,0 +1,152 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { randomFiles } from '../../engine/testing/random_source.js';
+import { load, type Model } from '../../index.js';
+import { type LanguageModelClass, type LanguageModelMessage, promptApi } from './index.js';
+
+const adapter = (await testAdapters()).at(-1)!.name;
+const CONTEXT = 512;
+const { files } = randomFiles({ seed: 11, config: { max_position_embeddings: CONTEXT } });
+const user = (content: string): LanguageModelMessage => ({ role: 'user', content });
+const assistant = (content: string): LanguageModelMessage => ({ role: 'assistant', content });
+/** Random models end no answer by themselves. */
+const few = /[a-z]{3,6}/;
+
+describe('LanguageModel over a model', () => {
+  let model: Model;
+  let LanguageModel: LanguageModelClass;
+  beforeAll(async () => {
+    model = await load(files, { adapter, requests: 2 });
+    LanguageModel = promptApi(model);
+  });
+  afterAll(() => model.dispose());
+
+  /** A conversation's answer, with these turns before it. */
+  const expected = async (
+    question: string,
+    system?: string,
+    turns: readonly [string, string][] = [],
+  ): Promise<string> => {
+    const saved = model.conversation(system === undefined ? {} : { system }).save();
+    const restore = { ...saved, turns: turns.map(([asked, answer]) => ({ user: asked, answer, tokens: [] })) };
+    return (await model.conversation({ restore }).send(question, { regex: few.source }).result).text;
+  };
+  const tokens = (messages: readonly LanguageModelMessage[]): number =>
+    model.tokenize({ messages: messages as never }, { addGenerationPrompt: false }).length;
+
+  test('sessions hold what was said: prompts, streams, appended messages, clones', async () => {
+    const first = { role: 'system' as const, content: 'say little' };
+    const session = await LanguageModel.create({ initialPrompts: [first, user('a'), assistant('b'), user('c')] });
+    expect(session.contextUsage).toBe(tokens([first, user('a'), assistant('b'), user('c')]));
+    await session.append([{ role: 'user', content: [{ type: 'text', value: 'd' }] }]);
+    const asked = [first, user('a'), assistant('b'), user('c\n\nd\n\nwho ?')];
+    const grows = await session.measureContextUsage('who ?');
+    expect(session.contextUsage + grows).toBe(tokens(asked));
+    const answer = await session.prompt('who ?', { responseConstraint: few });
+    expect(answer).toBe(await expected('c\n\nd\n\nwho ?', first.content, [['a', 'b']]));
+    const other = await session.clone();
+    const said = [...asked, assistant(answer)];
+    expect(session.contextUsage).toBeGreaterThanOrEqual(tokens(said) - 4);
+    let streamed = '';
+    const reader = session.promptStreaming('why ?', { responseConstraint: few }).getReader();
+    for (let next = await reader.read(); !next.done; next = await reader.read()) streamed += next.value;
+    expect(streamed).toMatch(/^[a-z]{3,6}$/);
+    // The clone knows nothing of it; what is asked at once is answered in turn.
+    const [again, third] = await Promise.all([
+      other.prompt('why ?', { responseConstraint: few }),
+      other.prompt('when ?', {
+        responseConstraint: { type: 'array', items: { type: 'boolean' }, minItems: 1, maxItems: 3 },
+      }),
+    ]);
+    expect(again).toBe(streamed);
+    expect((JSON.parse(third) as unknown[]).length).toBeGreaterThan(0);
+  });
+
+  test('what fails, is aborted or left has not been said', async () => {
+    const session = await LanguageModel.create({ topK: 1 });
+    const { contextUsage } = session;
+    const leaving = new AbortController();
+    const aborted = session.prompt('tell me', { signal: leaving.signal });
+    const waiting = session.prompt('x', { signal: leaving.signal });
+    setTimeout(() => leaving.abort(new Error('enough')), 30);
+    await expect(aborted).rejects.toThrow('enough');
+    await expect(waiting).rejects.toThrow('enough');
+    const stream = session.promptStreaming('tell me').getReader();
+    await stream.read();
+    await stream.cancel();
+    expect(session.contextUsage).toBe(contextUsage);
+    expect(await session.prompt('who ?', { responseConstraint: few })).toBe(await expected('who ?'));
+    const wrong: [unknown, object, object][] = [
+      [[{ role: 'system', content: 'x' }], {}, { name: 'NotSupportedError' }],
+      [[{ role: 'user', content: [{ type: 'image', value: new Blob() }] }], {}, { name: 'NotSupportedError' }],
+      [[{ role: 'assistant', content: 'x', prefix: true }], {}, { name: 'NotSupportedError' }],
+      [[assistant('x')], {}, { name: 'TypeError' }],
+      [[{ role: 'tool', content: 'x' }], {}, { name: 'TypeError' }],
+      ['x', { responseConstraint: /a/i }, { name: 'NotSupportedError' }],
+      ['x', { responseConstraint: { type: 'array', contains: {} } }, { name: 'NotSupportedError' }],
+      ['x '.repeat(CONTEXT), {}, { name: 'QuotaExceededError', quota: CONTEXT }],
+    ];
+    for (const [input, options, told] of wrong) {
+      await expect(session.prompt(input as string, options), JSON.stringify(told)).rejects.toMatchObject(told);
+    }
+    await expect(session.append('x '.repeat(CONTEXT))).rejects.toMatchObject({ name: 'QuotaExceededError' });
+    const running = session.prompt('tell me');
+    setTimeout(() => session.destroy(), 30);
+    await expect(running).rejects.toMatchObject({ name: 'AbortError' });
+    await expect(session.prompt('x')).rejects.toMatchObject({ name: 'InvalidStateError' });
+    await expect(LanguageModel.create({ initialPrompts: [user('x '.repeat(CONTEXT))] })).rejects.toMatchObject({
+      name: 'QuotaExceededError',
+    });
+    await expect(
+      LanguageModel.create({ initialPrompts: [user('x'), { role: 'system', content: 'x' }] }),
+    ).rejects.toThrow(TypeError);
+    await expect(LanguageModel.create({ expectedInputs: [{ type: 'image' }] })).rejects.toMatchObject({
+      name: 'NotSupportedError',
+    });
+    await expect(LanguageModel.create({ temperature: -1 })).rejects.toThrow(RangeError);
+    await expect(LanguageModel.create({ signal: AbortSignal.abort(new Error('no')) })).rejects.toThrow('no');
+  });
+
+  test('a full context: the oldest turns go, and the session tells', async () => {
+    const session = await LanguageModel.create({ initialPrompts: [{ role: 'system', content: 'say little' }] });
+    const told: string[] = [];
+    session.oncontextoverflow = ({ type }) => told.push(type);
+    session.addEventListener('quotaoverflow', ({ type }) => told.push(type));
+    for (let turn = 0; turn < 4; turn++) {
+      await session.prompt(`${turn} `.repeat(70), { responseConstraint: few });
+      expect(session.contextUsage).toBeLessThanOrEqual(session.contextWindow);
+    }
+    expect(told.slice(0, 2)).toEqual(['contextoverflow', 'quotaoverflow']);
+    session.oncontextoverflow = null;
+    expect(session.oncontextoverflow).toBeNull();
+  });
+});
+
+test('the model is loaded when a session is asked for, once, and its progress told', async () => {
+  let loads = 0;
+  const LanguageModel = promptApi(async (options) => {
+    loads++;
+    if (loads === 1) throw new Error('no network');
+    return load(files, { adapter, ...options });
+  });
+  expect(await LanguageModel.availability()).toBe('downloadable');
+  expect(await LanguageModel.availability({ expectedOutputs: [{ type: 'audio' }] })).toBe('unavailable');
+  expect(await LanguageModel.params()).toBeNull();
+  await expect(LanguageModel.create()).rejects.toMatchObject({ name: 'OperationError', message: 'no network' });
+  const progress: number[] = [];
+  const monitor = (target: EventTarget): void =>
+    target.addEventListener('downloadprogress', (event) => progress.push((event as ProgressEvent).loaded));
+  const creating = [
+    LanguageModel.create({ monitor, samplingMode: 'most-predictable' }),
+    LanguageModel.create({ topK: 5, temperature: 9 }),
+  ];
+  expect(await LanguageModel.availability()).toBe('downloading');
+  const [one, two] = await Promise.all(creating);
+  expect(loads).toBe(2);
+  expect(await LanguageModel.availability()).toBe('available');
+  expect([progress[0], progress.at(-1)]).toEqual([0, 1]);
+  expect(progress).toEqual(progress.toSorted((a, b) => a - b));
+  expect(one).toMatchObject({ temperature: 0, samplingMode: 'most-predictable', contextWindow: CONTEXT });
+  expect(two).toMatchObject({ temperature: 2, topK: 5 });
+  expect(await LanguageModel.params()).toMatchObject({ maxTemperature: 2 });
+});
