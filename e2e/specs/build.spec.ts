@@ -39,7 +39,7 @@ test('the built library works in a page by one import, without a bundler', async
     await model.dispose();
     return completion.choices[0]!.message.content;
   }, `${STORY} ${question}`);
-  expect(text.trim()).toBe(answer);
+  expect(text!.trim()).toBe(answer);
 });
 
 test('the package, installed: small, without pages and maps, in order, and its command line answers in Node and in Chrome', () => {

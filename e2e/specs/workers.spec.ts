@@ -84,7 +84,7 @@ for (const [where, origin] of [
       },
       [address, `${STORY} ${question}`] as const,
     );
-    expect(text.trim()).toBe(answer);
+    expect(text!.trim()).toBe(answer);
     await expect.poll(() => page.workers().length).toBe(0);
   });
 }

@@ -2,6 +2,7 @@
 
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription, Variants } from '../gpu/index.js';
+import type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../chat_formats/tools.js';
 import type { ResponseFormat, TextForm } from '../grammar/text_form.js';
 import type { NetworkOptions } from '../loader/index.js';
 import type { KvPolicy } from '../model/compression/options.js';
@@ -19,6 +20,7 @@ export type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
 export type { Variants } from '../gpu/index.js';
 export type { NetworkOptions } from '../loader/index.js';
 export type { ResponseFormat, TextForm } from '../grammar/text_form.js';
+export type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../chat_formats/tools.js';
 
 export interface LoadProgress {
   /**
@@ -187,7 +189,7 @@ export interface SamplingOptions {
 /** What a model's makers recommend. */
 export type RecommendedSampling = Pick<SamplingOptions, 'temperature' | 'topK' | 'topP' | 'minP' | 'repetitionPenalty'>;
 
-export interface GenerateOptions extends SamplingOptions, TextForm {
+export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions {
   /** Default 256. */
   readonly maxTokens?: number;
   /** Generation ends before any of these strings; the string itself isn't returned. */
@@ -248,8 +250,17 @@ export interface Conversation {
 }
 
 export interface ChatMessage {
-  readonly role: 'system' | 'user' | 'assistant';
-  readonly content: string;
+  readonly role: 'system' | 'user' | 'assistant' | 'tool';
+  /** null: the assistant called tools and said nothing. */
+  readonly content: string | null;
+  /** Of the assistant: what it thought before; templates leave it out of later turns as they see fit. */
+  readonly reasoning_content?: string;
+  /** Of the assistant: the tools that it called. */
+  readonly tool_calls?: readonly ToolCall[];
+  /** Of a tool: the call that its content is the result of. */
+  readonly tool_call_id?: string;
+  /** Of a tool: its name; default: that of the call. */
+  readonly name?: string;
 }
 
 /** Text, token ids, or chat messages (rendered with the model's chat template, which must exist). */
@@ -260,14 +271,18 @@ export type Prompt =
   | Int32Array
   | { readonly messages: readonly ChatMessage[] };
 
-export interface TokenizeOptions {
+export interface TokenizeOptions extends Pick<
+  ChatOptions,
+  'tools' | 'toolChoice' | 'enableThinking' | 'chatTemplateKwargs'
+> {
   /** A text gets the special tokens that it is fed with, such as that of its beginning; default true. */
   readonly addSpecial?: boolean;
   /** Messages end with the beginning of an answer; default true. */
   readonly addGenerationPrompt?: boolean;
 }
 
-export type FinishReason = 'stop' | 'length' | 'abort';
+/** 'tool_calls': it ended with calls of tools. */
+export type FinishReason = 'stop' | 'tool_calls' | 'length' | 'abort';
 
 export interface RankStats {
   readonly adapter: string;
@@ -347,9 +362,13 @@ export interface RunStats {
 /** The document that `generate --json` prints. Names are stable: other tools read them. */
 export interface GenerateResult {
   readonly text: string;
-  /** What the model thought before it answered, where it says which is which (gpt-oss's channels). */
+  /** What the model thought before it answered, where it says which is which. */
   readonly reasoning?: string;
+  /** Tools that the model called. */
+  readonly tool_calls?: readonly ToolCall[];
   readonly tokens: readonly number[];
+  /** Of them, those of what was thought; left out where there are none. */
+  readonly reasoning_tokens?: number;
   readonly prompt_tokens: number;
   readonly finish_reason: FinishReason;
   /** Says more where 'length' alone leaves it open: the token budget or a full context. */
@@ -363,9 +382,18 @@ export interface IndexedResult extends GenerateResult {
   readonly index: number;
 }
 
+/** What is new of a running generation. */
+export interface GenerationDelta {
+  readonly text: string;
+  readonly reasoning?: string;
+  readonly toolCalls?: readonly ToolCallDelta[];
+}
+
 /** A running generation: iterate for text pieces, await `result` for the whole. */
 export interface Generation extends AsyncIterable<string> {
   readonly result: Promise<GenerateResult>;
+  /** The same with what is thought, and calls of tools, as they come; in place of iterating for text. */
+  deltas(): AsyncIterable<GenerationDelta>;
 }
 
 export interface ModelInfo {
@@ -468,6 +496,16 @@ export interface ChatCompletionRequest {
   readonly grammar?: string | null;
   readonly regex?: string | null;
   readonly choice?: readonly string[] | null;
+  /** Functions that the model may call; their answers come as messages of role tool. */
+  readonly tools?: readonly Tool[] | null;
+  readonly tool_choice?: ToolChoice | null;
+  readonly parallel_tool_calls?: boolean | null;
+  /** Variables of the chat template. */
+  readonly chat_template_kwargs?: Readonly<Record<string, unknown>> | null;
+  /** Whether the model thinks before it answers, where its template can say so. */
+  readonly enable_thinking?: boolean | null;
+  /** What is thought comes as `reasoning_content`, apart from the answer; default true. */
+  readonly separate_reasoning?: boolean | null;
 }
 
 export interface ChatCompletionChunk {
@@ -477,8 +515,19 @@ export interface ChatCompletionChunk {
   readonly model: string;
   readonly choices: readonly {
     readonly index: 0;
-    readonly delta: { readonly role?: 'assistant'; readonly content?: string };
-    readonly finish_reason: 'stop' | 'length' | null;
+    readonly delta: {
+      readonly role?: 'assistant';
+      readonly content?: string;
+      readonly reasoning_content?: string;
+      /** The first of each call has id, type and name, those after it pieces of its arguments. */
+      readonly tool_calls?: readonly {
+        readonly index: number;
+        readonly id?: string;
+        readonly type?: 'function';
+        readonly function: { readonly name?: string; readonly arguments: string };
+      }[];
+    };
+    readonly finish_reason: ChatFinishReason | null;
   }[];
 }
 
@@ -489,11 +538,24 @@ export interface ChatCompletion {
   readonly model: string;
   readonly choices: readonly {
     readonly index: 0;
-    readonly message: { readonly role: 'assistant'; readonly content: string };
-    readonly finish_reason: 'stop' | 'length';
+    readonly message: {
+      readonly role: 'assistant';
+      /** null where tools were called and nothing was said. */
+      readonly content: string | null;
+      readonly reasoning_content?: string;
+      readonly tool_calls?: readonly ToolCall[];
+    };
+    readonly finish_reason: ChatFinishReason;
   }[];
-  readonly usage: { readonly prompt_tokens: number; readonly completion_tokens: number; readonly total_tokens: number };
+  readonly usage: {
+    readonly prompt_tokens: number;
+    readonly completion_tokens: number;
+    readonly total_tokens: number;
+    readonly completion_tokens_details: { readonly reasoning_tokens: number };
+  };
 }
+
+export type ChatFinishReason = 'stop' | 'length' | 'tool_calls';
 
 export interface ChatCompletions {
   create(

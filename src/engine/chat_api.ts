@@ -1,9 +1,11 @@
 import { didYouMean, usageError } from '../base/errors.js';
+import { chatToolCall } from '../chat_formats/tools.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionRequest,
   ChatCompletions,
+  ChatFinishReason,
   FinishReason,
   GenerateOptions,
   Generation,
@@ -31,6 +33,12 @@ const REQUEST_KEYS: readonly string[] = [
   'grammar',
   'regex',
   'choice',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'chat_template_kwargs',
+  'enable_thinking',
+  'separate_reasoning',
 ] satisfies (keyof ChatCompletionRequest)[];
 
 /** The OpenAI shape over `generate`. */
@@ -39,7 +47,7 @@ export function chatCompletions(
   generate: (prompt: Prompt, options: GenerateOptions) => Generation,
 ): ChatCompletions {
   let count = 0;
-  const finish = (reason: FinishReason): 'stop' | 'length' => (reason === 'length' ? 'length' : 'stop');
+  const finish = (reason: FinishReason): ChatFinishReason => (reason === 'abort' ? 'stop' : reason);
 
   function create(request: ChatCompletionRequest, options: { signal?: AbortSignal } = {}): Promise<unknown> {
     if (!Array.isArray(request.messages) || request.messages.length === 0) {
@@ -75,6 +83,12 @@ export function chatCompletions(
           grammar: request.grammar,
           regex: request.regex,
           choice: request.choice,
+          tools: request.tools,
+          toolChoice: request.tool_choice,
+          parallelToolCalls: request.parallel_tool_calls,
+          chatTemplateKwargs: request.chat_template_kwargs,
+          enableThinking: request.enable_thinking,
+          separateReasoning: request.separate_reasoning,
           signal: options.signal,
         }),
       },
@@ -92,15 +106,19 @@ export function chatCompletions(
     head: { id: string; created: number; model: string },
   ): AsyncGenerator<ChatCompletionChunk> {
     const chunk = (
-      delta: { role?: 'assistant'; content?: string },
-      reason: 'stop' | 'length' | null,
+      delta: ChatCompletionChunk['choices'][0]['delta'],
+      reason: ChatFinishReason | null,
     ): ChatCompletionChunk => ({
       ...head,
       object: 'chat.completion.chunk',
       choices: [{ index: 0, delta, finish_reason: reason }],
     });
     yield chunk({ role: 'assistant' }, null);
-    for await (const content of generation) yield chunk({ content }, null);
+    for await (const { text, reasoning, toolCalls } of generation.deltas()) {
+      if (reasoning) yield chunk({ reasoning_content: reasoning }, null);
+      if (text !== '') yield chunk({ content: text }, null);
+      if (toolCalls) yield chunk({ tool_calls: toolCalls.map(chatToolCall) }, null);
+    }
     yield chunk({}, finish((await generation.result).finish_reason));
   }
 
@@ -113,12 +131,22 @@ export function chatCompletions(
       ...head,
       object: 'chat.completion',
       choices: [
-        { index: 0, message: { role: 'assistant', content: result.text }, finish_reason: finish(result.finish_reason) },
+        {
+          index: 0,
+          message: {
+            role: 'assistant',
+            content: result.tool_calls && result.text === '' ? null : result.text,
+            ...(result.reasoning !== undefined && { reasoning_content: result.reasoning }),
+            ...(result.tool_calls && { tool_calls: result.tool_calls }),
+          },
+          finish_reason: finish(result.finish_reason),
+        },
       ],
       usage: {
         prompt_tokens: result.prompt_tokens,
         completion_tokens: result.tokens.length,
         total_tokens: result.prompt_tokens + result.tokens.length,
+        completion_tokens_details: { reasoning_tokens: result.reasoning_tokens ?? 0 },
       },
     };
   }

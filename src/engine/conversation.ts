@@ -97,7 +97,8 @@ export class TalkingConversation implements Conversation {
       }
       const { text, tokens, finish_detail: why } = result;
       // Marks of channels are the template's to write, and what is said on others than the answer's isn't kept.
-      const asTold = why !== 'stop_string' && !this.#host.reader.tokenizer?.channels();
+      const asTold =
+        why !== 'stop_string' && !result.reasoning && this.#host.reader.tokenizer?.format.name !== 'harmony';
       this.#turns = [...this.#turns, { user: content, answer: text, tokens: asTold ? tokens : [] }];
     };
     // Before whoever awaits the result goes on.
@@ -112,7 +113,11 @@ export class TalkingConversation implements Conversation {
       },
     );
     result.catch(() => {}); // who only iterates sees the error there
-    return { result, [Symbol.asyncIterator]: () => generation[Symbol.asyncIterator]() };
+    return {
+      result,
+      deltas: () => generation.deltas(),
+      [Symbol.asyncIterator]: () => generation[Symbol.asyncIterator](),
+    };
   }
 
   regenerate(options: GenerateOptions = {}): Generation {

@@ -1,5 +1,12 @@
 import { abortedError, SplitkvError } from '../base/errors.js';
-import type { AttentionStats, FinishReason, GenerateOptions, GenerateResult, KvCompressionStats } from './api.js';
+import type {
+  AttentionStats,
+  FinishReason,
+  GenerateOptions,
+  GenerateResult,
+  GenerationDelta,
+  KvCompressionStats,
+} from './api.js';
 import { attentionStats } from './attention_stats.js';
 import { kvCompressionStats } from './kv_stats.js';
 import { needTokenizer, type PromptReader } from './prompt_tokens.js';
@@ -9,6 +16,8 @@ import { engineSampling, stopTexts } from './ranks/sampling_options.js';
 import { Answer } from './serving/text/answer.js';
 import type { Engine, EngineRequest } from './serving/engine.js';
 import { checkForm, type TextForms } from './serving/text/forms.js';
+import { checkTools, readerOf } from './serving/text/reading.js';
+import { type ToolCall, withDelta } from '../chat_formats/tools.js';
 
 export type FinishDetail = GenerateResult['finish_detail'];
 
@@ -25,6 +34,11 @@ export const DEFAULT_MAX_TOKENS = 256;
 
 /** A prompt as ids, and how its rows are computed. */
 export type PromptRows = Pick<EngineRequest, 'prompt' | 'generatedSpans'>;
+
+/** ... and whether it is of messages. */
+export interface GeneratedPrompt extends PromptRows {
+  readonly isChat: boolean;
+}
 
 /** What a generation measured. */
 export interface Speed {
@@ -46,10 +60,10 @@ export interface GenerateHost {
 /** Runs one generation to its end. Emits text as it becomes certain; resolves with the whole. */
 export async function generate(
   { engine, reader, eosIds, forms }: GenerateHost,
-  rows: PromptRows,
+  { isChat, ...rows }: GeneratedPrompt,
   options: GenerateOptions,
   signal: AbortSignal,
-  emit: (text: string) => void,
+  emit: (delta: GenerationDelta) => void,
 ): Promise<
   Omit<GenerateResult, 'stats'> & {
     readonly cachedTokens: number;
@@ -65,6 +79,7 @@ export async function generate(
   const { runner } = engine.ranks;
   checkSampling({ ...options, maxTokens, seed }, runner.config.vocabSize);
   checkForm(options);
+  checkTools(options);
   const form = await forms.compile(options);
   const { prompt } = rows;
   const answer = new Answer(
@@ -72,13 +87,18 @@ export async function generate(
     stops,
     undefined,
     options.minTokens,
+    0,
+    readerOf(reader.tokenizer, prompt, options, isChat),
   );
   const tokens: number[] = [];
   let text = '';
   let reasoning = '';
-  const add = (piece: string): void => {
-    text += piece;
-    emit(piece);
+  let calls: readonly ToolCall[] = [];
+  const add = (delta: GenerationDelta): void => {
+    text += delta.text;
+    reasoning += delta.reasoning ?? '';
+    if (delta.toolCalls) calls = withDelta(calls, delta.toolCalls);
+    if (delta.text !== '' || delta.reasoning || delta.toolCalls) emit(delta);
   };
   let before: readonly RankCounts[] = [];
   let compressed: KvCompressionStats | undefined;
@@ -110,9 +130,7 @@ export async function generate(
         lastAt = performance.now();
         if (tokens.length === 0 && logits) onFirstLogits?.(logits);
         tokens.push(token);
-        const out = answer.push(token, undefined);
-        reasoning += out.reasoning ?? '';
-        add(out.text);
+        add(deltaOf(answer.push(token, undefined)));
         return answer.stopped;
       },
     });
@@ -122,8 +140,7 @@ export async function generate(
       const end = await handle.ended;
       cachedTokens = handle.cachedTokens;
       const last = answer.finish(end);
-      reasoning += last.reasoning ?? '';
-      add(last.text);
+      add(deltaOf(last));
       detail = last.finish;
     } finally {
       signal.removeEventListener('abort', abort);
@@ -135,9 +152,11 @@ export async function generate(
   return {
     text,
     ...(reasoning !== '' && { reasoning }),
+    ...(calls.length > 0 && { tool_calls: calls }),
     tokens,
+    ...(answer.reasoningTokens > 0 && { reasoning_tokens: answer.reasoningTokens }),
     prompt_tokens: prompt.length,
-    finish_reason: REASONS[detail],
+    finish_reason: calls.length > 0 && REASONS[detail] === 'stop' ? 'tool_calls' : REASONS[detail],
     finish_detail: detail,
     seed,
     cachedTokens,
@@ -150,6 +169,13 @@ export async function generate(
     },
   };
 }
+
+/** What of an event is told; probabilities aren't. */
+const deltaOf = ({ text, reasoning, toolCalls }: GenerationDelta): GenerationDelta => ({
+  text,
+  ...(reasoning !== undefined && { reasoning }),
+  ...(toolCalls && { toolCalls }),
+});
 
 function perToken(before: readonly RankCounts[], after: readonly RankCounts[], tokens: number): Speed['ranks'] {
   return after.map((now, rank) => {

@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import type { GenerateResult, Generation } from './api.js';
+import type { GenerateResult, Generation, GenerationDelta } from './api.js';
 
 /**
  * A generation that runs whether or not anyone iterates it. Leaving the iteration early aborts the run; `result` then
@@ -7,17 +7,16 @@ import type { GenerateResult, Generation } from './api.js';
  */
 export class GenerationStream implements Generation {
   readonly result: Promise<GenerateResult>;
-  readonly #pieces: string[] = [];
+  readonly #pieces: GenerationDelta[] = [];
   readonly #leave = new AbortController();
   #wake: (() => void) | undefined;
   #ended = false;
   #iterated = false;
 
-  /** `run` gets a function that emits a piece of text, and a signal for an iteration that was left early. */
-  constructor(run: (emit: (piece: string) => void, left: AbortSignal) => Promise<GenerateResult>) {
-    this.result = run((piece) => {
-      if (piece === '') return;
-      this.#pieces.push(piece);
+  /** `run` gets a function that emits what is new, and a signal for an iteration that was left early. */
+  constructor(run: (emit: (delta: GenerationDelta) => void, left: AbortSignal) => Promise<GenerateResult>) {
+    this.result = run((delta) => {
+      this.#pieces.push(delta);
       this.#wake?.();
     }, this.#leave.signal);
     const end = (): void => {
@@ -29,6 +28,10 @@ export class GenerationStream implements Generation {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string, void, undefined> {
+    for await (const { text } of this.deltas()) if (text !== '') yield text;
+  }
+
+  async *deltas(): AsyncGenerator<GenerationDelta, void, undefined> {
     if (this.#iterated)
       throw usageError('this generation is being iterated already; await its result, or generate again');
     this.#iterated = true;

@@ -26,23 +26,25 @@ import type {
 } from './api.js';
 import { chatCompletions } from './chat_api.js';
 import type { PickedPlan } from './planning/choose_plan.js';
-import { generate, type PromptRows } from './generate.js';
+import { generate, type GeneratedPrompt, type PromptRows } from './generate.js';
 import { TalkingConversation } from './conversation.js';
 import { GenerationStream } from './generation_stream.js';
 import type { Speed } from './generate.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './model_info.js';
-import { eosIds, needTokenizer, type PromptReader, promptTokens, tokenIds } from './prompt_tokens.js';
+import { eosIds, isChat, needTokenizer, type PromptReader, promptTokens, tokenIds } from './prompt_tokens.js';
 import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
 import type { Runner } from './ranks/runner.js';
 import { samplingSchema } from './ranks/sampling_options.js';
 import { Engine, type EngineRequest, mayShare, type Placing } from './serving/engine.js';
 import { formSchema, TextForms } from './serving/text/forms.js';
+import { chatSchema } from './serving/text/reading.js';
 
 const schema: OptionsSchema<GenerateOptions> = {
   ...samplingSchema,
   ...formSchema,
+  ...chatSchema,
   maxTokens: wholeNumber(1),
   stop: true,
   signal: true,
@@ -106,12 +108,12 @@ export class LoadedModel implements Model {
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
     return this.#generation(() => {
       checkOptions('generate', options, schema);
-      return { prompt: promptTokens(prompt, this.#reader) };
+      return { prompt: promptTokens(prompt, this.#reader, options), isChat: isChat(prompt) };
     }, options);
   }
 
   /** Runs what `rows` gives, once the model is known to be usable. */
-  #generation(rows: () => PromptRows, options: GenerateOptions): Generation {
+  #generation(rows: () => GeneratedPrompt, options: GenerateOptions): Generation {
     return new GenerationStream(async (emit, left) => {
       const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
       await this.#ready();
@@ -138,7 +140,7 @@ export class LoadedModel implements Model {
     options: GenerateOptions = {},
   ): AsyncGenerator<IndexedResult, void, undefined> {
     checkOptions('generateMany', options, schema);
-    const rows = prompts.map((prompt) => promptTokens(prompt, this.#reader));
+    const rows = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
     const left = new AbortController();
     const signal = AbortSignal.any([left.signal, ...(options.signal ? [options.signal] : [])]);
     const shared = commonPrefix(rows);
@@ -149,7 +151,9 @@ export class LoadedModel implements Model {
     const running = new Map(
       rows.map((prompt, index) => [
         index,
-        this.#generation(() => ({ prompt }), { ...options, signal }).result.then((result) => ({ index, ...result })),
+        this.#generation(() => ({ prompt, isChat: isChat(prompts[index]!) }), { ...options, signal }).result.then(
+          (result) => ({ index, ...result }),
+        ),
       ]),
     );
     for (const result of running.values()) result.catch(() => {}); // awaited below, or left
@@ -170,7 +174,7 @@ export class LoadedModel implements Model {
     const generate = (rows: () => PromptRows, given: GenerateOptions): Generation => {
       checkOptions('send', given, schema);
       // What the model's makers recommend; a caller's value wins.
-      return this.#generation(rows, { ...this.info.sampling, ...given });
+      return this.#generation(() => ({ ...rows(), isChat: true }), { ...this.info.sampling, ...given });
     };
     return new TalkingConversation({ reader: this.#reader, name: this.info.name, generate }, options);
   }

@@ -1,6 +1,7 @@
 import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
 import type { ModelConfig } from '../model/config/model_config.js';
 import { Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
+import { type ChatOptions, checkTools, shownTools } from '../chat_formats/tools.js';
 import type { Prompt, TokenizeOptions } from './api.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
@@ -31,6 +32,17 @@ export async function promptReader({
   };
 }
 
+/** Whether a prompt is of messages. */
+export const isChat = (prompt: Prompt): boolean =>
+  typeof prompt === 'object' && prompt !== null && 'messages' in prompt && prompt.messages !== undefined;
+
+/** The variables of a template that options ask for. */
+export const templateVariables = ({ enableThinking, chatTemplateKwargs }: ChatOptions): Record<string, unknown> => ({
+  // Qwen's name and most others', and that of Granite and DeepSeek.
+  ...(enableThinking !== undefined && { enable_thinking: enableThinking, thinking: enableThinking }),
+  ...chatTemplateKwargs,
+});
+
 /**
  * The ids that a prompt feeds. A text that is too long whatever its tokens are isn't tokenized.
  * @throws SplitkvError `usage` for what is no prompt, `context_full` for more tokens than there is room for, `io` or `unsupported`
@@ -39,7 +51,7 @@ export async function promptReader({
 export function promptTokens(
   prompt: Prompt,
   reader: PromptReader,
-  { addSpecial = true, addGenerationPrompt = true }: TokenizeOptions = {},
+  { addSpecial = true, addGenerationPrompt = true, ...options }: TokenizeOptions = {},
 ): readonly number[] {
   if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
   if (typeof prompt === 'string') {
@@ -51,7 +63,10 @@ export function promptTokens(
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
   const tokenizer = needTokenizer(reader, 'a chat prompt');
   // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
-  return encode(tokenizer.applyChatTemplate(messages, { addGenerationPrompt }), false, tokenizer, reader);
+  checkTools(options);
+  const tools = shownTools(options);
+  const told = { addGenerationPrompt, variables: templateVariables(options), ...(tools && { tools }) };
+  return encode(tokenizer.applyChatTemplate(messages, told), false, tokenizer, reader);
 }
 
 function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {

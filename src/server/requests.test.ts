@@ -188,7 +188,7 @@ test('fields that nobody here knows are named in short, and change nothing', () 
       messages: [{ ...message, ['y'.repeat(900_000)]: 1, name: 'me' }],
       ['x'.repeat(900_000)]: [[1]],
       temprature: 2,
-      reasoning_effort: 'high',
+      cache_salt: 'high',
       user: 'me',
     },
     100,
@@ -196,7 +196,7 @@ test('fields that nobody here knows are named in short, and change nothing', () 
   expect(chat.ignored.map(({ name }) => name)).toEqual([
     `${'x'.repeat(97)}...`,
     'temprature',
-    'reasoning_effort',
+    'cache_salt',
     `messages[0].${'y'.repeat(97)}...`,
   ]);
   expect(chat.ignored[1]!.why).toContain("Did you mean 'temperature'?");
@@ -212,6 +212,7 @@ test('-1 asks for none, and what would change an answer is refused, not ignored'
   expect(parseTextRequest(fields, 100).options).toEqual({ maxTokens: 100, stop: fields.stop });
   expect(parseChatRequest({ messages: [{ role: 'user', content: 'x' }], max_tokens: -1 }, 70).options).toEqual({
     maxTokens: 70,
+    separateReasoning: true,
   });
   expect(parseTextRequest({ prompt: 'x', max_tokens: 0, echo: true, logprobs: 0 }, 100).options).toEqual({
     maxTokens: 0,

@@ -36,6 +36,21 @@ export class ChatTemplates {
     this.#specials = specials;
   }
 
+  /** @throws SplitkvError `usage` for what are no messages */
+  check(messages: readonly ChatMessage[]): void {
+    checkMessages(messages);
+  }
+
+  /** The text of the template that tools are shown by, or of the only one; '' where there is none. */
+  get source(): string {
+    const { size } = this.#sources;
+    return (
+      this.#sources.get('tool_use') ??
+      this.#sources.get('default') ??
+      (size === 1 ? [...this.#sources.values()][0]! : '')
+    );
+  }
+
   get available(): boolean {
     return this.#sources.size > 0;
   }
@@ -45,7 +60,7 @@ export class ChatTemplates {
    * more of them, than any conversation needs.
    */
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
-    checkMessages(messages);
+    this.check(messages);
     const { addGenerationPrompt = true, tools } = options;
     const template = this.#template(this.#choose(options));
     try {

@@ -1,10 +1,14 @@
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { formatError, SplitkvError, unsupportedError, usageError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
+import type { Tool } from '../chat_formats/tools.js';
 import type { ChatMessage, ChatTemplateOptions, ChatTemplates } from './chat_template.js';
 import { LengthBound } from './length_bound.js';
 import type * as Parts from './parts.js';
-import { HarmonyChannels, TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
+import { TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
+import type { AnswerReader, ReadOptions } from '../chat_formats/answer_reader.js';
+import type { ChatFormat } from '../chat_formats/chat_format.js';
+import type { TemplateMessages } from '../chat_formats/template_messages.js';
 import { createTokenDecoder, type TokenDecoder, type TokenPiece } from './token_bytes.js';
 
 /** The files of a model folder that make a tokenizer: JSON as text or parsed. */
@@ -30,6 +34,12 @@ export class Tokenizer implements PieceSource {
   readonly #added: ReadonlySet<number>;
   readonly #special: ReadonlySet<number>;
   readonly #templates: ChatTemplates;
+  readonly #messages: TemplateMessages;
+  readonly #newReader: (options: ReadOptions) => AnswerReader;
+  /** How its model writes answers. */
+  readonly format: ChatFormat;
+  /** Ids of the texts that structure its answers. */
+  readonly marks: ReadonlyMap<number, string>;
   readonly #pieces = new Map<number, TokenPiece | undefined>();
   readonly #parts: { readonly json: Record<string, unknown>; readonly config: Record<string, unknown> };
   #bound: LengthBound | undefined;
@@ -42,7 +52,10 @@ export class Tokenizer implements PieceSource {
     return new Tokenizer(files, await import('./parts.js'));
   }
 
-  constructor(files: TokenizerFiles, { ChatTemplates, checkTokenizer }: typeof Parts) {
+  constructor(
+    files: TokenizerFiles,
+    { AnswerReader, ChatFormat, ChatTemplates, TemplateMessages, checkTokenizer }: typeof Parts,
+  ) {
     const json = readTokenizerJson(files.tokenizerJson);
     checkTokenizer(json);
     const config = readOptional(files.tokenizerConfig, 'tokenizer_config.json');
@@ -78,6 +91,23 @@ export class Tokenizer implements PieceSource {
     const fromFile = files.chatTemplate !== undefined;
     const file = fromFile ? 'chat_template.jinja' : 'tokenizer_config.json';
     this.#templates = new ChatTemplates(fromFile ? files.chatTemplate : config.chat_template, file, specials.named);
+    this.format = new ChatFormat(this.#templates.source, (text) => idOf(text) !== undefined);
+    this.marks = new Map(
+      this.format.marks.flatMap((text) => {
+        const id = idOf(text);
+        return id === undefined ? [] : [[id, text] as const];
+      }),
+    );
+    this.#messages = new TemplateMessages(
+      this.format,
+      (messages, { tools, ...variables }, addGenerationPrompt = true) =>
+        this.#templates.render(messages, {
+          addGenerationPrompt,
+          variables,
+          ...(tools !== undefined && { tools: tools as readonly unknown[] }),
+        }),
+    );
+    this.#newReader = (options) => new AnswerReader(this.format, options);
   }
 
   /**
@@ -127,12 +157,9 @@ export class Tokenizer implements PieceSource {
     return new TextStream(this, options);
   }
 
-  /** Of a vocabulary with Harmony's marks: what tells an answer from its reasoning. */
-  channels(): HarmonyChannels | undefined {
-    const [start, channel, message, end, ...last] = HARMONY.map((token) => this.idOf(token));
-    if (start === undefined || channel === undefined || message === undefined || end === undefined) return undefined;
-    const ends = [end, ...last.filter((id) => id !== undefined)];
-    return new HarmonyChannels(this, { start, channel, message, ends });
+  /** Tells an answer's text, thoughts and calls apart. It reads what a stream gives that keeps `marks`. */
+  reader(options: ReadOptions): AnswerReader {
+    return this.#newReader(options);
   }
 
   get hasChatTemplate(): boolean {
@@ -140,8 +167,10 @@ export class Tokenizer implements PieceSource {
   }
 
   /** The conversation as the one text the model was trained on; encode it with `addSpecial: false`. */
-  applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string {
-    return this.#templates.render(messages, options);
+  applyChatTemplate(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
+    if (options.template !== undefined) return this.#templates.render(messages, options);
+    this.#templates.check(messages);
+    return this.#messages.render(messages, { ...options, tools: options.tools as readonly Tool[] | undefined });
   }
 
   idOf(token: string): number | undefined {
@@ -163,8 +192,6 @@ export class Tokenizer implements PieceSource {
     return piece;
   }
 }
-
-const HARMONY = ['<|start|>', '<|channel|>', '<|message|>', '<|end|>', '<|return|>', '<|call|>'];
 
 function readTokenizerJson(source: unknown): Record<string, unknown> {
   const file = 'tokenizer.json';

@@ -305,8 +305,8 @@ export class ChatSession {
     written: { text: string },
   ): Promise<GenerateResult> {
     const generation = model.info.hasChatTemplate
-      ? this.#conversation(model).send(content, options)
-      : model.generate(this.#about === undefined ? content : `${this.#about.trim()} ${content}`, options);
+      ? this.#conversation(model).send(content ?? '', options)
+      : model.generate(this.#about === undefined ? (content ?? '') : `${this.#about.trim()} ${content}`, options);
     let text = '';
     for await (const piece of generation) {
       text += piece;

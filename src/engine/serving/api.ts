@@ -3,6 +3,7 @@
 import type {
   EmbedOptions,
   EmbedResult,
+  ChatOptions,
   GenerateResult,
   LoadOptions,
   ModelInfo,
@@ -10,6 +11,7 @@ import type {
   SamplingOptions,
   TextForm,
   TokenizeOptions,
+  ToolCallDelta,
 } from '../api.js';
 import type { PromptSource } from '../prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
@@ -54,7 +56,7 @@ export interface AttentionDpOptions {
   readonly batching_wait_iters?: number;
 }
 
-export interface CompletionOptions extends SamplingOptions, TextForm {
+export interface CompletionOptions extends SamplingOptions, TextForm, ChatOptions {
   /** Answers to the prompt, each with a seed of its own that follows from `seed`; default 1. */
   readonly n?: number;
   /** Default 256; with `echo` it may be 0. */
@@ -98,8 +100,10 @@ export interface CompletionEvent {
   readonly index: number;
   /** What is certain of the answer since the event before; may be empty. */
   readonly text: string;
-  /** What the model thinks before it answers, since the event before, where it says which is which (gpt-oss's channels). */
+  /** What the model thinks before it answers, since the event before, where it says which is which. */
   readonly reasoning?: string;
+  /** What is new of its calls of tools. */
+  readonly toolCalls?: readonly ToolCallDelta[];
   /** Of the tokens whose text is out by now; empty where no logprobs were asked for. Tokens of a stop text are left out. */
   readonly logprobs: readonly TokenLogprobs[];
   /** With the last event of each answer: why it ended. */

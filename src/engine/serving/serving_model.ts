@@ -4,11 +4,12 @@ import type { Source } from '../../loader/index.js';
 import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../api.js';
 import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
-import { eosIds, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
+import { eosIds, isChat, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
 import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
+import { checkTools } from './text/reading.js';
 import { embed } from './embed.js';
 import { Engine, type EngineOptions, mayShare, placingOf, WAIT_SECONDS } from './engine.js';
 import { Histogram } from './histogram.js';
@@ -149,6 +150,7 @@ export class EngineServingModel implements ServingModel {
 
   async prepare(options: CompletionOptions): Promise<void> {
     checkForm(options);
+    checkTools(options);
     await this.#host.forms.compile(options);
   }
 
@@ -161,9 +163,9 @@ export class EngineServingModel implements ServingModel {
     if (prompts.length === 0) throw usageError('complete: there is no prompt; give at least one');
     // An answer of ids has no text for them to be in.
     if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
-    const tokens = prompts.map((prompt) => promptTokens(prompt, this.#reader));
+    const tokens = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
     try {
-      return new RunningCompletion(this.#host, tokens, options);
+      return new RunningCompletion(this.#host, tokens, options, prompts.map(isChat));
     } catch (error) {
       if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
       throw error;

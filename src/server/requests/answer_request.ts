@@ -1,5 +1,6 @@
 import { type Completion, type CompletionEvent, type ServingModel, SplitkvError } from '../../index.js';
 import { ApiError, badRequest, toApiError } from '../api_error.js';
+import { withDelta } from '../../chat_formats/tools.js';
 import type { AnswerWriter, WholeAnswer } from './answer_shape.js';
 import type { CompletionCall } from './completion_call.js';
 import { EventStream, type EventStreamOptions } from '../http/event_stream.js';
@@ -76,14 +77,16 @@ async function collect(
   const answers = Array.from({ length: prompts.length * n }, () => ({
     text: '',
     reasoning: '',
+    toolCalls: [] as WholeAnswer['toolCalls'],
     logprobs: logprobs === undefined ? undefined : ([] as CompletionEvent['logprobs'][number][]),
     finish: 'aborted' as WholeAnswer['finish'],
     stop: undefined as WholeAnswer['stop'],
   }));
-  for await (const { index, text, reasoning = '', logprobs: more, finish, stop } of completion) {
+  for await (const { index, text, reasoning = '', toolCalls = [], logprobs: more, finish, stop } of completion) {
     const answer = answers[index]!;
     answer.text += text;
     answer.reasoning += reasoning;
+    answer.toolCalls = withDelta(answer.toolCalls, toolCalls);
     answer.logprobs?.push(...more);
     if (finish) Object.assign(answer, { finish, stop });
   }

@@ -1,4 +1,4 @@
-import type { Completion, CompletionEvent } from '../../index.js';
+import type { Completion, CompletionEvent, ToolCall, ToolCallDelta } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 
 /** One answer, whole. */
@@ -6,6 +6,8 @@ export interface WholeAnswer {
   readonly text: string;
   /** What the model thought before; may be empty. */
   readonly reasoning: string;
+  /** Of tools; may be empty. */
+  readonly toolCalls: readonly ToolCall[];
   readonly logprobs: CompletionEvent['logprobs'] | undefined;
   readonly finish: NonNullable<CompletionEvent['finish']>;
   /** The stop text that ended it, if one did. */
@@ -40,9 +42,13 @@ export interface AnswerShape {
   readonly piece: (text: string, logprobs: CompletionEvent['logprobs'] | undefined) => object;
   /** ... of a piece of what is thought; left out where only answers are told. */
   readonly thought?: (reasoning: string) => object;
+  /** ... of what is new of calls; left out where none are told. */
+  readonly calls?: (calls: readonly ToolCallDelta[]) => object;
   /** ... of the end of a stream. */
   readonly closing: object;
 }
 
-export const finishReason = (finish: WholeAnswer['finish']): 'stop' | 'length' =>
-  finish === 'max_tokens' || finish === 'context_full' ? 'length' : 'stop';
+export type ApiFinish = 'stop' | 'length' | 'tool_calls';
+
+export const finishReason = (finish: WholeAnswer['finish'], called: boolean): ApiFinish =>
+  finish === 'max_tokens' || finish === 'context_full' ? 'length' : called ? 'tool_calls' : 'stop';

@@ -1,7 +1,8 @@
 import * as z from 'zod/mini';
 import { isObject, shortened } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
-import type { ChatMessage } from '../../index.js';
+import { checkTools } from '../../chat_formats/tools.js';
+import type { ChatMessage, ChatOptions, Tool, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import { callOf, type CompletionCall } from './completion_call.js';
 import {
@@ -15,22 +16,57 @@ import {
   parseFields,
 } from './fields.js';
 
-const ROLES = ['system', 'developer', 'user', 'assistant'] as const;
+const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'] as const;
 const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
 const CONTENT = 'a text, or a list of parts {"type": "text", "text": "..."}';
+const CALLS =
+  'a list of calls such as {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}';
+const toolCall = z.looseObject(
+  {
+    id: z.string("a call's id"),
+    type: z.nullish(z.literal('function', "'function'")),
+    function: z.looseObject({ name: z.string("the tool's name"), arguments: z.string('a JSON text') }, CALLS),
+  },
+  CALLS,
+);
 const message = z.looseObject(
   {
     role: z.enum(ROLES, ROLES.join(', ')),
-    content: z.union(
-      [z.string(), z.array(z.looseObject({ type: z.literal('text'), text: z.string() })).check(z.minLength(1))],
-      CONTENT,
+    content: z.nullish(
+      z.union(
+        [z.string(), z.array(z.looseObject({ type: z.literal('text'), text: z.string() })).check(z.minLength(1))],
+        CONTENT,
+      ),
     ),
+    reasoning_content: z.nullish(z.string('a text')),
+    reasoning: z.nullish(z.string('a text')),
+    tool_calls: z.nullish(z.array(toolCall, CALLS)),
+    tool_call_id: z.nullish(z.string("a call's id")),
+    name: z.nullish(z.string('a name')),
   },
   'a message: an object with role and content',
 );
+/** What a template is told beside the messages. Those after `parallel_tool_calls` aren't OpenAI's. */
+export const chatFields = {
+  tools: z.nullish(z.custom<Tool[]>(Array.isArray, 'a list of tools')),
+  tool_choice: z.nullish(
+    z.custom<ToolChoice>(
+      (value) => typeof value === 'string' || isObject(value),
+      "'auto', 'none', 'required' or a function's name in an object",
+    ),
+  ),
+  parallel_tool_calls: flag,
+  reasoning_effort: z.nullish(z.string('low, medium or high, or none')),
+  chat_template_kwargs: z.nullish(z.custom<Record<string, unknown>>(isObject, 'an object of variables')),
+  enable_thinking: flag,
+  separate_reasoning: flag,
+  reasoning_format: z.nullish(z.enum(['none', 'auto', 'deepseek', 'deepseek-legacy'], 'none, auto or deepseek')),
+};
+
 export const messagesField = z.array(message, MESSAGES).check(z.minLength(1, MESSAGES));
 const schema = z.looseObject({
   ...commonFields,
+  ...chatFields,
   messages: messagesField,
   max_completion_tokens: commonFields.max_tokens,
   logprobs: flag,
@@ -38,8 +74,8 @@ const schema = z.looseObject({
 });
 
 /** Keys of a message that say nothing of the conversation, or nothing when empty: clients send back what they were sent. */
-const IGNORED = ['name', 'annotations', 'refusal'];
-const UNSUPPORTED = ['audio', 'function_call', 'tool_calls', 'tool_call_id'];
+const IGNORED = ['annotations', 'refusal'];
+const UNSUPPORTED = ['audio', 'function_call'];
 
 /**
  * Reads the body of a request to /v1/chat/completions.
@@ -65,7 +101,32 @@ export function parseChatRequest(body: unknown, room: number): CompletionCall {
     ignored,
     maxTokens,
     logprobs: logprobs ? (top ?? 0) : undefined,
+    chat: chatOptionsOf(fields),
   });
+}
+
+/** What fields say of templates and tools. @throws ApiError 400 */
+export function chatOptionsOf(fields: z.infer<z.ZodMiniObject<typeof chatFields>>): ChatOptions {
+  const { reasoning_effort: effort, enable_thinking: thinking, chat_template_kwargs: variables } = fields;
+  const separate =
+    fields.separate_reasoning ?? (fields.reasoning_format == null ? undefined : fields.reasoning_format !== 'none');
+  const options = {
+    tools: fields.tools,
+    toolChoice: fields.tool_choice,
+    parallelToolCalls: fields.parallel_tool_calls,
+    enableThinking: thinking ?? (effort === 'none' ? false : undefined),
+    // gpt-oss's template asks for it.
+    chatTemplateKwargs: effort == null || effort === 'none' ? variables : { reasoning_effort: effort, ...variables },
+    separateReasoning: separate,
+  };
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value != null)) as ChatOptions;
+  try {
+    checkTools(given);
+  } catch (error) {
+    const { message } = error as Error;
+    throw badRequest(message, /^(tools|tool_choice|chat_template_kwargs)/.exec(message)?.[0]);
+  }
+  return given;
 }
 
 /** What a conversation says. @throws ApiError 400 */
@@ -73,7 +134,12 @@ export const messagesOf = (messages: z.infer<typeof messagesField>, ignored: Ign
   messages.map((each, index) => messageOf(each, `messages[${index}]`, ignored));
 
 function messageOf(each: z.infer<typeof message>, name: string, ignored: IgnoredField[]): ChatMessage {
-  const { role, content, ...others } = each;
+  const { role, content, reasoning_content, reasoning, tool_calls, tool_call_id, name: own, ...others } = each;
+  const thought = reasoning_content ?? reasoning;
+  const calls = role === 'assistant' && tool_calls != null && tool_calls.length > 0 ? tool_calls : undefined;
+  if (content == null && role !== 'assistant') {
+    throw badRequest(`${name}.content is missing; expected ${CONTENT}`, `${name}.content`);
+  }
   for (const [key, value] of Object.entries(others)) {
     if (IGNORED.includes(key) || value === null || (Array.isArray(value) && value.length === 0)) continue;
     const field = `${name}.${shortened(key)}`;
@@ -83,7 +149,17 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
   return {
     // OpenAI's newer name of the same role, which templates don't know.
     role: role === 'developer' ? 'system' : role,
-    content: typeof content === 'string' ? content : content.map(({ text }) => text).join(''),
+    content: Array.isArray(content) ? content.map(({ text }) => text).join('') : (content ?? (calls ? null : '')),
+    ...(role === 'assistant' && thought != null && { reasoning_content: thought }),
+    ...(calls && {
+      tool_calls: calls.map(({ id, function: of }) => ({
+        id,
+        type: 'function' as const,
+        function: { name: of.name, arguments: of.arguments },
+      })),
+    }),
+    ...(role === 'tool' && tool_call_id != null && { tool_call_id }),
+    ...(role === 'tool' && own != null && { name: own }),
   };
 }
 

@@ -1,11 +1,13 @@
 import type { Completion, CompletionEvent } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import { type AnswerShape, type AnswerWriter, finishReason, type WholeAnswer } from './answer_shape.js';
+import { type AnswerShape, type AnswerWriter, type ApiFinish, finishReason, type WholeAnswer } from './answer_shape.js';
 import type { CompletionCall } from './completion_call.js';
 
 /** Writes answers as choices: chat's, or those of texts. */
 export class ChoiceWriter implements AnswerWriter {
   readonly mark = '[DONE]';
+  /** Answers that have called tools. */
+  readonly #called = new Set<number>();
 
   constructor(
     private readonly call: CompletionCall,
@@ -26,7 +28,7 @@ export class ChoiceWriter implements AnswerWriter {
       choices: answers.map((answer, index) => ({
         index,
         ...shape.whole(answer),
-        finish_reason: finishReason(answer.finish),
+        finish_reason: finishReason(answer.finish, answer.toolCalls.length > 0),
       })),
       usage: usageOf(completion),
     };
@@ -39,13 +41,18 @@ export class ChoiceWriter implements AnswerWriter {
     return Array.from({ length: prompts.length * (options.n ?? 1) }, (_, index) => this.#chunk(index, opening, null));
   }
 
-  chunks({ index, text, reasoning, logprobs, finish }: CompletionEvent): object[] {
+  chunks({ index, text, reasoning, toolCalls, logprobs, finish }: CompletionEvent): object[] {
     const wanted = this.call.options.logprobs === undefined ? undefined : logprobs;
     const chunks: object[] = [];
     const thought = reasoning === undefined ? undefined : this.shape.thought?.(reasoning);
     if (thought) chunks.push(this.#chunk(index, thought, null));
     if (text !== '' || logprobs.length > 0) chunks.push(this.#chunk(index, this.shape.piece(text, wanted), null));
-    if (finish) chunks.push(this.#chunk(index, this.shape.closing, finishReason(finish)));
+    const calls = toolCalls && this.shape.calls?.(toolCalls);
+    if (calls) {
+      this.#called.add(index);
+      chunks.push(this.#chunk(index, calls, null));
+    }
+    if (finish) chunks.push(this.#chunk(index, this.shape.closing, finishReason(finish, this.#called.has(index))));
     return chunks;
   }
 
@@ -58,7 +65,7 @@ export class ChoiceWriter implements AnswerWriter {
     return [body];
   }
 
-  #chunk(index: number, choice: object, finish_reason: 'stop' | 'length' | null): object {
+  #chunk(index: number, choice: object, finish_reason: ApiFinish | null): object {
     return {
       ...this.head,
       object: this.shape.chunkObject,
@@ -68,9 +75,10 @@ export class ChoiceWriter implements AnswerWriter {
   }
 }
 
-const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Completion): object => ({
+const usageOf = ({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: Completion): object => ({
   prompt_tokens: promptTokens,
   prompt_tokens_details: { cached_tokens: cachedTokens },
   completion_tokens: completionTokens,
+  completion_tokens_details: { reasoning_tokens: reasoningTokens },
   total_tokens: promptTokens + completionTokens,
 });

@@ -1,5 +1,5 @@
 import type * as z from 'zod/mini';
-import type { CompletionOptions, Prompt, TextForm } from '../../index.js';
+import type { ChatOptions, CompletionOptions, Prompt, TextForm } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import { type commonFields, given, type IgnoredField } from './fields.js';
 
@@ -29,6 +29,7 @@ export function callOf(
     readonly maxTokens: number;
     readonly logprobs: number | undefined;
     readonly echo?: boolean | undefined;
+    readonly chat?: ChatOptions | undefined;
   },
 ): CompletionCall {
   const options = {
@@ -51,6 +52,9 @@ export function callOf(
     maxTokens: own.maxTokens,
     logprobs: own.logprobs,
     echo: own.echo,
+    // Of messages, also where they come as ids.
+    separateReasoning: own.promptField === 'prompt' ? undefined : true,
+    ...own.chat,
     ...formOf(fields),
   };
   return {

@@ -5,6 +5,7 @@
  */
 
 import { needTokenizer, type PromptReader, promptTokens } from '../../engine/prompt_tokens.js';
+import type { ChatOptions } from '../../index.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
 import type { CompletionCall } from './completion_call.js';
@@ -42,7 +43,10 @@ const prompted = <Call extends CompletionCall | EmbeddingCall>(parse: CallReader
   parse,
   prepare: (call, reader) => {
     try {
-      return { ...call, prompts: call.prompts.map((prompt) => promptTokens(prompt, reader)) };
+      return {
+        ...call,
+        prompts: call.prompts.map((prompt) => promptTokens(prompt, reader, call.options as ChatOptions)),
+      };
     } catch (error) {
       throw toApiError(error, call.promptField);
     }

@@ -3,7 +3,7 @@ import { isObject } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
 import type { Prompt, TokenizeOptions } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { checkMessages, messagesField, messagesOf } from './chat_request.js';
+import { chatFields, chatOptionsOf, checkMessages, messagesField, messagesOf } from './chat_request.js';
 import { checkLength, commonFields, flag, type IgnoredField, parseFields } from './fields.js';
 
 /** Ids of one request to /detokenize. */
@@ -31,6 +31,7 @@ const toTokenize = z.looseObject({
   model: commonFields.model,
   prompt: z.nullish(z.string('a text')),
   content: z.nullish(z.string('a text')),
+  ...chatFields,
   messages: z.nullish(messagesField),
   add_special_tokens: flag,
   add_special: flag,
@@ -65,6 +66,7 @@ export function parseTokenizeRequest(body: unknown, room: number): TokenizeCall 
     options: {
       addSpecial: fields.add_special_tokens ?? fields.add_special ?? true,
       addGenerationPrompt: fields.add_generation_prompt ?? true,
+      ...chatOptionsOf(fields),
     },
   };
 }

@@ -22,6 +22,7 @@ const thought: CompletionEvent[] = [
 const whole = {
   text: 'Yes.',
   reasoning: 'so it is',
+  toolCalls: [],
   logprobs: undefined,
   finish: 'stop_string' as const,
   stop: 'END',

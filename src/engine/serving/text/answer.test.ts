@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { loadTokenizer } from '../../../tokenizer/load_tokenizer.js';
 import { byteLevelTokenizer } from '../../../tokenizer/testing/tiny_tokenizers.js';
 import { Answer } from './answer.js';
+import { readerOf } from './reading.js';
 import type { CompletionEvent, TokenLogprobs } from '../api.js';
 import type { EngineEnd } from '../engine.js';
 
@@ -111,7 +112,7 @@ describe('answer', () => {
       tokenizerConfig: config,
     });
     const said = (text: string, ...more: string[]) => {
-      const made = new Answer(harmony, more, undefined);
+      const made = new Answer(harmony, more, undefined, 0, 0, readerOf(harmony, [], {}, true));
       const all = harmony.encode(text, { addSpecial: false }).map((token) => made.push(token, undefined));
       const ended = made.finish(made.stopped ? 'ended' : 'eos');
       const join = (key: 'text' | 'reasoning'): string => [...all, ended].map((out) => out[key] ?? '').join('');

@@ -1,5 +1,6 @@
 import type { GenerateResult } from '../../api.js';
-import { type HarmonyChannels, StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
+import type { AnswerDelta, AnswerReader } from '../../../chat_formats/answer_reader.js';
+import { StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
 import type { CompletionEvent, TokenLogprobs } from '../api.js';
 import type { EngineEnd } from '../engine.js';
 import { tokenChance, tokenLogprobs } from './logprobs.js';
@@ -13,7 +14,7 @@ const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {
   aborted: 'aborted',
 };
 
-type Out = Pick<CompletionEvent, 'text' | 'logprobs' | 'reasoning'>;
+type Out = Pick<CompletionEvent, 'text' | 'logprobs' | 'reasoning' | 'toolCalls'>;
 const NOTHING: Out = { text: '', logprobs: [] };
 
 /** A token whose text isn't out yet. */
@@ -24,15 +25,14 @@ interface Held {
 }
 
 /**
- * One answer's tokens as text: whole characters, nothing of a stop text, and each token's probability with its text. Reasoning on
- * channels of its own comes beside it.
+ * One answer's tokens as text: whole characters, nothing of a stop text, and each token's probability with its text. Thoughts and
+ * calls of tools come beside it.
  */
 export class Answer {
   readonly #scanner: StopScanner;
   readonly #stream: TextStream | undefined;
-  readonly #channels: HarmonyChannels | undefined;
-  readonly #reasoning: TextStream | undefined;
   #tokens = 0;
+  #called = false;
   /** UTF-16 units that the tokens so far have given, and those handed out. */
   #decoded: number;
   #out: number;
@@ -44,6 +44,7 @@ export class Answer {
    * @param minTokens stop texts are looked for in what comes after so many tokens
    * @param logprobs how many likeliest tokens to tell beside each; undefined: no probabilities
    * @param begins where its text begins, in UTF-16 units
+   * @param reader tells thoughts and calls apart; default: all is text
    * @throws SplitkvError `usage` for an empty stop text
    */
   constructor(
@@ -52,52 +53,75 @@ export class Answer {
     private readonly logprobs: number | undefined,
     private readonly minTokens = 0,
     begins = 0,
+    private readonly reader?: AnswerReader,
   ) {
     this.#decoded = begins;
     this.#out = begins;
     this.#scanner = new StopScanner(stops);
     // Text after a prompt keeps the blank that a sentence's first token would lose.
-    this.#stream = tokenizer?.stream({ continues: true });
-    this.#channels = tokenizer?.channels();
-    this.#reasoning = this.#channels && tokenizer?.stream({ continues: true });
+    this.#stream = tokenizer?.stream({ continues: true, keep: reader && new Set(tokenizer.marks.keys()) });
   }
 
   get tokens(): number {
     return this.#tokens;
   }
 
-  /** Of these, those of reasoning. */
+  /** Of them, those of thoughts. */
   get reasoningTokens(): number {
     return this.#reasoningTokens;
   }
 
-  /** A stop text was met: the answer ends here. */
+  /** Tools were called. */
+  get called(): boolean {
+    return this.#called;
+  }
+
+  /** A stop text was met, or the one call was made that may be: the answer ends here. */
   get stopped(): boolean {
-    return this.#stop !== undefined;
+    return this.#stop !== undefined || this.reader?.done === true;
   }
 
   /** Takes a token, and the logits it was chosen by where probabilities are wanted. */
   push(token: number, logits: Float32Array | undefined): Out {
     this.#tokens++;
-    const where = this.#channels ? this.#channels.push(token) : 'answer';
-    if (where === 'reasoning') this.#reasoningTokens++;
-    const text = (where === 'answer' ? this.#stream?.push(token) : '') ?? '';
-    const reasoning = where === 'reasoning' ? this.#reasoning?.push(token) : this.#reasoning?.flush();
+    const thought = this.reader?.thinking;
+    const read = this.#read(this.#stream?.push(token) ?? '');
+    if (thought || this.reader?.thinking) this.#reasoningTokens++;
+    const { text } = read;
     if (logits && this.logprobs !== undefined) this.#hold(token, logits, this.logprobs, text);
     this.#decoded += text.length;
-    const out = this.#scan(text);
-    return reasoning ? { ...out, reasoning } : out;
+    return { ...read.beside, ...this.#scan(text) };
   }
 
   /** What was held back, and why the answer ended. */
   finish(end: EngineEnd): Out & Pick<CompletionEvent, 'stop'> & Required<Pick<CompletionEvent, 'finish'>> {
-    const last = this.stopped ? NOTHING : this.#scan(this.#stream?.flush() ?? '');
+    if (this.#stop !== undefined) return { ...NOTHING, finish: 'stop_string', stop: this.#stop };
+    const read = this.#read(this.#stream?.flush() ?? '', true);
+    const last = { ...read.beside, ...this.#scan(read.text) };
     if (this.#stop !== undefined) return { ...last, finish: 'stop_string', stop: this.#stop };
     const rest = this.#scanner.flush();
     const logprobs = [...last.logprobs, ...this.#held.map((held) => held.logprobs)];
     this.#held = [];
-    const reasoning = this.#reasoning?.flush();
-    return { text: last.text + rest, logprobs, ...(reasoning && { reasoning }), finish: DETAILS[end] };
+    // It ended with its one call.
+    const finish = end === 'ended' && this.reader?.done ? 'eos' : DETAILS[end];
+    return { ...last, text: last.text + rest, logprobs, finish };
+  }
+
+  /** What new text says, and what comes beside the answer's own. */
+  #read(
+    piece: string,
+    isLast = false,
+  ): { readonly text: string; readonly beside: Pick<Out, 'reasoning' | 'toolCalls'> } {
+    if (!this.reader) return { text: piece, beside: {} };
+    const first = this.reader.push(piece);
+    const last: AnswerDelta = isLast ? this.reader.finish() : { text: '', reasoning: '', toolCalls: [] };
+    const reasoning = first.reasoning + last.reasoning;
+    const toolCalls = [...first.toolCalls, ...last.toolCalls];
+    this.#called ||= toolCalls.length > 0;
+    return {
+      text: first.text + last.text,
+      beside: { ...(reasoning !== '' && { reasoning }), ...(toolCalls.length > 0 && { toolCalls }) },
+    };
   }
 
   #hold(token: number, logits: Float32Array, count: number, text: string): void {
@@ -118,10 +142,11 @@ export class Answer {
     this.#out += text.length;
     this.#stop ??= stopped;
     // A token that the stop text begins in has given some of the answer; later ones have given none.
-    const isOut = ({ end, logprobs }: Held): boolean => (this.stopped ? logprobs.offset < this.#out : end <= this.#out);
+    const isOut = ({ end, logprobs }: Held): boolean =>
+      this.#stop === undefined ? end <= this.#out : logprobs.offset < this.#out;
     const count = this.#held.findIndex((held) => !isOut(held));
     const out = this.#held.splice(0, count < 0 ? this.#held.length : count);
-    if (this.stopped) this.#held = [];
+    if (this.#stop !== undefined) this.#held = [];
     return { text, logprobs: out.map(({ logprobs }) => logprobs) };
   }
 }

@@ -9,6 +9,7 @@ import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling.js';
 import { engineSampling, samplingSchema, stopTexts } from '../../ranks/sampling_options.js';
 import { Answer } from './answer.js';
+import { chatSchema, checkTools, readerOf } from './reading.js';
 import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
 import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
 import type { Constraint, Engine, EngineHandle, EngineRequest } from '../engine.js';
@@ -24,6 +25,7 @@ const MAX_LOGPROBS = 20;
 const schema: OptionsSchema<CompletionOptions> = {
   ...samplingSchema,
   ...formSchema,
+  ...chatSchema,
   n: wholeNumber(1, MAX_ANSWERS),
   maxTokens: wholeNumber(0),
   echo: true,
@@ -74,11 +76,15 @@ export class RunningCompletion implements Completion {
   #unfinished: number;
   readonly #onAbort = (): void => this.abort();
 
-  /** @throws SplitkvError as `ServingModel.complete`; nothing runs then */
+  /**
+   * @param chats which prompts are of messages
+   * @throws SplitkvError as `ServingModel.complete`; nothing runs then
+   */
   constructor(
     private readonly host: CompletionHost,
     prompts: readonly (readonly number[])[],
     private readonly options: CompletionOptions,
+    chats: readonly boolean[] = [],
   ) {
     const { n = 1, signal } = options;
     if (signal?.aborted) throw abortedError('complete', signal);
@@ -87,7 +93,9 @@ export class RunningCompletion implements Completion {
     this.promptTokens = prompts.reduce((sum, prompt) => sum + prompt.length, 0);
     this.#parts = prompts.flatMap((prompt, at) => {
       const echo = options.echo ? new PromptEcho(host.tokenizer, prompt, options.logprobs) : undefined;
-      return Array.from({ length: n }, (_, answer) => this.#part(prompt, at * n + answer, answer, echo));
+      return Array.from({ length: n }, (_, answer) =>
+        this.#part(prompt, at * n + answer, answer, echo, chats[at] ?? false),
+      );
     });
     this.#unfinished = this.#parts.length;
     const shares = host.sharesPrompt || this.#echoesLogits;
@@ -142,7 +150,7 @@ export class RunningCompletion implements Completion {
     }
   }
 
-  #part(prompt: readonly number[], index: number, answer: number, echo: PromptEcho | undefined): Part {
+  #part(prompt: readonly number[], index: number, answer: number, echo: PromptEcho | undefined, isChat: boolean): Part {
     const { host, options } = this;
     const { maxTokens = DEFAULT_MAX_TOKENS, priority, stop } = options;
     return {
@@ -156,7 +164,14 @@ export class RunningCompletion implements Completion {
         ...(options.logprobs !== undefined && { logits: true }),
         ...(echo && answer === 0 && this.#echoesLogits && { promptRows: { all: true, onRow: echo.onRow } }),
       },
-      answer: new Answer(host.tokenizer, stopTexts(stop), options.logprobs, options.minTokens, echo?.text.length),
+      answer: new Answer(
+        host.tokenizer,
+        stopTexts(stop),
+        options.logprobs,
+        options.minTokens,
+        echo?.text.length,
+        readerOf(host.tokenizer, prompt, options, isChat),
+      ),
       echo,
       constraint: undefined,
       handle: undefined,
@@ -216,7 +231,8 @@ export class RunningCompletion implements Completion {
     try {
       this.#tellPrompt(part);
       const out = part.answer.push(token, logits);
-      if (out.text !== '' || out.reasoning || out.logprobs.length > 0) this.#events.push({ index: part.index, ...out });
+      if (out.text !== '' || out.reasoning || out.toolCalls || out.logprobs.length > 0)
+        this.#events.push({ index: part.index, ...out });
     } catch (error) {
       // One request's trouble isn't the engine's.
       this.#fail(error);
@@ -282,6 +298,7 @@ function checkCompletion(options: CompletionOptions, seed: number, vocabSize: nu
     throw usageError('maxTokens 0: expected at least 1, or echo: true for the prompt itself');
   }
   checkForm(options);
+  checkTools(options);
   checkSampling({ maxTokens: DEFAULT_MAX_TOKENS, ...options, seed }, vocabSize);
   const { firstTokenSeconds } = options;
   if (firstTokenSeconds !== undefined && !(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0)) {

@@ -88,7 +88,7 @@ describe('texts of a given form', () => {
       response_format: responseFormat,
     };
     const whole = await model.chat.completions.create(request);
-    expect(isValid(JSON.parse(whole.choices[0]!.message.content))).toBe(true);
+    expect(isValid(JSON.parse(whole.choices[0]!.message.content!))).toBe(true);
     let pieces = '';
     for await (const chunk of await model.chat.completions.create({ ...request, stream: true })) {
       pieces += chunk.choices[0]!.delta.content ?? '';

@@ -1,0 +1,123 @@
+/** Steps of a reader: it yields where it needs more of the answer. */
+export type Steps<T = void> = Generator<undefined, T, undefined>;
+export type Take = (text: string) => void;
+
+/**
+ * An answer's text as it comes. Readers are written as if all of it were there: what they make of it is the same wherever its pieces
+ * are cut.
+ */
+export class AnswerInput {
+  #text = '';
+  #ended = false;
+  #kept: string | undefined;
+
+  push(text: string): void {
+    this.#text += text;
+  }
+
+  /** No more comes. */
+  end(): void {
+    this.#ended = true;
+  }
+
+  /** The next characters: fewer where the answer ends before. */
+  *peek(length: number): Steps<string> {
+    while (this.#text.length < length && !this.#ended) yield;
+    return this.#text.slice(0, length);
+  }
+
+  take(length: number): string {
+    const text = this.#text.slice(0, length);
+    this.#text = this.#text.slice(length);
+    if (this.#kept !== undefined) this.#kept += text;
+    return text;
+  }
+
+  /** From here on what is taken is remembered. */
+  keep(): void {
+    this.#kept = '';
+  }
+
+  /** What was taken since `keep`. */
+  kept(): string {
+    const text = this.#kept ?? '';
+    this.#kept = undefined;
+    return text;
+  }
+
+  /** Takes blanks. */
+  *blanks(): Steps<string> {
+    let all = '';
+    for (;;) {
+      const next = yield* this.peek(1);
+      if (!/\s/.test(next)) return all;
+      all += this.take(1);
+    }
+  }
+
+  /** Takes a text if it is what comes next. */
+  *literal(literal: string): Steps<boolean> {
+    for (;;) {
+      const there = this.#text.slice(0, literal.length);
+      if (there === literal) {
+        this.take(literal.length);
+        return true;
+      }
+      if (!literal.startsWith(there) || this.#ended) return false;
+      yield;
+    }
+  }
+
+  /** Takes the characters that `accept` allows. */
+  *word(accept: RegExp): Steps<string> {
+    let all = '';
+    for (;;) {
+      const next = yield* this.peek(1);
+      if (next === '' || !accept.test(next)) return all;
+      all += this.take(1);
+    }
+  }
+
+  /**
+   * Passes text on up to the first of `stops`, takes that and tells it; undefined: the answer ended. Blanks before a stop are dropped
+   * unless `exact`.
+   */
+  *until(stops: readonly string[], take: Take, exact = false): Steps<string | undefined> {
+    for (;;) {
+      const text = this.#text;
+      let at = text.length;
+      let found: string | undefined;
+      for (const stop of stops) {
+        const place = text.indexOf(stop);
+        if (place >= 0 && place < at) [at, found] = [place, stop];
+      }
+      const held = Math.max(0, ...stops.map((stop) => overlap(text, stop)));
+      const end = found !== undefined ? at : this.#ended ? text.length : text.length - held;
+      const isLast = found === undefined && this.#ended;
+      const sure = exact || isLast ? end : text.slice(0, end).trimEnd().length;
+      if (sure > 0) take(this.take(sure));
+      if (found !== undefined) {
+        this.take(at - sure + found.length);
+        return found;
+      }
+      if (this.#ended) return undefined;
+      yield;
+    }
+  }
+
+  /** Passes on all that comes. */
+  *rest(take: Take): Steps {
+    for (;;) {
+      if (this.#text !== '') take(this.take(this.#text.length));
+      if (this.#ended) return;
+      yield;
+    }
+  }
+}
+
+/** Length of the longest end of `text` that is a beginning of `stop`, and not all of it. */
+function overlap(text: string, stop: string): number {
+  let length = Math.min(text.length, stop.length - 1);
+  while (length > 0 && !text.endsWith(stop.slice(0, length))) length--;
+  return length;
+}

@@ -1,0 +1,113 @@
+import { AnswerInput, type Steps } from './answer_input.js';
+import type { ChatFormat } from './chat_format.js';
+import { callId, type Tool, type ToolCallDelta } from './tools.js';
+
+/** How an answer is to be read. */
+export interface ReadOptions {
+  /** What is thought is told apart. */
+  readonly thinking: boolean;
+  /** The prompt has begun the thinking. */
+  readonly open: boolean;
+  /** Calls of these are looked for. */
+  readonly tools?: readonly Tool[] | undefined;
+  /** Several calls; false: the answer ends with the first. */
+  readonly parallel?: boolean | undefined;
+}
+
+/** What is new of an answer. */
+export interface AnswerDelta {
+  readonly text: string;
+  readonly reasoning: string;
+  readonly toolCalls: readonly ToolCallDelta[];
+}
+
+/** Where readers put what they have read. */
+export class AnswerOut {
+  /** Thoughts come. */
+  thinking = false;
+  #text = '';
+  #reasoning = '';
+  #calls: ToolCallDelta[] = [];
+  #count = 0;
+
+  constructor(
+    readonly options: ReadOptions,
+    private readonly shortIds: boolean,
+  ) {}
+
+  readonly text = (text: string): void => void (this.#text += text);
+  readonly reasoning = (text: string): void => void (this.#reasoning += text);
+
+  /** A call begins. */
+  call(name: string): void {
+    this.#calls.push({ index: this.#count++, id: callId(this.shortIds), name, arguments: '' });
+  }
+
+  /** More of the arguments of the call that began last. */
+  readonly arguments = (text: string): void => {
+    const index = this.#count - 1;
+    const last = this.#calls.at(-1);
+    if (last?.index === index && last.id === undefined) {
+      this.#calls[this.#calls.length - 1] = { index, arguments: last.arguments + text };
+    } else if (text !== '') this.#calls.push({ index, arguments: text });
+  };
+
+  get calls(): number {
+    return this.#count;
+  }
+
+  /** There may be no more calls. */
+  get full(): boolean {
+    return this.options.parallel === false && this.#count > 0;
+  }
+
+  tool(name: string): Tool | undefined {
+    return this.options.tools?.find(({ function: of }) => of.name === name);
+  }
+
+  drain(): AnswerDelta {
+    const delta = { text: this.#text, reasoning: this.#reasoning, toolCalls: this.#calls };
+    this.#text = this.#reasoning = '';
+    this.#calls = [];
+    return delta;
+  }
+}
+
+/** Tells an answer's text, thoughts and calls apart as it comes. */
+export class AnswerReader {
+  readonly #input = new AnswerInput();
+  readonly #out: AnswerOut;
+  readonly #steps: Steps;
+  #done = false;
+
+  constructor(format: ChatFormat, options: ReadOptions) {
+    this.#out = new AnswerOut(options, format.shortIds);
+    this.#steps = format.read(this.#input, this.#out);
+  }
+
+  /** What comes now is thought. */
+  get thinking(): boolean {
+    return this.#out.thinking;
+  }
+
+  /** Nothing of what follows belongs to the answer. */
+  get done(): boolean {
+    return this.#done;
+  }
+
+  push(text: string): AnswerDelta {
+    this.#input.push(text);
+    return this.#run();
+  }
+
+  /** What is left where no more comes. */
+  finish(): AnswerDelta {
+    this.#input.end();
+    return this.#run();
+  }
+
+  #run(): AnswerDelta {
+    if (!this.#done && this.#steps.next().done) this.#done = true;
+    return this.#out.drain();
+  }
+}

@@ -1,0 +1,235 @@
+import { SplitkvError } from '../base/errors.js';
+import type { ChatFormat } from './chat_format.js';
+import { argumentsOf, shortId, type Tool, type ToolCall } from './tools.js';
+
+/** A message as templates see it. */
+export interface TemplateMessage {
+  readonly role: string;
+  readonly content: unknown;
+  readonly [key: string]: unknown;
+}
+
+/** Renders messages as they are. @throws SplitkvError where the template refuses them */
+export type Render = (
+  messages: readonly TemplateMessage[],
+  variables: Readonly<Record<string, unknown>>,
+  addGenerationPrompt?: boolean,
+) => string;
+
+const NAME = 'probe_name';
+const VALUES = /probe_key[^a-z\\]{1,16}probe_value/;
+const PROBE_TOOL: Tool = {
+  type: 'function',
+  function: {
+    name: NAME,
+    description: 'probe',
+    parameters: { type: 'object', properties: { probe_key: { type: 'string', description: 'probe' } }, required: [] },
+  },
+};
+const ASKED: TemplateMessage = { role: 'user', content: 'probe' };
+
+/** How one template wants tools and calls. */
+interface Wishes {
+  /** Variables that it shows tools of; 'message': a key of the system message; undefined: none. */
+  readonly tools: 'tools' | 'xml_tools' | 'message' | undefined;
+  readonly system: boolean;
+  /** How calls are told; undefined: it shows none. */
+  readonly calls: { readonly object: boolean; readonly content: null | '' } | undefined;
+  readonly callsBesideText: boolean;
+  /** It shows messages of role tool. */
+  readonly results: boolean;
+}
+
+/** Messages as a template wants them: what it doesn't know of tools is written into them as text. */
+export class TemplateMessages {
+  #wishes: Wishes | undefined;
+
+  constructor(
+    readonly format: ChatFormat,
+    private readonly template: Render,
+  ) {}
+
+  /** Renders messages with tools. @throws SplitkvError `usage` for calls whose arguments aren't JSON */
+  render(
+    messages: readonly TemplateMessage[],
+    {
+      tools,
+      variables = {},
+      addGenerationPrompt = true,
+    }: {
+      readonly tools?: readonly Tool[] | undefined;
+      readonly variables?: Readonly<Record<string, unknown>> | undefined;
+      readonly addGenerationPrompt?: boolean | undefined;
+    } = {},
+  ): string {
+    const render: Render = (given, shown) => this.template(given, { ...shown, ...variables }, addGenerationPrompt);
+    const plain = messages.map((message) => withThoughts(message, this.format));
+    const special =
+      tools !== undefined || plain.some(({ role, tool_calls: calls }) => role === 'tool' || calls != null);
+    if (!special) return render(plain, {});
+    const wishes = (this.#wishes ??= wishesOf(this.template));
+    const told = this.#told(plain, wishes);
+    if (!tools) return render(told, {});
+    switch (wishes.tools) {
+      case 'tools':
+        return render(told, { tools });
+      case 'xml_tools':
+        return render(told, { xml_tools: tools });
+      case 'message': {
+        const own = tools.map(({ function: of }) => of);
+        const [first, ...rest] = told[0]?.role === 'system' ? told : [{ role: 'system', content: '' }, ...told];
+        return render([{ ...first!, tools: JSON.stringify(own) }, ...rest], {});
+      }
+      case undefined:
+        return render(withText(told, this.#instructions(tools), wishes.system), { tools });
+    }
+  }
+
+  #instructions(tools: readonly Tool[]): string {
+    const example = this.format.calls.write([
+      { id: '', type: 'function', function: { name: 'NAME', arguments: '{"ARGUMENT": "VALUE"}' } },
+    ]);
+    return (
+      'You can call functions. These are they, with JSON schemas of their arguments:\n\n' +
+      `${tools.map(({ function: of }) => JSON.stringify(of)).join('\n')}\n\n` +
+      `To call one, answer with the call alone, in this form:\n\n${example}\n\n` +
+      'Its result comes with the next message. Where no function helps, answer as usual.'
+    );
+  }
+
+  #told(messages: readonly TemplateMessage[], wishes: Wishes): TemplateMessage[] {
+    const { shortIds } = this.format;
+    const idOf = (id: unknown): string => (shortIds ? shortId(wordOf(id)) : wordOf(id));
+    const names = new Map<string, string>();
+    const told: TemplateMessage[] = [];
+    for (const [index, message] of messages.entries()) {
+      const { role, content, tool_calls: calls } = message;
+      if (role === 'tool') {
+        const name = wordOf(message['name']) || (names.get(wordOf(message['tool_call_id'])) ?? '');
+        if (wishes.results) told.push({ ...message, name, tool_call_id: idOf(message['tool_call_id']) });
+        else {
+          const text = `The result of ${name === '' ? 'the call' : name}:\n${String(content)}`;
+          const last = told.at(-1);
+          // Templates want users and assistants to take turns.
+          if (last?.role === 'user') told[told.length - 1] = { ...last, content: `${String(last.content)}\n\n${text}` };
+          else told.push({ role: 'user', content: text });
+        }
+        continue;
+      }
+      const last = told.at(-1);
+      if (role === 'user' && !wishes.results && last?.role === 'user' && messages[index - 1]?.role === 'tool') {
+        told[told.length - 1] = { ...last, content: `${String(last.content)}\n\n${String(content)}` };
+        continue;
+      }
+      if (!Array.isArray(calls) || calls.length === 0) {
+        const { tool_calls: _, ...rest } = message;
+        told.push(rest as TemplateMessage);
+        continue;
+      }
+      for (const { id, function: of } of calls as readonly ToolCall[]) names.set(String(id), of.name);
+      told.push(this.#withCalls(message, calls as readonly ToolCall[], wishes, idOf, `messages[${index}].tool_calls`));
+    }
+    return told;
+  }
+
+  #withCalls(
+    message: TemplateMessage,
+    calls: readonly ToolCall[],
+    wishes: Wishes,
+    idOf: (id: unknown) => string,
+    where: string,
+  ): TemplateMessage {
+    const { tool_calls: _, ...rest } = message;
+    const text = typeof rest.content === 'string' ? rest.content : '';
+    const byHand = { ...rest, content: `${text}${text === '' ? '' : '\n'}${this.format.calls.write(calls)}` };
+    if (!wishes.calls || (text !== '' && !wishes.callsBesideText)) return byHand as TemplateMessage;
+    const { object, content } = wishes.calls;
+    return {
+      ...rest,
+      content: text === '' ? content : text,
+      tool_calls: calls.map(({ id, function: { name, arguments: json } }, at) => ({
+        id: idOf(id),
+        type: 'function',
+        function: { name, arguments: object ? argumentsOf(json, `${where}[${at}]`) : json },
+      })),
+    } as TemplateMessage;
+  }
+}
+
+const wordOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+/** What a message says was thought, by the names that templates look for. */
+function withThoughts(message: TemplateMessage, { name }: ChatFormat): TemplateMessage {
+  const { reasoning_content: given, reasoning, ...rest } = message;
+  const thought = given ?? reasoning;
+  if (message.role !== 'assistant' || typeof thought !== 'string' || thought === '') return rest as TemplateMessage;
+  // gpt-oss's template refuses both in a message that calls.
+  const both = name === 'harmony' && message['tool_calls'] != null && Boolean(message.content);
+  return {
+    ...rest,
+    ...(!both && { reasoning_content: thought, reasoning: thought, thinking: thought }),
+  } as TemplateMessage;
+}
+
+/** Messages with a text before them, for the model alone. */
+function withText(messages: readonly TemplateMessage[], text: string, system: boolean): TemplateMessage[] {
+  const [first, ...rest] = messages;
+  if (first?.role === 'system') return [{ ...first, content: `${String(first.content)}\n\n${text}` }, ...rest];
+  if (system) return [{ role: 'system', content: text }, ...messages];
+  const at = messages.findIndex(({ role }) => role === 'user');
+  return messages.map((message, index) =>
+    index === Math.max(0, at) ? { ...message, content: `${text}\n\n${String(message.content)}` } : message,
+  );
+}
+
+function wishesOf(render: Render): Wishes {
+  const attempt = (
+    messages: readonly TemplateMessage[],
+    variables: Readonly<Record<string, unknown>> = { tools: [PROBE_TOOL] },
+  ): string => {
+    try {
+      return render(messages, variables, true);
+    } catch (error) {
+      if (error instanceof SplitkvError && error.code === 'usage') return '';
+      throw error;
+    }
+  };
+  const tools =
+    (['tools', 'xml_tools'] as const).find((name) => attempt([ASKED], { [name]: [PROBE_TOOL] }).includes(NAME)) ??
+    (attempt([{ role: 'system', content: '', tools: NAME }, ASKED], {}).includes(NAME)
+      ? ('message' as const)
+      : undefined);
+  const given = tools === 'xml_tools' || tools === undefined ? {} : { tools: [PROBE_TOOL] };
+  const exchange = (content: unknown, object: boolean): string => {
+    const call = { name: NAME, arguments: object ? { probe_key: 'probe_value' } : '{"probe_key": "probe_value"}' };
+    const calls = [{ id: 'probe0001', type: 'function', function: call }];
+    const result = { role: 'tool', name: NAME, tool_call_id: 'probe0001', content: 'probe_result' };
+    return attempt([ASKED, { role: 'assistant', content, tool_calls: calls }, result], given);
+  };
+  const words = (text: string): number => text.match(/\b(None|null|undefined)\b/g)?.length ?? 0;
+  const shows = (text: string): boolean =>
+    text.replace(attempt([ASKED], given), '').includes(NAME) && VALUES.test(text);
+  let calls: Wishes['calls'];
+  for (const object of [true, false]) {
+    const [without, empty] = [exchange(null, object), exchange('', object)];
+    if (shows(without) && (!shows(empty) || words(without) <= words(empty))) calls = { object, content: null };
+    else if (shows(empty)) calls = { object, content: '' };
+    if (calls) break;
+  }
+  const beside = calls ? exchange('probe_text', calls.object) : '';
+  const results = attempt(
+    [
+      ASKED,
+      { role: 'assistant', content: 'probe', ...(calls && { content: calls.content, tool_calls: [{ id: 'probe0001', type: 'function', function: { name: NAME, arguments: calls.object ? {} : '{}' } }] }) }, // prettier-ignore
+      { role: 'tool', name: NAME, tool_call_id: 'probe0001', content: 'probe_result' },
+    ],
+    given,
+  ).includes('probe_result');
+  return {
+    tools,
+    system: attempt([{ role: 'system', content: 'probe_system' }, ASKED], {}).includes('probe_system'),
+    calls,
+    callsBesideText: shows(beside) && beside.includes('probe_text'),
+    results,
+  };
+}
