@@ -38,9 +38,11 @@ try {
   await page.locator('splitkv-chat').screenshot({ path: join(folder, 'before_download.png') });
   console.log('docs/images/before_download.png');
   await page.getByRole('button', { name: /^Download/ }).click();
-  await page.getByText(/^Ready:/).waitFor();
+  await page.getByText('Ready', { exact: true }).waitFor();
   for (const index of [0, 2]) {
-    await page.getByRole('group', { name: 'Questions to try' }).getByRole('button').nth(index).click();
+    const field = page.getByRole('textbox', { name: 'Message' });
+    await field.fill(index === 0 ? 'who is the story about ?' : 'where is it ?');
+    await field.press('Enter');
     await page
       .locator('splitkv-chat .log .note')
       .nth(index === 0 ? 0 : 1)

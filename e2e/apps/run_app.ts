@@ -190,7 +190,7 @@ async function ask(page: Page, url: string, workers: boolean): Promise<string[]>
       throw new Error((await problem.innerText()).replace(/\s*\n\s*/g, ' | '));
     };
     const works = async (): Promise<void> => {
-      await chat.getByText(/^Ready: /).waitFor({ timeout: PAGE_MS });
+      await chat.getByText('Ready', { exact: true }).waitFor({ timeout: PAGE_MS });
       await chat.getByRole('textbox', { name: 'Message' }).fill(question);
       await page.keyboard.press('Enter');
       await chat.getByRole('article', { name: 'Answer' }).getByText(answer).waitFor({ timeout: PAGE_MS });

@@ -21,5 +21,11 @@ export const chatOf = (page: Page) => {
     problem: chat.getByRole('alert'),
     note: chat.locator('.log .note'),
     button: (name: string | RegExp): Locator => chat.getByRole('button', { name }),
+    /** Asks as a person types. */
+    ask: async (text: string): Promise<void> => {
+      const field = chat.getByRole('textbox', { name: 'Message' });
+      await field.fill(text);
+      await field.press('Enter');
+    },
   };
 };

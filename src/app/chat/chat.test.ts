@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
-import { explain, SelfTestFailure } from './explain.js';
+import { explain, SelfTestFailure, smallerOptions } from './explain.js';
 import { adoptProperties, attributeText, propertyName } from './properties.js';
-import { duration, ProgressMeter, progressText } from './progress_meter.js';
+import { checkMessages } from './session.js';
+import { fill, STRINGS } from './strings.js';
+import { duration, ProgressMeter, progressText } from './view/progress_meter.js';
 import { type Attribute, ATTRIBUTES, misspelt, NUMBERS, readSettings, SWITCHES } from './settings.js';
 
 const settings = (attributes: Partial<Record<Attribute, string>>) => readSettings((name) => attributes[name] ?? null);
@@ -79,6 +81,43 @@ describe('attributes', () => {
   });
 });
 
+describe('messages', () => {
+  const [question, answer] = [{ role: 'user', content: 'a' } as const, { role: 'assistant', content: 'b' } as const];
+
+  test('are questions and answers by turns', () => {
+    expect(checkMessages([])).toEqual([]);
+    expect(checkMessages([question, { ...answer, reasoning: 'c' }])).toEqual([question, { ...answer, reasoning: 'c' }]);
+    for (const wrong of [
+      [question],
+      [answer, question],
+      [question, question],
+      [{ role: 'system', content: 'a' }, question, answer],
+      [question, { role: 'assistant', content: 1 }],
+      [question, null],
+      'text',
+    ]) {
+      expect(() => checkMessages(wrong as never), JSON.stringify(wrong)).toThrow('messages: expected a list');
+    }
+  });
+});
+
+describe('texts', () => {
+  test('are filled in, and each is there for every error', () => {
+    expect(fill(STRINGS.expected, { rate: 3, adapters: 'A' })).toBe('3 tokens/s on A');
+    expect(fill('{a} {b} {a}', { a: '{b}' })).toBe('{b} {b} {b}');
+    for (const [name, text] of Object.entries(STRINGS)) {
+      expect(text.trim(), name).toBe(text);
+      expect(text, name).not.toBe('');
+    }
+  });
+
+  test('of a page take the place of the usual ones', () => {
+    const german = { ...STRINGS, title_limit: 'Zu groß', try_again: 'Noch einmal' };
+    const { title, remedies: offered } = explain(new SplitkvError('limit', 'x'), {}, german);
+    expect([title, ...offered.map(({ label }) => label)]).toEqual(['Zu groß', 'Noch einmal']);
+  });
+});
+
 test('the element can be imported where there is no page', async () => {
   await expect(import('./index.js')).resolves.toHaveProperty('SplitkvChat');
 });
@@ -111,18 +150,46 @@ describe('progress', () => {
     );
     expect(progressText(5, 10, { bytesPerSecond: undefined, secondsLeft: undefined })).toBe('5 B of 10 B');
     expect(progressText(10, 10, { bytesPerSecond: 5, secondsLeft: 0 })).toBe('10 B of 10 B, 5 B/s');
-    expect([0.2, 89, 91, 3600, 7200, 20_000].map(duration)).toEqual(['1 s', '89 s', '2 min', '60 min', '2 h', '6 h']);
+    expect([0.2, 89, 91, 3600, 7200, 20_000].map((seconds) => duration(seconds))).toEqual([
+      '1 s',
+      '89 s',
+      '2 min',
+      '60 min',
+      '2 h',
+      '6 h',
+    ]);
   });
 });
 
 describe('errors', () => {
-  const remedies = (error: unknown, load = {}) => explain(error, load).remedies.map(({ label }) => label);
+  const remedies = (error: unknown, load = {}) => explain(error, { load }).remedies.map(({ label }) => label);
 
-  test('that memory makes offer what takes less of it, as far as that goes', () => {
+  test('that memory makes offer what takes less of it, as far as it was seen to fit', () => {
     const error = new SplitkvError('limit', 'too large');
-    expect(remedies(error)).toEqual(['Try it in 4 bits', 'Try a context of 1024 tokens', 'Try again']);
-    expect(remedies(error, { weights: 'q4', contextLength: 1024 })).toEqual(['Try again']);
-    expect(explain(error, { weights: 'f16', ranks: 2 }).remedies[0]!.load).toEqual({ weights: 'q4', ranks: 2 });
+    expect(remedies(error)).toEqual(['Try again']);
+    expect(smallerOptions({ ranks: 2 }, 'f16')).toEqual([
+      { ranks: 2, contextLength: 1024 },
+      { ranks: 2, weights: 'q4' },
+      { ranks: 2, contextLength: 1024, weights: 'q4' },
+    ]);
+    expect(smallerOptions({ contextLength: 1024 }, 'q4')).toEqual([]);
+    expect(smallerOptions({ contextLength: 8192 }, 'q4')).toEqual([{ contextLength: 2048 }]);
+    expect(smallerOptions({ contextLength: 1024 }, 'q8')).toEqual([{ contextLength: 1024, weights: 'q4' }]);
+    const smaller = smallerOptions({ weights: 'f16' }, 'f16');
+    const offered = explain(error, { load: { weights: 'f16' }, smaller }).remedies;
+    expect(offered.map(({ label }) => label)).toEqual([
+      'Start with a context of 1,024 tokens',
+      'Start with 4-bit weights',
+      'Start with 4-bit weights and a context of 1,024 tokens',
+      'Try again',
+    ]);
+    expect(offered[1]!.load).toEqual({ weights: 'q4' });
+  });
+
+  test('of a full context offer to forget turns only where there are some', () => {
+    const error = new SplitkvError('context_full', 'x');
+    expect(remedies(error)).toEqual(['New conversation']);
+    expect(explain(error, { canForget: true }).remedies.map(({ action }) => action)).toEqual(['forget', 'clear']);
   });
 
   test('of a damaged download offer to download it again, where it was downloaded', () => {
@@ -130,16 +197,20 @@ describe('errors', () => {
       'io',
       'the downloaded copy of model.safetensors of https://a.example/ is damaged: x',
     );
-    expect(explain(damaged, {}, true)).toMatchObject({
+    expect(explain(damaged, { downloaded: true })).toMatchObject({
       title: 'The download is damaged',
       remedies: [{ label: 'Download again', action: 'download' }],
     });
     const broken = new SplitkvError('format', 'tokenizer.json of https://a.example/ is not JSON');
-    expect(explain(broken, {}, true).remedies).toEqual([{ label: 'Download again', action: 'download' }]);
+    expect(explain(broken, { downloaded: true }).remedies).toEqual([{ label: 'Download again', action: 'download' }]);
     expect(remedies(broken)).toEqual(['Try again']);
   });
 
   test.each([
+    [
+      'https://a.example/m/x has 40 MiB and its server sends whole files only (...) with range requests enabled',
+      'whole',
+    ],
     ['GET https://a.example/m/config.json answered HTTP 403; expected the file (206)', 'its server refuses it'],
     ['https://a.example/m/ has no config.json; expected a model folder', 'it is not there'],
     [
@@ -152,7 +223,7 @@ describe('errors', () => {
       'reached',
     ],
   ])('of a download say why: %s', (message, reason) => {
-    const { title, address } = explain(new SplitkvError('io', message), {}, true);
+    const { title, address } = explain(new SplitkvError('io', message), { downloaded: true });
     expect(title).toMatch(/^The model can't be downloaded: /);
     expect(title).toContain(reason);
     expect(address).toMatch(/^https:\/\/a\.example\/[a-z/]*/);
@@ -172,13 +243,16 @@ describe('errors', () => {
   });
 
   test('stopping is none', () => {
-    expect(explain(new SplitkvError('aborted', 'x'), {}, true)).toMatchObject({ title: 'Stopped', neutral: true });
+    expect(explain(new SplitkvError('aborted', 'x'), { downloaded: true })).toMatchObject({
+      title: 'Stopped',
+      neutral: true,
+    });
   });
 
   test('each have a title, advice and what was reported', () => {
     expect(remedies(new SplitkvError('device_lost', 'gone'))).toEqual(['Bring it back']);
     expect(remedies(new SplitkvError('usage', 'wrong'))).toEqual([]);
-    expect(remedies(new SelfTestFailure('it says 1'))).toEqual(['Try again', 'Use it all the same']);
+    expect(remedies(new SelfTestFailure('it says 1'))).toEqual(['Try again', 'Use it anyway']);
     expect(explain(new Error('what'), {})).toMatchObject({ title: 'Something is broken', detail: 'what' });
     expect(explain('text', {}).detail).toBe('text');
     const missing = new TypeError('Failed to fetch dynamically imported module: https://a.example/splitkv-node.js');

@@ -1,30 +1,34 @@
 import { SplitkvError } from '../../base/errors.js';
-import { formatBytes } from '../../base/math.js';
-import type { ChatMessage, Model } from '../../index.js';
+import { formatBytes, grouped } from '../../base/math.js';
+import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
 import { hubForm } from '../../loader/hub/hub_form.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
-import { ChatParts } from './parts.js';
 import { adoptProperties, propertyName, withProperties } from './properties.js';
-import { previewOf } from './preview.js';
-import { ProgressMeter, progressText } from './progress_meter.js';
-import { type Answer, ChatSession, type ChatState } from './session.js';
-import { type Attribute, ATTRIBUTES, misspelt, readSettings } from './settings.js';
+import {
+  type Answer,
+  ChatSession,
+  type ChatState,
+  checkMessages,
+  type SavedChat,
+  type ShownMessage,
+} from './session.js';
+import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, misspelt, readSettings } from './settings.js';
+import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
+import { ChatParts } from './view/parts.js';
+import { planText, previewOf } from './view/preview.js';
+import { ProgressMeter, progressText } from './view/progress_meter.js';
 
-const STATUS: Readonly<Record<ChatState, string>> = {
-  empty: 'No model',
-  looking: 'Looking at the model and the GPU…',
-  asking: 'Not loaded yet',
-  loading: 'Loading…',
-  checking: 'Checking that the GPU computes rightly…',
-  ready: 'Ready',
-  answering: 'Answering…',
-  recovering: 'Bringing the GPU back…',
-  failed: "That didn't work",
-};
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
 /** Attributes that only change what is shown. */
-const LOOKS: readonly string[] = ['label', 'placeholder', 'suggestions'] satisfies Attribute[];
+const LOOKS: readonly string[] = [
+  'label',
+  'placeholder',
+  'suggestions',
+  'settings',
+  'keep',
+  'plain',
+] satisfies Attribute[];
 /** Attributes that a loaded model needn't be loaded again for. */
 const MANNERS: readonly string[] = [
   'autostart',
@@ -33,15 +37,29 @@ const MANNERS: readonly string[] = [
   'temperature',
   'top-p',
   'top-k',
+  'min-p',
+  'repetition-penalty',
+  'frequency-penalty',
+  'presence-penalty',
   'seed',
   'system',
   'about',
 ] satisfies Attribute[];
 
+type Highlight = (text: string, language: string) => Node | undefined;
+
 /** Pages that are also rendered on a server import the element there, too: it then does nothing. */
 const Base = withProperties((globalThis as Partial<typeof globalThis>).HTMLElement ?? (class {} as typeof HTMLElement));
 /** What may have been set before the element was defined. */
-const SETTABLE = [...Object.keys(ATTRIBUTES).map(propertyName), 'files', 'token'];
+const SETTABLE = [
+  ...Object.keys(ATTRIBUTES).map(propertyName),
+  'files',
+  'token',
+  'strings',
+  'messages',
+  'highlight',
+  'responseFormat',
+];
 
 /**
  * A chat with a model that runs in the page: `<splitkv-chat model="https://example.com/models/small/" ranks="auto">`.
@@ -56,51 +74,61 @@ export class SplitkvChat extends Base {
 
   readonly #session = new ChatSession({
     state: (state) => this.#showState(state),
-    preview: (report) => {
-      this.#parts.showPreview(previewOf(report));
+    preview: (report, smaller) => {
+      this.#parts.showPreview(previewOf(report, this.#strings, this.#session.options, smaller));
       this.#tell('splitkv-preview', report);
     },
     measuring: (what) => (this.#parts.status.textContent = `${what}…`),
-    progress: (progress) => {
-      const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal } = progress;
-      const pace = this.#meter.add(loadedBytes, totalBytes, performance.now());
-      let text = 'The first files…';
-      if (phase === 'weights' || phase === 'download') text = progressText(loadedBytes, totalBytes, pace);
-      if (phase === 'kernels') text = `All is here. Preparing the GPU: ${kernelsCompiled} of ${kernelsTotal} kernels…`;
-      this.#parts.showProgress({ text, loaded: loadedBytes, total: totalBytes });
-      this.#tell('splitkv-progress', progress);
-    },
+    progress: (progress) => this.#showLoading(progress),
     loaded: (model) => {
       this.#parts.name.textContent = model.info.name;
+      this.#parts.showFacts(this.#facts(model.info));
       this.#tell('splitkv-ready', { model });
     },
     piece: (text) => {
-      this.#parts.addPiece(text);
+      this.#parts.write((answer) => answer.add(text));
       this.#tell('splitkv-piece', { text });
     },
+    thought: (text) => this.#parts.write((answer) => answer.addThought(text)),
     notice: (text) => {
       if (this.state === 'answering' || this.state === 'recovering') this.#notice = text;
       else this.#parts.addNote(text);
     },
-    failed: (error) => this.#fail(error),
+    recovered: () => (this.#notice = this.#text('gpu_is_back')),
+    failed: (error, smaller) => this.#fail(error, smaller),
   });
   readonly #parts: ChatParts;
   #meter = new ProgressMeter();
   #files: readonly File[] | undefined;
   #token: string | undefined;
+  #strings: ChatStrings = STRINGS;
+  #highlighter: Highlight | undefined;
   #notice = '';
   #opening = false;
+  /** What was opened last. */
+  #opened: string | readonly File[] | undefined;
   /** What the session was told to open has been closed, or there was nothing yet. */
   #closed = true;
 
   constructor() {
     super();
+    const own = this as unknown as { readonly plain: boolean };
     this.#parts = new ChatParts(this.attachShadow({ mode: 'open' }), {
+      text: (name, values) => this.#text(name, values),
+      get plain() {
+        return own.plain;
+      },
+      highlight: (text, language) => this.#highlight(text, language),
       send: (text) => void this.send(text),
+      resend: (turn, text) => void this.#send(text, turn),
+      regenerate: (turn) => void this.#send(this.#parts.log.asked(turn)!, turn, true),
       stop: () => this.stop(),
       clear: () => this.clear(),
       start: () => void this.start(),
       remedy: (remedy) => this.#remedy(remedy),
+      openSettings: () => void this.#openSettings(),
+      chosen: (files) => (this.files = files),
+      dropped: (entries) => void this.#dropped(entries),
     });
     this.#showState('empty');
     adoptProperties(this, SETTABLE);
@@ -115,8 +143,45 @@ export class SplitkvChat extends Base {
     return this.#session.state;
   }
 
-  get messages(): readonly ChatMessage[] {
+  /** Questions and answers so far. What is set takes their place, and the model goes on from there; an answer being written ends. */
+  get messages(): readonly ShownMessage[] {
     return this.#session.messages;
+  }
+
+  /** @throws SplitkvError `usage` for what isn't questions and answers by turns */
+  set messages(messages: readonly ShownMessage[] | undefined) {
+    this.#restore({ messages: checkMessages(messages ?? []) });
+    this.#keep();
+  }
+
+  /** Texts of one's own, by the names of `STRINGS`; the others stay. */
+  get strings(): Partial<ChatStrings> {
+    return this.#strings;
+  }
+
+  set strings(strings: Partial<ChatStrings> | undefined) {
+    this.#strings = { ...STRINGS, ...strings };
+    this.#parts.showTexts();
+    this.#showLooks();
+    this.#showStatus(this.state);
+  }
+
+  /** Colours code, e.g. by highlight.js: gives nodes to show, or undefined to leave it plain. Called once a block has ended. */
+  get highlight(): Highlight | undefined {
+    return this.#highlighter;
+  }
+
+  set highlight(highlight: Highlight | undefined) {
+    this.#highlighter = highlight ?? undefined;
+  }
+
+  /** The form that answers are to have: as the option of `generate`. */
+  get responseFormat(): GenerateOptions['responseFormat'] {
+    return this.#session.responseFormat;
+  }
+
+  set responseFormat(form: GenerateOptions['responseFormat']) {
+    this.#session.responseFormat = form ?? undefined;
   }
 
   /** The files of a model folder, or a GGUF file, that somebody chose; they win over `model`. */
@@ -153,17 +218,45 @@ export class SplitkvChat extends Base {
   }
 
   /** Asks the model. Resolves with the answer, or undefined where there was none. */
-  async send(text: string): Promise<Answer | undefined> {
+  send(text: string): Promise<Answer | undefined> {
+    this.#parts.field.value = '';
+    return this.#send(text);
+  }
+
+  /** Another answer to the last question. */
+  regenerate(): Promise<Answer | undefined> {
+    const turn = this.#parts.log.turns - 1;
+    const asked = this.#parts.log.asked(turn);
+    return asked === undefined ? Promise.resolve(undefined) : this.#send(asked, turn, true);
+  }
+
+  /** @param turn the turns before it stay @param another its answer is to be another one */
+  async #send(text: string, turn = this.#session.turns, another = false): Promise<Answer | undefined> {
     if (this.#session.state !== 'ready') return undefined;
     this.#parts.showProblem(undefined);
-    this.#parts.field.value = '';
-    this.#parts.addQuestion(text);
-    this.#parts.beginAnswer();
+    this.#parts.cut(turn);
+    this.#parts.begin(text);
     this.#notice = '';
-    const answer = await this.#session.send(text);
-    this.#parts.endAnswer(answer ? this.#noteOf(answer) : '', answer !== undefined);
-    if (answer) this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
+    const answer = await this.#session.send(text, turn, another);
+    const { reasoning } = answer?.result ?? {};
+    if (reasoning) this.#parts.write((view) => view.finishThought(reasoning));
+    this.#parts.end(answer ? this.#noteOf(answer) : '', answer !== undefined);
+    // What was taken back for it is there again.
+    if (!answer && this.#parts.log.turns < this.#session.turns) this.#showMessages();
+    if (answer) {
+      this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
+      this.#keep();
+    }
     return answer;
+  }
+
+  /** The conversation as a text: Markdown, or JSON that `messages` takes. */
+  export(kind: 'markdown' | 'json' = 'markdown'): string {
+    const { messages } = this;
+    if (kind === 'json') return JSON.stringify(messages, undefined, 2);
+    return messages
+      .map(({ role, content }) => `**${this.#text(role === 'user' ? 'question' : 'answer')}**\n\n${content}\n`)
+      .join('\n');
   }
 
   /** Ends the answer or the download that is under way. */
@@ -175,7 +268,8 @@ export class SplitkvChat extends Base {
   clear(): void {
     this.#session.clear();
     this.#parts.showProblem(undefined);
-    this.#parts.clearLog();
+    this.#parts.cut(0);
+    this.#keep();
   }
 
   connectedCallback(): void {
@@ -223,16 +317,19 @@ export class SplitkvChat extends Base {
     this.#closed = false;
     this.#parts.showPreview(undefined);
     this.#parts.showProblem(undefined);
-    this.#parts.clearLog();
     this.#showLooks();
+    this.#restoreKept();
     try {
       const settings = readSettings((name) => this.getAttribute(name));
       const address = this.getAttribute('model')?.trim() ?? '';
       if (address === '' && !this.#files) {
-        this.#parts.name.textContent = 'No model';
+        this.#parts.name.textContent = this.getAttribute('label') ?? this.#text('label');
         return void this.#session.close();
       }
       const where = this.#files ?? modelAt(address);
+      // Another model begins anew; the same one with other options goes on.
+      if (this.#opened !== undefined && this.#opened !== (this.#files ?? address)) this.clear();
+      this.#opened = this.#files ?? address;
       this.#parts.name.textContent = nameOf(where);
       const load = this.#token === undefined ? settings.load : { ...settings.load, token: this.#token };
       void this.#session.open(where, { ...settings, load });
@@ -241,14 +338,28 @@ export class SplitkvChat extends Base {
     }
   }
 
+  #text(name: StringName, values: Readonly<Record<string, string | number>> = {}): string {
+    return fill(this.#strings[name], values);
+  }
+
+  #highlight(text: string, language: string): Node | undefined {
+    try {
+      return this.#highlighter?.(text, language);
+    } catch (error) {
+      console.error('<splitkv-chat> highlight:', error);
+      return undefined;
+    }
+  }
+
   #showLooks(): void {
     const suggestions = (this.getAttribute('suggestions') ?? '').split('|').map((text) => text.trim());
-    this.#parts.describe(
-      this.getAttribute('label') ?? 'Chat',
-      this.getAttribute('placeholder') ?? 'Ask something',
-      this.getAttribute('about') ?? undefined,
-      suggestions.filter((text) => text !== ''),
-    );
+    this.#parts.describe({
+      label: this.getAttribute('label') ?? this.#text('label'),
+      placeholder: this.getAttribute('placeholder') ?? this.#text('placeholder'),
+      about: this.getAttribute('about') ?? undefined,
+      suggestions: suggestions.filter((text) => text !== ''),
+      settings: this.hasAttribute('settings'),
+    });
     this.#parts.allow(this.state === 'ready', BUSY.includes(this.state));
   }
 
@@ -257,53 +368,170 @@ export class SplitkvChat extends Base {
     if (state !== 'asking' && state !== 'looking') this.#parts.showPreview(undefined);
     if (state !== 'failed') this.#parts.showProblem(undefined);
     if (state !== 'loading') this.#parts.showProgress(undefined);
-    this.#parts.status.textContent = state === 'ready' ? this.#readyText() : STATUS[state];
+    if (!this.engine || state === 'empty') this.#parts.showFacts(undefined);
+    this.#parts.showWaiting(state === 'empty', state === 'looking' || state === 'checking');
+    this.#showStatus(state);
     this.#parts.allow(state === 'ready', BUSY.includes(state));
     this.#tell('splitkv-state', { state });
   }
 
-  #readyText(): string {
-    const info = this.engine?.info;
-    if (!info) return STATUS.ready;
-    const adapters = [...new Set(info.ranks.map(({ adapter }) => adapter))].join(' + ');
-    const slow = info.adapter.software ? ', which is the CPU, slowly' : '';
-    const ranks = info.plan.worldSize === 1 ? '' : `, plan ${info.plan.policy} on ${info.plan.worldSize} ranks`;
-    return `Ready: ${info.weights}, ${formatBytes(info.weightBytes)} on ${adapters}${slow}${ranks}`;
+  #showStatus(state: ChatState): void {
+    this.#parts.status.textContent = this.#text(`state_${state}`);
+  }
+
+  #showLoading(progress: LoadProgress): void {
+    const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal } = progress;
+    const pace = this.#meter.add(loadedBytes, totalBytes, performance.now());
+    let text = this.#text('first_files');
+    if (phase === 'weights' || phase === 'download') {
+      text = progressText(loadedBytes, totalBytes, pace, this.#strings);
+      const percent = totalBytes > 0 ? Math.floor((loadedBytes / totalBytes) * 100) : 0;
+      this.#parts.status.textContent = this.#text('state_percent', { percent });
+    }
+    if (phase === 'kernels') text = this.#text('preparing', { done: kernelsCompiled, total: kernelsTotal });
+    this.#parts.showProgress({ text, loaded: loadedBytes, total: totalBytes });
+    this.#tell('splitkv-progress', progress);
+  }
+
+  /** What is told of a loaded model. */
+  #facts(info: ModelInfo): [string, string][] {
+    const adapter = [...new Set(info.ranks.map(({ adapter: name }) => name))].join(' + ');
+    const { worldSize, policy } = info.plan;
+    return [
+      [this.#text('fact_weights'), `${info.weights}, ${formatBytes(info.weightBytes)}`],
+      [this.#text('fact_adapter'), info.adapter.software ? this.#text('fact_adapter_cpu', { adapter }) : adapter],
+      [this.#text('fact_plan'), planText(policy, worldSize, this.#strings)],
+      [this.#text('fact_context'), this.#text('fact_tokens', { tokens: grouped(info.contextLength) })],
+    ];
   }
 
   #noteOf({ result, hiddenSeconds }: Answer): string {
     const { stats, finish_detail: end } = result;
-    const ends = {
-      eos: '',
-      stop_token: '',
-      stop_string: '',
-      max_tokens: 'Cut at the token limit.',
-      context_full: 'Cut: the context is full. Begin a new conversation.',
-      aborted: 'Stopped.',
+    const ends: Partial<Record<typeof end, StringName>> = {
+      max_tokens: 'cut_at_limit',
+      context_full: 'cut_context_full',
+      aborted: 'stopped',
     };
-    const hidden =
-      hiddenSeconds < 1
-        ? ''
-        : `The tab was in the background for ${hiddenSeconds.toFixed(0)} s; browsers slow such tabs down.`;
-    const speed = `${stats.tokens_per_second.toFixed(1)} tokens/s`;
-    return [ends[end], speed, hidden, this.#notice].filter((part) => part !== '').join(' ');
+    const cut = ends[end];
+    const speed = this.#text('speed', { rate: stats.tokens_per_second.toFixed(1) });
+    const hidden = hiddenSeconds < 1 ? '' : this.#text('in_background', { seconds: hiddenSeconds.toFixed(0) });
+    return [cut ? this.#text(cut) : '', speed, hidden, this.#notice].filter((part) => part !== '').join(' ');
+  }
+
+  #showMessages(): void {
+    this.#parts.cut(0);
+    const { messages } = this.#session;
+    for (let at = 0; at < messages.length; at += 2) {
+      const answer = messages[at + 1];
+      this.#parts.show(messages[at]!.content, answer?.content, answer?.reasoning);
+    }
+    this.#parts.allow(this.state === 'ready', BUSY.includes(this.state));
+  }
+
+  #restore(saved: SavedChat): void {
+    this.#session.restore(saved);
+    this.#showMessages();
+  }
+
+  /** Where the conversation is kept; undefined: nowhere. */
+  get #keptAt(): string | undefined {
+    const name = this.getAttribute('keep');
+    return name === null ? undefined : `splitkv-chat:${name}`;
+  }
+
+  #keep(): void {
+    const at = this.#keptAt;
+    if (at === undefined) return;
+    try {
+      if (this.messages.length === 0) localStorage.removeItem(at);
+      else localStorage.setItem(at, JSON.stringify(this.#session.save()));
+    } catch (error) {
+      console.warn('<splitkv-chat> keeps nothing:', error); // no room, or no storage for this page
+    }
+  }
+
+  /** What was kept; nothing where it can't be read. */
+  #restoreKept(): void {
+    const at = this.#keptAt;
+    let saved: SavedChat = { messages: this.messages };
+    try {
+      const text = at === undefined ? null : localStorage.getItem(at);
+      if (text !== null && this.messages.length === 0) {
+        const found = JSON.parse(text) as SavedChat;
+        saved = { ...found, messages: checkMessages(found.messages) };
+      }
+    } catch {
+      // Written by something else, or not allowed to be read.
+    }
+    this.#restore(saved);
+  }
+
+  async #openSettings(): Promise<void> {
+    const { openSheet } = await import('./view/sheet.js');
+    openSheet(this.#parts.root, {
+      text: (name) => this.#text(name),
+      read: (name) => this.getAttribute(name),
+      usual: (name) => this.#usual(name),
+      change: (name, value) => {
+        if (value === null) this.removeAttribute(name);
+        else this.setAttribute(name, value);
+      },
+      export: (kind) => this.#saveFile(kind),
+    });
+  }
+
+  /** What holds where an attribute isn't given. */
+  #usual(name: Attribute): string | undefined {
+    const info = this.engine?.info;
+    if (!info) return undefined;
+    const { temperature = 0, topP = 1, topK = 0, minP = 0, repetitionPenalty = 1 } = info.sampling;
+    const values: Partial<Record<Attribute, number | string | undefined>> = {
+      temperature,
+      'top-p': topP,
+      'top-k': topK,
+      'min-p': minP,
+      'repetition-penalty': repetitionPenalty,
+      'max-tokens': DEFAULT_MAX_TOKENS,
+      context: info.contextLength,
+      weights: info.weights,
+    };
+    return values[name] === undefined ? undefined : String(values[name]);
+  }
+
+  #saveFile(kind: 'markdown' | 'json'): void {
+    const type = kind === 'json' ? 'application/json' : 'text/markdown';
+    const anchor = document.createElement('a');
+    anchor.href = URL.createObjectURL(new Blob([this.export(kind)], { type }));
+    anchor.download = kind === 'json' ? 'conversation.json' : 'conversation.md';
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
+  }
+
+  async #dropped(entries: readonly (FileSystemEntry | File)[]): Promise<void> {
+    try {
+      const { droppedFiles } = await import('./dropped.js');
+      this.files = await droppedFiles(entries);
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #remedy({ action, load }: Remedy): void {
     this.#parts.showProblem(undefined);
-    if (action === 'retry') {
-      this.#parts.clearLog();
-      void this.#session.retry(load);
-    } else if (action === 'download') {
-      this.#parts.clearLog();
-      void this.#session.downloadAgain();
-    } else if (action === 'recover') void this.#session.recover();
+    if (action === 'retry') void this.#session.retry(load);
+    else if (action === 'download') void this.#session.downloadAgain();
+    else if (action === 'recover') void this.#session.recover();
     else if (action === 'ignore') this.#session.ignore();
-    else this.clear();
+    else if (action === 'forget') {
+      this.#session.forget = true;
+      const text = this.#parts.field.value.trim();
+      if (text !== '') void this.send(text);
+    } else this.clear();
   }
 
-  #fail(error: unknown): void {
-    const explanation = explain(error, this.#session.options, this.#session.downloaded);
+  #fail(error: unknown, smaller: readonly LoadOptions[] = []): void {
+    const { options: load, downloaded, canForget } = this.#session;
+    const explanation = explain(error, { load, downloaded, smaller, canForget }, this.#strings);
     this.#parts.showProblem(explanation);
     if (explanation.neutral && this.state === 'failed') this.#parts.status.textContent = explanation.title;
     else if (!explanation.neutral) console.error('<splitkv-chat>', error);

@@ -9,8 +9,9 @@ import { SplitkvChat } from './element.js';
 export { SplitkvChat } from './element.js';
 export type { ChatElement, SplitkvChatEventMap } from './events.js';
 export type { ChatAttributes, ChatProperties, ChatPropertyValues } from './properties.js';
-export type { Answer, ChatState } from './session.js';
+export type { Answer, ChatState, ShownMessage } from './session.js';
 export { ATTRIBUTES, type Attribute } from './settings.js';
+export { type ChatStrings, STRINGS } from './strings.js';
 
 declare global {
   interface HTMLElementTagNameMap {

@@ -86,6 +86,12 @@ export interface ChatProperties {
   set about(value: string | Gone);
   get suggestions(): string | undefined;
   set suggestions(value: string | Gone);
+  get settings(): boolean;
+  set settings(value: boolean | '' | Gone);
+  get keep(): string | undefined;
+  set keep(value: string | Gone);
+  get plain(): boolean;
+  set plain(value: boolean | '' | Gone);
   get label(): string | undefined;
   set label(value: string | Gone);
   get placeholder(): string | undefined;

@@ -14,7 +14,7 @@ import type {
   SavedConversation,
 } from '../../index.js';
 import { inBackgroundToo } from './background.js';
-import { SelfTestFailure } from './explain.js';
+import { SelfTestFailure, smallerOptions } from './explain.js';
 import { type ChatSettings, everyAdapter } from './settings.js';
 
 /**
@@ -35,16 +35,34 @@ export type ChatState =
 /** What a session tells. */
 export interface SessionEvents {
   state(state: ChatState): void;
-  preview(report: PlanReport): void;
+  /** @param smaller options with which it was checked to fit, where it doesn't fit as asked */
+  preview(report: PlanReport, smaller: readonly LoadOptions[]): void;
   /** What is being measured, for people. */
   measuring(what: string): void;
   progress(progress: LoadProgress): void;
   loaded(model: Model): void;
   /** The next piece of the answer. */
   piece(text: string): void;
+  /** What was said on the way to the answer. */
+  thought(text: string): void;
   /** Something to know that stops nothing. */
   notice(text: string): void;
-  failed(error: unknown): void;
+  failed(error: unknown, smaller: readonly LoadOptions[]): void;
+  /** The GPU was lost and is back: the answer goes on. */
+  recovered(): void;
+}
+
+/** A message that is shown. */
+export interface ShownMessage extends ChatMessage {
+  /** What a model that reasons said on the way to its answer. */
+  readonly reasoning?: string;
+}
+
+/** A conversation as it can be kept: plain JSON. */
+export interface SavedChat {
+  readonly messages: readonly ShownMessage[];
+  /** With the tokens that were generated, so that it goes on with the same bits. */
+  readonly talk?: SavedConversation;
 }
 
 /** An answer, and how much of its time the tab was hidden. */
@@ -54,6 +72,8 @@ export interface Answer {
   readonly hiddenSeconds: number;
 }
 
+/** Of an answer that is to be another one, where answers are the likeliest tokens. */
+const OTHERWISE_TEMPERATURE = 0.7;
 /** A driver that goes away each time has to be given up. */
 const RECOVERIES = 3;
 
@@ -66,9 +86,15 @@ export class ChatSession {
   #model: Model | undefined;
   #work = new AbortController();
   #answering: AbortController | undefined;
-  #messages: ChatMessage[] = [];
+  #messages: readonly ShownMessage[] = [];
   /** As the model was told `#messages`; `key`: by which settings. */
   #talk: { readonly key: string; readonly own: Conversation } | undefined;
+  /** What `#talk` begins with where there is none yet. */
+  #saved: SavedConversation | undefined;
+  /** The form that answers are to have. */
+  responseFormat: GenerateOptions['responseFormat'];
+  /** Where the context is full, the oldest turns are left out. */
+  forget = false;
 
   constructor(private readonly events: SessionEvents) {}
 
@@ -80,8 +106,31 @@ export class ChatSession {
     return this.#model;
   }
 
-  get messages(): readonly ChatMessage[] {
+  get messages(): readonly ShownMessage[] {
     return this.#messages;
+  }
+
+  /** How many questions were answered. */
+  get turns(): number {
+    return this.#messages.length / 2;
+  }
+
+  /** Whether the oldest turns could be left out. */
+  get canForget(): boolean {
+    return this.turns > 0 && !this.forget && this.#about === undefined && this.#model?.info.hasChatTemplate === true;
+  }
+
+  save(): SavedChat {
+    const talk = this.#talk?.own.save() ?? this.#saved;
+    return { messages: this.#messages, ...(talk && { talk }) };
+  }
+
+  /** Goes on with a conversation that was saved, or that a page gives: questions and answers by turns. */
+  restore({ messages, talk }: SavedChat): void {
+    this.#answering?.abort();
+    this.#messages = messages;
+    this.#talk = undefined;
+    this.#saved = talk;
   }
 
   /** What the model is or was to be loaded with. */
@@ -95,8 +144,6 @@ export class ChatSession {
     if (signal.aborted) return;
     this.#where = where;
     this.#settings = settings;
-    this.#messages = [];
-    this.#talk = undefined;
     await this.#guard(signal, async () => {
       this.#become('looking');
       this.#options = options.ranks === undefined ? { ...options, ranks: await everyAdapter() } : options;
@@ -116,7 +163,7 @@ export class ChatSession {
     const signal = await this.#begin();
     if (signal.aborted) return;
     this.#become('failed');
-    this.events.failed(error);
+    this.events.failed(error, []);
   }
 
   /** Downloads and loads what was looked at. */
@@ -169,10 +216,31 @@ export class ChatSession {
     this.#become('ready');
   }
 
-  /** Answers a message; undefined where it didn't come to an answer, and `failed` has told why. */
-  async send(text: string): Promise<Answer | undefined> {
+  /**
+   * Answers a message; undefined where it didn't come to an answer, and `failed` has told why.
+   * @param turn the turns before it that stay; what came after them is taken back, unless there is no answer
+   * @param another the likeliest tokens would give the same answer again: it is drawn
+   */
+  async send(text: string, turn = this.turns, another = false): Promise<Answer | undefined> {
     const model = this.#model;
     if (this.#state !== 'ready' || !model) return undefined;
+    const before = this.save();
+    if (turn < this.turns) this.#rewind(turn);
+    const kept = this.#messages;
+    const answer = await this.#sendNext(model, text, another);
+    if (!answer && turn < before.messages.length / 2 && kept === this.#messages) this.restore(before);
+    return answer;
+  }
+
+  #rewind(turns: number): void {
+    const own = this.#talk?.own;
+    const told = own?.messages.filter(({ role }) => role === 'user').length ?? 0;
+    own?.undo(Math.min(told, this.turns - turns)); // the oldest may have been forgotten
+    this.#messages = this.#messages.slice(0, turns * 2);
+    if (!own) this.#saved = undefined;
+  }
+
+  async #sendNext(model: Model, text: string, another: boolean): Promise<Answer | undefined> {
     const { signal: work } = this.#work;
     const question = { role: 'user', content: text } as const;
     this.#answering = new AbortController();
@@ -181,11 +249,13 @@ export class ChatSession {
     const conversation = this.#messages;
     let answer: Answer | undefined;
     const step = async (): Promise<void> => {
-      const written = await this.#answer(model, question, signal);
+      const written = await this.#answer(model, question, another, signal);
       if (work.aborted) return; // the session goes on with something else
       answer = written;
       if (conversation === this.#messages) {
-        this.#messages = [...conversation, question, { role: 'assistant', content: answer.text }];
+        const { reasoning } = answer.result;
+        const said = { role: 'assistant', content: answer.text, ...(reasoning && { reasoning }) } as const;
+        this.#messages = [...conversation, question, said];
       }
       this.#become('ready');
     };
@@ -205,7 +275,8 @@ export class ChatSession {
   clear(): void {
     this.#answering?.abort();
     this.#messages = [];
-    this.#talk = undefined;
+    this.#talk = this.#saved = undefined;
+    this.forget = false;
     if (this.#state === 'failed' && this.#model) this.#become('ready');
   }
 
@@ -227,9 +298,21 @@ export class ChatSession {
 
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
-    const { weights, kv, variants, precision, contextLength, ranks, plan, virtualRanks, memory, integrity } =
-      this.#options;
-    const report = await planModel(this.#where!, {
+    const report = await this.#plan(this.#options, signal);
+    if (signal.aborted) return false;
+    const fits = report.pick && report.misfit === undefined;
+    const smaller = fits ? [] : await this.#smaller(report.weights, signal);
+    if (signal.aborted) return false;
+    this.events.preview(report, smaller);
+    if (this.#settings!.autostart) return true; // since it was opened
+    if (report.download?.complete && fits) return true;
+    this.#become('asking');
+    return false;
+  }
+
+  #plan(options: LoadOptions, signal: AbortSignal): Promise<PlanReport> {
+    const { weights, kv, variants, precision, contextLength, ranks, plan, virtualRanks, memory, integrity } = options;
+    return planModel(this.#where!, {
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
       ...(variants !== undefined && { variants }),
@@ -240,17 +323,27 @@ export class ChatSession {
       ...(virtualRanks !== undefined && { virtualRanks }),
       ...(memory !== undefined && { memory }),
       ...(integrity !== undefined && { integrity }),
-      ...networkOf(this.#options),
+      ...networkOf(options),
       tryMemory: true,
       signal,
       onProgress: (what) => this.events.measuring(what),
     });
-    if (signal.aborted) return false;
-    this.events.preview(report);
-    if (this.#settings!.autostart) return true; // since it was opened
-    if (report.download?.complete && report.pick && report.misfit === undefined) return true;
-    this.#become('asking');
-    return false;
+  }
+
+  /** Options that take less memory, of which the planner says that they fit. */
+  async #smaller(weights: string | undefined, signal: AbortSignal): Promise<LoadOptions[]> {
+    const found: LoadOptions[] = [];
+    try {
+      const now = weights ?? (await this.#plan(this.#options, signal)).weights;
+      for (const options of smallerOptions(this.#options, now)) {
+        if (signal.aborted || found.length === 2) break;
+        const report = await this.#plan(options, signal);
+        if (report.pick && report.misfit === undefined) found.push(options);
+      }
+    } catch {
+      // Nothing is offered that wasn't seen to fit.
+    }
+    return found;
   }
 
   async #load(signal: AbortSignal): Promise<void> {
@@ -277,19 +370,23 @@ export class ChatSession {
   }
 
   /** After a loss the ranks are brought back, and the same seed gives the same tokens again: what was written stays as it is. */
-  async #answer(model: Model, question: ChatMessage, signal: AbortSignal): Promise<Answer> {
-    const { sampling } = this.#settings!;
-    const seed = sampling.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
+  async #answer(model: Model, question: ChatMessage, another: boolean, signal: AbortSignal): Promise<Answer> {
+    const sampling = { ...model.info.sampling, ...this.#settings!.sampling };
+    if (another && !sampling.temperature) sampling.temperature = OTHERWISE_TEMPERATURE;
+    const seed = (another ? undefined : sampling.seed) ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
     const written = { text: '' };
     const { result, hiddenSeconds } = await inBackgroundToo(async () => {
       for (let losses = 0; ; losses++) {
         try {
-          return await this.#write(model, question, { ...model.info.sampling, ...sampling, seed, signal }, written);
+          const { responseFormat } = this;
+          const form = responseFormat === undefined ? {} : { responseFormat };
+          const options = { ...sampling, ...form, seed, signal };
+          return await this.#write(model, question, options, written);
         } catch (error) {
           if (!isLoss(error) || signal.aborted || losses === RECOVERIES) throw error;
           this.#become('recovering');
           await model.recover({ signal });
-          this.events.notice('The GPU went away and is back; the answer goes on.');
+          this.events.recovered();
           this.#become('answering');
         }
       }
@@ -325,17 +422,32 @@ export class ChatSession {
   #conversation(model: Model): Conversation {
     const { system } = this.#settings!;
     const about = this.#about;
-    const key = JSON.stringify([system, about]);
+    const whenFull = this.forget ? 'forget' : 'error';
+    const key = JSON.stringify([system, about, whenFull]);
     if (this.#talk?.key !== key) {
-      const { system: _, ...before } = this.#talk?.own.save() ?? {};
-      const own = model.conversation({
+      const settings = {
         ...(system !== undefined && { system }),
         ...(about !== undefined && { about }),
-        ...('turns' in before && { restore: before as SavedConversation }),
-      });
+        whenFull,
+      } as const;
+      const told = this.#toldBy(model.conversation(settings).save(), this.#talk?.own.save() ?? this.#saved);
+      const { system: _, ...restore } = told;
+      const own = model.conversation({ ...settings, restore });
       this.#talk = { key, own };
+      this.#saved = undefined;
     }
     return this.#talk.own;
+  }
+
+  /** What was said so far: by its tokens where this model generated them, else by its text. */
+  #toldBy(none: SavedConversation, told: SavedConversation | undefined): SavedConversation {
+    if (told && told.model === none.model && told.version === none.version) return told;
+    const turns = Array.from({ length: this.turns }, (_, turn) => ({
+      user: this.#messages[turn * 2]!.content,
+      answer: this.#messages[turn * 2 + 1]!.content,
+      tokens: [],
+    }));
+    return { ...none, turns };
   }
 
   #become(state: ChatState): void {
@@ -355,8 +467,29 @@ export class ChatSession {
     } catch (error) {
       if (signal !== this.#work.signal) return;
       if (signal.aborted) this.#work = new AbortController();
+      const isLimit = error instanceof SplitkvError && error.code === 'limit' && after(error) === 'failed';
+      const smaller = isLimit ? await this.#smaller(undefined, this.#work.signal) : [];
+      if (signal !== this.#work.signal && !signal.aborted) return;
       this.#become(after(error));
-      this.events.failed(error);
+      this.events.failed(error, smaller);
     }
   }
+}
+
+/** @throws SplitkvError `usage` for what isn't questions and answers by turns */
+export function checkMessages(messages: readonly ShownMessage[]): readonly ShownMessage[] {
+  const wrong = (message: ShownMessage | null | undefined, index: number): boolean =>
+    typeof message !== 'object' ||
+    message === null ||
+    message.role !== (index % 2 === 0 ? 'user' : 'assistant') ||
+    typeof message.content !== 'string' ||
+    (message.reasoning !== undefined && typeof message.reasoning !== 'string');
+  if (!Array.isArray(messages) || messages.length % 2 !== 0 || messages.some(wrong)) {
+    throw new SplitkvError(
+      'usage',
+      "messages: expected a list of { role: 'user', content } and { role: 'assistant', content } by turns, ending with an answer; " +
+        'the system message is the attribute `system`',
+    );
+  }
+  return messages.map(({ role, content, reasoning }) => ({ role, content, ...(reasoning && { reasoning }) }));
 }

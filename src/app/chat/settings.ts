@@ -35,6 +35,9 @@ export const ATTRIBUTES = {
   system: 'the system message',
   about: 'a text that every question is about: each is asked by itself, after this text',
   suggestions: 'questions to offer, with | between',
+  settings: 'present: people may change how it answers, the context and the weights',
+  keep: 'a name: the conversation is kept in this browser by it, and is there after a reload',
+  plain: 'present: answers are shown as they were written, without Markdown',
   label: "the chat's name, as screen readers say it; default: Chat",
   placeholder: 'in the empty field; default: Ask something',
 } as const;
@@ -42,7 +45,15 @@ export const ATTRIBUTES = {
 export type Attribute = keyof typeof ATTRIBUTES;
 
 /** Attributes whose presence says all. */
-export const SWITCHES = ['workers', 'virtual', 'autostart', 'no-self-test', 'no-tune'] as const satisfies Attribute[];
+export const SWITCHES = [
+  'workers',
+  'virtual',
+  'autostart',
+  'no-self-test',
+  'no-tune',
+  'settings',
+  'plain',
+] as const satisfies Attribute[];
 /** Attributes that are a number. */
 export const NUMBERS = [
   'context',
@@ -67,7 +78,7 @@ export interface ChatSettings {
   readonly about: string | undefined;
 }
 
-const DEFAULT_MAX_TOKENS = 512;
+export const DEFAULT_MAX_TOKENS = 512;
 
 /** @throws SplitkvError `usage` for a value that can't be read, with its attribute; the library judges the rest. */
 export function readSettings(attribute: (name: Attribute) => string | null): ChatSettings {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import type { PlanReport } from '../../index.js';
+import type { PlanReport } from '../../../index.js';
+import { STRINGS } from '../strings.js';
 import { previewOf } from './preview.js';
 
 const MIB = 2 ** 20;
@@ -21,7 +22,7 @@ test('tells the download, memory, speed and plan', () => {
   expect(facts({})).toEqual({
     Download: '10 MiB',
     'GPU memory': '2.0 MiB, which fits',
-    'Expected speed': '42 tokens/s on GPU A and GPU B',
+    'Expected speed': '42 tokens/s on GPU A + GPU B',
     Plan: 'sp on 2 ranks',
     Weights: 'q4, context of 4,096 tokens',
   });
@@ -41,7 +42,13 @@ test('downloads nothing that is here', () => {
 });
 
 test('says why it does not fit', () => {
-  expect(previewOf(report({ misfit: 'out of memory' }))).toMatchObject({ problem: 'out of memory' });
+  expect(previewOf(report({ misfit: 'out of memory' }))).toMatchObject({
+    problem: 'out of memory',
+    start: 'Download 10 MiB and start anyway',
+    remedies: [],
+  });
+  const offered = previewOf(report({ misfit: 'x' }), STRINGS, { ranks: 1 }, [{ ranks: 1, weights: 'q4' }]).remedies;
+  expect(offered).toEqual([{ label: 'Start with 4-bit weights', action: 'retry', load: { ranks: 1, weights: 'q4' } }]);
   expect(facts({ misfit: 'out of memory' })['GPU memory']).toContain('does not fit');
   expect(previewOf(report({ pick: undefined })).problem).toBe('no plan fits');
   expect(facts({ pick: undefined })).not.toHaveProperty('Plan');

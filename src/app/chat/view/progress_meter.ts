@@ -1,4 +1,5 @@
-import { formatBytes } from '../../base/math.js';
+import { formatBytes } from '../../../base/math.js';
+import { type ChatStrings, fill, STRINGS } from '../strings.js';
 
 /** The speed is that of this long; what comes from the disk at first would else count for minutes. */
 const WINDOW_MS = 5000;
@@ -29,17 +30,26 @@ export class ProgressMeter {
 }
 
 /** "12 MiB of 300 MiB, 5.2 MiB/s, about 55 s left" */
-export function progressText(loadedBytes: number, totalBytes: number, pace: Pace): string {
+export function progressText(
+  loadedBytes: number,
+  totalBytes: number,
+  pace: Pace,
+  strings: ChatStrings = STRINGS,
+): string {
   const { bytesPerSecond, secondsLeft } = pace;
-  const parts = [`${formatBytes(loadedBytes)} of ${formatBytes(totalBytes)}`];
-  if (bytesPerSecond !== undefined) parts.push(`${formatBytes(Math.round(bytesPerSecond))}/s`);
-  if (secondsLeft !== undefined && loadedBytes < totalBytes) parts.push(`about ${duration(secondsLeft)} left`);
+  const parts = [fill(strings.progress, { loaded: formatBytes(loadedBytes), total: formatBytes(totalBytes) })];
+  if (bytesPerSecond !== undefined) {
+    parts.push(fill(strings.progress_speed, { speed: formatBytes(Math.round(bytesPerSecond)) }));
+  }
+  if (secondsLeft !== undefined && loadedBytes < totalBytes) {
+    parts.push(fill(strings.progress_left, { time: duration(secondsLeft, strings) }));
+  }
   return parts.join(', ');
 }
 
 /** "8 s", "3 min", "2 h" */
-export function duration(seconds: number): string {
-  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
-  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`;
-  return `${Math.round(seconds / 3600)} h`;
+export function duration(seconds: number, strings: ChatStrings = STRINGS): string {
+  if (seconds < 90) return fill(strings.seconds, { n: Math.max(1, Math.round(seconds)) });
+  if (seconds < 90 * 60) return fill(strings.minutes, { n: Math.round(seconds / 60) });
+  return fill(strings.hours, { n: Math.round(seconds / 3600) });
 }

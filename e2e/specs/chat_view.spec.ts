@@ -1,0 +1,315 @@
+import { expect, type Page, test } from '@playwright/test';
+import type { SplitkvChat } from '../../src/app/chat/index.js';
+import { checkAccessibility } from '../support/accessibility.js';
+import { chatOf, chatPage } from '../support/chat_page.js';
+import { serveSite, type StaticSite } from '../support/static_site.js';
+
+// What is shown of messages, which a page may set: no model need be loaded for it.
+
+const bare = chatPage('')
+  .replace('model="models/tiny-gqa/" ', '')
+  .replace('<head>', '<head><meta name="color-scheme" content="light dark">');
+const pages = {
+  'bare.html': bare,
+  'kept.html': bare.replace('<splitkv-chat', '<splitkv-chat keep="talk" settings'),
+  'loaded.html': chatPage('autostart no-self-test keep="loaded" settings max-tokens="12"').replace(/about="[^"]*"/, ''),
+};
+let site: StaticSite;
+test.beforeAll(async () => {
+  site = await serveSite(pages, {
+    before: (_request, response) => {
+      response.setHeader('Content-Security-Policy', "default-src 'self'; require-trusted-types-for 'script'");
+      return false;
+    },
+  });
+});
+test.afterAll(() => site.close());
+
+/** Shows a question and this answer. */
+const show = (page: Page, ...answers: string[]): Promise<void> =>
+  page.locator('splitkv-chat').evaluate((element: SplitkvChat, texts) => {
+    element.messages = texts.flatMap((content) => [
+      { role: 'user' as const, content: 'What?' },
+      { role: 'assistant' as const, content },
+    ]);
+  }, answers);
+
+const MARKDOWN = `## Title
+
+A **bold** and *slanted* and ~~struck~~ word, \`code\`, a [link](https://a.example/?a=1&b=2), https://b.example/x.
+A line of its own &amp; more: 1 < 2.
+
+1. one
+   - inner
+2. two
+
+- [x] done
+- [ ] open
+
+> quoted
+
+| name | n |
+| :--- | --: |
+| a | 1 |
+
+\`\`\`js
+const a = 1 < 2; // *no*
+\`\`\`
+
+---
+
+#### Deep
+
+End`;
+
+test('an answer is rendered: text, lists, tables, code and links, and axe finds nothing', async ({ page }) => {
+  await page.goto(`${site.url}bare.html`);
+  const { chat, answers } = chatOf(page);
+  await show(page, MARKDOWN);
+  await expect(answers.locator('h3')).toHaveText('Title');
+  await expect(answers.locator('h4')).toHaveText('Deep'); // no level is left out
+  await expect(answers.locator('p').first()).toHaveText(
+    'A bold and slanted and struck word, code, a link, https://b.example/x.A line of its own & more: 1 < 2.',
+  );
+  for (const [tag, text] of [
+    ['strong', 'bold'],
+    ['em', 'slanted'],
+    ['del', 'struck'],
+    ['p > code', 'code'],
+    ['ol > li > ul > li', 'inner'],
+    ['blockquote', 'quoted'],
+    ['thead th >> nth=1', 'n'],
+    ['tbody td >> nth=1', '1'],
+    ['figure figcaption span', 'js'],
+    ['figure pre code', 'const a = 1 < 2; // *no*'],
+  ] as const) {
+    await expect(answers.locator(tag), tag).toHaveText(text);
+  }
+  await expect(answers.locator('br')).toHaveCount(1);
+  await expect(answers.locator('hr')).toHaveCount(1);
+  await expect(answers.locator('tbody td').nth(1)).toHaveCSS('text-align', 'right');
+  expect(
+    await answers.locator('a').evaluateAll((links) => links.map((link) => (link as HTMLAnchorElement).href)),
+  ).toEqual(['https://a.example/?a=1&b=2', 'https://b.example/x']);
+  expect(
+    await answers.getByRole('checkbox').evaluateAll((boxes) => boxes.map((box) => (box as HTMLInputElement).checked)),
+  ).toEqual([true, false]);
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await answers.getByRole('button', { name: 'Copy' }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe('const a = 1 < 2; // *no*');
+  await chat.locator('.turn > .under:last-child').getByRole('button', { name: 'Copy' }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(MARKDOWN);
+  await checkAccessibility(page);
+  await page.setViewportSize({ width: 340, height: 640 });
+  await checkAccessibility(page);
+});
+
+test('hostile text stays text, loads nothing, runs nothing and takes no time', async ({ page }) => {
+  const foreign: string[] = [];
+  const problems: string[] = [];
+  page.on('request', (request) => {
+    if (!request.url().startsWith(site.url)) foreign.push(request.url());
+  });
+  page.on('pageerror', (error) => problems.push(error.message));
+  await page.goto(`${site.url}bare.html`);
+  const { answers } = chatOf(page);
+  await show(
+    page,
+    '<img src=https://evil.example/a onerror="globalThis.run = 1"> <script>globalThis.run = 1</script>',
+    '<div onclick="globalThis.run = 1">\nblock\n</div>\n\n<style>* { display: none }</style>',
+    '[a](javascript:globalThis.run=1) [b](JaVaScRiPt:alert(1)) [c](data:text/html,x) [d](&#106;avascript:1) [e](//evil.example) [f](/here) [g](blob:x)',
+    '![image](https://evil.example/b.png) ![x](javascript:1)',
+    `${'*a_'.repeat(30_000)}`,
+    `${'> '.repeat(5000)}deep`,
+    `${'['.repeat(20_000)}${'](b)'.repeat(20_000)}`,
+    Array.from({ length: 500 }, (_, depth) => `${'  '.repeat(depth)}- a`).join('\n'),
+    '```\nnever closed <b>',
+    'x'.repeat(300_000),
+    '\u0000\uFFFF\u202Ea',
+  );
+  await expect(answers).toHaveCount(11);
+  await expect(answers.nth(0)).toContainText('<script>globalThis.run = 1</script>');
+  await expect(answers.nth(1)).toContainText('<div onclick=');
+  await expect(answers.nth(2)).toHaveText('a b c d e f g');
+  await expect(answers.nth(8).locator('pre')).toHaveText('never closed <b>');
+  const found = await page.locator('splitkv-chat').evaluate((element) => ({
+    run: (globalThis as { run?: number }).run,
+    forbidden: element.shadowRoot!.querySelectorAll(
+      '.message :is(script, style, img, iframe, object, embed, [onclick], [onerror], [srcdoc])',
+    ).length,
+    links: [...element.shadowRoot!.querySelectorAll<HTMLAnchorElement>('.message a')].map(({ href }) => href),
+  }));
+  expect(found).toEqual({ run: undefined, forbidden: 0, links: ['https://evil.example/b.png'] });
+  expect(foreign).toEqual([]);
+  expect(problems).toEqual([]);
+});
+
+test('`plain` shows what was written, and JSON is shown as such', async ({ page }) => {
+  await page.goto(`${site.url}bare.html`);
+  const { chat, answers } = chatOf(page);
+  await show(page, '{"a": [1, 2]}', '[see] this', '{not json');
+  await expect(answers.nth(0).locator('pre')).toHaveText('{\n  "a": [\n    1,\n    2\n  ]\n}');
+  await expect(answers.nth(1)).toHaveText('[see] this');
+  await expect(answers.nth(1).locator('pre')).toHaveCount(0);
+  await expect(answers.nth(2)).toHaveText('{not json');
+  await chat.evaluate((element) => element.setAttribute('plain', ''));
+  await show(page, '**a** <b>');
+  await expect(answers).toHaveText('**a** <b>');
+  await expect(answers.locator('strong')).toHaveCount(0);
+});
+
+test('highlighting is the page’s: by a function, whose failure changes nothing', async ({ page }) => {
+  await page.goto(`${site.url}bare.html`);
+  const { chat, answers } = chatOf(page);
+  await chat.evaluate((element: SplitkvChat) => {
+    element.highlight = (text, language) => {
+      if (language === 'bad') throw new Error('no');
+      const mark = document.createElement('mark');
+      mark.textContent = `${language}:${text}`;
+      return mark;
+    };
+  });
+  await show(page, '```ts\na\n```\n\n```bad\nb\n```');
+  await expect(answers.locator('mark')).toHaveText('ts:a');
+  await expect(answers.locator('pre').nth(1)).toHaveText('b');
+});
+
+test('messages are kept over a reload, exported, and wrong ones refused', async ({ page }) => {
+  await page.goto(`${site.url}kept.html`);
+  const { chat, answers, button } = chatOf(page);
+  await show(page, 'One.', 'Two.');
+  await page.reload();
+  await expect(answers).toHaveText(['One.', 'Two.']);
+  const told = await chat.evaluate((element: SplitkvChat) => {
+    let problem = '';
+    try {
+      element.messages = [{ role: 'assistant', content: 'x' }];
+    } catch (error) {
+      problem = (error as Error).message;
+    }
+    return { problem, markdown: element.export(), json: JSON.parse(element.export('json')) as unknown };
+  });
+  expect(told.problem).toContain('messages: expected a list');
+  expect(told.markdown).toBe('**You**\n\nWhat?\n\n**Answer**\n\nOne.\n\n**You**\n\nWhat?\n\n**Answer**\n\nTwo.\n');
+  expect(told.json).toHaveLength(4);
+  await button('New conversation').click();
+  await page.reload();
+  await expect(chat.getByText('No model yet')).toBeVisible();
+  await expect(answers).toHaveCount(0);
+});
+
+test('texts are the page’s to change', async ({ page }) => {
+  await page.goto(`${site.url}bare.html`);
+  const { chat } = chatOf(page);
+  await chat.evaluate((element: SplitkvChat) => {
+    element.strings = { send: 'Senden', no_model: 'Noch kein Modell', state_empty: 'Kein Modell' };
+  });
+  await expect(chat.getByRole('button', { name: 'Senden' })).toBeVisible();
+  await expect(chat.getByText('Noch kein Modell')).toBeVisible();
+  await expect(chat.getByRole('status')).toHaveText('Kein Modell');
+  await expect(chat.getByRole('button', { name: 'Stop' })).toBeHidden();
+});
+
+test('a conversation can be worked with: edited, asked again, set, restored, and settings changed', async ({
+  page,
+}) => {
+  await page.goto(`${site.url}loaded.html`);
+  const { chat, answers, button, ask, status } = chatOf(page);
+  const ready = () => expect(status).toHaveText('Ready');
+  const texts = () => chat.evaluate((element: SplitkvChat) => element.messages.map(({ content }) => content));
+  await ready();
+  await ask('one day');
+  await expect(answers.first()).toHaveAttribute('aria-busy', 'false');
+  await ask('the fox');
+  await expect(answers.nth(1)).toHaveAttribute('aria-busy', 'false');
+  const [, first, , second] = await texts();
+
+  // The same question again is drawn, as the likeliest tokens would be the same; then the first one is asked otherwise.
+  await button('Regenerate').nth(1).click();
+  await expect(answers.nth(1)).toHaveAttribute('aria-busy', 'false');
+  expect((await texts()).slice(0, 3)).toEqual(['one day', first, 'the fox']);
+  await button('Edit').first().click();
+  const edit = chat.getByRole('textbox', { name: 'Edit' });
+  await expect(edit).toHaveValue('one day');
+  await edit.fill('the fox');
+  await edit.press('Enter');
+  await expect(answers).toHaveCount(1);
+  await expect(answers).toHaveAttribute('aria-busy', 'false');
+  expect((await texts())[0]).toBe('the fox');
+
+  // What a page sets goes on as if it had been said: the same bits, as the tokens are the same.
+  await chat.evaluate(
+    (element: SplitkvChat, [question, answer]) => {
+      element.messages = [
+        { role: 'user', content: question! },
+        { role: 'assistant', content: answer! },
+      ];
+    },
+    ['one day', first] as const,
+  );
+  await page.reload();
+  await ready();
+  await expect(answers).toHaveCount(1);
+  await ask('the fox');
+  await expect(answers.nth(1)).toHaveAttribute('aria-busy', 'false');
+  expect((await texts())[3]).toBe(second);
+
+  await button('Settings').click();
+  const sheet = chat.getByRole('dialog', { name: 'Settings' });
+  await checkAccessibility(page);
+  await sheet.getByLabel('Longest answer, tokens').fill('3');
+  await sheet.getByLabel('Temperature').fill('0.5');
+  await sheet.getByRole('button', { name: 'Apply' }).click();
+  await expect(sheet).toHaveCount(0);
+  await expect(chat).toHaveAttribute('max-tokens', '3');
+  await expect(chat).toHaveAttribute('temperature', '0.5');
+  await ready();
+  await ask('again');
+  await expect(chat.locator('.log .note').last()).toContainText('Cut at the token limit.');
+  await button('Settings').click();
+  await sheet.getByRole('button', { name: 'Reset' }).click();
+  await sheet.getByRole('button', { name: 'Apply' }).click();
+  await expect(chat).not.toHaveAttribute('temperature', /./);
+});
+
+test('a full context gives the question back, and can forget the oldest turns', async ({ page }) => {
+  await page.goto(`${site.url}loaded.html`);
+  const { chat, field, answers, button, ask, problem, status } = chatOf(page);
+  await expect(status).toHaveText('Ready');
+  await chat.evaluate((element) => element.setAttribute('context', '96'));
+  await expect(status).not.toHaveText('Ready');
+  await expect(status).toHaveText('Ready');
+  const long = 'the fox and the bird '.repeat(4).trim();
+  for (let turns = 1; (await problem.count()) === 0 && turns < 10; turns++) {
+    await ask(long);
+    await expect(
+      answers
+        .nth(turns - 1)
+        .or(problem)
+        .last(),
+    ).toBeVisible();
+    await expect(status).toHaveText('Ready');
+  }
+  await expect(problem).toContainText('The conversation is too long');
+  await expect(field).toHaveValue(long);
+  const before = await answers.count();
+  await button('Forget the oldest turns').click();
+  await expect(answers).toHaveCount(before + 1);
+  await expect(answers.last()).toHaveAttribute('aria-busy', 'false');
+  await expect(problem).toBeHidden();
+});
+
+test('a dropped file is opened', async ({ page }) => {
+  await page.goto(`${site.url}bare.html`);
+  const { chat, problem } = chatOf(page);
+  await expect(chat.getByText('Open a .gguf file')).toBeVisible();
+  await chat.evaluate((element) => {
+    const data = new DataTransfer();
+    data.items.add(new File(['GGUF nonsense'], 'small.gguf'));
+    element
+      .shadowRoot!.querySelector('.chat')!
+      .dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true }));
+  });
+  await expect(problem).toContainText("The model's files can't be read");
+  await expect(chat.getByRole('heading', { name: 'small.gguf' })).toBeVisible();
+});

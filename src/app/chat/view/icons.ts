@@ -1,0 +1,28 @@
+const SVG = 'http://www.w3.org/2000/svg';
+
+/** Paths on a grid of 24, drawn as lines. */
+const PATHS = {
+  send: 'M12 19V5M5 12l7-7 7 7',
+  stop: 'M7 7h10v10H7z',
+  new: 'M12 5v14M5 12h14',
+  copy: 'M9 9h11v11H9zM5 15H4V4h11v1',
+  edit: 'M4 20h4L19 9l-4-4L4 16zM13 7l4 4',
+  again: 'M20 11a8 8 0 1 0-2.3 6.3M20 4v7h-7',
+  settings: 'M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4',
+  details: 'M12 11v6M12 7v.5M12 3a9 9 0 1 0 0 18 9 9 0 1 0 0-18z',
+  down: 'M12 5v14M5 12l7 7 7-7',
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+/** A small drawing in the colour of the text. */
+export function icon(name: IconName): SVGElement {
+  const svg = document.createElementNS(SVG, 'svg');
+  svg.setAttribute('viewBox', '0 0 24 24');
+  svg.setAttribute('aria-hidden', 'true');
+  svg.setAttribute('class', 'icon');
+  const path = document.createElementNS(SVG, 'path');
+  path.setAttribute('d', PATHS[name]);
+  svg.append(path);
+  return svg;
+}

@@ -1,0 +1,311 @@
+import { make } from '../../shared/dom.js';
+import type { StringName } from '../strings.js';
+import { icon, type IconName } from './icons.js';
+import type { CodeParts, MarkdownView } from './markdown.js';
+
+/** What a log needs from its chat. */
+export interface LogHost {
+  text(name: StringName, values?: Readonly<Record<string, string | number>>): string;
+  /** Answers are shown as they were written. */
+  readonly plain: boolean;
+  highlight(text: string, language: string): Node | undefined;
+  /** Asks the question of a turn again, with another text. */
+  resend(turn: number, text: string): void;
+  regenerate(turn: number): void;
+}
+
+/** Redrawing an answer for each of its pieces would be most of the page's work. */
+const DRAW_MS = 60;
+
+/** A question and its answer. */
+interface Turn {
+  readonly whole: HTMLElement;
+  readonly question: HTMLElement;
+  asked: string;
+  readonly answer: AnswerView | undefined;
+}
+
+/** The messages of a chat. */
+export class Log {
+  readonly node = make('div', 'log');
+  #turns: Turn[] = [];
+  #markdown: Promise<typeof import('./markdown.js')> | undefined;
+  #idle = true;
+
+  constructor(private readonly host: LogHost) {
+    this.node.role = 'log';
+  }
+
+  get turns(): number {
+    return this.#turns.length;
+  }
+
+  /** The question of a turn. */
+  asked(turn: number): string | undefined {
+    return this.#turns[turn]?.asked;
+  }
+
+  /** @param answered false for a question that stands by itself */
+  add(asked: string, answered = true): AnswerView | undefined {
+    const question = make('article', 'message user', asked);
+    question.part.add('user');
+    question.ariaLabel = this.host.text('question');
+    const whole = make('div', 'turn', question);
+    const index = this.#turns.length;
+    const answer = answered ? new AnswerView(this.host, this.#parser()) : undefined;
+    const turn: Turn = { whole, question, asked, answer };
+    const edit = this.#button('edit', 'edit', () => this.#edit(index));
+    const actions = make(
+      'div',
+      'actions under',
+      edit,
+      this.#copy(() => turn.asked),
+    );
+    actions.classList.add('of-question');
+    whole.append(actions);
+    if (answer) {
+      const again = this.#button('again', 'regenerate', () => this.host.regenerate(index));
+      answer.actions.append(
+        this.#copy(() => answer.text),
+        again,
+      );
+      whole.append(...answer.nodes);
+    }
+    this.#turns.push(turn);
+    this.node.append(whole);
+    this.#allow();
+    return answer;
+  }
+
+  addNote(text: string): void {
+    this.node.append(make('p', 'note', text));
+  }
+
+  /** Keeps the first turns. */
+  cut(turns: number): void {
+    for (const { whole } of this.#turns.splice(turns)) whole.remove();
+    if (turns === 0) this.node.replaceChildren();
+  }
+
+  /** @param idle no answer is being written: turns can be edited */
+  allow(idle: boolean): void {
+    this.#idle = idle;
+    this.#allow();
+  }
+
+  #allow(): void {
+    for (const button of this.node.querySelectorAll<HTMLButtonElement>('button[data-needs-idle]')) {
+      button.ariaDisabled = String(!this.#idle);
+    }
+  }
+
+  #parser(): Promise<typeof import('./markdown.js')> | undefined {
+    if (this.host.plain) return undefined;
+    this.#markdown ??= import('./markdown.js');
+    return this.#markdown;
+  }
+
+  #button(name: IconName, label: StringName, press: () => void): HTMLButtonElement {
+    const button = make('button', 'icon-button', icon(name));
+    button.type = 'button';
+    button.ariaLabel = button.title = this.host.text(label);
+    button.dataset['needsIdle'] = '';
+    button.addEventListener('click', () => {
+      if (this.#idle) press();
+    });
+    return button;
+  }
+
+  #copy(text: () => string): HTMLButtonElement {
+    const button = make('button', 'icon-button', icon('copy'));
+    button.type = 'button';
+    button.ariaLabel = button.title = this.host.text('copy');
+    button.addEventListener('click', () => void copy(text(), button, this.host));
+    return button;
+  }
+
+  /** The question becomes a field. */
+  #edit(index: number): void {
+    const turn = this.#turns[index]!;
+    const field = make('textarea', '');
+    field.value = turn.asked;
+    field.ariaLabel = this.host.text('edit');
+    const form = make('form', 'edit', field);
+    const send = make('button', '', this.host.text('resend'));
+    send.type = 'submit';
+    const cancel = make('button', 'quiet', this.host.text('cancel'));
+    cancel.type = 'button';
+    form.append(make('div', 'actions', send, cancel));
+    const close = (): void => {
+      form.replaceWith(turn.question);
+      turn.whole.classList.remove('editing');
+    };
+    cancel.addEventListener('click', close);
+    field.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape') {
+        event.stopPropagation();
+        close();
+      } else if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        form.requestSubmit();
+      }
+    });
+    form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      const text = field.value.trim();
+      if (text === '' || !this.#idle) return;
+      close();
+      this.host.resend(index, text);
+    });
+    turn.whole.classList.add('editing');
+    turn.question.replaceWith(form);
+    field.focus();
+  }
+}
+
+/** An answer while it is written, and afterwards. */
+export class AnswerView {
+  readonly #article = make('article', 'message assistant');
+  readonly #thought = make('details', 'thought');
+  readonly #thoughtTitle = make('summary', '');
+  readonly #thoughtText = make('p', '');
+  readonly #calls = make('div', 'calls');
+  readonly actions = make('div', 'actions under');
+  #view: MarkdownView | undefined;
+  #text = '';
+  #ended = false;
+  #drawn = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #thinkingSince: number | undefined;
+
+  constructor(
+    private readonly host: LogHost,
+    parser: Promise<typeof import('./markdown.js')> | undefined,
+  ) {
+    this.#article.part.add('assistant');
+    this.#article.ariaLabel = host.text('answer');
+    this.#article.ariaBusy = 'true'; // screen readers wait for the whole of it
+    this.#thought.append(this.#thoughtTitle, this.#thoughtText);
+    this.#thought.part.add('thought');
+    this.#thought.hidden = this.#calls.hidden = this.actions.hidden = true;
+    parser?.then(
+      ({ MarkdownView }) => {
+        this.#view = new MarkdownView(this.#article, codeParts(host));
+        this.#draw();
+      },
+      () => {}, // it stays plain
+    );
+    if (!parser) this.#article.classList.add('plain');
+  }
+
+  get nodes(): readonly Node[] {
+    return [this.#thought, this.#calls, this.#article, this.actions];
+  }
+
+  /** The answer without blanks around it. */
+  get text(): string {
+    return this.#text.trim();
+  }
+
+  get begun(): boolean {
+    return this.text !== '' || this.#thoughtText.textContent !== '' || !this.#calls.hidden;
+  }
+
+  add(piece: string): void {
+    if (this.#thinkingSince !== undefined && piece.trim() !== '') this.#thoughtEnds();
+    this.#text += piece;
+    const wait = DRAW_MS - (performance.now() - this.#drawn);
+    if (wait <= 0) this.#draw();
+    else this.#timer ??= setTimeout(() => this.#draw(), wait);
+  }
+
+  addThought(piece: string): void {
+    if (this.#thought.hidden) {
+      this.#thinkingSince = performance.now();
+      this.#thoughtTitle.textContent = this.host.text('thinking');
+      this.#thought.hidden = false;
+    }
+    this.#thoughtText.append(this.#thoughtText.textContent === '' ? piece.trimStart() : piece);
+  }
+
+  /** The whole of what was said on the way, where it wasn't told in pieces. */
+  finishThought(text: string): void {
+    if (this.#thoughtText.textContent !== '') return;
+    this.#thoughtTitle.textContent = this.host.text('thought_before');
+    this.#thoughtText.textContent = text.trim();
+    this.#thought.hidden = false;
+  }
+
+  /** @returns tells how the call went */
+  addCall(name: string): (failed: boolean) => void {
+    this.#calls.hidden = false;
+    const line = make('p', 'call', this.host.text('calling', { name }));
+    this.#calls.append(line);
+    return (failed) => (line.textContent = this.host.text(failed ? 'call_failed' : 'called', { name }));
+  }
+
+  /** @param note below the answer */
+  end(note: string): void {
+    this.#ended = true;
+    if (this.#thinkingSince !== undefined) this.#thoughtEnds();
+    this.#draw();
+    this.#article.ariaBusy = 'false';
+    if (note !== '') this.actions.before(make('p', 'note', note));
+    this.actions.hidden = this.text === '';
+  }
+
+  #thoughtEnds(): void {
+    const seconds = Math.max(1, Math.round((performance.now() - this.#thinkingSince!) / 1000));
+    this.#thoughtTitle.textContent = this.host.text('thought', { seconds });
+    this.#thinkingSince = undefined;
+  }
+
+  #draw(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#drawn = performance.now();
+    if (!this.#view) this.#article.textContent = this.text;
+    else this.#view.show(asJson(this.text, this.#ended) ?? this.text, this.#ended);
+  }
+}
+
+/** An answer that is a JSON document, as a code block. */
+function asJson(text: string, ended: boolean): string | undefined {
+  if (!/^[[{]\s*["[{\]}\d\-tfn]/.test(text)) return undefined;
+  if (!ended) return text.startsWith('{') ? `\`\`\`json\n${text}` : undefined;
+  try {
+    return `\`\`\`json\n${JSON.stringify(JSON.parse(text), undefined, 2)}\n\`\`\``;
+  } catch {
+    return undefined;
+  }
+}
+
+function codeParts(host: LogHost): CodeParts {
+  return {
+    head: (language, text) => {
+      const button = make('button', 'quiet', host.text('copy'));
+      button.type = 'button';
+      button.addEventListener('click', () => void copy(text, button, host));
+      return make('figcaption', '', make('span', '', language || host.text('code')), button);
+    },
+    highlight: (text, language) => host.highlight(text, language),
+  };
+}
+
+const COPIED_MS = 1500;
+
+/** To the clipboard; the button says so. */
+async function copy(text: string, button: HTMLButtonElement, host: LogHost): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    return; // a frame that may not
+  }
+  const say = (name: StringName): void => {
+    if (button.classList.contains('icon-button')) button.ariaLabel = button.title = host.text(name);
+    else button.textContent = host.text(name);
+    button.classList.toggle('done', name === 'copied');
+  };
+  say('copied');
+  setTimeout(() => say('copy'), COPIED_MS);
+}

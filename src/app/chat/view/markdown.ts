@@ -1,0 +1,218 @@
+import { Lexer, type MarkedToken, type Token, type Tokens } from 'marked';
+import { make } from '../../shared/dom.js';
+
+/** What a code block is made with. */
+export interface CodeParts {
+  /** The block's head: its language and what can be done with it. */
+  head(language: string, text: string): Node;
+  /** Coloured code, by the page's own means; undefined leaves it plain. Called once the block has ended. */
+  highlight(text: string, language: string): Node | undefined;
+}
+
+/** Longer texts stay plain: nobody reads them as a page, and their marks may be hostile. */
+const LONGEST = 200_000;
+/** Quotes and lists within each other, in one line or by indentation, beyond which a text stays plain. */
+const NESTED = /^(?:(?:[ \t]{0,3}(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])){20}|[ \t]{40,}(?:>|[-*+]|\d{1,9}[.)])[ \t])/m;
+/** Marks times characters that are looked at for emphasis and links: some 0.3 s on a slow machine. */
+const MOST_WORK = 8e6;
+
+/**
+ * A Markdown text (CommonMark, with GitHub's tables, task lists and strikethrough) as nodes, also while it grows: blocks that can't
+ * change any more keep their nodes, so that what is selected stays selected. HTML in it is text, images are links (nothing is fetched
+ * unasked), and links lead to http, https and mail addresses only.
+ */
+export class MarkdownView {
+  #text = '';
+  /** Characters whose blocks are done, and the nodes of those. */
+  #settled = 0;
+  #kept = 0;
+  /** Depths of the headings that the next block stands under, in what is settled and up to the block being made. */
+  #settledUnder: readonly number[] = [];
+  #under: readonly number[] = [];
+
+  constructor(
+    private readonly into: HTMLElement,
+    private readonly code: CodeParts,
+  ) {}
+
+  /** @param ended the text is whole */
+  show(text: string, ended: boolean): void {
+    if (!text.startsWith(this.#text.slice(0, this.#settled)) || ended) {
+      this.#settled = this.#kept = 0;
+      this.#settledUnder = [];
+    }
+    this.#text = text;
+    this.#under = this.#settledUnder;
+    const rest = text.slice(this.#settled);
+    const tokens = tokensOf(rest);
+    const blocks = (tokens ?? []).filter(({ type }) => type !== 'space' && type !== 'def');
+    const nodes = tokens
+      ? blocks.map((token, index) => this.#block(token, ended || index < blocks.length - 1))
+      : [rest];
+    while (this.into.childNodes.length > this.#kept) this.into.lastChild!.remove();
+    this.into.append(...nodes);
+    if (ended || !tokens) return;
+    // The last block may go on, and the one before it may be joined to it.
+    for (const token of tokens.slice(0, Math.max(0, tokens.length - 3))) {
+      this.#settled += token.raw.length;
+      if (token.type === 'heading') this.#settledUnder = below(this.#settledUnder, (token as Tokens.Heading).depth);
+      if (token.type !== 'space' && token.type !== 'def') this.#kept++;
+    }
+  }
+
+  #block(token: Token, ended: boolean): Node {
+    const known = token as MarkedToken;
+    switch (known.type) {
+      case 'heading':
+        // The chat's own heading is above them, and no level is left out.
+        this.#under = below(this.#under, known.depth);
+        return make(`h${Math.min(6, this.#under.length + 2)}` as 'h3', '', ...inline(known.tokens));
+      case 'code':
+        return this.#code(known, ended);
+      case 'blockquote':
+        return make('blockquote', '', ...this.#blocks(known.tokens, ended));
+      case 'list': {
+        const list = make(known.ordered ? 'ol' : 'ul', '', ...known.items.map((item) => this.#item(item, ended)));
+        if (known.ordered && known.start !== '' && known.start !== 1) (list as HTMLOListElement).start = known.start;
+        return list;
+      }
+      case 'table':
+        return table(known);
+      case 'hr':
+        return make('hr', '');
+      case 'paragraph':
+        return make('p', '', ...inline(known.tokens));
+      case 'text':
+        return make('span', '', ...inline(known.tokens ?? [known]));
+      default:
+        return make('p', '', token.raw.trim());
+    }
+  }
+
+  #blocks(tokens: readonly Token[], ended: boolean): Node[] {
+    return tokens.filter(({ type }) => type !== 'space' && type !== 'def').map((token) => this.#block(token, ended));
+  }
+
+  #item(item: Tokens.ListItem, ended: boolean): HTMLElement {
+    const nodes = item.tokens
+      .filter(({ type }) => type !== 'space' && type !== 'checkbox')
+      .map((token) => this.#block(token, ended));
+    if (!item.task) return make('li', '', ...nodes);
+    const box = make('input', '');
+    box.type = 'checkbox';
+    box.checked = item.checked === true;
+    box.disabled = true;
+    return make('li', 'task', make('label', '', box, ' ', ...nodes));
+  }
+
+  #code({ text, lang = '' }: Tokens.Code, ended: boolean): HTMLElement {
+    const language = /^[\w+#.-]{1,30}/.exec(lang)?.[0] ?? '';
+    const code = make('code', '', (ended ? this.code.highlight(text, language) : undefined) ?? text);
+    const block = make('pre', '', code);
+    block.tabIndex = 0; // it scrolls
+    return make('figure', 'code', this.code.head(language, text), block);
+  }
+}
+
+/** The headings that stand above what follows one of this depth, and that one. */
+const below = (under: readonly number[], depth: number): readonly number[] => [
+  ...under.filter((other) => other < depth),
+  depth,
+];
+
+/** Undefined for a text that is to stay plain. */
+function tokensOf(text: string): Token[] | undefined {
+  if (text.length > LONGEST || NESTED.test(text)) return undefined;
+  try {
+    return new BoundedLexer({ gfm: true, breaks: true }).lex(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Stops looking for emphasis and links where that would take long: the time goes with the marks in a paragraph, times its length. */
+class BoundedLexer extends Lexer {
+  #left = MOST_WORK;
+
+  override inlineTokens(text: string, tokens: Token[] = []): Token[] {
+    this.#left -= (text.match(/[*_~`[\]<!@:]/g)?.length ?? 0) * text.length;
+    if (this.#left >= 0) return super.inlineTokens(text, tokens);
+    tokens.push({ type: 'text', raw: text, text });
+    return tokens;
+  }
+}
+
+function inline(tokens: readonly Token[]): Node[] {
+  return tokens.map((token): Node => {
+    const known = token as MarkedToken;
+    switch (known.type) {
+      case 'strong':
+      case 'em':
+      case 'del':
+        return make(known.type, '', ...inline(known.tokens));
+      case 'codespan':
+        return make('code', '', known.text);
+      case 'br':
+        return make('br', '');
+      case 'link':
+        return link(known.href, inline(known.tokens));
+      case 'image':
+        return link(known.href, [document.createTextNode(known.text || known.href)]);
+      case 'text':
+        return known.tokens ? group(inline(known.tokens)) : document.createTextNode(decoded(known.text));
+      case 'escape':
+        return document.createTextNode(known.text);
+      default:
+        return document.createTextNode(token.raw);
+    }
+  });
+}
+
+function group(nodes: readonly Node[]): Node {
+  const fragment = document.createDocumentFragment();
+  fragment.append(...nodes);
+  return fragment;
+}
+
+function link(href: string, content: readonly Node[]): Node {
+  const address = decoded(href);
+  // A relative address would mean something of this page, which the model doesn't know.
+  if (!/^(https?:\/\/|mailto:)/i.test(address) || !URL.canParse(address)) return group(content);
+  const anchor = make('a', '', ...content);
+  anchor.href = address;
+  anchor.target = '_blank';
+  anchor.rel = 'noopener noreferrer nofollow';
+  anchor.title = address;
+  return anchor;
+}
+
+function table({ header, rows, align }: Tokens.Table): HTMLElement {
+  const cells = (tag: 'th' | 'td', row: readonly Tokens.TableCell[]): HTMLElement =>
+    make(
+      'tr',
+      '',
+      ...row.map(({ tokens }, column) => {
+        const cell = make(tag, '', ...inline(tokens));
+        if (align[column]) cell.style.textAlign = align[column];
+        return cell;
+      }),
+    );
+  const whole = make('table', '', make('thead', '', cells('th', header)));
+  whole.append(make('tbody', '', ...rows.map((row) => cells('td', row))));
+  const frame = make('div', 'table', whole);
+  frame.tabIndex = 0; // it scrolls
+  return frame;
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00A0' };
+
+/** Without the commonest character references, which the lexer leaves as they are. */
+const decoded = (text: string): string =>
+  text.replace(
+    /&(?:#(\d{1,7})|#x([\da-f]{1,6})|(\w{2,6}));/gi,
+    (raw, decimal?: string, hex?: string, name?: string) => {
+      if (name !== undefined) return ENTITIES[name.toLowerCase()] ?? raw;
+      const code = decimal === undefined ? Number.parseInt(hex!, 16) : Number(decimal);
+      return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? String.fromCodePoint(code) : '\uFFFD';
+    },
+  );

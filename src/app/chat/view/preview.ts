@@ -1,0 +1,76 @@
+import { formatBytes, grouped } from '../../../base/math.js';
+import type { LoadOptions, PlanReport } from '../../../index.js';
+import { type Remedy, smallerRemedy } from '../explain.js';
+import { type ChatStrings, fill, STRINGS } from '../strings.js';
+
+/** What is told before a download begins. */
+export interface Preview {
+  readonly facts: readonly (readonly [term: string, text: string])[];
+  /** Why it won't run here; undefined where it will, as far as can be told. */
+  readonly problem: string | undefined;
+  /** What the button says. */
+  readonly start: string;
+  /** Where it won't run as asked: what was checked to run. */
+  readonly remedies: readonly Remedy[];
+}
+
+/**
+ * A planner's report for people.
+ * @param load what it was asked about
+ * @param smaller options with which it was checked to fit
+ */
+export function previewOf(
+  report: PlanReport,
+  strings: ChatStrings = STRINGS,
+  load: LoadOptions = {},
+  smaller: readonly LoadOptions[] = [],
+): Preview {
+  const { download, pick, misfit, why, machine } = report;
+  const left = download ? Math.max(0, download.bytes - download.storedBytes) : undefined;
+  const facts: (readonly [string, string])[] = [];
+  if (download) {
+    facts.push([strings.fact_download, downloadText(download.bytes, download.storedBytes, download.complete, strings)]);
+  }
+  if (pick) {
+    const memory = pick.memory.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
+    facts.push(
+      [
+        strings.fact_memory,
+        fill(misfit === undefined ? strings.fits : strings.fits_not, { bytes: formatBytes(memory) }),
+      ],
+      [
+        strings.fact_expected,
+        fill(strings.expected, { rate: rate(pick.tokensPerSecond), adapters: adapterNames(machine.ranks) }),
+      ],
+      [strings.fact_plan, planText(pick.policy, pick.worldSize, strings)],
+    );
+  }
+  const tokens = grouped(report.contextLength);
+  facts.push([strings.fact_weights, fill(strings.weights_and_context, { weights: report.weights, tokens })]);
+  const start =
+    left === undefined || left === 0 || download?.complete
+      ? strings.start
+      : fill(strings.start_download, { bytes: formatBytes(left) });
+  const problem = pick ? misfit : why;
+  return {
+    facts,
+    problem,
+    start: problem === undefined ? start : fill(strings.anyway, { start }),
+    remedies: smaller.map((options) => smallerRemedy(options, load, strings)),
+  };
+}
+
+function downloadText(bytes: number, storedBytes: number, complete: boolean, strings: ChatStrings): string {
+  if (complete) return fill(strings.download_none, { bytes: formatBytes(bytes) });
+  if (storedBytes === 0) return formatBytes(bytes);
+  const [rest, stored] = [formatBytes(bytes - storedBytes), formatBytes(storedBytes)];
+  return fill(strings.download_rest, { rest, stored, bytes: formatBytes(bytes) });
+}
+
+const adapterNames = (ranks: readonly { readonly name: string }[]): string =>
+  [...new Set(ranks.map(({ name }) => name))].join(' + ');
+
+export const planText = (policy: string, ranks: number, strings: ChatStrings): string =>
+  ranks === 1 ? strings.fact_plan_one : fill(strings.fact_plan_ranks, { policy, ranks });
+
+const rate = (tokensPerSecond: number): string => tokensPerSecond.toFixed(tokensPerSecond < 10 ? 1 : 0);

@@ -1,0 +1,114 @@
+import { make } from '../../shared/dom.js';
+import type { Attribute } from '../settings.js';
+import type { StringName } from '../strings.js';
+
+/** What a person may change, and how. */
+const FIELDS = [
+  ['temperature', 'set_temperature', { min: 0, max: 2, step: 0.05 }],
+  ['top-p', 'set_top_p', { min: 0, max: 1, step: 0.01 }],
+  ['top-k', 'set_top_k', { min: 0, max: 1000, step: 1 }],
+  ['min-p', 'set_min_p', { min: 0, max: 1, step: 0.01 }],
+  ['repetition-penalty', 'set_repetition_penalty', { min: 0.1, max: 2, step: 0.05 }],
+  ['max-tokens', 'set_max_tokens', { min: 1, max: 1_000_000, step: 1 }],
+  ['context', 'set_context', { min: 1, max: 10_000_000, step: 1 }],
+] as const satisfies readonly (readonly [Attribute, StringName, object])[];
+const WEIGHTS = ['f32', 'f16', 'q8', 'q4'];
+
+export interface SheetHost {
+  text(name: StringName): string;
+  /** What an attribute is now; null: not given. */
+  read(name: Attribute): string | null;
+  /** What holds where an attribute isn't given, as far as it is known. */
+  usual(name: Attribute): string | undefined;
+  /** Takes what was changed; null takes an attribute away. */
+  change(name: Attribute, value: string | null): void;
+  /** The conversation as a file. */
+  export(kind: 'markdown' | 'json'): void;
+}
+
+/** The settings, as a dialog. They are the element's attributes, so that a page sees what a person chose. */
+export function openSheet(root: ShadowRoot, host: SheetHost): void {
+  const { text } = host;
+  const dialog = make('dialog', 'sheet');
+  dialog.ariaLabel = text('settings');
+  const inputs = new Map<Attribute, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>();
+  const labelled = <T extends HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>(
+    name: Attribute,
+    label: StringName,
+    input: T,
+  ): HTMLElement => {
+    input.value = host.read(name) ?? '';
+    inputs.set(name, input);
+    return make('label', 'setting', make('span', '', text(label)), input);
+  };
+  const numbers = FIELDS.map(([name, label, limits]) => {
+    const input = make('input', '');
+    input.type = 'number';
+    Object.assign(input, limits);
+    // A page may have given a value between the steps.
+    input.step = 'any';
+    input.inputMode = 'decimal';
+    input.placeholder = host.usual(name) ?? text('settings_default');
+    return labelled(name, label, input);
+  });
+  const option = (value: string, label: string): HTMLOptionElement => {
+    const node = make('option', '', label);
+    node.value = value;
+    return node;
+  };
+  const weights = make('select', '', option('', host.usual('weights') ?? text('settings_default')));
+  weights.append(...WEIGHTS.map((value) => option(value, value)));
+  const system = make('textarea', '');
+  system.rows = 3;
+  const button = (label: StringName, kind: string, press?: () => void): HTMLButtonElement => {
+    const node = make('button', kind, text(label));
+    node.type = press ? 'button' : 'submit';
+    if (press) node.addEventListener('click', press);
+    return node;
+  };
+  const form = make(
+    'form',
+    '',
+    make('h3', 'title', text('settings')),
+    make(
+      'div',
+      'settings',
+      ...numbers,
+      labelled('weights', 'set_weights', weights),
+      labelled('system', 'set_system', system),
+    ),
+    make('p', 'note', text('set_reload')),
+    make(
+      'div',
+      'actions',
+      button('apply', ''),
+      button('reset', 'quiet', () => {
+        for (const input of inputs.values()) input.value = '';
+      }),
+      button('close', 'quiet', () => dialog.close()),
+    ),
+    make(
+      'div',
+      'actions',
+      button('export_markdown', 'quiet', () => host.export('markdown')),
+      button('export_json', 'quiet', () => host.export('json')),
+    ),
+  );
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    for (const [name, input] of inputs) {
+      const value = input.value.trim() === '' ? null : input.value;
+      if (value !== host.read(name)) host.change(name, value);
+    }
+    dialog.close();
+  });
+  // Escape closes this, and stops no answer.
+  dialog.addEventListener('keydown', (event) => event.stopPropagation());
+  dialog.addEventListener('click', (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+  dialog.addEventListener('close', () => dialog.remove());
+  dialog.append(form);
+  root.append(dialog);
+  dialog.showModal();
+}
