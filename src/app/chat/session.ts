@@ -3,7 +3,6 @@ import { load, networkOf } from '../../engine/load.js';
 import { planModel } from '../../engine/on_demand.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
-  ChatMessage,
   Conversation,
   GenerateOptions,
   GenerateResult,
@@ -53,7 +52,9 @@ export interface SessionEvents {
 }
 
 /** A message that is shown. */
-export interface ShownMessage extends ChatMessage {
+export interface ShownMessage {
+  readonly role: 'user' | 'assistant';
+  readonly content: string;
   /** What a model that reasons said on the way to its answer. */
   readonly reasoning?: string;
 }
@@ -249,7 +250,7 @@ export class ChatSession {
     const conversation = this.#messages;
     let answer: Answer | undefined;
     const step = async (): Promise<void> => {
-      const written = await this.#answer(model, question, another, signal);
+      const written = await this.#answer(model, text, another, signal);
       if (work.aborted) return; // the session goes on with something else
       answer = written;
       if (conversation === this.#messages) {
@@ -370,11 +371,11 @@ export class ChatSession {
   }
 
   /** After a loss the ranks are brought back, and the same seed gives the same tokens again: what was written stays as it is. */
-  async #answer(model: Model, question: ChatMessage, another: boolean, signal: AbortSignal): Promise<Answer> {
+  async #answer(model: Model, question: string, another: boolean, signal: AbortSignal): Promise<Answer> {
     const sampling = { ...model.info.sampling, ...this.#settings!.sampling };
     if (another && !sampling.temperature) sampling.temperature = OTHERWISE_TEMPERATURE;
     const seed = (another ? undefined : sampling.seed) ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
-    const written = { text: '' };
+    const written = { text: '', thought: '' };
     const { result, hiddenSeconds } = await inBackgroundToo(async () => {
       for (let losses = 0; ; losses++) {
         try {
@@ -397,19 +398,21 @@ export class ChatSession {
   /** Generates, and tells what goes beyond what was written before. */
   async #write(
     model: Model,
-    { content }: ChatMessage,
+    content: string,
     options: GenerateOptions,
-    written: { text: string },
+    written: { text: string; thought: string },
   ): Promise<GenerateResult> {
     const generation = model.info.hasChatTemplate
-      ? this.#conversation(model).send(content ?? '', options)
-      : model.generate(this.#about === undefined ? (content ?? '') : `${this.#about.trim()} ${content}`, options);
-    let text = '';
-    for await (const piece of generation) {
-      text += piece;
-      if (text.length <= written.text.length) continue;
-      this.events.piece(text.slice(written.text.length));
-      written.text = text;
+      ? this.#conversation(model).send(content, options)
+      : model.generate(this.#about === undefined ? content : `${this.#about.trim()} ${content}`, options);
+    let [text, thought] = ['', ''];
+    for await (const delta of generation.deltas()) {
+      thought += delta.reasoning ?? '';
+      text += delta.text;
+      if (thought.length > written.thought.length) this.events.thought(thought.slice(written.thought.length));
+      if (text.length > written.text.length) this.events.piece(text.slice(written.text.length));
+      if (thought.length > written.thought.length) written.thought = thought;
+      if (text.length > written.text.length) written.text = text;
     }
     return generation.result;
   }
