@@ -238,4 +238,12 @@ describe('published shapes', () => {
     const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));
     expect(page).toContain(`| ${[name, ...weights, cache(8192), cache(32768)].join(' | ')} |`);
   });
+
+  test("Granite 4's hybrid models are refused by their layers", () => {
+    const { config } = PUBLISHED['granite-4.0-350m']!;
+    const layerTypes = Array.from({ length: Number(config['num_hidden_layers']) }, (_, i) =>
+      i % 10 === 5 ? 'attention' : 'mamba',
+    );
+    expect(() => parseModelConfig({ ...config, layer_types: layerTypes })).toThrow(/layer_types "mamba".*Mamba/);
+  });
 });

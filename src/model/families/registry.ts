@@ -81,6 +81,29 @@ const rows: FamilyRow[] = [
   },
 ];
 
+/** Families that people ask for, by what begins the names of their types, classes and GGUF architectures: what they have that doesn't run. */
+const missing: readonly (readonly [name: RegExp, what: string])[] = [
+  [
+    /^gemma4/i,
+    'Gemma 4 has layers that read the keys and values of others, norms of values, and embeddings for each layer',
+  ],
+  [
+    /^gemma3n/i,
+    'Gemma 3n has four residual streams that are mixed in each layer (AltUp), and embeddings for each layer',
+  ],
+  [/^granitehybrid/i, "Granite 4's hybrid models have Mamba-2 layers"],
+];
+
+/**
+ * What is said of a model type, a class or a GGUF architecture that isn't known.
+ * @param similar names that it may have been meant to be
+ */
+export function notKnown(name: string, known: readonly string[], similar = known): string {
+  const what = missing.find(([of]) => of.test(name))?.[1];
+  const why = what === undefined ? '' : `${what}, which don't run here; `;
+  return `${why}supported are ${known.join(', ')}.${what === undefined ? didYouMean(name, similar) : ''}`;
+}
+
 /** Adds a family beside those of the table. Before models of it are opened. */
 export function registerFamily(row: FamilyRow): void {
   rows.push(row);
@@ -177,10 +200,9 @@ function findFamily(config: ConfigReader): KnownModel {
   }
   const className: string | undefined = architectures[0];
   const types = known.map((model) => model.wraps ?? model.modelType);
-  const supported = `supported are ${types.join(', ')}.`;
   if (modelType !== undefined) {
     const found = known.find((model) => (model.wraps ?? model.modelType) === modelType);
-    if (!found) throw config.unsupported('model_type', modelType, supported + didYouMean(modelType, types));
+    if (!found) throw config.unsupported('model_type', modelType, notKnown(modelType, types));
     if (className !== undefined && className !== found.className) {
       throw config.unsupported('architectures', className, `model_type '${modelType}' runs as ${found.className}`);
     }
@@ -190,7 +212,7 @@ function findFamily(config: ConfigReader): KnownModel {
   const found = known.find((model) => model.className === className);
   if (found) return textPart(found, config);
   const classNames = known.map((model) => model.className);
-  throw config.unsupported('architectures', className, supported + didYouMean(className, classNames));
+  throw config.unsupported('architectures', className, notKnown(className, types, classNames));
 }
 
 /** A wrapper's text part may say which of the family it is. */

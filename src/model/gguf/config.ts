@@ -3,13 +3,13 @@
  * and k in another order. Read metadata.ts next.
  */
 
-import { didYouMean, formatError, unsupportedError } from '../../base/errors.js';
+import { formatError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { GgufFile, Source } from '../../loader/index.js';
 import { isRecurrent, type LayerConfig, type ModelConfig } from '../config/model_config.js';
 import { countRange, sizeRange } from '../families/common_keys.js';
 import type { FamilyGguf } from '../families/family.js';
-import { ggufFamily, readModelConfig, supportedGguf } from '../families/registry.js';
+import { ggufFamily, notKnown, readModelConfig, supportedGguf } from '../families/registry.js';
 import { GgufMetadata } from './metadata.js';
 import { ggufRopeScaling } from './rope.js';
 import { latentScale, type RopeScaling } from '../config/rope_config.js';
@@ -33,9 +33,8 @@ export async function ggufArchitecture({ metadata, what }: GgufFile): Promise<Gg
     throw formatError(`${what}: general.architecture is ${show(arch ?? null)}; expected a name`);
   const family = await ggufFamily(arch);
   if (family) return { arch, family };
-  const known = supportedGguf();
   throw unsupportedError(
-    `${what}: general.architecture '${arch}' is not supported; supported are ${known.join(', ')}.${didYouMean(arch, known)}`,
+    `${what}: general.architecture '${arch}' is not supported; ${notKnown(arch, supportedGguf())}`,
   );
 }
 

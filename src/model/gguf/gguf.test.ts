@@ -165,6 +165,30 @@ it('linear attention whose projections are one matrix, and layers that predict f
   expect(sameBits(await read.reader.readVector(name), data)).toBe(true);
 });
 
+it('experts whose gates and ups are one stack', async () => {
+  const { config, weights } = makeRandomModel({
+    config: { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 },
+  });
+  const { metadata, tensors } = ggufContents(config, weights);
+  const apart = /ffn_(gate|up)_exps/;
+  const stacks = tensors
+    .filter(({ name }) => name.includes('ffn_gate_exps'))
+    .map(({ name, shape, data }) => {
+      const up = tensors.find((other) => other.name === name.replace('gate', 'up'))!.data;
+      const each = data.length / 4;
+      const both = [0, 1, 2, 3].flatMap((expert) =>
+        [data, up].flatMap((half) => [...half.subarray(expert * each, (expert + 1) * each)]),
+      );
+      return {
+        name: name.replace('gate', 'gate_up'),
+        shape: [4, 2 * shape[1]!, shape[2]!],
+        data: Float32Array.from(both),
+      };
+    });
+  const read = await open(writeGguf(metadata, [...tensors.filter(({ name }) => !apart.test(name)), ...stacks]));
+  for (const [name, { data }] of weights) expect(sameBits(await read.reader.readVector(name), data), name).toBe(true);
+});
+
 describe('rows whose order or place in the file is another', () => {
   const llama = makeRandomModel({});
   const deepseek = makeRandomModel({ config: v3 });
@@ -250,6 +274,9 @@ describe('what is no model for this runtime', () => {
       'unsupported',
       /'qwen4'.*Did you mean 'qwen2'/,
     ],
+    ['Gemma 4', change({ 'general.architecture': text('gemma4') }), 'unsupported', /Gemma 4 has .*don't run here/],
+    ['Gemma 3n', change({ 'general.architecture': text('gemma3n') }), 'unsupported', /AltUp/],
+    ['Granite with Mamba', change({ 'general.architecture': text('granitehybrid') }), 'unsupported', /Mamba-2/],
     ['no architecture', without('general.architecture'), 'format', /general\.architecture is null/],
     ['an adapter', change({ 'general.type': text('adapter') }), 'unsupported', /"adapter"; expected a 'model'/],
     [

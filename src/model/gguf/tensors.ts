@@ -218,12 +218,19 @@ function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, n
   addParts(gguf, add, block, { gate: 'ffn_gate_inp_shexp' }, { gate: experts.sharedGate }, () => asRow);
   const bias = gguf.tensors.get(`${block}exp_probs_b.bias`);
   if (bias) add(bias, experts.correctionBias);
-  const stacks = gatedParts('_exps');
-  for (const part of Object.keys(stacks) as (keyof typeof stacks)[]) {
-    const stack = gguf.tensors.get(`${block}${stacks[part]}.weight`);
-    if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, part);
+  for (const [name, parts] of Object.entries(stacks)) {
+    const stack = gguf.tensors.get(`${block}${name}.weight`);
+    if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, parts);
   }
 }
+
+/** Whose rows the stacks have of each expert: gate and up by themselves, or one behind the other. */
+const stacks: Readonly<Record<string, readonly ('gate' | 'up' | 'down')[]>> = {
+  ffn_gate_exps: ['gate'],
+  ffn_up_exps: ['up'],
+  ffn_gate_up_exps: ['gate', 'up'],
+  ffn_down_exps: ['down'],
+};
 
 /** A vector as a matrix of one row. */
 const asRow = (entry: TensorEntry): TensorEntry =>
@@ -235,7 +242,7 @@ function unstack(
   stack: GgufTensor,
   count: number,
   names: ExpertNames,
-  part: 'gate' | 'up' | 'down',
+  parts: readonly ('gate' | 'up' | 'down')[],
 ): void {
   const { shape } = stack;
   if (shape.length !== 3 || shape[0] !== count) {
@@ -243,10 +250,12 @@ function unstack(
       `${what}: tensor '${stack.name}' has shape [${shape.join(', ')}]; expected [experts, rows, columns] for ${count} experts`,
     );
   }
-  const rows = shape[1]!;
+  const rows = shape[1]! / parts.length;
   for (let expert = 0; expert < count; expert++) {
-    const name = `${names[part].replace('{expert}', `${expert}`)}.weight`;
-    add(stack, name, (entry) => rowsView(entry, name, expert * rows, rows));
+    for (const [index, part] of parts.entries()) {
+      const name = `${names[part].replace('{expert}', `${expert}`)}.weight`;
+      add(stack, name, (entry) => rowsView(entry, name, (expert * parts.length + index) * rows, rows));
+    }
   }
 }
 
