@@ -28,7 +28,7 @@ export { CHUNK_TOKENS, INACTIVE as INACTIVE_POSITION, MERGE_LANES, NO_BLOCK } fr
  */
 export interface KvShape {
   readonly kvHeads: number;
-  /** A multiple of 8, at most 256. */
+  /** A multiple of 8, at most `MOST_HEAD_DIM`. */
   readonly headDim: number;
   readonly kvType: KvType;
   /** Tokens of a block: a power of two, 16..256. */
@@ -88,10 +88,15 @@ export const kvConstants = (shape: KvShape): { readonly HEAD_DIM: number; readon
   BLOCK: shape.block,
 });
 
+/** Elements of a head that all kernels of attention take. */
+export const MOST_HEAD_DIM = 512;
+
 /** @throws SplitkvError when the kernels can't hold a cache of this shape. */
 export function checkKvShape(kernel: string, { kvHeads, headDim, kvType, block }: KvShape): void {
-  if (!Number.isInteger(headDim) || headDim < 8 || headDim > 256 || headDim % 8 !== 0) {
-    throw unsupportedError(`${kernel}: head_dim ${headDim} is not supported; it must be a multiple of 8 from 8 to 256`);
+  if (!Number.isInteger(headDim) || headDim < 8 || headDim > MOST_HEAD_DIM || headDim % 8 !== 0) {
+    throw unsupportedError(
+      `${kernel}: head_dim ${headDim} is not supported; it must be a multiple of 8 from 8 to ${MOST_HEAD_DIM}`,
+    );
   }
   if (!Number.isInteger(kvHeads) || kvHeads < 1) {
     throw usageError(`${kernel}: ${kvHeads} kv heads; expected an integer of at least 1`);

@@ -46,6 +46,12 @@ export interface AttentionAppendProblem extends CacheHeads, RotaryHeads, Attende
   readonly scale: number;
 }
 
+/** Elements of a head for which a workgroup has room and threads for all that it rotates. */
+const MOST_APPENDED_DIM = 256;
+
+/** Whether the kernel takes heads of so many elements; rope_append and attention_split take more. */
+export const canAppend = (headDim: number): boolean => headDim <= MOST_APPENDED_DIM;
+
 /**
  * rope_append and attention_split in one, bit for bit, for generated rows whose whole sequences are in this rank's cache; qkv is left
  * as it is. On every adapter planned as for a GPU. Binds 10 storage buffers.
@@ -84,6 +90,7 @@ export const attentionAppend = defineKernel({
   plan(problem: AttentionAppendProblem, traits) {
     const { heads, kvHeads, headDim, maxChunks, qkvStride, qkNorm } = problem;
     checkKvShape('attention_append', problem);
+    if (!canAppend(headDim)) throw usageError(`attention_append: heads of ${headDim}; at most ${MOST_APPENDED_DIM}`);
     const group = queryGroup('attention_append', heads, kvHeads);
     checkStride('attention_append', 'qkvStride', qkvStride, (heads + 2 * kvHeads) * headDim);
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {

@@ -154,6 +154,9 @@ const cases = [
   prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 30, count: 4 },
   ]),
+  prefillCase('4/2 d512 f16', { heads: 4, kvHeads: 2, headDim: 512, kvType: 'f16', block: 64 }, [
+    { slot: 0, from: 250, count: 9 },
+  ]),
   prefillCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [
     { slot: 0, from: 10, count: 16 },
   ]),

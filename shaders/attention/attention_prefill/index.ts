@@ -117,7 +117,7 @@ export const attentionPrefill = defineKernel({
     const gridLanes = (chunks: number): number => localLanes(Math.min(chunks, maxChunks), own);
     const software = traits.software;
     // On a GPU a tile of K or V takes at most 8 KiB of workgroup memory.
-    const keyTile = software ? 64 : headDim <= 64 ? 32 : headDim <= 128 ? 16 : 8;
+    const keyTile = software ? 64 : headDim <= 64 ? 32 : headDim <= 128 ? 16 : headDim <= 256 ? 8 : 4;
     const params = {
       rows,
       heads,

@@ -123,6 +123,8 @@ const cases = [
     ],
   ),
   splitCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [[40, 0]]),
+  splitCase('8/1 d512 f16', { heads: 8, kvHeads: 1, headDim: 512, kvType: 'f16', block: 64 }, [[260, 0]]),
+  splitCase('3/1 d328 q8', { heads: 3, kvHeads: 1, headDim: 328, kvType: 'q8', block: 64 }, [[40, 0]]),
   splitCase('2/1 d256', { heads: 2, kvHeads: 1, headDim: 256, kvType: 'f32', block: 128 }, [[260, 0]]),
   splitCase('8/4 d32 long', { heads: 8, kvHeads: 4, headDim: 32, kvType: 'f32', block: 16 }, [[2099, 0]]),
   splitCase(

@@ -133,6 +133,10 @@ const cases = [
     [[19, 0]],
   ),
   ropeCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, qkNorm: false, kvType: 'f32', block: 16 }, [[7, 0]]),
+  ropeCase('3/1 d512 qk norm', { heads: 3, kvHeads: 1, headDim: 512, qkNorm: true, kvType: 'f32', block: 64 }, [
+    [70, 0],
+    [3, 1],
+  ]),
   ropeCase('2/1 d256 qk norm', { heads: 2, kvHeads: 1, headDim: 256, qkNorm: true, kvType: 'f32', block: 128 }, [
     [130, 0],
   ]),

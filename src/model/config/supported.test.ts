@@ -39,7 +39,7 @@ describe('what a model may say that nothing runs is refused by its key', () => {
     ['a head rotated in part', attending({ rope: { ...rope!, dims: 4 } }), /partial_rotary_factor 0\.25 is not.*of 8/],
     ['norms behind experts', replaced(llama, 1, { mlp: experts, outNorms: true }), /outNorms true of layer 1 is not/],
     ['pairs', attending({ rope: { ...rope!, interleaved: true } }), /rope_interleaved true is not/],
-    ['a wide head', attending({ headDim: 512 }, [1]), /head_dim 512 of layer 1 is not supported.*up to 256/],
+    ['a wide head', attending({ headDim: 520 }, [1]), /head_dim 520 of layer 1 is not supported.*up to 512/],
     [
       'a long convolution',
       replaced(llama, 1, { attention: { ...recurrent, taps: 9 } }),

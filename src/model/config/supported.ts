@@ -1,5 +1,6 @@
 import { unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
+import { MOST_HEAD_DIM } from '../../../shaders/cache/kv_cache.js';
 import { MOST_KEY_DIM } from '../../../shaders/recurrent/shape.js';
 import {
   type AttentionConfig,
@@ -63,7 +64,7 @@ function recurrentFault(mixer: RecurrentConfig): Fault | undefined {
 function widthFault(attention: PagedAttention, hiddenSize: number): Fault | undefined {
   const widths: [key: string, width: number, step: number, most: number, source?: string][] =
     attention.kind === 'gqa'
-      ? [['head_dim', attention.headDim, 8, 256, evenHeads(attention, hiddenSize)]]
+      ? [['head_dim', attention.headDim, 8, MOST_HEAD_DIM, evenHeads(attention, hiddenSize)]]
       : [
           ['kv_lora_rank', attention.kvLoraRank, 32, 1024],
           ['qk_nope_head_dim', attention.qkNopeHeadDim, 8, 256],

@@ -97,6 +97,22 @@ const cases: Record<string, FamilyCase> = {
     tokens: 30,
     llamaCpp: 2e-3,
   },
+  'gemma3, heads of 512': {
+    options: {
+      seed: 79,
+      config: {
+        ...gemma,
+        num_hidden_layers: 3,
+        num_attention_heads: 6,
+        head_dim: 512,
+        sliding_window: 19,
+        sliding_window_pattern: 3,
+        query_pre_attn_scalar: 512,
+      },
+    },
+    tokens: 60,
+    llamaCpp: 2e-3,
+  },
   smollm3: {
     options: {
       seed: 64,

@@ -1,4 +1,4 @@
-import { attentionAppend } from '../../../../shaders/attention/attention_append/index.js';
+import { attentionAppend, canAppend } from '../../../../shaders/attention/attention_append/index.js';
 import { attentionPrefill } from '../../../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../../../shaders/attention/attention_split/index.js';
 import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
@@ -167,7 +167,8 @@ class GqaProgram implements AttentionProgram {
   }
 
   #attendsAlone(attention: SpreadAttention): boolean {
-    return this.#isLone(attention) && fuses(this.of.stage.device, attentionAppend);
+    const { config, stage } = this.of;
+    return this.#isLone(attention) && canAppend(config.headDim) && fuses(stage.device, attentionAppend);
   }
 
   /** Attention's output as the output projection takes it, where that merges its chunks: all of them, none is before a window. */
