@@ -19,7 +19,7 @@ import { kvScale, readKvVector, type UnitAt, writeKvVector } from '../cache/kv_v
 import { blockShape, HEAD_TABLE_LEAD, headTable, type TableLayout } from '../cache/head_tables.js';
 import { type QueryPieces, widestPiece } from './query_pieces.js';
 import { ownInputs, type Sharing } from './share_fixture.js';
-import type { Attended } from './window.js';
+import { type Attended, queryElements } from './window.js';
 
 /** EMPTY_M of softmax_state.wgsl. */
 export const EMPTY_M = Math.fround(-3e38);
@@ -66,6 +66,16 @@ export function queryStart(
   let piece = 0;
   while (head - before >= queryPieces[piece]!) before += queryPieces[piece++]!;
   return (piece * rows + row) * qStride + (head - before) * width;
+}
+
+/** Element of the queries where a head's sink lies, behind the queries, keys and values of the heads of its piece. */
+export function sinkStart(problem: AttentionCase, row: number, head: number): number {
+  const { heads, kvHeads, headDim, queryPieces = [heads] } = problem;
+  let before = 0;
+  let piece = 0;
+  while (head - before >= queryPieces[piece]!) before += queryPieces[piece++]!;
+  const own = queryPieces[piece]!;
+  return (piece * problem.rows + row) * problem.qStride + (own + 2 * own * (kvHeads / heads)) * headDim + head - before;
 }
 
 /** Rows of queries, [rows][qStride], as they lie in pieces. */
@@ -128,7 +138,7 @@ export function attentionCase(shape: Shape, rowInfo: readonly RowInfo[]): Attent
     rows: rows.length,
     maxChunks,
     tableStride: (maxChunks * CHUNK_TOKENS) / shape.block + (shape.perHead ? HEAD_TABLE_LEAD : 0),
-    qStride: alignUp(widestPiece(shape) * shape.headDim, 32),
+    qStride: alignUp(queryElements(shape, widestPiece(shape), shape.heads / shape.kvHeads), 32),
     scale: shape.headDim ** -0.5,
     rowInfo: rows,
   };
@@ -230,14 +240,30 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
       }
     }
   }
+  const q = random.normals((problem.queryPieces?.length ?? 1) * rowInfo.length * problem.qStride, 2);
+  if (problem.sinks) putSinks(problem, q, (row, head) => sinkStart(problem, row, head));
   const inputs = {
-    q: random.normals((problem.queryPieces?.length ?? 1) * rowInfo.length * problem.qStride, 2),
+    q,
     k_cache: keys,
     v_cache: values,
     row_info: rowInfoArray(rowInfo),
     block_table: problem.perHead ? ownTables(problem, table, lengths) : table,
   };
   return problem.share || problem.masks ? ownAttentionInputs(problem, inputs) : inputs;
+}
+
+/** Of each row's heads, sinks above all scores, below all of them, and among them. */
+export function putSinks(
+  { rowInfo, heads }: Pick<AttentionCase, 'rowInfo' | 'heads'>,
+  queries: HostArray,
+  at: (row: number, head: number) => number,
+): void {
+  for (const row of rowInfo.keys()) {
+    for (let head = 0; head < heads; head++) {
+      const kind = (row + head) % 4;
+      if (kind < 2) queries[at(row, head)] = kind === 0 ? 300 : -300;
+    }
+  }
 }
 
 /**
@@ -314,7 +340,10 @@ export function softmaxStats(scores: readonly number[]): { m: number; l: number 
   return { m, l: scores.reduce((sum, score) => sum + Math.exp(score - m), 0) };
 }
 
-/** Float64 attention straight from its definition: (o, m, l) of a row's head over the given entries. */
+/**
+ * Float64 attention straight from its definition: (o, m, l) of a row's head over the given entries, and its sink where the row's own
+ * is among them.
+ */
 export function attend(
   problem: AttentionCase,
   inputs: HostArrays,
@@ -327,7 +356,9 @@ export function attend(
   const kvHead = problem.perHead ? 0 : cacheHeadOf(problem, head);
   const blocks = blocksOf(problem, inputs, row, head, entries);
   const scores = scoresOf(problem, inputs, row, head, entries);
-  const { m, l } = softmaxStats(scores);
+  const own = rowEntries(problem, problem.rowInfo[row]!, cacheHeadOf(problem, head)) - 1;
+  const sinks = problem.sinks && entries.includes(own) ? [inputs['q']![sinkStart(problem, row, head)]!] : [];
+  const { m, l } = softmaxStats([...scores, ...sinks]);
   const o = new Float64Array(headDim);
   for (const [i, entry] of entries.entries()) {
     const weight = Math.exp(scores[i]! - m);

@@ -2,10 +2,11 @@
 // lie in the cache, and attention_append, which has the newest by itself, have in common; so their bits are the same.
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      skip <= t < count; window.wgsl: s capped
+//   sinks.wgsl: of the chunk with the row's own entry, sinks beside the scores
 //
 // Its heads share the read of K and V. Scores: a key a thread. Values: SLICES token slices x HEAD_UNITS threads.
 // Memory is waited for seldom: STEP units of a key are asked for before the first is used, and the first values before the scores.
-// Joined after lib/steps.wgsl, lib/softmax_state.wgsl and lib/window.wgsl. The kernel declares the bindings k_cache, v_cache, block_table, partial_o,
+// Joined after lib/steps.wgsl, lib/softmax_state.wgsl, lib/window.wgsl and lib/sinks.wgsl. The kernel declares the bindings k_cache, v_cache, block_table, partial_o,
 // partial_ml, the params head_units, stats, max_chunks, scale, and
 //
 //   fn sum4(v: vec4<f32>) -> f32                                        (x + y) + (z + w)
@@ -130,11 +131,13 @@ fn first_values(chunk: Chunk, thread: u32) -> array<vec4<f32>, VALUES> {
   return load_values(chunk, thread % HEAD_UNITS, thread / HEAD_UNITS);
 }
 
-// Writes the partial of each of the tile's first `tile_size` heads, `partial` being the first one's; `queries`: their units 0.
+// Writes the partial of each of the tile's first `tile_size` heads, `partial` being the first one's; `queries`: their units 0;
+// `sinks`: theirs, or EMPTY_M.
 fn attend_chunk(
   chunk: Chunk,
   early: array<vec4<f32>, VALUES>,
   queries: vec4<u32>,
+  sinks: vec4<f32>,
   partial: u32,
   tile_size: u32,
   thread: u32,
@@ -166,6 +169,9 @@ fn attend_chunk(
   var m = maxima[0];
   for (var left = scans(STATS) - 1u; left > 0u; left--) {
     m = max(m, maxima[left]);
+  }
+  if (SINKS) {
+    m = max(m, sinks);
   }
   weights[thread] = select(vec4<f32>(), exp(scores - m), thread < chunk.count && (!WINDOWED || thread >= chunk.skip));
   workgroupBarrier();
@@ -234,6 +240,9 @@ fn attend_chunk(
     var l = vec4<f32>();
     for (var left = scans(STATS); left > 0u; left--) {
       l += sums[STATS - left];
+    }
+    if (SINKS) {
+      l += sink_weights(sinks, m);
     }
     partial_ml[partial + thread * params.max_chunks] = vec2<f32>(m[thread], l[thread]);
   }

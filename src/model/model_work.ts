@@ -5,7 +5,7 @@ import type { CargoWidths, ModelWork } from '../placement/index.js';
 import { attentionOf, expertsOf, type ModelConfig } from './config/model_config.js';
 import type { KvType } from './layers/attention/cache.js';
 import { modelSizes } from './model_sizes.js';
-import { activationStride, queryStride } from './layers/roles.js';
+import { activationStride, queryRow, queryStride } from './layers/roles.js';
 import { modelShape } from './shape.js';
 
 /** Embedding, the norm and projection of the head, and two for sampling. */
@@ -39,16 +39,14 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
       },
     };
   }
-  const { headDim, gated = false } = attention;
+  const { headDim } = attention;
   return {
     ...common,
     expertsPerToken,
     widths: {
       ...widths(config, headsOf, expertsPerToken),
       queries: (groups) =>
-        queryStride(groups, (segments) =>
-          activationStride((headsOf(segments) * (gated ? 2 : 1) + 2 * segments.length) * headDim),
-        ) * 4,
+        queryStride(groups, (segments) => queryRow(attention, headsOf(segments), segments.length)) * 4,
       state: (headDim + 2) * 4,
       attended: (segments) => activationStride(headsOf(segments) * headDim) * 4,
     },

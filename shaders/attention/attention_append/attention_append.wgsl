@@ -4,9 +4,9 @@
 //
 //   q, k = rotate(norm(q)), rotate(norm(k))          norm with QK_NORM, as in rope_append
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= position
-//   window.wgsl: t from first_seen on, s capped
+//   window.wgsl: t from first_seen on, s capped; sinks.wgsl: of the last chunk, each head's sink beside the scores
 //
-// qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; not rotated, and left so
+// qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each, and with SINKS a sink a head; not rotated, and left so
 // rope_table   [position][ROTARY/2] (cos, sin) f32, or [position][k, q][ROTARY/2] (head_rope.wgsl); not read where ROTARY is 0
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); rows of one step are of different slots
@@ -49,6 +49,8 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See sinks.wgsl.
+  sink_skip: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
@@ -69,6 +71,11 @@ var<workgroup> newest: array<KvUnit, 2u * STORED>;
 // The tokens of the chunk from here on have its value: its own, beyond which weights are 0; and the thread's unit of it.
 var<private> newest_from: u32 = CHUNK;
 var<private> newest_value: vec4<f32> = vec4<f32>();
+
+fn row_sink(row: u32, head: u32) -> f32 {
+  let at = sink_at(row * params.row_units, params.heads, head);
+  return qkv[at / 4u][at % 4u];
+}
 
 // The tile's queries lie in slice_o until the first sums of slices.
 fn query(at: u32, unit: u32) -> vec4<f32> {
@@ -187,5 +194,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   let queries = vec4<u32>(0u, 1u, 2u, 3u) % HEAD_TILE * HEAD_UNITS;
   let partial = (row * params.heads + kv_head * params.group + tile) * params.max_chunks + group_id.x;
-  attend_chunk(chunk, early, queries, partial, min(HEAD_TILE, params.group - tile), thread);
+  var sinks = vec4<f32>(EMPTY_M);
+  if (SINKS && is_last) {
+    let heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
+    sinks = row_sinks(row, vec4<u32>(kv_head * params.group) + heads);
+  }
+  attend_chunk(chunk, early, queries, sinks, partial, min(HEAD_TILE, params.group - tile), thread);
 }

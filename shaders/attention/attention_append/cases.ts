@@ -9,6 +9,7 @@ import {
   attentionInputs,
   cacheShape,
   caseStep,
+  putSinks,
   type RowInfo,
   type Shape,
 } from '../fixture.js';
@@ -28,7 +29,7 @@ function appendCase(
 ): KernelCase<AppendCase> {
   const problem = {
     ...attentionCase(shape, rowInfo),
-    qkvStride: alignUp((shape.heads + 2 * shape.kvHeads) * shape.headDim, 32),
+    qkvStride: alignUp((shape.heads + 2 * shape.kvHeads) * shape.headDim + (shape.sinks ? shape.heads : 0), 32),
     qkNorm,
     ...(rotary !== undefined && { rotary }),
     ...(queryRows && { queryRows }),
@@ -72,6 +73,22 @@ const cases = [
     [256, 4],
     [699, 5],
   ]),
+  appendCase(
+    'tiny, with sinks',
+    { heads: 6, kvHeads: 2, headDim: 8, kvType: 'f32', block: 16, sinks: true },
+    [[19, 0], [0, 1], undefined],
+    true,
+  ),
+  appendCase(
+    '8/1 d64 f16, sinks and a window',
+    { heads: 8, kvHeads: 1, headDim: 64, kvType: 'f16', block: 64, sinks: true, slidingWindow: 128 },
+    [
+      [700, 0],
+      [256, 1],
+      [255, 2],
+      [3, 3],
+    ],
+  ),
   appendCase('14/2 d64 f16', { heads: 14, kvHeads: 2, headDim: 64, kvType: 'f16', block: 64 }, [[700, 0]]),
   appendCase(
     '16/8 d128 f16, normalised',
@@ -170,6 +187,9 @@ function inputs(problem: AppendCase, random: Random): HostArrays {
   };
   forget(given['k_cache']!, keyUnit);
   forget(given['v_cache']!, valueUnit);
+  const qkv = random.normals(rows * problem.qkvStride, 2);
+  const sinks = (problem.heads + 2 * kvHeads) * headDim;
+  if (problem.sinks) putSinks(problem, qkv, (row, head) => row * problem.qkvStride + sinks + head);
   const positions = Math.max(0, ...rowInfo.map((info) => info?.[0] ?? 0)) + 1;
   const angles = Array.from(
     { length: Math.max(1, (positions * (problem.queryRows ? 2 : 1) * (problem.rotary ?? headDim)) / 2) },
@@ -177,7 +197,7 @@ function inputs(problem: AppendCase, random: Random): HostArrays {
   );
   return {
     ...given,
-    qkv: random.normals(rows * problem.qkvStride, 2),
+    qkv,
     rope_table: Float32Array.from(angles.flatMap((angle) => [Math.cos(angle), Math.sin(angle)])),
     q_norm: random.normals(headDim, 1),
     k_norm: random.normals(headDim, 1),

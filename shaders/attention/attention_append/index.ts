@@ -23,7 +23,7 @@ import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { type RotaryHeads, rotaryOf } from '../../rope/rope_append/index.js';
 import { attendConstants } from '../attention_split/index.js';
-import { type Attended, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
+import { type Attended, SINK_PARAMS, sinkPlan, sinksWgsl, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_append.wgsl?raw';
 
 export interface AttentionAppendProblem extends CacheHeads, RotaryHeads, Attended {
@@ -86,17 +86,24 @@ export const attentionAppend = defineKernel({
     eps: 'f32',
     scale: 'f32',
     ...WINDOW_PARAMS,
+    ...SINK_PARAMS,
   },
   plan(problem: AttentionAppendProblem, traits) {
     const { heads, kvHeads, headDim, maxChunks, qkvStride, qkNorm } = problem;
     checkKvShape('attention_append', problem);
     if (!canAppend(headDim)) throw usageError(`attention_append: heads of ${headDim}; at most ${MOST_APPENDED_DIM}`);
     const group = queryGroup('attention_append', heads, kvHeads);
-    checkStride('attention_append', 'qkvStride', qkvStride, (heads + 2 * kvHeads) * headDim);
+    checkStride(
+      'attention_append',
+      'qkvStride',
+      qkvStride,
+      (heads + 2 * kvHeads) * headDim + (problem.sinks ? heads : 0),
+    );
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`attention_append: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
     }
     const attended = windowPlan('attention_append', problem);
+    const sinks = sinkPlan(problem, group);
     const constants = attendConstants(problem, traits);
     return {
       wgsl: [
@@ -106,6 +113,7 @@ export const attentionAppend = defineKernel({
         softmaxState,
         stepsWgsl,
         ...windowWgsl,
+        ...sinksWgsl,
         headNorm,
         headRope,
         rotate,
@@ -117,6 +125,7 @@ export const attentionAppend = defineKernel({
         ...kvStage(problem.kvType, 2 * headDim),
         ...tableConstants({}),
         ...attended.constants,
+        ...sinks.constants,
         ...constants,
         QK_NORM: qkNorm,
         ROTARY: rotaryOf('attention_append', problem),
@@ -138,6 +147,7 @@ export const attentionAppend = defineKernel({
         eps: problem.eps,
         scale: problem.scale,
         ...attended.params,
+        ...sinks.params,
       },
       grid: ({ chunks, rows }) => [Math.min(chunks, maxChunks), kvHeads * ceilDiv(group, constants.HEAD_TILE), rows],
     };

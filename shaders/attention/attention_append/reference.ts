@@ -4,7 +4,7 @@ import { keyUnit, valueUnit } from '../../cache/kv_cache.js';
 import { writeKvVector } from '../../cache/kv_vector.js';
 import { rotatedHead } from '../../rope/rope_append/reference.js';
 import { attentionSplitReference } from '../attention_split/reference.js';
-import { type AttentionCase, cacheHeadOf, cacheShape } from '../fixture.js';
+import { type AttentionCase, cacheHeadOf, cacheShape, sinkStart } from '../fixture.js';
 
 export interface AppendCase extends AttentionCase {
   readonly qkvStride: number;
@@ -35,6 +35,8 @@ export function attentionAppendReference(problem: AppendCase, inputs: HostArrays
       return rotatedHead(vector(at), norm(weight), { table: inputs['rope_table']!, rotary }, row);
     };
     for (let head = 0; head < heads; head++) q.set(rotated(head, 'q_norm'), row * qStride + head * headDim);
+    for (let head = 0; problem.sinks && head < heads; head++)
+      q[sinkStart(problem, row, head)] = inputs['qkv']![row * qkvStride + (heads + 2 * kvHeads) * headDim + head]!;
     const physical = inputs['block_table']![slot * problem.tableStride + Math.floor(position / block)]!;
     for (let head = 0; head < kvHeads; head++) {
       const cacheHead = cacheHeadOf(problem, head * (heads / kvHeads));

@@ -3,6 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
+//   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; the rows' own k and v are there already; of cache_kv_heads heads, attended to
@@ -68,6 +69,8 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See sinks.wgsl.
+  sink_skip: u32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -87,6 +90,12 @@ var<workgroup> weights: array<f32, KEY_TILE * WEIGHT_STRIDE>;
 // [part][query]: maxima of a tile, at the end sums of weights.
 var<workgroup> parts: array<f32, THREADS>;
 var<workgroup> rescale: array<f32, QUERIES>;
+
+fn row_sink(row: u32, head: u32) -> f32 {
+  let piece = query_piece(head);
+  let at = sink_at(piece.base + row * params.q_units, piece.end - piece.start, head - piece.start);
+  return q[at / 4u][at % 4u];
+}
 
 fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
@@ -176,6 +185,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (!holds_chunk(table, lane)) {
     // Another rank's lane, whole: the empty state.
     end = 0u;
+  }
+  if (SINKS) {
+    let head = min(first_head + mine / TILE_ROWS, params.group - 1u);
+    let own = first_row + mine % TILE_ROWS;
+    let position = row_position(own);
+    if (end > 0u && position != INACTIVE && (position - gone) / CHUNK % MERGE_LANES == lane) {
+      m = row_sink(own, kv_head * params.group + head);
+      l = select(0.0, 1.0, part == 0u);
+    }
   }
   let staged = steps(thread, params.key_tile * HEAD_UNITS, THREADS);
   let own_keys = steps(part, params.key_tile, PARTS);

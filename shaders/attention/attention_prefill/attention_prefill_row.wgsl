@@ -3,6 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
+//   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
 //
@@ -48,6 +49,8 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See sinks.wgsl.
+  sink_skip: u32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -62,6 +65,12 @@ struct Params {
 
 // [key][row]: scores, then weights exp(s - m); each invocation has its own column.
 var<workgroup> weights: array<f32, KEY_TILE * TILE_ROWS>;
+
+fn row_sink(row: u32, head: u32) -> f32 {
+  let piece = query_piece(head);
+  let at = sink_at(piece.base + row * params.q_units, piece.end - piece.start, head - piece.start);
+  return q[at / 4u][at % 4u];
+}
 
 fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
@@ -132,6 +141,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   if (!holds_chunk(table, lane)) {
     // Another rank's lane, whole: the empty state.
     end = 0u;
+  }
+  if (SINKS && end > 0u && last / CHUNK % MERGE_LANES == lane) {
+    m = row_sink(row, head);
+    l = 1.0;
   }
   var chunk = lane;
   if (WINDOWED) {

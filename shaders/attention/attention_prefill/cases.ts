@@ -151,6 +151,41 @@ const cases = [
     { heads: 4, kvHeads: 2, headDim: 32, kvType: 'f32', block: 16, slidingWindow: 21, softcap: 2.5 },
     [{ slot: 0, from: 0, count: 40 }],
   ),
+  prefillCase(
+    'tiny, with sinks',
+    { heads: 6, kvHeads: 2, headDim: 8, kvType: 'f32', block: 16, sinks: true },
+    [{ slot: 0, from: 3, count: 5, skip: 1 }],
+    true,
+  ),
+  prefillCase(
+    'sinks and a window over chunk ends, f16, lanes wrap',
+    { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f16', block: 64, sinks: true, slidingWindow: 300 },
+    [
+      { slot: 0, from: 254, count: 4 },
+      { slot: 1, from: 2300, count: 6 },
+    ],
+  ),
+  prefillCase(
+    'sinks, queries in pieces, the second of two ranks, in bundles',
+    {
+      heads: 12,
+      kvHeads: 3,
+      cacheKvHeads: 4,
+      firstKvHead: 1,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      queryPieces: [0, 8, 4],
+      share: { ranks: 2, index: 1 },
+      offsets: [1, 0],
+      partialLayout: { bundleHeads: 4 },
+      sinks: true,
+    },
+    [
+      { slot: 0, from: 600, count: 3 },
+      { slot: 1, from: 250, count: 9 },
+    ],
+  ),
   prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 30, count: 4 },
   ]),

@@ -27,7 +27,16 @@ import {
   sharePlan,
   WHOLE,
 } from '../share.js';
-import { type Attended, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
+import {
+  type Attended,
+  queryElements,
+  SINK_PARAMS,
+  sinkPlan,
+  sinksWgsl,
+  WINDOW_PARAMS,
+  windowPlan,
+  windowWgsl,
+} from '../window.js';
 import source from './attention_prefill.wgsl?raw';
 import rowSource from './attention_prefill_row.wgsl?raw';
 
@@ -93,6 +102,7 @@ export const attentionPrefill = defineKernel({
     tile_rows: 'u32',
     scale: 'f32',
     ...WINDOW_PARAMS,
+    ...SINK_PARAMS,
   },
   plan(problem: AttentionPrefillProblem, traits) {
     const {
@@ -109,9 +119,10 @@ export const attentionPrefill = defineKernel({
     checkKvShape('attention_prefill', problem);
     const group = queryGroup('attention_prefill', heads, kvHeads);
     const pieces = piecesPlan('attention_prefill', problem, qStride, group);
-    checkStride('attention_prefill', 'qStride', qStride, widestPiece(problem) * headDim);
+    checkStride('attention_prefill', 'qStride', qStride, queryElements(problem, widestPiece(problem), group));
     const shared = sharePlan('attention_prefill', own);
     const attended = windowPlan('attention_prefill', problem);
+    const sinks = sinkPlan(problem, group);
     const compact = problem.perHead === true && own.ranks === 1 && partialLayout !== 'row';
     checkLanes('attention_prefill', { lanes, maxChunks, share: own }, compact);
     const gridLanes = (chunks: number): number => localLanes(Math.min(chunks, maxChunks), own);
@@ -133,6 +144,7 @@ export const attentionPrefill = defineKernel({
       tile_rows: PREFILL_TILE_ROWS,
       scale: problem.scale,
       ...attended.params,
+      ...sinks.params,
     };
     const fragments = [
       ...kvWgsl(problem.kvType),
@@ -141,6 +153,7 @@ export const attentionPrefill = defineKernel({
       share,
       ...piecesWgsl,
       ...windowWgsl,
+      ...sinksWgsl,
       partialLayoutSource,
     ];
     const constants = {
@@ -149,6 +162,7 @@ export const attentionPrefill = defineKernel({
       ...shared.constants,
       ...pieces.constants,
       ...attended.constants,
+      ...sinks.constants,
       COMPACT: compact,
       TILE_ROWS: PREFILL_TILE_ROWS,
       KEY_TILE: keyTile,

@@ -3,6 +3,7 @@
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= last
 //   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries. window.wgsl: t from first_seen on, s capped
+//   sinks.wgsl: of the last chunk, each head's sink beside the scores
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, attended to are those from first_kv_head on
@@ -42,6 +43,8 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See sinks.wgsl.
+  sink_skip: u32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -53,6 +56,12 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> partial_o: array<vec4<f32>>;
 @group(0) @binding(7) var<storage, read_write> partial_ml: array<vec2<f32>>;
 @group(0) @binding(8) var<uniform> params: Params;
+
+fn row_sink(row: u32, head: u32) -> f32 {
+  let piece = query_piece(head);
+  let at = sink_at(piece.base + row * params.q_units, piece.end - piece.start, head - piece.start);
+  return q[at / 4u][at % 4u];
+}
 
 fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
@@ -102,5 +111,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   // A tile beyond the group computes its last head again, and doesn't write it.
   let tile_heads = min(vec4<u32>(tile) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.group - 1u));
   let partial = (row * params.heads + kv_head * params.group + tile) * params.max_chunks + group_id.x;
-  attend_chunk(chunk, early, vec4<u32>(own) + tile_heads * HEAD_UNITS, partial, min(HEAD_TILE, params.group - tile), thread);
+  var sinks = vec4<f32>(EMPTY_M);
+  if (SINKS && last - first < CHUNK) {
+    sinks = row_sinks(row, vec4<u32>(kv_head * params.group) + tile_heads);
+  }
+  let queries = vec4<u32>(own) + tile_heads * HEAD_UNITS;
+  attend_chunk(chunk, early, queries, sinks, partial, min(HEAD_TILE, params.group - tile), thread);
 }

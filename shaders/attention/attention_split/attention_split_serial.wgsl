@@ -3,6 +3,7 @@
 //
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= last
 //   last = position - evicted: the row's own entry (kv_table.wgsl); chunks are of entries. window.wgsl: t from first_seen on, s capped
+//   sinks.wgsl: of the last chunk, each head's sink beside the scores
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, attended to are those from first_kv_head on
@@ -46,6 +47,8 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See sinks.wgsl.
+  sink_skip: u32,
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -70,6 +73,12 @@ struct TileUnits {
   h1: vec4<f32>,
   h2: vec4<f32>,
   h3: vec4<f32>,
+}
+
+fn row_sink(row: u32, head: u32) -> f32 {
+  let piece = query_piece(head);
+  let at = sink_at(piece.base + row * params.q_units, piece.end - piece.start, head - piece.start);
+  return q[at / 4u][at % 4u];
 }
 
 fn sum4(v: vec4<f32>) -> f32 {
@@ -178,6 +187,11 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     for (var i = 1u; i < params.stats; i++) {
       m = max(m, maxima[i]);
     }
+    var sinks = vec4<f32>(EMPTY_M);
+    if (SINKS && last - first < CHUNK) {
+      sinks = row_sinks(row, vec4<u32>(kv_head * params.group) + tile_heads);
+      m = max(m, sinks);
+    }
     for (var t = skip + thread; t < count; t += THREADS) {
       weights[t] = exp(weights[t] - m);
     }
@@ -210,6 +224,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       var l = sums[0];
       for (var i = 1u; i < params.stats; i++) {
         l += sums[i];
+      }
+      if (SINKS) {
+        l += sink_weights(sinks, m);
       }
       for (var h = 0u; h < min(HEAD_TILE, params.group - tile); h++) {
         partial_ml[partial + (tile + h) * params.max_chunks] = vec2<f32>(m[h], l[h]);

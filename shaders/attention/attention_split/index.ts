@@ -19,7 +19,16 @@ import stepsWgsl from '../../lib/steps.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
-import { type Attended, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
+import {
+  type Attended,
+  queryElements,
+  SINK_PARAMS,
+  sinkPlan,
+  sinksWgsl,
+  WINDOW_PARAMS,
+  windowPlan,
+  windowWgsl,
+} from '../window.js';
 import source from './attention_split.wgsl?raw';
 import serialSource from './attention_split_serial.wgsl?raw';
 
@@ -85,15 +94,17 @@ export const attentionSplit = defineKernel({
     stats: 'u32',
     scale: 'f32',
     ...WINDOW_PARAMS,
+    ...SINK_PARAMS,
   },
   plan(problem: AttentionSplitProblem, traits) {
     const { heads, kvHeads, headDim, maxChunks, qStride, share: own = WHOLE } = problem;
     checkKvShape('attention_split', problem);
     const group = queryGroup('attention_split', heads, kvHeads);
     const pieces = piecesPlan('attention_split', problem, qStride, group);
-    checkStride('attention_split', 'qStride', qStride, widestPiece(problem) * headDim);
+    checkStride('attention_split', 'qStride', qStride, queryElements(problem, widestPiece(problem), group));
     const shared = sharePlan('attention_split', own);
     const attended = windowPlan('attention_split', problem);
+    const sinks = sinkPlan(problem, group);
     const units = headDim / 4;
     if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
       throw usageError(`attention_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
@@ -108,6 +119,7 @@ export const attentionSplit = defineKernel({
         share,
         ...piecesWgsl,
         ...windowWgsl,
+        ...sinksWgsl,
         ...(software ? [serialSource] : [stepsWgsl, attendChunk, source]),
       ],
       constants: {
@@ -116,6 +128,7 @@ export const attentionSplit = defineKernel({
         ...shared.constants,
         ...pieces.constants,
         ...attended.constants,
+        ...sinks.constants,
         HEAD_TILE: headTile,
         ...(!software && hardware),
       },
@@ -132,6 +145,7 @@ export const attentionSplit = defineKernel({
         stats: software ? 8 : 16,
         scale: problem.scale,
         ...attended.params,
+        ...sinks.params,
       },
       grid: ({ chunks, rows }) => [
         Math.min(localChunks(chunks, own), maxChunks),

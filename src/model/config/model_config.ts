@@ -269,8 +269,9 @@ export function denseModel(config: ModelConfig): DenseModel | undefined {
   const scaled = embeddingScale !== 1 || residualScale !== 1 || logitScale !== 1 || logitCap !== undefined;
   const plain = !scaled && normOffset === 0;
   if (attention.kind !== 'gqa' || attention.gated || attention.rope === null || !mlp || !plain) return undefined;
-  const { window = maxPositions, softcap, rope, headDim } = attention;
-  if (window < maxPositions || softcap !== undefined || rope.dims !== headDim || rope.temperature) return undefined;
+  const { window = maxPositions, softcap, sinks, rope, headDim } = attention;
+  if (window < maxPositions || softcap !== undefined || sinks || rope.dims !== headDim || rope.temperature)
+    return undefined;
   if (mlp.activation !== 'silu' || layers[0]!.outNorms) return undefined;
   if (new Set(layers.map((layer) => likeness(layer, config.maxPositions))).size > 1) return undefined;
   return { config, attention: { ...attention, rope: attention.rope }, mlp };

@@ -92,9 +92,9 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
 const evenHeads = ({ heads, headDim }: { heads: number; headDim: number }, hiddenSize: number): string =>
   heads * headDim === hiddenSize ? ` (hidden_size ${hiddenSize} / num_attention_heads ${heads})` : '';
 
-function gqaFault({ rope, sinks, keysOf }: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
+function gqaFault({ rope, sinks, gated, keysOf }: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
   if (rope?.interleaved) return fault('rope_interleaved', true, 'the rotary embedding must be half-split');
-  if (sinks) return fault('sinks', true, 'attention has no sinks');
+  if (sinks && gated) return fault('sinks', true, 'gated attention has no sinks');
   if (keysOf !== undefined) return fault('keysOf', keysOf, 'every layer has keys and values of its own');
   return undefined;
 }

@@ -31,6 +31,8 @@ export interface GqaNames {
   readonly o: string;
   readonly qNorm?: string;
   readonly kNorm?: string;
+  /** Whole: nothing follows. */
+  readonly sinks?: string;
 }
 
 export interface MlaNames {

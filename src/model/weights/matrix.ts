@@ -135,6 +135,10 @@ export async function fillMatrix(
 
   for (const part of spec.parts) {
     const { tensor, firstRow } = part;
+    if (tensor === undefined) {
+      await append(new Float32Array(paddedRows(part) * width), paddedRows(part));
+      continue;
+    }
     for await (const piece of reader.streamRows(tensor, {
       rowStart: firstRow,
       rowEnd: firstRow + part.rows,

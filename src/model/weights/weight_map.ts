@@ -8,9 +8,12 @@ import { alignUp } from '../../base/math.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { type HeldSegments, type Span, spanLength } from '../shape.js';
 
-/** Rows [firstRow, firstRow + rows) of a 2-D tensor of `tensorRows` rows; `padTo` adds zero rows up to a multiple. */
+/**
+ * Rows [firstRow, firstRow + rows) of a 2-D tensor of `tensorRows` rows, or `rows` rows of zeros without one; `padTo` adds zero rows up to
+ * a multiple.
+ */
 export interface MatrixPart {
-  readonly tensor: string;
+  readonly tensor?: string;
   readonly tensorRows: number;
   readonly firstRow: number;
   readonly rows: number;
@@ -75,6 +78,7 @@ export const someRows = (tensor: string, tensorRows: number, rows: Span): Matrix
   firstRow: rows[0],
   rows: spanLength(rows),
 });
+export const zeroRows = (rows: number): MatrixPart => ({ tensorRows: 0, firstRow: 0, rows });
 export const allRows = (tensor: string, rows: number): MatrixPart => someRows(tensor, rows, [0, rows]);
 
 /** A vector that every rank of a layer holds whole. */
@@ -149,7 +153,8 @@ export function expectedTensors(
   for (const spec of specs) {
     if (isMatrixSpec(spec)) {
       const columns = spanLength(packedColumns(spec));
-      for (const part of spec.parts) read(part.tensor, [part.tensorRows, spec.inFeatures], part.rows * columns);
+      for (const { tensor, tensorRows, rows } of spec.parts)
+        if (tensor !== undefined) read(tensor, [tensorRows, spec.inFeatures], rows * columns);
     } else {
       for (const { tensor, shape, tensorLength, length } of spec.parts)
         if (tensor !== undefined) read(tensor, shape ?? [tensorLength], length);

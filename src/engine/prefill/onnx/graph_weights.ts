@@ -49,7 +49,7 @@ export async function buildLlamaGraph(
     const data = new Float32Array(all * inFeatures);
     let at = 0;
     for (const { tensor, rows: count } of parts) {
-      const stored = await rows(tensor, count);
+      const stored = await rows(tensor!, count);
       data.set(asPacked(matrixType(spec, type), stored, count, inFeatures), at);
       at += stored.length;
     }

@@ -13,7 +13,7 @@ import { type GqaConfig, segmentKvHeads } from '../../config/model_config.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { fuses, mergesApart, type Partials, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
-import { activationStride, chunksOf, paddedName } from '../roles.js';
+import { activationStride, chunksOf, paddedName, queryRow } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { type CacheOptions, kvTokenBytes, type LayerCache } from './cache.js';
@@ -39,7 +39,7 @@ export class GqaLayers implements AttentionLayers {
   readonly shape: AttentionShape;
   /** Where the rank has weights: what travels to others is rotated. */
   readonly rope: Buffer | undefined;
-  /** A window as wide as the context cuts nothing. */
+  /** Which keys rows see, and what stands beside their scores. A window as wide as the context cuts nothing. */
   readonly attended: Attended;
   /** Of the layers' caches; a layer of a per-head cache has its own tables. */
   readonly blocks: Pick<CacheOptions, 'numBlocks' | 'blockTable'>;
@@ -54,10 +54,11 @@ export class GqaLayers implements AttentionLayers {
     this.config = config;
     this.segmentHeads = segmentKvHeads(config);
     this.heads = this.#headsOf(holder.heads);
-    const { window = Infinity, softcap } = config;
+    const { window = Infinity, softcap, sinks } = config;
     this.attended = {
       ...(window < cache.contextLength && { slidingWindow: window }),
       ...(softcap !== undefined && { softcap }),
+      ...(sinks && { sinks }),
     };
     this.blocks = (this.attended.slidingWindow !== undefined && cache.windowed) || cache;
     this.caches = layers.map((layer) => this.#allocateCache(layer));
@@ -112,8 +113,7 @@ export class GqaLayers implements AttentionLayers {
   }
 
   #qkvStrideOf(segments: readonly number[]): number {
-    const heads = this.#headsOf(segments) * (this.config.gated ? 2 : 1);
-    return activationStride((heads + 2 * segments.length * this.segmentHeads) * this.config.headDim);
+    return queryRow(this.config, this.#headsOf(segments), segments.length * this.segmentHeads);
   }
 
   program(rows: StageRows): AttentionProgram {

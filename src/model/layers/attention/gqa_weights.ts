@@ -4,7 +4,15 @@ import type { Matrix } from '../../weights/matrix.js';
 import { type HeldSegments, holdSegments, type Span, spanLength, totalLength } from '../../shape.js';
 import type { GqaNames } from '../../config/tensor_names.js';
 import type { WeightLoader } from '../../weights/weight_loader.js';
-import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
+import {
+  allRows,
+  type MatrixSpec,
+  someRows,
+  type Spec,
+  type VectorPart,
+  type VectorSpec,
+  zeroRows,
+} from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerNorm, layerVector, partName } from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
 
@@ -13,7 +21,10 @@ export interface GqaSpecs {
   readonly kind: 'gqa';
   readonly queryHeads: readonly Span[];
   readonly kvHeads: readonly Span[];
-  /** q rows of the query heads, then k and v rows of the kv heads; then, where the output is gated, the gate's. */
+  /**
+   * q rows of the query heads, then k and v rows of the kv heads; then, where the output is gated, the gate's, or a row of zeros for each
+   * sink, whose bias it is: so sinks travel where queries do.
+   */
   readonly qkv: MatrixSpec | undefined;
   readonly qkvBias: VectorSpec | undefined;
   readonly qNorm: VectorSpec | undefined;
@@ -42,7 +53,7 @@ export interface GqaWeights {
 export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNames): GqaSpecs {
   const { hiddenSize, slice } = context;
   const { heads, queryHeads, kvHeads } = slice;
-  const { bias, headDim, qkNorm } = config;
+  const { bias, headDim, qkNorm, sinks = false } = config;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
   const fused = names.qkv === undefined ? undefined : { tensor: names.qkv, all: config.heads + 2 * config.kvHeads };
   /** Rows of some heads; `before`: heads before them in one matrix of all. */
@@ -67,6 +78,12 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     ...(config.gated ? halfRows(1) : []),
   ];
   const attends = totalLength(queryHeads) > 0;
+  const sinkParts = queryHeads.map(([first, end]): VectorPart => ({
+    tensor: names.sinks!,
+    tensorLength: config.heads,
+    first,
+    length: end - first,
+  }));
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
     attends && qkNorm ? layerNorm(context, what, name!, headDim) : undefined;
   return {
@@ -77,19 +94,25 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
       ? {
           name: partName(context, 'qkv'),
           inFeatures: hiddenSize,
-          parts: qkv.map(({ tensor, all, rows }) => someRows(`${tensor}.weight`, all, rows)),
+          parts: [
+            ...qkv.map(({ tensor, all, rows }) => someRows(`${tensor}.weight`, all, rows)),
+            ...(sinks ? [zeroRows(totalLength(queryHeads))] : []),
+          ],
         }
       : undefined,
     qkvBias:
-      attends && bias.q
+      attends && (bias.q || sinks)
         ? {
             name: partName(context, 'qkv_bias'),
-            parts: qkv.map(({ tensor, all, rows }) => ({
-              tensor: `${tensor}.bias`,
-              tensorLength: all,
-              first: rows[0],
-              length: spanLength(rows),
-            })),
+            parts: [
+              ...qkv.map(({ tensor, all, rows }): VectorPart => {
+                const length = spanLength(rows);
+                return bias.q
+                  ? { tensor: `${tensor}.bias`, tensorLength: all, first: rows[0], length }
+                  : { tensorLength: length, first: 0, length };
+              }),
+              ...(sinks ? sinkParts : []),
+            ],
           }
         : undefined,
     qNorm: headNorm('q_norm', names.qNorm),

@@ -241,7 +241,7 @@ async function absorbed(
   const headRows = nope + vHeadDim;
   if (loader.reader.isBlank) return { absorb: absorb.matrix, valueUp: valueUp.matrix };
   for (let row = firstRow; row < firstRow + rows; row += headRows) {
-    const stored = await loader.rows(tensor, row, row + headRows);
+    const stored = await loader.rows(tensor!, row, row + headRows);
     const transposed = new Float32Array(rank * nope);
     for (let n = 0; n < nope; n++) for (let r = 0; r < rank; r++) transposed[r * nope + n] = stored[n * rank + r]!;
     await absorb.append(transposed);
