@@ -144,7 +144,7 @@ async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promi
       name: request.model.split(/[\\/]/).findLast((part) => part !== '') ?? request.model,
       config: given,
       reader,
-      type: request.weights ?? storedType(reader),
+      type: request.weights ?? storedType(reader, given),
       loads: profile?.layers ?? drawn(given),
     },
   ];

@@ -78,7 +78,7 @@ export async function runRanks(request: RanksRequest, hooks: SuiteHooks): Promis
     const group = await RankGroup.open({
       config,
       reader,
-      type: request.weights ?? storedType(reader),
+      type: request.weights ?? storedType(reader, config),
       plan: made,
       adapters: Array.from({ length: made.worldSize }, () => request.adapter),
       virtual: false,

@@ -1,6 +1,6 @@
 import { ceilDiv } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
-import { UNIT_ELEMENTS, type WeightType } from './pack.js';
+import { type PackedType, UNIT_ELEMENTS } from './pack.js';
 
 /** Parts that a contraction is cut into on a hardware adapter, where it has fewer segments. */
 const PARTS = 32;
@@ -19,7 +19,7 @@ const MOST_LOADS = 4;
 export const ONE_SEGMENT = { total: 1, count: 1 } as const;
 
 export interface Contraction {
-  readonly type: WeightType;
+  readonly type: PackedType;
   readonly outFeatures: number;
   /** Elements that this rank contracts over. */
   readonly inFeatures: number;

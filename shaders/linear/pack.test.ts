@@ -3,7 +3,15 @@ import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../src/base/errors.js';
 import { Random } from '../../src/base/random.js';
 import { floatFromHalf, halfFromFloat } from './float16.js';
-import { packedLayout, packTiles, roundWeights, unpackTiles, UNIT_ELEMENTS, WEIGHT_TYPES } from './pack.js';
+import {
+  packedLayout,
+  type PackedType,
+  packTiles,
+  roundWeights,
+  unpackTiles,
+  UNIT_ELEMENTS,
+  WEIGHT_TYPES,
+} from './pack.js';
 import { roundToHalf } from './round_weights.js';
 
 describe('half precision', () => {
@@ -46,6 +54,8 @@ describe('half precision', () => {
   });
 });
 
+const types: readonly PackedType[] = [...WEIGHT_TYPES, 'mxfp4'];
+
 describe('packing', () => {
   test('layout of 33 x 40', () => {
     expect(packedLayout('f16', 33, 40)).toEqual({
@@ -83,7 +93,7 @@ describe('packing', () => {
     expect(only(q4.scale!)).toEqual([[(2 + 1) * 16, 0x3c000000]]);
   });
 
-  test.each(WEIGHT_TYPES)('%s: unpacking gives what the formula says', (type) => {
+  test.each(types)('%s: unpacking gives what the formula says', (type) => {
     const random = new Random(7);
     for (const [n, k] of [
       [1, 8],
@@ -99,7 +109,7 @@ describe('packing', () => {
     }
   });
 
-  test.each(WEIGHT_TYPES)('%s: pieces of a tensor, and strided columns, pack like the whole', (type) => {
+  test.each(types)('%s: pieces of a tensor, and strided columns, pack like the whole', (type) => {
     const rows = new Random(8).normals(70 * 50);
     const whole = packTiles(type, rows, 70, 50);
     const first = packTiles(type, rows.subarray(0, 32 * 50), 32, 50);
@@ -130,6 +140,21 @@ describe('packing', () => {
     );
   });
 
+  test('numbers of MXFP4 stay as they are, whatever the scale of their block', () => {
+    const numbers = [0, 0.5, 1, 1.5, 2, 3, 4, 6].flatMap((value) => [value, -value]);
+    const random = new Random(9);
+    for (let scale = 0; scale <= 254; scale++) {
+      for (const most of [2, 6, 16]) {
+        // Those that f32 holds.
+        const held = numbers.slice(0, most).filter((value) => Number.isFinite(Math.fround(value * 2 ** (scale - 127))));
+        const row = Float32Array.from({ length: 32 }, () => held[random.integer(held.length)]! * 2 ** (scale - 127));
+        expect(unpackTiles('mxfp4', packTiles('mxfp4', row, 1, 32), 1, 32).map((v) => v + 0)).toEqual(
+          row.map((v) => v + 0),
+        );
+      }
+    }
+  });
+
   test('refuses weights that the type cannot hold', () => {
     const withValue = (value: number) => Float32Array.from({ length: 32 }, (_, k) => (k === 3 ? value : 1));
     const code = (run: () => unknown) => {
@@ -143,7 +168,7 @@ describe('packing', () => {
     expect(code(() => packTiles('f16', withValue(65520), 1, 32))).toMatch(/^unsupported: .*65520.*65504.*f32/);
     expect(code(() => packTiles('q4', withValue(-1e6), 1, 32))).toMatch(/^unsupported: .*-1000000/);
     expect(code(() => packTiles('q8', withValue(1e8), 1, 32))).toMatch(/^unsupported: .*100000000/);
-    for (const type of ['f16', 'q8', 'q4'] as const) {
+    for (const type of ['f16', 'q8', 'q4', 'mxfp4'] as const) {
       expect(
         code(() => packTiles(type, withValue(Number.NaN), 1, 32)),
         type,
@@ -157,6 +182,6 @@ describe('packing', () => {
   });
 
   test('16 bytes hold the promised number of elements', () => {
-    expect(UNIT_ELEMENTS).toEqual({ f32: 4, f16: 8, q8: 16, q4: 32 });
+    expect(UNIT_ELEMENTS).toEqual({ f32: 4, f16: 8, q8: 16, q4: 32, mxfp4: 32 });
   });
 });

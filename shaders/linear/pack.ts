@@ -7,15 +7,22 @@ export { roundWeights } from './round_weights.js';
 /** How the weights of a linear layer are stored on the GPU. q8 and q4 are llama.cpp's Q8_0 and Q4_0 in another order. */
 export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
 export const WEIGHT_TYPES: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
+/**
+ * What the weights of experts may also be kept as: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have
+ * them.
+ */
+export type PackedType = WeightType | 'mxfp4';
 
 /** Rows (output features) of a packed tile. */
 export const TILE = 32;
 /** Consecutive elements of a row that share a quantisation scale; rows are padded with zeros to a multiple of it. */
 export const BLOCK = 32;
 /** Elements of a row in one 16-byte unit. */
-export const UNIT_ELEMENTS: Readonly<Record<WeightType, number>> = { f32: 4, f16: 8, q8: 16, q4: 32 };
+export const UNIT_ELEMENTS: Readonly<Record<PackedType, number>> = { f32: 4, f16: 8, q8: 16, q4: 32, mxfp4: 32 };
+/** Of a block's scale. */
+const SCALE_BYTES: Readonly<Record<PackedType, number>> = { f32: 0, f16: 0, q8: 2, q4: 2, mxfp4: 1 };
 
-export const isQuantised = (type: WeightType): boolean => type === 'q8' || type === 'q4';
+export const isQuantised = (type: PackedType): boolean => SCALE_BYTES[type] > 0;
 
 /** Sizes of a packed weight [outFeatures, inFeatures]; tiles follow each other, so tile t starts at t * tile...Bytes. */
 export interface PackedLayout {
@@ -31,13 +38,13 @@ export interface PackedLayout {
   readonly tileScaleBytes: number;
 }
 
-export function packedLayout(type: WeightType, outFeatures: number, inFeatures: number): PackedLayout {
+export function packedLayout(type: PackedType, outFeatures: number, inFeatures: number): PackedLayout {
   const tiles = ceilDiv(outFeatures, TILE);
   const padded = alignUp(inFeatures, BLOCK);
   const unitElements = UNIT_ELEMENTS[type];
   const units = padded / unitElements;
   const tileWeightBytes = units * TILE * 16;
-  const tileScaleBytes = isQuantised(type) ? (padded / BLOCK) * TILE * 2 : 0;
+  const tileScaleBytes = (padded / BLOCK) * TILE * SCALE_BYTES[type];
   return {
     tiles,
     units,
@@ -52,17 +59,20 @@ export function packedLayout(type: WeightType, outFeatures: number, inFeatures: 
 export interface PackedTiles {
   /** [tile][unit][lane] of 4 words. */
   readonly weight: Uint32Array<ArrayBuffer>;
-  /** f16 [tile][block][lane], two lanes a word, the even lane low; undefined for f32 and f16. */
+  /**
+   * f16 [tile][block][lane], two lanes a word, the even lane low; of mxfp4 bytes, four lanes a word. Undefined for f32 and f16.
+   */
   readonly scale: Uint32Array<ArrayBuffer> | undefined;
 }
 
 /**
  * Packs `n` rows of `inFeatures` f32 weights (row-major, rows `rowStride` elements apart) into tiles of 32 rows. A tensor may be
- * packed in pieces: every piece but the last must hold a multiple of 32 rows; the results follow each other.
+ * packed in pieces: every piece but the last must hold a multiple of 32 rows; the results follow each other. What a quantised type can
+ * hold as it is stays as it is in mxfp4.
  * @throws SplitkvError `unsupported` for a weight beyond what the type holds (f16's range), `format` for one that isn't finite.
  */
 export function packTiles(
-  type: WeightType,
+  type: PackedType,
   rows: Float32Array,
   n: number,
   inFeatures: number,
@@ -87,34 +97,38 @@ export function packTiles(
   }
   const scale = new Uint32Array(layout.scaleBytes / 4);
   const halves = new Uint16Array(scale.buffer);
+  const bytes = new Uint8Array(scale.buffer);
   const pack = type === 'q8' ? packQ8Row : packQ4Row;
   const padded = new Float32Array(alignUp(inFeatures, BLOCK));
   for (let row = 0; row < n; row++) {
     padded.set(rows.subarray(row * rowStride, row * rowStride + inFeatures));
-    const firstScale = Math.floor(row / TILE) * (layout.tileScaleBytes / 2) + (row % TILE);
-    pack(padded, weight, wordOf(layout, row), halves, firstScale);
+    const firstScale = scaleOf(layout, type, row);
+    if (type === 'mxfp4') packMxfp4Row(padded, weight, wordOf(layout, row), bytes, firstScale);
+    else pack(padded, weight, wordOf(layout, row), halves, firstScale);
   }
   return { weight, scale };
 }
 
 /** The f32 values of packed rows: exactly what the kernels multiply by. Returns n x inFeatures, row-major. */
 export function unpackTiles(
-  type: WeightType,
+  type: PackedType,
   packed: PackedTiles,
   n: number,
   inFeatures: number,
 ): Float32Array<ArrayBuffer> {
   const layout = packedLayout(type, n, inFeatures);
   const halves = packed.scale && new Uint16Array(packed.scale.buffer, packed.scale.byteOffset, packed.scale.length * 2);
+  const bytes = packed.scale && new Uint8Array(packed.scale.buffer, packed.scale.byteOffset, packed.scale.length * 4);
   const floats = new Float32Array(packed.weight.buffer, packed.weight.byteOffset, packed.weight.length);
   const out = new Float32Array(n * inFeatures);
   for (let row = 0; row < n; row++) {
     const base = wordOf(layout, row);
-    const firstScale = Math.floor(row / TILE) * (layout.tileScaleBytes / 2) + (row % TILE);
+    const firstScale = scaleOf(layout, type, row);
     for (let k = 0; k < inFeatures; k++) {
       const inUnit = k % layout.unitElements;
       const unit = base + Math.floor(k / layout.unitElements) * UNIT_WORDS;
-      const d = halves ? floatFromHalf(halves[firstScale + Math.floor(k / BLOCK) * TILE]!) : 1;
+      const scaleAt = firstScale + Math.floor(k / BLOCK) * TILE;
+      const d = type === 'mxfp4' ? 2 ** (bytes![scaleAt]! - 128) : halves ? floatFromHalf(halves[scaleAt]!) : 1;
       let value: number;
       if (type === 'f32') value = floats[unit + inUnit]!;
       else if (type === 'f16')
@@ -122,7 +136,8 @@ export function unpackTiles(
       else if (type === 'q8') value = ((packed.weight[unit + (inUnit >>> 2)]! << (24 - (inUnit & 3) * 8)) >> 24) * d;
       else {
         const shift = (inUnit & 3) * 8 + (inUnit & 4);
-        value = (((packed.weight[unit + (inUnit >>> 3)]! >>> shift) & 15) - 8) * d;
+        const code = (packed.weight[unit + (inUnit >>> 3)]! >>> shift) & 15;
+        value = (type === 'mxfp4' ? (code < 8 ? 1 : -1) * DOUBLED_E2M1[code & 7]! : code - 8) * d;
       }
       out[row * inFeatures + k] = value;
     }
@@ -132,6 +147,10 @@ export function unpackTiles(
 
 /** Words from one unit of a row to its next. */
 const UNIT_WORDS = TILE * 4;
+
+/** Of a row's first scale among the tiles' scales. */
+const scaleOf = ({ tileScaleBytes }: PackedLayout, type: PackedType, row: number): number =>
+  Math.floor(row / TILE) * (tileScaleBytes / SCALE_BYTES[type]) + (row % TILE);
 
 const wordOf = (layout: PackedLayout, row: number): number =>
   Math.floor(row / TILE) * (layout.tileWeightBytes / 4) + (row % TILE) * 4;
@@ -207,6 +226,55 @@ function packQ4Row(row: Float32Array, weight: Uint32Array, base: number, scale: 
   }
 }
 
+/** Twice the magnitudes of E2M1's codes; a bit of 8 is their sign. */
+const DOUBLED_E2M1 = [0, 1, 2, 3, 4, 6, 8, 12];
+
+/**
+ * One row: a block's scale brings its largest magnitude to at least 4 and below 8, where E2M1 ends at 6 (OCP's MX, version 1.0), and the
+ * others to the nearest number, halves to the even code. A block of MXFP4 stays what it is, as its largest number is one that any scale
+ * at which it is 4 or 6 holds, and so are all smaller ones.
+ */
+function packMxfp4Row(
+  row: Float32Array,
+  weight: Uint32Array,
+  base: number,
+  scale: Uint8Array,
+  firstScale: number,
+): void {
+  for (let start = 0; start < row.length; start += BLOCK) {
+    let largest = 0;
+    for (let k = start; k < start + BLOCK; k++) {
+      const magnitude = Math.abs(row[k]!);
+      if (!(magnitude < Infinity)) throw refusedWeight(row[k]!, 'mxfp4');
+      if (magnitude > largest) largest = magnitude;
+    }
+    // The exponent's bits, those of subnormal numbers 0.
+    floatBits[0] = largest;
+    const e = Math.max(0, (wordBits[0]! >>> 23) - 2);
+    scale[firstScale + start] = e;
+    const inverse = 2 ** (128 - e);
+    for (let w = 0; w < BLOCK / 8; w++) {
+      let word = 0;
+      for (let b = 0; b < 4; b++) {
+        word |=
+          (e2m1(row[start + w * 8 + b]! * inverse) | (e2m1(row[start + w * 8 + 4 + b]! * inverse) << 4)) << (b * 8);
+      }
+      weight[base + (start >>> 5) * UNIT_WORDS + w] = word;
+    }
+  }
+}
+
+const floatBits = new Float32Array(1);
+const wordBits = new Uint32Array(floatBits.buffer);
+
+/** The code nearest to half of a number. */
+function e2m1(doubled: number): number {
+  const d = doubled < 0 ? -doubled : doubled;
+  const sign = doubled < 0 ? 8 : 0;
+  if (d < 3.5) return sign | (d <= 0.5 ? 0 : d < 1.5 ? 1 : d <= 2.5 ? 2 : 3);
+  return sign | (d <= 5 ? 4 : d < 7 ? 5 : d <= 10 ? 6 : 7);
+}
+
 /** 1 / d in f32; 0 for the zero block and for a d so small that its inverse overflows (its f16 is zero too). */
 function inverse(d: number): number {
   const id = d === 0 ? 0 : Math.fround(1 / d);
@@ -214,14 +282,14 @@ function inverse(d: number): number {
 }
 
 /** The f16 of a block's scale. `finite` sums each element minus itself: NaN when one isn't finite. */
-function scaleBits(d: number, extreme: number, finite: number, type: WeightType): number {
+function scaleBits(d: number, extreme: number, finite: number, type: PackedType): number {
   if (finite !== 0) throw refusedWeight(Number.NaN, type);
   const half = halfFromFloat(d);
   if ((half & 0x7c00) === 0x7c00) throw refusedWeight(extreme, type);
   return half;
 }
 
-function refusedWeight(value: number, type: WeightType): SplitkvError {
+function refusedWeight(value: number, type: PackedType): SplitkvError {
   if (!Number.isFinite(value)) {
     return formatError(
       `weights as ${type}: a weight is not finite (NaN or infinity): the checkpoint is damaged; get it again`,

@@ -1,11 +1,11 @@
-import type { WeightType } from './pack.js';
+import type { PackedType } from './pack.js';
 
 /**
  * The values that `rows` (n x inFeatures) take when stored as `type`, by the formulas alone: no packing, no bit tricks. An
  * independent check of `packTiles`, and the weights of float64 references.
  */
 export function roundWeights(
-  type: WeightType,
+  type: PackedType,
   rows: Float32Array,
   n: number,
   inFeatures: number,
@@ -21,11 +21,15 @@ export function roundWeights(
   return out;
 }
 
-function roundBlock(type: WeightType, block: number[]): number[] {
+function roundBlock(type: PackedType, block: number[]): number[] {
   if (type === 'f32') return block;
   if (type === 'f16') return block.map(roundToHalf);
   const extreme = block.reduce((best, x) => (Math.abs(x) > Math.abs(best) ? x : best), 0);
   if (extreme === 0) return block.map(() => 0);
+  if (type === 'mxfp4') {
+    const unit = 2 ** Math.max(-127, Math.floor(Math.log2(Math.abs(extreme))) - 2);
+    return block.map((x) => Math.sign(x) * roundToE2m1(Math.abs(x) / unit) * unit);
+  }
   const f32 = Math.fround;
   const d = f32(type === 'q8' ? Math.abs(extreme) / 127 : extreme / -8);
   const stored = roundToHalf(d);
@@ -39,6 +43,13 @@ function roundBlock(type: WeightType, block: number[]): number[] {
         : Math.min(15, Math.trunc(f32(scaled + 8.5))) - 8;
     return q * stored;
   });
+}
+
+/** The nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, halfway the one with an even last place. */
+function roundToE2m1(x: number): number {
+  const step = x < 2 ? 0.5 : x < 4 ? 1 : 2;
+  const [below, rest] = [Math.floor(x / step), (x / step) % 1];
+  return Math.min(6, (rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below) * step);
 }
 
 /** The nearest half to x, ties to even: x in units of its half's last place, rounded. */

@@ -7,11 +7,12 @@ import { limitError, SplitkvError } from '../../src/base/errors.js';
 import { alignUp, ceilDiv, grouped } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
+import mxfp4 from '../lib/weights_mxfp4.wgsl?raw';
 import { WEIGHTS_WGSL } from '../linear/weights_wgsl.js';
-import { packedLayout, UNIT_ELEMENTS, type WeightType } from '../linear/pack.js';
+import { packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
 
-/** What both kernels that multiply rows by their experts' weights are told. */
+/** What the kernels that multiply rows by their experts' weights are told. */
 export interface ExpertProblem {
   /** Most rows of a step. */
   readonly rows: number;
@@ -22,9 +23,15 @@ export interface ExpertProblem {
   readonly inFeatures: number;
   /** Outputs of one expert; with 'swiglu' its intermediate size. */
   readonly outFeatures: number;
-  readonly type: WeightType;
+  readonly type: PackedType;
   /** 'swiglu': an expert's weight is its gate rows, then its up rows, each padded to 32. */
   readonly epilogue: 'swiglu' | 'none';
+  /** Of 'swiglu': g = min(gate, limit), u = clamp(up, -limit, limit), out = (u + 1) g sigmoid(alpha g). */
+  readonly clamped?: { readonly alpha: number; readonly limit: number } | undefined;
+  /** Every output has a bias; a matrix's follow each other as its rows do, with their padding. */
+  readonly bias?: boolean;
+  /** Of the experts in the bias buffer, the first that is in the weight buffer; default 0. */
+  readonly biasFirst?: number;
   /** Elements between rows of x: a multiple of 4, at least inFeatures aligned to 32; the padding is zero. */
   readonly xStride: number;
   /** x is [rows][topK][xStride] (the down projection), not [rows][xStride] (gate and up). */
@@ -35,6 +42,9 @@ export interface ExpertProblem {
   readonly expertFirst?: number;
   readonly expertCount?: number;
 }
+
+/** How a kernel reads packed weights of experts. */
+const EXPERT_WEIGHTS_WGSL: Readonly<Record<PackedType, string>> = { ...WEIGHTS_WGSL, mxfp4 };
 
 export const EXPERT_PARAMS = {
   rows: 'u32',
@@ -49,6 +59,9 @@ export const EXPERT_PARAMS = {
   x_stride4: 'u32',
   out_features: 'u32',
   out_stride: 'u32',
+  bias_first: 'u32',
+  alpha: 'f32',
+  limit: 'f32',
 } as const satisfies ParamTypes;
 
 /** Packed sizes of one expert; expert e of a buffer starts at e times them. */
@@ -88,7 +101,7 @@ export function expertsPerShard(shape: ExpertShape, { limits }: DeviceTraits): n
 /** The parts of a plan that both kernels share. */
 export function planExperts(kernel: string, problem: ExpertProblem) {
   const { rows, topK, experts, inFeatures, outFeatures, type, epilogue, xStride, xPerSlot, outStride } = problem;
-  const { expertFirst = 0, expertCount = experts - expertFirst } = problem;
+  const { expertFirst = 0, expertCount = experts - expertFirst, clamped, bias = false, biasFirst = 0 } = problem;
   const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
   if (topK < 1 || topK > experts) throw bad(`topK is ${topK}, expected 1 to ${experts} (experts)`);
   if (xStride % 4 !== 0 || xStride < alignUp(inFeatures, 32)) {
@@ -110,7 +123,9 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
     expertCount,
     tiles,
     matrices,
-    fragments: [WEIGHTS_WGSL[type], expertOutputWgsl],
+    weights: EXPERT_WEIGHTS_WGSL[type],
+    fragments: [EXPERT_WEIGHTS_WGSL[type], expertOutputWgsl],
+    constants: { SWIGLU: matrices === 2, CLAMPED: clamped !== undefined, BIASED: bias },
     params: {
       rows,
       x_divisor: xPerSlot ? 1 : topK,
@@ -124,6 +139,9 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
       x_stride4: xStride / 4,
       out_features: outFeatures,
       out_stride: outStride,
+      bias_first: biasFirst,
+      alpha: clamped?.alpha ?? 0,
+      limit: clamped?.limit ?? 0,
     },
   };
 }

@@ -41,6 +41,7 @@ export function expertInputs(problem: ExpertProblem, random: Random): HostArrays
     x,
     weight: packed.weight,
     ...(packed.scale ? { scale: packed.scale } : {}),
+    ...(problem.bias && { bias: random.normals(((problem.biasFirst ?? 0) + count) * expertRows, 2) }),
     out: new Float32Array(rows * topK * outStride).fill(UNTOUCHED),
   };
 }
@@ -67,6 +68,21 @@ export function expertProblem(
     ...rest,
   };
 }
+
+/** gpt-oss's gate and up: biased, and clamped where many are beyond the limit. */
+export const oaiProblem = (
+  rows: number,
+  experts: readonly [experts: number, topK: number],
+  [inFeatures, outFeatures]: readonly [number, number],
+  rest: Partial<ExpertProblem> = {},
+): ExpertProblem =>
+  expertProblem(rows, experts, inFeatures, outFeatures, {
+    type: 'mxfp4',
+    epilogue: 'swiglu',
+    bias: true,
+    clamped: { alpha: 1.702, limit: 1.5 },
+    ...rest,
+  });
 
 /** Runs one dispatch of a kernel on given inputs, with the decisions made for a software adapter or for a GPU. */
 export async function runOnce<B extends Bindings, P extends ParamTypes, Problem>(

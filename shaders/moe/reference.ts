@@ -10,7 +10,7 @@ export function expertReference(
   problem: ExpertProblem,
   ids: ArrayLike<number>,
   stepRows: number,
-  { x, weight, scale, out }: HostArrays,
+  { x, weight, scale, bias, out }: HostArrays,
 ): number[] {
   const {
     topK,
@@ -23,6 +23,7 @@ export function expertReference(
     xPerSlot,
     outStride,
     expertFirst = 0,
+    biasFirst = 0,
   } = problem;
   const count = problem.expertCount ?? experts - expertFirst;
   const expertRows = expertLayout(problem).tiles * 32;
@@ -36,12 +37,17 @@ export function expertReference(
     const dot = (row: number): number => {
       let sum = 0;
       for (let k = 0; k < inFeatures; k++) sum += w[(expert * expertRows + row) * inFeatures + k]! * x![xStart + k]!;
-      return sum;
+      return sum + (problem.bias ? bias![(biasFirst + expert) * expertRows + row]! : 0);
+    };
+    const { alpha = 1, limit = Infinity } = problem.clamped ?? {};
+    const activated = (gate: number, up: number): number => {
+      const g = Math.min(gate, limit);
+      const u = Math.max(-limit, Math.min(limit, up)) + (problem.clamped ? 1 : 0);
+      return (g / (1 + Math.exp(-alpha * g))) * u;
     };
     for (let n = 0; n < outFeatures; n++) {
       const value = dot(n);
-      result[pair * outStride + n] =
-        epilogue === 'none' ? value : (value / (1 + Math.exp(-value))) * dot(expertRows / 2 + n);
+      result[pair * outStride + n] = epilogue === 'none' ? value : activated(value, dot(expertRows / 2 + n));
     }
   }
   return result;

@@ -182,7 +182,7 @@ async function openParts(
   const text = await openTokenizer(files);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const reader = await files.reader();
-  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
+  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader, config);
 
   const kvType = await cacheType(options);
   const compression = await kvCompression(options, config);

@@ -7,6 +7,7 @@ export { cachedSource, deleteCached, listCached } from './cache/cache.js';
 export type { CachedModel } from './cache/cache_list.js';
 export type { CacheOptions } from './cache/cached_source.js';
 export { type Dtype, isBlockType } from './dtype.js';
+export { blocksView, transposedView, vectorView } from './expert_views.js';
 export { fileListSource } from './sources/file_list_source.js';
 export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
 export { findGguf, isGgufName } from './gguf/file_source.js';

@@ -96,7 +96,7 @@ async function runModel(
   const files = await openModelFiles(await openSource(model, signal), signal);
   const { config } = files;
   const reader = await files.reader();
-  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader);
+  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader, config);
   const kvType = await cacheType(options);
   const contextLength = Math.min(config.maxPositions, Math.max(...promptTokens) + maxTokens);
   const requests = Array.from({ length: ranks }, () =>

@@ -5,7 +5,7 @@
 
 import { SplitkvError } from '../../../src/base/errors.js';
 import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
-import { isQuantised, type WeightType } from '../pack.js';
+import { isQuantised, type PackedType } from '../pack.js';
 
 type Fragments = typeof import('./fragments.js');
 
@@ -17,7 +17,7 @@ export async function loadFast(): Promise<void> {
 }
 
 /** How prompts are multiplied by weights of this type; undefined: exactly. f32 weights, routers' among them, are never rounded. */
-export const fastPath = ({ software, fast }: DeviceTraits, type: WeightType): FastPath | undefined =>
+export const fastPath = ({ software, fast }: DeviceTraits, type: PackedType): FastPath | undefined =>
   software || type === 'f32' ? undefined : fast?.paths.find((path) => path !== 'dot4' || isQuantised(type));
 
 /** As `fastTile` of fragments.ts. */

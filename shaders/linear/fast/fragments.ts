@@ -1,8 +1,9 @@
 import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
 import expertLinearTiled from '../../moe/expert_linear_tiled/expert_linear_tiled_fast.wgsl?raw';
 import linearTiled from '../linear_tiled/linear_tiled_fast.wgsl?raw';
-import type { WeightType } from '../pack.js';
+import type { PackedType } from '../pack.js';
 import bytes from './bytes.wgsl?raw';
+import bytesMxfp4 from './bytes_mxfp4.wgsl?raw';
 import bytesQ4 from './bytes_q4.wgsl?raw';
 import bytesQ8 from './bytes_q8.wgsl?raw';
 import dotPacked from './dot_packed.wgsl?raw';
@@ -16,9 +17,12 @@ import tile from './tile.wgsl?raw';
 /** The texts of the kernels that have a fast form. */
 const KERNELS = { linear_tiled: linearTiled, expert_linear_tiled: expertLinearTiled } as const;
 
+/** Packed bytes of the types that have them. */
+const UNIT_BYTES: Partial<Record<PackedType, string>> = { q8: bytesQ8, q4: bytesQ4, mxfp4: bytesMxfp4 };
+
 /** What stages rows and weights, and multiplies them. */
-function tileFragments(path: FastPath, type: WeightType): readonly string[] {
-  if (path === 'dot4') return [tile, held, bytes, type === 'q4' ? bytesQ4 : bytesQ8, dotPacked, pieces];
+function tileFragments(path: FastPath, type: PackedType): readonly string[] {
+  if (path === 'dot4') return [tile, held, bytes, UNIT_BYTES[type]!, dotPacked, pieces];
   return path === 'f16' ? [tile, held, half, halfPlain, pieces] : [tile, half, halfMatrix, pieces];
 }
 
@@ -34,7 +38,7 @@ export interface FastTile {
 export function fastTile(
   kernel: keyof typeof KERNELS,
   path: FastPath,
-  type: WeightType,
+  type: PackedType,
   { fast, unroll }: DeviceTraits,
   [rowTile, outTile]: readonly [number, number],
 ): FastTile {

@@ -1,7 +1,7 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { expertLayout } from '../experts.js';
-import { expertInputs, expertProblem, randomExperts } from '../fixture.js';
+import { expertInputs, expertProblem, oaiProblem, randomExperts } from '../fixture.js';
 import { expertLinear, type ExpertLinearProblem } from './index.js';
 import { expertLinearReference } from './reference.js';
 
@@ -40,6 +40,22 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
     expertCase('q8, the last expert of 8', expertProblem(3, [8, 6], 40, 33, { type: 'q8', ...DOWN, expertFirst: 7 })),
     expertCase('f32, wider strides', expertProblem(2, [4, 2], 40, 24, { type: 'f32', xStride: 68, outStride: 25 })),
     expertCase('q4, 2048 inputs', expertProblem(1, [3, 2], 2048, 96, { type: 'q4', ...SWIGLU })),
+    expertCase('mxfp4, 2 of 4, gate and up, biased and clamped', oaiProblem(2, [4, 2], [72, 33])),
+    expertCase('mxfp4, 4 of 32, gate and up, biased and clamped, norm', {
+      ...oaiProblem(1, [32, 4], [360, 96]),
+      normEps: 1e-5,
+    }),
+    expertCase(
+      'mxfp4, experts 3 to 4 of 8, down, biased',
+      expertProblem(3, [8, 6], 96, 65, {
+        type: 'mxfp4',
+        bias: true,
+        biasFirst: 1,
+        ...DOWN,
+        expertFirst: 3,
+        expertCount: 2,
+      }),
+    ),
     expertCase('f16, norm', { ...expertProblem(1, [4, 2], 40, 24, SWIGLU), normEps: 1e-5 }, { races: true }),
     expertCase('q8, norm, 3 rows of 100', {
       ...expertProblem(3, [8, 3], 100, 33, { type: 'q8', ...SWIGLU, expertFirst: 2, expertCount: 4 }),

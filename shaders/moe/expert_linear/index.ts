@@ -25,7 +25,15 @@ export interface ExpertLinearProblem extends ExpertProblem {
  */
 export const expertLinear = defineKernel({
   name: 'expert_linear',
-  bindings: { x: 'read', weight: 'read', scale: 'read', expert_ids: 'read', norm_weight: 'read', out: 'read_write' },
+  bindings: {
+    x: 'read',
+    weight: 'read',
+    scale: 'read',
+    expert_ids: 'read',
+    norm_weight: 'read',
+    bias: 'read',
+    out: 'read_write',
+  },
   params: { ...EXPERT_PARAMS, model_in_features: 'u32', eps: 'f32' },
   tunings: CONTRACT_TUNINGS,
   contents: ({ rows, topK, experts, xStride, xPerSlot, ...problem }: ExpertLinearProblem) => {
@@ -37,7 +45,7 @@ export const expertLinear = defineKernel({
     };
   },
   plan(problem: ExpertLinearProblem, traits) {
-    const { fragments, matrices, tiles, params: experts } = planExperts('expert_linear', problem);
+    const { fragments, constants, matrices, tiles, params: experts } = planExperts('expert_linear', problem);
     const { normEps } = problem;
     const norm = normEps !== undefined;
     const params = { ...experts, model_in_features: problem.inFeatures, eps: normEps ?? 0 };
@@ -63,14 +71,14 @@ export const expertLinear = defineKernel({
     if (traits.software) {
       return {
         wgsl: [...(norm ? [stepsWgsl] : []), ...fragments, ...xFragments, serialContractWgsl, serialSource],
-        constants: { SWIGLU: matrices === 2, SERIAL_ROWS: 1, ...staging },
+        constants: { ...constants, SERIAL_ROWS: 1, ...staging },
         params,
         grid: (step) => [tiles, rows(step), 1],
       };
     }
     return {
       wgsl: [stepsWgsl, ...fragments, ...xFragments, contractWgsl, source],
-      constants: { SWIGLU: matrices === 2, ...contract.constants, ...staging },
+      constants: { ...constants, ...contract.constants, ...staging },
       params,
       grid: (step) => [contract.tiles, rows(step), 1],
     };

@@ -12,6 +12,7 @@ function combineCase(
 ): KernelCase<ExpertCombineProblem> {
   const {
     epilogue: _e,
+    clamped: _c,
     xPerSlot: _x,
     ...problem
   } = expertProblem(rows, [experts, topK], inFeatures, outFeatures, rest);
@@ -40,6 +41,7 @@ export const suite: KernelSuite<
     combineCase('f32, 6 of 64, 33 rows', [33, 64, 6], [40, 33], { type: 'f32' }),
     combineCase('q8, every one of 3', [2, 3, 3], [96, 128], { type: 'q8' }),
     combineCase('q4, 14 of 16, wide strides', [2, 16, 14], [72, 40], { type: 'q4', xStride: 100, outStride: 41 }),
+    combineCase('mxfp4, 4 of 32, biased', [2, 32, 4], [360, 129], { type: 'mxfp4', bias: true }),
     combineCase('q4, 6 of 16, 1408 to 512', [1, 16, 6], [1408, 512], { type: 'q4' }),
   ],
   inputs: (problem, random) => {

@@ -6,9 +6,10 @@
 //
 // x:              [rows][top_k][x_stride4 * 4] f32; padded with zeros to 32 elements
 // weight:         of all experts, packed tiles of 32 outputs each (linear/pack.ts)
-// scale:          f16 scales of q8 and q4
+// scale:          f16 scales of q8 and q4, bytes of mxfp4
 // expert_ids:     [rows][top_k] u32
 // expert_weights: [rows][top_k] f32
+// bias:           [experts][32 tiles] f32; only with BIASED: added to o
 // out:            [rows][out_stride] f32; elements from out_features on are never written
 //
 // Grid: x = OUTS outputs (contract.wgsl, which also says in what order is summed: a slot is a segment), y = row. The slots are
@@ -21,7 +22,8 @@
 @group(0) @binding(2) var<storage, read> scale: array<u32>;
 @group(0) @binding(3) var<storage, read> expert_ids: array<u32>;
 @group(0) @binding(4) var<storage, read> expert_weights: array<f32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read_write> out: array<f32>;
 
 struct Params {
   top_k: u32,
@@ -32,7 +34,9 @@ struct Params {
   out_features: u32,
   out_stride: u32,
 }
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(7) var<uniform> params: Params;
+
+const BIASED: bool = false; // variant
 
 const TOP_K: u32 = PARTS / SUBS;
 
@@ -67,7 +71,11 @@ fn main(
 
   var index = thread;
   for (var left = steps(thread, TOP_K * OUTS, THREADS); left > 0u; left--) {
-    slot_sums[index] = segment_sum(index / OUTS, 0u, 0u, index % OUTS);
+    var sum = segment_sum(index / OUTS, 0u, 0u, index % OUTS);
+    if (BIASED) {
+      sum += bias[expert_ids[first_pair + index / OUTS] * params.tiles * 32u + first_out + index % OUTS];
+    }
+    slot_sums[index] = sum;
     index += THREADS;
   }
   workgroupBarrier();

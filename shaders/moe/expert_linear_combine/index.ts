@@ -5,12 +5,14 @@ import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { type Contraction, CONTRACT_TUNINGS, type ContractPlan, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
 import { someActivations } from '../../linear/problem.js';
-import { WEIGHTS_WGSL } from '../../linear/weights_wgsl.js';
 import { checkGridY, type ExpertProblem, planExperts } from '../experts.js';
 import source from './expert_linear_combine.wgsl?raw';
 
 /** The down projection; `outStride` is that of the residual stream, [rows][outStride]. */
-export type ExpertCombineProblem = Omit<ExpertProblem, 'epilogue' | 'xPerSlot' | 'expertFirst' | 'expertCount'>;
+export type ExpertCombineProblem = Omit<
+  ExpertProblem,
+  'epilogue' | 'clamped' | 'xPerSlot' | 'expertFirst' | 'expertCount' | 'biasFirst'
+>;
 
 type Shape = Pick<Contraction, 'type' | 'inFeatures' | 'outFeatures'> & Pick<ExpertProblem, 'topK'>;
 
@@ -40,6 +42,7 @@ export const expertLinearCombine = defineKernel({
     scale: 'read',
     expert_ids: 'read',
     expert_weights: 'read',
+    bias: 'read',
     out: 'read_write',
   },
   params: {
@@ -58,8 +61,9 @@ export const expertLinearCombine = defineKernel({
     expert_weights: someActivations(rows * topK),
   }),
   plan(problem: ExpertCombineProblem, traits) {
-    const { rows, type } = problem;
+    const { rows } = problem;
     const planned = planExperts('expert_linear_combine', { ...problem, epilogue: 'none', xPerSlot: true });
+    const { BIASED } = planned.constants;
     const { top_k, tiles, units, used_units, x_stride4, out_features, out_stride } = planned.params;
     checkGridY('expert_linear_combine', rows, rows, traits);
     const contract = contractionOf(problem, traits);
@@ -71,8 +75,8 @@ export const expertLinearCombine = defineKernel({
       );
     }
     return {
-      wgsl: [stepsWgsl, WEIGHTS_WGSL[type], contractWgsl, source],
-      constants: contract.constants,
+      wgsl: [stepsWgsl, planned.weights, contractWgsl, source],
+      constants: { ...contract.constants, BIASED },
       params: { top_k, tiles, units, used_units, x_stride4, out_features, out_stride },
       grid: (step) => [contract.tiles, Math.min(step.rows, rows), 1],
     };

@@ -1,6 +1,6 @@
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { expertLayout } from '../experts.js';
-import { expertInputs, expertProblem, randomExperts } from '../fixture.js';
+import { expertInputs, expertProblem, oaiProblem, randomExperts } from '../fixture.js';
 import { pairsOf } from '../moe_sort/reference.js';
 import { expertLinearTiled, type ExpertLinearTiledProblem } from './index.js';
 import { expertReference } from './reference.js';
@@ -54,6 +54,15 @@ export const suite: KernelSuite<typeof expertLinearTiled.bindings, typeof expert
     tiledCase(
       'f16, experts 3 to 4 of 8',
       expertProblem(33, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 }),
+    ),
+    tiledCase('mxfp4, 2 of 4, gate and up, biased and clamped', oaiProblem(3, [4, 2], [72, 33])),
+    tiledCase(
+      'mxfp4, experts 3 to 4 of 8, gate and up, biased and clamped',
+      oaiProblem(33, [8, 6], [72, 33], { expertFirst: 3, expertCount: 2, biasFirst: 2 }),
+    ),
+    tiledCase(
+      'mxfp4, 6 of 8, down, biased',
+      expertProblem(33, [8, 6], 360, 40, { type: 'mxfp4', bias: true, ...DOWN }),
     ),
     tiledCase('q4, 2048 inputs', expertProblem(33, [2, 1], 2048, 96, { type: 'q4', ...SWIGLU })),
   ],

@@ -1,14 +1,16 @@
 // Prompt rows by the weights of their experts, batched by expert, for hardware adapters.
 //
 //   out[r][s][n] = sum_k W[expert of (r, s)][n][k] x[r][k]           (x[r][s][k] where x_divisor is 1)
-//   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = gate / (1 + exp(-gate)) * up
+//   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = gate / (1 + exp(-gate)) * up; CLAMPED: expert_output.wgsl
+//   BIASED: each sum plus its bias
 //
 // x:          [rows][x_stride4 * 4] f32, or with x_divisor 1 [rows][top_k][x_stride4 * 4]; padded with zeros to 32 elements
 // weight:     experts expert_first .. expert_first + expert_count - 1, `tiles` packed tiles of 32 outputs each
 //             (linear/pack.ts); SWIGLU: tiles of gate rows, then as many of up rows
-// scale:      f16 scales of q8 and q4
+// scale:      f16 scales of q8 and q4, bytes of mxfp4
 // pairs:       [experts][rows] u32: each expert's (row, slot)s, as row * top_k + slot (moe_sort)
 // pair_counts: [experts] u32
+// bias:       [experts of the rank][matrices][32 tiles] f32, the shard's from expert bias_first on; only with BIASED
 // out:        [rows][top_k][out_stride] f32; elements from out_features on, and (row, slot)s whose expert is not in this buffer,
 //             are never written
 //
@@ -24,7 +26,8 @@
 @group(0) @binding(2) var<storage, read> scale: array<u32>;
 @group(0) @binding(3) var<storage, read> pairs: array<u32>;
 @group(0) @binding(4) var<storage, read> pair_counts: array<u32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read_write> out: array<f32>;
 
 struct Params {
   rows: u32,
@@ -39,8 +42,11 @@ struct Params {
   x_stride4: u32,
   out_features: u32,
   out_stride: u32,
+  bias_first: u32,
+  alpha: f32,
+  limit: f32,
 }
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(7) var<uniform> params: Params;
 
 const THREADS: u32 = 64u;
 /// vec4s of K that are staged at once; rows are one vec4 longer so that lanes meet different banks.
@@ -72,16 +78,16 @@ fn add(sums: vec4<f32>, w: mat4x4<f32>, v: vec4<f32>) -> vec4<f32> {
 }
 
 /// Outputs n, n + 8, n + 16 and n + 24 of one row.
-fn write_row(row: u32, count: u32, n: u32, sums: vec4<f32>, ups: vec4<f32>) {
+fn write_row(expert: u32, row: u32, count: u32, n: u32, sums: vec4<f32>, ups: vec4<f32>) {
   if (row >= count) {
     return;
   }
   let pair = tile_pairs[row];
   let values = select(sums, ups, SWIGLU);
-  write_output(pair, n, sums.x, values.x);
-  write_output(pair, n + 8u, sums.y, values.y);
-  write_output(pair, n + 16u, sums.z, values.z);
-  write_output(pair, n + 24u, sums.w, values.w);
+  write_output(pair, expert, n, sums.x, values.x);
+  write_output(pair, expert, n + 8u, sums.y, values.y);
+  write_output(pair, expert, n + 16u, sums.z, values.z);
+  write_output(pair, expert, n + 24u, sums.w, values.w);
 }
 
 @compute @workgroup_size(THREADS)
@@ -151,8 +157,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
   }
   let n = group.x * 32u + column;
-  write_row(row, own.count, n, a0, b0);
-  write_row(row + 8u, own.count, n, a1, b1);
-  write_row(row + 16u, own.count, n, a2, b2);
-  write_row(row + 24u, own.count, n, a3, b3);
+  write_row(own.expert, row, own.count, n, a0, b0);
+  write_row(own.expert, row + 8u, own.count, n, a1, b1);
+  write_row(own.expert, row + 16u, own.count, n, a2, b2);
+  write_row(own.expert, row + 24u, own.count, n, a3, b3);
 }

@@ -26,11 +26,19 @@ export function mostTiles(rows: number, topK: number, experts: number, tile: num
  */
 export const expertLinearTiled = defineKernel({
   name: 'expert_linear_tiled',
-  bindings: { x: 'read', weight: 'read', scale: 'read', pairs: 'read', pair_counts: 'read', out: 'read_write' },
+  bindings: {
+    x: 'read',
+    weight: 'read',
+    scale: 'read',
+    pairs: 'read',
+    pair_counts: 'read',
+    bias: 'read',
+    out: 'read_write',
+  },
   params: EXPERT_PARAMS,
   plan(problem: ExpertLinearTiledProblem, traits) {
     const { rows, topK } = problem;
-    const { expertCount, fragments, matrices, params, tiles } = planExperts('expert_linear_tiled', problem);
+    const { expertCount, fragments, constants, matrices, params, tiles } = planExperts('expert_linear_tiled', problem);
     const tile = tileRows(traits);
     const most = (stepRows: number): number => mostTiles(Math.min(stepRows, rows), topK, expertCount, tile);
     checkGridY('expert_linear_tiled', rows, most(rows), traits);
@@ -40,7 +48,7 @@ export const expertLinearTiled = defineKernel({
       return {
         ...fast,
         wgsl: [...fragments, stepsWgsl, expertTileWgsl, ...fast.wgsl],
-        constants: { SWIGLU: matrices === 2, TILE_ROWS: tile, ...fast.constants },
+        constants: { ...constants, TILE_ROWS: tile, ...fast.constants },
         params,
         // 64 outputs, or 32 of gate with those of up.
         grid: (step) => [matrices === 2 ? tiles : ceilDiv(tiles, 2), most(step.rows), 1],
@@ -48,7 +56,7 @@ export const expertLinearTiled = defineKernel({
     }
     return {
       wgsl: [...fragments, expertTileWgsl, ...(traits.software ? [serialContractWgsl, serialSource] : [source])],
-      constants: { SWIGLU: matrices === 2, TILE_ROWS: tile, ...(traits.software ? { SERIAL_ROWS: 2 } : {}) },
+      constants: { ...constants, TILE_ROWS: tile, ...(traits.software ? { SERIAL_ROWS: 2 } : {}) },
       params,
       grid: (step) => [tiles, most(step.rows), 1],
     };

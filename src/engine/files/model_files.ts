@@ -14,7 +14,7 @@ import {
   type TensorIndex,
   TensorReader,
 } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
+import { expertsOf, type ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import type { LoadOptions, RecommendedSampling } from '../api.js';
@@ -58,7 +58,7 @@ export async function openModelFiles(
 /** Else a checkpoint has a language model beside others, or its experts in stacks. */
 const namedAsFamily = ({ tensors }: TensorIndex, config: ModelConfig): boolean =>
   tensors.has(`${config.tensors.embedding}.weight`) &&
-  ![...tensors.keys()].some((name) => name.endsWith('.experts.gate_up_proj'));
+  ![...tensors.keys()].some((name) => /\.experts\.gate_up_proj(_blocks)?$/.test(name));
 
 async function readTokenizerFiles(
   source: Source,
@@ -102,12 +102,15 @@ export async function openTokenizer(files: ModelFiles): Promise<ModelTokenizer> 
 
 /**
  * The type that keeps what the checkpoint's matrices say without taking more room than need be: that of the most bytes. Q4_0 is
- * q4 as it is; the other quantised types have finer scales or more bits than q4, so they become q8.
+ * q4 as it is; the other quantised types have finer scales or more bits than q4, so they become q8. Experts that are kept as they are
+ * don't count.
  */
-export function storedType({ index }: TensorReader): WeightType {
+export function storedType({ index }: TensorReader, config: ModelConfig): WeightType {
   // By bytes: a checkpoint in 16 bits may well keep a router or a table in 32.
   const bytes: Record<WeightType, number> = { f16: 0, f32: 0, q8: 0, q4: 0 };
+  const packed = expertsOf(config)?.packed !== undefined;
   for (const { dtype, start, end } of index.tensors.values()) {
+    if (packed && dtype === 'MXFP4') continue;
     const type = isBlockType(dtype)
       ? dtype === 'Q4_0'
         ? 'q4'

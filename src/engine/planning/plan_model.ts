@@ -136,7 +136,7 @@ export async function planModel(
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);
   const given = options.weights ?? 'auto';
-  const type = given === 'auto' ? storedType(await files.reader()) : given;
+  const type = given === 'auto' ? storedType(await files.reader(), config) : given;
   const kvType = await cacheType(options);
   const promptLength = within('promptTokens', promptTokens, contextLength);
   const usual = usualRequest(contextLength, promptLength);

@@ -117,5 +117,6 @@ describe('by hand', () => {
     expect([0, 1, 16, 17].map((i) => of(127)[i])).toEqual([0.5, -1, 6, 0]);
     expect([0, 1, 16].map((i) => of(0)[i])).toEqual([2 ** -128, -(2 ** -127), 6 * 2 ** -127]);
     expect([0, 1, 16].map((i) => of(254)[i])).toEqual([2 ** 126, -(2 ** 127), Infinity]);
+    expect([0, 1, 16].map((i) => of(255)[i])).toEqual([NaN, NaN, NaN]);
   });
 });

@@ -141,13 +141,17 @@ const decoders: Readonly<Record<BlockType, DecodeBlock>> = {
   },
   /** A scale e, 16 bytes of two E2M1 numbers, whose doubles are the table's: table[q] 2^(e - 128). */
   MXFP4(bytes, at, out, to) {
-    putTabled(bytes, at + 1, out, to, doubledE2m1, 2 ** (bytes[at]! - 128));
+    putTabled(bytes, at + 1, out, to, DOUBLED_E2M1, mxfp4Scale(bytes[at]!));
   },
 };
 
+/** Of doubled values, by the scale's byte, whose 255 means NaN. */
+export const mxfp4Scale = (byte: number): number => (byte === 255 ? Number.NaN : 2 ** (byte - 128));
+
 /** The values of IQ4_NL and IQ4_XS (kvalues_iq4nl of ggml-common.h). */
 const uneven = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
-const doubledE2m1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+/** Twice the value of each E2M1 code. */
+export const DOUBLED_E2M1: readonly number[] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /** 32 elements by 16 bytes: low halves are elements 0 to 15, high halves 16 to 31. */
 function putTabled(

@@ -344,7 +344,6 @@ describe('refusals name the key, the value and what is supported', () => {
     ['YaRN without context', yarn({ original_max_position_embeddings: null }), 'config', /'original_max_position/],
     ['crossed YaRN bounds', yarn({ beta_fast: 1 }), 'config', /beta_fast is 1; expected more than beta_slow \(1\)/],
     ['YaRN with negative mscale', yarn({ mscale: -1 }), 'config', /mscale is -1/],
-    ['YaRN untruncated', yarn({ truncate: false }), 'unsupported', /truncate false/],
     [
       'a short list',
       { ...minicpm3, rope_scaling: { ...minicpm3.rope_scaling, long_factor: [1, 2] } },

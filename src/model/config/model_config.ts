@@ -178,6 +178,12 @@ export interface ExpertsConfig {
   readonly sharedWidth: number;
   readonly sharedGate?: true;
   readonly activation: 'silu';
+  /** Instead of SwiGLU: (u + 1) g sigmoid(alpha g), where g = min(gate x, limit) and u is up x between -limit and limit. */
+  readonly clamped?: { readonly alpha: number; readonly limit: number };
+  /** On the router and on all three projections of every expert; an expert's output has it before its weight. */
+  readonly bias?: boolean;
+  /** The files have the experts' matrices as MXFP4 (E2M1 numbers in blocks of 32 with a scale each), and so they are kept. */
+  readonly packed?: 'mxfp4';
   /** 1 with `greedy`. */
   readonly numGroups: number;
   readonly topkGroups: number;

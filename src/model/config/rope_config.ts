@@ -22,6 +22,8 @@ export type RopeStretch =
       /** Turns in the trained context above which a frequency stays as it is, and below which it is divided by `factor`. */
       betaFast: number;
       betaSlow: number;
+      /** False: the blend's bounds aren't rounded to whole dimensions; default true. */
+      truncate?: boolean;
       /** DeepSeek's mscale_all_dim; 0: the softmax scale stays as it is (see `yarnMscale`). */
       mscaleAllDim: number;
       /** Multiplies every cos and sin. */
@@ -176,8 +178,6 @@ function parseLlama3(rope: ConfigReader): RopeScaling {
  * an absent mscale_all_dim 0, as in DeepSeek's own code; `attention_factor` replaces that, as in transformers.
  */
 function parseYarn(rope: ConfigReader): RopeScaling {
-  if (!rope.boolean('truncate', true))
-    throw rope.unsupported('truncate', false, 'the bounds of the blend are rounded to whole dimensions');
   const factor = rope.positive('factor');
   const betaFast = rope.optionalPositive('beta_fast') ?? 32;
   const betaSlow = rope.optionalPositive('beta_slow') ?? 1;
@@ -190,6 +190,7 @@ function parseYarn(rope: ConfigReader): RopeScaling {
     originalMaxPositions: rope.integer('original_max_position_embeddings', positions),
     betaFast,
     betaSlow,
+    ...(!rope.boolean('truncate', true) && { truncate: false }),
     mscaleAllDim,
     attentionFactor:
       rope.optionalPositive('attention_factor') ?? yarnMscale(factor, mscale) / yarnMscale(factor, mscaleAllDim),

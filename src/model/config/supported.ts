@@ -44,6 +44,8 @@ function layerFault(layer: LayerConfig, { hiddenSize, residualScale }: ModelConf
   if (outNorms && (attention.kind !== 'gqa' || mlp.kind !== 'gated' || residualScale !== 1)) {
     return fault('outNorms', true, 'layers with them have grouped-query attention, a gated MLP and no residual scale');
   }
+  if (mlp.kind === 'experts' && mlp.sharedWidth > 0 && (mlp.bias || mlp.clamped))
+    return fault('shared experts', mlp.sharedWidth, 'biased or clamped experts have no shared ones beside them');
   if (isRecurrent(attention)) return recurrentFault(attention);
   return widthFault(attention, hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention) : undefined);
 }

@@ -89,6 +89,8 @@ export interface ExpertNames extends GatedMlpNames {
   readonly shared: GatedMlpNames;
   /** One row, where they have a gate. */
   readonly sharedGate?: string;
+  /** True: in stacks of all experts, gate and up alternate, and plain numbers lie input by input (weights/alternating_experts.ts). */
+  readonly alternating?: true;
 }
 
 /** The same with the layer's number in its place, and the expert's. */

@@ -33,10 +33,12 @@ export function parseDtype(config: ConfigReader): TorchDtype {
   }
 }
 
-export function refuseQuantized(config: ConfigReader): void {
+/** @param read methods whose files are read */
+export function refuseQuantized(config: ConfigReader, read: readonly string[] = []): void {
   const quantization = config.optionalObject('quantization_config');
   if (quantization === undefined) return;
   const method = quantization.optionalString('quant_method') ?? 'of an unnamed method';
+  if (read.includes(method)) return;
   const advice =
     method === 'fp8'
       ? 'FP8 checkpoints are refused: convert the weights to bfloat16 (multiply each block by its weight_scale_inv) first'

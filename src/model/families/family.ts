@@ -19,6 +19,8 @@ export type CommonConfig = Omit<ModelConfig, 'layers' | 'tensors'> & { readonly 
 export interface Family {
   /** By model_type, what transformers takes for keys that a config.json leaves out. */
   readonly defaults?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  /** Methods of `quantization_config` whose files the family reads; default: none. */
+  readonly packings?: readonly string[];
   /**
    * Reads the keys of config.json that are the family's own; what it gives back replaces the common part's. The reader's errors name
    * the key. A layer may say more than the runtime runs: `checkSupported` refuses that, not the family.
@@ -44,6 +46,8 @@ export interface FamilyGguf {
   readonly plainWindows?: readonly string[];
   /** Architectures in which the logarithm of YaRN's factor scales the softmax instead of cos and sin. */
   readonly yarnScalesSoftmax?: readonly string[];
+  /** Architectures whose models were trained without the rounding of YaRN's bounds that llama.cpp does; no metadata says so. */
+  readonly unroundedYarn?: readonly string[];
 }
 
 export const defineFamily = (family: Family): Family => family;
@@ -52,8 +56,9 @@ export function parseCommon(
   architecture: string,
   config: ConfigReader,
   generation: ConfigReader | undefined,
+  packings?: readonly string[],
 ): CommonConfig {
-  refuseQuantized(config);
+  refuseQuantized(config, packings);
   const vocabSize = config.integer('vocab_size', { min: 1, max: 1 << 24 });
   return {
     architecture,

@@ -106,6 +106,50 @@ const models: Record<
     millions: 30532.1,
     windows: [undefined],
   },
+  'gpt-oss 20B': {
+    config: {
+      architectures: ['GptOssForCausalLM'],
+      model_type: 'gpt_oss',
+      attention_bias: true,
+      head_dim: 64,
+      hidden_act: 'silu',
+      hidden_size: 2880,
+      intermediate_size: 2880,
+      initial_context_length: 4096,
+      max_position_embeddings: 131072,
+      num_attention_heads: 64,
+      num_experts_per_tok: 4,
+      num_hidden_layers: 24,
+      num_key_value_heads: 8,
+      num_local_experts: 32,
+      quantization_config: {
+        modules_to_not_convert: [
+          'model.layers.*.self_attn',
+          'model.layers.*.mlp.router',
+          'model.embed_tokens',
+          'lm_head',
+        ],
+        quant_method: 'mxfp4',
+      },
+      rms_norm_eps: 1e-5,
+      rope_scaling: {
+        beta_fast: 32,
+        beta_slow: 1,
+        factor: 32,
+        original_max_position_embeddings: 4096,
+        rope_type: 'yarn',
+        truncate: false,
+      },
+      rope_theta: 150000,
+      sliding_window: 128,
+      swiglu_limit: 7,
+      tie_word_embeddings: false,
+      vocab_size: 201088,
+      eos_token_id: 200002,
+    },
+    millions: 20914.8,
+    windows: [128, undefined],
+  },
 };
 
 const page = readFileSync('docs/models.md', 'utf8').replaceAll(/ +/g, ' ');
@@ -121,7 +165,7 @@ describe('published shapes', () => {
     expect(found).toEqual(found.map((_, layer) => windows[layer % windows.length]));
     const shape = modelShape(config);
     // A window that the context doesn't reach is none.
-    expect(shape.windowed ?? false).toBe(name.startsWith('Gemma'));
+    expect(shape.windowed ?? false).toBe(/^Gemma|^gpt-oss/.test(name));
     expect(makePlan('sp', 2, shape).worldSize).toBe(2);
     const { kvHeads, headDim } = config.layers[0]!.attention as GqaConfig;
     expect(modelSizes(config, 'q4', 'f16').layers[0]!.kvToken).toBe(2 * 2 * headDim);

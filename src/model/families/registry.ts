@@ -53,6 +53,11 @@ const rows: FamilyRow[] = [
     gguf: ['qwen3moe'],
   },
   {
+    family: async () => (await import('./gpt_oss.js')).gptOss,
+    models: { gpt_oss: 'GptOssForCausalLM' },
+    gguf: ['gpt-oss'],
+  },
+  {
     family: async () => (await import('./lfm2.js')).lfm2,
     models: { lfm2: 'Lfm2ForCausalLM', lfm2_moe: 'Lfm2MoeForCausalLM' },
     gguf: ['lfm2', 'lfm2moe'],
@@ -169,7 +174,7 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
   const family = familyOf(row);
   const tied = wraps ? whole.raw('tie_word_embeddings') : undefined;
   reader.setDefaults({ ...family.defaults?.[modelType], ...(tied !== undefined && { tie_word_embeddings: tied }) });
-  const common = parseCommon(modelType, reader, generation);
+  const common = parseCommon(modelType, reader, generation, family.packings);
   const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
   reader.refuseNearMisses();
   const model = { ...parsed, layers: alikeSegments(parsed.layers) };

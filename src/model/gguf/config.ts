@@ -79,7 +79,9 @@ export async function ggufConfig(
   for (const layer of config.layers) {
     const dims = ropeDims(layer);
     if (dims !== undefined && scaling?.dims !== dims) {
-      scaling = { dims, is: await ggufRopeScaling(source, gguf, metadata, dims, yarnScalesSoftmax, signal) };
+      const stored = await ggufRopeScaling(source, gguf, metadata, dims, yarnScalesSoftmax, signal);
+      const unrounded = stored?.type === 'yarn' && family.unroundedYarn?.includes(arch);
+      scaling = { dims, is: unrounded ? { ...stored, truncate: false } : stored };
     }
     const { attention } = layer;
     const plain = attention.kind === 'gqa' && attention.window !== undefined && family.plainWindows?.includes(arch);
@@ -87,7 +89,8 @@ export async function ggufConfig(
   }
   // Where norms multiply by 1 + w, a file has the sum.
   const { normOffset: _, ...plain } = config;
-  return { ...plain, layers, tensors: namesInFile(plain.tensors, gguf) };
+  const packed = layers.some(({ mlp }) => mlp.kind === 'experts') && hasPackedExperts(gguf);
+  return { ...plain, layers: packed ? layers.map(asPacked) : layers, tensors: namesInFile(plain.tensors, gguf) };
 }
 
 /** Files have q, k, v and z of linear attention apart, but for old ones. */
@@ -97,6 +100,15 @@ function namesInFile(tensors: TensorNames, gguf: GgufFile): TensorNames {
   const { qkvz: _, ...delta } = tensors.delta;
   return { ...tensors, delta };
 }
+
+/** All of the experts' matrices are MXFP4; experts of all layers are kept alike. */
+const hasPackedExperts = ({ tensors }: GgufFile): boolean =>
+  [...tensors.values()].every(
+    ({ name, type }) => type === 'MXFP4' || !/\.ffn_(gate|up|gate_up|down)_exps\.weight$/.test(name),
+  );
+
+const asPacked = (layer: LayerConfig): LayerConfig =>
+  layer.mlp.kind === 'experts' ? { ...layer, mlp: { ...layer.mlp, packed: 'mxfp4' } } : layer;
 
 const ropeDims = ({ attention }: LayerConfig): number | undefined =>
   isRecurrent(attention) ? undefined : attention.rope?.dims;

@@ -9,6 +9,7 @@ import {
   rowsView,
   type TensorEntry,
   type TensorIndex,
+  vectorView,
 } from '../../loader/index.js';
 import type { DeltaConfig, GqaConfig, LayerConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
 import type { GgufArchitecture } from './config.js';
@@ -119,6 +120,8 @@ function addAttention(
   if (attention.kind === 'mla') addParts(gguf, add, block, mlaParts, mla!);
   if (attention.kind !== 'gqa') return;
   const { heads, kvHeads } = attention;
+  const sinks = gguf.tensors.get(`${block}attn_sinks.weight`);
+  if (sinks && gqa!.sinks !== undefined) add(sinks, gqa!.sinks);
   addParts(gguf, add, block, gqaParts, gqa!, (part) =>
     pairedRows && (part === 'q' || part === 'k') ? inHalves(attention, part === 'q' ? heads : kvHeads) : undefined,
   );
@@ -221,6 +224,8 @@ function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, n
   for (const [name, parts] of Object.entries(stacks)) {
     const stack = gguf.tensors.get(`${block}${name}.weight`);
     if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, parts);
+    const biases = gguf.tensors.get(`${block}${name}.bias`);
+    if (biases) unstackBiases(gguf, add, biases, mlp.numExperts, experts, parts);
   }
 }
 
@@ -255,6 +260,25 @@ function unstack(
     for (const [index, part] of parts.entries()) {
       const name = `${names[part].replace('{expert}', `${expert}`)}.weight`;
       add(stack, name, (entry) => rowsView(entry, name, (expert * parts.length + index) * rows, rows));
+    }
+  }
+}
+
+function unstackBiases(
+  gguf: GgufFile,
+  add: Add,
+  stack: GgufTensor,
+  count: number,
+  names: ExpertNames,
+  parts: readonly ('gate' | 'up' | 'down')[],
+): void {
+  expectShape(gguf, stack, [count, stack.shape.at(-1)!]);
+  const length = stack.shape.at(-1)! / parts.length;
+  for (let expert = 0; expert < count; expert++) {
+    for (const [index, part] of parts.entries()) {
+      const name = `${names[part].replace('{expert}', `${expert}`)}.bias`;
+      const first = (expert * parts.length + index) * length;
+      add(stack, name, (entry) => vectorView(entry, name, { first, step: 1, length }));
     }
   }
 }

@@ -11,9 +11,11 @@ import { DTYPE_BYTES } from '../../loader/dtype.js';
 import { encode } from '../../loader/testing/encode.js';
 import { writeSafetensors, type TensorToWrite } from '../../loader/testing/write_safetensors.js';
 import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
-import type { ModelConfig } from '../config/model_config.js';
+import { roundWeights } from '../../../shaders/linear/pack.js';
+import { expertsOf, type ModelConfig } from '../config/model_config.js';
 import { loadFamilies, parseModelConfig } from '../families/registry.js';
 import { deepseekDefaults } from './random_deepseek.js';
+import { gptOssTensors } from './gpt_oss_files.js';
 import { modelTensors, type TensorRecipe } from './random_tensors.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 
@@ -49,6 +51,7 @@ const classNames: Record<string, string> = {
   granite: 'GraniteForCausalLM',
   granitemoehybrid: 'GraniteMoeHybridForCausalLM',
   gemma2: 'Gemma2ForCausalLM',
+  gpt_oss: 'GptOssForCausalLM',
   phi3: 'Phi3ForCausalLM',
   qwen3_moe: 'Qwen3MoeForCausalLM',
   lfm2: 'Lfm2ForCausalLM',
@@ -112,13 +115,15 @@ export function makeRandomModel({
   if (className !== undefined) raw.architectures ??= [className];
   const config = parseModelConfig(raw);
   const random = new Random(seed);
+  const packed = expertsOf(config)?.packed;
   const tensors = modelTensors(config).map((recipe: TensorRecipe): TensorToWrite => {
     const { name, shape, mean, deviation } = recipe;
     const dtype = recipe.dtype ?? stored;
-    const values = random.normals(
+    let values = random.normals(
       shape.reduce((a, b) => a * b),
       deviation,
     );
+    if (packed && /\.experts\.\d+\..*weight$/.test(name)) values = roundWeights(packed, values, shape[0]!, shape[1]!);
     if (mean !== 0) values.forEach((value, i) => (values[i] = mean + value));
     const data = new Uint8Array(values.length * DTYPE_BYTES[dtype]);
     encode(dtype, values, data);
@@ -134,7 +139,10 @@ export function makeRandomModel({
   const files = new Map<string, Uint8Array<ArrayBuffer>>([
     ['config.json', json(raw)],
     ...weightFiles(
-      tensors.map((tensor) => ({ ...tensor, name: rename(tensor.name) })),
+      (config.architecture === 'gpt_oss' ? gptOssTensors(config, tensors) : tensors).map((tensor) => ({
+        ...tensor,
+        name: rename(tensor.name),
+      })),
       shards,
     ),
   ]);

@@ -72,7 +72,13 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
   }));
 }
 
-function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: GqaConfig, fused: boolean): void {
+function gqaTensors(
+  { list, norm, linear }: Lists,
+  at: string,
+  hiddenSize: number,
+  config: GqaConfig,
+  fused: boolean,
+): void {
   const { heads, kvHeads, headDim, bias } = config;
   // Scores q.k / sqrt(headDim) then have a deviation of about 1.5^2.
   if (fused) {
@@ -86,6 +92,7 @@ function gqaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, con
     norm(`${at}.q_norm`, headDim);
     norm(`${at}.k_norm`, headDim);
   }
+  if (config.sinks) list.push({ name: `${at}.sinks`, shape: [heads], mean: 1, deviation: 2 });
   linear(`${at}.o_proj`, hiddenSize, heads * headDim, 1, bias.o);
 }
 
@@ -163,24 +170,29 @@ function mlpTensors(
   width: number,
   bias = false,
   fused?: ReturnType<typeof fusedNames>,
+  gain = 1,
 ): void {
   if (fused) linear(fused.gateUp, 2 * width, hiddenSize, 1.3);
   else {
-    linear(`${at}.gate_proj`, width, hiddenSize, 1.5, bias);
-    linear(`${at}.up_proj`, width, hiddenSize, 1, bias);
+    linear(`${at}.gate_proj`, width, hiddenSize, 1.5 * gain, bias);
+    linear(`${at}.up_proj`, width, hiddenSize, gain, bias);
   }
-  linear(fused?.down ?? `${at}.down_proj`, hiddenSize, width, 1, bias);
+  linear(fused?.down ?? `${at}.down_proj`, hiddenSize, width, 1 / gain ** 2, bias);
 }
 
 function expertTensors(lists: Lists, at: string, hiddenSize: number, config: ExpertsConfig, shared: string): void {
-  const { numExperts, width, sharedWidth, sharedGate, correctionBias, scoring } = config;
+  const { numExperts, width, sharedWidth, sharedGate, correctionBias, scoring, bias } = config;
   // Spreads scores out without crowding them at 0 or 1, so that the experts differ clearly.
-  lists.linear(`${at}.gate`, numExperts, hiddenSize, scoring === 'sigmoid' ? 2 : 1);
+  // Of gates and ups, many are beyond where they are clamped.
+  const gain = config.clamped ? config.clamped.limit * 0.6 : 1;
+  const router = bias ? 'router' : 'gate';
+  lists.linear(`${at}.${router}`, numExperts, hiddenSize, scoring === 'sigmoid' ? 2 : 1, bias);
   if (correctionBias) {
     const name = `${at}.gate.e_score_correction_bias`;
     lists.list.push({ name, shape: [numExperts], mean: 0, deviation: 0.15, dtype: 'F32' }); // As in DeepSeek's checkpoints.
   }
-  for (let expert = 0; expert < numExperts; expert++) mlpTensors(lists, `${at}.experts.${expert}`, hiddenSize, width);
+  for (let expert = 0; expert < numExperts; expert++)
+    mlpTensors(lists, `${at}.experts.${expert}`, hiddenSize, width, bias, undefined, gain);
   if (sharedWidth > 0) mlpTensors(lists, `${at}.${shared}`, hiddenSize, sharedWidth);
   if (sharedGate) lists.linear(`${at}.shared_expert_gate`, 1, hiddenSize, 1.5);
 }

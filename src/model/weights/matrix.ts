@@ -1,4 +1,4 @@
-import { packedLayout, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import { packedLayout, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
 import { limitError } from '../../base/errors.js';
 import { ceilDiv, grouped } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
@@ -25,9 +25,9 @@ export interface MatrixShard {
 }
 
 /** A packed weight matrix [outFeatures, inFeatures] on a device. */
-export interface Matrix {
+export interface Matrix<Type extends PackedType = WeightType> {
   readonly name: string;
-  readonly type: WeightType;
+  readonly type: Type;
   readonly outFeatures: number;
   /** Elements of a row of activations. A slice of a split contraction packs its columns widened to whole blocks. */
   readonly inFeatures: number;
@@ -40,12 +40,12 @@ export interface Matrix {
  * bytes, as bindings must).
  * @throws SplitkvError `limit` when not even one granule fits, or when `whole` is asked for and the matrix doesn't fit one binding.
  */
-export function allocateMatrix(
+export function allocateMatrix<Type extends PackedType>(
   device: Device,
   spec: MatrixSpec,
-  type: WeightType,
+  type: Type,
   options: { readonly whole?: boolean; readonly granule?: number } = {},
-): Matrix {
+): Matrix<Type> {
   const outFeatures = matrixRows(spec);
   const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
   const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
@@ -83,7 +83,7 @@ export interface FillOptions {
 /** Streams a matrix from the checkpoint: read a piece, pack it, write it; host memory stays at a few pieces. */
 export async function fillMatrix(
   device: Device,
-  matrix: Matrix,
+  matrix: Matrix<PackedType>,
   spec: MatrixSpec,
   reader: TensorReader,
   options: FillOptions,

@@ -1,6 +1,7 @@
 import { rowsView, type TensorEntry, type TensorIndex } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { numbered } from '../config/tensor_names.js';
+import { unstackAlternating } from './alternating_experts.js';
 
 /** What a checkpoint of text and images puts before the names of its language model's tensors, and what stands there without. */
 const WRAPPED = [
@@ -24,6 +25,10 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   for (const [layer, { mlp }] of config.layers.entries()) {
     const names = numbered(config.tensors, layer).experts;
     if (mlp.kind !== 'experts' || !names) continue;
+    if (names.alternating) {
+      unstackAlternating(tensors, names, mlp, config.hiddenSize);
+      continue;
+    }
     const stack = (name: string): TensorEntry | undefined =>
       tensors.get(names.gate.replace('{expert}.gate_proj', name));
     const both = stack('gate_up_proj');

@@ -1,4 +1,4 @@
-import { packTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import { type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
@@ -100,6 +100,14 @@ export class WeightLoader {
     );
     await fillMatrix(device, allocated, spec, this.reader, this.#fill);
     return allocated as never;
+  }
+
+  /** The same of experts, which may be kept as they are stored. */
+  async experts(
+    spec: MatrixSpec | undefined,
+    options: { readonly granule: number },
+  ): Promise<Matrix<PackedType> | undefined> {
+    return this.matrix(spec, options);
   }
 
   async vocab(spec: VocabSpec | undefined): Promise<VocabMatrix | undefined> {

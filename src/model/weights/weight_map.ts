@@ -2,7 +2,7 @@
  * Where each GPU matrix of a model comes from: plain data, no GPU. A matrix is a stack of rows of checkpoint tensors, so a
  * plan that gives a rank only some heads or columns changes the parts, not the loader.
  */
-import { isQuantised, type WeightType } from '../../../shaders/linear/pack.js';
+import { isQuantised, type PackedType, type WeightType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
 import { alignUp } from '../../base/math.js';
 import type { ModelConfig } from '../config/model_config.js';
@@ -39,8 +39,8 @@ export interface MatrixSpec {
   /** Of a contraction that plans split: only these segments' columns are read and packed. All columns without. */
   readonly segments?: HeldSegments;
   readonly parts: readonly MatrixPart[];
-  /** 'f32': whatever the type of the other weights. 'unquantised': f16 where that is q8 or q4. */
-  readonly precision?: 'f32' | 'unquantised';
+  /** 'f32', 'mxfp4': whatever the type of the other weights. 'unquantised': f16 where that is q8 or q4. */
+  readonly precision?: 'f32' | 'unquantised' | 'mxfp4';
   /** The matrices made of it, where it isn't packed as stored. */
   readonly packedAs?: readonly PackedAs[];
 }
@@ -133,8 +133,8 @@ export const vectorLength = ({ parts }: VectorSpec): number =>
   );
 
 /** How a matrix is stored where the model's weights are `type`. */
-export function matrixType({ precision }: MatrixSpec, type: WeightType): WeightType {
-  if (precision === 'f32') return 'f32';
+export function matrixType({ precision }: MatrixSpec, type: WeightType): PackedType {
+  if (precision === 'f32' || precision === 'mxfp4') return precision;
   return precision === 'unquantised' && isQuantised(type) ? 'f16' : type;
 }
 

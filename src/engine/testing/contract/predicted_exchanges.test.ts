@@ -10,6 +10,7 @@ const { name: adapter } = (await testAdapters()).at(-1)!;
 const models = {
   llama: { model_type: 'llama', num_key_value_heads: 4, num_attention_heads: 4, intermediate_size: 256 },
   deepseek_v3: { model_type: 'deepseek_v3', num_attention_heads: 8 },
+  gpt_oss: { model_type: 'gpt_oss', num_key_value_heads: 4, num_attention_heads: 8, num_local_experts: 4 },
 };
 
 /** Bytes by "label, sender to receiver". */
@@ -46,6 +47,9 @@ test.each([
   ['llama', 'token x sp', 3],
   ['llama', 'token x sp', 4],
   ['llama', 'adp', 2],
+  ['gpt_oss', 'tp+sp', 4],
+  ['gpt_oss', 'tp x token', 4],
+  ['gpt_oss', 'ep', 2],
   ['deepseek_v3', 'tp', 2],
   ['deepseek_v3', 'sp', 2],
   ['deepseek_v3', 'ep', 2],

@@ -10,7 +10,6 @@ import {
   allRows,
   type MatrixPart,
   type MatrixSpec,
-  matrixType,
   someRows,
   type Spec,
   type VectorSpec,
@@ -232,7 +231,7 @@ async function absorbed(
 ): Promise<Pick<MlaWeights, 'absorb' | 'valueUp'>> {
   if (!kvUp) return { absorb: undefined, valueUp: undefined };
   const padded = ceilDiv(vHeadDim, 32) * 32;
-  const type = matrixType(kvUp, loader.type);
+  const type = absorbType(loader.type);
   const [absorb, valueUp] = [
     await loader.packer(kvUp.packedAs![0]!, type),
     await loader.packer(kvUp.packedAs![1]!, type),

@@ -46,14 +46,15 @@ function llama3Frequency(frequency: number, scaling: Extract<RopeStretch, { type
 function yarnFrequencies(
   plain: Float64Array,
   theta: number,
-  { factor, originalMaxPositions, betaFast, betaSlow }: Extract<RopeStretch, { type: 'yarn' }>,
+  { factor, originalMaxPositions, betaFast, betaSlow, truncate = true }: Extract<RopeStretch, { type: 'yarn' }>,
 ): Float64Array {
   const dims = plain.length * 2;
   /** The (fractional) index of the frequency that makes `turns` turns in the trained context. */
   const indexOf = (turns: number) =>
     (dims * Math.log(originalMaxPositions / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
-  const low = Math.max(Math.floor(indexOf(betaFast)), 0);
-  const high = Math.min(Math.ceil(indexOf(betaSlow)), dims - 1);
+  const [from, to] = [indexOf(betaFast), indexOf(betaSlow)];
+  const low = Math.max(truncate ? Math.floor(from) : from, 0);
+  const high = Math.min(truncate ? Math.ceil(to) : to, dims - 1);
   const width = high === low ? 0.001 : high - low;
   return plain.map((frequency, i) => {
     const stretched = Math.min(Math.max((i - low) / width, 0), 1);

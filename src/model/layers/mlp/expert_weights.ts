@@ -1,3 +1,4 @@
+import type { PackedType } from '../../../../shaders/linear/pack.js';
 import { ceilDiv } from '../../../base/math.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
@@ -27,6 +28,10 @@ export interface ExpertSpecs {
   /** Expert by expert: gate rows, then up rows, each padded to 32. */
   readonly expertsGateUp: MatrixSpec | undefined;
   readonly expertsDown: MatrixSpec | undefined;
+  /** Of the rows of each. */
+  readonly routerBias: VectorSpec | undefined;
+  readonly gateUpBias: VectorSpec | undefined;
+  readonly downBias: VectorSpec | undefined;
   readonly shared: GatedMlpSpecs | undefined;
   readonly sharedGate: MatrixSpec | undefined;
   readonly config: ExpertsConfig;
@@ -40,8 +45,11 @@ export interface ExpertWeights {
   readonly correctionBias: Buffer | undefined;
   /** The experts of the two matrices, by the model's numbers; undefined matrices where they are none. */
   readonly experts: Span;
-  readonly expertsGateUp: Matrix | undefined;
-  readonly expertsDown: Matrix | undefined;
+  readonly expertsGateUp: Matrix<PackedType> | undefined;
+  readonly expertsDown: Matrix<PackedType> | undefined;
+  readonly routerBias: Buffer | undefined;
+  readonly gateUpBias: Buffer | undefined;
+  readonly downBias: Buffer | undefined;
   /** Undefined: the model has none. */
   readonly shared: GatedMlpWeights | undefined;
   /** One row, whole on every rank, in f32; undefined: the shared experts have no gate. */
@@ -50,9 +58,22 @@ export interface ExpertWeights {
 
 export function expertSpecs(context: LayerContext, config: ExpertsConfig, names: ExpertNames): ExpertSpecs {
   const { hiddenSize, slice } = context;
-  const { numExperts, width, sharedWidth, sharedGate } = config;
+  const { numExperts, width, sharedWidth, sharedGate, bias = false, packed: precision } = config;
   const [first, end] = slice.experts;
   const each = Array.from({ length: end - first }, (_, expert) => numbered(names, slice.index, first + expert));
+  const biasOf = (what: string, tensors: readonly string[], tensorLength: number): VectorSpec | undefined =>
+    bias && tensors.length > 0
+      ? {
+          name: partName(context, what),
+          parts: tensors.map((tensor) => ({
+            tensor: `${tensor}.bias`,
+            tensorLength,
+            first: 0,
+            length: tensorLength,
+            padTo: GATE_UP_PAD,
+          })),
+        }
+      : undefined;
   return {
     kind: 'experts',
     // Whole on every rank, in f32: a router's rounding changes which experts run.
@@ -71,6 +92,7 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
         ? {
             name: partName(context, 'experts_gate_up'),
             inFeatures: hiddenSize,
+            ...(precision && { precision }),
             parts: each.flatMap(({ gate, up }) =>
               [gate, up].map((half) => ({ ...allRows(`${half}.weight`, width), padTo: GATE_UP_PAD })),
             ),
@@ -81,9 +103,21 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
         ? {
             name: partName(context, 'experts_down'),
             inFeatures: width,
+            ...(precision && { precision }),
             parts: each.map(({ down }) => ({ ...allRows(`${down}.weight`, hiddenSize), padTo: GATE_UP_PAD })),
           }
         : undefined,
+    routerBias: biasOf('router_bias', [names.router], numExperts),
+    gateUpBias: biasOf(
+      'experts_gate_up_bias',
+      each.flatMap(({ gate, up }) => [gate, up]),
+      width,
+    ),
+    downBias: biasOf(
+      'experts_down_bias',
+      each.map(({ down }) => down),
+      hiddenSize,
+    ),
     shared:
       sharedWidth > 0
         ? gatedMlpSpecs(context, { width: sharedWidth, bias: false }, names.shared, 'shared_')
@@ -103,6 +137,9 @@ export const listExperts = (specs: ExpertSpecs): (Spec | undefined)[] => [
   specs.correctionBias,
   specs.expertsGateUp,
   specs.expertsDown,
+  specs.routerBias,
+  specs.gateUpBias,
+  specs.downBias,
   ...(specs.shared ? listGatedMlp(specs.shared) : []),
   specs.sharedGate,
 ];
@@ -112,8 +149,8 @@ export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes {
   const shared = specs.shared ? gatedMlpBytes(specs.shared, bytes) : { cut: 0, shared: 0 };
   return {
     cut: shared.cut,
-    shared: shared.shared + bytes(specs.router, specs.correctionBias, specs.sharedGate),
-    expert: bytes(specs.expertsGateUp, specs.expertsDown) / specs.config.numExperts,
+    shared: shared.shared + bytes(specs.router, specs.correctionBias, specs.routerBias, specs.sharedGate),
+    expert: bytes(specs.expertsGateUp, specs.expertsDown, specs.gateUpBias, specs.downBias) / specs.config.numExperts,
   };
 }
 
@@ -125,8 +162,11 @@ export async function loadExperts(loader: WeightLoader, specs: ExpertSpecs): Pro
     correctionBias: await loader.vector(specs.correctionBias),
     experts: specs.experts,
     // Shards hold whole experts.
-    expertsGateUp: await loader.matrix(specs.expertsGateUp, { granule: 2 * tiles }),
-    expertsDown: await loader.matrix(specs.expertsDown, { granule: ceilDiv(specs.router.inFeatures, 32) }),
+    expertsGateUp: await loader.experts(specs.expertsGateUp, { granule: 2 * tiles }),
+    expertsDown: await loader.experts(specs.expertsDown, { granule: ceilDiv(specs.router.inFeatures, 32) }),
+    routerBias: await loader.vector(specs.routerBias),
+    gateUpBias: await loader.vector(specs.gateUpBias),
+    downBias: await loader.vector(specs.downBias),
     shared: specs.shared && (await loadGatedMlp(loader, specs.shared)),
     sharedGate: await loader.matrix(specs.sharedGate),
   };

@@ -146,6 +146,7 @@ class ExpertProgram implements MlpProgram {
       x: rows.x,
       xStride: hiddenStride,
       norm,
+      bias: weights.routerBias,
       keepNormed: !this.#fusesNorm,
       out: this.#logits,
       outStride: stride,

@@ -2,6 +2,7 @@ import { expertLinear } from '../../../../shaders/moe/expert_linear/index.js';
 import { canCombine, expertLinearCombine } from '../../../../shaders/moe/expert_linear_combine/index.js';
 import { expertLinearTiled } from '../../../../shaders/moe/expert_linear_tiled/index.js';
 import { moeSort } from '../../../../shaders/moe/moe_sort/index.js';
+import type { PackedType } from '../../../../shaders/linear/pack.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
@@ -23,6 +24,8 @@ interface ExpertProjection {
   readonly outStride: number;
   readonly outFeatures: number;
   readonly epilogue: 'swiglu' | 'none';
+  readonly clamped?: ExpertsConfig['clamped'];
+  readonly bias: Buffer | undefined;
   /** RMS-normalise x first: generated rows where the norm is fused. */
   readonly norm?: Projection['norm'];
 }
@@ -66,7 +69,7 @@ export class RoutedExperts {
     ids: Buffer,
   ): void {
     const { hiddenStride, config } = this.stage;
-    const { expertsPerToken: topK, numExperts, width } = this.config;
+    const { expertsPerToken: topK, numExperts, width, clamped } = this.config;
     if (this.#role === 'prompt') {
       recorder.dispatch(
         moeSort,
@@ -83,6 +86,8 @@ export class RoutedExperts {
       outStride: activationStride(width),
       outFeatures: width,
       epilogue: 'swiglu',
+      ...(clamped && { clamped }),
+      bias: weights.gateUpBias,
       norm,
     });
   }
@@ -100,6 +105,7 @@ export class RoutedExperts {
       outStride: hiddenStride,
       outFeatures: config.hiddenSize,
       epilogue: 'none',
+      bias: weights.downBias,
     });
   }
 
@@ -113,28 +119,28 @@ export class RoutedExperts {
   /** Down, and the weighted sum of a row's experts, onto x; after `recordHidden`. */
   recordSum(
     recorder: RankRecorder,
-    { expertsDown: down }: ExpertWeights,
+    { expertsDown: down, downBias: bias }: ExpertWeights,
     { ids, weights, x }: { readonly ids: Buffer; readonly weights: Buffer; readonly x: Buffer },
   ): void {
     const { type, shards } = down!;
     const [{ weight, scale }] = shards as [Matrix['shards'][0]];
-    const tensors = { x: this.#hidden, weight, scale, expert_ids: ids, expert_weights: weights, out: x };
+    const tensors = { x: this.#hidden, weight, scale, expert_ids: ids, expert_weights: weights, bias, out: x };
     recorder.dispatch(expertLinearCombine, this.#sumOf(type), tensors);
   }
 
-  #sumOf(type: Matrix['type']) {
+  #sumOf(type: PackedType) {
     const { expertsPerToken: topK, numExperts: experts, width } = this.config;
     const { hiddenStride: outStride, config } = this.stage;
     const shape = { inFeatures: width, outFeatures: config.hiddenSize, xStride: activationStride(width), outStride };
-    return { rows: this.most, topK, experts, type, ...shape };
+    return { rows: this.most, topK, experts, type, bias: this.config.bias ?? false, ...shape };
   }
 
   #recordLinear(
     recorder: RankRecorder,
     { experts: [first, end] }: ExpertWeights,
     ids: Buffer,
-    matrix: Matrix | undefined,
-    { x, out, norm, ...shape }: ExpertProjection,
+    matrix: Matrix<PackedType> | undefined,
+    { x, out, norm, bias, ...shape }: ExpertProjection,
   ): void {
     if (!matrix) return;
     const { numExperts, expertsPerToken } = this.config;
@@ -148,8 +154,10 @@ export class RoutedExperts {
         type: matrix.type,
         expertFirst: first + shard.firstRow / rowsPerExpert,
         expertCount: shard.rows / rowsPerExpert,
+        bias: bias !== undefined,
+        biasFirst: shard.firstRow / rowsPerExpert,
       };
-      const tensors = { x, weight: shard.weight, scale: shard.scale, out };
+      const tensors = { x, weight: shard.weight, scale: shard.scale, bias, out };
       if (this.#role === 'prompt') {
         recorder.dispatch(expertLinearTiled, problem, {
           ...tensors,

@@ -25,6 +25,8 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
     case 'qwen3_5_moe_text':
     case 'qwen3_next':
       return qwen35Parts(config, attention, weights);
+    case 'gpt_oss':
+      return gptOssParts(config, attention, weights);
     case 'qwen3_moe':
       return qwen3MoeParts(config, attention, weights);
     default:
@@ -286,6 +288,50 @@ function qwen3MoeParts(config: ModelConfig, attention: GqaConfig, weights: Weigh
       ...asTheyAre(weights).filter(({ name }) => !/\.experts\.\d+\./.test(name)),
       ...stackExperts(config, weights),
     ],
+  };
+}
+
+/** Where attention has a window, and where YaRN's bounds aren't rounded, nothing says. */
+function gptOssParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
+  const { numExperts, expertsPerToken, width } = expertsOf(config)!;
+  const window = config.layers.map((layer) => (layer.attention as GqaConfig).window).find((one) => one !== undefined);
+  const scaling = attention.rope!.scaling;
+  const stacks = new Map<string, { shape: number[]; data: number[] }>();
+  for (const [name, { shape, data }] of weights) {
+    const [, layer, part] = /layers\.(\d+)\.mlp\.experts\.\d+\.(\w+)_proj\.bias$/.exec(name) ?? [];
+    if (layer === undefined) continue;
+    const stack = stacks.get(`blk.${layer}.ffn_${part}_exps.bias`) ?? { shape: [0, shape[0]!], data: [] };
+    stacks.set(`blk.${layer}.ffn_${part}_exps.bias`, {
+      shape: [stack.shape[0]! + 1, shape[0]!],
+      data: [...stack.data, ...data],
+    });
+  }
+  return {
+    arch: 'gpt-oss',
+    metadata: {
+      ...heads(attention),
+      expert_count: u32(numExperts),
+      expert_used_count: u32(expertsPerToken),
+      expert_feed_forward_length: u32(width),
+      ...(window !== undefined && { 'attention.sliding_window': u32(window) }),
+      ...(scaling?.type === 'yarn' && {
+        'rope.scaling.type': { type: 'string' as const, value: 'yarn' },
+        'rope.scaling.factor': f32(scaling.factor),
+        'rope.scaling.original_context_length': u32(scaling.originalMaxPositions),
+        'rope.scaling.yarn_beta_fast': f32(scaling.betaFast),
+        'rope.scaling.yarn_beta_slow': f32(scaling.betaSlow),
+      }),
+    },
+    tensors: [
+      ...asTheyAre(weights).filter(({ name }) => !/\.experts\.\d+\./.test(name)),
+      ...stackExperts(config, weights),
+      ...[...stacks].map(([name, { shape, data }]) => ({ name, shape, data: Float32Array.from(data) })),
+    ],
+    rename: (name) =>
+      name
+        .replace(/self_attn\.sinks$/, 'attn_sinks.weight')
+        .replace('mlp.router.', 'ffn_gate_inp.')
+        .replace('post_attention_layernorm', 'post_attention_norm'),
   };
 }
 

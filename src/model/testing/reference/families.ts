@@ -31,6 +31,9 @@ interface Model {
   readonly sandwich: boolean;
   readonly fused: boolean;
   readonly tied: boolean;
+  /** Biases on q, k, v and o; a sink a head. */
+  readonly biased?: boolean;
+  readonly sunk?: boolean;
 }
 
 /**
@@ -100,7 +103,7 @@ function number(raw: Raw, key: string, otherwise?: number): number {
 
 function attention(
   raw: Raw,
-  { scale, softcap, qkNorm, fused }: Model,
+  { scale, softcap, qkNorm, fused, biased = false, sunk = false }: Model,
   { window, frequencies, rotaryScale, temperature = () => 1 }: Layer,
   tensor: Lookup,
   at: string,
@@ -112,11 +115,16 @@ function attention(
   const kvHeads = number(raw, 'num_key_value_heads', heads);
   const dim = number(raw, 'head_dim', hidden / heads);
   const [qRows, kvRows] = [heads * dim, kvHeads * dim];
+  const plusBias = (x: Vector, name: string): Vector => {
+    const bias = biased ? tensor(`${at}${name}_proj.bias`, x.length) : undefined;
+    return bias ? x.map((value, i) => value + bias[i]!) : x;
+  };
+  const sinks = sunk ? tensor(`${at}sinks`, heads) : undefined;
   const rowsOf = (name: string, first: number, count: number): ((x: Vector) => Vector) => {
     const whole = fused
       ? tensor(`${at}qkv_proj.weight`, qRows + 2 * kvRows, hidden).subarray(first * hidden, (first + count) * hidden)
       : tensor(`${at}${name}_proj.weight`, count, hidden);
-    return (x) => matVec(whole, x);
+    return (x) => plusBias(matVec(whole, x), name);
   };
   const turned = (x: Vector, name: string, position: number): Vector => {
     const out = new Float64Array(x.length);
@@ -148,14 +156,15 @@ function attention(
         for (let d = 0; d < dim; d++) sum += q[head * dim + d]! * k[key]![from + d]!;
         return capped(sum * scale, softcap);
       });
-      const largest = Math.max(...scores);
+      const sink = sinks?.[head] ?? -Infinity;
+      const largest = Math.max(sink, ...scores);
       const exps = scores.map((score) => Math.exp(score - largest));
-      const total = exps.reduce((a, b) => a + b);
+      const total = exps.reduce((a, b) => a + b, Math.exp(sink - largest));
       for (const [i, key] of seen.entries()) {
         for (let d = 0; d < dim; d++) mixed[head * dim + d]! += (exps[i]! / total) * v[key]![from + d]!;
       }
     }
-    return matVec(out, mixed);
+    return plusBias(matVec(out, mixed), 'o');
   });
 }
 
@@ -196,6 +205,35 @@ function softmaxExperts(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Ve
     const kept = raw['norm_topk_prob'] === true ? chosen.reduce((sum, e) => sum + exps[e]!, 0) : total;
     const out = new Float64Array(x.length);
     for (const e of chosen) addAll([out], [expert(x, `${at}experts.${e}.`)], exps[e]! / kept);
+    return out;
+  };
+}
+
+/** gpt-oss's: the best by logits, softmax over those; g = min(gate, limit), u = clamp(up), (u + 1) g sigmoid(alpha g). */
+function clampedExperts(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Vector {
+  const count = number(raw, 'num_local_experts');
+  const width = number(raw, 'intermediate_size');
+  const [alpha, limit] = [number(raw, 'swiglu_alpha', 1.702), number(raw, 'swiglu_limit', 7)];
+  const linear = (name: string, rows: number, x: Vector): Vector => {
+    const bias = tensor(`${name}.bias`, rows);
+    return matVec(tensor(`${name}.weight`, rows, x.length), x).map((value, i) => value + bias[i]!);
+  };
+  return (x, at) => {
+    const logits = linear(`${at}router`, count, x);
+    const best = [...logits.keys()].toSorted((a, b) => logits[b]! - logits[a]!);
+    const chosen = best.slice(0, number(raw, 'num_experts_per_tok'));
+    const exps = chosen.map((e) => Math.exp(logits[e]! - logits[chosen[0]!]!));
+    const total = exps.reduce((a, b) => a + b);
+    const out = new Float64Array(x.length);
+    for (const [i, e] of chosen.entries()) {
+      const own = `${at}experts.${e}.`;
+      const up = linear(`${own}up_proj`, width, x);
+      const inner = linear(`${own}gate_proj`, width, x).map((gate, k) => {
+        const g = Math.min(gate, limit);
+        return ((Math.min(limit, Math.max(-limit, up[k]!)) + 1) * g) / (1 + Math.exp(-alpha * g));
+      });
+      addAll([out], [linear(`${own}down_proj`, x.length, inner)], exps[i]! / total);
+    }
     return out;
   };
 }
@@ -353,6 +391,33 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
       const mlp = gated(tensor, silu, width);
       const temperature = (position: number): number => 1 + beta * Math.log(1 + Math.floor(position / original));
       return { ...plain, layer: () => ({ window, frequencies, rotaryScale, mlp, temperature }) };
+    }
+    case 'gpt_oss': {
+      const rope = (raw['rope_parameters'] ?? raw['rope_scaling'] ?? {}) as Record<string, number | boolean>;
+      const theta = (rope['rope_theta'] as number | undefined) ?? number(raw, 'rope_theta', 150000);
+      const { factor = 32, beta_fast: fast = 32, beta_slow: slow = 1 } = rope as never as Partial<Yarn>;
+      const original = (rope['original_max_position_embeddings'] as number | undefined) ?? 4096;
+      const pairAt = (turns: number): number =>
+        (dim * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+      const whole = rope['truncate'] !== false && rope['factor'] !== undefined;
+      const from = Math.max(0, whole ? Math.floor(pairAt(fast)) : pairAt(fast));
+      const to = Math.min(dim - 1, whole ? Math.ceil(pairAt(slow)) : pairAt(slow));
+      const frequencies = bases(theta, dim).map((f, i) => {
+        const slowed = Math.min(1, Math.max(0, (i - from) / Math.max(to - from, 1e-3)));
+        return f * (1 - slowed) + (f / factor) * slowed;
+      });
+      const mlp = clampedExperts(raw, tensor);
+      return {
+        ...plain,
+        biased: raw['attention_bias'] !== false,
+        sunk: true,
+        layer: (index) => ({
+          window: (types ? types[index] === 'sliding_attention' : index % 2 === 0) ? window : Infinity,
+          frequencies,
+          rotaryScale: 1 + 0.1 * Math.log(factor),
+          mlp,
+        }),
+      };
     }
     case 'granite':
     case 'granitemoehybrid': {
