@@ -5,7 +5,7 @@
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { Device, FastPath } from '../../gpu/index.js';
-import { fileListSource, TensorReader } from '../../loader/index.js';
+import { fileListSource } from '../../loader/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { keptStates } from '../../model/layers/recurrent/segments.js';
@@ -13,6 +13,7 @@ import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';
 import type { LoadOptions } from '../api.js';
+import { openModelFiles } from '../files/model_files.js';
 import { type GroupOptions, RankGroup } from '../ranks/rank_group.js';
 import type { EngineOptions } from '../serving/engine.js';
 import { randomFiles } from './random_source.js';
@@ -63,7 +64,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
   const forced = variants === 'auto' ? {} : { variants };
   const group = await RankGroup.open({
     config: model.config,
-    reader: await TensorReader.open(fileListSource(files)),
+    reader: await (await openModelFiles(fileListSource(files))).reader(),
     type: options.weights ?? 'f32',
     plan,
     adapters: Array.from({ length: plan.worldSize }, (_, rank) => ({
