@@ -13,6 +13,7 @@ import {
   keyUnit,
   type KvShape,
   type KvType,
+  storedUnits,
   valueUnit,
 } from '../cache/kv_cache.js';
 import { kvScale, readKvVector, type UnitAt, writeKvVector } from '../cache/kv_vector.js';
@@ -174,8 +175,8 @@ export const poisonedCache = (kvType: KvType, bytes: number): Float32Array<Array
   kvType === 'f32' ? new Float32Array(bytes / 4).fill(Number.NaN) : new Uint32Array(bytes / 4).fill(0x7e007e00);
 
 /**
- * What is wrong with a q8 vector that should hold `want`: a scale that isn't the least f16 to take a block to 127 (within f32's
- * rounding), a byte of -128, an element off by more than half a step.
+ * What is wrong with a q8 vector that should hold `want`: a scale that is none of those that are tried for a block (within f32's
+ * rounding), or misses more than another of them; a byte of -128, an element off by more than half a step.
  */
 export function q8Faults(cache: HostArray, at: UnitAt, want: ArrayLike<number>): string[] {
   const faults: string[] = [];
@@ -185,12 +186,22 @@ export function q8Faults(cache: HostArray, at: UnitAt, want: ArrayLike<number>):
     const block = Array.from(want).slice(i - (i % 32), i - (i % 32) + 32);
     const least = Math.max(...block.map(Math.abs)) / 127;
     if (scale < least * (1 - 1e-5)) faults.push(`element ${i}: scale ${scale} is below ${least}`);
-    // The next f16 down would be too small: halves of a normal number are 2^-11 to 2^-10 of it apart.
-    if (scale > least * (1 + 1e-5) * (1 + 2 ** -10) + 2 ** -24)
+    // Halves of a normal number are 2^-11 to 2^-10 of it apart.
+    if (scale > least * (1 + 1e-5) * (1 + 57 * 2 ** -10) + 57 * 2 ** -24)
       faults.push(`element ${i}: scale ${scale} for ${least}`);
     if (Math.abs(value) > 127 * scale) faults.push(`element ${i}: ${value} of scale ${scale}`);
     if (!(Math.abs(value - want[i]!) <= 0.501 * scale + 1e-6))
       faults.push(`element ${i}: ${value}, expected ${want[i]}`);
+  }
+  // As the host does it, in float64; scales of nearly equal error may change places.
+  const own = new Uint32Array(storedUnits(want.length, 'q8'));
+  writeKvVector('q8', own, (unit) => unit, want);
+  const best = readKvVector('q8', own, (unit) => unit, want.length);
+  for (let start = 0; start < want.length; start += 32) {
+    const missed = (values: Float64Array): number =>
+      values.slice(start, start + 32).reduce((sum, value, i) => sum + (value - want[start + i]!) ** 2, 0);
+    if (missed(got) > missed(best) * (1 + 1e-3) + 1e-12)
+      faults.push(`block at ${start}: ${missed(got)} over ${missed(best)}`);
   }
   return faults;
 }

@@ -2,9 +2,9 @@ import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import type { StepShape } from '../../src/gpu/kernel.js';
 import type { Expected, HostArray, HostArrays, KernelCase } from '../../src/gpu/testing/kernel_case.js';
-import { CHUNK_TOKENS, kvVectorBytes } from '../cache/kv_cache.js';
-import { readKvVector, writeKvVector } from '../cache/kv_vector.js';
-import { latentCacheBytes, type LatentShape, latentUnit, latentWidth } from '../cache/latent_cache.js';
+import { CHUNK_TOKENS } from '../cache/kv_cache.js';
+import { readLatent, writeLatent } from '../cache/kv_vector.js';
+import { latentCacheBytes, type LatentShape, latentTokenBytes, latentWidth } from '../cache/latent_cache.js';
 import {
   attendedTokens,
   halfNormal,
@@ -78,15 +78,11 @@ export function mlaKernelCase(
     // o is a sum of up to 256 values of weight up to 1 in a chunk; exp may be off by 3 + 2|x| ulp.
     tolerance: { absolute: 2e-4, relative: 3e-5 },
     flops: 2 * shape.heads * (width + shape.kvLoraRank) * tokens,
-    bytes: kvVectorBytes(width, shape.kvType) * tokens,
+    bytes: latentTokenBytes(shape) * tokens,
     step: mlaStep(problem),
     races,
   };
 }
-
-/** A token's elements in a latent buffer. */
-export const readLatent = (shape: LatentShape, cache: HostArray, block: number, offset: number): Float64Array =>
-  readKvVector(shape.kvType, cache, (unit) => latentUnit(shape, block, unit, offset), latentWidth(shape));
 
 /** A latent buffer of `blocks` physical blocks, all NaN. */
 export const poisonedLatent = (shape: LatentShape, blocks: number): ReturnType<typeof poisonedCache> =>
@@ -119,13 +115,8 @@ export function mlaInputs(problem: MlaCase, random: Random): HostArrays {
     for (let token = 0; token < (lengths[slot] ?? 0); token++) {
       if (token % block === 0) table[slot * tableStride + token / block] = free.pop()!;
       const physical = table[slot * tableStride + Math.floor(token / block)]!;
-      const at = (unit: number): number => latentUnit(problem, physical, unit, token % block);
-      writeKvVector(
-        problem.kvType,
-        cache,
-        at,
-        Array.from({ length: width }, () => halfNormal(random)),
-      );
+      const values = Array.from({ length: width }, () => halfNormal(random));
+      writeLatent(problem, cache, physical, token % block, values);
     }
   }
   const q = new Float32Array(queryPieces.length * rowInfo.length * qStride).fill(Number.NaN);

@@ -45,6 +45,9 @@ export interface CacheHeads {
 
 const UNIT_BYTES: Readonly<Record<KvType, number>> = { f32: 16, f16: 8, q8: 4 };
 
+/** Of 4 consecutive elements, or of scales. */
+export const kvUnitBytes = (kvType: KvType): number => UNIT_BYTES[kvType];
+
 /** Units with scales behind those of a vector of so many elements. */
 const scaleUnits = (elements: number, kvType: KvType): number => (kvType === 'q8' ? ceilDiv(elements, 64) : 0);
 
@@ -53,7 +56,7 @@ export const storedUnits = (elements: number, kvType: KvType): number => element
 
 /** Bytes that a vector of so many elements takes. */
 export const kvVectorBytes = (elements: number, kvType: KvType): number =>
-  storedUnits(elements, kvType) * UNIT_BYTES[kvType];
+  storedUnits(elements, kvType) * kvUnitBytes(kvType);
 
 /** q8: which of a vector's units holds the scale of its unit, in the low half for even blocks of 8 units. */
 export const scaleUnit = (elements: number, unit: number): number => elements / 4 + (unit >> 4);

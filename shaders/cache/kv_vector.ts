@@ -1,6 +1,7 @@
 import { ceilDiv } from '../../src/base/math.js';
 import { floatFromHalf, halfFromFloat } from '../linear/float16.js';
 import { type KvType, scaleUnit } from './kv_cache.js';
+import { latentKeyUnit, type LatentShape, latentUnit, latentWidth } from './latent_cache.js';
 
 /** A cache's buffer on the host: f32 elements, or the words of packed ones. */
 export type KvWords = Float32Array | Uint32Array | Int32Array;
@@ -9,6 +10,10 @@ export type KvWords = Float32Array | Uint32Array | Int32Array;
 export type UnitAt = (unit: number) => number;
 
 const LARGEST_HALF = 65504;
+const LARGEST_HALF_BITS = 0x7bff;
+/** q8: how many scales of a block are tried, and how far apart their bits are. */
+const SCALES = 8;
+const SCALE_STEP = 8;
 /** Elements of a q8 block. */
 const BLOCK = 32;
 
@@ -39,7 +44,7 @@ function writeBytes(cache: KvWords, at: UnitAt, values: ArrayLike<number>): void
     const end = Math.min(length, start + BLOCK);
     let largest = 0;
     for (let i = start; i < end; i++) largest = Math.max(largest, Math.abs(values[i]!));
-    const bits = scaleBits(largest);
+    const bits = bestScale(values, start, end, scaleBits(largest));
     scales[start / BLOCK] = bits;
     const scale = floatFromHalf(bits);
     for (let i = start; i < end; i += 4) {
@@ -58,6 +63,19 @@ function scaleBits(largest: number): number {
   const wanted = Math.min(largest / 127, LARGEST_HALF);
   const bits = halfFromFloat(wanted);
   return floatFromHalf(bits) < wanted ? bits + 1 : bits;
+}
+
+/** f16 of the first of the scales from `least` on, as the kernels try them (lib/kv_stage.wgsl), that misses least of values start to end. */
+function bestScale(values: ArrayLike<number>, start: number, end: number, least: number): number {
+  const missed = (bits: number): number => {
+    const scale = floatFromHalf(bits);
+    let squares = 0;
+    for (let i = start; i < end; i++) squares += (values[i]! - nearestByte(values[i]!, scale) * scale) ** 2;
+    return squares;
+  };
+  const choices = Array.from({ length: SCALES }, (_, i) => Math.min(least + SCALE_STEP * i, LARGEST_HALF_BITS));
+  const squares = choices.map(missed);
+  return choices[squares.indexOf(Math.min(...squares))]!;
 }
 
 /** Ties to even. */
@@ -79,6 +97,38 @@ export function readKvVector(kvType: KvType, cache: KvWords, at: UnitAt, element
     return ((cache[unit]! << (24 - 8 * lane)) >> 24) * kvScale(cache, at, elements, i);
   });
 }
+
+/** Puts a token's elements (latentWidth of them) into a latent cache as the kernels do. */
+export function writeLatent(
+  shape: LatentShape,
+  cache: KvWords,
+  block: number,
+  offset: number,
+  values: ArrayLike<number>,
+): void {
+  const at = (unit: number): number => latentUnit(shape, block, unit, offset);
+  if (shape.kvType !== 'q8') return writeKvVector(shape.kvType, cache, at, values);
+  writeBytes(cache, at, Array.from(values).slice(0, shape.kvLoraRank));
+  for (let i = shape.kvLoraRank; i < values.length; i += 2) {
+    cache[at(keyWord(shape, i))] = (clampedHalf(values[i]!) | (clampedHalf(values[i + 1]!) << 16)) >>> 0;
+  }
+}
+
+/** A token's elements as the kernels read them. */
+export function readLatent(shape: LatentShape, cache: KvWords, block: number, offset: number): Float64Array {
+  const at = (unit: number): number => latentUnit(shape, block, unit, offset);
+  const { kvType, kvLoraRank } = shape;
+  if (kvType !== 'q8') return readKvVector(kvType, cache, at, latentWidth(shape));
+  const key = Array.from({ length: shape.qkRopeHeadDim }, (_, i) => {
+    const word = cache[at(keyWord(shape, kvLoraRank + i))]!;
+    return floatFromHalf((word >>> (16 * (i & 1))) & 0xffff);
+  });
+  return Float64Array.from([...readKvVector(kvType, cache, at, kvLoraRank), ...key]);
+}
+
+/** q8: the stored unit of a token with an element of its rotated key, of two. */
+const keyWord = (shape: LatentShape, element: number): number =>
+  latentKeyUnit(shape) + ((element - shape.kvLoraRank) >> 1);
 
 /** The scale of an element of a q8 vector. */
 export function kvScale(cache: KvWords, at: UnitAt, elements: number, element: number): number {

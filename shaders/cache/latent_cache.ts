@@ -1,12 +1,13 @@
 import { unsupportedError, usageError } from '../../src/base/errors.js';
 import latentLayout from '../lib/latent_layout.wgsl?raw';
-import { checkKvShape, KV_TYPE_WGSL, type KvType, kvVectorBytes, storedUnits } from './kv_cache.js';
+import { checkKvShape, KV_TYPE_WGSL, type KvType, kvUnitBytes, storedUnits } from './kv_cache.js';
 
 /**
  * The paged latent cache of one MLA layer, one buffer: kvLoraRank + qkRopeHeadDim numbers per token, in units of 4 consecutive
  * elements (f32: 16 bytes, f16: 8, q8: 4):
  *   [physical block][stored units][block] units: token-contiguous
- * Stored units: (kvLoraRank + qkRopeHeadDim)/4, and in q8 those with the scales (see KvShape).
+ * Stored units: (kvLoraRank + qkRopeHeadDim)/4. In q8 a token has the latent's units, those with their scales (see KvShape), and then
+ * the rotated key in f16, two units for each of f32's (`latentKeyUnit`).
  */
 export interface LatentShape {
   /** Elements of the normalised latent c_t: a multiple of 8, at most 1024. */
@@ -22,13 +23,25 @@ export interface LatentShape {
 export const latentWidth = ({ kvLoraRank, qkRopeHeadDim }: Pick<LatentShape, 'kvLoraRank' | 'qkRopeHeadDim'>): number =>
   kvLoraRank + qkRopeHeadDim;
 
+/** Where a token's rotated key begins in its stored units. */
+export const latentKeyUnit = ({ kvLoraRank, kvType }: Pick<LatentShape, 'kvLoraRank' | 'kvType'>): number =>
+  storedUnits(kvLoraRank, kvType);
+
+/** Units that a token takes. */
+const latentUnits = (shape: LatentShape): number =>
+  latentKeyUnit(shape) + (shape.kvType === 'q8' ? shape.qkRopeHeadDim / 2 : shape.qkRopeHeadDim / 4);
+
+/** Bytes that a token takes. */
+export const latentTokenBytes = (shape: Omit<LatentShape, 'block'>): number =>
+  latentUnits({ ...shape, block: 1 }) * kvUnitBytes(shape.kvType);
+
 /** Bytes of one layer's latent buffer with `blocks` physical blocks. */
 export const latentCacheBytes = (shape: LatentShape, blocks: number): number =>
-  blocks * shape.block * kvVectorBytes(latentWidth(shape), shape.kvType);
+  blocks * shape.block * latentTokenBytes(shape);
 
-/** Unit index of elements 4*unit..4*unit+3 of the token at `offset` in its physical block. */
+/** Unit index in the buffer of a stored unit of the token at `offset` in its physical block. */
 export const latentUnit = (shape: LatentShape, block: number, unit: number, offset: number): number =>
-  (block * storedUnits(latentWidth(shape), shape.kvType) + unit) * shape.block + offset;
+  (block * latentUnits(shape) + unit) * shape.block + offset;
 
 /** WGSL fragments for a kernel that touches the latent cache; they declare the variants of `latentConstants`. */
 export const latentWgsl = (kvType: KvType): readonly string[] => [KV_TYPE_WGSL[kvType], latentLayout];

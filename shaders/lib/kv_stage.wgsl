@@ -5,24 +5,46 @@ const KV_STAGE: u32 = 1; // variant
 
 var<workgroup> kv_staged: array<vec4<f32>, KV_STAGE>;
 
-// The largest magnitude of a block of the vector of `units` that begins at `at`; 0 beyond its end.
-fn kv_largest(at: u32, units: u32, scale_block: u32) -> f32 {
-  var largest = vec4<f32>();
-  for (var i = 0u; i < 8u; i++) {
-    let own = scale_block * 8u + i;
-    if (own < units) {
-      largest = max(largest, abs(kv_staged[at + own]));
-    }
+// Scales that are tried for a block (kv_scale_choice). The best has some 8% less error than the least that fits.
+const KV_SCALES: u32 = 8u;
+
+// The square of what bytes of this scale miss of `count` units from `at` on.
+fn kv_block_error(at: u32, count: u32, scale: f32) -> f32 {
+  var squares = vec4<f32>();
+  for (var left = count; left > 0u; left--) {
+    let values = kv_staged[at + left - 1u];
+    let missed = fma(-kv_levels(values, scale), vec4<f32>(scale), values);
+    squares = fma(missed, missed, squares);
   }
-  return max(max(largest.x, largest.y), max(largest.z, largest.w));
+  return (squares.x + squares.y) + (squares.z + squares.w);
+}
+
+// The scale of a block of the vector of `units` that begins at `at`; 0 beyond its end.
+fn kv_block_scale(at: u32, units: u32, scale_block: u32) -> f32 {
+  let begin = min(scale_block * 8u, units);
+  let count = min(units - begin, 8u);
+  var largest = vec4<f32>();
+  for (var left = count; left > 0u; left--) {
+    largest = max(largest, abs(kv_staged[at + begin + left - 1u]));
+  }
+  let most = max(max(largest.x, largest.y), max(largest.z, largest.w));
+  var best = kv_scale_choice(most, 0u);
+  var least = kv_block_error(at + begin, count, best);
+  // Bounds that no compiler unrolls.
+  for (var left = select(0u, KV_SCALES - 1u, count > 0u); left > 0u; left--) {
+    let scale = kv_scale_choice(most, KV_SCALES - left);
+    let error = kv_block_error(at + begin, count, scale);
+    best = select(best, scale, error < least);
+    least = min(least, error);
+  }
+  return best;
 }
 
 // A unit of the staged vector as the cache has it: of its elements, or behind them of its scales.
 fn kv_staged_unit(at: u32, units: u32, wanted: u32) -> KvUnit {
-  let scale_block = select(wanted / 8u, (wanted - units) * 2u, wanted >= units);
-  let largest = kv_largest(at, units, scale_block);
   if (wanted >= units) {
-    return kv_pack_scales(largest, kv_largest(at, units, scale_block + 1u));
+    let first = (wanted - units) * 2u;
+    return kv_pack_scales(kv_block_scale(at, units, first), kv_block_scale(at, units, first + 1u));
   }
-  return kv_pack(kv_staged[at + wanted], kv_scale(kv_pack_scales(largest, largest), wanted));
+  return kv_pack(kv_staged[at + wanted], kv_block_scale(at, units, wanted / 8u));
 }

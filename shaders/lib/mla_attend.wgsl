@@ -49,10 +49,24 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
-// 4 elements of the token whose unit 0 is `token`.
+// Unit 0 of the token at `offset` in its block.
+fn token_base(physical: u32, offset: u32) -> u32 {
+  return latent_base(physical, params.rank_units, params.key_units - params.rank_units, offset);
+}
+
+// 4 elements of the latent of the token whose unit 0 is `token`.
 fn load_latent(token: u32, unit: u32) -> vec4<f32> {
-  let scales = latent_cache[token + kv_scale_unit(params.key_units, unit) * BLOCK];
+  let scales = latent_cache[token + kv_scale_unit(params.rank_units, unit) * BLOCK];
   return kv_unpack(latent_cache[token + unit * BLOCK], kv_scale(scales, unit));
+}
+
+// 4 elements of the token's latent or, behind them, of its k_pe.
+fn load_key(token: u32, unit: u32) -> vec4<f32> {
+  if (KV_SCALED && unit >= params.rank_units) {
+    let at = token + latent_key_unit(params.rank_units, unit - params.rank_units) * BLOCK;
+    return kv_unpack_wide(latent_cache[at], latent_cache[at + BLOCK]);
+  }
+  return load_latent(token, unit);
 }
 
 // q . latent of every vector so far, and one unit more.
@@ -75,7 +89,7 @@ fn latent_scores(queries: Queries, key: u32) -> array<vec4<f32>, QUADS> {
   for (var left = params.key_units / UNROLL; left > 0u; left--) {
     var keys = array<vec4<f32>, UNROLL>();
     for (var u = 0u; u < UNROLL; u++) {
-      keys[u] = load_latent(key, unit + u);
+      keys[u] = load_key(key, unit + u);
     }
     for (var u = 0u; u < UNROLL; u++) {
       s = add_score(s, queries, unit + u, keys[u]);
@@ -83,7 +97,7 @@ fn latent_scores(queries: Queries, key: u32) -> array<vec4<f32>, QUADS> {
     unit += UNROLL;
   }
   for (var left = params.key_units % UNROLL; left > 0u; left--) {
-    s = add_score(s, queries, unit, load_latent(key, unit));
+    s = add_score(s, queries, unit, load_key(key, unit));
     unit++;
   }
   var scores = array<vec4<f32>, QUADS>();
@@ -96,7 +110,7 @@ fn latent_scores(queries: Queries, key: u32) -> array<vec4<f32>, QUADS> {
 
 // 4 elements of the chunk's token t.
 fn chunk_latent(t: u32, unit: u32) -> vec4<f32> {
-  return load_latent(latent_base(blocks[t / BLOCK], params.key_units, t % BLOCK), unit);
+  return load_latent(token_base(blocks[t / BLOCK], t % BLOCK), unit);
 }
 
 // The weighed sum of every vector so far, and one token more.
@@ -211,7 +225,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     }
     if (thread < count) {
       let physical = block_table[table + (first + thread) / BLOCK];
-      let scores = latent_scores(queries, latent_base(physical, params.key_units, thread % BLOCK));
+      let scores = latent_scores(queries, token_base(physical, thread % BLOCK));
       for (var quad = 0u; quad < QUADS; quad++) {
         weights[quad * CHUNK + thread] =
           select(vec4<f32>(EMPTY_M), scores[quad], vec4<u32>(first + thread) < queries.limit[quad]);

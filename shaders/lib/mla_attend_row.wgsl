@@ -25,10 +25,24 @@ struct Queries {
   limit: u32,
 }
 
-// 4 elements of the token whose unit 0 is `token`.
+// Unit 0 of the token at `offset` in its block.
+fn token_base(physical: u32, offset: u32) -> u32 {
+  return latent_base(physical, params.rank_units, params.key_units - params.rank_units, offset);
+}
+
+// 4 elements of the latent of the token whose unit 0 is `token`.
 fn load_latent(token: u32, unit: u32) -> vec4<f32> {
-  let scales = latent_cache[token + kv_scale_unit(params.key_units, unit) * BLOCK];
+  let scales = latent_cache[token + kv_scale_unit(params.rank_units, unit) * BLOCK];
   return kv_unpack(latent_cache[token + unit * BLOCK], kv_scale(scales, unit));
+}
+
+// 4 elements of the token's latent or, behind them, of its k_pe.
+fn load_key(token: u32, unit: u32) -> vec4<f32> {
+  if (KV_SCALED && unit >= params.rank_units) {
+    let at = token + latent_key_unit(params.rank_units, unit - params.rank_units) * BLOCK;
+    return kv_unpack_wide(latent_cache[at], latent_cache[at + BLOCK]);
+  }
+  return load_latent(token, unit);
 }
 
 // As softmax_weight, of each head.
@@ -55,17 +69,17 @@ fn score_tile(queries: Queries, table: u32, first: u32, count: u32, thread: u32)
   var m = vec4<f32>(EMPTY_M);
   // 4 tokens at once, which are of one block; those beyond count are in the block all the same, and masked.
   for (var t = 0u; t < count; t += 4u) {
-    let key = latent_base(block_table[table + (first + t) / BLOCK], params.key_units, (first + t) % BLOCK);
+    let key = token_base(block_table[table + (first + t) / BLOCK], (first + t) % BLOCK);
     // Of 4 tokens each.
     var s0 = vec4<f32>();
     var s1 = vec4<f32>();
     var s2 = vec4<f32>();
     var s3 = vec4<f32>();
     for (var unit = 0u; unit < params.key_units; unit++) {
-      let k0 = load_latent(key, unit);
-      let k1 = load_latent(key + 1u, unit);
-      let k2 = load_latent(key + 2u, unit);
-      let k3 = load_latent(key + 3u, unit);
+      let k0 = load_key(key, unit);
+      let k1 = load_key(key + 1u, unit);
+      let k2 = load_key(key + 2u, unit);
+      let k3 = load_key(key + 3u, unit);
       s0 = add_scores(q_abs[queries.at.x + unit], k0, k1, k2, k3, s0);
       s1 = add_scores(q_abs[queries.at.y + unit], k0, k1, k2, k3, s1);
       s2 = add_scores(q_abs[queries.at.z + unit], k0, k1, k2, k3, s2);
@@ -129,7 +143,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
         var b = mat4x4<f32>();
         for (var t = 0u; t < count; t++) {
           let token = first + t;
-          let at = latent_base(block_table[table + token / BLOCK], params.key_units, token % BLOCK);
+          let at = token_base(block_table[table + token / BLOCK], token % BLOCK);
           let weight = weights[t * THREADS + thread];
           let v = load_latent(at, unit);
           let w = load_latent(at, unit + 1u);

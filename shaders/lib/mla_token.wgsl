@@ -9,12 +9,21 @@ fn first_pair(position: u32, unit: u32) -> u32 {
   return position * (params.rope_units * 2u) + unit * 4u;
 }
 
+// A unit of the staged token as the cache has it.
+fn staged_token_unit(rank_units: u32, unit: u32) -> KvUnit {
+  let key = latent_key_unit(rank_units, 0u);
+  if (unit >= key) {
+    return kv_pack_wide(kv_staged[rank_units + (unit - key) / 2u], (unit - key) % 2u);
+  }
+  return kv_staged_unit(0u, rank_units, unit);
+}
+
 // The staged token, into the cache. Call in uniform control flow.
-fn append_staged(to: u32, units: u32, thread: u32) {
+fn append_staged(to: u32, rank_units: u32, thread: u32) {
   workgroupBarrier();
   var unit = thread;
-  for (var left = steps(thread, kv_stored_units(units), THREADS); left > 0u; left--) {
-    latent_cache[to + unit * BLOCK] = kv_staged_unit(0u, units, unit);
+  for (var left = steps(thread, latent_key_unit(rank_units, params.rope_units), THREADS); left > 0u; left--) {
+    latent_cache[to + unit * BLOCK] = staged_token_unit(rank_units, unit);
     unit += THREADS;
   }
 }
@@ -49,7 +58,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
   }
   let start = row * params.kv_units + params.kv_start;
   let units = rank_units + params.rope_units;
-  let to = latent_base(physical, units, position % BLOCK);
+  let to = latent_base(physical, rank_units, params.rope_units, position % BLOCK);
   if (READY) {
     var unit = thread;
     for (var left = steps(thread, units, THREADS); left > 0u; left--) {
@@ -61,7 +70,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
       unit += THREADS;
     }
     if (KV_SCALED) {
-      append_staged(to, units, thread);
+      append_staged(to, rank_units, thread);
     }
     return;
   }
@@ -110,6 +119,6 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
     unit += THREADS;
   }
   if (KV_SCALED && appends) {
-    append_staged(to, units, thread);
+    append_staged(to, rank_units, thread);
   }
 }

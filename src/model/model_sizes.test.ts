@@ -96,8 +96,8 @@ describe('modelSizes', () => {
       const { headDim } = attentionOf(llama, 'gqa');
       expect(modelSizes(llama, 'q4', kv).layers[0]!.kvToken).toBe(2 * headDim * (kv === 'f32' ? 4 : 2));
     }
-    // Bytes, and a word of scales for each 64 of them.
+    // Bytes, and a word of scales for each 64 of them; a latent's rotary part is f16.
     expect(modelSizes(configOf({ head_dim: 80 }), 'q4', 'q8').layers[0]!.kvToken).toBe(2 * (80 + 2 * 4));
-    expect(modelSizes(deepseek, 'f16', 'q8').layers[0]!.kvToken).toBe(kvLoraRank + qkRopeHeadDim + 4);
+    expect(modelSizes(deepseek, 'f16', 'q8').layers[0]!.kvToken).toBe(kvLoraRank + 4 + 2 * qkRopeHeadDim);
   });
 });

@@ -3,8 +3,8 @@ import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { type RowInfo, rowInfoArray } from '../../attention/fixture.js';
 import { type MlaShape, poisonedLatent, shuffledBlocks } from '../../attention/mla_fixture.js';
-import { kvVectorBytes, NO_BLOCK } from '../../cache/kv_cache.js';
-import { latentWidth } from '../../cache/latent_cache.js';
+import { NO_BLOCK } from '../../cache/kv_cache.js';
+import { latentTokenBytes, latentWidth } from '../../cache/latent_cache.js';
 import { mlaRopeAppend } from './index.js';
 import { type MlaRopeAppendCase, mlaRopeAppendReference } from './reference.js';
 
@@ -17,7 +17,7 @@ export function appendCase(
   rowInfo: readonly RowInfo[],
   { races = false, ...more }: { races?: boolean } & Pick<MlaRopeAppendCase, 'elsewhere' | 'latents'> = {},
 ): KernelCase<MlaRopeAppendCase> {
-  const { heads, qkNopeHeadDim, qkRopeHeadDim, kvLoraRank, kvType, block } = shape;
+  const { heads, qkNopeHeadDim, qkRopeHeadDim, kvLoraRank, block } = shape;
   const qWidth = heads * (qkNopeHeadDim + qkRopeHeadDim);
   const stride = alignUp(qWidth + latentWidth(shape) + 4, 32);
   const longest = Math.max(...rowInfo.map((info) => (info ? info[0] + 1 : 1)));
@@ -39,7 +39,7 @@ export function appendCase(
     seed: 3,
     tolerance: { absolute: 1e-5, relative: 1e-5 },
     flops: rowInfo.length * (4 * kvLoraRank + 3 * (heads + 1) * qkRopeHeadDim),
-    bytes: rowInfo.length * (4 * stride + kvVectorBytes(latentWidth(shape), kvType)),
+    bytes: rowInfo.length * (4 * stride + latentTokenBytes(shape)),
     step: { rows: rowInfo.length, chunks: 1 },
     races,
   };
