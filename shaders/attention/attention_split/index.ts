@@ -5,9 +5,11 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/head_tables.js';
 import {
   type CacheHeads,
+  CHUNK_TOKENS,
   cacheHeads,
   checkKvShape,
   checkStride,
+  kvCacheBytes,
   kvConstants,
   type KvType,
   kvWgsl,
@@ -17,6 +19,7 @@ import attendChunk from '../../lib/attend_chunk.wgsl?raw';
 import share from '../../lib/share.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
+import { someActivations } from '../../linear/problem.js';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
 import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import {
@@ -52,17 +55,23 @@ export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPie
   readonly share?: Share;
 }
 
-/** How a workgroup attends to a chunk on a hardware adapter (attend_chunk.wgsl); HEAD_TILE also on a software adapter. */
+/**
+ * How a workgroup attends to a chunk on a hardware adapter (attend_chunk.wgsl); HEAD_TILE also on a software adapter. `tuning`: twice
+ * or half as much is asked for at a time.
+ */
 export function attendConstants(
   { heads, kvHeads, headDim }: Pick<AttentionSplitProblem, 'heads' | 'kvHeads' | 'headDim'>,
-  { unroll }: DeviceTraits,
+  { unroll, tuning }: DeviceTraits,
 ) {
   const group = heads / kvHeads;
+  const most = tuning === 'fewer loads' ? 4 : 8;
+  const values = { 'fewer loads': 2, 'more loads': 8 }[tuning ?? ''] ?? 4;
   return {
     HEAD_TILE: group === 1 ? 1 : group === 2 ? 2 : 4,
     // Units of a key that a thread asks for at a time.
-    STEP: unroll ? [8, 6, 5, 4, 3, 2, 1].find((divisor) => (headDim / 4) % divisor === 0)! : 1,
-    VALUES: unroll ? 4 : 1,
+    STEP: unroll ? [8, 6, 5, 4, 3, 2, 1].find((divisor) => divisor <= most && (headDim / 4) % divisor === 0)! : 1,
+    // Compilers of CPUs take long for more; a tuned plan differs all the same.
+    VALUES: unroll ? values : Math.max(1, values / 4),
     UNROLLED: unroll,
   };
 }
@@ -95,6 +104,20 @@ export const attentionSplit = defineKernel({
     scale: 'f32',
     ...WINDOW_PARAMS,
     ...SINK_PARAMS,
+  },
+  tunings: ['fewer loads', 'more loads'],
+  contents: (problem: AttentionSplitProblem) => {
+    const { rows, qStride, kvHeads, tableStride, maxChunks } = problem;
+    // One block is read again and again: about 1 in f16, and numbers in f32 and bytes.
+    const words = kvCacheBytes(problem, 1) / 4;
+    const block = Uint32Array.from({ length: words }, (_, i) => 0x3c003c00 + (i % 256));
+    return {
+      q: someActivations(rows * qStride),
+      k_cache: block,
+      v_cache: block,
+      block_table: new Uint32Array(kvHeads * tableStride),
+      row_info: Uint32Array.from({ length: 2 * rows }, (_, i) => (i % 2 === 0 ? maxChunks * CHUNK_TOKENS - 1 : 0)),
+    };
   },
   plan(problem: AttentionSplitProblem, traits) {
     const { heads, kvHeads, headDim, maxChunks, qStride, share: own = WHOLE } = problem;
@@ -150,7 +173,7 @@ export const attentionSplit = defineKernel({
       grid: ({ chunks, rows }) => [
         Math.min(localChunks(chunks, own), maxChunks),
         kvHeads * (software ? 1 : ceilDiv(group, headTile)),
-        rows,
+        Math.min(rows, problem.rows),
       ],
     };
   },
