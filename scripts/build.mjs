@@ -160,7 +160,10 @@ await build({
     emptyOutDir: false,
     target: 'es2023',
     lib: {
-      entry: { 'splitkv-prompt_api': join(root, 'src/app/prompt_api/index.ts') },
+      entry: {
+        'splitkv-ai_sdk': join(root, 'src/app/ai_sdk/index.ts'),
+        'splitkv-prompt_api': join(root, 'src/app/prompt_api/index.ts'),
+      },
       formats: ['es'],
     },
     rollupOptions: { output: { minify: true } },

@@ -35,12 +35,15 @@ export function buildTypes(folder) {
     "'splitkv/chat'",
   );
   // Of what takes a model, which is the library's own.
-  const promptApi = ['types', 'index']
-    .map((file) => readFileSync(join(parts, `src/app/prompt_api/${file}.d.ts`), 'utf8'))
-    .join('\n')
-    .replaceAll(/^(import|export)[^;]*?from '\.\/[^']*';\n/gm, '')
-    .replaceAll("'../../index.js'", "'splitkv'");
-  writeFileSync(join(folder, 'splitkv-prompt_api.d.ts'), promptApi);
+  const faces = { prompt_api: ['types', 'index'], ai_sdk: ['index'] };
+  for (const [face, files] of Object.entries(faces)) {
+    const declared = files
+      .map((file) => readFileSync(join(parts, `src/app/${face}/${file}.d.ts`), 'utf8'))
+      .join('\n')
+      .replaceAll(/^(import|export)[^;]*?from '\.\/[^']*';\n/gm, '')
+      .replaceAll("'../../index.js'", "'splitkv'");
+    writeFileSync(join(folder, `splitkv-${face}.d.ts`), declared);
+  }
   writeFileSync(join(folder, 'splitkv.d.ts'), main);
   writeFileSync(
     join(folder, 'splitkv-chat.d.ts'),

@@ -127,6 +127,7 @@ for (const [compiler, path] of Object.entries(COMPILERS)) {
       const packed = join(root, 'node_modules/splitkv');
       const declarations = readdirSync('dist').filter((name) => name.endsWith('.d.ts'));
       expect(declarations).toEqual([
+        'splitkv-ai_sdk.d.ts',
         'splitkv-chat.d.ts',
         'splitkv-prompt_api.d.ts',
         'splitkv-react.d.ts',

@@ -92,7 +92,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   expect(more.toSorted()).toEqual(['splitkv-dropped.js', 'splitkv-markdown.js', 'splitkv-sheet.js']);
   expect(gzipped(more) / 1000).toBeLessThan(20);
   // What other APIs look like, over a model that is loaded elsewhere.
-  const faces = ['splitkv-prompt_api.js'];
+  const faces = ['splitkv-prompt_api.js', 'splitkv-ai_sdk.js'];
   expect([...reached(faces, [STATIC])]).toEqual(faces);
   expect(gzipped(faces) / 1000).toBeLessThan(5);
   const own = new Set([...all, ...chat, ...more, ...faces]);

@@ -1,7 +1,9 @@
+import Anthropic from '@anthropic-ai/sdk';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { HumanMessage } from '@langchain/core/messages';
+import { type AIMessageChunk, HumanMessage } from '@langchain/core/messages';
 import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai';
-import { embedMany, generateObject, generateText, streamText } from 'ai';
+import { embedMany, generateObject, generateText, stepCountIs, streamText, tool } from 'ai';
+import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
 import type { ServingModel } from '../index.js';
@@ -67,4 +69,85 @@ test('LangChain', async () => {
   expect(text).toBe(whole.text);
   const [vector] = await new OpenAIEmbeddings(shared).embedDocuments(['the cat']);
   expect(vector).toEqual([...(await model.embed(['the cat'])).embeddings[0]!]);
+});
+
+/** A call as models without a format of their own write it. Held to it, a random model calls. */
+const regex = String.raw`\{"name": "weather", "parameters": \{"city": "[a-z]{2,4}"\}\}`;
+const city = z.object({ city: z.string().min(2).max(4) });
+
+test('tools are called, by every client', async () => {
+  const name = 'weather';
+  const description = 'the weather of a city';
+  const isCity = { city: expect.stringMatching(/^[a-z]{2,4}$/) as string };
+  const asked: string[] = [];
+  const execute = async (input: { readonly city: string }): Promise<string> => {
+    asked.push(input.city);
+    return 'warm';
+  };
+  const provider = createOpenAICompatible({ name: 'splitkv', baseURL: `${server.url}/v1`, apiKey: 'any' });
+  const given = { model: provider('tiny'), prompt: 'warm ?', maxRetries: 0, providerOptions: { splitkv: { regex } } };
+  const tools = { weather: tool({ description, inputSchema: city, execute }) };
+  const whole = await generateText({ ...given, tools, stopWhen: stepCountIs(2) });
+  expect(whole.steps.map(({ finishReason }) => finishReason)).toEqual(['tool-calls', 'tool-calls']);
+  expect(whole.steps[0]!.toolResults).toMatchObject([{ toolName: name, input: { city: asked[0] }, output: 'warm' }]);
+  const stream = streamText({ ...given, tools });
+  expect((await stream.toolCalls).map(({ input }) => input)).toEqual([{ city: asked[0] }]);
+
+  const bound = new ChatOpenAI({
+    model: 'tiny',
+    apiKey: 'any',
+    configuration: { baseURL: `${server.url}/v1` },
+    maxRetries: 0,
+    temperature: 0,
+    modelKwargs: { regex },
+  }).bindTools([{ name, description, schema: city }]);
+  const message = await bound.invoke([new HumanMessage('warm ?')]);
+  expect(message.tool_calls).toMatchObject([{ name, args: isCity }]);
+  let streamed: AIMessageChunk | undefined;
+  for await (const chunk of await bound.stream([new HumanMessage('warm ?')]))
+    streamed = streamed ? streamed.concat(chunk) : chunk;
+  expect(streamed!.tool_calls).toMatchObject([{ name, args: message.tool_calls![0]!.args }]);
+
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'any', maxRetries: 0 });
+  const parameters = z.toJSONSchema(city);
+  const held = { regex } as object;
+  const request = {
+    ...held,
+    model: 'tiny',
+    tools: [{ type: 'function' as const, name, description, parameters, strict: true }],
+  };
+  const first = await client.responses.create({ ...request, input: 'warm ?' });
+  const [call] = first.output as OpenAI.Responses.ResponseFunctionToolCall[];
+  expect(call).toMatchObject({ type: 'function_call', name, status: 'completed' });
+  expect(JSON.parse(call!.arguments)).toEqual(isCity);
+  const back = { type: 'function_call_output' as const, call_id: call!.call_id, output: 'warm' };
+  const second = client.responses.stream({ ...request, input: [back], previous_response_id: first.id });
+  const types: string[] = [];
+  for await (const { type } of second) types.push(type);
+  expect(types).toContain('response.function_call_arguments.delta');
+  expect((await second.finalResponse()).output).toMatchObject([{ type: 'function_call', name }]);
+
+  const anthropic = new Anthropic({ baseURL: server.url, apiKey: 'any', maxRetries: 0 });
+  const body = {
+    ...held,
+    model: 'tiny',
+    max_tokens: 100,
+    tools: [{ name, description, input_schema: { ...parameters, type: 'object' as const } }],
+  };
+  const said = [{ role: 'user' as const, content: 'warm ?' }];
+  const answer = await anthropic.messages.create({ ...body, messages: said });
+  expect(answer).toMatchObject({
+    stop_reason: 'tool_use',
+    content: [{ type: 'tool_use', name, input: isCity }],
+  });
+  const { id } = answer.content[0] as Anthropic.ToolUseBlock;
+  const result = { type: 'tool_result' as const, tool_use_id: id, content: 'warm' };
+  const final = await anthropic.messages
+    .stream({
+      ...body,
+      messages: [...said, { role: 'assistant', content: answer.content }, { role: 'user', content: [result] }],
+    })
+    .finalMessage();
+  expect(final).toMatchObject({ stop_reason: 'tool_use', content: [{ type: 'tool_use', name }] });
+  expect(city.parse((final.content[0] as Anthropic.ToolUseBlock).input)).toBeDefined();
 });

@@ -4,10 +4,10 @@
  */
 
 import * as z from 'zod/mini';
-import { isObject } from '../../base/json.js';
-import type { ChatMessage } from '../../index.js';
+import { isObject, show } from '../../base/json.js';
+import type { ChatMessage, ChatOptions, Tool, ToolCall, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { checkMessages } from '../requests/chat_request.js';
+import { chatFields, chatOptionsOf, checkMessages } from '../requests/chat_request.js';
 import { callOf, type CompletionCall } from '../requests/completion_call.js';
 import {
   checkLength,
@@ -22,6 +22,8 @@ import type { TokenizeCall } from '../requests/tokenize_request.js';
 
 const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
 const STOPS = `a list of at most ${MAX_STOPS} texts, none of them empty`;
+const TOOL = 'a tool such as {"name": "weather", "input_schema": {"type": "object"}}';
+const CHOICE = 'an object such as {"type": "auto"}';
 const { n: _n, max_tokens: _max, stop: _stop, ...shared } = commonFields;
 const conversation = {
   messages: z
@@ -34,6 +36,11 @@ const conversation = {
     )
     .check(z.minLength(1, MESSAGES)),
   system: z.nullish(z.unknown()),
+  ...chatFields,
+  tools: z.nullish(z.array(z.looseObject({ name: z.string("a tool's name") }, TOOL), 'a list of tools')),
+  tool_choice: z.nullish(
+    z.looseObject({ type: z.enum(['auto', 'any', 'tool', 'none'], 'auto, any, tool or none') }, CHOICE),
+  ),
   thinking: z.nullish(z.looseObject({ type: z.string('a type') }, 'an object such as {"type": "disabled"}')),
 };
 const schema = z.looseObject({
@@ -62,6 +69,7 @@ export function parseMessageRequest(body: unknown, room: number): CompletionCall
     ignored,
     maxTokens: most,
     logprobs: undefined,
+    chat: chatOf(fields),
   });
 }
 
@@ -74,7 +82,7 @@ export function parseCountRequest(body: unknown, room: number): TokenizeCall {
     model: fields.model ?? undefined,
     ignored,
     prompt: { messages: messagesOf(fields) },
-    options: { addGenerationPrompt: true },
+    options: { addGenerationPrompt: true, ...chatOf(fields) },
   };
 }
 
@@ -84,24 +92,90 @@ function checkLists(body: unknown, room: number): void {
   if (Array.isArray(body.stop_sequences)) checkLength(body.stop_sequences, MAX_STOPS, 'stop_sequences', STOPS);
 }
 
+/** Tools, and whether the model thinks, as chats say it. @throws ApiError 400 */
+function chatOf({ tools, tool_choice: choice, thinking, ...fields }: z.infer<typeof counted>): ChatOptions {
+  const asked = (tools ?? []).map(({ name, description, input_schema: parameters, type = 'custom' }, index): Tool => {
+    const at = `tools[${index}]`;
+    if (type !== 'custom') throw badRequest(`${at} is of type ${show(type)}; this server has tools of the client`, at);
+    return { type: 'function', function: { name, description, parameters } as Tool['function'] };
+  });
+  return chatOptionsOf({
+    ...fields,
+    ...(asked.length > 0 && { tools: asked }),
+    tool_choice: choice ? choiceOf(choice) : undefined,
+    ...(choice?.['disable_parallel_tool_use'] === true && { parallel_tool_calls: false }),
+    ...(thinking && { enable_thinking: thinking.type !== 'disabled' }),
+  });
+}
+
+function choiceOf({
+  type,
+  name,
+}: {
+  readonly type: 'auto' | 'any' | 'tool' | 'none';
+  readonly name?: unknown;
+}): ToolChoice {
+  if (type === 'tool') return { type: 'function', function: { name: String(name) } };
+  return type === 'any' ? 'required' : type;
+}
+
 /** The system's text and the turns; neighbours of one role are one turn, as Anthropic reads them. @throws ApiError 400 */
 function messagesOf({ system, messages }: z.infer<typeof counted>): ChatMessage[] {
-  const texts = { types: ['text'], between: '\n' };
   const all: ChatMessage[] = [];
-  if (system != null) all.push({ role: 'system', content: textOfParts(system, 'system', texts) });
+  if (system != null) all.push({ role: 'system', content: textOfParts(system, 'system', TEXTS) });
   for (const [index, { role, content }] of messages.entries()) {
-    // What was thought isn't said again.
-    const left = role === 'assistant' ? ['thinking', 'redacted_thinking'] : [];
-    const text = textOfParts(content, `messages[${index}].content`, { ...texts, left });
-    const last = all.at(-1);
-    if (last?.role === role) all[all.length - 1] = { role, content: `${last.content}\n\n${text}` };
-    else all.push({ role, content: text });
+    for (const message of turnOf(role, content, `messages[${index}].content`)) {
+      const last = all.at(-1);
+      if (last?.role === message.role && message.role !== 'tool') all[all.length - 1] = joined(last, message);
+      else all.push(message);
+    }
   }
   if (all.at(-1)!.role === 'assistant') {
     throw badRequest(
-      'the last message is the assistant’s; this server begins answers itself: end with a message of the user',
+      "the last message is the assistant's; this server begins answers itself: end with a message of the user",
       'messages',
     );
   }
   return all;
+}
+
+const TEXTS = { types: ['text'], between: '\n' };
+
+const joined = (before: ChatMessage, after: ChatMessage): ChatMessage => {
+  const texts = [before.content, after.content].filter((text) => text != null && text !== '');
+  const calls = [...(before.tool_calls ?? []), ...(after.tool_calls ?? [])];
+  return {
+    role: before.role,
+    content: texts.length === 0 && calls.length > 0 ? null : texts.join('\n\n'),
+    ...(calls.length > 0 && { tool_calls: calls }),
+  };
+};
+
+/** What a turn says: results of tools first, each a message. @throws ApiError 400 */
+function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: string): ChatMessage[] {
+  if (!Array.isArray(content)) return [{ role, content: textOfParts(content, name, TEXTS) }];
+  const calls: ToolCall[] = [];
+  const results: ChatMessage[] = [];
+  for (const [index, block] of content.entries()) {
+    const at = `${name}[${index}]`;
+    const { type, ...rest } = (isObject(block) ? block : {}) as Record<string, unknown>;
+    const text = (key: string): string => {
+      const value = rest[key];
+      if (typeof value !== 'string')
+        throw badRequest(`${at}.${key} is ${show(value)}; expected a text`, `${at}.${key}`);
+      return value;
+    };
+    if (type === 'tool_use' && role === 'assistant') {
+      const called = { name: text('name'), arguments: JSON.stringify(rest['input'] ?? {}) };
+      calls.push({ id: text('id'), type: 'function', function: called });
+    } else if (type === 'tool_result' && role === 'user') {
+      const said = rest['content'] == null ? '' : textOfParts(rest['content'], `${at}.content`, TEXTS);
+      results.push({ role: 'tool', tool_call_id: text('tool_use_id'), content: said });
+    }
+  }
+  // What was thought isn't said again.
+  const left = role === 'assistant' ? ['thinking', 'redacted_thinking', 'tool_use'] : ['tool_result'];
+  const text = textOfParts(content, name, { ...TEXTS, left });
+  if (calls.length > 0) return [{ role, content: text === '' ? null : text, tool_calls: calls }];
+  return results.length > 0 && text === '' ? results : [...results, { role, content: text }];
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { isObject } from '../../base/json.js';
 import type { Completion, CompletionEvent } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 import type { AnswerWriter, WholeAnswer } from '../requests/answer_shape.js';
@@ -6,7 +7,8 @@ import type { AnswerWriter, WholeAnswer } from '../requests/answer_shape.js';
 /** A part of the answer. */
 type Block =
   | { readonly type: 'thinking'; thinking: string; readonly signature: '' }
-  | { readonly type: 'text'; text: string };
+  | { readonly type: 'text'; text: string }
+  | { readonly type: 'tool_use'; readonly id: string; readonly name: string; input: object };
 
 const STOP_REASONS: Readonly<Record<WholeAnswer['finish'], string>> = {
   eos: 'end_turn',
@@ -22,14 +24,18 @@ export class MessageWriter implements AnswerWriter {
   readonly isNamed = true;
   readonly #id = `msg_${randomUUID().replaceAll('-', '')}`;
   readonly #blocks: Block[] = [];
+  /** Of the call that is being written, as they come. */
+  #arguments = '';
   #reason: string | null = null;
   #stop: string | null = null;
 
   constructor(private readonly modelName: string) {}
 
   whole([answer]: readonly WholeAnswer[], completion: Completion): object {
-    const { text, reasoning, finish, stop } = answer!;
-    this.chunks({ index: 0, text, reasoning, logprobs: [], finish, ...(stop !== undefined && { stop }) });
+    const { text, reasoning, toolCalls, finish, stop } = answer!;
+    const calls = toolCalls.map(({ id, function: of }, index) => ({ index, id, ...of }));
+    const event = { index: 0, text, reasoning, toolCalls: calls, logprobs: [], finish };
+    this.chunks({ ...event, ...(stop !== undefined && { stop }) });
     return this.#message(this.#blocks, completion);
   }
 
@@ -37,7 +43,7 @@ export class MessageWriter implements AnswerWriter {
     return [{ type: 'message_start', message: this.#message([], completion) }];
   }
 
-  chunks({ text, reasoning = '', finish, stop }: CompletionEvent): object[] {
+  chunks({ text, reasoning = '', toolCalls = [], finish, stop }: CompletionEvent): object[] {
     const events: object[] = [];
     if (reasoning !== '') {
       const block = this.#open('thinking', events);
@@ -49,8 +55,16 @@ export class MessageWriter implements AnswerWriter {
       if (block.type === 'text') block.text += text;
       events.push(this.#delta({ type: 'text_delta', text }));
     }
+    for (const { id, name = '', arguments: partial_json } of toolCalls) {
+      if (id !== undefined) this.#begin({ type: 'tool_use', id, name, input: {} }, events);
+      if (partial_json === '') continue;
+      this.#arguments += partial_json;
+      events.push(this.#delta({ type: 'input_json_delta', partial_json }));
+    }
     if (finish) {
-      this.#reason = STOP_REASONS[finish];
+      const isCut = finish === 'max_tokens' || finish === 'context_full';
+      const called = this.#blocks.some(({ type }) => type === 'tool_use');
+      this.#reason = called && !isCut ? 'tool_use' : STOP_REASONS[finish];
       this.#stop = stop ?? null;
       if (this.#blocks.length > 0) events.push(this.#closed());
     }
@@ -80,14 +94,16 @@ export class MessageWriter implements AnswerWriter {
   }
 
   /** The last block, which is of this type from now on. */
-  #open(type: Block['type'], events: object[]): Block {
+  #open(type: 'text' | 'thinking', events: object[]): Block {
     const last = this.#blocks.at(-1);
     if (last?.type === type) return last;
-    if (last) events.push(this.#closed());
-    const fresh = (): Block => (type === 'text' ? { type, text: '' } : { type, thinking: '', signature: '' });
-    const block = fresh();
+    return this.#begin(type === 'text' ? { type, text: '' } : { type, thinking: '', signature: '' }, events);
+  }
+
+  #begin(block: Block, events: object[]): Block {
+    if (this.#blocks.length > 0) events.push(this.#closed());
     this.#blocks.push(block);
-    events.push({ type: 'content_block_start', index: this.#blocks.length - 1, content_block: fresh() });
+    events.push({ type: 'content_block_start', index: this.#blocks.length - 1, content_block: { ...block } });
     return block;
   }
 
@@ -96,7 +112,20 @@ export class MessageWriter implements AnswerWriter {
   }
 
   #closed(): object {
+    const last = this.#blocks.at(-1);
+    if (last?.type === 'tool_use') last.input = inputOf(this.#arguments);
+    this.#arguments = '';
     return { type: 'content_block_stop', index: this.#blocks.length - 1 };
+  }
+}
+
+/** Of a call that was cut, nothing. */
+function inputOf(text: string): object {
+  try {
+    const input: unknown = JSON.parse(text);
+    return isObject(input) ? input : {};
+  } catch {
+    return {};
   }
 }
 

@@ -39,6 +39,6 @@ export function withOneSystem(messages: readonly ChatMessage[]): ChatMessage[] {
   const count = messages.findIndex(({ role }) => role !== 'system');
   const leading = messages.slice(0, count < 0 ? messages.length : count);
   if (leading.length < 2) return [...messages];
-  const content = leading.map((message) => message.content).join('\n\n');
+  const content = leading.map((message) => message.content ?? '').join('\n\n');
   return [{ role: 'system', content }, ...messages.slice(leading.length)];
 }

@@ -5,9 +5,9 @@
 
 import * as z from 'zod/mini';
 import { isObject, shortened, show } from '../../base/json.js';
-import type { ChatMessage } from '../../index.js';
+import type { ChatMessage, Tool, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { checkMessages } from '../requests/chat_request.js';
+import { chatFields, chatOptionsOf, checkMessages } from '../requests/chat_request.js';
 import { callOf, type CompletionCall } from '../requests/completion_call.js';
 import { commonFields, flag, given, type IgnoredField, optionalInteger, parseFields } from '../requests/fields.js';
 import { textOfParts, withOneSystem } from '../requests/text_parts.js';
@@ -25,6 +25,11 @@ export interface ResponseRequest {
   /** As it was asked for. */
   readonly format: object;
   readonly user: string | null;
+  /** As they were asked for. */
+  readonly tools: readonly object[];
+  readonly toolChoice: unknown;
+  readonly parallelToolCalls: boolean;
+  readonly effort: string | null;
   /** The input as items, and as messages. */
   readonly items: readonly object[];
   readonly messages: readonly ChatMessage[];
@@ -37,11 +42,16 @@ export interface ResponseCall extends CompletionCall {
 
 const INPUT = 'a text, or a list of items such as {"role": "user", "content": "..."}, at least one';
 const TEXT = 'an object such as {"format": {"type": "json_schema", "name": "a", "schema": {}}}';
+const TOOL = 'a tool such as {"type": "function", "name": "weather", "parameters": {"type": "object"}}';
+const TOOLS = 'a list of tools';
+const EFFORT = 'an object such as {"effort": "low"}';
 const METADATA = 'an object of at most 16 texts, of up to 512 characters each';
 const LOGPROBS = 'message.output_text.logprobs';
 const { n: _n, max_tokens: _max, response_format: _format, ...shared } = commonFields;
 const schema = z.looseObject({
   ...shared,
+  ...chatFields,
+  tools: z.nullish(z.array(z.looseObject({ type: z.string('a type such as "function"') }, TOOL), TOOLS)),
   input: z.union(
     [z.string(INPUT).check(z.minLength(1, INPUT)), z.array(z.unknown(), INPUT).check(z.minLength(1, INPUT))],
     INPUT,
@@ -66,7 +76,7 @@ const schema = z.looseObject({
   ),
   include: z.nullish(z.array(z.string('a text'), 'a list of texts')),
   top_logprobs: optionalInteger(0, 20),
-  reasoning: z.nullish(z.looseObject({}, 'an object such as {"effort": "low"}')),
+  reasoning: z.nullish(z.looseObject({ effort: z.nullish(z.string(EFFORT)) }, EFFORT)),
   user: z.nullish(z.string('a text')),
 });
 
@@ -87,10 +97,17 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
     typeof input === 'string'
       ? [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: input }] }]
       : input;
-  const messages = items.flatMap((item, index) => messagesOfItem(item, `input[${index}]`));
+  const messages = items.reduce<ChatMessage[]>((all, item, index) => withItem(all, item, `input[${index}]`), []);
   if (messages.length === 0) throw badRequest('input says nothing; expected a message at least', 'input');
   const format = text?.format ?? { type: 'text' };
   const all = instructions === null ? messages : [{ role: 'system' as const, content: instructions }, ...messages];
+  const effort = fields.reasoning?.effort ?? fields.reasoning_effort ?? null;
+  const chat = chatOptionsOf({
+    ...fields,
+    tools: toolsOf(fields.tools ?? []),
+    tool_choice: choiceOf(fields.tool_choice),
+    reasoning_effort: effort,
+  });
   const wantsLogprobs = include?.includes(LOGPROBS) ?? false;
   if (top != null && top > 0 && !wantsLogprobs) {
     throw badRequest(`top_logprobs needs "include": ["${LOGPROBS}"]`, 'top_logprobs');
@@ -103,6 +120,7 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
       ignored,
       maxTokens: given(most) ?? room,
       logprobs: wantsLogprobs ? (top ?? 0) : undefined,
+      chat,
     },
   );
   return {
@@ -119,6 +137,10 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
       topLogprobs: top ?? 0,
       format,
       user: fields.user ?? null,
+      tools: fields.tools ?? [],
+      toolChoice: fields.tool_choice ?? 'auto',
+      parallelToolCalls: fields.parallel_tool_calls ?? true,
+      effort,
       items: items as readonly object[],
       messages,
     },
@@ -138,23 +160,54 @@ function formatOf(format: { readonly type: string }): { readonly type: string } 
   return { type, json_schema: { name, schema: wanted, strict, description } };
 }
 
-/** What an item says of the conversation: nothing, where it is what a model thought. @throws ApiError 400 */
-function messagesOfItem(item: unknown, name: string): ChatMessage[] {
-  if (!isObject(item))
+/** Tools as chats say them. @throws ApiError 400 */
+const toolsOf = (tools: readonly ({ readonly type: string } & Record<string, unknown>)[]): Tool[] =>
+  tools.map(({ type, name, description, parameters, strict }, index) => {
+    const at = `tools[${index}]`;
+    if (type !== 'function') throw badRequest(`${at} is of type ${show(type)}; this server has functions`, at);
+    return { type, function: { name, description, parameters, strict } } as Tool;
+  });
+
+/** A choice as chats say it. */
+function choiceOf(choice: ToolChoice | null | undefined): ToolChoice | null | undefined {
+  const { type, name } = (isObject(choice) ? choice : {}) as { readonly type?: unknown; readonly name?: unknown };
+  return type === 'function' && typeof name === 'string' ? { type, function: { name } } : choice;
+}
+
+/** With what an item says of the conversation: nothing, where it is what a model thought. @throws ApiError 400 */
+function withItem(before: ChatMessage[], item: unknown, name: string): ChatMessage[] {
+  if (!isObject(item)) {
     throw badRequest(`${name} is ${show(item)}; expected an item such as {"role": "user", "content": "..."}`, name);
+  }
   const { type = 'message', role, content } = item as Record<string, unknown>;
-  if (type === 'reasoning') return [];
+  const text = (key: string): string => {
+    const value = item[key];
+    if (typeof value !== 'string')
+      throw badRequest(`${name}.${key} is ${show(value)}; expected a text`, `${name}.${key}`);
+    return value;
+  };
+  const types = ['input_text', 'output_text', 'text'];
+  if (type === 'reasoning') return before;
+  if (type === 'function_call') {
+    const called = { name: text('name'), arguments: text('arguments') };
+    const call = { id: text('call_id'), type: 'function' as const, function: called };
+    const last = before.at(-1);
+    // Calls follow what was said with them, each an item.
+    if (last?.role !== 'assistant') return [...before, { role: 'assistant', content: null, tool_calls: [call] }];
+    return [...before.slice(0, -1), { ...last, tool_calls: [...(last.tool_calls ?? []), call] }];
+  }
+  if (type === 'function_call_output') {
+    const output = textOfParts(item['output'], `${name}.output`, { types });
+    return [...before, { role: 'tool', tool_call_id: text('call_id'), content: output }];
+  }
   if (type !== 'message') {
     const what = typeof type === 'string' ? `'${shortened(type)}'` : show(type);
-    throw badRequest(`${name} is of type ${what}; this server takes messages and reasoning`, name);
+    throw badRequest(`${name} is of type ${what}; this server takes messages, calls of functions and reasoning`, name);
   }
   if (typeof role !== 'string' || !ROLES.includes(role)) {
     throw badRequest(`${name}.role is ${show(role)}; expected ${ROLES.join(', ')}`, `${name}.role`);
   }
-  const text = textOfParts(content, `${name}.content`, {
-    types: ['input_text', 'output_text', 'text'],
-    left: ['refusal'],
-  });
+  const said = textOfParts(content, `${name}.content`, { types, left: ['refusal'] });
   // OpenAI's newer name of the same role, which templates don't know.
-  return [{ role: (role === 'developer' ? 'system' : role) as ChatMessage['role'], content: text }];
+  return [...before, { role: (role === 'developer' ? 'system' : role) as ChatMessage['role'], content: said }];
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { ChatMessage, Completion, CompletionEvent, TokenChance } from '../../index.js';
+import type { ChatMessage, Completion, CompletionEvent, TokenChance, ToolCall } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 import type { AnswerWriter, WholeAnswer } from '../requests/answer_shape.js';
 import type { ResponseCall } from './response_request.js';
@@ -10,10 +10,20 @@ type Logprobs = CompletionEvent['logprobs'];
 interface OpenItem {
   readonly index: number;
   readonly id: string;
-  readonly kind: 'reasoning' | 'message';
+  readonly kind: 'reasoning' | 'message' | 'function_call';
+  /** Of a call: which of them it is, and whose. */
+  readonly call?: { readonly id: string; readonly name: string };
+  /** Its text, or a call's arguments. */
   text: string;
   readonly logprobs: Logprobs[number][];
 }
+
+const EVENTS: Readonly<Record<OpenItem['kind'], string>> = {
+  reasoning: 'reasoning_text',
+  message: 'output_text',
+  function_call: 'function_call_arguments',
+};
+const PREFIXES: Readonly<Record<OpenItem['kind'], string>> = { reasoning: 'rs', message: 'msg', function_call: 'fc' };
 
 const idOf = (prefix: string): string => `${prefix}_${randomUUID().replaceAll('-', '')}`;
 
@@ -26,6 +36,8 @@ export class ResponseWriter implements AnswerWriter {
   #sequence = 0;
   #open: OpenItem | undefined;
   #text = '';
+  #thought = '';
+  readonly #calls: ToolCall[] = [];
   #finish: WholeAnswer['finish'] | undefined;
 
   constructor(
@@ -36,8 +48,9 @@ export class ResponseWriter implements AnswerWriter {
   ) {}
 
   whole([answer]: readonly WholeAnswer[], completion: Completion): object {
-    const { text, reasoning, logprobs, finish } = answer!;
-    this.chunks({ index: 0, text, reasoning, logprobs: logprobs ?? [], finish });
+    const { text, reasoning, toolCalls, logprobs, finish } = answer!;
+    const calls = toolCalls.map(({ id, function: of }, index) => ({ index, id, ...of }));
+    this.chunks({ index: 0, text, reasoning, toolCalls: calls, logprobs: logprobs ?? [], finish });
     return this.#done(completion);
   }
 
@@ -46,14 +59,19 @@ export class ResponseWriter implements AnswerWriter {
     return [this.#event('response.created', { response }), this.#event('response.in_progress', { response })];
   }
 
-  chunks({ text, reasoning = '', logprobs, finish }: CompletionEvent): object[] {
+  chunks({ text, reasoning = '', toolCalls = [], logprobs, finish }: CompletionEvent): object[] {
     const events: object[] = [];
     if (reasoning !== '') events.push(...this.#add('reasoning', reasoning, []));
     if (text !== '' || logprobs.length > 0) events.push(...this.#add('message', text, logprobs));
+    for (const { id, name = '', arguments: delta } of toolCalls) {
+      if (id !== undefined) events.push(...this.#switchTo('function_call', { id, name }));
+      if (delta !== '') events.push(...this.#add('function_call', delta, []));
+    }
     if (finish) {
       this.#finish = finish;
-      // There is a message always, if only an empty one.
-      if (this.#open?.kind !== 'message') events.push(...this.#switchTo('message'));
+      // There is a message where nothing was called, if only an empty one.
+      const isWhole = this.#open?.kind === 'message' || this.#open?.kind === 'function_call';
+      if (!isWhole) events.push(...this.#switchTo('message'));
       events.push(...this.#close());
     }
     return events;
@@ -86,7 +104,12 @@ export class ResponseWriter implements AnswerWriter {
         total_tokens: promptTokens + completionTokens,
       },
     };
-    this.onWhole(body, { role: 'assistant', content: this.#text });
+    this.onWhole(body, {
+      role: 'assistant',
+      content: this.#text === '' && this.#calls.length > 0 ? null : this.#text,
+      ...(this.#thought !== '' && { reasoning_content: this.#thought }),
+      ...(this.#calls.length > 0 && { tool_calls: this.#calls }),
+    });
     return body;
   }
 
@@ -111,15 +134,15 @@ export class ResponseWriter implements AnswerWriter {
       metadata: response.metadata,
       model: this.modelName,
       output: [...this.#output],
-      parallel_tool_calls: true,
+      parallel_tool_calls: response.parallelToolCalls,
       previous_response_id: response.previous ?? null,
-      reasoning: { effort: null, summary: null },
+      reasoning: { effort: response.effort, summary: null },
       service_tier: 'default',
       store: response.store,
       temperature: response.temperature,
       text: { format: response.format },
-      tool_choice: 'auto',
-      tools: [],
+      tool_choice: response.toolChoice,
+      tools: response.tools,
       top_logprobs: response.topLogprobs,
       top_p: response.topP,
       truncation: 'disabled',
@@ -137,19 +160,19 @@ export class ResponseWriter implements AnswerWriter {
     const item = this.#open!;
     item.text += delta;
     item.logprobs.push(...logprobs);
-    const type = kind === 'message' ? 'response.output_text.delta' : 'response.reasoning_text.delta';
+    const type = `response.${EVENTS[kind]}.delta`;
     events.push(this.#event(type, { ...this.#at(item), delta, ...this.#chances(kind, logprobs) }));
     return events;
   }
 
-  #switchTo(kind: OpenItem['kind']): object[] {
+  #switchTo(kind: OpenItem['kind'], call?: NonNullable<OpenItem['call']>): object[] {
     const events = this.#close();
-    const id = idOf(kind === 'message' ? 'msg' : 'rs');
-    const item: OpenItem = { index: this.#output.length, id, kind, text: '', logprobs: [] };
+    const id = idOf(PREFIXES[kind]);
+    const item: OpenItem = { index: this.#output.length, id, kind, text: '', logprobs: [], ...(call && { call }) };
     this.#open = item;
-    const empty = { ...this.#item(item, 'in_progress'), content: [] };
+    const empty = { ...this.#item(item, 'in_progress'), ...(!call && { content: [] }) };
     events.push(this.#event('response.output_item.added', { output_index: item.index, item: empty }));
-    events.push(this.#event('response.content_part.added', { ...this.#at(item), part: this.#part(item) }));
+    if (!call) events.push(this.#event('response.content_part.added', { ...this.#at(item), part: this.#part(item) }));
     return events;
   }
 
@@ -157,24 +180,26 @@ export class ResponseWriter implements AnswerWriter {
     const item = this.#open;
     if (!item) return [];
     this.#open = undefined;
-    const { kind, text, logprobs } = item;
+    const { kind, text, call, logprobs } = item;
     const whole = this.#item(item, kind === 'message' && this.#isCut ? 'incomplete' : 'completed');
     this.#output.push(whole);
     if (kind === 'message') this.#text += text;
-    const type = kind === 'message' ? 'response.output_text.done' : 'response.reasoning_text.done';
-    return [
-      this.#event(type, { ...this.#at(item), text, ...this.#chances(kind, logprobs) }),
-      this.#event('response.content_part.done', { ...this.#at(item), part: this.#part(item) }),
-      this.#event('response.output_item.done', { output_index: item.index, item: whole }),
-    ];
+    if (kind === 'reasoning') this.#thought += text;
+    if (call) this.#calls.push({ id: call.id, type: 'function', function: { name: call.name, arguments: text } });
+    const said = call ? { name: call.name, arguments: text } : { text, ...this.#chances(kind, logprobs) };
+    const events = [this.#event(`response.${EVENTS[kind]}.done`, { ...this.#at(item), ...said })];
+    if (!call) events.push(this.#event('response.content_part.done', { ...this.#at(item), part: this.#part(item) }));
+    events.push(this.#event('response.output_item.done', { output_index: item.index, item: whole }));
+    return events;
   }
 
-  #at({ index, id }: OpenItem): object {
-    return { item_id: id, output_index: index, content_index: 0 };
+  #at({ index, id, call }: OpenItem): object {
+    return { item_id: id, output_index: index, ...(!call && { content_index: 0 }) };
   }
 
   #item(item: OpenItem, status: string): object {
-    const { id, kind } = item;
+    const { id, kind, call, text } = item;
+    if (call) return { id, type: 'function_call', status, call_id: call.id, name: call.name, arguments: text };
     const content = [this.#part(item)];
     return kind === 'message'
       ? { id, type: 'message', status, role: 'assistant', content }
@@ -188,7 +213,7 @@ export class ResponseWriter implements AnswerWriter {
   }
 
   #chances(kind: OpenItem['kind'], logprobs: Logprobs): { readonly logprobs?: object[] } {
-    if (kind === 'reasoning') return {};
+    if (kind !== 'message') return {};
     return { logprobs: logprobs.map((token) => ({ ...chance(token), top_logprobs: token.top.map(chance) })) };
   }
 }

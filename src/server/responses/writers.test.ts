@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Completion, CompletionEvent } from '../../index.js';
 import { ApiError } from '../api_error.js';
+import { parseMessageRequest } from '../messages/message_request.js';
 import { MessageWriter } from '../messages/message_writer.js';
 import type { AnswerWriter } from '../requests/answer_shape.js';
 import { parseResponseRequest } from './response_request.js';
@@ -77,7 +78,7 @@ test('a response with reasoning: an item before that of the text, in events and 
     JSON.parse(JSON.stringify(given).replaceAll(/"(id|completed_at|created_at)":("[^"]*"|\d+)/g, '"$1":0'));
   expect(plain(events.at(-1)!['response'])).toEqual(plain(body));
   expect(told).toHaveLength(2);
-  expect(told[1]).toEqual([body, { role: 'assistant', content: 'Yes.' }]);
+  expect(told[1]).toEqual([body, { role: 'assistant', content: 'Yes.', reasoning_content: 'so it is' }]);
   const broken = make();
   broken.opening();
   expect(broken.broken(new ApiError(503, 'gone', { code: 'limit' }))).toMatchObject([
@@ -112,6 +113,142 @@ test('a message with thinking: a block before that of the text, in events and wh
     stop_reason: 'stop_sequence',
     stop_sequence: 'END',
     usage: { input_tokens: 6, cache_read_input_tokens: 4, output_tokens: 7 },
+  });
+});
+
+const called: CompletionEvent[] = [
+  { index: 0, text: 'I look.', logprobs: [] },
+  { index: 0, text: '', logprobs: [], toolCalls: [{ index: 0, id: 'call_a', name: 'weather', arguments: '' }] },
+  {
+    index: 0,
+    text: '',
+    logprobs: [],
+    toolCalls: [
+      { index: 0, arguments: '{"city": ' },
+      { index: 0, arguments: '"Rome"}' },
+    ],
+  },
+  { index: 0, text: '', logprobs: [], toolCalls: [{ index: 1, id: 'call_b', name: 'now', arguments: '{}' }] },
+  { index: 0, text: '', logprobs: [], finish: 'eos' },
+];
+const calls = [
+  { id: 'call_a', type: 'function' as const, function: { name: 'weather', arguments: '{"city": "Rome"}' } },
+  { id: 'call_b', type: 'function' as const, function: { name: 'now', arguments: '{}' } },
+];
+const answer = {
+  text: 'I look.',
+  reasoning: '',
+  toolCalls: calls,
+  logprobs: undefined,
+  finish: 'eos' as const,
+  stop: undefined,
+};
+
+test('calls of tools: items of a response, blocks of a message', () => {
+  const told: unknown[] = [];
+  const call = parseResponseRequest(
+    { input: 'x', tools: [{ type: 'function', name: 'weather', parameters: { type: 'object' } }], tool_choice: 'auto' },
+    100,
+  );
+  expect(call.options.tools).toEqual([
+    { type: 'function', function: { name: 'weather', parameters: { type: 'object' } } },
+  ]);
+  const make = (): ResponseWriter => new ResponseWriter(call, 'm', (_body, said) => told.push(said));
+  const writer = make();
+  const events = [...called.flatMap((event) => writer.chunks(event)), ...writer.closing(completion)] as {
+    readonly type: string;
+    readonly output_index?: number;
+    readonly delta?: string;
+  }[];
+  expect(events.slice(6).map(({ type, output_index: at, delta }) => [type, at, delta])).toEqual([
+    ['response.output_item.added', 1, undefined],
+    ['response.function_call_arguments.delta', 1, '{"city": '],
+    ['response.function_call_arguments.delta', 1, '"Rome"}'],
+    ['response.function_call_arguments.done', 1, undefined],
+    ['response.output_item.done', 1, undefined],
+    ['response.output_item.added', 2, undefined],
+    ['response.function_call_arguments.delta', 2, '{}'],
+    ['response.function_call_arguments.done', 2, undefined],
+    ['response.output_item.done', 2, undefined],
+    ['response.completed', undefined, undefined],
+  ]);
+  const { output } = make().whole([answer], completion) as { readonly output: object[] };
+  expect(output).toMatchObject([
+    { type: 'message', content: [{ text: 'I look.' }] },
+    { type: 'function_call', call_id: 'call_a', name: 'weather', arguments: '{"city": "Rome"}', status: 'completed' },
+    { type: 'function_call', call_id: 'call_b', name: 'now', arguments: '{}' },
+  ]);
+  expect(told).toEqual([0, 1].map(() => ({ role: 'assistant', content: 'I look.', tool_calls: calls })));
+  // What clients send back says the same.
+  const items = [
+    { role: 'user', content: 'x' },
+    ...output,
+    { type: 'function_call_output', call_id: 'call_a', output: 'warm' },
+  ];
+  expect(parseResponseRequest({ input: items }, 100).response.messages).toEqual([
+    { role: 'user', content: 'x' },
+    { role: 'assistant', content: 'I look.', tool_calls: calls },
+    { role: 'tool', tool_call_id: 'call_a', content: 'warm' },
+  ]);
+
+  const message = new MessageWriter('m');
+  const blocks = [...called.flatMap((event) => message.chunks(event)), ...message.closing(completion)] as {
+    readonly type: string;
+    readonly index?: number;
+  }[];
+  expect(blocks.slice(2).map(({ type, index }) => [type, index])).toEqual([
+    ['content_block_stop', 0],
+    ['content_block_start', 1],
+    ['content_block_delta', 1],
+    ['content_block_delta', 1],
+    ['content_block_stop', 1],
+    ['content_block_start', 2],
+    ['content_block_delta', 2],
+    ['content_block_stop', 2],
+    ['message_delta', undefined],
+    ['message_stop', undefined],
+  ]);
+  expect(blocks.at(-2)).toMatchObject({ delta: { stop_reason: 'tool_use' } });
+  const body = new MessageWriter('m').whole([answer], completion) as { readonly content: object[] };
+  expect(body.content).toMatchObject([
+    { type: 'text', text: 'I look.' },
+    { type: 'tool_use', id: 'call_a', name: 'weather', input: { city: 'Rome' } },
+    { type: 'tool_use', id: 'call_b', name: 'now', input: {} },
+  ]);
+  const result = { type: 'tool_result', tool_use_id: 'call_a', content: [{ type: 'text', text: 'warm' }] };
+  const turns = [
+    { role: 'user', content: 'x' },
+    { role: 'assistant', content: body.content },
+    { role: 'user', content: [result, { type: 'text', text: 'and ?' }] },
+  ];
+  const tools = [{ name: 'weather', input_schema: { type: 'object' } }];
+  const asked = parseMessageRequest(
+    {
+      messages: turns,
+      max_tokens: 5,
+      tools,
+      tool_choice: { type: 'auto', disable_parallel_tool_use: true },
+      thinking: { type: 'disabled' },
+    },
+    100,
+  );
+  const spaceless = calls.map((one) => ({
+    ...one,
+    function: { ...one.function, arguments: one.function.arguments.replace(': ', ':') },
+  }));
+  expect(asked.prompts[0]).toEqual({
+    messages: [
+      { role: 'user', content: 'x' },
+      { role: 'assistant', content: 'I look.', tool_calls: spaceless },
+      { role: 'tool', tool_call_id: 'call_a', content: 'warm' },
+      { role: 'user', content: 'and ?' },
+    ],
+  });
+  expect(asked.options).toMatchObject({
+    tools: [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }],
+    toolChoice: 'auto',
+    parallelToolCalls: false,
+    enableThinking: false,
   });
 });
 

@@ -1,0 +1,241 @@
+/**
+ * Room: a provider of the AI SDK over models of ours: `import { createSplitkv } from 'splitkv/ai-sdk'`. The provider and its
+ * models are here, prompt.ts says what their calls mean. Holds no engine and nothing of the SDK but types.
+ */
+import type {
+  EmbeddingModelV4,
+  LanguageModelV4,
+  LanguageModelV4CallOptions,
+  LanguageModelV4Content,
+  LanguageModelV4FinishReason,
+  LanguageModelV4StreamPart,
+  LanguageModelV4Usage,
+  ProviderV4,
+} from '@ai-sdk/provider';
+import type { GenerateResult, Generation, GenerationDelta, Model } from '../../index.js';
+import { type AskedCall, callOf } from './prompt.js';
+
+/** A loaded model, or what loads it when it is first asked; loaded once. */
+export type SplitkvSource = Model | (() => Promise<Model>);
+
+export interface SplitkvProvider extends ProviderV4 {
+  /** The model that answers. @param modelId what it is called; default: the model's own name */
+  (modelId?: string): LanguageModelV4;
+  languageModel(modelId?: string): LanguageModelV4;
+  /** The same model's vectors of texts. */
+  embeddingModel(modelId?: string): EmbeddingModelV4;
+}
+
+/** Of one request: vectors are computed side by side anyway. */
+const MAX_EMBEDDINGS = 2048;
+
+/**
+ * A provider whose calls are answered here: `generateText({ model: createSplitkv(await load(where))(), prompt })`. Settings that the SDK
+ * has no names for go into `providerOptions.splitkv`: options of `generate`, and of `embed` for vectors.
+ */
+export function createSplitkv(source: SplitkvSource): SplitkvProvider {
+  let loading: Promise<Model> | undefined;
+  const open = (): Promise<Model> => {
+    if (typeof source !== 'function') return Promise.resolve(source);
+    loading ??= source().catch((error: unknown) => {
+      loading = undefined;
+      throw error;
+    });
+    return loading;
+  };
+  const named = (modelId?: string): string => modelId ?? (typeof source === 'function' ? 'splitkv' : source.info.name);
+  const languageModel = (modelId?: string): LanguageModelV4 => new Answers(named(modelId), open);
+  const embeddingModel = (modelId?: string): EmbeddingModelV4 => new Vectors(named(modelId), open);
+  const imageModel = (): never => {
+    throw new Error('splitkv has no models of images');
+  };
+  const own = { specificationVersion: 'v4' as const, languageModel, embeddingModel, imageModel };
+  return Object.assign((modelId?: string) => languageModel(modelId), own);
+}
+
+class Answers implements LanguageModelV4 {
+  readonly specificationVersion = 'v4';
+  readonly provider = 'splitkv';
+  readonly supportedUrls = {};
+
+  constructor(
+    readonly modelId: string,
+    private readonly open: () => Promise<Model>,
+  ) {}
+
+  async doGenerate(options: LanguageModelV4CallOptions) {
+    const { generation, call } = await this.#ask(options);
+    const result = await generation.result;
+    if (result.finish_reason === 'abort') throw abortReason(options);
+    const content: LanguageModelV4Content[] = [];
+    if (result.reasoning) content.push({ type: 'reasoning', text: result.reasoning });
+    if (result.text !== '') content.push({ type: 'text', text: result.text });
+    for (const { id, function: of } of result.tool_calls ?? []) {
+      content.push({ type: 'tool-call', toolCallId: id, toolName: of.name, input: of.arguments });
+    }
+    return {
+      content,
+      finishReason: finishOf(result),
+      usage: usageOf(result),
+      request: { body: call.given },
+      response: { modelId: this.modelId, timestamp: new Date() },
+      warnings: call.warnings,
+    };
+  }
+
+  async doStream(options: LanguageModelV4CallOptions) {
+    const { generation, call } = await this.#ask(options);
+    const parts = partsOf(generation, options);
+    const first: LanguageModelV4StreamPart[] = [
+      { type: 'stream-start', warnings: call.warnings },
+      { type: 'response-metadata', modelId: this.modelId, timestamp: new Date() },
+    ];
+    const stream = new ReadableStream<LanguageModelV4StreamPart>({
+      start(controller) {
+        for (const part of first) controller.enqueue(part);
+      },
+      async pull(controller) {
+        try {
+          const next = await parts.next();
+          if (next.done) controller.close();
+          else controller.enqueue(next.value);
+        } catch (error) {
+          if (options.abortSignal?.aborted) {
+            controller.error(error);
+            return;
+          }
+          controller.enqueue({ type: 'error', error });
+          controller.close();
+        }
+      },
+      // Leaving the iteration ends the answer.
+      cancel: async () => void (await parts.return(undefined)),
+    });
+    return { stream, request: { body: call.given } };
+  }
+
+  async #ask(options: LanguageModelV4CallOptions): Promise<{ generation: Generation; call: AskedCall }> {
+    const model = await this.open();
+    options.abortSignal?.throwIfAborted();
+    const call = callOf(options, model.info);
+    const signal = options.abortSignal;
+    return {
+      generation: model.generate({ messages: call.messages }, { ...call.given, ...(signal && { signal }) }),
+      call,
+    };
+  }
+}
+
+class Vectors implements EmbeddingModelV4 {
+  readonly specificationVersion = 'v4';
+  readonly provider = 'splitkv';
+  readonly maxEmbeddingsPerCall = MAX_EMBEDDINGS;
+  readonly supportsParallelCalls = true;
+
+  constructor(
+    readonly modelId: string,
+    private readonly open: () => Promise<Model>,
+  ) {}
+
+  async doEmbed({ values, dimensions, abortSignal, providerOptions }: Parameters<EmbeddingModelV4['doEmbed']>[0]) {
+    const model = await this.open();
+    abortSignal?.throwIfAborted();
+    const { embeddings, prompt_tokens } = await model.embed(values, {
+      ...providerOptions?.['splitkv'],
+      ...(dimensions !== undefined && { dimensions }),
+      ...(abortSignal && { signal: abortSignal }),
+    });
+    return {
+      embeddings: embeddings.map((vector) => [...vector]),
+      usage: { tokens: prompt_tokens },
+      warnings: [],
+    };
+  }
+}
+
+/** An answer's parts as they come. */
+async function* partsOf(
+  generation: Generation,
+  options: LanguageModelV4CallOptions,
+): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
+  const writer = new PartWriter();
+  for await (const delta of generation.deltas()) yield* writer.write(delta);
+  const result = await generation.result;
+  if (result.finish_reason === 'abort') throw abortReason(options);
+  yield* writer.close();
+  yield { type: 'finish', finishReason: finishOf(result), usage: usageOf(result) };
+}
+
+type Opened = { readonly id: string } & (
+  | { readonly kind: 'text' | 'reasoning' }
+  | { readonly kind: 'tool'; readonly toolName: string; input: string }
+);
+
+/** Writes what is new of an answer as parts that begin and end. */
+class PartWriter {
+  #open: Opened | undefined;
+  #count = 0;
+
+  *write({ text, reasoning = '', toolCalls = [] }: GenerationDelta): Generator<LanguageModelV4StreamPart> {
+    if (reasoning !== '') yield* this.#add('reasoning', reasoning);
+    if (text !== '') yield* this.#add('text', text);
+    for (const { id, name, arguments: delta } of toolCalls) {
+      if (id !== undefined) {
+        yield* this.close();
+        const toolName = name ?? '';
+        this.#open = { kind: 'tool', id, toolName, input: '' };
+        yield { type: 'tool-input-start', id, toolName };
+      }
+      const open = this.#open;
+      if (open?.kind !== 'tool' || delta === '') continue;
+      open.input += delta;
+      yield { type: 'tool-input-delta', id: open.id, delta };
+    }
+  }
+
+  *close(): Generator<LanguageModelV4StreamPart> {
+    const open = this.#open;
+    this.#open = undefined;
+    if (!open) return;
+    const { id } = open;
+    if (open.kind !== 'tool') {
+      yield { type: `${open.kind}-end`, id };
+      return;
+    }
+    yield { type: 'tool-input-end', id };
+    yield { type: 'tool-call', toolCallId: id, toolName: open.toolName, input: open.input };
+  }
+
+  *#add(kind: 'text' | 'reasoning', delta: string): Generator<LanguageModelV4StreamPart> {
+    if (this.#open?.kind !== kind) {
+      yield* this.close();
+      this.#open = { kind, id: `${kind}-${this.#count++}` };
+      yield { type: `${kind}-start`, id: this.#open.id };
+    }
+    yield { type: `${kind}-delta`, id: this.#open.id, delta };
+  }
+}
+
+const REASONS: Readonly<Record<GenerateResult['finish_reason'], LanguageModelV4FinishReason['unified']>> = {
+  stop: 'stop',
+  tool_calls: 'tool-calls',
+  length: 'length',
+  abort: 'interrupted',
+};
+
+const finishOf = ({ finish_reason, finish_detail }: GenerateResult): LanguageModelV4FinishReason => ({
+  unified: REASONS[finish_reason],
+  raw: finish_detail,
+});
+
+function usageOf({ prompt_tokens, tokens, reasoning_tokens = 0, stats }: GenerateResult): LanguageModelV4Usage {
+  const cached = stats.cached_tokens ?? 0;
+  return {
+    inputTokens: { total: prompt_tokens, noCache: prompt_tokens - cached, cacheRead: cached, cacheWrite: undefined },
+    outputTokens: { total: tokens.length, text: tokens.length - reasoning_tokens, reasoning: reasoning_tokens },
+  };
+}
+
+/** Of an answer that ended because it was asked to, or because its model was disposed of. */
+const abortReason = ({ abortSignal }: LanguageModelV4CallOptions): unknown =>
+  abortSignal?.aborted ? abortSignal.reason : new DOMException('the answer was aborted', 'AbortError');
