@@ -313,3 +313,70 @@ test('a dropped file is opened', async ({ page }) => {
   await expect(problem).toContainText("The model's files can't be read");
   await expect(chat.getByRole('heading', { name: 'small.gguf' })).toBeVisible();
 });
+
+test('tools of the page are called, and their results told to the model; thoughts are folded away', async ({
+  page,
+}) => {
+  await page.goto(`${site.url}loaded.html`);
+  const { chat, answers, ask, status } = chatOf(page);
+  await expect(status).toHaveText('Ready');
+  await chat.evaluate((element: SplitkvChat) => {
+    // A model that calls tools is larger than a test's: this one says what such a model would.
+    const asked: { messages: unknown; tools: unknown }[] = [];
+    const said = [
+      [
+        { text: '', reasoning: 'I add ' },
+        { text: '', reasoning: 'them.' },
+        { text: 'Let me see.' },
+        { text: '', toolCalls: [{ index: 0, id: 'c1', name: 'add', arguments: '' }] },
+      ],
+      [{ text: 'It is **3**.' }],
+    ];
+    const calls = [{ id: 'c1', type: 'function' as const, function: { name: 'add', arguments: '{"a":1,"b":2}' } }];
+    Object.defineProperty(element.engine!, 'generate', {
+      value: (prompt: { messages: unknown }, { tools }: { tools: unknown }) => {
+        const part = asked.push({ messages: prompt.messages, tools }) - 1;
+        const result = {
+          text: part === 0 ? 'Let me see.' : 'It is **3**.',
+          ...(part === 0 && { tool_calls: calls, reasoning: 'I add them.' }),
+          finish_reason: part === 0 ? 'tool_calls' : 'stop',
+          finish_detail: 'eos',
+          stats: { tokens_per_second: 1 },
+        };
+        return {
+          result: Promise.resolve(result),
+          async *deltas() {
+            yield* said[part]!;
+          },
+        };
+      },
+    });
+    Object.assign(globalThis, { asked });
+    element.tools = {
+      add: {
+        description: 'adds',
+        parameters: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } } },
+        run: ({ a, b }) => ({ sum: Number(a) + Number(b) }),
+      },
+    };
+  });
+  await ask('1 + 2 ?');
+  await expect(answers).toHaveAttribute('aria-busy', 'false');
+  await expect(answers.locator('p')).toHaveText(['Let me see.', 'It is 3.']);
+  await expect(chat.locator('.call')).toHaveText('Called add');
+  await expect(chat.locator('.thought summary')).toHaveText(/^Thought for \d+ s$/);
+  await expect(chat.getByText('I add them.')).toBeHidden();
+  await chat.locator('.thought summary').click();
+  await expect(chat.getByText('I add them.')).toBeVisible();
+  await checkAccessibility(page);
+  const asked = await page.evaluate(() => (globalThis as unknown as { asked: { messages: unknown[] }[] }).asked);
+  expect(asked.map(({ messages }) => messages.length)).toEqual([1, 3]);
+  expect(asked[1]!.messages.slice(1)).toEqual([
+    { role: 'assistant', content: 'Let me see.', tool_calls: [expect.objectContaining({ id: 'c1' })] },
+    { role: 'tool', content: '{"sum":3}', tool_call_id: 'c1', name: 'add' },
+  ]);
+  // It is there after a reload.
+  await page.reload();
+  await expect(chat.locator('.call')).toHaveText('Called add');
+  await expect(answers.locator('p')).toHaveText(['Let me see.', 'It is 3.']);
+});

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { explain, SelfTestFailure, smallerOptions } from './explain.js';
 import { adoptProperties, attributeText, propertyName } from './properties.js';
+import { type PageTool, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
 import { checkMessages } from './session.js';
 import { fill, STRINGS } from './strings.js';
 import { duration, ProgressMeter, progressText } from './view/progress_meter.js';
@@ -98,6 +99,54 @@ describe('messages', () => {
     ]) {
       expect(() => checkMessages(wrong as never), JSON.stringify(wrong)).toThrow('messages: expected a list');
     }
+  });
+});
+
+describe('tools of the page', () => {
+  const call = (name: string, args = '{}') =>
+    ({ id: 'c', type: 'function', function: { name, arguments: args } }) as const;
+  const tools: PageTools = {
+    add: { description: 'adds', run: ({ a, b }) => Number(a) + Number(b) },
+    text: { run: () => 'plain' },
+    none: { run: () => undefined },
+    broken: { run: () => Promise.reject(new Error('no luck')) },
+    slow: { run: () => new Promise(() => {}) },
+  };
+  const { signal } = new AbortController();
+
+  test('are told to the model by name', () => {
+    expect(toolsOf({ add: tools['add']! })).toEqual([
+      { type: 'function', function: { name: 'add', description: 'adds', parameters: undefined } },
+    ]);
+    expect(() => toolsOf({ wrong: {} as PageTool })).toThrow("'wrong' has no function run");
+  });
+
+  test('give their result, and say what failed', async () => {
+    expect(await runCall(tools, call('add', '{"a": 1, "b": 2}'), signal)).toMatchObject({
+      content: '3',
+      failed: false,
+    });
+    expect(await runCall(tools, call('text', ''), signal)).toMatchObject({ content: 'plain', failed: false });
+    expect(await runCall(tools, call('none'), signal)).toMatchObject({ content: '', failed: false });
+    expect(await runCall(tools, call('broken'), signal)).toMatchObject({ content: 'no luck', failed: true });
+    expect(await runCall(tools, call('toString'), signal)).toMatchObject({ failed: true });
+    expect(await runCall(tools, call('add', '{"a"'), signal)).toMatchObject({ failed: true });
+  });
+
+  test('end when the answer is stopped', async () => {
+    const stop = new AbortController();
+    const running = runCall(tools, call('slow'), stop.signal);
+    stop.abort();
+    await expect(running).rejects.toMatchObject({ code: 'aborted' });
+    await expect(runCall(tools, call('text'), stop.signal)).rejects.toMatchObject({ code: 'aborted' });
+  });
+
+  test('become messages of the template', async () => {
+    const made = await runCall(tools, call('text'), signal);
+    expect(toolMessages('', [made])).toEqual([
+      { role: 'assistant', content: null, tool_calls: [call('text')] },
+      { role: 'tool', content: 'plain', tool_call_id: 'c', name: 'text' },
+    ]);
   });
 });
 

@@ -5,6 +5,7 @@ import { hubForm } from '../../loader/hub/hub_form.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
 import { adoptProperties, propertyName, withProperties } from './properties.js';
+import { type PageTools, toolsOf } from './page_tools.js';
 import {
   type Answer,
   ChatSession,
@@ -43,6 +44,7 @@ const MANNERS: readonly string[] = [
   'presence-penalty',
   'seed',
   'system',
+  'thinking',
   'about',
 ] satisfies Attribute[];
 
@@ -59,6 +61,7 @@ const SETTABLE = [
   'messages',
   'highlight',
   'responseFormat',
+  'tools',
 ];
 
 /**
@@ -90,6 +93,11 @@ export class SplitkvChat extends Base {
       this.#tell('splitkv-piece', { text });
     },
     thought: (text) => this.#parts.write((answer) => answer.addThought(text)),
+    called: (name) => {
+      let told = (_: boolean): void => {};
+      this.#parts.write((answer) => (told = answer.addCall(name)));
+      return (failed) => told(failed);
+    },
     notice: (text) => {
       if (this.state === 'answering' || this.state === 'recovering') this.#notice = text;
       else this.#parts.addNote(text);
@@ -173,6 +181,17 @@ export class SplitkvChat extends Base {
 
   set highlight(highlight: Highlight | undefined) {
     this.#highlighter = highlight ?? undefined;
+  }
+
+  /** Tools that the model may call, by name; each has a function `run`, whose result the model is told. */
+  get tools(): PageTools | undefined {
+    return this.#session.tools;
+  }
+
+  /** @throws SplitkvError `usage` for a tool that can't be run */
+  set tools(tools: PageTools | undefined) {
+    if (tools) toolsOf(tools);
+    this.#session.tools = tools ?? undefined;
   }
 
   /** The form that answers are to have: as the option of `generate`. */
@@ -423,7 +442,7 @@ export class SplitkvChat extends Base {
     const { messages } = this.#session;
     for (let at = 0; at < messages.length; at += 2) {
       const answer = messages[at + 1];
-      this.#parts.show(messages[at]!.content, answer?.content, answer?.reasoning);
+      this.#parts.show(messages[at]!.content, answer);
     }
     this.#parts.allow(this.state === 'ready', BUSY.includes(this.state));
   }

@@ -9,7 +9,8 @@ import { SplitkvChat } from './element.js';
 export { SplitkvChat } from './element.js';
 export type { ChatElement, SplitkvChatEventMap } from './events.js';
 export type { ChatAttributes, ChatProperties, ChatPropertyValues } from './properties.js';
-export type { Answer, ChatState, ShownMessage } from './session.js';
+export type { MadeCall, PageTool, PageTools } from './page_tools.js';
+export type { Answer, ChatState, ShownMessage, ToolStep } from './session.js';
 export { ATTRIBUTES, type Attribute } from './settings.js';
 export { type ChatStrings, STRINGS } from './strings.js';
 

@@ -82,6 +82,8 @@ export interface ChatProperties {
   set seed(value: number | string | Gone);
   get system(): string | undefined;
   set system(value: string | Gone);
+  get thinking(): string | undefined;
+  set thinking(value: string | Gone);
   get about(): string | undefined;
   set about(value: string | Gone);
   get suggestions(): string | undefined;

@@ -3,9 +3,11 @@ import { load, networkOf } from '../../engine/load.js';
 import { planModel } from '../../engine/on_demand.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
+  ChatMessage,
   Conversation,
   GenerateOptions,
   GenerateResult,
+  Generation,
   LoadOptions,
   LoadProgress,
   Model,
@@ -14,6 +16,7 @@ import type {
 } from '../../index.js';
 import { inBackgroundToo } from './background.js';
 import { SelfTestFailure, smallerOptions } from './explain.js';
+import { type MadeCall, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
 import { type ChatSettings, everyAdapter } from './settings.js';
 
 /**
@@ -44,6 +47,8 @@ export interface SessionEvents {
   piece(text: string): void;
   /** What was said on the way to the answer. */
   thought(text: string): void;
+  /** A tool is called. @returns is told whether it failed */
+  called(name: string): (failed: boolean) => void;
   /** Something to know that stops nothing. */
   notice(text: string): void;
   failed(error: unknown, smaller: readonly LoadOptions[]): void;
@@ -57,6 +62,14 @@ export interface ShownMessage {
   readonly content: string;
   /** What a model that reasons said on the way to its answer. */
   readonly reasoning?: string;
+  /** Tools that were called on the way to an answer: what was said with them, and what came of them. */
+  readonly steps?: readonly ToolStep[];
+}
+
+/** Tools that a model called at once. */
+export interface ToolStep {
+  readonly text: string;
+  readonly calls: readonly MadeCall[];
 }
 
 /** A conversation as it can be kept: plain JSON. */
@@ -68,15 +81,26 @@ export interface SavedChat {
 
 /** An answer, and how much of its time the tab was hidden. */
 export interface Answer {
+  /** Of the last part, where tools were called in between. */
   readonly result: GenerateResult;
   readonly text: string;
+  /** Tools that were called on the way. */
+  readonly steps: readonly ToolStep[];
   readonly hiddenSeconds: number;
 }
 
 /** Of an answer that is to be another one, where answers are the likeliest tokens. */
 const OTHERWISE_TEMPERATURE = 0.7;
+/** A model that calls tools on and on has to answer. */
+const MOST_STEPS = 8;
 /** A driver that goes away each time has to be given up. */
 const RECOVERIES = 3;
+
+/** What was told of an answer, or of a part of it. */
+interface Written {
+  text: string;
+  thought: string;
+}
 
 /** A chat without its looks: looks at a model, loads and tests it, answers, and goes on after a lost GPU. */
 export class ChatSession {
@@ -94,6 +118,8 @@ export class ChatSession {
   #saved: SavedConversation | undefined;
   /** The form that answers are to have. */
   responseFormat: GenerateOptions['responseFormat'];
+  /** What the model may call. With tools each question is told with all that was said. */
+  tools: PageTools | undefined;
   /** Where the context is full, the oldest turns are left out. */
   forget = false;
 
@@ -118,7 +144,13 @@ export class ChatSession {
 
   /** Whether the oldest turns could be left out. */
   get canForget(): boolean {
-    return this.turns > 0 && !this.forget && this.#about === undefined && this.#model?.info.hasChatTemplate === true;
+    return (
+      this.turns > 0 &&
+      !this.forget &&
+      !this.tools &&
+      this.#about === undefined &&
+      this.#model?.info.hasChatTemplate === true
+    );
   }
 
   save(): SavedChat {
@@ -255,8 +287,10 @@ export class ChatSession {
       answer = written;
       if (conversation === this.#messages) {
         const { reasoning } = answer.result;
-        const said = { role: 'assistant', content: answer.text, ...(reasoning && { reasoning }) } as const;
-        this.#messages = [...conversation, question, said];
+        const { steps } = answer;
+        const more = { ...(reasoning && { reasoning }), ...(steps.length > 0 && { steps }) };
+        this.#messages = [...conversation, question, { role: 'assistant', content: answer.text, ...more }];
+        if (this.tools) this.#talk = this.#saved = undefined; // it wasn't told of this
       }
       this.#become('ready');
     };
@@ -370,49 +404,98 @@ export class ChatSession {
     if (!passed) throw damaged ? new SplitkvError('io', problem!) : new SelfTestFailure(problem!);
   }
 
-  /** After a loss the ranks are brought back, and the same seed gives the same tokens again: what was written stays as it is. */
   async #answer(model: Model, question: string, another: boolean, signal: AbortSignal): Promise<Answer> {
     const sampling = { ...model.info.sampling, ...this.#settings!.sampling };
     if (another && !sampling.temperature) sampling.temperature = OTHERWISE_TEMPERATURE;
     const seed = (another ? undefined : sampling.seed) ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
-    const written = { text: '', thought: '' };
+    const { responseFormat, tools } = this;
+    const options: GenerateOptions = {
+      ...sampling,
+      ...this.#settings!.chat,
+      ...(responseFormat !== undefined && { responseFormat }),
+      seed,
+      signal,
+    };
+    const steps: ToolStep[] = [];
     const { result, hiddenSeconds } = await inBackgroundToo(async () => {
-      for (let losses = 0; ; losses++) {
-        try {
-          const { responseFormat } = this;
-          const form = responseFormat === undefined ? {} : { responseFormat };
-          const options = { ...sampling, ...form, seed, signal };
-          return await this.#write(model, question, options, written);
-        } catch (error) {
-          if (!isLoss(error) || signal.aborted || losses === RECOVERIES) throw error;
-          this.#become('recovering');
-          await model.recover({ signal });
-          this.events.recovered();
-          this.#become('answering');
+      if (!tools)
+        return this.#goingOn(model, signal, (written) => this.#write(this.#ask(model, question, options), written));
+      const withTools = { ...options, tools: toolsOf(tools) };
+      for (;;) {
+        const toolChoice = steps.length < MOST_STEPS ? 'auto' : 'none';
+        const messages = this.#messagesWith(question, steps);
+        const done = await this.#goingOn(model, signal, (written) =>
+          this.#write(model.generate({ messages }, { ...withTools, toolChoice }), written),
+        );
+        if (!done.tool_calls || done.finish_reason !== 'tool_calls') return done;
+        const calls: MadeCall[] = [];
+        for (const call of done.tool_calls) {
+          const told = this.events.called(call.function.name);
+          const made = await runCall(tools, call, signal);
+          told(made.failed);
+          calls.push(made);
         }
+        steps.push({ text: done.text.trim(), calls });
+        if (done.text.trim() !== '') this.events.piece('\n\n');
       }
     });
-    return { result, text: result.text.trim(), hiddenSeconds };
+    const said = [...steps.map(({ text }) => text), result.text.trim()].filter((text) => text !== '');
+    return { result, text: said.join('\n\n'), steps, hiddenSeconds };
   }
 
-  /** Generates, and tells what goes beyond what was written before. */
-  async #write(
-    model: Model,
-    content: string,
-    options: GenerateOptions,
-    written: { text: string; thought: string },
-  ): Promise<GenerateResult> {
-    const generation = model.info.hasChatTemplate
-      ? this.#conversation(model).send(content, options)
-      : model.generate(this.#about === undefined ? content : `${this.#about.trim()} ${content}`, options);
+  /** After a loss the ranks are brought back, and the same seed gives the same tokens again: what was written stays as it is. */
+  async #goingOn<T>(model: Model, signal: AbortSignal, write: (written: Written) => Promise<T>): Promise<T> {
+    const written: Written = { text: '', thought: '' };
+    for (let losses = 0; ; losses++) {
+      try {
+        return await write(written);
+      } catch (error) {
+        if (!isLoss(error) || signal.aborted || losses === RECOVERIES) throw error;
+        this.#become('recovering');
+        await model.recover({ signal });
+        this.events.recovered();
+        this.#become('answering');
+      }
+    }
+  }
+
+  #ask(model: Model, question: string, options: GenerateOptions): Generation {
+    if (model.info.hasChatTemplate) return this.#conversation(model).send(question, options);
+    return model.generate(this.#about === undefined ? question : `${this.#about.trim()} ${question}`, options);
+  }
+
+  /** All that was said, with a question and the tools that were called for it so far. */
+  #messagesWith(question: string, steps: readonly ToolStep[]): ChatMessage[] {
+    const { system } = this.#settings!;
+    const stepsOf = (list: readonly ToolStep[]) => list.flatMap(({ text, calls }) => toolMessages(text, calls));
+    const before = this.#messages.flatMap(({ role, content, steps: made = [] }): ChatMessage[] => {
+      // What was said with the calls stands with them.
+      const said = made.map(({ text }) => text).filter((text) => text !== '');
+      const rest = said.reduce((left, text) => left.slice(left.startsWith(text) ? text.length : 0).trim(), content);
+      return [...stepsOf(made), { role, content: rest }];
+    });
+    return [
+      ...(system === undefined ? [] : [{ role: 'system', content: system } as const]),
+      ...(this.#about === undefined ? before : []),
+      { role: 'user', content: this.#about === undefined ? question : `${this.#about.trim()} ${question}` },
+      ...stepsOf(steps),
+    ];
+  }
+
+  /** Tells what goes beyond what was written before. */
+  async #write(generation: Generation, written: Written): Promise<GenerateResult> {
     let [text, thought] = ['', ''];
     for await (const delta of generation.deltas()) {
       thought += delta.reasoning ?? '';
       text += delta.text;
-      if (thought.length > written.thought.length) this.events.thought(thought.slice(written.thought.length));
-      if (text.length > written.text.length) this.events.piece(text.slice(written.text.length));
-      if (thought.length > written.thought.length) written.thought = thought;
-      if (text.length > written.text.length) written.text = text;
+      if (thought.length > written.thought.length) {
+        this.events.thought(thought.slice(written.thought.length));
+        written.thought = thought;
+      }
+      if (text.length > written.text.length) {
+        this.events.piece(text.slice(written.text.length));
+        written.text = text;
+      }
     }
     return generation.result;
   }
@@ -494,5 +577,10 @@ export function checkMessages(messages: readonly ShownMessage[]): readonly Shown
         'the system message is the attribute `system`',
     );
   }
-  return messages.map(({ role, content, reasoning }) => ({ role, content, ...(reasoning && { reasoning }) }));
+  return messages.map(({ role, content, reasoning, steps }) => ({
+    role,
+    content,
+    ...(reasoning && { reasoning }),
+    ...(Array.isArray(steps) && { steps }),
+  }));
 }

@@ -1,6 +1,6 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { checkSampling } from '../../engine/ranks/sampling.js';
-import type { KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
+import type { GenerateOptions, KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
 import { listBrowserAdapters } from '../shared/adapter_list.js';
 import { parseMemory, parseRanks } from '../ranks/rank_options.js';
 
@@ -33,6 +33,7 @@ export const ATTRIBUTES = {
   'presence-penalty': 'taken from the logit of every token that was written, -2 to 2; default 0',
   seed: 'the same seed gives the same answers',
   system: 'the system message',
+  thinking: 'on or off: whether a model that can thinks before it answers; default: as its makers do',
   about: 'a text that every question is about: each is asked by itself, after this text',
   suggestions: 'questions to offer, with | between',
   settings: 'present: people may change how it answers, the context and the weights',
@@ -72,6 +73,7 @@ export const NUMBERS = [
 export interface ChatSettings {
   readonly load: LoadOptions;
   readonly sampling: SamplingOptions & { readonly maxTokens: number };
+  readonly chat: Pick<GenerateOptions, 'enableThinking'>;
   readonly autostart: boolean;
   readonly selfTest: boolean;
   readonly system: string | undefined;
@@ -116,6 +118,7 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
       virtualRanks: has('virtual') || undefined,
     }),
     sampling: { maxTokens: read('max-tokens', wholeNumber) ?? DEFAULT_MAX_TOKENS, ...sampling },
+    chat: defined({ enableThinking: read('thinking', onOrOff) }),
     autostart: has('autostart'),
     selfTest: !has('no-self-test'),
     system: text('system'),
@@ -153,6 +156,11 @@ const defined = <T extends object>(values: T): Partial<Defined<T>> =>
 function wholeNumber(text: string, given: string): number {
   if (!/^[1-9]\d*$/.test(text)) throw usageError(`${given}: expected a whole number above 0`);
   return Number(text);
+}
+
+function onOrOff(text: string, given: string): boolean {
+  if (text !== 'on' && text !== 'off') throw usageError(`${given}: expected on or off`);
+  return text === 'on';
 }
 
 function number(text: string, given: string): number {

@@ -23,6 +23,18 @@ export interface PartsHost extends LogHost {
   dropped(entries: readonly (FileSystemEntry | File)[]): void;
 }
 
+/** An answer of before. */
+export interface ShownAnswer {
+  readonly content: string;
+  readonly reasoning?: string;
+  readonly steps?: readonly {
+    readonly calls: readonly {
+      readonly call: { readonly function: { readonly name: string } };
+      readonly failed: boolean;
+    }[];
+  }[];
+}
+
 /** The nodes of a chat in its shadow tree. */
 export class ChatParts {
   readonly name = make('h2', 'name');
@@ -387,10 +399,13 @@ export class ChatParts {
   }
 
   /** A question and an answer of before. */
-  show(asked: string, answer: string | undefined, thought = ''): void {
+  show(asked: string, answer: ShownAnswer | undefined): void {
     const view = this.log.add(asked, answer !== undefined);
-    if (thought !== '') view?.finishThought(thought);
-    view?.add(answer ?? '');
+    if (answer?.reasoning) view?.finishThought(answer.reasoning);
+    for (const { call, failed } of answer?.steps?.flatMap(({ calls }) => calls) ?? []) {
+      view?.addCall(call.function.name)(failed);
+    }
+    view?.add(answer?.content ?? '');
     view?.end('');
     this.#showBeginning();
     this.#scroll();

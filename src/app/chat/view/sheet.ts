@@ -58,6 +58,8 @@ export function openSheet(root: ShadowRoot, host: SheetHost): void {
   };
   const weights = make('select', '', option('', host.usual('weights') ?? text('settings_default')));
   weights.append(...WEIGHTS.map((value) => option(value, value)));
+  const thinking = make('select', '', option('', text('settings_default')));
+  thinking.append(option('on', text('on')), option('off', text('off')));
   const system = make('textarea', '');
   system.rows = 3;
   const button = (label: StringName, kind: string, press?: () => void): HTMLButtonElement => {
@@ -75,6 +77,7 @@ export function openSheet(root: ShadowRoot, host: SheetHost): void {
       'settings',
       ...numbers,
       labelled('weights', 'set_weights', weights),
+      labelled('thinking', 'set_thinking', thinking),
       labelled('system', 'set_system', system),
     ),
     make('p', 'note', text('set_reload')),

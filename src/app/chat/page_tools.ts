@@ -1,0 +1,73 @@
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { ChatMessage, Tool, ToolCall } from '../../index.js';
+
+/** A tool of the page: what it is for, its arguments, and what it does. */
+export interface PageTool {
+  readonly description?: string;
+  /** JSON schema of its arguments, an object; default: it takes none. */
+  readonly parameters?: Readonly<Record<string, unknown>>;
+  /** Gives what the model is told: a text, or anything that is JSON. What it throws is told to the model, too. */
+  run(args: Readonly<Record<string, unknown>>, call: { readonly signal: AbortSignal }): unknown;
+}
+
+/** Tools by the names that the model calls them by. */
+export type PageTools = Readonly<Record<string, PageTool>>;
+
+/** A call that was made, and what came of it. */
+export interface MadeCall {
+  readonly call: ToolCall;
+  readonly content: string;
+  readonly failed: boolean;
+}
+
+/** @throws SplitkvError `usage` for a tool that can't be run */
+export function toolsOf(tools: PageTools): Tool[] {
+  return Object.entries(tools).map(([name, tool]) => {
+    if (typeof tool?.run !== 'function') throw usageError(`tools: '${name}' has no function run(arguments)`);
+    const { description, parameters } = tool;
+    return { type: 'function', function: { name, description, parameters } };
+  });
+}
+
+/**
+ * Runs a call of the model's. A failure is told to the model, which may put it right.
+ * @throws SplitkvError `aborted` when the signal says so; the tool may still be running
+ */
+export async function runCall(tools: PageTools, call: ToolCall, signal: AbortSignal): Promise<MadeCall> {
+  const { name } = call.function;
+  const made = (content: string, failed = false): MadeCall => ({ call, content, failed });
+  const stopped = new SplitkvError('aborted', 'the answer was stopped');
+  if (signal.aborted) throw stopped;
+  const tool = Object.hasOwn(tools, name) ? tools[name] : undefined;
+  if (!tool) return made(`There is no tool '${name}'.`, true);
+  let args: Readonly<Record<string, unknown>>;
+  try {
+    args = JSON.parse(call.function.arguments || '{}') as typeof args;
+  } catch {
+    return made('The arguments are not JSON.', true);
+  }
+  let stop = (): void => {};
+  const aborted = new Promise<never>((_, reject) => (stop = () => reject(stopped)));
+  aborted.catch(() => {});
+  signal.addEventListener('abort', stop);
+  try {
+    const value = await Promise.race([(async () => tool.run(args, { signal }))(), aborted]);
+    return made(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
+  } catch (error) {
+    if (signal.aborted) throw stopped;
+    return made(error instanceof Error ? error.message : String(error), true);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+/** Calls and what came of them, as the model's template is told. */
+export const toolMessages = (text: string, calls: readonly MadeCall[]): ChatMessage[] => [
+  { role: 'assistant', content: text === '' ? null : text, tool_calls: calls.map(({ call }) => call) },
+  ...calls.map(({ call, content }): ChatMessage => ({
+    role: 'tool',
+    content,
+    tool_call_id: call.id,
+    name: call.function.name,
+  })),
+];
