@@ -269,7 +269,11 @@ export type Prompt =
   | readonly number[]
   | Uint32Array
   | Int32Array
-  | { readonly messages: readonly ChatMessage[] };
+  | {
+      readonly messages: readonly ChatMessage[];
+      /** Control tokens that the messages spell out, such as `<|user|>`: text (default), or the tokens themselves. */
+      readonly special?: 'text' | 'token';
+    };
 
 export interface TokenizeOptions extends Pick<
   ChatOptions,
@@ -476,6 +480,8 @@ export interface ChatCompletionRequest {
   /** Accepted and ignored: a loaded model is the one that answers. */
   readonly model?: string;
   readonly messages: readonly ChatMessage[];
+  /** As in `Prompt`. */
+  readonly special?: 'text' | 'token';
   readonly stream?: boolean;
   readonly max_tokens?: number;
   readonly temperature?: number;

@@ -15,6 +15,7 @@ import type {
 const REQUEST_KEYS: readonly string[] = [
   'model',
   'messages',
+  'special',
   'stream',
   'max_tokens',
   'temperature',
@@ -63,7 +64,7 @@ export function chatCompletions(
       }
     }
     const generation = generate(
-      { messages: request.messages },
+      { messages: request.messages, ...defined({ special: request.special }) },
       {
         ...defined({
           maxTokens: request.max_tokens,

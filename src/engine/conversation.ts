@@ -234,10 +234,9 @@ const messagesOf = (turns: readonly Turn[]): ChatMessage[] =>
   ]);
 
 const render = (tokenizer: Tokenizer, messages: readonly ChatMessage[]): string =>
-  tokenizer.applyChatTemplate(
-    messages.map((message) => ({ ...message })),
-    { addGenerationPrompt: true },
-  );
+  tokenizer.applyChatTemplate(tokenizer.asText(messages.map((message) => ({ ...message }))), {
+    addGenerationPrompt: true,
+  });
 
 /** Stands for an answer; private-use characters, which no template looks at. */
 const markOf = (index: number): string => `\uE000${index}\uE001`;

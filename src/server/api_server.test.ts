@@ -408,6 +408,19 @@ describe('requests that are wrong', () => {
     whole.vanish();
   });
 
+  test('control tokens in messages are text unless asked for', async () => {
+    const url = await start();
+    const count = async (content: string, more: object = {}): Promise<number> => {
+      const body = { messages: user(content), max_tokens: 1, ...more };
+      const { usage } = (await (await post(url, CHAT, body)).json()) as { usage: { prompt_tokens: number } };
+      return usage.prompt_tokens;
+    };
+    const without = await count('');
+    expect(await count('<|user|>', { special: 'token' })).toBe(without + 1);
+    expect(await count('<|user|>')).toBeGreaterThan(without + 1);
+    await expectError(await post(url, CHAT, { messages: user('x'), special: 'both' }), 400, { param: 'special' });
+  });
+
   test('trace ids of W3C pass through', async () => {
     const url = await start();
     const trace = '4bf92f3577b34da6a3ce929d0e0e4736';

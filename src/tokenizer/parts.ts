@@ -4,3 +4,4 @@ export { ChatFormat } from '../chat_formats/chat_format.js';
 export { TemplateMessages } from '../chat_formats/template_messages.js';
 export { ChatTemplates } from './chat_template.js';
 export { checkTokenizer } from './check_tokenizer.js';
+export { PlainText } from './plain_text.js';

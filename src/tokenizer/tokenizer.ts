@@ -2,6 +2,7 @@ import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { formatError, SplitkvError, unsupportedError, usageError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
 import type { Tool } from '../chat_formats/tools.js';
+import type { PlainText } from './plain_text.js';
 import type { ChatMessage, ChatTemplateOptions, ChatTemplates } from './chat_template.js';
 import { LengthBound } from './length_bound.js';
 import type * as Parts from './parts.js';
@@ -40,6 +41,7 @@ export class Tokenizer implements PieceSource {
   readonly format: ChatFormat;
   /** Ids of the texts that structure its answers. */
   readonly marks: ReadonlyMap<number, string>;
+  readonly #plain: PlainText;
   readonly #pieces = new Map<number, TokenPiece | undefined>();
   readonly #parts: { readonly json: Record<string, unknown>; readonly config: Record<string, unknown> };
   #bound: LengthBound | undefined;
@@ -54,7 +56,7 @@ export class Tokenizer implements PieceSource {
 
   constructor(
     files: TokenizerFiles,
-    { AnswerReader, ChatFormat, ChatTemplates, TemplateMessages, checkTokenizer }: typeof Parts,
+    { AnswerReader, ChatFormat, ChatTemplates, PlainText, TemplateMessages, checkTokenizer }: typeof Parts,
   ) {
     const json = readTokenizerJson(files.tokenizerJson);
     checkTokenizer(json);
@@ -83,6 +85,8 @@ export class Tokenizer implements PieceSource {
       if (id !== undefined) special.push(id);
     }
     this.#special = new Set(special);
+    const controls = new Set(special.map((id) => this.#tokens[id]));
+    this.#plain = new PlainText(this.#library, (token) => controls.has(token));
 
     const idOf = (token: string | undefined) => (token === undefined ? undefined : this.#library.token_to_id(token));
     this.bosId = idOf(specials.named.bos_token) ?? readIds(generation, 'bos_token_id')[0] ?? null;
@@ -123,7 +127,7 @@ export class Tokenizer implements PieceSource {
 
   #encode(text: string, addSpecial: boolean): { ids: number[] } {
     try {
-      return this.#library.encode(text, { add_special_tokens: addSpecial });
+      return this.#plain.encoding(text, () => this.#library.encode(text, { add_special_tokens: addSpecial }));
     } catch (error) {
       // Some kinds put the tokens of one word on the stack.
       if (!(error instanceof RangeError)) throw error;
@@ -138,7 +142,7 @@ export class Tokenizer implements PieceSource {
   fewestTokens(text: string): number {
     const { json, config } = this.#parts;
     this.#bound ??= new LengthBound(json, config, (token) => this.#library.normalizer?.normalize(token) ?? token);
-    return this.#bound.fewestTokens(text);
+    return this.#bound.fewestTokens(this.#plain.unmarked(text));
   }
 
   /**
@@ -164,6 +168,14 @@ export class Tokenizer implements PieceSource {
 
   get hasChatTemplate(): boolean {
     return this.#templates.available;
+  }
+
+  /**
+   * Messages whose control tokens are text: for `applyChatTemplate`, whose text `encode` takes then. Those of the role 'assistant' stay as
+   * they are.
+   */
+  asText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+    return this.#plain.mark(messages);
   }
 
   /** The conversation as the one text the model was trained on; encode it with `addSpecial: false`. */

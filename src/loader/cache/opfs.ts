@@ -36,12 +36,23 @@ export async function openCacheFolder(): Promise<CacheDirectory> {
   return (await storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
 }
 
+let asked = false;
+/** Asks once that the browser doesn't clear what is kept here when room gets short; where it doesn't grant it, nothing changes. */
+function keepStorage(): void {
+  // Pages can ask, workers can't.
+  const storage = globalThis.navigator?.storage as Partial<StorageManager> | undefined;
+  if (asked || !storage?.persist) return;
+  asked = true;
+  storage.persist().catch(() => {});
+}
+
 /** Replaces a file in one step: other tabs and later visits see the old one or all of the new one. */
 export async function writeCacheFile(
   directory: CacheDirectory,
   name: string,
   ...data: readonly (Uint8Array<ArrayBuffer> | Promise<Uint8Array<ArrayBuffer>>)[]
 ): Promise<void> {
+  keepStorage();
   const writable = await (await directory.getFileHandle(name, { create: true })).createWritable();
   try {
     for (const part of data) await writable.write(await part);

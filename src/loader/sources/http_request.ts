@@ -8,7 +8,7 @@ export interface HttpOptions {
   readonly backoffMs?: number;
   /** The longest Retry-After that is waited for; 30 s. */
   readonly maxRetryAfterMs?: number;
-  /** A response that sends nothing for so long has failed; 30 s. */
+  /** A response that sends next to nothing (less than 4 KiB) for so long has failed; 30 s. */
   readonly stallMs?: number;
   /** Headers of every request, e.g. authorization. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -18,6 +18,9 @@ export interface HttpOptions {
   /** Told of bytes as they arrive, and of all of a request's as a negative number when it has ended: the sum is under way. */
   readonly onBytes?: ((bytes: number) => void) | undefined;
 }
+
+/** Fewer bytes in `stallMs` are a stall: the slowest connections bring ten times as many. */
+const LEAST_BYTES = 4096;
 
 /** A failure that another try may mend. `waitMs` is what the server asked for. */
 class Transient extends Error {
@@ -93,15 +96,20 @@ async function once<T>(
   const forward = (): void => stop.abort(signal!.reason);
   signal?.addEventListener('abort', forward, { once: true });
   let stalled: ReturnType<typeof setTimeout> | undefined;
+  let received = 0;
+  let counted = 0;
   const alive = (): void => {
     clearTimeout(stalled);
-    stalled = setTimeout(() => stop.abort(new Transient(`nothing came for ${stallMs / 1000} s`)), stallMs);
+    counted = received;
+    stalled = setTimeout(() => {
+      const came = received === counted ? 'nothing' : `only ${received - counted} bytes`;
+      stop.abort(new Transient(`${came} came for ${stallMs / 1000} s`));
+    }, stallMs);
   };
   alive();
-  let received = 0;
   const arrived = (bytes: number): void => {
-    alive();
     received += bytes;
+    if (received - counted >= LEAST_BYTES) alive();
     options.onBytes?.(bytes);
   };
   try {

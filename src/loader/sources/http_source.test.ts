@@ -228,6 +228,33 @@ describe('failures that pass', () => {
     expect(server.requests.length).toBe(3);
   });
 
+  it('and when next to nothing comes', async () => {
+    const trickles: NodeJS.Timeout[] = [];
+    server.misbehave = (_, response) => {
+      response.writeHead(206, { 'Content-Range': 'bytes 0-65535/200000' });
+      trickles.push(setInterval(() => response.write('x'), 20));
+      return true;
+    };
+    await expect(source({ stallMs: 150, attempts: 2 }).size('w.safetensors')).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/failed 2 times; the last time: only \d+ bytes came for 0.15 s/),
+    });
+    for (const trickle of trickles) clearInterval(trickle);
+    // Slowly, but more than that: it takes longer than the limit, and is whole.
+    server.misbehave = (_, response) => {
+      response.writeHead(206, { 'Content-Range': 'bytes 0-65535/200000' });
+      let at = 0;
+      const send = (): void => {
+        response.write(big.subarray(at, (at += 8192)));
+        if (at < 65_536) setTimeout(send, 50);
+        else response.end();
+      };
+      send();
+      return true;
+    };
+    expect(await source({ stallMs: 300, attempts: 1 }).size('w.safetensors')).toBe(200_000);
+  });
+
   it('of a body that says it is compressed, and is not', async () => {
     const headers = { 'Content-Range': 'bytes 0-65535/200000', 'Content-Encoding': 'gzip' };
     server.misbehave = (_, response) => {

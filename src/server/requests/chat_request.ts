@@ -68,6 +68,7 @@ const schema = z.looseObject({
   ...commonFields,
   ...chatFields,
   messages: messagesField,
+  special: z.nullish(z.enum(['text', 'token'], "'text' or 'token'")),
   max_completion_tokens: commonFields.max_tokens,
   logprobs: flag,
   top_logprobs: optionalInteger(0, 20),
@@ -96,7 +97,7 @@ export function parseChatRequest(body: unknown, room: number): CompletionCall {
   const messages = messagesOf(fields.messages, ignored);
   const maxTokens = given(maximum ?? old) ?? room;
   if (maxTokens === 0) throw badRequest('max_tokens is 0; expected at least 1, or -1 for none', 'max_tokens');
-  return callOf(fields, [{ messages }], {
+  return callOf(fields, [{ messages, ...(fields.special && { special: fields.special }) }], {
     promptField: 'messages',
     ignored,
     maxTokens,
