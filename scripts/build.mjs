@@ -80,9 +80,11 @@ const [{ output: alone }] = await buildParts({
         { name: 'errors', test: /\/src\/base\/errors\.ts$/ },
         // What the command line and the server's thread need without an engine. Of placement: what a page's first download has anyway.
         { name: 'base', test: /\/src\/base\/(math|json)\.ts$/ },
+        // What a prompt is asked before there is a tokenizer.
+        { name: 'tools', test: /\/src\/chat_formats\/tools\.ts$/ },
         {
           name: 'tokenizer_parts',
-          test: /\/src\/tokenizer\/(parts|chat_template|template_budget|check_tokenizer|expressions)\.ts$|\/@huggingface\/jinja\//,
+          test: /\/src\/tokenizer\/(parts|chat_template|template_budget|check_tokenizer|expressions|plain_text)\.ts$|\/@huggingface\/jinja\//,
         },
         {
           name: 'tokenizer',

@@ -49,7 +49,7 @@ const VALUES: readonly (() => unknown)[] = [
   () => replace({ Regex: '(a|a)*b' }, ''),
   () => ({ type: 'Sequence', normalizers: Array.from({ length: 40 }, () => replace({ String: 'a' }, 'aa')) }),
   () => ({ type: 'Sequence', decoders: [{ type: 'Sequence', decoders: [{ type: 'Fuse' }] }] }),
-  () => nested(2000),
+  () => nested(600),
   () => '['.repeat(50_000),
   () => Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`hidden_siz${i}`, i])),
   () => 'a'.repeat(100_000),
