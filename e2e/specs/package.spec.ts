@@ -44,8 +44,8 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   // Since it was 150: the engine that serves many requests is the one that answers a lone one (docs/decisions.md).
   // Then 164: kernels for GPUs, compiling them beside the weights, a cache in 8 bits (docs/decisions.md).
   // Then 172: plans timed at load, sampling by bins, the choice of how prompts are multiplied, sliding windows, rotation in part;
-  // 180: a lone row's kernels on GPUs.
-  expect(kilobytes).toBeLessThan(184);
+  // 180: a lone row's kernels on GPUs; 184: tools of chats, GPUs that hang.
+  expect(kilobytes).toBeLessThan(190);
 });
 
 test('what few pages need is loaded on demand, and the element is small', () => {
