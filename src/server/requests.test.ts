@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
-import { loadTokenizer } from '../tokenizer/load_tokenizer.js';
+import { loadTokenizer } from '../tokenizer/testing/load_tokenizer.js';
 import { byteLevelTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
 import { ApiError } from './api_error.js';
 import { parseChatRequest } from './requests/chat_request.js';

@@ -15,7 +15,7 @@ import { ggufTokenizerFiles } from './gguf_tokenizer.js';
 import { preTokenizerNames } from './gguf_pre_tokenizers.js';
 import { byteLevelTokenizer, learnMerges, metaspaceTokenizer } from './testing/tiny_tokenizers.js';
 import { byteCharacters } from './token_bytes.js';
-import { loadTokenizer } from './load_tokenizer.js';
+import { loadTokenizer } from './testing/load_tokenizer.js';
 import type { Tokenizer } from './tokenizer.js';
 
 type Metadata = Record<string, GgufValue>;

@@ -6,7 +6,7 @@ import {
   type TinyTokenizer,
   wordLevelTokenizer,
 } from './testing/tiny_tokenizers.js';
-import { loadTokenizer } from './load_tokenizer.js';
+import { loadTokenizer } from './testing/load_tokenizer.js';
 
 const level = byteLevelTokenizer();
 const pieces = metaspaceTokenizer();

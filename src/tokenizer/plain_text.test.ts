@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { byteLevelTokenizer, metaspaceTokenizer } from './testing/tiny_tokenizers.js';
-import { loadTokenizer } from './load_tokenizer.js';
+import { loadTokenizer } from './testing/load_tokenizer.js';
 import type { Tokenizer } from './tokenizer.js';
 
 const read = (file: string): string => readFileSync(`models/tiny-gqa/${file}`, 'utf8');

@@ -2,7 +2,7 @@ import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { byteLevelTokenizer, metaspaceTokenizer, wordLevelTokenizer } from './testing/tiny_tokenizers.js';
-import { loadTokenizer } from './load_tokenizer.js';
+import { loadTokenizer } from './testing/load_tokenizer.js';
 
 /** Well-formed text of every kind: ASCII, any code point, words both tokenizers have merges for. U+2581 is a blank to one of them. */
 const anyText = fc

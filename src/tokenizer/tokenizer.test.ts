@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
 import { byteLevelTokenizer, metaspaceTokenizer, type TinyTokenizer } from './testing/tiny_tokenizers.js';
-import { loadTokenizer } from './load_tokenizer.js';
+import { loadTokenizer } from './testing/load_tokenizer.js';
 import type { TokenizerFiles } from './tokenizer.js';
 
 const load = ({ json, config }: TinyTokenizer, more: Partial<TokenizerFiles> = {}) =>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { loadTokenizer } from '../../tokenizer/load_tokenizer.js';
+import { loadTokenizer } from '../../tokenizer/testing/load_tokenizer.js';
 import { attentionOf } from '../config/model_config.js';
 import { parseModelConfig } from '../families/registry.js';
 import { makeRandomModel } from './random_model.js';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { loadTokenizer } from '../../../tokenizer/load_tokenizer.js';
+import { loadTokenizer } from '../../../tokenizer/testing/load_tokenizer.js';
 import { byteLevelTokenizer } from '../../../tokenizer/testing/tiny_tokenizers.js';
 import { Answer } from './answer.js';
 import { readerOf } from './reading.js';

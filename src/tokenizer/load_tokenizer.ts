@@ -1,7 +1,0 @@
-import * as parts from './parts.js';
-import { Tokenizer, type TokenizerFiles } from './tokenizer.js';
-
-/** As `Tokenizer.load`, at once: for tests, and whom a download needn't be small. */
-export function loadTokenizer(files: TokenizerFiles): Tokenizer {
-  return new Tokenizer(files, parts);
-}
