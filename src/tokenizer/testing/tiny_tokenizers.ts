@@ -1,3 +1,8 @@
+/**
+ * Room: tokenizers for tests: tiny ones of each kind (here), and a way to have one at once, without waiting for its parts
+ * (load_tokenizer.ts).
+ */
+
 import { byteCharacters } from '../token_bytes.js';
 
 /** A tokenizer.json and its tokenizer_config.json, as objects. */
