@@ -3,16 +3,16 @@ import { makePlan } from '../make/make_plan.js';
 import type { ModelShape } from '../plan.js';
 import { gqaShape, mlaShape } from '../testing/shapes.js';
 import { machineOf, workOf } from '../testing/machine.js';
-import { type PredictedExchange, secondsOfExchange, layerExchanges, stepExchanges } from './exchanges.js';
+import { type PredictedExchange, secondsOfExchange, layerExchanges, type MlpKind, stepExchanges } from './exchanges.js';
 import { stageSteps } from './stage_step.js';
 import { generatedRows, promptRows } from './step_rows.js';
 import type { StepRows } from './work.js';
 
-const exchangesOf = (policy: string, ranks: number, shape: ModelShape, step: StepRows, routed = false) => {
+const exchangesOf = (policy: string, ranks: number, shape: ModelShape, step: StepRows, mlp: MlpKind = 'gated') => {
   const plan = makePlan(policy, ranks, shape);
   const stages = stageSteps(plan, step);
   const work = workOf(shape);
-  return { layer: layerExchanges(stages[0]!, work, routed), step: stepExchanges(stages, work, 1).flat() };
+  return { layer: layerExchanges(stages[0]!, work, mlp), step: stepExchanges(stages, work, 1).flat() };
 };
 const labels = (exchanges: readonly PredictedExchange[]) => exchanges.map(({ label }) => label);
 /** Bytes that rank `to` gets in an exchange. */
@@ -39,11 +39,16 @@ describe('exchanges of a layer, generated rows', () => {
   });
 
   test('experts travel with the down projection', () => {
-    expect(labels(exchangesOf('tp', 2, moe, one, true).layer)).toEqual(['queries', 'partials', 'o_proj', 'experts']);
-    expect(labels(exchangesOf('tp', 2, moe, one, false).layer)).toEqual(['queries', 'partials', 'o_proj', 'down_proj']);
-    expect(labels(exchangesOf('ep', 2, moe, one, true).layer)).toEqual(['partials', 'experts']);
-    expect(labels(exchangesOf('ep', 2, moe, one, false).layer)).toEqual(['partials']);
-    expect(labels(exchangesOf('sp', 2, moe, one, true).layer)).toEqual(['partials']);
+    expect(labels(exchangesOf('tp', 2, moe, one, 'shared experts').layer)).toEqual([
+      'queries',
+      'partials',
+      'o_proj',
+      'experts',
+    ]);
+    expect(labels(exchangesOf('tp', 2, moe, one).layer)).toEqual(['queries', 'partials', 'o_proj', 'down_proj']);
+    expect(labels(exchangesOf('ep', 2, moe, one, 'shared experts').layer)).toEqual(['partials', 'experts']);
+    expect(labels(exchangesOf('ep', 2, moe, one).layer)).toEqual(['partials']);
+    expect(labels(exchangesOf('sp', 2, moe, one, 'shared experts').layer)).toEqual(['partials']);
   });
 
   test('bytes, by hand', () => {
@@ -60,7 +65,7 @@ describe('exchanges of a layer, generated rows', () => {
     const hybrid = exchangesOf('tp+sp', 2, gqa, one).layer;
     expect(received(hybrid, 'queries', 0)).toEqual([[1, 4 * 64 * 4 + 2 * 2 * 64 * 4]]);
     expect(received(hybrid, 'partials', 0)).toEqual([[1, 4 * 4 * 66 * 4]]);
-    const mla = exchangesOf('tp', 4, moe, generatedRows(3, 300), true).layer;
+    const mla = exchangesOf('tp', 4, moe, generatedRows(3, 300), 'shared experts').layer;
     // 300 tokens reach two lanes: one per rank at most. 3 rows of 16 heads over 4 groups.
     expect(received(mla, 'queries', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 128 * 4]));
     expect(received(mla, 'partials', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 130 * 4]));
@@ -79,7 +84,10 @@ describe('prompt rows', () => {
   });
 
   test('not where experts are spread or every rank attends for all', () => {
-    expect(labels(exchangesOf('ep', 2, moe, promptRows(0, 512), true).layer)).toEqual(['partials', 'experts']);
+    expect(labels(exchangesOf('ep', 2, moe, promptRows(0, 512), 'shared experts').layer)).toEqual([
+      'partials',
+      'experts',
+    ]);
     const hybrid = exchangesOf('tp+sp', 2, gqa, promptRows(0, 512)).layer;
     expect(received(hybrid, 'queries', 0)).toEqual([[1, 512 * (4 * 64 * 4 + 2 * 2 * 64 * 4)]]);
   });

@@ -15,6 +15,7 @@ import {
   stageRoutes,
   tokenRoutes,
 } from '../routes.js';
+import type { LayerSizes } from '../sizes.js';
 import type { MachineMeasure } from './measure.js';
 import type { StageStep } from './stage_step.js';
 import type { ModelWork } from './work.js';
@@ -49,12 +50,23 @@ export function secondsOfExchange({ links, crowding }: MachineMeasure, { message
   return Math.max(0, ...[...arrivals.values()].map(({ latency, transfer }) => latency * crowd + transfer));
 }
 
-/** The exchanges of one layer of a stage, as the runtime makes them. `routed`: the layer has routed experts. */
-export function layerExchanges(stage: StageStep, work: ModelWork, routed: boolean): PredictedExchange[] {
+export type MlpKind = 'gated' | 'experts' | 'shared experts';
+
+export const mlpKind = ({ expert, mlpSegments }: LayerSizes): MlpKind => {
+  if (expert === 0) return 'gated';
+  return mlpSegments.some((bytes) => bytes > 0) ? 'shared experts' : 'experts';
+};
+
+/**
+ * The exchanges of one layer of a stage, as the runtime makes them.
+ * @param mlp 'experts': routed ones alone; 'shared experts': those beside an MLP that runs for each row
+ */
+export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind): PredictedExchange[] {
   const { topology, plan, index, role, kind, split, cutsMlp, spreadsExperts } = stage;
-  const spread = routed && spreadsExperts;
+  const spread = mlp !== 'gated' && spreadsExperts;
   const gathers = kind === 'adp' && (spread || cutsMlp);
-  const mlp = kind === 'adp' ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
+  const segments =
+    kind === 'adp' ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
   const exchange = (label: string, routes: readonly Route[]): PredictedExchange =>
     exchangeOf(label, routes, stage, work);
   const lanes = split > 1 || (kind === 'arranged' && plan.sharing === 'lanes');
@@ -67,7 +79,9 @@ export function layerExchanges(stage: StageStep, work: ModelWork, routed: boolea
     exchange('o_proj', segmentRoutes(topology, index, role, 'heads')),
     exchange('rows', gathers ? gatherRoutes(topology, index, spread) : []),
     // Outputs of experts travel with the shared experts' segments.
-    spread ? exchange('experts', [...mlp, ...expertRoutes(topology, index, role)]) : exchange('down_proj', mlp),
+    spread
+      ? exchange('experts', [...(mlp === 'experts' ? [] : segments), ...expertRoutes(topology, index, role)])
+      : exchange('down_proj', segments),
   ]);
 }
 
@@ -103,7 +117,7 @@ export const exchangesOfStep = (stages: readonly StageStep[], work: ModelWork, s
   stepExchanges(stages, work, samples).flatMap((outside, index) => {
     const [first, end] = stages[index]!.stage.layers;
     const layers = range(first, end).flatMap((layer) =>
-      layerExchanges(stages[index]!, work, work.sizes.layers[layer]!.expert > 0),
+      layerExchanges(stages[index]!, work, mlpKind(work.sizes.layers[layer]!)),
     );
     return [...outside, ...layers];
   });

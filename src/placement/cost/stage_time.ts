@@ -1,7 +1,7 @@
 import { sum } from '../../base/lists.js';
 import { isKvOnly, type Plan, type RankShare } from '../plan.js';
 import type { LayerSizes } from '../sizes.js';
-import { type PredictedExchange, secondsOfExchange, layerExchanges, stepExchanges } from './exchanges.js';
+import { type PredictedExchange, secondsOfExchange, layerExchanges, mlpKind, stepExchanges } from './exchanges.js';
 import { expectedLargest, expertsRead } from './expert_load.js';
 import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure, type Slowdown } from './measure.js';
 import { sideBySide, slowdownAt } from './slowdown.js';
@@ -37,7 +37,11 @@ export function stageTimes(
   return stages.map((stage, index) => {
     const slowest = slowestOf(machine, stage, busyStages);
     const pairsOf = expertPairs(stage, work, step.rows);
-    const exchangesOf = [layerExchanges(stage, work, false), layerExchanges(stage, work, true)] as const;
+    const exchangesOf = {
+      gated: layerExchanges(stage, work, 'gated'),
+      experts: layerExchanges(stage, work, 'experts'),
+      'shared experts': layerExchanges(stage, work, 'shared experts'),
+    };
     const exchanges: PredictedExchange[] = [...outside[index]!];
     const submit = index === 0 ? machine.ranks[stage.holders[0]!.rank]!.submitSeconds : 0;
     let computeSeconds = submit;
@@ -55,7 +59,7 @@ export function stageTimes(
     const [first, end] = stage.stage.layers;
     for (let layer = first; layer < end; layer++) {
       const sizes = work.sizes.layers[layer]!;
-      const here = exchangesOf[sizes.expert > 0 ? 1 : 0];
+      const here = exchangesOf[mlpKind(sizes)];
       exchanges.push(...here);
       const dispatches = extraDispatches(here);
       for (const part of layerParts(stage, sizes, pairsOf, dispatches)) spend(stage.stage.shares, part);
