@@ -6,7 +6,7 @@
 import type { AnswerInput, Steps } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
 import { DEEPSEEK, readDeepseekCalls, writeDeepseekCalls } from './deepseek_calls.js';
-import { readGemmaCalls, writeGemmaCalls } from './gemma_calls.js';
+import { FUNCTION_GEMMA, GEMMA, readGemmaCalls, writeGemmaCalls } from './gemma_calls.js';
 import { HARMONY, readHarmony } from './harmony.js';
 import { jsonCall, readBareCalls, readMarkedCalls, readMistralCalls } from './json_calls.js';
 import { readLfmCalls, writePythonCalls } from './python_calls.js';
@@ -58,9 +58,6 @@ const joined =
     calls.map(write).join(between);
 const listed = (open: string, close: string) => (calls: readonly ToolCall[]) =>
   `${open}[${calls.map(jsonCall('arguments')).join(', ')}]${close}`;
-
-const GEMMA = { open: '<|tool_call>', close: '<tool_call|>', quote: '<|"|>' };
-const FUNCTION_GEMMA = { open: '<start_function_call>', close: '<end_function_call>', quote: '<escape>' };
 
 /** The first that fits is a model's. */
 const ROWS: readonly Row[] = [

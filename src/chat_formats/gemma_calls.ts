@@ -10,6 +10,13 @@ export interface GemmaMarks {
   readonly quote: string;
 }
 
+export const GEMMA: GemmaMarks = { open: '<|tool_call>', close: '<tool_call|>', quote: '<|"|>' };
+export const FUNCTION_GEMMA: GemmaMarks = {
+  open: '<start_function_call>',
+  close: '<end_function_call>',
+  quote: '<escape>',
+};
+
 /** FunctionGemma's and Gemma 4's: `<|tool_call>call:name{key:<|"|>text<|"|>,other:1}<tool_call|>`. */
 export const readGemmaCalls = ({ open, close, quote }: GemmaMarks) =>
   function* (input: AnswerInput, out: AnswerOut): Steps {

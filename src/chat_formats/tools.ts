@@ -112,8 +112,6 @@ function checkTool(tool: unknown, where: string): void {
 }
 
 function checkChoice(choice: unknown, tools: readonly Tool[]): void {
-  if (choice !== undefined && !['auto', 'none'].includes(choice as string))
-    throw usageError("tool_choice: calls can't be forced yet; use auto or none");
   if (choice === undefined || CHOICES.includes(choice as string)) {
     if (choice === 'required' && tools.length === 0) throw usageError('tool_choice required: there are no tools');
     return;

@@ -16,7 +16,7 @@ import { engineSampling, stopTexts } from './ranks/sampling_options.js';
 import { Answer } from './serving/text/answer.js';
 import type { Engine, EngineRequest } from './serving/engine.js';
 import { checkForm, type TextForms } from './serving/text/forms.js';
-import { checkTools, readerOf } from './serving/text/reading.js';
+import { checkTools, frameOf, readerOf } from './serving/text/reading.js';
 import { type ToolCall, withDelta } from '../chat_formats/tools.js';
 
 export type FinishDetail = GenerateResult['finish_detail'];
@@ -80,8 +80,8 @@ export async function generate(
   checkSampling({ ...options, maxTokens, seed }, runner.config.vocabSize);
   checkForm(options);
   checkTools(options);
-  const form = await forms.compile(options);
   const { prompt } = rows;
+  const form = await forms.compile(options, frameOf(reader.tokenizer, prompt, options, isChat));
   const answer = new Answer(
     stops.length > 0 ? needTokenizer(reader, 'a stop text') : reader.tokenizer,
     stops,

@@ -1,8 +1,9 @@
 import type * as XGrammar from '@mlc-ai/web-xgrammar';
 import factory from '@mlc-ai/web-xgrammar?factory';
 import { SplitkvError, unsupportedError, usageError } from '../base/errors.js';
+import { type AnswerFrame, framedGrammar } from './answer_frame.js';
 import { overSymbols } from './own_grammar.js';
-import { symbolsOfBytes } from './symbols.js';
+import { symbolsOfBytes, symbolsOfMark } from './symbols.js';
 import { type FormGrammar, formGrammar, type TextForm } from './text_form.js';
 
 /** Tokens as they stand in a text. */
@@ -11,6 +12,9 @@ export interface Vocabulary {
   readonly size: number;
   /** A token's bytes; undefined: it adds nothing to a text, and is allowed in none. */
   bytesOf(id: number): Uint8Array | undefined;
+  /** Texts that tokens of their own stand for in an answer's frame, and those tokens' numbers in this list. */
+  readonly marks?: readonly string[];
+  markOf?(id: number): number | undefined;
   /** Tokens that end a text. Where there are none, a text ends as soon as nothing may follow. */
   readonly endIds: readonly number[];
 }
@@ -62,32 +66,34 @@ export class Constraints {
   constructor(readonly vocabulary: Vocabulary) {}
 
   /**
-   * Makes a form ready for answers; undefined where the options limit nothing.
+   * Makes a form ready for answers, in a frame where there is one; undefined where the options limit nothing.
    * @throws SplitkvError `usage` as `formGrammar`, and for a grammar that isn't right; `unsupported` where no token can begin a text of it
    */
-  async compile(options: TextForm): Promise<CompiledForm | undefined> {
+  async compile(options: TextForm, frame?: AnswerFrame): Promise<CompiledForm | undefined> {
     const form = formGrammar(options);
-    if (!form) return undefined;
-    let compiled = this.#compiled.get(form.grammar);
+    if (!form && !frame) return undefined;
+    const key = JSON.stringify([frame, form?.grammar]);
+    let compiled = this.#compiled.get(key);
     if (!compiled) {
-      compiled = this.#compile(form);
-      this.#compiled.set(form.grammar, compiled);
-      compiled.catch(() => this.#compiled.delete(form.grammar));
+      compiled = this.#compile(form, frame);
+      this.#compiled.set(key, compiled);
+      compiled.catch(() => this.#compiled.delete(key));
       const [oldest] = this.#compiled.keys();
       if (this.#compiled.size > KEPT) this.#compiled.delete(oldest!);
     }
     return compiled;
   }
 
-  async #compile({ grammar, own }: FormGrammar): Promise<CompiledForm> {
-    const rules = own ? overSymbols(await this.#read(grammar)) : grammar;
+  async #compile(form: FormGrammar | undefined, frame: AnswerFrame | undefined): Promise<CompiledForm> {
+    const text = form?.own ? overSymbols(await this.#read(form.grammar)) : form?.grammar;
+    const rules = frame ? framedGrammar(frame, text, this.vocabulary.marks ?? []) : text!;
     const before = await this.#engine;
     if (before?.instance.isBroken) this.#engine = undefined;
     const { instance, compiler } = await (this.#engine ??= this.#open());
     const compiled = await instance.run(async ({ Grammar }) => compiler.compileGrammar(await Grammar.fromEBNF(rules)));
-    const form = new CompiledForm(instance, compiled, this.vocabulary);
-    await form.prepare();
-    return form;
+    const ready = new CompiledForm(instance, compiled, this.vocabulary);
+    await ready.prepare();
+    return ready;
   }
 
   /** Somebody's grammar as XGrammar writes it. */
@@ -108,7 +114,10 @@ export class Constraints {
   async #open(): Promise<{ readonly instance: Instance; readonly compiler: XGrammar.GrammarCompiler }> {
     const { size, endIds } = this.vocabulary;
     const instance = new Instance();
-    const tokens = Array.from({ length: size }, (_, id) => symbolsOfBytes(this.vocabulary.bytesOf(id) ?? []));
+    const tokens = Array.from({ length: size }, (_, id) => {
+      const mark = this.vocabulary.markOf?.(id);
+      return mark === undefined ? symbolsOfBytes(this.vocabulary.bytesOf(id) ?? []) : symbolsOfMark(mark);
+    });
     const compiler = await instance.run(async ({ TokenizerInfo, GrammarCompiler }) =>
       GrammarCompiler.createGrammarCompiler(
         await TokenizerInfo.createTokenizerInfo(tokens, 'raw', false, size, [...endIds]),

@@ -35,8 +35,16 @@ const MAX_MULTIPLE = 200;
 const MAX_COUNTED = 1000;
 
 export interface SchemaOptions {
-  /** Objects have no properties but those that are listed, where nothing is said of others. */
-  readonly strict?: boolean;
+  /** Objects have no properties but those that are listed, where nothing is said of others; 'listed': where any are. */
+  readonly strict?: boolean | 'listed';
+}
+
+/** How values are written where that isn't as JSON. */
+export interface Notation {
+  /** For true, false and null. */
+  readonly words?: Readonly<Record<'true' | 'false' | 'null', string>>;
+  /** Texts as they are, between quotes, of these alone; keys without quotes, those that schemas list alone. */
+  readonly raw?: { readonly quote: Expression; readonly texts: Automaton };
 }
 
 /**
@@ -54,14 +62,18 @@ export function jsonSchemaGrammar(schema: unknown, options: SchemaOptions = {}):
   return grammar;
 }
 
-class SchemaWriter {
-  readonly rules = new Rules();
+/** Writes values of a schema into the rules of a grammar. */
+export class SchemaWriter {
   readonly #forms: SchemaForms;
   #depth = 0;
 
   constructor(
     root: unknown,
     readonly options: SchemaOptions,
+    readonly rules = new Rules(),
+    /** Tells its rules from those of other schemas. */
+    private readonly name = '',
+    private readonly notation: Notation = {},
   ) {
     this.#forms = new SchemaForms(root);
   }
@@ -69,7 +81,7 @@ class SchemaWriter {
   /** A value of the schema. */
   value(schema: unknown): Expression {
     const own = schemaOf(schema);
-    return this.rules.rule(`value ${canonical(own)}`, () => {
+    return this.rules.rule(`${this.name} value ${canonical(own)}`, () => {
       if (++this.#depth > MAX_DEPTH) throw usageError(`schema: it is nested deeper than ${MAX_DEPTH}`);
       const made = any(...this.#forms.of(own).map((form) => this.#form(form)));
       this.#depth--;
@@ -86,9 +98,9 @@ class SchemaWriter {
       .map((type): Expression => {
         switch (type) {
           case 'null':
-            return text('null');
+            return text(this.notation.words?.null ?? 'null');
           case 'boolean':
-            return any(text('true'), text('false'));
+            return any(text(this.notation.words?.true ?? 'true'), text(this.notation.words?.false ?? 'false'));
           case 'number':
           case 'integer':
             return number(form, type, (key, make) => this.rules.rule(key, make));
@@ -112,12 +124,13 @@ class SchemaWriter {
   #constant(value: unknown): Expression {
     if (Array.isArray(value)) return this.#around('[', this.#separated(value.map((item) => this.#constant(item))), ']');
     if (isObject(value)) {
-      const members = Object.entries(value).map(([key, of]) =>
-        this.#member(text(JSON.stringify(key)), this.#constant(of)),
-      );
+      const members = Object.entries(value).map(([key, of]) => this.#member(this.#key(key), this.#constant(of)));
       return this.#around('{', this.#separated(members), '}');
     }
-    return text(JSON.stringify(value));
+    const { raw, words } = this.notation;
+    if (raw && typeof value === 'string') return this.#quoted(listed([value]), raw);
+    const word = String(value) as 'true' | 'false' | 'null';
+    return text((typeof value !== 'string' && words?.[word]) || JSON.stringify(value));
   }
 
   /** Blanks that may be between two parts. */
@@ -145,6 +158,8 @@ class SchemaWriter {
   }
 
   #string(form: Form): Expression {
+    const { raw } = this.notation;
+    if (raw) return this.#quoted(textsOfForm(form), raw);
     const texts = stringsOf(form);
     if (texts) return all(text('"'), this.rules.texts(texts, inJson), text('"'));
     const [least, most] = [numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity];
@@ -197,9 +212,9 @@ class SchemaWriter {
     const members = names.map((name) => ({
       name,
       needed: required.includes(name),
-      member: this.#member(text(JSON.stringify(name)), this.#named(name, form, properties)),
+      member: this.#member(this.#key(name), this.#named(name, form, properties)),
     }));
-    const key = `members ${canonical([form, this.options])}`;
+    const key = `${this.name} members ${canonical([form, this.options])}`;
     // Counts matter up to where neither bound does any more.
     const counted = least > 0 || most !== Infinity ? (most === Infinity ? least : most + 1) : 1;
     if (counted > MAX_COUNTED)
@@ -227,21 +242,81 @@ class SchemaWriter {
     return this.#around('{', behind(0, 0), '}');
   }
 
-  /** What a property's value is: also by patterns of names. */
-  #named(name: string, form: Form, properties: Readonly<Record<string, unknown>>): Expression {
+  /** A text without quotes in it. */
+  #quoted(texts: Automaton, raw: NonNullable<Notation['raw']>): Expression {
+    return all(raw.quote, this.rules.texts(both(texts, raw.texts), oneOf), raw.quote);
+  }
+
+  #key(name: string): Expression {
+    return text(this.notation.raw ? name : JSON.stringify(name));
+  }
+
+  /**
+   * The properties of an object by themselves, in the schema's order: those that it lists.
+   * @param write one of them, by its name and its schema
+   * @param between two of them
+   */
+  members(schema: unknown, write: (name: string, schema: unknown) => Expression, between: Expression): Expression {
+    const forms = this.#forms.of(schemaOf(schema)).filter((form) => typesOf(form).includes('object'));
+    const options = forms.map((form, at) => {
+      const properties = (form['properties'] ?? {}) as Readonly<Record<string, unknown>>;
+      const required = (form['required'] ?? []) as readonly string[];
+      const unknown = ['enum', 'minProperties', 'maxProperties'].find((keyword) => form[keyword] !== undefined);
+      if (unknown !== undefined)
+        throw usageError(`schema: ${unknown} of the arguments is not done in this model's calls`);
+      const names = [...new Set([...Object.keys(properties), ...required])];
+      const behind = (index: number, first: boolean): Expression =>
+        this.rules.rule(`${this.name} argument ${at} ${index} ${first}`, () => {
+          if (index === names.length) return NOTHING;
+          const name = names[index]!;
+          const of = this.#schemaOf(name, form, properties);
+          const given =
+            of === false ? NEVER : all(first ? NOTHING : between, write(name, of), behind(index + 1, false));
+          return required.includes(name) ? given : any(given, behind(index + 1, first));
+        });
+      return behind(0, true);
+    });
+    return any(...options);
+  }
+
+  /** A text as it is, where the schema allows texts; other values as JSON. */
+  plain(schema: unknown, texts: Automaton): Expression {
+    const options = this.#forms.of(schemaOf(schema)).flatMap((form): Expression[] => {
+      if (form['enum'] !== undefined) {
+        const fits = (form['enum'] as unknown[]).filter((value) => allows({ ...form, enum: undefined }, value));
+        return fits.map((value) => text(typeof value === 'string' ? value : JSON.stringify(value)));
+      }
+      const types = typesOf(form);
+      const others = types.filter((type) => type !== 'string');
+      const own = types.includes('string') ? [this.rules.texts(both(textsOfForm(form), texts), oneOf)] : [];
+      // What could be read as a text is one.
+      return own.length > 0 ? [...own, ...(others.includes('null') ? [text('null')] : [])] : [this.#form(form)];
+    });
+    return any(...options);
+  }
+
+  /** The schema of a property: also by patterns of names; false: there may be none. */
+  #schemaOf(name: string, form: Form, properties: Readonly<Record<string, unknown>>): unknown {
     if (form['propertyNames'] !== undefined && !this.#forms.of(form['propertyNames']).some((of) => allows(of, name)))
-      return NEVER;
+      return false;
     const own = Object.hasOwn(properties, name) ? [properties[name]] : [];
     const patterns = patternsOf(form)
       .filter(([pattern]) => new RegExp(pattern, 'u').test(name))
       .map(([, value]) => value);
     const schemas = [...own, ...patterns];
-    if (schemas.length === 0) return this.value(this.#rest(form));
-    return this.value(schemas.length === 1 ? schemas[0] : { allOf: schemas });
+    if (schemas.length === 0) return this.#rest(form);
+    return schemas.length === 1 ? schemas[0] : { allOf: schemas };
+  }
+
+  /** What a property's value is. */
+  #named(name: string, form: Form, properties: Readonly<Record<string, unknown>>): Expression {
+    return this.value(this.#schemaOf(name, form, properties));
   }
 
   #rest(form: Form): unknown {
-    return form['additionalProperties'] ?? !this.options.strict;
+    const { strict } = this.options;
+    const closed = strict === 'listed' ? Object.keys(form['properties'] ?? {}).length > 0 : strict;
+    return form['additionalProperties'] ?? !closed;
   }
 
   /** A member of another name than those of `properties`; undefined where there is none. */
@@ -250,6 +325,7 @@ class SchemaWriter {
     properties: Readonly<Record<string, unknown>>,
     required: readonly string[],
   ): Expression | undefined {
+    if (this.notation.raw) return undefined;
     const patterns = patternsOf(form);
     const rest = this.#rest(form);
     if (rest === false && patterns.length === 0) return undefined;
@@ -294,6 +370,10 @@ function patternsOf(form: Form): (readonly [pattern: string, schema: unknown])[]
   if (!isObject(patterns)) throw usageError('schema: patternProperties: expected an object of schemas');
   return Object.entries(patterns);
 }
+
+/** All strings of a form. */
+const textsOfForm = (form: Form): Automaton =>
+  stringsOf(form) ?? ofLength(numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity);
 
 /** Strings that patterns or formats are of; undefined where there are none of either. */
 function stringsOf(form: Form): Automaton | undefined {

@@ -1,7 +1,7 @@
 import { usageError } from '../base/errors.js';
 import type { Automaton } from './automaton.js';
 import { ALL, characters, type CodePoints, codePoints, difference, intersection } from './code_points.js';
-import { symbolRuns, symbolsOfText } from './symbols.js';
+import { symbolRuns, symbolsOfMark, symbolsOfText } from './symbols.js';
 
 /** What a rule of a grammar, or a part of one, stands for: texts of symbols (symbols.ts). */
 export type Expression =
@@ -10,8 +10,12 @@ export type Expression =
   | { readonly kind: 'all'; readonly parts: readonly Expression[] }
   | { readonly kind: 'any'; readonly options: readonly Expression[] }
   | { readonly kind: 'repeat'; readonly part: Expression; readonly least: number; readonly most: number }
-  | { readonly kind: 'rule'; readonly number: number };
+  | { readonly kind: 'rule'; readonly number: number }
+  /** A rule that is written elsewhere. */
+  | { readonly kind: 'named'; readonly name: string };
 
+/** The mark of this number (symbols.ts). */
+export const markOf = (index: number): Expression => ({ kind: 'text', text: symbolsOfMark(index) });
 export const text = (value: string): Expression => ({ kind: 'text', text: symbolsOfText(value) });
 /** A character of the set. */
 export const oneOf = (of: CodePoints): Expression =>
@@ -126,6 +130,7 @@ export class Rules {
     const holds = (of: Expression): boolean => {
       switch (of.kind) {
         case 'text':
+        case 'named':
           return true;
         case 'one':
           return of.of.length > 0;
@@ -183,6 +188,8 @@ function print(of: Expression, nameOf: (number: number) => string): string {
     }
     case 'rule':
       return nameOf(of.number);
+    case 'named':
+      return of.name;
   }
 }
 

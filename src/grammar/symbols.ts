@@ -1,7 +1,7 @@
 /**
  * Grammars are run over symbols, each an ASCII character: XGrammar's sets of other characters allow more than they say. A byte below 127
- * is its own symbol; 127 is two of DEL; a byte from 128 on, as UTF-8 has for all other characters, is DEL and the byte less 128. 255, which
- * UTF-8 never has, is as 192, which it never has either.
+ * is its own symbol; 127 is two of DEL; a byte from 128 on, as UTF-8 has for all other characters, is DEL and the byte less 128. 193 and
+ * 255, which UTF-8 never has, are as 192, which it never has either: what 193 would be begins the symbols of marks, tokens that are no text.
  */
 import { ALL, type CodePoints, intersection } from './code_points.js';
 
@@ -11,11 +11,13 @@ const encoder = new TextEncoder();
 const symbolsOf: readonly string[] = Array.from({ length: 256 }, (_, byte) =>
   byte < DEL
     ? String.fromCharCode(byte)
-    : String.fromCharCode(DEL, byte === DEL ? DEL : byte === 255 ? 64 : byte - 128),
+    : String.fromCharCode(DEL, byte === DEL ? DEL : byte === 193 || byte === 255 ? 64 : byte - 128),
 );
 
 export const symbolsOfBytes = (bytes: Iterable<number>): string =>
   Array.from(bytes, (byte) => symbolsOf[byte]!).join('');
+/** Of the mark of this number, from 0. */
+export const symbolsOfMark = (index: number): string => String.fromCharCode(DEL, 65, 33 + index);
 export const symbolsOfText = (text: string): string => symbolsOfBytes(encoder.encode(text));
 
 /** A run of sets of symbols, each inclusive. */

@@ -8,7 +8,11 @@ import { any, oneOf, Rules, text } from './rules.js';
 export type ResponseFormat =
   | { readonly type: 'text' }
   /** Any JSON object. */
-  | { readonly type: 'json_object' }
+  | {
+      readonly type: 'json_object';
+      /** As llama.cpp has it: of this schema. */
+      readonly schema?: boolean | Readonly<Record<string, unknown>> | null;
+    }
   | {
       readonly type: 'json_schema';
       readonly json_schema: {
@@ -109,5 +113,6 @@ function jsonGrammar(format: ResponseFormat): string {
     }
     return jsonSchemaGrammar(of.schema, { strict: of.strict === true });
   }
+  if (format.type === 'json_object' && format.schema != null) return jsonSchemaGrammar(format.schema);
   return jsonSchemaGrammar({ type: 'object' });
 }

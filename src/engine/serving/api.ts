@@ -158,9 +158,10 @@ export interface ServingModel {
   /**
    * Makes ready what answers with these options need before they begin: the grammar of `responseFormat` and its like. `complete` does it
    * by itself, and tells what is wrong with one only where its events are read.
+   * @param prompts those to come, which say what is around a form: thoughts before it
    * @throws SplitkvError `usage` for what is no form of a text, and for what can't be held to: it is named
    */
-  prepare(options: CompletionOptions): Promise<void>;
+  prepare(options: CompletionOptions, prompts?: readonly Prompt[]): Promise<void>;
   /**
    * Asks for answers to a prompt.
    * @throws SplitkvError `usage` for an impossible request, `context_full` for a prompt that never fits, `aborted`, and `failure`

@@ -9,7 +9,7 @@ import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
-import { checkTools } from './text/reading.js';
+import { checkTools, frameOf, wantsFrame } from './text/reading.js';
 import { embed } from './embed.js';
 import { Engine, type EngineOptions, mayShare, placingOf, WAIT_SECONDS } from './engine.js';
 import { Histogram } from './histogram.js';
@@ -148,10 +148,20 @@ export class EngineServingModel implements ServingModel {
     return this.#failure;
   }
 
-  async prepare(options: CompletionOptions): Promise<void> {
+  async prepare(options: CompletionOptions, prompts: readonly Prompt[] = []): Promise<void> {
     checkForm(options);
     checkTools(options);
-    await this.#host.forms.compile(options);
+    const { tokenizer } = this.#reader;
+    if (!wantsFrame(options)) return;
+    const frames = prompts.flatMap((prompt) => {
+      try {
+        return [frameOf(tokenizer, promptTokens(prompt, this.#reader, options), options, isChat(prompt))];
+      } catch {
+        return []; // complete tells it
+      }
+    });
+    if (frames.length === 0) frames.push(frameOf(tokenizer, [], options, false));
+    await Promise.all(frames.map((frame) => this.#host.forms.compile(options, frame)));
   }
 
   complete(prompt: Prompt, options: CompletionOptions = {}): Completion {

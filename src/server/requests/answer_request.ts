@@ -58,10 +58,11 @@ async function ask(
   { prompts, promptField, options, formField = 'response_format' }: CompletionCall,
 ): Promise<Completion> {
   try {
-    await model.prepare(options);
+    await model.prepare(options, prompts);
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'usage')) throw toApiError(error);
-    throw badRequest(error.message, options.responseFormat && formField);
+    const field = /^tool(s|_choice)\b/.exec(error.message)?.[0];
+    throw badRequest(error.message, field ?? (options.responseFormat && formField));
   }
   try {
     return model.completeAll(prompts, { ...options, signal: exchange.signal });

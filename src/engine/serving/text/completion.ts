@@ -5,11 +5,12 @@
 
 import { abortedError, usageError } from '../../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../../base/options.js';
+import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling.js';
 import { engineSampling, samplingSchema, stopTexts } from '../../ranks/sampling_options.js';
 import { Answer } from './answer.js';
-import { chatSchema, checkTools, readerOf } from './reading.js';
+import { chatSchema, checkTools, frameOf, readerOf } from './reading.js';
 import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
 import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
 import type { Constraint, Engine, EngineHandle, EngineRequest } from '../engine.js';
@@ -100,7 +101,8 @@ export class RunningCompletion implements Completion {
     this.#unfinished = this.#parts.length;
     const shares = host.sharesPrompt || this.#echoesLogits;
     const leading = this.#parts.filter(({ index }) => !shares || index % n === 0);
-    const waits = wantsForm(options);
+    const frames = prompts.map((prompt, at) => frameOf(host.tokenizer, prompt, options, chats[at] ?? false));
+    const waits = wantsForm(options) || frames.some((frame) => frame !== undefined);
     if (waits) for (const prompt of prompts) host.engine.ranks.runner.checkPrompt(prompt);
     try {
       if (!waits) for (const part of leading) this.#submit(part);
@@ -112,7 +114,7 @@ export class RunningCompletion implements Completion {
       host.count(1);
       if (part.handle) this.#follow(part, part.handle);
     }
-    if (waits) void this.#submitConstrained(leading);
+    if (waits) void this.#submitConstrained(leading, frames);
     signal?.addEventListener('abort', this.#onAbort, { once: true });
   }
 
@@ -192,11 +194,12 @@ export class RunningCompletion implements Completion {
   }
 
   /** As soon as the form of the answers is ready. */
-  async #submitConstrained(leading: readonly Part[]): Promise<void> {
+  async #submitConstrained(leading: readonly Part[], frames: readonly (AnswerFrame | undefined)[]): Promise<void> {
     try {
-      const form = await this.host.forms.compile(this.options);
+      const { n = 1 } = this.options;
+      const forms = await Promise.all(frames.map((frame) => this.host.forms.compile(this.options, frame)));
       for (const part of this.#parts) {
-        const constraint = await form?.start();
+        const constraint = await forms[Math.floor(part.index / n)]?.start();
         if (part.ended) constraint?.dispose();
         else part.constraint = constraint;
       }

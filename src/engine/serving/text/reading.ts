@@ -1,6 +1,9 @@
 import type { AnswerReader } from '../../../chat_formats/answer_reader.js';
+import type { AnswerFrame } from '../../../grammar/answer_frame.js';
+import type { TextForm } from '../../../grammar/text_form.js';
 import { checkTools, type ChatOptions, shownTools } from '../../../chat_formats/tools.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
+import { wantsForm } from './forms.js';
 
 /** For options that say what a conversation's template is told, and how answers are read. */
 export const chatSchema = {
@@ -39,4 +42,36 @@ export function readerOf(
   if (!thinking && !tools && format.name !== 'harmony') return undefined;
   const open = thinking && format.isOpen(endOf(tokenizer, prompt));
   return tokenizer.reader({ thinking, open, tools, parallel: options.parallelToolCalls });
+}
+
+/** Whether an answer's tokens are limited at all. */
+export const wantsFrame = (options: ChatOptions & TextForm): boolean => {
+  const { toolChoice: choice = 'auto' } = options;
+  const shown = shownTools(options);
+  const forced = shown !== undefined && choice !== 'auto';
+  return wantsForm(options) || forced || (shown?.some(({ function: of }) => of.strict === true) ?? false);
+};
+
+/** What a form's text stands in: thoughts come before it, calls may or must take its place; undefined: nothing. */
+export function frameOf(
+  tokenizer: Tokenizer | undefined,
+  prompt: readonly number[],
+  options: ChatOptions & TextForm,
+  isChat: boolean,
+): AnswerFrame | undefined {
+  const { toolChoice: choice = 'auto', separateReasoning = isChat, parallelToolCalls: several = true } = options;
+  const shown = shownTools(options);
+  const needed = shown !== undefined && choice !== 'auto';
+  if (!tokenizer || !wantsFrame(options)) return undefined;
+  const { format } = tokenizer;
+  const end = endOf(tokenizer, prompt);
+  const thinking =
+    separateReasoning && format.thinking && !end.trimEnd().endsWith(format.thinking.close)
+      ? { ...format.thinking, begun: format.isOpen(end) }
+      : undefined;
+  const tools =
+    typeof choice === 'object' ? shown?.filter(({ function: of }) => of.name === choice.function.name) : shown;
+  const calls = tools && { tools, needed, several };
+  if (!calls && !thinking && !(separateReasoning && format.name === 'harmony')) return undefined;
+  return { format: format.name, thinking, calls };
 }

@@ -1,0 +1,232 @@
+import type { CallFormatName, Thinking } from '../chat_formats/chat_format.js';
+import { FUNCTION_GEMMA, GEMMA } from '../chat_formats/gemma_calls.js';
+import { DEEPSEEK } from '../chat_formats/deepseek_calls.js';
+import { HARMONY } from '../chat_formats/harmony.js';
+import type { Tool } from '../chat_formats/tools.js';
+import { usageError } from '../base/errors.js';
+import { ANY_TEXT, type Automaton, both, except } from './automaton.js';
+import { characters } from './code_points.js';
+import { textsOf } from './expressions.js';
+import { type Notation, SchemaWriter } from './json_schema.js';
+import { all, any, type Expression, markOf, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from './rules.js';
+
+/** What is around the text that a form holds: thoughts before it, or calls of tools in its place. */
+export interface AnswerFrame {
+  readonly format: CallFormatName;
+  /** Thoughts that may come first; `begun`: the prompt has. */
+  readonly thinking?: (Thinking & { readonly begun: boolean }) | undefined;
+  /** Calls that may be made, and whether they must. */
+  readonly calls?: { readonly tools: readonly Tool[]; readonly needed: boolean; readonly several: boolean } | undefined;
+}
+
+const INF = Infinity;
+
+/**
+ * The grammar of an answer with its frame.
+ * @param form rules, the first of them `root`, of the answer's text; undefined: any text
+ * @param marks texts that are tokens of their own, in the order of their numbers
+ * @throws SplitkvError `usage` for schemas that can't be held to: the tool is named
+ */
+export function framedGrammar(frame: AnswerFrame, form: string | undefined, marks: readonly string[]): string {
+  const writer = new FrameWriter(frame, marks);
+  const grammar = writer.rules.print(writer.answer(form === undefined ? undefined : { kind: 'named', name: 'f_root' }));
+  if (grammar === undefined) throw usageError('tools: no call is allowed by their schemas');
+  return form === undefined ? grammar : grammar + renamed(form);
+}
+
+/** Rules under other names, so that they can stand beside others. */
+function renamed(rules: string): string {
+  const names = new Set([...rules.matchAll(/^\s*([A-Za-z_][\w.-]*)\s*::=/gm)].map(([, name]) => name!));
+  return rules.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|[A-Za-z_][\w.-]*/g, (part) =>
+    names.has(part) ? `f_${part}` : part,
+  );
+}
+
+const literally = (of: string): string => of.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+const without = (...texts: readonly string[]): Automaton =>
+  texts.map((of) => except(textsOf(literally(of), false))).reduce(both, ANY_TEXT);
+
+class FrameWriter {
+  readonly rules = new Rules();
+  readonly #split: RegExp | undefined;
+
+  constructor(
+    readonly frame: AnswerFrame,
+    readonly marks: readonly string[],
+  ) {
+    this.#split = marks.length > 0 ? new RegExp(`(${marks.map(literally).join('|')})`) : undefined;
+  }
+
+  answer(form: Expression | undefined): Expression {
+    const { format, thinking, calls } = this.frame;
+    if (format === 'harmony') return this.#harmony(form);
+    const called = calls ? this.#calls(calls.tools, calls.several) : NEVER;
+    const body = calls?.needed ? called : any(called, form ?? this.#freely(called));
+    if (!thinking) return body;
+    const { open, close, begun } = thinking;
+    const blanks = repeat(oneOf(characters(' \n')), 0, 4);
+    const thoughts = all(this.#free(without(close)), this.#text(close), blanks);
+    return begun ? all(thoughts, body) : any(all(this.#text(open), thoughts, body), body);
+  }
+
+  /** Messages of thoughts, then one to the user or to a function. */
+  #harmony(form: Expression | undefined): Expression {
+    const { channel, message, end, start, constrain } = HARMONY;
+    const { calls } = this.frame;
+    const thought = all(
+      this.#text(`${channel}analysis${message}`),
+      this.#free(without(...Object.values(HARMONY))),
+      this.#text(`${end}${start}assistant`),
+    );
+    const said = all(
+      this.#text(`${channel}final`),
+      optional(this.#text(` ${constrain}json`)),
+      this.#text(message),
+      form ?? this.#free(without(...Object.values(HARMONY))),
+    );
+    const called = (calls?.tools ?? []).map((tool) =>
+      all(
+        this.#text(`${channel}commentary to=functions.${tool.function.name} `),
+        optional(this.#text(constrain)),
+        this.#text(`json${message}`),
+        this.#json(tool),
+      ),
+    );
+    return all(repeat(thought, 0, 4), any(...called, ...(calls?.needed ? [] : [said])));
+  }
+
+  /** A text with marks in it. */
+  #text(of: string): Expression {
+    const parts = this.#split ? of.split(this.#split) : [of];
+    return all(...parts.map((part) => (this.marks.includes(part) ? markOf(this.marks.indexOf(part)) : text(part))));
+  }
+
+  #free(texts: Automaton): Expression {
+    return this.rules.texts(texts, oneOf);
+  }
+
+  /** Any text that is no call, with calls behind it where the format has such. */
+  #freely(called: Expression): Expression {
+    if (this.frame.format !== 'json') return all(this.#free(without(OPENINGS[this.frame.format])), optional(called));
+    return this.#free(both(textsOf('^\\s*[^\\s{[`][\\s\\S]*$', false), without('<|python_tag|>')));
+  }
+
+  #calls(tools: readonly Tool[], several: boolean): Expression {
+    const each = (write: (tool: Tool) => Expression): Expression => any(...tools.map((tool) => write(tool)));
+    const list = (call: Expression, between: string): Expression =>
+      several ? all(call, repeat(all(this.#text(between), call), 0, INF)) : call;
+    const named = (key: string) => (tool: Tool) =>
+      all(this.#text(`{"name": "${tool.function.name}", "${key}": `), this.#json(tool), this.#text('}'));
+    const around = (open: string, inner: Expression, close: string): Expression =>
+      all(this.#text(open), inner, this.#text(close));
+    const { format } = this.frame;
+    switch (format) {
+      case 'hermes':
+        return list(around('<tool_call>\n', each(named('arguments')), '\n</tool_call>'), '\n');
+      case 'qwen_xml': {
+        const call = each((tool) => around(`<function=${tool.function.name}>\n`, this.#xml(tool), '</function>'));
+        return list(around('<tool_call>\n', call, '\n</tool_call>'), '\n');
+      }
+      case 'mistral':
+        return list(
+          each((tool) => all(this.#text(`[TOOL_CALLS]${tool.function.name}[ARGS]`), this.#json(tool))),
+          '',
+        );
+      case 'mistral_list':
+        return around('[TOOL_CALLS][', list(each(named('arguments')), ', '), ']');
+      case 'granite':
+        return around('<|tool_call|>[', list(each(named('arguments')), ', '), ']');
+      case 'phi':
+        return around('<|tool_call|>[', list(each(named('arguments')), ', '), ']<|/tool_call|>');
+      case 'lfm2': {
+        const call = each((tool) => around(`${tool.function.name}(`, this.#python(tool), ')'));
+        return around('<|tool_call_start|>[', list(call, ', '), ']<|tool_call_end|>');
+      }
+      case 'gemma':
+      case 'functiongemma': {
+        const { open, close, quote } = format === 'gemma' ? GEMMA : FUNCTION_GEMMA;
+        return list(
+          each((tool) => around(`${open}call:${tool.function.name}`, this.#gemma(tool, quote), close)),
+          '',
+        );
+      }
+      case 'deepseek':
+      case 'deepseek_fenced': {
+        const fenced = format === 'deepseek_fenced';
+        const { begin, separator, end } = DEEPSEEK;
+        const call = each((tool) => {
+          const { name } = tool.function;
+          const head = fenced ? `function${separator}${name}\n\`\`\`json\n` : name + separator;
+          return around(begin + head, this.#json(tool), (fenced ? '\n```' : '') + end);
+        });
+        return around(DEEPSEEK.open, list(call, fenced ? '\n' : ''), DEEPSEEK.close);
+      }
+      default:
+        return list(each(named('parameters')), '; ');
+    }
+  }
+
+  #of<T>({ function: { name } }: Tool, make: () => T): T {
+    try {
+      return make();
+    } catch (error) {
+      throw usageError(`tools (${name}): ${(error as Error).message}`);
+    }
+  }
+
+  #writer({ function: { name, parameters, strict } }: Tool, notation?: Notation): SchemaWriter {
+    return new SchemaWriter(schemaOf(parameters), { strict: strict === true || 'listed' }, this.rules, name, notation);
+  }
+
+  #json(tool: Tool): Expression {
+    return this.#of(tool, () => this.#writer(tool).value(schemaOf(tool.function.parameters)));
+  }
+
+  #python(tool: Tool): Expression {
+    return this.#of(tool, () => {
+      const writer = this.#writer(tool, { words: { true: 'True', false: 'False', null: 'None' } });
+      const write = (name: string, schema: unknown): Expression => {
+        if (!/^\w+$/.test(name)) throw usageError(`schema: the argument ${JSON.stringify(name)} is no name in Python`);
+        return all(text(`${name}=`), writer.value(schema));
+      };
+      return writer.members(schemaOf(tool.function.parameters), write, text(', '));
+    });
+  }
+
+  #xml(tool: Tool): Expression {
+    const values = without('</parameter>', '</function>');
+    return this.#of(tool, () => {
+      const writer = this.#writer(tool);
+      const write = (name: string, schema: unknown): Expression =>
+        all(text(`<parameter=${name}>\n`), writer.plain(schema, values), text('\n</parameter>\n'));
+      return writer.members(schemaOf(tool.function.parameters), write, NOTHING);
+    });
+  }
+
+  #gemma(tool: Tool, quote: string): Expression {
+    return this.#of(tool, () => {
+      const raw = { quote: this.#text(quote), texts: without(quote) };
+      return this.#writer(tool, { raw }).value(schemaOf(tool.function.parameters));
+    });
+  }
+}
+
+/** Tools without a schema take no arguments. */
+const schemaOf = (parameters: Tool['function']['parameters']): Readonly<Record<string, unknown>> =>
+  parameters ? { type: 'object', ...parameters } : { type: 'object', properties: {}, additionalProperties: false };
+
+/** What calls begin with: free texts have none of it. */
+const OPENINGS: Readonly<Record<Exclude<CallFormatName, 'json'>, string>> = {
+  harmony: HARMONY.channel,
+  deepseek: DEEPSEEK.open,
+  deepseek_fenced: DEEPSEEK.open,
+  mistral: '[TOOL_CALLS]',
+  mistral_list: '[TOOL_CALLS]',
+  lfm2: '<|tool_call_start|>',
+  gemma: GEMMA.open,
+  functiongemma: FUNCTION_GEMMA.open,
+  qwen_xml: '<tool_call>',
+  hermes: '<tool_call>',
+  phi: '<|tool_call|>',
+  granite: '<|tool_call|>',
+};
