@@ -1,5 +1,6 @@
 import { usageError } from '../base/errors.js';
-import type { TextForm } from '../index.js';
+import { checkTools } from '../chat_formats/tools.js';
+import type { ChatOptions, TextForm, Tool, ToolChoice } from '../index.js';
 import { readGiven } from './model_options.js';
 import type { Options, OptionSpecs } from './options.js';
 
@@ -13,6 +14,46 @@ export const formSpecs: OptionSpecs = {
   regex: { value: 'EXPRESSION', help: 'the whole answer matches it' },
   choice: { value: 'TEXT', multiple: true, help: 'the answer is one of these; give it several times' },
 };
+
+/** What a conversation's template is told. */
+export const chatSpecs: OptionSpecs = {
+  tools: { value: 'FILE.json', help: "functions that the model may call, as OpenAI's API has them (docs/tools.md)" },
+  'tool-choice': { value: 'CHOICE', help: "'auto' (default), 'none', 'required', or a function's name" },
+  'no-parallel-tools': { help: 'one call in an answer at most' },
+  'no-thinking': { help: 'the model answers without thinking, where its template can say so' },
+  'template-kwargs': { value: 'JSON', help: 'variables of the chat template, an object' },
+};
+
+/** What chatSpecs were given. @throws SplitkvError `usage`, `io` */
+export async function readChat(options: Options): Promise<ChatOptions> {
+  const [tools, choice, variables] = [
+    options.text('tools'),
+    options.text('tool-choice'),
+    options.text('template-kwargs'),
+  ];
+  const choices: readonly (string | undefined)[] = ['auto', 'none', 'required', undefined];
+  const given = {
+    ...(tools !== undefined && { tools: readJson('tools', await readGiven('tools', tools)) as readonly Tool[] }),
+    ...(choice !== undefined && {
+      toolChoice: (choices.includes(choice) ? choice : { type: 'function', function: { name: choice } }) as ToolChoice,
+    }),
+    ...(options.has('no-parallel-tools') && { parallelToolCalls: false }),
+    ...(options.has('no-thinking') && { enableThinking: false }),
+    ...(variables !== undefined && {
+      chatTemplateKwargs: readJson('template-kwargs', variables) as Record<string, unknown>,
+    }),
+  };
+  checkTools(given);
+  return given;
+}
+
+function readJson(option: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw usageError(`--${option}: it is no JSON: ${(error as Error).message}`);
+  }
+}
 
 /** What formSpecs were given. @throws SplitkvError `usage`, `io` */
 export async function readForm(options: Options): Promise<TextForm> {

@@ -211,7 +211,11 @@ export interface SavedConversation {
   readonly system?: string;
   readonly turns: readonly {
     readonly user: string;
+    /** Of tools, in place of a question. */
+    readonly results?: readonly ChatMessage[];
     readonly answer: string;
+    /** Tools that the answer called. */
+    readonly calls?: readonly ToolCall[];
     /** The answer's ids, as they were generated. */
     readonly tokens: readonly number[];
   }[];
@@ -235,8 +239,11 @@ export interface ConversationOptions {
 export interface Conversation {
   /** The system message, and questions and answers so far. */
   readonly messages: readonly ChatMessage[];
-  /** Asks, and adds question and answer once the answer ends; an answer that was aborted is added as far as it came. */
-  send(content: string, options?: GenerateOptions): Generation;
+  /**
+   * Asks, or, where the last answer called tools, gives their results: messages {role: 'tool', tool_call_id, content}. `tools` are given
+   * with each. Adds question and answer once the answer ends; an answer that was aborted is added as far as it came.
+   */
+  send(content: string | readonly ChatMessage[], options?: GenerateOptions): Generation;
   /** Another answer to the last question, in the old one's place. */
   regenerate(options?: GenerateOptions): Generation;
   /** Another last question, in the old one's place. */

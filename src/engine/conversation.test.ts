@@ -161,6 +161,26 @@ describe('on one rank', () => {
     await small.dispose();
   });
 
+  test('results of tools are a turn; those of no call are refused', async () => {
+    const tools = [{ type: 'function' as const, function: { name: 'look', parameters: { type: 'object', properties: { at: { type: 'boolean' } }, required: ['at'] } } }]; // prettier-ignore
+    const talk = model.conversation({ system: SYSTEM });
+    const asked = { tools, toolChoice: 'required' as const, parallelToolCalls: false, seed: 2, maxTokens: 100 };
+    const { tool_calls: calls, finish_reason: finish } = await talk.send('Who?', asked).result;
+    expect(finish).toBe('tool_calls');
+    const [call] = calls!;
+    expect(call!.function.name).toBe('look');
+    expect(() => talk.send([{ role: 'tool', tool_call_id: 'x', content: 'y' }])).toThrow("no call 'x'");
+    const result = { role: 'tool' as const, tool_call_id: call!.id, content: 'a cat' };
+    const { text } = await talk.send([result], { tools, seed: 3, maxTokens }).result;
+    expect(talk.messages.map(({ role }) => role)).toEqual(['system', 'user', 'assistant', 'tool', 'assistant']);
+    expect(talk.messages[2]).toMatchObject({ content: null, tool_calls: calls });
+    const again = model.conversation({
+      restore: JSON.parse(JSON.stringify(talk.save())) as ReturnType<typeof talk.save>,
+    });
+    expect(again.messages).toEqual(talk.messages);
+    expect((await again.regenerate({ tools, seed: 3, maxTokens }).result).text).toBe(text);
+  });
+
   test('fork, undo, regenerate and edit', async () => {
     const talk = model.conversation({ system: SYSTEM });
     await ask(talk, TURNS[0]!);

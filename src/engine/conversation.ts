@@ -9,13 +9,19 @@ import type {
   GenerateResult,
   Generation,
   SavedConversation,
+  ToolCall,
 } from './api.js';
 import { DEFAULT_MAX_TOKENS, type PromptRows } from './generate.js';
-import { needTokenizer, type PromptReader } from './prompt_tokens.js';
+import { checkTools, shownTools } from '../chat_formats/tools.js';
+import { needTokenizer, type PromptReader, templateVariables } from './prompt_tokens.js';
 
-/** A question and its answer. */
+/** A question, or results of tools, and its answer. */
 interface Turn {
   readonly user: string;
+  /** In place of the question. */
+  readonly results?: readonly ChatMessage[];
+  /** The tools that the answer called. */
+  readonly calls?: readonly ToolCall[];
   readonly answer: string;
   /** The answer's ids as they were generated; empty where they say more than the answer (it was cut at a stop text). */
   readonly tokens: readonly number[];
@@ -67,12 +73,12 @@ export class TalkingConversation implements Conversation {
     return system === undefined ? [] : [{ role: 'system', content: system }];
   }
 
-  #messagesWith(user: string, turns = this.#turns): ChatMessage[] {
-    return [...this.#systemMessages, ...messagesOf(turns), { role: 'user', content: user }];
+  #messagesWith(asked: Asked, turns = this.#turns): ChatMessage[] {
+    return [...this.#systemMessages, ...messagesOf(turns), ...askedOf(asked)];
   }
 
-  send(content: string, options: GenerateOptions = {}): Generation {
-    if (typeof content !== 'string' || content === '') throw usageError('send: the message is empty: give a text');
+  send(content: Asked, options: GenerateOptions = {}): Generation {
+    this.#check(content);
     if (this.#answering)
       throw usageError('send: an answer is being written; wait for its end, or fork the conversation');
     const before = this.#turns;
@@ -95,11 +101,13 @@ export class TalkingConversation implements Conversation {
         this.#turns = before;
         return;
       }
-      const { text, tokens, finish_detail: why } = result;
+      const { text, tokens, tool_calls: calls, finish_detail: why } = result;
       // Marks of channels are the template's to write, and what is said on others than the answer's isn't kept.
       const asTold =
-        why !== 'stop_string' && !result.reasoning && this.#host.reader.tokenizer?.format.name !== 'harmony';
-      this.#turns = [...this.#turns, { user: content, answer: text, tokens: asTold ? tokens : [] }];
+        why !== 'stop_string' && !result.reasoning && !calls && this.#host.reader.tokenizer?.format.name !== 'harmony';
+      const turn = { answer: text, tokens: asTold ? tokens : [], ...(calls && { calls }) };
+      const asked = typeof content === 'string' ? { user: content } : { user: '', results: content };
+      this.#turns = [...this.#turns, { ...asked, ...turn }];
     };
     // Before whoever awaits the result goes on.
     const result = generation.result.then(
@@ -120,10 +128,26 @@ export class TalkingConversation implements Conversation {
     };
   }
 
+  /** @throws SplitkvError `usage` for what is neither a text nor the results of the last answer's calls */
+  #check(content: Asked): void {
+    if (typeof content === 'string') {
+      if (content === '') throw usageError('send: the message is empty: give a text');
+      return;
+    }
+    const isResult = (message: ChatMessage): boolean =>
+      message?.role === 'tool' && typeof message.content === 'string' && typeof message.tool_call_id === 'string';
+    if (!Array.isArray(content) || content.length === 0 || !content.every(isResult)) {
+      throw usageError("send: give a text, or results such as {role: 'tool', tool_call_id, content}");
+    }
+    const ids = (this.#turns.at(-1)?.calls ?? []).map(({ id }) => id);
+    const stray = content.find(({ tool_call_id: id }) => !ids.includes(id!));
+    if (stray) throw usageError(`send: the last answer made no call '${stray.tool_call_id}'`);
+  }
+
   regenerate(options: GenerateOptions = {}): Generation {
     const last = this.#turns.at(-1);
     if (!last) throw usageError('regenerate: there is no answer yet');
-    return this.#replace(last.user, options);
+    return this.#replace(last.results ?? last.user, options);
   }
 
   edit(content: string, options: GenerateOptions = {}): Generation {
@@ -132,7 +156,7 @@ export class TalkingConversation implements Conversation {
   }
 
   /** Another last turn; the old one comes back where the new one fails. */
-  #replace(content: string, options: GenerateOptions): Generation {
+  #replace(content: Asked, options: GenerateOptions): Generation {
     const before = this.#turns;
     this.undo();
     let generation: Generation;
@@ -173,22 +197,25 @@ export class TalkingConversation implements Conversation {
       version: VERSION,
       model: this.#host.name,
       ...(system !== undefined && { system }),
-      turns: this.#turns.map(({ user, answer, tokens }) => ({ user, answer, tokens: [...tokens] })),
+      turns: this.#turns.map((turn) => ({ ...turn, tokens: [...turn.tokens] })),
     };
   }
 
   /** The rows of a question, after as many of the oldest turns are forgotten as must be. @throws SplitkvError `context_full` */
-  #fit(user: string, options: GenerateOptions): { readonly rows: PromptRows; readonly forgotten: number } {
+  #fit(user: Asked, options: GenerateOptions): { readonly rows: PromptRows; readonly forgotten: number } {
     const { reader } = this.#host;
     const { contextLength } = reader;
     const { whenFull = 'error', about } = this.#options;
-    const asked = about === undefined ? user : `${about.trim()} ${user}`;
+    const asked = about === undefined || typeof user !== 'string' ? user : `${about.trim()} ${user}`;
     // Where turns are forgotten there is to be room for an answer.
     const room = Math.min(options.maxTokens ?? DEFAULT_MAX_TOKENS, Math.floor(contextLength / 4));
-    const most = about === undefined ? this.#turns.length : 0;
+    const keptTurns = typeof user === 'string' ? this.#turns.length : Math.max(0, this.#turns.length - 1);
+    const most = about === undefined ? keptTurns : 0;
     for (let forgotten = 0; ; forgotten++) {
       const turns = about === undefined ? this.#turns.slice(forgotten) : [];
-      const rows = this.#rows(asked, turns);
+      // Results go with the calls that they are of.
+      if (turns[0]?.results && forgotten < most) continue;
+      const rows = this.#rows(asked, turns, options);
       const { length } = rows.prompt;
       const fits = length <= contextLength - (whenFull === 'forget' ? room : 0);
       if (fits || (forgotten === most && length <= contextLength)) return { rows, forgotten };
@@ -201,11 +228,12 @@ export class TalkingConversation implements Conversation {
     }
   }
 
-  #rows(user: string, turns: readonly Turn[]): PromptRows {
+  #rows(user: Asked, turns: readonly Turn[], options: GenerateOptions): PromptRows {
     const tokenizer = needTokenizer(this.#host.reader, 'a conversation');
     const messages = this.#messagesWith(user, turns);
-    const pieces = piecesOf(tokenizer, messages, turns);
-    if (!pieces) return { prompt: tokenizer.encode(render(tokenizer, messages), { addSpecial: false }) };
+    checkTools(options);
+    const pieces = piecesOf(tokenizer, messages, turns, options);
+    if (!pieces) return { prompt: tokenizer.encode(render(tokenizer, messages, options), { addSpecial: false }) };
     const prompt: number[] = [];
     const spans: [number, number][] = [];
     let text = '';
@@ -228,15 +256,24 @@ export class TalkingConversation implements Conversation {
 }
 
 const messagesOf = (turns: readonly Turn[]): ChatMessage[] =>
-  turns.flatMap(({ user, answer }): ChatMessage[] => [
-    { role: 'user', content: user },
-    { role: 'assistant', content: answer },
+  turns.flatMap(({ user, results, answer, calls }): ChatMessage[] => [
+    ...askedOf(results ?? user),
+    { role: 'assistant', content: calls && answer === '' ? null : answer, ...(calls && { tool_calls: calls }) },
   ]);
 
-const render = (tokenizer: Tokenizer, messages: readonly ChatMessage[]): string =>
-  tokenizer.applyChatTemplate(tokenizer.asText(messages.map((message) => ({ ...message }))), {
+/** A question, or the results of tools. */
+type Asked = string | readonly ChatMessage[];
+const askedOf = (asked: Asked): readonly ChatMessage[] =>
+  typeof asked === 'string' ? [{ role: 'user', content: asked }] : asked;
+
+function render(tokenizer: Tokenizer, messages: readonly ChatMessage[], options: GenerateOptions = {}): string {
+  const tools = shownTools(options);
+  return tokenizer.applyChatTemplate(tokenizer.asText(messages.map((message) => ({ ...message }))), {
     addGenerationPrompt: true,
+    variables: templateVariables(options),
+    ...(tools && { tools }),
   });
+}
 
 /** Stands for an answer; private-use characters, which no template looks at. */
 const markOf = (index: number): string => `\uE000${index}\uE001`;
@@ -263,15 +300,18 @@ function piecesOf(
   tokenizer: Tokenizer,
   messages: readonly ChatMessage[],
   turns: readonly Turn[],
+  options: GenerateOptions,
 ): readonly string[] | undefined {
-  if (turns.length === 0) return [render(tokenizer, messages)];
+  if (turns.length === 0) return [render(tokenizer, messages, options)];
+  // How a call is told is the template's; what was computed of the text before is still found.
+  if (messages.some(({ role, tool_calls: calls }) => role === 'tool' || calls)) return undefined;
   let answers = 0;
   const marked = messages.map((message) =>
     message.role === 'assistant' ? { ...message, content: markOf(answers++) } : message,
   );
-  const pieces = cutAtMarks(render(tokenizer, marked), turns.length);
+  const pieces = cutAtMarks(render(tokenizer, marked, options), turns.length);
   if (!pieces) return undefined;
-  const whole = render(tokenizer, messages);
+  const whole = render(tokenizer, messages, options);
   const joined = (of: (answer: string) => string): string =>
     pieces.map((piece, index) => piece + (turns[index] ? of(turns[index].answer) : '')).join('');
   if (whole !== joined((answer) => answer) && whole !== joined((answer) => answer.trim())) return undefined;
@@ -279,7 +319,7 @@ function piecesOf(
   for (const [index, piece] of pieces.slice(0, -1).entries()) {
     // Up to the question that this answer is to.
     const upTo = marked.slice(0, marked.length - 2 * (turns.length - index));
-    const own = cutAtMarks(render(tokenizer, upTo), index)?.at(-1);
+    const own = cutAtMarks(render(tokenizer, upTo, options), index)?.at(-1);
     if (own?.trimEnd() !== piece.trimEnd()) return undefined;
     asked.push(own);
   }

@@ -5,6 +5,7 @@ import type { Command, Terminal } from '../command.js';
 import type { ModelHost } from '../hosts/model_host.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
+import { chatSpecs, readChat } from '../form_options.js';
 import { readSampling, samplingSpecs } from '../sampling_options.js';
 import { readTurns, type Turns } from '../turns_file.js';
 import { summary } from './generate.js';
@@ -26,11 +27,17 @@ export const command: Command = {
     },
     'max-tokens': { value: 'N', help: 'of each answer; default 256' },
     ...samplingSpecs,
+    'no-thinking': chatSpecs['no-thinking']!,
+    'template-kwargs': chatSpecs['template-kwargs']!,
     ...modelOptions,
   },
   async run(options, terminal) {
     const maxTokens = options.integer('max-tokens', 1);
-    const sampling = { ...(await readSampling(options)), ...(maxTokens !== undefined && { maxTokens }) };
+    const sampling = {
+      ...(await readSampling(options)),
+      ...(await readChat(options)),
+      ...(maxTokens !== undefined && { maxTokens }),
+    };
     const reuse = !options.has('no-reuse');
     const whenFull = options.oneOf('when-full', ['error', 'forget']) ?? 'error';
     const path = options.text('turns');

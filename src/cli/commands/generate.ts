@@ -10,7 +10,7 @@ import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
-import { formSpecs, readForm } from '../form_options.js';
+import { chatSpecs, formSpecs, readChat, readForm } from '../form_options.js';
 import { readSampling, samplingSpecs } from '../sampling_options.js';
 import { readPrompts } from '../turns_file.js';
 import { readTokenLists } from '../token_ids.js';
@@ -31,6 +31,7 @@ export const command: Command = {
     'max-tokens': { value: 'N', help: 'default 256' },
     ...samplingSpecs,
     ...formSpecs,
+    ...chatSpecs,
     stop: { value: 'TEXT', multiple: true, help: 'end before this text; may be given several times' },
     raw: { help: 'feed the prompt as it is, without the chat template' },
     ...modelOptions,
@@ -58,8 +59,9 @@ export const command: Command = {
       await host.close();
     }
     // Without a tokenizer the ids are all there is.
-    const ids = result.text === '' ? result.tokens.join(',') : '';
-    await terminal.write(json ? `${JSON.stringify(result)}\n` : `${ids}\n`);
+    const calls = (result.tool_calls ?? []).map(({ function: of }) => `${of.name}(${of.arguments})`).join('\n');
+    const ids = result.text === '' && !result.reasoning ? result.tokens.join(',') : '';
+    await terminal.write(json ? `${JSON.stringify(result)}\n` : `${calls || ids}\n`);
     if (!json) {
       const predicted = options.has('verbose') ? predictedLines(result.stats) : [];
       terminal.note(
@@ -128,6 +130,7 @@ async function readOptions(options: Options): Promise<GenerateOptions> {
     ...defined({ maxTokens: options.integer('max-tokens', 1), stop: stop.length > 0 ? stop : undefined }),
     ...(await readSampling(options)),
     ...(await readForm(options)),
+    ...(await readChat(options)),
   };
 }
 

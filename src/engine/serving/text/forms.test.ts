@@ -47,9 +47,44 @@ describe('texts of a given form', () => {
     expect(without!.text).toBe((await run(free)).text);
   });
 
+  const request = {
+    messages: [{ role: 'user' as const, content: 'an animal' }],
+    tools: [{ type: 'function' as const, function: { name: 'keep', parameters: schema } }],
+    tool_choice: 'required' as const,
+    parallel_tool_calls: false,
+    max_tokens: 700,
+    seed: 6,
+    temperature: 1,
+  };
+
+  test('a call that must be made, whole and in pieces, and its result', async () => {
+    const { message, finish_reason: finish } = (await model.chat.completions.create(request)).choices[0]!;
+    expect(finish).toBe('tool_calls');
+    expect(message.content).toBeNull();
+    const [call] = message.tool_calls!;
+    expect(call!.function.name).toBe('keep');
+    expect(isValid(JSON.parse(call!.function.arguments)), call!.function.arguments).toBe(true);
+    let [pieces, names] = ['', ''];
+    for await (const { choices } of await model.chat.completions.create({ ...request, stream: true })) {
+      for (const { id, function: of } of choices[0]!.delta.tool_calls ?? []) {
+        expect(id === undefined).toBe(of.name === undefined);
+        names += of.name ?? '';
+        pieces += of.arguments;
+      }
+    }
+    expect([names, pieces]).toEqual(['keep', call!.function.arguments]);
+    const result = { role: 'tool' as const, tool_call_id: call!.id, content: 'done' };
+    const messages = [...request.messages, message, result];
+    const next = await model.chat.completions.create({ ...request, messages, tool_choice: 'none', max_tokens: 4 });
+    expect(next.choices[0]!.message.tool_calls).toBeUndefined();
+  });
+
   test('the same text on two ranks', async () => {
     const ranks = await load(files, { adapter, ranks: 2, plan: 'tp', virtualRanks: true });
     try {
+      const calls = await Promise.all([model, ranks].map((of) => of.chat.completions.create(request)));
+      const [one, two] = calls.map(({ choices }) => choices[0]!.message.tool_calls![0]!.function.arguments);
+      expect(two).toBe(one);
       for (const seed of [3, 4]) {
         const options = { seed, temperature: 1, responseFormat };
         const [one, two] = [await run(options), await run(options, ranks)];
@@ -112,6 +147,8 @@ describe('texts of a given form', () => {
     [{ choice: ['a'], minTokens: 3 }, 'min_tokens'],
     [{ choice: ['a'], regex: 'b' }, 'give one of them'],
     [{ grammar: 'root ::= x' }, 'grammar: '],
+    [{ toolChoice: 'required' }, 'there are no tools'],
+    [{ tools: [{ type: 'function', function: { name: 'a b' } }] }, 'tools[0]'],
   ])('%o is refused, and the next is answered', async (options, message) => {
     await expect(run(options)).rejects.toMatchObject({
       code: 'usage',
