@@ -122,6 +122,83 @@ describe('the official openai client', () => {
     expect(chunks.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
   });
 
+  test('tools of a chat: required, named, streamed, run, and what they gave told back', async () => {
+    await start();
+    const parameters = {
+      type: 'object',
+      properties: { city: { enum: ['Rome', 'Oslo'] }, days: { type: 'integer', minimum: 1, maximum: 9 } },
+      required: ['city', 'days'],
+      additionalProperties: false,
+    };
+    const weather = { type: 'function' as const, function: { name: 'weather', description: 'of a city', parameters } };
+    const none = { type: 'object', properties: {}, additionalProperties: false };
+    const clock = { type: 'function' as const, function: { name: 'clock', parameters: none } };
+    const request = { ...sampling, messages, tools: [weather, clock], max_tokens: 400 };
+    const valid = ({ name, arguments: args }: { name: string; arguments: string }): void => {
+      expect(['weather', 'clock']).toContain(name);
+      const read = JSON.parse(args) as Record<string, unknown>;
+      if (name === 'clock') return expect(read).toEqual({});
+      expect(Object.keys(read).toSorted()).toEqual(['city', 'days']);
+      expect(['Rome', 'Oslo']).toContain(read['city']);
+      expect(read['days']).toBeOneOf([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    };
+    const functions = (calls: readonly OpenAI.ChatCompletionMessageToolCall[] | undefined) =>
+      calls!.map((call) => (call as OpenAI.ChatCompletionMessageFunctionToolCall).function);
+    for (const parallel of [false, true]) {
+      const asked = { ...request, tool_choice: 'required' as const, parallel_tool_calls: parallel };
+      const { choices, usage } = await client.chat.completions.create(asked);
+      const { message, finish_reason: finish } = choices[0]!;
+      expect([message.content, finish]).toEqual([null, 'tool_calls']);
+      const called = functions(message.tool_calls);
+      for (const each of called) valid(each);
+      if (!parallel) expect(called).toHaveLength(1);
+      expect(usage!.completion_tokens_details?.reasoning_tokens).toBe(0);
+      const stream = client.chat.completions.stream(asked);
+      const streamed = (await stream.finalChatCompletion()).choices[0]!;
+      expect(functions(streamed.message.tool_calls)).toMatchObject(called);
+      expect(streamed.finish_reason).toBe('tool_calls');
+    }
+
+    const named = { type: 'function' as const, function: { name: 'weather' } };
+    const { choices } = await client.chat.completions.create({ ...request, tool_choice: named });
+    const [call] = choices[0]!.message.tool_calls!;
+    expect(functions([call!])[0]!.name).toBe('weather');
+    const ran: unknown[] = [];
+    const runner = client.chat.completions.runTools({
+      ...request,
+      tool_choice: named,
+      tools: [
+        {
+          type: 'function',
+          function: {
+            ...weather.function,
+            parse: JSON.parse as (text: string) => object,
+            function: (args: object) => {
+              ran.push(args);
+              return 'warm';
+            },
+          },
+        },
+      ],
+    });
+    await runner.done();
+    expect(ran).toHaveLength(1);
+    valid({ name: 'weather', arguments: JSON.stringify(ran[0]) });
+
+    const told = [...messages, choices[0]!.message, { role: 'tool' as const, tool_call_id: call!.id, content: 'warm' }];
+    const after = await client.chat.completions.create({
+      ...request,
+      messages: told,
+      max_tokens: 8,
+      tool_choice: 'none',
+    });
+    expect(after.choices[0]!.message.tool_calls).toBeUndefined();
+    expect(after.usage!.prompt_tokens).toBeGreaterThan(20);
+    await expect(
+      client.chat.completions.create({ ...request, tool_choice: { type: 'function', function: { name: 'nosuch' } } }),
+    ).rejects.toMatchObject({ status: 400, message: expect.stringContaining('nosuch') as string });
+  });
+
   test('responses: whole, streamed, parsed, and going on from those before', async () => {
     await start();
     const request = { model: 'tiny', temperature: 0.8, top_p: 0.9, seed: 4, max_output_tokens: 24 };
