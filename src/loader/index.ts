@@ -21,7 +21,15 @@ export type { NetworkOptions } from './hub/hub_options.js';
 export { parseIntegrity } from './sources/integrity.js';
 export { type OpenOptions, openSource } from './open_source.js';
 export { readSafetensorsHeader, type SafetensorsHeader } from './safetensors_header.js';
-export { type LoadProgress, type OnProgress, readJson, readText, type Source } from './source.js';
+export {
+  type LoadProgress,
+  type OnProgress,
+  readJson,
+  readText,
+  type Source,
+  TOKENIZER_CONFIG_LIMITS,
+  TOKENIZER_LIMITS,
+} from './source.js';
 export type { RowPiece } from './stream_rows.js';
 export { expectTensor, findTensor, readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 export { matrixShape, type ReadRowsOptions, type StreamRowsOptions, TensorReader } from './tensor_reader.js';

@@ -32,9 +32,9 @@ export function duplicateKey(json: string): string | undefined {
   return undefined;
 }
 
-/** How many objects and values the bytes of a JSON text have, about, and how deep they lie in one another. */
-export function jsonSize(json: Uint8Array): { objects: number; values: number; depth: number } {
-  let [objects, values, depth, most] = [0, 1, 0, 0];
+/** How many objects, keys of them, and values the bytes of a JSON text have, about, and how deep they lie in one another. */
+export function jsonSize(json: Uint8Array): { objects: number; keys: number; values: number; depth: number } {
+  let [objects, keys, values, depth, most] = [0, 0, 1, 0, 0];
   for (let at = 0; at < json.length; at++) {
     switch (json[at]) {
       case 0x7b: // {
@@ -51,11 +51,14 @@ export function jsonSize(json: Uint8Array): { objects: number; values: number; d
       case 0x2c: // ,
         values++;
         break;
+      case 0x3a: // :
+        keys++;
+        break;
       case 0x22: // "
         for (at++; at < json.length && json[at] !== 0x22; at++) if (json[at] === 0x5c) at++;
     }
   }
-  return { objects, values, depth: most };
+  return { objects, keys, values, depth: most };
 }
 
 function closingQuote(json: string, open: number): number {

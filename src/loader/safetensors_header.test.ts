@@ -70,7 +70,7 @@ describe('a wrong header', () => {
     [
       'a length beyond the limit',
       new Uint8Array(64).fill(0xff),
-      /claims a header of 18446744073709551615 bytes; expected at most 100,000,000/,
+      /claims a header of 18446744073709551615 bytes; expected at most 48,000,000/,
     ],
     ['length 0', new Uint8Array(8), /starts with undefined/],
     ['not JSON', fileOf('{"a": ', 0), /header is not JSON/],

@@ -1,5 +1,6 @@
 import { abortedError, formatError, SplitkvError, usageError } from '../base/errors.js';
-import { formatBytes } from '../base/math.js';
+import { formatBytes, grouped } from '../base/math.js';
+import { jsonSize } from './json_keys.js';
 
 /**
  * A model folder seen as files, wherever it is. File names are relative and use '/', e.g. 'config.json'.
@@ -51,26 +52,48 @@ export interface LoadProgress {
 
 export type OnProgress = (progress: LoadProgress) => void;
 
-/** The largest file that is read as one text: a tokenizer.json of a large vocabulary is some 35 MB. */
-const MAX_TEXT_BYTES = 256 * 1024 * 1024;
-/** The largest configuration: they have some kilobytes. */
-const MAX_JSON_BYTES = 2 * 1024 * 1024;
+/** What a text may have: bytes; where it is JSON values, and of those objects, and keys of objects. */
+export interface TextLimits {
+  readonly bytes: number;
+  readonly json?: { readonly values: number; readonly objects: number; readonly keys: number };
+}
+const MI = 1024 * 1024;
+/** Lists in one another: JSON's own reader takes more. */
+const MAX_DEPTH = 1000;
 
-/** The file as text, or undefined when it is missing. Throws `format` when it isn't UTF-8. */
+/** That of the largest vocabularies has some 35 MB and 1.4 million values, 310,000 of them with keys. */
+export const TOKENIZER_LIMITS: TextLimits = {
+  bytes: 64 * MI,
+  json: { values: 1.5 * MI, objects: MI / 4, keys: 600_000 },
+};
+/** Configurations have some kilobytes; with many added tokens a megabyte. */
+const CONFIG_LIMITS: TextLimits = { bytes: 2 * MI };
+export const TOKENIZER_CONFIG_LIMITS: TextLimits = {
+  bytes: 16 * MI,
+  json: { values: MI / 2, objects: MI / 8, keys: MI / 2 },
+};
+/** A model of 384 experts in each of 60 layers lists 140,000 tensors. */
+export const INDEX_LIMITS: TextLimits = { bytes: 64 * MI, json: { values: MI / 2, objects: 100, keys: MI / 2 } };
+
+/**
+ * The file as text, or undefined when it is missing. Reading JSON takes time and memory by its values, which are counted first.
+ * Throws `format` for what is larger than its limits, and for what isn't UTF-8.
+ */
 export async function readText(
   source: Source,
   file: string,
   signal?: AbortSignal,
-  maxBytes = MAX_TEXT_BYTES,
+  limits = CONFIG_LIMITS,
 ): Promise<string | undefined> {
   const size = await source.size(file, signal);
   if (size === undefined) return undefined;
-  if (size > maxBytes) {
+  if (size > limits.bytes) {
     throw formatError(
-      `${file} of ${source.name} has ${formatBytes(size)}; expected a text of at most ${formatBytes(maxBytes)}`,
+      `${file} of ${source.name} has ${formatBytes(size)}; expected a text of at most ${formatBytes(limits.bytes)}`,
     );
   }
   const bytes = await source.read(file, 0, size, signal);
+  if (limits.json) checkJsonSize(bytes, limits.json, `${file} of ${source.name}`);
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (error) {
@@ -78,9 +101,18 @@ export async function readText(
   }
 }
 
+function checkJsonSize(json: Uint8Array, most: NonNullable<TextLimits['json']>, what: string): void {
+  const { values, objects, keys, depth } = jsonSize(json);
+  if (values > most.values || objects > most.objects || keys > most.keys || depth > MAX_DEPTH)
+    throw formatError(
+      `${what} has ${grouped(values)} values, ${grouped(objects)} objects of ${grouped(keys)} keys, and is nested ${grouped(depth)} deep; ` +
+        `expected at most ${grouped(most.values)}, ${grouped(most.objects)} of ${grouped(most.keys)}, and ${grouped(MAX_DEPTH)}`,
+    );
+}
+
 /** A configuration as parsed JSON, or undefined when it is missing. Throws `format` when it isn't JSON, or too large for one. */
 export async function readJson(source: Source, file: string, signal?: AbortSignal): Promise<unknown> {
-  const text = await readText(source, file, signal, MAX_JSON_BYTES);
+  const text = await readText(source, file, signal);
   return text === undefined ? undefined : parseJson(text, `${file} of ${source.name}`);
 }
 

@@ -4,9 +4,11 @@ import type { StoredType } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
 import { readSafetensorsHeader } from './safetensors_header.js';
 import type { RowSlice } from './slices.js';
-import { parseJson, readText, type Source } from './source.js';
+import { INDEX_LIMITS, parseJson, readText, type Source } from './source.js';
 
 export const SINGLE_FILE = 'model.safetensors';
+/** The largest models have some two hundred. */
+const MAX_FILES = 4096;
 export const SHARD_INDEX = 'model.safetensors.index.json';
 
 /** One tensor and its bytes [start, end), counted from the beginning of `file`: little-endian, row-major, nothing between elements. */
@@ -39,7 +41,7 @@ export interface TensorIndex {
  */
 export async function readTensorIndex(source: Source, signal?: AbortSignal): Promise<TensorIndex> {
   if ((await source.size(SINGLE_FILE, signal)) !== undefined) return indexOf(source, [SINGLE_FILE], new Map(), signal);
-  const text = await readText(source, SHARD_INDEX, signal);
+  const text = await readText(source, SHARD_INDEX, signal, INDEX_LIMITS);
   if (text === undefined) {
     const absence = source.absence?.(SINGLE_FILE);
     throw new SplitkvError(
@@ -58,6 +60,8 @@ async function indexOf(
   weightMap: ReadonlyMap<string, string>,
   signal: AbortSignal | undefined,
 ): Promise<TensorIndex> {
+  if (files.length > MAX_FILES)
+    throw formatError(`${source.name}: ${SHARD_INDEX} lists ${files.length} files; expected at most ${MAX_FILES}`);
   const headers = await Promise.all(files.map((file) => readSafetensorsHeader(source, file, signal)));
   const tensors = new Map<string, TensorEntry>();
   let totalBytes = 0;

@@ -59,7 +59,8 @@ interface Question {
 
 // 64 clients against `splitkv serve` for two minutes: SPLITKV_LOAD=120 npx vitest run src/server/load.test.ts
 const loadSeconds = Number(process.env['SPLITKV_LOAD'] ?? 0);
-test.skipIf(!(loadSeconds > 0))('the full load on a server of its own', { timeout: 900_000 }, async () => {
+const timeout = loadSeconds * 1000 + 600_000;
+test.skipIf(!(loadSeconds > 0))('the full load on a server of its own', { timeout }, async () => {
   const clients = 64;
   const adapter = (await testAdapters()).at(-1)!.name;
   const server = new ServerProcess(['--model', 'models/tiny-gqa', '--port', '0', '--json', '--adapter', adapter]);

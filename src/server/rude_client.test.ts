@@ -73,7 +73,7 @@ test.skipIf(!(seconds > 0))('what a rude client costs four others', { timeout: 9
     const ratio = median(rates.map(({ alone, beside }) => beside / alone));
     const shown = rates.map(({ alone, beside }) => `${alone.toFixed(1)}/${beside.toFixed(1)}`).join(' ');
     console.log(
-      `${kind} x ${connections}: ratio ${ratio.toFixed(3)} (alone/beside ${shown}); ${JSON.stringify([...statuses])}`,
+      JSON.stringify({ kind, connections, ratio: ratio.toFixed(3), aloneAndBeside: shown, statuses: [...statuses] }),
     );
   }
   expect(await server.stop('SIGTERM')).toBe(0);

@@ -161,7 +161,8 @@ function modelTexts({ metrics, info }: ServingModel): string[] {
 }
 
 /** The measures of docs/adp.md, where each request is on one of several ranks. */
-function balanceTexts({ last, tokensTotal, balance, secondsTotal, solSecondsTotal, solTps }: RankBalance): string[] {
+function balanceTexts(measures: RankBalance): string[] {
+  const { last, tokensTotal, balance, weighedBalance, secondsTotal, solSecondsTotal, solTps } = measures;
   const byRank = (values: readonly number[]): Sample[] =>
     values.map((value, rank): Sample => [{ rank: String(rank) }, value]);
   return [
@@ -183,11 +184,12 @@ function balanceTexts({ last, tokensTotal, balance, secondsTotal, solSecondsTota
       'Average over most rows of a rank, in the latest iteration.',
       last?.balance ?? 1,
     ),
+    metricText('splitkv_mean_balance_ratio', 'gauge', 'Its mean over all iterations.', balance),
     metricText(
-      'splitkv_mean_balance_ratio',
+      'splitkv_weighed_balance_ratio',
       'gauge',
-      'The same over all iterations, weighed by their largest rank.',
-      balance,
+      'Its mean with iterations weighed by their largest rank.',
+      weighedBalance,
     ),
     metricText('splitkv_iteration_seconds_total', 'counter', 'What iterations took.', secondsTotal),
     metricText(

@@ -114,7 +114,7 @@ const HOSTILE_TEMPLATES: Readonly<Record<string, string>> = {
 describe('hostile templates', () => {
   it.each(Object.entries(HOSTILE_TEMPLATES))('%s', (_, source) => {
     const error = expect.objectContaining({
-      code: 'limit',
+      code: 'usage',
       message: expect.stringMatching(/chat template .*plain text/),
     });
     expect(() => render(source)).toThrow(error);

@@ -56,8 +56,8 @@ export class ChatTemplates {
   }
 
   /**
-   * Throws `usage` where there is no template, or where the template refuses the messages; `limit` where it takes more steps, or makes
-   * more of them, than any conversation needs.
+   * Throws `usage` where there is no template, where it refuses the messages, and where it takes more steps, or makes more of them, than
+   * any conversation needs.
    */
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
     this.check(messages);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { slowExpression } from './expressions.js';
+import { looksAgain, slowExpression } from './expressions.js';
 import { preTokenizer, preTokenizerNames } from './gguf_pre_tokenizers.js';
 
 /** Expressions of published tokenizer.json files that a GGUF file doesn't name. */
@@ -50,6 +50,10 @@ describe('slowExpression', () => {
     '(?i:(a|A)*b)',
     '(?=(a+)+$)a',
     'x(?<!(a|a)*b)',
+    '(?<=x(a+)+)b',
+    '(?<=x(a|aa)*)b',
+    'xa*a*a*a*b',
+    'x(?:y|z)a*b?a*b?a*c',
     '(a)\\1*',
     '[[:alpha:]]*[[:alnum:]]*[\\w]*b',
     `${'('.repeat(60)}a${')'.repeat(60)}`,
@@ -59,4 +63,28 @@ describe('slowExpression', () => {
     '[a',
     '(?',
   ])('refuses %s', (source) => expect(slowExpression(source)).toEqual(expect.any(String)));
+});
+
+describe('looksAgain', () => {
+  it.each([
+    ...new Map(known.map(([name, source]) => [source, name])),
+    ...Object.entries(PUBLISHED).map(([a, b]) => [b, a]),
+  ])('%s (%s) looks at a run of letters or blanks once', (source, name) => {
+    const again = looksAgain(source).map((run) => run.source);
+    // DeepSeek's first ones look for blanks at the end of a text; digits are counted from the end of a number.
+    if (source === '\\s+$') expect(again).toEqual(['(?:[\\p{White_Space}])+']);
+    else if (name.startsWith('digits in threes')) expect(again).toEqual(['(?:\\p{N})+', '(?:[\\p{Nd}])+']);
+    else expect(again).toEqual([]);
+  });
+
+  it.each<[string, string, string[]]>([
+    ['a+b', 'xaaaxaax', ['aaa', 'aa']],
+    ['x|(?:ab)+c', 'ababxab', ['abab', 'ab']],
+    ['.*x', 'ab\ncd', ['ab', 'cd']],
+    ['\\s+x|\\s+(?!\\S)|\\s+', 'a  b', ['  ']],
+    ['(?i:A+)b', 'aAx', ['aA']],
+    ['\\p{L}+|a+', 'aaa', []],
+  ])('%s in %j', (source, text, runs) => {
+    expect(looksAgain(source).flatMap((run) => text.match(run) ?? [])).toEqual(runs);
+  });
 });

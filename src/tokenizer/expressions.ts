@@ -27,6 +27,32 @@ export function slowExpression(source: string): string | undefined {
   }
 }
 
+/** Ends and a beginning of published expressions, the last part of which takes all that the others look at in vain. */
+const ENDS = ['\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+', '\\s*[\\r\\n]|\\s+(?!\\S)|\\s+', '\\s+(?!\\S)|\\s+', '\\s+(?!\\S)'];
+const [UPPER, LOWER] = ['[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]'];
+const CASED = ['*', '+'].map((times) => `[^\\r\\n\\p{L}\\p{N}]?${UPPER}${times}${LOWER}${times === '*' ? '+' : '*'}`);
+const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
+
+/**
+ * Runs of characters, each of which an expression may look at again from each of its characters: a run of n takes n * n steps. None
+ * where that isn't so, and where it isn't known.
+ */
+export function looksAgain(source: string): RegExp[] {
+  const cased = [CONTRACTIONS, '']
+    .map((more) => CASED.map((part) => `${part}${more}|`).join(''))
+    .find((one) => source.startsWith(one));
+  const end = ENDS.find((one) => source === one || source.endsWith(`|${one}`)) ?? '';
+  const known = source.slice(cased?.length ?? 0);
+  try {
+    const checker = new Checker(known.slice(0, known.length - end.length));
+    checker.parse();
+    return checker.runs();
+  } catch (error) {
+    if (error instanceof Refused) return [];
+    throw error;
+  }
+}
+
 class Refused extends Error {}
 const broken = (): Refused => new Refused("it isn't a regular expression that is read here");
 
@@ -58,9 +84,13 @@ class Checker {
     this.#source = source;
   }
 
-  check(): void {
+  parse(): void {
     this.#whole(this.#alternatives());
     if (this.#at < this.#source.length) throw broken();
+  }
+
+  check(): void {
+    this.parse();
     const takes = this.#kinds();
     this.#checkLoops(takes);
     this.#checkWays(takes);
@@ -144,7 +174,8 @@ class Checker {
       const part = this.#alternatives();
       if (!this.#take(')')) throw broken();
       if (!/^\?<?[=!]/.test(kind)) return part;
-      this.#whole(part);
+      // What looks back is matched from its end: nothing of it has matched before its beginning has.
+      this.#whole(kind.startsWith('?<') ? { ...part, sure: [] } : part);
       return { ...NOTHING, guard: true };
     }
     const from = this.#at;
@@ -192,9 +223,8 @@ class Checker {
       Number.parseInt(hex!, 16),
     );
     const codes = written.filter((code) => code <= 0x10ffff).map((code) => String.fromCodePoint(code));
-    const insensitive = /\(\?[msx]*i/.test(this.#source);
     const sets = new Map(this.#atoms.map((atom) => [atom, new Set<number>()]));
-    const tests = [...sets].map(([atom, set]) => ({ set, pattern: patternOf(atom, insensitive) }));
+    const tests = [...sets].map(([atom, set]) => ({ set, pattern: patternOf(atom, this.#insensitive) }));
     const kinds = new Map<string, number>();
     for (const sample of new Set([...SAMPLES, ...Array.from(this.#source), ...codes])) {
       const taking = tests.filter(({ pattern }) => pattern?.test(sample) ?? true);
@@ -243,32 +273,93 @@ class Checker {
     }
   }
 
-  /** Ways to take the first letters of a word before anything has matched, of words of one character or two in turn. */
+  /**
+   * Ways to take a word before anything has matched, of words of one character or two in turn: from the beginning, or from within a loop
+   * behind some other beginning.
+   */
   #checkWays(takes: readonly ReadonlySet<number>[]): void {
     const kinds = new Set(takes.flatMap((set) => [...set]));
-    const edges = this.#next.reduce((sum, { length }) => sum + length, 1);
+    const beginnings = [
+      this.#starts,
+      ...this.#loops()
+        .flat()
+        .map((atom) => [atom]),
+    ];
     for (const even of kinds)
-      for (const odd of kinds) {
-        this.#spend(edges * 4);
-        let ways = new Map<number, number>();
-        for (let letter = 0; letter < WORD; letter++) {
-          const next = new Map<number, number>();
-          const go = (atom: number, count: number): void => {
-            if (takes[atom]!.has(letter % 2 ? odd : even))
-              next.set(atom, this.#ends.has(atom) ? 1 : (next.get(atom) ?? 0) + count);
-          };
-          if (letter === 0) for (const atom of this.#starts) go(atom, 1);
-          for (const [atom, count] of ways) for (const other of this.#next[atom]!) go(other, count);
-          ways = next;
-          if ([...ways.values()].some((count) => count > MAX_WAYS))
-            throw new Refused('its parts may share out a text in many ways');
+      for (const odd of kinds)
+        for (const beginning of beginnings) {
+          let ways = new Map<number, number>();
+          for (let letter = 0; letter < WORD; letter++) {
+            const next = new Map<number, number>();
+            const go = (atom: number, count: number): void => {
+              this.#spend(1);
+              if (takes[atom]!.has(letter % 2 ? odd : even))
+                next.set(atom, this.#ends.has(atom) ? 1 : (next.get(atom) ?? 0) + count);
+            };
+            if (letter === 0) for (const atom of beginning) go(atom, 1);
+            for (const [atom, count] of ways) for (const other of this.#next[atom]!) go(other, count);
+            ways = next;
+            if (ways.size === 0) break;
+            if ([...ways.values()].some((count) => count > MAX_WAYS))
+              throw new Refused('its parts may share out a text in many ways');
+          }
+        }
+  }
+
+  /** Atoms that may come again behind themselves before anything has matched, by those that may come behind one another. */
+  #loops(): number[][] {
+    const behind = this.#atoms.map((_, atom) => {
+      const found = new Set<number>();
+      const left = this.#ends.has(atom) ? [] : [atom];
+      for (let one; (one = left.pop()) !== undefined;) {
+        this.#spend(this.#next[one]!.length);
+        for (const other of this.#next[one]!) {
+          if (found.has(other) || this.#ends.has(other)) continue;
+          found.add(other);
+          left.push(other);
         }
       }
+      return found;
+    });
+    const loops: number[][] = [];
+    for (const [atom, found] of behind.entries()) {
+      if (!found.has(atom) || loops.some((loop) => loop.includes(atom))) continue;
+      loops.push([...found].filter((other) => behind[other]!.has(atom)));
+    }
+    return loops;
+  }
+
+  runs(): RegExp[] {
+    return this.#loops().flatMap((loop) => {
+      const sets = loop.map((atom) => setOf(this.#atoms[atom]!));
+      if (sets.includes(undefined)) return [];
+      const pattern = regExpOf(`(?:${[...new Set(sets)].join('|')})+`, this.#insensitive, 'g');
+      return pattern ? [pattern] : [];
+    });
+  }
+
+  get #insensitive(): boolean {
+    return /\(\?[msx]*i/.test(this.#source);
   }
 }
 
 /** What tells whether an atom takes a character; undefined where that isn't known: then it may take any. */
 function patternOf(atom: string, insensitive: boolean): RegExp | undefined {
+  const set = setOf(atom);
+  return set === undefined ? undefined : regExpOf(`^(?:${set})$`, insensitive);
+}
+
+function regExpOf(source: string, insensitive: boolean, flags = ''): RegExp | undefined {
+  try {
+    return new RegExp(source, `${flags}${insensitive ? 'i' : ''}su`);
+  } catch {
+    return undefined;
+  }
+}
+
+/** An atom as an expression of JavaScript's. */
+function setOf(atom: string): string | undefined {
+  if (atom === '.') return '[^\\n]';
   if (/\\[WDH]|\[:|&&|.\[/s.test(atom)) return undefined;
   const rewritten = atom.replace(/\\([\s\S])/g, (text, letter: string) => {
     const inside = { w: '\\p{L}\\p{N}\\p{M}\\p{Pc}', d: '\\p{Nd}', h: '\\da-fA-F', s: '\\p{White_Space}' }[letter];
@@ -276,10 +367,5 @@ function patternOf(atom: string, insensitive: boolean): RegExp | undefined {
     if (inside === undefined) return /[A-Za-z0-9^$\\.*+?()[\]{}|/-]/.test(letter) ? text : letter;
     return atom.startsWith('[') ? inside : `[${inside}]`;
   });
-  const one = /^[{}\]]$/.test(rewritten) ? `\\${rewritten}` : rewritten.replace(/\\x\{/g, '\\u{');
-  try {
-    return new RegExp(`^(?:${one})$`, insensitive ? 'isu' : 'su');
-  } catch {
-    return undefined;
-  }
+  return (/^[{}\]]$/.test(rewritten) ? `\\${rewritten}` : rewritten).replace(/\\x\{/g, '\\u{');
 }

@@ -1,14 +1,19 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja';
-import { limitError } from '../base/errors.js';
+import { usageError } from '../base/errors.js';
 import { jsonText } from '../base/json.js';
 
-/** What a template may take: syntax nodes evaluated, and what they make. A message of a chat takes some 50, a letter of it less than one. */
-const [STEPS, STEPS_A_MESSAGE] = [5e5, 1000];
+/**
+ * What a template may take: syntax nodes evaluated, and what they make. A message of a chat takes some 50, a letter of it less than one.
+ * A hundred thousand take some 0.2 s, for which a page stands still.
+ */
+const [STEPS, STEPS_A_MESSAGE] = [1e5, 1000];
 /** Items of a list and letters of a text that are as much work as a step. */
 const [ITEMS_A_STEP, LETTERS_A_STEP] = [4, 64];
-/** Of a text or list that a template makes: as many letters, and sixteen for one of what it is given. */
-const [LETTERS, LETTERS_FOR_ONE] = [1 << 18, 16];
+/** Of a text or list that a template makes: as many letters, and eight for one of what it is given. What it makes is tokenized. */
+const [LETTERS, LETTERS_FOR_ONE] = [1 << 15, 8];
 const MAX_RANGE = 100_000;
+/** Of a date, and of each part of it. */
+const DATE_STEPS = 200;
 
 /** Filters that take no time, whatever they are applied to. */
 const FREE = /^(length|count|first|last|list|safe|default|d|items|bool)$/;
@@ -33,7 +38,7 @@ interface Internals {
 }
 const LibraryInterpreter = Interpreter as unknown as new (environment: Environment) => Internals;
 
-/** Renders a template under a budget. @throws SplitkvError `limit` for one that takes more; what the library throws for others */
+/** Renders a template under a budget. @throws SplitkvError `usage` for one that takes more; what the library throws for others */
 export function renderTemplate(
   template: Template,
   variables: Readonly<Record<string, unknown>>,
@@ -41,9 +46,14 @@ export function renderTemplate(
 ): string {
   const letters = jsonText(variables)?.length ?? 0;
   const environment = new Environment();
-  for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value);
   const steps = STEPS + messages * STEPS_A_MESSAGE + letters;
   const interpreter = new CountingInterpreter(environment, steps, LETTERS + letters * LETTERS_FOR_ONE);
+  // A date takes many times as long as a name; each of its parts is written by itself.
+  const strftime_now = (format: unknown): unknown => {
+    interpreter.spend(DATE_STEPS * String(format).split('%').length);
+    return time.render({ format });
+  };
+  for (const [name, value] of Object.entries({ ...globals, strftime_now, ...variables })) environment.set(name, value);
   return interpreter.run(template.parsed).value as string;
 }
 
@@ -59,8 +69,8 @@ const globals = {
     throw new Error(message);
   },
   range,
-  strftime_now: (format: string): string => new Template('{{ strftime_now(format) }}').render({ format }),
 };
+const time = new Template('{{ strftime_now(format) }}');
 
 function range(from: number, to?: number, step = 1): number[] {
   const [start, stop] = to === undefined ? [0, from] : [from, to];
@@ -95,7 +105,7 @@ class CountingInterpreter extends LibraryInterpreter {
   override evaluate(node: Node | undefined, environment: Environment): Value {
     if (node instanceof Held) return node.held;
     // Names are looked for from the innermost macro or loop outwards.
-    this.#spend(1 + (this.#depth++ >> 6));
+    this.spend(1 + (this.#depth++ >> 6));
     try {
       const value = super.evaluate(node && this.#measured(node, environment), environment);
       if (node) this.#made(node, value);
@@ -127,7 +137,7 @@ class CountingInterpreter extends LibraryInterpreter {
     if (FREE.test(name)) return super.applyFilter(operand, filter, environment);
     const { letters, items, depth } = this.#sizeOf(operand, DEEP.test(name));
     const sorts = /^(sort|dictsort|min|max)$/.test(name);
-    this.#spend(((letters + items) / LETTERS_A_STEP + items / ITEMS_A_STEP) * (sorts ? Math.log2(items + 2) : 1));
+    this.spend(((letters + items) / LETTERS_A_STEP + items / ITEMS_A_STEP) * (sorts ? Math.log2(items + 2) : 1));
     // These two look at the literals themselves.
     const literal = name === 'selectattr' || name === 'rejectattr';
     const args = ((filter['args'] ?? []) as Node[]).map((argument) => {
@@ -139,7 +149,7 @@ class CountingInterpreter extends LibraryInterpreter {
     const units = args
       .map((argument) => ('held' in argument ? argument : argument['value']) as Held | undefined)
       .map(unitOf);
-    if (literal) this.#spend((items * Math.max(0, ...args.map(({ value }) => lettersOf(value)))) / LETTERS_A_STEP);
+    if (literal) this.spend((items * Math.max(0, ...args.map(({ value }) => lettersOf(value)))) / LETTERS_A_STEP);
     else if (name === 'replace') this.#replaced(operand.value, units);
     else {
       const unit = units.reduce((sum, { size }) => sum + size, 0);
@@ -221,7 +231,7 @@ class CountingInterpreter extends LibraryInterpreter {
       case 'Macro':
       case 'CallStatement':
         // The library looks through all of it.
-        this.#spend(this.#nodesOf(node) / ITEMS_A_STEP);
+        this.spend(this.#nodesOf(node) / ITEMS_A_STEP);
         return node;
       default:
         return node;
@@ -230,7 +240,7 @@ class CountingInterpreter extends LibraryInterpreter {
 
   #hold(node: unknown, environment: Environment, cost: (value: Value) => number): Held {
     const value = this.evaluate(node as Node, environment);
-    this.#spend(cost(value));
+    this.spend(cost(value));
     return new Held(value);
   }
 
@@ -239,7 +249,7 @@ class CountingInterpreter extends LibraryInterpreter {
     switch (node.type) {
       case 'Identifier':
         // The library looks for what isn't there by an error, which takes its time.
-        if (value.type === 'UndefinedValue') this.#spend(10);
+        if (value.type === 'UndefinedValue') this.spend(10);
         break;
       case 'StringLiteral':
       case 'Ternary':
@@ -247,13 +257,13 @@ class CountingInterpreter extends LibraryInterpreter {
       default:
         if (node.type === 'MemberExpression' && (node['property'] as Node).type !== 'SliceExpression') break;
         this.#grown(lettersOf(value.value));
-        this.#spend(lettersOf(value.value) / LETTERS_A_STEP + itemsOf(value) / ITEMS_A_STEP);
+        this.spend(lettersOf(value.value) / LETTERS_A_STEP + itemsOf(value) / ITEMS_A_STEP);
     }
   }
 
   #work(value: Value, deep = false): void {
     const { letters, items } = this.#sizeOf(value, deep);
-    this.#spend(letters / LETTERS_A_STEP + items / ITEMS_A_STEP);
+    this.spend(letters / LETTERS_A_STEP + items / ITEMS_A_STEP);
   }
 
   /** Letters and items of a value, of all that is in it where `deep`: what several places hold counts as often as it is written. */
@@ -301,7 +311,7 @@ class CountingInterpreter extends LibraryInterpreter {
     if (letters > this.#letters) throw tooMuch(`makes a text or list of more than ${this.#letters} letters`);
   }
 
-  #spend(steps: number): void {
+  spend(steps: number): void {
     this.#steps -= steps;
     if (this.#steps < 0) throw tooMuch(`takes more than ${this.#most} steps`);
   }
@@ -326,4 +336,4 @@ const itemsOf = ({ value }: Value): number =>
 const linesOf = (text: unknown): number => (typeof text === 'string' ? text.split('\n').length : 0);
 
 const tooMuch = (what: string) =>
-  limitError(`the model's chat template ${what}; use another template, or give plain text instead of messages`);
+  usageError(`the model's chat template ${what}; use another template, or give plain text instead of messages`);

@@ -240,12 +240,12 @@ describe('tokenizer.json files that could take for ever', () => {
           Array.from({ length: 40 }, () => replace({ String: 'a' }, 'aa')),
         ),
       },
-      /can make a text 1099511627776 times as long/,
+      /can make a text 3298534883328 times as long/,
     ],
-    ['one that fills the gaps', { normalizer: replace({ String: '' }, 'x'.repeat(20)) }, /21 times as long/],
+    ['one that fills the gaps', { normalizer: replace({ String: '' }, 'x'.repeat(20)) }, /63 times as long/],
     ['one that repeats what it found', { normalizer: replace({ String: 'ab' }, '$`') }, /replaces by "\$`"/],
     ['a long beginning', { normalizer: { type: 'Prepend', prepend: 'x'.repeat(1000) } }, /1000 letters longer/],
-    ['decoders in one another', { decoder: deep }, /decoder has more than 1000 steps, or 16 in one another/],
+    ['decoders in one another', { decoder: deep }, /decoder has more than 64 steps, or 16 in one another/],
     [
       'a great many steps',
       {
@@ -254,23 +254,75 @@ describe('tokenizer.json files that could take for ever', () => {
           Array.from({ length: 1e6 }, () => ({ type: 'NFC' })),
         ),
       },
-      /normalizer has more than 1000 steps/,
+      /normalizer has more than 64 steps/,
     ],
     [
       'an added token near 2^32',
       { added_tokens: [{ id: 4_294_967_290, content: '<x>', special: true }] },
-      /token "<x>" has the id 4294967290; expected less than 100321/,
+      /token "<x>" has the id 4294967290; expected a whole number below 100321/,
     ],
     [
       'a token near 2^32',
       { model: { ...model, vocab: { ...model['vocab'], x: 4_294_967_290 } } },
       /token "x" has the id 4294967290/,
     ],
-    ['too many merges', { model: { ...model, merges: Array.from({ length: 2e6 }, () => 'a b') } }, /tokens or merges/],
+    ['a token below 0', { model: { ...model, vocab: { ...model['vocab'], x: -5 } } }, /token "x" has the id -5/],
+    [
+      'bytes of bytes',
+      { pre_tokenizer: sequence('pretokenizers', Array(5).fill({ type: 'ByteLevel' })) },
+      /a text 48 times as long/,
+    ],
+    ['pieces of no letters', { pre_tokenizer: { type: 'FixedLength', length: 0 } }, /pieces of the length 0/],
+    [
+      'templates that double',
+      {
+        post_processor: sequence(
+          'processors',
+          Array(5).fill({
+            type: 'TemplateProcessing',
+            single: Array(2).fill({ Sequence: { id: 'A', type_id: 0 } }),
+            pair: [],
+            special_tokens: {},
+          }),
+        ),
+      },
+      /a text 96 times as long/,
+    ],
+    [
+      'decoders that double a token',
+      { decoder: sequence('decoders', Array(5).fill(replace({ String: 'a' }, 'aa'))) },
+      /a token 32 times as long/,
+    ],
+    [
+      'words of any length',
+      { model: { type: 'WordPiece', vocab: { a: 0 }, max_input_chars_per_word: 1e9 } },
+      /max_input_chars_per_word of the model is 1000000000; expected at most 256/,
+    ],
+    [
+      'pieces in one another',
+      {
+        model: { type: 'Unigram', unk_id: 0, vocab: Array.from({ length: 200 }, (_, i) => ['a'.repeat(i + 1), -i]) },
+      },
+      /more than 128 tokens of the model begin one another/,
+    ],
+    [
+      'too many merges',
+      { model: { ...model, merges: Array.from({ length: 2e6 }, () => 'a b') } },
+      /tokens, or 640000 merges/,
+    ],
   ])('%s', (_, more, message) => {
     const files = { tokenizerJson: { ...json, ...more }, tokenizerConfig: config };
     const error = expect.objectContaining({ code: 'format', message: expect.stringMatching(message) });
     expect(() => loadTokenizer(files)).toThrow(error);
+  });
+
+  it('a text whose runs are looked at again and again is refused, where they are long', () => {
+    const step = { ...split, pattern: { Regex: 'a+b| ' } };
+    const tokenizer = load({ json: { ...json, pre_tokenizer: { type: 'Sequence', pretokenizers: [step] } }, config });
+    expect(tokenizer.encode('a'.repeat(5000)).length).toBeGreaterThan(1);
+    expect(tokenizer.encode('the aab cat '.repeat(5000)).length).toBeGreaterThan(5000);
+    const refused = expect.objectContaining({ code: 'usage', message: expect.stringMatching(/20,000 letters.*again/) });
+    expect(() => tokenizer.encode('a'.repeat(20_000))).toThrow(refused);
   });
 
   it('replacements of equal length, and a few longer ones, are none', () => {

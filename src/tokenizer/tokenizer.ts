@@ -21,6 +21,9 @@ export interface TokenizerFiles {
   chatTemplate?: string | undefined;
 }
 
+/** Below, no expression takes long. */
+const LONG_TEXT = 2000;
+
 export class Tokenizer implements PieceSource {
   /** The beginning-of-sequence token, where the model has one. */
   readonly bosId: number | null;
@@ -42,6 +45,7 @@ export class Tokenizer implements PieceSource {
   /** Ids of the texts that structure its answers. */
   readonly marks: ReadonlyMap<number, string>;
   readonly #plain: PlainText;
+  readonly #checkText: ((text: string) => void) | undefined;
   readonly #pieces = new Map<number, TokenPiece | undefined>();
   readonly #parts: { readonly json: Record<string, unknown>; readonly config: Record<string, unknown> };
   #bound: LengthBound | undefined;
@@ -59,7 +63,7 @@ export class Tokenizer implements PieceSource {
     { AnswerReader, ChatFormat, ChatTemplates, PlainText, TemplateMessages, checkTokenizer }: typeof Parts,
   ) {
     const json = readTokenizerJson(files.tokenizerJson);
-    checkTokenizer(json);
+    this.#checkText = checkTokenizer(json);
     const config = readOptional(files.tokenizerConfig, 'tokenizer_config.json');
     const generation = readOptional(files.generationConfig, 'generation_config.json');
     this.#parts = { json, config };
@@ -126,6 +130,11 @@ export class Tokenizer implements PieceSource {
   }
 
   #encode(text: string, addSpecial: boolean): { ids: number[] } {
+    if (this.#checkText && text.length > LONG_TEXT) {
+      this.#checkText(text);
+      // What letters become may be looked at again, too.
+      this.#checkText(this.#library.normalizer?.normalize(text) ?? '');
+    }
     try {
       return this.#plain.encoding(text, () => this.#library.encode(text, { add_special_tokens: addSpecial }));
     } catch (error) {

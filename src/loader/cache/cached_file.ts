@@ -19,11 +19,19 @@ export interface FileManifest extends FileVersion {
 }
 
 const MANIFEST = 'file.json';
-/** There once the file was whole and had passed its checks: {} or {"sha256": hex of the whole file, computed}. */
+/** There once the file was whole and had passed its checks: a `Whole`. */
 const WHOLE = 'whole.json';
 /** Version 0.1 of splitkv had layout 1, without a number and without digests. */
 const LAYOUT = 2;
 const DIGEST_BYTES = 32;
+
+/** What is known of a file that is whole. */
+export interface Whole {
+  /** Of all of it in hex, where it was computed. */
+  readonly sha256?: string;
+  /** The storage that sites share: 'has' the file, so that no pieces of it are kept here; or was 'offered' it once, by this browser's copy. */
+  readonly shared?: 'has' | 'offered';
+}
 
 /**
  * One version of one file in the cache: a folder of file.json and the pieces present, each a file named by its number that holds
@@ -40,7 +48,7 @@ export class CachedFile {
   readonly #verified = new Set<number>();
   readonly #checks = new Map<number, Promise<Uint8Array<ArrayBuffer> | undefined>>();
   readonly #damaged = new Set<number>();
-  #whole: { readonly sha256?: string } | undefined;
+  #whole: Whole | undefined;
 
   private constructor(manifest: FileManifest, name: string, model: CacheDirectory, directory: CacheDirectory) {
     this.manifest = manifest;
@@ -106,8 +114,14 @@ export class CachedFile {
     return ceilDiv(this.manifest.size, PIECE_BYTES);
   }
 
+  /** Every byte is there, or in the storage that sites share. */
   get complete(): boolean {
-    return this.#present.size === this.pieces;
+    return this.#present.size === this.pieces || this.isShared;
+  }
+
+  /** Its bytes are in the storage that sites share. */
+  get isShared(): boolean {
+    return this.#whole?.shared === 'has';
   }
 
   /** Bytes present. */
@@ -117,8 +131,8 @@ export class CachedFile {
     return bytes;
   }
 
-  /** It was complete once and passed its checks; what its content hashes to, where that was computed. */
-  get whole(): { readonly sha256?: string } | undefined {
+  /** It was complete once and passed its checks. */
+  get whole(): Whole | undefined {
     return this.#whole;
   }
 
@@ -167,14 +181,20 @@ export class CachedFile {
   }
 
   async write(piece: number, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
-    if (this.#whole) {
-      await removeCacheEntry(this.#directory, WHOLE);
-      this.#whole = undefined;
-    }
+    await this.#unsettle();
     await writeCacheFile(this.#directory, String(piece), bytes, digestOf(bytes));
     this.#present.add(piece);
     this.#verified.delete(piece);
     this.#damaged.delete(piece);
+  }
+
+  /** Every piece in turn. @throws Error where one is gone or damaged */
+  async *all(): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    for (let piece = 0; piece < this.pieces; piece++) {
+      const bytes = await this.read(piece, 0, PIECE_BYTES);
+      if (!bytes) throw new Error(`piece ${piece} is gone`);
+      yield bytes;
+    }
   }
 
   /** Whether every piece is there, as the disk says it now. */
@@ -184,10 +204,28 @@ export class CachedFile {
   }
 
   /** Notes that the file is whole and has passed its checks. */
-  async settle(sha256?: string): Promise<void> {
-    const whole = sha256 === undefined ? {} : { sha256 };
+  async settle(whole: Whole): Promise<void> {
     await writeCacheFile(this.#directory, WHOLE, new TextEncoder().encode(JSON.stringify(whole)));
     this.#whole = whole;
+  }
+
+  /** Leaves the file to the storage that sites share, which has it: pieces that are here go, and other versions. */
+  async leave(sha256: string): Promise<void> {
+    await this.settle({ sha256, shared: 'has' });
+    await this.removeOthers();
+    for (const piece of this.#present) await removeCacheEntry(this.#directory, String(piece)).catch(() => {});
+    this.#present.clear();
+  }
+
+  /** The storage that sites share no longer has the file. */
+  async unshare(): Promise<void> {
+    if (this.isShared) await this.#unsettle();
+  }
+
+  async #unsettle(): Promise<void> {
+    if (!this.#whole) return;
+    await removeCacheEntry(this.#directory, WHOLE);
+    this.#whole = undefined;
   }
 
   /** Removes this version. */
@@ -237,7 +275,13 @@ export class CachedFile {
   async #look(): Promise<void> {
     for (const name of await cacheNames(this.#directory)) if (/^\d+$/.test(name)) this.#present.add(Number(name));
     const whole = parseObject(await (await readCacheFile(this.#directory, WHOLE))?.text());
-    if (whole) this.#whole = typeof whole['sha256'] === 'string' ? { sha256: whole['sha256'] } : {};
+    if (whole) {
+      const { sha256, shared } = whole;
+      this.#whole = {
+        ...(typeof sha256 === 'string' && { sha256 }),
+        ...((shared === 'has' || shared === 'offered') && { shared }),
+      };
+    }
   }
 }
 

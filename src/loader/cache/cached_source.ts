@@ -7,6 +7,7 @@ import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileVersion, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
 import { findModelFolder, openModelFolder } from './cache_list.js';
+import type { CrossOriginStorage } from './cross_origin_storage.js';
 import { holdLock, type Locks, type Release, tryLock } from './file_lock.js';
 import { type CacheDirectory, openCacheFolder } from './opfs.js';
 import { fingerprint, randomBlocks } from './sample.js';
@@ -32,6 +33,8 @@ export interface CacheOptions {
   readonly folder?: CacheDirectory | undefined;
   /** Other locks than `navigator.locks`, by which tabs and workers leave each piece to one of them. */
   readonly locks?: Locks | undefined;
+  /** False: the model isn't for everybody, so that it isn't shared with other sites (Cross-Origin Storage). Default true. */
+  readonly share?: boolean | undefined;
 }
 
 /** At most this much is fetched with one request. */
@@ -41,12 +44,15 @@ const UNSTORED_BYTES = 32 * 1024 * 1024;
 /** Blocks that are compared with the server's: before a file without a validator is filled up, and when a copy is in doubt. */
 const COMPARED_BEFORE_FILLING = 16;
 const COMPARED_IN_DOUBT = 64;
+/** Smaller files aren't looked for in the storage that sites share: browsers limit how many a page may look for. */
+const SHARED_BYTES = 1024 * 1024;
 
 /**
  * Wraps a source that comes over the network: what is read of it is stored in the browser (origin private file system) and
  * found there by the next load, each piece checked against the SHA-256 it was stored with. A file is fetched again when it has
  * changed: by its size and, the strongest that the server sends, its SHA-256, its validator (etag, date), else a fingerprint of
- * blocks all over it. The old version goes when the new one is whole. When the server can't be reached, or no longer has a file,
+ * blocks all over it. The old version goes when the new one is whole. A file whose SHA-256 the server tells, and which another site left
+ * in the browser's Cross-Origin Storage, is read there instead; one that was downloaded is left there. When the server can't be reached, or no longer has a file,
  * the cached copy stands in. Sources without a `url` are returned as they are, and so is any where nothing can be stored
  * (onWarning tells why; Node has no such storage and says nothing).
  */
@@ -82,6 +88,8 @@ interface OpenFile extends FileVersion {
   fetched: boolean;
   /** Of what is stored; only where there is a `sha256` to compare it with. */
   hash: WholeHash | undefined;
+  /** The file in the storage that sites share, once it was looked for; 'none': there it isn't. */
+  shared: Promise<Blob | undefined> | 'none' | undefined;
 }
 
 type StoredFile = OpenFile & { readonly cached: CachedFile };
@@ -94,6 +102,7 @@ class CachedSource implements Source {
   readonly #folder: CacheDirectory;
   readonly #options: CacheOptions;
   readonly #locks: Locks | undefined;
+  readonly #shared: CrossOriginStorage | undefined;
   readonly #files = new Map<string, OpenFile>();
   readonly #told = new Set<string>();
   #offline: unknown;
@@ -107,6 +116,8 @@ class CachedSource implements Source {
     this.#options = options;
     this.#locks = options.locks ?? (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
     this.#storing = options.store ?? true;
+    const { crossOriginStorage } = (globalThis.navigator ?? {}) as { readonly crossOriginStorage?: CrossOriginStorage };
+    if (this.#storing && options.share !== false) this.#shared = crossOriginStorage;
     this.name = source.name;
     this.url = source.url!;
     this.gguf = source.gguf;
@@ -184,7 +195,7 @@ class CachedSource implements Source {
       if (!(await withAbort(cached.find(piece), signal, what)) && !cached.damaged.has(piece)) continue;
       if (!(await withAbort(cached.check(piece), signal, what)) && cached.damaged.has(piece)) return notAsStored(piece);
     }
-    if (sha256 !== undefined && cached.complete && cached.whole?.sha256 !== sha256) {
+    if (sha256 !== undefined && cached.complete && (cached.whole?.sha256 !== sha256 || cached.isShared)) {
       const { hashFile } = await import('../sources/whole_hash.js');
       const found = await hashFile(this, file, size, undefined, signal);
       if (found !== sha256) return `its SHA-256 is ${found}; the server says ${sha256}`;
@@ -245,6 +256,11 @@ class CachedSource implements Source {
       const bytes = await withAbort(cached.read(piece, offset, until), signal, what);
       if (bytes) return bytes;
     }
+    if (open.shared !== 'none') {
+      const bytes = await withAbort(this.#readShared(open, at, end), signal, what);
+      if (bytes) return bytes;
+    }
+    // From here on nothing is waited for: another reader would fetch it, too.
     if (pending.has(piece)) return this.#readFrom(open, at, end, lastPiece, signal);
     if (open.offline !== undefined) throw this.#notCached(open, piece);
     if (cached.damaged.has(piece)) {
@@ -255,6 +271,45 @@ class CachedSource implements Source {
     if (!this.#storing) return this.#source.read(file, at, Math.min(end, at + FETCH_PIECES * PIECE_BYTES), signal);
     const bytes = await this.#obtain(open, piece, lastPiece, signal);
     return bytes.subarray(offset, end - piece * PIECE_BYTES);
+  }
+
+  /** Some of the bytes from `at` on of the file that sites share, where there is one. */
+  async #readShared(open: StoredFile, at: number, end: number): Promise<Uint8Array | undefined> {
+    const { cached, sha256, size } = open;
+    const storage = this.#shared;
+    if (storage && sha256 !== undefined && size >= SHARED_BYTES && open.shared !== 'none') {
+      open.shared ??= import('./cross_origin_storage.js').then(({ readShared }) => readShared(storage, sha256, size));
+      try {
+        const file = await open.shared;
+        if (file) {
+          if (!cached.isShared) await cached.leave(sha256).catch(() => {});
+          return new Uint8Array(await file.slice(at, Math.min(end, at + FETCH_PIECES * PIECE_BYTES)).arrayBuffer());
+        }
+      } catch {
+        // Evicted meanwhile.
+      }
+      await cached.unshare().catch(() => {});
+    }
+    open.shared = 'none';
+    return undefined;
+  }
+
+  /** Offers a file that is whole to other sites, once. */
+  async #offer({ cached, sha256, size }: StoredFile): Promise<void> {
+    const storage = this.#shared;
+    if (!storage || sha256 === undefined || size < SHARED_BYTES || cached.whole?.sha256 !== sha256) return;
+    if (cached.whole.shared) return;
+    const release = await tryLock(this.#locks, `splitkv share ${sha256}`);
+    if (!release) return;
+    try {
+      const { writeShared } = await import('./cross_origin_storage.js');
+      await writeShared(storage, sha256, cached.all()).catch(() => {});
+      await cached.settle({ sha256, shared: 'offered' });
+    } catch {
+      // It is offered with the next load.
+    } finally {
+      release();
+    }
   }
 
   /** Piece `first` and perhaps some that follow, from the server or from whoever stored it meanwhile. Others that want it wait. */
@@ -387,7 +442,7 @@ class CachedSource implements Source {
     }
     open.fetched = false;
     try {
-      if (cached.whole && (sha256 === undefined || cached.whole.sha256 === sha256)) return;
+      if (cached.whole && (sha256 === undefined || cached.whole.sha256 === sha256)) return void this.#offer(open);
       if (!(await cached.allThere())) return;
       const found = sha256 ?? (await this.#wholeHash(open));
       if (found !== undefined && open.sha256 !== undefined && found !== open.sha256) {
@@ -398,8 +453,10 @@ class CachedSource implements Source {
             `It has been deleted; load the model again`,
         );
       }
-      await cached.settle(found);
+      await cached.settle(found === undefined ? {} : { sha256: found });
       await cached.removeOthers();
+      // No load waits for it.
+      void this.#offer(open);
     } catch (error) {
       if (error instanceof SplitkvError) throw error;
       this.#stopStoring(error);
@@ -474,7 +531,7 @@ class CachedSource implements Source {
     }
     const checks = found.sha256 !== undefined && cached && !cached.whole && this.#storing;
     const hash = checks ? new (await import('../sources/whole_hash.js')).WholeHash() : undefined;
-    return { file, ...found, cached, pending: new Map(), offline: undefined, fetched: false, hash };
+    return { file, ...found, cached, pending: new Map(), offline: undefined, fetched: false, hash, shared: undefined };
   }
 
   async #ask(
@@ -509,7 +566,7 @@ class CachedSource implements Source {
   /** A file that the server says it doesn't have. One that was cached stays: what servers say is often wrong. */
   async #openAbsent(file: string): Promise<OpenFile | undefined> {
     const cached = await this.#fullest(file).catch(() => undefined);
-    if (cached && (cached.bytes > 0 || cached.manifest.size === 0)) {
+    if (cached && (cached.bytes > 0 || cached.complete)) {
       const absence = this.absence(file) ?? `${this.name} has no ${file}`;
       this.#tellOnce(
         `using the cached copy of ${this.name}, because the server no longer has all of it: ${absence}`,
@@ -579,6 +636,7 @@ const offlineFile = (cached: CachedFile, offline: unknown): OpenFile => ({
   sampled: false,
   fetched: false,
   hash: undefined,
+  shared: undefined,
 });
 
 const notAsStored = (piece: number): string =>

@@ -88,6 +88,13 @@ export class MemoryFolder implements CacheDirectory {
     return walk(this.#node, '');
   }
 
+  /** A file below, as text. */
+  text(path: string): string {
+    let node: FileNode | DirectoryNode = this.#node;
+    for (const name of path.split('/')) node = (node as DirectoryNode).children.get(name)!;
+    return new TextDecoder().decode((node as FileNode).data);
+  }
+
   /** Writes a file below without ceremony, as a crash or a stranger might have. */
   async put(path: string, data: string | Uint8Array<ArrayBuffer>): Promise<void> {
     const [first, ...rest] = path.split('/') as [string, ...string[]];

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { ApiError } from '../api_error.js';
+import { ApiError, badRequest } from '../api_error.js';
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
 
@@ -9,12 +9,15 @@ export const isLoopback = (host: string): boolean => /^(127\.|(::1|localhost)$)/
 /**
  * Host names that requests may ask for. A page whose own name was pointed at this machine (DNS rebinding) sends that name.
  * @param listensOn default names: a server for this machine has its names, one for others any
+ * @returns throws ApiError 403 for another name, 400 for two of them
  */
 export function hostCheck(names: readonly string[] | undefined, listensOn: string): (request: IncomingMessage) => void {
   const allowed = names ?? (isLoopback(listensOn) ? LOOPBACK : ['*']);
-  if (allowed.includes('*')) return () => {};
   const known = new Set([...allowed, listensOn, ...LOOPBACK].map((name) => name.toLowerCase()));
-  return ({ headers: { host = '' } }) => {
+  return ({ headers: { host = '' }, headersDistinct }) => {
+    // A proxy may have looked at the other one.
+    if ((headersDistinct['host']?.length ?? 0) > 1) throw badRequest('the request has two Host headers; send one');
+    if (known.has('*')) return;
     const name = host.replace(/:\d*$/, '').toLowerCase();
     if (known.has(name)) return;
     throw new ApiError(

@@ -24,8 +24,8 @@ export class RawConnection {
     return new RawConnection(socket);
   }
 
-  send(text: string): void {
-    this.#socket.write(text);
+  send(data: string | Uint8Array): void {
+    this.#socket.write(data);
   }
 
   /** A whole POST of JSON. */
