@@ -201,3 +201,40 @@ describe('refusals say what to do', () => {
     expect(() => arrange({ ...good, ...change })).toThrow(message);
   });
 });
+
+describe('without a mode', () => {
+  test.each([
+    [8, 8],
+    [2, 4],
+    [5, 3],
+    [8, 4],
+  ])(
+    '%i heads on %i ranks: copies where whole heads leave ranks idle, as few as come close to what all do',
+    (heads, ranks) => {
+      const drawn = lognormalLoads(9, 6, heads);
+      const problem = { loads: drawn, ranks, batch: 8 };
+      const [found, whole, all] = [
+        arrange(problem, STEPS),
+        arrange({ ...problem, mode: 'exact', copies: 0 }, STEPS),
+        arrange({ ...problem, mode: 'wrap' }, STEPS),
+      ];
+      expect(whole.utilisation).toBeLessThan(0.97);
+      expect(found.mode).toBe('wrap');
+      expect(found.copies).toBeGreaterThan(0);
+      expect(found.copies).toBeLessThanOrEqual(all.copies);
+      for (const layer of drawn.keys()) {
+        const peak = ({ placement }: Arrangement): number => makespan([drawn[layer]!], [placement[layer]!], ranks);
+        expect(peak(found)).toBeLessThanOrEqual(1.03 * peak(all) * (1 + 1e-9));
+      }
+      // Limits hold, too.
+      const one = arrange({ ...problem, copies: 1 }, STEPS);
+      expect(Math.max(...drawn.map((_, layer) => copiesOfLayer(one, layer)))).toBeLessThanOrEqual(1);
+      expect(arrange({ ...problem, copies: 0 }, STEPS)).toEqual(whole);
+    },
+  );
+
+  test('whole heads where they keep ranks busy', () => {
+    const found = arrange({ loads: [[3, 1, 2, 2]], ranks: 2 });
+    expect(found).toMatchObject({ mode: 'exact', objective: 'per-layer', copies: 0, utilisation: 1, optimal: true });
+  });
+});

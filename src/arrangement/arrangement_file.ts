@@ -12,6 +12,8 @@ export interface ArrangementFile {
   /** The model's name, from the profile. */
   readonly model: string;
   readonly ranks: number;
+  /** Runs of layers that different ranks hold, as many ranks each, in order; default 1. */
+  readonly pipeline?: number | undefined;
   readonly mode: Mode;
   /** How copies of a head share it; undefined: by lanes where one sequence runs at a time, else by sequences. */
   readonly sharing?: CopySharing | undefined;
@@ -41,6 +43,7 @@ const schema = z.strictObject(
     policy: z.literal('arranged', '"arranged"'),
     model: z.string("the model's name in quotes"),
     ranks: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
+    pipeline: z.optional(z.int('the number of stages').check(z.minimum(1, 'the number of stages, at least 1'))),
     mode: z.enum(MODES, `the mode that made it: ${MODES.join(', ')}`),
     sharing: z.optional(z.enum(COPY_SHARING, `"sequences" or "lanes"`)),
     utilisation: z.optional(
@@ -58,12 +61,13 @@ export const toArrangementFile = (
   model: string,
   ranks: number,
   { mode, utilisation, placement }: Arrangement,
-  { sharing, loads }: Pick<ArrangementFile, 'sharing' | 'loads'> = {},
+  { sharing, loads, pipeline = 1 }: Pick<ArrangementFile, 'sharing' | 'loads' | 'pipeline'> = {},
 ): ArrangementFile => ({
   version: 1,
   policy: 'arranged',
   model,
   ranks,
+  ...(pipeline > 1 && { pipeline }),
   mode,
   ...(sharing && { sharing }),
   utilisation: Math.min(1, utilisation),
@@ -105,6 +109,7 @@ export function parseArrangementFile(json: unknown, name = 'arrangement'): Arran
         throw usageError(`${where}[${head}]: its shares add up to ${total}; expected 1`);
     }
   }
+  checkPipeline(file, name);
   const { loads } = file;
   if (loads && loads.map(({ length }) => length).join() !== file.placement.map(({ length }) => length).join()) {
     throw usageError(
@@ -112,4 +117,34 @@ export function parseArrangementFile(json: unknown, name = 'arrangement'): Arran
     );
   }
   return file;
+}
+
+/** Every layer's heads are on the ranks of one stage, stages in order. */
+function checkPipeline({ placement, ranks, pipeline = 1 }: ArrangementFile, name: string): void {
+  if (ranks % pipeline !== 0) {
+    throw usageError(
+      `${name}: ${ranks} ranks make no ${pipeline} stages of as many ranks; write a divisor in pipeline`,
+    );
+  }
+  const stageOf = (rank: number): number => Math.floor(rank / (ranks / pipeline));
+  let stage = 0;
+  for (const [layer, row] of placement.entries()) {
+    const stages = new Set(row.flat().map((copy) => stageOf(copy.rank)));
+    const [own] = stages as unknown as [number];
+    if (stages.size > 1) {
+      throw usageError(
+        `${name}.placement[${layer}] has heads on ranks of stages ${[...stages].join(' and ')}; with pipeline ${pipeline} a layer's ` +
+          `heads are on the ${ranks / pipeline} ranks of one stage`,
+      );
+    }
+    if (own !== stage && (layer === 0 || own !== stage + 1)) {
+      throw usageError(
+        `${name}.placement[${layer}] is on stage ${own}, after stage ${stage}: stages hold runs of layers, in order`,
+      );
+    }
+    stage = own;
+  }
+  if (stage !== pipeline - 1) {
+    throw usageError(`${name}: its layers are on ${stage + 1} stages; pipeline is ${pipeline}`);
+  }
 }

@@ -11,7 +11,7 @@ const MOST_RANKS = 1024;
  * a memory that can't hold every head once
  */
 export function checkProblem(problem: ArrangementProblem): void {
-  const { loads, ranks, copies, memory, batch } = problem;
+  const { loads, ranks, copies, memory, batch, pipeline = 1 } = problem;
   const heads = loads[0]?.length ?? 0;
   if (heads === 0) throw usageError('loads: expected at least one layer with at least one head');
   for (const [layer, row] of loads.entries()) {
@@ -28,9 +28,14 @@ export function checkProblem(problem: ArrangementProblem): void {
   if (!Number.isFinite(sum(loads.flat())))
     throw usageError('loads: they add up to more than a number holds; give them in a larger unit');
   checkWhole('ranks', ranks, 1, MOST_RANKS);
+  checkWhole('pipeline', pipeline, 1, loads.length);
+  if (ranks % pipeline !== 0) {
+    throw usageError(`pipeline ${pipeline}: ${count(ranks, 'rank')} make no ${pipeline} stages of as many ranks`);
+  }
   checkWhole('copies', copies ?? 0, 0);
   checkWhole('memory', memory ?? 1, 1);
   checkWhole('batch', batch ?? 1, 1);
+  checkCosts(problem);
   if (memory === undefined || memory * ranks >= loads.length * heads) return;
   throw usageError(
     `memory ${memory}: ${count(ranks, 'rank')} of ${memory} hold ${memory * ranks} heads, but ${count(loads.length, 'layer')} ` +
@@ -42,4 +47,29 @@ function checkWhole(name: string, value: number, low: number, high = Number.MAX_
   if (Number.isSafeInteger(value) && value >= low && value <= high) return;
   const range = high === Number.MAX_SAFE_INTEGER ? `of at least ${low}` : `from ${low} to ${high}`;
   throw usageError(`${name} ${value}: expected a whole number ${range}`);
+}
+
+function checkCosts({ objective, costs, ranks, memory }: ArrangementProblem): void {
+  if ((objective === 'latency') !== (costs !== undefined)) {
+    throw usageError(
+      costs
+        ? `costs are for the objective 'latency': leave them out, or ask for it`
+        : `the objective 'latency' needs costs: seconds per entry and per head of each rank, as the planner measures them`,
+    );
+  }
+  if (!costs) return;
+  if (memory !== undefined) {
+    throw usageError(`memory ${memory} counts heads; with the objective 'latency' give costs.memoryBytes`);
+  }
+  const { secondsPerEntry, secondsPerHead, bytesPerHead = 0, bytesPerEntry = 0, memoryBytes } = costs;
+  for (const [name, list] of Object.entries({ secondsPerEntry, secondsPerHead, memoryBytes })) {
+    if (list === undefined) continue;
+    if (list.length !== ranks)
+      throw usageError(`costs.${name} has ${list.length} numbers; expected one per rank, ${ranks}`);
+    const bad = list.find((value) => !(value >= 0));
+    if (bad !== undefined) throw usageError(`costs.${name} has ${bad}; expected numbers from 0 on`);
+  }
+  for (const [name, value] of Object.entries({ bytesPerHead, bytesPerEntry })) {
+    if (!(value >= 0 && value < Infinity)) throw usageError(`costs.${name} is ${value}; expected a number from 0 on`);
+  }
 }

@@ -12,6 +12,7 @@ export { rankCopies, rankLoads } from './task.js';
 export {
   type Arrangement,
   type ArrangementProblem,
+  type HeadCosts,
   type HeadShare,
   type LayerPlacement,
   type Mode,

@@ -13,26 +13,54 @@ export type Placement = readonly LayerPlacement[];
 export const MODES = ['static', 'backtrack', 'exact', 'greedy', 'fair-copy', 'wrap'] as const;
 export type Mode = (typeof MODES)[number];
 
-/** What is made small: the busiest rank of each layer, added up; or the rank that is busiest over all layers together. */
+/**
+ * What is made small: the busiest rank's entries of each layer, added up; the rank that is busiest over all layers together; or the slowest
+ * rank's seconds of each layer, added up (`HeadCosts`).
+ */
 export const OBJECTIVES = ['per-layer', 'total'] as const;
-export type Objective = (typeof OBJECTIVES)[number];
+export type Objective = (typeof OBJECTIVES)[number] | 'latency';
+
+/** What heads cost each rank in a step, as the planner measured it, and the bytes that they take. */
+export interface HeadCosts {
+  /** [rank]: reading one entry of one head, for one request. */
+  readonly secondsPerEntry: readonly number[];
+  /** [rank]: what a head costs besides, a copy like any other: projecting q, k, v and o for the batch's rows. */
+  readonly secondsPerHead: readonly number[];
+  /** Of a head's weights in a layer, and of one cached entry of one request; default 0. */
+  readonly bytesPerHead?: number;
+  readonly bytesPerEntry?: number;
+  /** [rank]: bytes that there are for heads and their cache, over all layers; default no limit. */
+  readonly memoryBytes?: readonly number[];
+}
 
 /** What to arrange, and within which limits. */
 export interface ArrangementProblem {
   /** [layer][head]: what a head costs the rank that serves all its requests, in any unit; 0 or more. */
   readonly loads: readonly (readonly number[])[];
   readonly ranks: number;
+  /** Runs of layers, as even as can be, each on ranks / pipeline ranks of its own; default 1. */
+  readonly pipeline?: number;
   /** Copies of heads beyond the first that a layer may have. Without it: see `copyLimit`. */
   readonly copies?: number;
   /** Copies of heads, first ones included, that a rank may hold over all layers together; without it no limit. */
   readonly memory?: number;
   /** Requests in a batch: shares are multiples of 1 / batch. Without it shares are real numbers. */
   readonly batch?: number;
-  readonly objective: Objective;
-  readonly mode: Mode;
+  /** Default `per-layer`. */
+  readonly objective?: Objective;
+  /**
+   * Default: whole heads by `exact`, and by `wrap` copies in the layers where whole heads leave ranks idle: as few as come close to
+   * what more of them would reach.
+   */
+  readonly mode?: Mode;
+  /** Of the objective `latency`, and only of it. */
+  readonly costs?: HeadCosts;
 }
 
-/** A placement and how good it is. Loads are in the unit of the problem's. */
+/** A problem whose mode and objective are known. */
+export type ModeProblem = ArrangementProblem & { readonly mode: Mode; readonly objective: Objective };
+
+/** A placement and how good it is. Loads are in the unit of the problem's; with the objective `latency` in seconds. */
 export interface Arrangement {
   readonly mode: Mode;
   readonly objective: Objective;
@@ -45,7 +73,7 @@ export interface Arrangement {
   readonly gap: number;
   /** The makespan is proved least (within 1e-9 of it). */
   readonly optimal: boolean;
-  /** All loads / (ranks * makespan): 1 when no rank ever waits. */
+  /** All loads / (ranks of a layer * makespan): 1 when no rank ever waits for another of its layer. */
   readonly utilisation: number;
   /** Copies of heads beyond the first, over all layers. */
   readonly copies: number;

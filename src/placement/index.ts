@@ -33,6 +33,7 @@ export {
 export { checkPlan } from './check/check_plan.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';
 export { describePlan } from './plan/describe_plan.js';
+export { type AskedPlan, type Degrees, planOfDegrees, showDegrees } from './make/degrees.js';
 export { makePlan, type PlanOptions } from './make/make_plan.js';
 export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory, type Seats } from './memory.js';
 export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
@@ -53,7 +54,13 @@ export {
   type VocabShare,
 } from './plan.js';
 export { defaultPromptChunk } from './make/prompt_chunk.js';
-export { roomByPlace, type SequenceRoom, sequenceWeights } from './sequences/sequence_weights.js';
+export {
+  roomByPlace,
+  rootShareOf,
+  type SequenceRoom,
+  sequenceWeights,
+  withSequenceWeights,
+} from './sequences/sequence_weights.js';
 export { explainPick, formatPlanTable } from './plan/plan_table.js';
 export {
   DEFAULT_NEW_TOKENS,
@@ -65,7 +72,7 @@ export {
   predictPlans,
   type Workload,
 } from './planner.js';
-export { parsePolicy, POLICIES, type PolicyRow, registerPolicy } from './make/policy.js';
+export { isArranged, parsePolicy, POLICIES, type PolicyRow, registerPolicy } from './make/policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';
 export { type CachePiece, Owners } from './owners.js';
 export {
@@ -81,6 +88,7 @@ export { leastLoadedOffset } from './owner.js';
 export * from './routes.js';
 export {
   firstRowOf,
+  matesOf,
   type PlanTopology,
   planTopology,
   type RankTopology,

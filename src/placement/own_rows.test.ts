@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { checkPlan } from './check/check_plan.js';
+import { range } from '../base/lists.js';
+import { spreadEvenly } from './make/partition.js';
 import { describePlan } from './plan/describe_plan.js';
 import { makePlan } from './make/make_plan.js';
 import { planMemory } from './memory.js';
 import { parsePlan } from './plan/parse_plan.js';
-import { type ModelShape, type Plan, type RankShare } from './plan.js';
+import type { ModelShape, Plan, RankShare, Stage, StageKind } from './plan.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';
 
 const dense = gqaShape(2);
@@ -52,13 +54,13 @@ describe('adp', () => {
     expect(share).toEqual(shares(makePlan('single', 1, dense))[0]);
   });
 
-  test('no other axis goes with it, but the experts that it spreads anyway', () => {
+  test('experts are spread anyway; KV-only ranks have no weights for rows of their own', () => {
     expect(makePlan('adp x ep', 2, moe)).toEqual(makePlan('adp', 2, moe));
     expect(() => makePlan('adp x ep', 2, dense)).toThrow('no experts to spread');
-    for (const policy of ['pp x adp', 'adp x tp', 'adp x token', 'sp+adp']) {
-      expect(() => makePlan(policy, 4, dense), policy).toThrow(/plan adp\) can't be had with .*adp alone/);
-    }
-    expect(() => makePlan('adp', 2, dense, { tensor: 2 })).toThrow('use adp alone');
+    expect(() => makePlan('adp x token', 4, dense)).toThrow(/plan adp\) can't be had with .*adp alone/);
+    expect(() => makePlan('adp', 2, dense, { tensor: 2 })).toThrow(
+      'tensor 2: on 2 ranks a stage of this policy has tensor 1',
+    );
     expect(() => makePlan('adp', 9, dense)).toThrow('cut over 8 ranks at most; use 1, 2, 3, 4, 5, 6, 7 or 8 ranks');
   });
 
@@ -70,6 +72,78 @@ describe('adp', () => {
       'embedding: all 1,000 rows on ranks 0-1',
       'head: all 1,000 rows on ranks 0-1',
     ]);
+  });
+});
+
+describe('groups of ranks', () => {
+  const four = gqaShape(4);
+
+  test('cut heads and vocabulary each for itself, as many groups as ranks in each, or more ranks', () => {
+    const plan = makePlan('adp x tp', 8, four);
+    checkPlan(plan, four);
+    expect(parsePlan(JSON.stringify(plan))).toEqual(plan);
+    const { kind: _, ...untold } = plan.stages[0]!;
+    expect(parsePlan(JSON.stringify({ ...plan, stages: [untold] }))).toEqual(plan);
+    const within = shares(makePlan('tp', 4, four));
+    const expected = [0, 1].flatMap((group) =>
+      within.map((share) => ({ ...share, rank: 4 * group + share.rank, sequences: 1 })),
+    );
+    expect(shares(plan)).toEqual(expected);
+    expect(plan.head.map(({ rows }) => rows[0])).toEqual([0, 256, 512, 768, 0, 256, 512, 768]);
+    expect(shares(makePlan('adp x tp', 8, four, { data: 4 }))[2]).toMatchObject({ heads: [0, 1], sequences: 1 });
+    expect(shares(makePlan('adp x tp', 6, gqaShape(3)))[4]).toMatchObject({ heads: [1] });
+    // Lanes in a group: every rank has all weights, but for the head.
+    const lanes = makePlan('adp x sp', 4, four);
+    expect(shares(lanes).map((share) => share.lanes[0])).toEqual([0, 1, 0, 1]);
+    expect(lanes.head.map(({ rank }) => rank)).toEqual([0, 2]);
+    const grid = makePlan('adp x tp+sp', 8, four);
+    expect(shares(grid).map((share) => `${share.heads.join('')} ${share.lanes.length}`)).toEqual([
+      '01 4',
+      '01 4',
+      '23 4',
+      '23 4',
+      '01 4',
+      '01 4',
+      '23 4',
+      '23 4',
+    ]);
+    for (const one of [lanes, grid]) checkPlan(one, four);
+  });
+
+  test('of a latent cache share lanes; experts are spread over all ranks', () => {
+    const plan = makePlan('adp x tp', 8, moe);
+    checkPlan(plan, moe);
+    expect(plan).toEqual({ ...makePlan('adp x tp+sp', 8, moe), policy: 'adp x tp' });
+    expect(shares(plan).map(({ experts }) => experts.length)).toEqual([1, 1, 1, 1, 1, 1, 0, 0]);
+    expect(shares(plan)[5]).toMatchObject({ heads: [2, 3], kvHeads: [0], lanes: [1, 5] });
+    // In each group, where a file says so.
+    const inGroups = spreadEvenly(6, 4);
+    checkPlan(
+      changed(plan, ({ rank }) => ({ experts: range(...inGroups[rank % 4]!) })),
+      moe,
+    );
+  });
+
+  test('are refused where they are none, or not alike', () => {
+    expect(() => makePlan('adp x tp', 3, four)).toThrow('they make no 2 groups of 2 ranks or more; use 4, 6, 8');
+    expect(() => makePlan('adp x tp', 8, four, { data: 3 })).toThrow('they make no 3 groups of 2 ranks or more');
+    expect(() => makePlan('adp x tp', 20, four, { data: 2 })).toThrow('2 groups of 10');
+    const plan = makePlan('adp x tp', 4, four);
+    refusal(
+      changed(plan, ({ rank }) => (rank === 3 ? { sequences: 2 } : {})),
+      four,
+    ).toThrow('ranks 2 and 3 run the same sequences, but their weights are 1 and 2; give them one');
+    refusal(
+      changed(plan, ({ rank }) => (rank > 1 ? { mlp: rank === 2 ? [0] : [1, 2, 3, 4, 5, 6, 7] } : {})),
+      four,
+    ).toThrow('rank 2 holds mlp 0: cut MLP segments alike in each group');
+    refusal(
+      changed(plan, ({ rank, heads }) => (rank > 1 ? { heads: [[0], [1, 2, 3]][rank - 2]!, kvHeads: heads } : {})),
+      four,
+    ).toThrow('make all groups alike');
+    refusal({ ...plan, head: plan.head.slice(0, 2) }, four).toThrow(
+      'head of 2 ranks that run rows of their own (2, 3)',
+    );
   });
 });
 
@@ -104,11 +178,15 @@ describe('plans by hand', () => {
     refusal(
       changed(plan, ({ rank }) => ({ lanes: all.filter((lane) => lane % 4 === rank) })),
       moe,
-    ).toThrow('give each rank all 8 merge lanes');
+    ).toThrow('only together do ranks 0-3 hold all heads and lanes');
     refusal(
       changed(plan, ({ rank }) => (rank === 3 ? { heads: [], mlp: [], experts: [] } : {})),
       moe,
-    ).toThrow("rank 3 holds heads none, rank 0 0-7; with kind 'adp' every rank holds all");
+    ).toThrow("rank 3 holds no heads; with kind 'adp' every rank has weights");
+    refusal(
+      changed(plan, ({ rank }) => (rank === 3 ? { lanes: [0, 1] } : {})),
+      moe,
+    ).toThrow('rank 3 has lanes 0-1, rank 0 0-7; ranks 3 share a request as ranks 0 do: make all groups alike');
     refusal(
       changed(plan, ({ rank }) => ({ mlp: rank < 2 ? [0, 1, 2, 3] : [4, 5, 6, 7] })),
       moe,
@@ -123,22 +201,33 @@ describe('plans by hand', () => {
 
   test('are refused without the whole vocabulary on every rank', () => {
     refusal({ ...plan, head: plan.head.slice(0, 1) }, moe).toThrow(
-      'head: rank 1 has no rows; where every rank runs its own rows, give each all of them: [0, 1000]',
+      'head of 1 rank that runs rows of its own (1): rows 0 to 999 are held by no rank',
     );
     refusal({ ...plan, embedding: makePlan('tp', 4, moe).embedding }, moe).toThrow(
-      'embedding: rank 0 has rows [0, 256]',
+      'embedding of 1 rank that runs rows of its own (0): rows 256 to 999 are held by no rank',
     );
     const sp = makePlan('sp', 2, moe);
     refusal({ ...sp, head: sp.embedding }, moe).toThrow('head: rank 1 has rows [0, 1000]: expected them to start at');
   });
 
-  test('are refused in several stages', () => {
-    const [stage] = plan.stages;
-    const halves = [
-      { ...stage!, layers: [0, 2] as const },
-      { ...stage!, layers: [2, 4] as const },
-    ];
-    refusal({ ...plan, stages: halves }, moe).toThrow('make it one stage (adp alone)');
+  test('in several stages: a sequence has one place in all of them', () => {
+    const [stage] = plan.stages as [Stage];
+    const halves = (second: readonly RankShare[], kind: StageKind = 'adp'): Plan => ({
+      ...plan,
+      stages: [
+        { ...stage, layers: [0, 2] },
+        { layers: [2, 4], kind, shares: second },
+      ],
+    });
+    checkPlan(halves(stage.shares), moe);
+    refusal(halves(stage.shares.toReversed()), moe).toThrow(
+      'rank 3 keeps other sequences in layers 2-3 than in stages before; list ranks in one order',
+    );
+    refusal(halves(stage.shares.map((share, rank) => ({ ...share, sequences: rank }))), moe).toThrow(
+      'sequences are sharded 1, 1, 1, 1 in layers 0-1, but 0-3 in layers 2-3',
+    );
+    const tensor = shares(makePlan('tp', 4, moe));
+    refusal({ ...halves(tensor, 'tensor') }, moe).toThrow("layers 0-1 are of kind 'adp', layers 2-3 of kind 'tensor'");
   });
 });
 

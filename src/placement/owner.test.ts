@@ -3,15 +3,15 @@ import { describe, expect, test } from 'vitest';
 import {
   CHUNK_TOKENS,
   chunkOwner,
-  laneSplit,
   lanesOf,
   leastLoadedOffset,
   localChunks,
+  localChunksOfRun,
   localTokens,
   MERGE_LANES,
 } from './owner.js';
 
-const split = fc.constantFrom(1, 2, 4, 8);
+const split = fc.integer({ min: 1, max: 20 });
 const length = fc.integer({ min: 0, max: 20_000 });
 const indices = (s: number) => Array.from({ length: s }, (_, index) => index);
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
@@ -33,7 +33,9 @@ test('every token is held once, where its chunk is', () => {
       const room = localChunks(tokens, s) * CHUNK_TOKENS;
       expect(Math.max(...held)).toBeLessThanOrEqual(room);
       // No more room than some offset needs.
-      expect(Math.max(...held)).toBeGreaterThan(room - CHUNK_TOKENS - (tokens === 0 ? 1 : 0));
+      expect(localChunks(tokens, s)).toBe(
+        Math.max(...indices(s).map((o) => Math.ceil(localTokens(tokens, s, 0, o) / CHUNK_TOKENS))),
+      );
     }),
   );
 });
@@ -50,13 +52,27 @@ test('an index holds whole merge lanes', () => {
   );
 });
 
-test('lanes are read as a residue class, or not at all', () => {
-  for (const s of [1, 2, 4, 8]) {
-    for (const index of indices(s)) expect(laneSplit(lanesOf(s, index))).toEqual({ split: s, index });
+test('lanes of any number of ranks: every lane once, of more than 8 ranks a number each', () => {
+  expect(indices(3).map((index) => lanesOf(3, index))).toEqual([
+    [0, 3, 6],
+    [1, 4, 7],
+    [2, 5],
+  ]);
+  for (const s of indices(20).map((index) => index + 1)) {
+    const all = indices(s).flatMap((index) => lanesOf(s, index));
+    expect(all.toSorted((a, b) => a - b)).toEqual(indices(Math.max(s, MERGE_LANES)));
   }
-  for (const lanes of [[], [8], [0, 1], [0, 1, 2, 3], [4, 0], [0, 2, 4, 7], [0, 3, 6], [0, 0], [2, 6, 10, 14]]) {
-    expect(laneSplit(lanes)).toBeUndefined();
-  }
+});
+
+test('room for a run of chunks, wherever it begins', () => {
+  fc.assert(
+    fc.property(split, fc.nat(40), fc.nat(30), fc.nat(20), (s, chunks, first, offset) => {
+      const held = indices(s).map(() => 0);
+      for (let chunk = first; chunk < first + chunks; chunk++) held[chunkOwner(chunk, s, offset)]!++;
+      expect(Math.max(...held)).toBeLessThanOrEqual(localChunksOfRun(chunks, s));
+      if (MERGE_LANES % s === 0) expect(localChunksOfRun(chunks, s)).toBe(Math.ceil(chunks / s));
+    }),
+  );
 });
 
 describe('leastLoadedOffset', () => {

@@ -1,64 +1,71 @@
-import { CHUNK_TOKENS, MERGE_LANES } from '../base/kv_units.js';
+import { range, sum } from '../base/lists.js';
+import { CHUNK_TOKENS, firstLane, heldChunks, MERGE_LANES, mostLanes } from '../base/kv_units.js';
 
-export { CHUNK_TOKENS, MERGE_LANES };
+export { CHUNK_TOKENS, MERGE_LANES, mostLanes };
 
 /**
- * Who holds which chunk of a sequence. A stage whose cache is split S ways along the sequence numbers its holders 0 .. S - 1
- * (`laneSplit`); chunk c of a sequence with offset o is held by index (c + o) mod S. The offset moves chunks between ranks, never
- * between merge lanes: chunk c is of lane c mod 8 whatever the offset, so no plan and no offset changes a bit.
+ * Who holds which chunk of a sequence. A stage whose cache is split S ways along the sequence numbers its holders 0 .. S - 1; lane l of a
+ * sequence with offset o, which is chunks l, l + 8, ..., is held by index (l + o) mod S. The offset moves lanes between ranks, never
+ * chunks between lanes: chunk c is of lane c mod 8 whatever the offset, so no plan and no offset changes a bit.
+ *
+ * Ranks hold whole lanes. Where S doesn't divide 8 some have a lane more than others, and of more than 8 ranks some have none; offsets
+ * take turns at which those are.
  */
 
-/** A rank's lanes as a residue class: `lanes` are those with lane mod `split` = `index`; undefined for any other list. */
-export function laneSplit(lanes: readonly number[]): { readonly split: number; readonly index: number } | undefined {
-  const split = MERGE_LANES / lanes.length;
-  const index = lanes[0];
-  if (index === undefined || !Number.isInteger(split) || index >= split) return undefined;
-  return lanes.every((lane, i) => lane === index + i * split) ? { split, index } : undefined;
-}
-
-/** The merge lanes of index `index` of `split` before an offset rotates them, ascending. */
+/**
+ * The merge lanes of index `index` of `split` before an offset rotates them, ascending. Beyond 8 ranks one number each: those from 8 on
+ * are of lanes that only an offset brings there.
+ */
 export const lanesOf = (split: number, index: number): number[] =>
-  Array.from({ length: MERGE_LANES / split }, (_, i) => index + i * split);
+  split > MERGE_LANES ? [index] : range(0, mostLanes(MERGE_LANES - index, split)).map((i) => index + i * split);
 
 /** The index that holds a chunk. */
-export const chunkOwner = (chunk: number, split: number, offset: number): number => (chunk + offset) % split;
+export const chunkOwner = (chunk: number, split: number, offset: number): number =>
+  ((chunk % MERGE_LANES) + offset) % split;
 
 /** Tokens of a sequence of `length` tokens that index `index` holds. */
 export function localTokens(length: number, split: number, index: number, offset: number): number {
-  const turn = split * CHUNK_TOKENS;
-  const rest = (length % turn) - residue(split, index, offset) * CHUNK_TOKENS;
-  return Math.floor(length / turn) * CHUNK_TOKENS + Math.min(Math.max(rest, 0), CHUNK_TOKENS);
+  const whole = Math.floor(length / CHUNK_TOKENS);
+  const rest = chunkOwner(whole, split, offset) === index ? length % CHUNK_TOKENS : 0;
+  return heldChunks(whole, split, firstLane(split, index, offset)) * CHUNK_TOKENS + rest;
 }
 
 /** Whole chunks of room that every index needs for one sequence of `length` tokens, whatever its offset. */
 export const localChunks = (length: number, split: number): number =>
-  Math.ceil(Math.ceil(length / CHUNK_TOKENS) / split);
+  heldChunks(Math.ceil(length / CHUNK_TOKENS), split, 0);
+
+/** As `localChunks`, for any `chunks` chunks in a row, wherever in a sequence they begin. */
+export function localChunksOfRun(chunks: number, split: number): number {
+  const turns = Math.floor(chunks / MERGE_LANES);
+  const inRun = (first: number, index: number): number =>
+    range(first, first + (chunks % MERGE_LANES)).filter((chunk) => chunkOwner(chunk, split, 0) === index).length;
+  const rest = range(0, MERGE_LANES).flatMap((first) => range(0, split).map((index) => inRun(first, index)));
+  return turns * mostLanes(MERGE_LANES, split) + Math.max(...rest);
+}
 
 /**
  * The offset for a new sequence of `newChunks` chunks that leaves the indices' totals as even as can be, and its next chunk with
- * the least loaded. Offset 0 for every sequence would give index 0 every surplus chunk.
+ * the least loaded. Offset 0 for every sequence would give index 0 every surplus chunk, and lane.
  *
  * @param chunksPerIndex chunks that each index holds now; its length is the split
  */
 export function leastLoadedOffset(chunksPerIndex: readonly number[], newChunks: number): number {
   const split = chunksPerIndex.length;
-  const surplus = newChunks % split;
   let best = 0;
   let bestLoad = [Infinity];
   for (let offset = 0; offset < split; offset++) {
-    const after = chunksPerIndex.map((chunks, index) => chunks + (residue(split, index, offset) < surplus ? 1 : 0));
+    const after = chunksPerIndex.map(
+      (chunks, index) => chunks + heldChunks(newChunks, split, firstLane(split, index, offset)),
+    );
     const load = [
       Math.max(...after),
-      after.reduce((sum, chunks) => sum + chunks * chunks, 0),
+      sum(after.map((chunks) => chunks * chunks)),
       after[chunkOwner(newChunks, split, offset)]!,
     ];
     if (isLess(load, bestLoad)) [best, bestLoad] = [offset, load];
   }
   return best;
 }
-
-/** The chunks that index `index` holds are those congruent to this mod `split`. */
-const residue = (split: number, index: number, offset: number): number => (index + split - (offset % split)) % split;
 
 function isLess(a: readonly number[], b: readonly number[]): boolean {
   const at = a.findIndex((value, i) => value !== b[i]);

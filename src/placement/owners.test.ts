@@ -106,7 +106,8 @@ describe('who holds what', () => {
       fc.property(cases, ({ planned: { plan }, batches }) => {
         const places = new Owners(plan, 1).topology.places ?? [1];
         const slots = places.length * 4;
-        const owners = admitted(plan, slots, batches, [0]);
+        // More ranks than lanes hold single sequences in turns.
+        const owners = admitted(plan, slots, batches, [0, MERGE_LANES]);
         for (const [rank, { stages, runs }] of owners.topology.ranks.entries()) {
           const keeps = range(0, owners.total).some((slot) =>
             stages.some((stage, index) =>
@@ -166,7 +167,7 @@ describe('who holds what', () => {
                 return range(0, chunks).filter((chunk) => owners.holds(rank, { stage, kvHead, slot, chunk })).length;
               };
               const most = (slot: number): number =>
-                Math.max(...range(0, MERGE_LANES).map((offset) => held(offset, slot)));
+                Math.max(...range(0, 2 * MERGE_LANES).map((offset) => held(offset, slot)));
               tokens += (layers[1] - layers[0]) * sum(range(0, slots).map(most)) * CHUNK_TOKENS;
             }
           }

@@ -30,6 +30,8 @@ export class Owners {
   readonly #offsets = new Map<number, number>();
   /** By batch. */
   readonly #ranges: (readonly RowRange[])[] = [];
+  /** Where places run their own rows: the ranks of each, the one that samples first. */
+  readonly rowRanks: readonly (readonly number[])[] | undefined;
 
   /** `slots`: of a batch. */
   constructor(
@@ -40,13 +42,19 @@ export class Owners {
     this.topology = planTopology(plan);
     this.total = slots * batches;
     this.#copies = plan.sharing && new CopyOwners(plan, this.total);
+    const { ownRows, ranks, places } = this.topology;
+    const rowRanks = places?.map((_, place) => {
+      const own = ranks.filter(({ ownPlace }) => ownPlace === place);
+      return [...new Set([...own.map(({ root }) => root), ...own.map(({ rank }) => rank)])];
+    });
+    this.rowRanks = ownRows ? rowRanks : undefined;
   }
 
   // ── Slots
 
   /**
-   * Slots [first, end) of a batch by place: of all ranks together, or of each place that sequences are sharded over. Where ranks run
-   * their own rows, batches take turns at who is first, so that those of one slot spread over the ranks.
+   * Slots [first, end) of a batch by place: of all ranks together, or of each place that sequences are sharded over. Where places run
+   * their own rows, batches take turns at who is first, so that those of one slot spread over the places.
    */
   ranges(batch: number): readonly RowRange[] {
     return (this.#ranges[batch] ??= this.#rangesOf(batch));
@@ -102,10 +110,10 @@ export class Owners {
     return sum(range(0, this.batches).map((batch) => lengthOf(this.ranges(batch)[place]!)));
   }
 
-  /** Whether a rank has the chunks of a lane of `lanes` in any of its stages. */
-  holdsLane(rank: number, lane: number, lanes: number): boolean {
+  /** Whether a rank holds in any of its stages what index `index` of `split` does, where a sequence is split most. */
+  holdsIndex(rank: number, index: number, split: number): boolean {
     return this.topology.ranks[rank]!.stages.some(
-      (stage) => stage && lanes % stage.sequence.ranks === 0 && lane % stage.sequence.ranks === stage.sequence.index,
+      (stage) => stage && split % stage.sequence.ranks === 0 && index % stage.sequence.ranks === stage.sequence.index,
     );
   }
 
@@ -116,12 +124,6 @@ export class Owners {
   }
 
   // ── Rows
-
-  /** Where ranks run their own rows: the rank of each place. */
-  get rowRanks(): readonly number[] | undefined {
-    const { ownRows, stages } = this.topology;
-    return ownRows ? stages[0]!.places[0]!.map(([share]) => share!.rank) : undefined;
-  }
 
   /** The row group of rows of a slot: of generated rows, and of prompt rows in a chunk. */
   rowGroup(role: RowRole, slot: number, chunk: number): number {

@@ -64,8 +64,8 @@ export interface RankShare {
   /**
    * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage that shards none. In 'token'
    * stages a rank with weights is a root, and KV-only ranks keep sequences of the root with the same kvHeads; neighbours with parts of
-   * the lanes keep the same sequences together. In 'adp' stages every rank keeps the sequences whose rows it runs; rows of all ranks
-   * meet where MLP segments or experts are cut.
+   * the lanes keep the same sequences together. In 'adp' stages a rank keeps the sequences whose rows it runs, alone or together
+   * with its neighbours; rows of all meet where MLP segments or experts are cut over all.
    */
   readonly sequences?: number | undefined;
 }
@@ -82,7 +82,8 @@ export const hasGap = (list: readonly number[]): boolean =>
  * How the ranks of a stage share it.
  * - 'tensor': a grid of weight groups and replicas, with the cache cut by heads, by lanes or both: one rank, tp, sp, tp+sp, ep.
  * - 'token': roots with weights, and KV-only ranks that keep whole sequences of a root, or split each by lanes.
- * - 'adp': attention data parallelism: every rank holds all heads, and runs the rows of its own sequences.
+ * - 'adp': attention data parallelism: every rank, or each group of neighbours that cut heads and lanes as 'tensor' does, holds all
+ *   heads, and runs the rows of its own sequences.
  * - 'arranged': a rank may hold any heads, with gaps, copies of others' heads, or none at all; it keeps the cache of its own.
  */
 export type StageKind = (typeof STAGE_KINDS)[number];
@@ -93,6 +94,11 @@ export interface Stage {
   readonly layers: readonly [first: number, end: number];
   readonly kind: StageKind;
   readonly shares: readonly RankShare[];
+  /**
+   * Of an arranged stage: what each kv head is expected to keep, in any unit. Copies then share sequences out so that the busiest rank
+   * has little to read; without it, so that each has its share.
+   */
+  readonly loads?: readonly number[] | undefined;
 }
 
 /** Rows [first, end) of the embedding table or of the output head on a rank. */

@@ -1,15 +1,21 @@
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
+import { arrange, type HeadCosts, toArrangementFile } from '../arrangement/index.js';
+import { headCosts } from './cost/head_costs.js';
+import { arrangedPlan } from './make/arranged_plan.js';
 import { makePlan } from './make/make_plan.js';
+import type { Plan } from './plan.js';
 import { explainPick, formatPlanTable } from './plan/plan_table.js';
 import { pickPlan, type PlanCandidate, type PlanPrediction, predictPlan, predictPlans } from './planner.js';
-import { machineOf, workOf } from './testing/machine.js';
+import { rootShareOf } from './sequences/sequence_weights.js';
+import { LAYER, machineOf, workOf } from './testing/machine.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';
 
 const work = workOf(gqaShape(4, { numLayers: 24, hiddenSize: 896, columns: 4864, vocabSize: 32000 }));
 const workload = { contextLength: 4096, promptLength: 512, promptChunk: 512 };
 const find = (candidates: readonly PlanCandidate[], policy: string, worldSize: number) =>
   candidates.find((candidate) => candidate.policy === policy && candidate.worldSize === worldSize)!;
+const rows = (layers: number, heads: readonly number[]): number[][] => Array.from({ length: layers }, () => [...heads]);
 const code = (run: () => unknown): string | undefined => {
   try {
     run();
@@ -45,6 +51,79 @@ describe('predictPlans', () => {
     expect(requestSeconds).toBeCloseTo(16 * firstTokenSeconds + 128 * decode.seconds, 9);
   });
 
+  test('with a KV budget, attention counts what heads keep, and their arrangement is a plan like the others', () => {
+    const short = workOf(gqaShape(4, { numLayers: 6, hiddenSize: 896, columns: 4864, vocabSize: 32000 }));
+    const { shape } = short;
+    // The first two heads keep nearly all.
+    const kept = rows(6, [500, 500, 30, 30]);
+    const arrangedBy =
+      (copies: number) =>
+      (ranks: number, costs: HeadCosts): Plan =>
+        arrangedPlan(
+          toArrangementFile(
+            'm',
+            ranks,
+            arrange({ loads: kept, ranks, mode: 'exact', objective: 'latency', batch: 8, copies, costs }),
+          ),
+          shape,
+          'sequences',
+        );
+    const many = { ...workload, batch: 8, newTokens: 2, kept };
+    const slow = machineOf(4, {
+      adapter: { dense: { ...LAYER, generated: { ...LAYER.generated, attention: 1e-4 } } },
+    });
+    const candidates = predictPlans(short, slow, { ...many, arranged: arrangedBy(3) });
+    const seconds = (policy: string, ranks: number) =>
+      (find(candidates, policy, ranks) as PlanPrediction).decode.seconds;
+    const whole = (
+      find(predictPlans(short, slow, { ...many, kept: rows(6, [512, 512, 512, 512]) }), 'tp', 2) as PlanPrediction
+    ).decode.seconds;
+    // Heads in order: both heavy ones on the first rank.
+    const attention = (entries: number): number => 6 * 8 * entries * 1e-4;
+    expect(whole - seconds('tp', 2)).toBeCloseTo(attention(1024 - 1000), 6);
+    expect(seconds('tp', 2) - seconds('arranged', 2)).toBeCloseTo(attention(1002 - 532), 2);
+    expect(seconds('arranged', 4)).toBeLessThan(0.6 * seconds('tp', 4));
+    // Of plans that keep all requests on the same ranks, and whole heads.
+    const together = candidates.filter(({ policy }) => !/token|adp|sp/.test(policy));
+    expect(pickPlan(together)).toMatchObject({ policy: 'arranged', worldSize: 4 });
+    // As heads in order, on as many ranks as heads and without copies: listed once.
+    const without = predictPlans(short, slow, { ...many, arranged: arrangedBy(0) });
+    expect(without.filter(({ worldSize }) => worldSize === 4).map(({ policy }) => policy)).not.toContain('arranged');
+  });
+
+  test('what a copy costs beside its requests decides whether there are any', () => {
+    const dear = { ...LAYER, generated: { ...LAYER.generated, secondsPerByte: 1, attention: 1e-6 } };
+    const costs = headCosts(work, machineOf(2, { adapter: { dense: dear } }), 2, { batch: 4 });
+    expect(costs.secondsPerHead[0]).toBeGreaterThan(1000 * costs.secondsPerEntry[0]!);
+    const problem = { loads: [[90, 30, 30, 30]], ranks: 2, mode: 'exact', objective: 'latency', batch: 4 } as const;
+    expect(arrange({ ...problem, costs }).copies).toBe(0);
+    const cheap = headCosts(
+      work,
+      machineOf(2, {
+        adapter: { dense: { ...dear, generated: { ...dear.generated, secondsPerByte: 0, secondsPerByteRow: 0 } } },
+      }),
+      2,
+      {},
+    );
+    expect(arrange({ ...problem, loads: [[90, 30, 30, 40]], costs: cheap }).copies).toBeGreaterThan(0);
+    expect(headCosts(work, machineOf(2, { adapter: { budgetBytes: 1e12 } }), 2, {}).memoryBytes).toHaveLength(2);
+  });
+
+  test("a token plan's root keeps as many sequences as its other work leaves it time for", () => {
+    const many = { ...workload, batch: 32, batchesOf: () => 2 };
+    const shareWith = (attention: number): number => {
+      const generated = { ...LAYER.generated, attention };
+      const machine = machineOf(2, { adapter: { dense: { ...LAYER, generated } } });
+      const { plan, decode } = find(predictPlans(work, machine, many), 'token', 2) as PlanPrediction;
+      const half = predictPlan(makePlan('token', 2, work.shape), work, machine, many);
+      expect(decode.seconds).toBeLessThanOrEqual(half.decode.seconds);
+      return rootShareOf(plan)!;
+    };
+    // Attention that is most of a step, and next to none of it.
+    expect(shareWith(1e-5)).toBeGreaterThan(0.5);
+    expect(shareWith(1e-8)).toBeLessThan(0.5);
+  });
+
   test('plans that come to the same are listed once, experts where there are some', () => {
     const mla = predictPlans(workOf({ ...mlaShape(16), numExperts: 8 }), machineOf(2), workload);
     // On MLA tp+sp is tp.
@@ -63,8 +142,8 @@ describe('predictPlans', () => {
 
   test('says why a policy makes no plan', () => {
     const candidates = predictPlans(work, machineOf(3), workload);
-    expect(find(candidates, 'sp', 3)).toMatchObject({ refused: expect.stringContaining('use 1, 2, 4 or 8 ranks') });
-    expect(find(candidates, 'sp', 3).plan).toBeUndefined();
+    expect(find(candidates, 'pp x tp', 3)).toMatchObject({ refused: expect.stringContaining('use 4, 6') });
+    expect(find(candidates, 'pp x tp', 3).plan).toBeUndefined();
     expect(find(candidates, 'pp', 3).plan).toBeDefined();
   });
 
@@ -173,8 +252,8 @@ describe('the table', () => {
     expect(new Set(lines.slice(0, 6).map((line) => line.length)).size).toBe(1);
     expect(lines.slice(6)).toEqual([
       "- plan 'pp x tp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4 ranks",
-      "- plan 'pp x sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 8 or 16 ranks",
-      "- plan 'pp x tp+sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 8 or 16 ranks",
+      "- plan 'pp x sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
+      "- plan 'pp x tp+sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
     ]);
   });
 

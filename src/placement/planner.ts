@@ -1,6 +1,9 @@
+import { withRootShares } from './sequences/sequence_weights.js';
 import { limitError, SplitkvError, usageError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
-import { checkTogether, misfit, modelFeatures } from './check/capabilities.js';
+import { misfit, modelFeatures } from './check/capabilities.js';
+import type { HeadCosts } from '../arrangement/types.js';
+import { headCosts } from './cost/head_costs.js';
 import type { MachineMeasure } from './cost/measure.js';
 import { generatedStep, promptTime, type StepTime } from './cost/step_time.js';
 import type { ModelWork } from './cost/work.js';
@@ -27,6 +30,10 @@ export interface Workload extends Omit<
   readonly newTokens?: number;
   /** Prompt tokens computed at once; default: the plan's. */
   readonly promptChunk?: number | undefined;
+  /** Entries that each head keeps of the prompt, [layer][kv head], where it is compressed; default all. */
+  readonly kept?: readonly (readonly number[])[] | undefined;
+  /** The plan that arranges heads by what they keep, for what they cost the machine's first ranks; undefined: none that is another. */
+  readonly arranged?: ((worldSize: number, costs: HeadCosts) => Plan | undefined) | undefined;
 }
 
 export const DEFAULT_NEW_TOKENS = 128;
@@ -64,7 +71,7 @@ const MARGIN = 0.05;
 
 /**
  * What a (checked) plan does on the machine's first ranks.
- * @throws SplitkvError `usage` for a machine with fewer ranks, measures missing, or an arranged plan.
+ * @throws SplitkvError `usage` for a machine with fewer ranks, or measures missing.
  */
 export function predictPlan(
   plan: Plan,
@@ -74,8 +81,13 @@ export function predictPlan(
   options: PlannerOptions = {},
 ): PlanPrediction {
   checkMachine(machine, work, plan.worldSize);
-  checkTogether(['prediction'], plan);
-  const { batch = 1, promptLength, promptChunk = defaultPromptChunk(plan), newTokens = DEFAULT_NEW_TOKENS } = workload;
+  const {
+    batch = 1,
+    kept,
+    promptLength,
+    promptChunk = defaultPromptChunk(plan),
+    newTokens = DEFAULT_NEW_TOKENS,
+  } = workload;
   const memoryOptions = {
     ...workload,
     ...(workload.roomOf?.(plan) ?? { slots: Math.max(batch, pipelineDepth(plan)) }),
@@ -83,7 +95,8 @@ export function predictPlan(
     ...options.bytesOf?.(plan),
   };
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
-  const decode = generatedStep(plan, work, machine, batch, length, workload.batchesOf?.(plan));
+  const entries = kept?.map((heads) => heads.map((own) => own + length - promptLength));
+  const decode = generatedStep(plan, work, machine, batch, length, workload.batchesOf?.(plan), entries);
   const prompt = promptTime(plan, work, machine, promptLength, promptChunk);
   const prompts = batch === 1 ? prompt : promptTime(plan, work, machine, promptLength, promptChunk, batch);
   const refused = refusal('limit', () =>
@@ -137,8 +150,21 @@ export function predictPlans(
       const form = JSON.stringify({ ...plan, policy: '' });
       if (seen.has(form)) continue;
       seen.add(form);
-      candidates.push({ policy, worldSize, ...predictPlan(plan, work, machine, workload, options) });
+      // A root has as many sequences as its other work leaves it time for.
+      const tried = withRootShares(plan).map((one) => predictPlan(one, work, machine, workload, options));
+      const fits = tried.filter(({ refused }) => refused === undefined);
+      const best = (fits.length > 0 ? fits : tried).reduce((a, b) => (b.requestSeconds < a.requestSeconds ? b : a));
+      candidates.push({ policy, worldSize, ...best });
     }
+    const arranged = worldSize > 1 && workload.arranged?.(worldSize, headCosts(work, machine, worldSize, workload));
+    if (!arranged) continue;
+    const { utilisation: _, ...form } = arranged;
+    if (seen.has(JSON.stringify({ ...form, policy: '' }))) continue;
+    candidates.push({
+      policy: arranged.policy,
+      worldSize,
+      ...predictPlan(arranged, work, machine, workload, options),
+    });
   }
   return candidates;
 }

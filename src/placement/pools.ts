@@ -1,7 +1,7 @@
 import { CHUNK_TOKENS, KV_BLOCK, NO_BLOCK } from '../base/kv_units.js';
 import { range, sum } from '../base/lists.js';
 import { ceilDiv } from '../base/math.js';
-import { localChunks } from './owner.js';
+import { localChunks, localChunksOfRun } from './owner.js';
 import type { Owners } from './owners.js';
 import { pipelineDepth, type Plan } from './plan.js';
 import { planTopology } from './topology.js';
@@ -59,13 +59,12 @@ export function windowBlocks({ tokens, step }: KeptWindow, lanes: number): numbe
   const run = tokens - 1 + step;
   /** That a run of so many tokens lies in, at most. */
   const touched = (unit: number): number => Math.floor((run - 2) / unit) + 2;
-  return Math.min(touched(KV_BLOCK), ceilDiv(touched(CHUNK_TOKENS), lanes) * CHUNK_BLOCKS);
+  return Math.min(touched(KV_BLOCK), localChunksOfRun(touched(CHUNK_TOKENS), lanes) * CHUNK_BLOCKS);
 }
 
 /**
  * The cache's blocks as pools: one for each place that sequences are dealt out to. A pool has as many lanes as ranks split a sequence,
- * each with as many blocks: lane l has blocks [l * n, (l + 1) * n), and chunk c of a sequence with offset o takes them from lane
- * (c + o) mod lanes. A rank has the blocks of its lanes of the pools that it keeps, so numbers of the pool say where a block is on every
+ * each with as many blocks: lane l has blocks [l * n, (l + 1) * n), and a chunk takes them from the lane of its holder (`chunkOwner`). A rank has the blocks of its lanes of the pools that it keeps, so numbers of the pool say where a block is on every
  * rank, and nobody else hands blocks out.
  *
  * Layers with windows have pools of their own beside these (`KeptWindow`), with fewer blocks and numbers of their own, cut alike.
@@ -113,7 +112,7 @@ export class CachePools {
   /** A rank's part of the pools. */
   ofRank(rank: number, of: PoolKind = 'all'): RankBlocks {
     const { owners, lanes } = this;
-    const held = range(0, lanes).filter((lane) => owners.holdsLane(rank, lane, lanes));
+    const held = range(0, lanes).filter((lane) => owners.holdsIndex(rank, lane, lanes));
     const places = owners.keptPlaces(rank);
     return new RankBlocks(lanes, new Map(places.map((place) => [place, this.laneBlocks(place, of)])), held, (slot) =>
       owners.placeOf(slot),

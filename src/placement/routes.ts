@@ -1,8 +1,8 @@
 import { holdersOf, homeOf, laneHolders } from './sequences/copies.js';
 import { range, sum } from '../base/lists.js';
-import { CHUNK_TOKENS, MERGE_LANES } from './owner.js';
+import { CHUNK_TOKENS, chunkOwner, MERGE_LANES } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
-import type { PlanTopology, RowRole, StageTopology } from './topology.js';
+import { matesOf, type PlanTopology, type RowRole, type StageTopology } from './topology.js';
 
 /**
  * What travels between ranks in a step, as data: the runtime makes regions of buffers of it, the planner bytes and seconds. An exchange
@@ -18,9 +18,11 @@ export type Cargo = { readonly group: number } &
   /** Queries lie beside those of other weight groups, as wide as the widest. */
   (
     | { readonly kind: 'queries'; readonly heads: readonly number[]; readonly beside: readonly (readonly number[])[] }
-    | { readonly kind: 'attended' | 'scores'; readonly heads: readonly number[] }
+    /** Outputs, in rows as wide as the widest of those that the sender has. */
+    | { readonly kind: 'attended'; readonly heads: readonly number[]; readonly beside: readonly (readonly number[])[] }
+    | { readonly kind: 'scores'; readonly heads: readonly number[] }
     /** Lane states (o, m, l) of the sender's merge lanes. */
-    | { readonly kind: 'lanes'; readonly heads: readonly number[]; readonly lanes: readonly number[] }
+    | { readonly kind: 'lanes'; readonly heads: readonly number[]; readonly lanes: LaneSlots }
     /** Sums of a split contraction, a segment by itself. */
     | { readonly kind: 'segments'; readonly of: 'heads' | 'mlp'; readonly segments: readonly number[] }
     /** The residual stream; rows that were normalised, perhaps with the experts that they were routed to; expert outputs; routing. */
@@ -56,6 +58,10 @@ const partsOf = (topology: PlanTopology, stage: number): StageTopology[] =>
 export const attendedGroups = (stage: StageTopology): number[] =>
   stage.attendsForAll ? range(0, stage.groups.length) : [stage.group];
 
+/** Their heads, by weight group. */
+const headsBeside = (stage: StageTopology): (readonly number[])[] =>
+  attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
+
 /** The rank that gives `stage`'s rank the queries of a weight group, of the rows of a row group; itself where it has them. */
 export function querySource(
   topology: PlanTopology,
@@ -70,25 +76,38 @@ export function querySource(
 
 /** Queries, and new keys and values, to the ranks that keep the chunks which they attend to, or are appended to. */
 export function queryRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
-  return crossing(
-    partsOf(topology, stage).flatMap((part) =>
-      part.attends[role].flatMap((group) =>
-        attendedGroups(part).map((weights): Route => {
-          const { rank: from, heads } = querySource(topology, part, role, weights, group);
-          const beside = attendedGroups(part).map((other) => part.groups[other]![0]!.heads);
-          return { from, to: part.share.rank, cargo: { kind: 'queries', heads, beside, group } };
-        }),
-      ),
-    ),
-  );
+  return partsOf(topology, stage).flatMap((part) => {
+    const routes = part.attends[role].flatMap((group) =>
+      attendedGroups(part).map((weights): Route => {
+        const { rank: from, heads } = querySource(topology, part, role, weights, group);
+        return { from, to: part.share.rank, cargo: { kind: 'queries', heads, beside: headsBeside(part), group } };
+      }),
+    );
+    return part.apart ? routes : crossing(routes);
+  });
+}
+
+/**
+ * Merge lanes that a rank has, before a sequence's offset rotates them: lane l is in slot (l + offset) mod `of`. Ranks that split every
+ * sequence have a slot each; copies of a head some of the 8 lanes each.
+ */
+export interface LaneSlots {
+  readonly slots: readonly number[];
+  readonly of: number;
+}
+
+/** A rank that has some of a sequence's chunks. */
+export interface LaneKeeper {
+  readonly rank: number;
+  readonly lanes: LaneSlots;
 }
 
 /** Heads of a rank whose results come from the same ranks. */
 export interface HeadBundle {
   /** Attention segments. */
   readonly heads: readonly number[];
-  /** Ranks that have some of a sequence's chunks, by the lane slots that are theirs. */
-  readonly keepers: readonly Pick<RankShare, 'rank' | 'lanes'>[];
+  /** Ranks that have some of a sequence's chunks. */
+  readonly keepers: readonly LaneKeeper[];
   /** Where the heads' lanes are merged: the rank itself, or another with copies. */
   readonly home: number;
 }
@@ -104,13 +123,18 @@ export function bundlesOf({ sharing }: Plan, stage: StageTopology, group: number
       const slotsOf = (of: number): number[] => range(0, MERGE_LANES).filter((slot) => lanes[slot] === of);
       return {
         heads: [head],
-        keepers: holders.map((holder) => ({ rank: holder.rank, lanes: slotsOf(holder.rank) })),
+        keepers: holders.map((holder) => ({
+          rank: holder.rank,
+          lanes: { slots: slotsOf(holder.rank), of: MERGE_LANES },
+        })),
         home: homeOf(holders),
       };
     });
   }
   const own = places[stage.group]!;
-  return heads.length === 0 ? [] : [{ heads, keepers: own.length === 1 ? own[0]! : own[group]!, home: rank }];
+  const place = own.length === 1 ? own[0]! : own[group]!;
+  const keepers = place.map((keeper, index) => ({ rank: keeper.rank, lanes: { slots: [index], of: place.length } }));
+  return heads.length === 0 ? [] : [{ heads, keepers, home: rank }];
 }
 
 /** Attention's results to the ranks that project them: lane states where several ranks have chunks of a sequence, else outputs. */
@@ -125,15 +149,19 @@ export function attentionRoutes(
     part.runs[role].flatMap((group) =>
       bundlesOf(plan, part, group, whole)
         .filter(({ home }) => home === part.share.rank)
-        .flatMap(({ heads, keepers, home: to }) =>
-          keepers.length === 1
-            ? crossing([{ from: keepers[0]!.rank, to, cargo: { kind: 'attended', heads, group } }])
-            : keepers.map(({ rank: from, lanes }): Route => ({
-                from,
-                to,
-                cargo: { kind: 'lanes', heads, lanes, group },
-              })),
-        ),
+        .flatMap(({ heads, keepers, home: to }) => {
+          if (keepers.length > 1) {
+            return keepers.map(({ rank: from, lanes }): Route => ({
+              from,
+              to,
+              cargo: { kind: 'lanes', heads, lanes, group },
+            }));
+          }
+          const beside = headsBeside(part);
+          const route: Route = { from: keepers[0]!.rank, to, cargo: { kind: 'attended', heads, beside, group } };
+          // Outputs of several groups' heads don't lie where one of them goes on.
+          return part.attendsForAll ? [route] : crossing([route]);
+        }),
     ),
   );
 }
@@ -177,72 +205,94 @@ export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRo
   );
 }
 
-/** Where ranks run rows of their own: every rank's normalised rows to those that compute MLP segments or experts for it. */
+/**
+ * Where places run rows of their own: every place's normalised rows to the ranks that compute MLP segments or experts for it. Its ranks
+ * all have them: each rank gets them of the one that stands where it stands itself.
+ */
 export function gatherRoutes(topology: PlanTopology, stage: number, routed: boolean): Route[] {
-  const { holders, kind } = topology.stages[stage]!;
+  const { placeRanks, kind } = topology.stages[stage]!;
   if (kind !== 'adp') return [];
-  return holders.flatMap(({ rank: from }, group) =>
-    holders.map(({ rank: to }): Route => ({ from, to, cargo: { kind: routed ? 'routed' : 'normed', group } })),
+  return placeRanks.flatMap((ranks, group) =>
+    placeRanks.flatMap((others) =>
+      others.map(({ rank: to }, at): Route => {
+        const { rank: from } = ranks[at % ranks.length]!;
+        return { from, to, cargo: { kind: routed ? 'routed' : 'normed', group } };
+      }),
+    ),
   );
 }
 
-/** Where ranks run rows of their own: MLP segments of all rows, each to the rank whose row it is. */
+/** Where places run rows of their own: MLP segments of all rows, each to the ranks whose row it is. */
 export function gatheredSegmentRoutes(topology: PlanTopology, stage: number): Route[] {
-  const { holders, kind, cutsMlp } = topology.stages[stage]!;
-  if (kind !== 'adp' || !cutsMlp) return [];
+  const { holders, placeRanks, gathersMlp } = topology.stages[stage]!;
+  if (!gathersMlp) return [];
   return holders.flatMap(({ rank: from, mlp }) =>
     mlp.length === 0
       ? []
-      : holders.map(({ rank: to }, group): Route => ({
-          from,
-          to,
-          cargo: { kind: 'segments', of: 'mlp', segments: mlp, group },
-        })),
+      : placeRanks.flatMap((ranks, group) =>
+          ranks.map(({ rank: to }): Route => ({
+            from,
+            to,
+            cargo: { kind: 'segments', of: 'mlp', segments: mlp, group },
+          })),
+        ),
   );
 }
 
 /** Outputs of routed experts to every rank that runs the rows. */
 export function expertRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
-  const { holders, spreadsExperts } = topology.stages[stage]!;
+  const view = topology.stages[stage]!;
+  const { holders, spreadsExperts, gathersExperts } = view;
   if (!spreadsExperts) return [];
   return holders
     .filter(({ experts }) => experts.length > 0)
-    .flatMap(({ rank: from }) =>
-      holders.flatMap(({ rank: to }) =>
-        topology.ranks[to]!.runs[role].map((group): Route => ({ from, to, cargo: { kind: 'experts', group } })),
+    .flatMap((own) =>
+      (gathersExperts ? holders : matesOf(view, own)).flatMap(({ rank: to }) =>
+        topology.ranks[to]!.runs[role].map((group): Route => ({
+          from: own.rank,
+          to,
+          cargo: { kind: 'experts', group },
+        })),
       ),
     );
 }
 
-/** Where different adapters might break a near tie differently: the first rank's routing to all others. */
+/** Where different adapters might break a near tie differently: the first rank's routing to all others that run the rows. */
 export function routingRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
-  const { holders, spreadsExperts, kind } = topology.stages[stage]!;
-  if (!spreadsExperts || kind === 'adp') return [];
-  const [router, ...rest] = holders;
-  return rest.flatMap(({ rank: to }) =>
-    topology.ranks[to]!.runs[role].map((group): Route => ({
-      from: router!.rank,
-      to,
-      cargo: { kind: 'routing', group },
-    })),
+  const { placeRanks, spreadsExperts } = topology.stages[stage]!;
+  if (!spreadsExperts) return [];
+  return placeRanks.flatMap(([router, ...rest]) =>
+    rest.flatMap(({ rank: to }) =>
+      topology.ranks[to]!.runs[role].map((group): Route => ({
+        from: router!.rank,
+        to,
+        cargo: { kind: 'routing', group },
+      })),
+    ),
   );
 }
 
 // ── Between layers
 
-/** Ranks that have rows of the embedding, or of the head, in order. */
-export const vocabHolders = (shares: readonly VocabShare[]): VocabShare[] =>
-  shares.filter(({ rows: [first, end] }) => end > first);
+/** Ranks that have rows of the embedding, or of the head, for the rows that a rank runs, in order. */
+export const vocabHolders = (topology: PlanTopology, shares: readonly VocabShare[], rank: number): VocabShare[] =>
+  shares.filter(
+    ({ rank: other, rows: [first, end] }) =>
+      end > first && topology.ranks[other]!.ownPlace === topology.ranks[rank]!.ownPlace,
+  );
+
+/** What carries sampled rows: all, or where places run rows of their own, those of one. */
+const sampledRows = (topology: PlanTopology, rank: number): number => topology.ranks[rank]!.ownPlace ?? ALL;
 
 /** Embedding rows of every rank that has some, where they are cut over ranks, to every rank of the first stage that runs rows. */
 export function embeddingRoutes(topology: PlanTopology, plan: Plan, vocabSize: number, role: RowRole): Route[] {
-  const owners = vocabHolders(plan.embedding);
-  if (owners.every(({ rows: [first, end] }) => end - first === vocabSize)) return [];
-  return topology.stages[0]!.holders.flatMap(({ rank: to }) =>
-    topology.ranks[to]!.runs[role].flatMap((group) =>
+  return topology.stages[0]!.holders.flatMap(({ rank: to }) => {
+    const owners = vocabHolders(topology, plan.embedding, to);
+    if (owners.every(({ rows: [first, end] }) => end - first === vocabSize)) return [];
+    return topology.ranks[to]!.runs[role].flatMap((group) =>
       owners.map(({ rank: from }, part): Route => ({ from, to, cargo: { kind: 'embedding', part, group } })),
-    ),
-  );
+    );
+  });
 }
 
 /** The residual stream from the stage before: from the rank itself where it had the rows, else from one with the same. */
@@ -269,8 +319,8 @@ export function headRoutes(topology: PlanTopology, plan: Plan, role: RowRole, gr
   const last = topology.stages.at(-1)!.holders.map(({ rank }) => rank);
   const senders = last.filter((rank) => topology.ranks[rank]!.runs[role].includes(group));
   return crossing(
-    vocabHolders(plan.head)
-      .filter(({ rank }) => !topology.ownRows || senders.includes(rank))
+    plan.head
+      .filter(({ rank, rows: [first, end] }) => end > first && (!topology.ownRows || senders.includes(rank)))
       .map(({ rank: to }): Route => ({
         from: senders.includes(to) ? to : senders[last.indexOf(to) % senders.length]!,
         to,
@@ -281,29 +331,36 @@ export function headRoutes(topology: PlanTopology, plan: Plan, role: RowRole, gr
 
 /** Logits, or candidates for the next token, to the rank that samples. */
 export function samplingRoutes(topology: PlanTopology, plan: Plan, kind: 'logits' | 'candidates'): Route[] {
-  if (topology.ownRows) return [];
-  const shares = vocabHolders(plan.head);
-  const [root] = shares;
-  const most = Math.max(...shares.map(({ rows: [first, end] }) => end - first));
   return crossing(
-    shares.map((share): Route => ({ from: share.rank, to: root!.rank, cargo: { kind, share, most, group: ALL } })),
+    plan.head.flatMap((share): Route[] => {
+      const { rank: from } = share;
+      const shares = vocabHolders(topology, plan.head, from);
+      if (!shares.includes(share)) return [];
+      const most = Math.max(...shares.map(({ rows: [first, end] }) => end - first));
+      const group = sampledRows(topology, from);
+      return [{ from, to: topology.ranks[from]!.root, cargo: { kind, share, most, group } }];
+    }),
   );
 }
 
-/** Sampled tokens and their positions, from the rank that samples to all others. */
-export function tokenRoutes(topology: PlanTopology, plan: Plan): Route[] {
-  if (topology.ownRows) return [];
-  const from = plan.head[0]!.rank;
-  return crossing(range(0, plan.worldSize).map((to): Route => ({ from, to, cargo: { kind: 'tokens', group: ALL } })));
+/** Sampled tokens and their positions, from the rank that samples to all others that run the rows, or attend for them. */
+export function tokenRoutes(topology: PlanTopology): Route[] {
+  return crossing(
+    topology.ranks.map(({ rank: to, root: from }): Route => ({
+      from,
+      to,
+      cargo: { kind: 'tokens', group: sampledRows(topology, to) },
+    })),
+  );
 }
 
 // ── How much
 
-/** Lane slots [0, 8), before an offset rotates them: the most of a sequence's first `lanes` lanes that fall on some of them. */
-export function laneRoom(slots: readonly number[], lanes: number): number {
+/** The most of a sequence's first `lanes` lanes that a rank has, with any of some offsets; all of them where left out. */
+export function laneRoom({ slots, of }: LaneSlots, lanes: number, offsets: readonly number[] = range(0, of)): number {
   const held = (offset: number): number =>
-    range(0, Math.min(lanes, MERGE_LANES)).filter((lane) => slots.includes((lane + offset) % MERGE_LANES)).length;
-  return Math.max(0, ...range(0, MERGE_LANES).map(held));
+    range(0, Math.min(lanes, MERGE_LANES)).filter((lane) => slots.includes(chunkOwner(lane, of, offset))).length;
+  return Math.max(0, ...offsets.map(held));
 }
 
 /** Bytes of a row, of a model as its weights are kept. Rows are padded, so widths of a rank's part don't add up to the whole. */
@@ -326,17 +383,18 @@ export interface CargoWidths {
   readonly candidates: (rows: number) => number;
 }
 
-/** Rows of a step by row group, and the chunks that its longest sequence has. */
+/** Rows of a step by row group, the chunks that its longest sequence has, and the offsets of its sequences where they are known. */
 export interface CargoStep {
   readonly rows: readonly number[];
   readonly chunks: number;
+  readonly offsets?: readonly number[] | undefined;
 }
 
 /** Bytes of a route in a step. `tokensTravel`: the stage's queries bring what is appended, too. */
 export function cargoBytes(
   cargo: Cargo,
   widths: CargoWidths,
-  { rows, chunks }: CargoStep,
+  { rows, chunks, offsets }: CargoStep,
   tokensTravel: boolean,
 ): number {
   const count = cargo.group === ALL ? sum(rows) : rows[cargo.group]!;
@@ -346,9 +404,9 @@ export function cargoBytes(
     case 'scores':
       return cargo.heads.length * chunks * CHUNK_TOKENS * 4;
     case 'lanes':
-      return count * widths.heads(cargo.heads) * laneRoom(cargo.lanes, chunks) * widths.state;
+      return count * widths.heads(cargo.heads) * laneRoom(cargo.lanes, chunks, offsets) * widths.state;
     case 'attended':
-      return count * widths.attended(cargo.heads);
+      return count * Math.max(...cargo.beside.map((heads) => widths.attended(heads)));
     case 'segments':
       return count * cargo.segments.length * widths.segment;
     case 'hidden':

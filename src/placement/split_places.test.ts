@@ -84,7 +84,7 @@ describe('token x sp', () => {
       "plan 'token x sp' on 1 rank: a root needs a rank that keeps sequences; use 2, 3,",
     );
     expect(() => makePlan('token x sp', 7, shape, { sequence: 4 })).toThrow(
-      '4 ranks that split a sequence, 8, 4, 2 of them, make no 7 ranks, with or without the root; use 4, 5, 8, 9,',
+      '4 ranks that split a sequence, 2 to 8 of them, make no 7 ranks, with or without the root; use 4, 5, 8, 9,',
     );
     expect(() => makePlan('token x sp', 3, shape, { sequenceWeights: [1, 1] })).toThrow('keeps none; begin with 0');
     expect(() => makePlan('token x ep', 4, { ...shape, numExperts: 4 })).toThrow('KV-only ranks hold no experts');

@@ -1,8 +1,7 @@
 import { usageError } from '../base/errors.js';
 import { range, sameList, sum } from '../base/lists.js';
-import { laneSplit } from './owner.js';
 import { isKvOnly, type Plan, type RankShare, type Stage, type StageKind } from './plan.js';
-import { type Place, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
+import { dataPlaces, type Place, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
 
 /**
  * How the ranks of a plan work together: derived from the plan alone, once, alike on every rank; the runtime and the planner read it.
@@ -29,12 +28,18 @@ export interface StageView {
   readonly weights: readonly number[];
   /** Ranks that a sequence's chunks are split over. Of a token plan, only a root that keeps none is a place of another size. */
   readonly split: number;
-  /** Every rank attends for the heads of all weight groups. */
+  /** A rank attends for the heads of all weight groups. */
   readonly attendsForAll: boolean;
-  /** MLP segments are cut over ranks. */
+  /** Where ranks run rows of their own: the ranks of each place, in the order of the plan. Else all ranks with weights. */
+  readonly placeRanks: readonly Place[];
+  /** MLP segments are cut over ranks: those of a place, or (`gathersMlp`) of all. */
   readonly cutsMlp: boolean;
-  /** Each routed expert is on one rank. */
+  /** Each routed expert is on one rank: of a place, or (`gathersExperts`) of all. */
   readonly spreadsExperts: boolean;
+  /** Where ranks run rows of their own: rows of all places meet, as no place has all MLP segments. */
+  readonly gathersMlp: boolean;
+  /** The same of routed experts. */
+  readonly gathersExperts: boolean;
   /** Replicas that prompt rows are split over, here and in every other stage; 1: every rank runs every row. */
   readonly rowSplit: number;
 }
@@ -44,11 +49,13 @@ export interface StageTopology extends StageView {
   readonly share: RankShare;
   /** Its weight group, or its root's. */
   readonly group: number;
-  /** Its place among the group's, and its number in it: lanes `index`, `index + ranks`, ... are its own. */
+  /** Its place among the group's, and its number in it: the index that holds lanes (owner.ts). */
   readonly place: number;
   readonly sequence: { readonly ranks: number; readonly index: number };
-  /** The rank with weights that it attends for: itself, or its root. */
+  /** The rank with weights that it attends for: itself, or its root, the first where it attends for all. */
   readonly holder: RankShare;
+  /** A root whose own sequences aren't the first of those whose rows it runs: what it attends to lies elsewhere than what it computes. */
+  readonly apart: boolean;
   /** The rank of each weight group that the holder adds segments up with. */
   readonly peers: readonly RankShare[];
   /** Row groups that the rank runs here, of rows of a role; none where it is a KV-only rank. */
@@ -63,8 +70,10 @@ export interface RankTopology {
   readonly rank: number;
   /** By stage of the plan; undefined where the rank holds nothing. */
   readonly stages: readonly (StageTopology | undefined)[];
-  /** The rank that samples: this one, where every rank runs rows of its own. */
+  /** The rank that samples: of the place, where ranks run rows of their own. */
   readonly root: number;
+  /** Where ranks run rows of their own: the place whose rows it runs. */
+  readonly ownPlace: number | undefined;
   /** Row groups that the rank runs, in all stages that it has weights of. */
   readonly runs: Readonly<Record<RowRole, readonly number[]>>;
 }
@@ -75,11 +84,15 @@ export interface PlanTopology {
   readonly ranks: readonly RankTopology[];
   /** Number of row groups. */
   readonly rowGroups: Readonly<Record<RowRole, number>>;
-  /** Every rank runs the rows of its own sequences, and samples them. */
+  /** Every place runs the rows of its own sequences, and samples them. */
   readonly ownRows: boolean;
   /** Places that sequences are sharded over, with their shares; undefined where all ranks keep all. */
   readonly places: readonly number[] | undefined;
 }
+
+/** Ranks of a stage that run the same rows: those of a rank's place, or all that have weights. */
+export const matesOf = ({ placeRanks }: Pick<StageView, 'placeRanks'>, { rank }: Pick<RankShare, 'rank'>): Place =>
+  placeRanks.find((ranks) => ranks.some((share) => share.rank === rank))!;
 
 /** Whether a stage's sequences are sharded over places, rather than all of them kept by all of its ranks. */
 export const shardsSequences = ({ kind }: Pick<StageView, 'kind'>): boolean => kind === 'token' || kind === 'adp';
@@ -94,7 +107,7 @@ function weightGroups(kind: StageKind, holders: readonly RankShare[]): RankShare
     if (group) group.push(share);
     else groups.push([share]);
   }
-  // Where ranks run their own rows, in the order of the plan: that of the places.
+  // Where ranks run their own rows, in the order of the plan: places are alike.
   for (const group of groups) if (kind !== 'adp') group.sort(byLane);
   return groups;
 }
@@ -104,17 +117,25 @@ function stageView(stage: Stage, index: number): StageView {
   const holders = shares.filter((share) => !isKvOnly(share));
   const [first] = holders as [RankShare];
   const groups = weightGroups(kind, holders);
+  const placeRanks = kind === 'adp' ? dataPlaces(shares) : [holders];
   const keepers = (group: readonly RankShare[]): readonly Place[] => {
     const [member] = group as [RankShare];
     if (kind === 'arranged') return [group];
-    if (kind === 'adp') return group.map((share) => [share]);
+    if (kind === 'adp') {
+      const keeps = ({ kvHeads }: RankShare): boolean => sameList(kvHeads, member.kvHeads);
+      return placeRanks.map((ranks) => ranks.filter(keeps).toSorted(byLane));
+    }
     if (kind === 'token') return sequencePlaces(member, shares);
     return [shares.filter(({ kvHeads }) => sameList(kvHeads, member.kvHeads)).toSorted(byLane)];
   };
   const places = groups.map(keepers);
   const split = Math.max(...places[0]!.map(({ length }) => length));
-  const attendsForAll = kind === 'tensor' && groups.length > 1 && places[0]![0]!.length > groups[0]!.length;
+  // A latent has no heads to cut: whoever keeps it attends for all.
+  const attendsForAll = groups.length > 1 && places[0]!.flat().includes(groups[1]![0]!);
   const spreadsExperts = holders.some(({ experts }) => !sameList(experts, first.experts));
+  const heldBy = (ranks: Place, key: 'mlp' | 'experts'): number => new Set(ranks.flatMap((share) => share[key])).size;
+  const gathers = (key: 'mlp' | 'experts'): boolean =>
+    placeRanks.some((ranks) => heldBy(ranks, key) < heldBy(holders, key));
   const splitsRows = kind === 'tensor' && groups[0]!.length > 1 && !attendsForAll && !spreadsExperts;
   return {
     index,
@@ -126,8 +147,11 @@ function stageView(stage: Stage, index: number): StageView {
     weights: places[0]!.length === 1 ? [1] : placeWeights(places[0]!),
     split,
     attendsForAll,
+    placeRanks,
     cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
     spreadsExperts,
+    gathersMlp: gathers('mlp'),
+    gathersExperts: gathers('experts'),
     rowSplit: splitsRows ? groups[0]!.length : 1,
   };
 }
@@ -141,7 +165,7 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
   const holder = own >= 0 ? share : view.groups[group]![0]!;
   const place = view.places[group]!.findIndex((members) => members.includes(share));
   const replica = view.groups[group]!.indexOf(holder);
-  const { split, index } = view.kind === 'arranged' ? { split: 1, index: 0 } : laneSplit(share.lanes)!;
+  const members = view.kind === 'arranged' ? [share] : view.places[group]![place]!;
   const runsOf = (role: RowRole): readonly number[] => {
     if (holder !== share) return [];
     if (view.kind === 'adp') return [place];
@@ -153,8 +177,9 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
     share,
     group,
     place,
-    sequence: { ranks: split, index },
+    sequence: { ranks: members.length, index: members.indexOf(share) },
     holder,
+    apart: view.kind === 'token' && holder === share && place > 0,
     peers: view.groups.map((ranks) => ranks[replica]!),
     runs: { prompt: runsOf('prompt'), generated: runsOf('generated') },
     attends: { prompt: attendsOf('prompt'), generated: attendsOf('generated') },
@@ -175,14 +200,21 @@ export function planTopology(plan: Plan): PlanTopology {
   const ownRows = sharding?.kind === 'adp';
   const places = sharding?.weights.length;
   const rowGroups = { prompt: places ?? rowSplit, generated: places ?? 1 };
+  const placeOf = (rank: number): number | undefined => {
+    if (!ownRows) return undefined;
+    const placeRanks = views.find(({ stage }) => stage.shares.some((share) => share.rank === rank))?.placeRanks ?? [];
+    return placeRanks.findIndex((ranks) => ranks.some((share) => share.rank === rank));
+  };
   const ranks = range(0, plan.worldSize).map((rank): RankTopology => {
     const stages = views.map((view) => stageTopology(view, rank, rowGroups));
     const runs = stages.find((stage) => stage && stage.holder === stage.share)?.runs;
+    const ownPlace = placeOf(rank);
     return {
       plan,
       rank,
       stages,
-      root: ownRows ? rank : plan.head[0]!.rank,
+      root: plan.head.find((share) => ownPlace === undefined || placeOf(share.rank) === ownPlace)!.rank,
+      ownPlace,
       runs: runs ?? { prompt: [], generated: [] },
     };
   });

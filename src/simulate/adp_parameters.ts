@@ -1,9 +1,8 @@
 import { usageError } from '../base/errors.js';
 import type { AdpStudyOptions } from './adp_study.js';
 import { PUBLISHED_SETTINGS } from './published_run.js';
+import { BLOCK_TOKENS } from './scheduler_options.js';
 import { meanInput, meanOutput } from './trace.js';
-
-export const BLOCK_TOKENS = 64;
 
 /** @throws SplitkvError `usage` for a request that could never run. */
 export function checkTrace({ trace, maxTokensPerIteration, chunkedPrefill, kvTokens }: AdpStudyOptions): void {
@@ -47,7 +46,7 @@ export function parametersOf(options: AdpStudyOptions): Record<string, unknown> 
     model: `seconds of an iteration = iteration_seconds + token_seconds * (tokens of ${
       time.counts === 'all' ? 'all ranks, which share a device' : 'the rank with most'
     })`,
-    balance: 'sum of tokens_avg over sum of tokens_max: iterations weighed by their largest rank',
+    balance: 'mean of tokens_avg / tokens_max over iterations; weighed_balance: by the tokens of their largest rank',
   };
 }
 

@@ -10,15 +10,15 @@ export interface AdpRow {
   readonly name: RowName;
   /** Tokens generated a second. */
   readonly tps: number;
-  /** Mean balance ratio, iterations weighed by the tokens of their largest rank. */
+  /** Mean balance ratio over iterations. */
   readonly balance: number;
+  /** Its mean with iterations weighed by the tokens of their largest rank. */
+  readonly weighed_balance: number;
   readonly sol_tps: number;
   /** Over the baseline. */
   readonly speedup: number;
   readonly mean_ttft_s: number;
   readonly iterations: number;
-  /** Mean balance ratio, all iterations alike. */
-  readonly iteration_balance: number;
   readonly p95_ttft_s: number;
   readonly elapsed_s: number;
   readonly preemptions: number;
@@ -31,11 +31,11 @@ export function makeRow(name: RowName, result: Omit<SimulationResult, 'log'>, ba
     name,
     tps,
     balance: result.balance.balance,
+    weighed_balance: result.balance.weighedBalance,
     sol_tps: solTps(tps, result.balance),
     speedup: tps / (baseline ?? tps),
     mean_ttft_s: ttft.reduce((sum, seconds) => sum + seconds, 0) / ttft.length,
     iterations: result.balance.iterations,
-    iteration_balance: result.balance.iterationBalance,
     p95_ttft_s: quantile(ttft, 0.95),
     elapsed_s: result.seconds,
     preemptions: result.preemptions,

@@ -1,24 +1,16 @@
-import type { SchedulerOptions } from '../engine/scheduler/index.js';
-import { BLOCK_TOKENS, checkTrace, parametersOf } from './adp_parameters.js';
+import { checkTrace, isPublishedRun, parametersOf } from './adp_parameters.js';
 import { type AdpRow, makeRow, type RowName } from './adp_row.js';
 import { type LinearTime, linearTime } from './iteration_time.js';
+import { type PublishedCheck, publishedChecks } from './published_checks.js';
+import { type Room, schedulerOf } from './scheduler_options.js';
 import { PUBLISHED_ROWS, type PublishedRow } from './published_run.js';
 import { type LoggedIteration, simulate, type SimulationResult } from './simulate.js';
-import type { Trace } from './trace.js';
 
-export interface AdpStudyOptions {
-  readonly trace: Trace;
-  readonly ranks: number;
-  /** Requests that a rank may run. */
-  readonly maxBatch: number;
-  readonly maxTokensPerIteration: number;
+export interface AdpStudyOptions extends Room {
   /** Requests that clients have open at once. */
   readonly concurrency: number;
   readonly timeoutIters: number;
   readonly batchingWaitIters: number;
-  readonly chunkedPrefill: boolean;
-  /** KV tokens of a rank; undefined: enough for any batch. */
-  readonly kvTokens: number | undefined;
   readonly time: LinearTime;
 }
 
@@ -33,6 +25,8 @@ export interface Policy {
 export interface AdpStudy {
   readonly rows: readonly AdpRow[];
   readonly published: readonly PublishedRow[];
+  /** What else is published of the baseline, where the study is of that run. */
+  readonly checks?: readonly PublishedCheck[];
   readonly parameters: Readonly<Record<string, unknown>>;
   readonly logs: Readonly<Record<RowName, readonly LoggedIteration[]>>;
 }
@@ -54,6 +48,7 @@ export async function studyAdp(
   return {
     rows,
     published: PUBLISHED_ROWS,
+    ...(isPublishedRun(options) && { checks: publishedChecks(logs.baseline!) }),
     parameters: parametersOf(options),
     logs: logs as AdpStudy['logs'],
   };
@@ -71,22 +66,6 @@ export function policiesOf({
     ['full', { mode: 'trtllm', enable_balance: true, ...waits }],
     ['cost', { mode: 'cost', enable_balance: true, ...waits }],
   ];
-}
-
-/** What the scheduler is told beside a policy. */
-export function schedulerOf(options: Omit<AdpStudyOptions, 'time'>): Omit<SchedulerOptions, 'attentionDpConfig'> {
-  const { trace, maxBatch, kvTokens, maxTokensPerIteration, chunkedPrefill } = options;
-  const longest = trace.reduce((most, { inputTokens, outputTokens }) => Math.max(most, inputTokens + outputTokens), 0);
-  const blocks = Math.ceil(longest / BLOCK_TOKENS);
-  const numBlocks = kvTokens === undefined ? maxBatch * blocks : Math.max(1, Math.floor(kvTokens / BLOCK_TOKENS));
-  return {
-    ranks: Array.from({ length: options.ranks }, () => ({ numBlocks, slots: maxBatch })),
-    blockTokens: BLOCK_TOKENS,
-    contextLength: longest,
-    maxTokensPerIteration,
-    chunkedPrefill,
-    watermark: kvTokens === undefined ? 0 : 0.01,
-  };
 }
 
 /** A run of the study's trace under one policy. */

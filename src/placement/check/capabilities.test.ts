@@ -40,23 +40,17 @@ describe('makers and the table agree', () => {
       else expect(make, policy).toThrow(`plan '${policy}': ${why}`);
     }
   });
-
-  test('several roots of a latent are refused for what they are', () => {
-    const message = /several roots .* latent .* would serve the heads of all; use token with one root, or tp\+sp/;
-    expect(() => makePlan('tp x token', 4, mlaShape(16))).toThrow(message);
-    expect(() => makePlan('token', 4, mlaShape(16), { tensor: 2 })).toThrow(message);
-  });
 });
 
 test('stages are looked at one by one: a plan may have layers of different kinds', () => {
-  const shape = gqaShape(4);
-  const [token, tp] = [makePlan('token', 2, shape), makePlan('tp', 2, shape)];
+  const shape = gqaShape(4, { numExperts: 4 });
+  const [token, ep] = [makePlan('token', 2, shape), makePlan('ep', 2, shape)];
   const stages = [
     { ...token.stages[0]!, layers: [0, 2] as const },
-    { ...tp.stages[0]!, layers: [2, 4] as const },
+    { ...ep.stages[0]!, layers: [2, 4] as const },
   ];
-  expect(misfit(['latent'], { stages })).toBeUndefined();
-  expect(misfit(['latent'], { stages: [{ ...stages[0]!, shares: [...tp.stages[0]!.shares] }] })).toContain('roots');
+  expect(misfit(['experts'], { stages })).toBeUndefined();
+  expect(misfit(['experts'], { stages: [{ ...stages[0]!, shares: [...ep.stages[0]!.shares] }] })).toContain('KV-only');
 });
 
 test('errors: unsupported where the model is a part of it, else usage; a plan is named', () => {
@@ -69,9 +63,11 @@ test('errors: unsupported where the model is a part of it, else usage; a plan is
     throw new Error('nothing thrown');
   };
   expect(thrown(() => checkTogether(['compression', 'latent']))).toMatchObject({ code: 'unsupported' });
-  const error = thrown(() => checkTogether(['compression'], makePlan('sp', 2, gqaShape(4))));
+  const error = thrown(() => checkTogether(['compression'], makePlan('token x sp', 2, gqaShape(4))));
   expect(error).toBeInstanceOf(SplitkvError);
   expect(error.code).toBe('usage');
-  expect(error.message).toMatch(/^plan 'sp': a compressed cache \(kvBudget\) can't be had with chunks of a sequence/);
+  expect(error.message).toMatch(
+    /^plan 'token x sp': a compressed cache \(kvBudget\) can't be had with places of several ranks that split/,
+  );
   checkTogether(['compression', 'gqa'], makePlan('tp', 2, gqaShape(4)));
 });

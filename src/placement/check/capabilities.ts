@@ -16,9 +16,9 @@ export const FEATURES = {
   adp: "ranks that run their own sequences' rows (plan adp)",
   arranged: 'heads arranged freely (plan arranged)',
   copies: 'copied heads (arranged)',
-  severalRoots: 'several roots (plan tp x token)',
   cutHeads: 'heads cut over ranks (tp)',
   splitChunks: 'chunks of a sequence split over ranks (sp, ep)',
+  splitPlaces: 'places of several ranks that split sequences (token x sp, adp x sp)',
   spreadExperts: 'experts spread over ranks with the same heads (ep)',
   stages: 'layers in several stages (pp)',
   onePlace: 'a plan that keeps all requests on the same ranks',
@@ -37,7 +37,6 @@ export const FEATURES = {
   onnxPrefill: "a prefill worker on onnxruntime (prefill kind 'onnxruntime')",
   attentionDp: 'balance between ranks (attentionDpConfig, --enable-balance)',
   moves: 'moves of running sequences between slots and ranks',
-  prediction: 'a prediction of speed (splitkv plan)',
   workers: 'a worker for each rank (workers)',
   virtualRanks: 'ranks that share a device (virtualRanks)',
   microBatches: 'micro-batches (microBatches)',
@@ -62,29 +61,9 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'use adp alone, or token',
   },
   {
-    of: ['adp', 'cutHeads'],
-    because: "a request's rows, with all of their heads, are on one rank",
-    instead: 'use adp alone',
-  },
-  {
-    of: ['adp', 'splitChunks'],
-    because: "a request's cache is whole on the rank that runs its rows",
-    instead: 'give each rank all 8 merge lanes (adp alone), or use token x sp',
-  },
-  {
-    of: ['adp', 'stages'],
-    because: 'ranks with their own rows meet in every layer, and keep all layers',
-    instead: 'make it one stage (adp alone)',
-  },
-  {
     of: ['token', 'spreadExperts'],
     because: 'KV-only ranks hold no experts, and a root has no rank with the same heads to share them with',
     instead: 'use tp x token, which spreads experts over the roots, or adp',
-  },
-  {
-    of: ['severalRoots', 'latent'],
-    because: 'a KV-only rank attends for one root, and the latent that it keeps would serve the heads of all',
-    instead: 'use token with one root, or tp+sp, which cuts query heads',
   },
   {
     of: ['arranged', 'latent'],
@@ -92,14 +71,14 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'use tp or sp',
   },
   {
-    of: ['arranged', 'experts'],
-    because: 'arranged stages cut the MLP in segments, not in experts',
-    instead: 'use ep or tp',
+    of: ['arranged', 'adp'],
+    because: 'every rank holds all heads, for sequences of its own, so uneven heads cost all of them alike',
+    instead: 'use adp alone, which balances sequences (attentionDpConfig), or arranged alone',
   },
   {
-    of: ['arranged', 'prediction'],
-    because: 'its heads are arranged by load, which predictions of speed do not know',
-    instead: 'measure it: splitkv bench --suite arranged',
+    of: ['arranged', 'token'],
+    because: 'a KV-only rank attends for all heads of its root: there is none to put elsewhere',
+    instead: 'use arranged with copies that share sequences, which puts the sequences of heavy heads on several ranks',
   },
   {
     of: ['spreadExperts', 'dense'],
@@ -157,15 +136,15 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'sequences stay where they began',
   },
   {
-    of: ['compression', 'splitChunks'],
-    because: 'compaction would move entries from one rank to another',
-    instead:
-      'use a plan that cuts heads (tp) or layers (pp) or keeps whole sequences (token, adp), or leave kvBudget out',
+    of: ['compression', 'splitPlaces'],
+    because:
+      'what is left of a prompt would go from rank to rank, and KV-only ranks have no weights to compute whole prompts by',
+    instead: 'use sp, tp+sp or ep, whose ranks do, or token alone',
   },
   {
-    of: ['compression', 'prefillWorker'],
-    because: "prompts are scored by queries that stay on the worker, so what it computes isn't compressed",
-    instead: 'leave one of them out',
+    of: ['compression', 'onnxPrefill'],
+    because: 'its graph gives keys and values, not the queries that score them',
+    instead: "use prefill kind 'splitkv', which compresses before it hands over",
   },
   {
     of: ['compression', 'prefixCaching'],
@@ -176,11 +155,6 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     of: ['compression', 'moves'],
     because: 'each head of a sequence has blocks of its own, which stay with its slot',
     instead: 'sequences stay where they began',
-  },
-  {
-    of: ['copies', 'prefillWorker'],
-    because: 'what the worker computes is cut by heads, not by the sequences or lanes that copies have',
-    instead: 'arrange with --copies 0, or leave prefill out',
   },
   {
     of: ['copies', 'prefixCaching'],
@@ -274,6 +248,7 @@ const WORD_FEATURES: Readonly<Record<string, Feature>> = {
   ep: 'spreadExperts',
   token: 'token',
   adp: 'adp',
+  arranged: 'arranged',
 };
 
 export const wordFeatures = (words: readonly string[]): Feature[] => words.flatMap((word) => WORD_FEATURES[word] ?? []);
@@ -291,9 +266,9 @@ function stagesFeatures({ stages, sharing }: Pick<Plan, 'stages' | 'sharing'>): 
       ['adp', kind === 'adp'],
       ['arranged', kind === 'arranged'],
       ['copies', sharing !== undefined],
-      ['severalRoots', kind === 'token' && cutsHeads],
       ['cutHeads', cutsHeads],
       ['splitChunks', shares.some(({ lanes }) => lanes.length < MERGE_LANES)],
+      ['splitPlaces', kind !== 'tensor' && shares.some(({ lanes }) => lanes.length < MERGE_LANES)],
       ['spreadExperts', sharesHeads && holders.some(({ experts }) => !sameList(experts, first!.experts))],
       ['stages', stages.length > 1],
       ['onePlace', onePlace],

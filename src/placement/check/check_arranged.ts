@@ -1,6 +1,7 @@
 import { range, sameList, showList, sum } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { type CopySharing, hasGap, isKvOnly, type ModelShape, type RankShare, type Stage } from '../plan.js';
+import { checkExperts } from './check_weights.js';
 import { checkList, type Refuse } from './refuse.js';
 
 /** Shares of a head's copies add up to 1 within rounding. */
@@ -8,13 +9,14 @@ const ROUNDING = 1e-6;
 
 /** Refuses a stage of kind 'arranged' that isn't as `checkPlan` says. `sharing`: the plan's. */
 export function checkArranged(
-  { shares }: Stage,
+  { shares, loads }: Stage,
   sharing: CopySharing | undefined,
   shape: ModelShape,
   refuse: Refuse,
 ): void {
   for (const share of shares) checkShare(share, shape, refuse);
   for (const head of shape.segmentHeads.keys()) checkHolders(head, shares, refuse);
+  checkExperts(shares, shape.numExperts, refuse);
   for (const segment of shape.mlpSegments.keys()) {
     const holders = shares.filter(({ mlp }) => mlp.includes(segment)).map(({ rank }) => rank);
     if (holders.length === 1) continue;
@@ -22,6 +24,11 @@ export function checkArranged(
       holders.length === 0
         ? `MLP segment ${segment} is held by no rank; add it to one rank's mlp`
         : `MLP segment ${segment} is held by ranks ${holders.join(' and ')}; with arranged heads one rank holds it`,
+    );
+  }
+  if (loads && loads.length !== shape.segmentHeads.length) {
+    throw refuse(
+      `loads has ${loads.length} numbers for ${shape.segmentHeads.length} kv heads; give one each, or leave it out`,
     );
   }
   if (sharing === 'lanes') {
@@ -42,13 +49,12 @@ export function checkArranged(
 }
 
 function checkShare(share: RankShare, shape: ModelShape, refuse: Refuse): void {
-  const { rank, heads, mlp, experts, kvHeads, lanes, copies = [] } = share;
+  const { rank, heads, mlp, kvHeads, lanes, copies = [] } = share;
   checkList(heads, shape.segmentHeads.length, `rank ${rank}: heads`, refuse);
   checkList(mlp, shape.mlpSegments.length, `rank ${rank}: mlp`, refuse);
-  checkList(experts, shape.numExperts, `rank ${rank}: experts`, refuse);
   if (isKvOnly(share)) throw refuse(`rank ${rank} holds nothing of these layers; leave it out of them`);
   if (hasGap(mlp)) throw refuse(`rank ${rank}: mlp ${showList(mlp)} have a gap; for now a rank holds neighbours`);
-  if (mlp.length > 0 && sum(mlp.map((segment) => shape.mlpSegments[segment]!)) === 0) {
+  if (mlp.length > 0 && sum(shape.mlpSegments) > 0 && sum(mlp.map((segment) => shape.mlpSegments[segment]!)) === 0) {
     throw refuse(`rank ${rank}: mlp ${showList(mlp)} have no columns; give it a segment that has some, or none`);
   }
   if (!sameList(kvHeads, heads)) {

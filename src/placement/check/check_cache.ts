@@ -1,5 +1,5 @@
-import { count, range, sameList, showList } from '../../base/lists.js';
-import { laneSplit, MERGE_LANES } from '../owner.js';
+import { range, sameList, showList } from '../../base/lists.js';
+import { lanesOf, MERGE_LANES } from '../owner.js';
 import { type ModelShape, type RankShare, type Stage } from '../plan.js';
 import { checkList, type Refuse } from './refuse.js';
 
@@ -8,25 +8,30 @@ export function checkCache(stage: Stage, shape: ModelShape, refuse: Refuse): voi
   const { shares } = stage;
   for (const share of shares) {
     checkList(share.kvHeads, shape.kvHeads, `rank ${share.rank}: kvHeads`, refuse);
-    checkList(share.lanes, MERGE_LANES, `rank ${share.rank}: lanes`, refuse);
-    if (!laneSplit(share.lanes)) {
-      throw refuse(
-        `rank ${share.rank}: lanes ${showList(share.lanes)} are no residue class; ` +
-          'a rank holds every S-th lane, S being 1, 2, 4 or 8: [0, 2, 4, 6], say',
-      );
-    }
+    checkList(share.lanes, Math.max(MERGE_LANES, shares.length), `rank ${share.rank}: lanes`, refuse);
   }
   checkHeads(shares, shape, refuse);
-  const [first] = shares as [RankShare];
-  const uneven = shares.find(({ lanes }) => lanes.length !== first.lanes.length);
-  if (uneven) {
+  // Each sequence of a latent that several roots share is held by one rank, whatever the head.
+  const alone = stage.kind === 'token' && shape.latent;
+  for (const share of shares) checkLanes(alone ? [share] : holdersOf(shares, share), refuse);
+}
+
+/** Ranks that keep the same heads' cache, and split every sequence. */
+const holdersOf = (shares: readonly RankShare[], { kvHeads }: RankShare): RankShare[] =>
+  shares.filter((other) => sameList(other.kvHeads, kvHeads)).toSorted((a, b) => (a.lanes[0] ?? 0) - (b.lanes[0] ?? 0));
+
+/** Every lane is held once, in turns. */
+function checkLanes(holders: readonly RankShare[], refuse: Refuse): void {
+  const split = holders.length;
+  for (const [index, { rank, lanes }] of holders.entries()) {
+    const wanted = lanesOf(split, index);
+    if (sameList(lanes, wanted)) continue;
+    const who = split === 1 ? 'alone' : `with ranks ${showList(holders.map((holder) => holder.rank))}`;
     throw refuse(
-      `rank ${first.rank} has ${count(first.lanes.length, 'lane')}, rank ${uneven.rank} ${uneven.lanes.length}; ` +
-        'every rank of a stage has as many',
+      `rank ${rank}: lanes ${showList(lanes)}; it keeps the cache of its heads ${who}, and ${split === 1 ? 'has all lanes' : `each has every ${split}th lane`}: ` +
+        `write ${showList(wanted)}`,
     );
   }
-  // Sequences of their own are held by one rank each, whatever the head and the lane.
-  if (stage.kind !== 'adp') checkOwners(shares, shape, refuse);
 }
 
 /** Every rank keeps its own heads' cache, or every rank keeps all. */
@@ -46,19 +51,5 @@ function checkHeads(shares: readonly RankShare[], { latent, kvHeads }: ModelShap
     throw refuse(
       `rank ${partial.rank} keeps the cache of its own heads, rank ${whole.rank} of all heads; choose one for the stage`,
     );
-  }
-}
-
-/** Every (kv head, lane) is held once. */
-function checkOwners(shares: readonly RankShare[], { kvHeads }: ModelShape, refuse: Refuse): void {
-  for (const head of range(0, kvHeads)) {
-    for (const lane of range(0, MERGE_LANES)) {
-      const owners = shares.filter((share) => share.kvHeads.includes(head) && share.lanes.includes(lane));
-      if (owners.length === 1) continue;
-      const by = owners.length === 0 ? 'no rank' : `ranks ${owners.map(({ rank }) => rank).join(' and ')}`;
-      throw refuse(
-        `the cache of kv head ${head}, lane ${lane} is held by ${by}; change lanes so that one rank holds it`,
-      );
-    }
   }
 }

@@ -230,12 +230,13 @@ describe('what people may write by hand', () => {
     );
     expect(mutant('tp', 2, (plan) => (shares(plan)[0]!.heads = [0, 2]))).toContain('have a gap');
     expect(mutant('sp', 4, (plan) => (shares(plan)[1]!.lanes = lanes(2, 1)))).toContain(
-      'every rank of a stage has as many',
+      'rank 1: lanes 1, 3, 5, 7; it keeps the cache of its heads with ranks 0-3, and each has every 4th lane: write 1, 5',
     );
-    expect(mutant('sp', 4, (plan) => (shares(plan)[1]!.lanes = lanes(4, 0)))).toBe(
-      "plan 'sp': layers 0-3: the cache of kv head 0, lane 0 is held by ranks 0 and 1; change lanes so that one rank holds it",
-    );
-    expect(mutant('sp', 2, (plan) => (shares(plan)[1]!.lanes = [1, 2, 3, 4]))).toContain('residue class');
+    expect(mutant('sp', 4, (plan) => (shares(plan)[1]!.lanes = lanes(4, 0)))).toContain('rank 1: lanes 0, 4; ');
+    expect(mutant('sp', 3, (plan) => (shares(plan)[1]!.lanes = [1, 4]))).toContain('write 1, 4, 7');
+    expect(mutant('sp', 9, (plan) => (shares(plan)[8]!.lanes = [0]))).toContain('each has every 9th lane: write 1');
+    expect(mutant('sp', 2, (plan) => (shares(plan)[1]!.lanes = [1, 2, 3, 4]))).toContain('write 1, 3, 5, 7');
+    expect(mutant('tp', 2, (plan) => (shares(plan)[1]!.lanes = [0]))).toContain('has all lanes: write 0-7');
     expect(mutant('tp', 2, (plan) => (shares(plan)[1]!.kvHeads = [3]))).toContain("keep the rank's own heads, or all");
     expect(
       mutant('tp+sp', 2, (plan) => {

@@ -7,14 +7,15 @@ import { type SplitkvError, usageError } from '../../base/errors.js';
 import { misfit, modelFeatures } from './capabilities.js';
 import { checkArranged } from './check_arranged.js';
 import { checkCache } from './check_cache.js';
-import { checkSequences } from './check_sequences.js';
+import { checkOwnSequences, checkSequences } from './check_sequences.js';
 import { checkVocabulary } from './check_vocabulary.js';
-import { checkWeights } from './check_weights.js';
+import { checkDataWeights, checkWeights } from './check_weights.js';
 import { count, range, sameList, showList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { isKvOnly, type ModelShape, type Plan, type Stage } from '../plan.js';
 import type { Refuse } from './refuse.js';
-import { sequencePlaces } from '../sequences/sequence_ranges.js';
+import { dataPlaces, type Place, placeWeights, sequencePlaces } from '../sequences/sequence_ranges.js';
+import { planTopology } from '../topology.js';
 import { checkKind } from '../plan/stage_kind.js';
 
 /**
@@ -23,16 +24,17 @@ import { checkKind } from '../plan/stage_kind.js';
  *
  * - Ranks of a stage form weight groups: two ranks hold the same heads and MLP segments (replicas) or none in common, and every
  *   group has as many replicas. A group's heads and MLP segments are contiguous.
- * - The cache of a stage is cut along the sequence into S equal residue classes of lanes. Either each rank keeps the kv heads of
+ * - The cache of a stage is cut along the sequence into S residue classes of lanes. Either each rank keeps the kv heads of
  *   its own weights, and its group's replicas have the S classes, or every rank keeps all kv heads, and the stage's ranks have
  *   them. MLA's latent is always the latter.
  * - Or heads are arranged freely (kind 'arranged'): each rank keeps the whole cache of its own heads, MLP segments are cut, and a head
  *   that several ranks hold is listed in the copies of each, with shares that add up to 1.
  * - Where sequences are sharded (kind 'token'), ranks without weights each follow one root. Every rank keeps all lanes of its own,
- *   or 2, 4 or 8 neighbours split them: all alike, but a root that keeps none.
- * - Where ranks run the rows of their own sequences (kind 'adp'), they hold all heads, in one stage, and all rows of the
- *   vocabulary; an MLP segment is on one rank, or all are on every rank.
- * - Experts are held by one rank each, a rank's contiguous, or all by every rank.
+ *   or 2 to 8 neighbours split them: all alike, but a root that keeps none.
+ * - Where ranks run the rows of their own sequences (kind 'adp'), each of them, or each of several groups of neighbours that are
+ *   alike, holds all heads, lanes and rows of the vocabulary as a stage of weight groups does. MLP segments are cut so in each
+ *   group, too, or each is on one rank of all.
+ * - Experts are held by one rank each (of all, or of each such group), a rank's contiguous, or all by every rank.
  *
  * A rank may be in several stages.
  * @throws SplitkvError `usage` with the first fault and what to do about it.
@@ -46,7 +48,13 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
   if (why !== undefined) throw refuse(why);
   for (const stage of plan.stages) {
     const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
-    if (stage.kind === 'token' || stage.kind === 'adp') {
+    if (stage.kind === 'adp') {
+      checkOwnSequences(stage, refuseHere);
+      checkDataWeights(stage, shape, refuseHere);
+      checkCache({ ...stage, shares: dataPlaces(stage.shares)[0]! }, shape, refuseHere);
+      continue;
+    }
+    if (stage.kind === 'token') {
       checkSequences(stage, refuseHere);
       // Ranks that keep sequences only follow their root; what it holds is checked as ever, and that its place has all lanes.
       const shares = stage.shares.filter((share) => !isKvOnly(share));
@@ -63,7 +71,9 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
     checkCache(stage, shape, refuseHere);
   }
   checkShards(plan, refuse);
+  checkOwnPlaces(plan, refuse);
   checkVocabulary(plan, shape, refuse);
+  checkSplits(plan, refuse);
 }
 
 /** Ranks of one place keep the same sequences, whatever their root and stage. */
@@ -91,6 +101,49 @@ function checkShards({ stages }: Plan, refuse: Refuse): void {
   throw refuse(
     `sequences are sharded ${showList(first.weights)} over rank ${first.root} and those that follow it, but ` +
       `${showList(other.weights)} over rank ${other.root} and its own: a sequence has its place in every stage, so give them the same weights`,
+  );
+}
+
+/** Where ranks run rows of their own they do in every stage, and a sequence has one place in all of them. */
+function checkOwnPlaces({ stages }: Plan, refuse: Refuse): void {
+  const own = stages.find(({ kind }) => kind === 'adp');
+  if (!own) return;
+  const other = stages.find(({ kind }) => kind !== 'adp');
+  if (other) {
+    throw refuse(
+      `${layersName(own)} are of kind 'adp', ${layersName(other)} of kind '${other.kind}': a request's rows are on one rank, or group of ` +
+        'ranks, from stage to stage, so make all stages adp, or none',
+    );
+  }
+  const weights = placeWeights(dataPlaces(own.shares));
+  const placeOf = new Map<number, number>();
+  for (const stage of stages) {
+    const places: readonly Place[] = dataPlaces(stage.shares);
+    if (!sameList(placeWeights(places), weights)) {
+      throw refuse(
+        `sequences are sharded ${showList(weights)} in ${layersName(own)}, but ${showList(placeWeights(places))} in ${layersName(stage)}: ` +
+          'a sequence has its place in every stage, so give them the same weights',
+      );
+    }
+    for (const [place, ranks] of places.entries()) {
+      const moved = ranks.find(({ rank }) => (placeOf.get(rank) ?? place) !== place);
+      if (moved)
+        throw refuse(
+          `rank ${moved.rank} keeps other sequences in ${layersName(stage)} than in stages before; list ranks in one order`,
+        );
+      for (const { rank } of ranks) placeOf.set(rank, place);
+    }
+  }
+}
+
+/** A sequence's blocks are handed out for the stage that splits it most; those of the others are whole numbers of these. */
+function checkSplits(plan: Plan, refuse: Refuse): void {
+  const splits = planTopology(plan).stages.map(({ split }) => split);
+  const most = Math.max(...splits);
+  const at = splits.findIndex((split) => most % split !== 0);
+  if (at < 0) return;
+  throw refuse(
+    `${layersName(plan.stages[at]!)}: ${splits[at]} ranks split a sequence, in other layers ${most} do: one number must divide the other`,
   );
 }
 

@@ -2,12 +2,26 @@ import { sameList, showList } from '../../base/lists.js';
 import { lanesOf, MERGE_LANES } from '../owner.js';
 import { isKvOnly, type Stage } from '../plan.js';
 import type { Refuse } from './refuse.js';
-import { type Place, placeWeights, sequencePlaces } from '../sequences/sequence_ranges.js';
+import { dataPlaces, type Place, placeWeights, sequencePlaces } from '../sequences/sequence_ranges.js';
 
-/** Refuses a stage that shards sequences over ranks (token or attention data parallelism) otherwise than `RankShare.sequences` says. */
-export function checkSequences({ kind, shares }: Stage, refuse: Refuse): void {
+function checkWeighed(shares: Stage['shares'], refuse: Refuse): void {
   const silent = shares.find(({ sequences }) => sequences === undefined);
   if (silent) throw refuse(`rank ${silent.rank} has no sequences, others have: give every rank a weight, 0 for none`);
+}
+
+/** Refuses a stage of attention data parallelism whose weights of sequences aren't those of groups. */
+export function checkOwnSequences({ shares }: Stage, refuse: Refuse): void {
+  checkWeighed(shares, refuse);
+  const places = dataPlaces(shares);
+  for (const place of places) checkOneWeight(place, 'run', refuse);
+  if (placeWeights(places).every((weight) => weight === 0)) {
+    throw refuse('the ranks keep no sequences: give one of them a weight above 0');
+  }
+}
+
+/** Refuses a stage that shards sequences over a root and KV-only ranks otherwise than `RankShare.sequences` says. */
+export function checkSequences({ shares }: Stage, refuse: Refuse): void {
+  checkWeighed(shares, refuse);
   const roots = shares.filter((share) => !isKvOnly(share));
   if (roots.length === 0) throw refuse('no rank holds weights: give one heads and MLP segments');
   for (const share of shares) {
@@ -24,35 +38,39 @@ export function checkSequences({ kind, shares }: Stage, refuse: Refuse): void {
   }
   for (const root of roots) {
     const places = sequencePlaces(root, shares);
-    checkLanes(places, kind === 'adp', refuse);
+    checkLanes(places, refuse);
     if (placeWeights(places).every((weight) => weight === 0)) {
-      const who = kind === 'adp' ? 'the ranks' : `rank ${root.rank} and those that follow it`;
-      throw refuse(`${who} keep no sequences: give one of them a weight above 0`);
+      throw refuse(`rank ${root.rank} and those that follow it keep no sequences: give one of them a weight above 0`);
     }
   }
 }
 
+function checkOneWeight(place: Place, what: 'run' | 'split', refuse: Refuse): void {
+  const [first] = place;
+  const other = place.find(({ sequences }) => sequences !== first!.sequences);
+  if (!other) return;
+  throw refuse(
+    `ranks ${first!.rank} and ${other.rank} ${what} the same sequences, but their weights are ${first!.sequences} and ${other.sequences}; ` +
+      'give them one',
+  );
+}
+
 /** Every rank keeps all lanes, or ranks side by side split them: as many everywhere, but a root that keeps no sequence. */
-function checkLanes(places: readonly Place[], ownRows: boolean, refuse: Refuse): void {
-  const split = ownRows ? 1 : Math.max(...places.map(({ length }) => length));
+function checkLanes(places: readonly Place[], refuse: Refuse): void {
+  const split = Math.max(...places.map(({ length }) => length));
   for (const place of places) {
-    for (const [index, { rank, lanes, sequences }] of place.entries()) {
+    for (const [index, { rank, lanes }] of place.entries()) {
       const wanted = place.length === split ? lanesOf(split, index) : lanesOf(1, 0);
       if (!sameList(lanes, wanted)) {
         throw refuse(
           `rank ${rank}: lanes ${showList(lanes)}; ` +
             (split === 1
               ? `a rank that keeps whole sequences has all ${MERGE_LANES}`
-              : `write ${showList(wanted)}: 1, 2, 4 or 8 ranks side by side split all ${MERGE_LANES}, and as many split those of every sequence`),
-        );
-      }
-      if (sequences !== place[0]!.sequences) {
-        throw refuse(
-          `ranks ${place[0]!.rank} and ${rank} split the same sequences, but their weights are ${place[0]!.sequences} and ${sequences}; ` +
-            'give them one',
+              : `write ${showList(wanted)}: ranks side by side split all ${MERGE_LANES}, and as many split those of every sequence`),
         );
       }
     }
+    checkOneWeight(place, 'split', refuse);
     const [first] = place;
     if (place.length < split && (isKvOnly(first!) || first!.sequences !== 0)) {
       throw refuse(

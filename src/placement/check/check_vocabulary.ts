@@ -1,4 +1,6 @@
 import { isKvOnly, type ModelShape, type Plan, type Stage, type VocabShare } from '../plan.js';
+import { count } from '../../base/lists.js';
+import { dataPlaces } from '../sequences/sequence_ranges.js';
 import type { Refuse } from './refuse.js';
 
 /** Cuts of the vocabulary lie at multiples of this many rows, so that a rank's part packs like any matrix. */
@@ -10,21 +12,32 @@ export function checkVocabulary({ stages, embedding, head }: Plan, { vocabSize }
   const last = ranksOf(stages.at(-1)!);
   checkHolders(embedding, first, 'embedding', 'first', refuse);
   checkHolders(head, last, 'head', 'last', refuse);
-  if (stages[0]!.kind === 'adp') {
-    checkWhole(embedding, first, vocabSize, 'embedding', refuse);
-    checkWhole(head, last, vocabSize, 'head', refuse);
-    return;
+  for (const ranks of placesOf(stages[0]!, first)) {
+    const own = embedding.filter(({ rank }) => ranks.has(rank));
+    const name = nameOf('embedding', ranks, first);
+    const replicated = own.length > 1 && own.every(({ rows: [a, b] }) => a === 0 && b === vocabSize);
+    if (!replicated) checkRows(own, vocabSize, name, refuse);
+    else if (own.length !== ranks.size) {
+      throw refuse(
+        `${name}: ${own.length} of ${ranks === first ? "the first stage's" : 'these'} ${ranks.size} ranks hold all rows; ` +
+          'every rank of it must, or cut the rows between ranks',
+      );
+    }
   }
-  const replicated = embedding.length > 1 && embedding.every(({ rows: [a, b] }) => a === 0 && b === vocabSize);
-  if (!replicated) checkRows(embedding, vocabSize, 'embedding', refuse);
-  else if (embedding.length !== first.size) {
-    throw refuse(
-      `embedding: ${embedding.length} of the first stage's ${first.size} ranks hold all rows; ` +
-        'every rank of it must, or cut the rows between ranks',
-    );
+  for (const ranks of placesOf(stages.at(-1)!, last)) {
+    const own = head.filter(({ rank }) => ranks.has(rank));
+    checkRows(own, vocabSize, nameOf('head', ranks, last), refuse);
   }
-  checkRows(head, vocabSize, 'head', refuse);
 }
+
+/** Ranks that embed and sample the same rows: all, or each place where places run rows of their own. */
+const placesOf = ({ kind, shares }: Stage, all: Set<number>): Set<number>[] =>
+  kind === 'adp' ? dataPlaces(shares).map((place) => new Set(place.map(({ rank }) => rank))) : [all];
+
+const nameOf = (what: string, ranks: Set<number>, all: Set<number>): string =>
+  ranks === all
+    ? what
+    : `${what} of ${count(ranks.size, 'rank')} that ${ranks.size === 1 ? 'runs rows of its' : 'run rows of their'} own (${[...ranks].join(', ')})`;
 
 const ranksOf = (stage: Stage): Set<number> =>
   new Set(stage.shares.filter((share) => !isKvOnly(share)).map(({ rank }) => rank));
@@ -45,24 +58,6 @@ function checkHolders(
     }
     if (seen.has(rank)) throw refuse(`${name}: rank ${rank} is listed twice; give it one range of rows`);
     seen.add(rank);
-  }
-}
-
-/** Each rank embeds and samples its own rows. */
-function checkWhole(
-  shares: readonly VocabShare[],
-  ranks: Set<number>,
-  vocabSize: number,
-  name: string,
-  refuse: Refuse,
-): void {
-  for (const rank of ranks) {
-    const rows = shares.find((share) => share.rank === rank)?.rows;
-    if (rows?.[0] === 0 && rows[1] === vocabSize) continue;
-    throw refuse(
-      `${name}: rank ${rank} has ${rows ? `rows [${rows.join(', ')}]` : 'no rows'}; where every rank runs its own rows, ` +
-        `give each all of them: [0, ${vocabSize}]`,
-    );
   }
 }
 

@@ -1,17 +1,48 @@
 import { count, range, sameList, showList, sum } from '../../base/lists.js';
 import { type ModelShape, type RankShare, type Stage } from '../plan.js';
+import { dataPlaces, type Place } from '../sequences/sequence_ranges.js';
 import { checkList, type Refuse } from './refuse.js';
 
 /** Refuses a stage whose attention segments, MLP segments or experts aren't placed as `checkPlan` says. */
 export function checkWeights(stage: Stage, shape: ModelShape, refuse: Refuse): void {
   const { shares } = stage;
-  const heads = { key: 'heads', what: 'attention segment', holds: 'query heads', sizes: shape.segmentHeads } as const;
-  const mlp = { key: 'mlp', what: 'MLP segment', holds: 'columns', sizes: shape.mlpSegments } as const;
-  checkSegments(shares, heads, refuse);
-  checkSegments(shares, mlp, refuse);
-  if (stage.kind === 'adp') checkOneHolder(shares, refuse);
-  else checkPairs(shares, refuse);
+  checkSegments(shares, { ...attention, sizes: shape.segmentHeads }, refuse);
+  checkSegments(shares, { ...feedForward, sizes: shape.mlpSegments }, refuse);
+  checkPairs(shares, refuse);
   checkExperts(shares, shape.numExperts, refuse);
+}
+
+const attention = { key: 'heads', what: 'attention segment', holds: 'query heads' } as const;
+const feedForward = { key: 'mlp', what: 'MLP segment', holds: 'columns' } as const;
+
+/**
+ * The same of a stage of attention data parallelism, whose groups are alike in their heads: each cuts MLP segments over its own ranks, or
+ * those of all groups do; likewise experts.
+ */
+export function checkDataWeights({ shares }: Stage, shape: ModelShape, refuse: Refuse): void {
+  const places = dataPlaces(shares);
+  const [first] = places as [Place];
+  checkSegments(first, { ...attention, sizes: shape.segmentHeads }, refuse);
+  const wholePlaces = places.filter(
+    (place) => new Set(place.flatMap(({ mlp }) => mlp)).size === shape.mlpSegments.length,
+  );
+  const mlp = { ...feedForward, sizes: shape.mlpSegments };
+  if (wholePlaces.length === places.length) {
+    for (const place of places) {
+      checkSegments(place, mlp, refuse);
+      checkPairs(place, refuse);
+      const other = place.find((share, at) => !sameList(share.mlp, first[at]!.mlp));
+      if (other)
+        throw refuse(`rank ${other.rank} holds mlp ${showList(other.mlp)}: cut MLP segments alike in each group`);
+    }
+  } else {
+    checkSegments(shares, mlp, refuse);
+    checkOneHolder(shares, refuse);
+  }
+  const wholeExperts = places.every(
+    (place) => new Set(place.flatMap(({ experts }) => experts)).size === shape.numExperts,
+  );
+  for (const group of wholeExperts ? places : [shares]) checkExperts(group, shape.numExperts, refuse);
 }
 
 interface SegmentKind {
@@ -89,7 +120,8 @@ function checkOneHolder(shares: readonly RankShare[], refuse: Refuse): void {
   );
 }
 
-function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: Refuse): void {
+/** Experts are held by one rank each, a rank's contiguous, or all by every rank. */
+export function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: Refuse): void {
   for (const { rank, experts } of shares) {
     checkList(experts, numExperts, `rank ${rank}: experts`, refuse);
     checkRun(experts, `rank ${rank}: experts`, refuse);

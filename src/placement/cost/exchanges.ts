@@ -1,6 +1,9 @@
-import { range } from '../../base/lists.js';
+import { range, sum } from '../../base/lists.js';
+import { holdersOf, homeOf } from '../sequences/copies.js';
+import { sequenceRanges } from '../sequences/sequence_ranges.js';
 import {
   attentionRoutes,
+  type Cargo,
   cargoBytes,
   crossing,
   embeddingRoutes,
@@ -62,11 +65,10 @@ export const mlpKind = ({ expert, mlpSegments }: LayerSizes): MlpKind => {
  * @param mlp 'experts': routed ones alone; 'shared experts': those beside an MLP that runs for each row
  */
 export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind): PredictedExchange[] {
-  const { topology, plan, index, role, kind, split, cutsMlp, spreadsExperts } = stage;
+  const { topology, plan, index, role, kind, split, gathersMlp, gathersExperts, spreadsExperts } = stage;
   const spread = mlp !== 'gated' && spreadsExperts;
-  const gathers = kind === 'adp' && (spread || cutsMlp);
-  const segments =
-    kind === 'adp' ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
+  const gathersPairs = mlp !== 'gated' && gathersExperts;
+  const segments = gathersMlp ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
   const exchange = (label: string, routes: readonly Route[]): PredictedExchange =>
     exchangeOf(label, routes, stage, work);
   const lanes = split > 1 || (kind === 'arranged' && plan.sharing === 'lanes');
@@ -77,7 +79,7 @@ export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind):
       attentionRoutes(topology, plan, index, role),
     ),
     exchange('o_proj', segmentRoutes(topology, index, role, 'heads')),
-    exchange('rows', gathers ? gatherRoutes(topology, index, spread) : []),
+    exchange('rows', gathersMlp || gathersPairs ? gatherRoutes(topology, index, gathersPairs) : []),
     // Outputs of experts travel with the shared experts' segments.
     spread
       ? exchange('experts', [...(mlp === 'experts' ? [] : segments), ...expertRoutes(topology, index, role)])
@@ -91,7 +93,9 @@ export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind):
  */
 export function stepExchanges(stages: readonly StageStep[], work: ModelWork, samples: number): PredictedExchange[][] {
   const [{ plan, topology, role, groupRows }] = stages as [StageStep];
-  const sampled = { ...stages.at(-1)!, groupRows: [samples] };
+  // Where places run rows of their own, each samples of its own.
+  const of = role === 'generated' ? groupRows : groupRows.map((rows) => Math.min(1, rows));
+  const sampled = { ...stages.at(-1)!, groupRows: topology.ownRows ? of : [samples] };
   return stages.map((stage, index) => {
     const exchanges = [
       index === 0
@@ -106,7 +110,7 @@ export function stepExchanges(stages: readonly StageStep[], work: ModelWork, sam
         exchanges.push(exchangeOf('last row', routes.map(onlyGroup), sampled, work));
       }
       exchanges.push(exchangeOf('candidates', samplingRoutes(topology, plan, 'candidates'), sampled, work));
-      exchanges.push(exchangeOf('tokens', tokenRoutes(topology, plan), sampled, work));
+      exchanges.push(exchangeOf('tokens', tokenRoutes(topology), sampled, work));
     }
     return withMessages(exchanges);
   });
@@ -134,17 +138,31 @@ function exchangeOf(
   stage: StageStep,
   { widths }: ModelWork,
 ): PredictedExchange {
-  const step = { rows: stage.groupRows, chunks: stage.chunks };
+  const step = { rows: stage.groupRows, chunks: stage.chunks, offsets: stage.offsets };
   const messages = new Map<string, Message>();
   for (const { from, to, cargo } of crossing(routes)) {
-    const bytes = cargoBytes(
-      cargo,
-      widths,
-      step,
-      stage.topology.stages.some(({ kind }) => kind === 'token'),
-    );
+    const tokensTravel = stage.topology.stages.some(({ kind }) => kind === 'token');
+    const bytes = cargoBytes(cargo, widths, step, tokensTravel) * homePart(from, cargo, stage);
     const before = messages.get(`${from} ${to}`)?.bytes ?? 0;
     if (bytes > 0) messages.set(`${from} ${to}`, { from, to, bytes: before + bytes });
   }
   return { label, messages: [...messages.values()] };
+}
+
+/** Of a copied head's segment, the part of the rows whose home the sender is: no other copy sends them. */
+function homePart(from: number, cargo: Cargo, { plan, stage, groupRows }: StageStep): number {
+  if (cargo.kind !== 'segments' || cargo.of !== 'heads' || plan.sharing === undefined) return 1;
+  const rows = sum(groupRows);
+  const parts = cargo.segments.map((head) => {
+    const holders = holdersOf(stage, head);
+    if (holders.length === 1) return 1;
+    if (plan.sharing === 'lanes' || rows <= 1) return homeOf(holders) === from ? 1 : 0;
+    const ranges = sequenceRanges(
+      holders.map(({ share }) => share),
+      rows,
+    );
+    const [first, end] = ranges[holders.findIndex(({ rank }) => rank === from)]!;
+    return (end - first) / rows;
+  });
+  return sum(parts) / parts.length;
 }

@@ -1,6 +1,8 @@
 import { sum } from '../../base/lists.js';
 import { isKvOnly, type Plan, type RankShare } from '../plan.js';
+import type { Place } from '../sequences/sequence_ranges.js';
 import type { LayerSizes } from '../sizes.js';
+import { matesOf } from '../topology.js';
 import { type PredictedExchange, secondsOfExchange, layerExchanges, mlpKind, stepExchanges } from './exchanges.js';
 import { expectedLargest, expertsRead } from './expert_load.js';
 import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure, type Slowdown } from './measure.js';
@@ -62,15 +64,16 @@ export function stageTimes(
       const here = exchangesOf[mlpKind(sizes)];
       exchanges.push(...here);
       const dispatches = extraDispatches(here);
-      for (const part of layerParts(stage, sizes, pairsOf, dispatches)) spend(stage.stage.shares, part);
+      for (const part of layerParts(stage, layer, sizes, pairsOf, dispatches)) spend(stage.stage.shares, part);
     }
     if (index === stages.length - 1) {
       const { runsOwnRows } = stage;
+      const { ranks } = stage.topology;
       spend(
-        runsOwnRows ? plan.head : plan.head.slice(0, 1),
+        plan.head.filter(({ rank }) => ranks[rank]!.root === rank),
         (_, adapter) => work.stepDispatches * adapter.dispatchSeconds,
       );
-      // Where ranks run rows of their own, each samples those of its sequences.
+      // Where places run rows of their own, each samples those of its sequences.
       const sampled = (rank: number): number => {
         const share = stage.holders.find((holder) => holder.rank === rank)!;
         return runsOwnRows ? Math.round((samples * stage.rowsOf(share)) / step.rows) : samples;
@@ -120,18 +123,19 @@ type Part = (share: RankShare, adapter: AdapterMeasure) => number;
 /** A layer's parts between exchanges: projections, attention, MLP. */
 function layerParts(
   stage: StageStep,
+  layer: number,
   sizes: LayerSizes,
   pairsOf: (share: RankShare) => { readonly pairs: number; readonly read: number },
   dispatches: number,
 ): Part[] {
-  const { rowsOf, mlpRowsOf, attendedOf, role } = stage;
+  const { rowsOf, mlpRowsOf, attendedOf, attendedHeads, role } = stage;
   const of = (adapter: AdapterMeasure): RowsMeasure => (sizes.expert > 0 ? adapter.expert : adapter.dense)![role];
   const held = (list: readonly number[], bytes: readonly number[]): number =>
     sum(list.map((segment) => bytes[segment]!));
   return [
     (share, adapter) =>
       linearSeconds(of(adapter), sizes.attentionShared + held(share.heads, sizes.attentionSegments), rowsOf(share)),
-    (share, adapter) => attendedOf(share) * share.kvHeads.length * of(adapter).attention,
+    (share, adapter) => attendedOf(share) * attendedHeads(share, layer) * of(adapter).attention,
     (share, adapter) => {
       const measure = of(adapter);
       const { pairs, read } = sizes.expert > 0 ? pairsOf(share) : { pairs: 0, read: 0 };
@@ -146,21 +150,29 @@ function layerParts(
   ];
 }
 
-/** The (row, expert) pairs that a rank computes in an expert layer, and the experts that it reads. `rows`: of the whole step. */
+/**
+ * The (row, expert) pairs that a rank computes in an expert layer, and the experts that it reads. `rows`: of the whole step, of which a
+ * rank's experts get all, or those of its place.
+ */
 function expertPairs(
   stage: StageStep,
   work: ModelWork,
   rows: number,
 ): (share: RankShare) => { readonly pairs: number; readonly read: number } {
   const { numExperts } = work.shape;
-  const parts = stage.holders.map(({ experts }) => experts.length / numExperts);
-  const largest = stage.spreadsExperts
-    ? expectedLargest(rows * work.expertsPerToken, parts) / Math.max(...parts)
-    : undefined;
+  const { spreadsExperts, gathersExperts, runsOwnRows } = stage;
+  const largest = new Map<Place, number>();
   return (share) => {
     const { experts } = share;
-    const own = stage.spreadsExperts ? rows : stage.rowsOf(share);
-    const pairs = ((largest ?? own * work.expertsPerToken) * experts.length) / numExperts;
+    const meets = spreadsExperts && (gathersExperts || !runsOwnRows);
+    const own = meets ? rows : stage.rowsOf(share);
+    const all = own * work.expertsPerToken;
+    const sharing = meets ? stage.holders : matesOf(stage, share);
+    if (spreadsExperts && !largest.has(sharing)) {
+      const parts = sharing.map((rank) => rank.experts.length / numExperts);
+      largest.set(sharing, expectedLargest(all, parts) / Math.max(...parts));
+    }
+    const pairs = ((largest.get(sharing) ?? all) * experts.length) / numExperts;
     return { pairs, read: expertsRead(own, pairs, experts.length) };
   };
 }

@@ -3,12 +3,17 @@ import { CHUNK_TOKENS, localTokens } from '../owner.js';
 import { sequenceRanges } from '../sequences/sequence_ranges.js';
 import type { StepRows } from './work.js';
 
-/** One generated row of each of `slots` sequences that are `length` tokens long. */
-export function generatedRows(slots: number, length: number): StepRows {
+/**
+ * One generated row of each of `slots` sequences that are `length` tokens long.
+ * @param entries that each head has of them, [layer][kv head]; default all
+ */
+export function generatedRows(slots: number, length: number, entries?: readonly (readonly number[])[]): StepRows {
   const chunks = Math.ceil(length / CHUNK_TOKENS);
   return {
     role: 'generated',
     rows: slots,
+    // The first sequence to come.
+    ...(slots === 1 && { offsets: [0] }),
     ownRows: (split) => range(0, split).map(() => slots),
     sharded: (weights) => sequenceRanges(weights, slots).map(([first, end]) => end - first),
     attended: (split) => {
@@ -18,6 +23,7 @@ export function generatedRows(slots: number, length: number): StepRows {
       const surplus = (slots * chunks) % split;
       return range(0, split).map((index) => ((even + (index < surplus ? 1 : 0)) * length) / chunks);
     },
+    left: entries?.map((heads) => heads.map((own) => Math.min(1, own / Math.max(1, length)))),
     chunks,
   };
 }
@@ -27,6 +33,7 @@ export function promptRows(first: number, rows: number, prompts = 1): StepRows {
   return {
     role: 'prompt',
     rows: prompts * rows,
+    ...(prompts === 1 && { offsets: [0] }),
     ownRows: (split) => ownRows(first, first + rows, split),
     // Nothing else is placed: each goes to the rank that is to have the most sequences, of equals the later one (`sequenceRanges`).
     sharded: (weights) => {

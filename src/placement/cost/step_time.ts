@@ -21,7 +21,7 @@ export interface StepTime {
 
 /**
  * One generated token of each of `slots` sequences of `length` tokens. They are cut into batches whose steps run side by side, by default
- * as many as a pipeline has stages, so that all of them work.
+ * as many as a pipeline has stages, so that all of them work. `entries`: that each head has, [layer][kv head]; default all.
  */
 export function generatedStep(
   plan: Plan,
@@ -30,9 +30,10 @@ export function generatedStep(
   slots: number,
   length: number,
   wanted = pipelineDepth(plan),
+  entries?: readonly (readonly number[])[],
 ): StepTime {
   const batches = Math.min(wanted, slots);
-  const step = generatedRows(Math.ceil(slots / batches), length);
+  const step = generatedRows(Math.ceil(slots / batches), length, entries);
   const timesOf = (busy: number): StageTime[] =>
     stageTimes(plan, stageSteps(plan, step), work, machine, step, step.rows, busy);
   const periodOf = (times: readonly StageTime[]): number =>
@@ -45,7 +46,7 @@ export function generatedStep(
 }
 
 /**
- * Whole prompts, one after the other (or one a rank, where ranks run rows of their own), at most `chunkRows` rows of a rank at a time,
+ * Whole prompts, one after the other (or one a place, where places run rows of their own), at most `chunkRows` rows of a rank at a time,
  * and the sampling of their first tokens. A pipeline's stages work on steps that follow each other.
  */
 export function promptTime(
@@ -56,8 +57,8 @@ export function promptTime(
   chunkRows: number,
   prompts = 1,
 ): StepTime {
-  const [{ rowSplit, runsOwnRows }] = stageSteps(plan, promptRows(0, 1)) as [StageStep];
-  const atOnce = runsOwnRows ? Math.min(prompts, plan.worldSize) : 1;
+  const [{ rowSplit, runsOwnRows, placeRanks }] = stageSteps(plan, promptRows(0, 1)) as [StageStep];
+  const atOnce = runsOwnRows ? Math.min(prompts, placeRanks.length) : 1;
   const timesOf = (count: number, busy: number): StageTime[][] => {
     const steps = promptSteps(promptLength, chunkRows, rowSplit, count);
     return steps.map((step, i) => {

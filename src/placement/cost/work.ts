@@ -24,6 +24,10 @@ export interface StepRows {
   readonly sharded: (weights: readonly number[]) => readonly number[];
   /** Sum over rows of the cached tokens each attends to, of the chunks that each of `split` ranks owns. */
   readonly attended: (split: number) => readonly number[];
+  /** Of those tokens, the part that a head still has, [layer][kv head]: its prompt was compressed. Default: all. */
+  readonly left?: readonly (readonly number[])[] | undefined;
   /** Chunks of the longest sequence. */
   readonly chunks: number;
+  /** Offsets of the sequences, which say who has their first chunks; undefined where there may be any. */
+  readonly offsets?: readonly number[];
 }

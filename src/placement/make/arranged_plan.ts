@@ -1,18 +1,18 @@
 import { usageError } from '../../base/errors.js';
 import type { ArrangementFile } from '../../arrangement/index.js';
 import { misfit, modelFeatures } from '../check/capabilities.js';
-import { range } from '../../base/lists.js';
+import { range, sameList } from '../../base/lists.js';
 import { cutRows } from './stage_cut.js';
 import { MERGE_LANES } from '../owner.js';
-import { spreadSegments } from './partition.js';
+import { spreadEvenly, spreadSegments } from './partition.js';
 import { kindOf } from '../plan/stage_kind.js';
 import type { CopySharing, HeadCopy, ModelShape, Plan, RankShare, Stage } from '../plan.js';
 
 type LayerHeads = ArrangementFile['placement'][number];
 
 /**
- * The plan that runs an arrangement: every rank holds its heads, copies included; MLP segments and vocabulary rows are cut as `tp`
- * cuts them, over as many ranks as there are segments.
+ * The plan that runs an arrangement: every rank holds its heads, copies included; MLP segments, experts and vocabulary rows are cut as
+ * `tp` cuts them, MLP segments over as many ranks as there are. With a pipeline each stage's ranks do so for its layers.
  *
  * @param sharing how copies share a head, where there are any
  * @throws SplitkvError `usage` for an arrangement of another model, or one that leaves a rank without anything
@@ -28,16 +28,18 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
         `${shape.kvHeads}: arrange a profile of this model`,
     );
   }
-  const filled = shape.mlpSegments.filter((columns) => columns > 0).length;
-  const mlp = spreadSegments(shape.mlpSegments, Math.min(ranks, filled))!;
+  const stageRanks = ranks / (file.pipeline ?? 1);
+  const cut = cutMlp(stageRanks, shape);
   const stages: Stage[] = [];
   for (const [layer, heads] of placement.entries()) {
-    const shares = layerShares(heads, ranks, mlp);
+    const first = Math.floor(heads[0]![0]!.rank / stageRanks) * stageRanks;
+    const shares = layerShares(heads, first, cut);
+    const loads = file.loads?.[layer];
     const before = stages.at(-1);
-    if (before && sameShares(before.shares, shares)) {
+    if (before && sameShares(before.shares, shares) && sameList(before.loads ?? [], loads ?? [])) {
       stages[stages.length - 1] = { ...before, layers: [before.layers[0], layer + 1] };
     } else {
-      stages.push({ layers: [layer, layer + 1], kind: kindOf(shares), shares });
+      stages.push({ layers: [layer, layer + 1], kind: kindOf(shares), shares, ...(loads && { loads }) });
     }
   }
   const idle = range(0, ranks).find(
@@ -45,24 +47,38 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
   );
   if (idle !== undefined) throw bad(`rank ${idle} of ${ranks} has no head in any layer: arrange for fewer ranks`);
   const copied = stages.some(({ shares }) => shares.some(({ copies }) => copies !== undefined));
-  const rows = cutRows(shape.vocabSize, mlp.length);
+  const rows = cutRows(shape.vocabSize, cut.filter(({ mlp, experts }) => mlp.length + experts.length > 0).length);
+  const lastStage = ranks - stageRanks;
   return {
     version: 1,
-    policy: 'arranged',
+    policy: stageRanks < ranks ? 'pp x arranged' : 'arranged',
     worldSize: ranks,
     ...(copied && { sharing }),
     ...(file.utilisation !== undefined && { utilisation: file.utilisation }),
     stages,
     embedding: rows,
-    head: rows,
+    head: rows.map((share) => ({ ...share, rank: share.rank + lastStage })),
   };
 }
 
-function layerShares(heads: LayerHeads, ranks: number, mlp: readonly (readonly number[])[]): RankShare[] {
-  return range(0, ranks).flatMap((rank) => {
+type MlpCut = Pick<RankShare, 'mlp' | 'experts'>;
+
+/** What each rank of a stage holds beside heads: MLP segments over as many ranks as there are, and experts. */
+export function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape): MlpCut[] {
+  const filled = mlpSegments.filter((columns) => columns > 0).length || mlpSegments.length;
+  const mlp = spreadSegments(mlpSegments, Math.min(ranks, filled))!;
+  return spreadEvenly(numExperts, ranks).map(([first, end], rank) => ({
+    mlp: mlp[rank] ?? [],
+    experts: range(first, end),
+  }));
+}
+
+/** The shares of a layer, of ranks from `first` on. */
+function layerShares(heads: LayerHeads, first: number, cut: readonly MlpCut[]): RankShare[] {
+  return cut.flatMap(({ mlp, experts }, at) => {
+    const rank = first + at;
     const own = [...heads.keys()].filter((head) => heads[head]!.some((copy) => copy.rank === rank));
-    const segments = mlp[rank] ?? [];
-    if (own.length + segments.length === 0) return [];
+    if (own.length + mlp.length + experts.length === 0) return [];
     const copies = own
       .filter((head) => heads[head]!.length > 1)
       .map((head): HeadCopy => ({ head, share: heads[head]!.find((copy) => copy.rank === rank)!.share }));
@@ -71,8 +87,8 @@ function layerShares(heads: LayerHeads, ranks: number, mlp: readonly (readonly n
         rank,
         heads: own,
         ...(copies.length > 0 && { copies }),
-        mlp: segments,
-        experts: [],
+        mlp,
+        experts,
         kvHeads: own,
         lanes: range(0, MERGE_LANES),
       },
@@ -80,7 +96,7 @@ function layerShares(heads: LayerHeads, ranks: number, mlp: readonly (readonly n
   });
 }
 
-/** MLP segments are those of the rank in every layer. */
+/** MLP segments and experts are those of the rank in every layer. */
 function sameShares(a: readonly RankShare[], b: readonly RankShare[]): boolean {
   const form = (shares: readonly RankShare[]): string =>
     JSON.stringify(shares.map(({ rank, heads, copies = [] }) => [rank, heads, copies]));

@@ -13,6 +13,7 @@ describe('copies for one sequence at a time', () => {
       placement: [[[on(1)], [on(0)], [on(1)]]],
       copied: 1,
       shared: 0,
+      pays: false,
     });
   });
 
@@ -32,6 +33,7 @@ describe('copies for one sequence at a time', () => {
       placement: [placement[0], placement[1], [[on(1)], [on(2)], [on(0)]]],
       copied: 2,
       shared: 1,
+      pays: true,
     });
   });
 

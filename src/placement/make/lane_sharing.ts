@@ -13,7 +13,12 @@ export interface LaneSharing {
   /** Layers that had copies, and those that still have some. */
   readonly copied: number;
   readonly shared: number;
+  /** The busiest ranks of the layers have less to read by so much that one sequence at a time is worth it. */
+  readonly pays: boolean;
 }
+
+/** What ranks wait for must shrink by so much: copies that share lanes take an exchange a layer, and run one sequence at a time. */
+const WORTH = 0.9;
 
 /**
  * Leaves copies out where sharing merge lanes helps one sequence little: heads of fewer than `LANE_ENTRIES` entries, and layers whose
@@ -26,17 +31,22 @@ export function lanesThatPay(
   entries: readonly (readonly number[])[],
 ): LaneSharing {
   let [copied, shared] = [0, 0];
+  let [before, after] = [0, 0];
   const layers = placement.map((heads, layer) => {
     if (!hasCopies(heads)) return heads;
     copied++;
     const kept = entries[layer]!;
     const whole = uncopied(heads, kept, ranks, () => true);
+    const wholePeak = busiest(whole, kept, ranks);
+    before += wholePeak;
     const long = uncopied(heads, kept, ranks, (head) => kept[head]! < LANE_ENTRIES);
-    if (!hasCopies(long) || busiest(long, kept, ranks) >= busiest(whole, kept, ranks)) return whole;
+    const longPeak = hasCopies(long) ? busiest(long, kept, ranks) : wholePeak;
+    after += Math.min(longPeak, wholePeak);
+    if (longPeak >= wholePeak) return whole;
     shared++;
     return long;
   });
-  return { placement: layers, copied, shared };
+  return { placement: layers, copied, shared, pays: shared > 0 && after <= WORTH * before };
 }
 
 const hasCopies = (heads: LayerPlacement): boolean => heads.some((copies) => copies.length > 1);

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { checkPlan } from '../check/check_plan.js';
 import { makePlan, type PlanOptions } from './make_plan.js';
+import { planTopology } from '../topology.js';
 import { parsePlan } from '../plan/parse_plan.js';
 import type { ModelShape, Plan } from '../plan.js';
 import { POLICIES } from './policy.js';
@@ -36,10 +37,11 @@ test('every policy on any number of ranks gives a legal plan or a usage error', 
   );
 });
 
-test('every policy fits 1, 2 or 4 ranks of a model that can be cut', () => {
+test('every policy fits 1, 2, 4 or 8 ranks of a model that can be cut', () => {
   const shape = { ...gqaShape(8), numExperts: 8 };
   for (const policy of POLICIES) {
-    const smallest = policy === 'single' ? 1 : policy.includes(' x ') ? 4 : 2;
+    const smallest =
+      policy === 'single' ? 1 : policy.startsWith('pp x tp x token') ? 8 : policy.includes(' x ') ? 4 : 2;
     checkPlan(makePlan(policy, smallest, shape), shape);
   }
 });
@@ -57,11 +59,13 @@ test('explicit degrees give that plan or a usage error', () => {
         if (!plan) return;
         checkPlan(plan, shape);
         if (degrees.pipeline !== undefined) expect(plan.stages.length).toBe(degrees.pipeline);
-        for (const { shares } of plan.stages) {
+        for (const [at, { shares }] of plan.stages.entries()) {
           // Ranks that keep sequences and no weights are in no group.
           const groups = new Set(shares.flatMap(({ heads }) => (heads.length > 0 ? [heads.join()] : []))).size;
           if (degrees.tensor !== undefined) expect(groups).toBe(degrees.tensor);
-          if (degrees.sequence !== undefined) expect(8 / shares.at(-1)!.lanes.length).toBe(degrees.sequence);
+          // Weight groups may share a cache: then it is of the ranks of each.
+          const ways = planTopology(plan).stages[at]!.split;
+          if (degrees.sequence !== undefined) expect([degrees.sequence, degrees.sequence * groups]).toContain(ways);
         }
       },
     ),
@@ -113,6 +117,16 @@ describe('tp', () => {
     expect(share(plan, 1)).toMatchObject({ heads: [2, 3], kvHeads: [0], lanes: [1, 5] });
   });
 
+  test('on MLA takes any number of ranks', () => {
+    const shape = mlaShape(16);
+    const groups = (ranks: number): number => planTopology(makePlan('tp', ranks, shape)).stages[0]!.groups.length;
+    expect([3, 5, 6, 7, 9, 10, 16].map(groups)).toEqual([3, 5, 6, 7, 3, 5, 8]);
+    expect(lanes(makePlan('tp', 3, shape))).toEqual(['036', '147', '25']);
+    expect(lanes(makePlan('tp', 9, shape))).toEqual(['0', '1', '2', '3', '4', '5', '6', '7', '8']);
+    // Heads can't be cut over 11, or 2 to 8 groups of equal size: whole on every rank.
+    expect(groups(11)).toBe(1);
+  });
+
   test('leaves ranks without rows where the vocabulary is tiny', () => {
     expect(makePlan('tp', 4, gqaShape(4, { vocabSize: 100 })).head).toEqual([
       { rank: 0, rows: [0, 64] },
@@ -123,7 +137,6 @@ describe('tp', () => {
   test('refuses to cut a segment, with the number that fits', () => {
     expect(() => makePlan('tp', 4, gqaShape(2))).toThrow('at most; use 1 or 2 ranks');
     expect(() => makePlan('tp', 8, gqaShape(8, { columns: 64 }))).toThrow('over 2 ranks at most');
-    expect(() => makePlan('tp', 3, mlaShape(16))).toThrow('use 1, 2, 4 or 8 ranks');
   });
 });
 
@@ -137,8 +150,10 @@ describe('sp', () => {
     expect(plan.head).toEqual([{ rank: 0, rows: [0, 1000] }]);
   });
 
-  test.each([3, 5, 6, 7])('%i ranks do not divide the lanes', (ranks) => {
-    expect(() => makePlan('sp', ranks, gqaShape(8))).toThrow('use 1, 2, 4 or 8 ranks');
+  test.each([3, 5, 6, 7, 9, 16])('%i ranks share the lanes unevenly', (ranks) => {
+    const plan = makePlan('sp', ranks, gqaShape(8));
+    checkPlan(plan, gqaShape(8));
+    expect(planTopology(plan).stages[0]!.split).toBe(ranks);
   });
 });
 
@@ -180,8 +195,11 @@ describe('tp+sp', () => {
       kvHeads: [0, 1, 2, 3, 4, 5, 6, 7],
       lanes: [1, 5],
     });
-    expect(() => makePlan('tp+sp', 4, mlaShape(16), { tensor: 2, sequence: 2 })).toThrow(
-      "tensor 2 x sequence 2 doesn't fit 4 ranks, which can be cut 4 x 4, 2 x 4, 1 x 4",
+    // Of a latent that weight groups share: the ranks of each.
+    const mla = mlaShape(16);
+    expect(makePlan('tp+sp', 4, mla, { tensor: 2, sequence: 2 })).toEqual(makePlan('tp+sp', 4, mla, { tensor: 2 }));
+    expect(() => makePlan('tp+sp', 4, mla, { tensor: 2, sequence: 3 })).toThrow(
+      "tensor 2 x sequence 3 doesn't fit 4 ranks, which can be cut 4 x 4, 2 x 4, 1 x 4",
     );
   });
 });
@@ -236,7 +254,9 @@ describe('products', () => {
     expect(layers(makePlan('pp x tp', 4, gqaShape(4)))).toHaveLength(2);
     expect(layers(makePlan('pp x tp', 8, gqaShape(4)))).toHaveLength(2);
     expect(layers(makePlan('pp x tp', 8, gqaShape(2)))).toHaveLength(4);
+    // Rather stages whose ranks share lanes evenly.
     expect(layers(makePlan('pp x sp', 6, gqaShape(2)))).toHaveLength(3);
+    expect(layers(makePlan('pp x sp', 6, gqaShape(2), { sequence: 3 }))).toHaveLength(2);
     expect(layers(makePlan('pp x tp', 8, gqaShape(8), { tensor: 2 }))).toHaveLength(4);
     expect(() => makePlan('pp x tp', 2, gqaShape(4))).toThrow('use 4, 6, 8, 9, 12 or 16 ranks');
   });

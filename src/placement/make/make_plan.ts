@@ -2,19 +2,17 @@ import { usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { type Feature, misfit, modelFeatures } from '../check/capabilities.js';
 import { count, range } from '../../base/lists.js';
+import { MERGE_LANES } from '../owner.js';
 import { partition } from './partition.js';
 import type { ModelShape, Plan } from '../plan.js';
+import type { Degrees } from './degrees.js';
 import { parsePolicy, type Policy } from './policy.js';
 import type { StageCut } from './stage_cut.js';
 
-/** Degrees are for policies that leave a choice; the rest weighs layers for a pipeline. */
-export interface PlanOptions {
-  /** Groups of ranks with different weights, in a stage. */
-  readonly tensor?: number | undefined;
-  /** Ways a stage's cache is split along the sequence. */
+/** Degrees are for policies that leave a choice, as far as they are given; the rest weighs layers and sequences. */
+export interface PlanOptions extends Degrees {
+  /** Ways a stage's cache is split along the sequence, or of a latent that weight groups share, ranks of each that do. */
   readonly sequence?: number | undefined;
-  /** Stages. */
-  readonly pipeline?: number | undefined;
   /**
    * What each layer costs, in any unit: milliseconds, bytes. By default an estimate of its weights (and of the head's) from the
    * shape alone.
@@ -32,7 +30,9 @@ export interface PlanOptions {
 }
 
 const schema: OptionsSchema<PlanOptions> = {
+  data: wholeNumber(1),
   tensor: wholeNumber(1),
+  token: wholeNumber(1),
   sequence: wholeNumber(1),
   pipeline: wholeNumber(1),
   layerCosts: true,
@@ -50,34 +50,36 @@ const MAX_PROPOSED = 16;
  * - `single`: one rank.
  * - `tp`: heads, MLP segments, vocabulary rows and experts cut over the ranks. MLA's one latent can't be cut by head, so there
  *   `tp` is `tp+sp`.
- * - `sp`: weights on every rank, the cache split along the sequence over 2, 4 or 8; the head on the first.
- * - `tp+sp`: R ranks as T weight groups of R / T replicas that split their heads' cache along the sequence. For 2 ranks and for
- *   MLA: heads cut T ways, every rank keeps all heads' cache for its share of the lanes.
+ * - `sp`: weights on every rank, the cache split along the sequence over them; the head on the first.
+ * - `tp+sp`: R ranks as T weight groups of R / T replicas that split their heads' cache along the sequence. Where no number of groups
+ *   divides the ranks, and for MLA: heads cut T ways, every rank keeps all heads' cache for its share of the lanes.
  * - `pp`: contiguous layers, balanced by cost.
  * - `ep`: experts spread, all else as `sp`.
  * - `token`: one root with all weights, and ranks that keep sequences and no weights; `tp x token`: several roots, heads and MLP
- *   segments cut over them, each followed by as many ranks. `... x sp`: 2, 4 or 8 ranks split the chunks of each sequence, the root
- *   among them; of an odd number it keeps none.
+ *   segments cut over them, each followed by as many ranks. `... x sp`: 8, 4 or 2 ranks (or `sequence`) split the chunks of each
+ *   sequence, the root among them; where one is left over, that is the root and it keeps none.
  * - `adp`: attention data parallelism. Attention and vocabulary on every rank, each sequence on one; experts spread, or without
- *   experts MLP segments cut.
- * - `pp x ...`: stages of ranks that share as the second policy says; the most balanced cut that fits, more ranks a stage first.
+ *   experts MLP segments cut. `adp x tp`, `adp x sp`, `adp x tp+sp`: groups of ranks that share a sequence so, and each group has its
+ *   own; experts spread over all ranks, all else whole in each group.
+ * - `pp x ...`: stages of ranks that share as the second policy says; the most balanced cut that fits, more ranks a stage first, and one whose
+ *   ranks share a sequence evenly before others.
  *
  * @throws SplitkvError `usage`: an unknown policy or option, or ranks that don't fit, naming what would.
  */
 export function makePlan(policy: string, worldSize: number, shape: ModelShape, options: PlanOptions = {}): Plan {
-  if (policy.trim().toLowerCase() === 'arranged') {
-    throw usageError(
-      "plan 'arranged' is made from loads: give --plan the file that `splitkv arrange --out FILE` writes",
-    );
-  }
   const parsed = parsePolicy(policy);
   checkPlanOptions(options, shape);
   if (!Number.isInteger(worldSize) || worldSize < 1) {
     throw usageError(`plan '${parsed.name}' on ${worldSize} ranks: give a whole number from 1 on`);
   }
   const { features } = parsed;
-  const cut: readonly Feature[] = features.includes('token') ? ['cutHeads', 'severalRoots'] : ['cutHeads'];
-  const why = misfit([...features, ...((options.tensor ?? 1) > 1 ? cut : []), ...modelFeatures(shape)]);
+  if ((options.token ?? 1) > 1 && !features.includes('token')) {
+    throw usageError(
+      `plan '${parsed.name}' with token ${options.token}: it has no KV-only ranks; use one with 'token'`,
+    );
+  }
+  const cut: readonly Feature[] = (options.tensor ?? 1) > 1 ? ['cutHeads'] : [];
+  const why = misfit([...features, ...cut, ...modelFeatures(shape)]);
   if (why !== undefined) throw usageError(`plan '${policy}': ${why}`);
   const plan = build(parsed, worldSize, shape, options);
   if (typeof plan !== 'string') return plan;
@@ -93,16 +95,25 @@ const orList = (values: readonly number[]): string =>
 /** The plan, or why there is none. */
 function build(policy: Policy, worldSize: number, shape: ModelShape, options: PlanOptions): Plan | string {
   let why: string | undefined;
+  let uneven: Plan | undefined;
   for (const stages of stageCounts(policy, worldSize, options.pipeline)) {
     const layers = cutLayers(stages, shape, options);
     const cut = layers ? policy.stage(worldSize / stages, shape, options) : tooManyStages(stages, shape);
-    if (layers && typeof cut !== 'string') return assemble(policy.name, layers, cut);
-    why ??= cut as string;
+    if (layers && typeof cut !== 'string') {
+      const plan = assemble(policy.name, layers, cut);
+      if (hasEvenLanes(cut)) return plan;
+      uneven ??= plan;
+    } else why ??= cut as string;
   }
+  if (uneven) return uneven;
   if (why !== undefined) return why;
   if (options.pipeline !== undefined) return `pipeline ${options.pipeline} doesn't fit`;
   return 'they make no 2 stages of 2 ranks or more';
 }
+
+/** Ranks have as many merge lanes each. */
+const hasEvenLanes = ({ shares }: StageCut): boolean =>
+  shares.every(({ lanes }) => lanes.length === shares[0]!.lanes.length && lanes.every((lane) => lane < MERGE_LANES));
 
 const tooManyStages = (stages: number, { numLayers }: ModelShape): string =>
   `${count(numLayers, 'layer')} can't make ${count(stages, 'stage')}`;

@@ -10,7 +10,7 @@ import { cutStage, type StageCut } from './stage_cut.js';
 import * as forms from './stage_form.js';
 
 /** Cuts a stage over so many ranks, or says why it can't be. `wanted` are degrees that the caller asks for. */
-export type StageMaker = (ranks: number, shape: ModelShape, wanted: forms.Degrees) => StageCut | string;
+export type StageMaker = (ranks: number, shape: ModelShape, wanted: forms.WantedForm) => StageCut | string;
 
 /** What makes a policy known: to makers and checkers, the planner, the command line, pages and docs/capabilities.md. */
 export interface PolicyRow {
@@ -33,7 +33,7 @@ const by =
   };
 
 /**
- * 'tp x ep' is 'tp' and 'sp x ep' is 'ep': tp spreads the experts anyway, and ep the lanes; 'adp x ep' is 'adp'. Such names still ask
+ * 'tp x ep' is 'tp' and 'sp x ep' is 'ep': tp spreads the experts anyway, and ep the lanes; with 'adp' experts are spread, too. Such names still ask
  * for a model with experts.
  */
 const rows: PolicyRow[] = [
@@ -44,10 +44,13 @@ const rows: PolicyRow[] = [
   // Alone, ep splits what sp does.
   { name: 'ep', aliases: ['sp x ep'], stage: by(forms.experts), features: ['splitChunks'], pipeline: true },
   { name: 'token', stage: by(forms.oneRoot(false)), pipeline: true },
-  { name: 'tp x token', stage: by(forms.severalRoots(false)), features: ['severalRoots'] },
+  { name: 'tp x token', stage: by(forms.severalRoots(false)), pipeline: true },
   { name: 'token x sp', stage: by(forms.oneRoot(true)), pipeline: true },
-  { name: 'tp x token x sp', stage: by(forms.severalRoots(true)), features: ['severalRoots'] },
-  { name: 'adp', aliases: ['adp x ep'], stage: by(forms.attentionData) },
+  { name: 'tp x token x sp', stage: by(forms.severalRoots(true)), pipeline: true },
+  { name: 'adp', aliases: ['adp x ep'], stage: by(forms.attentionData), pipeline: true },
+  { name: 'adp x tp', aliases: ['adp x tp x ep'], stage: by(forms.dataGroups(forms.tensor)) },
+  { name: 'adp x sp', aliases: ['adp x sp x ep'], stage: by(forms.dataGroups(forms.sequence)) },
+  { name: 'adp x tp+sp', aliases: ['adp x tp x sp x ep'], stage: by(forms.dataGroups(forms.hybrid)) },
 ];
 
 const listed = (): string[] => [
@@ -64,6 +67,9 @@ export function registerPolicy(row: PolicyRow): void {
   rows.push(row);
   (POLICIES as string[]).splice(0, Infinity, ...listed());
 }
+
+/** Whether a name means plans that are made from heads' loads, by a search, and not by a policy of the table. */
+export const isArranged = (name: unknown): boolean => typeof name === 'string' && wordsOf(name).join() === 'arranged';
 
 /** A policy, on its own or as the stages of a pipeline. */
 export interface Policy {
@@ -86,12 +92,16 @@ const wordsOf = (name: string): string[] =>
  */
 export function parsePolicy(name: string): Policy {
   const words = wordsOf(name);
-  const unknown = (): Error => usageError(`plan '${name}': use ${POLICIES.join(', ')}.${didYouMean(name, POLICIES)}`);
-  const known = new Set(rows.flatMap((row) => [row.name, ...(row.aliases ?? []), 'pp'].flatMap(wordsOf)));
+  const unknown = (): Error =>
+    usageError(
+      `plan '${name}': use ${[...POLICIES, 'arranged'].join(', ')}.${didYouMean(name, [...POLICIES, 'arranged'])}`,
+    );
+  const known = new Set(rows.flatMap((row) => [row.name, ...(row.aliases ?? []), 'pp x arranged'].flatMap(wordsOf)));
   const repeated = new Set(words).size < words.length || (words.includes('single') && words.length > 1);
   if (repeated || words.some((word) => !known.has(word))) throw unknown();
   const why = misfit(wordFeatures(words));
   if (why !== undefined) throw usageError(`plan '${name}': ${why}`);
+  if (words.includes('arranged')) throw fromLoads(name, words);
   const pipeline = words.includes('pp');
   const inner = words.filter((word) => word !== 'pp');
   const row = inner.length === 0 ? rows[0] : findRow(inner);
@@ -102,6 +112,20 @@ export function parsePolicy(name: string): Policy {
     stage: row.stage,
     features: [...wordFeatures(words), ...(row.features ?? [])],
   };
+}
+
+function fromLoads(name: string, words: readonly string[]): Error {
+  const other = words.find((word) => word !== 'arranged' && word !== 'pp');
+  if (other !== undefined) {
+    return usageError(
+      `plan '${name}': arranged plans cut heads, MLP segments and experts themselves, and have no '${other}': use pp x arranged, or ` +
+        'arranged alone',
+    );
+  }
+  return usageError(
+    `plan '${name}' is made from loads: give --plan the file that \`splitkv arrange --out FILE\` writes` +
+      (words.length > 1 ? ', with --pipeline for stages' : ''),
+  );
 }
 
 function findRow(words: readonly string[]): PolicyRow | undefined {

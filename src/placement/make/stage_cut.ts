@@ -18,12 +18,16 @@ export interface StageCut {
 
 /** The cut that a form describes. */
 export function cutStage(form: StageForm, ranks: number, shape: ModelShape): StageCut {
+  if (form.kind === 'adp') return dataCut(form, ranks, shape);
   const shares = formShares(ranks, form, shape);
   const isToken = form.kind === 'token';
   if (form.cutVocabulary) {
     // Roots alone hold vocabulary rows.
-    const step = isToken ? ranks / form.tensor : 1;
-    const rows = cutRows(shape.vocabSize, ranks / step).map((share) => ({ ...share, rank: share.rank * step }));
+    const step = isToken && !shape.latent ? ranks / form.tensor : 1;
+    const rows = cutRows(shape.vocabSize, isToken ? form.tensor : ranks).map((share) => ({
+      ...share,
+      rank: share.rank * step,
+    }));
     return { kind: form.kind, shares, embedding: rows, head: rows };
   }
   const whole = (holders: number): VocabShare[] =>
@@ -32,34 +36,54 @@ export function cutStage(form: StageForm, ranks: number, shape: ModelShape): Sta
     kind: form.kind,
     shares,
     embedding: whole(isToken ? 1 : ranks),
-    head: whole(form.kind === 'adp' ? ranks : 1),
+    head: whole(1),
   };
 }
 
-/** Roots, each followed by the ranks that keep sequences of it. */
+/** The same cut for each group of ranks with sequences of its own; experts over all of them. */
+function dataCut({ data = 1, mlpOverAll, ...form }: StageForm, ranks: number, shape: ModelShape): StageCut {
+  const members = ranks / data;
+  const group = cutStage({ ...form, kind: 'tensor' }, members, shape);
+  const ofAll = <T extends { readonly rank: number }>(list: readonly T[]): T[] =>
+    range(0, data).flatMap((at) => list.map((item) => ({ ...item, rank: at * members + item.rank })));
+  const experts = spreadEvenly(shape.numExperts, ranks);
+  const mlp = mlpOverAll ? spreadSegments(shape.mlpSegments, ranks)! : undefined;
+  const shares = ofAll(group.shares).map((share, rank) => ({
+    ...share,
+    ...(mlp && { mlp: mlp[rank]! }),
+    experts: range(...experts[rank]!),
+    sequences: 1,
+  }));
+  return { kind: 'adp', shares, embedding: ofAll(group.embedding), head: ofAll(group.head) };
+}
+
+/** Roots, each followed by the ranks that keep sequences of it; of a latent all roots, then the ranks that keep sequences of all. */
 function tokenShares(ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
-  const members = ranks / form.tensor;
-  const { sequence: split, weights } = form;
-  const roots = formShares(form.tensor, { ...form, sequence: 1, kind: 'tensor' }, shape);
-  // A root that is left over keeps nothing.
-  const before = members % split;
-  return roots.flatMap((root, group) =>
-    range(0, members).map((member): RankShare => {
-      const rank = group * members + member;
+  const { sequence: split, weights, tensor } = form;
+  const roots = formShares(tensor, { ...form, sequence: 1, kind: 'tensor' }, shape);
+  const groups = shape.latent ? [roots] : roots.map((root) => [root]);
+  const members = ranks / groups.length;
+  return groups.flatMap((own, group) => {
+    // Roots that are left over keep nothing.
+    const before = members % split === 0 ? 0 : own.length;
+    return range(0, members).map((member): RankShare => {
       const alone = member < before;
-      const sequences = weights![alone ? member : before + Math.floor((member - before) / split)]!;
-      const own = { rank, sequences, lanes: alone ? root.lanes : lanesOf(split, (member - before) % split) };
-      if (member === 0) return { ...root, ...own };
-      return { ...root, ...own, heads: [], mlp: [], experts: [] };
-    }),
-  );
+      const place = alone ? member : before + Math.floor((member - before) / split);
+      const share = own[member] ?? { ...own[0]!, heads: [], mlp: [], experts: [] };
+      return {
+        ...share,
+        rank: group * members + member,
+        sequences: weights![place]!,
+        lanes: alone ? share.lanes : lanesOf(split, (member - before) % split),
+      };
+    });
+  });
 }
 
 function formShares(ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
   if (form.kind === 'token') return tokenShares(ranks, form, shape);
   const heads = spreadSegments(shape.segmentHeads, form.tensor)!;
-  const mlpGroups = form.mlpGroups ?? form.tensor;
-  const mlp = spreadSegments(shape.mlpSegments, mlpGroups)!;
+  const mlp = spreadSegments(shape.mlpSegments, form.tensor)!;
   const experts = spreadEvenly(shape.numExperts, ranks);
   const replicas = ranks / form.tensor;
   return range(0, ranks).map((i) => {
@@ -68,11 +92,10 @@ function formShares(ranks: number, form: StageForm, shape: ModelShape): RankShar
     return {
       rank: i,
       heads: heads[group]!,
-      mlp: mlp[Math.floor((i * mlpGroups) / ranks)]!,
+      mlp: mlp[group]!,
       experts: range(first, end),
       kvHeads: form.ownHeads ? heads[group]! : range(0, shape.kvHeads),
       lanes: lanesOf(form.sequence, i % form.sequence),
-      ...(form.kind === 'adp' && { sequences: 1 }),
     };
   });
 }

@@ -1,11 +1,14 @@
+import { MERGE_LANES } from '../../base/kv_units.js';
 import { count, range, showList } from '../../base/lists.js';
-import { MERGE_LANES } from '../owner.js';
 import type { ModelShape, StageKind } from '../plan.js';
 import { sequenceWeights } from '../sequences/sequence_weights.js';
+import type { Degrees } from './degrees.js';
 
 /** How the ranks of a stage share it, in a few numbers: what the policies of the table have in common. */
 export interface StageForm {
   readonly kind: Exclude<StageKind, 'arranged'>;
+  /** Of 'adp': groups of ranks with sequences of their own; what follows is of one such group. */
+  readonly data?: number;
   /** Groups of ranks with different weights; each has ranks / tensor replicas. */
   readonly tensor: number;
   /** Ways the cache is split along the sequence. */
@@ -14,18 +17,17 @@ export interface StageForm {
   readonly ownHeads: boolean;
   /** Embedding and head rows are cut over the ranks, rather than whole on every rank and on the first. */
   readonly cutVocabulary: boolean;
-  /** Each expert is on one rank, rather than on every rank. */
+  /** Each expert is on one rank (of all groups with sequences of their own), rather than on every rank. */
   readonly spreadExperts: boolean;
-  /** Of a token plan: shares of the sequences by place, a root's first. Of those that split sequences, only a root keeps none. */
+  /** Of a token plan: shares of the sequences by place, the roots' first. Of those that split sequences, only roots keep none. */
   readonly weights?: readonly number[];
-  /** Groups of ranks with different MLP segments, where the heads are on every rank; default `tensor`. */
-  readonly mlpGroups?: number;
+  /** Of 'adp': MLP segments are cut over the ranks of all groups, rather than over those of each. */
+  readonly mlpOverAll?: boolean;
 }
 
 /** What the options of a plan ask of a stage. */
-export interface Degrees {
-  readonly tensor?: number | undefined;
-  readonly sequence?: number | undefined;
+export interface WantedForm extends Pick<Degrees, 'tensor' | 'token' | 'sequence'> {
+  readonly data?: number | undefined;
   readonly sequenceWeights?: readonly number[] | undefined;
 }
 
@@ -38,7 +40,7 @@ export function maxTensor({ segmentHeads, mlpSegments }: ModelShape): number {
 const divisors = (n: number): number[] => range(1, n + 1).filter((d) => n % d === 0);
 
 /** The form that a policy takes on `ranks` ranks, or why it doesn't fit them. */
-export type FormMaker = (ranks: number, shape: ModelShape, wanted: Degrees) => StageForm | string;
+export type FormMaker = (ranks: number, shape: ModelShape, wanted: WantedForm) => StageForm | string;
 
 const replicated = (ranks: number) =>
   ({
@@ -53,11 +55,10 @@ const replicated = (ranks: number) =>
 export const single: FormMaker = (ranks, _shape, wanted) =>
   ranks === 1 ? asWanted(replicated(ranks), wanted, ranks) : 'it runs on one';
 
-export const sequence: FormMaker = (ranks, _shape, wanted) =>
-  sequenceMisfit(ranks) ?? asWanted(replicated(ranks), wanted, ranks);
+export const sequence: FormMaker = (ranks, _shape, wanted) => asWanted(replicated(ranks), wanted, ranks);
 
 export const experts: FormMaker = (ranks, _shape, wanted) =>
-  sequenceMisfit(ranks) ?? asWanted({ ...replicated(ranks), spreadExperts: true }, wanted, ranks);
+  asWanted({ ...replicated(ranks), spreadExperts: true }, wanted, ranks);
 
 /** MLA's one latent can't be cut by head. */
 export const tensor: FormMaker = (ranks, shape, wanted) => {
@@ -78,35 +79,55 @@ export const severalRoots =
 
 /**
  * As many roots as can be cut and keep a rank each that follows them. `splits`: each sequence's chunks are split over as many ranks as
- * possible, or as wanted; the root is one of them, or beside them and keeps no sequence.
+ * possible, or as wanted; roots are among them, or beside them and keep no sequence.
+ *
+ * A root's kv heads are kept by itself and by ranks of its own. A latent has no heads: each rank that keeps some of it attends for all
+ * roots, so that they share all ranks, and need not have as many each.
  */
-function token(ranks: number, shape: ModelShape, wanted: Degrees, splits: boolean): StageForm | string {
-  const most = maxTensor(shape);
-  const roots = divisors(ranks).filter((roots) => roots <= most && ranks / roots > 1);
-  const tensor = wanted.tensor ?? roots.at(-1);
+function token(ranks: number, shape: ModelShape, wanted: WantedForm, splits: boolean): StageForm | string {
+  const { latent } = shape;
+  const most = Math.min(maxTensor(shape), ranks - 1);
+  const roots = latent ? range(1, most + 1) : divisors(ranks).filter((roots) => roots <= most);
+  const { token, sequence: split = splits ? undefined : 1 } = wanted;
+  // Of the degrees, the one that is left open follows from the others.
+  const following = token === undefined || split === undefined ? undefined : ranks / (token * split);
+  const tensor = wanted.tensor ?? following ?? roots.findLast((roots) => 2 * roots <= Math.max(ranks, 4));
+  const tooMany = tensor !== undefined && Number.isInteger(tensor) ? tensorMisfit(tensor, shape) : undefined;
+  if (tooMany !== undefined) return tooMany;
   if (tensor === undefined || !roots.includes(tensor) || (wanted.tensor === undefined && tensor === 1)) {
     return ranks < 2
       ? 'a root needs a rank that keeps sequences'
       : `they make no ${wanted.tensor ?? 'several'} roots with ranks that follow them`;
   }
   const cuts = tensor > 1;
-  const members = ranks / tensor;
-  const sequence = splits ? splitOver(members, wanted.sequence) : 1;
-  if (sequence === undefined) {
-    return `${wanted.sequence ?? 2} ranks that split a sequence, ${SPLITS.join(', ')} of them, make no ${count(members, 'rank')}, with or without the root`;
+  const over = split ?? (token && ranks / (tensor * token));
+  if (token !== undefined && over !== undefined && tensor * token * over !== ranks) {
+    return `tensor ${tensor} x token ${token}${over > 1 ? ` x sequence ${over}` : ''} are ${tensor * token * over}`;
   }
-  const rootAlone = sequence > 1 && members % sequence === 1;
-  const places = Math.ceil(members / sequence);
+  // That keep the same heads' sequences, and the roots among them.
+  const [members, heads] = latent ? [ranks, tensor] : [ranks / tensor, 1];
+  const sequence = splits ? splitOver(members, heads, over) : 1;
+  if (sequence === undefined) {
+    const root = heads === 1 ? 'the root' : `the ${heads} roots`;
+    return `${over ?? 2} ranks that split a sequence, 2 to ${MERGE_LANES} of them, make no ${count(members, 'rank')}, with or without ${root}`;
+  }
+  const alone = members % sequence === 0 ? 0 : heads;
+  const places = alone + (members - alone) / sequence;
   const rooms = range(0, places).map((place) => ({
-    root: place === 0,
-    ...(rootAlone && place === 0 && { bytes: 0 }),
+    root: place < alone || (alone === 0 && place * sequence < heads),
+    ...(place < alone && { bytes: 0 }),
   }));
   const weights = wanted.sequenceWeights ?? sequenceWeights(rooms, 1);
   if (weights.length !== places || weights.every((weight) => weight === 0)) {
-    return `sequenceWeights ${showList(weights)}: expected ${places}, a root's first, and one of them above 0`;
+    return `sequenceWeights ${showList(weights)}: expected ${places}, ${heads === 1 ? "a root's" : "the roots'"} first, and one of them above 0`;
   }
-  if (rootAlone && weights[0] !== 0) {
-    return `sequenceWeights ${showList(weights)}: a root beside ranks that split sequences keeps none; begin with 0`;
+  if (weights.slice(0, alone).some((weight) => weight !== 0)) {
+    return `sequenceWeights ${showList(weights)}: a root beside ranks that split sequences keeps none; begin with ${range(
+      0,
+      alone,
+    )
+      .map(() => 0)
+      .join(', ')}`;
   }
   const form = {
     kind: 'token',
@@ -120,29 +141,50 @@ function token(ranks: number, shape: ModelShape, wanted: Degrees, splits: boolea
   return asWanted(form, { sequence: wanted.sequence }, ranks);
 }
 
+/** Numbers of ranks that share 8 lanes evenly: with others, single sequences are no faster than on the next lower one. */
 const SPLITS: readonly number[] = [8, 4, 2];
 
-/** Ranks that may split a sequence, the most first, where so many members are groups of them, but perhaps the root. */
-const splitOver = (members: number, wanted: number | undefined): number | undefined =>
-  SPLITS.find((split) => (wanted ?? split) === split && members >= split && members % split <= 1);
+/** Ranks that may split a sequence: as wanted, or the most evenly, where so many members are groups of them, but perhaps the roots. */
+const splitOver = (members: number, roots: number, wanted: number | undefined): number | undefined =>
+  (wanted === undefined ? SPLITS : range(2, MERGE_LANES + 1).filter((split) => split === wanted)).find(
+    (split) => members >= split && (members % split === 0 || (members - roots) % split === 0),
+  );
 
-/** Experts are spread; without any, MLP segments are. */
+/** Experts are spread over all ranks; without any, MLP segments are. */
 export const attentionData: FormMaker = (ranks, { numExperts, mlpSegments }, wanted) => {
   const columns = mlpSegments.filter((size) => size > 0).length;
   if (numExperts === 0 && ranks > columns) {
     return `this model's MLP segments can be cut over ${count(columns, 'rank')} at most`;
   }
-  const form = {
-    kind: 'tensor',
-    tensor: 1,
-    sequence: 1,
-    ownHeads: false,
-    cutVocabulary: false,
-    spreadExperts: true,
-  } as const;
+  const form = { ...replicated(1), spreadExperts: true };
   if (ranks === 1) return asWanted(form, wanted, ranks);
-  return asWanted({ ...form, kind: 'adp', mlpGroups: numExperts === 0 ? ranks : 1 }, wanted, ranks);
+  return asWanted({ ...form, kind: 'adp', data: ranks, mlpOverAll: numExperts === 0 }, wanted, ranks);
 };
+
+/**
+ * Groups with sequences of their own, each of which shares a stage as another form says: as many groups as ranks in each, or nearly, more
+ * ranks in a group first. Experts are spread over all ranks, MLP segments over those of each group.
+ */
+export const dataGroups =
+  (within: FormMaker): FormMaker =>
+  (ranks, shape, wanted) => {
+    const { data, ...inner } = wanted;
+    const imbalance = (groups: number): number => Math.abs(groups - ranks / groups);
+    const counts = divisors(ranks)
+      .filter((groups) => groups > 1 && groups < ranks && (data ?? groups) === groups)
+      .toSorted((a, b) => imbalance(a) - imbalance(b) || a - b);
+    // Groups are told apart by all lanes together (`dataPlaces`).
+    const splits = ({ sequence: of }: StageForm): boolean => of > MERGE_LANES;
+    let why = `they make no ${data ?? 2} groups of 2 ranks or more`;
+    for (const groups of counts) {
+      const form = within(ranks / groups, shape, inner);
+      if (typeof form !== 'string' && splits(form))
+        why = `${ranks / groups} ranks of a group can't share ${MERGE_LANES} merge lanes`;
+      else if (typeof form !== 'string') return { ...form, kind: 'adp', data: groups, spreadExperts: true };
+      else if (groups === counts[0]) why = `${count(groups, 'group')} of ${ranks / groups}: ${form}`;
+    }
+    return why;
+  };
 
 const cut = { kind: 'tensor', cutVocabulary: true, spreadExperts: true } as const;
 
@@ -153,8 +195,8 @@ const cut = { kind: 'tensor', cutVocabulary: true, spreadExperts: true } as cons
  */
 export const hybrid: FormMaker = (ranks, shape, wanted) => {
   const most = maxTensor(shape);
-  const grids = shape.latent ? [] : divisors(ranks).filter((t) => t <= most && MERGE_LANES % (ranks / t) === 0);
-  const across = MERGE_LANES % ranks === 0 ? divisors(ranks).filter((t) => t <= most) : [];
+  const across = divisors(ranks).filter((t) => t <= most);
+  const grids = shape.latent ? [] : across;
   const forms = [
     ...grids
       .filter((t) => t > 1 && t < ranks)
@@ -171,9 +213,12 @@ export const hybrid: FormMaker = (ranks, shape, wanted) => {
       candidate.tensor === (wanted.tensor ?? candidate.tensor) &&
       candidate.sequence === (wanted.sequence ?? candidate.sequence),
   );
-  if (form) return { ...form, ...cut };
-  if (!asked && shape.latent) return sequenceMisfit(ranks)!;
-  if (!asked) return `they make no ${most === 1 ? 'group' : `1 to ${most} groups`} of 2, 4 or 8 that share a sequence`;
+  // Where weight groups share all of the cache, what they split it into is their number times the ranks of each.
+  const shared = forms.find(
+    ({ tensor: t, sequence: s, ownHeads }) =>
+      !ownHeads && t === (wanted.tensor ?? t) && s === t * (wanted.sequence ?? Number.NaN),
+  );
+  if (form ?? shared) return { ...(form ?? shared)!, ...cut };
   const { tensor: t = 'any', sequence: s = 'any' } = wanted;
   const options = forms.map((candidate) => `${candidate.tensor} x ${candidate.sequence}`);
   return (
@@ -182,10 +227,11 @@ export const hybrid: FormMaker = (ranks, shape, wanted) => {
   );
 };
 
-function asWanted(form: StageForm, wanted: Degrees, ranks: number): StageForm | string {
-  for (const key of ['tensor', 'sequence'] as const) {
-    if (wanted[key] !== undefined && wanted[key] !== form[key]) {
-      return `${key} ${wanted[key]}: on ${count(ranks, 'rank')} a stage of this policy has ${key} ${form[key]}`;
+function asWanted(form: StageForm, wanted: WantedForm, ranks: number): StageForm | string {
+  for (const key of ['data', 'tensor', 'sequence'] as const) {
+    const { [key]: has = 1 } = form;
+    if (wanted[key] !== undefined && wanted[key] !== has) {
+      return `${key} ${wanted[key]}: on ${count(ranks, 'rank')} a stage of this policy has ${key} ${has}`;
     }
   }
   return form;
@@ -197,6 +243,3 @@ function tensorMisfit(ranks: number, shape: ModelShape): string | undefined {
     ? undefined
     : `this model's attention and MLP segments can be cut over ${count(most, 'rank')} at most`;
 }
-
-const sequenceMisfit = (ranks: number): string | undefined =>
-  MERGE_LANES % ranks === 0 ? undefined : `${ranks} ranks can't share ${MERGE_LANES} merge lanes evenly`;

@@ -40,6 +40,7 @@ const stage = z.strictObject(
     layers: span,
     kind: z.optional(z.enum(STAGE_KINDS, `one of ${STAGE_KINDS.map((kind) => `"${kind}"`).join(', ')}`)),
     shares: z.array(share, 'a list, one entry per rank'),
+    loads: z.optional(z.array(weight, 'a list, one number per kv head')),
   },
   'an object',
 );
@@ -90,7 +91,7 @@ export function parsePlan(json: unknown, name = 'plan'): Plan {
 
 const withKinds = (plan: z.infer<typeof schema>): Plan => ({
   ...plan,
-  stages: plan.stages.map(({ layers, kind, shares }) => ({ layers, kind: kind ?? kindOf(shares), shares })),
+  stages: plan.stages.map((stage) => ({ ...stage, kind: stage.kind ?? kindOf(stage.shares) })),
 });
 
 /** ['stages', 0, 'layers'] -> "plan.stages[0].layers". */

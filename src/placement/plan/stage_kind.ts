@@ -1,4 +1,5 @@
 import { sameList, showList } from '../../base/lists.js';
+import { dataPlaces } from '../sequences/sequence_ranges.js';
 import { hasGap, isKvOnly, type RankShare, STAGE_KINDS, type Stage, type StageKind } from '../plan.js';
 import type { Refuse } from '../check/refuse.js';
 
@@ -8,16 +9,15 @@ export function kindOf(shares: readonly RankShare[]): StageKind {
   return shares.some(isFreelyHeld) ? 'arranged' : 'tensor';
 }
 
-/** Every rank has all that a row's attention needs. */
+/** Every rank, or group of neighbours, has all that a row's attention needs. */
 const runsOwnRows = (shares: readonly RankShare[]): boolean =>
-  shares.length > 1 &&
-  shares.every((share) => share.sequences !== undefined && !isKvOnly(share) && sameList(share.heads, shares[0]!.heads));
+  shares.every((share) => share.sequences !== undefined && !isKvOnly(share)) && dataPlaces(shares).length > 1;
 
 /** What a rank holds in 'arranged' stages only. */
 const isFreelyHeld = (share: RankShare): boolean =>
   share.copies !== undefined ||
   hasGap(share.heads) ||
-  (!isKvOnly(share) && share.experts.length === 0 && (share.heads.length === 0 || share.mlp.length === 0));
+  (!isKvOnly(share) && (share.heads.length === 0 || share.mlp.length === 0));
 
 /** Refuses a stage whose ranks hold what its kind doesn't know. A plain cut may be called arranged. */
 export function checkKind({ kind, shares }: Stage, refuse: Refuse): void {
@@ -37,7 +37,7 @@ export function checkKind({ kind, shares }: Stage, refuse: Refuse): void {
   if (kind === 'adp') checkOwnRows(shares, refuse);
   if (kind === 'token' && runsOwnRows(shares)) {
     throw refuse(
-      `kind 'token', but ranks ${showList(shares.map(({ rank }) => rank))} all hold the same heads: write "kind": "adp", or leave ` +
+      `kind 'token', but ranks ${namesOf(shares)} all hold weights, and all heads more than once: write "kind": "adp", or leave ` +
         'heads, MLP segments and experts to one of them',
     );
   }
@@ -60,13 +60,42 @@ function checkTensor(shares: readonly RankShare[], refuse: Refuse): void {
   }
 }
 
+/** Groups of neighbours that are alike, each with all heads and lanes. */
 function checkOwnRows(shares: readonly RankShare[], refuse: Refuse): void {
-  if (shares.length === 1) throw refuse(`kind 'adp' on one rank: write "kind": "tensor", and leave sequences out`);
-  const [first] = shares as [RankShare];
-  const other = shares.find((share) => isKvOnly(share) || !sameList(share.heads, first.heads));
-  if (!other) return;
-  throw refuse(
-    `rank ${other.rank} holds heads ${showList(other.heads)}, rank ${first.rank} ${showList(first.heads)}; with kind 'adp' every rank ` +
-      'holds all: give them all, or write "kind": "token" for a root and KV-only ranks',
-  );
+  const bare = shares.find((share) => share.heads.length === 0);
+  if (bare) {
+    throw refuse(
+      `rank ${bare.rank} holds no heads; with kind 'adp' every rank has weights: give it some, or write "kind": "token" for a root and ` +
+        'KV-only ranks',
+    );
+  }
+  const [first, ...others] = dataPlaces(shares);
+  if (others.length === 0) {
+    throw refuse(
+      shares.length === 1
+        ? `kind 'adp' on one rank: write "kind": "tensor", and leave sequences out`
+        : `kind 'adp', but only together do ranks ${namesOf(shares)} hold all heads and lanes, so there is one group of ranks: write ` +
+            '"kind": "tensor" and leave sequences out, or give every rank all heads and lanes',
+    );
+  }
+  const odd = others.find(({ length }) => length !== first!.length);
+  if (odd) {
+    throw refuse(
+      `ranks ${namesOf(first!)} hold all heads and lanes together, and so do ranks ${namesOf(odd)}, which are not as many: make all groups ` +
+        'alike',
+    );
+  }
+  for (const place of others) {
+    for (const [at, share] of place.entries()) {
+      const like = first![at]!;
+      const key = (['heads', 'kvHeads', 'lanes'] as const).find((name) => !sameList(share[name], like[name]));
+      if (key === undefined) continue;
+      throw refuse(
+        `rank ${share.rank} has ${key} ${showList(share[key])}, rank ${like.rank} ${showList(like[key])}; ranks ${namesOf(place)} share ` +
+          `a request as ranks ${namesOf(first!)} do: make all groups alike`,
+      );
+    }
+  }
 }
+
+const namesOf = (ranks: readonly RankShare[]): string => showList(ranks.map(({ rank }) => rank));

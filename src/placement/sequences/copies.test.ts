@@ -140,3 +140,49 @@ describe('who holds a copied head', () => {
     expect([0, 1, 2].map((slot) => home(slot)[0])).toEqual([0, 1, 1]);
   });
 });
+
+describe('heads whose loads are known', () => {
+  const loads = [600, 100, 100, 200];
+  const on = (rank: number) => [{ rank, share: 1 }];
+  const half = [
+    { rank: 0, share: 0.5 },
+    { rank: 1, share: 0.5 },
+  ];
+  // Rank 0 has a whole head; rank 1 none.
+  const placement = [[half, half, half, on(0)]];
+  const made = arrangedPlan(
+    { version: 1, policy: 'arranged', model: 'm', ranks: 2, mode: 'wrap', placement, loads: [loads] },
+    gqaShape(4, { numLayers: 1 }),
+    'sequences',
+  );
+  const read = (owners: CopyOwners, lengths: readonly number[]): number[] =>
+    [0, 1].map((rank) =>
+      lengths.reduce(
+        (sum, length, slot) =>
+          sum +
+          [0, 1, 2].reduce((own, head) => own + (owners.home(0, head, slot) === rank ? loads[head]! * length : 0), 0) +
+          (rank === 0 ? loads[3]! * length : 0),
+        0,
+      ),
+    );
+
+  test('one sequence alone: the heaviest head goes where least is to be read', () => {
+    const owners = new CopyOwners(made, 8);
+    owners.admit(0, 1, 0);
+    expect(read(owners, [1])).toEqual([400, 600]);
+  });
+
+  test('several: no rank has more than a head of one of them above another; those left are shared out again', () => {
+    const owners = new CopyOwners(made, 8);
+    const lengths = [50, 30, 80, 20, 60];
+    for (const [slot, length] of lengths.entries()) owners.admit(slot, length, 0);
+    const [first, second] = read(owners, lengths) as [number, number];
+    expect(Math.abs(first - second)).toBeLessThanOrEqual(600 * 80);
+    owners.release(0);
+    owners.release(2);
+    const left = [0, 30, 0, 20, 60];
+    owners.balance([1, 3, 4].map((slot) => ({ slot, length: left[slot]!, entries: left[slot]!, remaining: 60 })));
+    const after = read(owners, left);
+    expect(Math.max(...after) / (after[0]! + after[1]!)).toBeLessThan(0.56);
+  });
+});

@@ -97,14 +97,24 @@ interface Copied {
   readonly bySlot: Map<number, number>;
 }
 
+/** What heads of a stage are expected to keep, as a part of the mean. */
+interface HeadLoads {
+  /** By head. */
+  readonly heads: readonly number[];
+  /** By rank, of heads that aren't copied. */
+  readonly whole: ReadonlyMap<number, number>;
+}
+
 /**
- * Who holds which copied head's cache of which sequence: by lanes, or whole sequences, each to the copy that is most behind its share of
- * tokens when it comes, and decided anew (`balance`) as others come and go. Every rank keeps one of these and tells it the same, so all
- * decide alike.
+ * Who holds which copied head's cache of which sequence: by lanes, or whole sequences. A sequence that comes goes to the copies with
+ * which the busiest rank has least to read, where heads' loads are known, else to those most behind their shares of tokens; that is
+ * decided anew (`balance`) as others come and go. Every rank keeps one of these and tells it the same, so all decide alike.
  */
 export class CopyOwners {
   /** By stage, by head; only copied ones. */
   readonly #copied: readonly ReadonlyMap<number, Copied>[];
+  /** By stage. */
+  readonly #loads: readonly (HeadLoads | undefined)[];
   readonly #offsets = new Map<number, { readonly offset: number; readonly tokens: number }>();
 
   constructor(
@@ -112,6 +122,7 @@ export class CopyOwners {
     readonly slots: number,
   ) {
     const { sharing } = plan;
+    this.#loads = plan.stages.map(headLoads);
     this.#copied = plan.stages.map(
       (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing)])),
     );
@@ -122,14 +133,30 @@ export class CopyOwners {
     this.release(slot);
     this.#offsets.set(slot, { offset, tokens });
     if (this.plan.sharing !== 'sequences') return;
-    for (const stage of this.#copied) {
-      for (const copied of stage.values()) {
-        const at = mostBehind(copied, tokens, this.slots, [...stage.values()]);
+    for (const [index, stage] of this.#copied.entries()) {
+      const loads = this.#loads[index];
+      const busy = loads && this.#tokensByRank(stage, loads);
+      for (const head of loads ? largestFirst(stage, loads) : stage.keys()) {
+        const copied = stage.get(head)!;
+        const at = busy
+          ? leastBusy(copied, this.slots, busy)
+          : mostBehind(copied, tokens, this.slots, [...stage.values()]);
+        if (busy) addTo(busy, copied.holders[at]!.rank, tokens * loads!.heads[head]!);
         copied.bySlot.set(slot, at);
         copied.tokens[at]! += tokens;
         copied.sequences[at]!++;
       }
     }
+  }
+
+  /** Tokens that each rank has of a stage, as heads are expected to keep them; of a sequence that comes, those of whole heads. */
+  #tokensByRank(stage: ReadonlyMap<number, Copied>, { heads, whole }: HeadLoads): Map<number, number> {
+    const all = sum([...this.#offsets.values()].map(({ tokens }) => tokens));
+    const busy = new Map([...whole].map(([rank, load]) => [rank, load * all]));
+    for (const [head, { holders, tokens }] of stage) {
+      for (const [at, { rank }] of holders.entries()) addTo(busy, rank, tokens[at]! * heads[head]!);
+    }
+    return busy;
   }
 
   release(slot: number): void {
@@ -151,12 +178,15 @@ export class CopyOwners {
    */
   balance(sequences: readonly SharedSequence[]): CopyMove[] {
     const lengths = new Map(sequences.map(({ slot, length }) => [slot, length]));
+    const entries = sum(sequences.map((sequence) => sequence.entries));
     return this.#copied.flatMap((stage, index) => {
+      const loads = this.#loads[index];
       const pieces: CopyPiece[] = [];
       for (const [head, { bySlot, holders }] of stage) {
-        for (const { slot, entries, remaining } of sequences) {
+        const load = loads?.heads[head] ?? 1;
+        for (const { slot, entries: own, remaining } of sequences) {
           const at = bySlot.get(slot);
-          if (at !== undefined) pieces.push({ head, slot, rank: holders[at]!.rank, entries, remaining });
+          if (at !== undefined) pieces.push({ head, slot, rank: holders[at]!.rank, entries: own * load, remaining });
         }
       }
       if (pieces.length === 0) return [];
@@ -164,7 +194,8 @@ export class CopyOwners {
         head,
         holders: holders.map((holder) => ({ ...holder, room: copySlots(holder.share, this.slots) })),
       }));
-      return chooseCopyMoves(heads, pieces).map((move) => {
+      const whole = loads && new Map([...loads.whole].map(([rank, load]) => [rank, load * entries]));
+      return chooseCopyMoves(heads, pieces, whole).map((move) => {
         this.#move(stage.get(move.head)!, move.slot, move.to);
         return { stage: index, ...move, length: lengths.get(move.slot)! };
       });
@@ -215,6 +246,31 @@ function copiedOf(stage: Stage, head: number, sharing: Plan['sharing']): Copied 
     bySlot: new Map(),
   };
 }
+
+/** Undefined where nothing is known of them. */
+function headLoads({ shares, loads = [] }: Stage): HeadLoads | undefined {
+  const all = sum(loads);
+  if (all === 0) return undefined;
+  const heads = loads.map((load) => (load * loads.length) / all);
+  const whole = new Map<number, number>();
+  for (const { rank, heads: own, copies = [] } of shares) {
+    for (const head of own) if (!copies.some((copy) => copy.head === head)) addTo(whole, rank, heads[head]!);
+  }
+  return { heads, whole };
+}
+
+const addTo = (to: Map<number, number>, rank: number, load: number): void =>
+  void to.set(rank, (to.get(rank) ?? 0) + load);
+
+/** Copied heads, those with most to read first. */
+const largestFirst = (stage: ReadonlyMap<number, unknown>, { heads }: HeadLoads): number[] =>
+  [...stage.keys()].toSorted((a, b) => heads[b]! - heads[a]! || a - b);
+
+/** The copy, with room for another sequence, whose rank has least to read. */
+const leastBusy = ({ holders, sequences }: Copied, slots: number, busy: ReadonlyMap<number, number>): number =>
+  range(0, holders.length)
+    .filter((at) => sequences[at]! < copySlots(holders[at]!.share, slots))
+    .reduce((best, at) => ((busy.get(holders[at]!.rank) ?? 0) < (busy.get(holders[best]!.rank) ?? 0) ? at : best));
 
 /** The copy, with room for another sequence, that would least exceed its share; of equals the one whose rank has fewest sequences. */
 function mostBehind(

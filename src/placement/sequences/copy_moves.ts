@@ -33,9 +33,14 @@ const MOVING = 8;
  * is furthest above its shares, of all the heads it holds copies of, gives away the piece whose move is worth most: the entries that a
  * step waits for less, over the steps that the sequence may still run, less what moving them costs. Then again, while any is worth it;
  * no piece moves twice. A head's copies never come to hold more sequences than they have room for, leaving ones included.
+ * @param whole by rank, entries of heads that aren't copied, where all are known: the rank with most entries then gives away
  */
-export function chooseCopyMoves(heads: readonly CopiedHead[], pieces: readonly CopyPiece[]): PieceMove[] {
-  const excess = excessByRank(heads, pieces);
+export function chooseCopyMoves(
+  heads: readonly CopiedHead[],
+  pieces: readonly CopyPiece[],
+  whole?: ReadonlyMap<number, number>,
+): PieceMove[] {
+  const excess = whole ? entriesByRank(whole, pieces) : excessByRank(heads, pieces);
   const places = new Map(heads.map(({ head, holders }) => [head, holders.map((holder) => ({ ...holder }))]));
   for (const { head, rank } of pieces) places.get(head)!.find((place) => place.rank === rank)!.room--;
   // Moving saves no more than the piece itself, in each step.
@@ -49,7 +54,7 @@ export function chooseCopyMoves(heads: readonly CopiedHead[], pieces: readonly C
     moves.push({ head, slot, from, to: to.rank });
     left.delete(piece);
     excess.set(from, excess.get(from)! - entries);
-    excess.set(to.rank, excess.get(to.rank)! + entries);
+    excess.set(to.rank, (excess.get(to.rank) ?? 0) + entries);
     to.room--;
   }
 }
@@ -71,6 +76,15 @@ export function excessByRank(
     for (const { rank, share } of holders) add(excess, rank, -share * (all.get(head) ?? 0));
   }
   return excess;
+}
+
+function entriesByRank(
+  whole: ReadonlyMap<number, number>,
+  pieces: readonly Pick<CopyPiece, 'rank' | 'entries'>[],
+): Map<number, number> {
+  const all = new Map(whole);
+  for (const { rank, entries } of pieces) all.set(rank, (all.get(rank) ?? 0) + entries);
+  return all;
 }
 
 /** A copy of a head, and how many sequences more it has room for. */
@@ -96,7 +110,7 @@ function worthiest(
     const { head, entries, remaining } = piece;
     for (const to of places.get(head)!) {
       if (to.rank === busiest || to.room <= 0) continue;
-      const saved = most - Math.max(most - entries, excess.get(to.rank)! + entries);
+      const saved = most - Math.max(most - entries, (excess.get(to.rank) ?? 0) + entries);
       const worth = saved * Math.min(remaining, LASTING) - MOVING * entries;
       if (worth > bestWorth) [best, bestWorth] = [{ piece, to }, worth];
     }

@@ -3,7 +3,7 @@
  * and copies of a head (copies.ts, copy_moves.ts). Owners ask these.
  */
 
-import { sameList } from '../../base/lists.js';
+import { sameList, sum } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { isKvOnly, type RankShare } from '../plan.js';
 
@@ -49,6 +49,27 @@ export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): P
     lanes += member.lanes.length;
   }
   return places;
+}
+
+/**
+ * The places of a stage whose ranks run rows of their own, in the order of the plan: neighbours that together hold all heads, and once
+ * every kv head of the cache with every lane. What is left over at the end is a place, too, if not a whole one.
+ */
+export function dataPlaces(stage: readonly RankShare[]): Place[] {
+  const headsOf = (ranks: readonly RankShare[]): number => new Set(ranks.flatMap(({ heads }) => heads)).size;
+  const boxesOf = (ranks: readonly RankShare[]): number =>
+    sum(ranks.map((own) => own.kvHeads.length * own.lanes.length));
+  const heads = headsOf(stage);
+  const boxes = new Set(stage.flatMap(({ kvHeads }) => kvHeads)).size * MERGE_LANES;
+  const places: RankShare[][] = [];
+  let rest: RankShare[] = [];
+  for (const share of stage) {
+    rest.push(share);
+    if (headsOf(rest) < heads || boxesOf(rest) < boxes) continue;
+    places.push(rest);
+    rest = [];
+  }
+  return rest.length > 0 ? [...places, rest] : places;
 }
 
 /** The shares of the sequences that places keep. */

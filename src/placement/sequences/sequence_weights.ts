@@ -1,6 +1,6 @@
 import { range, sum } from '../../base/lists.js';
-import type { Plan } from '../plan.js';
-import { isKvOnly } from '../plan.js';
+import { isKvOnly, type Plan, type Stage } from '../plan.js';
+import { planTopology } from '../topology.js';
 import { sequencePlaces } from './sequence_ranges.js';
 
 /** What a rank has for the sequences that a token plan gives it. */
@@ -13,19 +13,25 @@ export interface SequenceRoom {
   readonly root: boolean;
 }
 
-/** A root's share of the sequences beside 1 of a rank that does nothing else. */
+/** A root's share of the sequences beside 1 of a rank that does nothing else, where nothing of its work is known. */
 const ROOT_SHARE = 0.5;
+/** Of one that is to keep none: it takes what no other rank has room for. */
+const LEAST_SHARE = 0.001;
+/** Those that the planner tries: a root that projects all the time keeps none, one that hardly does as many as the others. */
+const ROOT_SHARES = [ROOT_SHARE, 0, 0.25, 0.75, 1];
 
 /**
- * Shares of the sequences, the largest being 1: each rank attends for as many as its speed makes equal time, a root for half of that,
- * as far as its memory goes; what doesn't fit goes to the others in the same way. Where not even all memory holds what is wanted,
+ * Shares of the sequences, the largest being 1: each rank attends for as many as its speed makes equal time, a root for `rootShare` of
+ * that, as far as its memory goes; what doesn't fit goes to the others in the same way. Where not even all memory holds what is wanted,
  * memory alone says who keeps how much.
  *
  * @param wanted bytes of cache that all ranks together should hold
  */
-export function sequenceWeights(ranks: readonly SequenceRoom[], wanted: number): number[] {
+export function sequenceWeights(ranks: readonly SequenceRoom[], wanted: number, rootShare = ROOT_SHARE): number[] {
   const measured = ranks.every(({ speed }) => speed !== undefined && speed > 0);
-  const speeds = ranks.map(({ speed, root }) => (measured ? speed! : 1) * (root ? ROOT_SHARE : 1));
+  const speeds = ranks.map(
+    ({ speed, root }) => (measured ? speed! : 1) * (root ? Math.max(rootShare, LEAST_SHARE) : 1),
+  );
   const rooms = ranks.map(({ bytes = Infinity }) => Math.max(0, bytes));
   if (sum(rooms) === 0) return scaled(speeds);
   const held = sum(rooms) <= wanted ? rooms : filled(rooms, speeds, wanted);
@@ -72,10 +78,48 @@ export function roomByPlace(plan: Plan, rooms: readonly Omit<SequenceRoom, 'root
     const own = groups.flatMap((places) => places[place]!.map(({ rank }) => rooms[rank]!));
     const together = (value: number | undefined): number | undefined => value && value * length;
     return {
-      root: place === 0,
+      root: groups.some((places) => places[place]!.some((share) => !isKvOnly(share))),
       // Beside ranks that split sequences a root keeps none.
       bytes: length < split ? 0 : together(least(own.map(({ bytes }) => bytes))),
       speed: own.some(({ speed }) => speed === undefined) ? undefined : together(least(own.map(({ speed }) => speed))),
     };
   });
+}
+
+/** A token plan whose places keep other shares of the sequences, in order of the places. */
+export function withSequenceWeights(plan: Plan, weights: readonly number[]): Plan {
+  const stages = plan.stages.map((stage): Stage => {
+    const roots = stage.shares.filter((share) => !isKvOnly(share));
+    const places = roots.map((root) => sequencePlaces(root, stage.shares));
+    const shares = stage.shares.map((share) => {
+      const at = Math.max(...places.map((own) => own.findIndex((place) => place.includes(share))));
+      return { ...share, sequences: weights[at]! };
+    });
+    return { ...stage, shares };
+  });
+  return { ...plan, stages };
+}
+
+/** A place's share of the sequences is a root's. */
+const rootPlaces = (plan: Plan): boolean[] =>
+  roomByPlace(
+    plan,
+    range(0, plan.worldSize).map(() => ({})),
+  ).map(({ root }) => root);
+
+/** A root's share beside that of the ranks that only attend; undefined where there are none of either that keep sequences. */
+export function rootShareOf(plan: Plan): number | undefined {
+  const weights = planTopology(plan).places ?? [];
+  const roots = rootPlaces(plan);
+  const most = Math.max(0, ...weights.filter((_, place) => !roots[place]));
+  const own = weights.find((_, place) => roots[place]);
+  return most === 0 || own === undefined ? undefined : own / most;
+}
+
+/** A token plan as made, and with other shares for its roots. */
+export function withRootShares(plan: Plan): Plan[] {
+  if (!rootShareOf(plan)) return [plan];
+  const roots = rootPlaces(plan);
+  const weighed = ROOT_SHARES.map((share) => roots.map((root) => (root ? share : 1)));
+  return weighed.map((weights) => withSequenceWeights(plan, weights));
 }

@@ -26,7 +26,6 @@ const COLUMNS: readonly (readonly [Feature, string])[] = [
   ['prefillWorker', '`prefill`'],
   ['attentionDp', '`attentionDpConfig`'],
   ['moves', 'moves'],
-  ['prediction', '`splitkv plan`'],
 ];
 const MODEL: readonly Feature[] = ['gqa', 'latent', 'experts', 'dense'];
 const OPTIONS: readonly (readonly [Feature, string])[] = [

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type AdpStudyOptions, studyAdp } from '../adp_study.js';
-import { paretoGrid } from '../pareto.js';
+import { paretoOfLoads } from '../pareto.js';
 import { PUBLISHED_TIME } from '../published_run.js';
 import { syntheticTrace } from '../synthetic_trace.js';
 import { adpReport } from './adp_report.js';
@@ -22,23 +22,20 @@ const options: AdpStudyOptions = {
 
 test('a page that needs nothing but itself', async () => {
   const study = await studyAdp(options);
-  const pareto = await paretoGrid(options, study);
-  expect(pareto).toHaveLength(9);
-  const full = study.rows.find(({ name }) => name === 'full')!;
-  expect(pareto).toContainEqual({
-    timeout_iters: 50,
-    batching_wait_iters: 10,
-    tps: full.tps,
-    mean_ttft_s: full.mean_ttft_s,
-  });
-  const html = adpReport({ study, pareto, published: false });
+  const pareto = await paretoOfLoads(options, [5, 20]);
+  const html = adpReport({ study, pareto });
   expect(html).not.toMatch(/<script|<link|<img|url\(|https?:/);
   expect(html).not.toMatch(/NaN|Infinity|undefined/);
-  // Three charts for each run, and the front.
-  expect(html.match(/<svg /g)).toHaveLength(13);
+  // Three charts for each run, and a front for each load.
+  expect(html.match(/<svg /g)).toHaveLength(14);
   expect(html).toContain('prefers-color-scheme: dark');
   expect(html).not.toContain('Published');
-  expect(adpReport({ study, pareto, published: true })).toContain('34,140');
+  const checks = [
+    { name: 'window_headroom', title: 'window', unit: 'share', published: 0.7023, simulated: 0.7, kind: 'predicted' },
+  ] as const;
+  const published = adpReport({ study: { ...study, checks } });
+  for (const text of ['34,140', '70.23%', '70.00%']) expect(published).toContain(text);
+  expect(published.match(/<svg /g)).toHaveLength(12);
 });
 
 test('a run of one iteration still draws', async () => {
@@ -47,7 +44,7 @@ test('a run of one iteration still draws', async () => {
     trace: syntheticTrace({ requests: 1, meanInput: 5, meanOutput: 1, seed: 1, maxInput: 100 }),
   };
   const study = await studyAdp(one);
-  const html = adpReport({ study, pareto: await paretoGrid(one, study), published: false });
+  const html = adpReport({ study, pareto: await paretoOfLoads(one) });
   expect(html).not.toMatch(/NaN|Infinity|undefined/);
 });
 

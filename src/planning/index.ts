@@ -1,0 +1,51 @@
+/**
+ * Room: `splitkv/planning`, the public face of placement, arrangement and the simulator: pure functions that need no
+ * GPU, in Node and in pages. What they take is checked here; what they do is in src/placement, src/arrangement and
+ * src/simulate. Read docs/planning.md next.
+ */
+
+export { type ErrorCode, SplitkvError } from '../base/errors.js';
+export { parseArrangementFile, parseProfile, toArrangementFile } from '../arrangement/index.js';
+export type {
+  Arrangement,
+  ArrangementFile,
+  HeadShare,
+  LayerPlacement,
+  Mode,
+  Objective,
+  Placement,
+  Profile,
+} from '../arrangement/index.js';
+export type { AttentionDpOptions } from '../engine/api.js';
+export { type MeasuredProfile, measureProfile, type ProfileOptions } from '../engine/profile/measure_profile.js';
+export { EXPORT_TARGETS, exportScript } from '../placement/export/export_plan.js';
+export type { ExportOptions, ExportTarget, PlanExport } from '../placement/export/export_plan.js';
+export type { AttentionDpWaits } from '../placement/export/engine.js';
+export { parsePlan, planOfDegrees, POLICIES } from '../placement/index.js';
+export type {
+  AskedPlan,
+  CopySharing,
+  Degrees,
+  HeadCopy,
+  ModelShape,
+  Plan,
+  PlanOptions,
+  RankShare,
+  Stage,
+  StageKind,
+  VocabShare,
+} from '../placement/index.js';
+export type { LoggedIteration } from '../simulate/simulate.js';
+export { parseTrace } from '../simulate/trace_file.js';
+export type { TraceRequest } from '../simulate/trace.js';
+export { arrange, arrangedPlan } from './arrange.js';
+export { modelShape, type ShapeOptions } from './model_shape.js';
+export { checkPlan, describePlan, exportPlan, makePlan } from './plan.js';
+export {
+  type SimulatedTime,
+  simulate,
+  type SimulateOptions,
+  type SimulateReport,
+  type SyntheticLengths,
+  syntheticTrace,
+} from './simulate.js';

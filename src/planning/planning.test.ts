@@ -1,0 +1,139 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import * as library from '../index.js';
+import { load } from '../engine/load.js';
+import * as planning from './index.js';
+
+const { arrange, arrangedPlan, checkPlan, describePlan, makePlan, modelShape, SplitkvError } = planning;
+const { simulate, syntheticTrace, toArrangementFile } = planning;
+
+const gqa = await modelShape('models/tiny-gqa');
+const time = { baseSeconds: 0.01, secondsPerToken: 1e-4 };
+
+test('the examples of the guide run', async () => {
+  const blocks = [...readFileSync('docs/planning.md', 'utf8').matchAll(/^```js\n([\s\S]*?)^```/gm)].map(
+    ([, code]) => code!,
+  );
+  expect(blocks.length).toBeGreaterThan(3);
+  const said: unknown[][] = [];
+  for (const code of blocks) {
+    const names = /^import \{ (.*) \} from 'splitkv\/planning';\n/.exec(code)!;
+    const body = `const { ${names[1]} } = planning;\n${code.slice(names[0].length)}`;
+    const run = new (Object.getPrototypeOf(async () => {}).constructor as FunctionConstructor)(
+      'planning',
+      'console',
+      body,
+    ) as (...given: unknown[]) => Promise<void>;
+    await run(planning, { log: (...words: unknown[]) => said.push(words) });
+  }
+  expect(said).toHaveLength(5);
+  expect(said[0]![0]).toMatch(/^plan tp x token on 4 ranks\nlayers 0-3:\n {2}rank 0: query heads 4 of 8/);
+  expect(said[1]![0]).toBeGreaterThan(0.9);
+  const [gain, balance] = said[2] as [number, number];
+  expect(gain).toBeGreaterThan(0.5);
+  expect(balance).toBeGreaterThan(0.5);
+  expect(said[3]![1]).toContain('enable_attention_dp: true');
+  expect(said[4]![0]).toContain('trtllm-serve org/name \\\n  --config trtllm.yaml');
+});
+
+test('what the runtime says of a loaded model is what is read without one, and it runs the plan and the arrangement', async () => {
+  const tokens = [1, 300, 301, 302, 303];
+  const logits = async (plan: planning.Plan | planning.ArrangementFile): Promise<Float32Array> => {
+    const model = await load('models/tiny-gqa', { plan, virtualRanks: true, contextLength: 64 });
+    expect(model.info.shape).toEqual(gqa);
+    const { rows } = await model.logits(tokens);
+    await model.dispose();
+    return rows[0]!;
+  };
+  const found = arrange({ loads: [0, 1, 2, 3].map(() => [9, 1, 1, 1]), ranks: 2, copies: 0 });
+  expect(found).toMatchObject({ mode: 'exact', objective: 'per-layer', optimal: true, makespan: 36 });
+  const file = toArrangementFile('tiny-gqa', 2, found);
+  const one = await logits(makePlan('single', 1, gqa));
+  expect(await logits(file)).toEqual(one);
+  expect(describePlan(arrangedPlan(file, gqa), gqa)[2]).toMatch(/rank 0: query heads 2 of 8 \(kv heads 0\)/);
+});
+
+describe('simulations', () => {
+  const trace = syntheticTrace({ requests: 200, meanInput: 60, meanOutput: 30, seed: 3 });
+
+  test('follow from trace and options, and add up', () => {
+    const report = simulate(trace, { ranks: 2, time });
+    expect(simulate(trace, { ranks: 2, time })).toEqual(report);
+    expect(report.outputTokens).toBe(trace.reduce((sum, { outputTokens }) => sum + outputTokens, 0));
+    expect(report.tokensPerSecond).toBeCloseTo(report.outputTokens / report.seconds);
+    expect(report.log).toHaveLength(report.iterations);
+    expect(report.balance).toBeGreaterThan(0.5);
+    expect(report.solTokensPerSecond).toBeGreaterThan(report.tokensPerSecond);
+    expect(report.ttft.p95Seconds).toBeGreaterThan(report.ttft.meanSeconds);
+  });
+
+  test('one request alone: an iteration for its prompt, and one for each token but the first', () => {
+    const { iterations, seconds, ttft } = simulate([{ inputTokens: 100, outputTokens: 5 }], { ranks: 1, time });
+    expect(iterations).toBe(5);
+    expect(ttft.meanSeconds).toBeCloseTo(0.02);
+    expect(seconds).toBeCloseTo(0.02 + 4 * 0.0101);
+    const late = simulate([{ inputTokens: 100, outputTokens: 1, arrivalSeconds: 7 }], { ranks: 1, time });
+    expect(late.seconds).toBeCloseTo(7.02);
+  });
+});
+
+describe('bad input', () => {
+  const plan = makePlan('tp', 2, gqa);
+  const cases: readonly (readonly [() => unknown, RegExp])[] = [
+    [() => makePlan('tq', 2, gqa), /plan 'tq': use single, tp/],
+    [() => makePlan(undefined as never, 2, gqa), /plan undefined: expected a policy's name/],
+    [() => makePlan('tp', 3.5, gqa), /on 3\.5 ranks: give a whole number/],
+    [() => makePlan('tp', 2, undefined as never), /shape is missing|shape/],
+    [() => makePlan('tp', 2, { ...gqa, kvHeads: 0 }), /shape\.kvHeads is 0; write a whole number of at least 1/],
+    [() => makePlan('tp', 2, { ...gqa, segmentHeads: [1.5] }), /shape\.segmentHeads\[0\] is 1\.5/],
+    [() => makePlan('tp', 2, { ...gqa, layers: 3 } as never), /shape: unknown key 'layers'/],
+    [() => makePlan('tp', 2, gqa, { tensors: 2 } as never), /unknown option 'tensors'/],
+    [() => makePlan('tp', 2, gqa, 2 as never), /options 2: expected an object/],
+    [() => checkPlan({ ...plan, worldSize: 3 }, gqa), /rank 2 holds nothing/],
+    [() => checkPlan({ ...plan, stages: 1 } as never, gqa), /plan\.stages is 1; write a list/],
+    [() => checkPlan(null as never, gqa), /plan is null; write a plan/],
+    [() => arrange(undefined as never), /expected \{ loads, ranks \}/],
+    [() => arrange({ loads: [[1, 2]], ranks: 0 }), /ranks 0: expected/],
+    [() => arrange({ loads: [[1, -2]], ranks: 2 }), /head 1 is -2/],
+    [() => arrange({ loads: [[1, 2]], ranks: 2, mode: 'best' as never }), /mode "best": use static/],
+    [() => arrange({ loads: [[1, 2]], ranks: 2, objective: 'speed' as never }), /objective "speed": use per-layer/],
+    [() => arrange({ loads: [[1, 2]], ranks: 2 }, 0), /steps 0/],
+    [() => arrangedPlan({} as never, gqa), /arrangement\./],
+    [() => simulate([], { ranks: 1, time }), /a list of 1 to/],
+    [
+      () => simulate([{ inputTokens: 1 } as never], { ranks: 1, time }),
+      /request 0 of the trace: outputTokens is missing/,
+    ],
+    [() => simulate([{ inputTokens: 0, outputTokens: 1 }], { ranks: 1, time }), /inputTokens 0: expected/],
+    [() => simulate([{ inputTokens: 1, outputTokens: 1 }], { ranks: 1 } as never), /time is missing/],
+    [() => simulate([{ inputTokens: 1, outputTokens: 1 }], { ranks: 0, time }), /ranks 0/],
+    [
+      () => simulate([{ inputTokens: 9, outputTokens: 1 }], { ranks: 1, time, tokensPerIteration: 8 }),
+      /raise tokensPerIteration/,
+    ],
+    [
+      () => simulate([{ inputTokens: 99, outputTokens: 1 }], { ranks: 1, time, kvTokens: 64 }),
+      /kvTokens 64: request 0/,
+    ],
+    [
+      () =>
+        simulate([{ inputTokens: 9, outputTokens: 1 }], { ranks: 1, time, attentionDpConfig: { mode: 'x' as never } }),
+      /mode "x"/,
+    ],
+    [() => syntheticTrace({ requests: 1, meanInput: 10 } as never), /meanOutput is missing/],
+    [() => syntheticTrace({ requests: 1, meanInput: 10, meanOutput: 1, maxInput: 8 }), /meanInput 10/],
+  ];
+  test.each(cases.map(([run, message]) => [message.source, run, message] as const))('%s', (_name, run, message) => {
+    expect(run).toThrow(SplitkvError);
+    expect(run).toThrow(message);
+  });
+
+  test('of models', async () => {
+    await expect(modelShape('models/none')).rejects.toThrow(/no such folder|config\.json|models\/none/);
+    await expect(modelShape('models/tiny-gqa', { tokens: 1 } as never)).rejects.toThrow("unknown option 'tokens'");
+  });
+});
+
+test("errors are of the library's own class", () => {
+  expect(SplitkvError).toBe(library.SplitkvError);
+});
