@@ -5,16 +5,16 @@
  */
 
 import { usageError } from '../../src/base/errors.js';
-import { ceilDiv } from '../../src/base/math.js';
+import { heldChunks, mostLanes } from '../../src/base/kv_units.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';
 
 /**
- * A rank's share of every sequence, where `ranks` ranks share them by chunks: chunk c of a slot's sequence is of the rank with index
- * (c + chunk_offsets[slot]) mod ranks. Its own chunks, in ascending order, are its local chunks 0, 1, ...; its own merge lanes are
- * its local lanes.
+ * A rank's share of every sequence, where `ranks` ranks share them by chunks: a slot's merge lane l, chunks l, l + 8, ..., is of the rank
+ * with index (l + chunk_offsets[slot]) mod ranks. Its own chunks, in ascending order, are its local chunks 0, 1, ...; its own merge
+ * lanes are its local lanes.
  */
 export interface Share {
-  /** 1, 2, 4 or 8: a rank owns whole merge lanes. */
+  /** Where it divides the merge lanes, ranks have as many each; else some have one more, and beyond MERGE_LANES ranks some have none. */
   readonly ranks: number;
   /** 0 .. ranks - 1. */
   readonly index: number;
@@ -24,33 +24,35 @@ export interface Share {
 export const WHOLE: Share = { ranks: 1, index: 0 };
 
 /** Most local chunks that a sequence of `chunks` chunks has on a rank. */
-export const localChunks = (chunks: number, { ranks }: Pick<Share, 'ranks'>): number => ceilDiv(chunks, ranks);
+export const localChunks = (chunks: number, { ranks }: Pick<Share, 'ranks'>): number => heldChunks(chunks, ranks, 0);
 
 /** Most local merge lanes that a sequence of `chunks` chunks has on a rank. */
-export const localLanes = (chunks: number, { ranks }: Pick<Share, 'ranks'>): number =>
-  ceilDiv(Math.min(MERGE_LANES, chunks), ranks);
+export const localLanes = (chunks: number, { ranks }: Pick<Share, 'ranks'>): number => mostLanes(chunks, ranks);
 
-/** The first chunk, and the first merge lane, of a sequence that a rank owns; every `ranks`th after it is its own, too. */
-export const ownBase = ({ ranks, index }: Share, offset: number): number => (index + ranks - (offset % ranks)) % ranks;
+/** Ranks have different numbers of a sequence's merge lanes. */
+const isUneven = (ranks: number): boolean => MERGE_LANES % ranks !== 0;
 
 /** Params of a kernel that takes share.wgsl. */
 export const SHARE_PARAMS = { share_ranks: 'u32', share_index: 'u32' } as const;
 
-/** @throws SplitkvError when lanes can't be dealt out so. Returns the constants and params of share.wgsl. */
+/** @throws SplitkvError for a share that is none. Returns the constants and params of share.wgsl. */
 export function sharePlan(
   kernel: string,
   { ranks, index }: Share,
 ): {
-  readonly constants: { readonly SHARED: boolean };
+  readonly constants: { readonly SHARED: boolean; readonly UNEVEN: boolean };
   readonly params: { readonly share_ranks: number; readonly share_index: number };
 } {
-  if (![1, 2, 4, 8].includes(ranks)) {
-    throw usageError(`${kernel}: ${ranks} ranks share a sequence; it has ${MERGE_LANES} merge lanes: use 1, 2, 4 or 8`);
+  if (!Number.isInteger(ranks) || ranks < 1) {
+    throw usageError(`${kernel}: ${ranks} ranks share a sequence; expected an integer of at least 1`);
   }
   if (!Number.isInteger(index) || index < 0 || index >= ranks) {
     throw usageError(`${kernel}: index ${index} of ${ranks} ranks that share a sequence; expected 0 to ${ranks - 1}`);
   }
-  return { constants: { SHARED: ranks > 1 }, params: { share_ranks: ranks, share_index: index } };
+  return {
+    constants: { SHARED: ranks > 1, UNEVEN: isUneven(ranks) },
+    params: { share_ranks: ranks, share_index: index },
+  };
 }
 
 /**

@@ -20,7 +20,7 @@ export const owns = (
   chunk: number,
   cacheHead = 0,
 ): boolean => {
-  const place = chunk + (offsets[slot] ?? 0);
+  const place = (chunk % MERGE_LANES) + (offsets[slot] ?? 0);
   return masks ? ((masks[cacheHead]! >> (place % MERGE_LANES)) & 1) === 1 : place % share.ranks === share.index;
 };
 
@@ -93,21 +93,13 @@ export function ownInputs(
   return { ...inputs, ...caches, block_table: table, chunk_offsets: offsets };
 }
 
-/** The lane slots of a rank's share, a bit each: slot s is lane (s - offset) mod 8 of a sequence with that chunk offset. */
-export function laneMask({ ranks, index }: Share): number {
-  let mask = 0;
-  for (let slot = index; slot < MERGE_LANES; slot += ranks) mask |= 1 << slot;
-  return mask;
-}
+/** Lane slots of a mask, ascending. */
+export const slotsOf = (mask: number): number[] =>
+  Array.from({ length: MERGE_LANES }, (_, slot) => slot).filter((slot) => ((mask >> slot) & 1) === 1);
 
-/** Most lanes that the holder of the lane slots in `mask` has of a sequence of `chunks` chunks, whatever its chunk offset. */
-export function mostLanes(mask: number, chunks: number): number {
-  let most = 0;
-  for (let offset = 0; offset < MERGE_LANES; offset++) {
-    let held = 0;
-    for (let lane = 0; lane < Math.min(MERGE_LANES, chunks); lane++)
-      held += (mask >> ((lane + offset) % MERGE_LANES)) & 1;
-    most = Math.max(most, held);
-  }
-  return most;
+/** Most lanes that the holder of some of `of` lane slots has of a sequence of `chunks` chunks, whatever its chunk offset. */
+export function mostLanesOf(slots: readonly number[], chunks: number, of = MERGE_LANES): number {
+  const lanes = Array.from({ length: Math.min(MERGE_LANES, chunks) }, (_, lane) => lane);
+  const held = (offset: number): number => lanes.filter((lane) => slots.includes((lane + offset) % of)).length;
+  return Math.max(...Array.from({ length: of }, (_, offset) => held(offset)));
 }

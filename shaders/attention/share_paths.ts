@@ -20,7 +20,7 @@ import { mlaCase, mlaInputs, mlaStep, ownMlaInputs } from './mla_fixture.js';
 import { suite as mlaPrefillSuite } from './mla_prefill/cases.js';
 import { suite as mlaSplitSuite } from './mla_split/cases.js';
 import { localChunks, localLanes, WHOLE } from './share.js';
-import { mostLanes, type Sharing } from './share_fixture.js';
+import { mostLanesOf, slotsOf, type Sharing } from './share_fixture.js';
 
 /** Tokens of each slot's sequence. */
 export const CONTEXTS = [1, 255, 256, 257, 700, 2100, 2600];
@@ -68,7 +68,9 @@ export interface Path {
 
 /** Lanes of a head that a rank makes room for. */
 export const lanesOf = (maxChunks: number, { share, masks }: Sharing): number =>
-  masks ? Math.max(1, ...masks.map((mask) => mostLanes(mask, maxChunks))) : localLanes(maxChunks, share ?? WHOLE);
+  masks
+    ? Math.max(1, ...masks.map((mask) => mostLanesOf(slotsOf(mask), maxChunks)))
+    : localLanes(maxChunks, share ?? WHOLE);
 
 /** Chunks of a head that a rank makes room for. */
 export const chunksOf = (maxChunks: number, { share }: Sharing): number => localChunks(maxChunks, share ?? WHOLE);

@@ -1,6 +1,6 @@
-// Queries that come in pieces, [piece][rows][stride]: piece p holds the heads from its start to that of the next, in order, and a
-// piece may be empty. The kernel declares the params heads, piece_units (4 elements each, from piece to piece), and piece_1 ..
-// piece_7, the starts of pieces 1 to 7: heads where there is no such piece.
+// Queries that come in pieces, and outputs that leave in pieces, [piece][rows][stride]: piece p holds the heads from its start to that
+// of the next, in order, and a piece may be empty. The kernel declares the params heads, piece_units (4 elements each, from piece to
+// piece), and piece_1 .. piece_7, the starts of pieces 1 to 7: heads where there is no such piece.
 // Variant: PIECES, more than one. Without it the params aren't read.
 const PIECES: bool = false; // variant
 

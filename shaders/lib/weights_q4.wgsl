@@ -2,12 +2,6 @@
 // `weight: array<vec4<u32>>` and `scale: array<u32>` (f16, two a word), and fn load_x(row: u32, k4: u32) -> vec4<f32>, the
 // activations k = 4 * k4 .. 4 * k4 + 3 of a row.
 
-/// Elements of a row in one 16-byte unit, and the same in vec4s.
-const UNIT: u32 = 32u;
-const UNIT4: u32 = 8u;
-
-alias Unit = array<vec4<f32>, UNIT4>;
-
 /// A unit is a whole block, so scales are indexed like units.
 fn unit_scale(index: u32) -> f32 {
   let pair = unpack2x16float(scale[index >> 1u]);
@@ -36,40 +30,12 @@ fn load_unit(index: u32) -> Unit {
   );
 }
 
-/// The activations that a unit is multiplied by; `k4` is the unit's first vec4.
-fn load_x_unit(row: u32, k4: u32) -> Unit {
-  return Unit(
-    load_x(row, k4),
-    load_x(row, k4 + 1u),
-    load_x(row, k4 + 2u),
-    load_x(row, k4 + 3u),
-    load_x(row, k4 + 4u),
-    load_x(row, k4 + 5u),
-    load_x(row, k4 + 6u),
-    load_x(row, k4 + 7u),
-  );
-}
-
-/// acc + w * v, each element by fma in ascending k.
-fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
-  var sum = fma(w[0], v[0], acc);
-  sum = fma(w[1], v[1], sum);
-  sum = fma(w[2], v[2], sum);
-  sum = fma(w[3], v[3], sum);
-  sum = fma(w[4], v[4], sum);
-  sum = fma(w[5], v[5], sum);
-  sum = fma(w[6], v[6], sum);
-  return fma(w[7], v[7], sum);
-}
-
 /// The `part`-th vec4 of a unit, whose scale is `d`.
 fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
   return nibbles(weight[index][part >> 1u] >> ((part & 1u) * 4u), d);
 }
 
-// For hardware adapters (contract.wgsl): a unit's products are summed unscaled, and its scale comes once.
-
-alias Sum = f32;
+// For hardware adapters (scaled_sum.wgsl).
 
 /// q - 8 of the bytes of a word whose upper nibbles are clear: compilers have an instruction a byte for it.
 fn byte_quants(word: u32) -> vec4<f32> {
@@ -90,17 +56,4 @@ fn unit_values(words: vec4<u32>) -> Unit {
     byte_quants(low.w),
     byte_quants(high.w),
   );
-}
-
-/// sum + d * (w . v), the dot product by fma over the vec4s in order, then (x + y) + (z + w).
-fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
-  var products = w[0] * v[0];
-  for (var i = 1u; i < UNIT4; i++) {
-    products = fma(w[i], v[i], products);
-  }
-  return fma((products.x + products.y) + (products.z + products.w), d, sum);
-}
-
-fn sum_total(sum: Sum) -> f32 {
-  return sum;
 }

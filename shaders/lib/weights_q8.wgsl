@@ -54,24 +54,9 @@ fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
   return signed_bytes(weight[index][part]) * d;
 }
 
-// For hardware adapters (contract.wgsl): a unit's products are summed unscaled, and its scale comes once.
-
-alias Sum = f32;
+// For hardware adapters (scaled_sum.wgsl).
 
 /// The unit's values without their scale.
 fn unit_values(words: vec4<u32>) -> Unit {
   return Unit(signed_bytes(words.x), signed_bytes(words.y), signed_bytes(words.z), signed_bytes(words.w));
-}
-
-/// sum + d * (w . v), the dot product by fma over the vec4s in order, then (x + y) + (z + w).
-fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
-  var products = w[0] * v[0];
-  for (var i = 1u; i < UNIT4; i++) {
-    products = fma(w[i], v[i], products);
-  }
-  return fma((products.x + products.y) + (products.z + products.w), d, sum);
-}
-
-fn sum_total(sum: Sum) -> f32 {
-  return sum;
 }

@@ -8,7 +8,7 @@ import { alignUp, ceilDiv, grouped } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
 import mxfp4 from '../lib/weights_mxfp4.wgsl?raw';
-import { WEIGHTS_WGSL } from '../linear/weights_wgsl.js';
+import { fourBits, WEIGHTS_WGSL } from '../linear/weights_wgsl.js';
 import { packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
 
@@ -44,7 +44,10 @@ export interface ExpertProblem {
 }
 
 /** How a kernel reads packed weights of experts. */
-const EXPERT_WEIGHTS_WGSL: Readonly<Record<PackedType, string>> = { ...WEIGHTS_WGSL, mxfp4 };
+const EXPERT_WEIGHTS_WGSL: Readonly<Record<PackedType, string>> = {
+  ...WEIGHTS_WGSL,
+  mxfp4: fourBits(mxfp4),
+};
 
 export const EXPERT_PARAMS = {
   rows: 'u32',

@@ -4,6 +4,23 @@
 export const CHUNK_TOKENS = 256;
 /** Chunk c of a sequence is of merge lane c mod MERGE_LANES. */
 export const MERGE_LANES = 8;
+
+/**
+ * The first lane that index `index` of `ranks` has of a sequence with this offset; every `ranks`th after it, below MERGE_LANES, is its
+ * own, too. With more than MERGE_LANES ranks that may be none.
+ */
+export const firstLane = (ranks: number, index: number, offset: number): number =>
+  (index + ranks - (offset % ranks)) % ranks;
+
+/** Of lanes, or chunks, [0, end) with end up to MERGE_LANES: those in lanes `first`, `first + ranks`, ... */
+const inTurn = (end: number, ranks: number, first: number): number => Math.max(0, Math.ceil((end - first) / ranks));
+
+/** Of a sequence's first `chunks` chunks, those of a rank whose first lane is `first`. */
+export const heldChunks = (chunks: number, ranks: number, first: number): number =>
+  Math.floor(chunks / MERGE_LANES) * inTurn(MERGE_LANES, ranks, first) + inTurn(chunks % MERGE_LANES, ranks, first);
+
+/** Most lanes that a rank has of a sequence's first `chunks` chunks, whatever the offset. */
+export const mostLanes = (chunks: number, ranks: number): number => inTurn(Math.min(chunks, MERGE_LANES), ranks, 0);
 /** Tokens of a KV block: small enough that short sequences waste little, and it divides a chunk. */
 export const KV_BLOCK = 64;
 /** Position of a row that is inactive: nothing is read or written for it. */

@@ -35,7 +35,11 @@ export interface CommStats {
   messages: number;
   bytesSent: number;
   bytesReceived: number;
-  /** Time spent inside `exchange`. */
+  /**
+   * Of the time inside `exchange`, that in which no exchange's own work was under way on the GPU: moving bytes (reading out, sending,
+   * taking in), and waiting for what others send. Of exchanges side by side an instant counts once.
+   */
+  moveMs: number;
   waitMs: number;
 }
 

@@ -5,6 +5,7 @@ import type { CommStats, Communicator, Exchange } from './communicator.js';
 import type { DeviceHub } from './device_hub.js';
 import { type ExchangePlan, type Message, planExchange, sizeMismatch } from './exchange_plan.js';
 import { peerLost } from './inbox.js';
+import { ExchangeClock } from './exchange_clock.js';
 import { encodeCopies } from './region_copy.js';
 import type { Transport } from './transport.js';
 import { uploadRegions } from './upload.js';
@@ -20,7 +21,8 @@ export interface RankOptions {
 
 /** One rank's exchanges: GPU copies to ranks on its device, the host and a transport to all others. */
 export class RankCommunicator implements Communicator {
-  readonly stats: CommStats = { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, waitMs: 0 };
+  readonly stats: CommStats = { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, moveMs: 0, waitMs: 0 };
+  readonly #clock: ExchangeClock;
   readonly device: Device;
   readonly #transport: Transport;
   readonly #hub: DeviceHub | undefined;
@@ -43,6 +45,7 @@ export class RankCommunicator implements Communicator {
     this.#hub = options.hub;
     this.#localPeers = options.localPeers;
     this.#timeoutMs = options.timeoutMs;
+    this.#clock = new ExchangeClock(this.stats, () => this.device.waitMs);
     this.#staging = new BufferPool(options.device, `rank ${this.rank} staging`, 'staging');
     this.#scratch = new BufferPool(options.device, `rank ${this.rank} scratch`, 'storage');
     this.#transport.listen({
@@ -63,7 +66,6 @@ export class RankCommunicator implements Communicator {
   }
 
   async exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void> {
-    const start = performance.now();
     const { channel = 0 } = exchange;
     let entered = false;
     try {
@@ -85,8 +87,10 @@ export class RankCommunicator implements Communicator {
       this.abort(error);
       throw this.#failure!.reason;
     } finally {
-      if (entered) this.#running.delete(channel);
-      this.stats.waitMs += performance.now() - start;
+      if (entered) {
+        this.#running.delete(channel);
+        this.#clock.enter(channel, undefined);
+      }
     }
   }
 
@@ -142,6 +146,8 @@ export class RankCommunicator implements Communicator {
     for (const { from, to } of plan.own) encodeCopies(encoder, from.regions, to.regions, this.#scratch);
     const copied = this.#postLocal(encoder, plan, work);
     this.device.gpu.queue.submit([encoder.finish()]);
+    // Without bytes to read out, when the own work ends isn't known, nor waited for.
+    this.#clock.enter(plan.channel, staging ? 'work' : 'wait');
     copied?.();
     const awaited = new Set(plan.remoteReceives);
     for (const message of plan.remoteReceives) work.push(this.#receive(message, plan.channel, awaited));
@@ -165,7 +171,8 @@ export class RankCommunicator implements Communicator {
         if (bytes.byteLength !== message.size) {
           throw sizeMismatch(message.label, bytes.byteLength, message.peer, message.size, this.rank);
         }
-        if (!this.#failure) uploadRegions(this.device, bytes, message.regions);
+        if (this.#failure) return;
+        this.#clock.moving(channel, () => uploadRegions(this.device, bytes, message.regions));
       });
     } finally {
       awaited.delete(message);
@@ -174,6 +181,7 @@ export class RankCommunicator implements Communicator {
 
   async #sendStaged(staging: Buffer, { channel, remoteSends, stagedBytes }: ExchangePlan): Promise<void> {
     await this.device.wait(staging.gpu.mapAsync(GPUMapMode.READ, 0, stagedBytes));
+    if (this.#running.has(channel)) this.#clock.enter(channel, 'move');
     try {
       const bytes = new Uint8Array(staging.gpu.getMappedRange(0, stagedBytes));
       if (this.#failure) return;
@@ -183,6 +191,7 @@ export class RankCommunicator implements Communicator {
     } finally {
       staging.gpu.unmap();
       this.#staging.give(staging);
+      if (this.#running.has(channel)) this.#clock.enter(channel, 'wait');
     }
   }
 

@@ -18,20 +18,22 @@
 // row_info      [rows] (position, slot)
 // chunk_offsets [slots]; read by HOME, and by LANES where ranks share the sequences
 // block_table   see kv_table.wgsl; read only with PER_HEAD
-// sources       HOME: [heads / bundle_heads][8] (base, mask): who holds lane slot (lane + chunk_offsets[slot]) mod 8 of a bundle, by the
-//               index of its first state in partial_ml, and a bit for each lane slot that it holds
-// out           ALL, HOME: [rows][out_units*4] f32; head h at h * HEAD_UNITS*4
+// sources       HOME: [heads / bundle_heads][share_ranks] (base, -): where the states of the rank with index (lane +
+//               chunk_offsets[slot]) mod share_ranks begin in partial_ml. With COPIES [..][8] (base, mask): of the rank that holds lane
+//               slot (lane + chunk_offsets[slot]) mod 8 of a bundle, and a bit for each lane slot that it holds
+// out           ALL, HOME: [rows][out_units*4] f32; head h at h * HEAD_UNITS*4; ALL: or in pieces of heads (query_pieces.wgsl)
 //               LANES: in bundles of heads (partial_layout.wgsl), [bundle][lanes][rows][bundle_heads][HEAD_UNITS*4] f32, unnormalised
 // out_ml        LANES: [bundle][lanes][rows][bundle_heads] (m, l) f32
 //
 // Grid (heads, ceil(HEAD_UNITS / UNITS), rows): a workgroup = UNITS units (4 dims each) of one (row, head), PARALLEL threads
-// each: for software adapters 1 (no barrier), for GPUs a thread a lane (ALL: 8, LANES: lane_step), HOME: 1. UNITS <= 32.
+// each: for software adapters 1 (no barrier), for GPUs a thread a lane (ALL: 8, LANES: lane_room), HOME: 1. UNITS <= 32.
 // Inactive rows, and lanes without chunks: nothing is written. A row without keys can't exist; a state with l = 0 gives 0.
 const HEAD_UNITS: u32 = 16; // variant
 const UNITS: u32 = 16; // variant
 const PARALLEL: u32 = 8; // variant
 const MODE: u32 = 0; // variant
 const HOLES: bool = false; // variant
+const COPIES: bool = false; // variant
 const BLOCK: u32 = 64; // variant
 const ALL: u32 = 0u;
 const LANES: u32 = 1u;
@@ -49,14 +51,23 @@ struct Params {
   out_units: u32,
   share_ranks: u32,
   share_index: u32,
-  // Lanes of a rank, MERGE_LANES / share_ranks: also the local chunks from one to the next of a lane.
-  lane_step: u32,
+  // Lanes of a rank, the most of any: where lanes are even also the local chunks from one to the next of a lane.
+  lane_room: u32,
   // See partial_layout.wgsl; HOME: of bundle_heads alone.
   bundle_heads: u32,
   bundle_stride: u32,
   row_stride: u32,
   head_stride: u32,
   lane_stride: u32,
+  // See query_pieces.wgsl.
+  piece_units: u32,
+  piece_1: u32,
+  piece_2: u32,
+  piece_3: u32,
+  piece_4: u32,
+  piece_5: u32,
+  piece_6: u32,
+  piece_7: u32,
   // PER_HEAD: query heads of a kv head, and where its kv heads stand in the tables.
   group: u32,
   cache_kv_heads: u32,
@@ -85,25 +96,36 @@ fn partial(at: u32, unit: u32) -> SoftmaxState {
   return SoftmaxState(partial_o[at * HEAD_UNITS + unit], ml.x, ml.y);
 }
 
-// Partials lane, lane + lane_step, ... < count of a (row, head), without those below `skip`.
-fn merge_lane(base: u32, lane: u32, skip: u32, count: u32, unit: u32) -> SoftmaxState {
+// Lanes of this rank of a slot's sequence, at least one: also the local chunks from one to the next of a lane.
+fn lane_step(slot: u32) -> u32 {
+  if (UNEVEN) {
+    return max(1u, own_in_turn(own_base(slot), MERGE_LANES));
+  }
+  return params.lane_room;
+}
+
+// Partials lane, lane + step, ... < count of a (row, head), without those below `skip`.
+fn merge_lane(base: u32, lane: u32, step: u32, skip: u32, count: u32, unit: u32) -> SoftmaxState {
   var state = softmax_empty();
   var i = lane;
   if (WINDOWED) {
-    i += steps(lane, skip, params.lane_step) * params.lane_step;
+    i += steps(lane, skip, step) * step;
   }
-  for (var left = steps(i, count, params.lane_step); left > 0u; left--) {
+  for (var left = steps(i, count, step); left > 0u; left--) {
     state = softmax_merge(state, partial(base + i, unit));
-    i += params.lane_step;
+    i += step;
   }
   return state;
 }
 
 // This rank's chunks of a sequence of `chunks`.
 fn local_count(slot: u32, chunks: u32) -> u32 {
+  if (UNEVEN) {
+    let base = own_base(slot);
+    return chunks / MERGE_LANES * own_in_turn(base, MERGE_LANES) + own_in_turn(base, chunks % MERGE_LANES);
+  }
   if (SHARED) {
-    let before = own_base(slot);
-    return select(0u, (chunks - before + params.share_ranks - 1u) / params.share_ranks, chunks > before);
+    return own_in_turn(own_base(slot), chunks);
   }
   return chunks;
 }
@@ -114,10 +136,16 @@ fn merge_home(row: u32, head: u32, offset: u32, count: u32, unit: u32) -> Softma
   var state = softmax_empty();
   for (var left = count; left > 0u; left--) {
     let lane = count - left;
-    let source = sources[bundle * MERGE_LANES + (lane + offset) % MERGE_LANES];
-    // Bit l: lane l, whose slot is (l + offset) mod 8, is of this rank, too. Its lower lanes come before this one.
-    let lanes = (source.y >> offset) | (source.y << (MERGE_LANES - offset));
-    let local = countOneBits(lanes & ((1u << lane) - 1u));
+    let slots = select(params.share_ranks, MERGE_LANES, COPIES);
+    let source = sources[bundle * slots + (lane + offset % slots) % slots];
+    // A rank's lower lanes come before this one.
+    var local = lane / slots;
+    if (COPIES) {
+      // Bit l: lane l, whose slot is (l + offset) mod 8, is of this rank, too.
+      let turn = offset % MERGE_LANES;
+      let lanes = (source.y >> turn) | (source.y << (MERGE_LANES - turn));
+      local = countOneBits(lanes & ((1u << lane) - 1u));
+    }
     let at = source.x + (local * params.rows + row) * params.bundle_heads + head % params.bundle_heads;
     state = softmax_merge(state, partial(at, unit));
   }
@@ -151,7 +179,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     if (HOLES) {
       held = held_lanes(table, min(count, MERGE_LANES));
     }
-    let own_lanes = steps(thread / UNITS, min(count, params.lane_step), PARALLEL);
+    let step = lane_step(info.y);
+    let own_lanes = steps(thread / UNITS, min(count, step), PARALLEL);
     for (var left = own_lanes; left > 0u; left--) {
       let lane = thread / UNITS + (own_lanes - left) * PARALLEL;
       var local = lane;
@@ -161,7 +190,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         }
         local = countOneBits(held & ((1u << lane) - 1u));
       }
-      let own = merge_lane(base, lane, skip, count, loaded_unit);
+      let own = merge_lane(base, lane, step, skip, count, loaded_unit);
       let to = first + local * params.lane_stride;
       if (unit < HEAD_UNITS) {
         out[to * HEAD_UNITS + unit] = own.o;
@@ -175,18 +204,18 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   var state = softmax_empty();
   if (MODE == HOME) {
-    state = merge_home(row, head, chunk_offsets[info.y] % MERGE_LANES, min(chunks, MERGE_LANES), loaded_unit);
+    state = merge_home(row, head, chunk_offsets[info.y], min(chunks, MERGE_LANES), loaded_unit);
   } else if (PARALLEL == 1u) {
     let count = min(params.partials, chunks);
     let lanes = min(count, MERGE_LANES);
     for (var left = lanes; left > 0u; left--) {
       let lane = lanes - left;
-      state = softmax_merge(state, merge_lane(base, lane, skip, count, loaded_unit));
+      state = softmax_merge(state, merge_lane(base, lane, params.lane_room, skip, count, loaded_unit));
     }
   } else {
     let count = min(params.partials, chunks);
     let lane = thread / UNITS;
-    let own = merge_lane(base, lane, skip, count, loaded_unit);
+    let own = merge_lane(base, lane, params.lane_room, skip, count, loaded_unit);
     lane_o[thread] = own.o;
     if (thread % UNITS == 0u) {
       lane_ml[lane] = vec2<f32>(own.m, own.l);
@@ -203,6 +232,6 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
   }
   if (unit < HEAD_UNITS) {
-    out[row * params.out_units + head * HEAD_UNITS + unit] = softmax_finish(state);
+    out[query_unit(row, params.out_units, head, HEAD_UNITS) + unit] = softmax_finish(state);
   }
 }

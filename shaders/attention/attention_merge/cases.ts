@@ -4,7 +4,7 @@ import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testi
 import { HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../../cache/kv_cache.js';
 import { EMPTY_M, type Eviction, rowInfoArray } from '../fixture.js';
-import { mostLanes, owns, type Sharing } from '../share_fixture.js';
+import { mostLanesOf, owns, type Sharing, slotsOf } from '../share_fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
 import { type LaneContributor, laneSources } from './lane_sources.js';
 import { attentionMergeReference, chunksOf, givenPartials, lanesOf } from './reference.js';
@@ -27,9 +27,20 @@ const withPartials = (count: number): number => count * CHUNK_TOKENS - 7;
 
 type Options = Pick<
   MergeCase,
-  'empty' | 'mode' | 'share' | 'masks' | 'offsets' | 'perHead' | 'evicted' | 'bundleHeads' | 'lanes' | 'slidingWindow'
+  | 'empty'
+  | 'mode'
+  | 'share'
+  | 'sharers'
+  | 'masks'
+  | 'offsets'
+  | 'perHead'
+  | 'evicted'
+  | 'bundleHeads'
+  | 'lanes'
+  | 'slidingWindow'
+  | 'outPieces'
 > & {
-  /** 'home': by bundle, the lane slots of each rank that holds some. */
+  /** 'home': by bundle, the lane slots of each rank that holds some; with sharers the ranks alone count. */
   readonly holders?: readonly (readonly number[])[];
   /** Rows behind the step's that there is room for. */
   readonly idle?: number;
@@ -39,14 +50,20 @@ type Options = Pick<
 /** States of lanes as they come home, of the last rank and bundle first, with room for one lane between them. */
 function homeStates(
   holders: readonly (readonly number[])[],
-  { rows, bundleHeads, chunks }: { readonly rows: number; readonly bundleHeads: number; readonly chunks: number },
+  {
+    rows,
+    bundleHeads,
+    chunks,
+    sharers,
+  }: { readonly rows: number; readonly bundleHeads: number; readonly chunks: number; readonly sharers?: number },
 ): LaneContributor[][] {
   let base = 0;
   const placed = holders.toReversed().map((masks) =>
-    masks.toReversed().map((mask): LaneContributor => {
-      const lanes = mostLanes(mask, chunks);
+    masks.toReversed().map((mask, left): LaneContributor => {
+      const slots = sharers === undefined ? slotsOf(mask) : [masks.length - 1 - left];
+      const lanes = mostLanesOf(slots, chunks, sharers);
       base += (lanes + 1) * rows * bundleHeads;
-      return { mask, lanes, base: base - lanes * rows * bundleHeads };
+      return { slots, lanes, base: base - lanes * rows * bundleHeads };
     }),
   );
   return placed.toReversed().map((contributors) => contributors.toReversed());
@@ -60,7 +77,7 @@ function mergeCase(
 ): KernelCase<MergeCase> {
   const { races = false, holders, idle = 0, ...more } = options;
   const rows = positions.length + idle;
-  const outStride = alignUp(heads * headDim, 32);
+  const outStride = alignUp(Math.max(...(more.outPieces ?? [heads])) * headDim, 32);
   const chunks = Math.max(...positions.map((at) => Math.floor((at ?? 0) / CHUNK_TOKENS) + 1));
   const merged = positions.reduce<number>(
     (sum, at) => sum + (at === undefined ? 0 : Math.min(partials, Math.floor(at / CHUNK_TOKENS) + 1)),
@@ -77,7 +94,14 @@ function mergeCase(
       outStride,
       positions,
       ...more,
-      ...(holders && { contributors: homeStates(holders, { rows, bundleHeads, chunks }) }),
+      ...(holders && {
+        contributors: homeStates(holders, {
+          rows,
+          bundleHeads,
+          chunks,
+          ...(more.sharers && { sharers: more.sharers }),
+        }),
+      }),
     },
     seed: 3 + rows,
     // Lanes aren't divided by l, which goes to 200.
@@ -97,6 +121,15 @@ const residues = (ranks: number): number[] =>
 
 const cases = [
   mergeCase('tiny', [1, 8, 3], [withPartials(3)], { races: true }),
+  mergeCase(
+    'out in pieces, one of them empty',
+    [8, 32, 9],
+    [1, undefined, 9, 3].map((count) => count && withPartials(count)),
+    {
+      outPieces: [3, 0, 4, 1],
+      idle: 2,
+    },
+  ),
   mergeCase('tiny, every lane twice', [2, 16, 17], [withPartials(17), undefined, 0], { races: true }),
   // FlashAttention's grid of split counts.
   mergeCase('1 to 133 partials', [8, 32, 133], [1, 2, 3, 5, 8, 9, 17, 32, 55, 97, 133].map(withPartials)),
@@ -144,6 +177,48 @@ const cases = [
     bundleHeads: 2,
     lanes: 2,
     idle: 2,
+  }),
+  mergeCase('lanes of 3 ranks, which have different numbers', [2, 16, 9], [withPartials(21), 0, withPartials(9), 700], {
+    mode: 'lanes',
+    share: { ranks: 3, index: 2 },
+    offsets: [0, 2, 1, 4],
+    bundleHeads: 1,
+    idle: 1,
+  }),
+  mergeCase('windowed lanes of 1 of 5', [3, 24, 6], [withPartials(19), undefined, withPartials(24), withPartials(9)], {
+    mode: 'lanes',
+    share: { ranks: 5, index: 1 },
+    offsets: [0, 0, 3, 4],
+    slidingWindow: 700,
+  }),
+  mergeCase('tiny lanes of 11 ranks, of which some have none', [1, 8, 2], [withPartials(11), withPartials(3), 0], {
+    mode: 'lanes',
+    share: { ranks: 11, index: 9 },
+    offsets: [0, 9, 7],
+    races: true,
+  }),
+  mergeCase('home of 3 that share sequences', [6, 16, 3], [withPartials(21), undefined, 0, withPartials(5)], {
+    mode: 'home',
+    holders: [
+      [0, 0, 0],
+      [0, 0, 0],
+    ],
+    sharers: 3,
+    bundleHeads: 3,
+    offsets: [5, 0, 3, 0xffffffff],
+    races: true,
+  }),
+  mergeCase('home of 4 that share sequences', [2, 64, 2], [withPartials(19), 0, withPartials(7)], {
+    mode: 'home',
+    holders: [[0, 0, 0, 0]],
+    sharers: 4,
+    offsets: [3, 0, 9],
+  }),
+  mergeCase('home of 11 that share sequences, d192', [2, 192, 1], [withPartials(33), 0, withPartials(6)], {
+    mode: 'home',
+    holders: [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]],
+    sharers: 11,
+    offsets: [7, 10, 2],
   }),
   mergeCase('tiny home', [1, 8, 2], [withPartials(2), undefined, 0], { mode: 'home', holders: [[0xff]], races: true }),
   mergeCase('home of 4', [3, 64, 2], [withPartials(19), undefined, 0, withPartials(5), withPartials(8)], {
@@ -302,7 +377,9 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
     row_info: rowInfoArray(positions.map((position, row) => (position === undefined ? undefined : [position, row]))),
     ...(problem.perHead ? { block_table: tables(problem) } : {}),
     ...(share || mode === 'home' ? { chunk_offsets: Uint32Array.from(positions, (_, row) => offsets[row] ?? 0) } : {}),
-    ...(contributors && { sources: laneSources(contributors, { rows, bundleHeads }) }),
+    ...(contributors && {
+      sources: laneSources(contributors, { rows, bundleHeads, ...(problem.sharers && { slots: problem.sharers }) }),
+    }),
   };
 }
 
@@ -311,11 +388,11 @@ export const suite: KernelSuite<typeof attentionMerge.bindings, typeof attention
   cases,
   inputs,
   outputs: (problem) => {
-    const { rows, heads, headDim, outStride, mode } = problem;
+    const { rows, heads, headDim, outStride, mode, outPieces = [heads] } = problem;
     const states = lanesOf(problem) * rows * heads;
     return mode === 'lanes'
       ? { out: { type: 'f32', length: states * headDim }, out_ml: { type: 'f32', length: states * 2 } }
-      : { out: { type: 'f32', length: rows * outStride } };
+      : { out: { type: 'f32', length: outPieces.length * rows * outStride } };
   },
   reference: attentionMergeReference,
 };

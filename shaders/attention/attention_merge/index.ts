@@ -14,7 +14,8 @@ import partialLayoutSource from '../../lib/partial_layout.wgsl?raw';
 import shareSource from '../../lib/share.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
-import { LAYOUT_PARAMS, layoutParams, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
+import { PIECE_PARAMS, piecesPlan, piecesWgsl } from '../query_pieces.js';
+import { LAYOUT_PARAMS, layoutParams, localLanes, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import { WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_merge.wgsl?raw';
 
@@ -39,16 +40,20 @@ export interface AttentionMergeProblem {
   readonly partials?: number;
   /** 'lanes': the share of this rank. One rank where left out: with perHead, the tables say which lanes it holds. */
   readonly share?: Share;
+  /** 'home': ranks that share every sequence (`Share`), by whom sources are listed. By lane slots where left out: copies of heads. */
+  readonly sharers?: number;
   /** The tables of a cache that is compressed head by head: every head has chunks of its own. Position + 1 entries where left out. */
   readonly perHead?: HeadTables;
   /** 'lanes', 'home': neighbouring heads whose lanes lie together (`HeadBundles`); all heads where left out. */
   readonly bundleHeads?: number;
-  /** 'lanes': lanes that each bundle of out has room for; 8 / ranks where left out. */
+  /** 'lanes': lanes that each bundle of out has room for; all that a rank may have where left out. */
   readonly lanes?: number;
   /** Of chunks, not of lanes: those before a row's window aren't read. None where left out. */
   readonly slidingWindow?: number;
   /** 'all', 'home': f32 elements from row to row of out. */
   readonly outStride?: number;
+  /** 'all': heads of each piece of out, [piece][rows][outStride], as queries come in pieces. One piece where left out. */
+  readonly outPieces?: readonly number[];
 }
 
 /** Where the heads of a merge stand in a compressed cache's tables, [slot][cacheKvHeads][tableStride]. */
@@ -95,8 +100,9 @@ export const attentionMerge = defineKernel({
     partials: 'u32',
     out_units: 'u32',
     ...SHARE_PARAMS,
-    lane_step: 'u32',
+    lane_room: 'u32',
     ...LAYOUT_PARAMS,
+    ...PIECE_PARAMS,
     group: 'u32',
     cache_kv_heads: 'u32',
     first_kv_head: 'u32',
@@ -105,7 +111,7 @@ export const attentionMerge = defineKernel({
   },
   plan(problem: AttentionMergeProblem, traits) {
     const { rows, heads, headDim, mode = 'all', share = WHOLE, perHead } = problem;
-    const { bundleHeads = heads, outStride = 0 } = problem;
+    const { bundleHeads = heads, outStride = 0, outPieces = [heads] } = problem;
     if (headDim % 8 !== 0 || headDim < 8 || headDim > 1024) {
       throw unsupportedError(
         `attention_merge: head_dim ${headDim} is not supported; it must be a multiple of 8 from 8 to 1024`,
@@ -115,32 +121,49 @@ export const attentionMerge = defineKernel({
     if (mode !== 'home' && (!Number.isInteger(partials) || partials < 1)) {
       throw usageError(`attention_merge: ${partials} partials; expected an integer of at least 1`);
     }
-    const shared = sharePlan('attention_merge', share);
+    const { sharers } = problem;
+    const shared = sharePlan('attention_merge', sharers === undefined ? share : { ranks: sharers, index: 0 });
     if (mode !== 'lanes' && share.ranks > 1) {
       throw usageError(
         `attention_merge: mode '${mode}' with ${share.ranks} ranks; use 'lanes' on each rank, then 'home' with sources where o_proj is`,
       );
     }
-    const laneStep = MERGE_LANES / share.ranks;
-    const { lanes = laneStep } = problem;
-    if (!Number.isInteger(lanes) || lanes < 1 || lanes > laneStep) {
-      throw usageError(`attention_merge: room for ${lanes} lanes; expected 1 to ${laneStep}`);
+    if (mode !== 'home' && sharers !== undefined) {
+      throw usageError(`attention_merge: sharers with mode '${mode}'; 'lanes' takes the rank's share`);
     }
-    if (mode !== 'lanes') checkStride('attention_merge', 'outStride', outStride, heads * headDim);
+    const laneRoom = localLanes(MERGE_LANES, share);
+    const { lanes = laneRoom } = problem;
+    if (!Number.isInteger(lanes) || lanes < 1 || lanes > laneRoom) {
+      throw usageError(`attention_merge: room for ${lanes} lanes; expected 1 to ${laneRoom}`);
+    }
+    const pieces = piecesPlan('attention_merge', { heads, rows, queryPieces: outPieces }, outStride);
+    if (mode !== 'all' && outPieces.length > 1) throw usageError(`attention_merge: mode '${mode}' writes one piece`);
+    if (mode !== 'lanes') checkStride('attention_merge', 'outStride', outStride, Math.max(...outPieces) * headDim);
     const attended = windowPlan('attention_merge', problem);
     const holes = mode === 'lanes' && perHead !== undefined && share.ranks === 1;
     const units = Math.min(32, headDim / 4);
     return {
-      wgsl: [softmaxState, shareSource, ...chunkTableWgsl, ...windowWgsl, partialLayoutSource, steps, source],
+      wgsl: [
+        softmaxState,
+        shareSource,
+        ...chunkTableWgsl,
+        ...windowWgsl,
+        ...piecesWgsl,
+        partialLayoutSource,
+        steps,
+        source,
+      ],
       constants: {
         ...tableConstants({ perHead: perHead !== undefined }),
         ...shared.constants,
         ...attended.constants,
+        ...pieces.constants,
         HEAD_UNITS: headDim / 4,
         UNITS: units,
-        PARALLEL: traits.software || mode === 'home' ? 1 : laneStep,
+        PARALLEL: traits.software || mode === 'home' ? 1 : laneRoom,
         MODE: MODES.indexOf(mode),
         HOLES: holes,
+        COPIES: mode === 'home' && sharers === undefined,
         BLOCK: holes ? perHead.block : CHUNK_TOKENS,
       },
       params: {
@@ -149,8 +172,9 @@ export const attentionMerge = defineKernel({
         partials,
         out_units: outStride / 4,
         ...shared.params,
-        lane_step: laneStep,
+        lane_room: laneRoom,
         ...layoutParams('attention_merge', { bundleHeads }, { rows, heads, lanes }),
+        ...pieces.params,
         ...mergeTables(perHead, heads),
         ...attended.params,
       },

@@ -2,7 +2,7 @@ import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
 import { cacheHeadOf, EMPTY_M, firstSeen, rowEntries } from '../fixture.js';
 import { chunkIndex, localIndex, partialIndex } from '../share_fixture.js';
-import { WHOLE } from '../share.js';
+import { localLanes, WHOLE } from '../share.js';
 import type { MergeCase } from './cases.js';
 
 /** A partial that the merge of a (row, head) reads: its lane, and its index in partial_ml. */
@@ -13,7 +13,7 @@ export interface Given {
 }
 
 /** Lanes that 'lanes' has room for. */
-export const lanesOf = ({ lanes, share = WHOLE }: MergeCase): number => lanes ?? MERGE_LANES / share.ranks;
+export const lanesOf = ({ lanes, share = WHOLE }: MergeCase): number => lanes ?? localLanes(MERGE_LANES, share);
 
 /** Chunks of a row's head of the cache; a row's slot is its number. */
 export const chunksOf = ({ perHead, evicted }: MergeCase, row: number, position: number, cacheHead: number): number =>
@@ -28,14 +28,15 @@ const cacheHead = ({ perHead, heads }: MergeCase, head: number): number =>
 /** The partials that the merge of a head of a row at `position` reads, by who has what. */
 export function givenPartials(problem: MergeCase, row: number, position: number, head: number): Given[] {
   const { rows, heads, partials, mode = 'all', offsets, contributors, bundleHeads = heads } = problem;
+  const { sharers = MERGE_LANES } = problem;
   const own = cacheHead(problem, head);
   const chunks = chunksOf(problem, row, position, own);
   const given: Given[] = [];
   if (mode === 'home') {
     const taken = new Map<number, number>();
     for (let lane = 0; lane < Math.min(MERGE_LANES, chunks); lane++) {
-      const slot = (lane + (offsets?.[row] ?? 0)) % MERGE_LANES;
-      const { base } = contributors![Math.floor(head / bundleHeads)]!.find(({ mask }) => (mask & (1 << slot)) !== 0)!;
+      const slot = (lane + (offsets?.[row] ?? 0)) % sharers;
+      const { base } = contributors![Math.floor(head / bundleHeads)]!.find(({ slots }) => slots.includes(slot))!;
       // The rank's lanes so far.
       const local = taken.get(base) ?? 0;
       taken.set(base, local + 1);
@@ -70,10 +71,10 @@ function union({ headDim }: MergeCase, inputs: HostArrays, at: readonly number[]
 
 /** o / l of all of a row's partials; 'lanes': (o, m, l) of each lane that the rank holds and that has chunks. */
 export function attentionMergeReference(problem: MergeCase, inputs: HostArrays): Expected {
-  const { rows, heads, headDim, mode, outStride, positions, bundleHeads = heads } = problem;
+  const { rows, heads, headDim, mode, outStride, positions, bundleHeads = heads, outPieces = [heads] } = problem;
   const lanes = lanesOf(problem);
   const states = lanes * rows * heads;
-  const out = new Array<number>(mode === 'lanes' ? states * headDim : rows * outStride);
+  const out = new Array<number>(mode === 'lanes' ? states * headDim : outPieces.length * rows * outStride);
   const outMl = new Array<number>(states * 2);
   for (const [row, position] of positions.entries()) {
     if (position === undefined) continue;
@@ -99,7 +100,10 @@ export function attentionMergeReference(problem: MergeCase, inputs: HostArrays):
         inputs,
         given.map(({ at }) => at),
       );
-      for (const [dim, value] of o.entries()) out[row * outStride + head * headDim + dim] = l === 0 ? 0 : value / l;
+      const ends = outPieces.map((_, piece) => outPieces.slice(0, piece + 1).reduce((sum, count) => sum + count, 0));
+      const piece = ends.findIndex((end) => head < end);
+      const first = (piece * rows + row) * outStride + (head - ends[piece]! + outPieces[piece]!) * headDim;
+      for (const [dim, value] of o.entries()) out[first + dim] = l === 0 ? 0 : value / l;
     }
   }
   return mode === 'lanes' ? { out, out_ml: outMl } : { out };

@@ -146,7 +146,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let gone = evicted_entries(table);
   end -= gone;
   seen = first_seen(seen - gone);
-  let lane = own_chunk(slot, group_id.x);
+  let lane = own_lane(slot, group_id.x);
   var partial_lane = group_id.x;
   if (COMPACT) {
     if (!holds_chunk(table, lane)) {

@@ -123,7 +123,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let last = position - gone;
   let since = first_seen(last);
   let query = query_unit(row, params.q_units, head, HEAD_UNITS);
-  let lane = own_chunk(slot, group_id.x);
+  let lane = own_lane(slot, group_id.x);
   var partial_lane = group_id.x;
   if (COMPACT) {
     if (!holds_chunk(table, lane)) {

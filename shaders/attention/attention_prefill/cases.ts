@@ -10,7 +10,7 @@ import {
   type Shape,
 } from '../fixture.js';
 import { localLanes, type PartialLayout, WHOLE } from '../share.js';
-import { mostLanes } from '../share_fixture.js';
+import { mostLanesOf, slotsOf } from '../share_fixture.js';
 import { attentionPrefill, PREFILL_TILE_ROWS } from './index.js';
 import { attentionPrefillReference } from './reference.js';
 
@@ -43,7 +43,7 @@ export function prefillProblem(shape: PrefillShape, rowInfo: readonly RowInfo[])
   const problem = attentionCase(shape, rowInfo);
   const { masks, partialLayout = 'row' } = shape;
   const all = localLanes(problem.maxChunks, shape.share ?? WHOLE);
-  const held = masks?.slice(problem.firstKvHead).map((mask) => mostLanes(mask, problem.maxChunks));
+  const held = masks?.slice(problem.firstKvHead).map((mask) => mostLanesOf(slotsOf(mask), problem.maxChunks));
   return { ...problem, lanes: held && partialLayout !== 'row' ? Math.max(...held) : all };
 }
 

@@ -65,7 +65,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       slot = info.y;
     }
   }
-  let lane = own_chunk(slot, group_id.x);
+  let lane = own_lane(slot, group_id.x);
   if (row >= params.rows || lane * CHUNK >= end) {
     return;
   }

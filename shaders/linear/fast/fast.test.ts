@@ -115,7 +115,7 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
     for (const suite of [linearSuite, expertSuite]) {
       const { kernel, cases, ...rest } = suite as unknown as KernelSuite<Bindings, ParamTypes, { type: WeightType }>;
       const fast = cases.filter(({ problem }) => fastPath(traits, problem.type) !== undefined);
-      for (const testCase of drawn(fast, isQuickest ? 3 : 1, `fast ${kernel.name} ${path}`)) {
+      for (const testCase of drawn(fast, isQuickest ? 2 : 1, `fast ${kernel.name} ${path}`)) {
         const { inputs, out } = await runCase(device(), { ...rest, cases, kernel: decided(kernel, traits) }, testCase);
         const tolerance = TOLERANCE[path];
         const want = rest.reference(testCase.problem, inputs)['out']!;

@@ -1,6 +1,6 @@
 /**
  * Long sweeps: `npm test` runs what is drawn of them, `npm run test:all` (SPLITKV_SWEEP=all) runs them whole. The quickest adapter
- * always runs everything that a kernel has; a slower one, which compiles for seconds, a drawn part.
+ * draws more than a slower one, which compiles for seconds.
  */
 import { Random } from '../../base/random.js';
 

@@ -14,4 +14,7 @@ if (!process.env['VK_DRIVER_FILES']) {
 
 // Two test files run side by side: a core for each model's device costs less than every core for both. Kernels keep all of them, for
 // their workgroups meet only there.
+// llvmpipe compiles a kernel for 4 invocations at a time in half the time it takes for 8 or 16; what each computes is the same.
+process.env['LP_NATIVE_VECTOR_WIDTH'] ??= '128';
+
 if (!expect.getState().testPath?.includes('/shaders/')) process.env['LP_NUM_THREADS'] ??= '1';

@@ -14,6 +14,7 @@ import type { HostArray, HostArrays } from '../../gpu/testing/kernel_case.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import { compressionOptions, type KvPolicy } from './options.js';
 import { PromptCompression, type SharedScores } from './prompt_compression.js';
+import { drawn } from '../../gpu/testing/draw.js';
 
 const SLOT = 1;
 const LENGTH = 600;
@@ -223,7 +224,7 @@ async function attentionError(device: Device, before: HostArrays, after: HostArr
 
 for (const adapter of await testAdapters()) {
   describe(`compression of a prompt on ${adapter.name}`, () => {
-    test.each(['snap', 'ada', 'static'] as const)(
+    test.each(drawn(['snap', 'ada', 'static'] as const, 2, `policies on ${adapter.name}`))(
       "'%s': keeps what the definition says, and attention goes on over it",
       { timeout: 120_000 },
       async (policy) => {

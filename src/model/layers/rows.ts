@@ -62,17 +62,14 @@ export function recordStageRows(
   });
 }
 
-/**
- * Where a rank's `attendedInfo` is: its rows' own, and on a rank without weights a buffer of its place's rows. Those of a root's own
- * place are its first, too.
- */
+/** Where a rank's `attendedInfo` is: its rows' own, or a buffer of its place's rows where those aren't the first that it runs. */
 export const attendedRowInfo = (
-  { holder, share }: StageTopology,
+  { holder, share, apart }: StageTopology,
   { role, rows, rowInfo }: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>,
   scratch: Scratch,
-): Buffer => (holder === share ? rowInfo : scratch.createBuffer(`${role} own row_info`, rows * 8));
+): Buffer => (holder === share && !apart ? rowInfo : scratch.createBuffer(`${role} own row_info`, rows * 8));
 
-/** Before a stage's first layer, on a rank without weights: which of the step's rows are its own. */
+/** Before a stage's first layer, where a rank has such a buffer: which of the step's rows its place's are. */
 export function recordAttendedRows(
   recorder: RankRecorder,
   { place }: StageTopology,

@@ -18,6 +18,8 @@ export interface RankStep extends ProgramStep {
   readonly channel?: number;
   /** Slots of the rows: of the first one; the others' follow it, or are the `same`. */
   readonly slots?: { readonly first: number; readonly same: boolean };
+  /** By row group: offsets of its rows' sequences, which say who has their first chunks; undefined where that isn't known. */
+  readonly offsets?: readonly (readonly number[])[] | undefined;
 }
 
 export type RankRecorder = Recorder<RankStep>;

@@ -20,6 +20,7 @@ import {
 } from '../testing/reference/slice.js';
 import type { WeightProgress } from './weight_loader.js';
 import { weightBytes } from './weight_bytes.js';
+import { drawn } from '../../gpu/testing/draw.js';
 
 interface Case {
   readonly model: RandomModelOptions;
@@ -258,12 +259,12 @@ const numbersOf = (expected: Expected): number =>
   Object.values(expected).reduce((sum, { numbers }) => sum + numbers, 0);
 
 await describeOnAdapters('a rank loads its slices', (device) => {
-  describe.each(Object.entries(cases))('%s', (_, { model: options, stages, vocabulary, types = WEIGHT_TYPES }) => {
+  describe.each(Object.entries(cases))('%s', (name, { model: options, stages, vocabulary, types = WEIGHT_TYPES }) => {
     const model = makeRandomModel(options);
     const { config } = model;
     const plan = handPlan(config, stages(config.layers.length), vocabulary);
 
-    it.each(types)('%s: the values of the whole model, its bytes, its numbers', async (type) => {
+    it.each(drawn(types, 2, name))('%s: the values of the whole model, its bytes, its numbers', async (type) => {
       for (const rank of range(0, plan.worldSize)) {
         const { reader, source } = await opened(model);
         const slice = rankSlice(plan, rank, config);

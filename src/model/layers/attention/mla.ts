@@ -6,6 +6,7 @@ import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_me
 import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
 import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
 import { alignUp } from '../../../base/math.js';
+import { attendedGroups } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig } from '../../config/model_config.js';
 import { queryHeads, spanLength } from '../../shape.js';
@@ -56,6 +57,7 @@ export class MlaLayers implements AttentionLayers {
     const { topology, cache, ropes } = stage;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
     const { holder } = topology;
+    const groups = attendedGroups(topology).map((group) => topology.groups[group]![0]!.heads);
     this.stage = stage;
     this.config = config;
     this.heads = this.#headsOf(holder.heads);
@@ -70,7 +72,8 @@ export class MlaLayers implements AttentionLayers {
       headsOf: (segments) => this.#headsOf(segments),
       queryStrideOf: (segments) => this.#absorbedStrideOf(segments),
       dim: kvLoraRank,
-      outStride: activationStride(this.heads * kvLoraRank),
+      // Where a rank attends for several weight groups, their outputs go home as wide as the widest.
+      outStride: activationStride(Math.max(...groups.map((group) => this.#headsOf(group))) * kvLoraRank),
       uneven: false,
       contextLength: cache.contextLength,
     };

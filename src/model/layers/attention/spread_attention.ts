@@ -58,7 +58,7 @@ export interface AttendedRows {
 export class SpreadAttention {
   readonly input: AttendedRows;
   /** Where this rank projects queries to; undefined where it keeps caches only. */
-  readonly ownQueries: Tensor | undefined;
+  readonly ownQueries: Exclude<Tensor, Buffer> | undefined;
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
   /** Of each sequence's chunks, that this rank keeps. */
@@ -81,7 +81,7 @@ export class SpreadAttention {
   readonly #own: States | undefined;
   readonly #home: States | undefined;
   readonly #sources: Buffer | undefined;
-  /** On a rank without weights: outputs on their way home. */
+  /** Outputs on their way home, a piece for each weight group, where they aren't written where they go on. */
   readonly #merged: Buffer | undefined;
 
   /** `whole`: copies of heads have whole sequences for now: a prompt that is compressed at its end. */
@@ -126,17 +126,27 @@ export class SpreadAttention {
       pieces: layout.pieces,
     };
     const pieceBytes = rows * queryStride * 4;
-    this.ownQueries = runs ? { buffer: queries, offset: layout.ownPiece * pieceBytes, size: pieceBytes } : undefined;
+    if (runs) {
+      const { ownPiece } = layout;
+      this.ownQueries =
+        ownPiece === undefined
+          ? { buffer: floats('own queries', rows * queryStride), offset: 0, size: pieceBytes }
+          : { buffer: queries, offset: ownPiece * pieceBytes, size: pieceBytes };
+    }
     this.#own = own && states('lane', own.states);
     this.#written =
       layout.chunkStates === undefined ? this.#own! : states(own ? 'chunk' : 'partial', layout.chunkStates);
     if (home) {
       this.#home = home.states === undefined ? this.#own : states('home', home.states);
-      const table = laneSources(layout.sources, { rows, bundleHeads: layout.bundleHeads });
+      const table = laneSources(layout.sources, {
+        rows,
+        bundleHeads: layout.bundleHeads,
+        ...(this.#sharers !== undefined && { slots: this.#sharers }),
+      });
       this.#sources = device.createBuffer(`${role} lane sources`, table.byteLength);
       device.write(this.#sources, 0, table);
     }
-    this.#merged = runs || own ? undefined : floats('merged', rows * shape.outStride);
+    this.#merged = layout.outputs === undefined ? undefined : floats('merged', layout.outputs);
   }
 
   /** This rank attends for its own rows, over whole sequences, and for no others: nothing travels but sums of segments. */
@@ -158,18 +168,21 @@ export class SpreadAttention {
     const routes = queryRoutes(this.world.all, index, this.#role);
     this.world.exchangeRoutes(recorder, 'queries', routes, ({ from, cargo }, side, step) => {
       if (cargo.kind !== 'queries') return [];
-      const first =
-        side === 'send'
-          ? this.#layout.ownPiece * this.#rows + this.#ownFirst(cargo.group, step)
-          : this.#pieceOf(from) * this.#rows + this.#attendedFirst(cargo.group, step);
-      return [rowRegion(queries, queryStride, step.rows[cargo.group]!, first)];
+      const count = step.rows[cargo.group]!;
+      if (side === 'receive') {
+        const first = this.#pieceOf(from) * this.#rows + this.#attendedFirst(cargo.group, step);
+        return [rowRegion(queries, queryStride, count, first)];
+      }
+      const { buffer } = this.ownQueries!;
+      const first = (this.#layout.ownPiece ?? 0) * this.#rows + this.#ownFirst(cargo.group, step);
+      return [rowRegion(buffer, queryStride, count, first)];
     });
   }
 
-  /** The piece that queries of a rank's weight group are put in. */
-  #pieceOf(from: number): number {
+  /** The piece that queries of a rank's weight group are put in, and its outputs. */
+  #pieceOf(of: number): number {
     const { attendsForAll, groups } = this.#stage;
-    return attendsForAll ? groups.findIndex((ranks) => ranks.some(({ rank }) => rank === from)) : 0;
+    return attendsForAll ? groups.findIndex((ranks) => ranks.some(({ rank }) => rank === of)) : 0;
   }
 
   /** Where a row group begins among the rows that this rank runs. */
@@ -187,6 +200,11 @@ export class SpreadAttention {
   get #window(): { readonly slidingWindow?: number } {
     const { slidingWindow } = this.shape;
     return this.#role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
+  }
+
+  /** Ranks that split every sequence; undefined where copies of heads share lanes. */
+  get #sharers(): number | undefined {
+    return this.#stage.kind === 'arranged' ? undefined : this.#stage.split;
   }
 
   /** What attention writes. */
@@ -248,7 +266,13 @@ export class SpreadAttention {
     if (from === to && this.#home === this.#own) return [];
     const { dim, uneven, contextLength } = this.shape;
     const most = Math.min(MERGE_LANES, chunksOf(contextLength));
-    const lanes = laneRoom(cargo.lanes, uneven ? most : Math.min(most, step.chunks));
+    const lanes = laneRoom(
+      cargo.lanes,
+      uneven ? most : Math.min(most, step.chunks),
+      uneven ? undefined : step.offsets?.[cargo.group],
+    );
+    // Another rank has all chunks of these rows.
+    if (lanes === 0) return [];
     const rows = step.rows[cargo.group]!;
     if (side === 'send') {
       const { layout } = this.#layout.own!;
@@ -263,7 +287,7 @@ export class SpreadAttention {
       });
     }
     const { layout, first, bundle } = this.#layout.home!.contributions.find(
-      (own) => own.lanes[0] === cargo.lanes[0] && own.bundle.heads[0] === cargo.heads[0],
+      (own) => own.lanes.slots[0] === cargo.lanes.slots[0] && own.bundle.heads[0] === cargo.heads[0],
     )!;
     return stateRegions(this.#home!, dim, layout, {
       firstBundle: first,
@@ -287,6 +311,7 @@ export class SpreadAttention {
         heads: shape.headsOf(heads),
         headDim: shape.dim,
         bundleHeads: this.#layout.bundleHeads,
+        ...(this.#sharers !== undefined && { sharers: this.#sharers }),
         outStride: shape.outStride,
         ...(tables && { perHead: tables.perHead }),
       },
@@ -310,7 +335,7 @@ export class SpreadAttention {
     tables: MergeTables | undefined,
   ): void {
     const { input, shape } = this;
-    const target = this.#merged ?? out;
+    const merged = this.#merged ?? out!;
     recorder.dispatch(
       attentionMerge,
       {
@@ -319,6 +344,7 @@ export class SpreadAttention {
         headDim: shape.dim,
         partials: this.partials,
         outStride: shape.outStride,
+        ...(input.pieces.length > 1 && { outPieces: input.pieces }),
         ...this.#window,
         ...(tables && { perHead: tables.perHead }),
       },
@@ -326,18 +352,16 @@ export class SpreadAttention {
         ...this.target,
         row_info: input.rowInfo,
         block_table: tables?.blockTable,
-        out: target,
+        out: merged,
       },
       input.rowsOf,
     );
-    this.world.exchangeRoutes(recorder, 'attended', routes, ({ cargo }, side, step) => [
-      rowRegion(
-        target!,
-        shape.outStride,
-        step.rows[cargo.group]!,
-        side === 'receive' ? this.#ownFirst(cargo.group, step) : this.#attendedFirst(cargo.group, step),
-      ),
-    ]);
+    this.world.exchangeRoutes(recorder, 'attended', routes, ({ to, cargo }, side, step) => {
+      const count = step.rows[cargo.group]!;
+      if (side === 'receive') return [rowRegion(out!, shape.outStride, count, this.#ownFirst(cargo.group, step))];
+      const first = this.#pieceOf(to) * this.#rows + this.#attendedFirst(cargo.group, step);
+      return [rowRegion(merged, shape.outStride, count, first)];
+    });
   }
 }
 

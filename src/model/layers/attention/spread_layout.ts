@@ -1,7 +1,15 @@
 import { type LaneContributor } from '../../../../shaders/attention/attention_merge/lane_sources.js';
+import { localChunks, localLanes } from '../../../../shaders/attention/share.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
-import { ceilDiv } from '../../../base/math.js';
-import { attendedGroups, bundlesOf, type HeadBundle, laneRoom, type StageTopology } from '../../../placement/index.js';
+import { range } from '../../../base/lists.js';
+import {
+  attendedGroups,
+  bundlesOf,
+  type HeadBundle,
+  type LaneSlots,
+  laneRoom,
+  type StageTopology,
+} from '../../../placement/index.js';
 import { chunksOf, queryStride, type Role } from '../roles.js';
 import { rowBlocks } from '../rows.js';
 import type { World } from '../world.js';
@@ -38,7 +46,7 @@ export interface SpreadRows {
 export interface Contribution {
   readonly bundle: HeadBundle;
   readonly rank: number;
-  readonly lanes: readonly number[];
+  readonly lanes: LaneSlots;
   readonly layout: StateLayout;
   /** The bundle's first in the layout, of `bundleHeads` heads each. */
   readonly first: number;
@@ -48,8 +56,8 @@ export interface Contribution {
 export interface SpreadLayout {
   /** Row groups side by side in the attended rows, each with room of its own. */
   readonly rowPieces: number;
-  /** The piece of the attended rows that this rank's own queries are put in. */
-  readonly ownPiece: number;
+  /** The piece of the attended rows that this rank's own queries are put in; undefined where they have a buffer of their own. */
+  readonly ownPiece: number | undefined;
   /** Attention segments that are attended for, and query heads of each weight group's. */
   readonly segments: readonly number[];
   readonly pieces: readonly number[];
@@ -57,6 +65,8 @@ export interface SpreadLayout {
   readonly queryStride: number;
   /** f32 elements of all queries. */
   readonly queries: number;
+  /** f32 elements of outputs on their way home, a piece for each weight group; undefined where they are written where they go on. */
+  readonly outputs: number | undefined;
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
   /** Neighbouring heads whose lanes travel together. */
@@ -73,9 +83,13 @@ export interface SpreadLayout {
   readonly largest: number;
 }
 
-const ALL_SLOTS: readonly number[] = Array.from({ length: MERGE_LANES }, (_, slot) => slot);
-
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
+
+/** A place of a token plan that says how lanes come home: all are alike, but for those of roots that keep no sequence. */
+function usualPlace({ places, group, place, split }: StageTopology): number {
+  const own = places[group]!;
+  return own[place]!.length === split ? place : own.findIndex(({ length }) => length === split);
+}
 
 export function spreadLayout(
   world: World,
@@ -96,11 +110,8 @@ export function spreadLayout(
   const stride = queryStride(groups, shape.queryStrideOf);
   const queries = Math.max(pieces.length, rowPieces) * rows * stride;
 
-  // What comes of it. Places of a token plan are alike, but perhaps a root's that keeps no sequence.
-  const group =
-    stage.kind === 'token'
-      ? stage.places[stage.group]!.findIndex(({ length }) => length === stage.split)
-      : (stage.runs[role][0] ?? 0);
+  // What comes of it.
+  const group = stage.kind === 'token' ? usualPlace(stage) : (stage.runs[role][0] ?? 0);
   const bundles = runs ? bundlesOf(plan, stage, group, whole) : [];
   const byLanes = bundles.some(({ keepers }) => keepers.length > 1);
   const holes = stage.kind === 'arranged' && byLanes;
@@ -109,8 +120,8 @@ export function spreadLayout(
   const keeper = ({ keepers }: HeadBundle) => keepers.find((one) => one.rank === rank);
   const ownLanes = holes
     ? Math.max(...bundles.map((bundle) => laneRoom(keeper(bundle)!.lanes, lanes)))
-    : ceilDiv(lanes, stage.sequence.ranks);
-  const partials = role === 'prompt' ? ownLanes : ceilDiv(chunks, stage.sequence.ranks);
+    : localLanes(chunks, stage.sequence);
+  const partials = role === 'prompt' ? ownLanes : localChunks(chunks, stage.sequence);
   const bundleHeads = holes ? heads / segments.length : pieces.reduce(gcd);
   const keeps = stage.kind !== 'token' || stage.weights[stage.place]! > 0;
   const attendedRows = keeps ? rowPieces * rows : 1;
@@ -123,7 +134,7 @@ export function spreadLayout(
   });
   const split = stage.sequence.ranks > 1 || holes;
   const layout = split ? room(segments, ownLanes, 0, attendedRows) : undefined;
-  const inPlace = layout !== undefined && rowPieces === 1 && keeps;
+  const inPlace = layout !== undefined && rowPieces === 1 && keeps && !stage.apart;
 
   // Lanes that are merged here: this rank's, then those of the other keepers of the bundles whose home it is.
   const contributions: Contribution[] = [];
@@ -151,7 +162,7 @@ export function spreadLayout(
     return Array.from({ length: headsOf(bundle.heads) / bundleHeads }, (_, at) =>
       own.map(({ lanes: slots, layout: of, first }) => ({
         // Elsewhere than at its home a copied head's output lacks lanes, and isn't used.
-        mask: (bundle.home === rank ? slots : ALL_SLOTS).reduce((mask, slot) => mask | (1 << slot), 0),
+        slots: bundle.home === rank ? slots.slots : range(0, slots.of),
         base: of.base + (first + at) * of.lanes * of.rows * bundleHeads,
         lanes: of.lanes,
       })),
@@ -161,20 +172,22 @@ export function spreadLayout(
   const home = byLanes ? { states: inPlace ? undefined : merged, contributions } : undefined;
   const chunkStates = split && role === 'prompt' ? undefined : attendedRows * heads * partials;
   const states = Math.max(chunkStates ?? 0, own?.states ?? 0, home?.states ?? 0);
+  const outputs = own || (runs && pieces.length === 1) ? undefined : pieces.length * rows * shape.outStride;
   return {
     rowPieces,
-    ownPiece: rowPieces > 1 ? stage.runs[role][0]! : stage.attendsForAll ? stage.group : 0,
+    ownPiece: stage.apart ? undefined : rowPieces > 1 ? stage.runs[role][0]! : stage.attendsForAll ? stage.group : 0,
     segments,
     pieces,
     heads,
     queryStride: stride,
     queries,
+    outputs,
     partials,
     bundleHeads,
     chunkStates,
     own,
     home,
     sources,
-    largest: Math.max(queries, states * shape.dim),
+    largest: Math.max(queries, outputs ?? 0, states * shape.dim),
   };
 }

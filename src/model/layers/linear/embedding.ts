@@ -20,10 +20,10 @@ export class VocabParallelEmbedding {
     readonly hiddenStride: number,
   ) {
     const { role, rows, tokens } = buffers;
-    const { plan } = world;
+    const { all, plan, rank } = world;
     this.#embedded = [];
     if (!this.#embeds || this.#routes.length === 0) return;
-    const parts = vocabHolders(plan.embedding).length;
+    const parts = vocabHolders(all, plan.embedding, rank).length;
     this.#parts = allocateParts(device, role, 'embedding parts', parts, rows, config.hiddenSize);
     if (!table) return;
     this.#embedded = Array.from({ length: this.#blocks }, (_, block) => ({

@@ -18,7 +18,7 @@ export interface RowParallelShape {
   readonly cut: 'heads' | 'mlp';
   /** Segments of the whole contraction. */
   readonly segments: number;
-  /** Where ranks run rows of their own and share out the segments: the rows of all of them. */
+  /** Where places run rows of their own and share out the segments: the rows of all of them. */
   readonly gathered?: GatheredRows | undefined;
 }
 
@@ -43,7 +43,7 @@ const partsRow = ({ hiddenStride }: StageContext, segments: number): number => s
  * The last projection of a layer's half, whose contraction ranks may share out, and its residual. Each rank sums its own segments, every
  * rank that runs a row gets all of them and adds them up in order: reduce by all-gather, with the bits of one rank.
  *
- * Where ranks run rows of their own each sums its segments of all rows, and they go home (`gathered`).
+ * Where places run rows of their own and share out the segments, each rank sums its segments of all rows, and they go home (`gathered`).
  */
 export class RowParallelLinear {
   /** All segments of this rank's rows; undefined where it holds the whole contraction. */
@@ -71,9 +71,9 @@ export class RowParallelLinear {
   }
 
   /** Elements that a prompt row takes of the widest buffer. */
-  static widestRow(stage: StageContext, segments: number, gatheredRanks = 0): number {
+  static widestRow(stage: StageContext, segments: number, gatheredPlaces = 0): number {
     const { topology } = stage;
-    if (gatheredRanks > 0) return partsRow(stage, Math.max(segments, gatheredRanks * topology.share.mlp.length));
+    if (gatheredPlaces > 0) return partsRow(stage, Math.max(segments, gatheredPlaces * topology.share.mlp.length));
     return isCut(topology) ? partsRow(stage, segments) : 0;
   }
 

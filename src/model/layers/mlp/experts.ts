@@ -2,7 +2,7 @@ import { expertLinear } from '../../../../shaders/moe/expert_linear/index.js';
 import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
 import { moeRoute } from '../../../../shaders/moe/moe_route/index.js';
 import type { Buffer } from '../../../gpu/index.js';
-import { expertRoutes, routingRoutes } from '../../../placement/index.js';
+import { expertRoutes, matesOf, routingRoutes } from '../../../placement/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
 import { fuses, fusesNorm, type Projection, recordLinear } from '../linear/linear.js';
@@ -12,7 +12,7 @@ import type { StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import type { ExpertWeights } from './expert_weights.js';
 import { GatedMlp, gatedWidestRow, heldColumns } from './gated.js';
-import { GatheredRows, gatheringRanks } from './gathered_rows.js';
+import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
 import { RoutedExperts } from './routed_experts.js';
 
 /** The layers of a stage whose MLP is a mixture of experts, with shared ones beside them or without. */
@@ -22,7 +22,7 @@ export class ExpertLayers implements MlpLayers {
   readonly widestRow: number;
   /** Columns of the shared experts that the rank holds. */
   readonly sharedWidth: number;
-  /** Experts are spread over ranks that run rows of their own: each works on the rows of all. */
+  /** Experts are spread over places that run rows of their own: each rank works on the rows of all. */
   readonly gathers: boolean;
   /** Ranks that hold experts, where they are spread. */
   readonly ranks: readonly number[];
@@ -34,10 +34,11 @@ export class ExpertLayers implements MlpLayers {
     const { device, topology, hiddenStride } = stage;
     const { numExperts, expertsPerToken, width } = config;
     this.sharedWidth = Math.max(0, ...weights.map(({ shared }) => (shared ? heldColumns(shared) : 0)));
-    this.gathers = topology.kind === 'adp' && topology.spreadsExperts;
+    this.gathers = topology.gathersExperts;
     this.ranks = [];
     if (topology.spreadsExperts) {
-      const holding = topology.stage.shares.filter(({ experts }) => experts.length > 0);
+      const sharing = this.gathers ? topology.holders : matesOf(topology, topology.share);
+      const holding = sharing.filter(({ experts }) => experts.length > 0);
       this.ranks = holding.map(({ rank }) => rank);
       const owners = Uint32Array.from({ length: numExperts }, (_, expert) =>
         holding.findIndex(({ experts }) => experts.includes(expert)),
@@ -45,8 +46,8 @@ export class ExpertLayers implements MlpLayers {
       this.owners = device.createBuffer('expert owners', owners.byteLength);
       device.write(this.owners, 0, owners);
     }
-    // Buffers of all ranks' rows are as many times as large.
-    const all = this.gathers ? topology.holders.length : 1;
+    // Buffers of all places' rows are as many times as large.
+    const all = this.gathers ? topology.placeRanks.length : 1;
     this.widestRow = Math.max(
       config.sharedWidth > 0 ? gatedWidestRow(stage, this.sharedWidth) : 0,
       expertsPerToken * Math.max(hiddenStride * Math.max(all, this.ranks.length), activationStride(width) * all),
@@ -62,7 +63,7 @@ export class ExpertLayers implements MlpLayers {
 /**
  * Router, routed and shared experts read the normalised rows, so the norm is a dispatch of its own, or on a GPU each of them normalises
  * a lone row. The shared experts' output is added to x first, then the weighted sum of the routed ones, in ascending expert order; a
- * rank that has all experts adds the sum up where it projects down. Where ranks run their own rows, each routes its own and gets the
+ * rank that has all experts adds the sum up where it projects down. Where places run their own rows, each routes its own and gets the
  * outputs back.
  */
 class ExpertProgram implements MlpProgram {
@@ -71,9 +72,9 @@ class ExpertProgram implements MlpProgram {
   readonly #weights: Buffer;
   readonly #experts: RoutedExperts;
   readonly #shared: GatedMlp | undefined;
-  /** Where ranks run rows of their own and share out experts or MLP segments. */
+  /** Where places run rows of their own and share out experts or MLP segments. */
   readonly #gathered: GatheredRows | undefined;
-  /** Experts of all ranks' rows. */
+  /** Experts of all places' rows. */
   readonly #gatheredIds: Buffer | undefined;
   /** Where experts are spread: f32 [ranks][rows][expertsPerToken][hiddenStride]. */
   readonly #outs: Buffer | undefined;
@@ -102,7 +103,7 @@ class ExpertProgram implements MlpProgram {
             opens: config.sharedGate === true,
           })
         : undefined;
-    if (gathers || gatheringRanks(stage.topology) > 0) {
+    if (gathers || gatheringPlaces(stage.topology) > 0) {
       this.#gathered = this.#shared?.gathered ?? new GatheredRows(stage, rows);
     }
     this.#gatheredIds = gathers ? buffer('gathered expert ids', rows.allRows * topK) : undefined;
@@ -175,7 +176,7 @@ class ExpertProgram implements MlpProgram {
       },
     );
     // Different adapters may break a near tie differently; then one rank routes for all.
-    if (!world.mixed || !topology.spreadsExperts || this.#gathered) return;
+    if (!world.mixed || !topology.spreadsExperts) return;
     const topK = config.expertsPerToken;
     const routes = routingRoutes(world.all, topology.index, rows.role);
     world.exchangeRoutes(recorder, 'routing', routes, ({ cargo }, _side, step) => {

@@ -14,7 +14,7 @@ import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, DOWN_SEGMENTS, paddedName } from '../roles.js';
 import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
-import { GatheredRows, gatheringRanks } from './gathered_rows.js';
+import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { GatedMlpWeights } from './gated_weights.js';
 
@@ -23,10 +23,10 @@ export const heldColumns = ({ downSegments: { start, end } }: GatedMlpWeights): 
 
 /** Elements that a prompt row takes of the widest buffer of a gated MLP. */
 export function gatedWidestRow(stage: StageContext, width: number): number {
-  const ranks = gatheringRanks(stage.topology);
+  const places = gatheringPlaces(stage.topology);
   return Math.max(
-    2 * activationStride(width) * Math.max(1, ranks),
-    RowParallelLinear.widestRow(stage, DOWN_SEGMENTS.total, ranks),
+    2 * activationStride(width) * Math.max(1, places),
+    RowParallelLinear.widestRow(stage, DOWN_SEGMENTS.total, places),
   );
 }
 
@@ -39,7 +39,7 @@ export class GatedLayers implements MlpLayers {
   constructor(readonly alike: AlikeLayers<GatedMlpConfig, GatedMlpWeights>) {
     const { stage, weights } = alike;
     this.#width = Math.max(0, ...weights.map(heldColumns));
-    this.sharesNormed = gatheringRanks(stage.topology) > 0;
+    this.sharesNormed = gatheringPlaces(stage.topology) > 0;
     this.widestRow = gatedWidestRow(stage, this.#width);
   }
 
@@ -86,7 +86,7 @@ const GATE_STRIDE = activationStride(1);
 export class GatedMlp {
   readonly down: RowParallelLinear;
   readonly activation: Activation;
-  /** Where ranks run rows of their own and share out its segments: whose rows `recordSegments` works on. */
+  /** Where places run rows of their own and share out its segments: whose rows `recordSegments` works on. */
   readonly gathered: GatheredRows | undefined;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
   readonly #gateUp: Buffer | undefined;
@@ -107,7 +107,7 @@ export class GatedMlp {
   ) {
     this.activation = activation;
     const { role, scratch } = rows;
-    this.gathered = gatheringRanks(stage.topology) > 0 ? new GatheredRows(stage, rows) : undefined;
+    this.gathered = gatheringPlaces(stage.topology) > 0 ? new GatheredRows(stage, rows) : undefined;
     const most = this.gathered?.rows ?? rows.rows;
     const stride = activationStride(width);
     const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);

@@ -6,16 +6,16 @@ import { type Parts, partRegions, rowsOf } from '../linear/parts.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder, RankStep, RegionsOf } from '../world.js';
 
-/** Ranks that run rows of their own and share out the MLP's segments; 0 where they don't. */
-export const gatheringRanks = ({ kind, cutsMlp, holders }: StageTopology): number =>
-  kind === 'adp' && cutsMlp ? holders.length : 0;
+/** Places that run rows of their own and share out the MLP's segments; 0 where they don't. */
+export const gatheringPlaces = ({ gathersMlp, placeRanks }: StageTopology): number =>
+  gathersMlp ? placeRanks.length : 0;
 
 /**
- * Where every rank runs rows of its own: the rows of all ranks side by side, in the order of the ranks and without gaps, for what ranks
- * do for each other. A rank's rows are a row group; some may have none.
+ * Where places run rows of their own: the rows of all side by side, in the order of the places and without gaps, for what ranks do for
+ * each other. A place's rows are a row group; some may have none.
  */
 export class GatheredRows {
-  /** The most that all ranks may have together. */
+  /** The most that all places may have together. */
   readonly rows: number;
   /** f32 [rows][hiddenStride]: normalised. */
   readonly x: Buffer;
@@ -33,10 +33,10 @@ export class GatheredRows {
     stage.device.write(this.#numbers, 0, numbers);
   }
 
-  /** Rows that dispatches work on that take all ranks' rows. */
+  /** Rows that dispatches work on that take all places' rows. */
   readonly rowsOf = allRows;
 
-  /** Brings the normalised rows of all ranks to `x`, and with them their experts' numbers. */
+  /** Brings the normalised rows of all places to `x`, and with them their experts' numbers. */
   recordGather(
     recorder: RankRecorder,
     normed: Buffer,
@@ -65,7 +65,7 @@ export class GatheredRows {
     return rowsOf(all, stride, rows[group]!, firstOf(group, rows));
   }
 
-  /** MLP segments of all rows, each to the rank whose row it is: from `all`, this rank's segments, to `mine`, all of its own rows. */
+  /** MLP segments of all rows, each to the ranks whose row it is: from `all`, this rank's segments, to `mine`, all of its own rows. */
   segmentsHome(all: Parts, mine: Parts): RegionsOf {
     return ({ cargo }, side, { rows }) => {
       if (cargo.kind !== 'segments') return [];
