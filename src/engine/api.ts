@@ -8,7 +8,7 @@ import type { NetworkOptions } from '../loader/index.js';
 import type { KvPolicy } from '../model/compression/options.js';
 import type { KvType } from '../model/layers/attention/cache.js';
 import type { Profile } from '../arrangement/index.js';
-import type { ModelShape, Plan, PlanFile } from '../placement/index.js';
+import type { Degrees, ModelShape, Plan, PlanFile } from '../placement/index.js';
 import type { OnnxProvider, PrefillKind } from './prefill/prefill_worker.js';
 
 export type { KvPolicy } from '../model/compression/options.js';
@@ -25,10 +25,12 @@ export type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../
 export interface LoadProgress {
   /**
    * 'download' while files are read as a whole before any is used: those that `integrity` names, and in Node those of a model of the
-   * Hub (bytes are those of such files); 'weights' while tensors are read, packed and uploaded; 'kernels' where they are still being
+   * Hub (bytes are those of such files); 'profile' while plan 'arranged' measures what heads keep; 'weights' while tensors are read, packed and uploaded; 'kernels' where they are still being
    * compiled then; 'ready' once, at the end.
    */
-  readonly phase: 'download' | 'config' | 'tokenizer' | 'weights' | 'kernels' | 'ready';
+  readonly phase: 'download' | 'config' | 'tokenizer' | 'profile' | 'weights' | 'kernels' | 'ready';
+  /** Of phase 'profile': what is being measured, for people. */
+  readonly what?: string;
   readonly loadedBytes: number;
   /** Bytes of tensors that this load reads. */
   readonly totalBytes: number;
@@ -40,7 +42,21 @@ export interface LoadProgress {
   readonly tensor?: string;
 }
 
-export interface LoadOptions extends NetworkOptions {
+export interface AttentionDpOptions {
+  /** 'cost' (default): by fitted times. 'trtllm': TensorRT-LLM's rules. */
+  readonly mode?: 'cost' | 'trtllm';
+  /**
+   * Prompts wait for company on other ranks, rather than run as soon as they fit. Default: true with 'cost', which waits only where the
+   * fitted times say that it gains; false with 'trtllm', as there.
+   */
+  readonly enable_balance?: boolean;
+  /** Iterations that they wait for every rank to have one, at most; default 50 ... */
+  readonly timeout_iters?: number;
+  /** ... and then for more; default 10. */
+  readonly batching_wait_iters?: number;
+}
+
+export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees, 'token'> {
   /**
    * How matrices are kept on the GPU. 'auto' (default) keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0
    * in q4, other quantised types in q8.
@@ -65,8 +81,11 @@ export interface LoadOptions extends NetworkOptions {
   readonly kvKernel?: number;
   /** 'ada': the part of the budget that every head gets whatever its scores, 0 to 1 in steps of 0.001; default 0.2. */
   readonly kvAlpha?: number;
-  /** 'static': what each head kept in a measurement, as `splitkv profile` writes it. */
-  readonly kvProfile?: Profile;
+  /**
+   * What each head kept in a measurement, as `splitkv profile` writes it: itself, its URL, or (Node) its file. kvPolicy 'static' keeps by
+   * it, and plan 'arranged' arranges heads by it.
+   */
+  readonly kvProfile?: Profile | string | URL;
   /** Tokens the KV cache holds for a sequence; default: the model's maximum, at most 4096. */
   readonly contextLength?: number;
   /** Prompt tokens computed in one go; default 512, and 256 where stages of layers work side by side. Never changes a bit of the result. */
@@ -83,9 +102,36 @@ export interface LoadOptions extends NetworkOptions {
    */
   readonly ranks?: number | readonly string[];
   /**
-   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep', 'token', 'adp' and products such as 'pp x tp' or 'token x sp'), a plan, or an arrangement that `splitkv arrange --out` wrote.
+   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep', 'token', 'adp' and products such as 'pp x tp' or 'token x sp'), a plan, or an arrangement that `splitkv arrange --out` wrote. 'arranged' puts heads on ranks by what each keeps of a prompt: by
+   * `kvProfile`, or measured on samples by the first such load, and kept.
    */
   readonly plan?: string | PlanFile;
+  /**
+   * Plan 'arranged': copies of heads beyond the first, at most so many a layer; 0: none. Default: as many as it takes where whole heads
+   * would leave ranks idle.
+   */
+  readonly copies?: number;
+  /**
+   * Degrees name a plan and its ranks in place of `plan` and `ranks`: `{ tensor: 2, token: 3 }` is `tp x token` on 6. Those left out are
+   * 1, and their product is the number of ranks. Beside a policy's name they say how it is cut. Weight groups, which have different
+   * heads and columns.
+   */
+  readonly tensor?: number | undefined;
+  /**
+   * A number: of the degrees, the ranks that sequences are shared out to for each root, itself among them. A text: an access token of the Hub, as `hubToken`.
+   */
+  readonly token?: number | string | undefined;
+  /** Of the degrees: ranks that split the chunks of each sequence. */
+  readonly sequence?: number | undefined;
+  /** Of the degrees: stages of layers. */
+  readonly pipeline?: number | undefined;
+  /** Of the degrees: groups of ranks with requests of their own. */
+  readonly data?: number | undefined;
+  /**
+   * An access token of the Hub, for gated and private models: sent to the Hub alone. In Node by default that of HF_TOKEN or of the
+   * file where `hf auth login` keeps it. In a page whoever opens it can read the token.
+   */
+  readonly hubToken?: string | undefined;
   /** All ranks on one device: a plan can be tried without more GPUs. */
   readonly virtualRanks?: boolean;
   /**
@@ -103,10 +149,17 @@ export interface LoadOptions extends NetworkOptions {
   /** Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; default: where the plan allows it. */
   readonly prefixCaching?: boolean;
   /**
-   * Prompts are computed on a device of their own, with whole weights, and their keys and values handed over to the ranks. Default:
-   * the ranks compute prompts themselves.
+   * Which rank, or group of ranks, a request goes to and when its prompt runs, with plans that keep each request on one ('adp', 'adp x
+   * tp', 'token', ...); the names are TensorRT-LLM's. Default with such a plan: mode cost with balance; with 'token', filled by what
+   * ranks keep (docs/adp.md).
    */
-  readonly prefill?: PrefillOptions;
+  readonly attentionDpConfig?: AttentionDpOptions;
+  /**
+   * Prompts are computed on a device of their own, with whole weights, and their keys and values handed over to the ranks. A list:
+   * several such workers of one kind, each with a device of its own; a prompt goes to the one with least to do, and where one fails the
+   * others compute its prompts. Default: the ranks compute prompts themselves.
+   */
+  readonly prefill?: PrefillOptions | readonly PrefillOptions[];
   /** Default 'high-performance'. */
   readonly powerPreference?: 'high-performance' | 'low-power';
   /** Part of an adapter's name; Node only. */
@@ -199,6 +252,12 @@ export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions 
   readonly ignoreEos?: boolean;
   /** Default true. False: everything is computed, even what the cache holds of the prompt; the result is the same. */
   readonly cachePrompt?: boolean;
+  /**
+   * `GenerateResult.tokens` of an answer to the same prompt that was cut: it goes on behind them, with the bits, draws (by the same
+   * `seed`) and penalties that it would have had. The result is that of the whole answer; iterating gives what is new, and `maxTokens`
+   * is of what is new.
+   */
+  readonly continueFrom?: readonly number[];
   /** Takes the f32 logits that the first token is drawn from, [vocabSize]. */
   readonly onFirstLogits?: (logits: Float32Array) => void;
 }
@@ -218,6 +277,8 @@ export interface SavedConversation {
     readonly calls?: readonly ToolCall[];
     /** The answer's ids, as they were generated. */
     readonly tokens: readonly number[];
+    /** Of an answer that was cut in what isn't kept of it, as thoughts are: all its ids. */
+    readonly cut?: readonly number[];
   }[];
 }
 
@@ -230,6 +291,8 @@ export interface ConversationOptions {
   readonly whenFull?: 'error' | 'forget';
   /** A text that every message is about, put before it; messages then don't see each other. */
   readonly about?: string;
+  /** Control tokens that questions spell out: text (default), or the tokens themselves. As in `Prompt`. */
+  readonly special?: 'text' | 'token';
 }
 
 /**
@@ -244,6 +307,11 @@ export interface Conversation {
    * with each. Adds question and answer once the answer ends; an answer that was aborted is added as far as it came.
    */
   send(content: string | readonly ChatMessage[], options?: GenerateOptions): Generation;
+  /**
+   * The last answer goes on where it was cut, as if it hadn't been: by `maxTokens`, an abort, or a full context. The result is that of the
+   * whole answer; iterating gives what is new, and `maxTokens` is of what is new. Drawn answers go on alike by the `seed` of their result.
+   */
+  continue(options?: GenerateOptions): Generation;
   /** Another answer to the last question, in the old one's place. */
   regenerate(options?: GenerateOptions): Generation;
   /** Another last question, in the old one's place. */
@@ -299,9 +367,17 @@ export interface RankStats {
   readonly adapter: string;
   readonly weight_bytes: number;
   readonly kv_bytes: number;
-  /** Sent to other ranks for a decoded token, and the mean time of an exchange, in the last generation. */
+  /** Sent to other ranks for a decoded token, and the mean time that an exchange adds to a rank's own work, in the last generation. */
   readonly bytes_per_token: number;
   readonly us_per_exchange: number;
+  /**
+   * What the time of a decoded token (1000 / tokens_per_second ms) went to on this rank, in the last generation; the three add up to it.
+   * Its own work, on the GPU and around it; moving bytes to and from other ranks; waiting for what they send. Ranks on one device
+   * aren't told apart: their work is of both. 0 before a second token has come.
+   */
+  readonly compute_ms_per_token: number;
+  readonly exchange_ms_per_token: number;
+  readonly wait_ms_per_token: number;
 }
 
 /** What compression left of a prompt's cache. */
@@ -425,9 +501,11 @@ export interface ModelInfo {
   /** Of the whole KV cache, and of one token in it over all layers. */
   readonly kvBytes: number;
   readonly kvBytesPerToken: number;
+  /** How prompts' caches are compressed, where they are. */
+  readonly compression?: { readonly policy: KvPolicy; readonly budget: number };
   readonly loadSeconds: number;
   readonly plan: Plan;
-  /** Why the planner picked it, where it had a choice. */
+  /** Why the planner picked it, where it had a choice; why heads are arranged as they are. */
   readonly planReason?: string;
   /** The counts that the plan's numbers refer to. */
   readonly shape: ModelShape;
@@ -437,8 +515,13 @@ export interface ModelInfo {
     readonly weightBytes: number;
     readonly kvBytes: number;
   }[];
-  /** The device that computes prompts, where they have one. */
-  readonly prefill?: { readonly kind: PrefillKind; readonly adapter: string; readonly weightBytes: number };
+  /** The devices that compute prompts, where they have some: `weightBytes` of all together. */
+  readonly prefill?: {
+    readonly kind: PrefillKind;
+    readonly adapter: string;
+    readonly weightBytes: number;
+    readonly workers: number;
+  };
 }
 
 export interface LogitsOptions {

@@ -1,4 +1,5 @@
 import type { AttentionStats } from './api.js';
+import { pipelineDepth } from '../placement/index.js';
 import type { Runner } from './ranks/runner.js';
 
 /** What the ranks read of the cache in a decode step (`Runner.kvTokens`); undefined on one rank, which nobody waits for. */
@@ -8,19 +9,27 @@ export async function attentionStats(runner: Runner, lengths: readonly number[])
   const { utilisation: predicted } = runner.plan;
   return {
     kv_tokens_per_step: byRank.map((layers) => layers.reduce((sum, tokens) => sum + tokens, 0)),
-    ...busiest(byRank),
+    ...busiest(byRank, pipelineDepth(runner.plan)),
     ...(predicted !== undefined && { predicted_utilisation: predicted }),
   };
 }
 
-/** Ranks meet in every layer, so in each the one that reads most counts. @param byRank [rank][layer] */
+/**
+ * Ranks meet in every layer, so in each the one that reads most counts.
+ * @param byRank [rank][layer]
+ * @param stages of a pipeline, whose ranks meet in their own layers only
+ */
 export function busiest(
   byRank: readonly (readonly number[])[],
+  stages = 1,
 ): Pick<AttentionStats, 'busiest_kv_tokens_per_step' | 'utilisation'> {
   const longest = byRank[0]!.reduce(
     (sum, _, layer) => sum + byRank.reduce((most, layers) => Math.max(most, layers[layer]!), 0),
     0,
   );
   const all = byRank.flat().reduce((sum, tokens) => sum + tokens, 0);
-  return { busiest_kv_tokens_per_step: longest, utilisation: longest > 0 ? all / (byRank.length * longest) : 1 };
+  return {
+    busiest_kv_tokens_per_step: longest,
+    utilisation: longest > 0 ? (all * stages) / (byRank.length * longest) : 1,
+  };
 }

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
-import { drawn } from '../gpu/testing/draw.js';
+import { drawn, drawSeed, sweepsAll } from '../gpu/testing/draw.js';
 import type { Conversation, LoadOptions, Model } from '../index.js';
 import { load, openModel } from './load.js';
 import { LoadedModel } from './model.js';
@@ -80,7 +81,7 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     ['tp+sp', { ranks: 4 }, 'tiny-mla'],
     ['ep', { ranks: 2 }, 'tiny-mla'],
   ];
-  test.each(drawn(plans, 3, 'conversation'))('%s %o %s', async (plan, options, name = 'tiny-gqa') => {
+  test.each(drawn(plans, 2, 'conversation'))('%s %o %s', async (plan, options, name = 'tiny-gqa') => {
     const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
     const model = await open({ ...ranks, ...options }, name);
     const told = await tell(model);
@@ -96,6 +97,31 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     const again = await tell(model);
     expect(bitsOf(again)).toEqual(bitsOf(told));
     expect(again[0]!.cached).toBe(told[0]!.prompt - 1);
+    await model.dispose();
+  });
+
+  test.each(drawn(plans, 1, 'continued'))('an answer that was cut goes on: %s %o %s', async (plan, options, name) => {
+    const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
+    const model = await open({ ...ranks, ...options }, name ?? 'tiny-gqa');
+    const how = { temperature: 0.9, frequencyPenalty: 0.6, repetitionPenalty: 1.1, minTokens: 9, seed: 5 };
+    const [whole, parts] = [model.conversation(), model.conversation()];
+    await ask(whole, TURNS[0]!);
+    await ask(parts, TURNS[0]!);
+    const expected = await whole.send(TURNS[1]!, { ...how, maxTokens: 23 }).result;
+    const [first, next] = [1 + (expected.seed % 7), 6];
+    const cut = await parts.send(TURNS[1]!, { ...how, maxTokens: first, minTokens: 0 }).result;
+    let { text } = cut;
+    for (const maxTokens of [next, 23 - first - next]) {
+      const going = parts.continue({ ...how, maxTokens });
+      for await (const piece of going) text += piece;
+      const { tokens, prompt_tokens: prompt, stats } = await going.result;
+      // All but the last token, which no step has fed yet.
+      expect(stats.cached_tokens).toBe(prompt - 1);
+      expect(expected.tokens.slice(0, tokens.length)).toEqual(tokens);
+    }
+    expect(text).toBe(expected.text);
+    expect(parts.save()).toEqual(whole.save());
+    expect(bitsOf([await ask(parts, TURNS[2]!)])).toEqual(bitsOf([await ask(whole, TURNS[2]!)]));
     await model.dispose();
   });
 
@@ -179,6 +205,89 @@ describe('on one rank', () => {
     });
     expect(again.messages).toEqual(talk.messages);
     expect((await again.regenerate({ tools, seed: 3, maxTokens }).result).text).toBe(text);
+  });
+
+  test('an answer goes on after a reload, and one that is known as a text only', async () => {
+    const talk = model.conversation({ system: SYSTEM });
+    const { text: whole } = await talk.send(TURNS[0]!, { maxTokens: 20, ignoreEos: true }).result;
+    await talk.regenerate({ maxTokens: 7, ignoreEos: true }).result;
+    const saved = JSON.parse(JSON.stringify(talk.save())) as ReturnType<typeof talk.save>;
+    const other = await open();
+    const restored = other.conversation({ restore: saved });
+    const fresh = await restored.continue({ maxTokens: 13, ignoreEos: true }).result;
+    expect(fresh.text).toBe(whole);
+    expect(fresh.stats.cached_tokens).toBe(0);
+    await other.dispose();
+    // By its text it is a prompt; its tokens may be others.
+    const asText = model.conversation({
+      restore: { ...saved, turns: saved.turns.map((turn) => ({ ...turn, tokens: [] })) },
+    });
+    const going = asText.continue({ maxTokens: 5, ignoreEos: true });
+    let pieces = '';
+    for await (const piece of going) pieces += piece;
+    const { text } = await going.result;
+    expect(text).toBe(saved.turns[0]!.answer + pieces);
+    expect(pieces).not.toBe('');
+    expect(asText.messages.at(-1)).toEqual({ role: 'assistant', content: text });
+    await asText.continue({ maxTokens: 2, ignoreEos: true }).result;
+    expect(asText.messages.at(-1)!.content!.startsWith(text)).toBe(true);
+  });
+
+  test('an answer that was cut in its thoughts, or in its form, goes on there', async () => {
+    const files = readdirSync('models/tiny-gqa').map((name) => {
+      const bytes = readFileSync(`models/tiny-gqa/${name}`);
+      // It begins to think, and never ends.
+      const thinks = bytes.toString().replace("{{ '<|assistant|>' }}", "{{ '<|assistant|><think>' }}");
+      return new File([name === 'tokenizer_config.json' ? thinks : bytes], name);
+    });
+    const thinking = await load(files, { adapter, contextLength: 256 });
+    const talk = thinking.conversation();
+    const options = { ignoreEos: true, seed: 4, temperature: 0.7 };
+    const whole = await talk.send(TURNS[0]!, { ...options, maxTokens: 15 }).result;
+    expect(whole).toMatchObject({ text: '', reasoning: expect.stringMatching(/./) });
+    const cut = await talk.regenerate({ ...options, maxTokens: 6 }).result;
+    const restored = thinking.conversation({
+      restore: JSON.parse(JSON.stringify(talk.save())) as ReturnType<typeof talk.save>,
+    });
+    const going = restored.continue({ ...options, maxTokens: 9 });
+    let thoughts = cut.reasoning!;
+    for await (const { reasoning = '' } of going.deltas()) thoughts += reasoning;
+    expect(thoughts).toBe(whole.reasoning);
+    expect(await going.result).toMatchObject({ reasoning: whole.reasoning, tokens: whole.tokens, text: '' });
+    await thinking.dispose();
+
+    const form = { regex: '([a-z]{2} ){12}', seed: 2, temperature: 1, maxTokens: 100 };
+    const formed = model.conversation();
+    const { text } = await formed.send(TURNS[0]!, form).result;
+    await formed.regenerate({ ...form, maxTokens: 5 }).result;
+    expect((await formed.continue(form).result).text).toBe(text);
+    // It is whole.
+    expect(await formed.continue(form).result).toMatchObject({ text, finish_detail: 'eos' });
+    await expect(formed.continue({ ...form, regex: '[0-9]+' }).result).rejects.toThrow("aren't tokens of a text");
+  });
+
+  test('what has nothing to go on with is refused, and an abort leaves what was there', async () => {
+    const talk = model.conversation({ system: SYSTEM });
+    expect(() => talk.continue()).toThrow('there is no answer yet');
+    await talk.send(TURNS[0]!, { maxTokens: 4, ignoreEos: true }).result;
+    const before = talk.save();
+    expect((await talk.continue({ maxTokens: 50, signal: AbortSignal.abort() }).result).finish_reason).toBe('abort');
+    expect(talk.save()).toEqual(before);
+    expect(() => talk.send('x', { continueFrom: [5] })).toThrow('goes on by continue()');
+    await expect(talk.continue({ maxTokens: 4, stop: 'a', temperature: 9, topP: 2 }).result).rejects.toMatchObject({
+      code: 'usage',
+    });
+    expect(talk.save()).toEqual(before);
+    for (const wrong of [[100_000], [-1], [1.5]]) {
+      await expect(model.generate('x', { continueFrom: wrong }).result).rejects.toMatchObject({ code: 'usage' });
+    }
+    await expect(model.generate('x', { continueFrom: 5 as never }).result).rejects.toMatchObject({ code: 'usage' });
+    const small = await open({ contextLength: 64 });
+    const full = small.conversation();
+    const { finish_detail: why } = await full.send('Who was there?', { maxTokens: 200, ignoreEos: true }).result;
+    expect(why).toBe('context_full');
+    await expect(full.continue().result).rejects.toMatchObject({ code: 'context_full' });
+    await small.dispose();
   });
 
   test('fork, undo, regenerate and edit', async () => {
@@ -345,7 +454,7 @@ describe('on one rank', () => {
         }
         await Promise.all(last);
       }),
-      { numRuns: 6, seed: 7 },
+      { numRuns: sweepsAll ? 6 : 3, seed: drawSeed },
     );
   });
 });

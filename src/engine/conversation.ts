@@ -13,7 +13,7 @@ import type {
 } from './api.js';
 import { DEFAULT_MAX_TOKENS, type PromptRows } from './generate.js';
 import { checkTools, shownTools } from '../chat_formats/tools.js';
-import { needTokenizer, type PromptReader, templateVariables } from './prompt_tokens.js';
+import { needTokenizer, type PromptReader, specialAsTokens, templateVariables } from './prompt_tokens.js';
 
 /** A question, or results of tools, and its answer. */
 interface Turn {
@@ -25,6 +25,8 @@ interface Turn {
   readonly answer: string;
   /** The answer's ids as they were generated; empty where they say more than the answer (it was cut at a stop text). */
   readonly tokens: readonly number[];
+  /** All ids that were generated, where the answer was cut and `tokens` has none. */
+  readonly cut?: readonly number[];
 }
 
 /** What a conversation is held with. */
@@ -37,7 +39,13 @@ export interface ConversationHost {
 }
 
 const VERSION = 1;
-const schema: OptionsSchema<ConversationOptions> = { system: true, restore: true, whenFull: true, about: true };
+const schema: OptionsSchema<ConversationOptions> = {
+  system: true,
+  restore: true,
+  whenFull: true,
+  about: true,
+  special: true,
+};
 
 /**
  * Tokens of a conversation and which of them were generated: what is computed anew (after an eviction, a lost device, a reload) runs
@@ -56,6 +64,7 @@ export class TalkingConversation implements Conversation {
     if (whenFull !== 'error' && whenFull !== 'forget') {
       throw usageError(`whenFull ${String(whenFull)}: expected 'error' or 'forget'`);
     }
+    specialAsTokens(options.special);
     this.#host = host;
     const saved = restore === undefined ? undefined : readSaved(restore, host.name);
     const system = options.system ?? saved?.system;
@@ -79,12 +88,26 @@ export class TalkingConversation implements Conversation {
 
   send(content: Asked, options: GenerateOptions = {}): Generation {
     this.#check(content);
+    return this.#answer('send', content, options);
+  }
+
+  continue(options: GenerateOptions = {}): Generation {
+    const last = this.#turns.at(-1);
+    if (!last) throw usageError('continue: there is no answer yet');
+    if (last.calls) throw usageError("continue: the last answer called tools: send their results, {role: 'tool', ...}");
+    return this.#replace(last.results ?? last.user, options, last);
+  }
+
+  /** @param begun the answer goes on that this turn has */
+  #answer(what: string, content: Asked, options: GenerateOptions, begun?: Turn): Generation {
     if (this.#answering)
-      throw usageError('send: an answer is being written; wait for its end, or fork the conversation');
+      throw usageError(`${what}: an answer is being written; wait for its end, or fork the conversation`);
     const before = this.#turns;
+    // What it begins with may be known as a text only.
+    const asText = begun !== undefined && idsOf(begun).length === 0 ? begun.answer : '';
     this.#answering = true;
     const rows = (): PromptRows => {
-      const { rows: found, forgotten } = this.#fit(content, options);
+      const { rows: found, forgotten } = this.#fit(content, options, begun);
       if (forgotten > 0) this.#turns = this.#turns.slice(forgotten);
       return found;
     };
@@ -101,11 +124,21 @@ export class TalkingConversation implements Conversation {
         this.#turns = before;
         return;
       }
-      const { text, tokens, tool_calls: calls, finish_detail: why } = result;
+      const { text, tokens, tool_calls: calls, finish_detail: why, reasoning } = result;
       // Marks of channels are the template's to write, and what is said on others than the answer's isn't kept.
       const asTold =
-        why !== 'stop_string' && !result.reasoning && !calls && this.#host.reader.tokenizer?.format.name !== 'harmony';
-      const turn = { answer: text, tokens: asTold ? tokens : [], ...(calls && { calls }) };
+        asText === '' &&
+        why !== 'stop_string' &&
+        !reasoning &&
+        !calls &&
+        this.#host.reader.tokenizer?.format.name !== 'harmony';
+      const isCut = result.finish_reason === 'length' || result.finish_reason === 'abort';
+      const turn = {
+        answer: asText + text,
+        tokens: asTold ? tokens : [],
+        ...(calls && { calls }),
+        ...(isCut && !asTold && asText === '' && { cut: tokens }),
+      };
       const asked = typeof content === 'string' ? { user: content } : { user: '', results: content };
       this.#turns = [...this.#turns, { ...asked, ...turn }];
     };
@@ -113,7 +146,7 @@ export class TalkingConversation implements Conversation {
     const result = generation.result.then(
       (done) => {
         ended(done);
-        return done;
+        return asText === '' ? done : { ...done, text: asText + done.text };
       },
       (error: unknown) => {
         ended();
@@ -156,12 +189,13 @@ export class TalkingConversation implements Conversation {
   }
 
   /** Another last turn; the old one comes back where the new one fails. */
-  #replace(content: Asked, options: GenerateOptions): Generation {
+  #replace(content: Asked, options: GenerateOptions, begun?: Turn): Generation {
     const before = this.#turns;
     this.undo();
     let generation: Generation;
     try {
-      generation = this.send(content, options);
+      if (!begun) this.#check(content);
+      generation = this.#answer(begun ? 'continue' : 'send', content, options, begun);
     } catch (error) {
       this.#turns = before;
       throw error;
@@ -202,7 +236,7 @@ export class TalkingConversation implements Conversation {
   }
 
   /** The rows of a question, after as many of the oldest turns are forgotten as must be. @throws SplitkvError `context_full` */
-  #fit(user: Asked, options: GenerateOptions): { readonly rows: PromptRows; readonly forgotten: number } {
+  #fit(user: Asked, options: GenerateOptions, begun?: Turn): { readonly rows: PromptRows; readonly forgotten: number } {
     const { reader } = this.#host;
     const { contextLength } = reader;
     const { whenFull = 'error', about } = this.#options;
@@ -215,8 +249,8 @@ export class TalkingConversation implements Conversation {
       const turns = about === undefined ? this.#turns.slice(forgotten) : [];
       // Results go with the calls that they are of.
       if (turns[0]?.results && forgotten < most) continue;
-      const rows = this.#rows(asked, turns, options);
-      const { length } = rows.prompt;
+      const rows = this.#rows(asked, turns, options, begun);
+      const length = rows.prompt.length + (rows.continuation?.length ?? 0);
       const fits = length <= contextLength - (whenFull === 'forget' ? room : 0);
       if (fits || (forgotten === most && length <= contextLength)) return { rows, forgotten };
       if (whenFull === 'forget' && forgotten < most) continue;
@@ -228,10 +262,17 @@ export class TalkingConversation implements Conversation {
     }
   }
 
-  #rows(user: Asked, turns: readonly Turn[], options: GenerateOptions): PromptRows {
+  #rows(user: Asked, turns: readonly Turn[], given: GenerateOptions, begun?: Turn): PromptRows {
+    const { special } = this.#options;
+    const options: RenderOptions = { ...given, ...(special && { special }) };
     const tokenizer = needTokenizer(this.#host.reader, 'a conversation');
     const messages = this.#messagesWith(user, turns);
     checkTools(options);
+    if (begun) {
+      const ids = idsOf(begun);
+      if (ids.length > 0) return { ...this.#rows(user, turns, options), continuation: ids };
+      return { prompt: tokenizer.encode(openText(tokenizer, messages, begun.answer, options), { addSpecial: false }) };
+    }
     const pieces = piecesOf(tokenizer, messages, turns, options);
     if (!pieces) return { prompt: tokenizer.encode(render(tokenizer, messages, options), { addSpecial: false }) };
     const prompt: number[] = [];
@@ -261,15 +302,41 @@ const messagesOf = (turns: readonly Turn[]): ChatMessage[] =>
     { role: 'assistant', content: calls && answer === '' ? null : answer, ...(calls && { tool_calls: calls }) },
   ]);
 
+/** All ids that were generated of an answer, where they are known. */
+const idsOf = ({ tokens, cut = [] }: Turn): readonly number[] => (tokens.length > 0 ? tokens : cut);
+
+/** A conversation that ends with an answer that isn't whole, of which only the text is known. @throws SplitkvError `unsupported` */
+function openText(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  answer: string,
+  options: RenderOptions,
+): string {
+  const last = { role: 'assistant', content: markOf(0) } as const;
+  const [before] = cutAtMarks(render(tokenizer, [...messages, last], options, false), 1) ?? [];
+  if (before === undefined) {
+    throw new SplitkvError('unsupported', "continue: this model's chat template doesn't let an answer stay open");
+  }
+  return before + answer;
+}
+
 /** A question, or the results of tools. */
 type Asked = string | readonly ChatMessage[];
 const askedOf = (asked: Asked): readonly ChatMessage[] =>
   typeof asked === 'string' ? [{ role: 'user', content: asked }] : asked;
 
-function render(tokenizer: Tokenizer, messages: readonly ChatMessage[], options: GenerateOptions = {}): string {
+type RenderOptions = GenerateOptions & Pick<ConversationOptions, 'special'>;
+
+function render(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  options: RenderOptions = {},
+  addGenerationPrompt = true,
+): string {
   const tools = shownTools(options);
-  return tokenizer.applyChatTemplate(tokenizer.asText(messages.map((message) => ({ ...message }))), {
-    addGenerationPrompt: true,
+  const told = messages.map((message) => ({ ...message }));
+  return tokenizer.applyChatTemplate(specialAsTokens(options.special) ? told : tokenizer.asText(told), {
+    addGenerationPrompt,
     variables: templateVariables(options),
     ...(tools && { tools }),
   });
@@ -300,7 +367,7 @@ function piecesOf(
   tokenizer: Tokenizer,
   messages: readonly ChatMessage[],
   turns: readonly Turn[],
-  options: GenerateOptions,
+  options: RenderOptions,
 ): readonly string[] | undefined {
   if (turns.length === 0) return [render(tokenizer, messages, options)];
   // How a call is told is the template's; what was computed of the text before is still found.
@@ -342,7 +409,8 @@ function readSaved(saved: SavedConversation, model: string): Pick<SavedConversat
         isText(turn.user) &&
         isText(turn.answer) &&
         Array.isArray(turn.tokens) &&
-        turn.tokens.every(isId),
+        turn.tokens.every(isId) &&
+        (turn.cut === undefined || (Array.isArray(turn.cut) && turn.cut.every(isId))),
     );
   if (!valid) throw new SplitkvError('format', "restore: this isn't what a conversation's save() gave");
   if (saved.version !== VERSION) {

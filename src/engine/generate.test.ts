@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { drawn } from '../gpu/testing/draw.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import type { GenerateOptions, GenerateResult, LoadOptions, Model } from './api.js';
 import { load } from './load.js';
@@ -305,4 +306,26 @@ describe('token loop', () => {
     expect(last).toBe(whole.choices[0]!.finish_reason);
     await chat.dispose();
   });
+});
+
+test("a token's time is told by rank, and adds up", async () => {
+  for (const plan of drawn(['tp', 'sp', 'pp', 'token'], 1, 'token time')) {
+    const two = await open({ ranks: 2, plan });
+    // Few tokens: the steps that are dropped at the end weigh most.
+    for (const maxTokens of [1, 3]) {
+      const { stats } = await run(two, 40, { maxTokens });
+      for (const {
+        compute_ms_per_token: computes,
+        exchange_ms_per_token: exchanges,
+        wait_ms_per_token: waits,
+      } of stats.ranks) {
+        expect(Math.min(computes, exchanges, waits), plan).toBeGreaterThanOrEqual(0);
+        const tokenMs = maxTokens > 1 ? 1000 / stats.tokens_per_second : 0;
+        expect(computes + exchanges + waits, plan).toBeCloseTo(tokenMs, 6);
+      }
+      if (maxTokens > 1)
+        expect(Math.max(...stats.ranks.map((rank) => rank.wait_ms_per_token)), plan).toBeGreaterThan(0);
+    }
+    await two.dispose();
+  }
 });

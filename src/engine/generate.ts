@@ -1,4 +1,4 @@
-import { abortedError, SplitkvError } from '../base/errors.js';
+import { abortedError, SplitkvError, usageError } from '../base/errors.js';
 import type {
   AttentionStats,
   FinishReason,
@@ -14,7 +14,7 @@ import type { RankCounts } from './ranks/rank.js';
 import { checkSampling, randomSeed } from './ranks/sampling.js';
 import { engineSampling, stopTexts } from './ranks/sampling_options.js';
 import { Answer } from './serving/text/answer.js';
-import type { Engine, EngineRequest } from './serving/engine.js';
+import type { Constraint, Engine, EngineEnd, EngineHandle, EngineRequest, NextTokens } from './serving/engine.js';
 import { checkForm, type TextForms } from './serving/text/forms.js';
 import { checkTools, frameOf, readerOf } from './serving/text/reading.js';
 import { type ToolCall, withDelta } from '../chat_formats/tools.js';
@@ -32,12 +32,21 @@ const REASONS: Record<FinishDetail, FinishReason> = {
 
 export const DEFAULT_MAX_TOKENS = 256;
 
-/** A prompt as ids, and how its rows are computed. */
-export type PromptRows = Pick<EngineRequest, 'prompt' | 'generatedSpans'>;
+/** A prompt as ids, how its rows are computed, and the tokens of an answer that goes on. */
+export type PromptRows = Pick<EngineRequest, 'prompt' | 'generatedSpans' | 'continuation'>;
 
 /** ... and whether it is of messages. */
 export interface GeneratedPrompt extends PromptRows {
   readonly isChat: boolean;
+}
+
+/** What a rank sent, and what a token's time was: the three parts of it add up to it. */
+export interface RankSpeed {
+  readonly bytesPerToken: number;
+  readonly usPerExchange: number;
+  readonly computeMs: number;
+  readonly exchangeMs: number;
+  readonly waitMs: number;
 }
 
 /** What a generation measured. */
@@ -45,8 +54,8 @@ export interface Speed {
   /** Of the tokens after the first. */
   readonly tokensPerSecond: number;
   readonly ttftMs: number;
-  /** Of each rank, over the decode steps: bytes sent per token, and the mean time of an exchange. */
-  readonly ranks: readonly { readonly bytesPerToken: number; readonly usPerExchange: number }[];
+  /** Of each rank, over the decode steps. */
+  readonly ranks: readonly RankSpeed[];
 }
 
 /** Where texts are generated. */
@@ -77,10 +86,11 @@ export async function generate(
   const stops = stopTexts(options.stop);
   const seed = options.seed ?? randomSeed();
   const { runner } = engine.ranks;
-  checkSampling({ ...options, maxTokens, seed }, runner.config.vocabSize);
+  const { prompt, continuation: given = [] } = rows;
+  checkSampling({ ...options, maxTokens: given.length + maxTokens, seed }, runner.config.vocabSize);
   checkForm(options);
   checkTools(options);
-  const { prompt } = rows;
+  if (given.length > 0) runner.checkPrompt(given);
   const form = await forms.compile(options, frameOf(reader.tokenizer, prompt, options, isChat));
   const answer = new Answer(
     stops.length > 0 ? needTokenizer(reader, 'a stop text') : reader.tokenizer,
@@ -90,16 +100,20 @@ export async function generate(
     0,
     readerOf(reader.tokenizer, prompt, options, isChat),
   );
-  const tokens: number[] = [];
+  const tokens = [...given];
   let text = '';
   let reasoning = '';
   let calls: readonly ToolCall[] = [];
-  const add = (delta: GenerationDelta): void => {
+  const take = (delta: GenerationDelta): void => {
     text += delta.text;
     reasoning += delta.reasoning ?? '';
     if (delta.toolCalls) calls = withDelta(calls, delta.toolCalls);
+  };
+  const add = (delta: GenerationDelta): void => {
+    take(delta);
     if (delta.text !== '' || delta.reasoning || delta.toolCalls) emit(delta);
   };
+  for (const token of given) take(answer.push(token, undefined));
   let before: readonly RankCounts[] = [];
   let compressed: KvCompressionStats | undefined;
   let attention: AttentionStats | undefined;
@@ -108,54 +122,65 @@ export async function generate(
   let cachedTokens = 0;
   let detail: FinishDetail = 'aborted';
   try {
-    const constraint = await form?.start();
+    const whole = await form?.start();
+    const constraint = whole && given.length > 0 ? await behind(whole, given) : whole;
     if (signal.aborted) throw abortedError('generate', signal);
-    const handle = engine.submit({
-      ...rows,
-      ...engineSampling(options, eosIds),
-      seed,
-      maxTokens,
-      ...(options.cachePrompt === false && { fresh: true }),
-      ...(onFirstLogits && { logits: 'first' as const }),
-      ...(constraint && { constraint }),
-      onPrompt: async (slot) => {
-        // Steps in flight go on: what is asked below takes time that they don't.
-        firstAt = performance.now();
-        before = await runner.counts();
-        compressed = await kvCompressionStats(runner, slot, prompt.length);
-        attention = await attentionStats(runner, engine.lengths(slot, prompt.length + 1));
-      },
-      onToken: (token, logits) => {
-        if (signal.aborted) return true;
-        lastAt = performance.now();
-        if (tokens.length === 0 && logits) onFirstLogits?.(logits);
-        tokens.push(token);
-        add(deltaOf(answer.push(token, undefined)));
-        return answer.stopped;
-      },
-    });
-    const abort = (): void => handle.abort();
-    signal.addEventListener('abort', abort, { once: true });
-    try {
-      const end = await handle.ended;
-      cachedTokens = handle.cachedTokens;
+    const finish = (end: EngineEnd): void => {
       const last = answer.finish(end);
       add(deltaOf(last));
       detail = last.finish;
-    } finally {
-      signal.removeEventListener('abort', abort);
+    };
+    const run = (): EngineHandle =>
+      engine.submit({
+        ...rows,
+        ...engineSampling(options, eosIds),
+        seed,
+        maxTokens,
+        ...(options.cachePrompt === false && { fresh: true }),
+        ...(onFirstLogits && { logits: 'first' as const }),
+        ...(constraint && { constraint }),
+        onPrompt: async (slot) => {
+          // Steps in flight go on: what is asked below takes time that they don't.
+          firstAt = performance.now();
+          before = await runner.counts();
+          compressed = await kvCompressionStats(runner, slot, prompt.length);
+          attention = await attentionStats(runner, engine.lengths(slot, prompt.length + given.length + 1));
+        },
+        onToken: (token, logits) => {
+          if (signal.aborted) return true;
+          lastAt = performance.now();
+          if (tokens.length === given.length && logits) onFirstLogits?.(logits);
+          tokens.push(token);
+          add(deltaOf(answer.push(token, undefined)));
+          return answer.stopped;
+        },
+      });
+    // What is given may be all of it.
+    if (answer.stopped) finish('ended');
+    else if (whole && !constraint) finish('eos');
+    else {
+      const handle = run();
+      const abort = (): void => handle.abort();
+      signal.addEventListener('abort', abort, { once: true });
+      try {
+        const end = await handle.ended;
+        cachedTokens = handle.cachedTokens;
+        finish(end);
+      } finally {
+        signal.removeEventListener('abort', abort);
+      }
     }
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'aborted')) throw error;
   }
-  const later = tokens.length - 1;
+  const later = Math.max(0, tokens.length - given.length - 1);
   return {
     text,
     ...(reasoning !== '' && { reasoning }),
     ...(calls.length > 0 && { tool_calls: calls }),
     tokens,
     ...(answer.reasoningTokens > 0 && { reasoning_tokens: answer.reasoningTokens }),
-    prompt_tokens: prompt.length,
+    prompt_tokens: prompt.length + given.length,
     finish_reason: calls.length > 0 && REASONS[detail] === 'stop' ? 'tool_calls' : REASONS[detail],
     finish_detail: detail,
     seed,
@@ -165,8 +190,39 @@ export async function generate(
     speed: {
       ttftMs: firstAt - started,
       tokensPerSecond: later > 0 ? later / ((lastAt - firstAt) / 1000) : 0,
-      ranks: perToken(before, await runner.counts(), later),
+      ranks: perToken(before, await runner.counts(), later, lastAt - firstAt),
     },
+  };
+}
+
+/**
+ * The constraint of an answer that goes on behind tokens; undefined where they are all of it.
+ * @throws SplitkvError `usage` for tokens that its form doesn't allow
+ */
+async function behind(constraint: Constraint, tokens: readonly number[]): Promise<Constraint | undefined> {
+  const reset = (): void => {
+    constraint.reset();
+    for (const token of tokens) constraint.accept(token);
+  };
+  let first: NextTokens | undefined;
+  try {
+    reset();
+    first = await constraint.next();
+  } catch (error) {
+    constraint.dispose();
+    if (!(error instanceof SplitkvError && error.code === 'internal')) throw error;
+    throw usageError("continueFrom: these aren't tokens of a text of the form that is asked for");
+  }
+  if (!first) {
+    constraint.dispose();
+    return undefined;
+  }
+  return {
+    first,
+    reset,
+    accept: (token) => constraint.accept(token),
+    next: () => constraint.next(),
+    dispose: () => constraint.dispose(),
   };
 }
 
@@ -177,13 +233,32 @@ const deltaOf = ({ text, reasoning, toolCalls }: GenerationDelta): GenerationDel
   ...(toolCalls && { toolCalls }),
 });
 
-function perToken(before: readonly RankCounts[], after: readonly RankCounts[], tokens: number): Speed['ranks'] {
+/**
+ * Steps that were under way when the last token came are counted too: bytes and times are means over steps, so that parts of a token's
+ * time are never more than it.
+ */
+function perToken(
+  before: readonly RankCounts[],
+  after: readonly RankCounts[],
+  tokens: number,
+  ms: number,
+): RankSpeed[] {
   return after.map((now, rank) => {
     const then = before[rank] ?? now;
     const exchanges = now.exchanges - then.exchanges;
+    const steps = now.steps - then.steps;
+    const [moved, waited] = [now.moveMs - then.moveMs, now.waitMs - then.waitMs];
+    const tokenMs = tokens > 0 ? ms / tokens : 0;
+    // A rank whose exchanges are those of a prompt beside may be at them longer than at steps.
+    const stepMs = Math.max(now.stepMs - then.stepMs, moved + waited);
+    const part = (of: number): number => (stepMs > 0 ? (tokenMs * of) / stepMs : 0);
+    const [exchangeMs, waitMs] = [part(moved), part(waited)];
     return {
-      bytesPerToken: tokens > 0 ? (now.bytesSent - then.bytesSent) / tokens : 0,
-      usPerExchange: exchanges > 0 ? ((now.waitMs - then.waitMs) * 1000) / exchanges : 0,
+      bytesPerToken: steps > 0 ? (now.bytesSent - then.bytesSent) / steps : 0,
+      usPerExchange: exchanges > 0 ? ((moved + waited) * 1000) / exchanges : 0,
+      computeMs: Math.max(0, tokenMs - exchangeMs - waitMs),
+      exchangeMs,
+      waitMs,
     };
   });
 }

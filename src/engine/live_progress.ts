@@ -2,9 +2,21 @@ import type { LoadProgress } from './api.js';
 
 const REPORT_MS = 100;
 
+/** What is told before there is anything. */
+export const NO_PROGRESS = {
+  loadedBytes: 0,
+  totalBytes: 0,
+  tensorsLoaded: 0,
+  tensorsTotal: 0,
+  kernelsCompiled: 0,
+  kernelsTotal: 0,
+};
+
 /** Progress that counts bytes as they arrive over the network, ahead of the tensors that are made of them. */
 export class LiveProgress {
   #last: LoadProgress | undefined;
+  /** Of the files before the weights. */
+  #first = 0;
   #underway = 0;
   #shown = 0;
   #at = -Infinity;
@@ -35,7 +47,12 @@ export class LiveProgress {
   /** As of `HttpOptions.onBytes`. */
   arrived(bytes: number): void {
     this.#underway += bytes;
-    if (this.#last && bytes > 0 && this.now() - this.#at >= REPORT_MS) this.#tell(this.#last);
+    if (bytes <= 0) return;
+    if (!this.#last) this.#first += bytes;
+    if (this.now() - this.#at < REPORT_MS) return;
+    if (this.#last) return this.#tell(this.#last);
+    this.#at = this.now();
+    this.report({ ...NO_PROGRESS, phase: 'config', loadedBytes: this.#first });
   }
 
   /** Tensors were read. */

@@ -18,23 +18,25 @@ import { checkTogether, type Feature, modelFeatures, type Plan } from '../placem
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from './api.js';
 import { choosePlan, type PickedPlan } from './planning/choose_plan.js';
 import { kvCompression } from './cache/kv_compression.js';
-import { LiveProgress } from './live_progress.js';
+import { LiveProgress, NO_PROGRESS } from './live_progress.js';
 import { LoadedModel } from './model.js';
 import { type ModelTokenizer, openModelFiles, openTokenizer, storedType } from './files/model_files.js';
 import { modelName } from './files/model_name.js';
 import { placeOf } from './files/model_place.js';
 import { openFiles, orDamage } from './files/open_files.js';
 import { runnerOf } from './planning/plan_subject.js';
-import { cacheType } from './planning/rank_adapters.js';
+import { namedByDegrees } from './degrees.js';
+import { cacheType, MAX_RANKS } from './planning/rank_adapters.js';
 import { loadSeats } from './planning/seats.js';
-import { checkPrefill } from './prefill/check_prefill.js';
+import { checkPrefill, prefillList } from './prefill/check_prefill.js';
 import { prefillFeatures, type PrefillWorker } from './prefill/prefill_worker.js';
+import { parseAttentionDpConfig } from './scheduler/adp/config.js';
 import { type ModelRanks, RankGroup } from './ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './ranks/runner.js';
 import { placingOf } from './serving/engine.js';
 import { WorkerGroup } from './workers/worker_group.js';
 
-const DEFAULT_CONTEXT = 4096;
+export const DEFAULT_CONTEXT = 4096;
 export const loadSchema: OptionsSchema<LoadOptions> = {
   weights: oneOf(['auto', 'f32', 'f16', 'q8', 'q4']),
   kv: oneOf(['auto', ...KV_TYPES]),
@@ -44,16 +46,23 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   kvKernel: true,
   kvAlpha: true,
   kvProfile: true,
+  copies: wholeNumber(0, 1023),
   contextLength: wholeNumber(1, 2 ** 20),
   prefillChunk: wholeNumber(1, 4096),
   stepsInFlight: wholeNumber(1, MAX_STEPS_IN_FLIGHT),
   ranks: true,
   plan: true,
+  tensor: wholeNumber(1, MAX_RANKS),
+  token: (value) => (typeof value === 'number' ? wholeNumber(1, MAX_RANKS)(value) : undefined),
+  sequence: wholeNumber(1, MAX_RANKS),
+  pipeline: wholeNumber(1, MAX_RANKS),
+  data: wholeNumber(1, MAX_RANKS),
   virtualRanks: true,
   workers: true,
   memory: true,
   requests: wholeNumber(1, 64),
   prefixCaching: true,
+  attentionDpConfig: true,
   prefill: true,
   powerPreference: oneOf(['high-performance', 'low-power']),
   adapter: true,
@@ -63,21 +72,12 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   cache: true,
   integrity: true,
   hub: true,
-  token: true,
+  hubToken: true,
   headers: true,
   fetch: true,
   onProgress: true,
   onWarning: true,
   signal: true,
-};
-
-const NOTHING = {
-  loadedBytes: 0,
-  totalBytes: 0,
-  tensorsLoaded: 0,
-  tensorsTotal: 0,
-  kernelsCompiled: 0,
-  kernelsTotal: 0,
 };
 
 /** A model on its ranks: what `load` and `serve` build on. */
@@ -93,6 +93,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly prefiller?: PrefillWorker | undefined;
   /** Where the planner chose. */
   readonly picked?: PickedPlan | undefined;
+  /** Why the plan is as it is, where it wasn't named or given. */
+  readonly planReason?: string | undefined;
 }
 
 /** What is known of a model before its ranks are opened. */
@@ -120,20 +122,20 @@ export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'wind
  *   allocated until then is freed.
  */
 export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
-  const { requests, prefixCaching } = options;
+  const { requests, prefixCaching, attentionDpConfig } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats);
   return new LoadedModel(opened, {
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
+    attentionDpConfig,
     placing: await placingOf(opened.group),
     onWarning: options.onWarning,
   });
 }
 
 /**
- * Opens a model's files and its ranks, with as many seats as the caller wants; `together` and `wanted`: as
- * `PlanSubject`'s `together` and `features`.
+ * Opens a model's files and its ranks, with as many seats as the caller wants; `together`: as `PlanSubject`'s.
  * @throws as `load`
  */
 export async function openModel(
@@ -141,25 +143,24 @@ export async function openModel(
   options: LoadOptions,
   seats: (facts: ModelFacts) => Seats,
   together?: number,
-  wanted: readonly Feature[] = [],
 ): Promise<OpenedModel> {
-  return orDamage(options.signal, (opened) => openParts(where, options, seats, together, wanted, opened));
+  return orDamage(options.signal, (opened) => openParts(where, options, seats, together, opened));
 }
 
 async function openParts(
   where: string | URL | readonly File[] | Source,
-  options: LoadOptions,
+  given: LoadOptions,
   seats: (facts: ModelFacts) => Seats,
   together: number | undefined,
-  wanted: readonly Feature[],
   opened: (source: Source) => Source,
 ): Promise<OpenedModel> {
   const started = performance.now();
-  checkLoadOptions(options);
+  checkLoadOptions(given);
+  const options = await namedByDegrees(given);
   const { signal } = options;
   throwIfAborted(signal, 'loading');
   const report = (progress: Partial<LoadProgress> & Pick<LoadProgress, 'phase'>): void =>
-    options.onProgress?.({ ...NOTHING, ...progress });
+    options.onProgress?.({ ...NO_PROGRESS, ...progress });
 
   report({ phase: 'config' });
   const cache = options.cache ?? true;
@@ -187,10 +188,10 @@ async function openParts(
   const kvType = await cacheType(options);
   const compression = await kvCompression(options, config);
   const { prefillChunk, prefixCaching } = options;
-  const features = [
-    ...wanted,
+  const features: Feature[] = [
+    ...(options.attentionDpConfig ? ['attentionDp' as const] : []),
     ...(prefixCaching ? ['prefixCaching' as const] : []),
-    ...(options.prefill ? prefillFeatures(options.prefill.kind) : []),
+    ...(options.prefill ? prefillFeatures(prefillList(options.prefill)[0]!.kind) : []),
   ];
   checkTogether([...features, ...(compression ? ['compression' as const] : []), ...modelFeatures(modelShape(config))]);
   const facts = { config, type, kvType, contextLength, prefillChunk, ...(compression && { compression }) };
@@ -201,8 +202,19 @@ async function openParts(
     features,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
   };
-  const { plan, adapters, budgets, picked, note } = await choosePlan(options, subject);
+  const name = modelName(source.gguf ?? source.name);
+  const { plan, adapters, budgets, picked, why, note } = await choosePlan(options, subject, {
+    ...text,
+    name,
+    source,
+    reader: () => Promise.resolve(reader),
+    onProgress: (what) => report({ phase: 'profile', what }),
+  });
   if (note !== undefined) onWarning?.(note);
+  if (plan.worldSize > 1) {
+    const idle = (await import('../placement/sequences/idle_ranks.js')).idleOfSplit(plan, contextLength);
+    if (idle !== undefined) onWarning?.(idle);
+  }
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
   if (!place) progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
   const shared = {
@@ -231,7 +243,7 @@ async function openParts(
         await import('./prefill/open_prefill.js')
       ).openPrefill({
         ...shared,
-        options: options.prefill,
+        options: prefillList(options.prefill),
         reader,
         adapter: adapters[0]!,
         ranks: plan.worldSize,
@@ -245,9 +257,19 @@ async function openParts(
     throw error;
   }
   report({ ...progress.last, phase: 'ready' });
-  const name = modelName(source.gguf ?? source.name);
   const loadSeconds = (performance.now() - started) / 1000;
-  return { config, group, prefiller, ...text, name, sampling, source, loadSeconds, picked };
+  return {
+    config,
+    group,
+    prefiller,
+    ...text,
+    name,
+    sampling,
+    source,
+    loadSeconds,
+    picked,
+    planReason: picked?.why ?? why,
+  };
 }
 
 /** Kernels are compiled while weights are read; where they take longer, they are what is waited for. */
@@ -267,12 +289,20 @@ async function checkWindow({ window }: CompressionOptions, group: ModelRanks): P
 }
 
 /** What is said of the network, and nothing else. */
-export const networkOf = ({ hub, token, headers, fetch: given }: NetworkOptions): NetworkOptions => ({
-  ...(hub !== undefined && { hub }),
-  ...(token !== undefined && { token }),
-  ...(headers && { headers }),
-  ...(given && { fetch: given }),
-});
+export function networkOf({
+  hub,
+  token,
+  hubToken = typeof token === 'string' ? token : undefined,
+  headers,
+  fetch: given,
+}: Pick<LoadOptions, keyof NetworkOptions | 'hubToken'>): NetworkOptions {
+  return {
+    ...(hub !== undefined && { hub }),
+    ...(hubToken !== undefined && { token: hubToken }),
+    ...(headers && { headers }),
+    ...(given && { fetch: given }),
+  };
+}
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */
 async function isDownloading({ url, flush }: Source): Promise<boolean> {
@@ -290,6 +320,7 @@ export function checkLoadOptions(options: LoadOptions): void {
   const given = (['workers', 'virtualRanks'] as const).filter((name) => options[name]);
   checkTogether(given);
   checkPrefill(options.prefill);
+  if (options.attentionDpConfig !== undefined) parseAttentionDpConfig(options.attentionDpConfig);
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
 }
 

@@ -3,6 +3,7 @@ import { checkOptions, type OptionsSchema, wholeNumber } from '../base/options.j
 import type { Source } from '../loader/index.js';
 import { KV_BLOCK } from '../base/kv_units.js';
 import type {
+  AttentionDpOptions,
   AttentionStats,
   ChatCompletions,
   Conversation,
@@ -50,6 +51,7 @@ const schema: OptionsSchema<GenerateOptions> = {
   signal: true,
   ignoreEos: true,
   cachePrompt: true,
+  continueFrom: true,
   onFirstLogits: true,
 };
 
@@ -74,6 +76,7 @@ export class LoadedModel implements Model {
     readonly how: {
       readonly stepsInFlight: number | 'auto';
       readonly prefixCaching?: boolean | undefined;
+      readonly attentionDpConfig?: AttentionDpOptions | undefined;
       readonly placing?: Placing | undefined;
       readonly onWarning?: ((message: string) => void) | undefined;
     },
@@ -99,6 +102,7 @@ export class LoadedModel implements Model {
       tokensPerIteration: runner.promptRows * runner.rowBlocks + slots * batches,
       iterationsInFlight: this.how.stepsInFlight,
       placing: this.how.placing,
+      ...(this.how.attentionDpConfig && { attentionDpConfig: this.how.attentionDpConfig }),
       prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
       prefiller: this.#prefiller,
       recover: false,
@@ -108,7 +112,12 @@ export class LoadedModel implements Model {
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
     return this.#generation(() => {
       checkOptions('generate', options, schema);
-      return { prompt: promptTokens(prompt, this.#reader, options), isChat: isChat(prompt) };
+      const { continueFrom } = options;
+      return {
+        prompt: promptTokens(prompt, this.#reader, options),
+        ...(continueFrom && { continuation: tokenIds(continueFrom) }),
+        isChat: isChat(prompt),
+      };
     }, options);
   }
 
@@ -140,6 +149,7 @@ export class LoadedModel implements Model {
     options: GenerateOptions = {},
   ): AsyncGenerator<IndexedResult, void, undefined> {
     checkOptions('generateMany', options, schema);
+    if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
     const rows = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
     const left = new AbortController();
     const signal = AbortSignal.any([left.signal, ...(options.signal ? [options.signal] : [])]);
@@ -173,6 +183,7 @@ export class LoadedModel implements Model {
     this.#assertOpen();
     const generate = (rows: () => PromptRows, given: GenerateOptions): Generation => {
       checkOptions('send', given, schema);
+      if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
       // What the model's makers recommend; a caller's value wins.
       return this.#generation(() => ({ ...rows(), isChat: true }), { ...this.info.sampling, ...given });
     };
@@ -285,6 +296,9 @@ export class LoadedModel implements Model {
         kv_bytes,
         bytes_per_token: this.#speed.ranks[rank]?.bytesPerToken ?? 0,
         us_per_exchange: this.#speed.ranks[rank]?.usPerExchange ?? 0,
+        compute_ms_per_token: this.#speed.ranks[rank]?.computeMs ?? 0,
+        exchange_ms_per_token: this.#speed.ranks[rank]?.exchangeMs ?? 0,
+        wait_ms_per_token: this.#speed.ranks[rank]?.waitMs ?? 0,
       })),
       plan: this.info.plan.policy,
       precision: this.#group.adapter.fast ? 'fast' : 'exact',

@@ -5,9 +5,10 @@ import type { OpenedModel } from './load.js';
 
 /** What an opened model is, in numbers and words. */
 export function modelInfo(opened: OpenedModel): ModelInfo {
-  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, picked } = opened;
+  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, planReason } = opened;
   const { runner } = group;
   const { type, plan } = group.options;
+  const { compression } = runner.options;
   return {
     name,
     architecture: config.architecture,
@@ -24,9 +25,10 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
     kvBytes: runner.kv.bytes,
     kvBytesPerToken: runner.kv.bytesPerToken,
+    ...(compression && { compression: { policy: compression.policy, budget: compression.budget } }),
     loadSeconds,
     plan,
-    ...(picked && { planReason: picked.why }),
+    ...(planReason !== undefined && { planReason }),
     shape: modelShape(config),
     ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }) => ({
       adapter,
@@ -34,7 +36,12 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
       kvBytes,
     })),
     ...(prefiller && {
-      prefill: { kind: prefiller.kind, adapter: prefiller.adapter, weightBytes: prefiller.weightBytes },
+      prefill: {
+        kind: prefiller.kind,
+        adapter: prefiller.adapter,
+        weightBytes: prefiller.weightBytes,
+        workers: prefiller.atOnce,
+      },
     }),
   };
 }

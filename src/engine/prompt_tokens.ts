@@ -62,17 +62,20 @@ export function promptTokens(
   if (!Array.isArray(messages))
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
   const tokenizer = needTokenizer(reader, 'a chat prompt');
-  const { special = 'text' } = prompt as { special?: unknown };
-  if (special !== 'text' && special !== 'token') {
-    throw usageError(`special is ${JSON.stringify(special)}; expected 'text' or 'token'`);
-  }
+  const asTokens = specialAsTokens((prompt as { special?: unknown }).special);
   // Only a template's own control tokens are some, unless asked for.
-  const said = special === 'text' && messages.length > 0 ? tokenizer.asText(messages) : messages;
+  const said = !asTokens && messages.length > 0 ? tokenizer.asText(messages) : messages;
   // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
   checkTools(options);
   const tools = shownTools(options);
   const told = { addGenerationPrompt, variables: templateVariables(options), ...(tools && { tools }) };
   return encode(tokenizer.applyChatTemplate(said, told), false, tokenizer, reader);
+}
+
+/** Whether control tokens that messages spell out are tokens. @throws SplitkvError `usage` */
+export function specialAsTokens(special: unknown = 'text'): boolean {
+  if (special === 'text' || special === 'token') return special === 'token';
+  throw usageError(`special is ${JSON.stringify(special)}; expected 'text' or 'token'`);
 }
 
 function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {

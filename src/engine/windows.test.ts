@@ -100,7 +100,7 @@ describe('layers with windows keep their windows only', { timeout: 240_000 }, ()
     ['token x sp', { ranks: 3 }],
     ['adp', { ranks: 2 }],
   ];
-  test.each([plans[0]!, ...drawn(plans.slice(1), 2, 'windows')])(
+  test.each([plans[0]!, ...drawn(plans.slice(1), 1, 'windows')])(
     'a conversation beyond its window: %s',
     async (plan, options) => {
       const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
@@ -192,7 +192,7 @@ describe('memory on paper is what is allocated', () => {
       (name) => [window, name] as const,
     ),
   );
-  test.each(drawn(cases, 6, 'window memory'))('a window of %i, plan %s', async (window, name) => {
+  test.each(drawn(cases, 3, 'window memory'))('a window of %i, plan %s', async (window, name) => {
     const [, policy, ranks] = /^(.+) (\d)$/.exec(name)!;
     const config = gemma(window);
     const plan = makePlan(policy!, Number(ranks), modelShape(config));

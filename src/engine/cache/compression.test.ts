@@ -12,6 +12,7 @@ import { randomArrangement } from '../../placement/testing/arrangements.js';
 import { load } from '../load.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
+import { drawn } from '../../gpu/testing/draw.js';
 
 const WINDOW = 16;
 const LENGTH = 300;
@@ -167,7 +168,7 @@ describe('compression in the running engine', () => {
   const arranged = (ranks: number, copies = 0): Plan =>
     arrangedPlan(randomArrangement(shape, ranks, { seed: 5, copies }), shape, 'sequences');
 
-  test.each<[KvPolicy, string, number, Setup?]>([
+  const setups: [KvPolicy, string, number, Setup?][] = [
     ['ada', 'tp', 2, { virtual: false }],
     ['ada', 'tp', 4],
     ['static', 'tp', 4],
@@ -182,7 +183,8 @@ describe('compression in the running engine', () => {
     ['ada', 'single', 1, { prefillChunk: 16 }],
     ['snap', 'single', 1, { prefillChunk: 48, kv: 'f16' }],
     ['ada', 'tp', 2, { prefillChunk: 48, kv: 'q8' }],
-  ])(
+  ];
+  test.each(drawn(setups, 6, 'compressed plans'))(
     "'%s', plan %s of %i: the same bits as one rank in one step",
     { timeout: 120_000 },
     async (policy, plan, ranks, setup) => {

@@ -18,6 +18,7 @@ import {
   type Stage,
   type StageTopology,
 } from '../../placement/index.js';
+import type { LayerBlocks } from '../prefill/cache_blocks.js';
 import type { CacheUse, KeptEntries } from '../ranks/rank.js';
 
 export interface HeadPagesShape {
@@ -180,6 +181,14 @@ export class HeadPages {
       blocks.left(slot, prompt).map((heads) => countedEntries(heads, this.shape.block)),
     );
     return prompt - counted.reduce((most, entries) => Math.max(most, entries), 0);
+  }
+
+  /** A slot's blocks here that positions below `length` take, layer by layer. */
+  blocksBelow(slot: number, length: number): LayerBlocks[] {
+    return this.#stages.flatMap(({ firstLayer, numLayers, kvHeads, blocks }) => {
+      const byHead = kvHeads.map((_, head) => blocks.blocksBelow(slot, head, length));
+      return range(0, numLayers).map((at) => ({ layer: firstLayer + at, heads: byHead.map((own) => own[at]!) }));
+    });
   }
 
   release(slot: number): void {

@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
 import { modelShape } from '../../model/shape.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, misfit } from '../../placement/index.js';
@@ -44,7 +46,10 @@ describe('how prompts are compressed', () => {
     [{ kvBudget: 0.2, kvKernel: 4 }, /kvKernel 4: expected an odd number/],
     [{ kvBudget: 0.2, kvAlpha: 1.2 }, /kvAlpha 1.2: expected 0 to 1/],
     [{ kvBudget: 0.2, kvPolicy: 'static' }, /'static' needs the heads' loads/],
-    [{ kvBudget: 0.2, kvProfile: profile }, /kvProfile is what kvPolicy 'static' keeps by, not 'ada'/],
+    [
+      { kvBudget: 0.2, kvProfile: profile },
+      /kvProfile is what kvPolicy 'static' keeps by, and plan 'arranged' arranges by, not kvPolicy 'ada'/,
+    ],
     [
       { kvBudget: 0.2, kvPolicy: 'static', kvProfile: { ...profile, layers: [[1, 2]] } },
       /1 layers of 2 kv heads; this model has 2 of 4/,
@@ -63,7 +68,7 @@ describe('how prompts are compressed', () => {
     expect(await kvCompression({ kvPolicy: 'none' }, latent)).toBeUndefined();
   });
 
-  test('plans that split a sequence are refused, the others are not', () => {
+  test('KV-only ranks that split a sequence are refused, other plans are not', () => {
     const shape = modelShape(config);
     for (const [policy, ranks] of [
       ['single', 1],
@@ -72,16 +77,17 @@ describe('how prompts are compressed', () => {
       ['token', 3],
       ['tp x token', 4],
       ['adp', 2],
+      ['sp', 2],
+      ['tp x sp', 4],
     ] as const) {
       expect(misfit(['compression'], makePlan(policy, ranks, shape)), policy).toBeUndefined();
     }
     for (const [policy, ranks] of [
-      ['sp', 2],
-      ['tp+sp', 2],
-      ['tp x sp', 4],
+      ['token x sp', 2],
+      ['tp x token x sp', 4],
     ] as const) {
       expect(misfit(['compression'], makePlan(policy, ranks, shape)), policy).toMatch(
-        /chunks of a sequence split over ranks/,
+        /places of several ranks that split sequences/,
       );
     }
     const uneven = makePlan('tp x token', 4, shape);
@@ -95,8 +101,53 @@ describe('how prompts are compressed', () => {
   test('loading checks the plan before a device is opened', async () => {
     const { files } = randomFiles({});
     const options = { kvBudget: 0.5, adapter: 'no such adapter' };
-    await expect(load(files, { ...options, plan: 'sp', ranks: 2 })).rejects.toThrow(
-      /plan 'sp': a compressed cache \(kvBudget\) can't be had with chunks of a sequence split over ranks .* use a plan that cuts heads/,
+    await expect(load(files, { ...options, plan: 'token x sp', ranks: 2 })).rejects.toThrow(
+      /plan 'token x sp': a compressed cache \(kvBudget\) can't be had with places of several ranks that split sequences .* use sp, tp\+sp or ep/,
     );
   });
+});
+
+describe('plans that split chunks, with prompts compressed: the answers and bits of one rank', async () => {
+  const adapter = (await testAdapters()).at(-1)!.name;
+  const prompt = Array.from({ length: 700 }, (_, i) => (i * 37 + 11 + ((i * i) % 53)) % 320);
+  const experts = { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 };
+  const cases: [string, number, 'ada' | 'snap', Record<string, unknown>][] = [
+    ['sp', 2, 'ada', {}],
+    ['sp', 8, 'snap', {}],
+    ['tp+sp', 2, 'ada', {}],
+    ['tp x sp', 4, 'ada', {}],
+    ['pp x sp', 4, 'ada', {}],
+    ['ep', 4, 'ada', experts],
+  ];
+  test.each(drawn(cases, 2, 'split chunks'))(
+    '%s on %i, %s',
+    { timeout: 120_000 },
+    async (plan, ranks, kvPolicy, more) => {
+      const { files } = randomFiles({ seed: 71, config: { num_key_value_heads: 2, ...more } });
+      const shared = {
+        adapter,
+        contextLength: 800,
+        kvBudget: 0.8,
+        kvPolicy,
+        prefillChunk: 256,
+        weights: 'f32',
+      } as const;
+      const runs: { tokens: readonly number[]; kept: object; rows: readonly Float32Array[] }[] = [];
+      for (const on of [{}, { plan, ranks, virtualRanks: true }]) {
+        const model = await load(files, { ...shared, ...on });
+        const { tokens, stats } = await model.generate(prompt, { maxTokens: 12 }).result;
+        const { rows } = await model.logits([...prompt, ...tokens], { promptLength: prompt.length, all: true });
+        runs.push({ tokens, kept: stats.kv_compression!.kept_tokens, rows });
+        // Some 560 entries of a head are 3 chunks.
+        const readers = stats.attention?.kv_tokens_per_step.filter((count) => count > 0) ?? [];
+        expect(readers.length).toBeGreaterThanOrEqual(Math.min(stats.ranks.length > 1 ? ranks : 0, 3));
+        await model.dispose();
+      }
+      expect(runs[1]!.kept).toEqual(runs[0]!.kept);
+      expect(runs[1]!.tokens).toEqual(runs[0]!.tokens);
+      expect(runs[1]!.rows.length).toBe(712);
+      const differing = runs[0]!.rows.findIndex((row, at) => row.some((value, id) => value !== runs[1]!.rows[at]![id]));
+      expect(differing).toBe(-1);
+    },
+  );
 });

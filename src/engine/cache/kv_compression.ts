@@ -2,7 +2,7 @@ import { usageError } from '../../base/errors.js';
 import { type CompressionOptions, compressionOptions } from '../../model/compression/options.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
-import { checkTogether, modelFeatures } from '../../placement/index.js';
+import { checkTogether, isArranged, modelFeatures } from '../../placement/index.js';
 import type { LoadOptions, Profile } from '../api.js';
 
 /** The options of a load that say how prompts are compressed. */
@@ -34,12 +34,17 @@ export async function kvCompression(
   if (kvBudget === undefined) {
     throw usageError(`kvPolicy '${kvPolicy}' needs kvBudget: the part of a prompt that is kept, such as 0.2`);
   }
-  if (options.kvProfile !== undefined && kvPolicy !== 'static') {
-    throw usageError(`kvProfile is what kvPolicy 'static' keeps by, not '${kvPolicy}': leave one of them out`);
+  if (options.kvProfile !== undefined && kvPolicy !== 'static' && !isArranged(options.plan)) {
+    throw usageError(
+      `kvProfile is what kvPolicy 'static' keeps by, and plan 'arranged' arranges by, not kvPolicy '${kvPolicy}': leave one of them out`,
+    );
   }
   const shape = modelShape(config);
   checkTogether(['compression', ...modelFeatures(shape)]);
-  const loads = options.kvProfile && (await loadsOf(options.kvProfile));
+  const loads =
+    options.kvProfile !== undefined && kvPolicy === 'static'
+      ? await loadsOf(options.kvProfile, options.fetch)
+      : undefined;
   return compressionOptions(
     {
       policy: kvPolicy,
@@ -54,7 +59,10 @@ export async function kvCompression(
 }
 
 /** The form of profiles is checked by code that few pages need. */
-async function loadsOf(profile: unknown): Promise<Profile['layers']> {
-  const { parseProfile } = await import('../../arrangement/profile.js');
-  return parseProfile(profile, 'kvProfile').layers;
+async function loadsOf(
+  profile: NonNullable<LoadOptions['kvProfile']>,
+  request: LoadOptions['fetch'],
+): Promise<Profile['layers']> {
+  const { readProfile } = await import('../profile/read_profile.js');
+  return (await readProfile(profile, request)).layers;
 }

@@ -147,6 +147,12 @@ export class SlotTables {
     return this.#slots[slot]!.chunkOffset;
   }
 
+  /** `RankStep.offsets` of rows of some slots by row group; undefined where no ranks split sequences. */
+  offsetsOf(slotsByGroup: readonly (readonly number[])[]): number[][] | undefined {
+    if (this.owners.split === 1 || this.pages) return undefined;
+    return slotsByGroup.map((slots) => [...new Set(slots.map((slot) => this.chunkOffset(slot)))]);
+  }
+
   /** This rank's number of a block of a slot's pool; NO_BLOCK where another rank has it. */
   local(slot: number, block: number, windowed = false): number {
     return (windowed ? this.#windows!.pool : this.#pool).local(slot, block);

@@ -13,6 +13,8 @@ import {
   type Source,
   type TensorIndex,
   TensorReader,
+  TOKENIZER_CONFIG_LIMITS,
+  TOKENIZER_LIMITS,
 } from '../../loader/index.js';
 import { expertsOf, type ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
@@ -64,7 +66,7 @@ async function readTokenizerFiles(
   source: Source,
   signal: AbortSignal | undefined,
 ): Promise<TokenizerFiles | undefined> {
-  const tokenizerJson = await readText(source, 'tokenizer.json', signal);
+  const tokenizerJson = await readText(source, 'tokenizer.json', signal, TOKENIZER_LIMITS);
   if (tokenizerJson === undefined) {
     if ((await source.size('tokenizer.model', signal)) === undefined) return undefined;
     throw unsupportedError(
@@ -73,7 +75,7 @@ async function readTokenizerFiles(
     );
   }
   const [tokenizerConfig, generationConfig, chatTemplate] = await Promise.all([
-    readText(source, 'tokenizer_config.json', signal),
+    readText(source, 'tokenizer_config.json', signal, TOKENIZER_CONFIG_LIMITS),
     readText(source, 'generation_config.json', signal),
     readText(source, 'chat_template.jinja', signal),
   ]);

@@ -4,6 +4,7 @@ import { modelWork } from '../../model/model_work.js';
 import {
   type MachineMeasure,
   makePlan,
+  MERGE_LANES,
   misfit,
   type ModelWork,
   type Plan,
@@ -59,8 +60,11 @@ export async function outlookOn(
   const { config, type, kvType, contextLength, prefillChunk } = subject;
   const whole = modelWork(config, type, kvType);
   const work = { ...whole, sizes: { ...whole.sizes, keptStates: keptStatesOf(subject) } };
+  const loads =
+    subject.compression && (await (await import('../cache/kept_loads.js')).keptLoads(subject, asked.promptLength));
   const workload: Workload = {
     ...asked,
+    ...loads,
     contextLength,
     promptChunk: prefillChunk,
     block: KV_BLOCK,
@@ -83,7 +87,7 @@ export async function outlookOn(
   for (const { plan } of predictPlans(work, machine, workload)) if (plan) await count(plan);
   return {
     candidates: predictPlans(work, machine, workload, options).map((candidate) => {
-      const why = candidate.plan && misfit(subjectFeatures(subject), candidate.plan);
+      const why = candidate.plan && refusalOf(subject, candidate.plan);
       return why === undefined ? candidate : { ...candidate, refused: why };
     }),
     adapters: order.map((rank) => adapters[rank]!),
@@ -102,10 +106,17 @@ const serverBatches =
     return groupsWorth(slots, rowsEach, count);
   };
 
+/** Why a plan doesn't go with what is asked for, or isn't taken unasked. */
+const refusalOf = (subject: PlanSubject, plan: Plan): string | undefined =>
+  misfit(subjectFeatures(subject), plan) ??
+  (subject.compression && plan.stages.some(({ shares }) => shares.some(({ lanes }) => lanes.length < MERGE_LANES))
+    ? 'with kvBudget every rank would compute whole prompts and have room for them: ask for it by name'
+    : undefined);
+
 /** With a plan that has room for no sequence at all: as for one, which the planner then refuses. */
 function runnerFor(asked: PlanSubject, plan: Plan): RunnerOptions {
   const { compression: _, ...plain } = asked;
-  const subject = misfit(subjectFeatures(asked), plan) === undefined ? asked : plain;
+  const subject = refusalOf(asked, plan) === undefined ? asked : plain;
   try {
     return runnerOf(subject, plan);
   } catch (error) {

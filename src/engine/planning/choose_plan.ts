@@ -5,9 +5,11 @@
 
 import { usageError } from '../../base/errors.js';
 import { modelShape } from '../../model/shape.js';
-import { checkPlan, checkTogether, isKvOnly, makePlan, type Plan } from '../../placement/index.js';
+import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan, type Plan } from '../../placement/index.js';
 import type { LoadOptions } from '../api.js';
+import type { ProfiledModel } from '../profile/model_profile.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
+import { degreesOf } from '../degrees.js';
 import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import type { PlanRanks } from './weigh_sequences.js';
 import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
@@ -29,23 +31,38 @@ export interface ChosenPlan {
   readonly budgets: readonly (number | undefined)[];
   /** Where the planner had a choice. */
   readonly picked?: PickedPlan;
+  /** Why it is as it is, where it was searched for. */
+  readonly why?: string;
   /** What whoever asked for the plan should know of it. */
   readonly note?: string;
 }
 
 /**
  * The plan that the options ask for, checked against the model and the memory budgets, and an adapter for each of its ranks. `auto`
- * with several ranks measures them (once) and takes the plan that answers soonest, on all of them or on fewer.
+ * with several ranks measures them (once) and takes the plan that answers soonest, on all of them or on fewer. `arranged` arranges heads
+ * by what they keep.
+ * @param model whose heads' loads may be measured
  * @throws SplitkvError `usage`; `limit` where a rank has no room; as `measureMachine`.
  */
-export async function choosePlan(options: LoadOptions, subject: PlanSubject): Promise<ChosenPlan> {
+export async function choosePlan(
+  options: LoadOptions,
+  subject: PlanSubject,
+  model?: ProfiledModel,
+): Promise<ChosenPlan> {
   const shape = modelShape(subject.config);
   const asked = options.plan ?? 'auto';
   const ranks = rankCount(options);
   if (asked === 'auto' && ranks > 1) return (await import('./pick_plan.js')).pickPlanFor(options, subject, ranks);
   let plan: Plan;
   let note: string | undefined;
-  if (typeof asked !== 'string') {
+  let why: string | undefined;
+  if (options.copies !== undefined && !isArranged(asked)) {
+    throw usageError("copies is for plan 'arranged': leave it out, or give that plan");
+  }
+  if (isArranged(asked)) {
+    const { arrangeModel } = await import('../profile/arrange_model.js');
+    ({ plan, note, why } = await arrangeModel(options, subject, await ranksOf(ranks, options), model));
+  } else if (typeof asked !== 'string') {
     // Most pages name a policy.
     ({ plan, note } = (await import('./read_plan.js')).readPlan(asked, shape, subject));
     if (options.ranks !== undefined && plan.worldSize !== ranks) {
@@ -54,20 +71,21 @@ export async function choosePlan(options: LoadOptions, subject: PlanSubject): Pr
       );
     }
   } else {
-    plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape);
+    plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape, degreesOf(options));
     if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
       const { weighSequences } = await import('./weigh_sequences.js');
-      plan = await weighSequences(plan, await ranksOf(plan, options), subject);
+      plan = await weighSequences(plan, await ranksOf(plan.worldSize, options), subject);
     }
   }
+  if (subject.compression) plan = (await import('../../placement/make/chunk_copies.js')).chunksAsCopies(plan, shape);
   checkPlan(plan, shape);
   checkTogether(subjectFeatures(subject), plan);
-  const { adapters, budgets } = await ranksOf(plan, options);
+  const { adapters, budgets } = await ranksOf(plan.worldSize, options);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
-  return { plan, adapters, budgets, ...(note !== undefined && { note }) };
+  return { plan, adapters, budgets, ...(why !== undefined && { why }), ...(note !== undefined && { note }) };
 }
 
-const ranksOf = async ({ worldSize }: Plan, options: LoadOptions): Promise<PlanRanks> => ({
+const ranksOf = async (worldSize: number, options: LoadOptions): Promise<PlanRanks> => ({
   adapters: await rankAdapters(options, worldSize),
   budgets: memoryBudgets(options.memory, worldSize),
   virtual: options.virtualRanks ?? false,

@@ -7,7 +7,9 @@ import {
   defaultPromptChunk,
   isKvOnly,
   keptWindow,
+  localChunks,
   type MemoryOptions,
+  MERGE_LANES,
   type ModelSizes,
   Owners,
   type Plan,
@@ -23,7 +25,7 @@ const DEFAULT_MEMORY = 2 ** 30;
 const DEFAULT_SHARE = 0.8;
 /** What every WebGPU adapter can bind: a layer's cache isn't made larger unless it was asked for. */
 const DEFAULT_LAYER_BYTES = 2 ** 27;
-/** Any length that every split of a sequence divides. */
+/** Whole turns of the merge lanes. */
 const SAMPLE_TOKENS = 8 * CHUNK_TOKENS;
 
 /**
@@ -41,7 +43,7 @@ export function kvBlocksOf(
   budgets: readonly number[] = [],
   batches = 1,
 ): number {
-  const context = ceilDiv(facts.contextLength, KV_BLOCK);
+  const context = contextBlocks(facts);
   const most = slots * context;
   if (kvBlocks !== undefined) {
     if (kvMemory !== undefined) throw usageError('kvBlocks and kvMemory say the same: leave one of them out');
@@ -56,7 +58,8 @@ export function kvBlocksOf(
   /** Of all pools, when one with so many slots has no more than these bytes of its rank. */
   const fitting = (bytes: number, perToken: number, own = Math.max(...pools)): number => {
     // Layers whose windows are all that they keep take no block of these.
-    const held = perToken === 0 ? most : Math.max(0, Math.floor(bytes / (KV_BLOCK * perToken * split)));
+    const ofSample = (localChunks(SAMPLE_TOKENS, split) * CHUNK_TOKENS) / SAMPLE_TOKENS;
+    const held = perToken === 0 ? most : Math.max(0, Math.floor((bytes * ofSample) / (KV_BLOCK * perToken)));
     const chunkBlocks = CHUNK_TOKENS / KV_BLOCK;
     // A rank of several that split sequences has room for whole chunks.
     const inPool = split === 1 ? held : Math.floor(held / chunkBlocks) * chunkBlocks * split;
@@ -84,11 +87,19 @@ export function kvBlocksOf(
   if (blocks < 1) {
     throw limitError(
       `kvMemory ${formatBytes(kvMemory)}: a context of ${facts.contextLength} tokens takes ` +
-        `${formatBytes(context * KV_BLOCK * tokenBytes)} of each rank, and ${slots} slots need room` +
+        `${formatBytes(facts.contextLength * tokenBytes)} of each rank, and ${slots} slots need room` +
         `${windowBytes > 0 ? `, ${formatBytes(windowBytes)} for their windows` : ''}: give more, or fewer slots`,
     );
   }
   return Math.min(most, blocks);
+}
+
+/** Blocks of the pool that one whole context takes: as many of every rank that splits it as any of them may need. */
+function contextBlocks({ plan, contextLength }: ModelFacts): number {
+  const { split } = new Owners(plan, 1);
+  const blocks = ceilDiv(contextLength, KV_BLOCK);
+  if (MERGE_LANES % split === 0) return blocks;
+  return Math.max(blocks, split * localChunks(contextLength, split) * (CHUNK_TOKENS / KV_BLOCK));
 }
 
 /** Slots of each KV pool: ranks that keep whole sequences have one each, in proportion to their slots. */

@@ -20,6 +20,7 @@ export function usualRequest(
 
 /** The planner's choice for a model: what `choosePlan` imports where there is a choice. @throws as `choosePlan` */
 export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ranks: number): Promise<ChosenPlan> {
+  const shares = subject.together !== undefined || subject.features?.includes('attentionDp');
   const { candidates, adapters, budgets, machine, work, workload } = await planOutlook({
     subject,
     adapters: await rankAdapters(options, ranks),
@@ -27,16 +28,15 @@ export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ra
     virtual: options.virtualRanks ?? false,
     workload: {
       ...usualRequest(subject.contextLength),
-      batch: subject.together ?? options.requests ?? 1,
+      batch: subject.together ?? options.requests ?? (shares ? ranks : 1),
     },
     exactMemory: options.memory !== undefined,
     signal: options.signal,
   });
-  // Requests of `load` each have a cache of their own: there are no sequences to shard.
+  // Ranks that keep requests of their own are for many at once: `load` takes such a plan only where options are of one.
   const best = pickPlan(
     candidates.filter(
-      ({ plan }) =>
-        subject.together !== undefined || !plan || !plan.stages.some(({ kind }) => kind === 'token' || kind === 'adp'),
+      ({ plan }) => shares || !plan || !plan.stages.some(({ kind }) => kind === 'token' || kind === 'adp'),
     ),
   );
   const own = { adapters: adapters.slice(0, best.worldSize), budgets: budgets.slice(0, best.worldSize) };

@@ -5,9 +5,12 @@ import { listCached, type Source } from '../../loader/index.js';
 import {
   explainPick,
   formatPlanTable,
+  isArranged,
   type MachineMeasure,
   makePlan,
+  type ModelShape,
   pickPlan,
+  type Plan,
   type PlanCandidate,
   type PlanPrediction,
   predictPlan,
@@ -20,8 +23,11 @@ import { checkContext, checkLoadOptions, loadSchema, networkOf } from '../load.j
 import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import { openFiles } from '../files/open_files.js';
+import { kvCompression } from '../cache/kv_compression.js';
+import type { ProfileRanks } from '../profile/model_profile.js';
 import { usualRequest } from './pick_plan.js';
 import { microBatchesOf } from '../serving/micro_batches.js';
+import { degreesOf, namedByDegrees } from '../degrees.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { cacheType, rankAdapters, rankCount } from './rank_adapters.js';
 import { loadSeats } from './seats.js';
@@ -31,9 +37,20 @@ export interface PlanModelOptions extends Pick<
   LoadOptions,
   | 'weights'
   | 'kv'
+  | 'kvBudget'
+  | 'kvPolicy'
+  | 'kvWindow'
+  | 'kvKernel'
+  | 'kvAlpha'
+  | 'kvProfile'
+  | 'copies'
   | 'contextLength'
   | 'prefillChunk'
   | 'ranks'
+  | 'tensor'
+  | 'sequence'
+  | 'pipeline'
+  | 'data'
   | 'virtualRanks'
   | 'memory'
   | 'prefixCaching'
@@ -45,6 +62,7 @@ export interface PlanModelOptions extends Pick<
   | 'signal'
   | 'hub'
   | 'token'
+  | 'hubToken'
   | 'headers'
   | 'fetch'
 > {
@@ -73,6 +91,8 @@ export interface PlanReport {
   readonly promptTokens: number;
   readonly newTokens: number;
   readonly batch: number;
+  /** The counts that plans refer to. */
+  readonly shape: ModelShape;
   /** By rank: the fastest comes first, whatever the order they were named in. */
   readonly machine: MachineMeasure;
   readonly candidates: readonly PlanCandidate[];
@@ -118,12 +138,14 @@ const RANKS = 2;
  */
 export async function planModel(
   where: string | URL | readonly File[] | Source,
-  options: PlanModelOptions = {},
+  given: PlanModelOptions = {},
 ): Promise<PlanReport> {
+  checkOptions('planModel', given, schema);
+  const options = await namedByDegrees(given);
   const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, plan, ...loadOptions } = options;
   const policy = plan === 'auto' ? undefined : plan;
-  checkOptions('planModel', options, schema);
   checkLoadOptions(loadOptions);
+  const degrees = degreesOf(options);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
   const source = await openFiles(where, {
@@ -135,8 +157,8 @@ export async function planModel(
   const files = await openModelFiles(source, signal);
   const { config } = files;
   const contextLength = checkContext(options.contextLength, config);
-  const given = options.weights ?? 'auto';
-  const type = given === 'auto' ? storedType(await files.reader(), config) : given;
+  const wanted = options.weights ?? 'auto';
+  const type = wanted === 'auto' ? storedType(await files.reader(), config) : wanted;
   const kvType = await cacheType(options);
   const promptLength = within('promptTokens', promptTokens, contextLength);
   const usual = usualRequest(contextLength, promptLength);
@@ -151,8 +173,9 @@ export async function planModel(
     );
   }
   const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
-  if (policy !== undefined) makePlan(policy, count, modelShape(config)); // refused before anything is measured
   const virtual = options.virtualRanks ?? false;
+  const asked: LoadOptions = { ...loadOptions, ...(plan !== undefined && { plan }) };
+  const compression = await kvCompression(asked, config);
   const subject: PlanSubject = {
     config,
     type,
@@ -160,6 +183,7 @@ export async function planModel(
     contextLength,
     prefillChunk: options.prefillChunk,
     prefixCaching: options.prefixCaching,
+    ...(compression && { compression }),
     ...(request.batch > 1 && { together: request.batch }),
     seatsOf: (of) => {
       if (request.batch === 1) return loadSeats(of, contextLength, undefined);
@@ -167,20 +191,24 @@ export async function planModel(
       return { slots: Math.ceil(request.batch / batches), batches };
     },
   };
-  const outlook = await planOutlook({
-    subject,
+  const ranks = {
     adapters: await rankAdapters(options, count),
     budgets: memoryBudgets(options.memory, count),
     virtual,
+    signal,
+  };
+  // Refused before anything is measured.
+  const named = policy === undefined ? undefined : await namedPlan(policy, asked, subject, ranks, degrees);
+  const outlook = await planOutlook({
+    subject,
+    ...ranks,
     workload: request,
     exactMemory: true,
     ...(fresh !== undefined && { fresh }),
-    signal,
     ...(onProgress && { onProgress }),
   });
   const { candidates, machine, adapters } = outlook;
-  const { pick, why } =
-    policy === undefined ? pickOrReason(candidates) : await namedOrReason(policy, count, subject, outlook);
+  const { pick, why } = named === undefined ? pickOrReason(candidates) : await namedOrReason(named, subject, outlook);
   return {
     name: modelName(source.gguf ?? source.name),
     weights: type,
@@ -189,6 +217,7 @@ export async function planModel(
     promptTokens: request.promptLength,
     newTokens: request.newTokens,
     batch: request.batch,
+    shape: outlook.work.shape,
     machine,
     candidates,
     pick,
@@ -209,14 +238,25 @@ function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'p
   }
 }
 
-/** What is predicted of a policy on all ranks, whether or not the planner looks at it for such requests. */
-async function namedOrReason(
+/** The plan of a name, on all ranks. What heads keep isn't measured: that takes the weights. @throws SplitkvError `usage` */
+async function namedPlan(
   policy: string,
-  worldSize: number,
+  options: LoadOptions,
+  subject: PlanSubject,
+  ranks: ProfileRanks,
+  degrees: ReturnType<typeof degreesOf>,
+): Promise<Plan> {
+  if (!isArranged(policy)) return makePlan(policy, ranks.adapters.length, modelShape(subject.config), degrees);
+  return (await (await import('../profile/arrange_model.js')).arrangeModel(options, subject, ranks)).plan;
+}
+
+/** What is predicted of a plan, whether or not the planner looks at it for such requests. */
+async function namedOrReason(
+  plan: Plan,
   subject: PlanSubject,
   { work, machine, workload }: PlanOutlook,
 ): Promise<Pick<PlanReport, 'pick' | 'why'>> {
-  const plan = makePlan(policy, worldSize, work.shape);
+  const { policy, worldSize } = plan;
   const exact = bytesOf(await memoryOnPaper(plan, subject, runnerOf(subject, plan)));
   const prediction = predictPlan(plan, work, machine, workload, { bytesOf: () => exact });
   if (prediction.refused !== undefined) return { pick: undefined, why: prediction.refused };
@@ -238,7 +278,8 @@ async function downloadSize(
   if (source.gguf === undefined) bytes += (await source.size('tokenizer.json', signal)) ?? 0;
   const stored = source.url === undefined ? [] : await listCached().catch(() => []);
   const own = stored.find(({ url }) => url === source.url);
-  return { bytes, storedBytes: Math.min(own?.bytes ?? 0, bytes), complete: own?.complete ?? false };
+  const kept = (own?.bytes ?? 0) + (own?.sharedBytes ?? 0);
+  return { bytes, storedBytes: Math.min(kept, bytes), complete: own?.complete ?? false };
 }
 
 function within(name: string, value: number | undefined, high: number): number | undefined {

@@ -61,11 +61,14 @@ export async function cacheType(options: Adapters & Pick<LoadOptions, 'kv'>): Pr
 export const namedAdapter = (name: string): AdapterRequest =>
   PREFERENCES.includes(name) ? { powerPreference: name as GPUPowerPreference } : { adapterName: name };
 
+/** What a plan may have. */
+export const MAX_RANKS = 64;
+
 /** @throws SplitkvError `usage` for a number of ranks that can't be */
 export function rankCount({ ranks = 1 }: Pick<LoadOptions, 'ranks'>): number {
   const count = typeof ranks === 'number' ? ranks : ranks.length;
-  if (!Number.isInteger(count) || count < 1 || count > 64) {
-    throw usageError(`ranks ${count}: expected a number of ranks from 1 to 64, or a list of adapters`);
+  if (!Number.isInteger(count) || count < 1 || count > MAX_RANKS) {
+    throw usageError(`ranks ${count}: expected a number of ranks from 1 to ${MAX_RANKS}, or a list of adapters`);
   }
   return count;
 }

@@ -91,9 +91,10 @@ function formOf(plan: Plan, rank: number, config: ModelConfig, { slots, batches 
     const [first, end] = owners.slotsOf(rank, batch);
     return end - first;
   });
-  const caches = plan.stages.map(({ shares }) => {
-    const share = shares.find((candidate) => candidate.rank === rank);
-    return share && [share.kvHeads.length, share.lanes, share.sequences, share.copies];
+  const caches = rankTopology(plan, rank).stages.map((stage) => {
+    if (!stage) return undefined;
+    const { kvHeads, lanes, sequences, copies } = stage.share;
+    return [kvHeads.length, lanes, sequences, copies, stage.apart];
   });
   return JSON.stringify([slice.layers.map(layer), rows, samples, caches, kept]);
 }

@@ -11,15 +11,17 @@ import {
 } from '../../placement/index.js';
 import type { PlanSubject } from './plan_subject.js';
 
-/** A plan from a file, and what a user should know of how it was read. */
+/** A plan from a file or from loads, and what a user should know of it. */
 export interface ReadPlan {
   readonly plan: Plan;
+  /** Why it is as it is, where it was searched for. */
+  readonly why?: string;
   readonly note?: string;
 }
 
 /**
- * The plan of a plan's file, or of an arrangement: unless it says how copies share a head, they share sequences where several run side by
- * side, and the merge lanes of one sequence where its heads should keep enough entries for that; otherwise copies are left out.
+ * The plan of a plan's file, or of an arrangement: unless it says how copies share a head, they share sequences, or, where one runs at a
+ * time and its heads should keep enough entries for that to pay, its merge lanes.
  * @throws as `parsePlanFile`, `arrangedPlan`
  */
 export function readPlan(asked: PlanFile, shape: ModelShape, subject: PlanSubject): ReadPlan {
@@ -27,11 +29,13 @@ export function readPlan(asked: PlanFile, shape: ModelShape, subject: PlanSubjec
   if (!isArrangement(file)) return { plan: file };
   const plan = arrangedPlan(file, shape, file.sharing ?? 'lanes');
   if (file.sharing !== undefined || plan.sharing === undefined) return { plan };
-  if (subject.seatsOf(plan).slots > 1) return { plan: { ...plan, sharing: 'sequences' } };
+  const bySequences: Plan = { ...plan, sharing: 'sequences' };
+  if (subject.seatsOf(plan).slots > 1) return { plan: bySequences };
   const { contextLength, compression } = subject;
   const entries = expectedEntries(file, { contextLength, budget: compression?.budget });
-  const { placement, copied, shared } = lanesThatPay(file.placement, file.ranks, entries);
-  if (JSON.stringify(placement) === JSON.stringify(file.placement)) return { plan };
+  const { placement, copied, shared, pays } = lanesThatPay(file.placement, file.ranks, entries);
+  if (!pays) return { plan: bySequences };
+  if (shared === copied) return { plan };
   const { utilisation: _, ...rest } = file;
   return {
     plan: arrangedPlan({ ...rest, placement }, shape, 'lanes'),

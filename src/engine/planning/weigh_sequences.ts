@@ -1,6 +1,13 @@
 import { modelSizes } from '../../model/model_sizes.js';
-import { modelShape } from '../../model/shape.js';
-import { isKvOnly, makePlan, type Plan, planMemory, roomByPlace, sequenceWeights } from '../../placement/index.js';
+import {
+  isKvOnly,
+  type Plan,
+  planMemory,
+  roomByPlace,
+  rootShareOf,
+  sequenceWeights,
+  withSequenceWeights,
+} from '../../placement/index.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { measureMachine } from '../measure/measure_machine.js';
 import { keptStatesOf, type PlanSubject, runnerOf } from './plan_subject.js';
@@ -51,9 +58,10 @@ export async function weighSequences(
   const sizes = { ...modelSizes(config, type, kvType), keptStates: keptStatesOf(subject) };
   const { prefillChunk } = runnerOf(subject, plan);
   const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, prefillChunk, block: KV_BLOCK });
-  const roots = plan.stages.flatMap(({ shares }) => shares.filter((share) => !isKvOnly(share)));
-  const wanted = caches.reduce((sum, { kvBytes }) => sum + kvBytes, 0) / roots.length;
-  return makePlan(plan.policy, plan.worldSize, modelShape(config), {
-    sequenceWeights: sequenceWeights(places, wanted),
-  });
+  // Ranks with the same heads of a stage share out its sequences.
+  const groups = plan.stages.flatMap(({ shares }) => [
+    ...new Set(shares.filter((share) => !isKvOnly(share)).map(({ kvHeads }) => kvHeads.join())),
+  ]);
+  const wanted = caches.reduce((sum, { kvBytes }) => sum + kvBytes, 0) / groups.length;
+  return withSequenceWeights(plan, sequenceWeights(places, wanted, rootShareOf(plan)));
 }

@@ -1,26 +1,57 @@
-import { NO_BLOCK } from '../../base/kv_units.js';
+import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
-import type { Device } from '../../gpu/index.js';
+import type { Buffer, Device } from '../../gpu/index.js';
 import type { Forward } from '../../model/forward/forward.js';
 
 type CacheBuffers = Forward['cacheBuffers'];
 
+/** Blocks of a layer's kv heads, each by place: NO_BLOCK where another rank holds it. */
+export interface LayerBlocks {
+  readonly layer: number;
+  readonly heads: readonly (readonly number[])[];
+}
+
 /** Bytes that are mapped at once, about. */
 const STAGING_BYTES = 2 ** 26;
+
+interface Copied {
+  readonly buffer: Buffer;
+  readonly offset: number;
+  readonly size: number;
+}
 
 /**
  * Reads a sequence's KV blocks off the GPU.
  * @param table physical blocks in logical order, all of them on this rank
  * @returns [cache buffer][block] in the cache's layout
  */
-export async function readBlocks(
+export const readBlocks = (
   device: Device,
   buffers: CacheBuffers,
   table: readonly number[],
-): Promise<Uint8Array<ArrayBuffer>> {
-  const copies = buffers.flatMap(({ buffer, blockBytes: size }) =>
-    table.map((block) => ({ buffer, offset: block * size, size })),
+): Promise<Uint8Array<ArrayBuffer>> =>
+  readCopied(
+    device,
+    buffers.flatMap(({ buffer, blockBytes: size }) => table.map((block) => ({ buffer, offset: block * size, size }))),
   );
+
+/** As `readBlocks`, where heads have blocks of their own, all of them on this rank: [cache buffer][kv head][block]. */
+export const readHeadBlocks = (
+  device: Device,
+  forward: Pick<Forward, 'layerCache'>,
+  layers: readonly LayerBlocks[],
+): Promise<Uint8Array<ArrayBuffer>> =>
+  readCopied(
+    device,
+    layers.flatMap(({ layer, heads }) => {
+      const { buffers, headBlockBytes } = forward.layerCache(layer);
+      // K and V have half of a block each.
+      const size = headBlockBytes! / 2;
+      return buffers.flatMap((buffer) => heads.flat().map((block) => ({ buffer, offset: block * size, size })));
+    }),
+  );
+
+async function readCopied(device: Device, copies: readonly Copied[]): Promise<Uint8Array<ArrayBuffer>> {
   const all = new Uint8Array(copies.reduce((sum, { size }) => sum + size, 0));
   const largest = Math.max(...copies.map(({ size }) => size));
   const staging = device.createBuffer(
@@ -78,5 +109,36 @@ export function writeBlocks(
       if (physical !== NO_BLOCK) device.write(buffer, physical * blockBytes, bytes.subarray(at, at + blockBytes));
       at += blockBytes;
     }
+  }
+}
+
+/**
+ * As `writeBlocks`, where heads have blocks of their own.
+ * @param bytes as `readHeadBlocks` gives them, of `entries` of each head
+ */
+export function writeHeadBlocks(
+  device: Device,
+  forward: Pick<Forward, 'layerCache'>,
+  layers: readonly LayerBlocks[],
+  entries: ReadonlyMap<number, readonly number[]>,
+  bytes: Uint8Array,
+): void {
+  let at = 0;
+  for (const { layer, heads } of layers) {
+    const { buffers, headBlockBytes } = forward.layerCache(layer);
+    const size = headBlockBytes! / 2;
+    for (const buffer of buffers) {
+      for (const [head, blocks] of heads.entries()) {
+        for (let block = 0; block * KV_BLOCK < entries.get(layer)![head]!; block++, at += size) {
+          const physical = blocks[block];
+          if (physical === undefined)
+            throw new SplitkvError('internal', `layer ${layer}: no room for KV block ${block}`);
+          if (physical !== NO_BLOCK) device.write(buffer, physical * size, bytes.subarray(at, at + size));
+        }
+      }
+    }
+  }
+  if (at !== bytes.byteLength) {
+    throw new SplitkvError('internal', `${bytes.byteLength} bytes of KV, of which heads take ${at}`);
   }
 }

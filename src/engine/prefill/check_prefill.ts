@@ -5,9 +5,26 @@ import { ONNX_PROVIDERS, PREFILL_KINDS } from './prefill_worker.js';
 
 const schema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true, runtime: true, provider: true };
 
-/** @throws SplitkvError `usage` for options that say nothing known */
-export function checkPrefill(options: PrefillOptions | undefined): void {
+/** @throws SplitkvError `usage` for options that say nothing known, or workers that don't go together */
+export function checkPrefill(options: PrefillOptions | readonly PrefillOptions[] | undefined): void {
   if (options === undefined) return;
+  const workers = prefillList(options);
+  if (workers.length === 0) throw usageError('prefill []: give a worker, or leave it out');
+  for (const worker of workers) checkWorker(worker);
+  const kinds = new Set(workers.map(({ kind }) => kind));
+  if (kinds.size > 1) {
+    throw usageError(
+      `prefill kinds ${[...kinds].join(' and ')}: their keys and values differ in their last bits, so which worker has a prompt would ` +
+        'show: give all workers one kind',
+    );
+  }
+}
+
+/** A worker each. */
+export const prefillList = (options: PrefillOptions | readonly PrefillOptions[]): readonly PrefillOptions[] =>
+  Array.isArray(options) ? (options as readonly PrefillOptions[]) : [options as PrefillOptions];
+
+function checkWorker(options: PrefillOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: '${PREFILL_KINDS.join("' or '")}' }`);
   }

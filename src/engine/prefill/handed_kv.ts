@@ -1,4 +1,7 @@
-import type { Plan } from '../../placement/index.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { ceilDiv } from '../../base/math.js';
+import { range } from '../../base/lists.js';
+import type { Plan, RankShare } from '../../placement/index.js';
 
 /** Keys and values of a prompt that another device computed, and the prompt's last row. Plain data. */
 export interface HandedKv {
@@ -8,11 +11,13 @@ export interface HandedKv {
   readonly blocks: number;
   /**
    * The sequence's blocks, one after the other, in each cache buffer: as many buffers a layer, in the order of the layers, in the
-   * cache's own layout with all kv heads.
+   * cache's own layout with all kv heads; with `entries` each kv head's own blocks, one head after the other.
    */
   readonly buffers: readonly Uint8Array[];
   /** f32 [hiddenStride]: the last layer's output for the last token, before the final norm. */
   readonly lastRow: Float32Array;
+  /** Where heads have blocks of their own, as where prompts are compressed: entries of each, [layer][kv head]. */
+  readonly entries?: readonly (readonly number[])[] | undefined;
 }
 
 /** What of a handover goes to one rank. */
@@ -21,10 +26,15 @@ export interface KvPiece {
   readonly tokens: number;
   /** Logical block that the bytes begin with. */
   readonly firstBlock: number;
-  /** [cache buffer of the rank][block] in the rank's layout; undefined where the rank keeps nothing of the sequence. */
+  /**
+   * [cache buffer of the rank][block] in the rank's layout, or with `entries` [cache buffer of the rank][kv head][block]; undefined where the
+   * rank keeps nothing of the sequence.
+   */
   readonly bytes: Uint8Array | undefined;
   /** For ranks that hold rows of the output head. */
   readonly lastRow: Float32Array | undefined;
+  /** Where heads have blocks of their own: entries of the rank's, by the model's layer. */
+  readonly entries?: ReadonlyMap<number, readonly number[]>;
 }
 
 export interface CutOptions {
@@ -35,23 +45,24 @@ export interface CutOptions {
   readonly firstBlock: number;
   /** The rank keeps the sequence, as far as whole sequences are sharded over ranks. */
   readonly keeps: boolean;
+  /** The rank's heads have blocks of their own: prompts are compressed, or heads are copied. */
+  readonly perHead: boolean;
 }
 
 /** Cuts a handover for one rank: its layers and its kv heads; nothing of a sequence that another rank keeps. */
 export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOptions): KvPiece {
-  const { numLayers, kvHeads, firstBlock, keeps } = options;
+  const { numLayers, firstBlock, keeps, perHead } = options;
   const perLayer = kv.buffers.length / numLayers;
   const parts: Uint8Array[] = [];
+  const entries = new Map<number, readonly number[]>();
   for (const { layers, shares } of plan.stages) {
     const share = shares.find((candidate) => candidate.rank === rank);
     if (!share || !keeps) continue;
-    for (const buffer of kv.buffers.slice(layers[0] * perLayer, layers[1] * perLayer)) {
-      const headBytes = buffer.byteLength / kv.blocks / kvHeads;
-      for (let block = firstBlock; block < kv.blocks; block++) {
-        for (const head of share.kvHeads) {
-          const at = (block * kvHeads + head) * headBytes;
-          parts.push(buffer.subarray(at, at + headBytes));
-        }
+    for (const layer of range(...layers)) {
+      const own = share.kvHeads.map((head) => kv.entries?.[layer]![head] ?? kv.tokens);
+      if (perHead) entries.set(layer, own);
+      for (const buffer of range(layer * perLayer, (layer + 1) * perLayer)) {
+        parts.push(...(perHead ? headParts : blockParts)(kv, { layer, buffer, share, ...options }));
       }
     }
   }
@@ -62,7 +73,38 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
     firstBlock,
     bytes: parts.length > 0 ? joined(parts) : undefined,
     lastRow: samples ? kv.lastRow : undefined,
+    ...(perHead && keeps && { entries }),
   };
+}
+
+interface BufferPart extends Pick<CutOptions, 'kvHeads' | 'firstBlock'> {
+  readonly layer: number;
+  readonly buffer: number;
+  readonly share: RankShare;
+}
+
+/** Of a share's heads, block after block. */
+function blockParts({ buffers, blocks }: HandedKv, { buffer, share, kvHeads, firstBlock }: BufferPart): Uint8Array[] {
+  const bytes = buffers[buffer]!;
+  const size = bytes.byteLength / blocks / kvHeads;
+  return range(firstBlock, blocks).flatMap((block) =>
+    share.kvHeads.map((head) => bytes.subarray((block * kvHeads + head) * size, (block * kvHeads + head + 1) * size)),
+  );
+}
+
+/** Of a share's heads, head after head. */
+function headParts(kv: HandedKv, { layer, buffer, share, kvHeads }: BufferPart): Uint8Array[] {
+  const bytes = kv.buffers[buffer]!;
+  const counts = range(0, kvHeads).map((head) => ceilDiv(kv.entries?.[layer]![head] ?? kv.tokens, KV_BLOCK));
+  const all = counts.reduce((sum, count) => sum + count, 0);
+  const size = bytes.byteLength / all;
+  return share.kvHeads.flatMap((head) => {
+    const before = counts.slice(0, head).reduce((sum, count) => sum + count, 0);
+    return range(0, counts[head]!).map((block) => {
+      const at = kv.entries ? before + block : block * kvHeads + head;
+      return bytes.subarray(at * size, (at + 1) * size);
+    });
+  });
 }
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {

@@ -16,19 +16,21 @@ import type { RunnerOptions } from '../ranks/rank.js';
 import { type AdapterRequest, namedAdapter } from '../planning/rank_adapters.js';
 import { RankGroup } from '../ranks/rank_group.js';
 import { WorkerGroup } from '../workers/worker_group.js';
+import { PrefillPool } from './prefill_pool.js';
 import type { PrefillWorker } from './prefill_worker.js';
 import { SplitkvPrefill } from './splitkv_prefill.js';
 
 export interface PrefillRequest {
-  readonly options: PrefillOptions;
+  /** Of one worker each. */
+  readonly options: readonly PrefillOptions[];
   readonly config: ModelConfig;
   readonly reader: TensorReader;
   readonly type: WeightType;
   /** As of the ranks that generate. */
-  readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType' | 'tune'>;
+  readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType' | 'tune' | 'compression'>;
   /** Where nothing is asked for: the first rank's. */
   readonly adapter: AdapterRequest;
-  /** Ranks that generate: the worker's device comes after theirs. */
+  /** Ranks that generate: the workers' devices come after theirs. */
   readonly ranks: number;
   /** Where the model is, for a worker thread of its own. */
   readonly place: ModelPlace | undefined;
@@ -39,10 +41,21 @@ export interface PrefillRequest {
   readonly onWarning?: ((message: string) => void) | undefined;
 }
 
-/** Opens a prefill worker: a device of its own, with whole weights. @throws as `load` */
+/** Opens prefill workers, each on a device of its own with whole weights. @throws as `load` */
 export async function openPrefill(request: PrefillRequest): Promise<PrefillWorker> {
-  const { options, config, reader, type, ranks, place, signal, onProgress } = request;
-  const { contextLength, prefillChunk, kvType, tune = true } = request.runner;
+  const opened: PrefillWorker[] = [];
+  try {
+    for (const [index, options] of request.options.entries()) opened.push(await openOne(request, options, index));
+  } catch (error) {
+    await Promise.all(opened.map((worker) => worker.dispose()));
+    throw error;
+  }
+  return opened.length === 1 ? opened[0]! : new PrefillPool(opened, request.onWarning);
+}
+
+async function openOne(request: PrefillRequest, options: PrefillOptions, index: number): Promise<PrefillWorker> {
+  const { config, reader, type, ranks, place, signal, onProgress } = request;
+  const { contextLength, prefillChunk, kvType, tune = true, compression } = request.runner;
   const runner = { contextLength, prefillChunk, kvType };
   if (options.kind === 'onnxruntime') {
     const { OnnxPrefill } = await import('./onnx/onnx_prefill.js');
@@ -58,8 +71,8 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
     type,
     plan: makePlan('single', 1, modelShape(config)),
     adapters: [adapter],
-    // What it hands over is whole.
-    runner: { ...runner, slots: 1, tune, keepsAll: true },
+    // What it hands over is whole, or compressed as the ranks would.
+    runner: { ...runner, slots: 1, tune, keepsAll: true, ...(compression && { compression }) },
     signal,
     onProgress,
   };
@@ -77,7 +90,7 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
         reader,
         virtual: false,
         onWarning: request.onWarning,
-        open: (asked) => openDevice({ ...asked, instance: ranks }),
+        open: (asked) => openDevice({ ...asked, instance: ranks + index }),
       });
   return new SplitkvPrefill(group);
 }

@@ -1,13 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
+import { compressionOptions } from '../../model/compression/options.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
-import { arrangedPlan } from '../../placement/index.js';
+import { arrangedPlan, type CopySharing, type Plan } from '../../placement/index.js';
 import { randomArrangement } from '../../placement/testing/arrangements.js';
 import { load } from '../load.js';
 import type { SlotDriver } from '../testing/slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
+import { firstDifference } from '../testing/run_bits.js';
 import { randomFiles } from '../testing/random_source.js';
 import type { HandedKv } from './handed_kv.js';
 import { SplitkvPrefill } from './splitkv_prefill.js';
@@ -21,6 +24,10 @@ const models: Record<string, RandomModelOptions> = {
 const shape = modelShape(randomFiles(models['llama']!).model.config);
 /** Heads anywhere, other places in every layer. */
 const arranged = arrangedPlan(randomArrangement(shape, 3, { seed: 3 }), shape, 'lanes');
+const copied = (sharing: CopySharing): Plan =>
+  arrangedPlan(randomArrangement(shape, 3, { seed: 5, copies: 2, sharing }), shape, sharing);
+const compression = (policy: 'ada' | 'snap') =>
+  compressionOptions({ policy, budget: 0.3, window: 16, poolWidth: 5 }, { numLayers: 2, numKvHeads: 3 });
 const prompt = (length: number): number[] => Array.from({ length }, (_, i) => (i * 37 + 11 + ((i * i) % 53)) % 320);
 const steps = 4;
 
@@ -37,7 +44,7 @@ async function rowsAfter(runner: SlotDriver, begin: () => Promise<void>): Promis
 }
 
 describe('prefill worker of our own kernels', () => {
-  test.each<[string, number, keyof typeof models, Partial<OpenRunnerOptions>]>([
+  const plans: [string, number, keyof typeof models, Partial<OpenRunnerOptions>][] = [
     ['single', 1, 'llama', { kv: 'f16', weights: 'q4' }],
     ['token', 3, 'llama', {}],
     ['pp x token', 4, 'llama', { kv: 'q8' }],
@@ -48,20 +55,34 @@ describe('prefill worker of our own kernels', () => {
     ['arranged', 3, 'llama', { plan: arranged }],
     ['pp', 2, 'deepseek', { kv: 'q8' }],
     ['tp+sp', 2, 'deepseek', {}],
-  ])('plan %s on %i ranks, %s: the bits of ranks that compute prompts themselves', async (plan, ranks, model, more) => {
-    const shared = { adapter, model: models[model]!, contextLength: 400, ...more };
-    const worker = new SplitkvPrefill((await openRunner({ ...shared, plan: 'single', virtual: true })).group);
-    const { runner, group } = await openRunner({ virtual: true, slots: 3, plan, ranks, ...shared });
-    for (const length of [64, 330]) {
-      const tokens = prompt(length);
-      const own = await rowsAfter(runner, () => runner.prefill(tokens, steps, { seed: 0 }));
-      const handed = await worker.prefill(tokens);
-      const taken = await rowsAfter(runner, () => runner.takeOver(tokens, steps, { seed: 0 }, handed));
-      expect(taken, `${length} tokens`).toEqual(own);
-    }
-    await worker.dispose();
-    group.dispose();
-  });
+    // Copies of heads, prompts that are compressed before they are handed over, and both.
+    ['copies by lanes', 3, 'llama', { plan: copied('lanes'), kv: 'f16' }],
+    ['copies by sequences', 3, 'llama', { plan: copied('sequences') }],
+    ['copies by lanes, compressed,', 3, 'llama', { plan: copied('lanes'), compression: compression('ada') }],
+    ['copies by sequences, compressed,', 3, 'llama', { plan: copied('sequences'), compression: compression('ada') }],
+    ['arranged, compressed,', 3, 'llama', { plan: arranged, compression: compression('ada'), kv: 'q8' }],
+    ['single', 1, 'llama', { compression: compression('ada'), kv: 'f16' }],
+    ['tp', 3, 'llama', { compression: compression('ada'), kv: 'f16' }],
+    ['pp x token', 4, 'llama', { compression: compression('ada') }],
+    ['adp', 3, 'llama', { compression: compression('snap') }],
+  ];
+  test.each(drawn(plans, 5, 'prefill worker'))(
+    'plan %s on %i ranks, %s: the bits of ranks that compute prompts themselves',
+    async (plan, ranks, model, more) => {
+      const shared = { adapter, model: models[model]!, contextLength: 400, ...more };
+      const worker = new SplitkvPrefill((await openRunner({ ...shared, plan: 'single', virtual: true })).group);
+      const { runner, group } = await openRunner({ virtual: true, slots: 3, plan, ranks, ...shared });
+      for (const length of [64, 330]) {
+        const tokens = prompt(length);
+        const own = await rowsAfter(runner, () => runner.prefill(tokens, steps, { seed: 0 }));
+        const handed = await worker.prefill(tokens);
+        const taken = await rowsAfter(runner, () => runner.takeOver(tokens, steps, { seed: 0 }, handed));
+        expect(firstDifference(taken, own), `${length} tokens: first row that differs`).toBe(-1);
+      }
+      await worker.dispose();
+      group.dispose();
+    },
+  );
 
   test('prompts are computed in order; one that is aborted leaves the worker usable', async () => {
     const worker = new SplitkvPrefill(

@@ -12,11 +12,13 @@ export const ONNX_PROVIDERS: readonly OnnxProvider[] = ['webgpu', 'wasm'];
 /** Disaggregated prefill: prompts are computed on a device of their own, and handed over to the ranks that generate. */
 export interface PrefillWorker {
   readonly kind: PrefillKind;
+  /** Prompts that it computes side by side: workers that are usable. */
+  readonly atOnce: number;
   /** Where it computes, for people. */
   readonly adapter: string;
   readonly weightBytes: number;
   /**
-   * Computes a prompt, checked before; prompts are computed in the order of the calls.
+   * Computes a prompt, checked before; one worker computes prompts in the order of the calls.
    * @throws SplitkvError `aborted`, `device_lost`, `peer_lost`
    */
   prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv>;

@@ -1,3 +1,8 @@
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { range, sum } from '../../base/lists.js';
+import { ceilDiv } from '../../base/math.js';
+import { modelShape } from '../../model/shape.js';
+import type { CacheUse } from '../ranks/rank.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { Engine } from '../serving/engine.js';
 import type { HandedKv } from './handed_kv.js';
@@ -7,6 +12,7 @@ import { abortedError } from '../../base/errors.js';
 /** A prefill worker of our own kernels: what it hands over is bit for bit what the ranks would have computed. */
 export class SplitkvPrefill implements PrefillWorker {
   readonly kind = 'splitkv';
+  readonly atOnce = 1;
   #engine: Engine;
 
   /** @param ranks one rank with whole weights and one slot */
@@ -51,13 +57,27 @@ export class SplitkvPrefill implements PrefillWorker {
   }
 
   async #read(slot: number, tokens: number): Promise<HandedKv> {
-    const rank = this.ranks.runner.ranks[0]!;
+    const { runner } = this.ranks;
+    const rank = runner.ranks[0]!;
     const { cacheBlockBytes } = rank.facts;
-    const [bytes, lastRow] = await Promise.all([rank.readKv(slot), rank.readLastRow(slot)]);
-    const blocks = bytes.byteLength / cacheBlockBytes.reduce((sum, size) => sum + size, 0);
+    const [bytes, lastRow, use] = await Promise.all([rank.readKv(slot), rank.readLastRow(slot), rank.cacheUse(slot)]);
+    const entries = runner.options.compression && this.#entries(use, tokens);
+    const numBlocks = ceilDiv(tokens, KV_BLOCK);
+    const { kvHeads, numLayers } = modelShape(runner.config);
+    const perLayer = cacheBlockBytes.length / numLayers;
+    const blocksIn = (buffer: number): number =>
+      entries ? sum(entries[Math.floor(buffer / perLayer)]!.map((own) => ceilDiv(own, KV_BLOCK))) / kvHeads : numBlocks;
     let at = 0;
-    const buffers = cacheBlockBytes.map((size) => bytes.subarray(at, (at += size * blocks)));
-    return { tokens, blocks, buffers, lastRow };
+    const buffers = cacheBlockBytes.map((size, buffer) => bytes.subarray(at, (at += size * blocksIn(buffer))));
+    return { tokens, blocks: numBlocks, buffers, lastRow, entries };
+  }
+
+  /** [layer][kv head]: what compression kept; all of a prompt that it left as it is. */
+  #entries({ kept }: CacheUse, tokens: number): number[][] {
+    const { numLayers, kvHeads } = modelShape(this.ranks.runner.config);
+    const entries = range(0, numLayers).map(() => range(0, kvHeads).map(() => tokens));
+    for (const { layer, head, entries: own } of kept) entries[layer]![head] = own;
+    return entries;
   }
 
   assertUsable(): void {

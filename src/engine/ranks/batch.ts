@@ -103,7 +103,7 @@ export class Batch {
   #recordLayers({ buffers }: StepPrograms): Program<RankStep> {
     return this.#record('decode', (recorder) => {
       this.#recordNext(recorder);
-      this.#sampler?.recordSeen(recorder, () => this.#needs.penalises);
+      this.#sampler?.recordSeen(recorder, (rows) => (this.#needs.penalises ? this.world.rowsOf('generated')(rows) : 0));
       this.forward.recordLayers(recorder, buffers);
     });
   }
@@ -112,16 +112,17 @@ export class Batch {
     const { forward, world, slots } = this;
     const { x, normed, rows } = buffers;
     const sampler = this.#sampler;
+    const rowsOf = world.rowsOf('generated');
     return this.#record('sampling', (recorder) => {
       if (!sampler) return;
       forward.recordHead(recorder, x, normed, rows, sampler.logits);
       const logits = controlled ? sampler.recordControls(recorder) : sampler.logits;
       if (mode === 'whole') {
-        recordGatherLogits(recorder, world, logits, forward.logitsStride);
+        recordGatherLogits(recorder, world, logits, { logitsStride: forward.logitsStride, rowsOf });
         if (sampler.samples) sampler.recordCandidates(recorder, mode, logits);
       } else {
         sampler.recordCandidates(recorder, mode, logits);
-        recordGatherCandidates(recorder, world, sampler.candidates, { slots, pairs: sampler.pairs(mode) });
+        recordGatherCandidates(recorder, world, sampler.candidates, { slots, pairs: sampler.pairs(mode), rowsOf });
       }
       if (sampler.samples) sampler.recordSample(recorder, mode, logits);
     });
@@ -148,10 +149,10 @@ export class Batch {
     return program;
   }
 
-  /** The sampled tokens and their positions go from the root to every other rank. */
+  /** The sampled tokens and their positions go from the root to every other rank that needs them. */
   #recordNext(recorder: RankRecorder): void {
     const { tokens, rowInfo } = this.#rows;
-    this.world.exchangeRoutes(recorder, 'next tokens', tokenRoutes(this.world.all, this.world.plan), () => [
+    this.world.exchangeRoutes(recorder, 'next tokens', tokenRoutes(this.world.all), () => [
       { buffer: tokens, offset: 0, size: this.slots * 4 },
       { buffer: rowInfo, offset: 0, size: this.slots * 8 },
     ]);

@@ -87,12 +87,16 @@ export interface CacheUse {
 
 /** What a rank counted. */
 export interface RankCounts {
-  /** Exchanges with other ranks, messages sent, bytes sent and received, and the time that exchanges took. */
+  /** Exchanges with other ranks, messages sent, bytes sent and received, and what of their time was no work of the rank's own. */
   readonly exchanges: number;
   readonly messages: number;
   readonly bytesSent: number;
   readonly bytesReceived: number;
+  readonly moveMs: number;
   readonly waitMs: number;
+  /** Decode steps, and the time in which one was under way, of which the two are a part. */
+  readonly steps: number;
+  readonly stepMs: number;
 }
 
 /** What a rank is, once its programs are recorded. */
@@ -153,7 +157,7 @@ export interface Rank {
    * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
    * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window. Resolves with
    * the tokens that the compressed prompt's blocks here need no longer hold, each head's; undefined where none was compressed.
-   * `rowsByRank`, where every rank runs rows of its own: how many each runs in this call, which all make with theirs; a rank without
+   * `rowsByPlace`, where places run rows of their own: how many each runs in this call, which all make with theirs; a rank without
    * any is given no tokens. `slots`: all whose rows run in this call; default `slot`.
    */
   prefill(
@@ -161,7 +165,7 @@ export interface Rank {
     tokens: Uint32Array,
     start: number,
     last: boolean,
-    rowsByRank?: readonly number[],
+    rowsByPlace?: readonly number[],
     slots?: readonly number[],
   ): Promise<number | undefined>;
   /**
@@ -169,12 +173,18 @@ export interface Rank {
    * submitted, and only take part in exchanges still.
    */
   drop(slot: number): Promise<void>;
-  /** The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block]. */
+  /**
+   * The KV blocks of a slot that has all of a sequence's, as they lie: [cache buffer][block], or where heads have blocks of their own
+   * [cache buffer][kv head][block].
+   */
   readKv(slot: number): Promise<Uint8Array>;
   /** Of a slot whose prompt was just run, f32 [hiddenStride]: the last layer's output for its last token. Where the head is. */
   readLastRow(slot: number): Promise<Float32Array>;
-  /** Takes over keys and values that were computed elsewhere; the slot has its blocks already. `start` may follow. */
-  takeOver(slot: number, piece: KvPiece): Promise<void>;
+  /**
+   * Takes over keys and values that were computed elsewhere; the slot has its blocks already. `start` may follow. Resolves as `prefill`,
+   * where the prompt was compressed there.
+   */
+  takeOver(slot: number, piece: KvPiece): Promise<number | undefined>;
   /** Logits of positions that the last `prefill` or (its last 16 tokens) `recompute` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /**
@@ -186,13 +196,13 @@ export interface Rank {
   finalNorm(): Promise<Float32Array | undefined>;
   /**
    * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.
-   * `rowsByRank` and `slots` as for `prefill`.
+   * `rowsByPlace` and `slots` as for `prefill`.
    */
   recompute(
     slot: number,
     tokens: Uint32Array,
     start: number,
-    rowsByRank?: readonly number[],
+    rowsByPlace?: readonly number[],
     slots?: readonly number[],
   ): Promise<void>;
   /** Begins sampling at a slot whose prompt was just run; `seen`: its tokens. The next step samples its first token. */

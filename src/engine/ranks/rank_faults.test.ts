@@ -6,6 +6,7 @@ import type { LoadOptions } from '../api.js';
 import { load } from '../load.js';
 import { openRunner } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
+import { drawn } from '../../gpu/testing/draw.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const prompt = Array.from({ length: 300 }, (_, i) => (i * 37) % 320);
@@ -27,7 +28,7 @@ describe('a rank that loses its device', () => {
     ['pp', 2, 'llama'],
     ['tp+sp', 2, 'deepseek_v3'],
   ];
-  test.each(cases)(
+  test.each(drawn(cases, 2, 'rank faults'))(
     '%s on %i ranks of a %s: fails clearly at any moment, and runs again after recover()',
     { timeout: 300_000 },
     async (plan, ranks, type) => {

@@ -1,6 +1,7 @@
 import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { limitError } from '../../base/errors.js';
 import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
+import { range } from '../../base/lists.js';
 import { alignUp, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
@@ -18,7 +19,7 @@ import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
-import { readBlocks, writeBlocks } from '../prefill/cache_blocks.js';
+import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../prefill/cache_blocks.js';
 import type { KvPiece } from '../prefill/handed_kv.js';
 import {
   type AllowedTokens,
@@ -68,6 +69,11 @@ export class RankRunner implements Rank {
   #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
   readonly #queue = new CallQueue();
   readonly #submits: Submits;
+  /** Steps under way, since when their number is what it is, how long it was above 0; and decode steps so far. */
+  #running = 0;
+  #runningSince = 0;
+  #stepMs = 0;
+  #steps = 0;
   /** Slots whose results nobody wants, until they are released. */
   readonly #dropped = new Set<number>();
 
@@ -112,7 +118,7 @@ export class RankRunner implements Rank {
         const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
         forward.recordHead(recorder, this.#logitsX!, normed, LOGITS_ROWS, this.#logitsRows!);
       }
-      if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward.logitsStride);
+      if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward);
     });
     this.#batches = Array.from({ length: batches }, (_, index) => {
       const [first, end] = ownRows ? owners.slotsOf(world.rank, index) : [0, slots];
@@ -291,7 +297,7 @@ export class RankRunner implements Rank {
     tokens: Uint32Array,
     start: number,
     last: boolean,
-    rowsByRank?: readonly number[],
+    rowsByPlace?: readonly number[],
     slots: readonly number[] = [slot],
   ): Promise<number | undefined> {
     return this.#inOrder(async () => {
@@ -301,8 +307,13 @@ export class RankRunner implements Rank {
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
       this.#writePrompt(ran, tokens, slot);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
-      const rows = tiled(rowsByRank ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
-      const step: RankStep = { rows, chunks: chunksOf(end), slots: { first: slot, same: true } };
+      const rows = tiled(rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
+      const step: RankStep = {
+        rows,
+        chunks: chunksOf(end),
+        slots: { first: slot, same: true },
+        offsets: this.#tables.offsetsOf(rows.map(() => [slot])),
+      };
       let encoder = device.gpu.createCommandEncoder();
       const compressions = last ? this.#compressionsOf(end) : [];
       for (const each of compressions) {
@@ -430,7 +441,11 @@ export class RankRunner implements Rank {
   }
 
   readKv(slot: number): Promise<Uint8Array> {
-    return this.#inOrder(() => readBlocks(this.device, this.#forward.cacheBuffers, [...this.#tables.table(slot)]));
+    return this.#inOrder(() => {
+      const { pages } = this.#tables;
+      if (pages) return readHeadBlocks(this.device, this.#forward, pages.blocksBelow(slot, this.#lengths[slot]!));
+      return readBlocks(this.device, this.#forward.cacheBuffers, [...this.#tables.table(slot)]);
+    });
   }
 
   readLastRow(slot: number): Promise<Float32Array> {
@@ -441,9 +456,15 @@ export class RankRunner implements Rank {
     });
   }
 
-  takeOver(slot: number, { tokens, firstBlock, bytes, lastRow }: KvPiece): Promise<void> {
+  takeOver(slot: number, { tokens, firstBlock, bytes, entries, lastRow }: KvPiece): Promise<number | undefined> {
     return this.#inOrder(async () => {
-      if (bytes) {
+      const { pages } = this.#tables;
+      const { compression } = this.options;
+      const compressed = entries !== undefined && compression !== undefined && isCompressed(compression, tokens);
+      if (compressed) pages!.compressed(slot, tokens, entries);
+      if (bytes && entries)
+        writeHeadBlocks(this.device, this.#forward, pages!.blocksBelow(slot, tokens), entries, bytes);
+      else if (bytes) {
         const table = (windowed: boolean): Uint32Array => this.#tables.table(slot, windowed);
         writeBlocks(this.device, this.#forward.cacheBuffers, table, firstBlock, bytes);
       }
@@ -451,6 +472,8 @@ export class RankRunner implements Rank {
       const headX = home?.batch.headX;
       if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
       this.#lengths[slot] = tokens;
+      pages?.settle(slot);
+      return compressed ? pages!.evicted(slot) : undefined;
     });
   }
 
@@ -493,7 +516,7 @@ export class RankRunner implements Rank {
     slot: number,
     tokens: Uint32Array,
     start: number,
-    rowsByRank?: readonly number[],
+    rowsByPlace?: readonly number[],
     slots: readonly number[] = [slot],
   ): Promise<void> {
     return this.#inOrder(async () => {
@@ -508,7 +531,7 @@ export class RankRunner implements Rank {
       });
       const { rows, program } = this.#again;
       this.#ran = { role: 'generated', rows: new RowBlocks(1, 0, start, start + tokens.length), x: rows.x };
-      const longest = Math.max(tokens.length, ...(rowsByRank ?? []));
+      const longest = Math.max(tokens.length, ...(rowsByPlace ?? []));
       for (let at = 0; at < longest; at += RECOMPUTED_ROWS) {
         const piece = tokens.subarray(at, at + RECOMPUTED_ROWS);
         const rowInfo = new Uint32Array(RECOMPUTED_ROWS * 2).fill(INACTIVE);
@@ -516,11 +539,13 @@ export class RankRunner implements Rank {
         device.write(rows.tokens, 0, piece);
         device.write(rows.rowInfo, 0, rowInfo);
         const end = start + at + piece.length;
-        const byRank = rowsByRank?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
+        const byPlace = rowsByPlace?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
+        const groups = byPlace ?? this.#byPlace(slot, RECOMPUTED_ROWS) ?? [RECOMPUTED_ROWS];
         const step: RankStep = {
-          rows: byRank ?? this.#byPlace(slot, RECOMPUTED_ROWS) ?? [RECOMPUTED_ROWS],
+          rows: groups,
           chunks: chunksOf(end),
           slots: { first: slot, same: true },
+          offsets: this.#tables.offsetsOf(groups.map(() => [slot])),
         };
         const isOver = (): boolean => this.#areDropped(slots);
         const encoder = await program.run(device.gpu.createCommandEncoder(), step, undefined, isOver);
@@ -558,14 +583,32 @@ export class RankRunner implements Rank {
       // Compressed sequences have fewer entries than positions.
       const { slots } = this.options;
       const evicted = this.#tables.pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
-      return batch.step(decodes, {
-        rows: groups,
-        chunks: chunksOf(Math.max(1, longest - evicted)),
-        channel: index,
-        slots: { first: index * slots, same: false },
-      });
+      this.#countRunning(1);
+      if (decodes) this.#steps++;
+      try {
+        return await batch.step(decodes, {
+          rows: groups,
+          chunks: chunksOf(Math.max(1, longest - evicted)),
+          channel: index,
+          slots: { first: index * slots, same: false },
+          offsets: this.#tables.offsetsOf(
+            this.#tables.owners
+              .ranges(index)
+              .map(([first], group) => range(0, groups[group]!).map((row) => index * slots + first + row)),
+          ),
+        });
+      } finally {
+        this.#countRunning(-1);
+      }
     }, index);
     return read?.();
+  }
+
+  #countRunning(change: 1 | -1): void {
+    const now = performance.now();
+    if (this.#running > 0) this.#stepMs += now - this.#runningSince;
+    this.#runningSince = now;
+    this.#running += change;
   }
 
   pause(slot: number): Promise<void> {
@@ -617,8 +660,8 @@ export class RankRunner implements Rank {
   }
 
   async counts(): Promise<RankCounts> {
-    const stats = this.world.communicator?.stats;
-    return stats ? { ...stats } : { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, waitMs: 0 };
+    const none = { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, moveMs: 0, waitMs: 0 };
+    return { ...(this.world.communicator?.stats ?? none), steps: this.#steps, stepMs: this.#stepMs };
   }
 
   abort(reason: unknown): void {

@@ -7,7 +7,7 @@ export interface SlotTokens {
   readonly start: number;
 }
 
-/** The items by call, each call with one at most for each rank: side by side where ranks run their own rows, else one by one. */
+/** The items by call, each call with one at most for each place: side by side where places run their own rows, else one by one. */
 export function roundsOf<Item extends SlotTokens>(owners: Owners, items: readonly Item[]): Item[][] {
   const { rowRanks } = owners;
   if (!rowRanks) return items.map((item) => [item]);
@@ -20,7 +20,7 @@ export function roundsOf<Item extends SlotTokens>(owners: Owners, items: readonl
   return rounds;
 }
 
-/** What a rank runs of a round, and how many rows each rank has there; a rank that has none is given no tokens. */
+/** What a rank runs of a round, and how many rows each place has there; a rank that has none is given no tokens. */
 export function shareOf<Item extends SlotTokens>(
   owners: Owners,
   round: readonly Item[],
@@ -30,5 +30,5 @@ export function shareOf<Item extends SlotTokens>(
   if (!rowRanks) return { item: round[0], rows: undefined };
   const rows = rowRanks.map(() => 0);
   for (const { slot, tokens } of round) rows[owners.placeOf(slot)] = tokens.length;
-  return { item: round.find(({ slot }) => rowRanks[owners.placeOf(slot)] === rank), rows };
+  return { item: round.find(({ slot }) => rowRanks[owners.placeOf(slot)]!.includes(rank)), rows };
 }

@@ -116,9 +116,9 @@ export class Runner {
     return (await this.#each(call))[this.#root]!;
   }
 
-  /** The same call to every rank; all have ended when this settles. */
-  async #each<T>(call: (rank: Rank, index: number) => Promise<T>): Promise<T[]> {
-    const results = await Promise.allSettled(this.ranks.map((rank, index) => call(rank, index)));
+  /** The same call to every rank (of `ranks`); all have ended when this settles. */
+  async #each<T>(call: (rank: Rank, index: number) => Promise<T>, ranks = this.ranks): Promise<T[]> {
+    const results = await Promise.allSettled(ranks.map((rank, index) => call(rank, index)));
     const reasons = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
     if (reasons.length > 0) {
       // A rank that lost its device makes the others give up: its own error says why.
@@ -128,7 +128,7 @@ export class Runner {
   }
 
   /**
-   * Runs pieces of prompts: one call for all ranks, with one piece at most for each rank that runs rows of its own. Resolves with how many
+   * Runs pieces of prompts: one call for all ranks, with one piece at most for each place that runs rows of its own. Resolves with how many
    * tokens blocks need no longer hold on any rank, of each slot whose prompt ended and was compressed.
    */
   async prefillRound(round: readonly (SlotTokens & { readonly last: boolean })[]): Promise<Map<number, number>> {
@@ -178,20 +178,29 @@ export class Runner {
     );
     const answers = await this.#each((rank) => rank.step(batch, decodes, longest, rows));
     const ids = new Uint32Array(this.options.slots);
-    for (const [place, rank] of rowRanks.entries()) {
+    for (const [place, [root]] of rowRanks.entries()) {
       const [first, end] = ranges[place]!;
-      ids.set(answers[rank]?.subarray(0, end - first) ?? [], first);
+      ids.set(answers[root!]?.subarray(0, end - first) ?? [], first);
     }
     return ids;
   }
 
-  /** Gives each rank its part of a handover, from block `firstBlock` on; the slot has its blocks already. */
-  async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<void> {
-    const { plan, owners } = this;
-    const shape = modelShape(this.config);
-    await this.all((rank, index) =>
-      rank.takeOver(slot, pieceFor(plan, index, kv, { ...shape, firstBlock, keeps: owners.keeps(index, slot) })),
+  /**
+   * Gives each rank its part of a handover, from block `firstBlock` on; the slot has its blocks already. Resolves with how many tokens
+   * blocks need no longer hold on any rank, where the prompt was compressed.
+   */
+  async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<number | undefined> {
+    const { plan, owners, options } = this;
+    const cut = {
+      ...modelShape(this.config),
+      firstBlock,
+      perHead: options.compression !== undefined || plan.sharing !== undefined,
+    };
+    const answers = await this.#each((rank, index) =>
+      rank.takeOver(slot, pieceFor(plan, index, kv, { ...cut, keeps: owners.keeps(index, slot) })),
     );
+    const evicted = answers.filter((answer) => answer !== undefined);
+    return evicted.length > 0 ? Math.min(...evicted) : undefined;
   }
 
   /** What compression left of a slot's prompt, by rank. */
@@ -201,15 +210,13 @@ export class Runner {
 
   /** Logits of positions that a slot's last rows were of, [count][vocabSize]. */
   async logitsOf(slot: number, { start, count }: LogitsRun): Promise<Float32Array> {
-    const owner = this.#ownerOf(slot);
     const run = { slot, start, count };
-    return (await (owner ? owner.logits(run) : this.all((rank) => rank.logits(run))))!;
+    return firstOf(await this.#each((rank) => rank.logits(run), this.#runnersOf(slot)));
   }
 
   /** Final hidden states, before the last norm, of positions of one chunk that a slot's last rows were of: f32 [count][stride]. */
   async statesOf(slot: number, run: Omit<LogitsRun, 'slot'>): Promise<Float32Array> {
-    const owner = this.#ownerOf(slot);
-    return firstOf(owner ? [await owner.states(run)] : await this.#each((rank) => rank.states(run)));
+    return firstOf(await this.#each((rank) => rank.states(run), this.#runnersOf(slot)));
   }
 
   /** Weights of the norm before the head, f32 [hiddenSize]. */
@@ -219,11 +226,11 @@ export class Runner {
 
   /** The logits that the slot's last token was sampled from. */
   async slotLogits(slot: number): Promise<Float32Array> {
-    const owner = this.#ownerOf(slot);
-    if (owner) return (await owner.slotLogits(slot))!;
-    const slices = await Promise.all(this.plan.head.map(({ rank }) => this.ranks[rank]!.slotLogits(slot)));
+    const runners = this.#runnersOf(slot);
+    const shares = this.plan.head.filter(({ rank }) => runners.includes(this.ranks[rank]!));
+    const slices = await Promise.all(shares.map(({ rank }) => this.ranks[rank]!.slotLogits(slot)));
     const logits = new Float32Array(this.config.vocabSize);
-    for (const [index, { rows }] of this.plan.head.entries()) logits.set(slices[index]!, rows[0]);
+    for (const [index, { rows }] of shares.entries()) logits.set(slices[index]!, rows[0]);
     return logits;
   }
 
@@ -246,10 +253,10 @@ export class Runner {
     }
   }
 
-  /** The one rank that runs the slot's rows, where each runs its own. */
-  #ownerOf(slot: number): Rank | undefined {
-    const { owners } = this;
-    return owners.rowRanks && this.ranks[owners.rowRanks[owners.placeOf(slot)]!];
+  /** The ranks that run the slot's rows: of its place, where places run their own, else all. */
+  #runnersOf(slot: number): readonly Rank[] {
+    const { owners, ranks } = this;
+    return owners.rowRanks?.[owners.placeOf(slot)]!.map((rank) => ranks[rank]!) ?? ranks;
   }
 }
 

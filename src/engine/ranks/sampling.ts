@@ -17,7 +17,7 @@ import {
   writeSamplingParams,
 } from '../../../shaders/sampling/params.js';
 import { sample } from '../../../shaders/sampling/sample/index.js';
-import { allRows, type Buffer, type Device } from '../../gpu/index.js';
+import type { Buffer, Device, RowsOf } from '../../gpu/index.js';
 import type { RankRecorder } from '../../model/layers/world.js';
 import type { SamplingOptions } from '../api.js';
 import { checkControls, hasControls } from './sampling_options.js';
@@ -130,13 +130,11 @@ export class Sampler {
     return this.samples && mode !== 'whole' ? this.shape.slices.length : 1;
   }
 
-  /** Records that the tokens a decode step feeds were seen, which the rank that samples knows already. `when`: it matters in this step. */
-  recordSeen(recorder: RankRecorder, when: () => boolean): void {
+  /** Records that the tokens a decode step feeds were seen, which the rank that samples knows already. `rowsOf`: those that matter. */
+  recordSeen(recorder: RankRecorder, rowsOf: RowsOf): void {
     if (this.samples) return;
     const { tokens, rowInfo } = this.shape;
-    recorder.dispatch(markSeen, this.#problem, { tokens, row_info: rowInfo, seen: this.#seen }, (rows) =>
-      when() ? allRows(rows) : 0,
-    );
+    recorder.dispatch(markSeen, this.#problem, { tokens, row_info: rowInfo, seen: this.#seen }, rowsOf);
   }
 
   /** Records what requests' controls make of this rank's logits. @returns the result, which is searched instead of them */

@@ -2,6 +2,7 @@ import { usageError } from '../../base/errors.js';
 import { checkOptions as checkGiven, type OptionsSchema } from '../../base/options.js';
 import { CHUNK_TOKENS } from '../../base/kv_units.js';
 import { ceilDiv, grouped } from '../../base/math.js';
+import { chunkOwner } from '../../placement/owner.js';
 import { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
 
 /** Layers with windows that keep blocks of their own (`CachePools`). */
@@ -280,6 +281,6 @@ export const laneOf = (
   offset: number,
   lanes: number,
   { blockTokens, chunkTokens }: Pick<SchedulerConfig, 'blockTokens' | 'chunkTokens'>,
-): number => (lanes === 1 ? 0 : (Math.floor((block * blockTokens) / chunkTokens) + offset) % lanes);
+): number => (lanes === 1 ? 0 : chunkOwner(Math.floor((block * blockTokens) / chunkTokens), lanes, offset));
 
 export const blocksFor = (tokens: number, blockTokens: number): number => ceilDiv(tokens, blockTokens);

@@ -1,4 +1,4 @@
-import { leastLoadedOffset } from '../../placement/owner.js';
+import { chunkOwner, leastLoadedOffset } from '../../placement/owner.js';
 import { type BlockDemand, mayAdmit } from './admission.js';
 import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
@@ -158,7 +158,7 @@ export class RankState {
     const { chunkTokens } = this.config;
     const chunks = Array.from({ length: rotations }, () => 0);
     for (const { offset, most } of this.running) {
-      for (let chunk = 0; chunk * chunkTokens < most; chunk++) chunks[(chunk + offset) % rotations]! += 1;
+      for (let chunk = 0; chunk * chunkTokens < most; chunk++) chunks[chunkOwner(chunk, rotations, offset)]! += 1;
     }
     return leastLoadedOffset(chunks, Math.ceil(sequence.most / chunkTokens));
   }

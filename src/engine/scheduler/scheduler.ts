@@ -51,10 +51,12 @@ export class Scheduler {
     return this.#sequences.get(id);
   }
 
-  /** Of the requests that wait for their prompts to be handed over, the first in order. */
-  get nextToHand(): ScheduledSequence | undefined {
+  /** Of the requests that wait for their prompts to be handed over, the first in order; `under`: those that are being computed. */
+  nextToHand(under: ReadonlyMap<string, unknown>): ScheduledSequence | undefined {
     const queues = [this.#waiting, ...this.ranks.map(({ pending }) => pending)];
-    const firsts = queues.flatMap((queue) => queue.find(({ handed, computedHere }) => !handed && !computedHere) ?? []);
+    const firsts = queues.flatMap(
+      (queue) => queue.find(({ id, handed, computedHere }) => !handed && !computedHere && !under.has(id)) ?? [],
+    );
     return firsts.toSorted(inOrder)[0];
   }
 

@@ -36,24 +36,8 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
    * running sequences on; else 1 (docs/token.md).
    */
   readonly microBatches?: number | 'auto';
-  /**
-   * Which rank a request goes to and when its prompt runs, with plans that keep each request on one rank ('adp', 'token'); the names are
-   * TensorRT-LLM's. Defaults: cost, false, 50, 10 (docs/adp.md).
-   */
-  readonly attentionDpConfig?: AttentionDpOptions;
   /** Hears once why the model can answer nothing any more: its ranks are lost for good. `failure` has it, too. */
   readonly onFailure?: (error: unknown) => void;
-}
-
-export interface AttentionDpOptions {
-  /** 'cost': by fitted times. 'trtllm': TensorRT-LLM's rules. */
-  readonly mode?: 'cost' | 'trtllm';
-  /** Prompts wait for company on other ranks, rather than run as soon as they fit. */
-  readonly enable_balance?: boolean;
-  /** Iterations that they wait for every rank to have one ... */
-  readonly timeout_iters?: number;
-  /** ... and then for more. */
-  readonly batching_wait_iters?: number;
 }
 
 export interface CompletionOptions extends SamplingOptions, TextForm, ChatOptions {

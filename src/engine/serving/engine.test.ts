@@ -5,9 +5,11 @@ import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
+import { PrefillPool } from '../prefill/prefill_pool.js';
 import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';
+import { RankRunner } from '../ranks/rank_runner.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineRequest } from './engine.js';
 import type { EngineSetup } from '../testing/open_runner.js';
@@ -293,6 +295,41 @@ describe('engine', () => {
       await engine.dispose();
     });
 
+    test(
+      'several workers share the prompts; those of one that fails go to the others',
+      { timeout: 300_000 },
+      async () => {
+        const expected = await alone(all, maxTokens);
+        const workers = await Promise.all([openWorker(), openWorker(), openWorker()]);
+        const given = workers.map(() => [] as number[]);
+        const broken = workers[2]!;
+        const warnings: string[] = [];
+        for (const [index, worker] of workers.entries()) {
+          const prefill = worker.prefill.bind(worker);
+          worker.prefill = (prompt, signal) => {
+            given[index]!.push(prompt.length);
+            return worker === broken ? Promise.reject(new SplitkvError('limit', 'no room')) : prefill(prompt, signal);
+          };
+        }
+        const prefiller = new PrefillPool(workers, (text) => warnings.push(text));
+        expect(prefiller.atOnce).toBe(3);
+        const { engine } = await open({}, { prefiller });
+        const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
+        // One more is lost on the way, and comes back.
+        (workers[1]!.ranks as RankGroup).devices[0]!.gpu.destroy();
+        for (const [index, { tokens, ended }] of running.entries()) {
+          expect(await ended).toBe('length');
+          expect(tokens, `request ${index}`).toEqual(expected[index]);
+        }
+        expect(given.map(({ length }) => length)).toEqual([expect.any(Number), expect.any(Number), 1]);
+        expect(given[0]!.length).toBeGreaterThan(0);
+        expect(given[1]!.length).toBeGreaterThan(0);
+        expect(warnings[0]).toMatch(/a prefill worker \(.*\) failed: no room; its prompts are computed by the others/);
+        expect(engine.metrics.recoveriesTotal).toBe(0);
+        await engine.dispose();
+      },
+    );
+
     test('a worker that fails for good ends every request', { timeout: 300_000 }, async () => {
       const prefiller = await openWorker();
       prefiller.prefill = () => Promise.reject(new SplitkvError('limit', 'no room'));
@@ -439,6 +476,29 @@ describe('engine', () => {
     expect(other.tokens).toEqual(expected[0]);
     expect(engine.failure).toBeUndefined();
     expect(engine.metrics.requestsTotal.failed).toBe(1);
+    await engine.dispose();
+  });
+
+  test('a request that kills every device fails alone, also among others', { timeout: 120_000 }, async () => {
+    const expected = await alone(all.slice(0, 3), maxTokens);
+    const { engine, group } = await open({}, {});
+    const killing = Array.from({ length: 7 }, (_, index) => VOCAB - 1 - index);
+    const { prefill } = RankRunner.prototype;
+    const runs = vi.spyOn(RankRunner.prototype, 'prefill').mockImplementation(function (this: RankRunner, ...call) {
+      if (killing.every((token, index) => call[1][index] === token)) group.devices[0]!.gpu.destroy();
+      return prefill.apply(this, call);
+    });
+    const others = [0, 1].map((index) => ask(engine, { prompt: all[index]!, maxTokens, ...sampling(index) }));
+    const killer = ask(engine, { prompt: killing, maxTokens, seed: 1 });
+    others.push(ask(engine, { prompt: all[2]!, maxTokens, ...sampling(2) }));
+    await expect(killer.ended).rejects.toMatchObject({ code: 'limit' });
+    for (const [index, { tokens, ended }] of others.entries()) {
+      expect(await ended).toBe('length');
+      expect(tokens).toEqual(expected[index]);
+    }
+    expect(engine.metrics).toMatchObject({ recoveriesTotal: 3, recovering: false, waiting: 0 });
+    expect(engine.metrics.requestsTotal.failed).toBe(1);
+    runs.mockRestore();
     await engine.dispose();
   });
 

@@ -69,7 +69,7 @@ export interface EngineRequest
   readonly logits?: boolean | 'first';
   /** What is wanted of the prompt's own positions. */
   readonly promptRows?: WantedRows;
-  /** Called once its prompt is computed, while it has its slot. */
+  /** Called once its prompt is computed, and its continuation, while it has its slot. */
   readonly onPrompt?: (slot: number) => Promise<void>;
   /** Takes each token; true ends the request there (a stop text was found). */
   onToken(token: number, logits: Float32Array | undefined): boolean;
@@ -149,6 +149,8 @@ interface Running {
   begun: boolean;
   /** Handed on so far. */
   emitted: number;
+  /** It waits for another one that is tried alone. */
+  held: boolean;
   /** After a recovery: tokens that come again and were handed on before. */
   replay: number;
   over: EngineEnd | undefined;
@@ -212,6 +214,8 @@ export class Engine {
   #iterations: IterationRunner;
   readonly #feed: PromptFeed | undefined;
   readonly #recovery: Recovery;
+  /** A request that is tried alone, as it may be what kills the device. */
+  #trial: string | undefined;
   readonly #running = new Map<string, Running>();
   readonly #inFlight: InFlight[] = [];
   #next = 0;
@@ -340,7 +344,7 @@ export class Engine {
     const { runner } = this.ranks;
     return {
       running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
-      waiting: this.#scheduler.numWaiting,
+      waiting: this.#scheduler.numWaiting + [...this.#running.values()].filter(({ held }) => held).length,
       requestsTotal: { ...this.#totals.requests },
       promptTokensTotal: this.#totals.prompt,
       cachedTokensTotal: this.#totals.cached,
@@ -387,6 +391,7 @@ export class Engine {
       submitted,
       begun: false,
       emitted: 0,
+      held: false,
       replay: 0,
       over: undefined,
       allowed: undefined,
@@ -446,6 +451,7 @@ export class Engine {
     this.#feed?.drop(id);
     this.#totals.requests[end]++;
     running.resolve(end);
+    this.#tried(id);
   }
 
   /** Tokens that the sequences in the ranks' slots attend to, with another one: that in `slot`, of `length` tokens. */
@@ -533,7 +539,13 @@ export class Engine {
         }
         this.#totals.preemptions += preempted.length;
         this.#totals.moves += moves.length;
-        for (const { sequence, start } of [...handed, ...prefills]) {
+        // An answer that goes on may have no row to compute.
+        const cached = decodes
+          .filter(
+            ({ id }) => this.#running.get(id)?.begun === false && !handed.some(({ sequence }) => sequence.id === id),
+          )
+          .map((sequence) => ({ sequence, start: sequence.cachedTokens }));
+        for (const { sequence, start } of [...handed, ...prefills, ...cached]) {
           const running = this.#running.get(sequence.id);
           if (running && !running.begun) {
             running.begun = true;
@@ -554,7 +566,9 @@ export class Engine {
     const { ids, evicted } = await outcome;
     const ended: string[] = [];
     const goOn = new Map<string, readonly number[]>();
-    for (const { id, slot } of prepared) {
+    // An answer that goes on has no first row of its own.
+    const goesOn = slots.filter(({ id }) => this.#running.get(id)?.request.continuation);
+    for (const { id, slot } of [...prepared, ...goesOn]) {
       const running = this.#running.get(id);
       if (running && running.emitted === 0) await running.request.onPrompt?.(slot);
     }
@@ -609,6 +623,7 @@ export class Engine {
     const logits = wanted ? await this.ranks.runner.slotLogits(slot!) : undefined;
     running.emitted++;
     this.#totals.generated++;
+    if (this.#trial !== undefined && running === this.#running.get(this.#trial)) this.#tried(this.#trial);
     return request.onToken(token, logits) ? 'ended' : undefined;
   }
 
@@ -638,6 +653,10 @@ export class Engine {
     if (this.#closed === undefined && isLoss(error) && (this.options.recover ?? true)) {
       try {
         this.#totals.copyMoves += this.ranks.runner.copyMoves;
+        const { generated, requests } = this.#totals;
+        const ended = Object.values(requests).reduce((sum, count) => sum + count, -requests.failed);
+        this.#recovery.count(generated + ended, error);
+        this.#trial = undefined;
         for (const id of this.#recovery.suspects(this.#running)) this.#reject(id, Recovery.refusal(error));
         await this.#recovery.rebuild(
           () => this.ranks.recover(),
@@ -646,17 +665,35 @@ export class Engine {
         this.#totals.recoveries++;
         this.#scheduler = this.#newScheduler();
         this.#iterations = this.#newIterations();
-        for (const [id, running] of this.#running) {
+        for (const running of this.#running.values()) {
           // The same seed gives the same tokens again: those handed on before are passed over.
           running.replay = running.emitted;
-          this.#submit(id, running);
+          running.held = true;
         }
+        this.#goOn();
         return true;
       } catch (again) {
         return this.#fail(again);
       }
     }
     return this.#fail(error);
+  }
+
+  /** Requests that wait after a loss are queued: all, or first the next that is to be tried, alone. */
+  #goOn(): void {
+    const held = [...this.#running].filter(([, running]) => running.held);
+    this.#trial = this.#recovery.next(held.map(([id]) => id));
+    for (const [id, running] of held) {
+      if (this.#trial !== undefined && this.#trial !== id) continue;
+      running.held = false;
+      this.#submit(id, running);
+    }
+  }
+
+  /** A request has shown that it kills nothing, or is over. */
+  #tried(id: string): void {
+    this.#recovery.clear(id);
+    if (id === this.#trial && this.#closed === undefined) this.#goOn();
   }
 
   #fail(error: unknown): false {
@@ -674,5 +711,6 @@ export class Engine {
     this.#running.delete(id);
     this.#feed?.drop(id);
     this.#totals.requests.failed++;
+    this.#tried(id);
   }
 }

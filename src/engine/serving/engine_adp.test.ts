@@ -103,6 +103,10 @@ describe('adp: every request gives what it gives alone on one rank', () => {
         ['prefixes shared on each rank, prompts wait', 'llama', two, { prefixCaching: true, attentionDpConfig: waits }],
         ['experts spread, on four', 'deepseek', four, { slots: 8 }],
         ['fewer slots than ranks', 'deepseek', four, { slots: 3 }],
+        ['groups that cut heads', 'llama', { ...four, plan: 'adp x tp' }, { prefixCaching: true }],
+        ['groups that split chunks, too few blocks', 'llama', { ...four, plan: 'adp x sp' }, { kvBlocks: 16 }],
+        ['groups of a latent, prompts wait', 'deepseek', { ...four, plan: 'adp x tp' }, { attentionDpConfig: waits }],
+        ['in two stages', 'llama', { ...four, plan: 'pp x adp', batches: 2 }, { slots: 6 }],
         [
           'our balancer, too few blocks',
           'deepseek',
@@ -143,7 +147,8 @@ function checkBalance(
   const most = ({ tokens }: IterationRecord): number => Math.max(...tokens);
   const sol = sum((record) => (record.seconds * mean(record)) / most(record));
   expect(balance.last).toEqual(records.at(-1));
-  expect(balance.balance).toBeCloseTo(sum(mean) / sum(most), 12);
+  expect(balance.balance).toBeCloseTo(sum((record) => mean(record) / most(record)) / records.length, 12);
+  expect(balance.weighedBalance).toBeCloseTo(sum(mean) / sum(most), 12);
   expect(balance.tokensTotal.reduce((a, b) => a + b, 0)).toBe(sum((record) => mean(record) * record.tokens.length));
   expect(balance.solSecondsTotal).toBeCloseTo(sol, 9);
   expect(balance.tps).toBeCloseTo(generated / sum(({ seconds }) => seconds), 6);

@@ -69,6 +69,7 @@ export class IterationRunner {
   async run(works: readonly RankWork[]): Promise<IterationOutcome> {
     const { runner, slots } = this;
     const calls: Promise<unknown>[] = [];
+    const evicted = new Map<string, number>();
     const call = <T>(of: Promise<T>): void => {
       of.catch(() => {}); // awaited below, together
       calls.push(of);
@@ -98,7 +99,8 @@ export class IterationRunner {
       this.#copyStates(work.restored, pool, call, (rank, slot, place) => rank.restoreState(slot, place));
       for (const { sequence, start, samples: begins } of work.handed) {
         const slot = slots.of(pool, sequence.slot);
-        call(runner.handOver(slot, this.source.handed(sequence.id), Math.floor(start / KV_BLOCK)));
+        const taken = runner.handOver(slot, this.source.handed(sequence.id), Math.floor(start / KV_BLOCK));
+        call(taken.then((tokens) => tokens !== undefined && evicted.set(sequence.id, tokens)));
         if (begins) this.#start(sequence, slot, call);
       }
     }
@@ -107,7 +109,6 @@ export class IterationRunner {
     const chunks = works.flatMap(({ prefills }, pool) =>
       prefills.map((chunk) => ({ chunk, slot: slots.of(pool, chunk.sequence.slot) })),
     );
-    const evicted = new Map<string, number>();
     this.#prefill(chunks, call, evicted);
     for (const [pool, work] of works.entries()) {
       for (const sequence of work.decodes) {

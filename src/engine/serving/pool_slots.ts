@@ -22,7 +22,10 @@ export class PoolSlots {
       ),
     );
     this.sizes = this.held.map((pool) => all[pool]!.map(([first, end]) => end - first));
-    this.places = this.held.map((pool) => owners.rowRanks?.[pool] ?? pool);
+    // Where places run their own rows, in the order of their ranks.
+    const roots = owners.rowRanks?.map(([root]) => root!);
+    const inOrder = roots?.toSorted((a, b) => a - b);
+    this.places = this.held.map((pool) => inOrder?.indexOf(roots![pool]!) ?? pool);
   }
 
   /** The ranks' number of a pool's slot. */

@@ -9,12 +9,12 @@ const AHEAD = 4;
 const ATTEMPTS = 3;
 
 /**
- * Keeps a prefill worker busy with the prompts that wait, the first in the scheduler's order first, and holds what it computed until
- * the ranks take it over.
+ * Keeps a prefill worker busy with the prompts that wait, as many as it computes at once, the first in the scheduler's order first, and
+ * holds what it computed until the ranks take it over.
  */
 export class PromptFeed {
   readonly #ready = new Map<string, HandedKv>();
-  #working: { readonly id: string; readonly control: AbortController; readonly ended: Promise<void> } | undefined;
+  readonly #working = new Map<string, { readonly control: AbortController; readonly ended: Promise<void> }>();
   #failure: unknown;
   #closed = false;
 
@@ -25,13 +25,16 @@ export class PromptFeed {
     readonly wake: () => void,
   ) {}
 
-  /** Tells the scheduler of ready prompts and starts on the next one. @throws what the worker failed with for good */
+  /** Tells the scheduler of ready prompts and starts on the next ones. @throws what the worker failed with for good */
   pump(scheduler: Scheduler): void {
     if (this.#failure !== undefined) throw this.#failure;
     for (const id of this.#ready.keys()) scheduler.hand(id);
-    if (this.#working || this.#closed || this.#ready.size >= AHEAD) return;
-    const next = scheduler.nextToHand;
-    if (next) this.#start(next.id);
+    const { atOnce } = this.worker;
+    while (!this.#closed && this.#working.size < atOnce && this.#ready.size + this.#working.size < AHEAD + atOnce - 1) {
+      const next = scheduler.nextToHand(this.#working);
+      if (!next) return;
+      this.#start(next.id);
+    }
   }
 
   /** What the ranks are to take over now. */
@@ -45,14 +48,15 @@ export class PromptFeed {
   /** A request that ended: its prompt isn't needed. */
   drop(id: string): void {
     this.#ready.delete(id);
-    if (this.#working?.id === id) this.#working.control.abort();
+    this.#working.get(id)?.control.abort();
   }
 
   /** Ends what the worker is computing; it may be used on. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#working?.control.abort();
-    await this.#working?.ended;
+    const under = [...this.#working.values()];
+    for (const { control } of under) control.abort();
+    await Promise.all(under.map(({ ended }) => ended));
   }
 
   #start(id: string): void {
@@ -62,10 +66,10 @@ export class PromptFeed {
         if (!control.signal.aborted) this.#failure = error;
       })
       .finally(() => {
-        this.#working = undefined;
+        this.#working.delete(id);
         this.wake();
       });
-    this.#working = { id, control, ended };
+    this.#working.set(id, { control, ended });
   }
 
   async #compute(id: string, signal: AbortSignal): Promise<void> {

@@ -17,9 +17,9 @@ export interface RankBalance {
   readonly last: IterationRecord | undefined;
   /** Rows of each rank over all iterations. */
   readonly tokensTotal: readonly number[];
-  /** Iterations weighed by their largest rank's rows, and all alike. */
+  /** The mean over iterations; weighed: each counts as many times as its largest rank has rows. */
   readonly balance: number;
-  readonly iterationBalance: number;
+  readonly weighedBalance: number;
   /** What iterations took, and would have at perfect balance. */
   readonly secondsTotal: number;
   readonly solSecondsTotal: number;
@@ -59,7 +59,7 @@ export class RankBalanceMeter {
       last: this.#last,
       tokensTotal: [...this.#totals],
       balance: summary.balance,
-      iterationBalance: summary.iterationBalance,
+      weighedBalance: summary.weighedBalance,
       secondsTotal: summary.seconds,
       solSecondsTotal: summary.solSeconds,
       tps,

@@ -5,6 +5,11 @@ const ATTEMPTS = 5;
 const FIRST_WAIT_MS = 250;
 /** Losses that a request may be there at without a token in between. */
 const MOST_LOSSES = 3;
+/** Losses one after another with nothing computed in between: so many without a pause, and so many at all. */
+const QUICK_LOSSES = 3;
+const MOST_BARREN = 10;
+/** The longest of these pauses. */
+const MOST_WAIT_MS = 16_000;
 
 export interface RecoveryOptions {
   /** For tests: how it waits. */
@@ -15,28 +20,51 @@ export interface RecoveryOptions {
 export interface Survivor {
   /** Tokens handed on so far. */
   readonly emitted: number;
+  /** It waits while another one is tried, so no loss is its fault. */
+  readonly held: boolean;
 }
 
 /**
  * How an engine goes on after a loss. Drivers that restart refuse devices for a while, so a rebuild is tried again, with pauses. A
- * request that was there at every loss and got no token in between may be what kills the device: it fails, the others go on.
+ * request that was there at two losses and got no token in between may be what kills the device: it is tried alone, and fails with
+ * the third; the others go on. Devices that die again and again before anything is computed get pauses, too, and are given up in the end.
  */
 export class Recovery {
   #isFailing = false;
   readonly #losses = new Map<string, { count: number; emitted: number }>();
+  #barren = 0;
+  #computed = -1;
 
   constructor(private readonly options: RecoveryOptions = {}) {}
 
-  /** A try has failed, and there will be another. */
+  /** A try has failed, and there will be another; or devices die too fast to go on at once. */
   get isFailing(): boolean {
     return this.#isFailing;
   }
 
-  /** After a loss. The requests that are to fail, of those that are there. */
+  /**
+   * Counts a loss.
+   * @param computed anything that grows with what is computed
+   * @throws `loss` with what it means, where devices keep dying
+   */
+  count(computed: number, loss: unknown): void {
+    this.#barren = computed === this.#computed ? this.#barren + 1 : 1;
+    this.#computed = computed;
+    if (this.#barren < MOST_BARREN) return;
+    this.#barren = 0;
+    throw new SplitkvError(
+      'device_lost',
+      `the GPU was lost ${MOST_BARREN} times in a row, before anything was computed: ${messageOf(loss)}`,
+      { cause: loss },
+    );
+  }
+
+  /** The requests that are to fail, of those that there are, after a loss that was counted. */
   suspects(present: ReadonlyMap<string, Survivor>): string[] {
     for (const id of this.#losses.keys()) if (!present.has(id)) this.#losses.delete(id);
     const suspects: string[] = [];
-    for (const [id, { emitted }] of present) {
+    for (const [id, { emitted, held }] of present) {
+      if (held) continue;
       const before = this.#losses.get(id);
       const count = before && emitted <= before.emitted ? before.count + 1 : 1;
       this.#losses.set(id, { count, emitted });
@@ -46,6 +74,17 @@ export class Recovery {
     return suspects;
   }
 
+  /** The next request that is to be tried alone, before others that wait: one that fails with the next loss. */
+  next(waiting: Iterable<string>): string | undefined {
+    for (const id of waiting) if ((this.#losses.get(id)?.count ?? 0) === MOST_LOSSES - 1) return id;
+    return undefined;
+  }
+
+  /** It got a token, or has ended: not what kills the device. */
+  clear(id: string): void {
+    this.#losses.delete(id);
+  }
+
   /**
    * Runs `rebuild` until it succeeds.
    * @param isOver true: nobody waits for it any more
@@ -53,16 +92,21 @@ export class Recovery {
    */
   async rebuild(rebuild: () => Promise<void>, isOver: () => boolean): Promise<void> {
     const { sleep = (ms) => new Promise<void>((resolve) => setTimeout(resolve, ms)) } = this.options;
+    const pause = async (ms: number): Promise<void> => {
+      this.#isFailing = true;
+      await sleep(ms);
+      if (isOver()) throw abortedError('recovering', AbortSignal.abort());
+    };
     try {
+      const over = this.#barren - QUICK_LOSSES;
+      if (over > 0) await pause(Math.min(MOST_WAIT_MS, FIRST_WAIT_MS * 4 ** (over - 1)));
       for (let attempt = 1; ; attempt++) {
         try {
           return await rebuild();
         } catch (error) {
           if (attempt === ATTEMPTS) throw error;
         }
-        this.#isFailing = true;
-        await sleep(FIRST_WAIT_MS * 4 ** (attempt - 1));
-        if (isOver()) throw abortedError('recovering', AbortSignal.abort());
+        await pause(FIRST_WAIT_MS * 4 ** (attempt - 1));
       }
     } finally {
       this.#isFailing = false;
@@ -78,3 +122,5 @@ export class Recovery {
     );
   }
 }
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -5,7 +5,6 @@ import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../api.
 import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
 import { eosIds, isChat, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
-import { parseAttentionDpConfig } from '../scheduler/index.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
@@ -29,7 +28,6 @@ const serveSchema: OptionsSchema<ServeOptions> = {
   kvMemory: true,
   tokensPerIteration: wholeNumber(1, 2 ** 20),
   microBatches: true,
-  attentionDpConfig: true,
   onFailure: true,
 };
 const REQUESTS_FAULT: readonly ErrorCode[] = ['usage', 'context_full', 'aborted'];
@@ -51,16 +49,14 @@ export async function serve(
     kvMemory,
     tokensPerIteration,
     microBatches = 'auto',
-    attentionDpConfig,
     onFailure,
     ...loadOptions
   } = options;
-  const { prefixCaching } = loadOptions;
+  const { prefixCaching, attentionDpConfig } = loadOptions;
   for (const name of ['requests', 'stepsInFlight']) {
     if (name in options) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
   }
   checkOptions('serve', options, serveSchema);
-  if (attentionDpConfig !== undefined) parseAttentionDpConfig(attentionDpConfig);
   const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
   const { memory } = loadOptions;
   const seats = (facts: ModelFacts): Seats => {
@@ -69,8 +65,7 @@ export async function serve(
     const own = Math.ceil(slots / count);
     return { slots: own, batches: count, kvBlocks: kvBlocksOf(facts, own * count, pool, budgets, count) };
   };
-  const wanted = attentionDpConfig === undefined ? [] : ['attentionDp' as const];
-  const opened = await openModel(where, loadOptions, seats, slots, wanted);
+  const opened = await openModel(where, loadOptions, seats, slots);
   try {
     const { plan, options: set } = opened.group.runner;
     return new EngineServingModel(opened, {

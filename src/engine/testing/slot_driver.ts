@@ -3,6 +3,7 @@ import { CHUNK_TOKENS, KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import { endBeforeWindow } from '../../model/compression/window.js';
 import {
+  chunkOwner,
   leastLoadedOffset,
   MAX_STEPS_IN_FLIGHT,
   pipelineDepth,
@@ -214,7 +215,7 @@ export class SlotDriver extends Runner {
     const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
     const chunks = Array.from({ length: split }, () => 0);
     for (const { tokens: room, offset } of rooms) {
-      for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) chunks[(chunk + offset) % split]! += 1;
+      for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) chunks[chunkOwner(chunk, split, offset)]! += 1;
     }
     return leastLoadedOffset(chunks, Math.ceil(tokens / CHUNK_TOKENS));
   }

@@ -46,6 +46,7 @@ export interface PresentKv {
  */
 export class OnnxPrefill implements PrefillWorker {
   readonly kind = 'onnxruntime';
+  readonly atOnce = 1;
   readonly #rope: Float32Array;
   #last: Promise<unknown> = Promise.resolve();
 

@@ -5,7 +5,7 @@ import { isObject, show } from '../../../base/json.js';
 export interface AttentionDpConfig {
   /** `trtllm`: TensorRT-LLM's rules, step by step. `cost` (default): by fitted times. */
   readonly mode: 'trtllm' | 'cost';
-  /** Whether contexts wait for company; false runs each as soon as it fits. */
+  /** Whether contexts wait for company; false runs each as soon as it fits. Mode `cost` then waits only where it gains. */
   readonly enableBalance: boolean;
   /** Iterations that contexts wait for every rank to have one. */
   readonly timeoutIters: number;
@@ -16,7 +16,7 @@ export interface AttentionDpConfig {
 const KEYS = ['mode', 'enable_balance', 'timeout_iters', 'batching_wait_iters'];
 
 /**
- * Reads `attention_dp_config: { mode, enable_balance, timeout_iters, batching_wait_iters }`. Defaults: cost, false, 50, 10.
+ * Reads `attention_dp_config: { mode, enable_balance, timeout_iters, batching_wait_iters }`. Defaults: cost, true with cost (with trtllm false, as there), 50, 10.
  * The cost mode reads the two numbers as how long it may make a request wait that could run: their sum at most, see patience.ts,
  * and once more where it is left behind when others run.
  * @throws SplitkvError `usage`
@@ -26,7 +26,7 @@ export function parseAttentionDpConfig(value: unknown): AttentionDpConfig {
   for (const key of Object.keys(value)) {
     if (!KEYS.includes(key)) throw usageError(`attention_dp_config: unknown key '${key}'.${didYouMean(key, KEYS)}`);
   }
-  const { mode = 'cost', enable_balance: balance = false } = value;
+  const { mode = 'cost', enable_balance: balance = mode === 'cost' } = value;
   if (mode !== 'trtllm' && mode !== 'cost') {
     throw usageError(`attention_dp_config: mode ${show(mode)}: expected "trtllm" or "cost"`);
   }

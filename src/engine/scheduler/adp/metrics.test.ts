@@ -12,8 +12,8 @@ test('means, and throughput at perfect balance', () => {
   meter.add([10, 10], 1); // balance 1
   meter.add([40, 20], 3); // balance 0.75
   const { summary } = meter;
-  expect(summary.iterationBalance).toBe(0.875);
-  expect(summary.balance).toBe((10 + 30) / (10 + 40));
+  expect(summary.balance).toBe(0.875);
+  expect(summary.weighedBalance).toBe((10 + 30) / (10 + 40));
   // 1 * 1 + 3 * 0.75 of 4 seconds.
   expect(summary.solSeconds).toBe(3.25);
   expect(solTps(100, summary)).toBeCloseTo((100 * 4) / 3.25, 12);

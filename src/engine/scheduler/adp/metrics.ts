@@ -19,10 +19,10 @@ export function balanceRatio(tokens: ArrayLike<number>): number {
 
 export interface BalanceSummary {
   readonly iterations: number;
-  /** Sum of tokens_avg over sum of tokens_max: the mean balance with each iteration weighed by its largest rank's tokens. */
+  /** The mean of balance_i over iterations. */
   readonly balance: number;
-  /** The plain mean over iterations. */
-  readonly iterationBalance: number;
+  /** The mean with each iteration weighed by its largest rank's tokens: sum of tokens_avg over sum of tokens_max. */
+  readonly weighedBalance: number;
   /** Seconds at perfect balance. */
   readonly solSeconds: number;
   readonly seconds: number;
@@ -53,8 +53,8 @@ export class BalanceMeter {
   get summary(): BalanceSummary {
     return {
       iterations: this.#iterations,
-      balance: this.#most === 0 ? 1 : this.#average / this.#most,
-      iterationBalance: this.#iterations === 0 ? 1 : this.#balance / this.#iterations,
+      balance: this.#iterations === 0 ? 1 : this.#balance / this.#iterations,
+      weighedBalance: this.#most === 0 ? 1 : this.#average / this.#most,
       solSeconds: this.#sol,
       seconds: this.#seconds,
     };

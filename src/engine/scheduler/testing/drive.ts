@@ -106,7 +106,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
       finish(String(index), sequence);
     }
     // A prefill worker that takes two rounds for a prompt.
-    const next = options.handover && now % 2 === 0 ? scheduler.nextToHand : undefined;
+    const next = options.handover && now % 2 === 0 ? scheduler.nextToHand(new Map()) : undefined;
     if (next && !scheduler.hand(next.id)) throw new Error(`${next.id} doesn't wait`);
     const iteration = scheduler.schedule(now * 0.02);
     if (iteration) {

@@ -82,6 +82,22 @@ export const contractModels = {
       tie_word_embeddings: true,
     },
   },
+  // Experts with kv heads; a dense layer among them.
+  qwen3_moe: {
+    seed: 33,
+    config: {
+      ...long,
+      model_type: 'qwen3_moe',
+      num_hidden_layers: 3,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      num_experts: 6,
+      num_experts_per_tok: 3,
+      moe_intermediate_size: 24,
+      norm_topk_prob: true,
+      mlp_only_layers: [1],
+    },
+  },
 } satisfies Record<string, RandomModelOptions>;
 
 export type ContractModel = keyof typeof contractModels;
@@ -116,11 +132,11 @@ const of = (
   devices,
 });
 
-const anywhere = (ranks: number, copies = 0, sharing: CopySharing = 'lanes'): PlanCase => ({
-  name: `arranged on ${ranks}${copies > 0 ? `, ${copies} copies by ${sharing}` : ''}`,
+const anywhere = (ranks: number, copies = 0, sharing: CopySharing = 'lanes', pipeline = 1): PlanCase => ({
+  name: `${pipeline > 1 ? 'pp x ' : ''}arranged on ${ranks}${copies > 0 ? `, ${copies} copies by ${sharing}` : ''}`,
   make: (model) => {
     const shape = shapeOf(model);
-    const options = copies > 0 ? { seed: 40 + ranks, copies, sharing } : { seed: ranks };
+    const options = { pipeline, ...(copies > 0 ? { seed: 40 + ranks, copies, sharing } : { seed: ranks }) };
     return arrangedPlan(randomArrangement(shape, ranks, options), shape, sharing);
   },
   devices: false,
@@ -137,6 +153,8 @@ export const contracts: readonly Contract[] = [
       of('tp', 2),
       of('sp', 2),
       of('tp', 3),
+      of('sp', 3),
+      of('tp+sp', 6),
       of('sp', 4, { devices: true }),
       of('sp', 8),
       of('tp+sp', 2, { devices: true }),
@@ -144,6 +162,9 @@ export const contracts: readonly Contract[] = [
       of('token', 2, { devices: true }),
       of('adp', 2, { devices: true }),
       of('adp', 3),
+      of('adp x tp', 6),
+      of('adp x sp', 4),
+      of('adp x tp+sp', 4, { devices: true }),
     ],
   },
   {
@@ -172,12 +193,19 @@ export const contracts: readonly Contract[] = [
       of('tp', 4),
       of('sp', 2),
       of('tp x sp', 4),
+      of('sp', 5),
+      of('tp+sp', 6, { tensor: 2 }),
+      of('sp', 11),
       of('tp+sp', 8),
       of('pp x tp', 4, { devices: true }),
       of('pp x sp', 4),
       of('tp x token', 4),
       of('pp x token', 4),
+      of('pp x tp x token', 8),
       of('adp', 4),
+      of('adp x tp+sp', 8),
+      of('pp x adp', 4),
+      of('pp x adp x tp', 8, { data: 2 }),
     ],
   },
   {
@@ -186,7 +214,7 @@ export const contracts: readonly Contract[] = [
     kv: 'f16',
     lengths: [700],
     prefillChunk: 208,
-    plans: [of('token x sp', 3), of('token x sp', 8), of('tp x token x sp', 4)],
+    plans: [of('token x sp', 3), of('token x sp', 8), of('tp x token x sp', 4), of('pp x tp x token x sp', 8)],
   },
   {
     model: 'qwen3',
@@ -208,7 +236,12 @@ export const contracts: readonly Contract[] = [
       of('ep', 4),
       of('adp', 2, { devices: true }),
       of('adp', 4),
+      of('adp x tp', 4),
+      of('adp x sp', 4, { devices: true }),
       of('tp+sp', 4),
+      of('tp', 3, { devices: true }),
+      of('ep', 6),
+      of('tp', 9),
       of('pp', 3),
     ],
   },
@@ -218,7 +251,15 @@ export const contracts: readonly Contract[] = [
     kv: 'f32',
     lengths: [1, 300],
     prefillChunk: 208,
-    plans: [of('pp x token', 4), of('token x sp', 3), of('token', 3, { devices: true })],
+    plans: [
+      of('pp x token', 4),
+      of('token x sp', 3),
+      of('token', 3, { devices: true }),
+      of('tp x token', 3),
+      of('tp x token', 4, { devices: true }),
+      of('tp x token x sp', 6, { tensor: 2, sequence: 4 }),
+      of('pp x tp x token', 6),
+    ],
   },
   {
     model: 'minicpm3',
@@ -226,7 +267,16 @@ export const contracts: readonly Contract[] = [
     kv: 'f16',
     lengths: [256, 700],
     prefillChunk: 512,
-    plans: [of('tp+sp', 8), of('tp+sp', 2, { devices: true }), of('sp', 4), of('pp x tp', 4), of('adp', 3)],
+    plans: [
+      of('tp+sp', 8),
+      of('tp+sp', 2, { devices: true }),
+      of('tp', 5),
+      of('tp+sp', 7),
+      of('sp', 4),
+      of('pp x tp', 4),
+      of('adp', 3),
+      of('adp x tp+sp', 4),
+    ],
   },
   {
     model: 'minicpm3',
@@ -234,7 +284,23 @@ export const contracts: readonly Contract[] = [
     kv: 'f16',
     lengths: [700],
     prefillChunk: 208,
-    plans: [of('token', 2), of('token x sp', 4)],
+    plans: [
+      of('token', 2),
+      of('token x sp', 4),
+      of('token x sp', 7, { sequence: 3 }),
+      of('tp x token', 4, { tensor: 3 }),
+      of('tp x token', 8),
+      of('tp x token x sp', 8, { tensor: 3, sequence: 2 }),
+    ],
+  },
+  // A turn of the lanes and more.
+  {
+    model: 'minicpm3',
+    weights: 'f32',
+    kv: 'f32',
+    lengths: [2047, 2049, 2300],
+    prefillChunk: 512,
+    plans: [of('tp', 3), of('tp+sp', 6), of('sp', 9), of('tp', 16)],
   },
   {
     model: 'llama',
@@ -250,7 +316,7 @@ export const contracts: readonly Contract[] = [
     kv: 'q8',
     lengths: [1, 300],
     prefillChunk: 208,
-    plans: [of('token x sp', 4), of('tp', 2), of('adp', 3)],
+    plans: [of('token x sp', 4), of('tp', 2), of('adp', 3), of('tp x token', 5)],
   },
   {
     model: 'biased',
@@ -266,7 +332,15 @@ export const contracts: readonly Contract[] = [
     kv: 'f32',
     lengths: [1, 255, 256, 257, 700],
     prefillChunk: 512,
-    plans: [anywhere(2), anywhere(4), anywhere(3, 3), anywhere(3, 3, 'sequences')],
+    plans: [
+      anywhere(2),
+      anywhere(4),
+      anywhere(3, 3),
+      anywhere(3, 3, 'sequences'),
+      anywhere(4, 0, 'lanes', 2),
+      anywhere(6, 2, 'lanes', 2),
+      anywhere(6, 2, 'sequences', 3),
+    ],
   },
   { model: 'biased', weights: 'q8', kv: 'f16', lengths: [300], prefillChunk: 512, plans: [anywhere(8)] },
   {
@@ -276,5 +350,20 @@ export const contracts: readonly Contract[] = [
     lengths: [257, 700],
     prefillChunk: 512,
     plans: [anywhere(3), anywhere(8), anywhere(8, 3)],
+  },
+  {
+    model: 'qwen3_moe',
+    weights: 'f32',
+    kv: 'f16',
+    lengths: [1, 300],
+    prefillChunk: 208,
+    plans: [
+      of('tp', 2),
+      anywhere(2),
+      anywhere(3, 2),
+      anywhere(4, 2, 'sequences'),
+      anywhere(8, 2, 'sequences'),
+      anywhere(4, 2, 'sequences', 2),
+    ],
   },
 ];

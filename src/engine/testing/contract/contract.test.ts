@@ -34,11 +34,11 @@ describe('numerics contract: the same bits', async () => {
   // A GPU's variants on the quickest adapter, which they take several times longer on.
   for (const adapter of [...turns, { ...adapters.at(-1)!, variants: 'hardware' as const }]) {
     const { variants } = adapter;
-    const parts = drawn(['chunks', 'batch'], variants === 'hardware' ? 1 : 2, 'hardware variants');
+    const quickest = adapter === turns.at(-1);
+    const parts = drawn(['chunks', 'batch'], quickest ? 2 : 1, `parts ${adapter.name} ${variants}`);
     const on = `${adapter.name}, ${variants} variants`;
     // On one adapter, as it takes a while: more than 8 chunks, so that merge lanes hold several, and every kind of model and weights.
-    const fast = adapter === turns.at(-1);
-    const long = fast ? 2060 : 520;
+    const long = quickest ? 2060 : 520;
     const chunked: [string, WeightType, KvType, number, readonly number[]][] = [
       ['llama', 'f32', 'f32', 700, [512, 256, 33]],
       ['llama', 'q4', 'f16', 257, [512, 16]],
@@ -47,8 +47,8 @@ describe('numerics contract: the same bits', async () => {
       ['deepseek', 'f32', 'q8', 300, [512, 100]],
     ];
     test.each(
-      drawn(chunked, parts.includes('chunks') ? (fast ? 2 : 1) : 0, `chunks ${on}`).filter(
-        ([name]) => fast || name === 'llama',
+      drawn(chunked, parts.includes('chunks') ? (quickest ? 2 : 1) : 0, `chunks ${on}`).filter(
+        ([name]) => quickest || name === 'llama',
       ),
     )(
       `whatever the prefill chunk, at every position: %s, %s, kv %s, %i tokens, on ${on}`,

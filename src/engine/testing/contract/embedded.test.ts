@@ -42,7 +42,8 @@ describe('embedded models answer questions about their stories', async () => {
     ...(['f32', 'f16', 'q8', 'q4'] as const).map((weights) => ({ weights, kv: 'f32' as const })),
     ...(['f16', 'q8'] as const).map((kv) => ({ weights: 'f16' as const, kv })),
   ];
-  for (const name of ['tiny-gqa', 'tiny-mla']) {
+  const names = ['tiny-gqa', 'tiny-mla'];
+  for (const name of full ? names : drawn(names, 1, 'embedded models')) {
     const few = drawn(KV_TYPES, 1, `answers of ${name}`).map((kv) => ({ weights: 'f32' as const, kv }));
     for (const { weights, kv } of full ? all : few) {
       test(`${name}, ${weights}, kv ${kv}`, { timeout: full ? 3_600_000 : 300_000 }, async () => {

@@ -615,6 +615,9 @@ afterAll(async () => {
 
 describe('model families', { timeout: 300_000 }, async () => {
   const adapter = (await testAdapters()).at(-1)!;
+  const device = await adapter.open();
+  const { software } = device.traits;
+  device.dispose();
   const open = (where: string | readonly File[], options: LoadOptions = {}): Promise<Model> => {
     const chosen = {
       weights: 'f32',
@@ -634,7 +637,7 @@ describe('model families', { timeout: 300_000 }, async () => {
     }
   };
 
-  const some = drawn(Object.keys(cases), 7, 'definitions');
+  const some = drawn(Object.keys(cases), 3, 'definitions');
   test.each(some)('%s: logits of the definition, from a folder and from GGUF', async (name) => {
     const { options, tokens, llamaCpp } = cases[name]!;
     const { model, files } = randomFiles(options);
@@ -642,8 +645,8 @@ describe('model families', { timeout: 300_000 }, async () => {
     const expected = familyLogits(await rawOf(files), model.weights, prompt);
     const rows = await logits(files, prompt);
     expect(relative(rows, expected)).toBeLessThan(1e-5);
-    for (const variants of ['hardware', 'software'] as const)
-      expect(relative(await logits(files, prompt, { variants }), expected), variants).toBeLessThan(1e-5);
+    const variants = software ? 'hardware' : 'software';
+    expect(relative(await logits(files, prompt, { variants }), expected), variants).toBeLessThan(1e-5);
     if (llamaCpp === undefined) return;
     const path = join(folder, `${options.seed}.gguf`);
     const type = expertsOf(model.config)?.packed && 'MXFP4';
@@ -673,7 +676,7 @@ describe('model families', { timeout: 300_000 }, async () => {
 
   const plans = ['tp 2', 'sp 2', 'sp 4', 'tp x sp 4', 'pp 2', 'token 2', 'token x sp 3', 'adp 2'];
   const recurrentPlans = ['tp 2', 'pp 2', 'pp x tp 4', 'token 2', 'adp 2'];
-  test.each(drawn(Object.keys(cases), 4, 'families'))(
+  test.each(drawn(Object.keys(cases), 2, 'families'))(
     '%s: the same bits on every plan, in every chunking',
     async (name) => {
       const { options, recurrent } = cases[name]!;
@@ -686,7 +689,7 @@ describe('model families', { timeout: 300_000 }, async () => {
       const hasExperts = options.config['num_experts'] !== undefined || options.config['num_local_experts'];
       const own = [...(recurrent ? recurrentPlans : plans), ...(hasExperts && !recurrent ? ['ep 2'] : [])];
       const possible = own.filter((plan) => kvHeads > 1 || !plan.startsWith('tp'));
-      for (const plan of drawn(possible, 3, name)) {
+      for (const plan of drawn(possible, 2, name)) {
         const [, policy, ranks] = /^(.+) (\d)$/.exec(plan)!;
         const many = await runAlone(lengths, {
           ...given,

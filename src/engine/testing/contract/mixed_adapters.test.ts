@@ -2,6 +2,7 @@ import { drawn } from '../../../gpu/testing/draw.js';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
+import type { ArrangementFile } from '../../../arrangement/index.js';
 import type { LoadOptions, Model } from '../../api.js';
 import { load } from '../../load.js';
 
@@ -16,19 +17,38 @@ const questions = readFileSync('models/eval.jsonl', 'utf8')
   .filter(({ context }) => context === 512)
   .slice(0, QUESTIONS);
 
+const on = (rank: number) => [{ rank, share: 1 }];
+/** Half of the lanes of the first head on each rank. */
+const copied: ArrangementFile = {
+  version: 1,
+  policy: 'arranged',
+  model: 'tiny-gqa',
+  ranks: 2,
+  mode: 'fair-copy',
+  sharing: 'lanes',
+  placement: Array.from({ length: 4 }, () => [[0, 1].map((rank) => ({ rank, share: 0.5 })), on(1), on(0), on(1)]),
+};
+
 /** Two different adapters in one process: SwiftShader and llvmpipe, say. Skipped where there is only one. */
-const cases: [name: string, options: LoadOptions][] = [
-  ['tiny-gqa', { plan: 'tp' }],
-  ['tiny-gqa', { plan: 'sp' }],
-  ['tiny-mla', { plan: 'tp+sp' }],
+const cases: [name: string, plan: NonNullable<LoadOptions['plan']>][] = [
+  ['tiny-gqa', 'tp'],
+  ['tiny-gqa', 'sp'],
+  ['tiny-mla', 'tp+sp'],
+  ['tiny-gqa', 'token'],
+  ['tiny-gqa', 'adp'],
+  ['tiny-mla', 'adp'],
+  ['tiny-gqa', copied],
 ];
-test.runIf(adapters.length > 1).each(drawn(cases, 1, 'mixed'))(
-  '%s, $plan over two kinds of adapter: within tolerance, the same greedy answers',
+const named = drawn(cases, 1, 'mixed').map(
+  ([name, plan]) => [name, typeof plan === 'string' ? plan : plan.policy, plan] as const,
+);
+test.runIf(adapters.length > 1).each(named)(
+  '%s, %s over two kinds of adapter: within tolerance, the same greedy answers',
   { timeout: 1_800_000 },
-  async (name, options) => {
+  async (name, _policy, plan) => {
     const ranks = adapters.map((adapter) => adapter.name).slice(-2);
     const folder = `models/${name}`;
-    const mixed = await load(folder, { ...options, ranks, contextLength: 1024 });
+    const mixed = await load(folder, { plan, ranks, contextLength: 1024 });
     const one = await load(folder, { adapter: adapters.at(-1)!.name, contextLength: 1024 });
     try {
       expect(new Set(mixed.stats().ranks.map(({ adapter }) => adapter)).size).toBe(2);

@@ -1,8 +1,17 @@
 import { expect, test } from 'vitest';
+import { drawn } from '../../../gpu/testing/draw.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { modelWork } from '../../../model/model_work.js';
 import { modelShape } from '../../../model/shape.js';
-import { generatedRows, exchangesOfStep, makePlan, promptRows, stageSteps } from '../../../placement/index.js';
+import { randomArrangement } from '../../../placement/testing/arrangements.js';
+import {
+  arrangedPlan,
+  generatedRows,
+  exchangesOfStep,
+  makePlan,
+  promptRows,
+  stageSteps,
+} from '../../../placement/index.js';
 import { type RankTrace, traceRoutes } from './route_trace.js';
 import { randomFiles } from '../random_source.js';
 
@@ -36,7 +45,8 @@ function recorded(trace: readonly RankTrace[]): Totals {
   return totals;
 }
 
-test.each([
+const cases = [
+  ['llama', 'sp', 3],
   ['llama', 'tp', 2],
   ['llama', 'sp', 2],
   ['llama', 'tp+sp', 2],
@@ -47,6 +57,11 @@ test.each([
   ['llama', 'token x sp', 3],
   ['llama', 'token x sp', 4],
   ['llama', 'adp', 2],
+  ['llama', 'adp x tp', 4],
+  ['llama', 'adp x tp+sp', 4],
+  ['llama', 'pp x adp', 4],
+  ['llama', 'arranged', 3],
+  ['gpt_oss', 'arranged', 3],
   ['gpt_oss', 'token', 3],
   ['gpt_oss', 'tp', 2],
   ['gpt_oss', 'tp+sp', 4],
@@ -57,27 +72,39 @@ test.each([
   ['deepseek_v3', 'ep', 2],
   ['deepseek_v3', 'pp', 2],
   ['deepseek_v3', 'adp', 2],
+  ['deepseek_v3', 'adp x tp', 4],
   ['deepseek_v3', 'token', 3],
-] as const)('the planner knows who sends how much to whom: %s, %s on %i', async (model, policy, ranks) => {
-  const options = { config: models[model] };
-  const { config } = randomFiles(options).model;
-  const plan = makePlan(policy, ranks, modelShape(config));
-  const work = modelWork(config, 'f32', 'f32');
-  const given = { adapter, model: options, plan, virtual: true };
-  const predicted = (step: ReturnType<typeof generatedRows>, samples: number): Totals => {
-    const totals: Totals = new Map();
-    for (const { label, messages } of exchangesOfStep(stageSteps(plan, step), work, samples)) {
-      const name = label === 'tokens' ? 'next tokens' : label;
-      for (const { from, to, bytes } of messages) add(totals, name, from, to, bytes);
-    }
-    return totals;
-  };
-  // Sequences of unequal length: what counts is how many chunks the longest has.
-  const { decode } = await traceRoutes(given, [300, 40, 9]);
-  expect(recorded(decode)).toEqual(predicted(generatedRows(3, 303), 3));
-  // Whole chunks, one for each replica that splits the rows.
-  const { prompt } = await traceRoutes(given, [512]);
-  const totals = recorded(prompt);
-  for (const name of totals.keys()) if (name.startsWith('last row')) totals.delete(name);
-  expect(totals).toEqual(predicted(promptRows(0, 512), 0));
-});
+  ['deepseek_v3', 'tp x token', 5],
+  ['deepseek_v3', 'tp x token x sp', 4],
+  ['deepseek_v3', 'pp x tp x token', 6],
+] as const;
+test.each(drawn(cases, 6, 'predicted exchanges'))(
+  'the planner knows who sends how much to whom: %s, %s on %i',
+  async (model, policy, ranks) => {
+    const options = { config: models[model] };
+    const { config } = randomFiles(options).model;
+    const shape = modelShape(config);
+    const plan =
+      policy === 'arranged'
+        ? arrangedPlan(randomArrangement(shape, ranks, { seed: 3 }), shape, 'lanes')
+        : makePlan(policy, ranks, shape);
+    const work = modelWork(config, 'f32', 'f32');
+    const given = { adapter, model: options, plan, virtual: true };
+    const predicted = (step: ReturnType<typeof generatedRows>, samples: number): Totals => {
+      const totals: Totals = new Map();
+      for (const { label, messages } of exchangesOfStep(stageSteps(plan, step), work, samples)) {
+        const name = label === 'tokens' ? 'next tokens' : label;
+        for (const { from, to, bytes } of messages) add(totals, name, from, to, bytes);
+      }
+      return totals;
+    };
+    // Sequences of unequal length: what counts is how many chunks the longest has.
+    const { decode } = await traceRoutes(given, [300, 40, 9]);
+    expect(recorded(decode)).toEqual(predicted(generatedRows(3, 303), 3));
+    // Whole chunks, one for each replica that splits the rows.
+    const { prompt } = await traceRoutes(given, [512]);
+    const totals = recorded(prompt);
+    for (const name of totals.keys()) if (name.startsWith('last row')) totals.delete(name);
+    expect(totals).toEqual(predicted(promptRows(0, 512), 0));
+  },
+);

@@ -4,7 +4,8 @@ import { drawn, drawSeed } from '../../../gpu/testing/draw.js';
 import { contractModels, contracts } from './cases.js';
 import { firstDifference, runAlone } from '../run_bits.js';
 
-/** Plans of a table; `npm run contract` runs all of them. */
+/** Tables, and plans of a table; `npm run contract` runs all of them. */
+const TABLES = 5;
 const DRAWN = 1;
 const SHORT = 500;
 /** Tables that are tried with a GPU's variants, too, which take a CPU several times longer. */
@@ -16,7 +17,11 @@ describe(`the same bits as on one rank, plans drawn by SPLITKV_SEED=${drawSeed}`
     // The slower adapter, which compiles for seconds: one model of each family, the shorter prompts.
     const all = adapter === adapters.at(-1);
     const firsts = (['llama', 'deepseek'] as const).map((name) => contracts.find(({ model }) => model === name)!);
-    for (const { model, weights, kv, lengths, prefillChunk, plans } of all ? contracts : firsts) {
+    for (const { model, weights, kv, lengths, prefillChunk, plans } of drawn(
+      all ? contracts : firsts,
+      all ? TABLES : 1,
+      adapter.name,
+    )) {
       const own = drawn(plans, DRAWN, `${model} ${weights} ${kv} ${adapter.name}`);
       const names = own.map(({ name }) => name).join('; ');
       test(`${model}, ${weights}, kv ${kv}, on ${adapter.name}: ${names}`, { timeout: 600_000 }, async () => {

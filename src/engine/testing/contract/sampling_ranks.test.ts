@@ -4,6 +4,7 @@ import type { RandomModelOptions } from '../../../model/testing/random_model.js'
 import type { DrawOptions } from '../../ranks/rank.js';
 import type { SlotDriver } from '../slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../open_runner.js';
+import { drawn } from '../../../gpu/testing/draw.js';
 
 // The quicker one to compile for, where there are two software adapters.
 const adapter = (await testAdapters()).at(-1)!.name;
@@ -121,17 +122,22 @@ test('one rank: tokens that were sampled come again', () => {
   expect(ids.filter((id, step) => !prompt.includes(id) && ids.indexOf(id) < step).length).toBeGreaterThan(2);
 });
 
-test.each<[plan: string, ranks: number, more?: Partial<OpenRunnerOptions>]>([
+const PLANS: [plan: string, ranks: number, more?: Partial<OpenRunnerOptions>][] = [
   ['tp', 2, { virtual: false }],
   ['tp', 3],
   ['tp', 8],
   ['pp x tp', 4],
-])('%s on %i ranks samples the same tokens', { timeout: 180_000 }, async (plan, ranks, more) => {
-  const many = await run({ plan, ranks, ...more });
-  expect(many.ids).toEqual(one.ids);
-  const different = many.logits.findIndex((row, phase) => !row.equals(one.logits[phase]!));
-  expect(different, 'first phase whose logits differ').toBe(-1);
-});
+];
+test.each(drawn(PLANS, 2, 'sampling plans'))(
+  '%s on %i ranks samples the same tokens',
+  { timeout: 180_000 },
+  async (plan, ranks, more) => {
+    const many = await run({ plan, ranks, ...more });
+    expect(many.ids).toEqual(one.ids);
+    const different = many.logits.findIndex((row, phase) => !row.equals(one.logits[phase]!));
+    expect(different, 'first phase whose logits differ').toBe(-1);
+  },
+);
 
 test('one rank: tokens take turns, and those that end the text wait', () => {
   const biased = [...turns.logitBias.keys()];
