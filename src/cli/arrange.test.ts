@@ -65,7 +65,11 @@ describe('--json', () => {
   });
 
   test('limits reach the search', async () => {
-    const [none, one, memory] = [await document(), await document('--copies', '1'), await document('--memory', '9')];
+    const [none, one, memory] = [
+      await document('--mode', 'exact'),
+      await document('--copies', '1'),
+      await document('--memory', '9'),
+    ];
     expect(none.copies).toBe(0);
     expect(one.copies).toBeGreaterThan(0);
     expect(one.makespan).toBeLessThan(none.makespan);
@@ -102,8 +106,8 @@ test('the text shows before and after, the proof, and who holds what', async () 
   expect(wrapped).toMatch(/^0 +0\.500 +1\.000 +0:0\.5 +0:0\.5$/m);
   // What of the copies runs for one request at a time.
   expect(text).not.toContain('layers with copies');
-  expect(wrapped).toContain('with these loads in 0 of the 1 layers with copies');
-  expect(await wrap(5000)).toContain('with these loads in 1 of the 1 layers with copies');
+  expect(wrapped).toContain('with these loads each head is whole on one of its ranks');
+  expect(await wrap(5000)).toContain('shared out in 1 of the 1 layers with copies');
   expect(await wrap(5, '--sharing', 'lanes')).not.toContain('layers with copies');
 });
 

@@ -61,11 +61,11 @@ function copiesText(
   sharing: CopySharing | undefined,
 ): string[] {
   if (found.copies === 0 || sharing !== undefined) return [];
-  const { copied, shared } = lanesThatPay(found.placement, ranks, loads);
-  return [
-    'copies share out requests that run side by side (serve). One request at a time they help only heads that keep ' +
-      `${LANE_ENTRIES} entries or more: with these loads in ${shared} of the ${copied} layers with copies, the others run without, unless --sharing lanes is given`,
-  ];
+  const { copied, shared, pays } = lanesThatPay(found.placement, ranks, loads);
+  const alone = pays
+    ? `with these loads it has the chunks of long heads shared out in ${shared} of the ${copied} layers with copies`
+    : `with these loads each head is whole on one of its ranks (chunks of it, where it keeps ${LANE_ENTRIES} entries or more)`;
+  return [`copies share out requests that run side by side. One at a time: ${alone}, unless --sharing says otherwise`];
 }
 
 function limitsText(problem: ArrangementProblem): string {

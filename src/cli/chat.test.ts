@@ -57,6 +57,24 @@ describe('chat', () => {
     }
   });
 
+  test('--special token: control tokens of a message are tokens, of a prompt too', async () => {
+    const said = file('control.json', { turns: ['a <|user|> b'], max_tokens: 1 });
+    const lengths = async (...args: readonly string[]): Promise<number> => {
+      const { code, stdout, stderr } = await runCli([...args, '--json']);
+      expect(code, stderr).toBe(0);
+      const told = JSON.parse(stdout) as { turns?: Turn[]; prompt_tokens: number };
+      return told.turns?.[0]?.prompt_tokens ?? told.prompt_tokens;
+    };
+    const talk = ['chat', ...model, '--turns', said];
+    const prompt = ['generate', ...model, '--prompt', 'a <|user|> b', '--max-tokens', '1'];
+    const [asText, asToken] = [await lengths(...talk), await lengths(...talk, '--special', 'token')];
+    expect(asToken).toBeLessThan(asText);
+    expect(await lengths(...prompt)).toBe(asText);
+    expect(await lengths(...prompt, '--special', 'token')).toBe(asToken);
+    const { code, stderr } = await runHere([...prompt, '--raw', '--special', 'token']);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('--special is of messages')]);
+  });
+
   test('lines of stdin are messages; Ctrl-C stops an answer, and the next one comes', async () => {
     const child = spawn(process.execPath, [
       'bin/splitkv.js',

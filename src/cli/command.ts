@@ -1,4 +1,7 @@
-import type { Options, OptionSpecs } from './options.js';
+import type { ProgressPart } from '../app/shared/progress.js';
+import { inGroup, type Options, type OptionSpecs } from './options.js';
+import { LAST } from './terminal/help.js';
+import type { Style } from './terminal/style.js';
 
 /** Message of the `signal`'s reason where the process was told to end (SIGTERM) rather than interrupted. */
 export const TERMINATED = 'terminated';
@@ -9,8 +12,15 @@ export interface Terminal {
   write(text: string): Promise<void>;
   /** One line to stderr. */
   note(line: string): void;
-  /** A line on stderr that the next one replaces; nothing where stderr is no terminal. */
-  progress(line: string): void;
+  /**
+   * A line on stderr that the next one replaces, with a bar where `part` counts; where stderr is no terminal, a plain line every few
+   * seconds of what is counted in bytes, else nothing.
+   */
+  progress(line: string, part?: ProgressPart): void;
+  /** Colours of stdout and stderr; default none. */
+  readonly style?: { readonly out: Style; readonly err: Style };
+  /** Width for help and tables; default 100. */
+  readonly columns?: number;
   /** Fires on Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   /** Takes Ctrl-C before `signal` does, which fires only where this returns false; undefined: as before. */
@@ -23,15 +33,17 @@ export interface Command {
   readonly options: OptionSpecs;
   /** Words one of which follows the command's name, before the options. */
   readonly subjects?: readonly string[];
-  /** What the one word is called that may stand among the options: `options.text('MODEL')`. */
-  readonly argument?: string;
+  /** What words that stand among the options are, in order: they are read as these options, as far as those aren't given. */
+  readonly words?: readonly string[];
+  /** Command lines that work, for the help. */
+  readonly examples?: readonly string[];
   /** The exit code; errors are thrown. */
   run(options: Options, terminal: Terminal): Promise<number>;
 }
 
 /** Options that every command takes. */
-export const commonOptions = {
+export const commonOptions = inGroup(LAST, {
   json: { help: 'print one JSON document instead of text' },
   verbose: { help: 'say what happens on stderr, and print the stack of an error' },
   help: { help: 'this text' },
-} as const satisfies OptionSpecs;
+} as const satisfies OptionSpecs);

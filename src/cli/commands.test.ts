@@ -69,8 +69,11 @@ describe('generate', () => {
     expect(Object.keys(result.stats.ranks[0]!).sort()).toEqual([
       'adapter',
       'bytes_per_token',
+      'compute_ms_per_token',
+      'exchange_ms_per_token',
       'kv_bytes',
       'us_per_exchange',
+      'wait_ms_per_token',
       'weight_bytes',
     ]);
     expect(stderr).toBe('');

@@ -2,10 +2,10 @@ import { usageError } from '../base/errors.js';
 import { checkTools } from '../chat_formats/tools.js';
 import type { ChatOptions, TextForm, Tool, ToolChoice } from '../index.js';
 import { readGiven } from './model_options.js';
-import type { Options, OptionSpecs } from './options.js';
+import { inGroup, type Options, type OptionSpecs } from './options.js';
 
 /** What the answer is to be. */
-export const formSpecs: OptionSpecs = {
+export const formSpecs: OptionSpecs = inGroup('Form of the answer', {
   'json-schema': {
     value: 'FILE.json',
     help: 'the answer is JSON of this schema; {} for any (docs/structured_output.md)',
@@ -13,16 +13,30 @@ export const formSpecs: OptionSpecs = {
   grammar: { value: 'FILE', help: 'the answer is of this grammar in EBNF, whose first rule is root' },
   regex: { value: 'EXPRESSION', help: 'the whole answer matches it' },
   choice: { value: 'TEXT', multiple: true, help: 'the answer is one of these; give it several times' },
-};
+});
 
 /** What a conversation's template is told. */
-export const chatSpecs: OptionSpecs = {
+export const chatSpecs: OptionSpecs = inGroup('Conversation', {
   tools: { value: 'FILE.json', help: "functions that the model may call, as OpenAI's API has them (docs/tools.md)" },
   'tool-choice': { value: 'CHOICE', help: "'auto' (default), 'none', 'required', or a function's name" },
   'no-parallel-tools': { help: 'one call in an answer at most' },
   'no-thinking': { help: 'the model answers without thinking, where its template can say so' },
   'template-kwargs': { value: 'JSON', help: 'variables of the chat template, an object' },
-};
+});
+
+/** What becomes of control tokens that messages spell out. */
+export const specialSpecs: OptionSpecs = inGroup('Conversation', {
+  special: {
+    value: 'WHAT',
+    help: "control tokens that a message spells out, such as <|user|>: 'text' (default), or the 'token' itself",
+  },
+});
+
+/** What specialSpecs were given. @throws SplitkvError `usage` */
+export function readSpecial(options: Options): { readonly special?: 'text' | 'token' } {
+  const special = options.oneOf('special', ['text', 'token']);
+  return special === undefined ? {} : { special };
+}
 
 /** What chatSpecs were given. @throws SplitkvError `usage`, `io` */
 export async function readChat(options: Options): Promise<ChatOptions> {

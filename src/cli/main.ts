@@ -5,46 +5,61 @@
 
 import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
 import { type Command, type Terminal, TERMINATED } from './command.js';
-import { optionHelp, parseOptions } from './options.js';
+import { parseOptions } from './options.js';
+import { type CommandEntry, commandHelp, mainHelp } from './terminal/help.js';
+import { processTerminal } from './terminal/process_terminal.js';
+import { plain, type Style } from './terminal/style.js';
 
-/** Loaded when asked for: the help text must not wait for the engine. */
-const COMMANDS: Readonly<
-  Record<string, { readonly summary: string; readonly load: () => Promise<{ command: Command }> }>
-> = {
-  adapters: { summary: 'the WebGPU adapters of this machine', load: () => import('./commands/adapters.js') },
-  generate: { summary: 'continue a prompt, or answer it', load: () => import('./commands/generate.js') },
-  chat: { summary: 'hold a conversation', load: () => import('./commands/chat.js') },
-  logits: { summary: 'next-token logits of token ids', load: () => import('./commands/logits.js') },
-  serve: {
-    summary: 'answer many requests at once, by the OpenAI API over HTTP',
-    load: () => import('./commands/serve.js'),
-  },
-  pull: { summary: 'download a model of the Hugging Face Hub', load: () => import('./commands/pull.js') },
-  models: { summary: 'the models on this disk, and the catalog', load: () => import('./commands/models.js') },
-  plan: { summary: 'predict what every plan would do, and pick one', load: () => import('./commands/plan.js') },
-  bench: { summary: 'measure speed and memory, in a checkout', load: () => import('../../bench/cli/command.js') },
-  profile: {
-    summary: 'measure what kv heads keep of compressed prompts',
-    load: () => import('./commands/profile.js'),
-  },
-  arrange: { summary: 'arrange kv heads over ranks by load', load: () => import('./commands/arrange.js') },
-  simulate: { summary: 'run the scheduler on a clock', load: () => import('./commands/simulate.js') },
+interface Entry extends CommandEntry {
+  /** Loaded when asked for: the help text must not wait for the engine. */
+  readonly load: () => Promise<{ command: Command }>;
+}
+
+const COMMANDS: Readonly<Record<string, Entry>> = {
+  ...ofGroup('Use a model', {
+    chat: ['hold a conversation', () => import('./commands/chat.js')],
+    generate: ['continue a prompt, or answer it', () => import('./commands/generate.js')],
+    serve: ['answer many requests at once, by the OpenAI API over HTTP', () => import('./commands/serve.js')],
+    logits: ['next-token logits of token ids', () => import('./commands/logits.js')],
+  }),
+  ...ofGroup('Models on this disk', {
+    pull: ['download a model of the Hugging Face Hub', () => import('./commands/pull.js')],
+    models: ['the models on this disk, and the catalog', () => import('./commands/models.js')],
+  }),
+  ...ofGroup('This machine', {
+    doctor: ['whether this machine is ready, and what it would use', () => import('./commands/doctor.js')],
+    adapters: ['the WebGPU adapters, and how fast they are', () => import('./commands/adapters.js')],
+    plan: ['predict what every plan would do, and pick one', () => import('./commands/plan.js')],
+    bench: ['measure speed and memory, in a checkout', () => import('../../bench/cli/command.js')],
+  }),
+  ...ofGroup('Studies', {
+    profile: ['measure what kv heads keep of compressed prompts', () => import('./commands/profile.js')],
+    arrange: ['arrange kv heads over ranks by load', () => import('./commands/arrange.js')],
+    simulate: ['run the scheduler on a clock', () => import('./commands/simulate.js')],
+  }),
 };
+
+function ofGroup(
+  group: string,
+  commands: Readonly<Record<string, readonly [summary: string, load: Entry['load']]>>,
+): Record<string, Entry> {
+  return Object.fromEntries(
+    Object.entries(commands).map(([name, [summary, load]]) => [name, { group, summary, load }]),
+  );
+}
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
 const EXIT_INTERRUPTED = 130;
-
-function mainHelp(): string {
-  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
-  const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
-  return `splitkv: small language models on WebGPU\n\nUsage: splitkv COMMAND [options]\n\n${lines.join('\n')}\n\nsplitkv COMMAND --help lists a command's options.\n`;
-}
+const SAME_INTERRUPT_MS = 100;
 
 async function dispatch(argv: readonly string[], terminal: Terminal): Promise<number> {
   const [name, ...rest] = argv;
-  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
-    await terminal.write(mainHelp());
+  const { style: { out: style } = { out: plain }, columns = 100 } = terminal;
+  if (name === undefined || HELP.includes(name)) {
+    const [topic] = rest.filter((word) => !word.startsWith('-'));
+    const text = topic === undefined ? mainHelp(COMMANDS, style, columns) : await helpOf(topic, style, columns);
+    await terminal.write(text);
     return name === undefined ? EXIT_USAGE : 0;
   }
   if (name === '--version' || name === '-v') {
@@ -52,52 +67,38 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
     await terminal.write(`${await version()}\n`);
     return 0;
   }
+  // Whatever else is wrong with the line.
+  const asked = rest.slice(0, rest.includes('--') ? rest.indexOf('--') : undefined);
+  if (asked.includes('--help') || asked.includes('-h')) {
+    await terminal.write(await helpOf(name, style, columns));
+    return 0;
+  }
+  const command = await commandOf(name);
+  return command.run(parseOptions(name, command.options, withoutSubject(name, command, rest), command.words), terminal);
+}
+
+const HELP: readonly string[] = ['help', '--help', '-h'];
+
+const helpOf = async (name: string, style: Style, columns: number): Promise<string> =>
+  commandHelp(await commandOf(name), style, columns);
+
+/** @throws SplitkvError `usage` with the nearest name */
+async function commandOf(name: string): Promise<Command> {
   const names = Object.keys(COMMANDS);
   if (!Object.hasOwn(COMMANDS, name)) {
     throw usageError(`unknown command '${name}'.${didYouMean(name, names)} Commands: ${names.join(', ')}`);
   }
-  const { command } = await COMMANDS[name]!.load();
-  const options = parseOptions(name, command.options, withoutSubject(name, command, rest), command.argument);
-  if (options.has('help')) {
-    await terminal.write(`${command.summary}\n\nUsage: splitkv ${command.usage}\n\n${optionHelp(command.options)}\n`);
-    return 0;
-  }
-  return command.run(options, terminal);
+  return (await COMMANDS[name]!.load()).command;
 }
 
 /** The arguments behind a command's subject, where it has one. @throws SplitkvError `usage` when that is missing or unknown. */
 function withoutSubject(name: string, { subjects }: Command, rest: readonly string[]): readonly string[] {
   const [subject, ...options] = rest;
-  if (!subjects || subject === '--help') return rest;
+  if (!subjects) return rest;
   if (subject !== undefined && subjects.includes(subject)) return options;
   const what =
     subject === undefined || subject.startsWith('-') ? `what to ${name} is missing` : `unknown subject '${subject}'`;
   throw usageError(`${name}: ${what}.${didYouMean(subject ?? '', subjects)} Use: ${name} ${subjects.join(' | ')}`);
-}
-
-function processTerminal(signal: AbortSignal): Terminal {
-  const { stdout, stderr } = process;
-  let progressShown = false;
-  const clear = (): void => {
-    if (progressShown) stderr.write('\r\x1b[K');
-    progressShown = false;
-  };
-  return {
-    signal,
-    write: (text) => {
-      clear();
-      return stdout.write(text) ? Promise.resolve() : new Promise((resolve) => stdout.once('drain', resolve));
-    },
-    note: (line) => {
-      clear();
-      stderr.write(`${line}\n`);
-    },
-    progress: (line) => {
-      if (!stderr.isTTY) return;
-      stderr.write(`\r\x1b[K${line.slice(0, (stderr.columns ?? 80) - 1)}`);
-      progressShown = true;
-    },
-  };
 }
 
 /** Runs the command line on a terminal, errors told there; resolves to the exit code. */
@@ -115,7 +116,13 @@ export async function runProcess(
 ): Promise<never> {
   const interrupt = new AbortController();
   let handler: (() => boolean) | undefined;
+  let interruptedAt = -Infinity;
   process.on('SIGINT', () => {
+    // A terminal tells this process and the one that filters its stderr (bin/quiet.js), which passes it on.
+    const now = performance.now();
+    const isSame = now - interruptedAt < SAME_INTERRUPT_MS;
+    interruptedAt = now;
+    if (isSame) return;
     if (!interrupt.signal.aborted && handler?.()) return;
     if (interrupt.signal.aborted) process.exit(EXIT_INTERRUPTED); // the second Ctrl-C doesn't wait
     interrupt.abort(new Error('interrupted'));
@@ -146,11 +153,12 @@ async function told(argv: readonly string[], terminal: Terminal, body: () => Pro
 function report(error: unknown, verbose: boolean, terminal: Terminal): number {
   const message = error instanceof Error ? error.message : String(error);
   const known = error instanceof SplitkvError;
+  const { err: style } = terminal.style ?? { err: plain };
   if (known && error.code === 'aborted') {
-    terminal.note('splitkv: interrupted');
+    terminal.note(`${style('yellow', 'splitkv:')} interrupted`);
   } else {
     const prefix = known && error.code !== 'internal' ? '' : 'internal error: ';
-    terminal.note(`splitkv: ${prefix}${message.replace(/\s*\n\s*/g, '; ')}`);
+    terminal.note(`${style('red', 'splitkv:')} ${prefix}${message.replace(/\s*\n\s*/g, '; ')}`);
   }
   if (verbose && error instanceof Error) {
     terminal.note(error.stack ?? '');

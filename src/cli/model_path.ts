@@ -1,3 +1,4 @@
+import type { ProgressPart } from '../app/shared/progress.js';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SplitkvError } from '../base/errors.js';
@@ -15,7 +16,7 @@ export interface PathRequest {
   /** Models of the Hub are downloaded; else they stay names, `hf:...`. */
   readonly pull: boolean;
   readonly signal: AbortSignal;
-  readonly onProgress: (line: string) => void;
+  readonly onProgress: (line: string, part?: ProgressPart) => void;
   readonly onWarning: (message: string) => void;
 }
 
@@ -77,7 +78,8 @@ export function pull(
       onWarning,
       onProgress: ({ file, loadedBytes, totalBytes }) => {
         const line = `downloading ${name.repo}: ${formatBytes(loadedBytes)} of ${formatBytes(totalBytes)} (${file})`;
-        if (line !== last) onProgress(line);
+        const what = `downloading ${name.repo}`;
+        if (line !== last) onProgress(line, { what, done: loadedBytes, total: totalBytes, bytes: true });
         last = line;
       },
     },

@@ -6,8 +6,14 @@ export interface OptionSpec {
   readonly value?: string;
   readonly multiple?: boolean;
   readonly help: string;
+  /** Its heading in the help; undefined: the command's own. */
+  readonly group?: string;
 }
 export type OptionSpecs = Readonly<Record<string, OptionSpec>>;
+
+/** Options under one heading of the help. */
+export const inGroup = <T extends OptionSpecs>(group: string, specs: T): T =>
+  Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, { ...spec, group }])) as T;
 
 /** The options a user gave, read by type. Every method throws `usage` with the value, what was expected and what to do. */
 export class Options {
@@ -59,9 +65,14 @@ export class Options {
 
 /**
  * Reads a command's arguments; unknown options and stray words are refused with the nearest known name.
- * @param argument what the one word is called that may stand among them
+ * @param words what words that stand among them are, in order: values of these options, as far as those aren't given
  */
-export function parseOptions(command: string, specs: OptionSpecs, argv: readonly string[], argument?: string): Options {
+export function parseOptions(
+  command: string,
+  specs: OptionSpecs,
+  argv: readonly string[],
+  words: readonly string[] = [],
+): Options {
   const { tokens } = parseArgs({
     args: [...argv],
     options: Object.fromEntries(
@@ -75,21 +86,15 @@ export function parseOptions(command: string, specs: OptionSpecs, argv: readonly
     tokens: true,
   });
   const values = new Map<string, string[]>();
+  const stray: string[] = [];
   for (const token of tokens) {
-    if (token.kind === 'positional') {
-      if (argument !== undefined && !values.has(argument)) {
-        values.set(argument, [token.value]);
-        continue;
-      }
-      throw usageError(`${command}: unexpected argument '${token.value}'; options look like --name value`);
-    }
+    if (token.kind === 'positional') stray.push(token.value);
     if (token.kind !== 'option') continue;
-    const { name, rawName, value, inlineValue } = token;
+    const { name, rawName, value, inlineValue, index } = token;
     const spec = Object.hasOwn(specs, name) ? specs[name] : undefined;
     if (!spec || !rawName.startsWith('--')) {
-      throw usageError(
-        `${command}: unknown option ${rawName}.${didYouMean(name, Object.keys(specs)).replace("'", "'--")}`,
-      );
+      // What a command is mostly told comes first.
+      throw unknownOption(command, argv[index]!, [...new Set([...words, ...Object.keys(specs)])]);
     }
     if (spec.value === undefined && value !== undefined) throw usageError(`--${name} takes no value (given: ${value})`);
     // `--seed --json` is a forgotten value, not the value '--json'.
@@ -100,14 +105,37 @@ export function parseOptions(command: string, specs: OptionSpecs, argv: readonly
     if (given.length > 0 && spec.multiple !== true) throw usageError(`--${name} was given twice; give it once`);
     values.set(name, [...given, value ?? '']);
   }
+  // Whatever order they stand in: `generate "a prompt" --model M`.
+  const open = words.filter((name) => !values.has(name));
+  for (const [at, word] of stray.entries()) {
+    const name = open[at];
+    if (name === undefined) {
+      throw usageError(`${command}: unexpected argument '${word}'; options look like --name value`);
+    }
+    values.set(name, [word]);
+  }
   return new Options(values);
 }
 
-/** Lines of help for a table of options. */
-export function optionHelp(specs: OptionSpecs): string {
-  const rows = Object.entries(specs).map(
-    ([name, { value, help }]) => [`--${name}${value ? ` ${value}` : ''}`, help] as const,
-  );
-  const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}`).join('\n');
+/** What other servers call some options. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  tp: 'tensor',
+  'tensor-parallel-size': 'tensor',
+  pp: 'pipeline',
+  'pipeline-parallel-size': 'pipeline',
+};
+
+/** Of `-m` those that begin with the letter are named, of anything else the nearest. */
+function unknownOption(command: string, given: string, names: readonly string[]): Error {
+  const shown = given.replace(/=.*/s, '');
+  const word = shown.replace(/^-+/, '');
+  const likely = names.filter((name) => name.startsWith(word)).slice(0, 3);
+  const here = ELSEWHERE[word];
+  if (here !== undefined && names.includes(here))
+    return usageError(`${command}: unknown option ${shown}: it is --${here} here`);
+  const hint =
+    word.length === 1 && likely.length > 0
+      ? ` Options have two dashes: ${likely.map((name) => `--${name}`).join(', ')}`
+      : didYouMean(word, names).replace("'", "'--");
+  return usageError(`${command}: unknown option ${shown}.${hint}`);
 }

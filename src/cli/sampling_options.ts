@@ -2,10 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { SplitkvError, usageError } from '../base/errors.js';
 import type { SamplingOptions } from '../index.js';
 import { defined } from './model_options.js';
-import type { Options, OptionSpecs } from './options.js';
+import { inGroup, type Options, type OptionSpecs } from './options.js';
 
 /** How an answer is sampled. */
-export const samplingSpecs: OptionSpecs = {
+export const samplingSpecs: OptionSpecs = inGroup('Sampling', {
   temperature: { value: 'T', help: '0 (default) takes the likeliest token' },
   'top-k': { value: 'K', help: 'sample among the K likeliest; 0 (default) = all' },
   'top-p': { value: 'P', help: 'sample among the likeliest that hold probability P; 1 (default) = all' },
@@ -17,7 +17,7 @@ export const samplingSpecs: OptionSpecs = {
   'stop-token-ids': { value: 'IDS', help: 'end at these tokens, too: ids with commas' },
   'min-tokens': { value: 'N', help: 'no end before N tokens' },
   seed: { value: 'S', help: 'the same seed gives the same text; default: a random one' },
-};
+});
 
 /** What samplingSpecs were given. @throws SplitkvError `usage`, `io` */
 export async function readSampling(options: Options): Promise<SamplingOptions> {

@@ -1,5 +1,8 @@
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { QUESTIONS, STORY } from '../app/shared/example.js';
 import { SplitkvError } from '../base/errors.js';
@@ -63,6 +66,36 @@ describe('serve', () => {
       expect(await code).toBe(0);
       expect(running.stdout.trim()).toBe(JSON.stringify(document)); // one line, nothing else
       expect(running.stderr).toMatch(/POST \/v1\/chat\/completions 401 refused/);
+    },
+  );
+
+  test(
+    'a model whose chat template loops: requests are refused, /health answers, SIGTERM ends it',
+    { timeout: 300_000 },
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'splitkv-loops-'));
+      try {
+        cpSync('models/tiny-gqa', folder, { recursive: true });
+        const loops = `${'{% for i in range(3000) %}'.repeat(3)}x${'{% endfor %}'.repeat(3)}`;
+        writeFileSync(join(folder, 'chat_template.jinja'), loops);
+        running = new ServerProcess(['--model', folder, '--port', '0', '--json', '--slots', '1', '--context', '256']);
+        const { url } = JSON.parse(await running.ready()) as ReadyDocument;
+        // One is short enough to be read beside the others' answers, one goes to a thread.
+        const asked = ['x', 'x', 'y'.repeat(10_000)].map((content) =>
+          ask(url, { messages: [{ role: 'user', content }] }),
+        );
+        const health = await Promise.all(Array.from({ length: 5 }, () => fetch(`${url}/health`)));
+        expect(health.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+        for (const answer of await Promise.all(asked)) {
+          expect(answer.status).toBe(400);
+          expect(await answer.text()).toMatch(/chat template takes more than [\d.]+ steps/);
+        }
+        const last = ask(url, { messages }).catch(() => undefined);
+        expect(await running.stop('SIGTERM')).toBe(0);
+        await last;
+      } finally {
+        rmSync(folder, { recursive: true });
+      }
     },
   );
 
@@ -138,7 +171,7 @@ test('attention data parallelism: answers, and how evenly the ranks worked', { t
     expect(value(`splitkv_rank_tokens_total{rank="${rank}"}`)).toBeGreaterThan(prompts / 2);
     expect(value(`splitkv_rank_tokens{rank="${rank}"}`)).toBeGreaterThan(0);
   }
-  for (const ratio of ['splitkv_balance_ratio', 'splitkv_mean_balance_ratio']) {
+  for (const ratio of ['splitkv_balance_ratio', 'splitkv_mean_balance_ratio', 'splitkv_weighed_balance_ratio']) {
     expect(value(ratio)).toBeGreaterThanOrEqual(0.5);
     expect(value(ratio)).toBeLessThanOrEqual(1);
   }
@@ -156,7 +189,24 @@ describe('serve: bad usage and failure, one line on stderr', () => {
     ['several sizes', ['--kv-memory', '1MB,2MB'], 2, '--kv-memory 1MB,2MB: expected one size'],
     ['an empty key', ['--api-key='], 2, '--api-key: expected letters'],
     ['an origin with a path', ['--allow-origin', 'https://a.example/x'], 2, 'such as https://a.example, or *'],
-    ['waits without balance', ['--timeout-iters', '4'], 2, '--timeout-iters is about waiting: give --enable-balance'],
+    [
+      'waits without balance',
+      ['--attention-dp-mode', 'trtllm', '--timeout-iters', '4'],
+      2,
+      '--timeout-iters is about waiting: give --enable-balance too',
+    ],
+    [
+      'balance on and off',
+      ['--enable-balance', '--no-balance'],
+      2,
+      '--enable-balance and --no-balance: give one of them',
+    ],
+    [
+      'waits of no balance',
+      ['--no-balance', '--batching-wait-iters', '4'],
+      2,
+      '--batching-wait-iters is about waiting: leave out --no-balance',
+    ],
     [
       'balance without ranks to balance',
       ['--enable-balance'],

@@ -17,7 +17,7 @@ interface Row {
 
 describe('simulate adp with a model', () => {
   test("the clock's iterations are the ranks' iterations", { timeout: 300_000 }, async () => {
-    const size = ['--requests', '40', '--mean-in', '10', '--mean-out', '8', '--max-batch', '4', '--kv-tokens', '512'];
+    const size = ['--requests', '40', '--mean-in', '10', '--mean-out', '20', '--max-batch', '4', '--kv-tokens', '320'];
     const { code, stdout, stderr } = await runCli([
       ...model,
       '--ranks',
@@ -25,12 +25,16 @@ describe('simulate adp with a model', () => {
       ...size,
       '--timeout-iters',
       '6',
+      '--runs',
+      '2',
       '--json',
     ]);
     expect(stderr).toBe('');
     expect(code).toBe(0);
-    const { measured, rows, parameters } = JSON.parse(stdout) as {
+    const { measured, runs, rows, parameters, environment } = JSON.parse(stdout) as {
       measured: Row[];
+      runs: Row[][];
+      environment: Record<string, unknown>;
       rows: Row[];
       parameters: Record<string, unknown>;
     };
@@ -46,6 +50,13 @@ describe('simulate adp with a model', () => {
         iterations: rows[at]!.iterations,
         preemptions: rows[at]!.preemptions,
       });
+    }
+    expect(environment).toMatchObject({ node: process.version, cpu_threads: expect.any(Number) });
+    expect(runs.map((turn) => turn.map(({ name }) => name))).toEqual(
+      [rows, rows].map((of) => of.map(({ name }) => name)),
+    );
+    for (const [at, { tps }] of measured.entries()) {
+      expect(tps).toBeCloseTo((runs[0]![at]!.tps + runs[1]![at]!.tps) / 2, 9);
     }
     // The policies do differ on this trace.
     expect(measured[2]!.iterations).toBeGreaterThan(measured[0]!.iterations);

@@ -11,7 +11,9 @@ import { openChromeHost } from './hosts/chrome_host.js';
 import type { Terminal } from './command.js';
 import { summary } from './commands/generate.js';
 import { runProcess } from './main.js';
-import { optionHelp, type Options, parseOptions, type OptionSpecs } from './options.js';
+import { type Options, parseOptions, type OptionSpecs } from './options.js';
+import { optionHelp } from './terminal/help.js';
+import { plain } from './terminal/style.js';
 import { startPageServer } from './page_server.js';
 
 const OPTIONS = {
@@ -25,14 +27,14 @@ const OPTIONS = {
     help: 'GPU devices that run the model; default 2; or an adapter each: "high-performance,low-power"',
   },
   plan: { value: 'PLAN', help: 'who holds what: tp (default), sp, tp+sp, pp, ep, auto, products such as "pp x tp"' },
-  port: { value: 'N', help: 'port of the demo page; default 5173, or the next free one' },
+  port: { value: 'N', help: 'port of the pages; default 5173, or the next free one' },
   once: { help: 'end after the answer' },
   verbose: { help: 'say what happens' },
   help: { help: 'this text' },
 } as const satisfies OptionSpecs;
 
 /**
- * `npm start`: one answer from a model on two ranks in Chrome, what it took and who held what, and the demo page left served until
+ * `npm start`: one answer from a model on two ranks in Chrome, what it took and who held what, and the pages left served until
  * Ctrl-C.
  */
 export const start = (argv: readonly string[]): Promise<never> => runProcess(argv, (terminal) => run(argv, terminal));
@@ -45,7 +47,9 @@ interface Placement {
 async function run(argv: readonly string[], terminal: Terminal): Promise<number> {
   const options = parseOptions('start', OPTIONS, argv);
   if (options.has('help')) {
-    await terminal.write(`npm start -- [options]\n\n${optionHelp(OPTIONS)}\n`);
+    await terminal.write(
+      `npm start -- [options]\n\n${optionHelp(OPTIONS, terminal.style?.out ?? plain, terminal.columns ?? 100)}\n`,
+    );
     return 0;
   }
   const placement = placementOf(options);
@@ -68,7 +72,7 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
     let result: GenerateResult;
     let begun = false;
     try {
-      result = await host.generate(prompt, false, { signal: terminal.signal }, (piece) => {
+      result = await host.generate(prompt, {}, { signal: terminal.signal }, (piece) => {
         void terminal.write(begun ? piece : piece.trimStart());
         begun ||= piece.trim() !== '';
       });
@@ -78,8 +82,8 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
     await terminal.write(`\n\n${summary(result)}\n\n${whoHeldWhat(host.info, result)}\n`);
     if (options.has('once') || terminal.signal.aborted) return terminal.signal.aborted ? 130 : 0;
 
-    const address = pageAddress(server.url, placement, model === embedded ? undefined : server.modelUrl);
-    await terminal.write(`\nThe demo page is at ${address} (Ctrl-C ends)\n`);
+    const address = ranksAddress(server.url, placement, model === embedded ? undefined : server.modelUrl);
+    await terminal.write(`\nThe same in a page: ${address}\nAll pages: ${server.url} (Ctrl-C ends)\n`);
     await new Promise((done) => terminal.signal.addEventListener('abort', done));
     return 0;
   } finally {
@@ -104,9 +108,9 @@ function placementOf(options: Options): Placement {
   return { ranks, plan: options.text('plan') ?? (ranks === 1 ? 'auto' : 'tp') };
 }
 
-/** The demo page with the same ranks; the embedded model is its own. */
-function pageAddress(page: string, { ranks, plan }: Placement, modelUrl: string | undefined): string {
-  const url = new URL(page);
+/** The page that shows ranks, with the same ones; the embedded model is its own. */
+function ranksAddress(pages: string, { ranks, plan }: Placement, modelUrl: string | undefined): string {
+  const url = new URL('ranks.html', pages);
   if (modelUrl !== undefined) url.searchParams.set('model', new URL(modelUrl).pathname);
   url.searchParams.set('ranks', String(ranks));
   url.searchParams.set('plan', plan);

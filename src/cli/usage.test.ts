@@ -23,7 +23,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown command',
       ['genrate'],
-      "unknown command 'genrate'. Did you mean 'generate'? Commands: adapters, generate, chat, logits",
+      "unknown command 'genrate'. Did you mean 'generate'? Commands: chat, generate, serve, logits",
     ],
     ['a profile without a budget', ['profile', '--model', scratch], '--kv-budget is missing'],
     [
@@ -31,7 +31,23 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       [...generate, '--max-token', '3'],
       "unknown option --max-token. Did you mean '--max-tokens'?",
     ],
+    ["vLLM's name of a degree", [...generate, '-tp', '2'], 'unknown option -tp: it is --tensor here'],
+    [
+      'two access tokens',
+      [...generate, '--token', 'hf_a', '--hub-token', 'hf_b'],
+      '--token and --hub-token are two access tokens',
+    ],
+    ['a degree of none', [...generate, '--tensor', '0'], '--tensor 0: expected an integer of at least 1'],
     ['a stray word', [...generate, 'y'], "unexpected argument 'y'"],
+    ['words beyond those that a command has', ['generate', scratch, 'x', 'y'], "unexpected argument 'y'"],
+    ['a word and the option that it is', ['generate', scratch, 'x', '--tokens', '1'], '--prompt and --tokens are two'],
+    ['one dash', [...generate, '-m'], 'unknown option -m. Options have two dashes: --model, --max-tokens'],
+    [
+      'one dash and a name',
+      [...generate, '-max-token', '3'],
+      "unknown option -max-token. Did you mean '--max-tokens'?",
+    ],
+    ['help of an unknown command', ['help', 'genrate'], "unknown command 'genrate'. Did you mean 'generate'?"],
     ['a missing value', [...generate, '--seed'], '--seed needs a value: --seed S'],
     ['a value for a switch', [...generate, '--raw=yes'], '--raw takes no value (given: yes)'],
     ['an option twice', [...generate, '--seed', '1', '--seed', '2'], '--seed was given twice'],
@@ -108,7 +124,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
 
   test('no command at all shows the help', async () => {
     const { code, stdout } = await runCli([]);
-    expect(stdout).toContain('Usage: splitkv COMMAND');
+    expect(stdout).toContain('Usage\n  splitkv COMMAND');
     expect(code).toBe(2);
   });
 });
@@ -124,6 +140,12 @@ describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
     ],
     ['a folder of one', ['generate', '--model', ggufFolder, '--prompt', 'x'], 'expected a GGUF file'],
     ['an empty model folder', generate, 'has no config.json'],
+    ['a model and a prompt by words', ['generate', '/no/such', 'x'], '--model /no/such: no such folder'],
+    [
+      'a prompt by a word, before the model',
+      ['generate', 'x', '--model', '/no/such'],
+      '--model /no/such: no such folder',
+    ],
     ['a missing token file', [...logits, '--tokens', '@/no/such.json'], "--tokens @/no/such.json: can't be read"],
     ['a broken token file', [...logits, '--tokens', `@${file('broken.json', '[1,')}`], 'not JSON'],
   ])('%s', async (_what, args, message) => {
@@ -138,6 +160,34 @@ describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
     const { stderr } = await runCli([...generate, '--verbose']);
     expect(stderr).toMatch(/\n\s+at /);
   });
+});
+
+test('help by the command and by help are the same, in groups, whatever else the line says', async () => {
+  const { code, stdout } = await runHere(['help', 'generate']);
+  expect(code).toBe(0);
+  for (const words of [
+    ['generate', '--help'],
+    ['generate', '-h'],
+    ['generate', '--nonsense', '--help'],
+    ['--help', 'generate'],
+  ]) {
+    expect((await runHere(words)).stdout, words.join(' ')).toBe(stdout);
+  }
+  const heads = stdout.split('\n').filter((line) => /^[A-Z][A-Za-z ]+$/.test(line));
+  expect(heads).toEqual([
+    'Usage',
+    'Examples',
+    'Options',
+    'Sampling',
+    'Form of the answer',
+    'Conversation',
+    'Model',
+    'KV cache',
+    'Where and how it runs',
+    'Several GPUs',
+    'Output and help',
+  ]);
+  for (const line of stdout.split('\n')) expect(line.length, line).toBeLessThanOrEqual(110);
 });
 
 test('help and version are told quickly, without the engine', async () => {

@@ -3,34 +3,43 @@
  * replay.ts runs it.
  */
 
+import { arch, cpus, loadavg, release, type } from 'node:os';
 import { throwIfAborted, usageError } from '../../base/errors.js';
 import { openModel } from '../../engine/load.js';
 import { checkTrace, parametersOf } from '../../simulate/adp_parameters.js';
-import { type AdpRow, makeRow } from '../../simulate/adp_row.js';
-import { type AdpStudyOptions, policiesOf, runPolicy, schedulerOf } from '../../simulate/adp_study.js';
+import { median } from '../../base/stats.js';
+import { type AdpRow, makeRow, type RowName } from '../../simulate/adp_row.js';
+import { type AdpStudyOptions, policiesOf, runPolicy } from '../../simulate/adp_study.js';
 import { fitTime, type LinearTime } from '../../simulate/iteration_time.js';
+import { schedulerOf } from '../../simulate/scheduler_options.js';
 import type { Trace } from '../../simulate/trace.js';
 import type { ModelRequest } from '../model_options.js';
-import { replay } from './replay.js';
+import { type Replay, replay } from './replay.js';
+import { version } from '../version.js';
 
 export interface MeasuredStudy {
+  /** Medians over runs; of speedups, those over the baseline of the same turn. */
   readonly measured: readonly AdpRow[];
+  /** By turn. */
+  readonly runs: readonly (readonly AdpRow[])[];
   /** The same policies on a clock. */
   readonly rows: readonly AdpRow[];
   readonly parameters: Readonly<Record<string, unknown>>;
+  readonly environment: Readonly<Record<string, unknown>>;
 }
 
 /** Requests that are run first and not counted: a first step pays for what drivers compile. */
 const WARM_UP = 2;
 
 /**
- * Runs a study's policies on a model by plan adp, and then on a clock. The clock's two constants are fitted on the measured
- * baseline, where none are given.
+ * Runs a study's policies on a model by plan adp, `runs` times in turns, and then on a clock. The clock's two constants
+ * are fitted on the measured baseline, where none are given.
  * @throws SplitkvError as `load`; `usage` for requests that the model is too short for
  */
 export async function measureAdp(
   request: ModelRequest,
   study: Omit<AdpStudyOptions, 'time'> & { readonly time?: LinearTime },
+  runs = 1,
 ): Promise<MeasuredStudy> {
   const { signal } = request;
   const { trace, ranks, maxBatch } = study;
@@ -70,16 +79,28 @@ export async function measureAdp(
     const policies = policiesOf(study);
     request.onProgress('warming up');
     await run(trace.slice(0, WARM_UP * ranks), policies[0]![1]);
-    const measured: AdpRow[] = [];
-    let { time } = study;
-    for (const [name, policy] of policies) {
-      request.onProgress(`running ${name}`);
-      throwIfAborted(signal, 'the measured runs');
-      const result = await run(trace, policy);
-      measured.push(makeRow(name, result, measured[0]?.tps));
-      time ??= fitTime(result.log, request.options.virtualRanks ? 'all' : 'most');
+    const environment = await environmentOf();
+    const turns: AdpRow[][] = [];
+    const baselineLog: Replay['log'][number][] = [];
+    for (let turn = 0; turn < runs; turn++) {
+      const results = new Map<RowName, Replay>();
+      // A machine that gets slower, or faster, must not do so for the same policy in each turn.
+      for (const [name, policy] of [
+        ...policies.slice(turn % policies.length),
+        ...policies.slice(0, turn % policies.length),
+      ]) {
+        request.onProgress(`running ${name}${runs > 1 ? `, turn ${turn + 1} of ${runs}` : ''}`);
+        throwIfAborted(signal, 'the measured runs');
+        results.set(name, await run(trace, policy));
+      }
+      const baseline = results.get('baseline')!;
+      const tps = baseline.outputTokens / baseline.seconds;
+      baselineLog.push(...baseline.log);
+      turns.push(policies.map(([name]) => makeRow(name, results.get(name)!, tps)));
     }
-    const simulated = { ...study, time: time! };
+    const measured = policies.map((_, at) => medianRow(turns.map((turn) => turn[at]!)));
+    const time = study.time ?? fitTime(baselineLog, request.options.virtualRanks ? 'all' : 'most');
+    const simulated = { ...study, time };
     const rows: AdpRow[] = [];
     for (const [name, policy] of policies) {
       rows.push(makeRow(name, runPolicy(simulated, policy), rows[0]?.tps));
@@ -87,6 +108,7 @@ export async function measureAdp(
     const adapters = group.runner.ranks.map(({ facts }) => facts.adapter);
     return {
       measured,
+      runs: turns,
       rows,
       parameters: {
         ...parametersOf(simulated),
@@ -95,9 +117,32 @@ export async function measureAdp(
         adapters,
         virtual_ranks: request.options.virtualRanks ?? false,
       },
+      environment,
     };
   } finally {
     await opened.prefiller?.dispose();
     await group.dispose();
   }
+}
+
+/** Of each figure, the median. */
+function medianRow(rows: readonly AdpRow[]): AdpRow {
+  const [first] = rows as [AdpRow];
+  const figures = Object.keys(first).filter((key): key is keyof Omit<AdpRow, 'name'> => key !== 'name');
+  return { ...first, ...Object.fromEntries(figures.map((key) => [key, median(rows.map((row) => row[key]))])) };
+}
+
+/** What times depend on, besides the adapters. */
+async function environmentOf(): Promise<MeasuredStudy['environment']> {
+  const [cpu] = cpus();
+  return {
+    date: new Date().toISOString(),
+    version: await version(),
+    node: process.version,
+    os: `${type()} ${release()} ${arch()}`,
+    cpu: cpu?.model.trim() ?? 'unknown',
+    cpu_threads: cpus().length,
+    load_average: loadavg()[0],
+    ...(process.env['LP_NUM_THREADS'] !== undefined && { lp_num_threads: process.env['LP_NUM_THREADS'] }),
+  };
 }

@@ -56,7 +56,7 @@ async function chromeListing(quick: boolean, { signal, progress }: Terminal): Pr
 }
 
 /** Every adapter that Dawn finds. */
-async function nodeAdapters(): Promise<AdapterEntry[]> {
+export async function nodeAdapters(): Promise<AdapterEntry[]> {
   const entries: AdapterEntry[] = [];
   for (const name of await nodeAdapterNames()) {
     const adapter = await (await nodeGpu(name)).requestAdapter();

@@ -13,6 +13,7 @@ import {
 import { COPY_SHARING } from '../../placement/index.js';
 import { describeArrangement } from '../arrangement_text.js';
 import { type Command, commonOptions } from '../command.js';
+import { defined } from '../model_options.js';
 import type { Options } from '../options.js';
 
 export const command: Command = {
@@ -24,14 +25,21 @@ export const command: Command = {
   options: {
     profile: { value: 'FILE', help: 'kept entries of each head: {"model", "kv_budget", "layers": [[mean, ...], ...]}' },
     ranks: { value: 'R', help: 'the number of ranks' },
-    mode: { value: 'MODE', help: `${MODES.join(', ')}; default exact` },
+    pipeline: {
+      value: 'P',
+      help: 'cut the layers into P runs, each on R/P ranks of its own, and arrange heads within each; default 1',
+    },
+    mode: {
+      value: 'MODE',
+      help: `${MODES.join(', ')}; default: exact, and copies by wrap in the layers where whole heads leave ranks idle`,
+    },
     objective: {
       value: 'WHAT',
       help: "per-layer (default): the busiest rank's load of each layer, added up; total: the rank busiest over all layers",
     },
     copies: {
       value: 'C',
-      help: 'copies of heads beyond the first, at most so many a layer; default: what --memory allows, without it 0 (fair-copy, wrap: R - 1)',
+      help: 'copies of heads beyond the first, at most so many a layer; default: what --memory allows, without it R - 1 (exact, backtrack: 0), of which the default mode takes as few as come close to what all would do',
     },
     memory: {
       value: 'M',
@@ -56,7 +64,14 @@ export const command: Command = {
     const out = options.text('out');
     const sharing = options.oneOf('sharing', COPY_SHARING);
     if (out !== undefined)
-      await writeOut(out, toArrangementFile(profile.model, problem.ranks, found, { sharing, loads: profile.layers }));
+      await writeOut(
+        out,
+        toArrangementFile(profile.model, problem.ranks, found, {
+          sharing,
+          loads: profile.layers,
+          pipeline: problem.pipeline,
+        }),
+      );
     if (options.has('json')) await terminal.write(`${JSON.stringify(jsonDocument(found, seconds))}\n`);
     else await terminal.write(describeArrangement(profile, problem, found, seconds, sharing));
     if (out !== undefined && !options.has('json')) await terminal.write(`\nwritten to ${out}\n`);
@@ -73,18 +88,16 @@ function jsonDocument(found: Arrangement, seconds: number): object {
 function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
   const ranks = options.integer('ranks', 1, 1024);
   if (ranks === undefined) throw usageError('--ranks is missing: give the number of ranks, e.g. --ranks 4');
-  const [copies, memory, batch] = [
-    options.integer('copies', 0),
-    options.integer('memory', 1),
-    options.integer('batch', 1),
-  ];
   return {
     ranks,
-    mode: options.oneOf('mode', MODES) ?? 'exact',
-    objective: options.oneOf('objective', OBJECTIVES) ?? 'per-layer',
-    ...(copies === undefined ? {} : { copies }),
-    ...(memory === undefined ? {} : { memory }),
-    ...(batch === undefined ? {} : { batch }),
+    ...defined({
+      mode: options.oneOf('mode', MODES),
+      objective: options.oneOf('objective', OBJECTIVES),
+      pipeline: options.integer('pipeline', 1),
+      copies: options.integer('copies', 0),
+      memory: options.integer('memory', 1),
+      batch: options.integer('batch', 1),
+    }),
   };
 }
 

@@ -1,11 +1,11 @@
 import { createInterface } from 'node:readline';
 import { usageError } from '../../base/errors.js';
-import type { GenerateOptions, SavedConversation } from '../../index.js';
+import type { ConversationOptions, GenerateOptions, SavedConversation } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import type { ModelHost } from '../hosts/model_host.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
-import { chatSpecs, readChat } from '../form_options.js';
+import { chatSpecs, readChat, readSpecial, specialSpecs } from '../form_options.js';
 import { readSampling, samplingSpecs } from '../sampling_options.js';
 import { readTurns, type Turns } from '../turns_file.js';
 import { summary } from './generate.js';
@@ -13,7 +13,12 @@ import { summary } from './generate.js';
 export const command: Command = {
   summary:
     "A conversation by the model's chat template: in the terminal, or with the turns of a file. Each turn computes only what is new.",
-  usage: 'chat --model MODEL [--system TEXT] [--turns FILE.json --json] [options]',
+  words: ['model'],
+  examples: [
+    'splitkv chat smollm2-360m-instruct',
+    'splitkv chat ./my-model --system "You answer in one sentence." --when-full forget',
+  ],
+  usage: 'chat MODEL [--system TEXT] [--turns FILE.json --json] [options]',
   options: {
     system: { value: 'TEXT', help: 'the system message' },
     turns: {
@@ -29,6 +34,7 @@ export const command: Command = {
     ...samplingSpecs,
     'no-thinking': chatSpecs['no-thinking']!,
     'template-kwargs': chatSpecs['template-kwargs']!,
+    ...specialSpecs,
     ...modelOptions,
   },
   async run(options, terminal) {
@@ -47,7 +53,7 @@ export const command: Command = {
     const host = await openHost(request);
     try {
       const system = options.text('system') ?? file?.system;
-      const talk = { whenFull, ...(system !== undefined && { system }) };
+      const talk = { whenFull, ...readSpecial(options), ...(system !== undefined && { system }) };
       const how = { ...file?.options, ...sampling, cachePrompt: reuse };
       return file
         ? await askAll(host, file, talk, how, options, terminal)
@@ -58,7 +64,7 @@ export const command: Command = {
   },
 };
 
-type Talk = { readonly system?: string; readonly whenFull: 'error' | 'forget' };
+type Talk = Pick<ConversationOptions, 'system' | 'whenFull' | 'special'>;
 
 /** The turns of a file, one after the other. */
 async function askAll(

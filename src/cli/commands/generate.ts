@@ -6,18 +6,27 @@
 import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
+import type { TextFeed } from '../../app/shared/chat_turn.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { defined, modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
-import { chatSpecs, formSpecs, readChat, readForm } from '../form_options.js';
+import { chatSpecs, formSpecs, readChat, readForm, readSpecial, specialSpecs } from '../form_options.js';
 import { readSampling, samplingSpecs } from '../sampling_options.js';
 import { readPrompts } from '../turns_file.js';
 import { readTokenLists } from '../token_ids.js';
 
 export const command: Command = {
   summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
-  usage: 'generate --model MODEL (--prompt TEXT | --tokens 1,2,3 | --prompts FILE.json) [options]',
+  usage:
+    'generate MODEL PROMPT [options]\nsplitkv generate --model MODEL (--prompt TEXT | --tokens 1,2,3 | --prompts FILE.json) [options]',
+  words: ['model', 'prompt'],
+  examples: [
+    'splitkv generate smollm2-360m-instruct "Why is the sky blue?" --temperature 0.7',
+    'splitkv generate ./my-model - --json < prompt.txt',
+    'splitkv generate qwen3-0.6b "A colour?" --choice red --choice blue',
+    'splitkv generate ./my-model "Hello" --ranks 2 --plan tp',
+  ],
   options: {
     prompt: { value: 'TEXT', help: '- reads it from stdin' },
     tokens: {
@@ -32,6 +41,7 @@ export const command: Command = {
     ...samplingSpecs,
     ...formSpecs,
     ...chatSpecs,
+    ...specialSpecs,
     stop: { value: 'TEXT', multiple: true, help: 'end before this text; may be given several times' },
     raw: { help: 'feed the prompt as it is, without the chat template' },
     ...modelOptions,
@@ -39,12 +49,13 @@ export const command: Command = {
   async run(options, terminal) {
     const generateOptions: GenerateOptions = { ...(await readOptions(options)), signal: terminal.signal };
     const json = options.has('json');
+    const feed = readFeed(options);
     const path = options.text('prompts');
     if (path !== undefined) {
       if (options.has('prompt') || options.has('tokens'))
         throw usageError('--prompts takes the place of --prompt and --tokens');
       const prompts = await readPrompts(path);
-      return generateMany(prompts, options, generateOptions, terminal);
+      return generateMany(prompts, options, feed, generateOptions, terminal);
     }
     const request = await modelRequest(options, terminal);
     const prompt = await readPrompt(options);
@@ -52,7 +63,7 @@ export const command: Command = {
     const host = await openHost(request);
     let result: GenerateResult;
     try {
-      result = await host.generate(prompt, options.has('raw'), generateOptions, (piece) => {
+      result = await host.generate(prompt, feed, generateOptions, (piece) => {
         if (!json) void terminal.write(piece);
       });
     } finally {
@@ -63,7 +74,9 @@ export const command: Command = {
     const ids = result.text === '' && !result.reasoning ? result.tokens.join(',') : '';
     await terminal.write(json ? `${JSON.stringify(result)}\n` : `${calls || ids}\n`);
     if (!json) {
-      const predicted = options.has('verbose') ? predictedLines(result.stats) : [];
+      const { planReason } = host.info;
+      const why = planReason === undefined ? [] : [`plan ${result.stats.plan}: ${planReason}`];
+      const predicted = options.has('verbose') ? [...why, ...predictedLines(result.stats)] : [];
       terminal.note(
         [
           summary(result),
@@ -82,12 +95,13 @@ export const command: Command = {
 async function generateMany(
   prompts: readonly (string | readonly number[])[],
   options: Options,
+  feed: TextFeed,
   generateOptions: GenerateOptions,
   terminal: Terminal,
 ): Promise<number> {
   const host = await openHost(await modelRequest(options, terminal));
   try {
-    const all = await host.generateMany(prompts, options.has('raw'), generateOptions);
+    const all = await host.generateMany(prompts, feed, generateOptions);
     // Of the moment when most of them ran.
     const busiest = all
       .flatMap(({ stats }) => stats.attention ?? [])
@@ -108,6 +122,14 @@ async function generateMany(
 }
 
 const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
+
+function readFeed(options: Options): TextFeed {
+  const raw = options.has('raw');
+  const special = readSpecial(options);
+  if (raw && special.special !== undefined)
+    throw usageError('--special is of messages; a --raw text has the control tokens that it spells out');
+  return { raw, ...special };
+}
 
 async function readPrompt(options: Options): Promise<string | readonly number[]> {
   const tokens = options.text('tokens');
@@ -191,7 +213,15 @@ function rankLines({ ranks, plan, exchanges_per_token: exchanges }: RunStats): s
     ...ranks.map(
       (rank, index) =>
         `  rank ${index}: weights ${formatBytes(rank.weight_bytes)}, cache ${formatBytes(rank.kv_bytes)}, ` +
-        `sends ${formatBytes(Math.round(rank.bytes_per_token))} per token, ${rank.us_per_exchange.toFixed(0)} us per exchange (${rank.adapter})`,
+        `sends ${formatBytes(Math.round(rank.bytes_per_token))} per token; a token's ${tokenMs(rank)} ms: ` +
+        `${rank.compute_ms_per_token.toFixed(2)} compute, ${rank.exchange_ms_per_token.toFixed(2)} exchange, ` +
+        `${rank.wait_ms_per_token.toFixed(2)} wait (${rank.adapter})`,
     ),
   ];
 }
+
+const tokenMs = ({
+  compute_ms_per_token: computes,
+  exchange_ms_per_token: exchanges,
+  wait_ms_per_token: waits,
+}: RunStats['ranks'][number]): string => (computes + exchanges + waits).toFixed(2);

@@ -6,7 +6,8 @@ import { readTokenLists, TOKENS_HINT } from '../token_ids.js';
 
 export const command: Command = {
   summary: 'Next-token logits after token ids: of the last position, or of every one.',
-  usage: 'logits --model MODEL --tokens 1,2,3 [options]',
+  words: ['model'],
+  usage: 'logits MODEL --tokens 1,2,3 [options]',
   options: {
     tokens: { value: 'IDS', help: 'ids with commas, or @FILE.json: one list of ids, or a list of lists' },
     all: { help: 'every position, not only the last' },

@@ -1,23 +1,53 @@
 import { writeFile } from 'node:fs/promises';
 import type { PlainPlanOptions } from '../../app/host_protocol.js';
-import { SplitkvError } from '../../base/errors.js';
-import type { PlanReport } from '../../index.js';
-import { type Command, commonOptions } from '../command.js';
-import { defined, modelOptions, type ModelRequest, modelRequest } from '../model_options.js';
-import type { OptionSpecs } from '../options.js';
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { ModelShape, Plan, PlanReport } from '../../index.js';
+import {
+  arrangedPlan,
+  COPY_SHARING,
+  type Degrees,
+  isArrangement,
+  makePlan,
+  type PlanFile,
+} from '../../placement/index.js';
+import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
+import { type Command, commonOptions, type Terminal } from '../command.js';
+import { degreesOf, namedByDegrees } from '../../engine/degrees.js';
+import { defined, modelOptions, type ModelRequest, modelRequest, networkOptions } from '../model_options.js';
+import type { Options, OptionSpecs } from '../options.js';
 
-const { model, hub, token, weights, kv, context, host, adapter, ranks, memory } = modelOptions;
+const { model, hub, weights, kv, context, host, adapter, ranks, memory, tensor, token, sequence, pipeline, data } =
+  modelOptions;
 
 export const command: Command = {
   summary:
     'Predicts what every plan would do with a model on this machine, and names the one that `--plan auto` takes. Adapters are ' +
     'measured with the model’s own kernels, once; its weights are not loaded.',
-  usage: 'plan --model MODEL [--ranks N] [options]',
+  words: ['model'],
+  examples: [
+    'splitkv plan smollm2-360m-instruct --ranks 2',
+    'splitkv plan ./my-model --ranks 4 --memory 2GB --out plan.json',
+    'splitkv plan ./my-model --ranks 4 --plan tp --export vllm',
+    'splitkv plan ./my-model --tensor 2 --token 2 --batch 32',
+  ],
+  usage: 'plan MODEL [--ranks N] [options]',
   options: {
     model,
     hub,
-    token,
+    'hub-token': modelOptions['hub-token'],
     ranks: { ...ranks, help: 'GPU devices there may be: how many (default 2), or an adapter each, as for generate' },
+    plan: {
+      ...modelOptions.plan,
+      help: 'auto (default): of all plans; a policy: what is predicted of it; with --export also a FILE.json',
+    },
+    tensor: {
+      ...tensor,
+      help: 'degrees of parallelism: the plan that they name is the pick, on as many ranks as their product. Ranks with different heads and columns (tp)',
+    },
+    token,
+    sequence,
+    pipeline,
+    data,
     weights,
     kv,
     context,
@@ -30,14 +60,34 @@ export const command: Command = {
     adapter,
     'virtual-ranks': modelOptions['virtual-ranks'],
     fresh: { help: 'measure again what was measured before' },
+    export: {
+      value: 'ENGINE',
+      help: `print how ${EXPORT_TARGETS.join(', ')} is launched to share the model like the picked plan, and what differs; with --plan nothing is measured`,
+    },
     out: { value: 'FILE', help: 'write the picked plan there, as JSON that `--plan FILE` runs' },
     ...commonOptions,
   } satisfies OptionSpecs,
   async run(options, terminal) {
     const request = await modelRequest(options, terminal, false);
-    const { plan: _, stepsInFlight: __, ...loadOptions } = request.options;
+    const { plan, ranks } = await namedByDegrees(request.options);
+    const { plan: given, stepsInFlight: _, ...loadOptions } = request.options;
+    const target = options.oneOf('export', EXPORT_TARGETS);
+    const out = options.text('out');
+    if (target !== undefined && plan !== undefined && plan !== 'auto') {
+      const { readShape } = await import('../../engine/planning/read_shape.js');
+      const { signal } = request;
+      const shape = await readShape(request.model, { ...networkOptions(options), ...defined({ signal }) });
+      const made = namedPlan(plan, ranks, shape, degreesOf(request.options));
+      await writeExport(request.model, made, shape, target, options, terminal);
+      if (out !== undefined) await writePlan(out, made);
+      return 0;
+    }
+    if (plan !== undefined && typeof plan !== 'string') {
+      throw usageError('--plan FILE is for --export: give a policy, or --export too');
+    }
     const report = await makeReport(request, {
       ...loadOptions,
+      ...(typeof given === 'string' && { plan: given }),
       ...defined({
         promptTokens: options.integer('prompt-tokens', 1),
         newTokens: options.integer('max-tokens', 1),
@@ -45,13 +95,14 @@ export const command: Command = {
         fresh: options.has('fresh') || undefined,
       }),
     });
-    if (options.has('json')) await terminal.write(`${JSON.stringify(planDocument(report), null, 2)}\n`);
+    if (target !== undefined && report.pick) {
+      await writeExport(request.model, report.pick.plan, report.shape, target, options, terminal);
+    } else if (options.has('json')) await terminal.write(`${JSON.stringify(planDocument(report), null, 2)}\n`);
     else await terminal.write(describe(report));
     if (!report.pick) {
       if (options.has('json')) terminal.note(`splitkv: ${report.why}`);
       return 1;
     }
-    const out = options.text('out');
     if (out !== undefined) await writePlan(out, report.pick.plan);
     return 0;
   },
@@ -120,4 +171,33 @@ function planDocument(report: PlanReport): object {
     why: report.why,
     measured: report.machine,
   };
+}
+
+/** A policy on so many ranks, or what a file holds. */
+function namedPlan(
+  asked: string | PlanFile,
+  ranks: number | readonly string[] = 2,
+  shape: ModelShape,
+  degrees: Degrees | undefined,
+): Plan {
+  const count = typeof ranks === 'number' ? ranks : ranks.length;
+  if (typeof asked === 'string') return makePlan(asked, count, shape, degrees);
+  return isArrangement(asked) ? arrangedPlan(asked, shape, asked.sharing ?? COPY_SHARING[0]) : asked;
+}
+
+async function writeExport(
+  model: string,
+  plan: Plan,
+  shape: ModelShape,
+  target: ExportTarget,
+  options: Options,
+  terminal: Terminal,
+): Promise<void> {
+  const exported = exportPlan(plan, shape, target, {
+    model: model.replace(/^hf:/, ''),
+    ...defined({ contextLength: options.integer('context', 1), sequences: options.integer('batch', 1, 256) }),
+  });
+  const { devices, command, environment, config, differences } = exported;
+  const document = { target, devices, command, environment, ...(config && { config }), differences, plan };
+  await terminal.write(options.has('json') ? `${JSON.stringify(document, null, 2)}\n` : exportScript(exported));
 }

@@ -1,11 +1,11 @@
 import { writeFile } from 'node:fs/promises';
 import { SplitkvError, usageError } from '../../base/errors.js';
+import { type MeasuredProfile, measureProfile } from '../../engine/profile/measure_profile.js';
+import { storyQuestion } from '../../engine/profile/story.js';
 import type { Command } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { heatMapHtml } from '../profile/heat_map.js';
-import { type MeasuredProfile, measureProfile } from '../profile/measure.js';
 import { readPrompts } from '../profile/read_prompts.js';
-import { storyQuestion } from '../profile/story.js';
 import { profileTable } from '../profile/table.js';
 
 const DEFAULT_SAMPLES = 32;
@@ -16,7 +16,8 @@ export const command: Command = {
   summary:
     'Measures what each kv head keeps of sample prompts when their KV cache is compressed: the load that `splitkv arrange` arranges by, and ' +
     'that --kv-policy static keeps by.',
-  usage: 'profile --model MODEL --kv-budget B [options]',
+  words: ['model'],
+  usage: 'profile MODEL --kv-budget B [options]',
   options: {
     'kv-budget': { ...kvBudget, help: 'part of a prompt that is kept, above 0 and below 1, such as 0.2' },
     policy: { value: 'POLICY', help: 'ada (default) or snap, which keeps as much of every head' },
@@ -57,7 +58,7 @@ export const command: Command = {
       const samples =
         given ??
         Array.from({ length: count ?? DEFAULT_SAMPLES }, (_, at) => storyQuestion(tokens, seed * 100_003 + at).prompt);
-      profile = await measureProfile(host, samples, { budget, policy }, terminal);
+      profile = await measureProfile(host, samples, { onProgress: (line) => terminal.progress(line) });
     } finally {
       await host.close();
     }

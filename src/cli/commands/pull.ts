@@ -11,7 +11,8 @@ export const command: Command = {
     '~/.cache/huggingface/hub), and prints where it lies. What is there stays, what broke off goes on, and files are checked by their hashes.',
   usage:
     'pull MODEL [options]\n\nMODEL: ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME:Q4_K_M, or a name that `splitkv models` lists',
-  argument: 'MODEL',
+  words: ['MODEL'],
+  examples: ['splitkv pull smollm2-360m-instruct', 'splitkv pull Qwen/Qwen3-0.6B-GGUF:Q8_0'],
   options: { ...hubOptions, ...commonOptions },
   async run(options, terminal) {
     const given = options.text('MODEL');
@@ -27,7 +28,7 @@ export const command: Command = {
     const pulled = await pull(name, {
       network,
       signal: terminal.signal,
-      onProgress: (line) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line)),
+      onProgress: (line, part) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line, part)),
       onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
     });
     const { repo, commit, folder, gguf, files, bytes, downloadedBytes } = pulled;

@@ -3,7 +3,7 @@ import { parseMemory } from '../../app/ranks/rank_options.js';
 import { progressLine } from '../../app/shared/progress.js';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
-import type { AttentionDpOptions, ServingModel } from '../../index.js';
+import type { ServingModel } from '../../index.js';
 import { ApiServer, type RequestRecord, type ServerOptions } from '../../server/api_server.js';
 import { isLoopback } from '../../server/http/hosts.js';
 import { type Command, type Terminal, TERMINATED } from '../command.js';
@@ -18,7 +18,12 @@ const { host: _host, 'steps-in-flight': _steps, ...ownModelOptions } = modelOpti
 
 export const command: Command = {
   summary: 'Serves a model by the OpenAI API over HTTP, many requests at once. Runs in Node, until Ctrl-C or SIGTERM.',
-  usage: 'serve --model MODEL [--port P] [options]',
+  words: ['model'],
+  examples: [
+    'splitkv serve smollm2-360m-instruct --port 8000',
+    'splitkv serve ./my-model --listen 0.0.0.0 --api-key-file keys.txt --slots 32',
+  ],
+  usage: 'serve MODEL [--port P] [options]',
   options: {
     port: { value: 'P', help: `default ${DEFAULT_PORT}; 0 takes a free one` },
     listen: { value: 'ADDRESS', help: 'default 127.0.0.1: nobody but this machine; 0.0.0.0 or :: for everybody' },
@@ -51,13 +56,6 @@ export const command: Command = {
       value: 'N',
       help: 'answers in N groups whose steps run side by side, so that ranks wait less for each other; default auto: pipelines and token plans',
     },
-    'attention-dp-mode': {
-      value: 'MODE',
-      help: 'with --plan adp or token, which rank a request goes to: cost (default; by measured times) or trtllm',
-    },
-    'enable-balance': { help: 'with these plans, prompts wait until running them keeps the ranks evenly busy' },
-    'timeout-iters': { value: 'N', help: 'iterations that they wait for every rank to have one; default 50' },
-    'batching-wait-iters': { value: 'N', help: 'iterations that they then wait for more; default 10' },
     'no-prefix-caching': { help: 'compute every prompt whole' },
     'max-queue': { value: 'N', help: 'answers that may wait; beyond them clients get 429; default 128' },
     'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
@@ -93,7 +91,6 @@ export const command: Command = {
       tokensPerIteration: options.integer('tokens-per-iteration', 1),
       microBatches: microBatches(options),
       prefixCaching: options.has('no-prefix-caching') ? false : undefined,
-      attentionDpConfig: attentionDp(options),
     });
     const { model: where, options: load, onProgress, onWarning, signal } = await modelRequest(options, terminal);
     // A port in use is told before the engine is read.
@@ -139,21 +136,6 @@ export const command: Command = {
 
 const microBatches = (options: Options): number | 'auto' | undefined =>
   options.text('micro-batches') === 'auto' ? 'auto' : options.integer('micro-batches', 1, 256);
-
-/** What the options say of `attention_dp_config`; undefined where they say nothing. */
-function attentionDp(options: Options): AttentionDpOptions | undefined {
-  const balance = options.has('enable-balance') || undefined;
-  for (const name of ['timeout-iters', 'batching-wait-iters']) {
-    if (options.has(name) && !balance) throw usageError(`--${name} is about waiting: give --enable-balance too`);
-  }
-  const config = defined({
-    mode: options.oneOf('attention-dp-mode', ['cost', 'trtllm']),
-    enable_balance: balance,
-    timeout_iters: options.integer('timeout-iters', 0),
-    batching_wait_iters: options.integer('batching-wait-iters', 0),
-  });
-  return Object.keys(config).length > 0 ? config : undefined;
-}
 
 const seconds = (options: Options, name: string): number | undefined =>
   options.number(name, 'seconds of at least 0', (value) => value >= 0);

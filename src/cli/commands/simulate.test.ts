@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { AdpRow } from '../../simulate/adp_row.js';
+import type { Pareto } from '../../simulate/pareto.js';
 import { runHere } from '../testing/run_here.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-simulate-'));
@@ -56,10 +57,30 @@ test('a table, and a report', async () => {
   const out = join(scratch, 'report.html');
   const { code, stdout, stderr } = await runHere([...small, '--out', out]);
   expect(code, stderr).toBe(0);
-  expect(stdout).toMatch(/^baseline +[\d,]+ +\d+\.\d\d% +[\d,]+ +1\.00 /m);
+  expect(stdout).toMatch(/^baseline +[\d,]+ +\d+\.\d\d% +\d+\.\d\d% +[\d,]+ +1\.00 /m);
   expect(stdout).not.toContain('published'); // another run than the published one
   expect(stdout).toContain(`report written to ${out}`);
   expect(readFileSync(out, 'utf8')).toMatch(/^<!doctype html>[\s\S]*<\/html>\n$/);
+});
+
+test('--pareto: points and fronts, of the loads that are asked for', async () => {
+  const args = [...small, '--ranks', '2', '--pareto', '--loads', '8,160'];
+  const document = (await simulated(args)) as Document & { readonly pareto: Pareto };
+  const { points, fronts } = document.pareto;
+  expect(points).toHaveLength(22);
+  expect(points[0]).toEqual({
+    policy: 'baseline',
+    concurrency: 8,
+    timeout_iters: null,
+    batching_wait_iters: null,
+    tps: expect.any(Number) as number,
+    tps_per_rank: points[0]!.tps / 2,
+    ttft_mean_s: expect.any(Number) as number,
+    ttft_p95_s: expect.any(Number) as number,
+  });
+  expect(fronts.map(({ concurrency }) => concurrency)).toEqual([8, 160]);
+  const { stdout } = await runHere(args);
+  expect(stdout).toMatch(/^cost +160 +50 \/ 10 +[\d,]+ +[\d,]+ +\d+\.\d\d +\d+\.\d\d/m);
 });
 
 test('a trace file with arrivals and deadlines', async () => {
@@ -71,13 +92,15 @@ test('a trace file with arrivals and deadlines', async () => {
   expect(parameters).toMatchObject({ requests: 3, mean_out: 11 / 3 });
   expect(parameters).not.toHaveProperty('seed');
   // The last one comes at 9.5 and takes one iteration of 50 tokens.
-  for (const { elapsed_s } of rows) expect(elapsed_s).toBeCloseTo(9.5 + 0.0285 + 50 * 87.8e-6, 6);
+  for (const { elapsed_s } of rows) expect(elapsed_s).toBeCloseTo(9.5 + 0.0263 + 50 * 99e-6, 6);
 });
 
 describe('bad usage', () => {
   test.each<[string, string[], string]>([
     ['nothing to simulate', ['simulate'], 'what to simulate is missing. Use: simulate adp'],
     ['options only', ['simulate', '--seed', '1'], 'what to simulate is missing'],
+    ['loads without points', [...small, '--loads', '8'], '--loads is for --pareto'],
+    ['loads that are none', [...small, '--pareto', '--loads', '8,,9'], '--loads 8,,9: expected numbers of requests'],
     ['an unknown subject', ['simulate', 'apd'], "unknown subject 'apd'. Did you mean 'adp'?"],
     ['no room beside a batch', [...small, '--max-tokens-per-iteration', '16'], 'expected more than --max-batch 16'],
     ['a mean without room', [...small, '--mean-in', '5000'], '--mean-in 5000: prompts may have 4662 tokens'],

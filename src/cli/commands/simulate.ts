@@ -1,10 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import { isPublishedRun } from '../../simulate/adp_parameters.js';
 import { type AdpStudyOptions, runPolicy, studyAdp } from '../../simulate/adp_study.js';
 import { calibrate } from '../../simulate/calibrate.js';
-import { paretoGrid } from '../../simulate/pareto.js';
+import { defaultLoads, paretoOfLoads } from '../../simulate/pareto.js';
 import {
   LENGTHS,
   PUBLISHED_ROWS,
@@ -18,9 +17,9 @@ import { parseTrace } from '../../simulate/trace_file.js';
 import type { Trace } from '../../simulate/trace.js';
 import { measureAdp } from '../adp/measure_adp.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
-import { modelOptions, modelRequest } from '../model_options.js';
+import { hubOptions, modelOptions, modelRequest } from '../model_options.js';
 import type { Options } from '../options.js';
-import { describeMeasured, describeStudy } from '../simulate_text.js';
+import { describeMeasured, describePareto, describeStudy } from '../simulate_text.js';
 
 const { maxTokensPerIteration, concurrency } = PUBLISHED_SETTINGS;
 const SYNTHETIC = ['requests', 'mean-in', 'mean-out', 'seed'] as const;
@@ -33,8 +32,7 @@ function presets(name: keyof typeof SMALL_SETTINGS): string {
 /** Where the trace really runs. */
 const runOptions = {
   model: modelOptions.model,
-  hub: modelOptions.hub,
-  token: modelOptions.token,
+  ...hubOptions,
   weights: modelOptions.weights,
   kv: modelOptions.kv,
   adapter: modelOptions.adapter,
@@ -47,7 +45,7 @@ export const command: Command = {
     'Runs the scheduler on a clock instead of a GPU. adp: attention data parallelism, a trace under four policies: the baseline, ' +
     "TensorRT-LLM's waits (context_wait, full) and ours (cost). Defaults are those of the run that NVIDIA published. With --model the " +
     'trace really runs, by plan adp: measured beside simulated.',
-  usage: 'simulate adp [options]\n       splitkv simulate adp --model MODEL [--virtual-ranks] [options]',
+  usage: 'simulate adp [options]\nsplitkv simulate adp --model MODEL [--virtual-ranks] [options]',
   subjects: ['adp'],
   options: {
     requests: { value: 'N', help: `requests of the synthetic trace; ${presets('requests')}` },
@@ -83,6 +81,14 @@ export const command: Command = {
     calibrate: {
       help: 'fit these two first, so that the baseline has the published TPS and SOL TPS; they are told on stderr',
     },
+    pareto: {
+      help: "also throughput against time to first token: baseline, TensorRT-LLM's waits on a grid, cost; under each of --loads",
+    },
+    loads: {
+      value: 'N[,N]',
+      help: 'with --pareto: requests open at once; default a twentieth, a fifth and all of --concurrency',
+    },
+    runs: { value: 'N', help: 'with --model: runs of each policy, in turns; figures are medians; default 1' },
     out: { value: 'FILE', help: 'also write an HTML report there: runs over iterations, and throughput against TTFT' },
     ...runOptions,
     ...commonOptions,
@@ -91,27 +97,33 @@ export const command: Command = {
     if (options.has('model')) return runMeasured(options, terminal);
     const needless = Object.keys(runOptions).find((name) => options.has(name));
     if (needless !== undefined) throw usageError(`--${needless} is for a run on a model: give --model too`);
+    if (options.has('runs')) throw usageError('--runs is for a run on a model: give --model too');
     const given = await studyOptions(options);
-    const study = options.has('calibrate') ? await calibrated(given, terminal) : given;
-    const published = isPublishedRun(study);
+    const loads = loadsOf(options, given.concurrency);
     const out = options.text('out');
+    const study = options.has('calibrate') ? await calibrated(given, terminal) : given;
     const progress = async (name: string): Promise<void> => {
       terminal.progress(`simulating ${name}`);
       await setImmediate(); // lets Ctrl-C through
       throwIfAborted(terminal.signal, 'the simulation');
     };
     const result = await studyAdp(study, progress);
-    if (out !== undefined) {
-      const pareto = await paretoGrid(study, result, progress);
-      await writeReport(out, adpReport({ study: result, pareto, published }));
-    }
-    const { rows, published: publishedRows, parameters } = result;
+    const pareto = loads && (await paretoOfLoads(study, loads, progress, result.rows));
+    if (out !== undefined) await writeReport(out, adpReport({ study: result, ...(pareto && { pareto }) }));
+    const { rows, published, checks, parameters } = result;
     const seed = options.has('trace') ? {} : { seed: options.integer('seed', 0) ?? 1 };
     if (options.has('json')) {
-      const document = { rows, published: publishedRows, parameters: { ...seed, ...parameters } };
+      const document = {
+        rows,
+        published,
+        ...(checks && { checks }),
+        ...(pareto && { pareto }),
+        parameters: { ...seed, ...parameters },
+      };
       await terminal.write(`${JSON.stringify(document)}\n`);
     } else {
-      await terminal.write(describeStudy(result, published));
+      await terminal.write(describeStudy(result));
+      if (pareto) await terminal.write(`\n${describePareto(pareto)}`);
       if (out !== undefined) await terminal.write(`\nreport written to ${out}\n`);
     }
     return 0;
@@ -120,7 +132,7 @@ export const command: Command = {
 
 /** Runs the trace on a model's ranks, and then on a clock. */
 async function runMeasured(options: Options, terminal: Terminal): Promise<number> {
-  for (const name of ['calibrate', 'out']) {
+  for (const name of ['calibrate', 'out', 'pareto', 'loads']) {
     if (options.has(name)) throw usageError(`--${name} is for a simulation alone: leave it or --model out`);
   }
   const request = await modelRequest(options, terminal);
@@ -141,9 +153,27 @@ async function runMeasured(options: Options, terminal: Terminal): Promise<number
   const result = await measureAdp(
     { ...request, options: { ...request.options, ranks } },
     timed ? { ...untimed, time } : untimed,
+    options.integer('runs', 1, 100),
   );
   await terminal.write(options.has('json') ? `${JSON.stringify(result)}\n` : describeMeasured(result));
   return 0;
+}
+
+/** Undefined where no points are asked for. */
+function loadsOf(options: Options, concurrency: number): readonly number[] | undefined {
+  if (!options.has('pareto')) {
+    if (options.has('loads')) throw usageError('--loads is for --pareto: give both');
+    return undefined;
+  }
+  const text = options.text('loads');
+  if (text === undefined) return defaultLoads(concurrency);
+  const loads = text.split(',').map((part) => {
+    const load = Number(part);
+    if (!Number.isInteger(load) || load < 1 || load > 1_000_000)
+      throw usageError(`--loads ${text}: expected numbers of requests from 1 to 1000000, such as 256,1024,5120`);
+    return load;
+  });
+  return [...new Set(loads)];
 }
 
 const LENGTH = 'a number of at least 1';

@@ -3,7 +3,7 @@ import type { AdapterEntry } from '../../app/shared/adapter_list.js';
 import type { HostEvent, Outcome, PlainPlanOptions } from '../../app/host_protocol.js';
 import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
 import type { AdaptersMeasure, ModelInfo, PlanReport } from '../../index.js';
-import { type Chrome, launchChrome, orAborted } from './chrome.js';
+import { launchChrome, orAborted } from './chrome.js';
 import { lacksSandbox } from './find_chrome.js';
 import type { HostRequest, ModelHost } from './model_host.js';
 import { type PageServer, startPageServer } from '../page_server.js';
@@ -33,7 +33,7 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
   let onText: (piece: string) => void = () => {};
   let onRow: (position: number, row: Float32Array) => void = () => {};
   session.onEvent = (event) => {
-    if (event.kind === 'progress') request.onProgress(event.line);
+    if (event.kind === 'progress') request.onProgress(event.line, event.part);
     else if (event.kind === 'warning') request.onWarning(event.message);
     else if (event.kind === 'text') onText(event.piece);
     else if (event.kind === 'row') onRow(event.position, fromBase64(event.base64));
@@ -51,21 +51,21 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
   }
   return {
     info,
-    async generate(prompt, raw, { signal: _, ...options }, take) {
+    async generate(prompt, feed, { signal: _, ...options }, take) {
       onText = take;
       return session.call((page) =>
-        page.evaluate(([text, plain, rest]) => window.splitkvHost.generate(text, plain, rest), [
+        page.evaluate(([text, how, rest]) => window.splitkvHost.generate(text, how, rest), [
           prompt,
-          raw,
+          feed,
           options,
         ] as const),
       );
     },
-    generateMany: (prompts, raw, { signal: _, ...options }) =>
+    generateMany: (prompts, feed, { signal: _, ...options }) =>
       session.call((page) =>
-        page.evaluate(([all, plain, rest]) => window.splitkvHost.generateMany(all, plain, rest), [
+        page.evaluate(([all, how, rest]) => window.splitkvHost.generateMany(all, how, rest), [
           prompts,
-          raw,
+          feed,
           options,
         ] as const),
       ),
@@ -152,25 +152,34 @@ export async function planInChrome(
   }
 }
 
+/**
+ * @param shared a server that serves the model, too; it stays
+ * @param browser one that runs already, and goes on running; default: one is started
+ */
 export async function openSession(
   model: string,
   signal: AbortSignal,
   onWarning: (message: string) => void,
   shared?: PageServer,
+  browser?: Browser,
 ): Promise<Session> {
   throwIfAborted(signal, 'starting Chrome');
   if (lacksSandbox() && /^(https?:|hf:)/.test(model)) {
     onWarning(`Chrome has no sandbox as root, and ${model} is a model of another site: use another user's account`);
   }
   const server = shared ?? (await startPageServer(model));
-  let chrome: Chrome | undefined;
+  let own: Browser | undefined;
   const close = async (): Promise<void> => {
-    await chrome?.browser.close().catch(() => {});
+    await own?.close().catch(() => {});
     if (!shared) await server.close();
   };
   try {
-    chrome = await launchChrome(signal);
-    return await orAborted(openPage(chrome, server, close, signal, onWarning), signal, 'opening the page in Chrome');
+    if (!browser) own = (await launchChrome(signal)).browser;
+    return await orAborted(
+      openPage(browser ?? own!, server, close, signal, onWarning),
+      signal,
+      'opening the page in Chrome',
+    );
   } catch (error) {
     await close();
     throw error;
@@ -178,7 +187,7 @@ export async function openSession(
 }
 
 async function openPage(
-  { browser }: Chrome,
+  browser: Browser,
   server: PageServer,
   closeAll: () => Promise<void>,
   signal: AbortSignal,
@@ -233,6 +242,7 @@ async function openPage(
       // Lets the page free its GPU memory in order, unless it no longer answers.
       const freed = page.evaluate(() => window.splitkvHost.close()).catch(() => {});
       await Promise.race([freed, new Promise((resolve) => setTimeout(resolve, 3000).unref())]);
+      await page.close().catch(() => {});
       await closeAll();
     },
   };

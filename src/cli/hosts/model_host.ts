@@ -5,7 +5,8 @@
 
 import type { Browser } from 'playwright-core';
 import type { PlainLoadOptions } from '../../app/host_protocol.js';
-import type { TurnRequest, TurnResult } from '../../app/shared/chat_turn.js';
+import type { ProgressPart } from '../../app/shared/progress.js';
+import type { TextFeed, TurnRequest, TurnResult } from '../../app/shared/chat_turn.js';
 import type { GenerateOptions, GenerateResult, KeptEntries, LogitsOptions, ModelInfo, RunStats } from '../../index.js';
 
 export interface HostRequest {
@@ -13,7 +14,7 @@ export interface HostRequest {
   readonly model: string;
   readonly options: PlainLoadOptions;
   readonly signal: AbortSignal;
-  readonly onProgress: (line: string) => void;
+  readonly onProgress: (line: string, part?: ProgressPart) => void;
   readonly onWarning: (message: string) => void;
   /** Called with the browser before it loads the model; never by a host without one. */
   readonly onBrowser?: (browser: Browser) => Promise<void>;
@@ -22,17 +23,16 @@ export interface HostRequest {
 /** A loaded model, in this process or in a browser: commands don't know which. */
 export interface ModelHost {
   readonly info: ModelInfo;
-  /** @param raw feeds a text as it is, without the model's chat template */
   generate(
     prompt: string | readonly number[],
-    raw: boolean,
+    feed: TextFeed,
     options: GenerateOptions,
     onText: (piece: string) => void,
   ): Promise<GenerateResult>;
   /** Answers several prompts side by side; results in the order of the prompts. */
   generateMany(
     prompts: readonly (string | readonly number[])[],
-    raw: boolean,
+    feed: TextFeed,
     options: GenerateOptions,
   ): Promise<GenerateResult[]>;
   /** A turn of a conversation, which is in the request and in the result. */

@@ -1,7 +1,7 @@
 import { load, type Model } from '../../index.js';
 import type { HostRequest, ModelHost } from './model_host.js';
-import { answerAll, chatTurn } from '../../app/shared/chat_turn.js';
-import { progressLine } from '../../app/shared/progress.js';
+import { answerAll, asPrompt, chatTurn } from '../../app/shared/chat_turn.js';
+import { progressLine, progressPart } from '../../app/shared/progress.js';
 
 /** Loads the model in this process (WebGPU by Dawn). */
 export async function openNodeHost({
@@ -15,20 +15,16 @@ export async function openNodeHost({
     ...options,
     signal,
     onWarning,
-    onProgress: (progress) => onProgress(progressLine(progress)),
+    onProgress: (progress) => onProgress(progressLine(progress), progressPart(progress)),
   });
   return {
     info: model.info,
-    async generate(prompt, raw, generateOptions, onText) {
-      const chat = typeof prompt === 'string' && model.info.hasChatTemplate && !raw;
-      const generation = model.generate(
-        chat ? { messages: [{ role: 'user', content: prompt }] } : prompt,
-        generateOptions,
-      );
+    async generate(prompt, feed, generateOptions, onText) {
+      const generation = model.generate(asPrompt(model, prompt, feed), generateOptions);
       for await (const piece of generation) onText(piece);
       return generation.result;
     },
-    generateMany: (prompts, raw, generateOptions) => answerAll(model, prompts, raw, generateOptions),
+    generateMany: (prompts, feed, generateOptions) => answerAll(model, prompts, feed, generateOptions),
     turn: (request, turnSignal, onText) => chatTurn(model, request, turnSignal, onText),
     async logits(tokens, logitsOptions) {
       await model.logits(tokens, logitsOptions);

@@ -2,13 +2,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { ModelInfo } from '../../index.js';
 import { arrange, parseProfile } from '../../arrangement/index.js';
 import { runCli } from '../testing/run_cli.js';
 import { heatMapHtml } from './heat_map.js';
-import { measureProfile } from './measure.js';
+import { measureProfile } from '../../engine/profile/measure_profile.js';
 import { readPrompts } from './read_prompts.js';
-import { storyQuestion } from './story.js';
+import { storyQuestion } from '../../engine/profile/story.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-profile-'));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -17,11 +16,10 @@ const file = (name: string, text: string): string => {
   return join(scratch, name);
 };
 
-const quiet = { progress: () => {} };
-const hostOf = (kept: readonly { promptTokens: number; layers: number[][] }[]) => {
+const hostOf = (kept: readonly { promptTokens: number; layers: number[][] }[], policy: 'ada' | 'snap' = 'ada') => {
   let next = 0;
   return {
-    info: { name: '<tiny>' } as ModelInfo,
+    info: { name: '<tiny>', compression: { policy, budget: 0.2 } },
     kept: () => Promise.resolve(kept[next++ % kept.length]!),
   };
 };
@@ -44,7 +42,7 @@ const two = [
 
 describe('a profile', () => {
   test('means and spreads of what heads keep, in entries and as a part of each sample', async () => {
-    const profile = await measureProfile(hostOf(two), ['a', 'b'], { budget: 0.2, policy: 'ada' }, quiet);
+    const profile = await measureProfile(hostOf(two), ['a', 'b']);
     expect(profile).toEqual({
       model: '<tiny>',
       kv_budget: 0.2,
@@ -71,21 +69,27 @@ describe('a profile', () => {
   });
 
   test('is what `arrange` arranges by', async () => {
-    const profile = await measureProfile(hostOf(two), ['a', 'b'], { budget: 0.2, policy: 'ada' }, quiet);
+    const profile = await measureProfile(hostOf(two), ['a', 'b']);
     const { layers } = parseProfile(JSON.stringify(profile), 'profile.json');
     const { makespan } = arrange({ loads: layers, ranks: 2, mode: 'exact', objective: 'per-layer' });
     expect(makespan).toBe(40 + 35);
   });
 
   test('of samples of which nothing is evicted is refused', async () => {
-    const whole = hostOf([{ promptTokens: 20, layers: [[20, 20]] }]);
-    await expect(measureProfile(whole, ['a'], { budget: 0.5, policy: 'snap' }, quiet)).rejects.toThrow(
+    const whole = hostOf([{ promptTokens: 20, layers: [[20, 20]] }], 'snap');
+    await expect(measureProfile(whole, ['a'])).rejects.toThrow(
       /nothing of the sample was evicted: they have up to 20 tokens/,
     );
   });
 
+  test('of no samples, or by a model that keeps everything, is refused', async () => {
+    await expect(measureProfile(hostOf(two), [])).rejects.toThrow('a profile needs samples');
+    const plain = { ...hostOf(two), info: { name: 'plain' } };
+    await expect(measureProfile(plain, ['a'])).rejects.toThrow('load the model with a kvBudget');
+  });
+
   test('as a heat map: every head by number, and names are escaped', async () => {
-    const profile = await measureProfile(hostOf(two), ['a', 'b'], { budget: 0.2, policy: 'ada' }, quiet);
+    const profile = await measureProfile(hostOf(two), ['a', 'b']);
     const html = heatMapHtml(profile);
     expect(html).toContain('&lt;tiny&gt;');
     expect(html).not.toContain('<tiny>');

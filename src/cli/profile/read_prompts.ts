@@ -1,3 +1,8 @@
+/**
+ * Room: `splitkv profile`: samples from a file (here), and what each kv head keeps of them as a table and a heat map.
+ * The measurement is in engine/profile.
+ */
+
 import { readFile } from 'node:fs/promises';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { isObject, parseJson, show } from '../../base/json.js';

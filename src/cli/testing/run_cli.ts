@@ -8,7 +8,6 @@ import { spawn } from 'node:child_process';
 export interface Finished {
   readonly code: number | null;
   readonly stdout: string;
-  /** Without the lines that Dawn itself prints. */
   readonly stderr: string;
 }
 
@@ -21,7 +20,9 @@ export interface RunOptions {
 
 /** Runs bin/splitkv.js as a user would. */
 export function runCli(args: readonly string[], { stdin, interruptAt, env }: RunOptions = {}): Promise<Finished> {
-  const child = spawn(process.execPath, ['bin/splitkv.js', ...args], { env: { ...process.env, ...env } });
+  // Playwright forces colours on its workers.
+  const { FORCE_COLOR: _, ...plain } = process.env;
+  const child = spawn(process.execPath, ['bin/splitkv.js', ...args], { env: { ...plain, ...env } });
   let stdout = '';
   let stderr = '';
   let interrupted = false;
@@ -40,8 +41,9 @@ export function runCli(args: readonly string[], { stdin, interruptAt, env }: Run
   });
   child.stdin.end(stdin ?? '');
   return new Promise((resolve) =>
-    child.on('close', (code) =>
-      resolve({ code, stdout, stderr: stderr.replace(/^Warning: .*artificially reduced.*\n/gm, '') }),
-    ),
+    child.on('close', (code) => resolve({ code, stdout, stderr: args[0] === 'serve' ? withoutDawn(stderr) : stderr })),
   );
 }
+
+/** Servers are one process, without the filter of the other commands (bin/quiet.js). */
+const withoutDawn = (stderr: string): string => stderr.replace(/^Warning: .*artificially reduced.*\n/gm, '');

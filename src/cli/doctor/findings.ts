@@ -1,0 +1,214 @@
+/**
+ * Room: `splitkv doctor`: what was looked at (facts.ts), and what it means and what to do about it (here). The command
+ * that prints both is doctor.ts in ../commands.
+ */
+
+import type { AdapterEntry } from '../../app/shared/adapter_list.js';
+import { formatBytes } from '../../base/math.js';
+
+/** What a machine has. Plain data. */
+export interface MachineFacts {
+  readonly splitkv: string;
+  readonly node: string;
+  /** `process.platform` and `process.arch`. */
+  readonly platform: string;
+  readonly arch: string;
+  /** Bytes of memory: all, and free now. */
+  readonly memory: { readonly total: number; readonly free: number };
+  /** Why the npm package `webgpu` gives nothing; undefined where it does. */
+  readonly dawn: string | undefined;
+  /** By Dawn, in its order. */
+  readonly adapters: readonly AdapterEntry[];
+  /** Linux: device files that say that there is a GPU, and those of them that this user may not open. */
+  readonly gpuFiles: readonly string[];
+  readonly closedFiles: readonly string[];
+  /** The browser for `--host chrome`: its path, or why none is taken. */
+  readonly chrome: { readonly path?: string; readonly problem?: string };
+  readonly playwright: boolean;
+  readonly onnxruntime: boolean;
+  readonly hub: {
+    readonly cache: string;
+    readonly models: number;
+    /** Bytes free on the disk of the cache; undefined where that isn't known. */
+    readonly freeBytes: number | undefined;
+    readonly signedIn: boolean;
+    readonly offline: boolean;
+  };
+}
+
+export interface Finding {
+  /** 'bad': no model runs in Node; 'warn': something is missing or slow; 'ok'. */
+  readonly level: 'ok' | 'warn' | 'bad';
+  readonly topic: string;
+  readonly text: string;
+  /** A command, or what else to do. */
+  readonly fix?: string;
+}
+
+/** The part of an adapter's name that `--adapter` needs. */
+const shortName = (name: string): string => name.replace(/ ?\(.*$/s, '').trim();
+
+const different = (adapters: readonly AdapterEntry[]): readonly AdapterEntry[] =>
+  adapters.filter(({ same_as: same }) => same === undefined);
+
+/** What `load` and the commands would take where nothing is said, and why. */
+export function choiceOf(
+  adapters: readonly AdapterEntry[],
+): { readonly name: string; readonly why: string } | undefined {
+  const taken = adapters.find((adapter) => adapter.default === true);
+  if (!taken) return undefined;
+  const others = different(adapters).filter((adapter) => adapter !== taken);
+  const gpus = others.filter(({ software }) => !software);
+  const { name, software } = taken;
+  if (software) {
+    const why =
+      others.length === 0
+        ? 'the only adapter; there is no GPU that Vulkan, Metal or Direct3D shows'
+        : `no GPU; the fastest of ${others.length + 1} adapters that run on the CPU`;
+    return { name, why };
+  }
+  if (gpus.length === 0) return { name, why: 'the only GPU' };
+  return {
+    name,
+    why: `a discrete GPU goes before an integrated one; --adapter "${shortName(gpus[0]!.name)}" takes another`,
+  };
+}
+
+/** In the order in which people care. */
+export function findings(facts: MachineFacts): Finding[] {
+  const { splitkv, node, platform, arch, memory } = facts;
+  return [
+    { level: 'ok', topic: 'splitkv', text: `${splitkv}, Node ${node}, ${platform} ${arch}` },
+    { level: 'ok', topic: 'memory', text: `${formatBytes(memory.free)} of ${formatBytes(memory.total)} free` },
+    ...adapterFindings(facts),
+    ...ranksFinding(facts),
+    ...chromeFindings(facts),
+    facts.onnxruntime
+      ? { level: 'ok', topic: 'onnxruntime', text: 'onnxruntime-web is there, for --prefill-worker onnxruntime' }
+      : {
+          level: 'ok',
+          topic: 'onnxruntime',
+          text: 'not installed; only --prefill-worker onnxruntime needs it',
+          fix: 'npm install onnxruntime-web',
+        },
+    ...hubFindings(facts),
+  ];
+}
+
+function adapterFindings(facts: MachineFacts): Finding[] {
+  const { dawn, adapters, platform, gpuFiles, closedFiles } = facts;
+  const topic = 'GPU';
+  if (dawn !== undefined) {
+    return [{ level: 'bad', topic, text: `Node has no WebGPU: ${dawn}`, fix: 'npm install webgpu' }];
+  }
+  const choice = choiceOf(adapters);
+  if (!choice) {
+    return [
+      {
+        level: 'bad',
+        topic,
+        text: 'Dawn finds no adapter, not even one that runs on the CPU',
+        fix:
+          platform === 'linux'
+            ? 'sudo apt install mesa-vulkan-drivers   (Fedora: sudo dnf install mesa-vulkan-drivers)'
+            : "update the GPU's driver",
+      },
+    ];
+  }
+  const isSlow = adapters.every(({ software }) => software);
+  const found: Finding[] = [{ level: isSlow ? 'warn' : 'ok', topic, text: `${choice.name} is taken: ${choice.why}` }];
+  if (!isSlow) return found;
+  if (closedFiles.length > 0) {
+    found.push({
+      level: 'warn',
+      topic,
+      text: `this user may not open ${closedFiles.join(', ')}`,
+      fix: 'sudo usermod -aG render,video "$USER"   (then log in again)',
+    });
+  } else if (gpuFiles.some((file) => file.includes('nvidia'))) {
+    found.push({
+      level: 'warn',
+      topic,
+      text: "an NVIDIA GPU is there, but Vulkan doesn't show it: its driver's Vulkan part is missing",
+      fix: 'sudo apt install libnvidia-gl-DRIVER_VERSION   (in a container: NVIDIA_DRIVER_CAPABILITIES=all)',
+    });
+  } else if (gpuFiles.length > 0) {
+    found.push({
+      level: 'warn',
+      topic,
+      text: `there may be a GPU (${gpuFiles.join(', ')}), but Vulkan doesn't show it`,
+      fix: 'sudo apt install mesa-vulkan-drivers   (then look at `vulkaninfo --summary`)',
+    });
+  }
+  return found;
+}
+
+function ranksFinding({ adapters, dawn }: MachineFacts): Finding[] {
+  if (dawn !== undefined || adapters.length === 0) return [];
+  const gpus = different(adapters).filter(({ software }) => !software);
+  const topic = 'several GPUs';
+  if (gpus.length > 1) {
+    const names = gpus.map(({ name }) => shortName(name)).join(',');
+    return [
+      {
+        level: 'ok',
+        topic,
+        text: `${gpus.length} GPUs; what both together would do with a model:`,
+        fix: `splitkv plan MODEL --ranks "${names}"`,
+      },
+    ];
+  }
+  return [
+    {
+      level: 'ok',
+      topic,
+      text: `${gpus.length === 1 ? 'one GPU' : 'no GPU'}: a plan over several is tried on one device by --virtual-ranks, which is no faster`,
+    },
+  ];
+}
+
+function chromeFindings({ chrome, playwright }: MachineFacts): Finding[] {
+  const topic = 'Chrome';
+  if (chrome.problem !== undefined) return [{ level: 'warn', topic, text: chrome.problem, fix: 'unset CHROME_PATH' }];
+  if (!playwright) {
+    return [{ level: 'warn', topic, text: '--host chrome needs playwright-core', fix: 'npm install playwright-core' }];
+  }
+  if (chrome.path === undefined) {
+    return [
+      {
+        level: 'warn',
+        topic,
+        text: 'no Chrome or Chromium was found for --host chrome',
+        fix: 'npx playwright install chromium',
+      },
+    ];
+  }
+  return [{ level: 'ok', topic, text: `${chrome.path}, for --host chrome`, fix: 'splitkv adapters --host chrome' }];
+}
+
+/** Under this a model of the catalog may not fit. */
+const LITTLE_DISK = 5e9;
+
+function hubFindings({ hub }: MachineFacts): Finding[] {
+  const { cache, models, freeBytes, signedIn, offline } = hub;
+  const room = freeBytes === undefined ? '' : `, ${formatBytes(freeBytes)} free`;
+  const little = freeBytes !== undefined && freeBytes < LITTLE_DISK;
+  return [
+    {
+      level: little ? 'warn' : 'ok',
+      topic: 'models',
+      text: `${models === 0 ? 'none yet' : models} in ${cache}${room}`,
+      fix: models === 0 ? 'splitkv pull smollm2-360m-instruct' : 'splitkv models',
+    },
+    {
+      level: offline ? 'warn' : 'ok',
+      topic: 'Hub',
+      text: offline
+        ? 'HF_HUB_OFFLINE is set: nothing is downloaded'
+        : signedIn
+          ? 'a token is there, for gated models'
+          : 'no token; only gated and private models need one',
+      ...(offline ? { fix: 'unset HF_HUB_OFFLINE' } : !signedIn && { fix: 'hf auth login   (or HF_TOKEN)' }),
+    },
+  ];
+}

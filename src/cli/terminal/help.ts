@@ -1,0 +1,92 @@
+import type { Command } from '../command.js';
+import type { OptionSpecs } from '../options.js';
+import type { Style } from './style.js';
+
+/** A command as the list of them shows it. */
+export interface CommandEntry {
+  readonly group: string;
+  readonly summary: string;
+}
+
+const LEAST_TEXT = 30;
+/** Longer names stand on a line of their own. */
+const MOST_NAME = 26;
+
+export function mainHelp(commands: Readonly<Record<string, CommandEntry>>, style: Style, columns: number): string {
+  const names = Object.keys(commands);
+  const groups = [...new Set(Object.values(commands).map(({ group }) => group))];
+  const width = Math.max(...names.map((name) => name.length));
+  const parts = groups.map((group) => {
+    const rows = names
+      .filter((name) => commands[name]!.group === group)
+      .map((name) => row(name, commands[name]!.summary, width, columns, style));
+    return `${style('bold', group)}\n${rows.join('\n')}`;
+  });
+  return [
+    'splitkv: small language models on WebGPU, on one GPU or split over several',
+    `${style('bold', 'Usage')}\n  splitkv COMMAND [options]`,
+    ...parts,
+    `${style('bold', 'Begin with')}\n  splitkv chat smollm2-360m-instruct     ${style('dim', '# downloads it first')}\n  splitkv doctor                         ${style('dim', '# whether this machine is ready')}`,
+    "splitkv help COMMAND lists a command's options; splitkv --version says the version.\n",
+  ].join('\n\n');
+}
+
+export function commandHelp(command: Command, style: Style, columns: number): string {
+  const { summary, usage, examples = [], options } = command;
+  return [
+    wrapped(summary, columns).join('\n'),
+    `${style('bold', 'Usage')}\n  splitkv ${usage.replaceAll('\n', '\n  ')}`,
+    ...(examples.length > 0 ? [`${style('bold', 'Examples')}\n${examples.map((line) => `  ${line}`).join('\n')}`] : []),
+    `${optionHelp(options, style, columns)}\n`,
+  ].join('\n\n');
+}
+
+/** Options by group; those of none come first, as what the command itself has. */
+export function optionHelp(specs: OptionSpecs, style: Style, columns: number): string {
+  const rows = Object.entries(specs).map(([name, { value, help, group = 'Options' }]) => ({
+    name: `--${name}${value === undefined ? '' : ` ${value}`}`,
+    help,
+    group,
+  }));
+  const width = Math.max(...rows.map(({ name }) => name.length).filter((length) => length <= MOST_NAME));
+  const groups = new Set(['Options', ...rows.map(({ group }) => group).filter((group) => group !== LAST), LAST]);
+  return [...groups]
+    .map((group) => rows.filter((each) => each.group === group))
+    .filter((own) => own.length > 0)
+    .map((own) => {
+      const lines = own.map(({ name, help }) => row(name, help, width, columns, style));
+      return `${style('bold', own[0]!.group)}\n${lines.join('\n')}`;
+    })
+    .join('\n\n');
+}
+
+/** The group at the end of every command's help. */
+export const LAST = 'Output and help';
+
+/** A name, and its text beside it in lines of their own. */
+function row(name: string, text: string, width: number, columns: number, style: Style): string {
+  const indent = ' '.repeat(width + 4);
+  const lines = wrapped(text, Math.max(LEAST_TEXT, columns - indent.length));
+  const shown = `  ${style('cyan', name)}`;
+  const first = name.length > width ? `${shown}\n${indent}` : `${shown}${' '.repeat(width - name.length + 2)}`;
+  return `${first}${lines.join(`\n${indent}`)}`;
+}
+
+/** A text's own lines, cut at spaces. */
+function wrapped(text: string, columns: number): string[] {
+  return text.split('\n').flatMap((line) => {
+    const indent = /^ */.exec(line)![0];
+    const lines: string[] = [];
+    let current = indent;
+    for (const word of line.trim().split(' ')) {
+      const longer = current.trim() === '' ? `${indent}${word}` : `${current} ${word}`;
+      if (longer.length <= columns || current.trim() === '') {
+        current = longer;
+        continue;
+      }
+      lines.push(current);
+      current = `${indent}${word}`;
+    }
+    return [...lines, current];
+  });
+}
