@@ -10,6 +10,7 @@ import { ensureChrome, root } from './setup.mjs';
 process.env.CHROME_PATH = ensureChrome();
 await import('./run_typescript.mjs');
 const { launchChrome } = await import('../src/cli/hosts/chrome.ts');
+const { QUESTIONS } = await import('../src/app/shared/example.ts');
 const { serveFiles } = await import('../src/server/http/static_files.ts');
 
 const [models, pages] = [serveFiles('/models', join(root, 'models')), serveFiles('/', join(root, 'dist/app'))];
@@ -41,7 +42,7 @@ try {
   await page.getByText('Ready', { exact: true }).waitFor();
   for (const index of [0, 2]) {
     const field = page.getByRole('textbox', { name: 'Message' });
-    await field.fill(index === 0 ? 'who is the story about ?' : 'where is it ?');
+    await field.fill(QUESTIONS[index].question);
     await field.press('Enter');
     await page
       .locator('splitkv-chat .log .note')
@@ -51,7 +52,7 @@ try {
   await page.locator('splitkv-chat').screenshot({ path: join(folder, 'chat.png') });
   console.log('docs/images/chat.png');
 
-  await page.goto(`${base}index.html?ranks=2&plan=sp&virtual=1`);
+  await page.goto(`${base}ranks.html?ranks=2&plan=sp&virtual=1`);
   await page.getByText('tiny-gqa is ready.').waitFor();
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByText(/dispatches per token/).waitFor();
@@ -68,7 +69,7 @@ try {
   await page.locator('[name=prompts]').fill('16, 64, 256');
   await page.locator('[name=runs]').fill('3');
   await page.getByRole('button', { name: 'Run' }).click();
-  await page.getByText(/^Done on/).waitFor();
+  await page.getByText(/^Done on/).waitFor({ timeout: 600_000 });
   await page.evaluate(() => document.querySelector('#result').scrollIntoView());
   await shoot('bench', 640);
 

@@ -4,17 +4,9 @@
  */
 
 /** The page that `splitkv ... --host chrome` runs models in: the library behind the few calls of `HostPage`. */
-import {
-  type GenerateOptions,
-  load,
-  type LoadProgress,
-  measureAdapters,
-  type Model,
-  planModel,
-  SplitkvError,
-} from '../index.js';
-import { answerAll, chatTurn } from './shared/chat_turn.js';
-import { progressLine } from './shared/progress.js';
+import { load, type LoadProgress, measureAdapters, type Model, planModel, SplitkvError } from '../index.js';
+import { answerAll, asPrompt, chatTurn } from './shared/chat_turn.js';
+import { progressLine, progressPart } from './shared/progress.js';
 import { listBrowserAdapters } from './shared/adapter_list.js';
 import type { HostEvent, HostPage, Outcome } from './host_protocol.js';
 
@@ -56,28 +48,24 @@ window.splitkvHost = {
       let last = '';
       const onProgress = (progress: LoadProgress): void => {
         const line = progressLine(progress);
-        if (line !== last) void emit({ kind: 'progress', line });
+        const part = progressPart(progress);
+        if (line !== last) void emit({ kind: 'progress', line, ...(part && { part }) });
         last = line;
       };
       model = await load(new URL(url, document.baseURI), { ...options, signal, onProgress, onWarning });
       return model.info;
     }),
-  generate: (prompt, raw, options) =>
+  generate: (prompt, feed, options) =>
     attempt(async (signal) => {
       const current = loaded();
-      const chat = typeof prompt === 'string' && current.info.hasChatTemplate && !raw;
-      const generateOptions: GenerateOptions = { ...options, signal };
-      const generation = current.generate(
-        chat ? { messages: [{ role: 'user', content: prompt }] } : prompt,
-        generateOptions,
-      );
+      const generation = current.generate(asPrompt(current, prompt, feed), { ...options, signal });
       const sent: Promise<void>[] = [];
       for await (const piece of generation) sent.push(emit({ kind: 'text', piece }));
       await Promise.all(sent);
       return generation.result;
     }),
-  generateMany: (prompts, raw, options) =>
-    attempt((signal) => answerAll(loaded(), prompts, raw, { ...options, signal })),
+  generateMany: (prompts, feed, options) =>
+    attempt((signal) => answerAll(loaded(), prompts, feed, { ...options, signal })),
   turn: (request) =>
     attempt(async (signal) => {
       const sent: Promise<void>[] = [];

@@ -11,7 +11,8 @@ import type {
   PlanReport,
   RunStats,
 } from '../index.js';
-import type { TurnRequest, TurnResult } from './shared/chat_turn.js';
+import type { ProgressPart } from './shared/progress.js';
+import type { TextFeed, TurnRequest, TurnResult } from './shared/chat_turn.js';
 import type { AdapterEntry } from './shared/adapter_list.js';
 
 /** What of a load can be told to another process. */
@@ -25,7 +26,7 @@ export type PlainPlanOptions = Omit<PlanModelOptions, 'onProgress' | 'signal' | 
  */
 export type HostEvent =
   | { readonly kind: 'alive' }
-  | { readonly kind: 'progress'; readonly line: string }
+  | { readonly kind: 'progress'; readonly line: string; readonly part?: ProgressPart }
   | { readonly kind: 'warning'; readonly message: string }
   | { readonly kind: 'text'; readonly piece: string }
   /** One row of f32 logits, little-endian, as base64: a tenth of the time that JSON numbers take. */
@@ -41,12 +42,12 @@ export interface HostPage {
   /** @param prompt a text, or token ids */
   generate(
     prompt: string | readonly number[],
-    raw: boolean,
+    feed: TextFeed,
     options: Omit<GenerateOptions, 'signal'>,
   ): Promise<Outcome<GenerateResult>>;
   generateMany(
     prompts: readonly (string | readonly number[])[],
-    raw: boolean,
+    feed: TextFeed,
     options: Omit<GenerateOptions, 'signal'>,
   ): Promise<Outcome<GenerateResult[]>>;
   turn(request: TurnRequest): Promise<Outcome<TurnResult>>;

@@ -52,6 +52,15 @@ describe('attributes', () => {
     expect(read).toMatchObject({ autostart: true, selfTest: true, about: undefined });
   });
 
+  test('say of attention data parallelism what load takes', () => {
+    const text = '{"mode": "trtllm", "enable_balance": true, "timeout_iters": 5}';
+    expect(settings({ 'attention-dp-config': text }).load.attentionDpConfig).toEqual({
+      mode: 'trtllm',
+      enable_balance: true,
+      timeout_iters: 5,
+    });
+  });
+
   test('leave the ranks open by "auto", which is the default', () => {
     expect(settings({ ranks: 'auto' }).load).toEqual({});
     expect(settings({}).load).toEqual({});
@@ -65,6 +74,9 @@ describe('attributes', () => {
     [{ temperature: '' }, 'temperature=""'],
     [{ memory: 'much' }, 'memory="much"'],
     [{ ranks: '2,' }, 'ranks="2,"'],
+    [{ 'attention-dp-config': 'off' }, 'attention-dp-config="off": expected JSON, such as {"enable_balance": false}'],
+    [{ tensor: '0' }, 'tensor="0"'],
+    [{ token: 'hf_secret' }, /^token: expected a whole number above 0$/],
     [{ 'top-p': '2' }, 'top_p 2'],
     [{ 'top-k': '1.5' }, 'top_k 1.5'],
     [{ 'min-p': '2' }, 'min_p 2'],
@@ -333,6 +345,7 @@ describe('properties', () => {
       expect([0, 1.5, '7', ''].map((value) => attributeText(name, value))).toEqual(['0', '1.5', '7', undefined]);
     }
     expect(attributeText('model', new URL('https://a.example/m/'))).toBe('https://a.example/m/');
+    expect(attributeText('attention-dp-config', { mode: 'trtllm' })).toBe('{"mode":"trtllm"}');
     expect(attributeText('ranks', 2)).toBe('2');
     expect(attributeText('ranks', ['high-performance', 'low-power'])).toBe('high-performance,low-power');
     expect(attributeText('placeholder', '')).toBe('');

@@ -2,6 +2,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
 import { hubForm } from '../../loader/hub/hub_form.js';
+import { namedByDegrees } from '../../engine/degrees.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
 import { adoptProperties, propertyName, withProperties } from './properties.js';
@@ -14,7 +15,7 @@ import {
   type SavedChat,
   type ShownMessage,
 } from './session.js';
-import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, misspelt, readSettings } from './settings.js';
+import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
 import { planText, previewOf } from './view/preview.js';
@@ -27,6 +28,7 @@ const LOOKS: readonly string[] = [
   'placeholder',
   'suggestions',
   'settings',
+  'picker',
   'keep',
   'plain',
 ] satisfies Attribute[];
@@ -48,6 +50,8 @@ const MANNERS: readonly string[] = [
   'about',
 ] satisfies Attribute[];
 
+const HELP = 'https://github.com/splitkv/splitkv/blob/main/docs/chat.md#when-something-goes-wrong';
+
 type Highlight = (text: string, language: string) => Node | undefined;
 
 /** Pages that are also rendered on a server import the element there, too: it then does nothing. */
@@ -56,7 +60,6 @@ const Base = withProperties((globalThis as Partial<typeof globalThis>).HTMLEleme
 const SETTABLE = [
   ...Object.keys(ATTRIBUTES).map(propertyName),
   'files',
-  'token',
   'strings',
   'messages',
   'highlight',
@@ -78,7 +81,9 @@ export class SplitkvChat extends Base {
   readonly #session = new ChatSession({
     state: (state) => this.#showState(state),
     preview: (report, smaller) => {
-      this.#parts.showPreview(previewOf(report, this.#strings, this.#session.options, smaller));
+      const preview = previewOf(report, this.#strings, this.#session.options, smaller);
+      const another = preview.problem === undefined ? [] : this.#anotherModel();
+      this.#parts.showPreview({ ...preview, remedies: [...preview.remedies, ...another] });
       this.#tell('splitkv-preview', report);
     },
     measuring: (what) => (this.#parts.status.textContent = `${what}…`),
@@ -112,6 +117,8 @@ export class SplitkvChat extends Base {
   #strings: ChatStrings = STRINGS;
   #highlighter: Highlight | undefined;
   #notice = '';
+  /** The attribute `weights` is of what somebody picked, as it fits with no wider ones. */
+  #narrowed = false;
   #opening = false;
   /** What was opened last. */
   #opened: string | readonly File[] | undefined;
@@ -129,12 +136,14 @@ export class SplitkvChat extends Base {
       highlight: (text, language) => this.#highlight(text, language),
       send: (text) => void this.send(text),
       resend: (turn, text) => void this.#send(text, turn),
+      continue: () => void this.continue(),
       regenerate: (turn) => void this.#send(this.#parts.log.asked(turn)!, turn, true),
       stop: () => this.stop(),
       clear: () => this.clear(),
       start: () => void this.start(),
       remedy: (remedy) => this.#remedy(remedy),
       openSettings: () => void this.#openSettings(),
+      openPicker: () => void this.#openPicker(),
       chosen: (files) => (this.files = files),
       dropped: (entries) => void this.#dropped(entries),
     });
@@ -215,15 +224,18 @@ export class SplitkvChat extends Base {
 
   /**
    * An access token of the Hub, for gated and private models: a person's own, asked for in the page. It is no attribute, as
-   * whoever reads a page's source would have it.
+   * whoever reads a page's source would have it. A number is a degree of parallelism, and the attribute.
    */
-  get token(): string | undefined {
-    return this.#token;
+  override get token(): number | string | undefined {
+    return this.#token ?? (Number(this.getAttribute('token')) || undefined);
   }
 
-  set token(token: string | undefined) {
-    this.#token = token ?? undefined;
-    this.#openSoon();
+  override set token(token: number | string | null | undefined) {
+    if (typeof token === 'number') this.setAttribute('token', `${token}`);
+    else {
+      this.#token = token ?? undefined;
+      this.#openSoon();
+    }
   }
 
   override focus(options?: FocusOptions): void {
@@ -249,6 +261,27 @@ export class SplitkvChat extends Base {
     return asked === undefined ? Promise.resolve(undefined) : this.#send(asked, turn, true);
   }
 
+  /** The last answer goes on, where it was cut. Resolves with the whole of it; undefined where there is nothing to go on with. */
+  async continue(): Promise<Answer | undefined> {
+    const cut = this.messages.at(-1)?.cut;
+    if (this.state !== 'ready' || !cut) return undefined;
+    this.#parts.showProblem(undefined);
+    this.#parts.goOn();
+    this.#notice = '';
+    const answer = await this.#session.continue();
+    this.#ended(answer, cut);
+    return answer;
+  }
+
+  /** @param cut where there is no answer: what there was of it can still go on */
+  #ended(answer: Answer | undefined, cut = false): void {
+    if (!answer) return this.#parts.end('', false, cut);
+    const last = this.messages.at(-1);
+    this.#parts.end(this.#noteOf(answer), true, last?.cut, last?.content);
+    this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
+    this.#keep();
+  }
+
   /** @param turn the turns before it stay @param another its answer is to be another one */
   async #send(text: string, turn = this.#session.turns, another = false): Promise<Answer | undefined> {
     if (this.#session.state !== 'ready') return undefined;
@@ -257,15 +290,9 @@ export class SplitkvChat extends Base {
     this.#parts.begin(text);
     this.#notice = '';
     const answer = await this.#session.send(text, turn, another);
-    const { reasoning } = answer?.result ?? {};
-    if (reasoning) this.#parts.write((view) => view.finishThought(reasoning));
-    this.#parts.end(answer ? this.#noteOf(answer) : '', answer !== undefined);
+    this.#ended(answer);
     // What was taken back for it is there again.
     if (!answer && this.#parts.log.turns < this.#session.turns) this.#showMessages();
-    if (answer) {
-      this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
-      this.#keep();
-    }
     return answer;
   }
 
@@ -350,7 +377,7 @@ export class SplitkvChat extends Base {
       if (this.#opened !== undefined && this.#opened !== (this.#files ?? address)) this.clear();
       this.#opened = this.#files ?? address;
       this.#parts.name.textContent = nameOf(where);
-      const load = this.#token === undefined ? settings.load : { ...settings.load, token: this.#token };
+      const load = this.#token === undefined ? settings.load : { ...settings.load, hubToken: this.#token };
       void this.#session.open(where, { ...settings, load });
     } catch (error) {
       void this.#session.refuse(error);
@@ -378,6 +405,7 @@ export class SplitkvChat extends Base {
       about: this.getAttribute('about') ?? undefined,
       suggestions: suggestions.filter((text) => text !== ''),
       settings: this.hasAttribute('settings'),
+      picker: this.hasAttribute('picker'),
     });
     this.#parts.allow(this.state === 'ready', BUSY.includes(this.state));
   }
@@ -401,12 +429,13 @@ export class SplitkvChat extends Base {
   #showLoading(progress: LoadProgress): void {
     const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal } = progress;
     const pace = this.#meter.add(loadedBytes, totalBytes, performance.now());
-    let text = this.#text('first_files');
+    let text = this.#text('first_files', { loaded: loadedBytes > 0 ? formatBytes(loadedBytes) : '' });
     if (phase === 'weights' || phase === 'download') {
       text = progressText(loadedBytes, totalBytes, pace, this.#strings);
       const percent = totalBytes > 0 ? Math.floor((loadedBytes / totalBytes) * 100) : 0;
       this.#parts.status.textContent = this.#text('state_percent', { percent });
     }
+    if (phase === 'profile') text = `${progress.what ?? ''}…`;
     if (phase === 'kernels') text = this.#text('preparing', { done: kernelsCompiled, total: kernelsTotal });
     this.#parts.showProgress({ text, loaded: loadedBytes, total: totalBytes });
     this.#tell('splitkv-progress', progress);
@@ -499,6 +528,39 @@ export class SplitkvChat extends Base {
     });
   }
 
+  /** Where people may choose: a way on that doesn't need this model. */
+  #anotherModel(): Remedy[] {
+    return this.hasAttribute('picker') ? [{ label: this.#text('another_model'), action: 'models' }] : [];
+  }
+
+  async #openPicker(): Promise<void> {
+    try {
+      const { openPicker } = await import('./view/picker.js');
+      openPicker(this.#parts.root, {
+        strings: this.#strings,
+        fits: async () => {
+          const { load } = readSettings((name) =>
+            name === 'weights' && this.#narrowed ? null : this.getAttribute(name),
+          );
+          const ranks = (await namedByDegrees(load)).ranks ?? (await everyAdapter());
+          const { catalogFit } = await import('../../engine/planning/catalog_fit.js');
+          return catalogFit({ ...load, ranks });
+        },
+        choose: (model, weights) => {
+          // Weights that the last choice needed aren't this one's.
+          if (weights !== undefined) this.setAttribute('weights', weights);
+          else if (this.#narrowed) this.removeAttribute('weights');
+          this.#narrowed = weights !== undefined;
+          this.#files = undefined;
+          this.setAttribute('model', model);
+          this.#openSoon();
+        },
+      });
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
   /** What holds where an attribute isn't given. */
   #usual(name: Attribute): string | undefined {
     const info = this.engine?.info;
@@ -536,6 +598,8 @@ export class SplitkvChat extends Base {
   }
 
   #remedy({ action, load }: Remedy): void {
+    // It stays until there is another model.
+    if (action === 'models') return void this.#openPicker();
     this.#parts.showProblem(undefined);
     if (action === 'retry') void this.#session.retry(load);
     else if (action === 'download') void this.#session.downloadAgain();
@@ -551,13 +615,14 @@ export class SplitkvChat extends Base {
   #fail(error: unknown, smaller: readonly LoadOptions[] = []): void {
     const { options: load, downloaded, canForget } = this.#session;
     const explanation = explain(error, { load, downloaded, smaller, canForget }, this.#strings);
-    this.#parts.showProblem(explanation);
+    const another = this.state === 'failed' && !explanation.neutral ? this.#anotherModel() : [];
+    this.#parts.showProblem({ ...explanation, remedies: [...explanation.remedies, ...another] });
     if (explanation.neutral && this.state === 'failed') this.#parts.status.textContent = explanation.title;
-    else if (!explanation.neutral) console.error('<splitkv-chat>', error);
     const { code, message } =
       error instanceof SplitkvError
         ? error
         : { code: 'internal' as const, message: error instanceof Error ? error.message : String(error) };
+    if (!explanation.neutral) console.error(`<splitkv-chat> ${code}: ${explanation.title}. See ${HELP}\n`, error);
     this.#tell('splitkv-error', { code, message });
   }
 

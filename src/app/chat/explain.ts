@@ -15,9 +15,10 @@ export interface Remedy {
   readonly label: string;
   /**
    * 'retry': load the model again, with these options instead; 'download': delete what is kept of it first; 'recover': bring lost ranks
-   * back; 'clear': begin a new conversation; 'forget': ask again, without the oldest turns; 'ignore': go on all the same.
+   * back; 'clear': begin a new conversation; 'forget': ask again, without the oldest turns; 'ignore': go on all the same; 'models': choose
+   * another model.
    */
-  readonly action: 'retry' | 'download' | 'recover' | 'clear' | 'forget' | 'ignore';
+  readonly action: 'retry' | 'download' | 'recover' | 'clear' | 'forget' | 'ignore' | 'models';
   readonly load?: LoadOptions;
 }
 
@@ -28,6 +29,8 @@ export interface Explanation {
   readonly detail: string;
   /** The address that it is about. */
   readonly address?: string | undefined;
+  /** What was reported is what whoever made the page needs: it is in sight. */
+  readonly isOpen?: boolean;
   /** Nothing went wrong. */
   readonly neutral?: boolean;
   readonly remedies: readonly Remedy[];
@@ -81,6 +84,7 @@ export function explain(
     advice: strings[`advice_${code}`],
     detail,
     neutral: code === 'aborted',
+    isOpen: code === 'usage',
     remedies: code === 'format' && downloaded ? [anew] : remediesOf(code, strings, { load, smaller, canForget }),
     ...(code === 'io' && downloaded && explainIo(detail, strings)),
   };

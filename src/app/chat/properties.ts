@@ -1,3 +1,4 @@
+import type { AttentionDpOptions } from '../../index.js';
 import type { ChatElement } from './events.js';
 import { type Attribute, ATTRIBUTES, NUMBERS, SWITCHES } from './settings.js';
 
@@ -13,13 +14,15 @@ type TextList = number | string | readonly (number | string)[];
 /** What an attribute's property takes. A list is written with commas between. */
 type ValueOf<Name extends Attribute> = Name extends Switch
   ? boolean | ''
-  : Name extends NumberName
+  : Name extends NumberName | 'token'
     ? number | string
     : Name extends 'ranks' | 'memory'
       ? TextList
       : Name extends 'model'
         ? string | URL
-        : string;
+        : Name extends 'attention-dp-config'
+          ? string | AttentionDpOptions
+          : string;
 
 /** What a template may give `<splitkv-chat>`: its attributes. */
 export type ChatAttributes = { readonly [Name in Attribute]?: ValueOf<Name> | Gone };
@@ -40,6 +43,23 @@ export interface ChatProperties {
   set ranks(value: TextList | Gone);
   get plan(): string | undefined;
   set plan(value: string | Gone);
+  get tensor(): number | undefined;
+  set tensor(value: number | string | Gone);
+  /** A number: the attribute. A text: an access token of the Hub. */
+  get token(): number | string | undefined;
+  set token(value: number | string | Gone);
+  get sequence(): number | undefined;
+  set sequence(value: number | string | Gone);
+  get pipeline(): number | undefined;
+  set pipeline(value: number | string | Gone);
+  get data(): number | undefined;
+  set data(value: number | string | Gone);
+  get copies(): number | undefined;
+  set copies(value: number | string | Gone);
+  get kvBudget(): number | undefined;
+  set kvBudget(value: number | string | Gone);
+  get kvProfile(): string | undefined;
+  set kvProfile(value: string | Gone);
   get weights(): string | undefined;
   set weights(value: string | Gone);
   get kv(): string | undefined;
@@ -54,6 +74,8 @@ export interface ChatProperties {
   set context(value: number | string | Gone);
   get memory(): string | undefined;
   set memory(value: TextList | Gone);
+  get attentionDpConfig(): string | undefined;
+  set attentionDpConfig(value: string | AttentionDpOptions | Gone);
   get workers(): boolean;
   set workers(value: boolean | '' | Gone);
   get virtual(): boolean;
@@ -90,6 +112,8 @@ export interface ChatProperties {
   set suggestions(value: string | Gone);
   get settings(): boolean;
   set settings(value: boolean | '' | Gone);
+  get picker(): boolean;
+  set picker(value: boolean | '' | Gone);
   get keep(): string | undefined;
   set keep(value: string | Gone);
   get plain(): boolean;
@@ -107,6 +131,7 @@ export function attributeText(name: Attribute, value: unknown): string | undefin
   if (includes(SWITCHES, name)) return value === '' || Boolean(value) ? '' : undefined;
   if (value === null || value === undefined || value === false) return undefined;
   if (includes(NUMBERS, name) && value === '') return undefined;
+  if (name === 'attention-dp-config' && typeof value === 'object') return JSON.stringify(value);
   return String(value as string | number | URL);
 }
 

@@ -1,5 +1,6 @@
 import { isLoss, SplitkvError } from '../../base/errors.js';
 import { load, networkOf } from '../../engine/load.js';
+import { degreesOf, namedByDegrees } from '../../engine/degrees.js';
 import { planModel } from '../../engine/on_demand.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
@@ -12,6 +13,7 @@ import type {
   LoadProgress,
   Model,
   PlanReport,
+  SamplingOptions,
   SavedConversation,
 } from '../../index.js';
 import { inBackgroundToo } from './background.js';
@@ -64,6 +66,8 @@ export interface ShownMessage {
   readonly reasoning?: string;
   /** Tools that were called on the way to an answer: what was said with them, and what came of them. */
   readonly steps?: readonly ToolStep[];
+  /** The answer was cut, at the token limit or by a stop: it can go on. */
+  readonly cut?: boolean;
 }
 
 /** Tools that a model called at once. */
@@ -96,6 +100,14 @@ const MOST_STEPS = 8;
 /** A driver that goes away each time has to be given up. */
 const RECOVERIES = 3;
 
+/** How a question is answered. */
+interface How {
+  /** The likeliest tokens would give the same answer again: it is drawn. */
+  readonly another?: boolean;
+  /** This answer goes on. */
+  readonly begun?: ShownMessage;
+}
+
 /** What was told of an answer, or of a part of it. */
 interface Written {
   text: string;
@@ -108,6 +120,8 @@ export class ChatSession {
   #where: string | URL | readonly File[] | undefined;
   #settings: ChatSettings | undefined;
   #options: LoadOptions = {};
+  /** Somebody wants it downloaded. */
+  #agreed = false;
   #model: Model | undefined;
   #work = new AbortController();
   #answering: AbortController | undefined;
@@ -116,6 +130,8 @@ export class ChatSession {
   #talk: { readonly key: string; readonly own: Conversation } | undefined;
   /** What `#talk` begins with where there is none yet. */
   #saved: SavedConversation | undefined;
+  /** What the last answer was generated with, as far as it is known: its tokens, and how they were drawn. */
+  #last: { readonly tokens: readonly number[]; readonly sampling: SamplingOptions } | undefined;
   /** The form that answers are to have. */
   responseFormat: GenerateOptions['responseFormat'];
   /** What the model may call. With tools each question is told with all that was said. */
@@ -162,7 +178,7 @@ export class ChatSession {
   restore({ messages, talk }: SavedChat): void {
     this.#answering?.abort();
     this.#messages = messages;
-    this.#talk = undefined;
+    this.#talk = this.#last = undefined;
     this.#saved = talk;
   }
 
@@ -177,9 +193,11 @@ export class ChatSession {
     if (signal.aborted) return;
     this.#where = where;
     this.#settings = settings;
+    this.#agreed = settings.autostart;
     await this.#guard(signal, async () => {
       this.#become('looking');
-      this.#options = options.ranks === undefined ? { ...options, ranks: await everyAdapter() } : options;
+      const { ranks } = await namedByDegrees(options);
+      this.#options = ranks === undefined ? { ...options, ranks: await everyAdapter() } : options;
       if (!settings.autostart && !(await this.#look(signal))) return;
       await this.#load(signal);
     });
@@ -202,13 +220,16 @@ export class ChatSession {
   /** Downloads and loads what was looked at. */
   async start(): Promise<void> {
     if (this.#state !== 'asking') return;
+    this.#agreed = true;
     const { signal } = this.#work;
     await this.#guard(signal, () => this.#load(signal));
   }
 
-  /** The same model with other options. */
-  async retry(options: LoadOptions = this.#options): Promise<void> {
-    if (this.#where && this.#settings) await this.open(this.#where, { ...this.#settings, autostart: true }, options);
+  /** The same model; with options those instead. Where nobody has agreed to download it yet, it is looked at first. */
+  async retry(options?: LoadOptions): Promise<void> {
+    const autostart = options !== undefined || this.#agreed;
+    if (!this.#where || !this.#settings) return;
+    await this.open(this.#where, { ...this.#settings, autostart }, options ?? this.#options);
   }
 
   /** The same model, of which nothing that this browser kept is used any more. */
@@ -222,7 +243,7 @@ export class ChatSession {
       await forgetFiles(where, networkOf(this.#options), signal);
       ready = !signal.aborted;
     });
-    if (ready) await this.retry();
+    if (ready) await this.retry(this.#options);
   }
 
   /** Whether the model comes over the network. */
@@ -260,8 +281,21 @@ export class ChatSession {
     const before = this.save();
     if (turn < this.turns) this.#rewind(turn);
     const kept = this.#messages;
-    const answer = await this.#sendNext(model, text, another);
+    const answer = await this.#sendNext(model, text, { another });
     if (!answer && turn < before.messages.length / 2 && kept === this.#messages) this.restore(before);
+    return answer;
+  }
+
+  /** The last answer goes on where it was cut; undefined where it can't, or `failed` has told why. */
+  async continue(): Promise<Answer | undefined> {
+    const model = this.#model;
+    const [question, begun] = this.#messages.slice(-2);
+    if (this.#state !== 'ready' || !model || !begun?.cut) return undefined;
+    const whole = this.#messages;
+    this.#messages = whole.slice(0, -2);
+    const before = this.#messages;
+    const answer = await this.#sendNext(model, question!.content, { begun });
+    if (!answer && this.#messages === before) this.#messages = whole;
     return answer;
   }
 
@@ -273,7 +307,7 @@ export class ChatSession {
     if (!own) this.#saved = undefined;
   }
 
-  async #sendNext(model: Model, text: string, another: boolean): Promise<Answer | undefined> {
+  async #sendNext(model: Model, text: string, how: How): Promise<Answer | undefined> {
     const { signal: work } = this.#work;
     const question = { role: 'user', content: text } as const;
     this.#answering = new AbortController();
@@ -282,13 +316,14 @@ export class ChatSession {
     const conversation = this.#messages;
     let answer: Answer | undefined;
     const step = async (): Promise<void> => {
-      const written = await this.#answer(model, text, another, signal);
+      const written = await this.#answer(model, text, how, signal);
       if (work.aborted) return; // the session goes on with something else
       answer = written;
       if (conversation === this.#messages) {
-        const { reasoning } = answer.result;
+        const { reasoning, finish_detail: end } = answer.result;
         const { steps } = answer;
-        const more = { ...(reasoning && { reasoning }), ...(steps.length > 0 && { steps }) };
+        const cut = end === 'max_tokens' || end === 'aborted';
+        const more = { ...(reasoning && { reasoning }), ...(steps.length > 0 && { steps }), ...(cut && { cut }) };
         this.#messages = [...conversation, question, { role: 'assistant', content: answer.text, ...more }];
         if (this.tools) this.#talk = this.#saved = undefined; // it wasn't told of this
       }
@@ -310,7 +345,7 @@ export class ChatSession {
   clear(): void {
     this.#answering?.abort();
     this.#messages = [];
-    this.#talk = this.#saved = undefined;
+    this.#talk = this.#saved = this.#last = undefined;
     this.forget = false;
     if (this.#state === 'failed' && this.#model) this.#become('ready');
   }
@@ -346,10 +381,15 @@ export class ChatSession {
   }
 
   #plan(options: LoadOptions, signal: AbortSignal): Promise<PlanReport> {
-    const { weights, kv, variants, precision, contextLength, ranks, plan, virtualRanks, memory, integrity } = options;
+    const { weights, kv, kvBudget, kvProfile, variants, precision, contextLength } = options;
+    const { ranks, plan, copies, virtualRanks, memory, integrity } = options;
+    const { token: hubToken, ...network } = networkOf(options);
     return planModel(this.#where!, {
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
+      ...(kvBudget !== undefined && { kvBudget }),
+      ...(kvProfile !== undefined && { kvProfile }),
+      ...(copies !== undefined && { copies }),
       ...(variants !== undefined && { variants }),
       ...(precision !== undefined && { precision }),
       ...(contextLength !== undefined && { contextLength }),
@@ -358,7 +398,9 @@ export class ChatSession {
       ...(virtualRanks !== undefined && { virtualRanks }),
       ...(memory !== undefined && { memory }),
       ...(integrity !== undefined && { integrity }),
-      ...networkOf(options),
+      ...degreesOf(options),
+      ...network,
+      ...(hubToken !== undefined && { hubToken }),
       tryMemory: true,
       signal,
       onProgress: (what) => this.events.measuring(what),
@@ -404,28 +446,35 @@ export class ChatSession {
     if (!passed) throw damaged ? new SplitkvError('io', problem!) : new SelfTestFailure(problem!);
   }
 
-  async #answer(model: Model, question: string, another: boolean, signal: AbortSignal): Promise<Answer> {
-    const sampling = { ...model.info.sampling, ...this.#settings!.sampling };
-    if (another && !sampling.temperature) sampling.temperature = OTHERWISE_TEMPERATURE;
+  async #answer(model: Model, question: string, { another, begun }: How, signal: AbortSignal): Promise<Answer> {
+    const last = begun && this.#last;
+    const { maxTokens, ...set } = this.#settings!.sampling;
+    const sampling: SamplingOptions = last?.sampling ?? { ...model.info.sampling, ...set };
+    const drawn = another && !sampling.temperature ? { ...sampling, temperature: OTHERWISE_TEMPERATURE } : sampling;
     const seed = (another ? undefined : sampling.seed) ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
     const { responseFormat, tools } = this;
     const options: GenerateOptions = {
-      ...sampling,
+      maxTokens,
+      ...drawn,
       ...this.#settings!.chat,
       ...(responseFormat !== undefined && { responseFormat }),
       seed,
       signal,
     };
-    const steps: ToolStep[] = [];
+    const steps: ToolStep[] = [...(begun?.steps ?? [])];
     const { result, hiddenSeconds } = await inBackgroundToo(async () => {
-      if (!tools)
-        return this.#goingOn(model, signal, (written) => this.#write(this.#ask(model, question, options), written));
+      // An answer of before a reload is known to the conversation alone.
+      if (!tools || (begun && !last))
+        return this.#goingOn(model, signal, (written) =>
+          this.#write(this.#ask(model, question, options, begun), written),
+        );
       const withTools = { ...options, tools: toolsOf(tools) };
-      for (;;) {
+      for (let goesOn = last; ; goesOn = undefined) {
         const toolChoice = steps.length < MOST_STEPS ? 'auto' : 'none';
         const messages = this.#messagesWith(question, steps);
+        const given = { ...withTools, toolChoice, ...(goesOn && { continueFrom: goesOn.tokens }) } as const;
         const done = await this.#goingOn(model, signal, (written) =>
-          this.#write(model.generate({ messages }, { ...withTools, toolChoice }), written),
+          this.#write(model.generate({ messages }, given), written),
         );
         if (!done.tool_calls || done.finish_reason !== 'tool_calls') return done;
         const calls: MadeCall[] = [];
@@ -439,7 +488,11 @@ export class ChatSession {
         if (done.text.trim() !== '') this.events.piece('\n\n');
       }
     });
-    const said = [...steps.map(({ text }) => text), result.text.trim()].filter((text) => text !== '');
+    // Without a template, and after a reload, it began as a part of the prompt.
+    const asText = begun !== undefined && !last && !model.info.hasChatTemplate;
+    this.#last = asText ? undefined : { tokens: result.tokens, sampling: { ...drawn, seed } };
+    const text = asText ? begun.content + result.text.trimEnd() : result.text.trim();
+    const said = [...steps.map((step) => step.text), text].filter((part) => part !== '');
     return { result, text: said.join('\n\n'), steps, hiddenSeconds };
   }
 
@@ -459,9 +512,20 @@ export class ChatSession {
     }
   }
 
-  #ask(model: Model, question: string, options: GenerateOptions): Generation {
-    if (model.info.hasChatTemplate) return this.#conversation(model).send(question, options);
-    return model.generate(this.#about === undefined ? question : `${this.#about.trim()} ${question}`, options);
+  #ask(model: Model, question: string, options: GenerateOptions, begun?: ShownMessage): Generation {
+    if (model.info.hasChatTemplate) {
+      if (!begun) return this.#conversation(model).send(question, options);
+      // It is the last turn of what the model was told.
+      const [told, asked] = [this.#messages, { role: 'user', content: question } as const];
+      this.#messages = [...told, asked, begun];
+      const talk = this.#conversation(model);
+      this.#messages = told;
+      return talk.continue(options);
+    }
+    const prompt = this.#about === undefined ? question : `${this.#about.trim()} ${question}`;
+    const last = begun && this.#last;
+    if (begun && !last) return model.generate(`${prompt} ${begun.content}`, options);
+    return model.generate(prompt, { ...options, ...(last && { continueFrom: last.tokens }) });
   }
 
   /** All that was said, with a question and the tools that were called for it so far. */
@@ -577,10 +641,11 @@ export function checkMessages(messages: readonly ShownMessage[]): readonly Shown
         'the system message is the attribute `system`',
     );
   }
-  return messages.map(({ role, content, reasoning, steps }) => ({
+  return messages.map(({ role, content, reasoning, steps, cut }) => ({
     role,
     content,
     ...(reasoning && { reasoning }),
     ...(Array.isArray(steps) && { steps }),
+    ...(cut === true && { cut }),
   }));
 }

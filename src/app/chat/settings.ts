@@ -2,7 +2,7 @@ import { didYouMean, usageError } from '../../base/errors.js';
 import { checkSampling } from '../../engine/ranks/sampling.js';
 import type { GenerateOptions, KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
 import { listBrowserAdapters } from '../shared/adapter_list.js';
-import { parseMemory, parseRanks } from '../ranks/rank_options.js';
+import { parseAttentionDp, parseMemory, parseRanks } from '../ranks/rank_options.js';
 
 /** Every attribute of the element, with what it says. The element reads no others. */
 export const ATTRIBUTES = {
@@ -10,14 +10,24 @@ export const ATTRIBUTES = {
     'URL of a model folder or .gguf file, relative to the page; or a model of the Hugging Face Hub: hf:ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME where the page has no such folder, or a name of the catalog',
   hub: 'address of the Hub that such names mean; default https://huggingface.co',
   ranks: '"auto": a rank on each GPU there is; a number; or adapters, such as "high-performance,low-power"',
-  plan: '"auto", "tp", "sp" and so on; default: auto',
+  plan: '"auto", "tp", "sp" and so on, or "arranged": heads by what each keeps of a prompt; default: auto',
+  copies: 'plan arranged: copies of heads beyond the first, at most so many a layer',
+  tensor: 'in place of ranks and plan: degrees of parallelism, of heads and columns',
+  token: 'of sequences over ranks without weights; an access token is no attribute, but the property',
+  sequence: 'of the chunks of each sequence',
+  pipeline: 'of layers',
+  data: 'of requests over ranks, or groups of them, that keep whole ones',
   weights: 'f32, f16, q8 or q4; default: as the files have them',
   kv: 'auto, f32, f16 or q8: the KV cache',
+  'kv-budget': "part of a prompt's KV cache that is kept, such as 0.2; default: all of it",
+  'kv-profile': 'URL of a profile of what heads keep, for plan arranged; default: measured at the first load',
   variants: 'hardware or software: which variants of kernels run; default: those for what the adapter is',
   'no-tune': "present: a GPU's kernels aren't timed at load to choose among plans of equal bits",
   precision: 'exact or fast: how prompts are multiplied on GPUs; default: exact',
   context: 'tokens of the context',
   memory: 'bytes that a rank may take: 500MB, 1.5GB; or one for each with commas between',
+  'attention-dp-config':
+    'with plan adp, its products, or token: as in load, in JSON, such as {"enable_balance": false}',
   workers: 'present: each rank in a worker of its own',
   virtual: 'present: all ranks on one device',
   autostart: 'present: downloads without asking first',
@@ -37,6 +47,7 @@ export const ATTRIBUTES = {
   about: 'a text that every question is about: each is asked by itself, after this text',
   suggestions: 'questions to offer, with | between',
   settings: 'present: people may change how it answers, the context and the weights',
+  picker: 'present: people may choose another model, and delete those that this browser keeps',
   keep: 'a name: the conversation is kept in this browser by it, and is there after a reload',
   plain: 'present: answers are shown as they were written, without Markdown',
   label: "the chat's name, as screen readers say it; default: Chat",
@@ -53,11 +64,18 @@ export const SWITCHES = [
   'no-self-test',
   'no-tune',
   'settings',
+  'picker',
   'plain',
 ] as const satisfies Attribute[];
 /** Attributes that are a number. */
 export const NUMBERS = [
+  'tensor',
+  'sequence',
+  'pipeline',
+  'data',
   'context',
+  'copies',
+  'kv-budget',
   'max-tokens',
   'temperature',
   'top-p',
@@ -107,6 +125,14 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
       hub: text('hub'),
       ranks,
       plan: text('plan'),
+      tensor: read('tensor', wholeNumber),
+      token: read('token', degree),
+      sequence: read('sequence', wholeNumber),
+      pipeline: read('pipeline', wholeNumber),
+      data: read('data', wholeNumber),
+      copies: read('copies', number),
+      kvBudget: read('kv-budget', number),
+      kvProfile: text('kv-profile'),
       weights: text('weights') as WeightType | undefined,
       kv: text('kv') as KvType | 'auto' | undefined,
       variants: text('variants') as LoadOptions['variants'],
@@ -114,6 +140,7 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
       precision: text('precision') as LoadOptions['precision'],
       contextLength: read('context', wholeNumber),
       memory: read('memory', parseMemory),
+      attentionDpConfig: read('attention-dp-config', parseAttentionDp),
       workers: has('workers') || undefined,
       virtualRanks: has('virtual') || undefined,
     }),
@@ -157,6 +184,9 @@ function wholeNumber(text: string, given: string): number {
   if (!/^[1-9]\d*$/.test(text)) throw usageError(`${given}: expected a whole number above 0`);
   return Number(text);
 }
+
+/** The text may be somebody's secret. */
+const degree = (text: string): number => wholeNumber(text, 'token');
 
 function onOrOff(text: string, given: string): boolean {
   if (text !== 'on' && text !== 'off') throw usageError(`${given}: expected on or off`);

@@ -3,7 +3,14 @@
  * 'splitkv/prompt-api'`. The class is here, what messages mean is in messages.ts, its types in types.ts. Holds no
  * engine: who loads the model says how.
  */
-import type { Conversation, GenerateOptions, LoadOptions, LoadProgress, Model } from '../../index.js';
+import type {
+  Conversation,
+  GenerateOptions,
+  LoadOptions,
+  LoadProgress,
+  Model,
+  SavedConversation,
+} from '../../index.js';
 import { checkOptions, readMessages, type TextMessage, turnsOf } from './messages.js';
 import type {
   LanguageModelAvailability,
@@ -245,20 +252,25 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     { signal, responseConstraint }: LanguageModelPromptOptions,
     left: AbortController,
   ): AsyncGenerator<string, void, undefined> {
-    const messages = readMessages(input, false);
+    const messages = readMessages(input, false, true);
     const form = formOf(responseConstraint);
     const signals = [signal, left.signal];
     const leave = await this.#enter(signals);
     try {
       // What fails, or is left, hasn't been said.
-      const { model, conversation, pending } = extended(this.#state, messages);
+      const begun = messages.at(-1)?.prefix ? messages.at(-1)!.content : '';
+      const asked = messages.filter(({ prefix }) => !prefix);
+      const { model, conversation, pending } = extended(this.#state, asked);
       if (pending.length === 0)
         throw new TypeError('the prompt ends with an answer; end it with a message of the user');
-      const talk = conversation.fork();
-      const before = talk.messages.length;
+      const question = pending.join('\n\n');
+      const begins = begun === '' ? [] : [{ user: question, answer: begun, tokens: [] }];
+      const talk = begun === '' ? conversation.fork() : withTurns(model, conversation, begins);
+      const before = conversation.messages.length;
       const all = AbortSignal.any([this.#destroyed.signal, ...given(signals)]);
       const maxTokens = this.contextWindow;
-      const generation = talk.send(pending.join('\n\n'), { ...this.sampling, ...form, maxTokens, signal: all });
+      const options = { ...this.sampling, ...form, maxTokens, signal: all };
+      const generation = begun === '' ? talk.send(question, options) : talk.continue(options);
       for await (const piece of generation) if (piece !== '') yield piece;
       const { prompt_tokens, tokens } = await generation.result;
       all.throwIfAborted();
@@ -340,9 +352,12 @@ function start(model: Model, messages: readonly TextMessage[]): State {
 function extended({ model, conversation, pending }: State, messages: readonly TextMessage[]): State {
   const { turns, pending: left } = turnsOf(pending, messages);
   if (turns.length === 0) return { model, conversation, pending: left };
+  return { model, conversation: withTurns(model, conversation, turns), pending: left };
+}
+
+function withTurns(model: Model, conversation: Conversation, turns: SavedConversation['turns']): Conversation {
   const saved = conversation.save();
-  const restore = { ...saved, turns: [...saved.turns, ...turns] };
-  return { model, conversation: model.conversation({ whenFull: 'forget', restore }), pending: left };
+  return model.conversation({ whenFull: 'forget', restore: { ...saved, turns: [...saved.turns, ...turns] } });
 }
 
 /** Tokens of all messages so far. */

@@ -3,14 +3,18 @@ import type { LanguageModelOptions, LanguageModelPrompt } from './types.js';
 export interface TextMessage {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
+  /** The answer begins like this, and goes on. */
+  readonly prefix?: true;
 }
 
 /**
  * The messages of a prompt.
  * @param isFirst they begin a session: a system's message may be the first of them
- * @throws TypeError for what is none, DOMException `NotSupportedError` for what a model of texts can't read
+ * @param isAsked an answer is wanted: its beginning may be the last of them
+ * @throws TypeError for what is none, DOMException `NotSupportedError` for what a model of texts can't read, `SyntaxError` for a
+ *   beginning that isn't the last message
  */
-export function readMessages(prompt: LanguageModelPrompt, isFirst: boolean): TextMessage[] {
+export function readMessages(prompt: LanguageModelPrompt, isFirst: boolean, isAsked = false): TextMessage[] {
   if (typeof prompt === 'string') return [{ role: 'user', content: prompt }];
   if (!Array.isArray(prompt)) throw new TypeError('a prompt is a text, or a list of messages {role, content}');
   return prompt.map((message: unknown, index) => {
@@ -21,8 +25,10 @@ export function readMessages(prompt: LanguageModelPrompt, isFirst: boolean): Tex
     if (role === 'system' && !isFirst)
       throw unsupported(`message ${index}: only initialPrompts may have a system's message`);
     if (role === 'system' && index > 0) throw new TypeError(`message ${index}: a system's message must be the first`);
-    if (prefix) throw unsupported(`message ${index}: answers with a given beginning (prefix) are not supported`);
-    return { role, content: textOf(content, index) };
+    if (prefix && (role !== 'assistant' || index < prompt.length - 1))
+      throw new DOMException(`message ${index}: prefix is for the assistant's message, as the last`, 'SyntaxError');
+    if (prefix && !isAsked) throw unsupported(`message ${index}: only what is prompted may have a beginning (prefix)`);
+    return { role, content: textOf(content, index), ...(prefix === true && { prefix }) };
   });
 }
 

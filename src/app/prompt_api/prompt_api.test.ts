@@ -62,6 +62,22 @@ describe('LanguageModel over a model', () => {
     expect((JSON.parse(third) as unknown[]).length).toBeGreaterThan(0);
   });
 
+  test('an answer goes on from a beginning that is given', async () => {
+    const begun = { ...assistant('it is '), prefix: true };
+    const session = await LanguageModel.create({ initialPrompts: [user('a'), assistant('b')] });
+    const rest = await session.prompt([user('what ?'), begun], { responseConstraint: few });
+    expect(rest).toMatch(/^[a-z]{3,6}$/);
+    const told = [user('a'), assistant('b'), user('what ?'), assistant(`it is ${rest}`)];
+    expect(Math.abs(session.contextUsage - tokens(told))).toBeLessThan(5);
+    expect(await session.prompt('why ?', { responseConstraint: few })).toBe(
+      await expected('why ?', undefined, [
+        ['a', 'b'],
+        ['what ?', `it is ${rest}`],
+      ]),
+    );
+    await expect(session.append([begun])).rejects.toMatchObject({ name: 'NotSupportedError' });
+  });
+
   test('what fails, is aborted or left has not been said', async () => {
     const session = await LanguageModel.create({ topK: 1 });
     const { contextUsage } = session;
@@ -79,7 +95,8 @@ describe('LanguageModel over a model', () => {
     const wrong: [unknown, object, object][] = [
       [[{ role: 'system', content: 'x' }], {}, { name: 'NotSupportedError' }],
       [[{ role: 'user', content: [{ type: 'image', value: new Blob() }] }], {}, { name: 'NotSupportedError' }],
-      [[{ role: 'assistant', content: 'x', prefix: true }], {}, { name: 'NotSupportedError' }],
+      [[{ role: 'user', content: 'x', prefix: true }], {}, { name: 'SyntaxError' }],
+      [[{ role: 'assistant', content: 'x', prefix: true }, user('y')], {}, { name: 'SyntaxError' }],
       [[assistant('x')], {}, { name: 'TypeError' }],
       [[{ role: 'tool', content: 'x' }], {}, { name: 'TypeError' }],
       ['x', { responseConstraint: /a/i }, { name: 'NotSupportedError' }],

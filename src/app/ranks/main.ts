@@ -8,7 +8,9 @@ import '../shared/site_nav.js';
 import { fetchPlanFile, listenForArrangements } from './arrangement_file.js';
 import { isLoss } from '../../base/errors.js';
 import { load, type Model, SplitkvError } from '../../index.js';
-import { describeChoice, listBrowserAdapters } from '../shared/adapter_list.js';
+import { type AdapterEntry, describeChoice, listBrowserAdapters } from '../shared/adapter_list.js';
+import { Outlooks } from './answer/outlooks.js';
+import { whatToAdd } from './answer/verdict.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
 import { LiveAnswer } from './live_answer.js';
 import { type PageParameters, readParameters } from './parameters.js';
@@ -19,12 +21,14 @@ import { hideError, showError, showModel, showProgress, showStats, ui } from './
 
 const query = new URLSearchParams(location.search);
 const panel = new RankPanel();
+const outlooks = new Outlooks();
 let model: Model | undefined;
 let answering: AbortController | undefined;
 
 function updateButtons(): void {
   ui.send.disabled = !model || answering !== undefined;
   ui.stop.disabled = answering === undefined;
+  ui.compare.disabled = ui.send.disabled;
   ui.folder.disabled = answering !== undefined;
 }
 
@@ -34,6 +38,7 @@ async function open(where: URL | readonly File[], name: string, { load: options 
   model = undefined;
   ui.facts.hidden = true;
   panel.hide();
+  outlooks.close();
   updateButtons();
   try {
     await previous?.dispose();
@@ -48,22 +53,31 @@ async function open(where: URL | readonly File[], name: string, { load: options 
       onWarning: (message) => console.warn(message),
     });
     showModel(model.info);
-    const loads = typeof plan === 'object' && 'loads' in plan ? plan.loads : undefined;
-    panel.show(model.info, model.stats(), options.virtualRanks ?? false, loads);
+    panel.show(model.info, model.stats(), options.virtualRanks ?? false);
+    outlooks.open(where, options, model.info, entries);
+    ui.compare.textContent = model.info.plan.worldSize > 1 ? 'Compare with one GPU' : 'Compare with two GPUs';
     ui.question.focus({ preventScroll: true });
   } catch (error) {
     ui.progress.hidden = true;
     ui.status.textContent = `${name} could not be loaded.`;
+    outlooks.close('Without a model nothing can be said.');
     showError(error);
   } finally {
     updateButtons();
   }
 }
 
+const askedText = (): string =>
+  [ui.story.value.trim(), ui.question.value.trim()].filter((part) => part !== '').join(' ');
+
+const promptOf = ({ info }: Model, text: string): Parameters<Model['generate']>[0] =>
+  info.hasChatTemplate ? { messages: [{ role: 'user', content: text }] } : text;
+
 async function answer({ maxTokens }: PageParameters): Promise<void> {
-  const text = [ui.story.value.trim(), ui.question.value.trim()].filter((part) => part !== '').join(' ');
+  const text = askedText();
   if (!model || answering || text === '') return;
   hideError();
+  outlooks.pause();
   answering = new AbortController();
   updateButtons();
   ui.answer.textContent = '';
@@ -72,16 +86,14 @@ async function answer({ maxTokens }: PageParameters): Promise<void> {
   let live: LiveAnswer | undefined;
   try {
     live = new LiveAnswer(panel, model, model.tokenize(text).length);
-    const generation = model.generate(
-      model.info.hasChatTemplate ? { messages: [{ role: 'user', content: text }] } : text,
-      { maxTokens, signal: answering.signal },
-    );
+    const generation = model.generate(promptOf(model, text), { maxTokens, signal: answering.signal });
     for await (const piece of generation) {
       ui.answer.append(ui.answer.textContent === '' ? piece.trimStart() : piece);
       live.token();
     }
     const result = await generation.result;
     live.end(result);
+    outlooks.answered(model.info.plan.policy, result);
     showStats(result);
   } catch (error) {
     live?.end(undefined);
@@ -91,6 +103,29 @@ async function answer({ maxTokens }: PageParameters): Promise<void> {
     ui.answer.ariaBusy = 'false';
     answering = undefined;
     updateButtons();
+    outlooks.goOn();
+  }
+}
+
+/** Runs what is loaded and what it is compared with in turns. */
+async function compare(): Promise<void> {
+  if (!model || answering) return;
+  hideError();
+  answering = new AbortController();
+  updateButtons();
+  const { signal } = answering;
+  try {
+    await outlooks.compare(model, promptOf(model, askedText() || STORY), signal, (line) => {
+      ui.compareStatus.textContent = line;
+    });
+  } catch (error) {
+    ui.compareStatus.textContent = '';
+    if (!signal.aborted) showError(error);
+    if (isLoss(error) && model) await recover(model);
+  } finally {
+    answering = undefined;
+    updateButtons();
+    outlooks.goOn();
   }
 }
 
@@ -122,6 +157,7 @@ function listen(parameters: PageParameters): void {
     if (event.key === 'Escape') answering?.abort();
   });
   ui.stop.addEventListener('click', () => answering?.abort());
+  ui.compare.addEventListener('click', () => void compare());
   ui.folder.addEventListener('change', () => {
     const files = [...(ui.folder.files ?? [])];
     if (files.length > 0) void open(files, files[0]!.webkitRelativePath.split('/')[0] || 'the folder', parameters);
@@ -153,17 +189,19 @@ function modelUrl(address: string): URL {
   return url;
 }
 
-async function showAdapters(): Promise<void> {
-  const entries = await listBrowserAdapters();
-  ui.adapters.textContent = describeChoice(entries);
-  const different = entries.filter(({ same_as: same }) => same === undefined);
+/** Empty where the browser has no WebGPU: the load tells that, with what to do about it. */
+async function showAdapters(): Promise<readonly AdapterEntry[]> {
+  const found = await listBrowserAdapters().catch(() => []);
+  const different = found.filter(({ same_as: same }) => same === undefined);
+  const add = whatToAdd(different.length, different[0]?.software ?? false);
+  ui.adapters.textContent = `${describeChoice(found)} ${add}`.trim();
   if (different.length > 1) offerRanks(different.map(({ request }) => request).join(','));
+  return different;
 }
 
 fillPlacementForm(query);
 listenForArrangements();
-// A browser without WebGPU is told by the load, with what to do about it.
-showAdapters().catch(() => {});
+const entries = showAdapters();
 try {
   const parameters = readParameters(query);
   listen(parameters);

@@ -9,7 +9,7 @@ test('an address without parameters leaves everything to the library', () => {
 
 test('each parameter becomes an option', () => {
   const all =
-    'model=/m/&weights=q4&kv=f16&context=512&max_tokens=9&ranks=4&plan=pp%20x%20tp&virtual=1&memory=1.5MB,300MiB&requests=2&tune=0';
+    'model=/m/&weights=q4&kv=f16&context=512&max_tokens=9&ranks=4&plan=pp%20x%20tp&tensor=2&token=1&virtual=1&memory=1.5MB,300MiB&requests=2&tune=0&attention_dp_config={"enable_balance":false}';
   expect(read(all)).toEqual({
     model: '/m/',
     maxTokens: 9,
@@ -19,10 +19,13 @@ test('each parameter becomes an option', () => {
       contextLength: 512,
       ranks: 4,
       plan: 'pp x tp',
+      tensor: 2,
+      token: 1,
       virtualRanks: true,
       memory: [1_500_000, 300 * 2 ** 20],
       requests: 2,
       tune: false,
+      attentionDpConfig: { enable_balance: false },
     },
   });
 });
@@ -40,6 +43,7 @@ test.each([
   ['context=-1', 'context=-1 in the address: expected a whole number above 0'],
   ['requests=two', 'requests=two in the address: expected a whole number above 0'],
   ['virtual=yes', 'virtual=yes in the address: expected 1 (all ranks on one device) or 0'],
+  ['attention_dp_config=off', 'attention_dp_config=off in the address: expected JSON, such as'],
   ['memory=much', 'memory=much in the address: expected a size such as 500MB'],
 ])('%s is refused', (query, message) => {
   expect(() => read(query)).toThrow(message);

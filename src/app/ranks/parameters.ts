@@ -1,6 +1,6 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import type { KvType, LoadOptions, WeightType } from '../../index.js';
-import { parseMemory, parseRanks } from './rank_options.js';
+import { parseAttentionDp, parseMemory, parseRanks } from './rank_options.js';
 
 /** Every parameter of the demo page's address, with what it is. */
 export const PARAMETERS = {
@@ -13,13 +13,27 @@ export const PARAMETERS = {
   context: 'tokens of the context',
   max_tokens: 'tokens of an answer',
   ranks: 'how many, or an adapter for each with commas between',
-  plan: 'auto, tp, sp, tp+sp, pp, ep, token, adp, products such as pp x tp, or the URL of a plan or an arrangement (.json)',
+  plan: 'auto, tp, sp, tp+sp, pp, ep, token, adp, products such as pp x tp, arranged (heads by what each keeps), or the URL of a plan or an arrangement (.json)',
+  copies: 'plan arranged: copies of heads beyond the first, at most so many a layer',
+  'kv-budget': "part of a prompt's KV cache that is kept, such as 0.2",
+  'kv-profile':
+    'URL of a profile of what heads keep, which plan arranged arranges by; default: measured by the first load',
+  tensor:
+    'in place of ranks and plan, degrees of parallelism, whose product is the ranks: with different heads and columns',
+  token: 'ranks that sequences are shared out to, for each with weights',
+  sequence: 'ranks that split the chunks of each sequence',
+  pipeline: 'stages of layers',
+  data: 'ranks, or groups of ranks, with requests of their own',
   virtual: '1: all ranks on one device',
   memory: 'of a rank: 500MB, 1.5GB, 300MiB; or one for each with commas between',
   requests: 'generations that may run at once',
+  attention_dp_config: 'with plan adp, its products, or token: as in load, in JSON, such as {"enable_balance": false}',
 } as const;
 
 type Name = keyof typeof PARAMETERS;
+
+/** Degrees of parallelism. */
+export const DEGREES = ['tensor', 'token', 'sequence', 'pipeline', 'data'] as const satisfies Name[];
 
 export interface PageParameters {
   readonly model: string | undefined;
@@ -48,10 +62,14 @@ export function readParameters(query: URLSearchParams): PageParameters {
   const [variants, precision] = [text('variants'), text('precision')];
   const contextLength = read('context', wholeNumber);
   const ranks = read('ranks', parseRanks);
+  const [tensor, token, sequence, pipeline, data] = DEGREES.map((name) => read(name, wholeNumber));
   const virtualRanks = read('virtual', onOrOff('all ranks on one device'));
   const tune = read('tune', onOrOff('time kernels at load'));
   const memory = read('memory', parseMemory);
   const requests = read('requests', wholeNumber);
+  const attentionDpConfig = read('attention_dp_config', parseAttentionDp);
+  const copies = read('copies', (text, given) => (text === '0' ? 0 : wholeNumber(text, given)));
+  const [kvBudget, kvProfile] = [read('kv-budget', part), text('kv-profile')];
   return {
     model: text('model'),
     maxTokens: read('max_tokens', wholeNumber) ?? DEFAULT_MAX_TOKENS,
@@ -64,15 +82,30 @@ export function readParameters(query: URLSearchParams): PageParameters {
       ...(contextLength !== undefined && { contextLength }),
       ...(ranks !== undefined && { ranks }),
       ...(plan !== undefined && { plan }),
+      ...(tensor !== undefined && { tensor }),
+      ...(token !== undefined && { token }),
+      ...(sequence !== undefined && { sequence }),
+      ...(pipeline !== undefined && { pipeline }),
+      ...(data !== undefined && { data }),
       ...(virtualRanks !== undefined && { virtualRanks }),
       ...(memory !== undefined && { memory }),
       ...(requests !== undefined && { requests }),
+      ...(attentionDpConfig !== undefined && { attentionDpConfig }),
+      ...(copies !== undefined && { copies }),
+      ...(kvBudget !== undefined && { kvBudget }),
+      ...(kvProfile !== undefined && { kvProfile }),
     },
   };
 }
 
 function wholeNumber(text: string, given: string): number {
   if (!/^[1-9]\d*$/.test(text)) throw usageError(`${given}: expected a whole number above 0`);
+  return Number(text);
+}
+
+function part(text: string, given: string): number {
+  if (!/^(0?\.\d+|1(\.0+)?)$/.test(text))
+    throw usageError(`${given}: expected a part above 0 and at most 1, such as 0.2`);
   return Number(text);
 }
 

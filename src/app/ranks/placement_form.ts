@@ -1,19 +1,20 @@
 import { parsePolicy, POLICIES } from '../../placement/index.js';
 import { element, make } from '../shared/dom.js';
+import { DEGREES } from './parameters.js';
 
 const RANKS = ['1', '2', '4', '8'];
-const PLANS = ['auto', ...POLICIES.filter((policy) => policy !== 'single')];
+const PLANS = ['auto', ...POLICIES.filter((policy) => policy !== 'single'), 'arranged'];
 
 /**
  * The form that loads the page again with other ranks: a plain GET. It begins with what the address says and keeps the
- * address's other parameters.
+ * address's other parameters, but for degrees, which would name a plan beside the one that is chosen.
  */
 export function fillPlacementForm(query: URLSearchParams): void {
   const form = element('placement', HTMLFormElement);
   fill(element('placement-ranks', HTMLSelectElement), RANKS, query.get('ranks') ?? '1');
   fill(element('placement-plan', HTMLSelectElement), PLANS, planName(query.get('plan') ?? 'auto'));
   for (const [name, value] of query) {
-    if (name === 'ranks' || name === 'plan') continue;
+    if (['ranks', 'plan', ...DEGREES].includes(name)) continue;
     const input = make('input', '');
     Object.assign(input, { type: 'hidden', name, value });
     form.append(input);

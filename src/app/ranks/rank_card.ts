@@ -12,14 +12,15 @@ export class RankCard {
   readonly #traffic = make('dl', 'traffic');
 
   constructor(holdings: RankHoldings) {
-    const { rank, adapter, weightBytes, kvBytes, samples, groups } = holdings;
+    const { rank, adapter, weightBytes, kvBytes, samples, sharesWith, groups } = holdings;
     const title = make('h3', '', `Rank ${rank}`);
     if (samples) title.append(' ', make('small', '', 'samples'));
+    if (sharesWith !== undefined) title.append(' ', make('small', '', 'virtual'));
     this.node = make(
       'li',
       'rank',
       title,
-      make('p', 'adapter', adapter),
+      make('p', 'adapter', sharesWith === undefined ? adapter : `${adapter}, the same as rank ${sharesWith}'s`),
       ...groups.map((strips) => make('dl', 'strips', ...strips.map((strip) => this.#strip(strip)))),
       make('dl', 'memory', pair('Weights', formatBytes(weightBytes)), pair('KV cache', formatBytes(kvBytes))),
       this.#traffic,

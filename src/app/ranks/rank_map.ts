@@ -7,6 +7,7 @@ import {
   type RankShare,
   type Stage,
   type VocabShare,
+  planTopology,
 } from '../../placement/index.js';
 import { count, range, sameList, showList, sum } from '../../base/lists.js';
 
@@ -34,6 +35,8 @@ export interface RankHoldings {
   readonly kvBytes: number;
   /** It draws the next token. */
   readonly samples: boolean;
+  /** The first rank on the same GPU, where that is another one: this one is virtual. */
+  readonly sharesWith: number | undefined;
   readonly groups: readonly (readonly Strip[])[];
 }
 
@@ -47,7 +50,8 @@ export function rankMap({ plan, shape, ranks }: Pick<ModelInfo, 'plan' | 'shape'
     adapter: ranks[rank]!.adapter,
     weightBytes: ranks[rank]!.weightBytes,
     kvBytes: ranks[rank]!.kvBytes,
-    samples: plan.head[0]?.rank === rank || plan.stages.some(({ kind }) => kind === 'adp'),
+    sharesWith: firstOn(ranks, rank),
+    samples: planTopology(plan).ranks[rank]!.root === rank,
     groups: [
       ...(plan.stages.length > 1 && isArranged(plan) ? [arrangedStrips(plan, rank, shape)] : []),
       ...stagesShown(plan).flatMap((stage) => {
@@ -57,6 +61,12 @@ export function rankMap({ plan, shape, ranks }: Pick<ModelInfo, 'plan' | 'shape'
       [rowStrip('Embedding', plan.embedding, rank, shape), rowStrip('Output head', plan.head, rank, shape)],
     ],
   }));
+}
+
+/** Browsers tell GPUs apart by no more than their names. */
+function firstOn(ranks: ModelInfo['ranks'], rank: number): number | undefined {
+  const first = ranks.findIndex(({ adapter }) => adapter === ranks[rank]!.adapter);
+  return first < rank ? first : undefined;
 }
 
 /** Arranged heads differ from layer to layer: they are added up, and drawn layer by layer elsewhere. */
@@ -90,7 +100,12 @@ function arrangedStrips({ stages }: Plan, rank: number, shape: ModelShape): Stri
   ];
 }
 
-function stageStrips({ layers }: Stage, share: RankShare, shape: ModelShape): Strip[] {
+/** Lanes, and where more ranks split a sequence, a number each. */
+const laneSlots = ({ shares }: Stage): number =>
+  Math.max(MERGE_LANES, ...shares.flatMap(({ lanes }) => lanes.map((lane) => lane + 1)));
+
+function stageStrips(stage: Stage, share: RankShare, shape: ModelShape): Strip[] {
+  const { layers } = stage;
   const { numLayers, segmentHeads, mlpSegments, numExperts, latent } = shape;
   const held = (list: readonly number[], sizes: readonly number[]): number => sum(list.map((item) => sizes[item]!));
   const queryHeads = `${part(held(share.heads, segmentHeads), sum(segmentHeads))} query heads`;
@@ -105,7 +120,7 @@ function stageStrips({ layers }: Stage, share: RankShare, shape: ModelShape): St
     ),
     columns > 0 && strip('MLP', `${part(held(share.mlp, mlpSegments), columns)} columns`, share.mlp, mlpSegments),
     numExperts > 0 && strip('Experts', items(share.experts, numExperts), share.experts, ones(numExperts)),
-    { ...strip('KV cache', cacheText(share, shape), share.lanes, ones(MERGE_LANES)), lanes: true },
+    { ...strip('KV cache', cacheText(share, shape), share.lanes, ones(laneSlots(stage))), lanes: true },
   ];
   return strips.filter((entry) => entry !== false);
 }

@@ -1,4 +1,5 @@
 import { usageError } from '../../base/errors.js';
+import type { AttentionDpOptions } from '../../index.js';
 
 /** Readers of what people type for ranks and their memory, on the command line or in the page's address. */
 
@@ -16,6 +17,19 @@ export function parseRanks(text: string, given: string): number | readonly strin
     );
   }
   return names;
+}
+
+/**
+ * `attentionDpConfig` as JSON; the library judges what is in it.
+ * @param given as for `parseRanks`
+ * @throws SplitkvError `usage`
+ */
+export function parseAttentionDp(text: string, given: string): AttentionDpOptions {
+  try {
+    return JSON.parse(text) as AttentionDpOptions;
+  } catch {
+    throw usageError(`${given}: expected JSON, such as {"enable_balance": false}`);
+  }
 }
 
 const UNITS: Readonly<Record<string, number>> = {

@@ -31,17 +31,18 @@ export class RankPanel {
   #ranks: readonly RankHoldings[] = [];
   #cards: readonly RankCard[] = [];
 
-  /**
-   * @param virtual all ranks are on one device
-   * @param loads of an arranged plan, [layer][kv head], where they are known
-   */
-  show(info: ModelInfo, stats: RunStats, virtual: boolean, loads?: readonly (readonly number[])[]): void {
+  /** @param virtual all ranks are on one device */
+  show(info: ModelInfo, stats: RunStats, virtual: boolean): void {
     this.#info = info;
     this.#arranged.hidden = !info.plan.stages.some(({ kind }) => kind === 'arranged');
     if (!this.#arranged.hidden) {
       this.#arranged.append(this.#arrangement.node);
+      const { stages, worldSize } = info.plan;
       const placement = placementOf(info.plan, info.shape.kvHeads);
-      this.#arrangement.show(arrangementMap(placement, info.plan.worldSize, loads), loads !== undefined);
+      const loads = stages.flatMap(({ layers: [first, end], loads: own = [] }) =>
+        Array.from({ length: end - first }, () => own),
+      );
+      this.#arrangement.show(arrangementMap(placement, worldSize, loads), stages[0]!.loads !== undefined);
     }
     this.#ranks = rankMap(info);
     this.#cards = this.#ranks.map((holdings) => new RankCard(holdings));

@@ -3,7 +3,7 @@ import type { GenerateResult, LoadProgress, ModelInfo } from '../../index.js';
 import { element, pair } from '../shared/dom.js';
 import { progressLine } from '../shared/progress.js';
 
-/** The elements of index.html by id, and what is written into them. No model in here. */
+/** The elements of ranks.html by id, and what is written into them. No model in here. */
 export const ui = {
   status: element('model-status', HTMLParagraphElement),
   progress: element('progress', HTMLProgressElement),
@@ -20,6 +20,8 @@ export const ui = {
   answer: element('answer', HTMLParagraphElement),
   stats: element('stats', HTMLParagraphElement),
   adapters: element('adapters', HTMLParagraphElement),
+  compare: element('compare', HTMLButtonElement),
+  compareStatus: element('compare-status', HTMLParagraphElement),
 };
 
 export function showError(error: unknown): void {

@@ -1,8 +1,15 @@
-import type { ConversationOptions, GenerateOptions, GenerateResult, Model, SavedConversation } from '../../index.js';
+import type {
+  ConversationOptions,
+  GenerateOptions,
+  GenerateResult,
+  Model,
+  Prompt,
+  SavedConversation,
+} from '../../index.js';
 
 /** A turn of a conversation, as another process can ask for it. */
 export interface TurnRequest {
-  readonly talk: Pick<ConversationOptions, 'system' | 'restore' | 'whenFull'>;
+  readonly talk: Pick<ConversationOptions, 'system' | 'restore' | 'whenFull' | 'special'>;
   readonly content: string;
   readonly options: Omit<GenerateOptions, 'signal' | 'onFirstLogits'>;
 }
@@ -35,18 +42,32 @@ async function sha256(row: Float32Array): Promise<string> {
   return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
+/** How a text is fed. */
+export interface TextFeed {
+  /** As it is, without the model's chat template. */
+  readonly raw?: boolean;
+  /** As in `Prompt`. */
+  readonly special?: 'text' | 'token';
+}
+
+/** A text as a message, where the model has a chat template. */
+export const asPrompt = (
+  model: Model,
+  prompt: string | readonly number[],
+  { raw = false, special }: TextFeed,
+): Prompt =>
+  typeof prompt === 'string' && model.info.hasChatTemplate && !raw
+    ? { messages: [{ role: 'user', content: prompt }], ...(special && { special }) }
+    : prompt;
+
 /** Answers several prompts side by side; results in the order of the prompts. */
 export async function answerAll(
   model: Model,
   prompts: readonly (string | readonly number[])[],
-  raw: boolean,
+  feed: TextFeed,
   options: GenerateOptions,
 ): Promise<GenerateResult[]> {
-  const asked = prompts.map((prompt) =>
-    typeof prompt === 'string' && model.info.hasChatTemplate && !raw
-      ? { messages: [{ role: 'user' as const, content: prompt }] }
-      : prompt,
-  );
+  const asked = prompts.map((prompt) => asPrompt(model, prompt, feed));
   const results: GenerateResult[] = [];
   for await (const { index, ...result } of model.generateMany(asked, options)) results[index] = result;
   return results;

@@ -3,10 +3,10 @@
  * are the elements.
  */
 
-/** The element of the page with this id. @throws when index.html and the code disagree */
+/** The element of the page with this id. @throws when the page and the code disagree */
 export function element<T extends HTMLElement>(id: string, type: { new (): T }): T {
   const found = document.getElementById(id);
-  if (!(found instanceof type)) throw new Error(`index.html has no ${type.name} #${id}`);
+  if (!(found instanceof type)) throw new Error(`this page has no ${type.name} #${id}`);
   return found;
 }
 

@@ -2,12 +2,15 @@ import { expect, test } from 'vitest';
 import type { RunStats } from '../../index.js';
 import { figures, rankTraffic } from './figures.js';
 
-const rank = (bytes: number, microseconds: number): RunStats['ranks'][number] => ({
+const rank = (bytes: number, exchange: number, wait = 0): RunStats['ranks'][number] => ({
   adapter: 'gpu',
   weight_bytes: 1,
   kv_bytes: 1,
   bytes_per_token: bytes,
-  us_per_exchange: microseconds,
+  us_per_exchange: 1,
+  compute_ms_per_token: exchange > 0 ? 60 : 0,
+  exchange_ms_per_token: exchange,
+  wait_ms_per_token: wait,
 });
 const stats = (ranks: RunStats['ranks'], speed = 12.34): RunStats => ({
   tokens_per_second: speed,
@@ -29,21 +32,23 @@ test('one rank has a speed and no traffic', () => {
 });
 
 test('traffic of all ranks, and of each', () => {
-  const two = stats([rank(1024, 300), rank(512, 1500)]);
+  const two = stats([rank(1024, 0.3), rank(512, 1.5, 20)]);
   expect(figures(two)).toEqual([
     ['Tokens/s', '12.3'],
     ['Exchanges per token', '11'],
     ['Sent per token', '1.5 KiB'],
-    ['Waits per token', '16.5 ms'],
+    ['Exchange and wait per token', '21.5 ms'],
   ]);
   expect(rankTraffic(two, 1)).toEqual([
     ['Sent per token', '512 B'],
-    ['Exchange', '1.50 ms'],
+    ['Computes', '60.0 ms'],
+    ['Exchanges', '1.50 ms'],
+    ['Waits', '20.0 ms'],
   ]);
 });
 
 test('while an answer is written its own tokens count', () => {
-  const two = stats([rank(1024, 300), rank(512, 1500)]);
+  const two = stats([rank(1024, 0.3), rank(512, 1.5, 20)]);
   expect(figures(two, { tokens: 11, seconds: 2 })[0]).toEqual(['Tokens/s', '5.0']);
   expect(figures(two, { tokens: 1, seconds: 0 })[0]).toEqual(['Tokens/s', '–']);
 });
@@ -51,5 +56,5 @@ test('while an answer is written its own tokens count', () => {
 test('what nobody measured yet is no zero', () => {
   const fresh = stats([rank(0, 0), rank(0, 0)], 0);
   expect(figures(fresh).map(([, text]) => text)).toEqual(['–', '11', '–', '–']);
-  expect(rankTraffic(fresh, 0).map(([, text]) => text)).toEqual(['–', '–']);
+  expect(rankTraffic(fresh, 0).map(([, text]) => text)).toEqual(['–', '–', '–', '–']);
 });

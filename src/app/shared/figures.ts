@@ -23,25 +23,29 @@ export function figures(stats: RunStats, progress?: Progress): Figure[] {
   const list: Figure[] = [['Tokens/s', Number.isFinite(speed) ? known(speed, speed.toFixed(1)) : UNKNOWN]];
   if (stats.ranks.length === 1) return list;
   const sent = sum(stats.ranks.map(({ bytes_per_token: bytes }) => bytes));
-  const slowest = Math.max(...stats.ranks.map(({ us_per_exchange: microseconds }) => microseconds));
+  const besides = Math.max(
+    ...stats.ranks.map(({ exchange_ms_per_token: moves, wait_ms_per_token: waits }) => moves + waits),
+  );
   return [
     ...list,
     ['Exchanges per token', String(stats.exchanges_per_token)],
     ['Sent per token', known(sent, formatBytes(Math.round(sent)))],
-    ['Waits per token', known(slowest, milliseconds(slowest * stats.exchanges_per_token))],
+    ['Exchange and wait per token', known(besides, milliseconds(besides))],
   ];
 }
 
-/** What one rank sent and waited for; empty where there is nobody to send to. */
+/** What one rank sent, and what a token's time was on it; empty where there is nobody to send to. */
 export function rankTraffic(stats: RunStats, rank: number): Figure[] {
   const own = stats.ranks[rank]!;
   if (stats.ranks.length === 1) return [];
-  const { bytes_per_token: bytes, us_per_exchange: microseconds } = own;
+  const { bytes_per_token: bytes, compute_ms_per_token: computes } = own;
+  const part = (ms: number): string => known(computes, milliseconds(ms));
   return [
     ['Sent per token', known(bytes, formatBytes(Math.round(bytes)))],
-    ['Exchange', known(microseconds, milliseconds(microseconds))],
+    ['Computes', part(computes)],
+    ['Exchanges', part(own.exchange_ms_per_token)],
+    ['Waits', part(own.wait_ms_per_token)],
   ];
 }
 
-const milliseconds = (microseconds: number): string =>
-  `${(microseconds / 1000).toFixed(microseconds < 10_000 ? 2 : 1)} ms`;
+export const milliseconds = (ms: number): string => `${ms.toFixed(ms < 10 ? 2 : 1)} ms`;

@@ -1,25 +1,16 @@
 import { make } from './dom.js';
-
-/** The pages, in the order in which they are offered. */
-const PAGES = [
-  ['chat.html', 'Chat'],
-  ['index.html', 'Ranks'],
-  ['bench.html', 'Bench'],
-  ['check.html', 'Check'],
-  ['arrange.html', 'Arrange'],
-  ['simulate.html', 'Simulate'],
-] as const;
+import { PAGES } from './pages.js';
 
 /** `<site-nav>`: the links between the pages. */
 class SiteNav extends HTMLElement {
   connectedCallback(): void {
-    const here = location.pathname.split('/').at(-1) || 'index.html';
+    const here = location.pathname.split('/').at(-1) || PAGES[0]!.address;
     const nav = make('nav', 'site');
     nav.ariaLabel = 'Pages';
-    for (const [page, name] of PAGES) {
-      const link = make('a', '', name);
-      link.href = page;
-      if (page === here) link.ariaCurrent = 'page';
+    for (const [at, { address, name }] of PAGES.entries()) {
+      const link = make('a', at === 0 ? 'brand' : '', name);
+      link.href = address;
+      if (address === here) link.ariaCurrent = 'page';
       nav.append(link);
     }
     this.replaceChildren(nav);

@@ -18,6 +18,8 @@ import { runJob } from '../shared/worker_job.js';
 
 const profile = element('profile', HTMLTextAreaElement);
 const save = element('save', HTMLAnchorElement);
+/** Copies where whole heads leave ranks idle. */
+const DEFAULT_MODE = 'default';
 
 const form: RunForm = new RunForm(async (signal) => {
   const { model, layers } = parseProfile(profile.value);
@@ -25,7 +27,7 @@ const form: RunForm = new RunForm(async (signal) => {
   const problem: ArrangementProblem = {
     loads: layers,
     ranks: form.number('ranks')!,
-    mode: form.text('mode') as Mode,
+    ...(form.text('mode') !== DEFAULT_MODE && { mode: form.text('mode') as Mode }),
     objective: form.text('objective') as Objective,
     ...(copies !== undefined && { copies }),
     ...(memory !== undefined && { memory }),
@@ -56,7 +58,7 @@ function useExample(): void {
   profile.value = `{"model": ${JSON.stringify(model)}, "kv_budget": ${kv_budget}, "layers": [\n${rows}\n]}`;
 }
 
-fill('mode', MODES, 'exact');
+fill('mode', [DEFAULT_MODE, ...MODES], DEFAULT_MODE);
 fill('objective', OBJECTIVES, 'per-layer');
 useExample();
 element('example', HTMLButtonElement).addEventListener('click', () => {

@@ -1,3 +1,8 @@
+/**
+ * Room: the other pages, a file each with what only it needs: the chat page (here), head arrangement, the simulator, the
+ * check; `bench` has the benchmarks. Long work runs in workers.
+ */
+
 /** The chat page: the element, a choice of models, and what the browser keeps. */
 import '../chat/index.js';
 import '../shared/site_nav.js';
@@ -6,13 +11,13 @@ import { ATTRIBUTES } from '../chat/index.js';
 import { element } from '../shared/dom.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
 import { allowModel, mayLoad } from '../shared/foreign_model.js';
-import { KeptModels } from './kept_models.js';
+import { KeptModels } from '../shared/kept_models.js';
 
 const chat = document.querySelector('splitkv-chat')!;
 const query = new URLSearchParams(location.search);
 const field = element('model', HTMLInputElement);
 const folder = element('folder', HTMLInputElement);
-const kept = new KeptModels();
+const kept = new KeptModels(element('kept-status', HTMLParagraphElement), element('kept', HTMLUListElement));
 
 // The address may say all that an attribute may.
 const names = Object.keys(ATTRIBUTES);

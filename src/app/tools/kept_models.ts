@@ -10,7 +10,7 @@ export class KeptModels {
   async refresh(): Promise<void> {
     try {
       // A model that was looked for and isn't there leaves an entry without a byte.
-      const models = (await listCached()).filter(({ bytes }) => bytes > 0);
+      const models = (await listCached()).filter(({ bytes, sharedBytes = 0 }) => bytes + sharedBytes > 0);
       const bytes = models.reduce((sum, model) => sum + model.bytes, 0);
       this.#list.replaceChildren(
         ...models.map((model) => {
@@ -19,7 +19,8 @@ export class KeptModels {
           button.type = 'button';
           button.ariaLabel = `Delete ${name}`;
           button.addEventListener('click', () => void this.#delete(model.url, name));
-          const size = `${formatBytes(model.bytes)}${model.complete ? '' : ', not complete: the rest is downloaded when it is loaded'}`;
+          const shared = model.sharedBytes ? ` and ${formatBytes(model.sharedBytes)} that sites share` : '';
+          const size = `${formatBytes(model.bytes)}${shared}${model.complete ? '' : ', not complete: the rest is downloaded when it is loaded'}`;
           return make('li', 'row', make('span', '', make('strong', '', name), ` ${size}`), button);
         }),
       );

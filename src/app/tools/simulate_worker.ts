@@ -1,6 +1,5 @@
-import { isPublishedRun } from '../../simulate/adp_parameters.js';
 import { type AdpStudy, studyAdp } from '../../simulate/adp_study.js';
-import { type ParetoPoint, paretoGrid } from '../../simulate/pareto.js';
+import { defaultLoads, type Pareto, paretoOfLoads } from '../../simulate/pareto.js';
 import { PUBLISHED_TIME } from '../../simulate/published_run.js';
 import { syntheticTrace } from '../../simulate/synthetic_trace.js';
 import { usageError } from '../../base/errors.js';
@@ -22,9 +21,7 @@ export interface SimulateRequest {
 
 export interface SimulateResult {
   readonly study: AdpStudy;
-  /** Empty where it wasn't asked for. */
-  readonly pareto: readonly ParetoPoint[];
-  readonly published: boolean;
+  readonly pareto?: Pareto;
 }
 
 serveJob<SimulateRequest, SimulateResult>(async (request, onProgress) => {
@@ -46,7 +43,6 @@ serveJob<SimulateRequest, SimulateResult>(async (request, onProgress) => {
   const result = await studyAdp(study, progress);
   return {
     study: result,
-    pareto: pareto ? await paretoGrid(study, result, progress) : [],
-    published: isPublishedRun(study),
+    ...(pareto && { pareto: await paretoOfLoads(study, defaultLoads(study.concurrency), progress, result.rows) }),
   };
 });

@@ -9,6 +9,7 @@ const PATHS = {
   edit: 'M4 20h4L19 9l-4-4L4 16zM13 7l4 4',
   again: 'M20 11a8 8 0 1 0-2.3 6.3M20 4v7h-7',
   settings: 'M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4',
+  models: 'M12 3 4 7.5v9L12 21l8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9',
   details: 'M12 11v6M12 7v.5M12 3a9 9 0 1 0 0 18 9 9 0 1 0 0-18z',
   down: 'M12 5v14M5 12l7 7 7-7',
 } as const;

@@ -12,6 +12,8 @@ export interface LogHost {
   /** Asks the question of a turn again, with another text. */
   resend(turn: number, text: string): void;
   regenerate(turn: number): void;
+  /** The last answer goes on where it was cut. */
+  continue(): void;
 }
 
 /** Redrawing an answer for each of its pieces would be most of the page's work. */
@@ -40,6 +42,11 @@ export class Log {
     return this.#turns.length;
   }
 
+  /** The last answer. */
+  get answer(): AnswerView | undefined {
+    return this.#turns.at(-1)?.answer;
+  }
+
   /** The question of a turn. */
   asked(turn: number): string | undefined {
     return this.#turns[turn]?.asked;
@@ -65,7 +72,11 @@ export class Log {
     whole.append(actions);
     if (answer) {
       const again = this.#button('again', 'regenerate', () => this.host.regenerate(index));
+      answer.more.addEventListener('click', () => {
+        if (this.#idle) this.host.continue();
+      });
       answer.actions.append(
+        answer.more,
         this.#copy(() => answer.text),
         again,
       );
@@ -171,12 +182,15 @@ export class AnswerView {
   readonly #thoughtText = make('p', '');
   readonly #calls = make('div', 'calls');
   readonly actions = make('div', 'actions under');
+  /** Goes on with it, where it was cut. */
+  readonly more = make('button', 'quiet more');
   #view: MarkdownView | undefined;
   #text = '';
   #ended = false;
   #drawn = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #thinkingSince: number | undefined;
+  readonly #note = make('p', 'note');
 
   constructor(
     private readonly host: LogHost,
@@ -187,7 +201,10 @@ export class AnswerView {
     this.#article.ariaBusy = 'true'; // screen readers wait for the whole of it
     this.#thought.append(this.#thoughtTitle, this.#thoughtText);
     this.#thought.part.add('thought');
-    this.#thought.hidden = this.#calls.hidden = this.actions.hidden = true;
+    this.#thought.hidden = this.#calls.hidden = this.actions.hidden = this.more.hidden = true;
+    this.more.type = 'button';
+    this.more.textContent = host.text('go_on');
+    this.more.dataset['needsIdle'] = '';
     parser?.then(
       ({ MarkdownView }) => {
         this.#view = new MarkdownView(this.#article, codeParts(host));
@@ -244,14 +261,29 @@ export class AnswerView {
     return (failed) => (line.textContent = this.host.text(failed ? 'call_failed' : 'called', { name }));
   }
 
-  /** @param note below the answer */
-  end(note: string): void {
+  /** It goes on. */
+  begin(): void {
+    this.#ended = false;
+    this.#article.ariaBusy = 'true';
+    this.#note.remove();
+    this.actions.hidden = this.more.hidden = true;
+  }
+
+  /**
+   * @param note below the answer
+   * @param cut it can go on
+   * @param text all of it, where it may differ from what was added
+   */
+  end(note: string, cut = false, text = this.#text): void {
     this.#ended = true;
     if (this.#thinkingSince !== undefined) this.#thoughtEnds();
+    this.#text = text;
     this.#draw();
     this.#article.ariaBusy = 'false';
-    if (note !== '') this.actions.before(make('p', 'note', note));
-    this.actions.hidden = this.text === '';
+    this.#note.textContent = note;
+    if (note !== '') this.actions.before(this.#note);
+    this.more.hidden = !cut;
+    this.actions.hidden = this.text === '' && !cut;
   }
 
   #thoughtEnds(): void {

@@ -18,6 +18,7 @@ export interface PartsHost extends LogHost {
   start(): void;
   remedy(remedy: Remedy): void;
   openSettings(): void;
+  openPicker(): void;
   chosen(files: readonly File[]): void;
   /** What was dropped on the chat. */
   dropped(entries: readonly (FileSystemEntry | File)[]): void;
@@ -27,6 +28,7 @@ export interface PartsHost extends LogHost {
 export interface ShownAnswer {
   readonly content: string;
   readonly reasoning?: string;
+  readonly cut?: boolean;
   readonly steps?: readonly {
     readonly calls: readonly {
       readonly call: { readonly function: { readonly name: string } };
@@ -42,6 +44,7 @@ export class ChatParts {
   readonly #details: HTMLButtonElement;
   readonly #facts = make('div', 'facts');
   readonly #settings: HTMLButtonElement;
+  readonly #models: HTMLButtonElement;
   readonly #clear: HTMLButtonElement;
   readonly #stop: HTMLButtonElement;
   readonly #send: HTMLButtonElement;
@@ -72,6 +75,7 @@ export class ChatParts {
     this.log = new Log(on);
     this.#details = this.#iconButton('details');
     this.#settings = this.#iconButton('settings');
+    this.#models = this.#iconButton('models');
     this.#clear = this.#iconButton('new');
     this.#send = this.#iconButton('send');
     this.#stop = this.#iconButton('stop');
@@ -115,7 +119,7 @@ export class ChatParts {
     this.#stop.classList.add('main');
     const composer = make('div', 'composer', this.#label, this.field, this.#send, this.#stop);
     const form = make('form', 'ask', composer);
-    const header = make('header', '', this.name, this.status, this.#details, this.#settings, this.#clear);
+    const header = make('header', '', this.name, this.status, this.#details, this.#models, this.#settings, this.#clear);
     this.#facts.id = 'facts';
     this.#details.setAttribute('aria-controls', 'facts');
     this.#down.classList.add('down');
@@ -138,6 +142,7 @@ export class ChatParts {
       this.#facts,
       this.#details,
       this.#settings,
+      this.#models,
       this.#down,
     ]) {
       part.hidden = true;
@@ -169,6 +174,7 @@ export class ChatParts {
     name(this.#stop, text('stop'));
     name(this.#clear, text('new_conversation'));
     name(this.#settings, text('settings'));
+    name(this.#models, text('change_model'));
     name(this.#details, text('details'));
     name(this.#facts, text('details'));
     name(this.#down, text('to_the_end'));
@@ -189,12 +195,16 @@ export class ChatParts {
       });
       return make('label', 'button quiet', label, input);
     };
+    const choose = make('button', '', text('choose_model'));
+    choose.type = 'button';
+    choose.addEventListener('click', () => this.on.openPicker());
     this.#empty.replaceChildren(
       make('p', 'title', text('no_model')),
       make('p', '', text('no_model_advice')),
       make(
         'div',
         'actions',
+        choose,
         pick(text('open_file'), (input) => Object.assign(input, { accept: '.gguf', multiple: true })),
         pick(text('open_folder'), (input) => Object.assign(input, { webkitdirectory: true })),
       ),
@@ -231,6 +241,7 @@ export class ChatParts {
     });
     this.#details.addEventListener('click', () => this.#showFacts(this.#facts.hidden !== false));
     this.#settings.addEventListener('click', () => this.on.openSettings());
+    this.#models.addEventListener('click', () => this.on.openPicker());
     this.#down.addEventListener('click', () => {
       this.#scroll();
       this.field.focus();
@@ -277,10 +288,12 @@ export class ChatParts {
     readonly about: string | undefined;
     readonly suggestions: readonly string[];
     readonly settings: boolean;
+    readonly picker: boolean;
   }): void {
     this.#chat.ariaLabel = looks.label;
     this.field.placeholder = looks.placeholder;
     this.#settings.hidden = !looks.settings;
+    this.#models.hidden = !looks.picker;
     this.#about.hidden = looks.about === undefined;
     this.#about.replaceChildren(make('summary', '', this.on.text('about')));
     if (looks.about !== undefined) this.#about.append(make('p', '', looks.about));
@@ -340,8 +353,9 @@ export class ChatParts {
     this.#preview.hidden = preview === undefined;
     if (!preview) return this.#preview.replaceChildren();
     const { problem, remedies } = preview;
-    const start = make('button', remedies.length === 0 ? '' : 'quiet', preview.start);
+    const start = make('button', problem === undefined ? '' : 'quiet', preview.start ?? '');
     start.type = 'button';
+    start.hidden = preview.start === undefined;
     start.addEventListener('click', () => this.on.start());
     this.#preview.replaceChildren(
       make('p', 'title', this.on.text(problem === undefined ? 'ready_to_load' : 'wont_fit')),
@@ -365,14 +379,16 @@ export class ChatParts {
   showProblem(explanation: Explanation | undefined): void {
     this.#problem.hidden = explanation === undefined;
     if (!explanation) return this.#problem.replaceChildren();
-    const { title, advice, detail, address, neutral = false, remedies } = explanation;
+    const { title, advice, detail, address, isOpen = false, neutral = false, remedies } = explanation;
+    const reported = make('details', '', make('summary', '', this.on.text('reported')), make('p', '', detail));
+    reported.open = isOpen;
     this.#problem.role = neutral ? 'group' : 'alert';
     this.#problem.classList.toggle('problem', !neutral);
     this.#problem.replaceChildren(
       make('p', 'title', title),
       make('p', '', advice),
       ...(address === undefined ? [] : [make('p', 'note', address)]),
-      make('details', '', make('summary', '', this.on.text('reported')), make('p', '', detail)),
+      reported,
       make('div', 'actions', ...this.#remedies(remedies)),
     );
     this.#scroll();
@@ -406,8 +422,15 @@ export class ChatParts {
       view?.addCall(call.function.name)(failed);
     }
     view?.add(answer?.content ?? '');
-    view?.end('');
+    view?.end('', answer?.cut);
     this.#showBeginning();
+    this.#scroll();
+  }
+
+  /** The last answer goes on. */
+  goOn(): void {
+    this.#answer = this.log.answer;
+    this.#answer?.begin();
     this.#scroll();
   }
 
@@ -418,12 +441,17 @@ export class ChatParts {
     if (this.#atEnd) this.#scroll();
   }
 
-  /** @param note below the answer @param kept false takes a turn away whose answer never began, and gives the question back */
-  end(note: string, kept = true): void {
+  /**
+   * @param note below the answer
+   * @param kept false takes a turn away whose answer never began, and gives the question back
+   * @param cut it can go on
+   * @param text all of it
+   */
+  end(note: string, kept = true, cut = false, text?: string): void {
     const answer = this.#answer;
     this.#answer = undefined;
     if (!answer) return;
-    answer.end(note);
+    answer.end(note, cut, text);
     if (!kept && !answer.begun) {
       const last = this.log.turns - 1;
       if (this.field.value === '') this.field.value = this.log.asked(last) ?? '';

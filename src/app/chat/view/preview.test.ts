@@ -14,6 +14,7 @@ const report = (changes: object): PlanReport =>
     pick,
     misfit: undefined,
     why: 'no plan fits',
+    candidates: [],
     ...changes,
   }) as unknown as PlanReport;
 const facts = (changes: object) => Object.fromEntries(previewOf(report(changes)).facts);
@@ -52,4 +53,12 @@ test('says why it does not fit', () => {
   expect(facts({ misfit: 'out of memory' })['GPU memory']).toContain('does not fit');
   expect(previewOf(report({ pick: undefined })).problem).toBe('no plan fits');
   expect(facts({ pick: undefined })).not.toHaveProperty('Plan');
+  // Nothing is offered that is sure to fail; what is missing is told of the plan that lacks least.
+  expect(previewOf(report({ pick: undefined })).start).toBeUndefined();
+  const ranks = [{ budgetBytes: 5 * MIB }, { budgetBytes: 3 * MIB }];
+  const needs = (...bytes: number[]) => ({ plan: {}, memory: bytes.map((totalBytes, rank) => ({ rank, totalBytes })) });
+  const candidates = [needs(9 * MIB), needs(4 * MIB, 6 * MIB), { refused: 'none' }];
+  expect(facts({ pick: undefined, machine: { ranks }, candidates })['GPU memory']).toBe(
+    '6.0 MiB needed, 3.0 MiB more than there is',
+  );
 });

@@ -8,8 +8,8 @@ export interface Preview {
   readonly facts: readonly (readonly [term: string, text: string])[];
   /** Why it won't run here; undefined where it will, as far as can be told. */
   readonly problem: string | undefined;
-  /** What the button says. */
-  readonly start: string;
+  /** What the button says; undefined where starting is sure to fail. */
+  readonly start: string | undefined;
   /** Where it won't run as asked: what was checked to run. */
   readonly remedies: readonly Remedy[];
 }
@@ -45,6 +45,8 @@ export function previewOf(
       [strings.fact_plan, planText(pick.policy, pick.worldSize, strings)],
     );
   }
+  const lack = pick ? undefined : leastLack(report);
+  if (lack) facts.push([strings.fact_memory, fill(strings.lacks, lack)]);
   const tokens = grouped(report.contextLength);
   facts.push([strings.fact_weights, fill(strings.weights_and_context, { weights: report.weights, tokens })]);
   const start =
@@ -55,9 +57,27 @@ export function previewOf(
   return {
     facts,
     problem,
-    start: problem === undefined ? start : fill(strings.anyway, { start }),
+    start: problem === undefined ? start : pick && fill(strings.anyway, { start }),
     remedies: smaller.map((options) => smallerRemedy(options, load, strings)),
   };
+}
+
+/** What the plan that lacks least needs on its tightest rank, and how much of it there isn't. */
+function leastLack({
+  candidates,
+  machine,
+}: PlanReport): { readonly bytes: string; readonly missing: string } | undefined {
+  const lacks = candidates.flatMap((candidate) => {
+    if (!candidate.plan) return [];
+    const ranks = candidate.memory.map(({ rank, totalBytes }) => {
+      const budget = machine.ranks[rank]?.budgetBytes ?? Infinity;
+      return { bytes: totalBytes, missing: totalBytes - budget };
+    });
+    return ranks.toSorted((a, b) => b.missing - a.missing).slice(0, 1);
+  });
+  const least = lacks.toSorted((a, b) => a.missing - b.missing)[0];
+  if (!least || least.missing <= 0) return undefined;
+  return { bytes: formatBytes(least.bytes), missing: formatBytes(least.missing) };
 }
 
 function downloadText(bytes: number, storedBytes: number, complete: boolean, strings: ChatStrings): string {

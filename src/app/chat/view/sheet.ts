@@ -1,6 +1,7 @@
 import { make } from '../../shared/dom.js';
 import type { Attribute } from '../settings.js';
 import type { StringName } from '../strings.js';
+import { openDialog } from './dialog.js';
 
 /** What a person may change, and how. */
 const FIELDS = [
@@ -29,8 +30,6 @@ export interface SheetHost {
 /** The settings, as a dialog. They are the element's attributes, so that a page sees what a person chose. */
 export function openSheet(root: ShadowRoot, host: SheetHost): void {
   const { text } = host;
-  const dialog = make('dialog', 'sheet');
-  dialog.ariaLabel = text('settings');
   const inputs = new Map<Attribute, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>();
   const labelled = <T extends HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>(
     name: Attribute,
@@ -71,7 +70,6 @@ export function openSheet(root: ShadowRoot, host: SheetHost): void {
   const form = make(
     'form',
     '',
-    make('h3', 'title', text('settings')),
     make(
       'div',
       'settings',
@@ -105,13 +103,5 @@ export function openSheet(root: ShadowRoot, host: SheetHost): void {
     }
     dialog.close();
   });
-  // Escape closes this, and stops no answer.
-  dialog.addEventListener('keydown', (event) => event.stopPropagation());
-  dialog.addEventListener('click', (event) => {
-    if (event.target === dialog) dialog.close();
-  });
-  dialog.addEventListener('close', () => dialog.remove());
-  dialog.append(form);
-  root.append(dialog);
-  dialog.showModal();
+  const dialog = openDialog(root, text('settings'), [form]);
 }

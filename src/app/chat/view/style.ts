@@ -50,7 +50,7 @@ header {
 .name, .status { margin: 0; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .name:empty { display: none; }
 .name { flex: 0 1 auto; min-inline-size: 4rem; font-size: 0.95rem; font-weight: 600; }
-.status { flex: 1 1 0; min-inline-size: 5rem; margin-inline-start: 0.5rem; color: var(--chat-soft); font-size: 0.85rem; }
+.status { flex: 1 6 auto; min-inline-size: 3rem; margin-inline-start: 0.5rem; color: var(--chat-soft); font-size: 0.85rem; }
 .facts { padding: 0.75rem 1rem; border-block-end: 1px solid var(--chat-line); background: var(--chat-field); font-size: 0.9rem; }
 .facts dl { margin: 0; }
 .body { flex: 1; min-block-size: 0; overflow-y: auto; overscroll-behavior: contain; padding: 1rem; }
@@ -100,6 +100,8 @@ th { background: var(--chat-field); }
 .note { margin: 0; color: var(--chat-soft); font-size: 0.85rem; overflow-wrap: anywhere; }
 .under { margin: 0; gap: 0; margin-inline-start: -0.4rem; }
 .under.of-question { align-self: flex-end; margin-inline: 0; }
+.under .more { padding: 0.2rem 0.8rem; border-radius: 2rem; margin-inline: 0.4rem 0.3rem; font-size: 0.9rem; }
+.turn:has(~ .turn) .more { display: none; }
 .under .icon-button { inline-size: 2rem; block-size: 2rem; opacity: 0.75; }
 .under .icon-button:is(:hover, :focus-visible, .done) { opacity: 1; }
 .editing .of-question { display: none; }
@@ -189,8 +191,23 @@ summary { cursor: pointer; color: var(--chat-soft); }
 .about p { white-space: pre-wrap; }
 .sheet { inline-size: min(34rem, calc(100vw - 2rem)); max-block-size: calc(100dvh - 2rem); padding: 1.25rem; border: 1px solid var(--chat-line); border-radius: var(--chat-radius); background: var(--chat-ground); color: var(--chat-ink); }
 .sheet::backdrop { background: rgb(0 0 0 / 0.45); }
-.settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: 0.7rem 1rem; margin-block-end: 0.6rem; }
-.setting { display: grid; gap: 0.15rem; align-content: start; }
+.sheet > h3.title { margin-block-start: 1.5rem; }
+.sheet > h2:focus { outline: none; }
+.models, .kept { display: grid; gap: 0.4rem; margin: 0.6rem 0; padding: 0; list-style: none; }
+.models { max-block-size: 40dvh; overflow-y: auto; }
+.model { display: grid; grid-template-columns: 1fr auto; gap: 0.1rem 0.75rem; inline-size: 100%; padding: 0.55rem 0.8rem; border: 1px solid var(--chat-line); border-radius: 0.6rem; background: transparent; color: var(--chat-ink); text-align: start; font-weight: 400; }
+button.model:hover { background: var(--chat-field); }
+div.model { color: var(--chat-soft); }
+.model-name { font-weight: 600; overflow-wrap: anywhere; }
+.model-facts { grid-column: 1 / -1; color: var(--chat-soft); font-size: 0.85rem; }
+.badge { align-self: center; padding: 0.05rem 0.6rem; border: 1px solid var(--chat-line); border-radius: 1rem; font-size: 0.8rem; color: var(--chat-soft); white-space: nowrap; }
+.badge.kept, .badge.fits { border-color: var(--chat-accent); color: var(--chat-accent); }
+.badge.kept { background: var(--chat-accent); color: var(--chat-on-accent); }
+.other { display: flex; gap: 0.5rem; align-items: end; }
+.other .setting { flex: 1; }
+.row { display: flex; gap: 0.75rem; align-items: center; justify-content: space-between; overflow-wrap: anywhere; }
+.settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 0.7rem 1rem; margin-block-end: 0.6rem; }
+.setting { display: grid; gap: 0.15rem; align-content: end; }
 .setting span { color: var(--chat-soft); font-size: 0.85rem; }
 .setting:has(textarea) { grid-column: 1 / -1; }
 .hidden { position: absolute; inline-size: 1px; block-size: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; padding: 0; border: 0; }
@@ -201,6 +218,10 @@ summary { cursor: pointer; color: var(--chat-soft); }
   header { padding-inline-start: 0.75rem; }
   dl { grid-template-columns: 1fr; gap: 0 }
   dd { margin-block-end: 0.35rem; }
+}
+@media (pointer: coarse) {
+  .icon-button, .under .icon-button { inline-size: 2.75rem; block-size: 2.75rem; }
+  .under .more, figure.code figcaption button { min-block-size: 2.75rem; }
 }
 @media (forced-colors: active) {
   .message.user, .composer, .icon-button { border: 1px solid; }

@@ -1,0 +1,108 @@
+/**
+ * The reference of the package, of the types that it exports and the guides in docs/, as pages that look like the site's others. By
+ * TypeDoc, which reads TypeScript by the compiler's JavaScript API: TypeScript 7 has none, so it gets that of dts-bundle-generator.
+ */
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire, register } from 'node:module';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { root } from './setup.mjs';
+
+const requireFrom = createRequire(createRequire(import.meta.url).resolve('dts-bundle-generator'));
+const typescript = pathToFileURL(requireFrom.resolve('typescript')).href;
+register(
+  `data:text/javascript,${encodeURIComponent(
+    `export const resolve = (name, context, next) => name === 'typescript' && context.parentURL?.includes('/typedoc/')
+      ? { url: '${typescript}', format: 'commonjs', shortCircuit: true } : next(name, context);`,
+  )}`,
+);
+
+/** Its entries by what one writes to import them. */
+const ENTRIES = {
+  splitkv: 'src/index.ts',
+  'splitkv/planning': 'src/planning/index.ts',
+  'splitkv/chat': 'src/app/chat/index.ts',
+  'splitkv/react': 'src/app/react/index.ts',
+  'splitkv/ai-sdk': 'src/app/ai_sdk/index.ts',
+  'splitkv/prompt-api': 'src/app/prompt_api/index.ts',
+};
+
+/**
+ * @param out the folder, made anew
+ * @param pages the site's pages, a folder above: { address, name }
+ * @throws Error where TypeDoc finds something wrong
+ */
+export async function buildApiReference(out, pages) {
+  const { Application, JSX } = await import('typedoc');
+  const guides = readdirSync(join(root, 'docs'))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name}`);
+  const app = await Application.bootstrap({
+    name: 'splitkv',
+    entryPoints: Object.values(ENTRIES).map((file) => join(root, file)),
+    tsconfig: join(root, 'tsconfig.types.json'),
+    // Checked by `npm test`, with the TypeScript that the source is written for.
+    skipErrorChecking: true,
+    readme: join(root, 'README.md'),
+    projectDocuments: [...guides, 'CONTRIBUTING.md'].map((path) => join(root, path)),
+    customCss: join(root, 'scripts/api_reference.css'),
+    // 'CHANGELOG.md' is no site.
+    markdownItOptions: { html: true, linkify: false },
+    logLevel: 'Error',
+    disableGit: true,
+    disableSources: true,
+    excludePrivate: true,
+    excludeProtected: true,
+    includeVersion: true,
+    highlightLanguages: ['typescript', 'javascript', 'jsx', 'html', 'css', 'json', 'bash', 'shell', 'yaml'],
+    navigation: { includeCategories: false, includeGroups: false },
+    validation: { notExported: false, invalidLink: true, invalidPath: true },
+  });
+  app.renderer.hooks.on('head.begin', () => JSX.createElement('meta', { name: 'color-scheme', content: 'light dark' }));
+  app.renderer.hooks.on('body.begin', (context) =>
+    JSX.createElement(
+      'nav',
+      { class: 'site', 'aria-label': 'Pages' },
+      ...pages.map(({ address, name }, at) =>
+        JSX.createElement(
+          'a',
+          {
+            href: context.relativeURL(`../${address}`),
+            ...(at === 0 && { class: 'brand' }),
+            ...(address.startsWith('api/') && { 'aria-current': 'page' }),
+          },
+          name,
+        ),
+      ),
+    ),
+  );
+  const project = await app.convert();
+  if (!project) throw new Error('the API reference: TypeDoc could not read the types');
+  for (const module of project.children ?? []) {
+    const [name] = Object.entries(ENTRIES).find(([, file]) => moduleOf(file) === module.name) ?? [];
+    if (name) module.name = name;
+  }
+  await app.generateDocs(project, out);
+  // TypeDoc takes one stylesheet: the links between the pages look as on the others.
+  const styles = join(out, 'assets/custom.css');
+  const links = readFileSync(join(root, 'src/app/site/nav.css'), 'utf8');
+  writeFileSync(styles, links + readFileSync(styles, 'utf8'));
+  if (app.logger.hasErrors()) throw new Error('the API reference: TypeDoc found errors, see above');
+  linkPages(out);
+}
+
+/** Guides link to the source of the site's pages, which TypeDoc copies: they get the pages instead. */
+function linkPages(out) {
+  const media = join(out, 'media');
+  const copied = readdirSync(media).filter((name) => name.endsWith('.html'));
+  for (const name of copied) rmSync(join(media, name));
+  for (const path of readdirSync(out, { recursive: true }).filter((name) => name.endsWith('.html'))) {
+    const file = join(out, path);
+    const text = readFileSync(file, 'utf8');
+    const linked = text.replaceAll(/href="((?:\.\.\/)*)media\/(\w+\.html)"/g, 'href="$1../$2"');
+    if (linked !== text) writeFileSync(file, linked);
+  }
+}
+
+/** The name that TypeDoc gives a file's module: its path below src/, without its ending. */
+const moduleOf = (file) => file.replace(/^src\//, '').replace(/(\/index)?\.ts$/, '');
