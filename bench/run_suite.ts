@@ -13,6 +13,7 @@ import type { KernelsRequest } from './suites/kernels.js';
 import type { LeftOut } from './peers/peer_model.js';
 import type { PeersRequest } from './suites/peers.js';
 import type { PrefillRequest } from './suites/prefill.js';
+import type { ProfileRequest } from './suites/profile.js';
 import type { RanksRequest } from './suites/ranks.js';
 import type { ServeRequest } from './suites/serve.js';
 import type { ThroughputRequest } from './suites/throughput.js';
@@ -27,6 +28,7 @@ export type SuiteRequest =
   | RanksRequest
   | ServeRequest
   | ThroughputRequest
+  | ProfileRequest
   | PeersRequest
   | ArrangedRequest;
 
@@ -90,6 +92,11 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { runThroughput, throughputTable } = await import('./suites/throughput.js');
       const outcome = await runThroughput(request, hooks);
       return { ...outcome, table: throughputTable(outcome.results) };
+    }
+    case 'profile': {
+      const { profileTable, runProfile } = await import('./suites/profile.js');
+      const outcome = await runProfile(request, hooks);
+      return { ...outcome, table: profileTable(outcome.results) };
     }
     case 'serve': {
       const { runServe, serveTable } = await import('./suites/serve.js');

@@ -7,12 +7,16 @@ import type { DecodeResult } from '../suites/decode.js';
 import type { KernelResult } from '../suites/kernels.js';
 import type { RanksResult } from '../suites/ranks.js';
 import type { ServeResult } from '../suites/serve.js';
+import type { ProfileResult } from '../suites/profile.js';
 import type { ThroughputResult } from '../suites/throughput.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { runCli } from '../../src/cli/testing/run_cli.js';
 import { runHere } from '../../src/cli/testing/run_here.js';
 import type { GpuDocument } from './gpu_suite.js';
 import type { LoadResult } from './load_suite.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
+
+const suites = drawn(['decode', 'kernels', 'serve', 'throughput', 'profile', 'against', 'gpu', 'scale'], 3, 'suites');
 
 // Each starts processes that compile their kernels anew; on a software adapter that takes its time.
 vi.setConfig({ testTimeout: 180_000 });
@@ -85,63 +89,66 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
   });
 });
 
-test('decode: weights side by side, medians of their samples, a report, and what changed since', async () => {
-  const settings = ['--weights', 'f16,q8', '--prompt-tokens', '9,40', '--max-tokens', '2', '--runs', '3'];
-  const args = ['bench', ...tiny, ...inNode, ...settings, '--context', '64'];
-  const { code, stdout, stderr } = await runCli([...args, '--out', scratch]);
-  expect(code, stderr).toBe(0);
-  const document = JSON.parse(stdout) as BenchDocument<DecodeResult>;
-  const file = join(scratch, 'decode-node.json');
-  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(document);
-  expect(document.suite).toBe('decode');
-  const { environment, results, measurements } = document;
-  expect(environment).toMatchObject({ host: 'node', node: process.version });
-  expect(environment.adapters).toHaveLength(1);
-  expect(environment.note).toBe(environment.adapters[0]!.software ? SOFTWARE_NOTE : undefined);
-  expect(results.map((result) => [result.weights, result.prompt_tokens])).toEqual([
-    ['f16', 9],
-    ['q8', 9],
-    ['f16', 40],
-    ['q8', 40],
-  ]);
-  for (const [index, result] of results.entries()) {
-    const speeds = result.samples.map((sample) => sample.tokens_per_second);
-    expect(speeds).toHaveLength(3);
-    expect(Math.min(...speeds)).toBeGreaterThan(0);
-    expect(result.tokens_per_second).toBe(speeds.toSorted((a, b) => a - b)[1]);
-    expect(result.ttft_ms).toBeGreaterThan(0);
-    expect(result.generated_tokens).toBe(2);
-    const first = results[index - (index % 2)]!;
-    const ratios = speeds.map((speed, run) => speed / first.samples[run]!.tokens_per_second);
-    expect(result.speed_ratio.value).toBe(ratios.toSorted((a, b) => a - b)[1]);
-    expect(measurements!.filter(({ metric }) => metric === 'decode')[index]!.samples).toEqual(speeds);
-  }
-  const table = readFileSync(join(scratch, 'decode-node.txt'), 'utf8');
-  expect(table).toMatch(/^tiny-gqa +q8 +40 .*$/m);
-  expect(table.includes(SOFTWARE_NOTE)).toBe(environment.note !== undefined);
-  expect(readFileSync(join(scratch, 'decode-node.html'), 'utf8')).toContain('<svg');
+test.runIf(suites.includes('decode'))(
+  'decode: weights side by side, medians of their samples, a report, and what changed since',
+  async () => {
+    const settings = ['--weights', 'f16,q8', '--prompt-tokens', '9,40', '--max-tokens', '2', '--runs', '3'];
+    const args = ['bench', ...tiny, ...inNode, ...settings, '--context', '64'];
+    const { code, stdout, stderr } = await runCli([...args, '--out', scratch]);
+    expect(code, stderr).toBe(0);
+    const document = JSON.parse(stdout) as BenchDocument<DecodeResult>;
+    const file = join(scratch, 'decode-node.json');
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(document);
+    expect(document.suite).toBe('decode');
+    const { environment, results, measurements } = document;
+    expect(environment).toMatchObject({ host: 'node', node: process.version });
+    expect(environment.adapters).toHaveLength(1);
+    expect(environment.note).toBe(environment.adapters[0]!.software ? SOFTWARE_NOTE : undefined);
+    expect(results.map((result) => [result.weights, result.prompt_tokens])).toEqual([
+      ['f16', 9],
+      ['q8', 9],
+      ['f16', 40],
+      ['q8', 40],
+    ]);
+    for (const [index, result] of results.entries()) {
+      const speeds = result.samples.map((sample) => sample.tokens_per_second);
+      expect(speeds).toHaveLength(3);
+      expect(Math.min(...speeds)).toBeGreaterThan(0);
+      expect(result.tokens_per_second).toBe(speeds.toSorted((a, b) => a - b)[1]);
+      expect(result.ttft_ms).toBeGreaterThan(0);
+      expect(result.generated_tokens).toBe(2);
+      const first = results[index - (index % 2)]!;
+      const ratios = speeds.map((speed, run) => speed / first.samples[run]!.tokens_per_second);
+      expect(result.speed_ratio.value).toBe(ratios.toSorted((a, b) => a - b)[1]);
+      expect(measurements!.filter(({ metric }) => metric === 'decode')[index]!.samples).toEqual(speeds);
+    }
+    const table = readFileSync(join(scratch, 'decode-node.txt'), 'utf8');
+    expect(table).toMatch(/^tiny-gqa +q8 +40 .*$/m);
+    expect(table.includes(SOFTWARE_NOTE)).toBe(environment.note !== undefined);
+    expect(readFileSync(join(scratch, 'decode-node.html'), 'utf8')).toContain('<svg');
 
-  // As if everything had been a thousand times as slow then.
-  const slower = measurements!.map((measurement) => ({
-    ...measurement,
-    samples: measurement.samples.map((sample) => (measurement.better === 'higher' ? sample / 1e3 : sample * 1e3)),
-  }));
-  writeFileSync(join(scratch, 'old.json'), JSON.stringify({ ...document, measurements: slower }));
-  const again = await runCli([...args, '--compare', join(scratch, 'old.json')]);
-  expect(again.code, again.stderr).toBe(0);
-  const { comparison } = JSON.parse(again.stdout) as BenchDocument<DecodeResult>;
-  expect(comparison!.date).toBe(environment.date);
-  expect(comparison!.changes.map(({ verdict }) => verdict)).toEqual(measurements!.map(() => 'better'));
+    // As if everything had been a thousand times as slow then.
+    const slower = measurements!.map((measurement) => ({
+      ...measurement,
+      samples: measurement.samples.map((sample) => (measurement.better === 'higher' ? sample / 1e3 : sample * 1e3)),
+    }));
+    writeFileSync(join(scratch, 'old.json'), JSON.stringify({ ...document, measurements: slower }));
+    const again = await runCli([...args, '--compare', join(scratch, 'old.json')]);
+    expect(again.code, again.stderr).toBe(0);
+    const { comparison } = JSON.parse(again.stdout) as BenchDocument<DecodeResult>;
+    expect(comparison!.date).toBe(environment.date);
+    expect(comparison!.changes.map(({ verdict }) => verdict)).toEqual(measurements!.map(() => 'better'));
 
-  const wrong = await runCli(['bench', '--suite', 'prefill', ...inNode, '--compare', file]);
-  expect(wrong.stderr).toContain("a document of suite 'decode', this run is of 'prefill'");
-  expect(wrong.code).toBe(1);
-  const nowhere = await runCli(['bench', ...inNode, '--out', file]);
-  expect(nowhere.stderr).toMatch(/^splitkv: --out .*: can't be written: EEXIST/m);
-  expect(nowhere.stderr).not.toContain('tokens');
-});
+    const wrong = await runCli(['bench', '--suite', 'prefill', ...inNode, '--compare', file]);
+    expect(wrong.stderr).toContain("a document of suite 'decode', this run is of 'prefill'");
+    expect(wrong.code).toBe(1);
+    const nowhere = await runCli(['bench', ...inNode, '--out', file]);
+    expect(nowhere.stderr).toMatch(/^splitkv: --out .*: can't be written: EEXIST/m);
+    expect(nowhere.stderr).not.toContain('tokens');
+  },
+);
 
-test('kernels: times against what the adapter can do', async () => {
+test.runIf(suites.includes('kernels'))('kernels: times against what the adapter can do', async () => {
   const args = ['--suite', 'kernels', '--kernel', 'norm/', '--runs', '2'];
   const { code, stdout, stderr } = await runCli(['bench', ...args, ...inNode]);
   expect(code, stderr).toBe(0);
@@ -158,7 +165,7 @@ test('kernels: times against what the adapter can do', async () => {
   }
 });
 
-test('serve: clients side by side; ranks: several numbers of them', async () => {
+test.runIf(suites.includes('serve'))('serve: clients side by side; ranks: several numbers of them', async () => {
   const short = ['--prompt-tokens', '12', '--max-tokens', '2', '--runs', '1', ...tiny, ...inNode];
   const groups = ['--micro-batches', '1,2'];
   const serve = await runCli(['bench', '--suite', 'serve', '--clients', '1,3', '--requests', '1', ...groups, ...short]);
@@ -186,26 +193,58 @@ test('serve: clients side by side; ranks: several numbers of them', async () => 
   ]);
 });
 
-test('throughput: plans and micro-batches by batch and context, beside replicas of one rank', async () => {
-  const setting = ['--plan', 'token', '--batch', '1,3', '--prompt-tokens', '9,70', '--max-tokens', '2', '--runs', '1'];
-  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'throughput', ...setting, ...tiny, ...inNode]);
-  expect(code, stderr).toBe(0);
-  const { results } = JSON.parse(stdout) as BenchDocument<ThroughputResult>;
-  const told = results.map(({ plan, ranks, micro_batches: count, batch, context }) =>
-    [plan, ranks, count, batch, context].join(' '),
-  );
-  const rivals = (batch: number, context: number): string[] =>
-    ['single 1 1', ...(batch > 1 ? ['replicas 2 1'] : []), 'token 2 1', ...(batch > 1 ? ['token 2 2'] : [])].map(
-      (rival) => `${rival} ${batch} ${context}`,
+test.runIf(suites.includes('throughput'))(
+  'throughput: plans and micro-batches by batch and context, beside replicas of one rank',
+  async () => {
+    const setting = [
+      '--plan',
+      'token',
+      '--batch',
+      '1,3',
+      '--prompt-tokens',
+      '9,70',
+      '--max-tokens',
+      '2',
+      '--runs',
+      '1',
+    ];
+    const { code, stdout, stderr } = await runCli(['bench', '--suite', 'throughput', ...setting, ...tiny, ...inNode]);
+    expect(code, stderr).toBe(0);
+    const { results } = JSON.parse(stdout) as BenchDocument<ThroughputResult>;
+    const told = results.map(({ plan, ranks, micro_batches: count, batch, context }) =>
+      [plan, ranks, count, batch, context].join(' '),
     );
-  expect(told).toEqual([...rivals(1, 9), ...rivals(1, 70), ...rivals(3, 9), ...rivals(3, 70)]);
-  for (const { speedup, samples } of results) {
-    expect(samples[0]).toBeGreaterThan(0);
-    expect(speedup.value).toBeGreaterThan(0);
+    const rivals = (batch: number, context: number): string[] =>
+      ['single 1 1', ...(batch > 1 ? ['replicas 2 1'] : []), 'token 2 1', ...(batch > 1 ? ['token 2 2'] : [])].map(
+        (rival) => `${rival} ${batch} ${context}`,
+      );
+    expect(told).toEqual([...rivals(1, 9), ...rivals(1, 70), ...rivals(3, 9), ...rivals(3, 70)]);
+    for (const { speedup, samples } of results) {
+      expect(samples[0]).toBeGreaterThan(0);
+      expect(speedup.value).toBeGreaterThan(0);
+    }
+  },
+);
+
+test.runIf(suites.includes('profile'))("profile: attention's part of a step by batch and context", async () => {
+  const setting = ['--batch', '1,2', '--prompt-tokens', '40,1100', '--max-tokens', '2', '--runs', '2'];
+  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'profile', ...setting, ...tiny, ...inNode]);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as BenchDocument<ProfileResult>;
+  expect(results.map(({ batch, context }) => [batch, context])).toEqual([
+    [1, 40],
+    [1, 1100],
+    [2, 40],
+    [2, 1100],
+  ]);
+  for (const { step_ms: step, attention_ms: attention, attention_share: share, samples } of results) {
+    expect(samples).toHaveLength(2);
+    expect(share).toBeCloseTo(attention / step);
+    expect(attention).toBeLessThanOrEqual(step);
   }
 });
 
-test('against another checkout: runs in turns, paired', async () => {
+test.runIf(suites.includes('against'))('against another checkout: runs in turns, paired', async () => {
   const settings = ['--weights', 'q4', '--prompt-tokens', '9', '--max-tokens', '3', '--runs', '2', '--context', '64'];
   const { code, stdout, stderr } = await runCli(['bench', ...tiny, ...inNode, ...settings, '--against', '.']);
   expect(code, stderr).toBe(0);
@@ -221,7 +260,7 @@ test('against another checkout: runs in turns, paired', async () => {
   }
 });
 
-test('gpu: parts in one document and a page that needs nothing beside it', async () => {
+test.runIf(suites.includes('gpu'))('gpu: parts in one document and a page that needs nothing beside it', async () => {
   const out = join(scratch, 'gpu');
   const asked = ['--parts', 'overheads,linear,attention', '--host', 'node', '--adapter', adapter, '--out', out];
   const { code, stdout, stderr } = await runCli(['bench', '--suite', 'gpu', ...asked]);
@@ -266,28 +305,31 @@ test('decode refuses a prompt that leaves no room', async () => {
   expect(code).toBe(2);
 });
 
-test('scale: each load in its own process; a load that fails is told and the others go on', async () => {
-  const settings = ['--weights', 'q8,q4', '--prompt-tokens', '5', '--max-tokens', '2', '--context', '16'];
-  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'scale', ...tiny, ...settings, '--json']);
-  expect(code, stderr).toBe(0);
-  const { results } = JSON.parse(stdout) as BenchDocument<LoadResult>;
-  expect(results.map(({ weights }) => weights)).toEqual(['q8', 'q4']);
-  expect(results[1]!.weight_bytes).toBeLessThan(results[0]!.weight_bytes);
-  for (const { memory, tokens, model, adapter, ttft_ms: ttft, first_ttft_ms: first } of results) {
-    expect(model).toBe('tiny-gqa');
-    expect(tokens).toHaveLength(2);
-    expect(Math.min(ttft, first)).toBeGreaterThan(0);
-    expect(memory.peak_bytes).toBeGreaterThanOrEqual(memory.loading_peak_bytes!);
-    expect(memory.loading_peak_bytes).toBeGreaterThanOrEqual(memory.before_bytes!);
-    expect(memory.gpu_in_process).toBe(adapter.software);
-    expect(memory.bar_bytes).toBe(memory.largest_tensor_bytes + 256e6);
-    expect(memory.largest_tensor_bytes).toBeLessThan(statSync('models/tiny-gqa/model.safetensors').size);
-  }
+test.runIf(suites.includes('scale'))(
+  'scale: each load in its own process; a load that fails is told and the others go on',
+  async () => {
+    const settings = ['--weights', 'q8,q4', '--prompt-tokens', '5', '--max-tokens', '2', '--context', '16'];
+    const { code, stdout, stderr } = await runCli(['bench', '--suite', 'scale', ...tiny, ...settings, '--json']);
+    expect(code, stderr).toBe(0);
+    const { results } = JSON.parse(stdout) as BenchDocument<LoadResult>;
+    expect(results.map(({ weights }) => weights)).toEqual(['q8', 'q4']);
+    expect(results[1]!.weight_bytes).toBeLessThan(results[0]!.weight_bytes);
+    for (const { memory, tokens, model, adapter, ttft_ms: ttft, first_ttft_ms: first } of results) {
+      expect(model).toBe('tiny-gqa');
+      expect(tokens).toHaveLength(2);
+      expect(Math.min(ttft, first)).toBeGreaterThan(0);
+      expect(memory.peak_bytes).toBeGreaterThanOrEqual(memory.loading_peak_bytes!);
+      expect(memory.loading_peak_bytes).toBeGreaterThanOrEqual(memory.before_bytes!);
+      expect(memory.gpu_in_process).toBe(adapter.software);
+      expect(memory.bar_bytes).toBe(memory.largest_tensor_bytes + 256e6);
+      expect(memory.largest_tensor_bytes).toBeLessThan(statSync('models/tiny-gqa/model.safetensors').size);
+    }
 
-  writeFileSync(join(scratch, 'config.json'), '{}');
-  const failed = await runCli(['bench', '--suite', 'scale', '--model', scratch, '--weights', 'q8', '--json']);
-  expect(failed.code).toBe(1);
-  const [failure] = (JSON.parse(failed.stdout) as BenchDocument<{ error: string }>).results;
-  expect(failure).toMatchObject({ model: scratch, weights: 'q8' });
-  expect(failed.stderr).toContain(failure!.error);
-});
+    writeFileSync(join(scratch, 'config.json'), '{}');
+    const failed = await runCli(['bench', '--suite', 'scale', '--model', scratch, '--weights', 'q8', '--json']);
+    expect(failed.code).toBe(1);
+    const [failure] = (JSON.parse(failed.stdout) as BenchDocument<{ error: string }>).results;
+    expect(failure).toMatchObject({ model: scratch, weights: 'q8' });
+    expect(failed.stderr).toContain(failure!.error);
+  },
+);

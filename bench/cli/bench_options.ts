@@ -63,7 +63,7 @@ export function requestFor(
   model: string,
   weights: string | undefined,
   context?: number,
-  rankOptions: readonly string[] = ['ranks', 'plan'],
+  rankOptions: readonly string[] = ['ranks', 'plan', 'tensor', 'token', 'sequence', 'pipeline', 'data'],
   precision = options.text('precision'),
 ): Promise<ModelRequest> {
   const args = [
@@ -76,7 +76,7 @@ export function requestFor(
       'adapter',
       'variants',
       'hub',
-      'token',
+      'hub-token',
       ...rankOptions,
     ]),
     ...(precision === undefined ? [] : [`--precision=${precision}`]),

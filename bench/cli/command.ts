@@ -3,6 +3,7 @@
  * can run are local_suites.ts. Read suites.ts next.
  */
 
+import type { Browser } from 'playwright-core';
 import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
 import { usageError } from '../../src/base/errors.js';
 import {
@@ -16,7 +17,7 @@ import {
 } from './output.js';
 import { MADE_MODELS } from './models/scale_names.js';
 import { SUITES } from './suites.js';
-import { type Command, commonOptions } from '../../src/cli/command.js';
+import { type Command, commonOptions, type Terminal } from '../../src/cli/command.js';
 import { modelOptions } from '../../src/cli/model_options.js';
 import type { Options } from '../../src/cli/options.js';
 
@@ -57,19 +58,21 @@ export const command: Command = {
     },
     'prompt-tokens': {
       value: 'LIST',
-      help: 'decode, prefill: lengths with commas, default 128, 1024 and near the context (32 and 256 in software); throughput: default 128,512,1024; else one',
+      help: 'decode, prefill: lengths with commas, default 128, 1024 and near the context (32 and 256 in software); throughput: default 128,512,1024; profile: default 512,1024,2048; else one',
     },
     'max-tokens': { value: 'N', help: 'tokens to generate; default 32, for scale and load 16' },
     runs: { value: 'N', help: 'timed runs of each setting; default 7, planner 5, check 3' },
     batch: {
       value: 'N',
-      help: 'sequences decoded side by side: ranks one number, default 8; arranged, throughput with commas, default 1,8,32',
+      help: 'sequences decoded side by side: ranks one number, default 8; arranged, throughput, profile with commas, default 1,8,32',
     },
     'micro-batches': {
       value: 'LIST',
       help: 'serve, throughput: groups of sequences whose steps run side by side; default auto, throughput 1,2',
     },
-    'one-core': { help: 'ranks, planner, throughput, serve: one CPU core for each software device (llvmpipe)' },
+    'one-core': {
+      help: 'ranks, planner, throughput, profile, serve: one CPU core for each software device (llvmpipe)',
+    },
     clients: { value: 'LIST', help: 'serve: numbers of clients with commas; default 1,4,16' },
     requests: { value: 'N', help: 'serve: questions of each client in a run; default 2' },
     questions: {
@@ -95,33 +98,39 @@ export const command: Command = {
     },
     ...commonOptions,
   },
-  async run(options, terminal) {
-    const name = options.oneOf('suite', names) ?? 'decode';
-    const suite = SUITES[name]!;
-    checkOptions(name, options);
-    const older = await readOlder(options.text('compare'), name);
-    const against = options.text('against');
-    if (against !== undefined && older) throw usageError('--compare and --against: give one of the two');
-    const json = options.has('json');
-    const out = options.text('out') ?? (json ? undefined : DEFAULT_OUT);
-    if (out !== undefined) await openDirectory(out);
-    const {
-      document: measured,
-      table,
-      failed,
-      page,
-    } = await (against === undefined
-      ? suite.run(options, terminal)
-      : (await import('./against.js')).runAgainst(name, against, options, terminal));
-    const document = older ? withComparison(measured, older) : measured;
-    await terminal.write(json ? documentJson(document) : documentText(document, table));
-    if (out !== undefined) {
-      const report = page === undefined ? writeDocument(out, document, table) : writePage(out, document, page);
-      terminal.note(`report: ${await report}`);
-    }
-    return failed ? 1 : 0;
-  },
+  run: (options, terminal) => runBench(options, terminal),
 };
+
+/**
+ * Measures, prints, and writes the report.
+ * @param browser Chrome that runs already; default: one is started where a suite runs in a page
+ */
+export async function runBench(options: Options, terminal: Terminal, browser?: Browser): Promise<number> {
+  const name = options.oneOf('suite', names) ?? 'decode';
+  const suite = SUITES[name]!;
+  checkOptions(name, options);
+  const older = await readOlder(options.text('compare'), name);
+  const against = options.text('against');
+  if (against !== undefined && older) throw usageError('--compare and --against: give one of the two');
+  const json = options.has('json');
+  const out = options.text('out') ?? (json ? undefined : DEFAULT_OUT);
+  if (out !== undefined) await openDirectory(out);
+  const {
+    document: measured,
+    table,
+    failed,
+    page,
+  } = await (against === undefined
+    ? suite.run(options, terminal, browser)
+    : (await import('./against.js')).runAgainst(name, against, options, terminal));
+  const document = older ? withComparison(measured, older) : measured;
+  await terminal.write(json ? documentJson(document) : documentText(document, table));
+  if (out !== undefined) {
+    const report = page === undefined ? writeDocument(out, document, table) : writePage(out, document, page);
+    terminal.note(`report: ${await report}`);
+  }
+  return failed ? 1 : 0;
+}
 
 function checkOptions(suite: string, options: Options): void {
   const known = new Set(SUITES[suite]!.options);

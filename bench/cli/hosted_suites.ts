@@ -1,10 +1,13 @@
+import type { Browser } from 'playwright-core';
 import type { SuiteDocument } from '../document.js';
 import type { SuiteRequest } from '../run_suite.js';
 import type { PlainLoadOptions } from '../suites/answers.js';
 import { usageError } from '../../src/base/errors.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { Terminal } from '../../src/cli/command.js';
-import { profileOption } from '../../src/cli/model_options.js';
+import { degreeOptionsOf, profileOption } from '../../src/cli/model_options.js';
+import { degreesOf } from '../../src/engine/degrees.js';
+import { type Degrees, planOfDegrees } from '../../src/placement/index.js';
 import type { Options } from '../../src/cli/options.js';
 import {
   benchHost,
@@ -31,11 +34,16 @@ export interface SuiteResult {
 const RUNS = 7;
 
 /** Reads what the suite is asked to do, and does it. */
-export async function runHostedSuite(suite: HostedSuite, options: Options, terminal: Terminal): Promise<SuiteResult> {
+export async function runHostedSuite(
+  suite: HostedSuite,
+  options: Options,
+  terminal: Terminal,
+  browser?: Browser,
+): Promise<SuiteResult> {
   const host = benchHost(options);
   if (options.has('one-core')) process.env['LP_NUM_THREADS'] ??= '1';
   const model = suite === 'kernels' ? '.' : await benchModel(options, terminal);
-  return runHosted(await suiteRequest(suite, model, options, terminal), { host, model }, terminal);
+  return runHosted(await suiteRequest(suite, model, options, terminal), { host, model, browser }, terminal);
 }
 
 async function suiteRequest(
@@ -82,18 +90,33 @@ async function suiteRequest(
       adapter,
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
-      plans: (options.text('plan') ?? 'tp,sp,pp').split(',').map((plan) => plan.trim()),
-      ranks: integerList(options, 'ranks', 2) ?? [2],
+      ...askedPlans(options, 'tp,sp,pp', integerList(options, 'ranks', 2) ?? [2]),
       promptTokens: onePromptLength(options, suite, 1024),
       batch: options.integer('batch', 1, 256) ?? 8,
       maxTokens: maxTokens ?? 32,
       runs,
     };
   }
+  if (suite === 'profile') {
+    const weights = oneWeights(options, suite);
+    const kv = options.oneOf('kv', ['f32', 'f16', 'q8']);
+    return {
+      suite,
+      model,
+      adapter,
+      ...(weights !== undefined && { weights }),
+      ...(kv !== undefined && { kv }),
+      batches: integerList(options, 'batch') ?? [1, 8, 32],
+      contexts: integerList(options, 'prompt-tokens') ?? [512, 1024, 2048],
+      maxTokens: maxTokens ?? 8,
+      runs,
+    };
+  }
   if (suite === 'throughput') {
     const weights = oneWeights(options, suite);
     const kv = options.oneOf('kv', ['f32', 'f16', 'q8']);
-    const [ranks = 2, ...others] = integerList(options, 'ranks', 2) ?? [];
+    const asked = askedPlans(options, 'tp,token', integerList(options, 'ranks', 2) ?? [2]);
+    const [ranks, ...others] = asked.ranks;
     if (others.length > 0) throw usageError(`--ranks ${options.text('ranks')}: --suite ${suite} takes one number`);
     return {
       suite,
@@ -101,8 +124,8 @@ async function suiteRequest(
       adapter,
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
-      plans: (options.text('plan') ?? 'tp,token').split(',').map((plan) => plan.trim()),
-      ranks,
+      ...asked,
+      ranks: ranks!,
       microBatches: integerList(options, 'micro-batches') ?? [1, 2],
       batches: integerList(options, 'batch') ?? [1, 8, 32],
       contexts: integerList(options, 'prompt-tokens') ?? [128, 512, 1024],
@@ -156,4 +179,17 @@ async function suiteRequest(
   const promptTokens = integerList(options, 'prompt-tokens');
   const answers = { model, loads, runs, ...(promptTokens && { promptTokens }) };
   return suite === 'decode' ? { suite, ...answers, maxTokens: maxTokens ?? 32 } : { suite, ...answers };
+}
+
+/** The plans that are compared with one rank: a list, or the one that degrees name. */
+function askedPlans(
+  options: Options,
+  usual: string,
+  ranks: readonly number[],
+): { readonly plans: readonly string[]; readonly ranks: readonly number[]; readonly degrees?: Degrees } {
+  const degrees = degreesOf(degreeOptionsOf(options));
+  const list = options.text('plan');
+  if (!degrees) return { plans: (list ?? usual).split(',').map((plan) => plan.trim()), ranks };
+  const { policy, worldSize } = planOfDegrees(degrees, list, options.has('ranks') ? ranks[0] : undefined);
+  return { plans: [policy], ranks: [worldSize], degrees };
 }

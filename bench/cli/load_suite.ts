@@ -82,7 +82,7 @@ export async function runLoadSuite(
     const generate = async (count: number): Promise<GenerateResult> => {
       const generated = await host.generate(
         prompt,
-        true,
+        { raw: true },
         { maxTokens: count, ignoreEos: true, cachePrompt: false, signal },
         () => {},
       );

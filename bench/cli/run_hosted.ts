@@ -1,3 +1,4 @@
+import type { Browser } from 'playwright-core';
 import type { SuiteDocument } from '../document.js';
 import type { SuiteRequest, SuiteRun } from '../run_suite.js';
 import { openSession } from '../../src/cli/hosts/chrome_host.js';
@@ -11,17 +12,19 @@ export interface BenchPlace {
   readonly model: string;
   /** Folders that the page needs beside the model, by the paths that they are served under. */
   readonly folders?: Readonly<Record<string, string>>;
+  /** Chrome that runs already; default: one is started. */
+  readonly browser?: Browser | undefined;
 }
 
 /** Runs a suite in this process, or in a page of headless Chrome. */
 export async function runHosted(
   request: SuiteRequest,
-  { host, model, folders = {} }: BenchPlace,
+  { host, model, folders = {}, browser }: BenchPlace,
   terminal: Terminal,
 ): Promise<{ readonly document: SuiteDocument; readonly table: string; readonly failed: boolean }> {
   const onWarning = (message: string): void => terminal.note(`splitkv: warning: ${message}`);
   const { run, chrome } =
-    host === 'chrome' ? await runInChrome(request, model, folders, terminal, onWarning) : await runHere();
+    host === 'chrome' ? await runInChrome(request, { model, folders, browser }, terminal, onWarning) : await runHere();
   const { adapters, results, measurements, table, leftOut, failed = false } = run;
   const environment = await readEnvironment(host, adapters, chrome);
   const document = { suite: request.suite, environment, results, measurements, ...(leftOut && { left_out: leftOut }) };
@@ -36,14 +39,13 @@ export async function runHosted(
 
 async function runInChrome(
   request: SuiteRequest,
-  model: string,
-  folders: Readonly<Record<string, string>>,
+  { model, folders, browser }: Omit<BenchPlace, 'host'>,
   terminal: Terminal,
   onWarning: (message: string) => void,
 ): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
   const server = await startPageServer(model, 0, folders);
   try {
-    return await runInPage(request, server, terminal, onWarning);
+    return await runInPage(request, server, browser, terminal, onWarning);
   } finally {
     await server.close();
   }
@@ -52,10 +54,11 @@ async function runInChrome(
 async function runInPage(
   request: SuiteRequest,
   server: PageServer,
+  browser: Browser | undefined,
   terminal: Terminal,
   onWarning: (message: string) => void,
 ): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
-  const session = await openSession('', terminal.signal, onWarning, server);
+  const session = await openSession('', terminal.signal, onWarning, server, browser);
   session.onEvent = (event) => {
     if (event.kind === 'progress') terminal.progress(event.line);
     else if (event.kind === 'warning') onWarning(event.message);

@@ -1,3 +1,4 @@
+import type { Browser } from 'playwright-core';
 import type { Terminal } from '../../src/cli/command.js';
 import type { Options } from '../../src/cli/options.js';
 import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
@@ -8,16 +9,19 @@ export interface SuiteEntry {
   readonly summary: string;
   /** Options that mean something to it, beside those of every suite. */
   readonly options: readonly string[];
-  run(options: Options, terminal: Terminal): Promise<SuiteResult>;
+  /** @param browser Chrome that runs already, for suites that run in a page */
+  run(options: Options, terminal: Terminal, browser?: Browser): Promise<SuiteResult>;
 }
 
 const PLACE = ['host', 'adapter'];
+/** Degrees of parallelism. */
+const DEGREES = ['tensor', 'token', 'sequence', 'pipeline', 'data'];
 const KV = ['kv-window', 'kv-kernel', 'kv-alpha'];
 const MODEL = ['model', 'weights', 'kv', 'context', 'prefill-chunk', 'steps-in-flight', 'variants', ...PLACE];
 const hosted =
   (suite: HostedSuite): SuiteEntry['run'] =>
-  (options, terminal) =>
-    runHostedSuite(suite, options, terminal);
+  (options, terminal, browser) =>
+    runHostedSuite(suite, options, terminal, browser);
 
 /** What `bench --suite` takes. */
 export const SUITES: Readonly<Record<string, SuiteEntry>> = {
@@ -60,6 +64,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       ...PLACE,
       'ranks',
       'plan',
+      ...DEGREES,
       'prompt-tokens',
       'max-tokens',
       'runs',
@@ -95,6 +100,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       ...PLACE,
       'ranks',
       'plan',
+      ...DEGREES,
       'micro-batches',
       'batch',
       'prompt-tokens',
@@ -103,6 +109,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       'one-core',
     ],
     run: hosted('throughput'),
+  },
+  profile: {
+    summary: "attention's part of a decode step on one rank, by batch and context",
+    options: ['model', 'weights', 'kv', ...PLACE, 'batch', 'prompt-tokens', 'max-tokens', 'runs', 'one-core'],
+    run: hosted('profile'),
   },
   serve: {
     summary: 'many clients at once: throughput and latency',
@@ -114,6 +125,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       ...PLACE,
       'ranks',
       'plan',
+      ...DEGREES,
       'micro-batches',
       'one-core',
       'clients',

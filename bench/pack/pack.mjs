@@ -92,7 +92,7 @@ async function pack(target, models) {
 
   copyFileSync(process.execPath, join(target, 'bin/node'));
   chmodSync(join(target, 'bin/node'), 0o755);
-  copyFileSync(join(root, 'bin/splitkv.js'), join(target, 'bin/splitkv.js'));
+  for (const file of ['splitkv.js', 'quiet.js']) copyFileSync(join(root, 'bin', file), join(target, 'bin', file));
   await buildCommandLine(join(target, 'dist/cli'));
   const { name, version, license } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const manifest = { name, version, license, private: true, type: 'module', commit: commit() };

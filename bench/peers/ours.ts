@@ -52,6 +52,7 @@ export async function openOurs(where: string, options: LoadOptions): Promise<Pee
 /** A prefill worker that has what it gives already. */
 const givenKv = (kv: HandedKv): PrefillWorker => ({
   kind: 'onnxruntime',
+  atOnce: 1,
   adapter: 'computed before',
   weightBytes: 0,
   prefill: () => Promise.resolve(kv),

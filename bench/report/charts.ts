@@ -34,7 +34,7 @@ export type Chart = LineChart | BarChart;
 const MOST_BARS = 24;
 
 /** The plots of a document: one a metric, or several where it has many settings. */
-export function chartsOf(document: SuiteDocument): Chart[] {
+export function chartsOf(document: Pick<SuiteDocument, 'suite' | 'results' | 'measurements'>): Chart[] {
   if (document.suite === 'kernels') return kernelCharts((document.results ?? []) as readonly KernelResult[]);
   const measurements = document.measurements ?? [];
   const metrics = new Map<string, Measurement[]>();

@@ -7,7 +7,7 @@ import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';
 import { openSource } from '../../src/loader/index.js';
 import { modelShape } from '../../src/model/shape.js';
-import { checkPlan, defaultPromptChunk, makePlan } from '../../src/placement/index.js';
+import { checkPlan, defaultPromptChunk, makePlan, type Degrees } from '../../src/placement/index.js';
 import { decodeSteps } from '../decode_steps.js';
 import type { BenchAdapter, Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { interleave } from '../interleave.js';
@@ -24,6 +24,8 @@ export interface RanksRequest {
   /** Every rank's. */
   readonly adapter: AdapterRequest;
   readonly plans: readonly string[];
+  /** How they are cut. */
+  readonly degrees?: Degrees;
   /** Numbers of ranks, each 2 or more; every plan is made for each. */
   readonly ranks: readonly number[];
   readonly promptTokens: number;
@@ -72,7 +74,7 @@ export async function runRanks(request: RanksRequest, hooks: SuiteHooks): Promis
   const shape = modelShape(config);
   const reader = await files.reader();
   const open = async (plan: string, worldSize: number, slots: number, batches: number): Promise<Rival> => {
-    const made = makePlan(plan, worldSize, shape);
+    const made = makePlan(plan, worldSize, shape, plan === 'single' ? {} : request.degrees);
     checkPlan(made, shape);
     hooks.onProgress(`opening ${plan} on ${worldSize} ranks`);
     const group = await RankGroup.open({

@@ -9,7 +9,7 @@ import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';
 import { openSource } from '../../src/loader/index.js';
 import { modelShape } from '../../src/model/shape.js';
-import { checkPlan, defaultPromptChunk, makePlan } from '../../src/placement/index.js';
+import { checkPlan, defaultPromptChunk, makePlan, type Degrees } from '../../src/placement/index.js';
 import { decodeSteps } from '../decode_steps.js';
 import type { BenchAdapter, Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { interleave } from '../interleave.js';
@@ -26,6 +26,8 @@ export interface ThroughputRequest {
   /** Every rank's. */
   readonly adapter: AdapterRequest;
   readonly plans: readonly string[];
+  /** How they are cut. */
+  readonly degrees?: Degrees;
   readonly ranks: number;
   /** Of every plan; those of more than a batch's sequences are left out. */
   readonly microBatches: readonly number[];
@@ -44,13 +46,19 @@ export interface ThroughputResult {
   readonly batch: number;
   readonly context: number;
   readonly tokens_per_second: number;
+  /** Weights and caches of the rank with most of them; caches have room for `batch` sequences of the longest context asked for. */
+  readonly rank_bytes: number;
   /** Beside one rank with the whole batch, run by run. */
   readonly speedup: Estimate;
   readonly samples: readonly number[];
 }
 
-interface Rival {
+interface Rival extends Decoder {
   readonly plan: string;
+}
+
+/** Ranks with a slot for each of `batch` sequences, in some micro-batches. */
+export interface Decoder {
   readonly microBatches: number;
   readonly batch: number;
   readonly group: RankGroup;
@@ -58,6 +66,8 @@ interface Rival {
 
 /** Sequences whose prompts differ; further ones repeat them, as their keys and values are computed only once. */
 const PROMPTS = 4;
+/** Tokens whose keys and values are computed; longer caches repeat them, as only their length counts. */
+const COMPUTED = 1024;
 
 /** Generated tokens per second of plans and of micro-batches, by batch and context: decode steps alone, of sequences that begin alike everywhere. */
 export async function runThroughput(
@@ -77,7 +87,7 @@ export async function runThroughput(
   const shape = modelShape(config);
   const reader = await files.reader();
   const open = async (plan: string, worldSize: number, batch: number, count: number): Promise<Rival> => {
-    const made = makePlan(plan, worldSize, shape);
+    const made = makePlan(plan, worldSize, shape, plan === 'single' ? {} : request.degrees);
     checkPlan(made, shape);
     hooks.onProgress(`opening ${plan} on ${worldSize} ranks for ${batch} sequences in ${count} micro-batches`);
     const group = await RankGroup.open({
@@ -143,19 +153,38 @@ const measurement = (result: ThroughputResult): Measurement => ({
   samples: result.samples,
 });
 
-type Prompts = readonly { readonly prompt: readonly number[]; readonly kv: HandedKv }[];
+export type Prompts = readonly { readonly prompt: readonly number[]; readonly kv: HandedKv }[];
 
-/** Prompts of a length with their keys and values. */
-async function promptsOf(group: RankGroup, length: number, { onProgress, signal }: SuiteHooks): Promise<Prompts> {
+/** Prompts of a length with their keys and values; `group`: one rank with whole weights and one slot. */
+export async function promptsOf(
+  group: RankGroup,
+  length: number,
+  { onProgress, signal }: SuiteHooks,
+): Promise<Prompts> {
   const { vocabSize } = group.runner.config;
   const worker = new SplitkvPrefill(group);
   const prompts: Prompts[number][] = [];
   for (let index = 0; index < PROMPTS; index++) {
     onProgress(`prompt ${index + 1} of ${PROMPTS} of ${length} tokens`);
     const prompt = randomPrompt(length, vocabSize).map((id) => (id + index) % vocabSize);
-    prompts.push({ prompt, kv: await worker.prefill(prompt, signal) });
+    const kv = await worker.prefill(prompt.slice(0, COMPUTED), signal);
+    prompts.push({ prompt, kv: length > COMPUTED ? repeated(kv, length) : kv });
   }
   return prompts;
+}
+
+/** A cache of `tokens` tokens whose blocks repeat those of a shorter one. */
+function repeated({ tokens: known, blocks: own, buffers, lastRow }: HandedKv, tokens: number): HandedKv {
+  const blocks = Math.ceil((tokens * own) / known);
+  const longer = buffers.map((buffer) => {
+    const each = buffer.byteLength / own;
+    const out = new Uint8Array(each * blocks);
+    for (let block = 0; block < blocks; block++) {
+      out.set(buffer.subarray((block % own) * each, ((block % own) + 1) * each), block * each);
+    }
+    return out;
+  });
+  return { tokens, blocks, buffers: longer, lastRow };
 }
 
 async function race(
@@ -194,6 +223,7 @@ async function race(
       batch,
       context,
       tokens_per_second: median(samples),
+      rank_bytes: Math.max(...group.runner.ranks.map(({ facts }) => facts.weightBytes + facts.kvBytes)),
       speedup: pairedRatio(samples, alone),
       samples,
     };
@@ -201,8 +231,8 @@ async function race(
 }
 
 /** Seconds of the steps, and each sequence's tokens. */
-async function decode(
-  { group, batch, microBatches }: Rival,
+export async function decode(
+  { group, batch, microBatches }: Decoder,
   prompts: Prompts,
   maxTokens: number,
 ): Promise<{ readonly seconds: number; readonly ids: readonly number[][] }> {
@@ -232,7 +262,7 @@ export function throughputTable(results: readonly ThroughputResult[]): string {
   return (
     alignedTable(
       [
-        ['plan', 'ranks', 'micro-batches', 'batch', 'context', 'tokens/s', 'speed / 1 rank'],
+        ['plan', 'ranks', 'micro-batches', 'batch', 'context', 'tokens/s', 'speed / 1 rank', 'MB per rank'],
         ...results.map((result) => [
           result.plan,
           String(result.ranks),
@@ -241,10 +271,11 @@ export function throughputTable(results: readonly ThroughputResult[]): string {
           String(result.context),
           decimals(result.tokens_per_second),
           ratio(result.speedup),
+          decimals(result.rank_bytes / 1e6),
         ]),
       ],
       1,
     ) +
-    `\nMedians of ${results[0]?.samples.length ?? 0} interleaved runs of decode steps; every plan sampled the same tokens. Replicas are computed: one rank with its part of the batch, times the ranks.\n`
+    `\nMedians of ${results[0]?.samples.length ?? 0} interleaved runs of decode steps; every plan sampled the same tokens. Replicas are computed: one rank with its part of the batch, times the ranks. Caches of more than ${COMPUTED} tokens repeat the keys and values of the first. MB: weights and caches, which have room for the longest context.\n`
   );
 }

@@ -10,8 +10,8 @@ import { COMPRESSION_DEFAULTS } from '../../../src/model/compression/options.js'
 import type { PlainLoadOptions } from '../../../src/app/host_protocol.js';
 import type { Terminal } from '../../../src/cli/command.js';
 import { openHost, type ModelRequest } from '../../../src/cli/model_options.js';
-import { measureProfile } from '../../../src/cli/profile/measure.js';
-import { storyQuestion } from '../../../src/cli/profile/story.js';
+import { measureProfile } from '../../../src/engine/profile/measure_profile.js';
+import { storyQuestion } from '../../../src/engine/profile/story.js';
 import { readEnvironment } from '../environment.js';
 
 export const BUDGETS = [1, 0.5, 0.25, 0.15, 0.1, 0.05] as const;
@@ -81,7 +81,7 @@ export async function runCompressionSuite(
         for (const [index, { prompt, answer }] of asked.entries()) {
           terminal.progress(`${context} tokens, ${policy} ${budget}: question ${index + 1} of ${asked.length}`);
           const options = { maxTokens: MAX_ANSWER, stop: ' .', signal: terminal.signal };
-          const { text, finish_detail: end, stats } = await host.generate(prompt, true, options, () => {});
+          const { text, finish_detail: end, stats } = await host.generate(prompt, { raw: true }, options, () => {});
           if (end === 'stop_string' && `${text} .` === answer) counts.right++;
           counts.bytes_before += stats.kv_compression?.bytes_before ?? 0;
           counts.bytes_after += stats.kv_compression?.bytes_after ?? 0;
@@ -111,7 +111,7 @@ async function profileAt(
   });
   try {
     const samples = Array.from({ length: PROFILE_SAMPLES }, (_, i) => storyQuestion(context, 1 + i).prompt);
-    return await measureProfile(host, samples, { budget: PROFILE_BUDGET, policy: 'ada' }, terminal);
+    return await measureProfile(host, samples, { onProgress: (line) => terminal.progress(line) });
   } finally {
     await host.close();
   }
