@@ -9,13 +9,18 @@ if (process.env['SPLITKV_CHROME_ADAPTER'] === undefined) {
   await browser.close();
   process.env['SPLITKV_CHROME_ADAPTER'] = adapter;
 }
+// A test's name must be the same in every process that reads its file.
+process.env['SPLITKV_SEED'] ??= String(Date.now() % 100_000);
+// As in the unit tests (src/gpu/testing/setup.ts).
+process.env['LP_NATIVE_VECTOR_WIDTH'] ??= '128';
 const port = (process.env['SPLITKV_TEST_PORT'] ??= String(await freePort()));
 
 export default defineConfig({
   testDir: 'e2e/specs',
   outputDir: 'test-results',
+  snapshotPathTemplate: 'e2e/looks/{arg}{ext}',
   // A page waits for its server, its worker or its download about half of the time.
-  workers: 2,
+  workers: 3,
   timeout: 300_000,
   expect: { timeout: 120_000 },
   forbidOnly: process.env['CI'] !== undefined,
@@ -33,6 +38,8 @@ export default defineConfig({
     command: `node scripts/build.mjs && npx vite preview --port ${port} --strictPort`,
     url: `http://127.0.0.1:${port}/index.html`,
     reuseExistingServer: false,
+    // The build takes its time on a busy machine.
+    timeout: 240_000,
     stdout: 'ignore',
   },
 });

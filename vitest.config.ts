@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { moduleFactories } from './scripts/module_factory.mjs';
 
@@ -15,8 +16,9 @@ export default defineConfig({
     ],
     setupFiles: ['src/gpu/testing/setup.ts'],
     // Dawn keeps native state a process wide: each test file gets its own process, and software adapters want a core each.
+    // One file more than cores: some wait for a clock, a process or a compiler's lock.
     pool: 'forks',
-    maxWorkers: 2,
+    maxWorkers: availableParallelism() + 1,
     testTimeout: 180_000,
     hookTimeout: 180_000,
   },

@@ -1,6 +1,6 @@
 /**
  * `npm run build`: dist/splitkv.js (the library; beside it its parts, the WGSL inside, of which those that only Node or a worker
- * needs load on demand) and dist/splitkv-chat.js (the element) with their declarations, dist/app (the pages) and dist/cli (the command
+ * needs load on demand), dist/splitkv-planning.js (plans without a GPU) and dist/splitkv-chat.js (the element) with their declarations, dist/app (the pages) and dist/cli (the command
  * line, and its page: what they have beyond the library).
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -42,6 +42,8 @@ const library = {
   // What runs in the worker_thread of a rank: src/engine/workers/node_workers.ts looks for it beside itself, under a name like its own.
   'splitkv-node_rank_worker': join(root, 'src/engine/workers/node_rank_worker.ts'),
 };
+// Plans without a GPU: by itself, as few pages need it.
+const planning = { 'splitkv-planning': join(root, 'src/planning/index.ts') };
 const commandLine = {
   'cli/main': join(root, 'src/cli/main.ts'),
   'cli/host': join(root, 'src/app/host.ts'),
@@ -79,7 +81,9 @@ const [{ output: alone }] = await buildParts({
         // Who imports SplitkvError alone gets nothing else.
         { name: 'errors', test: /\/src\/base\/errors\.ts$/ },
         // What the command line and the server's thread need without an engine. Of placement: what a page's first download has anyway.
-        { name: 'base', test: /\/src\/base\/(math|json)\.ts$/ },
+        { name: 'base', test: /\/src\/base\/(math|json|stats)\.ts$/ },
+        // What the simulator runs without an engine.
+        { name: 'scheduler', test: /\/src\/engine\/scheduler\/(\w+|groups\/\w+|kv\/state_pool|adp\/config)\.ts$/ },
         // What a prompt is asked before there is a tokenizer.
         { name: 'tools', test: /\/src\/chat_formats\/tools\.ts$/ },
         {
@@ -93,6 +97,11 @@ const [{ output: alone }] = await buildParts({
         {
           name: 'placement',
           test: /\/src\/(base\/lists|placement\/((check|make|plan|sequences)\/)?(capabilities|check_\w+|copies|copy_moves|make_plan|memory|owner|partition|plan|policy|prompt_chunk|refuse|routes|sequence_\w+|stage_\w+))\.ts$/,
+        },
+        // The search for arrangements, and the measurement that it is made for, without an engine.
+        {
+          name: 'arrangement',
+          test: /\/src\/(arrangement\/(solvers\/\w+|latency\/\w+|(?!form|profile|arrangement_file|index)\w+)|engine\/profile\/measure_profile)\.ts$/,
         },
         // Every model needs them: in one file they are smaller than in one for each set of parts that share them. Layers that few
         // models have are parts of their own.
@@ -114,12 +123,24 @@ for (const { moduleIds = [], isEntry, fileName } of alone) {
   }
 }
 
+// What planning has beyond the library: what it imports is one part, what it loads on demand another.
+const [{ output: planned }] = await buildParts({ entry: planning, output: { chunkFileNames: '[name]' }, write: false });
+const ofPlanning = new Set(planned.flatMap(({ moduleIds = [] }) => moduleIds).filter((id) => !ofLibrary.has(id)));
+const imported = new Set(['splitkv-planning.js']);
+for (const name of imported) {
+  for (const next of planned.find(({ fileName }) => fileName === name)?.imports ?? []) imported.add(next);
+}
+for (const { fileName, moduleIds = [] } of planned) {
+  if (!imported.has(fileName)) continue;
+  for (const id of moduleIds) if (ofPlanning.has(id)) partOf.set(id, 'planning_parts');
+}
+
 // Then with the command line, which imports the library's files and has the rest in a folder of its own.
 const [{ output: files }] = await buildParts({
-  entry: { ...library, ...commandLine },
+  entry: { ...library, ...planning, ...commandLine },
   output: {
     chunkFileNames: ({ moduleIds }) =>
-      moduleIds.some((id) => ofLibrary.has(id)) ? 'splitkv-[name].js' : 'cli/[name].js',
+      moduleIds.some((id) => ofLibrary.has(id) || ofPlanning.has(id)) ? 'splitkv-[name].js' : 'cli/[name].js',
     codeSplitting: {
       groups: [{ debugName: 'library', name: (id) => partOf.get(id) ?? null }],
       includeDependenciesRecursively: false,
@@ -164,9 +185,27 @@ await build({
     lib: {
       entry: {
         'splitkv-ai_sdk': join(root, 'src/app/ai_sdk/index.ts'),
+        'splitkv-offline': join(root, 'src/app/offline/index.ts'),
         'splitkv-prompt_api': join(root, 'src/app/prompt_api/index.ts'),
       },
       formats: ['es'],
+    },
+    rollupOptions: { output: { minify: true } },
+  },
+});
+
+// A script that pages copy, or bring in by importScripts.
+await build({
+  ...common,
+  build: {
+    outDir: 'dist',
+    emptyOutDir: false,
+    target: 'es2023',
+    lib: {
+      entry: { 'splitkv-service_worker': join(root, 'src/app/offline/service_worker.ts') },
+      formats: ['iife'],
+      name: 'splitkvServiceWorker',
+      fileName: (_format, name) => `${name}.js`,
     },
     rollupOptions: { output: { minify: true } },
   },

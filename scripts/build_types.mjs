@@ -27,7 +27,11 @@ export function buildTypes(folder) {
     types: [],
   };
   writeFileSync(project, JSON.stringify({ compilerOptions, include: [] }));
-  const [main, chat] = rollUp(project, [join(parts, 'src/index.d.ts'), join(parts, 'src/app/chat/index.d.ts')]);
+  const entries = ['src/index.d.ts', 'src/app/chat/index.d.ts', 'src/planning/index.d.ts'];
+  const [main, chat, planning] = rollUp(
+    project,
+    entries.map((file) => join(parts, file)),
+  );
   const frameworks = readFileSync(join(root, 'src/app/chat/frameworks.d.ts'), 'utf8').replace(/^import .*\n/gm, '');
   // A component's element is the one of splitkv/chat, not another class of the same looks.
   const react = readFileSync(join(parts, 'src/app/react/index.d.ts'), 'utf8').replaceAll(
@@ -35,7 +39,7 @@ export function buildTypes(folder) {
     "'splitkv/chat'",
   );
   // Of what takes a model, which is the library's own.
-  const faces = { prompt_api: ['types', 'index'], ai_sdk: ['index'] };
+  const faces = { prompt_api: ['types', 'index'], ai_sdk: ['index'], offline: ['index'] };
   for (const [face, files] of Object.entries(faces)) {
     const declared = files
       .map((file) => readFileSync(join(parts, `src/app/${face}/${file}.d.ts`), 'utf8'))
@@ -45,6 +49,7 @@ export function buildTypes(folder) {
     writeFileSync(join(folder, `splitkv-${face}.d.ts`), declared);
   }
   writeFileSync(join(folder, 'splitkv.d.ts'), main);
+  writeFileSync(join(folder, 'splitkv-planning.d.ts'), planning);
   writeFileSync(
     join(folder, 'splitkv-chat.d.ts'),
     `${chat.replace(/export \{\};\s*$/, '')}${frameworks}\nexport {};\n`,

@@ -6,7 +6,9 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
 import { ensureChrome, ensureCompiler, ensureNginx, ensurePackages, ensureVulkan, root } from './setup.mjs';
+import { waiting } from './turns.mjs';
 
 ensurePackages();
 process.env.CHROME_PATH = ensureChrome();
@@ -81,8 +83,12 @@ async function unitTests() {
 
 async function endToEndTests() {
   const file = join(scratch, 'playwright.json');
-  const code = await step('end-to-end tests', bin('playwright'), ['test', '--reporter=list,json'], {
+  // The unit tests' draws have a seed of their own, which a run may be given too.
+  const seed = process.env.SPLITKV_SEED ?? String(Date.now() % 100_000);
+  const turns = process.env.SPLITKV_SWEEP === 'all' ? [] : ['--grep-invert', waiting(Number(seed)).source];
+  const code = await step('end-to-end tests', bin('playwright'), ['test', '--reporter=list,json', ...turns], {
     PLAYWRIGHT_JSON_OUTPUT_FILE: file,
+    SPLITKV_SEED: seed,
   });
   const stats = readReport(file)?.stats;
   add(code, stats && { passed: stats.expected + stats.flaky, failed: stats.unexpected, skipped: stats.skipped });

@@ -93,7 +93,7 @@ function run(command: string, args: readonly string[], folder: string): void {
   throw new Error(`${command} ${args.join(' ')}: exit code ${status}\n${output}`);
 }
 
-interface Site {
+export interface Site {
   /** Ends with a slash. */
   readonly url: string;
   open(): Promise<Page>;
@@ -154,7 +154,7 @@ const adapter = (): 'hardware' | 'software' =>
 export const launch = (): Promise<Browser> =>
   chromium.launch({ executablePath: findChrome()!, args: chromeFlags(adapter()) });
 
-async function openExtension(folder: string): Promise<Site> {
+export async function openExtension(folder: string): Promise<Site> {
   const context = await chromium.launchPersistentContext(mkdtempSync(join(tmpdir(), 'splitkv-profile-')), {
     executablePath: findChrome()!,
     args: [...chromeFlags(adapter()), `--disable-extensions-except=${folder}`, `--load-extension=${folder}`],

@@ -2,10 +2,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from '@playwright/test';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import { APPS } from '../apps/apps.js';
 import { packPackage, runApp } from '../apps/run_app.js';
 
-// The test server builds dist/ before it starts. `npm run apps` makes all the apps; these stand for the others.
+// The test server builds dist/ before it starts. `npm run apps` makes all the apps; one of these stands for the others.
 
 const folder = mkdtempSync(join(tmpdir(), 'splitkv-apps-'));
 test.afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -14,7 +15,7 @@ test.beforeAll(() => {
   tarball = packPackage(folder);
 });
 
-for (const name of ['import-map', 'esbuild', 'vite7-react19']) {
+for (const name of drawn(['import-map', 'esbuild', 'vite7-react19'], 1, 'apps')) {
   test(`an app with its default configuration takes the package: ${name}`, async ({ browser }) => {
     await runApp(name, APPS[name]!, tarball, browser);
   });

@@ -7,6 +7,7 @@ import type { BenchDocument } from '../../bench/document.js';
 import type { DecodeResult } from '../../bench/suites/decode.js';
 import type { PeerResult } from '../../bench/peers/peer_result.js';
 import type { KernelResult } from '../../bench/suites/kernels.js';
+import { benchIn } from '../bench/run_bench.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 
 const out = mkdtempSync(join(tmpdir(), 'splitkv-bench-e2e-'));
@@ -42,8 +43,16 @@ test('decode in Chrome, and its report in a page: light, dark and narrow', async
   expect(requests.filter((url) => !url.startsWith('data:'))).toEqual([]);
 });
 
-test('kernels in Chrome agree with their references', async () => {
-  const { results } = await bench<KernelResult>('--suite', 'kernels', '--kernel', 'mlp/', '--runs', '1');
+test('kernels in Chrome agree with their references, by the benchmarks of e2e/bench', async ({ browser }) => {
+  const folder = join(out, 'kernels');
+  const args = ['--suite', 'kernels', '--kernel', 'mlp/', '--runs', '1', '--out', folder];
+  const printed = await benchIn(browser, args);
+  const { environment, results } = JSON.parse(
+    readFileSync(join(folder, 'kernels-chrome.json'), 'utf8'),
+  ) as BenchDocument<KernelResult>;
+  expect(environment).toMatchObject({ host: 'chrome', chrome: browser.version() });
+  expect(readFileSync(join(folder, 'kernels-chrome.txt'), 'utf8')).toBe(printed);
+  expect(readFileSync(join(folder, 'kernels-chrome.html'), 'utf8')).toContain('swiglu');
   expect(results.length).toBeGreaterThan(3);
   for (const { copy_share: copy } of results) expect(copy).toBeGreaterThan(0);
 });

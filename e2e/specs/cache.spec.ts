@@ -4,6 +4,8 @@ import { serveSite } from '../support/static_site.js';
 
 /** One look at the file's head tells whether the server's copy has changed. */
 const PROBE_BYTES = 65_536;
+/** Who looks: the load, and the prediction of other plans, which may begin before the page is seen to be ready. */
+const LOOKS = 2;
 
 /** Loads the page; returns how many bytes of the weights it asked the server for. */
 async function bytesAsked(page: Page, size: number): Promise<number> {
@@ -14,7 +16,7 @@ async function bytesAsked(page: Page, size: number): Promise<number> {
     bytes += range ? Number(range[2]) - Number(range[1]) + 1 : size;
   };
   page.on('request', watch);
-  await page.goto('/');
+  await page.goto('/ranks.html');
   await expect(page.locator('#model-status')).toHaveText('tiny-gqa is ready.');
   page.off('request', watch);
   return bytes;
@@ -32,7 +34,7 @@ test('weights are downloaded once and come from OPFS after that', async ({ page 
   expect(await bytesAsked(page, size)).toBeGreaterThan(0.9 * size);
   // That the browser keeps them when room gets short.
   await expect(page.locator('html')).toHaveAttribute('data-keep', 'asked');
-  expect(await bytesAsked(page, size)).toBeLessThanOrEqual(PROBE_BYTES);
+  expect(await bytesAsked(page, size)).toBeLessThanOrEqual(LOOKS * PROBE_BYTES);
 });
 
 test.describe('a model at a server of its own', () => {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { chromium, expect, type Page, test } from '@playwright/test';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
 import { QUESTIONS } from '../../src/app/shared/example.js';
 import { checkAccessibility } from '../support/accessibility.js';
@@ -29,7 +30,7 @@ test.afterAll(() => site.close());
 
 const ready = (page: Page) => expect(chatOf(page).status).toHaveText('Ready');
 
-for (const isolated of [false, true]) {
+for (const isolated of drawn([false, true], 1, 'isolated')) {
   test(`one script tag makes a chat, ${isolated ? 'under cross-origin isolation' : 'on any site, also one with a strict policy'}`, async ({
     page,
   }) => {

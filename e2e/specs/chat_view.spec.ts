@@ -12,6 +12,10 @@ const bare = chatPage('')
 const pages = {
   'bare.html': bare,
   'kept.html': bare.replace('<splitkv-chat', '<splitkv-chat keep="talk" settings'),
+  'picker.html': chatPage('autostart no-self-test picker memory="700MB" hub="http://127.0.0.1:9/"').replace(
+    '"auto"',
+    '"1"',
+  ),
   'loaded.html': chatPage('autostart no-self-test keep="loaded" settings max-tokens="12"').replace(/about="[^"]*"/, ''),
 };
 let site: StaticSite;
@@ -270,6 +274,81 @@ test('a conversation can be worked with: edited, asked again, set, restored, and
   await sheet.getByRole('button', { name: 'Reset' }).click();
   await sheet.getByRole('button', { name: 'Apply' }).click();
   await expect(chat).not.toHaveAttribute('temperature', /./);
+});
+
+test('an answer that was cut goes on, also after a reload, to what it would have been', async ({ page }) => {
+  await page.goto(`${site.url}loaded.html`);
+  const { chat, answers, button, ask, status, note } = chatOf(page);
+  await expect(status).toHaveText('Ready');
+  const set = (tokens: string) => chat.evaluate((element, value) => element.setAttribute('max-tokens', value), tokens);
+  const told = () => chat.evaluate((element: SplitkvChat) => element.messages);
+  const goOn = async (): Promise<void> => {
+    const answered = chat.evaluate(
+      (element) =>
+        new Promise<void>((done) => element.addEventListener('splitkv-answer', () => done(), { once: true })),
+    );
+    await button('Continue').click();
+    await answered;
+  };
+  await set('40');
+  await ask('tell me a story about a fox');
+  await expect(answers).toHaveAttribute('aria-busy', 'false');
+  const [, whole] = await told();
+  await set('9');
+  await button('New conversation').click();
+  await ask('tell me a story about a fox');
+  await expect(note).toContainText('Cut at the token limit.');
+  await goOn();
+  const [, part] = await told();
+  expect(whole!.content.startsWith(part!.content)).toBe(true);
+  expect(part!.content.length).toBeLessThan(whole!.content.length);
+  await page.reload();
+  await expect(status).toHaveText('Ready');
+  await set('22');
+  await goOn();
+  expect(await told()).toEqual([{ role: 'user', content: 'tell me a story about a fox' }, whole]);
+  await expect(answers).toHaveText(whole!.content);
+  await expect(answers).toHaveCount(1);
+  // After another question only its answer can go on.
+  await set('3');
+  await ask('one day');
+  await expect(answers.nth(1)).toHaveAttribute('aria-busy', 'false');
+  await expect(button('Continue')).toHaveCount(1);
+});
+
+test('people may choose a model that fits, and delete what is kept', async ({ page }) => {
+  await page.goto(`${site.url}picker.html`);
+  const { chat, button, status } = chatOf(page);
+  await expect(status).toHaveText('Ready');
+  await button('Change the model').click();
+  const dialog = chat.getByRole('dialog', { name: 'Choose a model' });
+  const row = (name: string) => dialog.locator('.model', { hasText: name });
+  // Of 700 MB: what fits as it is, with narrower weights, and not at all, by how much.
+  await expect(row('smollm2-135m')).toContainText(
+    /Fits\s*135 M parameters · 259 MiB download · 5\d\d MiB of GPU memory/,
+  );
+  await expect(row('granite-4.0-350m')).toContainText('Fits in q4');
+  await expect(row('qwen3-1.7b')).toContainText(/1\.\d GiB too large/);
+  await expect(dialog.getByRole('button', { name: /qwen3-1.7b/ })).toHaveCount(0);
+  await checkAccessibility(page);
+  await expect(dialog.getByText('tiny-gqa 4.1 MiB')).toBeVisible();
+  await dialog.getByRole('button', { name: 'Delete tiny-gqa' }).click();
+  await expect(dialog.getByText('tiny-gqa was deleted. No model')).toBeVisible();
+  await dialog.getByLabel("Or the Hub's name").fill('models/tiny-mla/');
+  await dialog.getByRole('button', { name: 'Use it' }).click();
+  await expect(dialog).toHaveCount(0);
+  await expect(chat).toHaveAttribute('model', 'models/tiny-mla/');
+  await expect(chat.getByRole('heading', { name: 'tiny-mla' })).toBeVisible();
+  await expect(status).toHaveText('Ready');
+  // What a choice needs of weights is its own.
+  await button('Change the model').click();
+  await dialog.getByRole('button', { name: /granite-4.0-350m/ }).click();
+  await expect(chat).toHaveAttribute('weights', 'q4');
+  await expect(chat).toHaveAttribute('model', 'granite-4.0-350m');
+  await button('Change the model').first().click();
+  await expect(row('granite-4.0-350m')).toContainText('Fits in q4');
+  await dialog.getByRole('button', { name: /smollm2-135m/ }).click();
+  await expect(chat).not.toHaveAttribute('weights', /./);
 });
 
 test('a full context gives the question back, and can forget the oldest turns', async ({ page }) => {

@@ -1,4 +1,5 @@
 import { expect, test } from '@playwright/test';
+import { openLibraryPage } from '../support/library_page.js';
 
 test('in a page: a conversation computes what is new, goes on after a reload, and many prompts run at once', async ({
   page,
@@ -24,16 +25,7 @@ test('in a page: a conversation computes what is new, goes on after a reload, an
       await model.dispose();
       return { cached, texts, alone: alone.text, messages, saved: json };
     }, saved);
-  await page.route('**/lib/*.js', (route) =>
-    route.fulfill({
-      path: `dist/${new URL(route.request().url()).pathname.split('/').at(-1)}`,
-      contentType: 'text/javascript',
-    }),
-  );
-  await page.route('**/plain.html', (route) =>
-    route.fulfill({ contentType: 'text/html', body: '<!doctype html><title>plain</title>' }),
-  );
-  await page.goto('/plain.html');
+  await openLibraryPage(page);
   const first = await hold(undefined);
   expect(first.cached[0]).toBe(0);
   expect(first.cached[1]).toBeGreaterThan(0);
@@ -47,16 +39,7 @@ test('in a page: a conversation computes what is new, goes on after a reload, an
 });
 
 test('in a page: the Prompt API, where the browser has none, or beside its own', async ({ page }) => {
-  await page.route('**/lib/*.js', (route) =>
-    route.fulfill({
-      path: `dist/${new URL(route.request().url()).pathname.split('/').at(-1)}`,
-      contentType: 'text/javascript',
-    }),
-  );
-  await page.route('**/plain.html', (route) =>
-    route.fulfill({ contentType: 'text/html', body: '<!doctype html><title>plain</title>' }),
-  );
-  await page.goto('/plain.html');
+  await openLibraryPage(page);
   const got = await page.evaluate(async () => {
     const [library, face] = ['/lib/splitkv.js', '/lib/splitkv-prompt_api.js'];
     const { load } = (await import(library)) as typeof import('../../src/index.js');

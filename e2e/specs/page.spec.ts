@@ -14,7 +14,7 @@ async function ask(page: Page, question: string): Promise<string> {
 test('the page answers questions about the story', async ({ page }) => {
   const problems: string[] = [];
   page.on('pageerror', (error) => problems.push(error.message));
-  await page.goto('/');
+  await page.goto('/ranks.html');
   await ready(page);
   await expect(page.getByLabel('Text', { exact: true })).toHaveValue(STORY);
   for (const { question, answer } of QUESTIONS) expect(await ask(page, question)).toBe(answer);
@@ -25,7 +25,7 @@ test('the page answers questions about the story', async ({ page }) => {
 });
 
 test('an answer can be stopped, and the next one is whole', async ({ page }) => {
-  await page.goto('/?model=models/tiny-gqa&max_tokens=2000');
+  await page.goto('/ranks.html?model=models/tiny-gqa&max_tokens=2000');
   await ready(page);
   await page.getByLabel('Question', { exact: true }).fill('tell me a story about a fox');
   await page.getByRole('button', { name: 'Send' }).click();
@@ -37,24 +37,24 @@ test('an answer can be stopped, and the next one is whole', async ({ page }) => 
 });
 
 test('a model that is not there is explained in words', async ({ page }) => {
-  await page.goto('/?model=/models/nosuch');
+  await page.goto('/ranks.html?model=/models/nosuch');
   await expect(page.getByRole('alert')).toContainText('has no config.json; expected a model folder');
   await expect(page.locator('#model-status')).toHaveText('nosuch could not be loaded.');
   await expect(page.getByRole('button', { name: 'Send' })).toBeDisabled();
 });
 
 test('a wrong parameter in the address is named', async ({ page }) => {
-  await page.goto('/?weigths=q8');
+  await page.goto('/ranks.html?weigths=q8');
   await expect(page.getByRole('alert')).toContainText(
     "unknown parameter 'weigths' in the address. Did you mean 'weights'?",
   );
-  await page.goto('/?weights=q5');
+  await page.goto('/ranks.html?weights=q5');
   await expect(page.getByRole('alert')).toContainText("'q5'");
 });
 
 test('nothing overflows on a phone', async ({ page }) => {
   await page.setViewportSize({ width: 340, height: 700 });
-  await page.goto('/');
+  await page.goto('/ranks.html');
   await ready(page);
   await ask(page, QUESTIONS[0].question);
   const { content, view } = await page.evaluate(() => ({

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, type Page, test } from '@playwright/test';
 import { exampleProfile } from '../../src/app/tools/example_profile.js';
-import { arrange } from '../../src/arrangement/index.js';
+import { arrange, type Mode } from '../../src/arrangement/index.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { serveSite } from '../support/static_site.js';
@@ -25,7 +26,8 @@ test('the pages link to each other, and each says where it is', async ({ page })
     ['Bench', 'Bench'],
     ['Check', 'Check'],
     ['Chat', 'Chat'],
-    ['Ranks', 'splitkv'],
+    ['Ranks', 'What does a second GPU buy?'],
+    ['splitkv', 'A language model in one tag'],
     ['Arrange', 'Arrange'],
   ] as const) {
     await page.getByRole('navigation').getByRole('link', { name }).click();
@@ -37,12 +39,16 @@ test('the pages link to each other, and each says where it is', async ({ page })
 test('arrange: the arrangement of the library, drawn, and saved as a plan', async ({ page }) => {
   const problems = await open(page, 'arrange');
   const { layers } = exampleProfile(6, 8, 1);
-  const found = (mode: 'static' | 'exact') =>
-    arrange({ loads: layers, ranks: 4, mode, objective: 'per-layer' }).makespan.toLocaleString('en-US', {
+  const found = (mode?: Mode) =>
+    arrange({ loads: layers, ranks: 4, ...(mode && { mode }) }).makespan.toLocaleString('en-US', {
       maximumFractionDigits: 1,
     });
-  await expect(page.locator('#verdict')).toContainText('nothing better exists within these limits');
   const row = (name: string) => page.getByRole('row').filter({ has: page.getByRole('rowheader', { name }) });
+  // Copies where whole heads leave ranks idle.
+  await expect(row('wrap')).toContainText(found());
+  await page.getByLabel('Mode').selectOption('exact');
+  await page.getByRole('button', { name: 'Arrange' }).click();
+  await expect(page.locator('#verdict')).toContainText('nothing better exists within these limits');
   await expect(row('static')).toContainText(found('static'));
   await expect(row('exact')).toContainText(found('exact'));
   await expect(page.locator('.layer')).toHaveCount(6);
@@ -93,8 +99,13 @@ test('simulate: the rows of the command line, and its report', async ({ page }) 
   expect(problems).toEqual([]);
 });
 
-test('bench: a suite runs in the page, with plots and every sample', async ({ page }) => {
-  const problems = await open(page, 'bench', { weights: 'f16', prompts: '16, 32', runs: '2', tokens: '4' });
+test('bench: a suite runs in the page, with plots and every sample, and its result can be sent', async ({
+  page,
+  context,
+}) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  const problems = await open(page, 'bench', { prompts: '16, 32', runs: '2', tokens: '4' });
+  await page.getByRole('checkbox', { name: 'q4' }).uncheck();
   await page.getByRole('button', { name: 'Run' }).click();
   await expect(page.locator('#status')).toContainText('Done on');
   await expect(page.locator('#plots figure')).toHaveCount(2);
@@ -102,14 +113,101 @@ test('bench: a suite runs in the page, with plots and every sample', async ({ pa
   await checkAccessibility(page);
   const download = page.waitForEvent('download');
   await page.getByRole('link', { name: 'Save all samples' }).click();
-  const { measurements } = JSON.parse(readFileSync(await (await download).path(), 'utf8')) as {
-    measurements: { samples: number[] }[];
-  };
+  const saved = readFileSync(await (await download).path(), 'utf8');
+  const { measurements } = JSON.parse(saved) as { measurements: { samples: number[] }[] };
   expect(measurements.map(({ samples }) => samples.length)).toEqual([2, 2, 2, 2]);
+
+  const copied = async (what: 'markdown' | 'json' | 'link'): Promise<string> => {
+    await page.locator(`#copy-${what}`).click();
+    await expect(page.locator(`#copy-${what}`)).toHaveText('Copied');
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  expect(await copied('json')).toBe(saved);
+  const link = await copied('link');
+  const markdown = await copied('markdown');
+  expect(markdown).toMatch(/^### splitkv bench: decode\n\n- Adapter: .+ variants\n- Browser: Chrom/);
+  expect(markdown).toContain(`\n[The plots and all samples](${link})\n`);
+  const plots = await page.locator('#plots').innerHTML();
+  const environment = await page.locator('#environment').innerText();
+
+  // Somebody else opens it: the same plots and figures, without a run.
+  const other = await context.newPage();
+  await other.goto(link);
+  await expect(other.locator('#result-title')).toHaveText('A result that was sent to you');
+  expect(await other.locator('#plots').innerHTML()).toBe(plots);
+  expect(await other.locator('#environment').innerText()).toBe(environment);
+  // One that was cut off, and one made to do harm.
+  await other.goto(link.slice(0, -20));
+  await other.reload();
+  await expect(other.getByRole('alert')).toContainText('Copy the whole link');
+  await expect(other.locator('#result')).toBeHidden();
+  await other.goto(
+    await packed(other, { ...JSON.parse(saved), measurements: [{ metric: 'x', setting: {}, samples: [] }] }),
+  );
+  await other.reload();
+  await expect(other.getByRole('alert')).toContainText('no result of this page');
+  const evil = '<img src=x onerror="globalThis.harmed = 1">';
+  const setting = { metric: evil, unit: evil, setting: { [evil]: evil }, samples: [1, 2] };
+  const twice = [setting, { ...setting, setting: { [evil]: 3 } }];
+  await other.goto(await packed(other, { ...JSON.parse(saved), suite: evil, table: evil, measurements: twice }));
+  await other.reload();
+  await expect(other.locator('#table')).toHaveText(evil);
+  await expect(other.locator('#result img')).toHaveCount(0);
+  expect(await other.evaluate(() => (globalThis as { harmed?: number }).harmed)).toBeUndefined();
+  await other.goto(await packed(other, 'a'.repeat(20 * 2 ** 20)));
+  await other.reload();
+  await expect(other.getByRole('alert')).toContainText('Copy the whole link');
+  await other.close();
+
   await page.locator('[name="prompts"]').fill('many');
   await page.getByRole('button', { name: 'Run' }).click();
   await expect(page.getByRole('alert')).toContainText('prompt lengths "many"');
   expect(problems).toEqual([]);
+});
+
+/** The bench page's address with anything for a result. */
+const packed = (page: Page, value: unknown): Promise<string> =>
+  page.evaluate(async (text) => {
+    const stream = new Blob([text]).stream().pipeThrough(new CompressionStream('deflate-raw'));
+    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const base64 = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''));
+    return `${location.href.replace(/#.*/, '')}#result=${base64.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')}`;
+  }, JSON.stringify(value));
+
+/** Each suite of the page, as small as it can be asked for. */
+const SMALL_SUITES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  prefill: { prompts: '16', runs: '1' },
+  kernels: { runs: '1' },
+  ranks: { plans: 'tp', prompts: '24', batch: '1', tokens: '3', runs: '1' },
+  profile: { prompts: '24', batch: '1', tokens: '3', runs: '1' },
+  throughput: { plans: 'tp', prompts: '24', batch: '1', tokens: '3', runs: '1' },
+  arranged: { ranks: '2', prompts: '300', batch: '1', tokens: '3', runs: '1' },
+  serve: { clients: '1', prompts: '16', tokens: '4', runs: '1' },
+  peers: { prompts: '12', tokens: '4', runs: '1' },
+};
+
+test('bench: the other suites run in the page', async ({ page }) => {
+  test.slow();
+  for (const [suite, fields] of drawn(Object.entries(SMALL_SUITES), 1, 'bench page')) {
+    const problems = await open(page, 'bench');
+    await page.getByLabel('Suite').selectOption(suite);
+    for (const [field, value] of Object.entries(fields)) await page.locator(`[name="${field}"]`).fill(value);
+    if (suite === 'kernels') await page.locator('[name="kernel"]').selectOption('mlp/swiglu');
+    await page.getByRole('button', { name: 'Run' }).click();
+    await expect(page.locator('#status')).toContainText('Done on');
+    await expect(page.locator('#plots figure').first()).toBeVisible();
+    await expect(page.locator('#table')).not.toBeEmpty();
+    // Its link shows the same.
+    const plots = await page.locator('#plots').innerHTML();
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.getByRole('button', { name: 'Copy a link' }).click();
+    await expect(page.getByRole('button', { name: 'Copied' })).toBeVisible();
+    await page.goto(await page.evaluate(() => navigator.clipboard.readText()));
+    await page.reload();
+    await expect(page.locator('#plots figure').first()).toBeVisible();
+    expect(await page.locator('#plots').innerHTML()).toBe(plots);
+    expect(problems, suite).toEqual([]);
+  }
 });
 
 test('check: kernels against their references, and a line to copy', async ({ page, context }) => {
@@ -132,7 +230,7 @@ test('check: kernels against their references, and a line to copy', async ({ pag
 });
 
 test('ranks and chat: axe finds nothing, before a model is there', async ({ page }) => {
-  for (const address of ['/index.html?model=/models/nosuch', '/chat.html?model=/models/nosuch&autostart']) {
+  for (const address of ['/ranks.html?model=/models/nosuch', '/chat.html?model=/models/nosuch&autostart']) {
     await page.goto(address);
     await expect(page.getByRole('alert').first()).toContainText('no config.json');
     await checkAccessibility(page);
@@ -152,7 +250,7 @@ test('a model of another site that the address names is asked about before anyth
     },
   );
   try {
-    for (const [at, address] of ['/index.html?model=', '/chat.html?autostart&model='].entries()) {
+    for (const [at, address] of ['/ranks.html?model=', '/chat.html?autostart&model='].entries()) {
       const model = `${site.url}models/nosuch${at}/`;
       await page.goto(address + model);
       const question = page

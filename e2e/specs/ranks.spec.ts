@@ -2,7 +2,10 @@ import { drawn } from '../../src/gpu/testing/draw.js';
 import { expect, type Page, test } from '@playwright/test';
 import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import type { PlainLoadOptions } from '../../src/app/host_protocol.js';
+import { storyQuestion } from '../../src/engine/profile/story.js';
+import { checkAccessibility } from '../support/accessibility.js';
 import { HostPage } from '../support/host_page.js';
+import { openLibraryPage } from '../support/library_page.js';
 
 const ready = (page: Page) => expect(page.locator('#model-status')).toHaveText('tiny-gqa is ready.');
 const card = (page: Page, rank: number) =>
@@ -15,14 +18,15 @@ async function ask(page: Page, text: string, question: string): Promise<void> {
   await expect(page.locator('#stats')).toContainText('tokens/s');
 }
 
-for (const { plan, held } of [
+const shown = [
   { plan: 'sp', held: ['all 4 kv heads, lanes 0 2 4 6', 'all 4 kv heads, lanes 1 3 5 7'] },
   { plan: 'tp', held: ['kv heads 0-1 of 4, every lane', 'kv heads 2-3 of 4, every lane'] },
-]) {
+];
+for (const { plan, held } of drawn(shown, 1, 'shown by the page')) {
   test(`the page answers on two ranks by ${plan} and shows what each holds`, async ({ page }) => {
     const problems: string[] = [];
     page.on('pageerror', (error) => problems.push(error.message));
-    await page.goto(`/?ranks=2&plan=${plan}`);
+    await page.goto(`/ranks.html?ranks=2&plan=${plan}`);
     await ready(page);
     await expect(page.locator('#plan')).toHaveText(`Plan ${plan} on 2 ranks.`);
     await expect(page.locator('#adapters')).toContainText(/same GPU|Two GPUs|one GPU/);
@@ -47,8 +51,47 @@ for (const { plan, held } of [
   });
 }
 
+test('the page says whether two are better than one, why, and what was measured of both', async ({ page }) => {
+  await page.goto('/ranks.html?ranks=2&virtual=1&context=512');
+  await ready(page);
+  // The planner looked at two ranks, and says why it takes what it takes.
+  await expect(page.locator('#plan-reason')).toHaveText(/^Why [\w+]+( rank)?: .+\.$/);
+  await expect(page.locator('#adapters')).toContainText('What could be added: a second GPU.');
+  const verdict = page.locator('#verdict');
+  await expect(verdict).toHaveText(
+    /^Two ranks on (one GPU|the CPU) \([\w+]+\) make .+ tokens\/s, one makes .+, predicted: /,
+  );
+  await expect(page.locator('.plan-row').first()).toHaveText(/^one rank.* predicted$/);
+
+  await page.getByRole('button', { name: /^Compare with (one GPU|two GPUs)$/ }).click();
+  await expect(page.locator('#compare-status')).toHaveText(/^Measured: the median of 3 runs each/);
+  await expect(verdict).toHaveText(
+    /tokens\/s, one makes [\d.]+, measured: .*as large: [\d.]+ MiB each instead of [\d.]+ MiB\.$/,
+  );
+  await expect(page.locator('.plan-row strong')).toHaveText([/^[\d.]+ measured$/, /^[\d.]+ measured$/]);
+  // Of each of two ranks the parts add up to the token's time.
+  const rows = await page
+    .locator('.time-row')
+    .filter({ hasText: /rank \d/ })
+    .locator('.time-text')
+    .allTextContents();
+  expect(rows).toHaveLength(2);
+  for (const row of rows) {
+    const [all, ...parts] = [...row.matchAll(/([\d.]+) ms/g)].map(([, ms]) => Number(ms));
+    expect(parts).toHaveLength(3);
+    expect(Math.abs(parts.reduce((sum, part) => sum + part, 0) - all!), row).toBeLessThan(0.2);
+  }
+  await checkAccessibility(page);
+  // Another page of this tab still has what was measured.
+  await page
+    .getByRole('link', { name: /on two$/ })
+    .last()
+    .click();
+  await expect(page.locator('.plan-row strong')).toHaveText([/^[\d.]+ measured$/, /^[\d.]+ measured$/]);
+});
+
 test('chunks light up on the ranks that hold them, while they are written', async ({ page }) => {
-  await page.goto('/?ranks=2&plan=sp&virtual=1&context=1024&max_tokens=8');
+  await page.goto('/ranks.html?ranks=2&plan=sp&virtual=1&context=1024&max_tokens=8');
   await ready(page);
   const seen = page.evaluate(
     () =>
@@ -76,11 +119,11 @@ test('ranks that cannot be are explained, and the form asks for others', async (
     ['virtual=maybe', 'virtual=maybe in the address: expected 1 (all ranks on one device) or 0'],
     ['rank=2', "unknown parameter 'rank' in the address. Did you mean 'ranks'?"],
   ] as const) {
-    await page.goto(`/?${query}`);
+    await page.goto(`/ranks.html?${query}`);
     await expect(alert).toContainText(message);
     await expect(page.locator('#ranks-body')).toBeHidden();
   }
-  await page.goto('/?ranks=2&plan=pq&virtual=1&context=512');
+  await page.goto('/ranks.html?ranks=2&plan=pq&virtual=1&context=512');
   await page.getByRole('combobox', { name: 'Plan' }).selectOption('pp');
   await page.getByRole('button', { name: 'Load again' }).press('Enter');
   await ready(page);
@@ -108,7 +151,7 @@ test('a rank that loses its device is brought back, and the next answer is right
       watch.observe(sequence, { childList: true });
     });
   });
-  await page.goto('/?ranks=2&plan=sp&context=1024');
+  await page.goto('/ranks.html?ranks=2&plan=sp&context=1024');
   await ready(page);
   await page.getByRole('button', { name: 'Send' }).click();
   await expect(page.getByRole('alert')).toContainText('the GPU device was lost');
@@ -121,7 +164,7 @@ test('a rank that loses its device is brought back, and the next answer is right
 
 test('the map fits a phone, and its table scrolls by itself', async ({ page }) => {
   await page.setViewportSize({ width: 340, height: 700 });
-  await page.goto('/?ranks=4&plan=tp&virtual=1&context=512');
+  await page.goto('/ranks.html?ranks=4&plan=tp&virtual=1&context=512');
   await ready(page);
   await page.getByText('The same as a table').press('Enter');
   await expect(page.getByRole('table', { name: 'Who holds what' })).toBeVisible();
@@ -135,11 +178,12 @@ test('the map fits a phone, and its table scrolls by itself', async ({ page }) =
 // Two chunks of 256 tokens: ranks that split the sequence hold one each.
 const tokens = Array.from({ length: 290 }, (_, i) => 260 + ((i * 7919) % 600));
 
-for (const [model, plans] of [
+const same: readonly (readonly [string, readonly PlainLoadOptions[]])[] = [
   ['tiny-gqa', [{ plan: 'tp' }, { plan: 'sp' }]],
   // One device less to compile for.
   ['tiny-mla', [{ plan: 'tp' }, { plan: 'sp', virtualRanks: true }]],
-] as const satisfies readonly (readonly [string, readonly PlainLoadOptions[]])[]) {
+];
+for (const [model, plans] of drawn(same, 1, 'ranks in Chrome')) {
   test(`${model}: logits in Chrome are the same bits on one rank and on two`, async ({ page }) => {
     const host = await HostPage.open(page);
     const digest = async (options: PlainLoadOptions): Promise<string> => {
@@ -153,6 +197,62 @@ for (const [model, plans] of [
       expect(await digest({ ranks: 2, ...options }), JSON.stringify(options.plan)).toBe(one);
   });
 }
+
+test('heads arranged in one step: measured at load, the answer of one rank, copies shown', async ({ page }) => {
+  const { prompt } = storyQuestion(180, 5);
+  const at = prompt.lastIndexOf(' . ') + 2;
+  const answerOf = async (query: string): Promise<string> => {
+    await page.goto(`/ranks.html?context=512&max_tokens=8&kv-budget=0.2&${query}`);
+    await ready(page);
+    await ask(page, prompt.slice(0, at), prompt.slice(at).trim());
+    return (await page.locator('#answer').textContent())!;
+  };
+  const one = await answerOf('ranks=1');
+  expect(one).not.toBe('');
+  expect(await answerOf('ranks=4&virtual=1&plan=arranged')).toBe(one);
+  await expect(page.locator('#plan')).toHaveText('Plan arranged on 4 ranks, all on one device.');
+  await expect(page.locator('#plan-reason')).toContainText('heads arranged by what they keep of sample prompts');
+  await expect(page.getByRole('combobox', { name: 'Plan' })).toHaveValue('arranged');
+  await expect(page.locator('#arrangement-own .arrangement-head').filter({ hasText: '%' }).first()).toBeAttached();
+});
+
+test('a server in a page: requests side by side, by a plan that was made there', async ({ page }) => {
+  await openLibraryPage(page);
+  const [policy, ranks] = drawn([['adp', 2] as const, ['token', 3] as const], 1, 'a server in Chrome')[0]!;
+  const asked = QUESTIONS.slice(0, 3);
+  const { texts, kinds, iterations } = await page.evaluate(
+    async ({ prompts, policy: name, ranks: count }) => {
+      const [library, planning] = ['/lib/splitkv.js', '/lib/splitkv-planning.js'];
+      const { serve } = (await import(library)) as typeof import('../../src/index.js');
+      const { makePlan, modelShape, simulate } = (await import(
+        planning
+      )) as typeof import('../../src/planning/index.js');
+      const plan = makePlan(name, count, await modelShape(new URL('/models/tiny-gqa/', location.href)));
+      const server = await serve('/models/tiny-gqa/', {
+        plan,
+        virtualRanks: true,
+        cache: false,
+        contextLength: 320,
+        slots: 4,
+      });
+      const answer = async (content: string): Promise<string> => {
+        let text = '';
+        for await (const event of server.complete({ messages: [{ role: 'user', content }] }, { maxTokens: 20 }))
+          text += event.text;
+        return text.trim();
+      };
+      const found = await Promise.all(prompts.map(answer));
+      await server.dispose();
+      const time = { baseSeconds: 0.01, secondsPerToken: 1e-4 };
+      const simulated = simulate([{ inputTokens: 90, outputTokens: 4 }], { ranks: count, time });
+      return { texts: found, kinds: plan.stages.map(({ kind }) => kind), iterations: simulated.iterations };
+    },
+    { prompts: asked.map(({ question }) => `${STORY} ${question}`), policy, ranks },
+  );
+  expect(texts).toEqual(asked.map(({ answer }) => answer));
+  expect(kinds).toEqual([policy]);
+  expect(iterations).toBe(4);
+});
 
 test('a plan file: heads by load, a layer at a time, copies joined', async ({ page }) => {
   const on = (rank: number) => [{ rank, share: 1 }];
@@ -173,7 +273,7 @@ test('a plan file: heads by load, a layer at a time, copies joined', async ({ pa
   await page.route('**/plan.json', (route) =>
     route.fulfill({ body: JSON.stringify(file), contentType: 'application/json' }),
   );
-  await page.goto('/?plan=plan.json&virtual=1&context=512&max_tokens=4');
+  await page.goto('/ranks.html?plan=plan.json&virtual=1&context=512&max_tokens=4');
   await ready(page);
   await expect(page.locator('#plan')).toHaveText('Plan arranged on 2 ranks, all on one device.');
   const own = page.locator('#arrangement-own');

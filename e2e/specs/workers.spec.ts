@@ -3,6 +3,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlin
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import type { Model } from '../../src/index.js';
 import { HostPage } from '../support/host_page.js';
@@ -57,10 +58,11 @@ async function plainPage(page: Page, origin: string): Promise<string> {
   return `${origin}/lib/splitkv.js`;
 }
 
-for (const [where, origin] of [
+const places = [
   ['its own origin', ''],
   ['another origin', 'https://cdn.test'],
-] as const) {
+] as const;
+for (const [where, origin] of drawn(places, 1, 'origins')) {
   test(`the built library of ${where} runs files that a person chose on ranks in workers`, async ({
     page,
     baseURL,

@@ -1,0 +1,52 @@
+import { expect, test } from '@playwright/test';
+import { QUESTIONS } from '../../src/app/shared/example.js';
+import { chatOf, chatPage } from '../support/chat_page.js';
+import { serveSite } from '../support/static_site.js';
+
+// The test server builds dist/ before it starts; the pages here are served as plain files.
+
+const page = chatPage('autostart no-self-test').replace(
+  '</body>',
+  `<script type="module">
+    import { keepOffline } from './lib/splitkv-offline.js';
+    globalThis.kept = keepOffline('sw.js');
+  </script></body>`,
+);
+
+test('after the first load a page, its scripts and its model need no server', async ({ page: tab }) => {
+  const site = await serveSite(
+    { 'page.html': page },
+    {
+      before: (request, response) => {
+        if (request.url !== '/sw.js') return false;
+        response.setHeader('Content-Type', 'text/javascript');
+        response.end("importScripts('lib/splitkv-service_worker.js');");
+        return true;
+      },
+    },
+  );
+  const answers = async (): Promise<void> => {
+    const { field, answers: shown, status } = chatOf(tab);
+    await expect(status).toHaveText('Ready');
+    await field.fill(QUESTIONS[0].question);
+    await field.press('Enter');
+    await expect(shown).toHaveText(QUESTIONS[0].answer);
+  };
+  try {
+    await tab.goto(`${site.url}page.html`);
+    await answers();
+    expect(await tab.evaluate(() => (globalThis as unknown as { kept: Promise<number> }).kept)).toBeGreaterThan(20);
+    // Weights are the library's to keep, in pieces that it has checked.
+    const kept = await tab.evaluate(async () =>
+      (await (await caches.open('splitkv-pages-1')).keys()).map(({ url }) => url),
+    );
+    expect(kept).toContain(`${site.url}page.html`);
+    expect(kept.filter((url) => url.includes('/models/'))).toEqual([]);
+  } finally {
+    site.close();
+  }
+  await tab.reload();
+  await answers();
+  // What was never there isn't made up.
+  await expect(tab.goto(`${site.url}other.html`)).rejects.toThrow();
+});

@@ -1,0 +1,205 @@
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { expect, type FrameLocator, type Page, test } from '@playwright/test';
+import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { PAGES } from '../../src/app/shared/pages.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
+import { serveFiles } from '../../src/server/http/static_files.js';
+import { openExtension } from '../apps/run_app.js';
+import { checkAccessibility } from '../support/accessibility.js';
+
+// `npm run site` of the build that the test server made, at a path of its own, by a server that knows only files.
+
+const folder = mkdtempSync(join(tmpdir(), 'splitkv-site-'));
+const out = join(folder, 'site');
+const PATH = '/some/where/';
+let server: Server;
+let url: string;
+
+test.beforeAll(async () => {
+  const made = spawnSync(process.execPath, ['scripts/site.mjs', '--out', out], {
+    encoding: 'utf8',
+    env: { ...process.env, SPLITKV_BUILT: '1' },
+  });
+  expect(made.status, made.stderr).toBe(0);
+  const files = serveFiles(PATH, out);
+  server = createServer((request, response) => {
+    const [path = ''] = (request.url ?? '').split(/[?#]/);
+    if (path.endsWith('/')) request.url += 'index.html';
+    if (path.startsWith(PATH) && (path.endsWith('/') || existsSync(join(out, path.slice(PATH.length))))) {
+      return files(request, response, () => {});
+    }
+    response.writeHead(404, { 'Content-Type': 'text/html' }).end(readFileSync(join(out, '404.html')));
+  });
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}${PATH}`;
+});
+test.afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** What goes wrong on a page, and what it asks other sites for. */
+function watch(page: Page): string[] {
+  const problems: string[] = [];
+  page.on('pageerror', ({ message }) => problems.push(message));
+  page.on('response', (response) => {
+    // Optional files of a model, and the icon that no page asked for.
+    if (response.status() >= 400 && !/\/models\/|favicon/.test(response.url())) problems.push(response.url());
+  });
+  page.on('request', (request) => {
+    if (/^https?:/.test(request.url()) && !request.url().startsWith(new URL(url).origin)) problems.push(request.url());
+  });
+  return problems;
+}
+
+/** Downloads the example model in a chat, and asks. */
+async function ask(chat: ReturnType<FrameLocator['locator']>, question: string): Promise<void> {
+  await chat.getByRole('button', { name: /^(Download|Start)/ }).click();
+  await expect(chat.getByText('Ready', { exact: true })).toBeVisible();
+  await chat.getByRole('textbox', { name: 'Message' }).fill(question);
+  await chat.getByRole('textbox', { name: 'Message' }).press('Enter');
+  await expect(chat.getByRole('article', { name: 'Answer' })).toHaveAttribute('aria-busy', 'false');
+}
+
+test('every address in the site is relative, and leads to a file of it', () => {
+  const wrong: string[] = [];
+  const pages = readdirSync(out, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.html'));
+  expect(pages.length).toBeGreaterThan(100);
+  for (const page of pages) {
+    const text = readFileSync(join(out, page), 'utf8').replaceAll(/<(pre|code)\b[\s\S]*?<\/\1>/g, '');
+    for (const [, address] of text.matchAll(/\s(?:href|src)="([^"]*)"/g)) {
+      if (/^($|#|data:|https:|mailto:)/.test(address!)) continue;
+      const path = join(dirname(page), decodeURIComponent(address!.replaceAll('&amp;', '&').replace(/[?#].*$/, '')));
+      const file = join(out, path);
+      const isThere = existsSync(file) && (statSync(file).isFile() || existsSync(join(file, 'index.html')));
+      if (address!.startsWith('/') || !isThere) wrong.push(`${page}: ${address}`);
+    }
+  }
+  expect(wrong).toEqual([]);
+  expect(existsSync(join(out, '.nojekyll'))).toBe(true);
+});
+
+test('every page opens below a path, with the same links and nothing from elsewhere', async ({ page }) => {
+  const problems = watch(page);
+  for (const { address, name } of PAGES) {
+    await page.goto(url + address);
+    const links = page.getByRole('navigation', { name: 'Pages' }).getByRole('link');
+    await expect(links).toHaveText(PAGES.map((other) => other.name));
+    await expect(links.and(page.locator('[aria-current=page]'))).toHaveText(name);
+  }
+  await page.goto(`${url}api/functions/splitkv.load.html`);
+  await expect(page.getByText('SplitkvError:')).toBeVisible();
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Gallery' }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Gallery');
+  expect(problems).toEqual([]);
+});
+
+test('what is not there leads back, from any depth', async ({ page }) => {
+  await page.goto(`${url}no/such/page`);
+  await expect(page.getByRole('heading')).toHaveText('There is no such page');
+  await expect(page.getByRole('link')).toHaveAttribute('href', url);
+  await checkAccessibility(page);
+});
+
+test('the first page has a live chat, which loads what is asked for', async ({ page }) => {
+  const problems = watch(page);
+  const weights: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().endsWith('.safetensors')) weights.push(request.url());
+  });
+  await page.goto(url);
+  await expect(page.locator('#tag')).toContainText('<splitkv-chat model="smollm2-360m-instruct"></splitkv-chat>');
+  await checkAccessibility(page);
+  expect(weights).toEqual([]);
+  await page.getByRole('button', { name: 'The example' }).click();
+  const chat = page.locator('splitkv-chat');
+  await ask(chat, QUESTIONS[1].question);
+  await expect(chat.getByRole('article', { name: 'Answer' })).toHaveText(QUESTIONS[1].answer);
+  await page.setViewportSize({ width: 340, height: 700 });
+  await checkAccessibility(page);
+  expect(problems).toEqual([]);
+});
+
+/** What each of the gallery's texts shows once it has answered. */
+const SHOWS: Readonly<Record<string, (frame: FrameLocator) => Promise<void>>> = {
+  'One tag': async (frame) => expect(frame.getByRole('article', { name: 'Answer' })).not.toBeEmpty(),
+  React: async (frame) => expect(frame.locator('p > output')).toHaveText('1'),
+  'Two ranks': async (frame) => {
+    await expect(frame.locator('#ranks li')).toHaveText([
+      /^Rank 0 on .+: \d\.\d MiB of weights, [1-9]\d* bytes sent per token in [1-9]\d* exchanges$/,
+      /^Rank 1 on .+: \d\.\d MiB of weights, [1-9]\d* bytes sent per token in [1-9]\d* exchanges$/,
+    ]);
+  },
+  'JSON answers': async (frame) => {
+    await expect(frame.locator('#verdict')).toHaveText(/^★{1,5} (happy|mixed|unhappy)$/);
+    const answer = await frame.getByRole('article', { name: 'Answer' }).locator('pre').innerText();
+    expect(JSON.parse(answer)).toEqual({ mood: expect.any(String), stars: expect.any(Number) });
+  },
+};
+
+test('the gallery shows texts that run as they are shown', async ({ page }) => {
+  const problems = watch(page);
+  await page.goto(`${url}gallery.html`);
+  await checkAccessibility(page);
+  await page.getByLabel('Model in all of them').selectOption(EMBEDDED_MODEL);
+  const examples = page.locator('.example');
+  await expect(examples.getByRole('heading')).toHaveText([
+    'One tag',
+    'React',
+    'A browser extension',
+    'Two ranks',
+    'JSON answers',
+  ]);
+  for (const [title, shows] of drawn(Object.entries(SHOWS), 1, 'gallery')) {
+    const example = examples.filter({ has: page.getByRole('heading', { name: title, exact: true }) });
+    await expect(example.locator('pre').first()).toContainText(EMBEDDED_MODEL);
+    await example.getByRole('button', { name: `Run ${title} here` }).click();
+    const frame = example.frameLocator('iframe');
+    await ask(frame.locator('splitkv-chat'), QUESTIONS[0].question);
+    await shows(frame);
+  }
+  expect(problems).toEqual([]);
+});
+
+test("the gallery's extension is one: loaded into the browser, its panel answers", async ({ page }) => {
+  await page.goto(`${url}gallery.html`);
+  const example = page.locator('#extension');
+  const own = join(folder, 'extension');
+  cpSync(join(out, 'splitkv'), join(own, 'splitkv'), { recursive: true });
+  cpSync(resolve('models/tiny-gqa'), join(own, EMBEDDED_MODEL), { recursive: true });
+  await page.getByLabel('Model in all of them').selectOption(EMBEDDED_MODEL);
+  for (const [at, name] of (await example.locator('.file > span').allInnerTexts()).entries()) {
+    writeFileSync(join(own, name), await example.locator('pre').nth(at).innerText());
+  }
+  const site = await openExtension(own);
+  try {
+    const panel = await site.open();
+    const failures: string[] = [];
+    panel.on('pageerror', ({ message }) => failures.push(message));
+    await panel.goto(`${site.url}panel.html`);
+    await panel.locator('splitkv-chat').evaluate((chat, about) => chat.setAttribute('about', about), STORY);
+    await ask(panel.locator('splitkv-chat'), QUESTIONS[2].question);
+    await expect(panel.getByRole('article', { name: 'Answer' })).toHaveText(QUESTIONS[2].answer);
+    // Kept, as the tag says.
+    await panel.reload();
+    await expect(panel.getByRole('article', { name: 'Answer' })).toHaveText(QUESTIONS[2].answer);
+    expect(failures).toEqual([]);
+  } finally {
+    await site.close();
+  }
+});
+
+test('the folder is refused where it holds something else', () => {
+  const made = spawnSync(process.execPath, ['scripts/site.mjs', '--out', 'docs'], {
+    encoding: 'utf8',
+    env: { ...process.env, SPLITKV_BUILT: '1' },
+  });
+  expect(made.status).not.toBe(0);
+  expect(made.stderr).toContain('holds something else');
+});
