@@ -11,12 +11,12 @@ const floors = [
   ['shaders', 'src/distributed', 'src/placement', 'src/arrangement', 'src/loader', 'src/tokenizer'],
   ['src/model'],
   ['src/engine', 'src/simulate'],
-  ['src/index\\.ts'],
+  ['src/index\\.ts', 'src/planning'],
   ['src/app', 'src/cli', 'src/server'],
   ['bench'],
 ];
 /** Where benches are asked for: a command and three pages. */
-const asksForBenches = '^src/(cli/main|app/host|app/host_protocol|app/tools/(bench|check)_page)\\.ts$';
+const asksForBenches = '^src/(cli/main|app/host|app/host_protocol|app/tools/(bench/\\w+|check_page))\\.ts$';
 const tests = '(\\.(test|bench)\\.ts$|/testing/|^e2e/)';
 const room = (rooms) => `^(${rooms.join('|')})(/|$)`;
 

@@ -1,5 +1,7 @@
+import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { defineConfig } from 'vite';
+import { defineConfig, type Plugin } from 'vite';
+import { BESIDE_PAGES } from './scripts/beside_pages.mjs';
 import { bundleWgsl } from './scripts/build_plugins.mjs';
 import { moduleFactories } from './scripts/module_factory.mjs';
 import { serveFiles } from './src/server/http/static_files.js';
@@ -9,12 +11,37 @@ const root = (path: string): string => fileURLToPath(new URL(path, import.meta.u
 // Loaded only where the code finds itself in Node, or is asked for it.
 const external = [/^node:/, 'webgpu', 'node-llama-cpp', /^onnxruntime-web/];
 
-/** The demo page and the page that the command line runs in; models/ is served beside them with byte ranges. */
+/** What the pages find beside them. From source the library is, too, by the address that it has in the package. */
+function besidePages(): Plugin {
+  const library: Readonly<Record<string, string>> = {
+    '/splitkv/splitkv.js': root('src/index.ts'),
+    '/splitkv/splitkv-chat.js': root('src/app/chat/index.ts'),
+  };
+  const folders = Object.entries(BESIDE_PAGES).map(
+    ([at, from]) => [`/${at}`, serveFiles(`/${at}`, root(from))] as const,
+  );
+  return {
+    name: 'splitkv-beside-pages',
+    resolveId: (id) => library[id],
+    configureServer: ({ middlewares }) => {
+      for (const [at, handler] of folders) if (at !== '/splitkv') middlewares.use(handler);
+    },
+    configurePreviewServer: ({ middlewares }) => {
+      for (const [, handler] of folders) middlewares.use(handler);
+    },
+  };
+}
+
+/** The pages, and the page that the command line runs in. */
 export default defineConfig({
   root: root('src/app'),
   base: './',
   appType: 'mpa', // a missing file is a 404, never the page
   publicDir: false,
+  resolve: {
+    // As the gallery's examples name it.
+    alias: [{ find: /^splitkv\/react$/, replacement: root('src/app/react/index.ts') }],
+  },
   // The dependencies are ES modules and load as they are: no pre-bundling, which could reload a page in the middle of a run.
   optimizeDeps: { noDiscovery: true, include: [] },
   server: { host: '127.0.0.1', fs: { allow: [root('.')] } },
@@ -25,21 +52,13 @@ export default defineConfig({
     target: 'es2023',
     chunkSizeWarningLimit: 2000, // WGSL is text
     rollupOptions: {
-      input: ['index', 'chat', 'bench', 'check', 'arrange', 'simulate', 'host'].map((page) =>
-        root(`src/app/${page}.html`),
-      ),
+      input: readdirSync(root('src/app'))
+        .filter((name) => name.endsWith('.html'))
+        .map((page) => root(`src/app/${page}`)),
       external,
     },
   },
   // A rank's worker loads parts on demand, as the page does.
   worker: { format: 'es', plugins: () => [bundleWgsl()], rollupOptions: { external } },
-  plugins: [
-    bundleWgsl(),
-    moduleFactories(),
-    {
-      name: 'splitkv-models',
-      configureServer: ({ middlewares }) => void middlewares.use(serveFiles('/models', root('models'))),
-      configurePreviewServer: ({ middlewares }) => void middlewares.use(serveFiles('/models', root('models'))),
-    },
-  ],
+  plugins: [bundleWgsl(), moduleFactories(), besidePages()],
 });
