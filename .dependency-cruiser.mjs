@@ -10,7 +10,7 @@ const floors = [
   ['src/gpu'],
   ['shaders', 'src/distributed', 'src/placement', 'src/arrangement', 'src/loader', 'src/tokenizer'],
   ['src/model'],
-  ['src/engine', 'src/simulate'],
+  ['src/engine', 'src/simulate', 'src/cluster'],
   ['src/index\\.ts', 'src/planning'],
   ['src/app', 'src/cli', 'src/server'],
   ['bench'],
@@ -22,7 +22,7 @@ const room = (rooms) => `^(${rooms.join('|')})(/|$)`;
 
 const upwards = floors.slice(0, -1).map((rooms, floor) => ({
   name: `no-upward-import-from-${rooms[0].replace(/.*\//, '').replace(/\W+/g, '-')}`,
-  comment: `Imports go down: bench -> app, cli, server -> index -> engine, simulate -> model -> shaders, distributed, placement, arrangement, loader, tokenizer -> gpu -> base.`,
+  comment: `Imports go down: bench -> app, cli, server -> index -> engine, simulate, cluster -> model -> shaders, distributed, placement, arrangement, loader, tokenizer -> gpu -> base.`,
   severity: 'error',
   from: { path: room(rooms), pathNot: `${tests}|${asksForBenches}` },
   to: { path: room(floors.slice(floor + 1).flat()) },
@@ -41,9 +41,9 @@ export default {
     {
       name: 'pure-code-needs-no-gpu',
       comment:
-        'Placement, the scheduler and the simulator run without a GPU, so that they can be searched, simulated and tested alone.',
+        'Placement, the scheduler, routing and the simulator run without a GPU, so that they can be searched, simulated and tested alone.',
       severity: 'error',
-      from: { path: '^src/(placement/|arrangement/|simulate/|engine/scheduler)', pathNot: tests },
+      from: { path: '^src/(placement/|arrangement/|simulate/|engine/scheduler|cluster/routing)', pathNot: tests },
       to: { path: '^(src/gpu/|shaders/)', reachable: true },
     },
     {
