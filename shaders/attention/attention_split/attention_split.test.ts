@@ -22,8 +22,8 @@ describe('attention_split', () => {
     expect(() => attentionSplit.plan({ ...problem, heads: 6 }, BASELINE_TRAITS)).toThrow(/6 query heads/);
     expect(() => attentionSplit.plan({ ...problem, block: 48 }, BASELINE_TRAITS)).toThrow(/block of 48/);
     expect(() => attentionSplit.plan({ ...problem, qStride: 128 }, BASELINE_TRAITS)).toThrow(/qStride 128/);
-    expect(() => attentionSplit.plan({ ...problem, share: { ranks: 3, index: 0 } }, BASELINE_TRAITS)).toThrow(
-      /attention_split: 3 ranks .* use 1, 2, 4 or 8/,
+    expect(() => attentionSplit.plan({ ...problem, share: { ranks: 1.5, index: 0 } }, BASELINE_TRAITS)).toThrow(
+      /attention_split: 1.5 ranks .* an integer of at least 1/,
     );
     expect(() => attentionSplit.plan({ ...problem, share: { ranks: 2, index: 2 } }, BASELINE_TRAITS)).toThrow(
       /index 2 of 2 ranks/,

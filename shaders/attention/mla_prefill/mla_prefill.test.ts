@@ -15,8 +15,8 @@ const { heads, lanes, kvLoraRank, qStride } = problem;
 
 test('mla_prefill refuses shapes it has no layout for', () => {
   expect(() => mlaPrefill.plan({ ...problem, lanes: 1 }, BASELINE_TRAITS)).toThrow(/lanes 1 with maxChunks 3/);
-  expect(() => mlaPrefill.plan({ ...problem, share: { ranks: 6, index: 0 } }, BASELINE_TRAITS)).toThrow(
-    /mla_prefill: 6 ranks/,
+  expect(() => mlaPrefill.plan({ ...problem, share: { ranks: 6, index: 6 } }, BASELINE_TRAITS)).toThrow(
+    /mla_prefill: index 6 of 6 ranks/,
   );
   expect(() => mlaPrefill.plan({ ...problem, kvLoraRank: 12 }, BASELINE_TRAITS)).toThrow(/kv_lora_rank 12/);
 });

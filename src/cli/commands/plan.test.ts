@@ -120,7 +120,7 @@ describe('exports', () => {
 
   test.each<[string[], string]>([
     [['--export', 'vlm'], "--export vlm: expected vllm, trtllm, sglang. Did you mean 'vllm'?"],
-    [['--export', 'vllm', '--plan', 'sp', '--ranks', '3'], "plan 'sp' on 3 ranks"],
+    [['--export', 'vllm', '--plan', 'tp x token', '--ranks', '3'], "plan 'tp x token' on 3 ranks"],
   ])('%j is refused', async (args, message) => {
     const { code, stdout, stderr } = await exported(...args);
     expect(stderr).toContain(message);

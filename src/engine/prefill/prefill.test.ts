@@ -115,7 +115,12 @@ describe('prefill worker of our own kernels', () => {
     for (const prefill of [undefined, { kind: 'splitkv' } as const]) {
       const model = await load(files, { ...options, ...(prefill && { prefill }) });
       expect(model.info.prefill).toEqual(
-        prefill && { kind: 'splitkv', adapter: model.info.adapter.name, weightBytes: model.info.ranks[0]!.weightBytes },
+        prefill && {
+          kind: 'splitkv',
+          workers: 1,
+          adapter: model.info.adapter.name,
+          weightBytes: model.info.ranks[0]!.weightBytes,
+        },
       );
       const { tokens } = await model.generate(prompt(100), { maxTokens: 8, temperature: 0.8, seed: 3 }).result;
       texts.push([...tokens]);
