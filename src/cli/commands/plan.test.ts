@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
@@ -30,6 +30,22 @@ interface PlanDocument {
 }
 
 describe('the planner on the command line', () => {
+  test('with a KV budget: heads arranged by what they keep are a plan like the others', async () => {
+    const profile = join(scratch, 'profile.json');
+    const layers = Array.from({ length: 4 }, () => [400, 10, 10, 10]);
+    writeFileSync(profile, JSON.stringify({ model: 'tiny-gqa', kv_budget: 0.2, layers }));
+    const budget = ['--kv-budget', '0.2', '--kv-policy', 'static', '--kv-profile', profile];
+    const { code, stdout, stderr } = await plan('--ranks', '2', '--virtual-ranks', '--json', ...budget);
+    expect(stderr).toBe('');
+    const { candidates } = JSON.parse(stdout) as PlanDocument;
+    expect(candidates.find(({ policy }) => policy === 'arranged')).toMatchObject({
+      ranks: 2,
+      tokens_per_second: expect.any(Number),
+    });
+    expect(candidates.find(({ policy }) => policy === 'sp')?.refused).toContain('with kvBudget');
+    expect(code).toBe(0);
+  });
+
   test('every plan with its numbers, the pick, and its file, which runs', async () => {
     const out = join(scratch, 'plan.json');
     const { code, stdout } = await plan('--json', '--out', out);

@@ -18,6 +18,14 @@ import type { Options, OptionSpecs } from '../options.js';
 
 const { model, hub, weights, kv, context, host, adapter, ranks, memory, tensor, token, sequence, pipeline, data } =
   modelOptions;
+const compression = {
+  'kv-budget': modelOptions['kv-budget'],
+  'kv-policy': modelOptions['kv-policy'],
+  'kv-window': modelOptions['kv-window'],
+  'kv-kernel': modelOptions['kv-kernel'],
+  'kv-alpha': modelOptions['kv-alpha'],
+  'kv-profile': modelOptions['kv-profile'],
+};
 
 export const command: Command = {
   summary:
@@ -29,6 +37,7 @@ export const command: Command = {
     'splitkv plan ./my-model --ranks 4 --memory 2GB --out plan.json',
     'splitkv plan ./my-model --ranks 4 --plan tp --export vllm',
     'splitkv plan ./my-model --tensor 2 --token 2 --batch 32',
+    'splitkv plan ./my-model --ranks 4 --kv-budget 0.2 --kv-profile profile.json --kv-policy static',
   ],
   usage: 'plan MODEL [--ranks N] [options]',
   options: {
@@ -50,6 +59,8 @@ export const command: Command = {
     data,
     weights,
     kv,
+    ...compression,
+    copies: modelOptions.copies,
     context,
     'prefill-chunk': modelOptions['prefill-chunk'],
     memory,
