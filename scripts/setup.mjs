@@ -10,7 +10,14 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findChrome } from '../src/cli/hosts/find_chrome.js';
-import { findNginx, maySystemInstall, systemInstall, undoSystemInstalls, unpack } from './system_packages.mjs';
+import {
+  findNatsServer,
+  findNginx,
+  maySystemInstall,
+  systemInstall,
+  undoSystemInstalls,
+  unpack,
+} from './system_packages.mjs';
 
 export const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -109,6 +116,12 @@ export function ensureNginx() {
   say('no nginx found (set NGINX_PATH); the tests of servers behind it will be skipped');
 }
 
+/** nats-server, unpacked below this checkout, for the tests of clusters. */
+export function ensureNats() {
+  if (findNatsServer() || (unpack('nats-server') && findNatsServer())) return;
+  say('no nats-server found (set NATS_SERVER_PATH); the tests of clusters will be skipped');
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv.includes('--undo')) {
     undoSystemInstalls();
@@ -119,5 +132,6 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   ensureVulkan();
   ensureCompiler();
   ensureNginx();
+  ensureNats();
   if (process.argv.includes('--torch')) ensureTorch();
 }

@@ -7,6 +7,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { findNatsServer as findInstalled } from '../src/cli/cluster/find_nats_server.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 /** What was unpacked. */
@@ -132,3 +133,6 @@ export function findNginx() {
   ];
   return places.find((place) => place && existsSync(place) && spawnSync(place, ['-v']).status === 0);
 }
+
+/** The nats-server that there is: NATS_SERVER_PATH, the system's, or one unpacked here. */
+export const findNatsServer = () => findInstalled([join(KEPT, 'nats-server/usr/sbin/nats-server')]);

@@ -7,7 +7,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { ensureChrome, ensureCompiler, ensureNginx, ensurePackages, ensureVulkan, root } from './setup.mjs';
+import { ensureChrome, ensureCompiler, ensureNats, ensureNginx, ensurePackages, ensureVulkan, root } from './setup.mjs';
 import { waiting } from './turns.mjs';
 
 ensurePackages();
@@ -15,6 +15,7 @@ process.env.CHROME_PATH = ensureChrome();
 ensureVulkan();
 ensureCompiler();
 ensureNginx();
+ensureNats();
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const filter = process.argv.slice(2);

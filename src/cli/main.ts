@@ -32,6 +32,9 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     plan: ['predict what every plan would do, and pick one', () => import('./commands/plan.js')],
     bench: ['measure speed and memory, in a checkout', () => import('../../bench/cli/command.js')],
   }),
+  ...ofGroup('More machines', {
+    cluster: ['start a NATS server, by which machines find each other', () => import('./commands/cluster.js')],
+  }),
   ...ofGroup('Studies', {
     profile: ['measure what kv heads keep of compressed prompts', () => import('./commands/profile.js')],
     arrange: ['arrange kv heads over ranks by load', () => import('./commands/arrange.js')],

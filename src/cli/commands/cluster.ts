@@ -1,0 +1,62 @@
+import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
+import { findNatsServer } from '../cluster/find_nats_server.js';
+import { type Command, commonOptions } from '../command.js';
+import { defined, readGiven } from '../model_options.js';
+import { inGroup, type OptionSpecs } from '../options.js';
+
+export const command: Command = {
+  summary:
+    'Starts a NATS server (nats-server) on this machine, by which ranks and replicas of other machines find each other, with JetStream, ' +
+    'and a WebSocket for pages. It ends with Ctrl-C. For development: docs/cluster.md has a configuration for services.',
+  usage: 'cluster [options]',
+  examples: ['splitkv cluster', 'splitkv cluster --listen 0.0.0.0 --token-file token.txt --store /var/lib/splitkv'],
+  options: {
+    ...inGroup('Server', {
+      listen: { value: 'HOST', help: 'where it listens; default 127.0.0.1; others need --token-file' },
+      port: { value: 'N', help: 'default 4222' },
+      'websocket-port': { value: 'N', help: 'for pages, without TLS; default 4223' },
+      'token-file': { value: 'FILE', help: 'whoever comes must say what it holds' },
+      store: { value: 'FOLDER', help: 'where it keeps what it keeps; default: a folder that goes with it' },
+    } as const satisfies OptionSpecs),
+    ...commonOptions,
+  },
+  async run(options, terminal) {
+    const binary = findNatsServer();
+    if (binary === undefined) throw new SplitkvError('io', missing());
+    const { startNatsServer } = await import('../../cluster/node_nats_server.js');
+    const path = options.text('token-file');
+    const token = path === undefined ? undefined : (await readGiven('token-file', path)).trim();
+    if (token === '') throw usageError(`--token-file ${path}: it is empty; write a long random text into it`);
+    if (terminal.signal.aborted) throw abortedError('starting the server', terminal.signal);
+    const server = await startNatsServer({
+      binary,
+      port: options.integer('port', 1, 65535) ?? 4222,
+      webSocketPort: options.integer('websocket-port', 1, 65535) ?? 4223,
+      ...defined({ host: options.text('listen'), token, folder: options.text('store') }),
+    });
+    const { url, webSocketUrl } = server;
+    const text = options.has('json')
+      ? JSON.stringify({ url, websocket_url: webSocketUrl })
+      : `${url}\npages: ${webSocketUrl}\nA rank joins by: splitkv rank --cluster ${url} (Ctrl-C ends the server)`;
+    await terminal.write(`${text}\n`);
+    const interrupted = new Promise<undefined>((resolve) => {
+      if (terminal.signal.aborted) resolve(undefined);
+      terminal.signal.addEventListener('abort', () => resolve(undefined), { once: true });
+    });
+    const said = await Promise.race([server.ended, interrupted]);
+    await server.stop();
+    if (said !== undefined) throw new SplitkvError('io', `nats-server ended: ${said.split('\n').at(-1)}`);
+    return 0;
+  },
+};
+
+/** The one command that installs it. */
+function missing(): string {
+  const commands: Partial<Record<NodeJS.Platform, string>> = {
+    linux: 'sudo apt-get install nats-server (Debian, Ubuntu)',
+    darwin: 'brew install nats-server',
+    win32: 'winget install NATSAuthors.NATSServer',
+  };
+  const how = commands[process.platform] ?? 'see https://nats.io/download';
+  return `cluster: no nats-server is installed; ${how}, or set NATS_SERVER_PATH to one`;
+}

@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { isName, subjectOf } from './names.js';
+import { connectCluster } from './connect.js';
+import type { NatsServer } from './node_nats_server.js';
+import { natsServer, startNats } from './testing/nats_server.js';
+
+test('names and subjects', () => {
+  expect(subjectOf('main', 'ranks', 'gpu-a', '*', '>')).toBe('splitkv.main.ranks.gpu-a.*.>');
+  for (const name of ['a', 'GPU_1', 'x'.repeat(63)]) expect(isName(name), name).toBe(true);
+  for (const name of ['', '-a', 'a.b', 'a b', '*', '>', 'ä', 'x'.repeat(64), 'a\n', 7, undefined]) {
+    expect(isName(name), String(name)).toBe(false);
+  }
+  expect(() => subjectOf('main', 'a.b')).toThrow(/part of a subject "a\.b": expected 1 to 63/);
+  expect(() => subjectOf('main', '>', 'a')).toThrow(/part of a subject ">"/);
+  expect(() => subjectOf('x'.repeat(100))).toThrow(/cluster "x{80}\.\.\."/);
+});
+
+describe('addresses and identities that are refused', () => {
+  const refused: [options: Parameters<typeof connectCluster>[0], message: RegExp][] = [
+    [{ servers: 'http://127.0.0.1:4222' }, /http:.*expected the address/],
+    [{ servers: [] }, /no server is named/],
+    [{ servers: 'nats://me:secret@127.0.0.1' }, /^cluster 127\.0\.0\.1: others see an address(?!.*secret)/],
+    [{ servers: ['nats://127.0.0.1', 'ws://127.0.0.1'] }, /of one kind/],
+    [{ servers: '127.0.0.1', name: 'a.b' }, /cluster "a\.b"/],
+    [{ servers: '127.0.0.1', token: 'a', nkey: 'b' }, /token and nkey are two/],
+    [{ servers: '127.0.0.1', nkey: 'SUnothing' }, /this nkey can't be read/],
+  ];
+  test.each(refused)('%j', async (options, message) => {
+    await expect(connectCluster(options)).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringMatching(message),
+    });
+  });
+
+  test('where no server is', async () => {
+    await expect(connectCluster({ servers: 'nats://127.0.0.1:9' })).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/no NATS server answers.*splitkv cluster/),
+    });
+  });
+});
+
+describe.skipIf(!natsServer)('a server', () => {
+  let open: NatsServer;
+  beforeAll(async () => {
+    open = await startNats();
+  });
+  afterAll(() => open.stop());
+
+  test('messages go by TCP and by WebSocket, below one prefix', async () => {
+    const tcp = await connectCluster({ servers: open.url });
+    const byWeb = connectCluster({ servers: open.webSocketUrl });
+    const hasWeb = typeof WebSocket !== 'undefined';
+    if (!hasWeb)
+      await expect(byWeb).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('Node 22') });
+    const web = hasWeb ? await byWeb : await connectCluster({ servers: open.url });
+    tcp.connection.subscribe(tcp.subject('echo'), {
+      callback: (_error, message) => void message.respond(message.data),
+    });
+    await tcp.connection.flush();
+    const { data, subject } = await web.connection.request(web.subject('echo'), new Uint8Array([1, 2, 3]));
+    expect([...data]).toEqual([1, 2, 3]);
+    expect(subject).toMatch(/^splitkv\.main\.inbox\./);
+    expect(tcp.connection.info?.jetstream).toBe(true);
+    await tcp.close();
+    await web.close();
+    await tcp.close();
+  });
+
+  test('a connection outlives its server', async () => {
+    const first = await startNats();
+    const { connection, close, subject } = await connectCluster({ servers: first.url });
+    await first.stop('SIGKILL');
+    const second = await startNats({ port: Number(new URL(first.url).port) });
+    const back = async (): Promise<void> => {
+      for await (const { type } of connection.status()) if (type === 'reconnect') return;
+    };
+    await back();
+    const heard = new Promise((resolve) => {
+      connection.subscribe(subject('a'), { callback: (_error, message) => resolve(message.string()) });
+    });
+    connection.publish(subject('a'), 'here');
+    expect(await heard).toBe('here');
+    await close();
+    await second.stop();
+  });
+
+  test('a token is asked for', async () => {
+    const closed = await startNats({ token: 'secret' });
+    for (const token of [undefined, 'wrong']) {
+      const came = connectCluster({ servers: closed.url, ...(token !== undefined && { token }) });
+      await expect(came).rejects.toMatchObject({
+        code: 'usage',
+        message: expect.stringMatching(/refuses this account.*--token-file/),
+      });
+    }
+    await (await connectCluster({ servers: closed.url, token: 'secret' })).close();
+    await closed.stop();
+  });
+
+  test('a server of tiny messages is refused, and one that others reach without a token', async () => {
+    const small = await startNats({ lines: ['max_payload: 1024'] });
+    await expect(connectCluster({ servers: small.url })).rejects.toMatchObject({
+      code: 'limit',
+      message: expect.stringContaining('1024 bytes'),
+    });
+    await small.stop();
+    await expect(startNats({ host: '0.0.0.0' })).rejects.toMatchObject({ code: 'usage' });
+  });
+
+  test('a server that ends says why', async () => {
+    await expect(startNats({ lines: ['no such line {'] })).rejects.toMatchObject({ code: 'io' });
+  });
+});

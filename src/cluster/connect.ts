@@ -1,0 +1,227 @@
+/**
+ * Room: more machines than one, over NATS. The connection to a NATS server (here), names and subjects (names.ts);
+ * testing/nats_server.ts starts a server for tests. Nothing of it is loaded before a cluster is asked for.
+ */
+
+import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
+import { abortedError, limitError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { checkOptions, type OptionsSchema } from '../base/options.js';
+import { checkName, subjectOf } from './names.js';
+
+/** Where a NATS server is, and as whom one comes. */
+export interface ClusterOptions {
+  /** `nats://HOST:4222` or `tls://HOST` (Node), `wss://HOST` or `ws://HOST` (pages and Node); several of one NATS cluster. */
+  readonly servers: string | readonly string[];
+  /** Tells clusters of one server apart: 1 to 63 letters, digits, - and _; default `main`. */
+  readonly name?: string;
+  readonly token?: string;
+  readonly user?: string;
+  readonly password?: string;
+  /** An nkey's seed (`SU...`). */
+  readonly nkey?: string;
+  /** What a .creds file holds. */
+  readonly creds?: string;
+  /** PEM texts: who signed the server's certificate, and a certificate and key of one's own. Node only: a page has the browser's. */
+  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+  readonly signal?: AbortSignal;
+}
+
+/** A connection to a cluster's server; it comes back by itself when the server does. */
+export interface Cluster {
+  readonly name: string;
+  readonly connection: NatsConnection;
+  /** Bytes that a message may have. */
+  readonly maxPayload: number;
+  /** A subject below this cluster's. */
+  subject(...parts: readonly string[]): string;
+  /** Sends what is still to be sent, and leaves. */
+  close(): Promise<void>;
+}
+
+export const clusterSchema: OptionsSchema<ClusterOptions> = {
+  servers: true,
+  name: true,
+  token: true,
+  user: true,
+  password: true,
+  nkey: true,
+  creds: true,
+  tls: true,
+  signal: true,
+};
+
+const CONNECT_MS = 5000;
+/** Below it a message would be mostly what surrounds it. */
+const LEAST_PAYLOAD = 64 * 1024;
+
+/**
+ * Connects to a cluster's NATS server.
+ * @throws SplitkvError `usage` for wrong options and where the server refuses who comes, `io` when no server answers, `limit` when its
+ *   messages are too small, `aborted`
+ */
+export async function connectCluster(options: ClusterOptions): Promise<Cluster> {
+  checkOptions('cluster', options, clusterSchema);
+  throwIfAborted(options.signal, 'connecting to the cluster');
+  const name = checkName(options.name ?? 'main', 'cluster');
+  const servers = (typeof options.servers === 'string' ? [options.servers] : options.servers).map(checkServer);
+  if (servers.length === 0) throw usageError('cluster: no server is named; nats://HOST:4222, for example');
+  const where = servers.join(', ');
+  const connection = await answered(
+    connectTo(servers, {
+      servers: [...servers],
+      name: 'splitkv',
+      // An account that may use `splitkv.CLUSTER.>` alone can be answered, too.
+      inboxPrefix: subjectOf(name, 'inbox'),
+      timeout: CONNECT_MS,
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: 250,
+      reconnectJitter: 250,
+      // A cable that was pulled says nothing.
+      pingInterval: 5000,
+      maxPingOut: 3,
+      noAsyncTraces: true,
+      ignoreClusterUpdates: servers.length === 1,
+      ...(await identity(options)),
+      ...(options.tls && { tls: { ...options.tls } }),
+    }).catch((error: unknown) => {
+      throw connectError(error, where);
+    }),
+    options.signal,
+  );
+  const maxPayload = connection.info?.max_payload ?? 0;
+  if (maxPayload < LEAST_PAYLOAD) {
+    await connection.close();
+    throw limitError(
+      `cluster ${where}: the server's max_payload is ${maxPayload} bytes; splitkv needs ${LEAST_PAYLOAD} at least (1 MB is NATS's default)`,
+    );
+  }
+  return {
+    name,
+    connection,
+    maxPayload,
+    subject: (...parts) => subjectOf(name, ...parts),
+    close: async () => {
+      if (connection.isClosed()) return;
+      // A server that went away takes nothing more.
+      const late = new Promise<void>((resolve) => void setTimeout(resolve, 1000));
+      await Promise.race([connection.drain().catch(() => {}), late]);
+      await connection.close();
+    },
+  };
+}
+
+/** A connection that came after the caller had left is closed. */
+async function answered(made: Promise<NatsConnection>, signal: AbortSignal | undefined): Promise<NatsConnection> {
+  let stop = (): void => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(abortedError('connecting to the cluster', signal));
+    signal?.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    return await Promise.race([made, aborted]);
+  } catch (error) {
+    void made.then(
+      (connection) => connection.close(),
+      () => {},
+    );
+    throw error;
+  } finally {
+    signal?.removeEventListener('abort', stop);
+  }
+}
+
+const SCHEMES = ['nats:', 'tls:', 'ws:', 'wss:'];
+
+/** @throws SplitkvError `usage` */
+function checkServer(given: string): string {
+  const text = /^[a-z]+:\/\//i.test(given) ? given : `nats://${given}`;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !SCHEMES.includes(url.protocol) || url.hostname === '') {
+    throw usageError(`cluster ${given}: expected the address of a NATS server, nats://HOST:4222 or wss://HOST`);
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw usageError(
+      `cluster ${url.host}: others see an address; give user, password or token by an option or a file of their own`,
+    );
+  }
+  return text;
+}
+
+const isWebSocket = (server: string): boolean => /^wss?:/i.test(server);
+
+async function connectTo(servers: readonly string[], options: ConnectionOptions): Promise<NatsConnection> {
+  const web = servers.filter(isWebSocket).length;
+  if (web > 0 && web < servers.length) {
+    throw usageError(`cluster ${servers.join(', ')}: addresses of one kind, nats:// or wss://, go together`);
+  }
+  if (web > 0) {
+    if (typeof WebSocket === 'undefined') {
+      throw usageError(`cluster ${servers.join(', ')}: this Node has no WebSocket (Node 22 has); use nats://HOST:4222`);
+    }
+    return (await import('@nats-io/nats-core')).wsconnect(options);
+  }
+  if (globalThis.process?.versions?.node === undefined) {
+    throw usageError(
+      `cluster ${servers.join(', ')}: a page reaches a NATS server by its WebSocket, wss://HOST (or ws:// on this machine)`,
+    );
+  }
+  return (await import('./node_connect.js')).connectNode(options);
+}
+
+/** Who comes. @throws SplitkvError `usage` for two identities or a wrong key */
+async function identity({
+  token,
+  user,
+  password,
+  nkey,
+  creds,
+}: ClusterOptions): Promise<Pick<ConnectionOptions, 'token' | 'user' | 'pass' | 'authenticator'>> {
+  const given = Object.entries({ token, user, nkey, creds }).filter(([, value]) => value !== undefined);
+  if (given.length > 1) {
+    throw usageError(`cluster: ${given.map(([key]) => key).join(' and ')} are two identities: give one of them`);
+  }
+  if (token !== undefined) return { token };
+  if (user !== undefined) return { user, ...(password !== undefined && { pass: password }) };
+  if (nkey === undefined && creds === undefined) return {};
+  const { credsAuthenticator, nkeyAuthenticator, nkeys } = await import('@nats-io/nats-core');
+  const text = new TextEncoder();
+  if (creds !== undefined) {
+    let authenticator: Authenticator;
+    try {
+      authenticator = credsAuthenticator(text.encode(creds));
+    } catch (error) {
+      throw usageError(
+        `cluster: these credentials can't be read: ${messageOf(error)}. Give a .creds file as nsc makes it`,
+      );
+    }
+    return { authenticator };
+  }
+  const seed = text.encode(nkey!.trim());
+  try {
+    nkeys.fromSeed(seed);
+  } catch (error) {
+    throw usageError(`cluster: this nkey can't be read: ${messageOf(error)}. Give the seed of a user, SU...`);
+  }
+  return { authenticator: nkeyAuthenticator(seed) };
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+function connectError(error: unknown, where: string): SplitkvError {
+  if (error instanceof SplitkvError) return error;
+  const name = error instanceof Error ? error.name : '';
+  const options = { cause: error };
+  if (name === 'AuthorizationError' || name === 'UserAuthenticationExpiredError') {
+    return new SplitkvError(
+      'usage',
+      `cluster ${where}: the server refuses this account (${messageOf(error)}); give its token, nkey or credentials (--token-file, --nkey-file, --creds-file)`,
+      options,
+    );
+  }
+  const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : '';
+  return new SplitkvError(
+    'io',
+    `cluster ${where}: no NATS server answers (${messageOf(error)}${cause}). Is it running, and reachable from here? \`splitkv cluster\` starts one on this machine`,
+    options,
+  );
+}
