@@ -2,24 +2,38 @@ import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { moduleFactories } from './scripts/module_factory.mjs';
 
+/** Rooms whose tests open no device. */
+const PURE = [
+  'scripts/**/*.test.ts',
+  'src/{arrangement,base,chat_formats,grammar,loader,placement,simulate,tokenizer}/**/*.test.ts',
+  'src/engine/scheduler/**/*.test.ts',
+  'src/model/{config,gguf}/**/*.test.ts',
+  'src/server/http/**/*.test.ts',
+];
+const KERNELS = ['shaders/**/*.test.ts'];
+const OTHERS = ['src/**/*.test.ts', 'bench/**/*.test.ts', 'models/**/*.test.ts'];
+
+/** Of a file in the same process as others: what it replaced is put back. */
+const TOGETHER = { isolate: false, restoreMocks: true, unstubEnvs: true, unstubGlobals: true };
+
 export default defineConfig({
   plugins: [moduleFactories()],
   // Its `main` is CommonJS in a package of type module, which Node refuses.
   resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },
   test: {
-    include: [
-      'src/**/*.test.ts',
-      'bench/**/*.test.ts',
-      'shaders/**/*.test.ts',
-      'models/**/*.test.ts',
-      'scripts/**/*.test.ts',
-    ],
     setupFiles: ['src/gpu/testing/setup.ts'],
-    // Dawn keeps native state a process wide: each test file gets its own process, and software adapters want a core each.
-    // One file more than cores: some wait for a clock, a process or a compiler's lock.
+    // Dawn keeps native state a process wide, and software adapters want a core each. One file more than cores: some wait for a clock, a
+    // process or a compiler's lock.
     pool: 'forks',
     maxWorkers: availableParallelism() + 1,
     testTimeout: 180_000,
     hookTimeout: 180_000,
+    // A process and its imports take as long as most tests of these files, which share them. Files that run models have a process each:
+    // they lose devices, replace parts of Dawn and fill memory.
+    projects: [
+      { extends: true, test: { name: 'models', include: OTHERS, exclude: PURE } },
+      { extends: true, test: { name: 'kernels', include: KERNELS, ...TOGETHER } },
+      { extends: true, test: { name: 'pure', include: PURE, ...TOGETHER } },
+    ],
   },
 });

@@ -19,6 +19,9 @@ ensureNats();
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const filter = process.argv.slice(2);
+// What takes turns is drawn by it, in unit tests and in browsers.
+process.env.SPLITKV_SEED ??= String(Date.now() % 100_000);
+console.log(`SPLITKV_SEED=${process.env.SPLITKV_SEED} repeats what this run draws`);
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-test-'));
 const counts = { passed: 0, failed: 0, skipped: 0 };
 const failures = [];
@@ -84,12 +87,10 @@ async function unitTests() {
 
 async function endToEndTests() {
   const file = join(scratch, 'playwright.json');
-  // The unit tests' draws have a seed of their own, which a run may be given too.
-  const seed = process.env.SPLITKV_SEED ?? String(Date.now() % 100_000);
-  const turns = process.env.SPLITKV_SWEEP === 'all' ? [] : ['--grep-invert', waiting(Number(seed)).source];
+  const turns =
+    process.env.SPLITKV_SWEEP === 'all' ? [] : ['--grep-invert', waiting(Number(process.env.SPLITKV_SEED)).source];
   const code = await step('end-to-end tests', bin('playwright'), ['test', '--reporter=list,json', ...turns], {
     PLAYWRIGHT_JSON_OUTPUT_FILE: file,
-    SPLITKV_SEED: seed,
   });
   const stats = readReport(file)?.stats;
   add(code, stats && { passed: stats.expected + stats.flaky, failed: stats.unexpected, skipped: stats.skipped });

@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
 import { load } from '../../src/engine/load.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
 
 const run = promisify(execFile);
 const python = existsSync('/usr/bin/python3') ? '/usr/bin/python3' : 'python3';
@@ -20,24 +21,30 @@ const torch = await run(python, ['-c', 'import torch']).then(
 const folder = await mkdtemp(join(tmpdir(), 'splitkv-train-'));
 afterAll(() => rm(folder, { recursive: true }));
 
+const families = [
+  ['llama', 'llama'],
+  ['deepseek', 'deepseek_v3'],
+] as const;
 describe.skipIf(!torch)('train.py --smoke', () => {
-  test.each([
-    ['llama', 'llama'],
-    ['deepseek', 'deepseek_v3'],
-  ])('%s: makes a folder that the runtime loads', { timeout: 300_000 }, async (arch, architecture) => {
-    const out = join(folder, arch);
-    await run(python, ['models/train/train.py', '--arch', arch, '--smoke', '--out', out], {
-      env: { ...process.env, PYTHONDONTWRITEBYTECODE: '1' },
-    });
-    const adapter = (await testAdapters()).at(-1)!;
-    const model = await load(out, { adapter: adapter.name, contextLength: 128 });
-    try {
-      expect(model.info).toMatchObject({ architecture, hasChatTemplate: true });
-      const { text, tokens } = await model.generate('where is the red key ?', { maxTokens: 4, ignoreEos: true }).result;
-      expect(tokens).toHaveLength(4);
-      expect(text).toBe(model.detokenize(tokens));
-    } finally {
-      await model.dispose();
-    }
-  });
+  test.each(drawn(families, 1, 'trained'))(
+    '%s: makes a folder that the runtime loads',
+    { timeout: 300_000 },
+    async (arch, architecture) => {
+      const out = join(folder, arch);
+      await run(python, ['models/train/train.py', '--arch', arch, '--smoke', '--out', out], {
+        env: { ...process.env, PYTHONDONTWRITEBYTECODE: '1' },
+      });
+      const adapter = (await testAdapters()).at(-1)!;
+      const model = await load(out, { adapter: adapter.name, contextLength: 128 });
+      try {
+        expect(model.info).toMatchObject({ architecture, hasChatTemplate: true });
+        const { text, tokens } = await model.generate('where is the red key ?', { maxTokens: 4, ignoreEos: true })
+          .result;
+        expect(tokens).toHaveLength(4);
+        expect(text).toBe(model.detokenize(tokens));
+      } finally {
+        await model.dispose();
+      }
+    },
+  );
 });

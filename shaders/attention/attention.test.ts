@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../src/base/random.js';
-import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../src/gpu/testing/adapters.js';
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { suite as merge } from './attention_merge/cases.js';
 import { prefillProblem, promptRows, suite as prefill } from './attention_prefill/cases.js';
 import { suite as split } from './attention_split/cases.js';
-import { attend, type AttentionCase, attentionCase, attentionInputs, caseStep, decisions, runOn } from './fixture.js';
+import { attend, type AttentionCase, attentionCase, attentionInputs, caseStep, runOn } from './fixture.js';
 
 const shape = { heads: 6, kvHeads: 2, headDim: 64, kvType: 'f16', block: 32 } as const;
 
@@ -26,7 +26,7 @@ function worstError(problem: AttentionCase, inputs: HostArrays, out: ArrayLike<n
   return worst;
 }
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('attention')) {
   describe(`attention on ${adapter.name}: merged partials are attention over the whole sequence`, () => {
     test('generated rows', { timeout: 180_000 }, async () => {
       const device = await adapter.open();

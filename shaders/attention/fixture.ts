@@ -1,4 +1,3 @@
-import { drawn } from '../../src/gpu/testing/draw.js';
 import type { Random } from '../../src/base/random.js';
 import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { Device, DeviceTraits } from '../../src/gpu/device.js';
@@ -406,9 +405,3 @@ export async function runOn<B extends Bindings, P extends ParamTypes, Problem>(
 /** The bits of `length` f32 from `start`, for exact comparison. */
 export const bits = (array: HostArray, start: number, length: number): Uint32Array =>
   new Uint32Array(array.buffer, array.byteOffset + start * 4, length).slice();
-
-/** What a device decides for itself, and what a GPU would decide where that differs; one of the two, drawn, on SwiftShader, which is slow. */
-export function decisions({ name, traits }: Device): DeviceTraits[] {
-  const all = traits.software ? [traits, { ...traits, software: false }] : [traits];
-  return drawn(all, name.includes('SwiftShader') ? 1 : 2, name);
-}

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../src/base/random.js';
 import type { Device, DeviceTraits } from '../../src/gpu/device.js';
-import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../src/gpu/testing/adapters.js';
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { HEAD_TABLE_LEAD } from '../cache/head_tables.js';
 import { suite as mergeSuite } from './attention_merge/cases.js';
@@ -13,7 +13,6 @@ import {
   attentionInputs,
   bits,
   caseStep,
-  decisions,
   ownTables,
   type RowInfo,
   runOn,
@@ -80,7 +79,7 @@ function withHeadTables(path: Path, inputs: HostArrays, evicted: AttentionCase['
   };
 }
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('head tables')) {
   describe(`block tables of heads on ${adapter.name}`, () => {
     test.each(paths)('$name: where nothing is evicted, the bits of one table', { timeout: 240_000 }, async (path) => {
       const device = await adapter.open();

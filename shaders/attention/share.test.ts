@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import type { Device, DeviceTraits } from '../../src/gpu/device.js';
-import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions, testAdapters } from '../../src/gpu/testing/adapters.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { firstLane, heldChunks } from '../../src/base/kv_units.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';
 import { type MergeCase, suite as mergeSuite } from './attention_merge/cases.js';
 import { type LaneContributor, laneSources } from './attention_merge/lane_sources.js';
-import { bits, decisions, runOn } from './fixture.js';
+import { bits, runOn } from './fixture.js';
 import { localChunks, localLanes } from './share.js';
 import { localIndex, type Sharing, slotsOf } from './share_fixture.js';
 import {
@@ -156,10 +156,10 @@ function sharings({ heads, bundleHeads, pieces, perHead }: Path): Shared[] {
   return perHead ? [...residues, ...uneven] : residues;
 }
 
-const adapters = await testAdapters();
+const quickest = (await testAdapters()).at(-1)!.name;
 /** Ways to share, of each path. */
 const DRAWN = 1;
-for (const adapter of adapters) {
+for (const adapter of await adaptersInTurn('shared sequences')) {
   describe(`ranks that share sequences give the bits of one rank on ${adapter.name}`, () => {
     test.each([splitPath(), splitPath(true), prefillPath(), prefillPath(true), mlaSplitPath(), mlaPrefillPath()])(
       '$name',
@@ -167,7 +167,7 @@ for (const adapter of adapters) {
       async (path) => {
         const device = await adapter.open();
         // What a GPU would decide takes software adapters long: on one of them only.
-        for (const traits of adapter === adapters.at(-1) ? decisions(device) : [device.traits]) {
+        for (const traits of adapter.name === quickest ? decisions(device) : [device.traits]) {
           const expected = await output(device, traits, path, 'whole');
           const written = path.rowInfo.filter(Boolean).length * path.heads * path.dim;
           expect(new Float32Array(expected.buffer).filter((x) => !Number.isNaN(x))).toHaveLength(written);

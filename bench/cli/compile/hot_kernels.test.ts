@@ -24,7 +24,7 @@ const EXCEPTIONS: Readonly<Record<string, Partial<Record<Rule, string>>>> = {
 };
 
 /** Shaders compiled in a run that isn't a sweep. */
-const DRAWN = 32;
+const DRAWN = 16;
 
 const lab = await CompileLab.open(DEFAULT_FAMILY, new AbortController().signal).catch((error: unknown) => {
   if (error instanceof SplitkvError && error.code === 'unsupported') return undefined;

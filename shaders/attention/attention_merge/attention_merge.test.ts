@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { bits, decisions, EMPTY_M, rowInfoArray, runOn } from '../fixture.js';
+import { bits, EMPTY_M, rowInfoArray, runOn } from '../fixture.js';
 import { type MergeCase, suite } from './cases.js';
 import { attentionMerge } from './index.js';
 
@@ -24,7 +24,7 @@ test('attention_merge refuses shapes it has no layout for', () => {
   );
 });
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('attention_merge rows')) {
   test(`attention_merge on ${adapter.name}: merging with empty states is the identity, bit for bit`, async () => {
     const device = await adapter.open();
     const [heads, headDim, partials] = [2, 64, 19];

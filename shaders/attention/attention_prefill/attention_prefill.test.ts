@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { attentionInputs, bits, caseStep, decisions, type RowInfo, rowInfoArray, runOn } from '../fixture.js';
+import { attentionInputs, bits, caseStep, type RowInfo, rowInfoArray, runOn } from '../fixture.js';
 import { type PrefillCase, prefillProblem, promptRows, suite } from './cases.js';
 import { attentionPrefill } from './index.js';
 
@@ -33,7 +33,7 @@ function rearranged(whole: PrefillCase, inputs: ReturnType<typeof attentionInput
   };
 }
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('attention_prefill rows')) {
   describe(`attention_prefill on ${adapter.name}`, () => {
     test(
       "a row's bits don't depend on its tile, on prompt chunking or on other rows",

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
+import { decisions, describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { attentionCase, attentionInputs, bits, caseStep, decisions, runOn } from '../fixture.js';
+import { attentionCase, attentionInputs, bits, caseStep, runOn } from '../fixture.js';
 import { suite } from './cases.js';
 import { attentionSplit } from './index.js';
 

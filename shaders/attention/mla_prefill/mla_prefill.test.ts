@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { bits, decisions, runOn } from '../fixture.js';
+import { bits, runOn } from '../fixture.js';
 import { mlaCase, mlaInputs, mlaStep } from '../mla_fixture.js';
 import { promptRows, suite } from './cases.js';
 import { mlaPrefill } from './index.js';
@@ -21,7 +21,7 @@ test('mla_prefill refuses shapes it has no layout for', () => {
   expect(() => mlaPrefill.plan({ ...problem, kvLoraRank: 12 }, BASELINE_TRAITS)).toThrow(/kv_lora_rank 12/);
 });
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('mla_prefill rows')) {
   test(`mla_prefill on ${adapter.name}: a row's bits don't depend on the rows of its tile, nor on its place there`, async () => {
     const device = await adapter.open();
     const inputs = mlaInputs(problem, new Random(6));

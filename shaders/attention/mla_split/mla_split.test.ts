@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { latentWidth } from '../../cache/latent_cache.js';
-import { bits, decisions, runOn } from '../fixture.js';
+import { bits, runOn } from '../fixture.js';
 import { attendLatent, mlaCase, mlaInputs, mlaStep } from '../mla_fixture.js';
 import { suite } from './cases.js';
 import { mlaSplit } from './index.js';
@@ -26,7 +26,7 @@ test('mla_split refuses shapes it has no layout for', () => {
   expect(() => mlaSplit.plan({ ...problem, block: 48 }, BASELINE_TRAITS)).toThrow(/block of 48/);
 });
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('mla_split rows')) {
   test(`mla_split on ${adapter.name}: bits, merging, and what isn't written`, async () => {
     const device = await adapter.open();
     const inputs = mlaInputs(problem, new Random(5));

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
 import type { Device, DeviceTraits, FastPath } from '../../../src/gpu/index.js';
-import type { Kernel, Bindings, KernelPlan, ParamTypes } from '../../../src/gpu/kernel.js';
+import { assembleWgsl, type Bindings, type Kernel, type KernelPlan, type ParamTypes } from '../../../src/gpu/kernel.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { bindingProblems } from '../../../src/gpu/testing/check_wgsl.js';
 import { drawn } from '../../../src/gpu/testing/draw.js';
@@ -103,7 +103,9 @@ describe.each([linearSuite, expertSuite] as const)('$kernel.name', (suite) => {
       const traits = traitsFor(BASELINE_TRAITS, path);
       for (const { problem, name } of cases) {
         if (fastPath(traits, problem.type) === undefined) continue;
-        expect(bindingProblems(kernel, kernel.plan(problem as never, traits)), name).toEqual([]);
+        expect(bindingProblems(kernel, assembleWgsl(kernel.name, kernel.plan(problem as never, traits))), name).toEqual(
+          [],
+        );
       }
     }
   });

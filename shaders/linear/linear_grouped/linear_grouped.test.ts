@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { bits, decisions, runOn } from '../../attention/fixture.js';
+import { bits, runOn } from '../../attention/fixture.js';
 import { groupedProblem, suite } from './cases.js';
 import { linearGrouped, type LinearGroupedProblem } from './index.js';
 
@@ -15,7 +15,7 @@ test('linear_grouped refuses slices that overlap the row', () => {
   expect(() => linearGrouped.plan({ ...problem, outGroupStride: 39 }, BASELINE_TRAITS)).toThrow(/outGroupStride is 39/);
 });
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('linear_grouped rows')) {
   describe(`linear_grouped on ${adapter.name}`, () => {
     test("a row's bits don't depend on the rows beside it; nothing but outputs is written", async () => {
       const device = await adapter.open();

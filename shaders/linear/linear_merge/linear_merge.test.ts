@@ -17,7 +17,7 @@ await describeOnAdapters('linear_merge', (device) => {
   const small = suite.cases.filter(({ large }) => large !== true);
 
   test('gives the bits of attention_merge and linear', { timeout: 300_000 }, async () => {
-    for (const { name, problem, seed } of drawn(small, Math.ceil(small.length / 3), `pair ${device().name}`)) {
+    for (const { name, problem, seed } of drawn(small, Math.ceil(small.length / 6), `pair ${device().name}`)) {
       const { partial_o, partial_ml, row_info, ...matrix } = suite.inputs(problem, new Random(seed));
       const partials = { partial_o: partial_o!, partial_ml: partial_ml!, row_info: row_info! };
       const once = { ...problem, rows: 1 };

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { alignUp } from '../../../src/base/math.js';
 import { Random } from '../../../src/base/random.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
+import { drawn } from '../../../src/gpu/testing/draw.js';
 import { testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { rowsProblem } from '../linear/cases.js';
 import { linear } from '../linear/index.js';
@@ -27,80 +28,83 @@ const SPLITS = [
 
 await describeOnAdapters('segments of ranks, reduced', (device) => {
   describe.each([true, false])('decided for a software adapter: %s', (software) => {
-    test.each(SPLITS)('have the bits of one rank: $name', async ({ k, total, align, ranks }) => {
-      const random = new Random(9);
-      const layers = [
-        [linear, 1, 'q4'],
-        [linearTiled, 3, 'q4'],
-        [linear, 2, 'f16'],
-        [linearTiled, 5, 'q8'],
-      ] as const;
-      // The hardware variants take software adapters long to compile.
-      for (const [kernel, rows, type] of software ? layers : layers.slice(0, 2)) {
-        const x = random.normals(rows * k);
-        const w = random.normals(N * k);
-        const bias = random.normals(N);
-        const residual = random.normals(rows * OUT_STRIDE);
+    test.each(drawn(SPLITS, 1, `reduced ${device().name} ${software}`))(
+      'have the bits of one rank: $name',
+      async ({ k, total, align, ranks }) => {
+        const random = new Random(9);
+        const layers = [
+          [linear, 1, 'q4'],
+          [linearTiled, 3, 'q4'],
+          [linear, 2, 'f16'],
+          [linearTiled, 5, 'q8'],
+        ] as const;
+        // The hardware variants take software adapters long to compile.
+        for (const [kernel, rows, type] of software ? layers : layers.slice(0, 2)) {
+          const x = random.normals(rows * k);
+          const w = random.normals(N * k);
+          const bias = random.normals(N);
+          const residual = random.normals(rows * OUT_STRIDE);
 
-        const run = (first: number, count: number, whole: boolean): Promise<Uint32Array> => {
-          const segments = { total, align, first, count };
-          const { start, end } = segmentRange(k, segments);
-          const columns = weightColumns(k, segments);
-          const width = columns.end - columns.start;
-          const xStride = alignUp(Math.max(end - start, 1), 32);
-          const slice = new Float32Array(rows * xStride);
-          for (let r = 0; r < rows; r++) slice.set(x.subarray(r * k + start, r * k + end), r * xStride);
-          const packed = packTiles(type, w.subarray(columns.start), N, width, k);
-          const rest = {
-            type,
-            segments,
-            modelInFeatures: k,
-            xStride,
-            outStride: OUT_STRIDE,
-            bias: whole,
-            epilogue: whole ? 'residual' : 'none',
-            output: whole ? 'sum' : 'segments',
-          } as const;
-          const inputs = {
-            x: slice,
-            weight: packed.weight,
-            ...(packed.scale ? { scale: packed.scale } : {}),
-            ...(whole ? { bias, out: residual } : {}),
-          };
-          const length = count * rows * OUT_STRIDE;
-          return kernel === linear
-            ? runOnce(device(), linear, rowsProblem(rows, end - start, N, rest), inputs, length, software)
-            : runOnce(device(), linearTiled, tiledProblem(rows, end - start, N, rest), inputs, length, software);
-        };
-
-        const expected = await run(0, total, true);
-        for (const world of ranks) {
-          const count = total / world;
-          const segments = new Uint32Array(total * rows * OUT_STRIDE);
-          for (let rank = 0; rank < world; rank++) {
-            const { start, end } = segmentRange(k, { total, align, first: rank * count, count });
-            // A rank whose segments are all empty has nothing to run: its sums are zero.
-            if (start < end) segments.set(await run(rank * count, count, false), rank * count * rows * OUT_STRIDE);
-          }
-          const reduced = await runOnce(
-            device(),
-            reduceSegments,
-            {
-              rows,
-              segmentCount: total,
-              outFeatures: N,
-              inStride: OUT_STRIDE,
+          const run = (first: number, count: number, whole: boolean): Promise<Uint32Array> => {
+            const segments = { total, align, first, count };
+            const { start, end } = segmentRange(k, segments);
+            const columns = weightColumns(k, segments);
+            const width = columns.end - columns.start;
+            const xStride = alignUp(Math.max(end - start, 1), 32);
+            const slice = new Float32Array(rows * xStride);
+            for (let r = 0; r < rows; r++) slice.set(x.subarray(r * k + start, r * k + end), r * xStride);
+            const packed = packTiles(type, w.subarray(columns.start), N, width, k);
+            const rest = {
+              type,
+              segments,
+              modelInFeatures: k,
+              xStride,
               outStride: OUT_STRIDE,
-              bias: true,
-              epilogue: 'residual',
-            },
-            { segments, bias, out: residual },
-            rows * OUT_STRIDE,
-            software,
-          );
-          expect(reduced, `${kernel.name} ${type}, ${world} ranks`).toEqual(expected);
+              bias: whole,
+              epilogue: whole ? 'residual' : 'none',
+              output: whole ? 'sum' : 'segments',
+            } as const;
+            const inputs = {
+              x: slice,
+              weight: packed.weight,
+              ...(packed.scale ? { scale: packed.scale } : {}),
+              ...(whole ? { bias, out: residual } : {}),
+            };
+            const length = count * rows * OUT_STRIDE;
+            return kernel === linear
+              ? runOnce(device(), linear, rowsProblem(rows, end - start, N, rest), inputs, length, software)
+              : runOnce(device(), linearTiled, tiledProblem(rows, end - start, N, rest), inputs, length, software);
+          };
+
+          const expected = await run(0, total, true);
+          for (const world of ranks) {
+            const count = total / world;
+            const segments = new Uint32Array(total * rows * OUT_STRIDE);
+            for (let rank = 0; rank < world; rank++) {
+              const { start, end } = segmentRange(k, { total, align, first: rank * count, count });
+              // A rank whose segments are all empty has nothing to run: its sums are zero.
+              if (start < end) segments.set(await run(rank * count, count, false), rank * count * rows * OUT_STRIDE);
+            }
+            const reduced = await runOnce(
+              device(),
+              reduceSegments,
+              {
+                rows,
+                segmentCount: total,
+                outFeatures: N,
+                inStride: OUT_STRIDE,
+                outStride: OUT_STRIDE,
+                bias: true,
+                epilogue: 'residual',
+              },
+              { segments, bias, out: residual },
+              rows * OUT_STRIDE,
+              software,
+            );
+            expect(reduced, `${kernel.name} ${type}, ${world} ranks`).toEqual(expected);
+          }
         }
-      }
-    });
+      },
+    );
   });
 });

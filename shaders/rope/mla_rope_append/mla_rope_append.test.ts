@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../../src/gpu/testing/adapters.js';
 import { prepareCase } from '../../../src/gpu/testing/run_kernel.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { decisions, q8Faults } from '../../attention/fixture.js';
+import { q8Faults } from '../../attention/fixture.js';
 import { readLatent } from '../../cache/kv_vector.js';
 import { latentTokenBytes, latentUnit, latentWidth } from '../../cache/latent_cache.js';
 import { suite } from './cases.js';
@@ -20,7 +20,7 @@ test('mla_rope_append refuses shapes it has no layout for', () => {
   expect(() => mlaRopeAppend.plan({ ...problem, kvOffset: 6 }, BASELINE_TRAITS)).toThrow(/kvOffset 6/);
 });
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('mla_rope_append rows')) {
   describe(`mla_rope_append on ${adapter.name}`, () => {
     test('writes its rows, rounded to the cache type, and nothing else', async () => {
       const device = await adapter.open();

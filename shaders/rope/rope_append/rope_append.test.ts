@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
 import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
-import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { adaptersInTurn, decisions } from '../../../src/gpu/testing/adapters.js';
 import { prepareCase } from '../../../src/gpu/testing/run_kernel.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { decisions, q8Faults, rowEntries, rowInfoArray } from '../../attention/fixture.js';
+import { q8Faults, rowEntries, rowInfoArray } from '../../attention/fixture.js';
 import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { kvCacheBytes, keyUnit, NO_BLOCK, storedUnits, valueUnit } from '../../cache/kv_cache.js';
 import { readKvVector } from '../../cache/kv_vector.js';
@@ -74,7 +74,7 @@ function checkBytes(of: RopeCase, inputs: HostArrays, outputs: HostArrays, name:
   }
 }
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('rope_append rows')) {
   describe(`rope_append on ${adapter.name}`, () => {
     test('rounds normalised, rotated keys to the nearest f16s', async () => {
       const device = await adapter.open();

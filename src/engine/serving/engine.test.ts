@@ -141,7 +141,7 @@ describe('engine', () => {
         ],
         ['two ranks, pp, micro-batches', { plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
       ],
-      4,
+      2,
       'engine',
     ).concat(
       drawn<Setup>(
@@ -171,7 +171,7 @@ describe('engine', () => {
             { slots: 6, kvBlocks: 36 },
           ],
         ],
-        2,
+        1,
         'recurrent',
       ),
     ),
@@ -194,68 +194,73 @@ describe('engine', () => {
     await engine.dispose();
   });
 
-  test.each([
+  const recurrent: [string, RandomModelOptions][] = [
     ['convolutions', lfm2],
     ['linear attention', qwen35],
-  ])('%s: turns, forks and undone turns begin with kept states', { timeout: 300_000 }, async (_name, model) => {
-    const random = new Random(9);
-    const words = (count: number): number[] => Array.from({ length: count }, () => random.integer(VOCAB));
-    const { engine } = await open({ model }, { prefixCaching: true });
-    const fresh = await open({ model }, { slots: 1 });
-    /** Tokens and the first one's logits, cached as far as may be and computed from the beginning; how many were cached. */
-    const turn = async (prompt: readonly number[], spans: [number, number][]): Promise<[number[], number]> => {
-      const answers = await Promise.all(
-        [engine, fresh.engine].map(async (on) => {
-          const logits: Float32Array[] = [];
-          const tokens: number[] = [];
-          const onToken = (token: number, row: Float32Array | undefined): boolean => {
-            tokens.push(token);
-            if (row) logits.push(row);
-            return false;
-          };
-          const handle = on.submit({
-            prompt,
-            generatedSpans: spans,
-            maxTokens: 70,
-            seed: 4,
-            eosIds: [],
-            logits: 'first',
-            onToken,
-          });
-          await handle.ended;
-          return { tokens, logits, cached: handle.cachedTokens };
-        }),
-      );
-      const [cached, whole] = answers as [(typeof answers)[number], (typeof answers)[number]];
-      expect(cached.tokens).toEqual(whole.tokens);
-      expect(cached.logits).toEqual(whole.logits);
-      expect(whole.cached).toBe(0);
-      return [cached.tokens, cached.cached];
-    };
-    const first = words(200);
-    const [answer, none] = await turn(first, []);
-    expect(none).toBe(0);
-    const spans: [number, number][] = [[200, 200 + answer.length - 1]];
-    const told = [...first, ...answer];
-    // The last edge of the answer; then the last one before the first prompt's end.
-    for (const question of [words(30), words(90)]) expect((await turn([...told, ...question], spans))[1]).toBe(256);
-    expect((await turn(first, []))[1]).toBe(128);
-    // Prompts that have a beginning in common: where the second one left the first, the third one goes on.
-    const beginnings = [words(40), words(50), words(60)];
-    const common = words(330);
-    const cached: number[] = [];
-    for (const own of beginnings) cached.push((await turn([...common, ...own], []))[1]);
-    expect(cached[0]).toBe(0);
-    expect(cached[2]).toBe(320);
-    await engine.dispose();
-    await fresh.engine.dispose();
-  });
+  ];
+  test.each(drawn(recurrent, 1, 'kept states'))(
+    '%s: turns, forks and undone turns begin with kept states',
+    { timeout: 300_000 },
+    async (_name, model) => {
+      const random = new Random(9);
+      const words = (count: number): number[] => Array.from({ length: count }, () => random.integer(VOCAB));
+      const { engine } = await open({ model }, { prefixCaching: true });
+      const fresh = await open({ model }, { slots: 1 });
+      /** Tokens and the first one's logits, cached as far as may be and computed from the beginning; how many were cached. */
+      const turn = async (prompt: readonly number[], spans: [number, number][]): Promise<[number[], number]> => {
+        const answers = await Promise.all(
+          [engine, fresh.engine].map(async (on) => {
+            const logits: Float32Array[] = [];
+            const tokens: number[] = [];
+            const onToken = (token: number, row: Float32Array | undefined): boolean => {
+              tokens.push(token);
+              if (row) logits.push(row);
+              return false;
+            };
+            const handle = on.submit({
+              prompt,
+              generatedSpans: spans,
+              maxTokens: 70,
+              seed: 4,
+              eosIds: [],
+              logits: 'first',
+              onToken,
+            });
+            await handle.ended;
+            return { tokens, logits, cached: handle.cachedTokens };
+          }),
+        );
+        const [cached, whole] = answers as [(typeof answers)[number], (typeof answers)[number]];
+        expect(cached.tokens).toEqual(whole.tokens);
+        expect(cached.logits).toEqual(whole.logits);
+        expect(whole.cached).toBe(0);
+        return [cached.tokens, cached.cached];
+      };
+      const first = words(200);
+      const [answer, none] = await turn(first, []);
+      expect(none).toBe(0);
+      const spans: [number, number][] = [[200, 200 + answer.length - 1]];
+      const told = [...first, ...answer];
+      // The last edge of the answer; then the last one before the first prompt's end.
+      for (const question of [words(30), words(90)]) expect((await turn([...told, ...question], spans))[1]).toBe(256);
+      expect((await turn(first, []))[1]).toBe(128);
+      // Prompts that have a beginning in common: where the second one left the first, the third one goes on.
+      const beginnings = [words(40), words(50), words(60)];
+      const common = words(330);
+      const cached: number[] = [];
+      for (const own of beginnings) cached.push((await turn([...common, ...own], []))[1]);
+      expect(cached[0]).toBe(0);
+      expect(cached[2]).toBe(320);
+      await engine.dispose();
+      await fresh.engine.dispose();
+    },
+  );
 
   describe('prompts computed by a worker', () => {
     const openWorker = async (): Promise<SplitkvPrefill> =>
       new SplitkvPrefill((await openRunner({ adapter: adapter.name, model: llama, contextLength: 640 })).group);
 
-    test.each<[string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>([
+    const setups: Setup[] = [
       ['one rank, too few blocks', {}, { kvBlocks: 9 }],
       ['one rank, prefixes shared', {}, { prefixCaching: true }],
       [
@@ -263,23 +268,28 @@ describe('engine', () => {
         { plan: 'token', ranks: 3, virtual: true, batches: 2 },
         { slots: 6, kvBlocks: 45 },
       ],
-    ])('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
-      const expected = await alone(all, maxTokens);
-      const prefiller = await openWorker();
-      const { engine } = await open(options, { prefiller, ...engineOptions });
-      const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
-      const dropped = ask(engine, { prompt: all[1]!, maxTokens, seed: 0 });
-      setTimeout(dropped.abort, 5);
-      for (const [index, { tokens, ended }] of running.entries()) {
-        expect(await ended).toBe('length');
-        expect(tokens, `request ${index}`).toEqual(expected[index]);
-      }
-      expect(await dropped.ended).toBe('aborted');
-      const { metrics } = engine;
-      expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
-      if (engineOptions.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
-      await engine.dispose();
-    });
+    ];
+    test.each(drawn(setups, 1, 'worker'))(
+      '%s: every request gives what it gives alone',
+      { timeout: 300_000 },
+      async (_name, options, engineOptions) => {
+        const expected = await alone(all, maxTokens);
+        const prefiller = await openWorker();
+        const { engine } = await open(options, { prefiller, ...engineOptions });
+        const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
+        const dropped = ask(engine, { prompt: all[1]!, maxTokens, seed: 0 });
+        setTimeout(dropped.abort, 5);
+        for (const [index, { tokens, ended }] of running.entries()) {
+          expect(await ended).toBe('length');
+          expect(tokens, `request ${index}`).toEqual(expected[index]);
+        }
+        expect(await dropped.ended).toBe('aborted');
+        const { metrics } = engine;
+        expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
+        if (engineOptions.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+        await engine.dispose();
+      },
+    );
 
     test('the worker loses its device: another one computes what is left', { timeout: 300_000 }, async () => {
       const expected = await alone(all, maxTokens);
@@ -365,10 +375,10 @@ describe('engine', () => {
     await engine.dispose();
   });
 
-  test.each<Setup>([
-    ['two ranks, tp', { plan: 'tp', ranks: 2 }, {}],
-    ...drawn<Setup>(
+  test.each<Setup>(
+    drawn<Setup>(
       [
+        ['two ranks, tp', { plan: 'tp', ranks: 2 }, {}],
         ['convolutions, tp, prefixes shared', { model: lfm2, plan: 'tp', ranks: 2 }, { prefixCaching: true }],
         ['convolutions, token', { model: lfm2, plan: 'token', ranks: 3 }, { slots: 6 }],
         ['linear attention, pp, prefixes shared', { model: qwen35, plan: 'pp', ranks: 2 }, { prefixCaching: true }],
@@ -377,7 +387,7 @@ describe('engine', () => {
       1,
       'lost states',
     ),
-  ])('%s, a lost device: requests are computed again and give the same', { timeout: 300_000 }, async (...setup) => {
+  )('%s, a lost device: requests are computed again and give the same', { timeout: 300_000 }, async (...setup) => {
     const [, options, engineOptions] = setup;
     const { model = llama } = options;
     const expected = await alone(all, maxTokens, { model });

@@ -1,4 +1,4 @@
-import { drawn } from '../../gpu/testing/draw.js';
+import { drawn, isTurn } from '../../gpu/testing/draw.js';
 import { placing } from './placing.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -80,7 +80,7 @@ describe('token parallelism in the serving engine', () => {
         ['tp x token', { plan: 'tp x token', ranks: 6 }, { slots: 5, kvBlocks: 25 }],
         ['pp x token, micro-batches', { plan: 'pp x token', ranks: 4, batches: 2 }, { slots: 6, kvBlocks: 30 }],
       ],
-      2,
+      1,
       'token',
     ),
   )(
@@ -94,10 +94,11 @@ describe('token parallelism in the serving engine', () => {
     },
   );
 
-  test.each<[string, Partial<OpenRunnerOptions>, EngineSetup]>([
+  const spread: [string, Partial<OpenRunnerOptions>, EngineSetup][] = [
     ['two ranks beside the root', { ranks: 3, virtual: false }, { slots: 5, kvBlocks: 12 }],
     ['two pairs, micro-batches', { ranks: 4, planOptions: { sequence: 2 }, batches: 2 }, { slots: 6, kvBlocks: 8 }],
-  ])(
+  ];
+  test.each(drawn(spread, 1, 'token x sp'))(
     'token x sp, %s: chunks of a sequence on several ranks, preemption, and the same tokens',
     { timeout: 300_000 },
     async (_name, options, engineOptions) => {
@@ -138,7 +139,7 @@ describe('token parallelism in the serving engine', () => {
     },
   );
 
-  test(
+  test.runIf(isTurn(3, 'budgets of token plans'))(
     'memory budgets: a token plan holds what its ranks have room for, and serves it at once',
     { timeout: 300_000 },
     async () => {

@@ -1,15 +1,15 @@
 import { detectRaces, WgslReflect } from 'wgsl_reflect';
 import { Random } from '../../base/random.js';
 import type { DeviceTraits } from '../device.js';
-import { assembleWgsl, type Bindings, type KernelPlan, paramBytes, type ParamTypes, writeParams } from '../kernel.js';
+import { assembleWgsl, type Bindings, paramBytes, type ParamTypes, writeParams } from '../kernel.js';
 import type { KernelCase, KernelSuite } from './kernel_case.js';
 
 /** Differences between a kernel's TypeScript declaration and its WGSL, as sentences; empty when they agree. */
 export function bindingProblems(
-  kernel: { readonly name: string; readonly bindings: Bindings; readonly params: ParamTypes },
-  plan: KernelPlan<ParamTypes>,
+  kernel: { readonly bindings: Bindings; readonly params: ParamTypes },
+  code: string,
 ): string[] {
-  const reflect = new WgslReflect(assembleWgsl(kernel.name, plan));
+  const reflect = new WgslReflect(code);
   const problems: string[] = [];
   const declared = Object.entries(kernel.bindings);
   const storage = [...reflect.storage].sort((a, b) => a.binding - b.binding);

@@ -5,8 +5,8 @@
 
 import { describe, expect, test } from 'vitest';
 import type { Device, DeviceTraits } from '../device.js';
-import type { Bindings, KernelPlan, ParamTypes } from '../kernel.js';
-import { testAdapters } from './adapters.js';
+import { assembleWgsl, type Bindings, type ParamTypes } from '../kernel.js';
+import { adaptersInTurn, testAdapters } from './adapters.js';
 import { drawn } from './draw.js';
 import { bindingProblems, races } from './check_wgsl.js';
 import type { KernelCase, KernelSuite } from './kernel_case.js';
@@ -31,7 +31,7 @@ export const BASELINE_TRAITS: DeviceTraits = {
 
 /**
  * The whole test of a kernel: its declaration against its WGSL, races on the cases marked `races`, and every case inside
- * error scopes on every adapter present, outputs pre-filled with NaN, compared with the float64 reference.
+ * error scopes on the adapters of this run, outputs pre-filled with NaN, compared with the float64 reference.
  * Each case also runs with the decisions made for a GPU (`software: false`) where the adapter is a software one. Of several adapters
  * the last one, the quickest to compile for, runs the largest part of the drawn cases (draw.ts). Races and tunings take turns.
  */
@@ -40,14 +40,19 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
 ): Promise<void> {
   const { kernel } = suite;
   const cases = suite.cases.filter(({ large }) => large !== true);
-  const adapters = await testAdapters();
+  const quickest = (await testAdapters()).at(-1)!;
+  const adapters = await adaptersInTurn(kernel.name);
 
   describe(kernel.name, () => {
     test('declaration and WGSL agree', () => {
+      const seen = new Set<string>();
       for (const testCase of cases) {
         for (const software of [false, true]) {
           const plan = kernel.plan(testCase.problem, { ...BASELINE_TRAITS, software, f16: testCase.needsF16 ?? false });
-          expect(bindingProblems(kernel, plan as KernelPlan<ParamTypes>), testCase.name).toEqual([]);
+          const code = assembleWgsl(kernel.name, plan);
+          if (seen.has(code)) continue;
+          seen.add(code);
+          expect(bindingProblems(kernel, code), testCase.name).toEqual([]);
         }
       }
     });
@@ -55,18 +60,19 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
     const { tunings = [] } = kernel;
     const parts = drawn(tunings.length > 0 ? ['races', 'tunings'] : ['races'], 1, `part of ${kernel.name}`);
     const small = cases.filter((testCase) => testCase.races);
-    const raced = drawn(small, Math.ceil(small.length / 4), kernel.name);
+    const raced = drawn(
+      small.flatMap((testCase) => [false, true].map((software) => ({ testCase, software }))),
+      Math.ceil(small.length / 4),
+      kernel.name,
+    );
     test.runIf(parts.includes('races'))('no data races in the small cases', { timeout: 120_000 }, () => {
       expect(small.length, 'mark at least one small case with `races: true`').toBeGreaterThan(0);
-      for (const testCase of raced) {
-        for (const software of [false, true]) {
-          expect(races(suite, testCase, { ...BASELINE_TRAITS, software }), testCase.name).toEqual([]);
-        }
+      for (const { testCase, software } of raced) {
+        expect(races(suite, testCase, { ...BASELINE_TRAITS, software }), testCase.name).toEqual([]);
       }
     });
 
-    const slower = drawn([...Array(5).keys()], 1, kernel.name).includes(0) ? adapters.slice(0, -1) : [];
-    for (const adapter of [...slower, ...adapters.slice(-1)]) {
+    for (const adapter of adapters) {
       test(`agrees with the reference on ${adapter.name}`, { timeout: 300_000 }, async () => {
         const device = await adapter.open();
         try {
@@ -75,7 +81,7 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
           for (const traits of decisions) {
             const decided = { ...kernel, plan: (problem: Problem) => kernel.plan(problem, traits) };
             // A CPU's compiler takes seconds for what is made for GPUs.
-            const share = (adapter === adapters.at(-1) ? 1 / 4 : 1 / 8) * (traits === device.traits ? 1 : 1 / 2);
+            const share = (adapter === quickest ? 1 / 5 : 1 / 8) * (traits === device.traits ? 1 : 1 / 2);
             const what = `${kernel.name} ${adapter.name} ${traits.software}`;
             for (const testCase of drawn(cases, Math.ceil(cases.length * share), what)) {
               if (testCase.needsF16 && !device.traits.f16) continue;
@@ -102,7 +108,6 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
       });
     }
 
-    const quickest = adapters.at(-1)!;
     test.runIf(parts.includes('tunings'))(
       `computes the same bits however it is tuned, on ${quickest.name}`,
       { timeout: 300_000 },

@@ -9,7 +9,7 @@ import { adaBudgets, keptEntries, poolScores } from '../../../shaders/compress/s
 import { suite as scoresSuite } from '../../../shaders/compress/snap_scores/cases.js';
 import { Random } from '../../base/random.js';
 import { type Buffer, type Device, Recorder } from '../../gpu/index.js';
-import { testAdapters } from '../../gpu/testing/adapters.js';
+import { adaptersInTurn } from '../../gpu/testing/adapters.js';
 import type { HostArray, HostArrays } from '../../gpu/testing/kernel_case.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import { compressionOptions, type KvPolicy } from './options.js';
@@ -222,7 +222,7 @@ async function attentionError(device: Device, before: HostArrays, after: HostArr
   return worst;
 }
 
-for (const adapter of await testAdapters()) {
+for (const adapter of await adaptersInTurn('prompt compression')) {
   describe(`compression of a prompt on ${adapter.name}`, () => {
     test.each(drawn(['snap', 'ada', 'static'] as const, 2, `policies on ${adapter.name}`))(
       "'%s': keeps what the definition says, and attention goes on over it",

@@ -1,6 +1,6 @@
 import { drawn } from '../../../gpu/testing/draw.js';
 import { describe, expect, test } from 'vitest';
-import { testAdapters } from '../../../gpu/testing/adapters.js';
+import { adaptersInTurn } from '../../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
 import type { KvType, Variants, WeightType } from '../../api.js';
 import { load } from '../../load.js';
@@ -29,13 +29,13 @@ const prompt = (length: number, seed: number): number[] =>
 const bytes = (row: Float32Array): Buffer => Buffer.from(row.buffer, row.byteOffset, row.byteLength);
 
 describe('numerics contract: the same bits', async () => {
-  const adapters = await testAdapters();
+  const adapters = await adaptersInTurn('numerics contract');
   const turns = adapters.map((adapter) => ({ ...adapter, variants: 'auto' as 'auto' | Variants }));
   // A GPU's variants on the quickest adapter, which they take several times longer on.
   for (const adapter of [...turns, { ...adapters.at(-1)!, variants: 'hardware' as const }]) {
     const { variants } = adapter;
     const quickest = adapter === turns.at(-1);
-    const parts = drawn(['chunks', 'batch'], quickest ? 2 : 1, `parts ${adapter.name} ${variants}`);
+    const parts = drawn(['chunks', 'batch'], 1, `parts ${adapter.name} ${variants}`);
     const on = `${adapter.name}, ${variants} variants`;
     // On one adapter, as it takes a while: more than 8 chunks, so that merge lanes hold several, and every kind of model and weights.
     const long = quickest ? 2060 : 520;
