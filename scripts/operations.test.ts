@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { command } from '../src/cli/commands/serve.js';
 import { parseOptions } from '../src/cli/options.js';
-import { changesOf } from './system_packages.mjs';
+import { changesOf, neededOf, othersRemoved } from './system_packages.mjs';
 
 const page = readFileSync('docs/operations.md', 'utf8');
 const block = (language: string): string => new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``).exec(page)![1]!;
@@ -38,4 +38,21 @@ test('what a simulated installation would change, so that it can be undone', () 
     ['libdrm2', '2.4.114-1'],
     ['libvulkan1', undefined],
   ]);
+});
+
+test('what an undoing leaves: what others need by now', () => {
+  const installed = [
+    'player\tlibgl1 (>= 1), codec | other\t',
+    'libgl1\tlibc6, libgallium\t',
+    'libgallium\tlibdrm2\t',
+    'libdrm2\tlibc6\t',
+    'codec-free\t\tcodec (= 1), codec2',
+    'chromium\tlibdrm2, libpulse0\t',
+    'libpulse0\t\t',
+  ].join('\n');
+  const added = ['chromium', 'libpulse0', 'libgallium', 'libdrm2', 'codec-free'];
+  expect(neededOf(added, installed)).toEqual(['libgallium', 'libdrm2', 'codec-free']);
+  expect(neededOf([...added, 'player', 'libgl1'], installed)).toEqual([]);
+  const said = 'Remv player [1.2]\nRemv chromium [3]\nInst libdrm2 [2.4.124-2] (2.4.114-1 Debian:12 [amd64])\n';
+  expect(othersRemoved(said, added)).toEqual(['player']);
 });

@@ -3,7 +3,7 @@
  * and a C compiler. Plain Node, no dependencies. Everything is looked for first; a complete machine is only looked at (some milliseconds).
  *
  * SPLITKV_NO_SYSTEM_INSTALL=1 forbids Debian's packages; then what is missing is only named. `npm run setup -- --undo` removes what was
- * installed for the whole system.
+ * installed for the whole system, and with `--dry-run` says what that would be.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -124,7 +124,12 @@ export function ensureNats() {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv.includes('--undo')) {
-    undoSystemInstalls();
+    try {
+      undoSystemInstalls(process.argv.includes('--dry-run'));
+    } catch (error) {
+      say(error.message);
+      process.exitCode = 1;
+    }
     process.exit();
   }
   ensurePackages();

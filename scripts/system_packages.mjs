@@ -88,21 +88,65 @@ export function systemInstall(packages, what, suite) {
   });
 }
 
-/** Removes what `systemInstall` added and puts back what it replaced, as far as the machine's sources still have it. */
-export function undoSystemInstalls() {
-  const changes = readRecord();
-  rmSync(OLD_SOURCE, { force: true });
-  if (changes.length === 0) return say('nothing was installed for the whole system from here');
-  const wanted = changes.map(([name, before]) => (before ? `${name}=${before}` : `${name}-`));
-  say(`undoing: ${wanted.join(' ')}`);
-  const done = withApt([], (apt) => {
-    const args = ['-q', 'install', '-y', '--allow-downgrades', '--no-install-recommends'];
-    if (apt([...args, ...wanted]).ok) return true;
-    // What was replaced may be gone from the sources.
-    return apt([...args, ...wanted.filter((name) => name.endsWith('-'))]).ok;
+/**
+ * Packages that others need, or packages which those need.
+ * @param added names that were installed from here
+ * @param installed lines of dpkg: name, what it depends on, what it provides, with | between
+ */
+export function neededOf(added, installed) {
+  const names = (list) => [...list.matchAll(/(?:^|[,|]) *([\w.+-]+)/g)].map(([, name]) => name);
+  const packages = installed.split('\n').map((line) => {
+    const [name, depends = '', provides = ''] = line.split('\t');
+    return { name, depends: names(depends), provides: names(provides) };
   });
-  if (!done) throw new Error('the packages could not be removed; see above');
-  rmSync(dirname(RECORD), { recursive: true });
+  const mine = packages.filter(({ name }) => added.includes(name));
+  const needed = new Set();
+  const queue = packages.filter(({ name }) => !added.includes(name));
+  for (const { depends } of queue) {
+    for (const other of mine) {
+      if (needed.has(other.name) || ![other.name, ...other.provides].some((name) => depends.includes(name))) continue;
+      needed.add(other.name);
+      queue.push(other);
+    }
+  }
+  return added.filter((name) => needed.has(name));
+}
+
+/** What a simulated run would remove that isn't among `added`. */
+export const othersRemoved = (simulated, added) =>
+  [...simulated.matchAll(/^Remv (\S+)/gm)].map(([, name]) => name).filter((name) => !added.includes(name));
+
+/**
+ * Removes what `systemInstall` added, but for what other packages have come to need, and puts back what it replaced, as far as the
+ * machine's sources still have it.
+ * @param dry only says what it would do
+ */
+export function undoSystemInstalls(dry) {
+  const changes = readRecord();
+  if (!dry) rmSync(OLD_SOURCE, { force: true });
+  if (changes.length === 0) return say('nothing was installed for the whole system from here');
+  const added = changes.filter(([, before]) => !before).map(([name]) => name);
+  const restored = changes.filter(([, before]) => before).map(([name, before]) => `${name}=${before}`);
+  const fields = '${Package}\t${Depends}, ${Pre-Depends}\t${Provides}\n';
+  const installed = spawnSync('dpkg-query', ['-W', '-f', fields], { encoding: 'utf8', maxBuffer: 2 ** 26 }).stdout;
+  const needed = neededOf(added, installed);
+  const removed = (all) => added.filter((name) => all || !needed.includes(name)).map((name) => `${name}-`);
+  // What was replaced may be gone from the sources; what replaced it needs what was added.
+  const ways = [[...removed(true), ...restored], [...removed(false), ...restored], removed(false)];
+  const options = ['-y', '--allow-downgrades', '--no-install-recommends'];
+  const done = withApt([], (apt) => {
+    const wanted = ways.find((way) => {
+      const { ok, text } = apt(['install', '-s', ...options, ...way], { shown: false });
+      return ok && othersRemoved(text, added).length === 0;
+    });
+    if (!wanted) return false;
+    say(`${dry ? 'would undo' : 'undoing'}: ${wanted.join(' ')}`);
+    const stays = [...added, ...restored].filter((name) => !wanted.includes(name) && !wanted.includes(`${name}-`));
+    if (stays.length > 0) say(`stays, as others need it, or as what was before is gone: ${stays.join(' ')}`);
+    return dry || apt(['-q', 'install', ...options, ...wanted]).ok;
+  });
+  if (!done) throw new Error('apt-get cannot remove the packages without others; nothing was changed');
+  if (!dry) rmSync(dirname(RECORD), { recursive: true });
 }
 
 /** Unpacks a Debian package below this checkout, without installing it or what it needs. Its folder, or undefined. */
