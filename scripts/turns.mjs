@@ -4,9 +4,9 @@
  */
 
 /**
- * Groups of tests of a file that share most of what they run: how many of them a run takes, and the tests, each by the beginning of
- * its title.
- * @type {readonly (readonly [file: string, taken: number, titles: readonly string[]])[]}
+ * Groups of tests that share most of what they run, and at the end of long ones: of which files, how many of them a run takes, and the
+ * tests, each by the beginning of its title.
+ * @type {readonly (readonly [files: string, taken: number, titles: readonly string[]])[]}
  */
 export const GROUPS = [
   [
@@ -29,7 +29,7 @@ export const GROUPS = [
   ],
   [
     'chat.spec.ts',
-    4,
+    3,
     [
       'before a download: size, memory, speed and plan',
       "the sampling that a model's makers recommend",
@@ -43,7 +43,7 @@ export const GROUPS = [
   ],
   [
     'chat_view.spec.ts',
-    4,
+    3,
     [
       'messages are kept over a reload',
       'a conversation can be worked with',
@@ -56,7 +56,7 @@ export const GROUPS = [
   ],
   [
     'command_line.spec.ts',
-    2,
+    1,
     [
       'generate in Chrome prints the document',
       'an answer in Chrome is JSON of a schema',
@@ -67,7 +67,7 @@ export const GROUPS = [
   ],
   [
     'hub.spec.ts',
-    2,
+    1,
     [
       'a model of the Hub answers in a page of another origin',
       'a gated model tells where its licence is',
@@ -76,7 +76,7 @@ export const GROUPS = [
   ],
   [
     'kind.spec.ts',
-    2,
+    1,
     [
       'a download that breaks off goes on where it stopped',
       'a driver that computes wrongly says so',
@@ -91,12 +91,12 @@ export const GROUPS = [
   ],
   [
     'page.spec.ts',
-    2,
+    1,
     ['the page answers questions about the story', 'an answer can be stopped', 'nothing overflows on a phone'],
   ],
   [
     'pages.spec.ts',
-    3,
+    2,
     [
       'arrange: the arrangement of the library',
       'simulate: the rows of the command line',
@@ -117,7 +117,7 @@ export const GROUPS = [
   ],
   [
     'ranks.spec.ts',
-    2,
+    1,
     [
       'chunks light up on the ranks that hold them',
       'ranks that cannot be are explained',
@@ -138,6 +138,16 @@ export const GROUPS = [
     'workers.spec.ts',
     1,
     ['two ranks in Web Workers give the same bits', 'a rank that breaks in its worker fails the generation'],
+  ],
+  [
+    'conversation.spec.ts failures.spec.ts offline.spec.ts pack.spec.ts',
+    2,
+    [
+      'in a page: a conversation computes what is new',
+      'each failure of a download has its own title',
+      'after the first load a page, its scripts and its model need no server',
+      'the packed bench runs from an empty environment',
+    ],
   ],
 ];
 

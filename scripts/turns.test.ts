@@ -4,8 +4,9 @@ import { GROUPS, waiting } from './turns.mjs';
 
 const runs = Array.from({ length: 60 }, (_, seed) => waiting(seed));
 
-test.each(GROUPS)('%s has the tests that take turns, and each gets its turn', (file, taken, titles) => {
-  const text = readFileSync(`e2e/specs/${file}`, 'utf8').replaceAll("\\'", "'");
+test.each(GROUPS)('%s: the tests that take turns are there, and each gets its turn', (files, taken, titles) => {
+  const texts = files.split(' ').map((file) => readFileSync(`e2e/specs/${file}`, 'utf8'));
+  const text = texts.join('\n').replaceAll("\\'", "'");
   for (const title of titles) expect(text.split(title).length, title).toBe(2);
   expect(taken).toBeLessThan(titles.length);
   const run = runs.map((left) => titles.filter((title) => !left.test(title)));
