@@ -49,98 +49,120 @@ export interface ReplicaView extends ReplicaState {
 
 /**
  * How much more load a cached prefix is worth, in requests per slot: a whole batch for a prefix that is cached whole, half a batch
- * for one that is cached to a half.
+ * for one that is cached to a half. On the clock first tokens come soonest with 1, of 0.1 to 4 (docs/cluster.md).
  */
 export const BOUND = 1;
 
+/** Peers of which the least loaded takes a request. */
+const PEERS = 3;
+
 /**
- * Picks the replica with the least `load - bound * share`, where load is (running + waiting) / slots and share the part of the
- * prefix that is cached there. So a cached prefix wins, but never over a replica whose load is less by more than the bound; without
- * one the least loaded wins. A session's own replica (the same for every gateway that sees the same names) counts as one that has
- * all of the prefix. Ties go by a hash of request and name: every gateway decides alike, and different requests differently.
+ * 1. Whoever drains, is full or has more load than the least loaded and the bound together is left out, load being
+ *    (running + waiting) / slots.
+ * 2. The best of the others has the least `load - bound * share`, share being the part of the prefix that is cached there. So a
+ *    cached prefix wins up to the bound; without one the least loaded does.
+ * 3. Of those that have as much of the prefix cached as the best, a hash of request and name picks three, and the least loaded of
+ *    them takes it: were it the best itself, all gateways would send what comes between two tellings to the same one.
+ *
+ * A session has a replica of its own, the same for every gateway that sees the same names. It counts as having a block more of the
+ * prefix than it has, and where it is the best, it takes the request.
+ *
+ * Ties go by the hash, so that the order of `replicas` doesn't matter.
  */
 export function chooseReplica(request: RoutedRequest, replicas: readonly ReplicaView[], bound: number = BOUND): Choice {
   let there = 0;
-  let least: ReplicaView | undefined;
+  let least = Infinity;
   for (const replica of replicas) {
     if (replica.draining) continue;
     there++;
-    if (hasRoom(replica) && (!least || loadOf(replica) < loadOf(least))) least = replica;
+    if (hasRoom(replica)) least = Math.min(least, loadOf(replica));
   }
-  if (!least) return there === 0 ? 'none' : 'full';
-  return new Search(request, replicas, bound).from(least);
+  if (least === Infinity) return there === 0 ? 'none' : 'full';
+  const reach = replicas.filter((each) => !each.draining && hasRoom(each) && loadOf(each) <= least + bound);
+  const search = new Search(request, replicas, bound);
+  const best = search.best(reach);
+  const chosen = best === search.home ? best : search.ofPeers(best, reach);
+  return { replica: chosen.name, cachedBlocks: cachedIn(chosen, request.prefix) };
 }
 
 const hasRoom = ({ running, waiting, room }: ReplicaView): boolean => running + waiting < room;
 const loadOf = ({ running, waiting, slots }: ReplicaView): number => (running + waiting) / slots;
+const cachedIn = ({ prefixes }: ReplicaView, prefix: Uint32Array): number => prefixes?.matched(prefix) ?? 0;
 
 /** Against rounding: shares are compared in blocks. */
 const ROUNDING = 1e-9;
 
 class Search {
+  readonly home: ReplicaView | undefined;
   readonly #prefix: Uint32Array;
   /** What ties go by. */
   readonly #key: number;
-  readonly #home: ReplicaView | undefined;
-  #best: ReplicaView | undefined;
-  #score = Infinity;
-  #weight = 0;
-  #cached = 0;
 
   constructor(
     { prefix, session }: RoutedRequest,
-    private readonly replicas: readonly ReplicaView[],
+    replicas: readonly ReplicaView[],
     private readonly bound: number,
   ) {
     this.#prefix = prefix;
     this.#key = session === undefined ? (prefix.at(-1) ?? 0) : hashOfText(session);
-    this.#home = session === undefined ? undefined : homeOf(this.#key, replicas);
+    // Rendezvous hashing: when a replica comes or goes, only its own sessions move.
+    if (session !== undefined) this.home = this.#first(replicas.filter(({ draining }) => !draining));
   }
 
-  from(least: ReplicaView): Chosen {
-    // The first one decides how much of the prefix others must have to be looked at.
-    this.#offer(least);
-    const most = loadOf(least) + this.bound;
-    for (const replica of this.replicas) {
-      if (replica !== least && !replica.draining && hasRoom(replica) && loadOf(replica) <= most) this.#offer(replica);
+  best(replicas: readonly ReplicaView[]): ReplicaView {
+    let best = replicas[0]!;
+    let least = this.#score(best);
+    for (const replica of replicas) {
+      if (!this.#mayReach(replica, least)) continue;
+      const score = this.#score(replica);
+      if (score > least || (score === least && !this.#isBefore(replica, best))) continue;
+      best = replica;
+      least = score;
     }
-    return { replica: this.#best!.name, cachedBlocks: this.#cached };
+    return best;
   }
 
-  #offer(replica: ReplicaView): void {
+  ofPeers(best: ReplicaView, replicas: readonly ReplicaView[]): ReplicaView {
+    const cached = cachedIn(best, this.#prefix);
+    const picked: ReplicaView[] = [];
+    for (const replica of replicas) {
+      if (picked.length === PEERS && !this.#isBefore(replica, picked.at(-1)!)) continue;
+      if (!this.#has(replica, cached) || cachedIn(replica, this.#prefix) < cached) continue;
+      const place = picked.findIndex((each) => this.#isBefore(replica, each));
+      picked.splice(place === -1 ? picked.length : place, 0, replica);
+      picked.length = Math.min(PEERS, picked.length);
+    }
+    return picked.reduce((least, each) => (loadOf(each) < loadOf(least) ? each : least));
+  }
+
+  #score(replica: ReplicaView): number {
     const blocks = this.#prefix.length;
-    const load = loadOf(replica);
-    const isHome = replica === this.#home;
-    // Blocks without which it can't be as good as the best so far: mostly one look says that it hasn't got them.
-    const needed = isHome || this.bound === 0 ? 0 : Math.ceil(((load - this.#score) / this.bound) * blocks - ROUNDING);
-    if (needed > blocks) return;
-    if (needed > 0 && !replica.prefixes?.has(this.#prefix[needed - 1]!)) return;
-    const cached = replica.prefixes?.matched(this.#prefix) ?? 0;
-    const share = isHome ? 1 : blocks === 0 ? 0 : cached / blocks;
-    const score = load - this.bound * share;
-    const weight = mixed(replica.key ^ this.#key);
-    if (score > this.#score || (score === this.#score && !this.#winsTie(replica, weight))) return;
-    this.#best = replica;
-    this.#score = score;
-    this.#weight = weight;
-    this.#cached = cached;
+    const own = replica === this.home ? 1 : 0;
+    const share = blocks === 0 ? own : Math.min(blocks, cachedIn(replica, this.#prefix) + own) / blocks;
+    return loadOf(replica) - this.bound * share;
   }
 
-  #winsTie(replica: ReplicaView, weight: number): boolean {
-    return weight > this.#weight || (weight === this.#weight && replica.name < this.#best!.name);
+  /** Whether the score may be as good as this: mostly one look at the block without which it can't be says no. */
+  #mayReach(replica: ReplicaView, score: number): boolean {
+    if (this.bound === 0 || replica === this.home) return true;
+    const blocks = this.#prefix.length;
+    const needed = Math.ceil(((loadOf(replica) - score) / this.bound) * blocks - ROUNDING);
+    return needed <= blocks && this.#has(replica, needed);
   }
-}
 
-/** The replica of a session by rendezvous hashing: when one comes or goes, only sessions of that one move. */
-function homeOf(session: number, replicas: readonly ReplicaView[]): ReplicaView | undefined {
-  let home: ReplicaView | undefined;
-  let most = -1;
-  for (const replica of replicas) {
-    if (replica.draining) continue;
-    const weight = mixed(replica.key ^ session);
-    if (weight < most || (weight === most && home!.name <= replica.name)) continue;
-    home = replica;
-    most = weight;
+  /** Whether the last of so many blocks is there; the ones before it mostly are, then. */
+  #has({ prefixes }: ReplicaView, blocks: number): boolean {
+    return blocks <= 0 || prefixes?.has(this.#prefix[blocks - 1]!) === true;
   }
-  return home;
+
+  #first(replicas: readonly ReplicaView[]): ReplicaView | undefined {
+    let first = replicas[0];
+    for (const replica of replicas) if (this.#isBefore(replica, first!)) first = replica;
+    return first;
+  }
+
+  #isBefore(one: ReplicaView, other: ReplicaView): boolean {
+    const [weight, than] = [mixed(one.key ^ this.#key), mixed(other.key ^ this.#key)];
+    return weight > than || (weight === than && one.name < other.name);
+  }
 }

@@ -5,7 +5,7 @@ import { MOST_BLOCKS_TOLD, PrefixFilter } from './prefix_filter.js';
  * forgotten first, ends before beginnings.
  */
 export class PrefixRecord {
-  /** Last used last. */
+  /** Last used last. As signed numbers, which take no memory of their own in a set. */
   readonly #blocks = new Set<number>();
 
   /** @param capacity blocks that the cache has room for; more than MOST_BLOCKS_TOLD are kept but not told */
@@ -18,7 +18,7 @@ export class PrefixRecord {
   /** Blocks of a prefix, from its first on, that are here. */
   matched(prefix: Uint32Array): number {
     let count = 0;
-    while (count < prefix.length && this.#blocks.has(prefix[count]!)) count++;
+    while (count < prefix.length && this.#blocks.has(prefix[count]! | 0)) count++;
     return count;
   }
 
@@ -26,8 +26,8 @@ export class PrefixRecord {
   use(prefix: Uint32Array): void {
     // The first is used last, so that a prefix loses its end before its beginning, without which the end is of no use.
     for (let at = Math.min(prefix.length, this.capacity) - 1; at >= 0; at--) {
-      this.#blocks.delete(prefix[at]!);
-      this.#blocks.add(prefix[at]!);
+      this.#blocks.delete(prefix[at]! | 0);
+      this.#blocks.add(prefix[at]! | 0);
     }
     let over = this.#blocks.size - this.capacity;
     for (const block of this.#blocks) {
