@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { QUESTIONS, STORY } from '../app/shared/example.js';
 import type { GenerateResult, RunStats } from '../index.js';
+import { drawn } from '../gpu/testing/draw.js';
 import { runCli } from './testing/run_cli.js';
 
 // Each of these starts a process that compiles its kernels anew; on a software adapter that takes its time.
@@ -32,6 +33,8 @@ async function logits(...args: readonly string[]): Promise<LogitsDocument> {
   expect(code, stderr).toBe(0);
   return JSON.parse(stdout) as LogitsDocument;
 }
+
+const parts = drawn(['limits', 'controls'], 1, 'parts of generate');
 
 describe('generate', () => {
   test('streams the answer to stdout and says how it went on stderr', async () => {
@@ -79,7 +82,7 @@ describe('generate', () => {
     expect(stderr).toBe('');
   });
 
-  test('limits and stop texts are kept', async () => {
+  test.runIf(parts.includes('limits'))('limits and stop texts are kept', async () => {
     const limited = await runCli(['generate', ...model, '--prompt', ask, '--max-tokens', '2', '--json']);
     expect(JSON.parse(limited.stdout)).toMatchObject({
       text: ' in the',
@@ -104,7 +107,7 @@ describe('generate', () => {
     });
   });
 
-  test('controls of what is sampled', async () => {
+  test.runIf(parts.includes('controls'))('controls of what is sampled', async () => {
     const free = JSON.parse((await runCli(['generate', ...model, '--prompt', ask, '--json'])).stdout) as GenerateResult;
     const [first, second] = free.tokens;
     const banned = await runCli(['generate', ...model, '--prompt', ask, '--json', '--logit-bias', `${first}:-100`]);

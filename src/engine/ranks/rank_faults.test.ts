@@ -28,7 +28,7 @@ describe('a rank that loses its device', () => {
     ['pp', 2, 'llama'],
     ['tp+sp', 2, 'deepseek_v3'],
   ];
-  test.each(drawn(cases, 2, 'rank faults'))(
+  test.each(drawn(cases, 1, 'rank faults'))(
     '%s on %i ranks of a %s: fails clearly at any moment, and runs again after recover()',
     { timeout: 300_000 },
     async (plan, ranks, type) => {

@@ -114,7 +114,7 @@ describe('adp: every request gives what it gives alone on one rank', () => {
           { kvBlocks: 10, attentionDpConfig: { mode: 'cost', enable_balance: true } },
         ],
       ],
-      2,
+      1,
       'adp',
     ),
   )('%s (%s)', { timeout: 300_000 }, async (_name, model, options, engineOptions) => {

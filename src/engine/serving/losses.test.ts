@@ -61,7 +61,7 @@ test.each(asked > 0 ? [1, 2] : drawn([1, 2], 1, 'losses'))(
     };
     const expected = await answers(() => {});
     let settled: Record<string, number> | undefined;
-    const losses = asked || 3;
+    const losses = asked || 2;
     for (let loss = 1; loss <= losses; loss++) {
       const at = 1 + random.integer(SLOTS * TOKENS - 20);
       const rank = random.integer(ranks);

@@ -91,7 +91,7 @@ describe('a rank that breaks', () => {
     ['exit', 'peer_lost', /rank \d.*gone/],
     ['throw', 'peer_lost', /rank('s worker broke| \d.*gone).*/],
   ];
-  test.each(drawn(breaks, 2, 'breaks'))(
+  test.each(drawn(breaks, 1, 'breaks'))(
     '%s: the generation fails with %s, and recover() replaces that rank',
     async (how, code, message) => {
       const { group, ranks, config } = await openWorkers('llama', 'tp');

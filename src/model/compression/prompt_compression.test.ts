@@ -224,7 +224,7 @@ async function attentionError(device: Device, before: HostArrays, after: HostArr
 
 for (const adapter of await adaptersInTurn('prompt compression')) {
   describe(`compression of a prompt on ${adapter.name}`, () => {
-    test.each(drawn(['snap', 'ada', 'static'] as const, 2, `policies on ${adapter.name}`))(
+    test.each(drawn(['snap', 'ada', 'static'] as const, 1, `policies on ${adapter.name}`))(
       "'%s': keeps what the definition says, and attention goes on over it",
       { timeout: 120_000 },
       async (policy) => {

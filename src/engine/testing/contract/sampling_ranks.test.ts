@@ -128,7 +128,7 @@ const PLANS: [plan: string, ranks: number, more?: Partial<OpenRunnerOptions>][] 
   ['tp', 8],
   ['pp x tp', 4],
 ];
-test.each(drawn(PLANS, 2, 'sampling plans'))(
+test.each(drawn(PLANS, 1, 'sampling plans'))(
   '%s on %i ranks samples the same tokens',
   { timeout: 180_000 },
   async (plan, ranks, more) => {
