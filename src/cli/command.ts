@@ -31,8 +31,6 @@ export interface Command {
   readonly summary: string;
   readonly usage: string;
   readonly options: OptionSpecs;
-  /** Words one of which follows the command's name, before the options. */
-  readonly subjects?: readonly string[];
   /** What words that stand among the options are, in order: they are read as these options, as far as those aren't given. */
   readonly words?: readonly string[];
   /** Command lines that work, for the help. */

@@ -38,7 +38,8 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   ...ofGroup('Studies', {
     profile: ['measure what kv heads keep of compressed prompts', () => import('./commands/profile.js')],
     arrange: ['arrange kv heads over ranks by load', () => import('./commands/arrange.js')],
-    simulate: ['run the scheduler on a clock', () => import('./commands/simulate.js')],
+    'simulate adp': ['run the scheduler on a clock', () => import('./simulate/simulate_adp.js')],
+    'simulate cluster': ['run gateways and replicas on a clock', () => import('./simulate/simulate_cluster.js')],
   }),
 };
 
@@ -57,11 +58,12 @@ const EXIT_INTERRUPTED = 130;
 const SAME_INTERRUPT_MS = 100;
 
 async function dispatch(argv: readonly string[], terminal: Terminal): Promise<number> {
-  const [name, ...rest] = argv;
+  const [name, rest] = named(argv);
   const { style: { out: style } = { out: plain }, columns = 100 } = terminal;
   if (name === undefined || HELP.includes(name)) {
-    const [topic] = rest.filter((word) => !word.startsWith('-'));
-    const text = topic === undefined ? mainHelp(COMMANDS, style, columns) : await helpOf(topic, style, columns);
+    const [topic, further] = named(rest.filter((word) => !word.startsWith('-')));
+    const text =
+      topic === undefined ? mainHelp(COMMANDS, style, columns) : await helpOf(topic, further[0], style, columns);
     await terminal.write(text);
     return name === undefined ? EXIT_USAGE : 0;
   }
@@ -73,35 +75,46 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
   // Whatever else is wrong with the line.
   const asked = rest.slice(0, rest.includes('--') ? rest.indexOf('--') : undefined);
   if (asked.includes('--help') || asked.includes('-h')) {
-    await terminal.write(await helpOf(name, style, columns));
+    await terminal.write(await helpOf(name, rest[0], style, columns));
     return 0;
   }
-  const command = await commandOf(name);
-  return command.run(parseOptions(name, command.options, withoutSubject(name, command, rest), command.words), terminal);
+  const command = await commandOf(name, rest[0]);
+  return command.run(parseOptions(name, command.options, rest, command.words), terminal);
 }
+
+/** The command's name, which has one word or two, and what follows it. */
+function named(argv: readonly string[]): readonly [name: string | undefined, rest: readonly string[]] {
+  const two = argv.slice(0, 2).join(' ');
+  return Object.hasOwn(COMMANDS, two) && argv.length > 1 ? [two, argv.slice(2)] : [argv[0], argv.slice(1)];
+}
+
+/** Second words of the names that begin with this one. */
+const subjectsOf = (name: string): string[] =>
+  Object.keys(COMMANDS)
+    .filter((each) => each.startsWith(`${name} `))
+    .map((each) => each.slice(name.length + 1));
 
 const HELP: readonly string[] = ['help', '--help', '-h'];
 
-const helpOf = async (name: string, style: Style, columns: number): Promise<string> =>
-  commandHelp(await commandOf(name), style, columns);
-
-/** @throws SplitkvError `usage` with the nearest name */
-async function commandOf(name: string): Promise<Command> {
-  const names = Object.keys(COMMANDS);
-  if (!Object.hasOwn(COMMANDS, name)) {
-    throw usageError(`unknown command '${name}'.${didYouMean(name, names)} Commands: ${names.join(', ')}`);
-  }
-  return (await COMMANDS[name]!.load()).command;
+/** Of a name that needs a second word, the help of all that have it first. */
+async function helpOf(name: string, next: string | undefined, style: Style, columns: number): Promise<string> {
+  const subjects = subjectsOf(name);
+  const names = subjects.length > 0 ? subjects.map((subject) => `${name} ${subject}`) : [name];
+  const texts = names.map(async (each) => commandHelp(await commandOf(each, next), style, columns));
+  return (await Promise.all(texts)).join('\n');
 }
 
-/** The arguments behind a command's subject, where it has one. @throws SplitkvError `usage` when that is missing or unknown. */
-function withoutSubject(name: string, { subjects }: Command, rest: readonly string[]): readonly string[] {
-  const [subject, ...options] = rest;
-  if (!subjects) return rest;
-  if (subject !== undefined && subjects.includes(subject)) return options;
-  const what =
-    subject === undefined || subject.startsWith('-') ? `what to ${name} is missing` : `unknown subject '${subject}'`;
-  throw usageError(`${name}: ${what}.${didYouMean(subject ?? '', subjects)} Use: ${name} ${subjects.join(' | ')}`);
+/** @throws SplitkvError `usage` with the nearest name */
+async function commandOf(name: string, next: string | undefined): Promise<Command> {
+  if (Object.hasOwn(COMMANDS, name)) return (await COMMANDS[name]!.load()).command;
+  const subjects = subjectsOf(name);
+  if (subjects.length > 0) {
+    const what =
+      next === undefined || next.startsWith('-') ? `what to ${name} is missing` : `unknown subject '${next}'`;
+    throw usageError(`${name}: ${what}.${didYouMean(next ?? '', subjects)} Use: ${name} ${subjects.join(' | ')}`);
+  }
+  const names = [...new Set(Object.keys(COMMANDS).map((each) => each.replace(/ .*/, '')))];
+  throw usageError(`unknown command '${name}'.${didYouMean(name, names)} Commands: ${names.join(', ')}`);
 }
 
 /** Runs the command line on a terminal, errors told there; resolves to the exit code. */

@@ -1,3 +1,8 @@
+/**
+ * Room: what `splitkv simulate ...` runs on a clock, a file for each subject and one for its table. The simulations are
+ * in src/simulate.
+ */
+
 import { readFile, writeFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
@@ -19,7 +24,7 @@ import { measureAdp } from '../adp/measure_adp.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 import { hubOptions, modelOptions, modelRequest } from '../model_options.js';
 import type { Options } from '../options.js';
-import { describeMeasured, describePareto, describeStudy } from '../simulate_text.js';
+import { describeMeasured, describePareto, describeStudy } from './adp_text.js';
 
 const { maxTokensPerIteration, concurrency } = PUBLISHED_SETTINGS;
 const SYNTHETIC = ['requests', 'mean-in', 'mean-out', 'seed'] as const;
@@ -46,7 +51,6 @@ export const command: Command = {
     "TensorRT-LLM's waits (context_wait, full) and ours (cost). Defaults are those of the run that NVIDIA published. With --model the " +
     'trace really runs, by plan adp: measured beside simulated.',
   usage: 'simulate adp [options]\nsplitkv simulate adp --model MODEL [--virtual-ranks] [options]',
-  subjects: ['adp'],
   options: {
     requests: { value: 'N', help: `requests of the synthetic trace; ${presets('requests')}` },
     'mean-in': { value: 'TOKENS', help: `mean prompt length; ${presets('meanInput')}` },
