@@ -45,15 +45,19 @@ class RankWorker {
   }
 }
 
-/** Ranks in worker threads of their own, rank i on `adapters[i]`. */
-export function workerLinks(adapters: readonly string[], sharedMemory: boolean): TestLinks {
+/** Ranks in worker threads of their own, rank i on `adapters[i]`. @param makePorts what joins them */
+export function workerLinks(
+  adapters: readonly string[],
+  sharedMemory: boolean,
+  makePorts: typeof createPorts = createPorts,
+): TestLinks {
   const workers = adapters.map(() => new RankWorker());
   const worldSize = adapters.length;
   return {
     worldSize,
     workers: true,
     async open({ timeoutMs } = {}): Promise<TestGroup> {
-      const ports = createPorts(worldSize);
+      const ports = makePorts(worldSize);
       const openings = workers.map((worker, rank) => {
         const adapterName = adapters[rank]!;
         return worker.ask({ type: 'open', rank, worldSize, ports: ports[rank]!, adapterName, timeoutMs, sharedMemory });

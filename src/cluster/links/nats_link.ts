@@ -1,0 +1,195 @@
+/**
+ * Room: links between ranks of different machines: messages in order over NATS, and how the end of a peer is noticed
+ * (here); frames.ts is what goes over the wire, port_bridge.ts joins a link to a MessagePort of a rank's worker.
+ */
+
+import type { Subscription } from '@nats-io/nats-core';
+import { decode, encode } from 'cborg/extended';
+import { isName } from '../names.js';
+import type { Cluster } from '../connect.js';
+import { Assembler, type Frame, frameOf, HEADER_BYTES, readFrame } from './frames.js';
+
+/** One end of a link. Whoever makes the link draws its id, which nobody can guess, and tells it to the two ends. */
+export interface LinkAddress {
+  readonly id: string;
+  readonly side: 'a' | 'b';
+}
+
+export interface LinkEvents {
+  /** A message that came, in order. Throws where it is none that may come: that ends the link. */
+  message(value: unknown): void;
+  /** Nothing more will come; told once, and not after `close`. */
+  ended(why: string): void;
+}
+
+/** A beat tells that an end lives; the other is told gone when so many are missed, counted by its own clock: a computer that slept has missed none. */
+const BEAT_MS = 300;
+const MISSED_BEATS = 5;
+/** Beats that a peer may take to come to a new link. */
+const OPENING_BEATS = 50;
+/** Bytes that may be under way: a receiver that lags isn't cut off by the server for what it hasn't read yet. */
+const WINDOW_BYTES = 8 * 2 ** 20;
+const MAX_PIECE = 512 * 1024;
+
+export const newLink = (): readonly [LinkAddress, LinkAddress] => {
+  const id = crypto.randomUUID().replaceAll('-', '');
+  return [
+    { id, side: 'a' },
+    { id, side: 'b' },
+  ];
+};
+
+/** What somebody else sent as an address. */
+export function isLinkAddress(value: unknown): value is LinkAddress {
+  const { id, side } = (value ?? {}) as Partial<LinkAddress>;
+  return isName(id) && (side === 'a' || side === 'b');
+}
+
+/** One end of a link: structured data with typed arrays, in order and whole, or the link ends. Never waits for a peer that is gone. */
+export class NatsLink {
+  readonly #subscription: Subscription;
+  readonly #to: string;
+  readonly #pieceBytes: number;
+  readonly #assembler = new Assembler();
+  readonly #timer: ReturnType<typeof setInterval>;
+  /** Pieces that wait for room in the window; undefined: the end. */
+  readonly #queue: ({ readonly total: number; readonly bytes: Uint8Array } | undefined)[] = [];
+  /** Numbers and bytes of pieces that the peer hasn't said to have. */
+  readonly #underWay: { readonly number: number; readonly bytes: number }[] = [];
+  #underWayBytes = 0;
+  #sent = 0;
+  #received = 0;
+  /** Bytes that came since the last beat. */
+  #untold = 0;
+  #heard = false;
+  #missed = 0;
+  #over = false;
+
+  constructor(
+    readonly cluster: Cluster,
+    address: LinkAddress,
+    readonly events: LinkEvents,
+  ) {
+    const { id, side } = address;
+    this.#to = cluster.subject('link', id, side === 'a' ? 'b' : 'a');
+    this.#pieceBytes = Math.min(cluster.maxPayload, MAX_PIECE) - HEADER_BYTES;
+    this.#subscription = cluster.connection.subscribe(cluster.subject('link', id, side), {
+      callback: (error, message) => (error ? this.#fail(error.message) : this.#arrived(message.data)),
+    });
+    this.#timer = setInterval(() => this.#tick(), BEAT_MS);
+    // What is said before the peer has subscribed is lost: each says a beat until it hears the other's.
+    this.#beat();
+  }
+
+  /** Sends a message. What can't be cloned can't be sent. @throws Error for such data */
+  post(value: unknown): void {
+    if (this.#over) return;
+    const bytes = encode(value);
+    for (let at = 0; at < bytes.byteLength; at += this.#pieceBytes) {
+      this.#queue.push({ total: bytes.byteLength, bytes: bytes.subarray(at, at + this.#pieceBytes) });
+    }
+    this.#pump();
+  }
+
+  /** Leaves, after what was posted. */
+  close(): void {
+    if (this.#over) return;
+    this.#queue.push(undefined);
+    // Nobody has come, or will.
+    if (this.#heard) this.#pump();
+    else this.#leave();
+  }
+
+  #tick(): void {
+    this.#missed++;
+    if (this.#missed > (this.#heard ? MISSED_BEATS : OPENING_BEATS)) {
+      const seconds = (this.#missed * BEAT_MS) / 1000;
+      this.#fail(`nothing came from it for ${seconds.toFixed(1)} s`);
+    } else this.#beat();
+  }
+
+  #beat(): void {
+    this.#untold = 0;
+    this.#publish({ type: 'beat', sent: this.#sent, received: this.#received });
+  }
+
+  #publish(frame: Frame): void {
+    try {
+      this.cluster.connection.publish(this.#to, frameOf(frame));
+    } catch (error) {
+      this.#fail(`the connection to the cluster's server is closed: ${messageOf(error)}`);
+    }
+  }
+
+  #pump(): void {
+    while (this.#heard && !this.#over && this.#queue.length > 0 && this.#underWayBytes < WINDOW_BYTES) {
+      const piece = this.#queue.shift();
+      if (!piece) {
+        this.#publish({ type: 'end' });
+        this.#leave();
+        return;
+      }
+      const { total, bytes } = piece;
+      const number = ++this.#sent;
+      this.#underWay.push({ number, bytes: bytes.byteLength });
+      this.#underWayBytes += bytes.byteLength;
+      this.#publish({ type: 'piece', number, total, bytes });
+    }
+  }
+
+  #arrived(data: Uint8Array): void {
+    if (this.#over) return;
+    try {
+      this.#take(readFrame(data));
+    } catch (error) {
+      this.#fail(`it sent what can't be read: ${messageOf(error)}`);
+    }
+  }
+
+  #take(frame: Frame): void {
+    this.#missed = 0;
+    const isFirst = !this.#heard;
+    this.#heard = true;
+    if (frame.type === 'end') return this.#fail('it left');
+    if (frame.type === 'piece') this.#takePiece(frame);
+    else this.#takeBeat(frame);
+    if (this.#over) return;
+    if (isFirst || this.#untold >= WINDOW_BYTES / 4) this.#beat();
+    this.#pump();
+  }
+
+  #takePiece(piece: Extract<Frame, { type: 'piece' }>): void {
+    if (piece.number !== this.#received + 1) return this.#fail(lost(this.#received, piece.number - 1));
+    this.#received = piece.number;
+    this.#untold += piece.bytes.byteLength;
+    const whole = this.#assembler.take(piece);
+    if (whole) this.events.message(decode(whole));
+  }
+
+  #takeBeat({ sent, received }: Extract<Frame, { type: 'beat' }>): void {
+    if (sent !== this.#received) return this.#fail(lost(this.#received, sent));
+    if (received > this.#sent) return this.#fail(`it says to have ${received} pieces of ${this.#sent}`);
+    while (this.#underWay.length > 0 && this.#underWay[0]!.number <= received) {
+      this.#underWayBytes -= this.#underWay.shift()!.bytes;
+    }
+  }
+
+  #fail(why: string): void {
+    if (this.#over) return;
+    const isLeaving = this.#queue.at(-1) === undefined && this.#queue.length > 0;
+    this.#leave();
+    if (!isLeaving) this.events.ended(why);
+  }
+
+  #leave(): void {
+    this.#over = true;
+    clearInterval(this.#timer);
+    this.#queue.length = 0;
+    if (!this.cluster.connection.isClosed()) this.#subscription.unsubscribe();
+  }
+}
+
+const lost = (had: number, sent: number): string =>
+  `of its pieces ${had} came, and it sent ${sent}: some were lost on the way`;
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
