@@ -10,7 +10,7 @@ import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs, stripVTControlCharacters } from 'node:util';
-import { ensureChrome, ensureNginx, ensurePackages, ensureVulkan, root } from './setup.mjs';
+import { ensureChrome, ensureNats, ensureNginx, ensurePackages, ensureVulkan, root } from './setup.mjs';
 
 /** What is checked, by name: unit tests of a file, made long by variables of the environment, or what runs in a browser. */
 const CHECKS = {
@@ -49,6 +49,16 @@ const CHECKS = {
     tests: ['src/engine/serving/losses.test.ts'],
     env: { SPLITKV_LOSSES: '100' },
   },
+  cluster: {
+    what: 'fifty rank processes and servers of a cluster killed, requests under way',
+    tests: ['src/cluster/ranks/cluster_losses.test.ts'],
+    env: { SPLITKV_CLUSTER_LOSSES: '50' },
+  },
+  links: {
+    what: 'a hundred thousand messages that no rank sends',
+    tests: ['src/cluster/links/hostile_links.test.ts'],
+    env: { SPLITKV_CLUSTER_FUZZ: '100000' },
+  },
   cache: {
     what: "faults of servers, networks and disks, and a browser's cache",
     specs: ['cache_table', 'cache.spec'],
@@ -78,6 +88,7 @@ ensurePackages();
 process.env.CHROME_PATH = ensureChrome();
 ensureVulkan();
 ensureNginx();
+ensureNats();
 
 /** Runs a check with its output shown. */
 async function run({ tests, specs, env }) {

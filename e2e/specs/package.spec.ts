@@ -15,13 +15,15 @@ const STATIC = /(?:from|import)\s*["'`]\.\/([\w.-]+\.js)["'`]/g;
 const WORKER_TEXT = 'splitkv-rank_worker_text.js';
 /** XGrammar, for who asks for texts of a given form (docs/structured_output.md). */
 const GRAMMARS = 'splitkv-constraints.js';
+/** Ranks of other machines, by NATS (docs/cluster.md). */
+const CLUSTER = 'splitkv-cluster_ranks.js';
 const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
 
-/** The files of dist/ that these import, and those import; on demand, too, but for Node's. */
-function reached(entries: readonly string[], kinds: readonly RegExp[]): Set<string> {
+/** The files of dist/ that these import, and those import; on demand, too, but for Node's. @param but a file that isn't followed */
+function reached(entries: readonly string[], kinds: readonly RegExp[], but?: string): Set<string> {
   const files = new Set<string>();
   const add = (file: string): void => {
-    if (files.has(file) || file.startsWith('splitkv-node')) return;
+    if (files.has(file) || file === but || file.startsWith('splitkv-node')) return;
     files.add(file);
     const text = readFileSync(join('dist', file), 'utf8');
     for (const kind of kinds) for (const [, next] of text.matchAll(kind)) add(next!);
@@ -51,7 +53,10 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
 
 test('what few pages need is loaded on demand, and the element is small', () => {
   const first = reached(CORE, [STATIC]);
-  const all = reached(CORE, [STATIC, ON_DEMAND]);
+  const all = reached(CORE, [STATIC, ON_DEMAND], CLUSTER);
+  const cluster = [...reached(CORE, [STATIC, ON_DEMAND])].filter((file) => !all.has(file));
+  expect(cluster).toContain(CLUSTER);
+  expect(gzipped(cluster) / 1000).toBeLessThan(62);
   expect(all.delete(WORKER_TEXT)).toBe(true);
   expect(all.delete(GRAMMARS)).toBe(true);
   expect(gzipped([GRAMMARS]) / 1000).toBeLessThan(425);
@@ -78,8 +83,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // kernels; 314: experts' kernels, more models and types of GGUF files; 320: recurrent layers; 330: answers of a given form;
   // 338: Qwen3-Next, gpt-oss and its MXFP4; 346: tools and formats of answers; 357: bounds of
   // tokenizers; 358: groups of ranks with requests of their own, roots that share a latent; 372: heads arranged by
-  // what they keep, where the planner has a KV budget; 378: profiles measured at load.
-  expect(gzipped(all) / 1000).toBeLessThan(384);
+  // what they keep, where the planner has a KV budget; 378: profiles measured at load; 384: what tells models' files apart.
+  expect(gzipped(all) / 1000).toBeLessThan(387);
   const chat = [...reached(['splitkv-chat.js', 'splitkv-react.js'], [STATIC])].filter((file) => !all.has(file));
   // The page of the command line has the small parts, too.
   expect(chat.toSorted()).toEqual([
@@ -93,7 +98,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // It was 20: messages that can be worked with, icons, and all texts in one table; 25.6: attributes of degrees and of kept heads.
   expect(gzipped(chat) / 1000).toBeLessThan(27);
   const more = [...reached(['splitkv-chat.js'], [STATIC, ON_DEMAND])].filter(
-    (file) => !all.has(file) && !chat.includes(file) && file !== WORKER_TEXT && file !== GRAMMARS,
+    (file) =>
+      !all.has(file) && !cluster.includes(file) && !chat.includes(file) && file !== WORKER_TEXT && file !== GRAMMARS,
   );
   expect(more.toSorted()).toEqual([
     'splitkv-catalog_fit.js',
@@ -113,10 +119,10 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   const planning = reached(['splitkv-planning.js'], [STATIC]);
   expect(gzipped(planning) / 1000).toBeLessThan(73);
   const planned = [...reached(['splitkv-planning.js'], [STATIC, ON_DEMAND])].filter(
-    (file) => !all.has(file) && file !== WORKER_TEXT && file !== GRAMMARS,
+    (file) => !all.has(file) && !cluster.includes(file) && file !== WORKER_TEXT && file !== GRAMMARS,
   );
   expect(planned.toSorted()).toEqual(['splitkv-planning.js', 'splitkv-read_shape.js']);
-  const own = new Set([...all, ...chat, ...more, ...faces, ...planned]);
+  const own = new Set([...all, ...cluster, ...chat, ...more, ...faces, ...planned]);
   const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !own.has(file));
   rest.splice(rest.indexOf(WORKER_TEXT), 1);
   rest.splice(rest.indexOf(GRAMMARS), 1);

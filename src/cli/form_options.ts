@@ -1,8 +1,7 @@
 import { usageError } from '../base/errors.js';
 import { checkTools } from '../chat_formats/tools.js';
 import type { ChatOptions, TextForm, Tool, ToolChoice } from '../index.js';
-import { readGiven } from './model_options.js';
-import { inGroup, type Options, type OptionSpecs } from './options.js';
+import { inGroup, type Options, type OptionSpecs, readGiven } from './options.js';
 
 /** What the answer is to be. */
 export const formSpecs: OptionSpecs = inGroup('Form of the answer', {

@@ -33,6 +33,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     bench: ['measure speed and memory, in a checkout', () => import('../../bench/cli/command.js')],
   }),
   ...ofGroup('More machines', {
+    rank: ['a GPU of this machine joins a cluster', () => import('./commands/rank.js')],
     cluster: ['start a NATS server, by which machines find each other', () => import('./commands/cluster.js')],
   }),
   ...ofGroup('Studies', {

@@ -1,14 +1,15 @@
 import type { PlainLoadOptions } from '../app/host_protocol.js';
 import type { ProgressPart } from '../app/shared/progress.js';
 import { parseMemory, parseRanks } from '../app/ranks/rank_options.js';
-import { SplitkvError, usageError } from '../base/errors.js';
+import { usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
 import type { AttentionDpOptions, NetworkOptions, PrefillOptions } from '../index.js';
 import { parseProfile, type Profile } from '../arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './hosts/model_host.js';
-import { inGroup, type Options, type OptionSpecs } from './options.js';
+import { clusterOptions, readCluster } from './cluster/cluster_options.js';
+import { defined, inGroup, type Options, type OptionSpecs, readGiven } from './options.js';
 
 /** Which Hub is asked, and as whom. */
 export const hubOptions = inGroup('Model', {
@@ -107,6 +108,9 @@ export const modelOptions = {
     },
     ...degreeOptions,
     'virtual-ranks': { help: 'all ranks on one device: tries a plan without more GPUs' },
+    mixed: {
+      help: '--cluster: ranks with other adapters or drivers are taken, too; answers are then near, not the same bits',
+    },
     workers: { help: 'each rank in a worker of its own: a worker_thread (Node), a Web Worker (Chrome)' },
     memory: { value: 'SIZE', help: 'GPU memory a rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own' },
     'attention-dp-mode': {
@@ -128,6 +132,7 @@ export const modelOptions = {
       help: "the prefill worker's adapter, one for all or one each; default: the first rank's",
     },
   } as const satisfies OptionSpecs),
+  ...clusterOptions,
   ...commonOptions,
 };
 
@@ -155,7 +160,8 @@ export async function modelRequest(options: Options, terminal: Terminal, pull = 
   };
   const load = await loadOptions(options);
   const { modelPath } = await import('./model_path.js');
-  const model = await modelPath(given, { network, pull, ...telling });
+  // Other machines find a model of the Hub by its name.
+  const model = await modelPath(given, { network, pull: pull && !load.cluster, ...telling });
   return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
 }
 
@@ -203,7 +209,9 @@ export async function openHost(request: ModelRequest): Promise<ModelHost> {
 }
 
 async function loadOptions(options: Options): Promise<PlainLoadOptions> {
+  const cluster = await readCluster(options);
   return defined({
+    cluster: cluster && { ...cluster, ...(options.has('mixed') && { mixed: true }) },
     weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
     kv: options.oneOf('kv', ['auto', 'f32', 'f16', 'q8']),
     ...(await kvOptions(options)),
@@ -298,22 +306,3 @@ export async function profileOption(path: string | undefined): Promise<Profile |
   if (/^https?:/.test(path)) return (await import('../engine/profile/read_profile.js')).readProfile(path);
   return parseProfile(await readGiven('kv-profile', path), path);
 }
-
-/** A file that an option names, as text. @throws SplitkvError `io` */
-export async function readGiven(option: string, path: string): Promise<string> {
-  const { readFile } = await import('node:fs/promises');
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    throw new SplitkvError(
-      'io',
-      `--${option} ${path}: can't be read (${error instanceof Error ? error.message : String(error)})`,
-    );
-  }
-}
-
-type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
-
-/** Without the keys whose value is undefined. */
-export const defined = <T extends object>(values: T): Defined<T> =>
-  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<T>;

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { didYouMean, usageError } from '../base/errors.js';
+import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
 
 export interface OptionSpec {
   /** What the value is, for the help text; undefined for a switch. */
@@ -139,3 +139,22 @@ function unknownOption(command: string, given: string, names: readonly string[])
       : didYouMean(word, names).replace("'", "'--");
   return usageError(`${command}: unknown option ${shown}.${hint}`);
 }
+
+/** A file that an option names, as text. @throws SplitkvError `io` */
+export async function readGiven(option: string, path: string): Promise<string> {
+  const { readFile } = await import('node:fs/promises');
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    throw new SplitkvError(
+      'io',
+      `--${option} ${path}: can't be read (${error instanceof Error ? error.message : String(error)})`,
+    );
+  }
+}
+
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+/** Without the keys whose value is undefined. */
+export const defined = <T extends object>(values: T): Defined<T> =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<T>;

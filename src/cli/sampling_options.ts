@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { SplitkvError, usageError } from '../base/errors.js';
 import type { SamplingOptions } from '../index.js';
-import { defined } from './model_options.js';
-import { inGroup, type Options, type OptionSpecs } from './options.js';
+import { defined, inGroup, type Options, type OptionSpecs } from './options.js';
 
 /** How an answer is sampled. */
 export const samplingSpecs: OptionSpecs = inGroup('Sampling', {

@@ -185,6 +185,7 @@ test('help by the command and by help are the same, in groups, whatever else the
     'KV cache',
     'Where and how it runs',
     'Several GPUs',
+    'Cluster',
     'Output and help',
   ]);
   for (const line of stdout.split('\n')) expect(line.length, line).toBeLessThanOrEqual(110);

@@ -1,7 +1,13 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { nkeys } from '@nats-io/nats-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isName, subjectOf } from './names.js';
 import { connectCluster } from './connect.js';
 import type { NatsServer } from './node_nats_server.js';
+import { VERSION } from './version.js';
 import { natsServer, startNats } from './testing/nats_server.js';
 
 test('names and subjects', () => {
@@ -13,6 +19,10 @@ test('names and subjects', () => {
   expect(() => subjectOf('main', 'a.b')).toThrow(/part of a subject "a\.b": expected 1 to 63/);
   expect(() => subjectOf('main', '>', 'a')).toThrow(/part of a subject ">"/);
   expect(() => subjectOf('x'.repeat(100))).toThrow(/cluster "x{80}\.\.\."/);
+});
+
+test("machines compare the package's version", () => {
+  expect(VERSION).toBe((JSON.parse(readFileSync('package.json', 'utf8')) as { version: string }).version);
 });
 
 describe('addresses and identities that are refused', () => {
@@ -96,6 +106,54 @@ describe.skipIf(!natsServer)('a server', () => {
     }
     await (await connectCluster({ servers: closed.url, token: 'secret' })).close();
     await closed.stop();
+  });
+
+  test("keys and TLS, by docs/cluster.md's configuration", async () => {
+    const [keys, tls] = [...readFileSync('docs/cluster.md', 'utf8').matchAll(/```conf\n([^]*?)```/g)].map(
+      ([, text]) => text!,
+    );
+    const folder = mkdtempSync(join(tmpdir(), 'splitkv-tls-'));
+    const file = (name: string): string => join(folder, name);
+    const made = spawnSync('openssl', [
+      ...[
+        'req',
+        '-x509',
+        '-newkey',
+        'ec',
+        '-pkeyopt',
+        'ec_paramgen_curve:prime256v1',
+        '-nodes',
+        '-subj',
+        '/CN=localhost',
+      ],
+      ...['-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', file('server.key'), '-out', file('server.pem')],
+    ]);
+    const hasTls = made.status === 0;
+    const user = nkeys.createUser();
+    const nkey = new TextDecoder().decode(user.getSeed());
+    const lines = [keys!.replace('UPUBLICKEY', user.getPublicKey())];
+    if (hasTls) lines.push(tls!.replace('server.pem', file('server.pem')).replace('server.key', file('server.key')));
+    const closed = await startNats({ lines });
+    const ca = hasTls ? readFileSync(file('server.pem'), 'utf8') : undefined;
+    const access = { servers: closed.url, ...(ca !== undefined && { tls: { ca } }) };
+    await expect(connectCluster(access)).rejects.toMatchObject({ code: 'usage' });
+    const another = new TextDecoder().decode(nkeys.createUser().getSeed());
+    await expect(connectCluster({ ...access, nkey: another })).rejects.toMatchObject({ code: 'usage' });
+    if (hasTls)
+      await expect(connectCluster({ servers: closed.url, nkey })).rejects.toMatchObject({ name: 'SplitkvError' });
+    const { connection, subject, close } = await connectCluster({ ...access, nkey });
+    connection.subscribe(subject('echo'), { callback: (_error, message) => void message.respond('here') });
+    expect((await connection.request(subject('echo'))).string()).toBe('here');
+    // Nothing but this cluster's subjects.
+    const refusals = (async () => {
+      for await (const status of connection.status()) if (status.type === 'error') return status.error.message;
+      return undefined;
+    })();
+    connection.publish('splitkv.another.echo');
+    expect(await refusals).toMatch(/Permissions Violation/i);
+    await close();
+    await closed.stop();
+    rmSync(folder, { recursive: true });
   });
 
   test('a server of tiny messages is refused, and one that others reach without a token', async () => {

@@ -1,30 +1,16 @@
 /**
  * Room: more machines than one, over NATS. The connection to a NATS server (here), names and subjects (names.ts);
- * testing/nats_server.ts starts a server for tests. Nothing of it is loaded before a cluster is asked for.
+ * `links` carry messages between ranks, `ranks` are devices of other machines, `routing` chooses replicas. Nothing of
+ * it is loaded before a cluster is asked for.
  */
 
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
 import { abortedError, limitError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../base/options.js';
+import type { ClusterOptions } from './cluster_options.js';
 import { checkName, subjectOf } from './names.js';
 
-/** Where a NATS server is, and as whom one comes. */
-export interface ClusterOptions {
-  /** `nats://HOST:4222` or `tls://HOST` (Node), `wss://HOST` or `ws://HOST` (pages and Node); several of one NATS cluster. */
-  readonly servers: string | readonly string[];
-  /** Tells clusters of one server apart: 1 to 63 letters, digits, - and _; default `main`. */
-  readonly name?: string;
-  readonly token?: string;
-  readonly user?: string;
-  readonly password?: string;
-  /** An nkey's seed (`SU...`). */
-  readonly nkey?: string;
-  /** What a .creds file holds. */
-  readonly creds?: string;
-  /** PEM texts: who signed the server's certificate, and a certificate and key of one's own. Node only: a page has the browser's. */
-  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
-  readonly signal?: AbortSignal;
-}
+export type { ClusterOptions } from './cluster_options.js';
 
 /** A connection to a cluster's server; it comes back by itself when the server does. */
 export interface Cluster {

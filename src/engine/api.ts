@@ -4,6 +4,7 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import type { AdapterDescription, Variants } from '../gpu/index.js';
 import type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../chat_formats/tools.js';
 import type { ResponseFormat, TextForm } from '../grammar/text_form.js';
+import type { ClusterRanksOptions } from '../cluster/cluster_options.js';
 import type { NetworkOptions } from '../loader/index.js';
 import type { KvPolicy } from '../model/compression/options.js';
 import type { KvType } from '../model/layers/attention/cache.js';
@@ -139,6 +140,11 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
    * then takes URLs, paths and files, not a Source.
    */
   readonly workers?: boolean;
+  /**
+   * The ranks run on other machines, which joined this cluster (`splitkv rank`): `ranks` are their names, or how many. A model in a folder
+   * must be in theirs (`--models`), under the same name. Such a `plan` is named, as the planner doesn't measure them.
+   */
+  readonly cluster?: ClusterRanksOptions;
   /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
   readonly memory?: number | readonly number[];
   /**

@@ -35,6 +35,7 @@ import { type ModelRanks, RankGroup } from './ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './ranks/runner.js';
 import { placingOf } from './serving/engine.js';
 import { WorkerGroup } from './workers/worker_group.js';
+import type { RankPlaces } from './workers/worker_handle.js';
 
 export const DEFAULT_CONTEXT = 4096;
 export const loadSchema: OptionsSchema<LoadOptions> = {
@@ -59,6 +60,7 @@ export const loadSchema: OptionsSchema<LoadOptions> = {
   data: wholeNumber(1, MAX_RANKS),
   virtualRanks: true,
   workers: true,
+  cluster: true,
   memory: true,
   requests: wholeNumber(1, 64),
   prefixCaching: true,
@@ -144,7 +146,18 @@ export async function openModel(
   seats: (facts: ModelFacts) => Seats,
   together?: number,
 ): Promise<OpenedModel> {
-  return orDamage(options.signal, (opened) => openParts(where, options, seats, together, opened));
+  if (!options.cluster) return orDamage(options.signal, (opened) => openParts(where, options, seats, together, opened));
+  checkLoadOptions(options);
+  const { ClusterRanks } = await import('../cluster/ranks/cluster_ranks.js');
+  const places = await ClusterRanks.join(await namedByDegrees(options));
+  try {
+    return await orDamage(options.signal, (opened) =>
+      openParts(where, places.options, seats, together, opened, places),
+    );
+  } catch (error) {
+    await places.close();
+    throw error;
+  }
 }
 
 async function openParts(
@@ -153,6 +166,7 @@ async function openParts(
   seats: (facts: ModelFacts) => Seats,
   together: number | undefined,
   opened: (source: Source) => Source,
+  places?: RankPlaces,
 ): Promise<OpenedModel> {
   const started = performance.now();
   checkLoadOptions(given);
@@ -175,7 +189,9 @@ async function openParts(
   const progress = new LiveProgress(report);
   const onBytes = (bytes: number): void => progress.arrived(bytes);
   const source = opened(await openFiles(where, { network, cache, integrity, onWarning, onProgress, onBytes, signal }));
-  const place = options.workers ? await placeOf(where, network, source.at) : undefined;
+  // Another machine has the files elsewhere than this one.
+  const at = places && source.at ? { ...source.at, where } : source.at;
+  const place = options.workers || places ? await placeOf(where, network, at as typeof source.at) : undefined;
   const files = await openModelFiles(source, signal, onWarning);
   const { config, sampling } = files;
   const contextLength = checkContext(options.contextLength, config);
@@ -226,8 +242,18 @@ async function openParts(
     signal,
     onProgress: (used: RankProgress) => progress.used(loadProgress(used)),
   } as const;
+  const digest = places && (await (await import('./files/model_digest.js')).modelDigest(config, reader));
   const group = place
-    ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: await isDownloading(source), onWarning })
+    ? await WorkerGroup.open({
+        ...shared,
+        place,
+        cache,
+        integrity,
+        oneByOne: !places && (await isDownloading(source)),
+        onWarning,
+        digest,
+        places,
+      })
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false, onWarning });
   if (compression) await checkWindow(compression, group);
   if (options.precision === 'fast') {

@@ -1,7 +1,6 @@
 import type { ClusterOptions } from '../../cluster/connect.js';
 import { usageError } from '../../base/errors.js';
-import { defined, readGiven } from '../model_options.js';
-import { inGroup, type Options, type OptionSpecs } from '../options.js';
+import { defined, inGroup, type Options, type OptionSpecs, readGiven } from '../options.js';
 
 /** Where a cluster's NATS server is, and as whom one comes: options of every command that joins one. */
 export const clusterOptions = inGroup('Cluster', {

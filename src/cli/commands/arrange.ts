@@ -13,8 +13,7 @@ import {
 import { COPY_SHARING } from '../../placement/index.js';
 import { describeArrangement } from '../arrangement_text.js';
 import { type Command, commonOptions } from '../command.js';
-import { defined } from '../model_options.js';
-import type { Options } from '../options.js';
+import { defined, type Options } from '../options.js';
 
 export const command: Command = {
   summary:

@@ -1,8 +1,7 @@
 import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
 import { findNatsServer } from '../cluster/find_nats_server.js';
 import { type Command, commonOptions } from '../command.js';
-import { defined, readGiven } from '../model_options.js';
-import { inGroup, type OptionSpecs } from '../options.js';
+import { defined, inGroup, type OptionSpecs, readGiven } from '../options.js';
 
 export const command: Command = {
   summary:

@@ -13,8 +13,8 @@ import {
 import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 import { degreesOf, namedByDegrees } from '../../engine/degrees.js';
-import { defined, modelOptions, type ModelRequest, modelRequest, networkOptions } from '../model_options.js';
-import type { Options, OptionSpecs } from '../options.js';
+import { modelOptions, type ModelRequest, modelRequest, networkOptions } from '../model_options.js';
+import { defined, type Options, type OptionSpecs } from '../options.js';
 
 const { model, hub, weights, kv, context, host, adapter, ranks, memory, tensor, token, sequence, pipeline, data } =
   modelOptions;

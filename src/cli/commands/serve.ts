@@ -7,9 +7,9 @@ import type { ServingModel } from '../../index.js';
 import { ApiServer, type RequestRecord, type ServerOptions } from '../../server/api_server.js';
 import { isLoopback } from '../../server/http/hosts.js';
 import { type Command, type Terminal, TERMINATED } from '../command.js';
-import { defined, modelOptions, modelRequest } from '../model_options.js';
+import { modelOptions, modelRequest } from '../model_options.js';
 import { version } from '../version.js';
-import type { Options } from '../options.js';
+import { defined, type Options } from '../options.js';
 
 const DEFAULT_PORT = 8000;
 const DEFAULT_GRACE_SECONDS = 30;

@@ -83,7 +83,7 @@ export class NatsLink {
 
   /** Sends a message. What can't be cloned can't be sent. @throws Error for such data */
   post(value: unknown): void {
-    if (this.#over) return;
+    if (this.#over || this.#isLeaving) return;
     const bytes = encode(value);
     for (let at = 0; at < bytes.byteLength; at += this.#pieceBytes) {
       this.#queue.push({ total: bytes.byteLength, bytes: bytes.subarray(at, at + this.#pieceBytes) });
@@ -93,11 +93,16 @@ export class NatsLink {
 
   /** Leaves, after what was posted. */
   close(): void {
-    if (this.#over) return;
+    if (this.#over || this.#isLeaving) return;
+    // Nobody came, and nothing is to be told.
+    if (!this.#heard && this.#queue.length === 0) return this.#leave();
     this.#queue.push(undefined);
-    // Nobody has come, or will.
-    if (this.#heard) this.#pump();
-    else this.#leave();
+    this.#pump();
+  }
+
+  /** Only what was posted before is still sent. */
+  get #isLeaving(): boolean {
+    return this.#queue.length > 0 && this.#queue.at(-1) === undefined;
   }
 
   #tick(): void {
@@ -176,7 +181,7 @@ export class NatsLink {
 
   #fail(why: string): void {
     if (this.#over) return;
-    const isLeaving = this.#queue.at(-1) === undefined && this.#queue.length > 0;
+    const isLeaving = this.#isLeaving;
     this.#leave();
     if (!isLeaving) this.events.ended(why);
   }

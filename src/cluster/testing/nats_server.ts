@@ -1,3 +1,8 @@
+/**
+ * Room: clusters in tests: a NATS server of their own (here), rank processes (rank_process.ts), and links over NATS
+ * for the suite of links (cluster_links.ts).
+ */
+
 import { findNatsServer } from '../../../scripts/system_packages.mjs';
 import { type NatsServer, type NatsServerOptions, startNatsServer } from '../node_nats_server.js';
 

@@ -94,7 +94,7 @@ class RankServer implements ServedRank {
       case 'load':
         return this.#load(request.slice);
       case 'connect':
-        return this.#connect(request.ports);
+        return this.#connect(request.ports as ReadonlyMap<number, MessagePort>, request.sharedMemory);
       case 'call': {
         const runner = this.#loaded();
         return (runner[request.method] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
@@ -116,13 +116,15 @@ class RankServer implements ServedRank {
     return { ...device.adapter, name: device.name };
   }
 
-  async #load({ place, cache, integrity, type, plan, rank, mixed, runner }: SliceRequest): Promise<RankFacts> {
+  async #load({ place, cache, integrity, digest, type, plan, rank, mixed, runner }: SliceRequest): Promise<RankFacts> {
     const device = this.#device!;
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.post({ type: 'warning', message });
     const source = await openFiles(whereOf(place), { network: networkAt(place), cache, integrity, onWarning, signal });
     const files = await openModelFiles(source, signal);
     const reader = await files.reader();
+    if (digest !== undefined)
+      await (await import('../files/model_digest.js')).checkDigest(digest, files.config, reader);
     const world = new World(plan, rank, mixed);
     const onProgress = this.#progress();
     const again = (): Promise<Device> => openDevice(this.#adapter!);
@@ -144,7 +146,7 @@ class RankServer implements ServedRank {
     };
   }
 
-  async #connect(ports: ReadonlyMap<number, MessagePort>): Promise<void> {
+  async #connect(ports: ReadonlyMap<number, MessagePort>, sharedMemory: boolean): Promise<void> {
     const { world, device } = this.#loaded();
     world.communicator?.dispose();
     world.connect(
@@ -153,7 +155,7 @@ class RankServer implements ServedRank {
         worldSize: world.plan.worldSize,
         device,
         ports,
-        sharedMemory: true,
+        sharedMemory,
       }),
     );
   }

@@ -1,6 +1,5 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { abortedError, type SplitkvError, throwIfAborted } from '../../base/errors.js';
-import { createPorts } from '../../distributed/index.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankProgress } from '../ranks/open_rank.js';
@@ -8,7 +7,7 @@ import type { Plan } from '../../placement/index.js';
 import type { ModelPlace } from '../files/model_place.js';
 import type { ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
 import { Runner, type RunnerOptions } from '../ranks/runner.js';
-import { rankWorkerStarter, type StartWorker } from './worker_handle.js';
+import { placesHere, type RankPlaces, rankWorkerStarter, type StartWorker } from './worker_handle.js';
 import type { Patience } from './worker_link.js';
 import { WorkerRank } from './worker_rank.js';
 
@@ -28,8 +27,12 @@ export interface WorkerGroupOptions {
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: RankProgress) => void) | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
+  /** As of a slice's request. */
+  readonly digest?: string | undefined;
   /** Starts a rank's worker; default: a Web Worker or a worker_thread. */
   readonly start?: StartWorker;
+  /** Where the ranks run; default: workers of this process. */
+  readonly places?: RankPlaces | undefined;
   readonly patience?: Patience;
 }
 
@@ -41,12 +44,13 @@ export class WorkerGroup implements ModelRanks {
 
   private constructor(
     readonly options: WorkerGroupOptions,
-    readonly start: StartWorker,
+    readonly places: RankPlaces,
   ) {}
 
   /** Starts a worker a rank, which opens its device and loads its slice. @throws as `RankGroup.open`; no worker is left then. */
   static async open(options: WorkerGroupOptions): Promise<WorkerGroup> {
-    const group = new WorkerGroup(options, options.start ?? (await rankWorkerStarter()));
+    const places = options.places ?? placesHere(options.start ?? (await rankWorkerStarter()));
+    const group = new WorkerGroup(options, places);
     await group.#assemble(options.signal);
     return group;
   }
@@ -83,6 +87,8 @@ export class WorkerGroup implements ModelRanks {
     const { plan, config, runner, adapters } = this.options;
     const kept = new Map(this.#healthy().map((rank) => [rank.rank, rank]));
     await Promise.all(this.#ranks.filter(({ failure }) => failure).map((rank) => rank.close()));
+    const missing = Array.from({ length: plan.worldSize }, (_, rank) => rank).filter((rank) => !kept.has(rank));
+    await this.places.prepare?.(missing, signal);
     const made: WorkerRank[] = [];
     try {
       const ranks = Array.from({ length: plan.worldSize }, (_, rank) => {
@@ -96,7 +102,7 @@ export class WorkerGroup implements ModelRanks {
         (async () => {
           await Promise.all(made.map((rank) => rank.open(adapters[rank.rank]!)));
           await this.#load(made, ranks);
-          const ports = createPorts(plan.worldSize);
+          const ports = this.places.connections(plan.worldSize);
           await Promise.all(ranks.map((rank) => rank.connect(ports[rank.rank]!)));
         })(),
         signal,
@@ -122,15 +128,15 @@ export class WorkerGroup implements ModelRanks {
         for (const other of this.#ranks) if (other.rank !== rank) other.calls.abort(reason);
       },
     };
-    return new WorkerRank(rank, this.start, events, this.options.patience);
+    return new WorkerRank(rank, this.places.start(rank), events, this.options.patience);
   }
 
   async #load(made: readonly WorkerRank[], all: readonly WorkerRank[]): Promise<void> {
-    const { place, cache, integrity, oneByOne, type, plan, runner, onProgress } = this.options;
+    const { place, cache, integrity, digest, oneByOne, type, plan, runner, onProgress } = this.options;
     const mixed = all.some(({ adapter }) => adapter.name !== all[0]!.adapter.name);
     const progress = onProgress && progressOf(made.length, onProgress);
     const load = (rank: WorkerRank, index: number): Promise<void> =>
-      rank.load({ place, cache, integrity, type, plan, rank: rank.rank, mixed, runner }, (report) =>
+      rank.load({ place, cache, integrity, digest, type, plan, rank: rank.rank, mixed, runner }, (report) =>
         progress?.(index, report),
       );
     if (!oneByOne) await Promise.all(made.map(load));
@@ -139,7 +145,7 @@ export class WorkerGroup implements ModelRanks {
 
   /** Resolves when no worker is left. */
   dispose(): Promise<void> {
-    return (this.#disposal ??= Promise.all(this.#ranks.map((rank) => rank.close())).then(() => {}));
+    return (this.#disposal ??= Promise.all(this.#ranks.map((rank) => rank.close())).then(() => this.places.close?.()));
   }
 }
 

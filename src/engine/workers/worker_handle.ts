@@ -1,4 +1,6 @@
 import { usageError } from '../../base/errors.js';
+import type { LinkAddress } from '../../cluster/links/nats_link.js';
+import { createPorts } from '../../distributed/index.js';
 import type { WorkerCommand, WorkerReport } from './worker_protocol.js';
 
 /** What a worker tells outside of any call. */
@@ -8,8 +10,10 @@ export interface WorkerEvents {
   ended(why: string): void;
 }
 
-/** A worker, of a page or of Node. */
+/** A worker, of a page or of Node, or of another machine. */
 export interface WorkerHandle {
+  /** It was there before it was asked for: its end is never for want of a script. */
+  readonly isThere?: boolean;
   post(command: WorkerCommand, transfer: Transferable[]): void;
   /** Whether the process waits for the worker; only Node's processes end by themselves. */
   hold(held: boolean): void;
@@ -21,6 +25,23 @@ export interface WorkerHandle {
 }
 
 export type StartWorker = (events: WorkerEvents) => WorkerHandle;
+
+/** What joins a rank's worker to a peer's: a port, or where its own host finds that of another machine. */
+export type RankConnection = MessagePort | LinkAddress;
+
+/** Where ranks run, and what joins them. */
+export interface RankPlaces {
+  /** Finds a place for each of these ranks, before they are started; a new one for a rank that was lost. @throws SplitkvError `peer_lost` */
+  prepare?(ranks: readonly number[], signal: AbortSignal | undefined): Promise<void>;
+  start(rank: number): StartWorker;
+  /** New connections of each rank to each of its peers. */
+  connections(worldSize: number): readonly ReadonlyMap<number, RankConnection>[];
+  /** Leaves, when no rank is left. */
+  close?(): Promise<void>;
+}
+
+/** Workers of this process. */
+export const placesHere = (start: StartWorker): RankPlaces => ({ start: () => start, connections: createPorts });
 
 /** How a rank's worker is started here: a Web Worker in a page, a worker_thread in Node. @throws SplitkvError `usage` where neither is. */
 export async function rankWorkerStarter(): Promise<StartWorker> {

@@ -43,6 +43,7 @@ export class WorkerLink {
     readonly patience: Patience = PATIENCE,
   ) {
     this.#worker = start({ message: (report) => this.#receive(report), ended: (why) => this.#die(why) });
+    this.#started = this.#worker.isThere ?? false;
     this.#worker.hold(false);
   }
 

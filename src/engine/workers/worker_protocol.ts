@@ -5,6 +5,7 @@ import type { RankProgress } from '../ranks/open_rank.js';
 import type { Plan } from '../../placement/index.js';
 import type { ModelPlace } from '../files/model_place.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
+import type { RankConnection } from './worker_handle.js';
 import type { Rank, RankFacts, RunnerOptions } from '../ranks/rank.js';
 
 /** Calls of a rank that have an answer. */
@@ -18,6 +19,8 @@ export interface SliceRequest {
   /** As of `LoadOptions`. */
   readonly cache: boolean;
   readonly integrity?: Readonly<Record<string, string>> | undefined;
+  /** What the files must say that they are (`modelDigest`), where they may be others. */
+  readonly digest?: string | undefined;
   readonly type: WeightType;
   readonly plan: Plan;
   readonly rank: number;
@@ -30,8 +33,13 @@ export interface SliceRequest {
 export type RankRequest =
   | { readonly type: 'open'; readonly adapter: AdapterRequest }
   | { readonly type: 'load'; readonly slice: SliceRequest }
-  /** A port to each peer; links that there were end. */
-  | { readonly type: 'connect'; readonly ports: ReadonlyMap<number, MessagePort> }
+  /** A port to each peer (of another machine: where its host finds the link); links that there were end. */
+  | {
+      readonly type: 'connect';
+      readonly ports: ReadonlyMap<number, RankConnection>;
+      /** Peers are in this process: small messages may go by shared memory. */
+      readonly sharedMemory: boolean;
+    }
   | { readonly type: 'call'; readonly method: RankMethod; readonly args: readonly unknown[] }
   /** Answered at once, whatever else is under way. */
   | { readonly type: 'ping' }

@@ -11,7 +11,7 @@ import type { RankProgress } from '../ranks/open_rank.js';
 import type { Rank, RankFacts } from '../ranks/rank.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
-import type { StartWorker } from './worker_handle.js';
+import type { RankConnection, StartWorker } from './worker_handle.js';
 import { type Patience, WorkerLink } from './worker_link.js';
 import type { RankMethod, SliceRequest } from './worker_protocol.js';
 
@@ -68,8 +68,9 @@ export class WorkerRank {
     this.#facts = await this.#link.ask({ type: 'load', slice });
   }
 
-  async connect(ports: ReadonlyMap<number, MessagePort>): Promise<void> {
-    await this.#link.ask({ type: 'connect', ports }, [...ports.values()]);
+  async connect(ports: ReadonlyMap<number, RankConnection>): Promise<void> {
+    const here = [...ports.values()].filter((port) => port instanceof MessagePort);
+    await this.#link.ask({ type: 'connect', ports, sharedMemory: here.length === ports.size }, here);
   }
 
   /** Frees everything and ends the worker. */

@@ -1,0 +1,135 @@
+import { formatError, usageError } from '../../base/errors.js';
+import { type PortReason } from '../../distributed/ports/port.js';
+import type { ModelPlace } from '../../engine/files/model_place.js';
+import { RankRunner } from '../../engine/ranks/rank_runner.js';
+import type { RankRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
+import { isLinkAddress } from '../links/nats_link.js';
+import { isReason } from '../links/port_bridge.js';
+import type { LinkAddress } from '../links/nats_link.js';
+
+type Fields = Readonly<Record<string, unknown>>;
+const fieldsOf = (value: unknown): Fields => (typeof value === 'object' && value !== null ? (value as Fields) : {});
+
+/** Calls that end a rank or take what no message holds. */
+const NOT_CALLED = ['constructor', 'abort', 'dispose'];
+/** What a rank can be called: the methods of `Rank`, which RankRunner is. */
+const isCall = (name: unknown): boolean =>
+  typeof name === 'string' &&
+  !NOT_CALLED.includes(name) &&
+  Object.hasOwn(RankRunner.prototype, name) &&
+  typeof Object.getOwnPropertyDescriptor(RankRunner.prototype, name)?.value === 'function';
+
+/**
+ * A command that came over the network to a rank, as far as a rank's worker doesn't check it by itself.
+ * @throws SplitkvError `format`
+ */
+export function checkCommand(value: unknown): WorkerCommand {
+  const { type, id, request, reason } = fieldsOf(value);
+  if (type === 'abort' && isReason(reason)) return { type, reason };
+  if (type === 'request' && isId(id) && isRequest(fieldsOf(request))) return value as WorkerCommand;
+  throw formatError('a command that no coordinator gives');
+}
+
+const isId = (id: unknown): boolean => Number.isSafeInteger(id) && (id as number) >= 0;
+
+function isRequest(request: Fields): boolean {
+  const { type } = request;
+  switch (type as RankRequest['type']) {
+    case 'open':
+      return isAdapterRequest(fieldsOf(request['adapter']));
+    case 'load':
+      return isSlice(fieldsOf(request['slice']));
+    case 'connect':
+      return isPeers(request['ports']);
+    case 'call':
+      return isCall(request['method']) && Array.isArray(request['args']);
+    case 'ping':
+    case 'dispose':
+      return true;
+    default:
+      return false;
+  }
+}
+
+const isAdapterRequest = ({ variants }: Fields): boolean =>
+  variants === undefined || variants === 'hardware' || variants === 'software';
+
+function isSlice({ place, plan, rank, runner, type, digest }: Fields): boolean {
+  const { worldSize, stages } = fieldsOf(plan);
+  const isRank = isId(rank) && isId(worldSize) && (rank as number) < (worldSize as number);
+  return (
+    isPlace(fieldsOf(place)) &&
+    isRank &&
+    Array.isArray(stages) &&
+    fieldsOf(runner) === runner &&
+    typeof type === 'string' &&
+    typeof digest === 'string'
+  );
+}
+
+const isPlace = ({ kind, href, network }: Fields): boolean =>
+  kind === 'url' && typeof href === 'string' && href.length < 4096 && fieldsOf(network) === network;
+
+function isPeers(peers: unknown): peers is ReadonlyMap<number, LinkAddress> {
+  return peers instanceof Map && peers.size < 64 && [...peers].every(([rank, at]) => isId(rank) && isLinkAddress(at));
+}
+
+/** What may be asked of a rank's device; which adapter it is, is the rank's own matter. */
+const REPORTS: readonly WorkerReport['type'][] = ['answer', 'failure', 'progress', 'warning', 'lost', 'broken'];
+
+/**
+ * A report that came from a rank of another machine.
+ * @throws SplitkvError `format`
+ */
+export function checkReport(value: unknown): WorkerReport {
+  const { type, id, reason, message, progress } = fieldsOf(value);
+  const isKnown = REPORTS.includes(type as WorkerReport['type']);
+  const isWhole =
+    type === 'answer'
+      ? isId(id)
+      : type === 'failure'
+        ? isId(id) && isReason(reason)
+        : type === 'warning'
+          ? typeof message === 'string'
+          : type === 'progress'
+            ? isProgress(fieldsOf(progress))
+            : isReason(reason);
+  if (!isKnown || !isWhole) throw formatError('a report that no rank gives');
+  return value as WorkerReport;
+}
+
+const isProgress = (progress: Fields): boolean =>
+  (['loadedBytes', 'totalBytes', 'tensorsLoaded', 'tensorsTotal'] as const).every((key) =>
+    Number.isFinite(progress[key]),
+  );
+
+/** Folders of models have such names: no way leads out of the folder that they are in. */
+const FOLDER = /^[A-Za-z0-9][\w.+-]{0,127}$/;
+
+/**
+ * Where a rank finds the model that a coordinator names: at a URL of the web or a name of the Hub as it is, in a folder of its own
+ * where it is a path of the coordinator's.
+ * @param folder that the rank was given for models, as a file URL
+ * @throws SplitkvError `usage` for what a rank doesn't open
+ */
+export function placeHere(place: ModelPlace, folder: string | undefined): ModelPlace {
+  if (place.kind !== 'url') throw usageError("a rank of another machine can't read files of this one: name a URL");
+  if (/^(https?:\/\/|hf:)/i.test(place.href)) return place;
+  const path = /^file:\/\/([^?#]*)$/.exec(place.href)?.[1];
+  if (path === undefined)
+    throw usageError(`${place.href}: a rank opens http(s) addresses, hf:ORG/NAME, and folders of its own`);
+  const name = decodeURIComponent(path.replace(/\/+$/, '').split('/').at(-1) ?? '');
+  if (folder === undefined) {
+    throw usageError(
+      `the model ${name} is a folder, and this rank was given none: start it with --models FOLDER, which has ${name}, or name a model by http(s) or of the Hub`,
+    );
+  }
+  if (!FOLDER.test(name)) throw usageError(`${JSON.stringify(name.slice(0, 100))}: no name of a folder of models`);
+  return { ...place, href: `${folder.replace(/\/$/, '')}/${encodeURIComponent(name)}` };
+}
+
+/** The end of a rank, told to the coordinator. */
+export const brokenReport = (message: string): WorkerReport => ({
+  type: 'broken',
+  reason: { kind: 'error', code: 'peer_lost', message } satisfies PortReason,
+});

@@ -1,0 +1,278 @@
+/**
+ * Room: ranks of other machines: those that a coordinator takes for a model (here), and the host of one on its own
+ * machine (rank_host.ts). What either sends the other is checked in check_messages.ts.
+ */
+
+import { encode } from 'cborg/extended';
+import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import type { LoadOptions } from '../../engine/api.js';
+import type { RankPlaces, StartWorker } from '../../engine/workers/worker_handle.js';
+import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';
+import { type Cluster, connectCluster } from '../connect.js';
+import { type LinkAddress, NatsLink, newLink } from '../links/nats_link.js';
+import { VERSION } from '../version.js';
+import { checkReport } from './check_messages.js';
+import { adapterKind, callRoll, type RankCard, readObject } from './rank_card.js';
+
+/** How long a rank that is missing may take to come. */
+const WAIT_MS = 10_000;
+const ROLL_AGAIN_MS = 500;
+const CLAIM_MS = 2000;
+
+/** The ranks of a model on other machines. */
+export class ClusterRanks implements RankPlaces {
+  /** By rank, as they were taken last. */
+  #cards: readonly RankCard[];
+  readonly #claims = new Map<number, LinkAddress>();
+  /** Links that are open, by rank. */
+  readonly #links = new Map<number, NatsLink>();
+
+  private constructor(
+    readonly cluster: Cluster,
+    cards: readonly RankCard[],
+    readonly options: LoadOptions,
+    /** How others may differ from the first one. */
+    readonly isMixed: boolean,
+  ) {
+    this.#cards = cards;
+  }
+
+  /**
+   * Finds the ranks that the options name or count; they are taken when the model's ranks are opened.
+   * @throws SplitkvError `usage` where they don't go together or aren't there, as `connectCluster`
+   */
+  static async join(given: LoadOptions): Promise<ClusterRanks> {
+    const { cluster: access, ranks = 1, signal } = given;
+    refuseLocal(given);
+    const { mixed = false, ...where } = access!;
+    const cluster = await connectCluster({ ...where, ...(signal && { signal }) });
+    try {
+      const wanted = (cards: readonly RankCard[]): RankCard[] | undefined => choose(cards, ranks, mixed);
+      const until = performance.now() + WAIT_MS;
+      for (;;) {
+        throwIfAborted(signal, 'looking for ranks');
+        const cards = await callRoll(cluster, (come) => typeof ranks !== 'number' && wanted(come) !== undefined);
+        const chosen = wanted(cards);
+        if (chosen) {
+          checkAlike(chosen, mixed);
+          const kinds = new Set(chosen.map(adapterKind));
+          if (kinds.size > 1) {
+            given.onWarning?.(
+              `the ranks' adapters differ (${[...kinds].join('; ')}): answers are near those of one rank, not its bits`,
+            );
+          }
+          return new ClusterRanks(cluster, chosen, settled(given, chosen), mixed);
+        }
+        if (performance.now() > until) throw usageError(missing(cards, ranks));
+        await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
+      }
+    } catch (error) {
+      await cluster.close();
+      throw error;
+    }
+  }
+
+  /** Takes a rank for each of these: the one that it was, else another one of its kind. @throws SplitkvError `peer_lost` */
+  async prepare(ranks: readonly number[], signal: AbortSignal | undefined): Promise<void> {
+    const until = performance.now() + WAIT_MS;
+    let open = [...ranks];
+    let refusals: string[] = [];
+    for (;;) {
+      throwIfAborted(signal, 'looking for ranks');
+      refusals = [];
+      const cards = await callRoll(this.cluster).catch(() => []);
+      for (const rank of open) {
+        const why = await this.#take(rank, cards);
+        if (why !== undefined) refusals.push(`${this.#cards[rank]!.name}: ${why}`);
+      }
+      open = open.filter((rank) => !this.#claims.has(rank));
+      if (open.length === 0) return;
+      if (performance.now() > until) break;
+      await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
+    }
+    for (const rank of ranks) this.#claims.delete(rank);
+    throw new SplitkvError(
+      'peer_lost',
+      `${refusals.join('; ')}; and no other rank of its kind is free. Start one (splitkv rank), then call the model's recover(), or load it again`,
+    );
+  }
+
+  /** Undefined once the rank has a place, else why it has none. */
+  async #take(rank: number, cards: readonly RankCard[]): Promise<string | undefined> {
+    const before = this.#cards[rank]!;
+    const names = new Set(this.#cards.map(({ name }) => name));
+    const fits = (card: RankCard): boolean =>
+      card.version === VERSION && (this.isMixed || adapterKind(card) === adapterKind(before));
+    const same = cards.filter(({ name }) => name === before.name);
+    const spares = cards.filter(({ name, busy }) => !names.has(name) && !busy);
+    let why = 'it is not there';
+    for (const card of [...same, ...spares]) {
+      if (!fits(card)) {
+        why = `it is another one now (splitkv ${card.version}, ${adapterKind(card)})`;
+        continue;
+      }
+      const [near, far] = newLink();
+      const refused = await this.#claim(card, far);
+      if (refused !== undefined) {
+        why = refused;
+        continue;
+      }
+      if (card.name !== before.name) this.options.onWarning?.(`rank ${card.name} takes the place of ${before.name}`);
+      this.#cards = this.#cards.with(rank, card);
+      this.#claims.set(rank, near);
+      return undefined;
+    }
+    return why;
+  }
+
+  async #claim({ name, id }: RankCard, link: LinkAddress): Promise<string | undefined> {
+    try {
+      const { data } = await this.cluster.connection.request(
+        this.cluster.subject('claim', name),
+        encode({ id, version: VERSION, link }),
+        { timeout: CLAIM_MS },
+      );
+      const { ok, why } = readObject(data);
+      return ok === true ? undefined : typeof why === 'string' ? why.slice(0, 500) : 'it refuses';
+    } catch (error) {
+      return `it doesn't answer (${error instanceof Error ? error.message : String(error)})`;
+    }
+  }
+
+  start(rank: number): StartWorker {
+    return (events) => {
+      const address = this.#claims.get(rank)!;
+      this.#claims.delete(rank);
+      const { name } = this.#cards[rank]!;
+      const link = new NatsLink(this.cluster, address, {
+        message: (value) => events.message(checkReport(value)),
+        ended: (why) => {
+          this.#links.delete(rank);
+          events.ended(`${name} of the cluster: ${why}`);
+        },
+      });
+      this.#links.set(rank, link);
+      return {
+        isThere: true,
+        post: (command) => link.post(sendable(command)),
+        hold: () => {},
+        end: () => {
+          link.close();
+          return Promise.resolve();
+        },
+      };
+    };
+  }
+
+  connections(worldSize: number): readonly ReadonlyMap<number, LinkAddress>[] {
+    const ranks = Array.from({ length: worldSize }, () => new Map<number, LinkAddress>());
+    for (let a = 0; a < worldSize; a++) {
+      for (let b = a + 1; b < worldSize; b++) {
+        const [one, other] = newLink();
+        ranks[a]!.set(b, one);
+        ranks[b]!.set(a, other);
+      }
+    }
+    return ranks;
+  }
+
+  close(): Promise<void> {
+    return this.cluster.close();
+  }
+}
+
+/** @throws SplitkvError `usage` for options that are of devices of this machine */
+function refuseLocal(options: LoadOptions): void {
+  const refused: readonly (readonly [keyof LoadOptions, why: string])[] = [
+    ['workers', 'each rank of a cluster is in a process of its own'],
+    ['virtualRanks', 'ranks of a cluster have devices of their own'],
+    ['adapter', "a rank's adapter is named where it runs: splitkv rank --adapter"],
+    ['powerPreference', "a rank's adapter is named where it runs: splitkv rank --adapter"],
+    ['prefill', 'prompts are computed by the ranks themselves'],
+    ['fetch', "a function can't be sent to another machine"],
+  ];
+  for (const [name, why] of refused) {
+    if (options[name] !== undefined && options[name] !== false)
+      throw usageError(`${name} with a cluster: ${why}; leave it out`);
+  }
+  if (options.precision === 'fast')
+    throw usageError("precision 'fast' with a cluster: ranks of a cluster compute exactly");
+  if ((options.plan ?? 'auto') === 'auto' && options.ranks !== undefined && options.ranks !== 1) {
+    throw usageError(
+      "a cluster's ranks aren't measured: name a plan, pp or token where the network is slow, tp where it is fast",
+    );
+  }
+}
+
+/** The ranks that are asked for, as soon as all are there and free. */
+function choose(cards: readonly RankCard[], ranks: number | readonly string[], mixed: boolean): RankCard[] | undefined {
+  const free = cards.filter(({ busy }) => !busy);
+  if (typeof ranks !== 'number') {
+    const named = ranks.map((name) => free.find((card) => card.name === name));
+    return named.every((card) => card !== undefined) ? named : undefined;
+  }
+  const alike = (card: RankCard): RankCard[] =>
+    mixed
+      ? free
+      : free.filter(
+          ({ version, ...other }) =>
+            version === card.version && adapterKind({ version, ...other }) === adapterKind(card),
+        );
+  return free
+    .map(alike)
+    .find((group) => group.length >= ranks)
+    ?.slice(0, ranks);
+}
+
+/** @throws SplitkvError `usage` with both, where two differ */
+function checkAlike(cards: readonly RankCard[], mixed: boolean): void {
+  for (const card of cards) {
+    if (card.version !== VERSION) {
+      throw usageError(
+        `rank ${card.name} runs splitkv ${card.version}, and this is ${VERSION}: install one version everywhere`,
+      );
+    }
+    const [first] = cards;
+    if (mixed || adapterKind(card) === adapterKind(first!)) continue;
+    throw usageError(
+      `rank ${first!.name} has ${adapterKind(first!)}, and rank ${card.name} ${adapterKind(card)}: answers wouldn't be the same bits. Allow it (mixed), or take others`,
+    );
+  }
+}
+
+function missing(cards: readonly RankCard[], ranks: number | readonly string[]): string {
+  const there = cards.map(
+    (card) => `${card.name} (${adapterKind(card)}, splitkv ${card.version}${card.busy ? ', busy' : ''})`,
+  );
+  const wanted = typeof ranks === 'number' ? `${ranks} free ones of one kind` : ranks.join(', ');
+  return `ranks ${wanted}: the cluster has ${there.join('; ') || 'none'}. Start them: splitkv rank --cluster URL --name NAME`;
+}
+
+/** The options as the planner understands them: how many, what they hold, and what type their cache is. */
+function settled(options: LoadOptions, cards: readonly RankCard[]): LoadOptions {
+  const { kv = 'auto', memory } = options;
+  const software = cards.some(({ adapter }) => adapter.variants === 'software');
+  const isSoftware =
+    options.variants === undefined || options.variants === 'auto' ? software : options.variants === 'software';
+  const given = cards.map((card) => card.memory);
+  return {
+    ...options,
+    ranks: cards.length,
+    kv: kv === 'auto' ? (isSoftware ? 'f32' : 'f16') : kv,
+    ...(memory === undefined && given.every((bytes) => bytes !== undefined) && { memory: given }),
+  };
+}
+
+/** A command without what is this machine's own: accounts, and headers of requests. */
+function sendable(command: WorkerCommand): WorkerCommand {
+  if (command.type !== 'request' || command.request.type !== 'load') return command;
+  const { slice } = command.request;
+  const { place } = slice;
+  if (place.kind !== 'url')
+    throw usageError(
+      "a rank of another machine can't read files of this one: name a URL, a folder or a model of the Hub",
+    );
+  const { hub, commit } = place.network;
+  const network = { ...(hub !== undefined && { hub }), ...(commit !== undefined && { commit }) };
+  return { ...command, request: { type: 'load', slice: { ...slice, place: { ...place, network } } } };
+}

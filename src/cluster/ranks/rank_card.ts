@@ -1,0 +1,100 @@
+import type { AdapterDescription } from '../../gpu/index.js';
+import { formatError, SplitkvError } from '../../base/errors.js';
+import { decode, encode } from 'cborg/extended';
+import type { Cluster } from '../connect.js';
+import { isName } from '../names.js';
+
+/** What a rank of the cluster says of itself when the roll is called. */
+export interface RankCard {
+  readonly name: string;
+  /** Of this start of it: another process of the same name has another. */
+  readonly id: string;
+  /** Of splitkv. */
+  readonly version: string;
+  readonly adapter: AdapterDescription & { readonly name: string };
+  /** Bytes of GPU memory that it gives; undefined: no limit. */
+  readonly memory?: number;
+  /** It serves a model. */
+  readonly busy: boolean;
+}
+
+/** What ranks with equal bits have in common: the adapter and, as far as the adapter says it, its driver. */
+export const adapterKind = ({ adapter }: RankCard): string =>
+  [adapter.name, adapter.vendor, adapter.architecture, adapter.device, adapter.description]
+    .filter((text, at, all) => text !== '' && all.indexOf(text) === at)
+    .join(', ');
+
+/** @throws SplitkvError `format` */
+export function readCard(data: Uint8Array): RankCard {
+  const card = readObject(data);
+  const { name, id, version, adapter, memory, busy } = card;
+  const texts = (adapter ?? {}) as Readonly<Record<string, unknown>>;
+  const isAdapter =
+    ['name', 'vendor', 'architecture', 'device', 'description'].every((key) => isText(texts[key])) &&
+    typeof texts['software'] === 'boolean' &&
+    (texts['variants'] === 'hardware' || texts['variants'] === 'software');
+  const isMemory = memory === undefined || (Number.isSafeInteger(memory) && (memory as number) > 0);
+  if (!isName(name) || !isName(id) || !isText(version) || !isAdapter || !isMemory || typeof busy !== 'boolean') {
+    throw formatError("a rank's card that is none");
+  }
+  return card as unknown as RankCard;
+}
+
+const MAX_TEXT = 1000;
+const isText = (value: unknown): boolean => typeof value === 'string' && value.length <= MAX_TEXT;
+
+/** A message of one object. @throws SplitkvError `format` */
+export function readObject(data: Uint8Array): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = decode(new Uint8Array(data));
+  } catch (error) {
+    throw formatError(`a message that can't be read: ${error instanceof Error ? error.message : String(error)}`, error);
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw formatError('a message that is no object');
+  return value as Record<string, unknown>;
+}
+
+/** Ranks answer at once; what takes longer is as good as away. */
+const ROLL_MS = 1000;
+/** After the last answer. */
+const QUIET_MS = 250;
+
+/**
+ * Asks who is there. Messages that are no cards are passed over: others may come by the same subject.
+ * @param enough ends the wait @throws SplitkvError `io` when the server is away
+ */
+export async function callRoll(
+  { connection, subject }: Cluster,
+  enough: (cards: readonly RankCard[]) => boolean = () => false,
+): Promise<RankCard[]> {
+  const cards = new Map<string, RankCard>();
+  try {
+    const answers = await connection.requestMany(subject('roll'), encode({}), {
+      strategy: 'stall',
+      maxWait: ROLL_MS,
+      stall: QUIET_MS,
+    });
+    for await (const { data } of answers) {
+      const card = cardOrNothing(data);
+      if (card) cards.set(card.id, card);
+      if (enough([...cards.values()])) break;
+    }
+  } catch (error) {
+    const { name } = error as Error;
+    // That nobody listens is an answer, too.
+    if (!/NoResponders|RequestError|TimeoutError/.test(name)) {
+      throw new SplitkvError('io', `the cluster's server is away: ${(error as Error).message}`, { cause: error });
+    }
+  }
+  return [...cards.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function cardOrNothing(data: Uint8Array): RankCard | undefined {
+  try {
+    return readCard(data);
+  } catch {
+    return undefined;
+  }
+}

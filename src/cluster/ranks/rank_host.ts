@@ -1,0 +1,211 @@
+import { encode } from 'cborg/extended';
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { Port } from '../../distributed/ports/port.js';
+import { encodeReason } from '../../distributed/ports/port.js';
+import { rankWorkerStarter, type StartWorker, type WorkerHandle } from '../../engine/workers/worker_handle.js';
+import type { RankRequest, WorkerCommand } from '../../engine/workers/worker_protocol.js';
+import { type AdapterRequest, openDevice } from '../../gpu/index.js';
+import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js';
+import { isLinkAddress, type LinkAddress, NatsLink } from '../links/nats_link.js';
+import { bridgePort } from '../links/port_bridge.js';
+import { checkName } from '../names.js';
+import { VERSION } from '../version.js';
+import { brokenReport, checkCommand, placeHere } from './check_messages.js';
+import { callRoll, type RankCard, readObject } from './rank_card.js';
+
+export interface RankHostOptions {
+  readonly cluster: ClusterOptions;
+  /** Of the rank in the cluster. */
+  readonly name: string;
+  readonly adapter: AdapterRequest;
+  /** A file URL of a folder of models, for those that the coordinator has in a folder; default: none. */
+  readonly models?: string | undefined;
+  /** Bytes of GPU memory that it gives. */
+  readonly memory?: number | undefined;
+  /** For tests: another version of splitkv. */
+  readonly version?: string;
+  /** What happens, in a line. */
+  readonly note?: ((line: string) => void) | undefined;
+}
+
+/** A device of this machine as a rank of a cluster: it waits until a model is loaded on it, and then for the next one. */
+export interface RankHost {
+  readonly card: RankCard;
+  /** Leaves; resolves when the GPU is free. */
+  close(): Promise<void>;
+}
+
+/**
+ * Joins a cluster as a rank. GPU work is done in a worker: what is recorded for seconds keeps nobody here from saying that the rank lives.
+ * @throws SplitkvError `usage` for a name that is taken, as `connectCluster`, `openDevice`
+ */
+export async function hostRank(options: RankHostOptions): Promise<RankHost> {
+  const name = checkName(options.name, 'rank');
+  const start = await rankWorkerStarter();
+  const device = await openDevice(options.adapter);
+  const { adapter } = device;
+  const described = { ...adapter, name: device.name };
+  device.dispose();
+  const cluster = await connectCluster(options.cluster);
+  try {
+    const host = new Host(cluster, start, options, {
+      name,
+      id: crypto.randomUUID(),
+      version: options.version ?? VERSION,
+      adapter: described,
+      ...(options.memory !== undefined && { memory: options.memory }),
+      busy: false,
+    });
+    const others = await callRoll(cluster);
+    if (others.some((other) => other.name === name && other.id !== host.card.id)) {
+      throw usageError(`rank ${name}: another rank of this cluster has that name; give each its own (--name)`);
+    }
+    host.listen();
+    return host;
+  } catch (error) {
+    await cluster.close();
+    throw error;
+  }
+}
+
+class Host implements RankHost {
+  #session: Session | undefined;
+
+  constructor(
+    readonly cluster: Cluster,
+    readonly start: StartWorker,
+    readonly options: RankHostOptions,
+    readonly own: RankCard,
+  ) {}
+
+  get card(): RankCard {
+    return { ...this.own, busy: this.#session !== undefined };
+  }
+
+  listen(): void {
+    const { connection, subject } = this.cluster;
+    connection.subscribe(subject('roll'), {
+      callback: (error, message) => void (error || message.respond(encode(this.card))),
+    });
+    connection.subscribe(subject('claim', this.own.name), {
+      callback: (error, message) => {
+        if (!error) message.respond(encode(this.#claimed(message.data)));
+      },
+    });
+  }
+
+  /** Whoever claims the rank has it until the link ends. */
+  #claimed(data: Uint8Array): { readonly ok: boolean; readonly why?: string } {
+    try {
+      const { id, version, link } = readObject(data);
+      if (id !== this.own.id) return { ok: false, why: 'it was started anew' };
+      if (version !== this.own.version)
+        return { ok: false, why: `it runs splitkv ${this.own.version}, not ${String(version)}` };
+      if (!isLinkAddress(link)) return { ok: false, why: 'the claim names no link' };
+      if (this.#session) return { ok: false, why: 'it serves a model' };
+      const session = new Session(this.cluster, link, this.start, this.options);
+      this.#session = session;
+      this.options.note?.('a coordinator came');
+      void session.over.then((why) => {
+        this.#session = undefined;
+        this.options.note?.(`free again: ${why}`);
+      });
+      return { ok: true };
+    } catch (error) {
+      return { ok: false, why: error instanceof Error ? error.message : String(error) };
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#session?.end('the rank leaves');
+    await this.#session?.over;
+    await this.cluster.close();
+  }
+}
+
+/** One model's time on a rank: from a coordinator's claim until either of them ends it. */
+class Session {
+  /** Resolves with why, when the worker is gone. */
+  readonly over: Promise<string>;
+  readonly #worker: WorkerHandle;
+  readonly #link: NatsLink;
+  readonly #bridges: { close(): void }[] = [];
+  #end: (why: string) => void = () => {};
+  #ending = false;
+
+  constructor(
+    readonly cluster: Cluster,
+    address: LinkAddress,
+    start: StartWorker,
+    readonly options: RankHostOptions,
+  ) {
+    const ended = new Promise<string>((resolve) => (this.#end = resolve));
+    this.#worker = start({
+      message: (report) => this.#link.post(report),
+      ended: (why) => {
+        if (!this.#ending) this.#link.post(brokenReport(why));
+        this.end(why);
+      },
+    });
+    this.#link = new NatsLink(cluster, address, {
+      message: (value) => this.#command(checkCommand(value)),
+      ended: (why) => this.end(`the coordinator is gone: ${why}`),
+    });
+    this.over = ended.then(async (why) => {
+      // The worker waits for its GPU work, and for nothing else.
+      this.#worker.post({ type: 'request', id: 0, request: { type: 'dispose' } }, []);
+      await this.#worker.end();
+      return why;
+    });
+  }
+
+  end(why: string): void {
+    if (this.#ending) return;
+    this.#ending = true;
+    for (const bridge of this.#bridges.splice(0)) bridge.close();
+    this.#link.close();
+    this.#end(why);
+  }
+
+  #command(command: WorkerCommand): void {
+    if (command.type === 'abort') return this.#worker.post(command, []);
+    const { id, request } = command;
+    try {
+      const { mine, transfer } = this.#asHere(request);
+      this.#worker.post({ type: 'request', id, request: mine }, transfer);
+    } catch (error) {
+      if (!(error instanceof SplitkvError)) throw error;
+      this.#link.post({ type: 'failure', id, reason: encodeReason(error) });
+    }
+  }
+
+  /** What the coordinator asks, as this machine's worker understands it. */
+  #asHere(request: RankRequest): { readonly mine: RankRequest; readonly transfer: Transferable[] } {
+    switch (request.type) {
+      case 'open': {
+        const { variants } = request.adapter;
+        const adapter = { ...this.options.adapter, ...(variants && { variants }) };
+        return { mine: { type: 'open', adapter }, transfer: [] };
+      }
+      case 'load': {
+        const place = placeHere(request.slice.place, this.options.models);
+        return { mine: { type: 'load', slice: { ...request.slice, place } }, transfer: [] };
+      }
+      case 'connect':
+        return this.#connect(request.ports as ReadonlyMap<number, LinkAddress>);
+      default:
+        return { mine: request, transfer: [] };
+    }
+  }
+
+  #connect(peers: ReadonlyMap<number, LinkAddress>): { readonly mine: RankRequest; readonly transfer: Transferable[] } {
+    for (const bridge of this.#bridges.splice(0)) bridge.close();
+    const ports = new Map<number, MessagePort>();
+    for (const [peer, address] of peers) {
+      const { port1, port2 } = new MessageChannel();
+      ports.set(peer, port1);
+      this.#bridges.push(bridgePort(this.cluster, address, port2 as unknown as Port));
+    }
+    return { mine: { type: 'connect', ports, sharedMemory: false }, transfer: [...ports.values()] };
+  }
+}

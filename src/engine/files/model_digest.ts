@@ -1,0 +1,24 @@
+import { SplitkvError } from '../../base/errors.js';
+import type { TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+
+/**
+ * What a model's files say that they are: its config, and name, type, shape and place of each tensor. Machines that load a slice each
+ * compare it: other files are told from the first byte, and nothing is read for it. It doesn't tell weights of the same shapes apart.
+ */
+export async function modelDigest(config: ModelConfig, { index }: TensorReader): Promise<string> {
+  const tensors = [...index.tensors].toSorted(([a], [b]) => (a < b ? -1 : 1));
+  const text = new TextEncoder().encode(JSON.stringify([config, tensors]));
+  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', text));
+  return [...hash.subarray(0, 16)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** @throws SplitkvError `format` with both digests */
+export async function checkDigest(expected: string, config: ModelConfig, reader: TensorReader): Promise<void> {
+  const found = await modelDigest(config, reader);
+  if (found === expected) return;
+  throw new SplitkvError(
+    'format',
+    `this rank's files of the model are others (${found}) than the coordinator's (${expected}): put the same files there`,
+  );
+}
