@@ -56,6 +56,9 @@ export const command: Command = {
       value: 'N',
       help: 'answers in N groups whose steps run side by side, so that ranks wait less for each other; default auto: pipelines and token plans',
     },
+    'remote-ranks': {
+      help: "--cluster: the model's ranks are the cluster's (splitkv rank), named or counted by --ranks",
+    },
     'no-prefix-caching': { help: 'compute every prompt whole' },
     'max-queue': { value: 'N', help: 'answers that may wait; beyond them clients get 429; default 128' },
     'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
@@ -93,6 +96,11 @@ export const command: Command = {
       prefixCaching: options.has('no-prefix-caching') ? false : undefined,
     });
     const { model: where, options: load, onProgress, onWarning, signal } = await modelRequest(options, terminal);
+    if (load.cluster && !options.has('remote-ranks')) {
+      throw usageError(
+        "serve --cluster: add --remote-ranks, with --ranks and --plan, for a model on the cluster's ranks",
+      );
+    }
     // A port in use is told before the engine is read.
     const server = await ApiServer.listen(own);
     const failed = new AbortController();
