@@ -37,10 +37,15 @@ const replicas = fc.array(
       room: fc.nat(24),
       draining: fc.boolean(),
       held: fc.array(fc.nat(BLOCKS), { maxLength: 3 }),
+      // As a filter has them that takes a block for its own: an end without its beginning.
+      strays: fc.array(fc.tuple(fc.nat(2), fc.nat(BLOCKS - 1)), { maxLength: 3 }),
     })
-    .map(({ held, ...rest }) => ({
+    .map(({ held, strays, ...rest }) => ({
       ...rest,
-      prefixes: filterOf(held.flatMap((length, family) => [...familyPrefix(family, length)])),
+      prefixes: filterOf([
+        ...held.flatMap((length, family) => [...familyPrefix(family, length)]),
+        ...strays.map(([family, block]) => familyPrefix(family, BLOCKS)[block]!),
+      ]),
     })),
   { maxLength: 12 },
 );
