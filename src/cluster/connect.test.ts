@@ -114,20 +114,9 @@ describe.skipIf(!natsServer)('a server', () => {
     );
     const folder = mkdtempSync(join(tmpdir(), 'splitkv-tls-'));
     const file = (name: string): string => join(folder, name);
-    const made = spawnSync('openssl', [
-      ...[
-        'req',
-        '-x509',
-        '-newkey',
-        'ec',
-        '-pkeyopt',
-        'ec_paramgen_curve:prime256v1',
-        '-nodes',
-        '-subj',
-        '/CN=localhost',
-      ],
-      ...['-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', file('server.key'), '-out', file('server.pem')],
-    ]);
+    const owner = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=IP:127.0.0.1'];
+    const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', file('server.key')];
+    const made = spawnSync('openssl', ['req', '-x509', ...key, ...owner, '-out', file('server.pem')]);
     const hasTls = made.status === 0;
     const user = nkeys.createUser();
     const nkey = new TextDecoder().decode(user.getSeed());
