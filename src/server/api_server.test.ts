@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { ServingModel } from '../index.js';
-import { ApiServer, type RequestRecord, type ServerOptions } from './api_server.js';
+import { ApiServer, type ServerOptions } from './api_server.js';
+import type { RequestRecord } from './front.js';
 import { RawConnection } from './testing/raw_connection.js';
 import { CONTEXT, openTestModel, startTestServer } from './testing/test_server.js';
 import { until } from './testing/until.js';

@@ -1,7 +1,8 @@
-import { Worker } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
 import type { PromptSource } from '../index.js';
 import { ApiError, badRequest } from './api_error.js';
 import type { CallKind, Calls } from './requests/read_call.js';
+import { startThread } from './threads.js';
 
 /** What the thread is asked, and what it says. */
 export interface ThreadRequest {
@@ -20,14 +21,6 @@ export type ThreadReply =
         readonly cause?: string | undefined;
       };
     };
-
-/** In a checkout this file is TypeScript; in a build the thread's script lies beside the command line's. */
-const here = import.meta.url;
-const typescript = here.endsWith('.ts');
-const script = new URL(typescript ? 'node_request_worker.ts' : 'node_request_worker.js', here);
-const execArgv = typescript
-  ? { execArgv: ['--import', here.replace(/src\/server\/request_thread\.ts$/, 'scripts/run_typescript.mjs')] }
-  : {};
 
 /** A thread that reads requests: parses, checks and tokenizes them, one at a time. */
 export class RequestThread {
@@ -95,7 +88,7 @@ export class RequestThread {
 }
 
 async function startWorker(source: PromptSource): Promise<Worker> {
-  const worker = new Worker(script, { workerData: source, name: 'splitkv requests', ...execArgv });
+  const worker = startThread('node_request_worker', 'splitkv requests', source);
   // Between two requests there is nobody to tell: the next one finds it gone.
   worker.on('error', () => {});
   await nextMessage<'ready'>(worker);

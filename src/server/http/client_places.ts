@@ -4,6 +4,14 @@ import { ApiError, badRequest } from '../api_error.js';
 export class ClientPlaces {
   readonly #taken = new Map<string, number>();
 
+  /** @param elsewhere answers of a client that others like this one have under way */
+  constructor(private readonly elsewhere: (client: string) => number = () => 0) {}
+
+  /** By client. */
+  get taken(): ReadonlyMap<string, number> {
+    return this.#taken;
+  }
+
   /**
    * Runs a request for `wanted` answers of a client.
    * @param most answers that a client may have under way
@@ -13,7 +21,7 @@ export class ClientPlaces {
     if (wanted > most) {
       throw badRequest(`${wanted} answers in one request: this server takes at most ${most} of one client`, param);
     }
-    const taken = this.#taken.get(client) ?? 0;
+    const taken = (this.#taken.get(client) ?? 0) + this.elsewhere(client);
     if (taken + wanted > most) {
       const message = `you have ${taken} answers under way, and this server takes at most ${most} of one client; try again when some have ended`;
       throw new ApiError(429, message, { code: 'client_queue_full', headers: { 'Retry-After': '1' } });

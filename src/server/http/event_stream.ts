@@ -32,6 +32,12 @@ export class EventStream {
     this.#write(`${name === undefined ? '' : `event: ${name}\n`}data: ${JSON.stringify(event)}\n\n`);
   }
 
+  /** Events as they are to be sent, or comments. */
+  sendText(text: string): void {
+    this.#heartbeat.refresh();
+    this.#write(text);
+  }
+
   /** Ends the stream as clients expect it; an answer that was cut off ends without the mark of a whole one, where the API has one. */
   end(outcome: Outcome, mark?: string): void {
     clearInterval(this.#heartbeat);

@@ -105,8 +105,9 @@ export const commonFields = {
   ),
 };
 
-/** Fields of OpenAI's that change nothing of an answer here. */
+/** Fields that change nothing of an answer here: OpenAI's, and `session`, which gateways look at. */
 const IGNORED = [
+  'session',
   'user',
   'metadata',
   'store',

@@ -30,7 +30,7 @@ const idOf = (prefix: string): string => `${prefix}_${randomUUID().replaceAll('-
 /** Writes an answer as a response: items of reasoning and of text, whole or in events. */
 export class ResponseWriter implements AnswerWriter {
   readonly isNamed = true;
-  readonly id = idOf('resp');
+  readonly id: string;
   readonly #created = Math.floor(Date.now() / 1000);
   readonly #output: object[] = [];
   #sequence = 0;
@@ -45,7 +45,11 @@ export class ResponseWriter implements AnswerWriter {
     private readonly modelName: string,
     /** Hears of the response once it is whole, and of what was answered. */
     private readonly onWhole: (body: { readonly id: string }, answer: ChatMessage) => void,
-  ) {}
+    /** Who keeps it, where there are several. */
+    place?: string,
+  ) {
+    this.id = idOf(place === undefined ? 'resp' : `resp_${place}`);
+  }
 
   whole([answer]: readonly WholeAnswer[], completion: Completion): object {
     const { text, reasoning, toolCalls, logprobs, finish } = answer!;

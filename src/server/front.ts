@@ -1,0 +1,333 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { type Duplex, duplexPair } from 'node:stream';
+import { SplitkvError } from '../base/errors.js';
+import { ApiError, toApiError } from './api_error.js';
+import { Access } from './http/access.js';
+import { BodyRooms } from './http/body_room.js';
+import { answerBrokenRequest } from './http/broken_request.js';
+import { Exchange, type Outcome } from './http/exchange.js';
+import { hostCheck } from './http/hosts.js';
+import { readBody } from './http/read_body.js';
+import { messageError } from './messages/message_writer.js';
+import { checkMethod, findRoute, needsKey, type Route } from './routes.js';
+import { type OwnMetrics, ServerMetrics } from './server_metrics.js';
+
+/** Who may connect and ask, and what requests may take. */
+export interface FrontOptions {
+  /** Address to listen on; default 127.0.0.1: nobody but this machine. */
+  readonly host?: string;
+  /** 0 (default) takes a free one. */
+  readonly port?: number;
+  /** Told at /version, and part of each answer's `system_fingerprint`. */
+  readonly version?: string;
+  /** Any of them lets a client in; none: everybody. */
+  readonly apiKeys?: readonly string[];
+  /** /metrics needs a key, too. */
+  readonly protectMetrics?: boolean;
+  /** Host names that requests may ask for, or '*'; default: this machine's where it alone is listened to, else any. */
+  readonly allowedHosts?: readonly string[];
+  /** Origins whose pages may ask, or '*'; default none. */
+  readonly origins?: readonly string[];
+  /** Bytes of a request's body; default 1 MiB. */
+  readonly maxBodyBytes?: number;
+  /** Bytes of all requests' bodies that are held at once, one client's up to half of them; default 64 MiB, or eight bodies. */
+  readonly maxBodiesBytes?: number;
+  /** Connections at once; more are closed as they come. Default 1024. */
+  readonly maxConnections?: number;
+  /** Bytes that may wait for a client that reads slowly; default 1 MiB. */
+  readonly maxBufferedBytes?: number;
+  /** Time for a request's headers (default 10 s), for all of it (60 s), and for a client to take any of a finished answer (30 s). */
+  readonly headersMs?: number;
+  readonly requestMs?: number;
+  readonly stallMs?: number;
+  /** Time that a connection is kept for the next request; longer than a proxy keeps it (mostly 60 s). Default 75 s. */
+  readonly keepAliveMs?: number;
+  /** Hears of each request as it ends. */
+  readonly onRequest?: (record: RequestRecord) => void;
+  /** Hears of errors that are the server's; clients are told no more than that there was one. */
+  readonly onError?: (error: unknown, request: Pick<RequestRecord, 'id' | 'trace'>) => void;
+}
+
+export interface RequestRecord {
+  readonly id: string;
+  readonly method: string;
+  readonly path: string;
+  /** Of the trace (W3C) that it is part of, as its `traceparent` says. */
+  readonly trace?: string | undefined;
+  /** 0 where nothing was sent. */
+  readonly status: number;
+  readonly outcome: Outcome;
+  readonly seconds: number;
+}
+
+/** What answers behind a front. */
+export interface FrontService {
+  /** Answers a request that may be asked, of a route that isn't the front's own. @throws what it is refused with */
+  answer(exchange: Exchange, route: Route): Promise<void>;
+  /** 'ok', or why requests had better go elsewhere. */
+  status(): string;
+  metrics(): OwnMetrics;
+}
+
+const DEFAULTS = {
+  host: '127.0.0.1',
+  version: 'unknown',
+  port: 0,
+  maxBodyBytes: 2 ** 20,
+  maxBufferedBytes: 2 ** 20,
+  maxConnections: 1024,
+  headersMs: 10_000,
+  requestMs: 60_000,
+  stallMs: 30_000,
+  keepAliveMs: 75_000,
+  protectMetrics: false,
+};
+/** Time for what a shutdown cut off to be told, before connections are closed. */
+const FAREWELL_MS = 1000;
+/** Time for requests on new connections to be read. */
+const UNREAD_MS = 250;
+
+/** Connections, keys, limits, /health and its like, and an end that tells clients: what every server here has before its service. */
+export class HttpFront {
+  readonly access: Access;
+  readonly metrics: ServerMetrics;
+  readonly #server: Server;
+  readonly #options: FrontOptions & typeof DEFAULTS;
+  readonly #live = new Set<Exchange>();
+  readonly #bodies: BodyRooms;
+  readonly #checkHost: (request: IncomingMessage) => void;
+  /** Of connections that aren't the network's. */
+  readonly #connected = new Set<Duplex>();
+  #url = '';
+  #leaving = false;
+  #closing: Promise<void> | undefined;
+  #idle: (() => void) | undefined;
+
+  constructor(
+    given: FrontOptions,
+    private readonly service: FrontService,
+  ) {
+    const options = { ...DEFAULTS, ...given };
+    this.#options = options;
+    this.metrics = new ServerMetrics(options.version);
+    this.access = new Access(options.apiKeys ?? [], options.origins ?? []);
+    this.#checkHost = hostCheck(options.allowedHosts, options.host);
+    this.#bodies = new BodyRooms(options.maxBodiesBytes ?? Math.max(2 ** 26, 8 * options.maxBodyBytes));
+    const { headersMs, requestMs, keepAliveMs } = options;
+    const server = createServer({
+      headersTimeout: headersMs,
+      requestTimeout: requestMs,
+      keepAliveTimeout: keepAliveMs,
+      connectionsCheckingInterval: Math.min(1000, headersMs),
+    });
+    this.#server = server;
+    server.maxConnections = options.maxConnections;
+    server.on('request', (request, response) => this.#take(request, response));
+    server.on('checkContinue', (request, response) => this.#take(request, response));
+    server.on('clientError', (error, socket) => {
+      const status = answerBrokenRequest(error, socket as Socket);
+      if (status !== undefined) this.metrics.count('other', 'refused', status);
+    });
+  }
+
+  /** @throws SplitkvError `io` for an address that can't be listened on */
+  async listen(): Promise<void> {
+    const { host, port: wanted } = this.#options;
+    const server = this.#server;
+    await new Promise<void>((done, failed) => {
+      server.once('error', (error: NodeJS.ErrnoException) => failed(listenError(error, host, wanted)));
+      server.listen(wanted, host, done);
+    });
+    const { address, family, port } = server.address() as AddressInfo;
+    this.#url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+  }
+
+  /**
+   * A connection to here without a network: what is written to it is read as HTTP. It counts as one of the client, which whoever connects
+   * has made sure of.
+   */
+  connect(client: string): Duplex {
+    const [near, far] = duplexPair();
+    // As sockets have them; nothing here waits for a network.
+    const socket = Object.assign(far, { remoteAddress: client, setTimeout: () => far });
+    this.#connected.add(far);
+    near.once('close', () => far.destroy());
+    far.once('close', () => {
+      this.#connected.delete(far);
+      near.destroy();
+    });
+    this.#server.emit('connection', socket);
+    return near;
+  }
+
+  /** Ends without a slash; empty where nothing is listened to. */
+  get url(): string {
+    return this.#url;
+  }
+
+  get version(): string {
+    return this.#options.version;
+  }
+
+  get maxBufferedBytes(): number {
+    return this.#options.maxBufferedBytes;
+  }
+
+  /** Requests under way. */
+  get live(): number {
+    return this.#live.size;
+  }
+
+  /** @throws ApiError 503 once it closes */
+  checkOpen(): void {
+    if (this.#closing) throw new ApiError(503, 'the server is shutting down', { code: 'shutting_down' });
+  }
+
+  /**
+   * What is made of a request's body, which counts as held until then.
+   * @throws ApiError as `readBody`, and what `use` throws
+   */
+  async withBody<T>(
+    { request, response }: Exchange,
+    use: (body: Uint8Array<ArrayBuffer>, client: string) => Promise<T>,
+  ): Promise<T> {
+    const client = this.access.clientOf(request);
+    const room = this.#bodies.open(client);
+    try {
+      return await use(await readBody(request, response, this.#options.maxBodyBytes, room), client);
+    } finally {
+      room.close();
+    }
+  }
+
+  /**
+   * Is no longer ready, and goes on as before for `ms`: balancers that ask /readyz send nobody here any more. Clients with an open
+   * connection are told to end it. `close` follows.
+   */
+  async drain(ms: number): Promise<void> {
+    this.#leaving = true;
+    await new Promise((resolve) => setTimeout(resolve, ms));
+  }
+
+  /** Takes no more requests, waits up to `graceMs` for those under way, and ends the rest. Resolves when no connection is left. */
+  close(graceMs = 0): Promise<void> {
+    return (this.#closing ??= this.#close(graceMs));
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    this.#leaving = true;
+    await this.#acceptWaiting();
+    // Where it didn't listen there is nothing to wait for.
+    const closed = new Promise<void>((done) => this.#server.close(() => done()));
+    await this.#untilIdle(graceMs);
+    for (const exchange of this.#live) exchange.stop('shut_down');
+    await this.#untilIdle(FAREWELL_MS);
+    // Requests that came before the end may not have been read yet: they are told, too.
+    if (graceMs > 0) await Promise.race([closed, new Promise((done) => setTimeout(done, UNREAD_MS))]);
+    this.#server.closeAllConnections();
+    for (const socket of this.#connected) socket.destroy();
+    await closed;
+    this.metrics.close();
+  }
+
+  /** Connections that wait to be accepted would be reset when the server listens no more. */
+  async #acceptWaiting(): Promise<void> {
+    let accepted = 0;
+    const count = (): number => accepted++;
+    this.#server.on('connection', count);
+    // Two looks at the sockets without another one.
+    for (let quiet = 0, before = 0; quiet < 2 && accepted < this.#options.maxConnections; before = accepted) {
+      await new Promise((done) => setImmediate(done));
+      quiet = accepted === before ? quiet + 1 : 0;
+    }
+    this.#server.off('connection', count);
+  }
+
+  /** Until no request is under way, or the time is over. */
+  #untilIdle(ms: number): Promise<void> {
+    if (this.#live.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#idle = undefined;
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      this.#idle = done;
+    });
+  }
+
+  #take(request: IncomingMessage, response: ServerResponse): void {
+    const exchange = new Exchange(request, response, this.#options.stallMs);
+    this.#live.add(exchange);
+    const closed = new Promise<void>((resolve) => response.once('close', resolve));
+    const answered = this.#answer(exchange).catch((error: unknown) => this.#tellError(exchange, error));
+    void Promise.all([answered, closed]).then(() => this.#record(exchange));
+  }
+
+  #record(exchange: Exchange): void {
+    const { id, trace, request, response, started, route = 'other', outcome = 'failed' } = exchange;
+    this.#live.delete(exchange);
+    const seconds = (performance.now() - started) / 1000;
+    const status = response.headersSent ? response.statusCode : 0;
+    this.metrics.count(route, outcome, status, seconds);
+    if (outcome === 'completed' && request.method === 'POST') this.metrics.answered(seconds);
+    this.#options.onRequest?.({
+      id,
+      trace,
+      method: request.method ?? '',
+      path: request.url ?? '',
+      status,
+      outcome,
+      seconds,
+    });
+    if (this.#live.size === 0) this.#idle?.();
+  }
+
+  #tellError(exchange: Exchange, error: unknown): void {
+    const told = toApiError(error);
+    // A client that went away while it sent its request breaks the reading of it.
+    const gone = exchange.request.destroyed && !exchange.request.complete;
+    if (told.details.cause !== undefined && !gone) this.#options.onError?.(error, exchange);
+    exchange.sendError(told, exchange.route?.startsWith('/v1/messages') ? messageError(told) : undefined);
+  }
+
+  async #answer(exchange: Exchange): Promise<void> {
+    const { request, response } = exchange;
+    if (this.#leaving) response.setHeader('Connection', 'close');
+    this.#checkHost(request);
+    this.access.checkOrigin(request, response);
+    if (this.access.isPreflight(request, response)) return exchange.send(204, 'text/plain', '');
+    const route = findRoute(request.url ?? '/');
+    exchange.route = route.name;
+    if (needsKey(route) || (route.name === '/metrics' && this.#options.protectMetrics)) this.access.checkKey(request);
+    checkMethod(route, request.method ?? '');
+    if (route.name === '/health' || route.name === '/readyz') return this.#health(exchange);
+    // It answers, so it lives: only a process that hangs should be started again.
+    if (route.name === '/livez') return exchange.sendJson(200, { status: 'ok' });
+    if (route.name === '/version') return exchange.sendJson(200, { version: this.#options.version });
+    if (route.name === '/metrics') {
+      const load = { live: this.#live.size, bodyBytes: this.#bodies.bytes };
+      const text = this.metrics.text(load, this.service.metrics());
+      return exchange.send(200, 'text/plain; version=0.0.4; charset=utf-8', text);
+    }
+    await this.service.answer(exchange, route);
+  }
+
+  #health(exchange: Exchange): void {
+    const status = this.#leaving ? 'shutting down' : this.service.status();
+    exchange.sendJson(status === 'ok' ? 200 : 503, { status });
+  }
+}
+
+function listenError(error: NodeJS.ErrnoException, host: string, port: number): SplitkvError {
+  const where = `${host}:${port}`;
+  const why =
+    error.code === 'EADDRINUSE'
+      ? `port ${port} is in use on ${host}; choose another with --port, or 0 for a free one`
+      : error.code === 'EACCES'
+        ? `port ${port} needs more rights; choose one above 1023 with --port`
+        : `can't listen on ${where} (${error.code ?? error.message}); check --listen`;
+  return new SplitkvError('io', why, { cause: error });
+}
