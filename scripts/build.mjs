@@ -47,8 +47,9 @@ const planning = { 'splitkv-planning': join(root, 'src/planning/index.ts') };
 const commandLine = {
   'cli/main': join(root, 'src/cli/main.ts'),
   'cli/host': join(root, 'src/app/host.ts'),
-  // The thread that reads large requests: src/server/request_thread.ts looks for it beside itself.
+  // Threads of the server: src/server/threads.ts looks for them beside itself.
   'cli/node_request_worker': join(root, 'src/server/node_request_worker.ts'),
+  'cli/node_beat_worker': join(root, 'src/server/replicas/node_beat_worker.ts'),
 };
 
 const buildParts = ({ entry, output, write = true, ...rest }) =>

@@ -1,0 +1,60 @@
+import { metricText, type Sample } from '../prometheus.js';
+import type { Beat } from '../replicas/messages.js';
+import type { RelayEvent } from './relay.js';
+import { type Member, type ReplicaSet, takes } from './replica_set.js';
+
+const HELP: Readonly<Record<RelayEvent, string>> = {
+  moved: 'Requests that were asked of another replica again.',
+  resumed: 'Streams that went on with another replica.',
+  differed: 'Streams that another replica could not go on with: it said something else.',
+  restarted: 'Streams that began again with another replica.',
+};
+
+/** What a gateway tells Prometheus of its replicas. */
+export class GatewayMetrics {
+  readonly #events: Record<RelayEvent, number> = { moved: 0, resumed: 0, differed: 0, restarted: 0 };
+
+  count(event: RelayEvent): void {
+    this.#events[event]++;
+  }
+
+  /** @param others gateways beside this one */
+  texts(replicas: ReplicaSet, others: number): string[] {
+    const { members } = replicas;
+    const by = (value: (member: Member) => number): Sample[] =>
+      members.map((member): Sample => [{ replica: member.beat.name, model: member.beat.model }, value(member)]);
+    const gauge = (name: string, help: string, value: (beat: Beat) => number): string =>
+      metricText(
+        `splitkv_replica_${name}`,
+        'gauge',
+        help,
+        by(({ beat }) => value(beat)),
+      );
+    const counter = (name: string, help: string, value: (member: Member) => number): string =>
+      metricText(`splitkv_replica_${name}_total`, 'counter', help, by(value));
+    return [
+      metricText('splitkv_gateways', 'gauge', 'Gateways of the cluster, this one included.', others + 1),
+      metricText('splitkv_replicas', 'gauge', 'Replicas that are there.', members.length),
+      metricText('splitkv_replicas_ready', 'gauge', 'Of those, such as take requests.', replicas.ready.length),
+      gauge('running', 'Answers being generated.', ({ running }) => running),
+      gauge('waiting', 'Answers that wait for a slot or for KV blocks.', ({ waiting }) => waiting),
+      gauge('slots', 'Answers that may be generated side by side.', ({ slots }) => slots),
+      gauge('places', 'Answers that may run and wait.', ({ room }) => room),
+      gauge('draining', '1 while it ends what it has and takes nothing new.', ({ draining }) => Number(draining)),
+      metricText(
+        'splitkv_replica_ready',
+        'gauge',
+        '1 while it takes requests.',
+        by((member) => Number(takes(member))),
+      ),
+      gauge('lag_seconds', 'For how long it has computed without a word.', ({ lag }) => lag / 1000),
+      counter('prompt_tokens', 'Prompt tokens of accepted requests.', ({ beat }) => beat.promptTokens),
+      counter('cached_prompt_tokens', 'Prompt tokens that the prefix cache held.', ({ beat }) => beat.cachedTokens),
+      counter('generated_tokens', 'Tokens generated.', ({ beat }) => beat.generatedTokens),
+      counter('requests', 'Requests that this gateway sent there.', ({ asked }) => asked),
+      ...Object.entries(this.#events).map(([event, count]) =>
+        metricText(`splitkv_gateway_${event}_total`, 'counter', HELP[event as RelayEvent], count),
+      ),
+    ];
+  }
+}

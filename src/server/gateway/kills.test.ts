@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Cluster, connectCluster } from '../../cluster/connect.js';
+import type { NatsServer } from '../../cluster/node_nats_server.js';
+import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
+import { runAlone, runLoad } from '../testing/load_run.js';
+import { ReplicaProcess } from '../testing/replica_process.js';
+import { until } from '../testing/until.js';
+import { Gateway } from './gateway.js';
+
+/** Two minutes: SPLITKV_KILLS=120 npx vitest run src/server/gateway/kills.test.ts */
+const SECONDS = Number(process.env['SPLITKV_KILLS'] ?? 8);
+const isLong = SECONDS > 8;
+const CLIENTS = isLong ? 64 : 8;
+const PAUSE_MS = isLong ? 10_000 : 3000;
+const NAMES = ['a', 'b', 'c'];
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+let nats: NatsServer;
+let cluster: Cluster;
+beforeAll(async () => {
+  if (!natsServer) return;
+  nats = await startNats();
+  cluster = await connectCluster({ servers: nats.url });
+});
+afterAll(async () => {
+  await cluster?.close();
+  await nats?.stop();
+});
+
+const tasks = Array.from({ length: 24 }, (_, index) => ({
+  prompt: `${'the cat sat on the mat '.repeat(index % 5)}${index}`,
+  maxTokens: 8 + ((index * 11) % 60),
+  temperature: index % 2,
+  seed: index,
+}));
+
+test.skipIf(!natsServer)(
+  'replicas are killed one after the other while clients read: nothing is lost, every text is as alone',
+  { timeout: 180_000 + SECONDS * 2000 },
+  async () => {
+    const gateway = await Gateway.listen({ cluster, maxPerClient: 1e6, version: 'test', patienceMs: 60_000 });
+    const start = async (name: string): Promise<ReplicaProcess> => {
+      const replica = new ReplicaProcess({ servers: nats.url, replica: name, tokenMs: 10, slots: 32 });
+      await replica.ready();
+      return replica;
+    };
+    const replicas = await Promise.all(NAMES.map(start));
+    try {
+      const isThere = (count: number): Promise<void> => until(() => gateway.replicas.ready.length === count);
+      await isThere(NAMES.length);
+      const { url } = gateway;
+      const alone = await runAlone(url, 'stand-in', tasks);
+      const load = runLoad({
+        url,
+        model: 'stand-in',
+        tasks: alone,
+        clients: CLIENTS,
+        seconds: SECONDS,
+        vanishing: 10,
+        seed: 1,
+      });
+      let isOver = false;
+      const ended = load.finally(() => (isOver = true));
+      let kills = 0;
+      while (!isOver) {
+        await Promise.race([pause(PAUSE_MS), ended]);
+        if (isOver) break;
+        const at = kills++ % NAMES.length;
+        await replicas[at]!.signal('SIGKILL');
+        replicas[at] = await start(NAMES[at]!);
+      }
+      const report = await ended;
+      const text = await (await fetch(`${url}/metrics`)).text();
+      const metric = (name: string): number => Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)![1]);
+      const figures = {
+        kills,
+        moved: metric('splitkv_gateway_moved_total'),
+        resumed: metric('splitkv_gateway_resumed_total'),
+      };
+      if (isLong) console.log(JSON.stringify({ ...report, ...figures }));
+      expect(report.failed).toEqual([]);
+      expect(report.wrong).toEqual([]);
+      expect(report.completed).toBeGreaterThan(CLIENTS);
+      expect(kills).toBeGreaterThan(0);
+      expect(figures.moved).toBeGreaterThan(0);
+      await until(() => gateway.live === 0);
+    } finally {
+      await gateway.close();
+      await Promise.all(replicas.map((replica) => replica.signal('SIGKILL')));
+    }
+  },
+);

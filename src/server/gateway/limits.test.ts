@@ -1,0 +1,170 @@
+import OpenAI from 'openai';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { type Cluster, connectCluster } from '../../cluster/connect.js';
+import type { NatsServer } from '../../cluster/node_nats_server.js';
+import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
+import { prefixHashes } from '../../cluster/routing/prefix_hashes.js';
+import { type Joined, joinCluster } from '../replicas/join.js';
+import { standInModel, type StandInOptions } from '../testing/stand_in_model.js';
+import { until } from '../testing/until.js';
+import { Gateway, type GatewayOptions, SESSION_HEADER } from './gateway.js';
+
+let nats: NatsServer;
+let cluster: Cluster;
+const open: { close(): Promise<unknown> }[] = [];
+beforeAll(async () => {
+  if (!natsServer) return;
+  nats = await startNats();
+  cluster = await connectCluster({ servers: nats.url });
+});
+afterEach(async () => {
+  for (const each of open.splice(0).toReversed()) await each.close();
+});
+afterAll(async () => {
+  await cluster?.close();
+  await nats?.stop();
+});
+
+async function gatewayOf(options: Partial<GatewayOptions> = {}): Promise<Gateway> {
+  const gateway = await Gateway.listen({ cluster, maxPerClient: 1e6, version: 'test', ...options });
+  open.push({ close: () => gateway.close() });
+  return gateway;
+}
+
+async function join(name: string, options: StandInOptions = {}, maxQueue = 128): Promise<Joined> {
+  const joined = await joinCluster({
+    cluster: { servers: nats.url },
+    name,
+    model: standInModel(options),
+    server: { version: 'test', maxQueue },
+  });
+  open.push({ close: () => joined.close(0) });
+  return joined;
+}
+
+const there = (gateway: Gateway, ...names: string[]): Promise<void> =>
+  until(
+    () =>
+      gateway.replicas.ready
+        .map(({ beat }) => beat.name)
+        .toSorted()
+        .join() === names.join(),
+  );
+const post = (url: string, body: object, headers: Record<string, string> = {}, path = '/v1/completions') =>
+  fetch(`${url}${path}`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+/** Requests that each replica was sent. */
+const asked = (gateway: Gateway): number[] =>
+  gateway.replicas.members.toSorted((a, b) => (a.beat.name < b.beat.name ? -1 : 1)).map((member) => member.asked);
+
+describe.skipIf(!natsServer)('a gateway', () => {
+  test('the openai client: whole, streamed, errors as it knows them, stored responses at their replica', async () => {
+    const gateway = await gatewayOf({ apiKeys: ['secret'] });
+    await Promise.all([join('a'), join('b')]);
+    await there(gateway, 'a', 'b');
+    const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'secret', maxRetries: 0 });
+    const messages = [{ role: 'user' as const, content: 'hello' }];
+    const request = { model: 'stand-in', messages, max_tokens: 12, seed: 1 };
+    const whole = await client.chat.completions.create(request);
+    const stream = client.chat.completions.stream(request);
+    expect((await stream.finalChatCompletion()).choices[0]!.message.content).toBe(whole.choices[0]!.message.content);
+    expect((await client.models.list()).data.map(({ id }) => id)).toEqual(['stand-in']);
+    await expect(client.chat.completions.create({ ...request, messages: [] })).rejects.toMatchObject({ status: 400 });
+    const wrong = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'no', maxRetries: 0 });
+    await expect(wrong.models.list()).rejects.toMatchObject({ status: 401 });
+    for (let turn = 0; turn < 4; turn++) {
+      const first = await client.responses.create({ model: 'stand-in', input: `turn ${turn}`, max_output_tokens: 5 });
+      expect((await client.responses.retrieve(first.id)).output_text).toBe(first.output_text);
+      const next = await client.responses.create({
+        model: 'stand-in',
+        input: 'and then',
+        previous_response_id: first.id,
+        max_output_tokens: 5,
+      });
+      expect(next.previous_response_id).toBe(first.id);
+      await client.responses.delete(first.id);
+      await expect(client.responses.retrieve(first.id)).rejects.toMatchObject({ status: 404 });
+    }
+  });
+
+  test('a full cluster: 429 with the time to come again; a full replica leaves it to the other', async () => {
+    const gateway = await gatewayOf();
+    await Promise.all([join('a', { slots: 1, tokenMs: 30 }, 0), join('b', { slots: 1, tokenMs: 30 }, 0)]);
+    await there(gateway, 'a', 'b');
+    const ask = () => post(gateway.url, { prompt: 'x', max_tokens: 50 });
+    const first = [ask(), ask()];
+    await until(() => asked(gateway).join() === '1,1');
+    const refused = await ask();
+    expect(refused.status).toBe(429);
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(await refused.json()).toMatchObject({ error: { code: 'queue_full' } });
+    expect((await Promise.all(first)).map(({ status }) => status)).toEqual([200, 200]);
+  });
+
+  test('a client has its share over all gateways', async () => {
+    const [one, two] = [await gatewayOf({ maxPerClient: 2 }), await gatewayOf({ maxPerClient: 2 })];
+    await join('a', { tokenMs: 30 });
+    await Promise.all([there(one, 'a'), there(two, 'a')]);
+    const ask = ({ url }: Gateway) => post(url, { prompt: 'x', max_tokens: 60 });
+    const first = [ask(one), ask(two)];
+    const metric = async ({ url }: Gateway): Promise<string> => (await fetch(`${url}/metrics`)).text();
+    await until(async () => /^splitkv_gateways 2$/m.test(await metric(one)));
+    // Gateways tell each other a few times a second.
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    const refused = await Promise.all([ask(one), ask(two)]);
+    for (const response of refused) {
+      expect(response.status).toBe(429);
+      expect(await response.json()).toMatchObject({ error: { code: 'client_queue_full' } });
+    }
+    expect((await Promise.all(first)).map(({ status }) => status)).toEqual([200, 200]);
+  });
+
+  test('a draining replica ends what it has, and what takes too long goes on elsewhere', async () => {
+    const gateway = await gatewayOf();
+    const first = await join('a', { tokenMs: 30 });
+    await there(gateway, 'a');
+    const long = post(gateway.url, { prompt: 'x', max_tokens: 100, seed: 1, stream: true });
+    const short = post(gateway.url, { prompt: 'y', max_tokens: 15 });
+    await until(() => first.replica.live === 2);
+    await join('b');
+    await there(gateway, 'a', 'b');
+    first.replica.drain();
+    await there(gateway, 'b');
+    const before = gateway.replicas.member('b')!.asked;
+    expect((await post(gateway.url, { prompt: 'z' })).status).toBe(200);
+    expect(gateway.replicas.member('b')!.asked).toBe(before + 1);
+    await first.close(1200);
+    expect((await short).status).toBe(200);
+    const text = await (await long).text();
+    expect(text).toMatch(/"finish_reason":"length"[^]*\[DONE\]/);
+    expect(text.match(/"text":" /g)).toHaveLength(100);
+  });
+
+  test('a prefix and a session stay with a replica', async () => {
+    const gateway = await gatewayOf();
+    await Promise.all([join('a'), join('b'), join('c')]);
+    await there(gateway, 'a', 'b', 'c');
+    const prefix = 'once upon a time there was a bridge of stone '.repeat(30);
+    await post(gateway.url, { prompt: `${prefix}0` });
+    // A replica tells what it has cached with its beats.
+    await until(() => gateway.replicas.members.some(({ prefixes }) => (prefixes?.matched(hashesOf(prefix)) ?? 0) > 1));
+    for (let turn = 1; turn < 6; turn++) await post(gateway.url, { prompt: `${prefix}${turn}` });
+    expect(asked(gateway).toSorted((a, b) => a - b)).toEqual([0, 0, 6]);
+    const before = asked(gateway);
+    for (let turn = 0; turn < 6; turn++) {
+      await post(gateway.url, { prompt: `${turn}` }, { [SESSION_HEADER]: 'one' });
+    }
+    const sent = asked(gateway).map((count, at) => count - before[at]!);
+    expect(sent.toSorted((a, b) => a - b)).toEqual([0, 0, 6]);
+  });
+
+  test('a name that is taken is refused', async () => {
+    await join('a');
+    await expect(join('a')).rejects.toMatchObject({ code: 'usage' });
+  });
+});
+
+const hashesOf = (prompt: string): Uint32Array => prefixHashes(JSON.stringify([null, prompt]));

@@ -1,0 +1,155 @@
+import { createHash, type Hash } from 'node:crypto';
+import { isObject } from '../../base/json.js';
+import type { SseEvent } from './sse.js';
+
+/** What another replica says isn't what was said before. */
+export class DiffersError extends Error {
+  override readonly name = 'DiffersError';
+}
+
+/** What was sent of one answer of several, whose events come in order. */
+interface Lane {
+  count: number;
+  readonly digest: Hash;
+  /** In the order in which they were first said. */
+  readonly ids: string[];
+}
+
+/** What the replica that goes on has said of it so far. */
+interface Again {
+  count: number;
+  readonly digest: Hash;
+  readonly ids: string[];
+}
+
+/** Fields that are another each time: names that were drawn, times, and what a cache held. */
+const isId = (key: string): boolean => key === 'id' || key.endsWith('_id');
+const TIMES = ['created', 'created_at', 'completed_at'];
+const CACHED = ['cached_tokens', 'cache_read_input_tokens', 'input_tokens'];
+
+/**
+ * A stream's events as the client gets them, whoever says them: when another replica says all of it again, what was sent is
+ * compared and left out, and what follows has the names (ids) and times of the first one's. Memory doesn't grow with what was sent.
+ */
+export class StreamReplay {
+  readonly #lanes = new Map<string, Lane>();
+  /** Undefined while the first one speaks. */
+  #again: Map<string, Again> | undefined;
+  readonly #times = new Map<string, unknown>();
+  /** The answer's own name, which all its events may have, and what others call it. */
+  #id: string | undefined;
+  readonly #others = new Set<string>();
+
+  /** Events that were sent. */
+  get sent(): number {
+    let all = 0;
+    for (const { count } of this.#lanes.values()) all += count;
+    return all;
+  }
+
+  /** Another one begins from the first event. */
+  restart(): void {
+    this.#again = new Map();
+  }
+
+  /** Whoever speaks is believed from its first event on: what was sent before is forgotten. */
+  forget(): void {
+    this.#lanes.clear();
+    this.#times.clear();
+    this.#id = undefined;
+    this.#again = undefined;
+  }
+
+  /**
+   * The event as it is to be sent; undefined when it was.
+   * @throws DiffersError when it isn't what was sent
+   */
+  take(event: SseEvent): string | undefined {
+    if (event.data === undefined) return event.text;
+    const value = event.value;
+    const name = laneOf(value);
+    const lane = entry(this.#lanes, name);
+    const id = isObject(value) && typeof value['id'] === 'string' ? value['id'] : undefined;
+    this.#id ??= id;
+    if (!this.#again) {
+      addTo(lane, event, this.#times);
+      return event.text;
+    }
+    if (id !== undefined) this.#others.add(id);
+    const again = entry(this.#again, name);
+    const isNew = again.count >= lane.count;
+    addTo(again, event, isNew ? this.#times : undefined);
+    if (!isNew) {
+      if (again.count === lane.count && digestOf(again) !== digestOf(lane)) throw differs(lane.count);
+      return undefined;
+    }
+    for (let at = lane.ids.length; at < again.ids.length; at++) lane.ids.push(again.ids[at]!);
+    lane.count++;
+    lane.digest.update(formOf(event, again.ids));
+    const nameOf = (each: string): string => (this.#others.has(each) ? this.#id! : lane.ids[again.ids.indexOf(each)]!);
+    return textOf(event, nameOf, this.#times);
+  }
+
+  /** The one that speaks has said all. @throws DiffersError when that is less than was sent */
+  end(): void {
+    if (!this.#again) return;
+    for (const [name, { count }] of this.#lanes) {
+      if ((this.#again.get(name)?.count ?? 0) < count) throw differs(count);
+    }
+  }
+}
+
+const differs = (count: number): DiffersError =>
+  new DiffersError(`another replica doesn't say the same within the ${count} events that were sent`);
+
+function entry(map: Map<string, Lane>, name: string): Lane {
+  let found = map.get(name);
+  if (!found) map.set(name, (found = { count: 0, digest: createHash('sha256'), ids: [] }));
+  return found;
+}
+
+const digestOf = ({ digest }: Lane): string => digest.copy().digest('base64');
+
+/** Answers of one request are told side by side, in an order that changes from time to time. */
+function laneOf(value: unknown): string {
+  if (!isObject(value) || !Array.isArray(value['choices'])) return '';
+  const [first] = value['choices'] as unknown[];
+  return isObject(first) ? String(first['index']) : '';
+}
+
+function addTo(lane: Lane, event: SseEvent, times: Map<string, unknown> | undefined): void {
+  walk(event.value, (key, value) => {
+    if (isId(key) && typeof value === 'string' && !lane.ids.includes(value)) lane.ids.push(value);
+    if (times && TIMES.includes(key) && !times.has(key)) times.set(key, value);
+  });
+  lane.count++;
+  lane.digest.update(formOf(event, lane.ids));
+}
+
+/** What is the same each time. */
+function formOf({ name = '', data, value }: SseEvent, ids: readonly string[]): string {
+  if (value === undefined) return `${name}\n${data}\n`;
+  const form = JSON.stringify(value, (key, part: unknown) => {
+    if (isId(key) && typeof part === 'string') return ids.indexOf(part);
+    return TIMES.includes(key) || CACHED.includes(key) ? undefined : part;
+  });
+  return `${name}\n${form}\n`;
+}
+
+/** With other ids, and the times that were told before. */
+function textOf({ name, text, value }: SseEvent, idOf: (id: string) => string, times: Map<string, unknown>): string {
+  if (value === undefined) return text;
+  const data = JSON.stringify(value, (key, part: unknown) => {
+    if (isId(key) && typeof part === 'string') return idOf(part);
+    return TIMES.includes(key) && times.has(key) ? times.get(key) : part;
+  });
+  return `${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`;
+}
+
+function walk(value: unknown, visit: (key: string, value: unknown) => void): void {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [key, part] of Object.entries(value)) {
+    visit(key, part);
+    walk(part, visit);
+  }
+}
