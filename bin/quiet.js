@@ -22,7 +22,7 @@ export const needsQuiet = (argv) =>
   process.execArgv.length === 0 &&
   argv[0] !== undefined &&
   /^[a-z]+$/.test(argv[0]) &&
-  !['serve', 'rank', 'cluster', 'help'].includes(argv[0]);
+  !['serve', 'rank', 'gateway', 'cluster', 'help'].includes(argv[0]);
 
 /** In the command's process: its stderr is the terminal behind this one's filter. */
 export function adoptTerminal() {

@@ -34,6 +34,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   }),
   ...ofGroup('More machines', {
     rank: ['a GPU of this machine joins a cluster', () => import('./commands/rank.js')],
+    gateway: ['the OpenAI API in front of replicas (serve --replica)', () => import('./commands/gateway.js')],
     cluster: ['start a NATS server, by which machines find each other', () => import('./commands/cluster.js')],
   }),
   ...ofGroup('Studies', {

@@ -143,8 +143,14 @@ export interface ModelRequest extends HostRequest {
 /**
  * What the options say about the model, checked; nothing is loaded yet, but a model of the Hub is downloaded.
  * @param pull false: it isn't, and stays `hf:...`
+ * @param remote false: a cluster that options name isn't where its ranks are
  */
-export async function modelRequest(options: Options, terminal: Terminal, pull = true): Promise<ModelRequest> {
+export async function modelRequest(
+  options: Options,
+  terminal: Terminal,
+  pull = true,
+  remote = true,
+): Promise<ModelRequest> {
   const verbose = options.has('verbose');
   const host = options.oneOf('host', ['node', 'chrome']) ?? 'node';
   if (host === 'chrome' && options.has('adapter')) {
@@ -158,7 +164,8 @@ export async function modelRequest(options: Options, terminal: Terminal, pull = 
       verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line, part),
     onWarning: (message: string) => terminal.note(`splitkv: warning: ${message}`),
   };
-  const load = await loadOptions(options);
+  const { cluster, ...own } = await loadOptions(options);
+  const load: PlainLoadOptions = remote && cluster ? { ...own, cluster } : own;
   const { modelPath } = await import('./model_path.js');
   // Other machines find a model of the Hub by its name.
   const model = await modelPath(given, { network, pull: pull && !load.cluster, ...telling });

@@ -1,19 +1,19 @@
-import { readFile } from 'node:fs/promises';
-import { parseMemory } from '../../app/ranks/rank_options.js';
 import { progressLine } from '../../app/shared/progress.js';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
+import type { ClusterOptions } from '../../cluster/connect.js';
+import { checkName } from '../../cluster/names.js';
 import type { ServingModel } from '../../index.js';
-import { ApiServer, type RequestRecord, type ServerOptions } from '../../server/api_server.js';
-import { isLoopback } from '../../server/http/hosts.js';
-import { type Command, type Terminal, TERMINATED } from '../command.js';
+import { ApiServer, type ServerOptions } from '../../server/api_server.js';
+import type { Joined } from '../../server/replicas/join.js';
+import { hostname } from 'node:os';
+import { readCluster } from '../cluster/cluster_options.js';
+import type { Command, Terminal } from '../command.js';
+import { endingOf, frontOptions, frontSpecs, interrupted, isTerminated, messageOf, size } from '../front_options.js';
 import { modelOptions, modelRequest } from '../model_options.js';
 import { version } from '../version.js';
 import { defined, type Options } from '../options.js';
 
-const DEFAULT_PORT = 8000;
-const DEFAULT_GRACE_SECONDS = 30;
-const DEFAULT_DRAIN_SECONDS = 5;
 const { host: _host, 'steps-in-flight': _steps, ...ownModelOptions } = modelOptions;
 
 export const command: Command = {
@@ -22,27 +22,20 @@ export const command: Command = {
   examples: [
     'splitkv serve smollm2-360m-instruct --port 8000',
     'splitkv serve ./my-model --listen 0.0.0.0 --api-key-file keys.txt --slots 32',
+    'splitkv serve ./my-model --cluster nats://10.0.0.1:4222 --replica a',
   ],
   usage: 'serve MODEL [--port P] [options]',
   options: {
-    port: { value: 'P', help: `default ${DEFAULT_PORT}; 0 takes a free one` },
-    listen: { value: 'ADDRESS', help: 'default 127.0.0.1: nobody but this machine; 0.0.0.0 or :: for everybody' },
-    'api-key': {
-      value: 'KEY',
-      multiple: true,
-      help: 'let in only clients that have it; may be given several times; also from SPLITKV_API_KEY',
-    },
-    'api-key-file': { value: 'FILE', help: 'more keys, one on each line' },
-    'no-auth': { help: 'let in everybody, also from other machines' },
-    'protect-metrics': { help: '/metrics needs a key, too' },
-    'allowed-host': {
-      value: 'NAME',
-      multiple: true,
-      help: "a host name that requests may ask for, or '*'; default: localhost where only this machine may connect, else any",
-    },
-    'allow-origin': { value: 'ORIGIN', multiple: true, help: "let pages of this origin ask, or '*'; default none" },
+    ...frontSpecs,
     strict: { help: 'refuse request fields that are unknown here; default: ignore them, and name them in a header' },
     'served-name': { value: 'NAME', help: "what clients call the model; default: its folder's or file's name" },
+    replica: {
+      value: 'NAME',
+      help: "--cluster: its name among those that take gateways' requests (splitkv gateway); default: this machine's and a number. It listens only with --port",
+    },
+    'remote-ranks': {
+      help: "--cluster: the model's ranks are the cluster's (splitkv rank), named or counted by --ranks; a replica only with --replica",
+    },
     slots: { value: 'N', help: 'answers generated side by side; default 16' },
     'kv-memory': {
       value: 'SIZE',
@@ -56,38 +49,23 @@ export const command: Command = {
       value: 'N',
       help: 'answers in N groups whose steps run side by side, so that ranks wait less for each other; default auto: pipelines and token plans',
     },
-    'remote-ranks': {
-      help: "--cluster: the model's ranks are the cluster's (splitkv rank), named or counted by --ranks",
-    },
     'no-prefix-caching': { help: 'compute every prompt whole' },
     'max-queue': { value: 'N', help: 'answers that may wait; beyond them clients get 429; default 128' },
-    'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
-    'max-bodies': { value: 'SIZE', help: "all requests' bytes at once, one client's up to half; default 64MiB" },
-    'max-connections': { value: 'N', help: 'connections at once; more are closed; default 1024' },
-    'max-per-client': {
-      value: 'N',
-      help: 'answers that one key or address may have under way; default: half of all places',
-    },
-    'keep-alive': { value: 'SECONDS', help: 'that a connection waits for its next request; default 75' },
-    'drain-delay': {
-      value: 'SECONDS',
-      help: `between SIGTERM, from when on /readyz says 503, and the last request taken; default ${DEFAULT_DRAIN_SECONDS}`,
-    },
     'exit-on-failure': {
       help: 'end with code 1 when the GPU is lost for good, so that a supervisor starts the server again; default: go on and say 503',
     },
-    grace: { value: 'SECONDS', help: `what requests under way get at the end; default ${DEFAULT_GRACE_SECONDS}` },
     ...ownModelOptions,
     context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
   },
   async run(options, terminal) {
-    const own = {
-      ...(await serverOptions(options, terminal)),
+    const own: ServerOptions = {
+      ...(await frontOptions(options, terminal)),
+      ...defined({ modelName: options.text('served-name'), maxQueue: options.integer('max-queue', 0) }),
       version: await version(),
       strict: options.has('strict'),
     };
-    const drain = seconds(options, 'drain-delay') ?? DEFAULT_DRAIN_SECONDS;
-    const grace = seconds(options, 'grace') ?? DEFAULT_GRACE_SECONDS;
+    const place = await replicaPlace(options);
+    const { drain, grace } = endingOf(options);
     const serving = defined({
       slots: options.integer('slots', 1, 256),
       kvMemory: size(options, 'kv-memory'),
@@ -95,20 +73,23 @@ export const command: Command = {
       microBatches: microBatches(options),
       prefixCaching: options.has('no-prefix-caching') ? false : undefined,
     });
-    const { model: where, options: load, onProgress, onWarning, signal } = await modelRequest(options, terminal);
-    if (load.cluster && !options.has('remote-ranks')) {
-      throw usageError(
-        "serve --cluster: add --remote-ranks, with --ranks and --plan, for a model on the cluster's ranks",
-      );
-    }
-    // A port in use is told before the engine is read.
-    const server = await ApiServer.listen(own);
+    const {
+      model: where,
+      options: load,
+      onProgress,
+      onWarning,
+      signal,
+    } = await modelRequest(options, terminal, true, options.has('remote-ranks'));
+    // A port in use is told before the engine is read. A replica is asked by gateways, and listens where it is told to.
+    const listens = !place || options.has('port');
+    const server = listens ? await ApiServer.listen(own) : undefined;
     const failed = new AbortController();
     failed.signal.addEventListener('abort', () => {
       terminal.note(`splitkv: the model failed for good: ${messageOf(failed.signal.reason)}`);
     });
     const over = options.has('exit-on-failure') ? AbortSignal.any([signal, failed.signal]) : signal;
     let model: ServingModel | undefined;
+    let joined: Joined | undefined;
     try {
       const { serve } = await import('../../index.js');
       model = await serve(where, {
@@ -119,145 +100,105 @@ export const command: Command = {
         onWarning,
         onProgress: (progress) => onProgress(progressLine(progress)),
       });
-      server.open(model);
-      await terminal.write(options.has('json') ? `${JSON.stringify(document(server, model))}\n` : ready(server, model));
+      server?.open(model);
+      if (place) joined = await join(place, own, model, terminal);
+      const facts = factsOf(own, model, server?.url, place?.name);
+      await terminal.write(options.has('json') ? `${JSON.stringify(document(facts, model))}\n` : ready(facts, model));
       await interrupted(over);
       // Who has requests here is told; there is nothing to wait for.
       if (over.aborted && !signal.aborted) {
-        await server.close();
+        await joined?.close(0);
+        await server?.close();
         return 1;
       }
+      joined?.replica.drain();
       // Whoever presses Ctrl-C waits for it; whoever sends SIGTERM may have a balancer that must notice first.
       if (isTerminated(signal) && drain > 0) {
         terminal.note(`splitkv: no longer ready; requests are taken for another ${drain} s`);
-        await server.drain(drain * 1000);
+        await (server?.drain(drain * 1000) ?? new Promise((done) => setTimeout(done, drain * 1000)));
       }
-      if (server.live > 0) terminal.note(`splitkv: ending; ${server.live} requests get ${grace} s to finish`);
-      await server.close(grace * 1000);
+      const live = (server?.live ?? 0) + (joined?.replica.live ?? 0);
+      if (live > 0) terminal.note(`splitkv: ending; ${live} requests get ${grace} s to finish`);
+      await Promise.all([joined?.close(grace * 1000), server?.close(grace * 1000)]);
     } finally {
-      await server.close();
+      await joined?.close(0);
+      await server?.close();
       await model?.dispose();
     }
     return 0;
   },
 };
 
+interface ReplicaPlace {
+  readonly name: string;
+  readonly cluster: ClusterOptions;
+}
+
+/** The cluster that it joins, where it does. @throws SplitkvError `usage` */
+async function replicaPlace(options: Options): Promise<ReplicaPlace | undefined> {
+  const cluster = await readCluster(options);
+  const name = options.text('replica');
+  const needed = ['replica', 'remote-ranks'].find((option) => options.has(option));
+  if (!cluster && needed) throw usageError(`--${needed}: name the cluster, --cluster nats://HOST:4222`);
+  if (!cluster || (options.has('remote-ranks') && name === undefined)) return undefined;
+  const machine =
+    hostname()
+      .replace(/[^\w-]+/g, '-')
+      .replace(/^[-_]+/, '')
+      .slice(0, 50) || 'replica';
+  return { name: checkName(name ?? `${machine}-${process.pid}`, '--replica'), cluster };
+}
+
+/** Makes the model a replica of a cluster. */
+async function join(
+  { name, cluster }: ReplicaPlace,
+  { apiKeys: _keys, ...own }: ServerOptions,
+  model: ServingModel,
+  terminal: Terminal,
+): Promise<Joined> {
+  const { joinCluster } = await import('../../server/replicas/join.js');
+  return joinCluster({
+    cluster: { ...cluster, signal: terminal.signal },
+    name,
+    model,
+    server: own,
+    onStrange: (error) => terminal.note(`splitkv: a message that is none of a gateway's: ${messageOf(error)}`),
+  });
+}
+
 const microBatches = (options: Options): number | 'auto' | undefined =>
   options.text('micro-batches') === 'auto' ? 'auto' : options.integer('micro-batches', 1, 256);
 
-const seconds = (options: Options, name: string): number | undefined =>
-  options.number(name, 'seconds of at least 0', (value) => value >= 0);
-
-/**
- * Keys that let clients in: of --api-key, --api-key-file and SPLITKV_API_KEY.
- * @throws SplitkvError `usage` for one that no client can send, and where a place that should have keys has none: an open door must be
- *   asked for
- */
-async function apiKeys(options: Options): Promise<string[]> {
-  const keys: [place: string, key: string][] = options.texts('api-key').map((key) => ['--api-key', key]);
-  const fromEnvironment = process.env['SPLITKV_API_KEY'];
-  if (fromEnvironment !== undefined) {
-    const key = fromEnvironment.trim();
-    if (key === '') throw usageError('SPLITKV_API_KEY is empty; put a key there, or unset it');
-    keys.push(['SPLITKV_API_KEY', key]);
-  }
-  const file = options.text('api-key-file');
-  if (file !== undefined) {
-    const lines = (await keyFile(file)).split('\n').map((line) => line.trim());
-    const found = lines.filter((line) => line !== '');
-    if (found.length === 0) throw usageError(`--api-key-file ${file}: there is no key in it`);
-    keys.push(...found.map((key): [string, string] => [`--api-key-file ${file}`, key]));
-  }
-  for (const [place, key] of keys) {
-    if (!/^[\x21-\x7e]+$/.test(key)) {
-      throw usageError(`${place}: expected letters, digits and signs without blanks, at least one`);
-    }
-  }
-  return keys.map(([, key]) => key);
+/** Where a model is, and under which name. */
+interface Place {
+  readonly name: string;
+  readonly url: string | undefined;
+  readonly replica: string | undefined;
 }
 
-async function keyFile(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    throw usageError(
-      `--api-key-file ${file}: can't be read (${(error as NodeJS.ErrnoException).code ?? String(error)})`,
-    );
-  }
-}
-
-async function serverOptions(options: Options, terminal: Terminal): Promise<ServerOptions> {
-  const keys = await apiKeys(options);
-  const host = options.text('listen') ?? '127.0.0.1';
-  const needsKeys = !isLoopback(host) && !options.has('no-auth');
-  if (needsKeys && keys.length === 0) {
-    throw usageError(
-      `--listen ${host}: whoever reaches it could use this server; give --api-key (or --api-key-file, SPLITKV_API_KEY), or --no-auth`,
-    );
-  }
-  if (options.has('no-auth') && keys.length > 0) throw usageError('--no-auth: leave out the keys, or this option');
-  if (options.has('protect-metrics') && keys.length === 0) {
-    throw usageError('--protect-metrics: there is no key; give --api-key');
-  }
-  const verbose = options.has('verbose');
-  return {
-    port: options.integer('port', 0, 65535) ?? DEFAULT_PORT,
-    host,
-    apiKeys: keys,
-    protectMetrics: options.has('protect-metrics'),
-    origins: options.texts('allow-origin').map(checkedOrigin),
-    ...defined({
-      modelName: options.text('served-name'),
-      allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
-      maxPerClient: options.integer('max-per-client', 1),
-      keepAliveMs: milliseconds(seconds(options, 'keep-alive')),
-      maxQueue: options.integer('max-queue', 0),
-      maxBodyBytes: size(options, 'max-body'),
-      maxBodiesBytes: size(options, 'max-bodies'),
-      maxConnections: options.integer('max-connections', 1),
-      onRequest: verbose ? (record: RequestRecord) => terminal.note(requestLine(record)) : undefined,
-    }),
-    onError: (error, { id, trace }) => {
-      const message = (verbose && error instanceof Error && error.stack) || messageOf(error);
-      const request = `request ${id}${trace === undefined ? '' : `, trace ${trace}`}`;
-      terminal.note(`splitkv: ${error instanceof SplitkvError ? '' : 'internal error: '}${message} (${request})`);
-    },
-  };
-}
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-const milliseconds = (value: number | undefined): number | undefined =>
-  value === undefined ? undefined : value * 1000;
-
-function checkedOrigin(text: string): string {
-  if (text === '*') return text;
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url && url.origin === text) return text;
-  throw usageError(
-    `--allow-origin ${text}: expected an origin such as ${url && url.origin !== 'null' ? url.origin : 'https://example.com'}, or *`,
-  );
-}
-
-function size(options: Options, name: string): number | undefined {
-  const text = options.text(name);
-  if (text === undefined) return undefined;
-  const bytes = parseMemory(text, `--${name} ${text}`);
-  if (typeof bytes === 'number' && bytes > 0) return bytes;
-  throw usageError(`--${name} ${text}: expected one size above 0, such as 500MB`);
-}
+const factsOf = (
+  { modelName }: ServerOptions,
+  { info }: ServingModel,
+  url: string | undefined,
+  replica: string | undefined,
+): Place => ({ name: modelName ?? info.name, url, replica });
 
 /** One line for people. */
-function ready({ url, modelName }: ApiServer, { info }: ServingModel): string {
+function ready({ name, url, replica }: Place, { info }: ServingModel): string {
   const room = `${info.slots} slots, KV cache for ${grouped(info.kvBlocks * 64)} tokens`;
   const where = `${info.plan.policy}, ${info.ranks.map(({ adapter }) => adapter).join(' + ')}`;
-  return `${modelName} at ${url}/v1 (${room}; ${where}). Ctrl-C ends.\n`;
+  const at = [
+    ...(url === undefined ? [] : [`at ${url}/v1`]),
+    ...(replica === undefined ? [] : [`as replica ${replica}`]),
+  ];
+  return `${name} ${at.join(' and ')} (${room}; ${where}). Ctrl-C ends.\n`;
 }
 
-function document({ url, modelName }: ApiServer, { info }: ServingModel): object {
+function document({ name, url, replica }: Place, { info }: ServingModel): object {
   return {
-    url,
-    model: modelName,
+    ...(url !== undefined && { url }),
+    ...(replica !== undefined && { replica }),
+    model: name,
     context: info.contextLength,
     slots: info.slots,
     micro_batches: info.microBatches,
@@ -269,15 +210,4 @@ function document({ url, modelName }: ApiServer, { info }: ServingModel): object
       kv_bytes: kvBytes,
     })),
   };
-}
-
-const requestLine = ({ id, trace, method, path, status, outcome, seconds }: RequestRecord): string =>
-  `${method} ${path.slice(0, 200)} ${status} ${outcome} ${seconds.toFixed(3)} s ${id}${trace === undefined ? '' : ` ${trace}`}`;
-
-/** By SIGTERM rather than by Ctrl-C. */
-const isTerminated = ({ reason }: AbortSignal): boolean => reason instanceof Error && reason.message === TERMINATED;
-
-function interrupted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }

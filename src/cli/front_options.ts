@@ -1,0 +1,170 @@
+import { readFile } from 'node:fs/promises';
+import { parseMemory } from '../app/ranks/rank_options.js';
+import { SplitkvError, usageError } from '../base/errors.js';
+import type { FrontOptions, RequestRecord } from '../server/front.js';
+import { isLoopback } from '../server/http/hosts.js';
+import { type Terminal, TERMINATED } from './command.js';
+import { defined, type Options, type OptionSpecs } from './options.js';
+
+export const DEFAULT_PORT = 8000;
+const DEFAULT_GRACE_SECONDS = 30;
+const DEFAULT_DRAIN_SECONDS = 5;
+
+/** Options of every command that answers HTTP. */
+export const frontSpecs = {
+  port: { value: 'P', help: `default ${DEFAULT_PORT}; 0 takes a free one` },
+  listen: { value: 'ADDRESS', help: 'default 127.0.0.1: nobody but this machine; 0.0.0.0 or :: for everybody' },
+  'api-key': {
+    value: 'KEY',
+    multiple: true,
+    help: 'let in only clients that have it; may be given several times; also from SPLITKV_API_KEY',
+  },
+  'api-key-file': { value: 'FILE', help: 'more keys, one on each line' },
+  'no-auth': { help: 'let in everybody, also from other machines' },
+  'protect-metrics': { help: '/metrics needs a key, too' },
+  'allowed-host': {
+    value: 'NAME',
+    multiple: true,
+    help: "a host name that requests may ask for, or '*'; default: localhost where only this machine may connect, else any",
+  },
+  'allow-origin': { value: 'ORIGIN', multiple: true, help: "let pages of this origin ask, or '*'; default none" },
+  'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
+  'max-bodies': { value: 'SIZE', help: "all requests' bytes at once, one client's up to half; default 64MiB" },
+  'max-connections': { value: 'N', help: 'connections at once; more are closed; default 1024' },
+  'max-per-client': {
+    value: 'N',
+    help: 'answers that one key or address may have under way; default: half of all places',
+  },
+  'keep-alive': { value: 'SECONDS', help: 'that a connection waits for its next request; default 75' },
+  'drain-delay': {
+    value: 'SECONDS',
+    help: `between SIGTERM, from when on /readyz says 503, and the last request taken; default ${DEFAULT_DRAIN_SECONDS}`,
+  },
+  grace: { value: 'SECONDS', help: `what requests under way get at the end; default ${DEFAULT_GRACE_SECONDS}` },
+} satisfies OptionSpecs;
+
+/**
+ * Who may connect and ask, and what requests may take.
+ * @throws SplitkvError `usage` for wrong values, and where others could come in without a key
+ */
+export async function frontOptions(
+  options: Options,
+  terminal: Terminal,
+): Promise<FrontOptions & { readonly maxPerClient?: number }> {
+  const keys = await apiKeys(options);
+  const host = options.text('listen') ?? '127.0.0.1';
+  const needsKeys = !isLoopback(host) && !options.has('no-auth');
+  if (needsKeys && keys.length === 0) {
+    throw usageError(
+      `--listen ${host}: whoever reaches it could use this server; give --api-key (or --api-key-file, SPLITKV_API_KEY), or --no-auth`,
+    );
+  }
+  if (options.has('no-auth') && keys.length > 0) throw usageError('--no-auth: leave out the keys, or this option');
+  if (options.has('protect-metrics') && keys.length === 0) {
+    throw usageError('--protect-metrics: there is no key; give --api-key');
+  }
+  const verbose = options.has('verbose');
+  return {
+    port: options.integer('port', 0, 65535) ?? DEFAULT_PORT,
+    host,
+    apiKeys: keys,
+    protectMetrics: options.has('protect-metrics'),
+    origins: options.texts('allow-origin').map(checkedOrigin),
+    ...defined({
+      allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
+      maxPerClient: options.integer('max-per-client', 1),
+      keepAliveMs: milliseconds(seconds(options, 'keep-alive')),
+      maxBodyBytes: size(options, 'max-body'),
+      maxBodiesBytes: size(options, 'max-bodies'),
+      maxConnections: options.integer('max-connections', 1),
+      onRequest: verbose ? (record: RequestRecord) => terminal.note(requestLine(record)) : undefined,
+    }),
+    onError: (error, { id, trace }) => {
+      const message = (verbose && error instanceof Error && error.stack) || messageOf(error);
+      const request = `request ${id}${trace === undefined ? '' : `, trace ${trace}`}`;
+      terminal.note(`splitkv: ${error instanceof SplitkvError ? '' : 'internal error: '}${message} (${request})`);
+    },
+  };
+}
+
+/** Seconds between SIGTERM and the last request taken, and those that requests under way get after it. */
+export const endingOf = (options: Options): { readonly drain: number; readonly grace: number } => ({
+  drain: seconds(options, 'drain-delay') ?? DEFAULT_DRAIN_SECONDS,
+  grace: seconds(options, 'grace') ?? DEFAULT_GRACE_SECONDS,
+});
+
+export const seconds = (options: Options, name: string): number | undefined =>
+  options.number(name, 'seconds of at least 0', (value) => value >= 0);
+
+/**
+ * Keys that let clients in: of --api-key, --api-key-file and SPLITKV_API_KEY.
+ * @throws SplitkvError `usage` for one that no client can send, and where a place that should have keys has none: an open door must be
+ *   asked for
+ */
+async function apiKeys(options: Options): Promise<string[]> {
+  const keys: [place: string, key: string][] = options.texts('api-key').map((key) => ['--api-key', key]);
+  const fromEnvironment = process.env['SPLITKV_API_KEY'];
+  if (fromEnvironment !== undefined) {
+    const key = fromEnvironment.trim();
+    if (key === '') throw usageError('SPLITKV_API_KEY is empty; put a key there, or unset it');
+    keys.push(['SPLITKV_API_KEY', key]);
+  }
+  const file = options.text('api-key-file');
+  if (file !== undefined) {
+    const lines = (await keyFile(file)).split('\n').map((line) => line.trim());
+    const found = lines.filter((line) => line !== '');
+    if (found.length === 0) throw usageError(`--api-key-file ${file}: there is no key in it`);
+    keys.push(...found.map((key): [string, string] => [`--api-key-file ${file}`, key]));
+  }
+  for (const [place, key] of keys) {
+    if (!/^[\x21-\x7e]+$/.test(key)) {
+      throw usageError(`${place}: expected letters, digits and signs without blanks, at least one`);
+    }
+  }
+  return keys.map(([, key]) => key);
+}
+
+async function keyFile(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    throw usageError(
+      `--api-key-file ${file}: can't be read (${(error as NodeJS.ErrnoException).code ?? String(error)})`,
+    );
+  }
+}
+
+const milliseconds = (value: number | undefined): number | undefined =>
+  value === undefined ? undefined : value * 1000;
+
+function checkedOrigin(text: string): string {
+  if (text === '*') return text;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url && url.origin === text) return text;
+  throw usageError(
+    `--allow-origin ${text}: expected an origin such as ${url && url.origin !== 'null' ? url.origin : 'https://example.com'}, or *`,
+  );
+}
+
+/** Bytes that an option says. @throws SplitkvError `usage` */
+export function size(options: Options, name: string): number | undefined {
+  const text = options.text(name);
+  if (text === undefined) return undefined;
+  const bytes = parseMemory(text, `--${name} ${text}`);
+  if (typeof bytes === 'number' && bytes > 0) return bytes;
+  throw usageError(`--${name} ${text}: expected one size above 0, such as 500MB`);
+}
+
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+const requestLine = ({ id, trace, method, path, status, outcome, seconds }: RequestRecord): string =>
+  `${method} ${path.slice(0, 200)} ${status} ${outcome} ${seconds.toFixed(3)} s ${id}${trace === undefined ? '' : ` ${trace}`}`;
+
+/** By SIGTERM rather than by Ctrl-C. */
+export const isTerminated = ({ reason }: AbortSignal): boolean =>
+  reason instanceof Error && reason.message === TERMINATED;
+
+export function interrupted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
