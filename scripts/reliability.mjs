@@ -49,6 +49,16 @@ const CHECKS = {
     tests: ['src/engine/serving/losses.test.ts'],
     env: { SPLITKV_LOSSES: '100' },
   },
+  gateway: {
+    what: '64 clients for two minutes while replicas behind a gateway are killed',
+    tests: ['src/server/gateway/kills.test.ts'],
+    env: { SPLITKV_KILLS: '120' },
+  },
+  messages: {
+    what: 'a hundred thousand messages that no replica and no gateway sends',
+    tests: ['src/server/replicas/messages.test.ts'],
+    env: { SPLITKV_MESSAGES: '100000' },
+  },
   cluster: {
     what: 'fifty rank processes and servers of a cluster killed, requests under way',
     tests: ['src/cluster/ranks/cluster_losses.test.ts'],
