@@ -48,10 +48,14 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
   const file = join(scratch, 'nats.conf');
   writeFileSync(file, configuration(options, folder ?? join(scratch, 'jetstream'), scratch), { mode: 0o600 });
   const child = spawn(options.binary, ['-c', file], { stdio: ['ignore', 'ignore', 'pipe'] });
+  // Whoever ends without stopping it leaves none behind.
+  const orphaned = (): void => void child.kill('SIGKILL');
+  process.once('exit', orphaned);
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-4000)));
   const ended = new Promise<string>((resolve) => {
     const end = (): void => {
+      process.removeListener('exit', orphaned);
       rmSync(scratch, { recursive: true, force: true });
       resolve(said.trim());
     };

@@ -142,7 +142,7 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
   readonly workers?: boolean;
   /**
    * The ranks run on other machines, which joined this cluster (`splitkv rank`): `ranks` are their names, or how many. A model in a folder
-   * must be in theirs (`--models`), under the same name. Such a `plan` is named, as the planner doesn't measure them.
+   * must be in theirs (`--models`), under the same name. With plan 'auto' each rank's adapter and each pair's link are measured.
    */
   readonly cluster?: ClusterRanksOptions;
   /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */

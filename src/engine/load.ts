@@ -35,7 +35,7 @@ import { type ModelRanks, RankGroup } from './ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './ranks/runner.js';
 import { placingOf } from './serving/engine.js';
 import { WorkerGroup } from './workers/worker_group.js';
-import type { RankPlaces } from './workers/worker_handle.js';
+import type { ClusterRanks } from '../cluster/ranks/cluster_ranks.js';
 
 export const DEFAULT_CONTEXT = 4096;
 export const loadSchema: OptionsSchema<LoadOptions> = {
@@ -166,7 +166,7 @@ async function openParts(
   seats: (facts: ModelFacts) => Seats,
   together: number | undefined,
   opened: (source: Source) => Source,
-  places?: RankPlaces,
+  places?: ClusterRanks,
 ): Promise<OpenedModel> {
   const started = performance.now();
   checkLoadOptions(given);
@@ -217,6 +217,7 @@ async function openParts(
     together,
     features,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
+    measure: places?.measure,
   };
   const name = modelName(source.gguf ?? source.name);
   const { plan, adapters, budgets, picked, why, note } = await choosePlan(options, subject, {
@@ -226,6 +227,7 @@ async function openParts(
     reader: () => Promise.resolve(reader),
     onProgress: (what) => report({ phase: 'profile', what }),
   });
+  places?.arrange(adapters);
   if (note !== undefined) onWarning?.(note);
   if (plan.worldSize > 1) {
     const idle = (await import('../placement/sequences/idle_ranks.js')).idleOfSplit(plan, contextLength);

@@ -4,7 +4,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { drawSeed } from '../../gpu/testing/draw.js';
 import { connectCluster } from '../connect.js';
-import { checkCommand, checkReport, placeHere } from '../ranks/check_messages.js';
+import { checkCommand, checkLink, checkMeasure, checkReport, placeHere } from '../ranks/check_messages.js';
 import { readCard } from '../ranks/rank_card.js';
 import { natsServer, startNats } from '../testing/nats_server.js';
 import { Assembler, type Frame, frameOf, HEADER_BYTES, readFrame } from './frames.js';
@@ -145,6 +145,29 @@ test('what a coordinator may ask, and what not', () => {
   ]) {
     expect(at(href), href).toThrow(SplitkvError);
   }
+});
+
+test('what a rank may measure, and what not', () => {
+  const rows = { secondsPerByte: 1e-9, secondsPerByteRow: 0, layerSeconds: 0, attention: 1e-9 };
+  const times = { dispatchSeconds: 1e-6, submitSeconds: 1e-5, waitSeconds: 1e-4 };
+  const measure = {
+    name: 'x',
+    dense: { generated: rows, prompt: rows },
+    head: { secondsPerByte: 1, secondsPerByteRow: 1 },
+    ...times,
+  };
+  expect(checkMeasure(measure)).toBe(measure);
+  for (const wrong of [
+    {},
+    { ...measure, head: undefined },
+    { ...measure, waitSeconds: Number.NaN },
+    { ...measure, dense: { generated: rows } },
+    { ...measure, dense: { generated: rows, prompt: { ...rows, attention: '1' } } },
+  ]) {
+    expect(() => checkMeasure(wrong as never)).toThrow(SplitkvError);
+  }
+  expect(checkLink({ latencySeconds: 1, bytesPerSecond: 2 })).toEqual({ latencySeconds: 1, bytesPerSecond: 2 });
+  expect(() => checkLink({ latencySeconds: 0, bytesPerSecond: Infinity })).toThrow(SplitkvError);
 });
 
 describe.skipIf(!natsServer)('a link', () => {

@@ -3,6 +3,7 @@ import { type PortReason } from '../../distributed/ports/port.js';
 import type { ModelPlace } from '../../engine/files/model_place.js';
 import { RankRunner } from '../../engine/ranks/rank_runner.js';
 import type { RankRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
+import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
 import { isLinkAddress } from '../links/nats_link.js';
 import { isReason } from '../links/port_bridge.js';
 import type { LinkAddress } from '../links/nats_link.js';
@@ -41,6 +42,12 @@ function isRequest(request: Fields): boolean {
       return isSlice(fieldsOf(request['slice']));
     case 'connect':
       return isPeers(request['ports']);
+    case 'measure':
+      return isProbe(fieldsOf(request['subject']));
+    case 'exchanges':
+      return (
+        isPeers(request['ports']) && request['ports'].size === 1 && (request['rank'] === 0 || request['rank'] === 1)
+      );
     case 'call':
       return isCall(request['method']) && Array.isArray(request['args']);
     case 'ping':
@@ -50,6 +57,13 @@ function isRequest(request: Fields): boolean {
       return false;
   }
 }
+
+const isProbe = ({ config, type, kvType, contextLength, batched }: Fields): boolean =>
+  fieldsOf(config) === config &&
+  typeof type === 'string' &&
+  typeof kvType === 'string' &&
+  isId(contextLength) &&
+  typeof batched === 'boolean';
 
 const isAdapterRequest = ({ variants }: Fields): boolean =>
   variants === undefined || variants === 'hardware' || variants === 'software';
@@ -102,6 +116,34 @@ const isProgress = (progress: Fields): boolean =>
   (['loadedBytes', 'totalBytes', 'tensorsLoaded', 'tensorsTotal'] as const).every((key) =>
     Number.isFinite(progress[key]),
   );
+
+const isPositive = (value: unknown): boolean => Number.isFinite(value) && (value as number) > 0;
+
+/** @throws SplitkvError `format` for what is no measure of an adapter */
+export function checkMeasure(value: AdapterMeasure): AdapterMeasure {
+  const { name, dense, expert, head, ...times } = value;
+  const isNumbers = (fields: unknown): boolean =>
+    Object.values(fieldsOf(fields)).every((each) =>
+      typeof each === 'object' ? isNumbers(each) : Number.isFinite(each),
+    );
+  const isLayer = (layer: unknown): boolean =>
+    layer === undefined ||
+    (['generated', 'prompt'].every((role) => Number.isFinite(fieldsOf(fieldsOf(layer)[role])['layerSeconds'])) &&
+      isNumbers(layer));
+  const isHead =
+    Number.isFinite(fieldsOf(head)['secondsPerByte']) && Number.isFinite(fieldsOf(head)['secondsPerByteRow']);
+  const hasTimes = (['dispatchSeconds', 'submitSeconds', 'waitSeconds'] as const).every((key) =>
+    Number.isFinite(times[key]),
+  );
+  if (typeof name === 'string' && isLayer(dense) && isLayer(expert) && isHead && hasTimes) return value;
+  throw formatError('a rank measured what no adapter does');
+}
+
+/** @throws SplitkvError `format` for what is no measure of a link */
+export function checkLink({ latencySeconds, bytesPerSecond }: LinkMeasure): LinkMeasure {
+  if (isPositive(latencySeconds) && isPositive(bytesPerSecond)) return { latencySeconds, bytesPerSecond };
+  throw formatError('a rank measured what no link does');
+}
 
 /** Folders of models have such names: no way leads out of the folder that they are in. */
 const FOLDER = /^[A-Za-z0-9][\w.+-]{0,127}$/;

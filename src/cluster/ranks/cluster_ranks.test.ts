@@ -49,12 +49,15 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
     const expected = await digestOf(one);
     const { tokens } = await one.generate(PROMPT, { maxTokens: 20, seed: 1 }).result;
     await one.dispose();
-    for (const plan of ['tp', 'pp', 'token']) {
+    for (const plan of ['tp', 'pp', 'token', 'auto']) {
       const model = await load(MODEL, options({ ranks: plan === 'tp' ? ['b', 'a'] : 2, plan }));
       expect(await digestOf(model), plan).toBe(expected);
       const answer = await model.generate(PROMPT, { maxTokens: 20, seed: 1 }).result;
       expect(answer.tokens, plan).toEqual(tokens);
-      expect(answer.stats.ranks).toHaveLength(2);
+      if (plan === 'auto') {
+        expect(model.info.planReason).toMatch(/\d/);
+        expect(answer.stats.predicted?.tokens_per_second).toBeGreaterThan(0);
+      } else expect(answer.stats.ranks).toHaveLength(2);
       await model.dispose();
     }
   });
@@ -98,7 +101,6 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
       const loaded = load(model, options({ plan: 'pp', ...more }));
       await expect(loaded).rejects.toMatchObject({ name: 'SplitkvError', message: expect.stringMatching(message) });
     };
-    await refused({ ranks: 2, plan: 'auto' }, /name a plan/);
     await refused({ ranks: 2, workers: true }, /^workers with a cluster/);
     await refused({ ranks: 2, adapter }, /^adapter with a cluster/);
     await refused({ ranks: 2, cluster: { servers: server.url, name: 'another' } }, /the cluster has none\. Start them/);

@@ -6,12 +6,16 @@
 import { encode } from 'cborg/extended';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { LoadOptions } from '../../engine/api.js';
+import type { ProbeSubject } from '../../engine/measure/probe.js';
+import { WorkerRank } from '../../engine/workers/worker_rank.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import type { LinkMeasure, MachineMeasure } from '../../placement/index.js';
 import type { RankPlaces, StartWorker } from '../../engine/workers/worker_handle.js';
 import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';
 import { type Cluster, connectCluster } from '../connect.js';
 import { type LinkAddress, NatsLink, newLink } from '../links/nats_link.js';
 import { VERSION } from '../version.js';
-import { checkReport } from './check_messages.js';
+import { checkLink, checkMeasure, checkReport } from './check_messages.js';
 import { adapterKind, callRoll, type RankCard, readObject } from './rank_card.js';
 
 /** How long a rank that is missing may take to come. */
@@ -26,6 +30,7 @@ export class ClusterRanks implements RankPlaces {
   readonly #claims = new Map<number, LinkAddress>();
   /** Links that are open, by rank. */
   readonly #links = new Map<number, NatsLink>();
+  readonly #measures = new Map<string, MachineMeasure>();
 
   private constructor(
     readonly cluster: Cluster,
@@ -176,6 +181,55 @@ export class ClusterRanks implements RankPlaces {
     return ranks;
   }
 
+  /**
+   * What the planner asks of ranks: each adapter by itself, and an exchange of each pair, over the network as they will. Each is taken to
+   * be on a machine of its own: none slows another down. Each rank remembers what its adapter measured.
+   */
+  readonly measure = async (probe: ProbeSubject, adapters: readonly AdapterRequest[]): Promise<MachineMeasure> => {
+    const key = JSON.stringify([probe, adapters]);
+    const known = this.#measures.get(key);
+    if (known) return known;
+    this.arrange(adapters);
+    const { signal } = this.options;
+    const numbers = adapters.map((_, rank) => rank);
+    await this.prepare(numbers, signal);
+    const ranks = numbers.map((rank) => new WorkerRank(rank, this.start(rank), { warning: () => {}, died: () => {} }));
+    const stop = (): void => void Promise.all(ranks.map((rank) => rank.close()));
+    signal?.addEventListener('abort', stop, { once: true });
+    try {
+      const { variants } = this.options;
+      await Promise.all(ranks.map((rank) => rank.open(variants && variants !== 'auto' ? { variants } : {})));
+      const measures = await Promise.all(ranks.map(async (rank) => checkMeasure(await rank.measure(probe))));
+      const links = ranks.map(() => ranks.map((): LinkMeasure | undefined => undefined));
+      for (const [a, one] of ranks.entries()) {
+        for (const [b, other] of ranks.slice(0, a).entries()) {
+          const [near, far] = newLink();
+          const sides = await Promise.all([
+            one.measureExchanges(0, new Map([[1, near]])),
+            other.measureExchanges(1, new Map([[0, far]])),
+          ]);
+          [links[a]![b], links[b]![a]] = [checkLink(sides[0]), checkLink(sides[1])];
+        }
+      }
+      const alone = ranks.map(() => 1);
+      const measured = { ranks: measures, links, crowding: alone, slowdown: { generated: alone, prompt: alone } };
+      this.#measures.set(key, measured);
+      return measured;
+    } catch (error) {
+      throwIfAborted(signal, 'measuring');
+      throw error;
+    } finally {
+      signal?.removeEventListener('abort', stop);
+      await Promise.all(ranks.map((rank) => rank.close()));
+    }
+  };
+
+  /** The plan's ranks, in its order, where their adapters name them. */
+  arrange(adapters: readonly AdapterRequest[]): void {
+    const named = adapters.map(({ adapterName }) => this.#cards.find(({ name }) => name === adapterName));
+    if (named.every((card) => card !== undefined)) this.#cards = named;
+  }
+
   close(): Promise<void> {
     return this.cluster.close();
   }
@@ -197,11 +251,6 @@ function refuseLocal(options: LoadOptions): void {
   }
   if (options.precision === 'fast')
     throw usageError("precision 'fast' with a cluster: ranks of a cluster compute exactly");
-  if ((options.plan ?? 'auto') === 'auto' && options.ranks !== undefined && options.ranks !== 1) {
-    throw usageError(
-      "a cluster's ranks aren't measured: name a plan, pp or token where the network is slow, tp where it is fast",
-    );
-  }
 }
 
 /** The ranks that are asked for, as soon as all are there and free. */
@@ -257,7 +306,8 @@ function settled(options: LoadOptions, cards: readonly RankCard[]): LoadOptions 
   const given = cards.map((card) => card.memory);
   return {
     ...options,
-    ranks: cards.length,
+    // Where the planner chooses, it says which of them.
+    ranks: (options.plan ?? 'auto') === 'auto' && cards.length > 1 ? cards.map(({ name }) => name) : cards.length,
     kv: kv === 'auto' ? (isSoftware ? 'f32' : 'f16') : kv,
     ...(memory === undefined && given.every((bytes) => bytes !== undefined) && { memory: given }),
   };

@@ -192,13 +192,22 @@ class Session {
         return { mine: { type: 'load', slice: { ...request.slice, place } }, transfer: [] };
       }
       case 'connect':
-        return this.#connect(request.ports as ReadonlyMap<number, LinkAddress>);
+      case 'exchanges': {
+        const { ports, transfer } = this.#ports(request.ports as ReadonlyMap<number, LinkAddress>);
+        return request.type === 'connect'
+          ? { mine: { type: 'connect', ports, sharedMemory: false }, transfer }
+          : { mine: { ...request, ports }, transfer };
+      }
       default:
         return { mine: request, transfer: [] };
     }
   }
 
-  #connect(peers: ReadonlyMap<number, LinkAddress>): { readonly mine: RankRequest; readonly transfer: Transferable[] } {
+  /** Ports that are joined to links with the peers; those that there were end. */
+  #ports(peers: ReadonlyMap<number, LinkAddress>): {
+    readonly ports: ReadonlyMap<number, MessagePort>;
+    readonly transfer: Transferable[];
+  } {
     for (const bridge of this.#bridges.splice(0)) bridge.close();
     const ports = new Map<number, MessagePort>();
     for (const [peer, address] of peers) {
@@ -206,6 +215,6 @@ class Session {
       ports.set(peer, port1);
       this.#bridges.push(bridgePort(this.cluster, address, port2 as unknown as Port));
     }
-    return { mine: { type: 'connect', ports, sharedMemory: false }, transfer: [...ports.values()] };
+    return { ports, transfer: [...ports.values()] };
   }
 }

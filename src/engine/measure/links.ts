@@ -36,6 +36,32 @@ export async function measureLink(pair: readonly [LinkRank, LinkRank], workSecon
   return { latencySeconds, bytesPerSecond: MANY_BYTES / Math.max(many - few, many / 10) };
 }
 
+/**
+ * One side of a link between two processes, both of which call it: as `measureLink`, without work beside it.
+ * @param communicator of two ranks
+ */
+export async function measureSide(communicator: Communicator): Promise<LinkMeasure> {
+  const time = async (bytes: number): Promise<number> => {
+    const buffer = communicator.device.createBuffer('probe exchange', bytes * communicator.worldSize);
+    try {
+      const exchange = allToAll(communicator, buffer, bytes);
+      // As many on both sides, whatever either measures.
+      await runOne(communicator, undefined, exchange);
+      const samples: number[] = [];
+      for (let round = 0; round < ROUNDS; round++) {
+        const started = performance.now();
+        for (let i = 0; i < EXCHANGES; i++) await runOne(communicator, undefined, exchange);
+        samples.push((performance.now() - started) / 1000 / EXCHANGES);
+      }
+      return median(samples);
+    } finally {
+      buffer.dispose();
+    }
+  };
+  const [few, many] = [await time(FEW_BYTES), await time(MANY_BYTES)];
+  return { latencySeconds: few, bytesPerSecond: MANY_BYTES / Math.max(many - few, many / 10) };
+}
+
 /** Seconds of one round of work and exchange among all ranks: the median, as a step has so many that the usual one counts. */
 async function timeExchanges(ranks: readonly LinkRank[], bytes: number): Promise<number> {
   const communicators = createGroup(ranks.map(({ device }) => device));

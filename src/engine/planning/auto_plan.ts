@@ -48,7 +48,10 @@ export interface PlanOutlook {
 export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook> {
   const { config, type, kvType, contextLength } = request.subject;
   const batched = (request.workload.batch ?? 1) > 1;
-  const measured = await measureMachine({ ...request, subject: { config, type, kvType, contextLength, batched } });
+  const probe = { config, type, kvType, contextLength, batched };
+  const measured = request.subject.measure
+    ? await request.subject.measure(probe, request.adapters)
+    : await measureMachine({ ...request, subject: probe });
   return outlookOn(measured, request);
 }
 

@@ -1,6 +1,8 @@
-import { defaultPromptChunk, type Feature, type Plan } from '../../placement/index.js';
+import { defaultPromptChunk, type Feature, type MachineMeasure, type Plan } from '../../placement/index.js';
 import { hasState } from '../../model/config/model_config.js';
 import { keptStates } from '../../model/layers/recurrent/segments.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import type { ProbeSubject } from '../measure/probe.js';
 import type { MemorySubject } from './budgets.js';
 import type { RunnerOptions } from '../ranks/rank.js';
 
@@ -12,6 +14,10 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   readonly together?: number | undefined;
   /** False: nothing is kept for sequences that begin like others. */
   readonly prefixCaching?: boolean | undefined;
+  /** Measures ranks of other machines, which their adapters name; default: this machine's. */
+  readonly measure?:
+    | ((probe: ProbeSubject, adapters: readonly AdapterRequest[]) => Promise<MachineMeasure>)
+    | undefined;
   /** What the plan must go with, besides the compression. */
   readonly features?: readonly Feature[];
   /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */

@@ -36,14 +36,12 @@ export async function weighSequences(
   if (!several && budgets.every((budget) => budget === undefined)) return plan;
   const { config, type, kvType, contextLength } = subject;
   const { slots, batches = 1 } = subject.seatsOf(plan);
-  const machine = several
-    ? await measureMachine({
-        subject: { config, type, kvType, contextLength, batched: slots * batches > 1 },
-        adapters,
-        virtual: false,
-        signal,
-      })
-    : undefined;
+  const probe = { config, type, kvType, contextLength, batched: slots * batches > 1 };
+  const machine = !several
+    ? undefined
+    : subject.measure
+      ? await subject.measure(probe, adapters)
+      : await measureMachine({ subject: probe, adapters, virtual: false, signal });
   // What a rank takes beside caches doesn't depend on how many sequences it keeps.
   const fixed = await memoryOnPaper(plan, subject, runnerOf(subject, plan));
   const rooms = fixed.map(({ rank, weightBytes, activationBytes }) => {

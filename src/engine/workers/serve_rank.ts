@@ -95,6 +95,12 @@ class RankServer implements ServedRank {
         return this.#load(request.slice);
       case 'connect':
         return this.#connect(request.ports as ReadonlyMap<number, MessagePort>, request.sharedMemory);
+      case 'measure':
+        return (await import('../measure/node_rank_measure.js')).measureRank(this.#adapter!, request.subject);
+      case 'exchanges': {
+        const { measureExchanges } = await import('../measure/node_rank_measure.js');
+        return measureExchanges(this.#device!, request.rank, request.ports as ReadonlyMap<number, MessagePort>);
+      }
       case 'call': {
         const runner = this.#loaded();
         return (runner[request.method] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);

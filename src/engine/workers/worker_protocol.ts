@@ -2,7 +2,8 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { PortReason } from '../../distributed/ports/port.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { RankProgress } from '../ranks/open_rank.js';
-import type { Plan } from '../../placement/index.js';
+import type { AdapterMeasure, LinkMeasure, Plan } from '../../placement/index.js';
+import type { ProbeSubject } from '../measure/probe.js';
 import type { ModelPlace } from '../files/model_place.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
 import type { RankConnection } from './worker_handle.js';
@@ -40,6 +41,10 @@ export type RankRequest =
       /** Peers are in this process: small messages may go by shared memory. */
       readonly sharedMemory: boolean;
     }
+  /** What the planner asks of the rank's adapter; a rank that is open needs nothing else for it. Node only. */
+  | { readonly type: 'measure'; readonly subject: ProbeSubject }
+  /** How quick an exchange with one peer is, which is asked the same. Node only. */
+  | { readonly type: 'exchanges'; readonly ports: ReadonlyMap<number, RankConnection>; readonly rank: 0 | 1 }
   | { readonly type: 'call'; readonly method: RankMethod; readonly args: readonly unknown[] }
   /** Answered at once, whatever else is under way. */
   | { readonly type: 'ping' }
@@ -50,6 +55,8 @@ export type RankRequest =
 export interface RankAnswers {
   readonly open: NamedAdapter;
   readonly load: RankFacts;
+  readonly measure: AdapterMeasure;
+  readonly exchanges: LinkMeasure;
 }
 
 /** To a rank's worker. Requests are answered under their number, in any order. */

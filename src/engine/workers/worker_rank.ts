@@ -7,6 +7,8 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { decodeReason } from '../../distributed/ports/port.js';
 import type { AdapterRequest } from '../../gpu/index.js';
+import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
+import type { ProbeSubject } from '../measure/probe.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import type { Rank, RankFacts } from '../ranks/rank.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
@@ -71,6 +73,15 @@ export class WorkerRank {
   async connect(ports: ReadonlyMap<number, RankConnection>): Promise<void> {
     const here = [...ports.values()].filter((port) => port instanceof MessagePort);
     await this.#link.ask({ type: 'connect', ports, sharedMemory: here.length === ports.size }, here);
+  }
+
+  measure(subject: ProbeSubject): Promise<AdapterMeasure> {
+    return this.#link.ask({ type: 'measure', subject });
+  }
+
+  /** With one peer, which is asked at the same time, as the other of the two. */
+  measureExchanges(rank: 0 | 1, ports: ReadonlyMap<number, RankConnection>): Promise<LinkMeasure> {
+    return this.#link.ask({ type: 'exchanges', ports, rank });
   }
 
   /** Frees everything and ends the worker. */
