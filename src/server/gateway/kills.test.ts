@@ -1,4 +1,6 @@
+import { basename } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ServerProcess } from '../../cli/testing/run_server.js';
 import { type Cluster, connectCluster } from '../../cluster/connect.js';
 import type { NatsServer } from '../../cluster/node_nats_server.js';
 import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
@@ -7,7 +9,12 @@ import { ReplicaProcess } from '../testing/replica_process.js';
 import { until } from '../testing/until.js';
 import { Gateway } from './gateway.js';
 
-/** Two minutes: SPLITKV_KILLS=120 npx vitest run src/server/gateway/kills.test.ts */
+/**
+ * Two minutes: SPLITKV_KILLS=120 npx vitest run src/server/gateway/kills.test.ts; with a real model instead of a stand-in:
+ * SPLITKV_KILLS_MODEL=models/tiny-gqa beside it.
+ */
+const MODEL = process.env['SPLITKV_KILLS_MODEL'];
+const MODEL_NAME = MODEL === undefined ? 'stand-in' : basename(MODEL);
 const SECONDS = Number(process.env['SPLITKV_KILLS'] ?? 8);
 const isLong = SECONDS > 8;
 const CLIENTS = isLong ? 64 : 8;
@@ -34,25 +41,32 @@ const tasks = Array.from({ length: 24 }, (_, index) => ({
   seed: index,
 }));
 
+/** A replica that can be killed. */
+async function start(name: string): Promise<{ kill(): Promise<unknown> }> {
+  if (MODEL !== undefined) {
+    const server = new ServerProcess([MODEL, '--cluster', nats.url, '--replica', name, '--slots', '32']);
+    await server.ready();
+    return { kill: () => server.stop('SIGKILL') };
+  }
+  const replica = new ReplicaProcess({ servers: nats.url, replica: name, tokenMs: 10, slots: 32 });
+  await replica.ready();
+  return { kill: () => replica.signal('SIGKILL') };
+}
+
 test.skipIf(!natsServer)(
   'replicas are killed one after the other while clients read: nothing is lost, every text is as alone',
   { timeout: 180_000 + SECONDS * 2000 },
   async () => {
     const gateway = await Gateway.listen({ cluster, maxPerClient: 1e6, version: 'test', patienceMs: 60_000 });
-    const start = async (name: string): Promise<ReplicaProcess> => {
-      const replica = new ReplicaProcess({ servers: nats.url, replica: name, tokenMs: 10, slots: 32 });
-      await replica.ready();
-      return replica;
-    };
     const replicas = await Promise.all(NAMES.map(start));
     try {
       const isThere = (count: number): Promise<void> => until(() => gateway.replicas.ready.length === count);
       await isThere(NAMES.length);
       const { url } = gateway;
-      const alone = await runAlone(url, 'stand-in', tasks);
+      const alone = await runAlone(url, MODEL_NAME, tasks);
       const load = runLoad({
         url,
-        model: 'stand-in',
+        model: MODEL_NAME,
         tasks: alone,
         clients: CLIENTS,
         seconds: SECONDS,
@@ -66,7 +80,7 @@ test.skipIf(!natsServer)(
         await Promise.race([pause(PAUSE_MS), ended]);
         if (isOver) break;
         const at = kills++ % NAMES.length;
-        await replicas[at]!.signal('SIGKILL');
+        await replicas[at]!.kill();
         replicas[at] = await start(NAMES[at]!);
       }
       const report = await ended;
@@ -86,7 +100,7 @@ test.skipIf(!natsServer)(
       await until(() => gateway.live === 0);
     } finally {
       await gateway.close();
-      await Promise.all(replicas.map((replica) => replica.signal('SIGKILL')));
+      await Promise.all(replicas.map((replica) => replica.kill()));
     }
   },
 );
