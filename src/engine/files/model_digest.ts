@@ -8,10 +8,14 @@ import type { ModelConfig } from '../../model/config/model_config.js';
  */
 export async function modelDigest(config: ModelConfig, { index }: TensorReader): Promise<string> {
   const tensors = [...index.tensors].toSorted(([a], [b]) => (a < b ? -1 : 1));
-  const text = new TextEncoder().encode(JSON.stringify([config, tensors]));
+  const text = new TextEncoder().encode(JSON.stringify([config, tensors], asComputed));
   const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', text));
   return [...hash.subarray(0, 16)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
+
+/** Fractions as ranks compute with them, in f32: a page's `32 ** -0.5` and Node's differ in the last bit of a double. */
+const asComputed = (_key: string, value: unknown): unknown =>
+  typeof value === 'number' && !Number.isInteger(value) ? Math.fround(value) : value;
 
 /** @throws SplitkvError `format` with both digests */
 export async function checkDigest(expected: string, config: ModelConfig, reader: TensorReader): Promise<void> {
