@@ -1,5 +1,5 @@
 import { decode, encode } from 'cborg/extended';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { drawSeed } from '../../gpu/testing/draw.js';
@@ -246,6 +246,32 @@ describe.skipIf(!natsServer)('a link', () => {
       cluster.connection.publish(cluster.subject('link', far.id, 'a'), frameOf({ type: 'beat', sent: 0, received: 0 }));
     });
     expect(why).toMatch(/nothing came from it for \d/);
+    await cluster.close();
+    await server.stop();
+  });
+
+  test('lives on where the timers of one end stand still, as those of a page that is hidden for long', async () => {
+    const server = await startNats();
+    const cluster = await connectCluster({ servers: server.url });
+    const [hidden, steady] = newLink();
+    const ends: string[] = [];
+    const arrived: unknown[] = [];
+    const events = {
+      message: (value: unknown): void => void arrived.push(value),
+      ended: (why: string): void => void ends.push(why),
+    };
+    const timer = vi.spyOn(globalThis, 'setInterval').mockReturnValueOnce(0 as never);
+    const page = new NatsLink(cluster, hidden, events);
+    timer.mockRestore();
+    const rank = new NatsLink(cluster, steady, events);
+    // Longer than an end may be silent.
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    rank.post('still there?');
+    page.post('yes');
+    await vi.waitFor(() => expect(arrived).toEqual(expect.arrayContaining(['still there?', 'yes'])));
+    expect(ends).toEqual([]);
+    page.close();
+    rank.close();
     await cluster.close();
     await server.stop();
   });

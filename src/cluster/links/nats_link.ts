@@ -27,6 +27,8 @@ const BEAT_MS = 300;
 const MISSED_BEATS = 5;
 /** Beats that a peer may take to come to a new link. */
 const OPENING_BEATS = 50;
+/** A page that is hidden for minutes has its timers called once a minute, messages still at once: its beats then follow those of the other end. */
+const LATE_BEAT_MS = 2 * BEAT_MS;
 /** Bytes that may be under way: a receiver that lags isn't cut off by the server for what it hasn't read yet. */
 const WINDOW_BYTES = 8 * 2 ** 20;
 const MAX_PIECE = 512 * 1024;
@@ -63,6 +65,7 @@ export class NatsLink {
   #untold = 0;
   #heard = false;
   #missed = 0;
+  #beatAt = 0;
   #over = false;
 
   constructor(
@@ -115,6 +118,7 @@ export class NatsLink {
 
   #beat(): void {
     this.#untold = 0;
+    this.#beatAt = performance.now();
     this.#publish({ type: 'beat', sent: this.#sent, received: this.#received });
   }
 
@@ -159,7 +163,8 @@ export class NatsLink {
     if (frame.type === 'piece') this.#takePiece(frame);
     else this.#takeBeat(frame);
     if (this.#over) return;
-    if (isFirst || this.#untold >= WINDOW_BYTES / 4) this.#beat();
+    const isLate = performance.now() - this.#beatAt > LATE_BEAT_MS;
+    if (isFirst || isLate || this.#untold >= WINDOW_BYTES / 4) this.#beat();
     this.#pump();
   }
 
