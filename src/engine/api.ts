@@ -518,6 +518,8 @@ export interface ModelInfo {
   /** What each rank holds, in words. */
   readonly ranks: readonly {
     readonly adapter: string;
+    /** Of a rank of a cluster; of another one after `recover` where that took a spare. */
+    readonly name?: string;
     readonly weightBytes: number;
     readonly kvBytes: number;
   }[];

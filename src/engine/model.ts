@@ -56,7 +56,7 @@ const schema: OptionsSchema<GenerateOptions> = {
 };
 
 export class LoadedModel implements Model {
-  readonly info: ModelInfo;
+  info: ModelInfo;
   readonly chat: { readonly completions: ChatCompletions };
   readonly #group: ModelRanks;
   readonly #prefiller: PrefillWorker | undefined;
@@ -72,7 +72,7 @@ export class LoadedModel implements Model {
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
 
   constructor(
-    opened: OpenedModel,
+    readonly opened: OpenedModel,
     readonly how: {
       readonly stepsInFlight: number | 'auto';
       readonly prefixCaching?: boolean | undefined;
@@ -333,6 +333,8 @@ export class LoadedModel implements Model {
     await this.#group.recover(signal);
     await this.#prefiller?.recover(signal);
     this.#engine = this.#open();
+    // Other devices may have taken the place of those that were lost.
+    this.info = modelInfo(this.opened);
   }
 
   async dispose(): Promise<void> {

@@ -30,11 +30,10 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     plan,
     ...(planReason !== undefined && { planReason }),
     shape: modelShape(config),
-    ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }) => ({
-      adapter,
-      weightBytes: bytes,
-      kvBytes,
-    })),
+    ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }, rank) => {
+      const rankName = group.places?.name?.(rank);
+      return { adapter, ...(rankName !== undefined && { name: rankName }), weightBytes: bytes, kvBytes };
+    }),
     ...(prefiller && {
       prefill: {
         kind: prefiller.kind,

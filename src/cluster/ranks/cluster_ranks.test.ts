@@ -82,6 +82,7 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
     await expect(run()).rejects.toMatchObject({ code: 'peer_lost' });
     await model.recover();
     expect(warnings).toContain('rank c takes the place of b');
+    expect(model.info.ranks.map(({ name }) => name)).toEqual(['a', 'c']);
     expect(await run()).toEqual(expected);
 
     let restarted: Promise<NatsServer> | undefined;

@@ -144,6 +144,10 @@ export class ClusterRanks implements RankPlaces {
     }
   }
 
+  name(rank: number): string {
+    return this.#cards[rank]!.name;
+  }
+
   start(rank: number): StartWorker {
     return (events) => {
       const address = this.#claims.get(rank)!;

@@ -1,9 +1,10 @@
 import { encode } from 'cborg/extended';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import type { Port } from '../../distributed/ports/port.js';
-import { encodeReason } from '../../distributed/ports/port.js';
+import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import { rankWorkerStarter, type StartWorker, type WorkerHandle } from '../../engine/workers/worker_handle.js';
-import type { RankRequest, WorkerCommand } from '../../engine/workers/worker_protocol.js';
+import type { RankFacts } from '../../engine/ranks/rank.js';
+import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js';
 import { isLinkAddress, type LinkAddress, NatsLink } from '../links/nats_link.js';
@@ -26,6 +27,36 @@ export interface RankHostOptions {
   readonly version?: string;
   /** What happens, in a line. */
   readonly note?: ((line: string) => void) | undefined;
+  /** What it is doing, whenever that changes. */
+  readonly changed?: ((state: RankState) => void) | undefined;
+}
+
+/** What a rank is doing, for people. */
+export interface RankState {
+  /** Whether the cluster's server answers; where it doesn't, the rank tries again until it does. */
+  readonly connected: boolean;
+  /** Its part of a model; undefined: it is free. */
+  readonly serving?: Serving;
+  /** Why the last coordinator went. */
+  readonly left?: string;
+  /** The server turned it away: it is no rank any more. */
+  readonly refused?: string;
+}
+
+export interface Serving {
+  /** Of the model, by the last part of its address; undefined until the coordinator has said. */
+  readonly model?: string;
+  /** Its number among so many. */
+  readonly rank?: number;
+  readonly ranks?: number;
+  /** Of its weights, while they are read. */
+  readonly loadedBytes?: number;
+  readonly totalBytes?: number;
+  /** Of GPU memory, once they are. */
+  readonly weightBytes?: number;
+  readonly kvBytes?: number;
+  /** Why its GPU is lost. */
+  readonly lost?: string;
 }
 
 /** A device of this machine as a rank of a cluster: it waits until a model is loaded on it, and then for the next one. */
@@ -70,6 +101,8 @@ export async function hostRank(options: RankHostOptions): Promise<RankHost> {
 
 class Host implements RankHost {
   #session: Session | undefined;
+  #state: RankState = { connected: true };
+  #leaving = false;
 
   constructor(
     readonly cluster: Cluster,
@@ -92,6 +125,26 @@ class Host implements RankHost {
         if (!error) message.respond(encode(this.#claimed(message.data)));
       },
     });
+    void this.#watch();
+  }
+
+  /** Tells whether the server is there, until the connection is closed for good. */
+  async #watch(): Promise<void> {
+    const { connection } = this.cluster;
+    for await (const { type } of connection.status()) {
+      if (type === 'disconnect' || type === 'reconnect') this.#become({ connected: type === 'reconnect' });
+    }
+    const error = await connection.closed();
+    if (this.#leaving) return;
+    const refused = error instanceof Error ? error.message : 'it closed the connection';
+    this.options.note?.(`the cluster's server turned it away: ${refused}`);
+    this.#become({ connected: false, refused });
+    this.#session?.end(`the cluster's server turned it away: ${refused}`);
+  }
+
+  #become(change: Partial<RankState>): void {
+    this.#state = { ...this.#state, ...change };
+    this.options.changed?.(this.#state);
   }
 
   /** Whoever claims the rank has it until the link ends. */
@@ -103,12 +156,16 @@ class Host implements RankHost {
         return { ok: false, why: `it runs splitkv ${this.own.version}, not ${String(version)}` };
       if (!isLinkAddress(link)) return { ok: false, why: 'the claim names no link' };
       if (this.#session) return { ok: false, why: 'it serves a model' };
-      const session = new Session(this.cluster, link, this.start, this.options);
+      const session = new Session(this.cluster, link, this.start, this.options, (serving) => this.#become({ serving }));
       this.#session = session;
       this.options.note?.('a coordinator came');
+      this.#become({ serving: {} });
       void session.over.then((why) => {
         this.#session = undefined;
         this.options.note?.(`free again: ${why}`);
+        const { serving: _, ...free } = this.#state;
+        this.#state = free;
+        this.#become({ left: why });
       });
       return { ok: true };
     } catch (error) {
@@ -117,6 +174,7 @@ class Host implements RankHost {
   }
 
   async close(): Promise<void> {
+    this.#leaving = true;
     this.#session?.end('the rank leaves');
     await this.#session?.over;
     await this.cluster.close();
@@ -132,16 +190,23 @@ class Session {
   readonly #bridges: { close(): void }[] = [];
   #end: (why: string) => void = () => {};
   #ending = false;
+  #serving: Serving = {};
+  /** Number of the request to load. */
+  #loading: number | undefined;
 
   constructor(
     readonly cluster: Cluster,
     address: LinkAddress,
     start: StartWorker,
     readonly options: RankHostOptions,
+    readonly told: (serving: Serving) => void,
   ) {
     const ended = new Promise<string>((resolve) => (this.#end = resolve));
     this.#worker = start({
-      message: (report) => this.#link.post(report),
+      message: (report) => {
+        this.#link.post(report);
+        this.#heard(report);
+      },
       ended: (why) => {
         if (!this.#ending) this.#link.post(brokenReport(why));
         this.end(why);
@@ -172,11 +237,37 @@ class Session {
     const { id, request } = command;
     try {
       const { mine, transfer } = this.#asHere(request);
+      if (request.type === 'load') this.#loads(id, request.slice);
       this.#worker.post({ type: 'request', id, request: mine }, transfer);
     } catch (error) {
       if (!(error instanceof SplitkvError)) throw error;
       this.#link.post({ type: 'failure', id, reason: encodeReason(error) });
     }
+  }
+
+  #loads(id: number, { place, plan, rank }: SliceRequest): void {
+    this.#loading = id;
+    this.#serve({ model: place.kind === 'url' ? lastPart(place.href) : 'files', rank, ranks: plan.worldSize });
+  }
+
+  /** What the worker's reports tell people. */
+  #heard(report: WorkerReport): void {
+    if (report.type === 'progress') {
+      const { loadedBytes, totalBytes } = report.progress;
+      this.#serve({ ...this.#serving, loadedBytes, totalBytes });
+    } else if (report.type === 'lost') {
+      const reason = decodeReason(report.reason);
+      this.#serve({ ...this.#serving, lost: reason instanceof Error ? reason.message : String(reason) });
+    } else if (report.type === 'answer' && report.id === this.#loading) {
+      const { weightBytes, kvBytes } = report.result as RankFacts;
+      const { loadedBytes: _, totalBytes: __, ...serving } = this.#serving;
+      this.#serve({ ...serving, weightBytes, kvBytes });
+    }
+  }
+
+  #serve(serving: Serving): void {
+    this.#serving = serving;
+    if (!this.#ending) this.told(serving);
   }
 
   /** What the coordinator asks, as this machine's worker understands it. */
@@ -218,3 +309,12 @@ class Session {
     return { ports, transfer: [...ports.values()] };
   }
 }
+
+/** Of an address, or of a name of the Hub. */
+const lastPart = (href: string): string =>
+  href
+    .replace(/[?#].*$/, '')
+    .replace(/\/+$/, '')
+    .split('/')
+    .at(-1)!
+    .slice(0, 100);

@@ -1,3 +1,4 @@
+import type { RankPlaces } from '../workers/worker_handle.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../base/errors.js';
 import { createGroup } from '../../distributed/index.js';
@@ -34,6 +35,8 @@ export type NamedAdapter = AdapterDescription & { readonly name: string };
 /** The ranks of a model, wherever they run. */
 export interface ModelRanks {
   readonly options: Pick<GroupOptions, 'type' | 'plan'>;
+  /** Where the ranks run, if not in this thread. */
+  readonly places?: Pick<RankPlaces, 'name'>;
   /** Another one after each recovery. */
   readonly runner: Runner;
   /** The first rank's. */

@@ -34,6 +34,8 @@ export interface RankPlaces {
   /** Finds a place for each of these ranks, before they are started; a new one for a rank that was lost. @throws SplitkvError `peer_lost` */
   prepare?(ranks: readonly number[], signal: AbortSignal | undefined): Promise<void>;
   start(rank: number): StartWorker;
+  /** What a rank's machine calls it, where ranks have names. */
+  name?(rank: number): string;
   /** New connections of each rank to each of its peers. */
   connections(worldSize: number): readonly ReadonlyMap<number, RankConnection>[];
   /** Leaves, when no rank is left. */
